@@ -1,0 +1,57 @@
+//! How a verb ends when it does not succeed: what is told to the person, and the exit code.
+
+use std::process::ExitCode;
+
+use miette::Report;
+
+/// What a verb returns.
+pub type Outcome = Result<(), Failure>;
+
+/// Why a verb did not succeed; each kind has an exit code of its own.
+#[derive(Debug)]
+pub enum Failure {
+    /// It failed while running: exit code 1.
+    Failed(Report),
+    /// The input or the usage is bad: exit code 2.
+    BadInput(Report),
+    /// No plan satisfies the targets: exit code 3.
+    NoPlan(Report),
+}
+
+impl Failure {
+    pub fn failed(error: impl std::error::Error) -> Failure {
+        Failure::Failed(Report::msg(chain(&error)))
+    }
+
+    pub fn bad_input(error: impl std::error::Error) -> Failure {
+        Failure::BadInput(Report::msg(chain(&error)))
+    }
+
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::Failed(_) => 1,
+            Failure::BadInput(_) => 2,
+            Failure::NoPlan(_) => 3,
+        })
+    }
+
+    /// Writes the report to stderr.
+    pub fn print(&self) {
+        let (Failure::Failed(report) | Failure::BadInput(report) | Failure::NoPlan(report)) = self;
+        eprintln!("{report:?}");
+    }
+}
+
+/// An error's message with its causes, for errors that point at no text.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !message.contains(&text) {
+            message = format!("{message}: {text}");
+        }
+        cause = error.source();
+    }
+    message
+}

@@ -1,0 +1,36 @@
+//! The command line: one file a verb. A verb parses its flags, calls the library and prints; no logic lives here.
+
+mod failure;
+mod operators;
+
+use clap::{Parser, Subcommand};
+
+pub use failure::{Failure, Outcome};
+
+/// Profile TVM Relay models on an edge cluster and plan how to split their operators over it.
+#[derive(Parser)]
+#[command(name = "edgecut", version, max_term_width = 110, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Operators(operators::Operators),
+}
+
+/// Parses the command line and runs the verb. The exit code is 0 when done, else [`Failure::exit_code`].
+pub fn main() -> std::process::ExitCode {
+    let arguments = Arguments::parse();
+    let outcome: Outcome = match arguments.verb {
+        Verb::Operators(verb) => verb.run(),
+    };
+    match outcome {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            failure.exit_code()
+        }
+    }
+}

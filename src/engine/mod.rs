@@ -1,0 +1,85 @@
+//! What executes operators on a device: the [`Engine`] trait, one file an engine, and how to measure.
+//!
+//! An engine is given a graph (a whole model, a part of one, or a single operator cut out) and runs exactly
+//! that. It knows nothing of plans, clusters or sockets.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    graph::{Graph, OperatorId, TensorData, TensorId},
+    ops::Unsupported,
+    units::{Bytes, Micros},
+};
+
+/// A way to execute operators on one kind of device.
+pub trait Engine: Send + Sync {
+    /// Name and version, as profiles record them.
+    fn id(&self) -> EngineId;
+
+    /// Whether one operator of `graph` can run here, and if not, why.
+    fn supports(&self, graph: &Graph, operator: OperatorId) -> Result<(), Unsupported>;
+
+    /// Makes `graph` ready to run: weights are packed and kernels chosen here, once.
+    ///
+    /// `parameter` is asked once for each of the graph's parameters that is not a constant.
+    ///
+    /// # Errors
+    /// If an operator is not supported, a shape is not known, or a parameter does not fit its type.
+    fn load(&self, graph: &Graph, parameter: &ParameterSource<'_>) -> Result<Box<dyn Executable>, EngineError>;
+}
+
+/// Gives the content of a parameter tensor of the graph.
+pub type ParameterSource<'a> = dyn Fn(TensorId) -> Result<TensorData, EngineError> + 'a;
+
+/// A graph made ready by [`Engine::load`].
+pub trait Executable: Send {
+    /// Runs once. `inputs` in the order of [`Graph::inputs`], results in the order of [`Graph::outputs`].
+    fn run(&mut self, inputs: &[TensorData]) -> Result<Vec<TensorData>, EngineError> {
+        Ok(self.run_measured(inputs)?.0)
+    }
+
+    /// Runs once and measures; handing inputs in and results out is outside the sample.
+    fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError>;
+
+    /// What the loaded graph holds for its lifetime: packed weights and constants.
+    fn parameter_bytes(&self) -> Bytes;
+}
+
+/// One measured run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Wall clock around the computation alone.
+    pub wall: Micros,
+    /// Processor time of all threads that took part.
+    pub cpu: Micros,
+    /// Most memory allocated at one time while running, beyond the results.
+    pub workspace: Bytes,
+}
+
+/// Name and version of an engine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EngineId {
+    pub name: String,
+    pub version: String,
+}
+
+/// Why a graph did not load or run.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    #[error("{operator}: {what}")]
+    Operator { operator: String, what: String },
+    #[error("tensor `{name}`: {what}")]
+    Tensor { name: String, what: String },
+    #[error("{0}")]
+    Other(String),
+}
+
+impl fmt::Display for EngineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.version)
+    }
+}

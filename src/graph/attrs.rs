@@ -1,0 +1,99 @@
+//! Attributes of an operator, as the text gave them: names and plain values, in print order.
+//!
+//! Typed views (`ConvAttrs` and its like) are read from these by the operator families in `ops`.
+
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+use super::TensorData;
+
+/// The attributes written on an operator. A missing key means the operator's default.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Attrs(Vec<(SmolStr, Attr)>);
+
+/// One attribute value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Attr {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Str(SmolStr),
+    List(Vec<Attr>),
+    /// A constant given by reference into the metadata section (`start=meta[relay.Constant][0]`).
+    Tensor(TensorData),
+}
+
+impl Attrs {
+    pub fn new() -> Attrs {
+        Attrs::default()
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Attr> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    /// Sets `key`, in place if it is there, else at the end.
+    pub fn set(&mut self, key: impl Into<SmolStr>, value: Attr) {
+        let key = key.into();
+        match self.0.iter_mut().find(|(name, _)| *name == key) {
+            Some(entry) => entry.1 = value,
+            None => self.0.push((key, value)),
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Attr)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(SmolStr, Attr)> for Attrs {
+    fn from_iter<I: IntoIterator<Item = (SmolStr, Attr)>>(entries: I) -> Attrs {
+        Attrs(entries.into_iter().collect())
+    }
+}
+
+impl Attr {
+    pub fn int(&self) -> Option<i64> {
+        match self {
+            Attr::Int(n) => Some(*n),
+            Attr::Bool(b) => Some(i64::from(*b)),
+            _ => None,
+        }
+    }
+
+    pub fn float(&self) -> Option<f64> {
+        match self {
+            Attr::Float(x) => Some(*x),
+            Attr::Int(n) => Some(*n as f64),
+            _ => None,
+        }
+    }
+
+    pub fn bool(&self) -> Option<bool> {
+        match self {
+            Attr::Bool(b) => Some(*b),
+            Attr::Int(n) => Some(*n != 0),
+            _ => None,
+        }
+    }
+
+    pub fn str(&self) -> Option<&str> {
+        match self {
+            Attr::Str(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    pub fn list(&self) -> Option<&[Attr]> {
+        match self {
+            Attr::List(items) => Some(items),
+            _ => None,
+        }
+    }
+}

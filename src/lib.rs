@@ -1,0 +1,21 @@
+//! edgecut profiles neural networks operator by operator on the servers of an edge cluster, and plans how to
+//! place and split the operators over the cluster's CPUs and GPUs so that memory and latency targets hold.
+//!
+//! The way of the data, and where to look:
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`units`] | bytes and microseconds as types |
+//! | [`graph`] | operators and tensors in single-assignment form; parts cut out of it |
+//! | [`ops`] | what each Relay operator means: type rule, cost, kernel; one file a family |
+//! | [`engine`] | executes a graph on a device and measures it |
+//! | [`cli`] | one file a verb: flags in, calls to the above, tables out |
+//!
+//! Arrows point down only: `graph` knows neither text nor operators; `plan` and `memory` are pure functions on
+//! tables and graphs and never see an engine, a socket or a file; `cli` parses flags, calls the library and prints.
+
+pub mod cli;
+pub mod engine;
+pub mod graph;
+pub mod ops;
+pub mod units;

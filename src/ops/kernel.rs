@@ -1,0 +1,156 @@
+//! The meeting point of operator kernels and tract: what a kernel is given and what it gives back.
+//!
+//! A *wired* kernel adds tract operators to a model under construction, so that tract optimises them with
+//! their surroundings; a *host* kernel is a function on whole tensors, wrapped as one tract operator.
+
+use std::sync::Arc;
+
+use tract_core::internal::*;
+
+use super::Typed;
+use crate::graph::{self, Attrs, DType};
+
+/// Adds the operators of one call to `wiring` and returns one outlet for each output tensor.
+/// `inputs` are the flattened operands.
+pub type WireFn = fn(&mut Wiring<'_>, &Typed<'_>, &[OutletId]) -> TractResult<TVec<OutletId>>;
+
+/// Computes the output tensors of one call from the flattened operands.
+pub type HostFn = fn(&Typed<'_>, &[TValue]) -> TractResult<TVec<Tensor>>;
+
+/// A tract model under construction, seen by one operator's kernel: names are made unique here.
+pub struct Wiring<'a> {
+    model: &'a mut TypedModel,
+    name: String,
+    count: usize,
+}
+
+impl<'a> Wiring<'a> {
+    /// A wiring whose tract operators are all named after `name`.
+    pub fn new(model: &'a mut TypedModel, name: impl Into<String>) -> Wiring<'a> {
+        Wiring { model, name: name.into(), count: 0 }
+    }
+
+    fn next_name(&mut self) -> String {
+        self.count += 1;
+        match self.count {
+            1 => self.name.clone(),
+            n => format!("{}#{n}", self.name),
+        }
+    }
+
+    /// Adds one tract operator and returns all its outlets.
+    pub fn wire(&mut self, op: impl Into<Box<dyn TypedOp>>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let name = self.next_name();
+        self.model.wire_node(name, op, inputs)
+    }
+
+    /// Adds one tract operator and returns its only outlet.
+    pub fn one(&mut self, op: impl Into<Box<dyn TypedOp>>, inputs: &[OutletId]) -> TractResult<OutletId> {
+        Ok(self.wire(op, inputs)?[0])
+    }
+
+    pub fn constant(&mut self, tensor: impl IntoArcTensor) -> TractResult<OutletId> {
+        let name = self.next_name();
+        self.model.add_const(name, tensor)
+    }
+
+    pub fn fact(&self, outlet: OutletId) -> TractResult<&TypedFact> {
+        self.model.outlet_fact(outlet)
+    }
+
+    /// The value of `outlet` if it is a constant of the model.
+    pub fn known(&self, outlet: OutletId) -> Option<Arc<Tensor>> {
+        self.model.outlet_fact(outlet).ok()?.konst.clone()
+    }
+
+    /// Adds `function` as one opaque operator.
+    pub fn host(&mut self, call: &Typed<'_>, function: HostFn, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let op = HostOp {
+            name: call.def.name,
+            def: call.def,
+            attrs: call.attrs.clone(),
+            args: call.args.to_vec(),
+            out: call.out.clone(),
+            function,
+        };
+        self.wire(Box::new(op) as Box<dyn TypedOp>, inputs)
+    }
+}
+
+/// tract's name of a dtype; `None` where tract has none (bfloat16 and exotic types).
+pub fn datum_type(dtype: DType) -> Option<DatumType> {
+    Some(match dtype {
+        DType::Bool => DatumType::Bool,
+        DType::I8 => DatumType::I8,
+        DType::I16 => DatumType::I16,
+        DType::I32 => DatumType::I32,
+        DType::I64 => DatumType::I64,
+        DType::U8 => DatumType::U8,
+        DType::U16 => DatumType::U16,
+        DType::U32 => DatumType::U32,
+        DType::U64 => DatumType::U64,
+        DType::F16 => DatumType::F16,
+        DType::F32 => DatumType::F32,
+        DType::F64 => DatumType::F64,
+        DType::Bf16 | DType::Exotic(_) => return None,
+    })
+}
+
+/// A tensor type as a tract fact; fails where the shape or the dtype is not concrete.
+pub fn fact(ty: &graph::TensorType) -> TractResult<TypedFact> {
+    let dtype = datum_type(ty.dtype).with_context(|| format!("{} has no counterpart in tract", ty.dtype))?;
+    let dims = ty.shape.fixed().with_context(|| format!("{ty} has unknown dimensions"))?;
+    Ok(dtype.fact(dims.iter().map(|d| *d as usize).collect::<TVec<usize>>()))
+}
+
+/// A host kernel as a tract operator.
+#[derive(Clone)]
+struct HostOp {
+    name: &'static str,
+    def: &'static super::OpDef,
+    attrs: Attrs,
+    args: Vec<graph::Type>,
+    out: graph::Type,
+    function: HostFn,
+}
+
+impl std::fmt::Debug for HostOp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HostOp({})", self.name)
+    }
+}
+
+impl PartialEq for HostOp {
+    fn eq(&self, other: &HostOp) -> bool {
+        std::ptr::fn_addr_eq(self.function, other.function)
+            && (self.name, &self.attrs, &self.args, &self.out) == (other.name, &other.attrs, &other.args, &other.out)
+    }
+}
+
+impl Eq for HostOp {}
+
+impl Op for HostOp {
+    fn name(&self) -> StaticName {
+        self.name.into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for HostOp {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let call = super::Call { def: self.def, attrs: &self.attrs, args: &self.args, values: &[] };
+        let outputs = (self.function)(&Typed { call, out: &self.out }, &inputs)?;
+        Ok(outputs.into_iter().map(Tensor::into_tvalue).collect())
+    }
+}
+
+impl TypedOp for HostOp {
+    fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        self.out.tensors().into_iter().map(fact).collect()
+    }
+
+    as_op!();
+}

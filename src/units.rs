@@ -1,0 +1,194 @@
+//! Bytes and time as types of their own: parsed from the command line with units, printed for people,
+//! stored as plain numbers in files.
+
+use std::{fmt, iter::Sum, ops, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// A number of bytes. Reads `512MiB`, `1.5GB`, `4096`; writes the largest binary unit that fits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+/// A duration in microseconds, the unit of every file. Reads `40ms`, `1.2s`, `350us`; never negative.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Micros(pub f64);
+
+/// A quantity on the command line that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a {what}: expected a number with one of the units {units}")]
+pub struct UnitError {
+    text: String,
+    what: &'static str,
+    units: &'static str,
+}
+
+const BYTE_UNITS: &[(&str, f64)] = &[
+    ("", 1.0),
+    ("b", 1.0),
+    ("kib", 1024.0),
+    ("mib", 1048576.0),
+    ("gib", 1073741824.0),
+    ("kb", 1e3),
+    ("mb", 1e6),
+    ("gb", 1e9),
+];
+
+const TIME_UNITS: &[(&str, f64)] = &[("ns", 1e-3), ("us", 1.0), ("µs", 1.0), ("ms", 1e3), ("s", 1e6)];
+
+/// Splits `12.5MiB` into its number and its unit and multiplies them.
+fn quantity(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let trimmed = text.trim();
+    let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let number: f64 = trimmed[..digits].parse().ok()?;
+    let unit = trimmed[digits..].trim().to_lowercase();
+    let factor = units.iter().find(|(name, _)| *name == unit)?.1;
+    Some(number * factor)
+}
+
+impl Bytes {
+    pub const ZERO: Bytes = Bytes(0);
+
+    /// What is missing when `self` bytes are there and `need` are asked for.
+    pub fn shortfall(self, need: Bytes) -> Bytes {
+        Bytes(need.0.saturating_sub(self.0))
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        quantity(text, BYTE_UNITS)
+            .filter(|v| *v < u64::MAX as f64)
+            .map(|v| Bytes(v.round() as u64))
+            .ok_or_else(|| UnitError { text: text.to_string(), what: "size", units: "B, KiB, MiB, GiB, kB, MB, GB" })
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.0 as f64;
+        let text = match self.0 {
+            0..1024 => format!("{} B", self.0),
+            1024..1_048_576 => format!("{:.1} KiB", value / 1024.0),
+            1_048_576..1_073_741_824 => format!("{:.1} MiB", value / 1_048_576.0),
+            _ => format!("{:.2} GiB", value / 1_073_741_824.0),
+        };
+        f.pad(&text)
+    }
+}
+
+impl ops::Add for Bytes {
+    type Output = Bytes;
+    fn add(self, other: Bytes) -> Bytes {
+        Bytes(self.0.saturating_add(other.0))
+    }
+}
+
+impl ops::AddAssign for Bytes {
+    fn add_assign(&mut self, other: Bytes) {
+        *self = *self + other;
+    }
+}
+
+impl ops::Sub for Bytes {
+    type Output = Bytes;
+    fn sub(self, other: Bytes) -> Bytes {
+        Bytes(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Sum for Bytes {
+    fn sum<I: Iterator<Item = Bytes>>(iter: I) -> Bytes {
+        iter.fold(Bytes::ZERO, |a, b| a + b)
+    }
+}
+
+impl Micros {
+    pub const ZERO: Micros = Micros(0.0);
+
+    /// The larger of two times.
+    pub fn max(self, other: Micros) -> Micros {
+        Micros(self.0.max(other.0))
+    }
+}
+
+impl FromStr for Micros {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        quantity(text, TIME_UNITS).map(Micros).ok_or_else(|| UnitError {
+            text: text.to_string(),
+            what: "time",
+            units: "ns, us, ms, s",
+        })
+    }
+}
+
+impl From<std::time::Duration> for Micros {
+    fn from(duration: std::time::Duration) -> Micros {
+        Micros(duration.as_secs_f64() * 1e6)
+    }
+}
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.0.abs() {
+            v if v < 1e3 => format!("{:.1} us", self.0),
+            v if v < 1e6 => format!("{:.2} ms", self.0 / 1e3),
+            _ => format!("{:.2} s", self.0 / 1e6),
+        };
+        f.pad(&text)
+    }
+}
+
+impl ops::Add for Micros {
+    type Output = Micros;
+    fn add(self, other: Micros) -> Micros {
+        Micros(self.0 + other.0)
+    }
+}
+
+impl ops::AddAssign for Micros {
+    fn add_assign(&mut self, other: Micros) {
+        self.0 += other.0;
+    }
+}
+
+impl ops::Sub for Micros {
+    type Output = Micros;
+    fn sub(self, other: Micros) -> Micros {
+        Micros(self.0 - other.0)
+    }
+}
+
+impl Sum for Micros {
+    fn sum<I: Iterator<Item = Micros>>(iter: I) -> Micros {
+        Micros(iter.map(|m| m.0).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_read_their_units() {
+        for (text, want) in [("512MiB", 512 << 20), ("1.5 KiB", 1536), ("2GB", 2_000_000_000), ("77", 77)] {
+            assert_eq!(text.parse::<Bytes>(), Ok(Bytes(want)), "{text}");
+        }
+        for (text, want) in [("40ms", 40e3), ("1.2s", 1.2e6), ("350us", 350.0), ("500ns", 0.5)] {
+            assert_eq!(text.parse::<Micros>(), Ok(Micros(want)), "{text}");
+        }
+        for bad in ["", "MiB", "12 parsecs", "-3MiB", "1e400GiB"] {
+            assert!(bad.parse::<Bytes>().is_err(), "{bad}");
+        }
+        assert!("40".parse::<Micros>().is_err(), "a time needs a unit");
+    }
+
+    #[test]
+    fn display_uses_the_largest_unit_that_fits() {
+        assert_eq!(Bytes(1536).to_string(), "1.5 KiB");
+        assert_eq!(Micros(40_250.0).to_string(), "40.25 ms");
+    }
+}
