@@ -9,6 +9,7 @@
 //! | [`graph`] | operators and tensors in single-assignment form; parts cut out of it |
 //! | [`ops`] | what each Relay operator means: type rule, cost, kernel; one file a family |
 //! | [`engine`] | executes a graph on a device and measures it |
+//! | [`memory`] | who lives when, where it lies in the arena, and how to make it fit |
 //! | [`cli`] | one file a verb: flags in, calls to the above, tables out |
 //!
 //! Arrows point down only: `graph` knows neither text nor operators; `plan` and `memory` are pure functions on
@@ -17,5 +18,6 @@
 pub mod cli;
 pub mod engine;
 pub mod graph;
+pub mod memory;
 pub mod ops;
 pub mod units;

@@ -1,0 +1,215 @@
+//! Which bytes each tensor of a graph occupies, from when to when, in a given order.
+//!
+//! A *storage* is one range of bytes that several tensors use: a tensor with its views, and with the results
+//! that overwrite it in place. Parameters have no storage here: they are held apart for as long as the device
+//! has the model.
+
+use super::{Buffer, bound};
+use crate::{
+    graph::{Graph, OperatorId, Origin, TensorId},
+    ops::Alias,
+    units::Bytes,
+};
+
+/// What the lifetimes of a graph's tensors depend on besides the order.
+pub struct Sharing<'a> {
+    /// How an operator's output may share an operand's bytes: `ops` knows.
+    pub alias: &'a dyn Fn(OperatorId) -> Alias,
+    /// Bytes an operator needs only while it runs.
+    pub workspace: &'a dyn Fn(OperatorId) -> Bytes,
+    /// What every offset must be a multiple of.
+    pub align: u64,
+}
+
+/// Buffers over the steps of an order: step `i` is the `i`-th operator of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// First one for each storage, then one for each workspace.
+    pub buffers: Vec<Buffer>,
+    /// For each tensor the buffer it lies in; `None` for parameters and views of them.
+    pub storage: Vec<Option<usize>>,
+    /// For each operator that needs a workspace, the operator and its buffer.
+    pub workspace: Vec<(OperatorId, usize)>,
+}
+
+/// Why an order has no lifetimes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OrderError {
+    #[error("the order has {found} operators, the graph has {expected}")]
+    Count { found: usize, expected: usize },
+    #[error("operator {operator} stands before its operand `{tensor}` is made, or twice, in the order")]
+    NotTopological { operator: String, tensor: String },
+    #[error("the size of tensor `{tensor}` is not known: its shape has a dimension that is bound only at run time")]
+    UnknownSize { tensor: String },
+}
+
+/// Lifetimes of all tensors of `graph` when its operators run in `order`.
+///
+/// A tensor lives from its producer's step to the end of its last consumer's; inputs live from step 0, what the
+/// model returns lives until it is handed out, one step after the last operator. An operator that may work in place takes over the bytes of an operand that
+/// dies with it and has the same size.
+///
+/// # Errors
+/// If `order` is no topological order of all operators, or a tensor's size is not known.
+pub fn lifetimes(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>) -> Result<Lifetimes, OrderError> {
+    let steps = order.len();
+    if steps != graph.operators().len() {
+        return Err(OrderError::Count { found: steps, expected: graph.operators().len() });
+    }
+    let mut found =
+        Lifetimes { buffers: Vec::new(), storage: vec![None; graph.tensors().len()], workspace: Vec::new() };
+    let last_use = last_uses(graph, order, sharing);
+    let mut made: Vec<bool> =
+        graph.tensors().map(|(_, tensor)| !matches!(tensor.origin, Origin::Operator { .. })).collect();
+    for input in graph.inputs() {
+        let upper = last_use[input.0 as usize].map_or(0, |last| last as u64 + 1);
+        found.give(input, Buffer::new(0, upper, size(graph, input)?).align(sharing.align));
+    }
+    for (step, &id) in order.iter().enumerate() {
+        let operator = graph.operator(id);
+        let early = operator.operands().find(|t| !made[t.0 as usize]);
+        if let Some(tensor) = early.or_else(|| operator.outputs.iter().copied().find(|t| made[t.0 as usize])) {
+            let (operator, tensor) = (operator.name.to_string(), graph.tensor(tensor).name.to_string());
+            return Err(OrderError::NotTopological { operator, tensor });
+        }
+        let alias = (sharing.alias)(id);
+        let mut dying: Vec<usize> = operator
+            .operands()
+            .filter_map(|t| found.storage[t.0 as usize])
+            .filter(|&s| found.buffers[s].upper == step as u64 + 1)
+            .collect();
+        for &output in &operator.outputs {
+            made[output.0 as usize] = true;
+            let bytes = size(graph, output)?;
+            let upper = last_use[output.0 as usize].map_or(step, |last| last.max(step)) as u64 + 1;
+            if alias == Alias::View {
+                // A view of a parameter is as free as the parameter.
+                let source = operator.operands().next();
+                if let Some(storage) = source.and_then(|source| found.storage[source.0 as usize]) {
+                    found.join(output, storage, upper);
+                }
+                continue;
+            }
+            let over = dying.iter().position(|&s| alias == Alias::InPlace && found.buffers[s].size == bytes);
+            match over {
+                Some(place) => {
+                    let storage = dying.swap_remove(place);
+                    dying.retain(|s| *s != storage);
+                    found.join(output, storage, upper);
+                }
+                None => found.give(output, Buffer::new(step as u64, upper, bytes).align(sharing.align)),
+            }
+        }
+    }
+    for (step, &id) in (0u64..).zip(order) {
+        let bytes = (sharing.workspace)(id);
+        if bytes > Bytes::ZERO {
+            found.workspace.push((id, found.buffers.len()));
+            found.buffers.push(Buffer::new(step, step + 1, bytes).align(sharing.align));
+        }
+    }
+    Ok(found)
+}
+
+impl Lifetimes {
+    /// The largest load of one step, parameters not counted.
+    pub fn peak(&self) -> Bytes {
+        bound::peak(&self.buffers).bytes
+    }
+
+    fn give(&mut self, tensor: TensorId, buffer: Buffer) {
+        self.storage[tensor.0 as usize] = Some(self.buffers.len());
+        self.buffers.push(buffer);
+    }
+
+    fn join(&mut self, tensor: TensorId, storage: usize, upper: u64) {
+        self.storage[tensor.0 as usize] = Some(storage);
+        let buffer = &mut self.buffers[storage];
+        buffer.upper = buffer.upper.max(upper);
+    }
+}
+
+/// For each tensor the last step at which it or a view of it is read; what the model returns is handed out at a
+/// step after the last operator's.
+fn last_uses(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>) -> Vec<Option<usize>> {
+    let mut last: Vec<Option<usize>> = vec![None; graph.tensors().len()];
+    for output in &graph.outputs {
+        last[output.0 as usize] = Some(order.len());
+    }
+    for (step, &id) in order.iter().enumerate() {
+        for operand in graph.operator(id).operands() {
+            let entry = &mut last[operand.0 as usize];
+            *entry = (*entry).max(Some(step));
+        }
+    }
+    for &id in order.iter().rev() {
+        let operator = graph.operator(id);
+        if (sharing.alias)(id) == Alias::View
+            && let Some(source) = operator.operands().next()
+        {
+            let views = operator.outputs.iter().filter_map(|t| last[t.0 as usize]).max();
+            let entry = &mut last[source.0 as usize];
+            *entry = (*entry).max(views);
+        }
+    }
+    last
+}
+
+fn size(graph: &Graph, tensor: TensorId) -> Result<Bytes, OrderError> {
+    let tensor = graph.tensor(tensor);
+    tensor.ty.bytes().ok_or_else(|| OrderError::UnknownSize { tensor: tensor.name.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Arg, Attrs, DType, Operator, TensorType};
+
+    /// x → a (own) → b (view of a) → c (in place) → d (own, reads c and x), with 16 bytes each.
+    fn graph() -> Graph {
+        let mut graph = Graph::new();
+        let ty = TensorType::of(DType::F32, &[4]);
+        let x = graph.add_tensor("x", ty.clone(), Origin::Input);
+        let mut last = x;
+        for name in ["own", "view", "in_place", "own"] {
+            let mut args = vec![Arg::Tensor(last)];
+            if graph.operators().len() == 3 {
+                args.push(Arg::Tensor(x));
+            }
+            let operator = Operator {
+                name: name.into(),
+                attrs: Attrs::new(),
+                args,
+                outputs: Vec::new(),
+                tuple_result: false,
+                label: None,
+                place: None,
+            };
+            let id = graph.add_operator(operator, std::slice::from_ref(&ty));
+            last = graph.operator(id).outputs[0];
+        }
+        graph.outputs.push(last);
+        graph
+    }
+
+    #[test]
+    fn views_and_results_in_place_share_a_storage() {
+        let graph = graph();
+        let order: Vec<OperatorId> = graph.operators().map(|(id, _)| id).collect();
+        let alias = |id| match graph.operator(id).name.as_str() {
+            "view" => Alias::View,
+            "in_place" => Alias::InPlace,
+            _ => Alias::Never,
+        };
+        let workspace = |id: OperatorId| if id.0 == 3 { Bytes(5) } else { Bytes::ZERO };
+        let sharing = Sharing { alias: &alias, workspace: &workspace, align: 1 };
+        let found = lifetimes(&graph, &order, &sharing).unwrap();
+        assert_eq!(found.storage, [Some(0), Some(1), Some(1), Some(1), Some(2)]);
+        let spans: Vec<_> = found.buffers.iter().map(|b| (b.lower, b.upper, b.size.0)).collect();
+        assert_eq!(spans, [(0, 4, 16), (0, 4, 16), (3, 5, 16), (3, 4, 5)]);
+        assert_eq!(found.peak(), Bytes(53));
+        let backwards: Vec<OperatorId> = order.iter().rev().copied().collect();
+        assert!(matches!(lifetimes(&graph, &backwards, &sharing), Err(OrderError::NotTopological { .. })));
+        assert!(matches!(lifetimes(&graph, &order[1..], &sharing), Err(OrderError::Count { .. })));
+    }
+}
