@@ -10,6 +10,7 @@
 //! | [`ops`] | what each Relay operator means: type rule, cost, kernel; one file a family |
 //! | [`engine`] | executes a graph on a device and measures it |
 //! | [`memory`] | who lives when, where it lies in the arena, and how to make it fit |
+//! | [`plan`] | which device computes what, in which order, and what that costs |
 //! | [`cli`] | one file a verb: flags in, calls to the above, tables out |
 //!
 //! Arrows point down only: `graph` knows neither text nor operators; `plan` and `memory` are pure functions on
@@ -20,4 +21,5 @@ pub mod engine;
 pub mod graph;
 pub mod memory;
 pub mod ops;
+pub mod plan;
 pub mod units;

@@ -1,0 +1,199 @@
+//! The plan as it is stored: `plan.json`, with everything that is needed to run it and to judge it.
+//!
+//! Reading and writing are on text; files are the caller's.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    DeviceId, GroupId, Strategy,
+    problem::{Objective, Targets},
+};
+use crate::{
+    graph,
+    units::{Bytes, Micros},
+};
+
+/// The version of the format that this program writes, and the only one it reads.
+pub const VERSION: u32 = 1;
+
+/// A placement of a model on the devices of a cluster, with what it is predicted to cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    pub version: u32,
+    pub model: ModelRef,
+    pub granularity: Granularity,
+    pub objective: Objective,
+    pub targets: Targets,
+    pub seed: u64,
+    pub predicted: Predicted,
+    pub bound: Bound,
+    /// How far the objective's value is above its bound, as a fraction of the value.
+    pub gap: f64,
+    /// Where inputs start: a device of the first server unless said otherwise.
+    pub source: DeviceId,
+    /// Where results must arrive.
+    pub sink: DeviceId,
+    pub devices: Vec<DevicePlan>,
+    /// In program order; a [`GroupId`] is an index into it.
+    pub groups: Vec<GroupPlan>,
+    /// In the order in which they start.
+    pub transfers: Vec<Transfer>,
+    /// What a person should know: devices left out and why, times that are estimates.
+    pub notes: Vec<String>,
+}
+
+/// The model that was planned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelRef {
+    pub path: String,
+    /// BLAKE3 of the file, in hexadecimal: a plan is run only on the model it was made for.
+    pub blake3: String,
+}
+
+/// What a group is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Granularity {
+    /// One operator.
+    Op,
+    /// What TVM's fusion rules would compile into one kernel.
+    #[default]
+    Fused,
+}
+
+/// What the simulation says.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Predicted {
+    /// From the input's start to the result's arrival.
+    pub latency_us: Micros,
+    /// The load of the busiest device or link: the time between results when inputs are pipelined.
+    pub interval_us: Micros,
+    pub throughput_per_s: f64,
+    /// The largest [`MemoryPlan::load_bytes`] of any device.
+    pub peak_bytes: Bytes,
+}
+
+/// What no plan can go below.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    /// In the objective's unit: microseconds, or bytes.
+    pub value: f64,
+    /// Which argument gives it.
+    pub by: String,
+}
+
+/// One device and what the plan asks of it. Unused devices are listed with an empty order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DevicePlan {
+    pub server: String,
+    pub device: String,
+    /// Where the server's agent listens; `None` for the embedded one.
+    pub address: Option<String>,
+    pub memory_limit_bytes: Option<Bytes>,
+    /// What it computes, in order.
+    pub order: Vec<GroupId>,
+    /// The sum of the times of its groups.
+    pub busy_us: Micros,
+    pub memory: MemoryPlan,
+}
+
+/// Predicted memory of a device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemoryPlan {
+    /// Parameters and what the engine holds beside them.
+    pub parameter_bytes: Bytes,
+    /// Most that parameters, live tensors and workspace take together at one instant.
+    pub load_bytes: Bytes,
+    /// What is reserved for tensors and workspace, gaps included.
+    pub arena_bytes: Bytes,
+    /// The largest workspace of any of its groups.
+    pub workspace_bytes: Bytes,
+}
+
+/// One group and its placement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GroupPlan {
+    pub name: String,
+    pub operators: Vec<graph::OperatorId>,
+    pub strategy: Strategy,
+    /// How long it takes, and when it runs when one input is alone in the cluster.
+    pub time_us: Micros,
+    pub start_us: Micros,
+    pub workspace_bytes: Bytes,
+}
+
+/// A tensor that goes from one device to another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Transfer {
+    pub tensor: graph::TensorId,
+    pub name: String,
+    pub from: DeviceId,
+    pub to: DeviceId,
+    pub bytes: Bytes,
+    pub start_us: Micros,
+    pub time_us: Micros,
+}
+
+/// Why a text is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanFileError {
+    #[error("not a plan: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error(
+        "the plan has format version {found}, this program reads {VERSION}: make the plan again with `edgecut plan`"
+    )]
+    Version { found: u64 },
+    #[error("the plan contradicts itself: {0}")]
+    Inconsistent(String),
+}
+
+impl Plan {
+    /// Reads `plan.json` and checks that its parts fit together.
+    ///
+    /// # Errors
+    /// If it is not JSON, of another version, or names groups or devices that it does not have.
+    pub fn from_json(text: &[u8]) -> Result<Plan, PlanFileError> {
+        let value: serde_json::Value = serde_json::from_slice(text)?;
+        let found = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        if found != u64::from(VERSION) {
+            return Err(PlanFileError::Version { found });
+        }
+        let plan: Plan = serde_json::from_value(value)?;
+        plan.check_ids().map_err(PlanFileError::Inconsistent)?;
+        Ok(plan)
+    }
+
+    pub fn to_json(&self) -> Result<String, PlanFileError> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    fn check_ids(&self) -> Result<(), String> {
+        let known = |device: DeviceId| (device.0 as usize) < self.devices.len();
+        if !known(self.source) || !known(self.sink) {
+            return Err("the source or the sink is no device of the plan".into());
+        }
+        let mut places: Vec<Vec<DeviceId>> = vec![Vec::new(); self.groups.len()];
+        for (index, device) in self.devices.iter().enumerate() {
+            for group in &device.order {
+                places
+                    .get_mut(group.0 as usize)
+                    .ok_or_else(|| {
+                        format!("{}/{} runs group {}, which is not there", device.server, device.device, group.0)
+                    })?
+                    .push(DeviceId(index as u32));
+            }
+        }
+        for (group, at) in self.groups.iter().zip(&mut places) {
+            let mut wanted: Vec<DeviceId> = group.strategy.devices().collect();
+            wanted.sort();
+            at.sort();
+            if *at != wanted {
+                return Err(format!("group {} is not in the order of the devices it is placed on", group.name));
+            }
+        }
+        match self.transfers.iter().find(|t| !known(t.from) || !known(t.to)) {
+            Some(transfer) => Err(format!("the transfer of {} names a device that is not there", transfer.name)),
+            None => Ok(()),
+        }
+    }
+}
