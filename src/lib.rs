@@ -11,12 +11,14 @@
 //! | [`engine`] | executes a graph on a device and measures it |
 //! | [`memory`] | who lives when, where it lies in the arena, and how to make it fit |
 //! | [`plan`] | which device computes what, in which order, and what that costs |
+//! | [`cluster`] | servers, devices and links: the cluster file, what servers report, link costs |
 //! | [`cli`] | one file a verb: flags in, calls to the above, tables out |
 //!
 //! Arrows point down only: `graph` knows neither text nor operators; `plan` and `memory` are pure functions on
 //! tables and graphs and never see an engine, a socket or a file; `cli` parses flags, calls the library and prints.
 
 pub mod cli;
+pub mod cluster;
 pub mod engine;
 pub mod graph;
 pub mod memory;

@@ -1,4 +1,4 @@
-//! Bytes and time as types of their own: parsed from the command line with units, printed for people,
+//! Bytes, time and rates as types of their own: parsed from the command line with units, printed for people,
 //! stored as plain numbers in files.
 
 use std::{fmt, iter::Sum, ops, str::FromStr};
@@ -14,6 +14,11 @@ pub struct Bytes(pub u64);
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Micros(pub f64);
+
+/// A transfer rate in bytes per microsecond, which is MB/s. Reads `117MB/s`, `1Gbit/s`; positive.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Rate(pub f64);
 
 /// A quantity on the command line that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +41,19 @@ const BYTE_UNITS: &[(&str, f64)] = &[
 ];
 
 const TIME_UNITS: &[(&str, f64)] = &[("ns", 1e-3), ("us", 1.0), ("µs", 1.0), ("ms", 1e3), ("s", 1e6)];
+
+/// In bytes per microsecond.
+const RATE_UNITS: &[(&str, f64)] = &[
+    ("kb/s", 1e-3),
+    ("mb/s", 1.0),
+    ("gb/s", 1e3),
+    ("kib/s", 1024e-6),
+    ("mib/s", 1.048576),
+    ("gib/s", 1073.741824),
+    ("kbit/s", 1e-3 / 8.0),
+    ("mbit/s", 1.0 / 8.0),
+    ("gbit/s", 1e3 / 8.0),
+];
 
 /// Splits `12.5MiB` into its number and its unit and multiplies them.
 fn quantity(text: &str, units: &[(&str, f64)]) -> Option<f64> {
@@ -142,6 +160,35 @@ impl fmt::Display for Micros {
     }
 }
 
+impl Rate {
+    /// How long `bytes` take at this rate.
+    pub fn time(self, bytes: Bytes) -> Micros {
+        Micros(bytes.0 as f64 / self.0)
+    }
+}
+
+impl FromStr for Rate {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        quantity(text, RATE_UNITS).filter(|v| *v > 0.0).map(Rate).ok_or_else(|| UnitError {
+            text: text.to_string(),
+            what: "rate above zero",
+            units: "kB/s, MB/s, GB/s, KiB/s, MiB/s, GiB/s, kbit/s, Mbit/s, Gbit/s",
+        })
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.0 {
+            v if v < 1.0 => format!("{:.1} kB/s", v * 1e3),
+            v if v < 1e3 => format!("{v:.1} MB/s"),
+            v => format!("{:.2} GB/s", v / 1e3),
+        };
+        f.pad(&text)
+    }
+}
+
 impl ops::Add for Micros {
     type Output = Micros;
     fn add(self, other: Micros) -> Micros {
@@ -184,6 +231,9 @@ mod tests {
             assert!(bad.parse::<Bytes>().is_err(), "{bad}");
         }
         assert!("40".parse::<Micros>().is_err(), "a time needs a unit");
+        assert_eq!("1Gbit/s".parse(), Ok(Rate(125.0)));
+        assert_eq!("100 MB/s".parse::<Rate>().map(|r| r.time(Bytes(500))), Ok(Micros(5.0)));
+        assert!("0MB/s".parse::<Rate>().is_err(), "nothing would ever arrive");
     }
 
     #[test]
