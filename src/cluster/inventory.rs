@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::{Cluster, DeviceName, Link};
-use crate::{engine::EngineId, units::Bytes};
+use crate::units::Bytes;
 
 /// What a server reports of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,7 +50,8 @@ pub struct DeviceDescription {
     pub kind: DeviceKind,
     /// The model of the hardware.
     pub model: String,
-    pub engine: EngineId,
+    /// Name and version of what executes operators on it.
+    pub engine: String,
     /// Threads it computes with.
     pub threads: u32,
     /// What parameters, activations and workspace together may take.
@@ -69,7 +70,7 @@ pub enum DeviceKind {
 pub struct DeviceSpec {
     pub name: DeviceName,
     pub kind: DeviceKind,
-    pub engine: EngineId,
+    pub engine: String,
     pub threads: u32,
     pub memory: Bytes,
 }

@@ -4,6 +4,7 @@
 //! graphs, `ops` gives the operators meaning, `plan` and `memory` work on them.
 
 mod attrs;
+mod check;
 mod dtype;
 mod part;
 mod tensor;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 pub use attrs::{Attr, Attrs};
+pub use check::GraphError;
 pub use dtype::{DType, DTypeError, Exotic};
 pub use part::Part;
 pub use tensor::{TensorData, TensorError};
@@ -20,10 +22,11 @@ pub use types::{Dim, Shape, TensorType, Type};
 
 /// A DAG of operators over tensors.
 ///
-/// Invariants, kept by [`Graph::add_tensor`] and [`Graph::add_operator`]: operators are in TVM's
-/// post-order (so every operand is made before it is used), each tensor has at most one producer.
-/// Tuples, projections, lets and function literals are gone.
+/// Invariants, kept by [`Graph::add_tensor`] and [`Graph::add_operator`] and checked when a graph is read:
+/// operators are in TVM's post-order (so every operand is made before it is used), each tensor has at most
+/// one producer. Tuples, projections, lets and function literals are gone.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "check::Unchecked")]
 pub struct Graph {
     tensors: Vec<Tensor>,
     operators: Vec<Operator>,
