@@ -1,7 +1,7 @@
 //! Reading typed attributes: each accessor takes the written value, else the default it is given.
 
 use super::{Call, TypeError};
-use crate::graph::{Attr, DType, TensorType, Type};
+use crate::graph::{Attr, DType, Dim, Shape, TensorData, TensorType, Type};
 
 impl<'a> Call<'a> {
     /// Argument `index` as a tensor.
@@ -66,6 +66,19 @@ impl<'a> Call<'a> {
         })
     }
 
+    /// A list of dimensions, `None` in the list for an unknown one; `None` if absent.
+    pub fn shape(&self, key: &str) -> Result<Option<Shape>, TypeError> {
+        let dim = |value: &Attr| match value {
+            Attr::None => Some(Dim::Any),
+            other => u64::try_from(other.int()?).ok().map(Dim::Known),
+        };
+        self.read(key, "a list of dimensions", |value| match value {
+            Attr::List(items) => items.iter().map(dim).collect(),
+            Attr::Tensor(tensor) => dims_of(tensor),
+            other => dim(other).map(|d| [d].into_iter().collect()),
+        })
+    }
+
     /// A list of numbers; a single number counts as a list of one.
     pub fn floats(&self, key: &str) -> Result<Option<Vec<f64>>, TypeError> {
         self.read(key, "a list of numbers", |value| match value {
@@ -81,4 +94,9 @@ impl<'a> Call<'a> {
             name => name.parse().map(Some).map_err(|e: crate::graph::DTypeError| self.error(format!("{key}: {e}"))),
         }
     }
+}
+
+/// A shape given as a tensor of integers.
+pub(super) fn dims_of(tensor: &TensorData) -> Option<Shape> {
+    tensor.to_i64s()?.into_iter().map(|d| u64::try_from(d).ok().map(Dim::Known)).collect()
 }

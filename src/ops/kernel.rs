@@ -58,6 +58,29 @@ impl<'a> Wiring<'a> {
         self.model.outlet_fact(outlet)
     }
 
+    /// Puts axes of 1 in front of the operands of lower rank until all ranks are equal.
+    pub fn same_rank(&mut self, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let ranks = inputs.iter().map(|i| Ok(self.fact(*i)?.rank())).collect::<TractResult<TVec<usize>>>()?;
+        let rank = ranks.iter().copied().max().unwrap_or(0);
+        let mut outlets: TVec<OutletId> = inputs.into();
+        for (outlet, have) in outlets.iter_mut().zip(ranks) {
+            for _ in have..rank {
+                *outlet = self.one(AxisOp::Add(0), &[*outlet])?;
+            }
+        }
+        Ok(outlets)
+    }
+
+    /// The same elements under another shape, which must have as many.
+    pub fn reshape(&mut self, outlet: OutletId, shape: &[usize]) -> TractResult<OutletId> {
+        let from = self.fact(outlet)?.shape.to_tvec();
+        let to: TVec<TDim> = shape.iter().map(|d| d.to_dim()).collect();
+        match from == to {
+            true => Ok(outlet),
+            false => self.one(AxisOp::Reshape(0, from, to), &[outlet]),
+        }
+    }
+
     /// The value of `outlet` if it is a constant of the model.
     pub fn known(&self, outlet: OutletId) -> Option<Arc<Tensor>> {
         self.model.outlet_fact(outlet).ok()?.konst.clone()
@@ -74,6 +97,14 @@ impl<'a> Wiring<'a> {
             function,
         };
         self.wire(Box::new(op) as Box<dyn TypedOp>, inputs)
+    }
+}
+
+impl Typed<'_> {
+    /// The dimensions of the only result, as tract counts.
+    pub fn dims(&self) -> TractResult<TVec<usize>> {
+        let shape = self.result()?.shape.fixed().context("the shape of the result is not known")?;
+        Ok(shape.iter().map(|d| *d as usize).collect())
     }
 }
 

@@ -5,16 +5,47 @@
 //! kernels; knows nothing of text, engines, plans or files.
 
 mod activation;
+mod arrange;
 pub mod attr;
+mod binary;
+mod cast;
+mod choose;
+mod clip;
+mod compare;
+mod create;
 mod def;
+mod element;
+mod index;
+mod join;
 pub mod kernel;
+mod pointwise;
+mod reduce;
+mod rules;
+mod slice;
+mod unary;
+mod view;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-pub use def::{Alias, AttrDef, Call, FusionClass, Kernel, OpDef, TypeError, Typed, Unsupported};
+pub use def::{Alias, AttrDef, AttrKind, Call, FusionClass, Kernel, OpDef, TypeError, Typed, Unsupported};
 
 /// Every family's table.
-const FAMILIES: &[&[OpDef]] = &[activation::OPS];
+const FAMILIES: &[&[OpDef]] = &[
+    activation::OPS,
+    arrange::OPS,
+    binary::OPS,
+    cast::OPS,
+    choose::OPS,
+    clip::OPS,
+    compare::OPS,
+    create::OPS,
+    index::OPS,
+    join::OPS,
+    reduce::OPS,
+    slice::OPS,
+    unary::OPS,
+    view::OPS,
+];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static OpDef>> =
     LazyLock::new(|| FAMILIES.iter().copied().flatten().map(|def| (def.name, def)).collect());

@@ -1,0 +1,78 @@
+//! Arithmetic of two tensors with numpy broadcasting: add, multiply, divide, power, bit operations and shifts.
+
+use tract_core::internal::*;
+use tract_core::ops::{binary::TypedBinOp, math};
+
+use super::element::{Integer, Number, for_dtype};
+use super::kernel::{WireFn, Wiring};
+use super::pointwise::{ZipFn, pairs, zip};
+use super::rules::{FUNCTION_COST, broadcast_type, per_output};
+use super::{Alias, FusionClass, OpDef, Typed};
+
+/// A [`ZipFn`] on numbers of any dtype.
+macro_rules! numbers {
+    ($method:ident) => {
+        |out, a, b| for_dtype!(a.datum_type(), T in number => pairs(out, a, b, <T as Number>::$method))
+    };
+}
+
+/// A [`ZipFn`] on integers of any dtype, and on bools.
+macro_rules! integers {
+    ($method:ident, $bool:expr) => {
+        |out, a, b| match a.datum_type() {
+            DatumType::Bool => pairs::<bool, bool>(out, a, b, $bool),
+            dt => for_dtype!(dt, T in integer => pairs(out, a, b, <T as Integer>::$method)),
+        }
+    };
+}
+
+pub(super) const OPS: &[OpDef] = &[
+    binary("add", |w, c, i| by_tract(w, c, i, math::add, numbers!(add))),
+    binary("subtract", |w, c, i| by_tract(w, c, i, math::sub, numbers!(sub))),
+    binary("multiply", |w, c, i| by_tract(w, c, i, math::mul, numbers!(mul))),
+    binary("divide", |w, c, i| own(w, c, i, numbers!(div))).flops(per_output::<FUNCTION_COST>),
+    binary("trunc_divide", |w, c, i| own(w, c, i, numbers!(trunc_div))).flops(per_output::<FUNCTION_COST>),
+    binary("floor_divide", |w, c, i| own(w, c, i, numbers!(floor_div))).flops(per_output::<FUNCTION_COST>),
+    binary("mod", |w, c, i| own(w, c, i, numbers!(trunc_mod))).flops(per_output::<FUNCTION_COST>),
+    binary("trunc_mod", |w, c, i| own(w, c, i, numbers!(trunc_mod))).flops(per_output::<FUNCTION_COST>),
+    binary("floor_mod", |w, c, i| own(w, c, i, numbers!(floor_mod))).flops(per_output::<FUNCTION_COST>),
+    binary("power", |w, c, i| by_tract(w, c, i, math::pow, numbers!(power))).flops(per_output::<FUNCTION_COST>),
+    binary("maximum", |w, c, i| own(w, c, i, numbers!(larger))),
+    binary("minimum", |w, c, i| own(w, c, i, numbers!(smaller))),
+    binary("bitwise_and", |w, c, i| own(w, c, i, integers!(and, |a, b| a & b))),
+    binary("bitwise_or", |w, c, i| own(w, c, i, integers!(or, |a, b| a | b))),
+    binary("bitwise_xor", |w, c, i| own(w, c, i, integers!(xor, |a, b| a ^ b))),
+    binary("left_shift", |w, c, i| own(w, c, i, integers!(shift_left, |a, b| a & !b))),
+    binary("right_shift", |w, c, i| own(w, c, i, integers!(shift_right, |a, b| a & !b))),
+    binary("logical_and", |w, c, i| own(w, c, i, integers!(and, |a, b| a & b))),
+    binary("logical_or", |w, c, i| own(w, c, i, integers!(or, |a, b| a | b))),
+    binary("logical_xor", |w, c, i| own(w, c, i, integers!(xor, |a, b| a ^ b))),
+];
+
+const fn binary(name: &'static str, wire: WireFn) -> OpDef {
+    OpDef::new(name, &["lhs", "rhs"], broadcast_type)
+        .class(FusionClass::Broadcast)
+        .alias(Alias::InPlace)
+        .flops(per_output::<1>)
+        .wire(wire)
+}
+
+/// Floats by tract's operator, which it vectorises and fuses; integers by ours, which wraps.
+fn by_tract(
+    wiring: &mut Wiring<'_>,
+    call: &Typed<'_>,
+    inputs: &[OutletId],
+    tract: fn() -> TypedBinOp,
+    function: ZipFn,
+) -> TractResult<TVec<OutletId>> {
+    if !wiring.fact(inputs[0])?.datum_type.is_float() {
+        return own(wiring, call, inputs, function);
+    }
+    let inputs = wiring.same_rank(inputs)?;
+    wiring.wire(tract(), &inputs)
+}
+
+fn own(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId], function: ZipFn) -> TractResult<TVec<OutletId>> {
+    let inputs = wiring.same_rank(inputs)?;
+    wiring.wire(zip(call.def.name, function), &inputs)
+}

@@ -1,0 +1,40 @@
+//! Comparisons of two tensors with numpy broadcasting: bool results, unordered compares false (and unequal).
+
+use tract_core::internal::*;
+
+use super::element::for_dtype;
+use super::kernel::{WireFn, Wiring};
+use super::pointwise::{ZipFn, pairs, zip_to_bool};
+use super::rules::{compare_type, per_output};
+use super::{FusionClass, OpDef, Typed};
+
+macro_rules! comparison {
+    ($name:literal, $op:tt) => {
+        comparison($name, |w, c, i| {
+            wire(w, c, i, |out, a, b| for_dtype!(a.datum_type(), T in any => pairs(out, a, b, |a: T, b: T| a $op b)))
+        })
+    };
+}
+
+pub(super) const OPS: &[OpDef] = &[
+    comparison!("equal", ==),
+    comparison!("not_equal", !=),
+    comparison!("less", <),
+    comparison!("less_equal", <=),
+    comparison!("greater", >),
+    comparison!("greater_equal", >=),
+];
+
+const fn comparison(name: &'static str, wire: WireFn) -> OpDef {
+    OpDef::new(name, &["lhs", "rhs"], compare_type).class(FusionClass::Broadcast).flops(per_output::<1>).wire(wire)
+}
+
+fn wire(
+    wiring: &mut Wiring<'_>,
+    call: &Typed<'_>,
+    inputs: &[OutletId],
+    function: ZipFn,
+) -> TractResult<TVec<OutletId>> {
+    let inputs = wiring.same_rank(inputs)?;
+    wiring.wire(zip_to_bool(call.def.name, function), &inputs)
+}

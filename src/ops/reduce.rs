@@ -1,0 +1,146 @@
+//! Reductions along axes: sum, mean, product, extremes, all, any, variance.
+
+use tract_core::internal::*;
+use tract_core::ndarray::{ArrayD, Axis};
+use tract_core::ops::math;
+use tract_core::ops::nn::{Reduce, Reducer};
+
+use super::element::{Number, for_dtype};
+use super::kernel::Wiring;
+use super::rules::per_input;
+use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
+use crate::graph::{Dim, Shape, TensorType, Type};
+
+const REDUCE_ATTRS: &[AttrDef] = &[
+    AttrDef::new("axis", AttrKind::OptionalInts, "None"),
+    AttrDef::new("keepdims", AttrKind::Bool, "False"),
+    AttrDef::new("exclude", AttrKind::Bool, "False"),
+];
+
+pub(super) const OPS: &[OpDef] = &[
+    reduction("sum").wire(sum),
+    reduction("mean").wire(mean),
+    reduction("prod").host(|call, inputs| {
+        for_dtype!(inputs[0].datum_type(), T in number => {
+            fold::<T>(call, &inputs[0], T::ONE, T::mul)
+        })
+    }),
+    reduction("max").host(|call, inputs| {
+        for_dtype!(inputs[0].datum_type(), T in number => {
+            fold::<T>(call, &inputs[0], T::LOWEST, |most, x| most.larger(x))
+        })
+    }),
+    reduction("min").host(|call, inputs| {
+        for_dtype!(inputs[0].datum_type(), T in number => {
+            fold::<T>(call, &inputs[0], T::HIGHEST, |least, x| least.smaller(x))
+        })
+    }),
+    reduction("all").host(|call, inputs| fold::<bool>(call, &inputs[0], true, |all, x| all & x)),
+    reduction("any").host(|call, inputs| fold::<bool>(call, &inputs[0], false, |any, x| any | x)),
+];
+
+const fn reduction(name: &'static str) -> OpDef {
+    OpDef::new(name, &["data"], reduced_type)
+        .attrs("relay.attrs.ReduceAttrs", REDUCE_ATTRS)
+        .class(FusionClass::Reduce)
+        .flops(per_input::<1>)
+}
+
+/// The axes that go away, ascending: all by default and if none is listed.
+pub(super) fn reduced_axes(call: &Call<'_>, shape: &Shape) -> Result<Vec<usize>, TypeError> {
+    let listed = call.ints("axis")?.unwrap_or_default();
+    let mut reduced = vec![listed.is_empty(); shape.rank()];
+    for axis in &listed {
+        reduced[call.axis_in(*axis, shape)?] = true;
+    }
+    let exclude = call.flag("exclude", false)? && !listed.is_empty();
+    Ok((0..shape.rank()).filter(|axis| reduced[*axis] != exclude).collect())
+}
+
+/// `shape` without `axes`, or with 1 in their place.
+pub(super) fn without(call: &Call<'_>, shape: &Shape, axes: &[usize]) -> Result<Shape, TypeError> {
+    let keep = call.flag("keepdims", false)?;
+    let dims = shape.iter().enumerate();
+    Ok(match keep {
+        true => dims.map(|(i, dim)| if axes.contains(&i) { Dim::Known(1) } else { *dim }).collect(),
+        false => dims.filter(|(i, _)| !axes.contains(i)).map(|(_, dim)| *dim).collect(),
+    })
+}
+
+fn reduced_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let data = call.tensor(0)?;
+    let shape = without(call, &data.shape, &reduced_axes(call, &data.shape)?)?;
+    Ok(TensorType::new(data.dtype, shape).into())
+}
+
+fn sum(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+    if wiring.fact(inputs[0])?.datum_type != DatumType::F32 {
+        return wiring.host(call, sum_on_host, inputs);
+    }
+    let axes = reduced_axes(call, &call.tensor(0)?.shape)?;
+    let total = wiring.one(Reduce::new(axes.into_iter().collect(), Reducer::Sum), inputs)?;
+    Ok(tvec!(wiring.reshape(total, &call.dims()?)?))
+}
+
+fn mean(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+    if wiring.fact(inputs[0])?.datum_type != DatumType::F32 {
+        return wiring.host(call, mean_on_host, inputs);
+    }
+    let total = sum(wiring, call, inputs)?;
+    let scale = tensor0(1.0 / count(call)? as f32).broadcast_into_rank(wiring.fact(total[0])?.rank())?;
+    let scale = wiring.constant(scale)?;
+    wiring.wire(math::mul(), &[total[0], scale])
+}
+
+/// How many elements one element of the result is made of.
+fn count(call: &Typed<'_>) -> TractResult<u64> {
+    let shape = &call.tensor(0)?.shape;
+    let axes = reduced_axes(call, shape)?;
+    axes.iter().try_fold(1u64, |n, axis| n.checked_mul(shape[*axis].get()?)).context("the shape is not known")
+}
+
+fn sum_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    match inputs[0].datum_type() {
+        DatumType::F16 => through_f32(call, &inputs[0], |total, _| total),
+        dt => for_dtype!(dt, T in number => fold::<T>(call, &inputs[0], T::default(), T::add)),
+    }
+}
+
+fn mean_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    let count = count(call)?;
+    match inputs[0].datum_type() {
+        DatumType::F16 => through_f32(call, &inputs[0], |total, count| total / count),
+        dt => for_dtype!(dt, T in number => {
+            let mut totals = fold::<T>(call, &inputs[0], T::default(), T::add)?;
+            super::pointwise::each::<T>(&mut totals[0], |total| total.div(T::of_i64(count as i64)))?;
+            Ok(totals)
+        }),
+    }
+}
+
+/// Half floats add up in single precision.
+fn through_f32(call: &Typed<'_>, data: &Tensor, last: fn(f32, f32) -> f32) -> TractResult<TVec<Tensor>> {
+    let wide = data.cast_to::<f32>()?;
+    let mut totals = fold::<f32>(call, &wide, 0.0, |a, b| a + b)?;
+    let count = count(call)? as f32;
+    super::pointwise::each::<f32>(&mut totals[0], |total| last(total, count))?;
+    Ok(tvec!(totals[0].cast_to::<half::f16>()?.into_owned()))
+}
+
+/// Reduces `data` over the call's axes, in row-major order from `start`.
+fn fold<T: Datum + Copy>(
+    call: &Typed<'_>,
+    data: &Tensor,
+    start: T,
+    step: impl Fn(T, T) -> T,
+) -> TractResult<TVec<Tensor>> {
+    let axes = reduced_axes(call, &call.tensor(0)?.shape)?;
+    let view = data.to_plain_array_view::<T>()?;
+    let mut folded: Option<ArrayD<T>> = None;
+    for axis in axes.into_iter().rev() {
+        let partial = folded.as_ref().map_or(view.view(), |f| f.view());
+        folded = Some(partial.fold_axis(Axis(axis), start, |a, b| step(*a, *b)));
+    }
+    let result = folded.unwrap_or_else(|| view.to_owned()).into_tensor();
+    Ok(tvec!(result.into_shape(&call.dims()?)?))
+}

@@ -1,0 +1,122 @@
+//! Type rules and costs that several families share: same type, numpy broadcasting, a count per element.
+
+use super::{Call, TypeError, Typed};
+use crate::graph::{DType, Dim, Shape, TensorType, Type};
+
+/// Operations counted for one division, square root, logarithm or other function that is no single addition.
+///
+/// TVM counts none of these. A vectorised exponential, logistic function or error function takes about
+/// ten instructions, a division about as many cycles; eight stands for all of them.
+pub(super) const FUNCTION_COST: u64 = 8;
+
+/// The result has the type of the first operand.
+pub(super) fn same_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    Ok(call.tensor(0)?.clone().into())
+}
+
+/// Two operands of one dtype, broadcast against each other.
+pub(super) fn broadcast_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let (lhs, rhs) = (call.tensor(0)?, call.tensor(1)?);
+    call.same_dtype(lhs, rhs)?;
+    Ok(TensorType::new(lhs.dtype, call.broadcast(&lhs.shape, &rhs.shape)?).into())
+}
+
+/// As [`broadcast_type`], with a bool result.
+pub(super) fn compare_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let (lhs, rhs) = (call.tensor(0)?, call.tensor(1)?);
+    call.same_dtype(lhs, rhs)?;
+    Ok(TensorType::new(DType::Bool, call.broadcast(&lhs.shape, &rhs.shape)?).into())
+}
+
+/// `N` operations for each element of the results.
+pub(super) fn per_output<const N: u64>(call: &Typed<'_>) -> u64 {
+    let elements: u64 = call.out.tensors().iter().filter_map(|t| t.shape.elements()).sum();
+    N.saturating_mul(elements)
+}
+
+/// `N` operations for each element of the first operand.
+pub(super) fn per_input<const N: u64>(call: &Typed<'_>) -> u64 {
+    let elements = call.args.first().map_or(0, |arg| arg.tensors().iter().filter_map(|t| t.shape.elements()).sum());
+    N.saturating_mul(elements)
+}
+
+/// Joins two dimensions that must be the same; a known one wins over `?`.
+pub(super) fn unify(a: Dim, b: Dim) -> Option<Dim> {
+    match (a.get(), b.get()) {
+        (_, None) => Some(a),
+        (None, _) => Some(b),
+        (Some(x), Some(y)) => (x == y).then_some(a),
+    }
+}
+
+/// Numpy broadcasting of two shapes aligned at the right; `?` with 1 stays `?`, `?` with k becomes k.
+fn broadcast_shapes(a: &[Dim], b: &[Dim]) -> Option<Shape> {
+    let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
+    let lead = long.len() - short.len();
+    let joined = long[lead..].iter().zip(short).map(|(&x, &y)| match (x.get(), y.get()) {
+        (Some(1), _) => Some(y),
+        (_, Some(1)) => Some(x),
+        _ => unify(x, y),
+    });
+    long[..lead].iter().copied().map(Some).chain(joined).collect()
+}
+
+impl Call<'_> {
+    /// # Errors
+    /// If the shapes cannot be broadcast against each other.
+    pub fn broadcast(&self, a: &Shape, b: &Shape) -> Result<Shape, TypeError> {
+        broadcast_shapes(a, b).ok_or_else(|| self.error(format!("shapes {a} and {b} do not broadcast")))
+    }
+
+    /// # Errors
+    /// If the operands have different dtypes.
+    pub fn same_dtype(&self, a: &TensorType, b: &TensorType) -> Result<(), TypeError> {
+        match a.dtype == b.dtype {
+            true => Ok(()),
+            false => Err(self.error(format!("operands are {} and {}, expected one dtype", a.dtype, b.dtype))),
+        }
+    }
+
+    /// The attribute `key`, a possibly negative axis of `shape`, as an index.
+    pub fn axis(&self, key: &str, default: i64, shape: &Shape) -> Result<usize, TypeError> {
+        self.axis_in(self.int(key, default)?, shape)
+    }
+
+    /// A possibly negative axis of `shape` as an index.
+    pub fn axis_in(&self, axis: i64, shape: &Shape) -> Result<usize, TypeError> {
+        shape
+            .axis(axis)
+            .ok_or_else(|| self.error(format!("axis {axis} is outside of a tensor of rank {}", shape.rank())))
+    }
+}
+
+impl Typed<'_> {
+    /// The only result as a tensor type.
+    pub fn result(&self) -> Result<&TensorType, TypeError> {
+        self.out.tensor().ok_or_else(|| self.error("the result is a tuple, expected one tensor"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_broadcast_from_the_right() {
+        let shape =
+            |dims: &[i64]| -> Shape { dims.iter().map(|&d| u64::try_from(d).map_or(Dim::Any, Dim::Known)).collect() };
+        for (a, b, joined) in [
+            (&[2, 3][..], &[3][..], Some(&[2, 3][..])),
+            (&[2, 1, 4], &[3, 1], Some(&[2, 3, 4])),
+            (&[], &[5], Some(&[5])),
+            (&[0], &[1], Some(&[0])),
+            (&[-1], &[1], Some(&[-1])),
+            (&[-1], &[7], Some(&[7])),
+            (&[2], &[3], None),
+        ] {
+            let want = joined.map(shape);
+            assert_eq!(broadcast_shapes(&shape(a), &shape(b)), want, "{a:?} {b:?}");
+            assert_eq!(broadcast_shapes(&shape(b), &shape(a)), want, "{b:?} {a:?}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Functions of one element: rounding, signs, exponentials, trigonometry, tests for NaN, and copies.
+
+use tract_core::internal::*;
+use tract_core::ops::element_wise::ElementWiseOp;
+use tract_core::ops::{identity::Identity, math, nn};
+
+use super::element::{Integer, Number, for_dtype};
+use super::kernel::{WireFn, Wiring};
+use super::pointwise::{ConvertFn, MapFn, convert, each, each_into, map};
+use super::rules::{FUNCTION_COST, per_output, same_type};
+use super::{Alias, Call, FusionClass, OpDef, TypeError, Typed};
+use crate::graph::{DType, TensorType, Type};
+
+/// A [`MapFn`] on floats: half precision computes in single precision.
+macro_rules! floats {
+    (|$x:ident| $body:expr) => {
+        |tensor| match tensor.datum_type() {
+            DatumType::F32 => each::<f32>(tensor, |$x| $body),
+            DatumType::F64 => each::<f64>(tensor, |$x| $body),
+            DatumType::F16 => each::<half::f16>(tensor, |half| {
+                let $x = half.to_f32();
+                half::f16::from_f32($body)
+            }),
+            other => bail!("no kernel for elements of type {other:?}"),
+        }
+    };
+}
+
+/// As `floats!`, and integers stay as they are.
+macro_rules! rounding {
+    (|$x:ident| $body:expr) => {
+        |tensor| match tensor.datum_type().is_float() {
+            true => {
+                let function: MapFn = floats!(|$x| $body);
+                function(tensor)
+            }
+            false => Ok(()),
+        }
+    };
+}
+
+/// A [`MapFn`] on numbers.
+macro_rules! numbers {
+    ($method:ident) => {
+        |tensor| for_dtype!(tensor.datum_type(), T in number => each::<T>(tensor, <T as Number>::$method))
+    };
+}
+
+/// A [`ConvertFn`] that tests every element; integers are finite numbers.
+macro_rules! test {
+    ($method:ident, $integers:literal) => {
+        |tensor, _| match tensor.datum_type().is_float() {
+            true => for_dtype!(tensor.datum_type(), T in float => each_into(tensor, |x: T| x.$method())),
+            false => for_dtype!(tensor.datum_type(), T in any => each_into(tensor, |_: T| $integers)),
+        }
+    };
+}
+
+pub(super) const OPS: &[OpDef] = &[
+    cheap("abs", |w, c, i| own(w, c, i, numbers!(absolute))),
+    cheap("negative", |w, c, i| own(w, c, i, numbers!(negated))),
+    cheap("sign", |w, c, i| own(w, c, i, numbers!(sign))),
+    cheap("ceil", |w, c, i| own(w, c, i, rounding!(|x| x.ceil()))),
+    cheap("floor", |w, c, i| own(w, c, i, rounding!(|x| x.floor()))),
+    cheap("round", |w, c, i| own(w, c, i, rounding!(|x| x.round()))),
+    cheap("trunc", |w, c, i| own(w, c, i, rounding!(|x| x.trunc()))),
+    cheap("bitwise_not", |w, c, i| own(w, c, i, not)),
+    cheap("logical_not", |w, c, i| own(w, c, i, not)),
+    cheap("copy", |w, _, i| w.wire(Identity, i)).flops(|_| 0),
+    costly("exp", |w, c, i| by_tract(w, c, i, math::exp, floats!(|x| x.exp()))),
+    costly("fast_exp", |w, c, i| by_tract(w, c, i, math::exp, floats!(|x| x.exp()))),
+    costly("erf", |w, c, i| by_tract(w, c, i, math::erf, erf)),
+    costly("fast_erf", |w, c, i| by_tract(w, c, i, math::erf, erf)),
+    costly("tanh", |w, c, i| by_tract(w, c, i, math::tanh, floats!(|x| x.tanh()))),
+    costly("fast_tanh", |w, c, i| by_tract(w, c, i, math::tanh, floats!(|x| x.tanh()))),
+    costly("sigmoid", |w, c, i| by_tract(w, c, i, nn::sigmoid, floats!(|x| 1.0 / (1.0 + (-x).exp())))),
+    costly("sqrt", |w, c, i| by_tract(w, c, i, math::sqrt, floats!(|x| x.sqrt()))),
+    costly("rsqrt", |w, c, i| by_tract(w, c, i, math::rsqrt, floats!(|x| x.sqrt().recip()))),
+    costly("log", |w, c, i| own(w, c, i, floats!(|x| x.ln()))),
+    costly("log2", |w, c, i| own(w, c, i, floats!(|x| x.log2()))),
+    costly("log10", |w, c, i| own(w, c, i, floats!(|x| x.log10()))),
+    costly("sin", |w, c, i| own(w, c, i, floats!(|x| x.sin()))),
+    costly("cos", |w, c, i| own(w, c, i, floats!(|x| x.cos()))),
+    costly("tan", |w, c, i| own(w, c, i, floats!(|x| x.tan()))),
+    costly("asin", |w, c, i| own(w, c, i, floats!(|x| x.asin()))),
+    costly("acos", |w, c, i| own(w, c, i, floats!(|x| x.acos()))),
+    costly("atan", |w, c, i| own(w, c, i, floats!(|x| x.atan()))),
+    costly("sinh", |w, c, i| own(w, c, i, floats!(|x| x.sinh()))),
+    costly("cosh", |w, c, i| own(w, c, i, floats!(|x| x.cosh()))),
+    costly("asinh", |w, c, i| own(w, c, i, floats!(|x| x.asinh()))),
+    costly("acosh", |w, c, i| own(w, c, i, floats!(|x| x.acosh()))),
+    costly("atanh", |w, c, i| own(w, c, i, floats!(|x| x.atanh()))),
+    test("isnan", |w, c, i| tested(w, c, i, test!(is_nan, false))),
+    test("isinf", |w, c, i| tested(w, c, i, test!(is_infinite, false))),
+    test("isfinite", |w, c, i| tested(w, c, i, test!(is_finite, true))),
+];
+
+const fn cheap(name: &'static str, wire: WireFn) -> OpDef {
+    OpDef::new(name, &["data"], same_type)
+        .class(FusionClass::Elementwise)
+        .alias(Alias::InPlace)
+        .flops(per_output::<1>)
+        .wire(wire)
+}
+
+const fn costly(name: &'static str, wire: WireFn) -> OpDef {
+    cheap(name, wire).flops(per_output::<FUNCTION_COST>)
+}
+
+const fn test(name: &'static str, wire: WireFn) -> OpDef {
+    OpDef::new(name, &["data"], bool_type).class(FusionClass::Elementwise).flops(per_output::<1>).wire(wire)
+}
+
+fn bool_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    Ok(TensorType::new(DType::Bool, call.tensor(0)?.shape.clone()).into())
+}
+
+/// Single precision by tract's operator, which is vectorised; the rest by ours.
+fn by_tract(
+    wiring: &mut Wiring<'_>,
+    call: &Typed<'_>,
+    inputs: &[OutletId],
+    tract: fn() -> ElementWiseOp,
+    function: MapFn,
+) -> TractResult<TVec<OutletId>> {
+    match wiring.fact(inputs[0])?.datum_type {
+        DatumType::F32 => wiring.wire(tract(), inputs),
+        _ => own(wiring, call, inputs, function),
+    }
+}
+
+fn own(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId], function: MapFn) -> TractResult<TVec<OutletId>> {
+    wiring.wire(map(call.def.name, function), inputs)
+}
+
+fn tested(
+    wiring: &mut Wiring<'_>,
+    call: &Typed<'_>,
+    inputs: &[OutletId],
+    function: ConvertFn,
+) -> TractResult<TVec<OutletId>> {
+    wiring.wire(convert(call.def.name, DatumType::Bool, function), inputs)
+}
+
+fn erf(tensor: &mut Tensor) -> TractResult<()> {
+    match tensor.datum_type() {
+        DatumType::F64 => each::<f64>(tensor, libm::erf),
+        DatumType::F32 => each::<f32>(tensor, libm::erff),
+        _ => each::<half::f16>(tensor, |x| half::f16::from_f32(libm::erff(x.to_f32()))),
+    }
+}
+
+fn not(tensor: &mut Tensor) -> TractResult<()> {
+    match tensor.datum_type() {
+        DatumType::Bool => each::<bool>(tensor, |x| !x),
+        dt => for_dtype!(dt, T in integer => each::<T>(tensor, Integer::not)),
+    }
+}

@@ -1,0 +1,233 @@
+//! Operators that give the same elements another shape: reshape, squeeze, expand_dims, batch_flatten.
+//!
+//! Nothing is computed and nothing moves; the result shares its operand's bytes.
+
+use tract_core::internal::*;
+
+use super::kernel::Wiring;
+use super::rules::unify;
+use super::{Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
+use crate::graph::{Dim, Shape, TensorType, Type};
+
+const RESHAPE_ATTRS: &[AttrDef] =
+    &[AttrDef::required("newshape", AttrKind::Ints), AttrDef::new("allowzero", AttrKind::Bool, "False")];
+
+pub(super) const OPS: &[OpDef] = &[
+    view("reshape", &["data"], |call| reshaped(call, false)).attrs("relay.attrs.ReshapeAttrs", RESHAPE_ATTRS),
+    view("contrib_reverse_reshape", &["data"], |call| reshaped(call, true))
+        .attrs("relay.attrs.ReshapeAttrs", RESHAPE_ATTRS),
+    view("reshape_like", &["data", "shape_like"], reshaped_like).attrs(
+        "relay.attrs.ReshapeLikeAttrs",
+        &[
+            AttrDef::new("lhs_begin", AttrKind::Int, "0"),
+            AttrDef::new("lhs_end", AttrKind::OptionalInt, "None"),
+            AttrDef::new("rhs_begin", AttrKind::Int, "0"),
+            AttrDef::new("rhs_end", AttrKind::OptionalInt, "None"),
+        ],
+    ),
+    view("squeeze", &["data"], squeezed)
+        .attrs("relay.attrs.SqueezeAttrs", &[AttrDef::new("axis", AttrKind::OptionalInts, "None")]),
+    view("expand_dims", &["data"], expanded).class(FusionClass::Broadcast).attrs(
+        "relay.attrs.ExpandDimsAttrs",
+        &[AttrDef::required("axis", AttrKind::Int), AttrDef::new("num_newaxis", AttrKind::Int, "1")],
+    ),
+    view("nn.batch_flatten", &["data"], flattened),
+];
+
+const fn view(
+    name: &'static str,
+    operands: &'static [&'static str],
+    infer: fn(&Call<'_>) -> Result<Type, TypeError>,
+) -> OpDef {
+    OpDef::new(name, operands, infer).class(FusionClass::Injective).alias(Alias::View).wire(reshape)
+}
+
+/// Gives the first operand the shape of the result.
+pub(super) fn reshape(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+    Ok(tvec!(wiring.reshape(inputs[0], &call.dims()?)?))
+}
+
+fn reshaped(call: &Call<'_>, reverse: bool) -> Result<Type, TypeError> {
+    let data = call.tensor(0)?;
+    let codes = call.ints("newshape")?.ok_or_else(|| call.error("newshape is missing"))?;
+    let shape = new_shape(call, &data.shape, &codes, reverse)?;
+    same_elements(call, &data.shape, &shape)?;
+    Ok(TensorType::new(data.dtype, shape).into())
+}
+
+/// The shape that reshape's codes ask for, as TVM's `InferNewShape` reads them: a positive number is a
+/// dimension, 0 copies the source's, -1 takes what is left, -2 copies the rest, -3 merges two, -4 splits one.
+pub(super) fn new_shape(call: &Call<'_>, source: &Shape, codes: &[i64], reverse: bool) -> Result<Shape, TypeError> {
+    let allow_zero = call.flag("allowzero", false)?;
+    let mut source = source.to_vec();
+    let mut codes = codes.to_vec();
+    if reverse {
+        source.reverse();
+        codes.reverse();
+    }
+    let mut out: Vec<Dim> = Vec::new();
+    let (mut copied_in, mut copied_out) = (vec![false; source.len()], Vec::new());
+    let (mut at, mut inferred) = (0, None);
+    let take = |at: &mut usize, copied_in: &mut Vec<bool>, code: i64| -> Result<Dim, TypeError> {
+        let dim = source.get(*at).copied().ok_or_else(|| {
+            call.error(format!("code {code} asks for dimension {at} of a tensor of rank {}", source.len()))
+        })?;
+        copied_in[*at] = true;
+        *at += 1;
+        Ok(dim)
+    };
+    let mut rest = codes.iter().copied();
+    while let Some(code) = rest.next() {
+        match code {
+            0 if !allow_zero => {
+                copied_out.push(out.len());
+                out.push(take(&mut at, &mut copied_in, 0)?);
+            }
+            -1 => {
+                if inferred.replace(out.len()).is_some() {
+                    return Err(call.error("newshape has more than one -1"));
+                }
+                out.push(Dim::Known(1));
+                at += 1;
+            }
+            -2 => {
+                while at < source.len() {
+                    copied_out.push(out.len());
+                    out.push(take(&mut at, &mut copied_in, -2)?);
+                }
+            }
+            -3 => {
+                let (a, b) = (take(&mut at, &mut copied_in, -3)?, take(&mut at, &mut copied_in, -3)?);
+                copied_out.push(out.len());
+                out.push(a.get().zip(b.get()).and_then(|(a, b)| a.checked_mul(b)).into());
+            }
+            -4 => {
+                let whole = take(&mut at, &mut copied_in, -4)?;
+                let (Some(left), Some(right)) = (rest.next(), rest.next()) else {
+                    return Err(call.error("code -4 must be followed by two dimensions"));
+                };
+                copied_out.extend([out.len(), out.len() + 1]);
+                out.extend(split_dim(whole, left, right).ok_or_else(|| {
+                    call.error(format!("code -4 cannot split a dimension of {whole} into {left} and {right}"))
+                })?);
+            }
+            size => {
+                let size = u64::try_from(size).map_err(|_| call.error(format!("{size} is no code of reshape")))?;
+                out.push(Dim::Known(size));
+                at += 1;
+            }
+        }
+    }
+    if let Some(place) = inferred {
+        let left_in = (0..source.len()).filter(|i| !copied_in[*i]).map(|i| source[i].get());
+        let left_out = (0..out.len()).filter(|i| !copied_out.contains(i)).map(|i| out[i].get());
+        out[place] = match (product(left_in), product(left_out)) {
+            (Some(_), Some(0)) => return Err(call.error("a dimension of 0 leaves nothing to infer -1 from")),
+            (Some(total), Some(known)) => Dim::Known(total / known),
+            _ => Dim::Any,
+        };
+    }
+    if reverse {
+        out.reverse();
+    }
+    Ok(out.into_iter().collect())
+}
+
+fn product(mut dims: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    dims.try_fold(1u64, |n, d| n.checked_mul(d?))
+}
+
+/// The two dimensions that code -4 makes of `whole`; one of them may be -1.
+fn split_dim(whole: Dim, left: i64, right: i64) -> Option<[Dim; 2]> {
+    let given = |n: i64| u64::try_from(n).ok();
+    let other = |n: u64| (n != 0).then(|| whole.get().map(|w| w / n).into());
+    match (left, right) {
+        (-1, -1) => None,
+        (-1, right) => Some([other(given(right)?)?, Dim::Known(given(right)?)]),
+        (left, -1) => Some([Dim::Known(given(left)?), other(given(left)?)?]),
+        (left, right) => Some([Dim::Known(given(left)?), Dim::Known(given(right)?)]),
+    }
+}
+
+fn same_elements(call: &Call<'_>, from: &Shape, to: &Shape) -> Result<(), TypeError> {
+    match (from.elements(), to.elements()) {
+        (Some(a), Some(b)) if a != b => {
+            Err(call.error(format!("{a} elements of shape {from} do not fill shape {to}, which has {b}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn reshaped_like(call: &Call<'_>) -> Result<Type, TypeError> {
+    let (data, like) = (call.tensor(0)?, call.tensor(1)?);
+    let (left, right) = (&data.shape, &like.shape);
+    let lhs = (bound(call, "lhs_begin", 0, left)?, bound(call, "lhs_end", left.rank() as i64, left)?);
+    let rhs = (bound(call, "rhs_begin", 0, right)?, bound(call, "rhs_end", right.rank() as i64, right)?);
+    if lhs.0 > lhs.1 || rhs.0 > rhs.1 {
+        return Err(call.error("a range of dimensions ends before it begins"));
+    }
+    let shape: Shape = left[..lhs.0].iter().chain(&right[rhs.0..rhs.1]).chain(&left[lhs.1..]).copied().collect();
+    same_elements(call, left, &shape)?;
+    Ok(TensorType::new(data.dtype, shape).into())
+}
+
+/// The attribute `key` as a bound between dimensions, counted from the end if negative.
+fn bound(call: &Call<'_>, key: &str, default: i64, shape: &Shape) -> Result<usize, TypeError> {
+    let (value, rank) = (call.int(key, default)?, shape.rank() as i64);
+    let index = if value < 0 { value + rank } else { value };
+    usize::try_from(index)
+        .ok()
+        .filter(|i| *i <= shape.rank())
+        .ok_or_else(|| call.error(format!("{key}={value} is outside of a tensor of rank {rank}")))
+}
+
+fn squeezed(call: &Call<'_>) -> Result<Type, TypeError> {
+    let data = call.tensor(0)?;
+    let drop: Vec<bool> = match call.ints("axis")? {
+        Some(axes) => drop_axes(call, &data.shape, &axes)?,
+        None if data.shape.contains(&Dim::Any) => {
+            return Err(call.error("axis must be given where a dimension is not known"));
+        }
+        None => data.shape.iter().map(|d| d.get() == Some(1)).collect(),
+    };
+    let kept = data.shape.iter().zip(drop).filter(|(_, drop)| !drop).map(|(dim, _)| *dim);
+    Ok(TensorType::new(data.dtype, kept.collect()).into())
+}
+
+/// Which dimensions `axes` drop; each must be 1 or unknown.
+pub(super) fn drop_axes(call: &Call<'_>, shape: &Shape, axes: &[i64]) -> Result<Vec<bool>, TypeError> {
+    let mut drop = vec![false; shape.rank()];
+    for &axis in axes {
+        let index = call.axis_in(axis, shape)?;
+        if unify(shape[index], Dim::Known(1)).is_none() {
+            return Err(call.error(format!("axis {axis} of shape {shape} is not 1 and cannot be squeezed")));
+        }
+        drop[index] = true;
+    }
+    Ok(drop)
+}
+
+fn expanded(call: &Call<'_>) -> Result<Type, TypeError> {
+    let data = call.tensor(0)?;
+    let rank = data.shape.rank() as i64;
+    let axis = call.optional_int("axis")?.ok_or_else(|| call.error("axis is missing"))?;
+    let count = call.int("num_newaxis", 1)?;
+    let at = if axis < 0 { axis + rank + 1 } else { axis };
+    if !(0..=rank).contains(&at) || !(0..=32).contains(&count) {
+        return Err(call.error(format!("cannot insert {count} axes at {axis} into a tensor of rank {rank}")));
+    }
+    let mut shape = data.shape.clone();
+    for _ in 0..count {
+        shape.insert(at as usize, Dim::Known(1));
+    }
+    Ok(TensorType::new(data.dtype, shape).into())
+}
+
+fn flattened(call: &Call<'_>) -> Result<Type, TypeError> {
+    let data = call.tensor(0)?;
+    let Some((batch, rest)) = data.shape.split_first() else {
+        return Err(call.error("a tensor of rank 0 has no batch to keep"));
+    };
+    let rest = product(rest.iter().map(|d| d.get()));
+    Ok(TensorType::new(data.dtype, [*batch, rest.into()].into_iter().collect()).into())
+}
