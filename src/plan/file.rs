@@ -5,8 +5,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DeviceId, GroupId, Strategy,
+    DeviceId, GroupId, Problem, Strategy,
     problem::{Objective, Targets},
+    solve::Solution,
+    work::{Origin, PieceId, Work},
 };
 use crate::{
     graph,
@@ -148,6 +150,57 @@ pub enum PlanFileError {
 }
 
 impl Plan {
+    /// Writes a solution down, with what a person should know of it.
+    pub fn new(problem: &Problem, solution: &Solution, model: ModelRef, granularity: Granularity, seed: u64) -> Plan {
+        let evaluation = &solution.evaluation;
+        let (work, times) = (&evaluation.work, &evaluation.times);
+        let groups = problem.group_ids().zip(&evaluation.placement.strategies).map(|(id, strategy)| GroupPlan {
+            name: problem.group(id).name.clone(),
+            operators: problem.group(id).operators.clone(),
+            strategy: strategy.clone(),
+            time_us: Micros::ZERO,
+            start_us: Micros::ZERO,
+            workspace_bytes: Bytes::ZERO,
+        });
+        let mut groups: Vec<GroupPlan> = groups.collect();
+        for (job, start) in work.jobs.iter().zip(&times.starts) {
+            let group = &mut groups[job.group.0 as usize];
+            (group.start_us, group.time_us, group.workspace_bytes) = (*start, job.cost.time, job.cost.workspace);
+        }
+        let interval = evaluation.loads.interval();
+        let mut plan = Plan {
+            version: VERSION,
+            model,
+            granularity,
+            objective: problem.objective,
+            targets: problem.targets,
+            seed,
+            predicted: Predicted {
+                latency_us: evaluation.latency(),
+                interval_us: interval,
+                throughput_per_s: if interval.0 > 0.0 { 1e6 / interval.0 } else { 0.0 },
+                peak_bytes: evaluation.peak(),
+            },
+            bound: Bound { value: solution.bound.value, by: solution.bound.by.to_string() },
+            gap: solution.gap(),
+            source: problem.source,
+            sink: problem.sink,
+            devices: devices(problem, solution),
+            groups,
+            transfers: transfers(problem, solution),
+            notes: Vec::new(),
+        };
+        plan.notes = plan.left_out(problem);
+        plan
+    }
+
+    /// Devices that the plan does not use, and why that is no loss.
+    fn left_out(&self, problem: &Problem) -> Vec<String> {
+        let idle = self.devices.iter().filter(|d| d.order.is_empty() && problem.devices.len() > 1);
+        idle.map(|d| format!("{}/{} is left out: no placement that uses it was found better", d.server, d.device))
+            .collect()
+    }
+
     /// Reads `plan.json` and checks that its parts fit together.
     ///
     /// # Errors
@@ -196,4 +249,50 @@ impl Plan {
             None => Ok(()),
         }
     }
+}
+
+fn devices(problem: &Problem, solution: &Solution) -> Vec<DevicePlan> {
+    let evaluation = &solution.evaluation;
+    let figures = evaluation
+        .accounts
+        .iter()
+        .zip(&solution.arenas)
+        .zip(evaluation.loads.devices.iter().zip(&evaluation.work.sequences));
+    let devices =
+        problem.devices.iter().zip(figures).map(|(device, ((account, arena), (busy, sequence)))| DevicePlan {
+            server: device.server.clone(),
+            device: device.name.clone(),
+            address: device.address.clone(),
+            memory_limit_bytes: device.memory,
+            order: sequence.iter().map(|job| evaluation.work.job(*job).group).collect(),
+            busy_us: *busy,
+            memory: MemoryPlan {
+                parameter_bytes: account.parameters,
+                load_bytes: account.load,
+                arena_bytes: *arena,
+                workspace_bytes: account.workspace,
+            },
+        });
+    devices.collect()
+}
+
+fn transfers(problem: &Problem, solution: &Solution) -> Vec<Transfer> {
+    let (work, times) = (&solution.evaluation.work, &solution.evaluation.times);
+    let sender = |work: &Work, from: PieceId| work.piece(from).device;
+    let sent = work.pieces.iter().zip(times.births.iter().zip(&times.arrivals)).filter_map(|(piece, (start, end))| {
+        let Origin::Transfer { from, link } = piece.origin else { return None };
+        let tensor = problem.tensor(piece.tensor);
+        Some(Transfer {
+            tensor: tensor.graph,
+            name: tensor.name.clone(),
+            from: sender(work, from),
+            to: piece.device,
+            bytes: piece.bytes,
+            start_us: *start,
+            time_us: link.map_or(*end - *start, |link| problem.link(link).time(piece.bytes)),
+        })
+    });
+    let mut transfers: Vec<Transfer> = sent.collect();
+    transfers.sort_by(|a, b| a.start_us.0.total_cmp(&b.start_us.0).then((a.tensor, a.to).cmp(&(b.tensor, b.to))));
+    transfers
 }

@@ -3,11 +3,33 @@
 //! Tables and graphs in, a [`Plan`] out; never an engine, a socket or a file. The same problem, seed and budget
 //! give the same plan, however many threads there are.
 //!
-//! [`problem`] says what is asked, [`strategy`] how one group is placed, [`file`] what is answered.
+//! | module | what it does |
+//! |---|---|
+//! | [`problem`] | what is asked: groups, tensors, devices, links, targets |
+//! | [`strategy`] | how one group is placed |
+//! | [`work`] | a placement written out as jobs and pieces of tensors |
+//! | [`simulate`] | when everything happens: latency and loads |
+//! | [`account`] | what every device holds when: parameters, tensors, workspace, arena |
+//! | [`evaluate`] | all figures of a placement, and the score that searches compare |
+//! | [`bound`] | what no placement can go below |
+//! | [`search`] | good placements: one algorithm a file |
+//! | [`solve`] | bounds and searches put together; the reason where there is no plan |
+//! | [`file`] | what is answered: `plan.json` |
+//! | [`table`] | the same as rows: `plan.csv` |
+//! | [`check`] | judges a plan from problem and plan alone; shares no code with the rest |
 
+pub mod account;
+pub mod bound;
+pub mod check;
+pub mod evaluate;
 pub mod file;
 pub mod problem;
+pub mod search;
+pub mod simulate;
+pub mod solve;
 pub mod strategy;
+pub mod table;
+pub mod work;
 
 pub use file::Plan;
 pub use problem::{DeviceId, GroupId, Problem, TensorIndex};

@@ -65,8 +65,8 @@ pub struct Cost {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
     pub name: String,
-    /// The tensor of the graph, where there is a graph.
-    pub graph: Option<graph::TensorId>,
+    /// Which tensor of the graph it is.
+    pub graph: graph::TensorId,
     pub bytes: Bytes,
     /// The group that makes it; `None` for an input of the model.
     pub producer: Option<GroupId>,

@@ -1,0 +1,103 @@
+//! The searches for a good placement: one algorithm a file, all working on one [`Session`].
+//!
+//! | module | what it finds |
+//! |---|---|
+//! | [`single`] | everything on one device, and each group where it is fastest |
+//! | [`beam`] | list scheduling with look-ahead, several partial schedules at a time; exact on chains |
+//! | [`pipeline`] | contiguous stretches of program order with equal loads, for throughput |
+//! | [`exact`] | the best of all whole placements and orders, on small problems |
+//! | [`anneal`] | better neighbours of the best placement so far |
+//!
+//! Work is counted in evaluations of whole placements, so that the same problem, seed and budget give the same
+//! plan; the deadline only cuts off.
+
+pub mod anneal;
+pub mod beam;
+pub mod exact;
+pub mod order;
+pub mod pipeline;
+pub mod single;
+
+use std::time::{Duration, Instant};
+
+use super::{
+    DeviceId, GroupId, Problem,
+    evaluate::{Evaluation, Score},
+    work::{Placement, PlacementError},
+};
+
+/// How hard to search.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    pub seed: u64,
+    /// Whole placements that may be evaluated.
+    pub budget: u64,
+    /// When to stop although budget is left; results then depend on the machine's speed.
+    pub cut_off: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { seed: 0, budget: 20_000, cut_off: Some(Duration::from_secs(20)) }
+    }
+}
+
+/// Each group whole on one device, and a topological order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whole {
+    pub devices: Vec<DeviceId>,
+    pub order: Vec<GroupId>,
+}
+
+/// One search for one problem: what is spent, and the best so far.
+pub struct Session<'a> {
+    pub problem: &'a Problem,
+    pub options: Options,
+    pub best: Option<(Score, Whole)>,
+    /// The bound on the objective: a feasible placement that reaches it ends the search.
+    pub bound: f64,
+    /// Whether some algorithm has seen every placement or proved the rest worse.
+    pub proven: bool,
+    spent: u64,
+    begun: Instant,
+}
+
+impl<'a> Session<'a> {
+    pub fn new(problem: &'a Problem, bound: f64, options: Options) -> Session<'a> {
+        Session { problem, options, best: None, bound, proven: false, spent: 0, begun: Instant::now() }
+    }
+
+    /// Runs every algorithm that suits the problem.
+    pub fn run(&mut self) {
+        single::search(self);
+        beam::search(self);
+        pipeline::search(self);
+        exact::search(self);
+        anneal::search(self);
+    }
+
+    /// Scores a placement and keeps it if it is the best so far.
+    ///
+    /// # Errors
+    /// If the placement is impossible.
+    pub fn offer(&mut self, whole: &Whole) -> Result<Score, PlacementError> {
+        self.spent += 1;
+        let score = Evaluation::of(self.problem, Placement::whole(&whole.devices, &whole.order))?.score;
+        if self.best.as_ref().is_none_or(|(best, _)| score.better(best)) {
+            self.best = Some((score, whole.clone()));
+        }
+        Ok(score)
+    }
+
+    pub fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    /// Whether to stop: nothing is left to spend, or nothing better can be found.
+    pub fn is_over(&self) -> bool {
+        self.proven
+            || self.spent >= self.options.budget
+            || self.options.cut_off.is_some_and(|limit| self.begun.elapsed() >= limit)
+            || self.best.as_ref().is_some_and(|(best, _)| best.feasible() && best.value <= self.bound)
+    }
+}

@@ -1,0 +1,25 @@
+//! The placements that need no thought, and that every plan must beat: all on one device, and every group
+//! where it alone is fastest.
+
+use super::{Session, Whole};
+use crate::plan::{DeviceId, GroupId};
+
+pub fn search(session: &mut Session<'_>) {
+    let problem = session.problem;
+    let order: Vec<GroupId> = problem.group_ids().collect();
+    // Where a device cannot run a group, the group goes where it is fastest.
+    let fastest: Option<Vec<DeviceId>> = problem.group_ids().map(|g| fastest(session, g)).collect();
+    let Some(fastest) = fastest else { return };
+    for device in problem.device_ids() {
+        let here = |(g, other): (GroupId, &DeviceId)| problem.cost(g, device).map_or(*other, |_| device);
+        let devices = problem.group_ids().zip(&fastest).map(here).collect();
+        let _impossible_is_skipped = session.offer(&Whole { devices, order: order.clone() });
+    }
+    let _impossible_is_skipped = session.offer(&Whole { devices: fastest, order });
+}
+
+fn fastest(session: &Session<'_>, group: GroupId) -> Option<DeviceId> {
+    let problem = session.problem;
+    let able = problem.device_ids().filter_map(|d| Some((d, problem.cost(group, d)?.time)));
+    able.min_by(|a, b| a.1.0.total_cmp(&b.1.0)).map(|(device, _)| device)
+}

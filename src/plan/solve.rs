@@ -1,0 +1,232 @@
+//! From a problem to an answer: bounds, searches, and where no placement meets the targets, the reason.
+
+use super::{
+    DeviceId, GroupId, Problem,
+    account::Account,
+    bound::{Bounded, Bounds, critical::Tails, holding},
+    evaluate::Evaluation,
+    problem::{Objective, ProblemError},
+    search::{Options, Session},
+    work::Placement,
+};
+use crate::units::{Bytes, Micros};
+
+/// The best placement found, and how good a better one could be.
+#[derive(Debug, Clone)]
+pub struct Solution {
+    pub evaluation: Evaluation,
+    /// By device: the arena with its tensors and workspaces.
+    pub arenas: Vec<Bytes>,
+    pub bounds: Bounds,
+    /// On the objective; the placement's own value where the search has proved it best.
+    pub bound: Bounded<f64>,
+    /// Placements that were evaluated.
+    pub evaluations: u64,
+}
+
+/// Why there is no plan.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum NoPlan {
+    #[error(transparent)]
+    Problem(#[from] ProblemError),
+    #[error("{}{}", if *.proven { "no plan can meet the targets: " } else { "no plan that meets the targets was found: " }, list(.shortages))]
+    Targets {
+        /// Whether a bound or a complete search says that there is none.
+        proven: bool,
+        shortages: Vec<Shortage>,
+    },
+}
+
+/// One way in which the targets are missed.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Shortage {
+    #[error("{group} runs on no device")]
+    Unsupported { group: String },
+    #[error("{group} alone needs {need}, which is {short} more than the largest memory that may run it, {device}, has")]
+    Group { group: String, need: Bytes, short: Bytes, device: String },
+    #[error("the parameters take {need}, which is {short} more than all memories together")]
+    Parameters { need: Bytes, short: Bytes },
+    #[error(
+        "the chain of {groups} groups from {first} to {last} takes {length} on its best devices, {excess} more than the latency target of {target}"
+    )]
+    Chain { groups: usize, first: String, last: String, length: Micros, target: Micros, excess: Micros },
+    #[error("the work spread evenly takes {interval} a result, {excess} more than the target of {target}")]
+    Work { interval: Micros, target: Micros, excess: Micros },
+    #[error("in the nearest plan {device} is short of {short} of its {limit} while {group} runs")]
+    Memory { device: String, group: String, short: Bytes, limit: Bytes },
+    #[error("in the nearest plan the latency is {latency}, {excess} more than the target of {target}")]
+    Latency { latency: Micros, target: Micros, excess: Micros },
+    #[error("in the nearest plan the time between results is {interval}, {excess} more than the target of {target}")]
+    Interval { interval: Micros, target: Micros, excess: Micros },
+}
+
+/// How often limits are tightened by what packing adds to the load before that is given up.
+const REPACKINGS: usize = 6;
+
+/// Finds a placement for `problem`.
+///
+/// # Errors
+/// If the tables contradict each other, or no placement meets the targets; then with the reason.
+pub fn solve(problem: &Problem, options: &Options) -> Result<Solution, NoPlan> {
+    problem.check()?;
+    let bounds = Bounds::of(problem);
+    let proven = impossible(problem, &bounds);
+    if !proven.is_empty() {
+        return Err(NoPlan::Targets { proven: true, shortages: proven });
+    }
+    let bound = bounds.on(problem.objective);
+    let mut tight = problem.clone();
+    let mut evaluations = 0;
+    let mut nearest: Option<NoPlan> = None;
+    for _ in 0..REPACKINGS {
+        let left = options.budget.saturating_sub(evaluations).max(options.budget / 4);
+        let mut session = Session::new(&tight, bound.value, Options { budget: left, ..*options });
+        session.run();
+        evaluations += session.spent();
+        let Some((score, whole)) = session.best.take() else {
+            return Err(NoPlan::Targets { proven: session.proven, shortages: Vec::new() });
+        };
+        let placement = Placement::whole(&whole.devices, &whole.order);
+        let evaluation = Evaluation::of(problem, placement).map_err(|e| ProblemError { what: e.to_string() })?;
+        if !score.feasible() {
+            let untightened = tight.devices == problem.devices;
+            let missed =
+                NoPlan::Targets { proven: session.proven && untightened, shortages: missed(problem, &evaluation) };
+            return Err(nearest.unwrap_or(missed));
+        }
+        let arenas = arenas(&evaluation.accounts)?;
+        let over = overfull(problem, &evaluation, &arenas);
+        if over.is_empty() {
+            let mut bound = bound;
+            if session.proven && evaluation.score.value > bound.value && tight.devices == problem.devices {
+                bound = Bounded { value: evaluation.score.value, by: "complete search" };
+            }
+            return Ok(Solution { evaluation, arenas, bounds, bound, evaluations });
+        }
+        for (device, short) in &over {
+            let limit = &mut tight.devices[device.0 as usize].memory;
+            *limit = limit.map(|bytes| bytes - *short);
+        }
+        nearest = Some(NoPlan::Targets {
+            proven: false,
+            shortages: over.iter().map(|(d, s)| fullest(problem, &evaluation, *d, *s)).collect(),
+        });
+    }
+    Err(nearest.unwrap_or(NoPlan::Targets { proven: false, shortages: Vec::new() }))
+}
+
+/// What the bounds alone say cannot be met.
+fn impossible(problem: &Problem, bounds: &Bounds) -> Vec<Shortage> {
+    let mut shortages = Vec::new();
+    for id in problem.group_ids() {
+        let mut able = problem.device_ids().filter_map(|d| Some((d, holding::alone(problem, id, d)?))).peekable();
+        let group = problem.group(id).name.clone();
+        if able.peek().is_none() {
+            shortages.push(Shortage::Unsupported { group });
+            continue;
+        }
+        let short = |(d, need): (DeviceId, Bytes)| {
+            let limit = problem.device(d).memory.unwrap_or(Bytes(u64::MAX));
+            (limit.shortfall(need), need, d)
+        };
+        if let Some((short, need, device)) = able.map(short).min_by_key(|s| (s.0, s.2)).filter(|s| s.0 > Bytes::ZERO) {
+            shortages.push(Shortage::Group { group, need, short, device: problem.device(device).full_name() });
+        }
+    }
+    let room: Option<Bytes> = problem.devices.iter().map(|d| d.memory).sum::<Option<Bytes>>();
+    let need = holding::parameters(problem);
+    if let Some(short) = room.map(|room| room.shortfall(need)).filter(|s| *s > Bytes::ZERO) {
+        shortages.push(Shortage::Parameters { need, short });
+    }
+    let slack = 1.0 + 1e-9;
+    if let Some(target) = problem.targets.latency.filter(|t| bounds.latency.value.0 > t.0 * slack) {
+        let length = bounds.latency.value;
+        let excess = length - target;
+        let chain = Tails::of(problem).chain(problem);
+        let name = |g: Option<&(GroupId, DeviceId)>| g.map_or(String::new(), |(g, _)| problem.group(*g).name.clone());
+        let (first, last) = (name(chain.first()), name(chain.last()));
+        shortages.push(Shortage::Chain { groups: chain.len(), first, last, length, target, excess });
+    }
+    if let Some(target) =
+        problem.targets.throughput.map(|rate| Micros(1e6 / rate)).filter(|t| bounds.interval.value.0 > t.0 * slack)
+    {
+        let interval = bounds.interval.value;
+        shortages.push(Shortage::Work { interval, target, excess: interval - target });
+    }
+    shortages
+}
+
+/// What a placement misses.
+fn missed(problem: &Problem, evaluation: &Evaluation) -> Vec<Shortage> {
+    let mut shortages = Vec::new();
+    for (id, account) in problem.device_ids().zip(&evaluation.accounts) {
+        let limit = problem.device(id).memory.unwrap_or(Bytes(u64::MAX));
+        let short = limit.shortfall(account.load);
+        if short > Bytes::ZERO {
+            shortages.push(fullest(problem, evaluation, id, short));
+        }
+    }
+    let latency = evaluation.latency();
+    if let Some(target) = problem.targets.latency.filter(|t| latency > *t) {
+        shortages.push(Shortage::Latency { latency, target, excess: latency - target });
+    }
+    let interval = evaluation.loads.interval();
+    if let Some(target) = problem.targets.throughput.map(|rate| Micros(1e6 / rate)).filter(|t| interval > *t) {
+        shortages.push(Shortage::Interval { interval, target, excess: interval - target });
+    }
+    shortages
+}
+
+fn fullest(problem: &Problem, evaluation: &Evaluation, device: DeviceId, short: Bytes) -> Shortage {
+    let at = evaluation.accounts.get(device.0 as usize).map(|a| a.at).unwrap_or_default();
+    let job = evaluation.job_at(device.0 as usize, at);
+    let group = job.map_or("nothing".to_string(), |j| problem.group(evaluation.work.job(j).group).name.clone());
+    let limit = problem.device(device).memory.unwrap_or_default();
+    Shortage::Memory { device: problem.device(device).full_name(), group, short, limit }
+}
+
+fn arenas(accounts: &[Account]) -> Result<Vec<Bytes>, ProblemError> {
+    let pack = |a: &Account| a.pack().map(|packing| packing.height).map_err(|e| ProblemError { what: e.to_string() });
+    accounts.iter().map(pack).collect()
+}
+
+/// The devices whose arena and parameters together are above their limit, and by how much.
+fn overfull(problem: &Problem, evaluation: &Evaluation, arenas: &[Bytes]) -> Vec<(DeviceId, Bytes)> {
+    let reserved = evaluation.accounts.iter().zip(arenas).map(|(account, arena)| account.parameters + *arena);
+    let over = problem.device_ids().zip(reserved).filter_map(|(id, reserved)| {
+        let short = problem.device(id).memory?.shortfall(reserved);
+        (short > Bytes::ZERO).then_some((id, short))
+    });
+    over.collect()
+}
+
+impl Solution {
+    /// The objective's value.
+    pub fn value(&self) -> f64 {
+        self.evaluation.score.value
+    }
+
+    /// How far the value may be above the best possible, as a fraction of the value.
+    pub fn gap(&self) -> f64 {
+        let value = self.value();
+        if value <= 0.0 { 0.0 } else { ((value - self.bound.value) / value).max(0.0) }
+    }
+
+    /// The value in the objective's unit.
+    pub fn display(&self, objective: Objective, value: f64) -> String {
+        match objective {
+            Objective::Latency | Objective::Throughput => Micros(value).to_string(),
+            Objective::Memory => Bytes(value as u64).to_string(),
+        }
+    }
+}
+
+fn list(shortages: &[Shortage]) -> String {
+    if shortages.is_empty() {
+        return "every placement that was tried is impossible".into();
+    }
+    let shown: Vec<String> = shortages.iter().take(4).map(|s| s.to_string()).collect();
+    let more = shortages.len().saturating_sub(shown.len());
+    let tail = if more > 0 { format!("; and {more} more") } else { String::new() };
+    shown.join("; ") + &tail
+}

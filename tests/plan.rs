@@ -1,0 +1,266 @@
+//! Laws of planning, on random problems: the checker agrees with the simulator, plans beat single devices and
+//! never their bound, small problems are solved as well as by trying everything.
+
+use edgecut::{
+    graph,
+    plan::{
+        DeviceId, GroupId, Plan, Problem, Strategy, TensorIndex,
+        bound::{Bounded, Bounds},
+        check,
+        evaluate::Evaluation,
+        file::{Granularity, ModelRef},
+        problem::{Cost, Device, Group, Link, LinkId, Objective, ParameterId, Targets, Tensor},
+        search::Options,
+        solve::{NoPlan, Solution, solve},
+        work::Placement,
+    },
+    units::{Bytes, Micros},
+};
+use fastrand::Rng;
+use proptest::prelude::*;
+
+/// A random problem: a DAG with views, shared parameters, unequal devices, slow and fast links.
+fn problem(seed: u64, groups: usize, devices: usize) -> Problem {
+    let mut rng = Rng::with_seed(seed);
+    let mut tensors = vec![tensor(0, rng.u64(1..1000), None)];
+    let parameters: Vec<Bytes> = (0..groups).map(|_| Bytes(rng.u64(0..5000))).collect();
+    let mut list: Vec<Group> = Vec::new();
+    for at in 0..groups {
+        let mut inputs: Vec<TensorIndex> =
+            (0..rng.usize(1..=3)).map(|_| TensorIndex(rng.u32(0..tensors.len() as u32))).collect();
+        if rng.u8(0..3) > 0 {
+            inputs.push(TensorIndex(tensors.len() as u32 - 1));
+        }
+        inputs.sort();
+        inputs.dedup();
+        let outputs: Vec<TensorIndex> = (0..rng.u32(1..=2)).map(|i| TensorIndex(tensors.len() as u32 + i)).collect();
+        for output in &outputs {
+            let mut made = tensor(output.0, rng.u64(1..1000), Some(GroupId(at as u32)));
+            if rng.u8(0..6) == 0 {
+                made.view_of = Some(inputs[0]);
+                made.bytes = tensors[inputs[0].0 as usize].bytes;
+            }
+            tensors.push(made);
+        }
+        let mut costs: Vec<Option<Cost>> = (0..devices)
+            .map(|_| {
+                let time = Micros(if rng.u8(0..8) == 0 { 0.0 } else { f64::from(rng.u32(1..100)) });
+                let cost = Cost { time, workspace: Bytes(rng.u64(0..500)), held: Bytes(rng.u64(0..100)) };
+                (rng.u8(0..10) > 0).then_some(cost)
+            })
+            .collect();
+        if costs.iter().all(Option::is_none) {
+            costs[0] = Some(Cost { time: Micros(5.0), ..Cost::default() });
+        }
+        let used = (0..rng.usize(0..=2)).map(|_| ParameterId(rng.u32(0..groups as u32)));
+        let mut used: Vec<ParameterId> = used.collect();
+        used.sort();
+        used.dedup();
+        list.push(Group {
+            name: format!("g{at}"),
+            operators: vec![graph::OperatorId(at as u32)],
+            inputs,
+            outputs,
+            parameters: used,
+            costs,
+        });
+    }
+    let mut read = vec![false; tensors.len()];
+    list.iter().flat_map(|g| &g.inputs).for_each(|t| read[t.0 as usize] = true);
+    for (tensor, read) in tensors.iter_mut().zip(read) {
+        tensor.is_output = !read || rng.u8(0..20) == 0;
+    }
+    let (mut links, mut routes) = (Vec::new(), Vec::new());
+    for from in 0..devices {
+        for to in 0..devices {
+            // Some pairs share a link, some move for free.
+            let choice = rng.u8(0..10);
+            routes.push(match choice {
+                _ if from == to => None,
+                0 => None,
+                1 if !links.is_empty() => Some(LinkId(rng.u32(0..links.len() as u32))),
+                _ => {
+                    let (latency, per_byte) = (Micros(f64::from(rng.u32(0..20))), rng.f64() * 0.05);
+                    links.push(Link { name: format!("{from}->{to}"), latency, per_byte });
+                    Some(LinkId(links.len() as u32 - 1))
+                }
+            });
+        }
+    }
+    let device = |at: usize| Device { server: format!("s{at}"), name: "cpu".into(), address: None, memory: None };
+    Problem {
+        groups: list,
+        tensors,
+        parameters,
+        devices: (0..devices).map(device).collect(),
+        links,
+        routes,
+        source: DeviceId(0),
+        sink: DeviceId(rng.u32(0..devices as u32)),
+        objective: [Objective::Latency, Objective::Throughput, Objective::Memory][rng.usize(0..3)],
+        targets: Targets::default(),
+    }
+}
+
+fn tensor(id: u32, bytes: u64, producer: Option<GroupId>) -> Tensor {
+    let name = format!("t{id}");
+    Tensor { name, graph: graph::TensorId(id), bytes: Bytes(bytes), producer, view_of: None, is_output: false }
+}
+
+fn options(budget: u64) -> Options {
+    Options { seed: 1, budget, cut_off: None }
+}
+
+fn written(problem: &Problem, solution: &Solution) -> Plan {
+    let model = ModelRef { path: "model.relay".into(), blake3: String::new() };
+    Plan::new(problem, solution, model, Granularity::Fused, 1)
+}
+
+/// A random placement, as a solution without any search.
+fn anyhow_placed(problem: &Problem, rng: &mut Rng) -> Solution {
+    let able = |g: GroupId| {
+        let able: Vec<DeviceId> = problem.device_ids().filter(|d| problem.cost(g, *d).is_some()).collect();
+        able[rng.usize(0..able.len())]
+    };
+    let devices: Vec<DeviceId> = problem.group_ids().map(able).collect();
+    let order = random_order(problem, rng);
+    let evaluation = Evaluation::of(problem, Placement::whole(&devices, &order)).unwrap();
+    let arenas = evaluation.accounts.iter().map(|a| a.pack().unwrap().height).collect();
+    let bounds = Bounds::of(problem);
+    let Bounded { value, by } = bounds.on(problem.objective);
+    Solution { evaluation, arenas, bounds, bound: Bounded { value, by }, evaluations: 0 }
+}
+
+fn random_order(problem: &Problem, rng: &mut Rng) -> Vec<GroupId> {
+    let mut left: Vec<GroupId> = problem.group_ids().collect();
+    let mut order = Vec::new();
+    while !left.is_empty() {
+        let ready = |g: &GroupId| {
+            let mut reads = problem.group(*g).inputs.iter().filter_map(|t| problem.tensor(*t).producer);
+            reads.all(|p| order.contains(&p))
+        };
+        let ready: Vec<usize> = (0..left.len()).filter(|i| ready(&left[*i])).collect();
+        order.push(left.remove(ready[rng.usize(0..ready.len())]));
+    }
+    order
+}
+
+/// Every placement and every order, without any cleverness.
+fn brute_force(problem: &Problem) -> Option<f64> {
+    fn orders(problem: &Problem, list: &mut Vec<GroupId>, found: &mut Vec<Vec<GroupId>>) {
+        if list.len() == problem.groups.len() {
+            found.push(list.clone());
+        }
+        for group in problem.group_ids().filter(|g| !list.contains(g)).collect::<Vec<_>>() {
+            let mut reads = problem.group(group).inputs.iter().filter_map(|t| problem.tensor(*t).producer);
+            if reads.all(|p| list.contains(&p)) {
+                list.push(group);
+                orders(problem, list, found);
+                list.pop();
+            }
+        }
+    }
+    let mut found = Vec::new();
+    orders(problem, &mut Vec::new(), &mut found);
+    let choices = problem.devices.len().pow(problem.groups.len() as u32);
+    let mut best: Option<f64> = None;
+    for choice in 0..choices {
+        let digit =
+            |at: usize| DeviceId((choice / problem.devices.len().pow(at as u32) % problem.devices.len()) as u32);
+        let devices: Vec<DeviceId> = (0..problem.groups.len()).map(digit).collect();
+        for order in &found {
+            let Ok(evaluation) = Evaluation::of(problem, Placement::whole(&devices, order)) else { continue };
+            if evaluation.score.feasible() && best.is_none_or(|best| evaluation.score.value < best) {
+                best = Some(evaluation.score.value);
+            }
+        }
+    }
+    best
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_checker_agrees_with_the_simulator(seed: u64, groups in 1usize..40, devices in 1usize..6) {
+        let problem = problem(seed, groups, devices);
+        problem.check().unwrap();
+        let solution = anyhow_placed(&problem, &mut Rng::with_seed(seed));
+        prop_assert_eq!(check::plan(&problem, &written(&problem, &solution)), Ok(()));
+    }
+
+    #[test]
+    fn the_checker_sees_what_is_changed(seed: u64, groups in 2usize..20, devices in 2usize..5) {
+        let problem = problem(seed, groups, devices);
+        let mut rng = Rng::with_seed(seed);
+        let plan = written(&problem, &anyhow_placed(&problem, &mut rng));
+        let at = rng.usize(0..groups);
+        let mut late = plan.clone();
+        late.groups[at].start_us.0 += 1.0;
+        let mut heavy = plan.clone();
+        heavy.devices[rng.usize(0..devices)].memory.load_bytes.0 += 1;
+        let mut moved = plan.clone();
+        let Strategy::Whole { device } = &mut moved.groups[at].strategy else { unreachable!() };
+        device.0 = (device.0 + 1) % devices as u32;
+        let mut boastful = plan.clone();
+        boastful.bound.value = 2.0 * plan.predicted.latency_us.0.max(plan.predicted.peak_bytes.0 as f64) + 1.0;
+        for (what, wrong) in [("late", late), ("heavy", heavy), ("moved", moved), ("boastful", boastful)] {
+            prop_assert!(check::plan(&problem, &wrong).is_err(), "{}", what);
+        }
+        let mut lost = plan.clone();
+        if lost.transfers.pop().is_some() {
+            prop_assert!(check::plan(&problem, &lost).is_err());
+        }
+    }
+
+    #[test]
+    fn plans_hold_and_beat_single_devices(seed: u64, groups in 1usize..25, devices in 1usize..5) {
+        let problem = problem(seed, groups, devices);
+        let solution = solve(&problem, &options(800)).unwrap();
+        prop_assert_eq!(check::plan(&problem, &written(&problem, &solution)), Ok(()));
+        let order: Vec<GroupId> = problem.group_ids().collect();
+        for device in problem.device_ids() {
+            if let Ok(single) = Evaluation::of(&problem, Placement::whole(&vec![device; groups], &order)) {
+                prop_assert!(solution.value() <= single.score.value);
+            }
+        }
+        let again = solve(&problem, &options(800)).unwrap();
+        prop_assert_eq!(again.evaluation.placement, solution.evaluation.placement);
+    }
+
+    #[test]
+    fn limits_are_met_or_the_reason_is_given(seed: u64, groups in 2usize..16, devices in 2usize..4, share in 0.3f64..1.2) {
+        let mut problem = problem(seed, groups, devices);
+        let all: u64 = problem.parameters.iter().map(|b| b.0).sum::<u64>() + 2000;
+        problem.devices.iter_mut().for_each(|d| d.memory = Some(Bytes((all as f64 * share) as u64)));
+        match solve(&problem, &options(1500)) {
+            Ok(solution) => prop_assert_eq!(check::plan(&problem, &written(&problem, &solution)), Ok(())),
+            Err(NoPlan::Targets { shortages, .. }) => prop_assert!(!shortages.is_empty()),
+            Err(other) => prop_assert!(false, "{}", other),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn small_problems_are_solved_exactly(seed: u64, groups in 1usize..6, devices in 1usize..4, tight: bool) {
+        let mut problem = problem(seed, groups, devices);
+        if tight {
+            let total: u64 = problem.parameters.iter().map(|b| b.0).sum();
+            problem.devices.iter_mut().for_each(|d| d.memory = Some(Bytes(total * 2 / 3 + 1500)));
+        }
+        let best = brute_force(&problem);
+        match solve(&problem, &options(1_000_000)) {
+            Ok(solution) => {
+                let best = best.expect("what is found exists");
+                prop_assert!(solution.value() <= best + 1e-9 * best || tight, "{} > {}", solution.value(), best);
+                prop_assert!(solution.value() >= best - 1e-9 * best, "{} < {}", solution.value(), best);
+                prop_assert!(solution.bound.value <= best + 1e-9 * best);
+            }
+            Err(NoPlan::Targets { proven, .. }) => prop_assert!(!proven || best.is_none(), "there is a plan of {best:?}"),
+            Err(other) => prop_assert!(false, "{}", other),
+        }
+    }
+}
