@@ -6,6 +6,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`units`] | bytes and microseconds as types |
+//! | [`values`] | contents of tensors: generated from their names, `.npz` files |
 //! | [`graph`] | operators and tensors in single-assignment form; parts cut out of it |
 //! | [`ops`] | what each Relay operator means: type rule, cost, kernel; one file a family |
 //! | [`engine`] | executes a graph on a device and measures it |
@@ -25,3 +26,4 @@ pub mod memory;
 pub mod ops;
 pub mod plan;
 pub mod units;
+pub mod values;

@@ -3,6 +3,11 @@
 //! An engine is given a graph (a whole model, a part of one, or a single operator cut out) and runs exactly
 //! that. It knows nothing of plans, clusters or sockets.
 
+mod clock;
+mod contain;
+mod cpu;
+mod memory;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -13,21 +18,43 @@ use crate::{
     units::{Bytes, Micros},
 };
 
+pub use clock::{CpuClock, timed};
+pub use cpu::CpuEngine;
+pub use memory::{CountingAllocator, Joined, Meter};
+
 /// A way to execute operators on one kind of device.
 pub trait Engine: Send + Sync {
     /// Name and version, as profiles record them.
     fn id(&self) -> EngineId;
 
+    /// Number of threads that compute.
+    fn threads(&self) -> usize;
+
     /// Whether one operator of `graph` can run here, and if not, why.
     fn supports(&self, graph: &Graph, operator: OperatorId) -> Result<(), Unsupported>;
 
-    /// Makes `graph` ready to run: weights are packed and kernels chosen here, once.
+    /// Makes `graph` ready to run as a whole: weights are packed and kernels chosen here, once.
     ///
     /// `parameter` is asked once for each of the graph's parameters that is not a constant.
     ///
     /// # Errors
     /// If an operator is not supported, a shape is not known, or a parameter does not fit its type.
-    fn load(&self, graph: &Graph, parameter: &ParameterSource<'_>) -> Result<Box<dyn Executable>, EngineError>;
+    fn load(&self, graph: &Graph, parameter: &ParameterSource<'_>) -> Result<Box<dyn Executable>, EngineError> {
+        self.load_steps(graph, &[graph.operators().map(|(id, _)| id).collect()], parameter)
+    }
+
+    /// Makes `graph` ready to run in steps, each a group of operators that is computed as one.
+    ///
+    /// Together the steps must hold every operator that the outputs need, in an order that can be computed.
+    ///
+    /// # Errors
+    /// As [`Engine::load`].
+    fn load_steps(
+        &self,
+        graph: &Graph,
+        steps: &[Vec<OperatorId>],
+        parameter: &ParameterSource<'_>,
+    ) -> Result<Box<dyn Executable>, EngineError>;
 }
 
 /// Gives the content of a parameter tensor of the graph.
@@ -42,6 +69,13 @@ pub trait Executable: Send {
 
     /// Runs once and measures; handing inputs in and results out is outside the sample.
     fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError>;
+
+    /// Runs once, measuring every step by itself in its place, and tells `each` the step's index and sample.
+    fn run_in_steps(
+        &mut self,
+        inputs: &[TensorData],
+        each: &mut dyn FnMut(usize, Sample),
+    ) -> Result<Vec<TensorData>, EngineError>;
 
     /// What the loaded graph holds for its lifetime: packed weights and constants.
     fn parameter_bytes(&self) -> Bytes;

@@ -1,0 +1,172 @@
+//! The CPU engine: tract, with the kernels that operators give it.
+//!
+//! A graph becomes one tract model, or one for each of several groups of its operators ([`steps`]); where
+//! shapes depend on values it is computed operator by operator instead. tract's types stay in this folder
+//! and in the operators' kernels.
+
+mod lower;
+mod steps;
+mod tensor;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tract_core::prelude::multithread::Executor;
+
+use super::{CpuClock, Engine, EngineError, EngineId, Executable, Meter, ParameterSource};
+use crate::{
+    graph::{Graph, OperatorId},
+    ops::Unsupported,
+};
+
+/// Version of the tract crates that Cargo.toml pins.
+const TRACT_VERSION: &str = "0.23.9";
+
+/// Executes on this machine's processor with a set number of threads, one computation at a time.
+#[derive(Debug, Clone)]
+pub struct CpuEngine {
+    core: Arc<Core>,
+}
+
+/// What all executables of one engine share.
+#[derive(Debug)]
+struct Core {
+    threads: usize,
+    executor: Executor,
+    meter: Arc<Meter>,
+    /// Held while computing: a device computes one thing at a time, and the meter counts one thing.
+    turn: Mutex<()>,
+}
+
+impl CpuEngine {
+    /// An engine that computes with `threads` threads; 1 means the calling thread alone.
+    ///
+    /// # Errors
+    /// If the threads cannot be started, or this process has more engines than it can measure.
+    pub fn new(threads: usize) -> Result<CpuEngine, EngineError> {
+        let meter =
+            Meter::new().ok_or_else(|| EngineError::Other("too many engines in one process".to_string()))?;
+        let meter = Arc::new(meter);
+        let executor = match threads {
+            0 | 1 => Executor::SingleThread,
+            _ => {
+                let counted = Arc::clone(&meter);
+                let pool = rayon::ThreadPoolBuilder::new()
+                    .num_threads(threads)
+                    .thread_name(|i| format!("edgecut-{i}"))
+                    .start_handler(move |_| std::mem::forget(counted.join()))
+                    .build()
+                    .map_err(|e| EngineError::Other(format!("cannot start {threads} threads: {e}")))?;
+                Executor::MultiThread(Arc::new(pool))
+            }
+        };
+        Ok(CpuEngine { core: Arc::new(Core { threads: threads.max(1), executor, meter, turn: Mutex::new(()) }) })
+    }
+}
+
+impl Core {
+    fn clock(&self) -> CpuClock {
+        if self.threads == 1 { CpuClock::Thread } else { CpuClock::Process }
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Engine for CpuEngine {
+    fn id(&self) -> EngineId {
+        EngineId { name: "tract".to_string(), version: TRACT_VERSION.to_string() }
+    }
+
+    fn threads(&self) -> usize {
+        self.core.threads
+    }
+
+    fn supports(&self, graph: &Graph, operator: OperatorId) -> Result<(), Unsupported> {
+        lower::supported(graph.operator(operator)).map(|_| ())
+    }
+
+    fn load_steps(
+        &self,
+        graph: &Graph,
+        steps: &[Vec<OperatorId>],
+        parameter: &ParameterSource<'_>,
+    ) -> Result<Box<dyn Executable>, EngineError> {
+        Ok(Box::new(steps::Steps::load(Arc::clone(&self.core), graph, steps, parameter)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Arg, Attrs, DType, Operator, Origin, TensorData, TensorType};
+
+    fn relu(of: crate::graph::TensorId) -> Operator {
+        Operator {
+            name: "nn.relu".into(),
+            attrs: Attrs::new(),
+            args: vec![Arg::Tensor(of)],
+            outputs: Vec::new(),
+            tuple_result: false,
+            label: None,
+            place: None,
+        }
+    }
+
+    /// x → relu → relu; returns the first result, the second, the parameter w and the input as it came.
+    fn graph() -> Graph {
+        let mut graph = Graph::new();
+        let ty = TensorType::of(DType::F32, &[256, 4]);
+        let x = graph.add_tensor("x", ty.clone(), Origin::Input);
+        let w = graph.add_tensor("w", ty.clone(), Origin::Parameter);
+        let first = graph.add_operator(relu(x), std::slice::from_ref(&ty));
+        let first = graph.operator(first).outputs[0];
+        let second = graph.add_operator(relu(first), &[ty]);
+        graph.outputs = vec![first, graph.operator(second).outputs[0], w, x];
+        graph
+    }
+
+    fn floats(value: f32) -> TensorData {
+        let bytes: Vec<u8> = (0..1024).flat_map(|i| (value - i as f32).to_le_bytes()).collect();
+        TensorData::new(DType::F32, [256, 4], bytes).unwrap()
+    }
+
+    #[test]
+    fn a_graph_gives_the_same_in_one_step_in_several_and_with_threads() {
+        let graph = graph();
+        for threads in [1, 2] {
+            let engine = CpuEngine::new(threads).unwrap();
+            for steps in [vec![vec![OperatorId(0), OperatorId(1)]], vec![vec![OperatorId(0)], vec![OperatorId(1)]]] {
+                let mut loaded = engine.load_steps(&graph, &steps, &|_| Ok(floats(7.0))).unwrap();
+                let (outputs, sample) = loaded.run_measured(&[floats(512.0)]).unwrap();
+                let mut seen = Vec::new();
+                let again = loaded.run_in_steps(&[floats(512.0)], &mut |i, _| seen.push(i)).unwrap();
+                assert_eq!(outputs, again);
+                assert_eq!(seen, (0..steps.len()).collect::<Vec<_>>());
+                let want: Vec<f64> = (0..1024).map(|i| f64::from(512 - i).max(0.0)).collect();
+                assert_eq!(outputs[0].to_f64s().unwrap(), want);
+                assert_eq!(outputs[1], outputs[0]);
+                assert_eq!((&outputs[2], &outputs[3]), (&floats(7.0), &floats(512.0)));
+                assert!(sample.wall.0 > 0.0 && sample.workspace.0 < 4096, "{sample:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_values_and_unknown_operators_are_refused_by_name() {
+        let engine = CpuEngine::new(1).unwrap();
+        let narrow = TensorData::new(DType::F32, [4], vec![0; 16]).unwrap();
+        let mut graph = graph();
+        let error = engine.load(&graph, &|_| Ok(narrow.clone())).err().unwrap();
+        let message = "tensor `w`: the model declares float32[256,4], float32[4] was given";
+        assert_eq!(error.to_string(), message);
+        let mut loaded = engine.load(&graph, &|_| Ok(floats(0.0))).unwrap();
+        assert!(loaded.run(&[]).unwrap_err().to_string().contains("1 inputs, 0 were given"));
+        assert!(loaded.run(&[narrow]).unwrap_err().to_string().starts_with("tensor `x`"));
+        graph.operator_mut(OperatorId(1)).name = "nn.unheard_of".into();
+        assert!(engine.supports(&graph, OperatorId(0)).is_ok());
+        assert!(engine.supports(&graph, OperatorId(1)).is_err());
+        let error = engine.load(&graph, &|_| Ok(floats(0.0))).err().unwrap();
+        assert!(matches!(error, EngineError::Unsupported(_)), "{error}");
+    }
+}

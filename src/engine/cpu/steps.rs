@@ -1,0 +1,261 @@
+//! A graph of known shapes as a sequence of compiled steps.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use tract_core::internal::*;
+
+use super::{
+    Core, lower,
+    tensor::{from_tract, to_tract},
+};
+use crate::{
+    engine::{EngineError, Executable, Meter, ParameterSource, Sample, contain::contain, timed},
+    graph::{Graph, OperatorId, Origin, Part, TensorData, TensorId, TensorType},
+    units::Bytes,
+};
+
+/// Groups of operators, each compiled to one tract plan, computed in order on a table of tensors.
+pub(super) struct Steps {
+    core: Arc<Core>,
+    steps: Vec<Step>,
+    /// Number of tensors in the whole graph.
+    tensors: usize,
+    inputs: Vec<Named>,
+    outputs: Vec<Named>,
+    /// Parameters and constants that the graph returns as they are.
+    kept: Vec<(TensorId, Arc<Tensor>)>,
+    parameter_bytes: Bytes,
+}
+
+/// One group.
+struct Step {
+    state: TypedSimpleState,
+    takes: Vec<TensorId>,
+    makes: Vec<TensorId>,
+    /// Tensors that nobody reads after this step.
+    frees: HashSet<TensorId>,
+    /// Name of its first operator, for messages.
+    name: String,
+}
+
+/// A tensor of the whole graph that comes in or goes out.
+struct Named {
+    id: TensorId,
+    name: String,
+    ty: TensorType,
+}
+
+/// The tensors that are alive, by id in the whole graph.
+type Table = Vec<Option<TValue>>;
+
+/// The contents of parameters, each asked for and converted once.
+struct Contents<'a> {
+    graph: &'a Graph,
+    parameter: &'a ParameterSource<'a>,
+    seen: HashMap<TensorId, Arc<Tensor>>,
+}
+
+impl Contents<'_> {
+    fn get(&mut self, id: TensorId) -> Result<Arc<Tensor>, EngineError> {
+        if let Some(tensor) = self.seen.get(&id) {
+            return Ok(Arc::clone(tensor));
+        }
+        let tensor = self.graph.tensor(id);
+        let data = match &tensor.origin {
+            Origin::Constant(data) => data.clone(),
+            _ => Meter::pause(|| (self.parameter)(id))?,
+        };
+        let content = Arc::new(to_tract(&tensor.name, &data, &tensor.ty)?);
+        self.seen.insert(id, Arc::clone(&content));
+        Ok(content)
+    }
+}
+
+impl Steps {
+    /// Compiles `groups`, which must cover the graph's operators in an order that can be computed.
+    pub(super) fn load(
+        core: Arc<Core>,
+        graph: &Graph,
+        groups: &[Vec<OperatorId>],
+        parameter: &ParameterSource<'_>,
+    ) -> Result<Steps, EngineError> {
+        let turn = core.turn();
+        let counted = core.meter.join();
+        core.meter.reset();
+        let mut contents = Contents { graph, parameter, seen: HashMap::new() };
+        let mut kept = Vec::new();
+        for output in &graph.outputs {
+            if matches!(graph.tensor(*output).origin, Origin::Parameter | Origin::Constant(_)) {
+                kept.push((*output, contents.get(*output)?));
+            }
+        }
+        let mut steps = Vec::with_capacity(groups.len());
+        for operators in groups {
+            let part = Part::cut(graph, operators);
+            if !part.graph.outputs.is_empty() {
+                steps.push(Step::compile(&core, &part, &mut contents)?);
+            }
+        }
+        mark_last_uses(graph, &mut steps);
+        drop(contents);
+        let held = core.meter.live();
+        drop((counted, turn));
+        let named = |id: TensorId| {
+            let tensor = graph.tensor(id);
+            Named { id, name: tensor.name.to_string(), ty: tensor.ty.clone() }
+        };
+        Ok(Steps {
+            core,
+            steps,
+            tensors: graph.tensors().len(),
+            inputs: graph.inputs().map(named).collect(),
+            outputs: graph.outputs.iter().map(|id| named(*id)).collect(),
+            kept,
+            parameter_bytes: Bytes(held.max(0) as u64),
+        })
+    }
+
+    /// A table with the given inputs, which the steps may overwrite, and the constants that are returned.
+    fn table(&self, inputs: &[TensorData]) -> Result<Table, EngineError> {
+        if inputs.len() != self.inputs.len() {
+            let what = format!("the graph has {} inputs, {} were given", self.inputs.len(), inputs.len());
+            return Err(EngineError::Other(what));
+        }
+        let mut table = vec![None; self.tensors];
+        for (id, content) in &self.kept {
+            table[id.0 as usize] = Some(Arc::clone(content).into_tvalue());
+        }
+        for (input, data) in self.inputs.iter().zip(inputs) {
+            table[input.id.0 as usize] = Some(to_tract(&input.name, data, &input.ty)?.into_tvalue());
+        }
+        Ok(table)
+    }
+
+    fn results(&self, table: &Table) -> Result<Vec<TensorData>, EngineError> {
+        let one = |output: &Named| {
+            let missing = || EngineError::Tensor { name: output.name.clone(), what: "no step computes it".to_string() };
+            let value = table[output.id.0 as usize].as_ref().ok_or_else(missing)?;
+            from_tract(&output.name, value, &output.ty)
+        };
+        self.outputs.iter().map(one).collect()
+    }
+}
+
+impl Executable for Steps {
+    fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
+        let mut table = self.table(inputs)?;
+        let core = Arc::clone(&self.core);
+        let _turn = core.turn();
+        let _counted = core.meter.join();
+        let given = buffers(table.iter().flatten());
+        core.meter.reset();
+        let (done, wall, cpu) = timed(core.clock(), || {
+            self.steps.iter_mut().try_for_each(|step| {
+                let operands = step.operands(&mut table)?;
+                let results = step.run(operands)?;
+                step.store(&mut table, results);
+                Ok::<(), EngineError>(())
+            })
+        });
+        let sample = Sample { wall, cpu, workspace: core.workspace(&given, table.iter().flatten()) };
+        done?;
+        Ok((self.results(&table)?, sample))
+    }
+
+    fn run_in_steps(
+        &mut self,
+        inputs: &[TensorData],
+        each: &mut dyn FnMut(usize, Sample),
+    ) -> Result<Vec<TensorData>, EngineError> {
+        let mut table = self.table(inputs)?;
+        let core = Arc::clone(&self.core);
+        let _turn = core.turn();
+        let _counted = core.meter.join();
+        for (index, step) in self.steps.iter_mut().enumerate() {
+            let operands = step.operands(&mut table)?;
+            let given = buffers(operands.iter().chain(table.iter().flatten()));
+            core.meter.reset();
+            let (results, wall, cpu) = timed(core.clock(), || step.run(operands));
+            let results = results?;
+            let workspace = core.workspace(&given, results.iter().chain(table.iter().flatten()));
+            step.store(&mut table, results);
+            each(index, Sample { wall, cpu, workspace });
+        }
+        self.results(&table)
+    }
+
+    fn parameter_bytes(&self) -> Bytes {
+        self.parameter_bytes
+    }
+}
+
+impl Step {
+    fn compile(core: &Core, part: &Part, contents: &mut Contents<'_>) -> Result<Step, EngineError> {
+        let whole = |t: TensorId| part.whole_tensor[t.0 as usize];
+        let model = lower::lower(&part.graph, &mut |t| contents.get(whole(t)))?;
+        let name = part.graph.operators().next().map_or(String::new(), |(_, o)| o.name.to_string());
+        let options = RunOptions { executor: Some(core.executor.clone()), ..RunOptions::default() };
+        let state = contain(|| TypedSimplePlan::new_with_options(model, &options)?.spawn());
+        let error = |what| EngineError::Operator { operator: name.clone(), what };
+        Ok(Step {
+            state: state.map_err(error)?.map_err(|e| error(format!("{e:#}")))?,
+            takes: part.graph.inputs().map(whole).collect(),
+            makes: part.graph.outputs.iter().map(|t| whole(*t)).collect(),
+            frees: HashSet::new(),
+            name,
+        })
+    }
+
+    /// The operands, taken out of the table where this is their last use, so that they may be overwritten.
+    fn operands(&self, table: &mut Table) -> Result<TVec<TValue>, EngineError> {
+        let operand = |id: &TensorId| {
+            let cell = &mut table[id.0 as usize];
+            let value = if self.frees.contains(id) { cell.take() } else { cell.clone() };
+            let missing = || format!("operand {} has not been computed: the steps are out of order", id.0);
+            value.ok_or_else(|| EngineError::Operator { operator: self.name.clone(), what: missing() })
+        };
+        self.takes.iter().map(operand).collect()
+    }
+
+    fn run(&mut self, operands: TVec<TValue>) -> Result<TVec<TValue>, EngineError> {
+        let error = |what| EngineError::Operator { operator: self.name.clone(), what };
+        contain(|| self.state.run(operands)).map_err(error)?.map_err(|e| error(format!("{e:#}")))
+    }
+
+    fn store(&self, table: &mut Table, results: TVec<TValue>) {
+        for (id, result) in self.makes.iter().zip(results) {
+            if !self.frees.contains(id) {
+                table[id.0 as usize] = Some(result);
+            }
+        }
+    }
+}
+
+impl Core {
+    /// The most that was allocated at one time since the meter was reset, beyond what is still `alive`.
+    /// What was `given` and is alive no more was freed by the computation; that is not workspace either.
+    fn workspace<'a>(&self, given: &HashMap<*const u8, usize>, alive: impl Iterator<Item = &'a TValue>) -> Bytes {
+        let alive = buffers(alive);
+        let freed: usize = given.iter().filter(|(buffer, _)| !alive.contains_key(*buffer)).map(|(_, size)| size).sum();
+        let left = self.meter.live() + freed as i64;
+        Bytes((self.meter.peak() - left).max(0) as u64)
+    }
+}
+
+/// The distinct buffers of some values with their sizes.
+fn buffers<'a>(values: impl Iterator<Item = &'a TValue>) -> HashMap<*const u8, usize> {
+    let plain = values.filter(|value| value.is_plain_ram());
+    plain.map(|value| (value.as_bytes().as_ptr(), value.as_bytes().len())).collect()
+}
+
+/// Fills in [`Step::frees`]: what a step reads or makes and no later step reads, unless the graph returns it.
+fn mark_last_uses(graph: &Graph, steps: &mut [Step]) {
+    let mut needed: HashSet<TensorId> = graph.outputs.iter().copied().collect();
+    for step in steps.iter_mut().rev() {
+        step.frees = step.takes.iter().chain(&step.makes).filter(|id| !needed.contains(id)).copied().collect();
+        needed.extend(&step.takes);
+    }
+}

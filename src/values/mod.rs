@@ -1,0 +1,7 @@
+//! Where the contents of tensors come from and go to: generated from their names, read from and written to `.npz` files.
+
+mod npz;
+mod seeded;
+
+pub use npz::{NpzError, read_npz, write_npz};
+pub use seeded::{SeedError, seeded};

@@ -1,0 +1,188 @@
+//! `.npz` files: archives of numpy arrays, the way tensors enter and leave the command line.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufWriter, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use npyz::{
+    DType as NpyType, Endianness, NpyFile, Order, TypeChar, WriteOptions, WriterBuilder,
+    npz::NpzArchive,
+    zip::{CompressionMethod, ZipWriter, write::FileOptions},
+};
+
+use crate::graph::{DType, TensorData};
+
+/// Why an `.npz` file could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum NpzError {
+    #[error("{path}: {source}")]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("{path}: array `{array}`: {what}")]
+    Array { path: PathBuf, array: String, what: String },
+}
+
+/// Reads all arrays of an `.npz` file, by name.
+///
+/// # Errors
+/// If the file is no archive of arrays, or an array holds what no tensor can (strings, objects, complex numbers).
+pub fn read_npz(path: &Path) -> Result<BTreeMap<String, TensorData>, NpzError> {
+    let file_error = |source| NpzError::File { path: path.to_path_buf(), source };
+    let mut archive = NpzArchive::open(path).map_err(file_error)?;
+    let names: Vec<String> = archive.array_names().map(str::to_string).collect();
+    let mut tensors = BTreeMap::new();
+    for name in names {
+        let Some(array) = archive.by_name(&name).map_err(file_error)? else { continue };
+        let tensor = read_array(array).map_err(|what| NpzError::Array {
+            path: path.to_path_buf(),
+            array: name.clone(),
+            what,
+        })?;
+        tensors.insert(name, tensor);
+    }
+    Ok(tensors)
+}
+
+/// Writes tensors as arrays of an uncompressed `.npz` file, under a temporary name that is renamed at the end.
+///
+/// # Errors
+/// If the file cannot be written, or a tensor's dtype has no counterpart in numpy (bfloat16).
+pub fn write_npz<'a>(
+    path: &Path,
+    tensors: impl IntoIterator<Item = (String, &'a TensorData)>,
+) -> Result<(), NpzError> {
+    let file_error = |source| NpzError::File { path: path.to_path_buf(), source };
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(file_error)?;
+    let mut archive = ZipWriter::new(BufWriter::new(temporary.as_file_mut()));
+    for (name, tensor) in tensors {
+        let dtype = npy_type(tensor.dtype()).ok_or_else(|| NpzError::Array {
+            path: path.to_path_buf(),
+            array: name.clone(),
+            what: format!("numpy has no {}: cast this output to another dtype in the model", tensor.dtype()),
+        })?;
+        let stored = FileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
+        archive.start_file(npyz::npz::file_name_from_array_name(&name), stored).map_err(|e| file_error(e.into()))?;
+        let header = WriteOptions::new_header_only().dtype(dtype).shape(tensor.shape());
+        header.writer(&mut archive).write_header_only().map_err(file_error)?;
+        archive.write_all(tensor.bytes()).map_err(file_error)?;
+    }
+    archive.finish().map_err(|e| file_error(e.into()))?.flush().map_err(file_error)?;
+    drop(archive);
+    temporary.persist(path).map_err(|e| file_error(e.error))?;
+    Ok(())
+}
+
+/// The tensor in one `.npy` entry.
+fn read_array(array: NpyFile<impl Read>) -> Result<TensorData, String> {
+    let header = array.header().clone();
+    let NpyType::Plain(element) = header.dtype() else {
+        return Err("it is an array of records, expected plain numbers".to_string());
+    };
+    let dtype =
+        dtype(element.type_char(), element.size_field()).ok_or_else(|| format!("no tensor holds numpy's {element}"))?;
+    let count = header.shape().iter().try_fold(dtype.size(), |n, d| n.checked_mul(*d));
+    let need = count.and_then(|n| usize::try_from(n).ok()).ok_or("its shape is too large for memory")?;
+    let mut bytes = Vec::new();
+    array.into_inner().take(need as u64 + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    if bytes.len() != need {
+        return Err(format!("shape {:?} needs {need} bytes, the file has {} or more", header.shape(), bytes.len()));
+    }
+    if element.endianness() == Endianness::Big {
+        bytes.chunks_exact_mut(dtype.size() as usize).for_each(<[u8]>::reverse);
+    }
+    if header.order() == Order::Fortran && header.shape().len() > 1 {
+        bytes = row_major(&bytes, header.shape(), dtype.size() as usize);
+    }
+    TensorData::new(dtype, header.shape(), bytes).map_err(|e| e.to_string())
+}
+
+/// Reorders elements that lie column by column.
+fn row_major(bytes: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
+    let mut sorted = Vec::with_capacity(bytes.len());
+    let mut index = vec![0u64; shape.len()];
+    for _ in 0..bytes.len() / size {
+        let from = shape.iter().zip(&index).rev().fold(0, |at, (d, i)| at * d + i) as usize * size;
+        sorted.extend_from_slice(&bytes[from..from + size]);
+        for (i, d) in index.iter_mut().zip(shape).rev() {
+            *i += 1;
+            if *i < *d {
+                break;
+            }
+            *i = 0;
+        }
+    }
+    sorted
+}
+
+fn dtype(kind: TypeChar, size: u64) -> Option<DType> {
+    let code = match kind {
+        TypeChar::Bool => return Some(DType::Bool),
+        TypeChar::Int => 0,
+        TypeChar::Uint => 1,
+        TypeChar::Float => 2,
+        _ => return None,
+    };
+    let bits = u8::try_from(size.checked_mul(8)?).ok()?;
+    Some(DType::from_dlpack(code, bits, 1)).filter(|d| !matches!(d, DType::Exotic(_)))
+}
+
+fn npy_type(dtype: DType) -> Option<NpyType> {
+    let text = match dtype {
+        DType::Bool => "|b1".to_string(),
+        DType::Bf16 | DType::Exotic(_) => return None,
+        DType::I8 | DType::U8 => format!("|{}1", if dtype.is_signed() { 'i' } else { 'u' }),
+        _ if dtype.is_float() => format!("<f{}", dtype.size()),
+        _ => format!("<{}{}", if dtype.is_signed() { 'i' } else { 'u' }, dtype.size()),
+    };
+    text.parse().ok().map(NpyType::Plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{graph::TensorType, values::seeded};
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut written = BTreeMap::new();
+        for name in "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split(' ') {
+            for dims in [&[] as &[u64], &[3], &[2, 0, 4], &[2, 3, 5]] {
+                let ty = TensorType::of(name.parse().unwrap(), dims);
+                written.insert(format!("in_{name}::{}", dims.len()), seeded(name, &ty).unwrap());
+            }
+        }
+        write_npz(file.path(), written.iter().map(|(n, t)| (n.clone(), t))).unwrap();
+        assert_eq!(read_npz(file.path()).unwrap(), written);
+    }
+
+    #[test]
+    fn column_major_and_big_endian_arrays_are_sorted() {
+        let header = |order: Order, kind: &str| {
+            let mut bytes = Vec::new();
+            let dtype = NpyType::Plain(kind.parse().unwrap());
+            let options = WriteOptions::new_header_only().dtype(dtype).shape(&[2, 3]).order(order);
+            options.writer(&mut bytes).write_header_only().unwrap();
+            bytes
+        };
+        let mut file = header(Order::Fortran, ">i2");
+        (0..6u16).for_each(|n| file.extend(n.to_be_bytes()));
+        let tensor = read_array(NpyFile::new(file.as_slice()).unwrap()).unwrap();
+        assert_eq!(tensor.to_i64s(), Some(vec![0, 2, 4, 1, 3, 5]));
+        file.pop();
+        assert!(read_array(NpyFile::new(file.as_slice()).unwrap()).unwrap_err().contains("needs 12 bytes"));
+        let strings = header(Order::C, "|S4");
+        assert!(read_array(NpyFile::new(strings.as_slice()).unwrap()).unwrap_err().contains("no tensor holds"));
+    }
+
+    #[test]
+    fn a_file_that_is_no_archive_is_refused_by_name() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), b"not a zip").unwrap();
+        let message = read_npz(file.path()).unwrap_err().to_string();
+        assert!(message.starts_with(&file.path().display().to_string()), "{message}");
+        assert!(write_npz(Path::new("/nonexistent/x.npz"), []).is_err());
+    }
+}
