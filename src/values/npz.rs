@@ -48,10 +48,7 @@ pub fn read_npz(path: &Path) -> Result<BTreeMap<String, TensorData>, NpzError> {
 ///
 /// # Errors
 /// If the file cannot be written, or a tensor's dtype has no counterpart in numpy (bfloat16).
-pub fn write_npz<'a>(
-    path: &Path,
-    tensors: impl IntoIterator<Item = (String, &'a TensorData)>,
-) -> Result<(), NpzError> {
+pub fn write_npz<'a>(path: &Path, tensors: impl IntoIterator<Item = (String, &'a TensorData)>) -> Result<(), NpzError> {
     let file_error = |source| NpzError::File { path: path.to_path_buf(), source };
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(file_error)?;

@@ -26,10 +26,7 @@ pub(super) fn supported(operator: &Operator) -> Result<&'static OpDef, Unsupport
 /// An error that names the operator and its place in the text.
 pub(super) fn operator_error(operator: &Operator, what: impl Into<String>) -> EngineError {
     let place = operator.place.map(|p| format!(" (line {}, column {})", p.line, p.column));
-    EngineError::Operator {
-        operator: format!("{}{}", operator.name, place.unwrap_or_default()),
-        what: what.into(),
-    }
+    EngineError::Operator { operator: format!("{}{}", operator.name, place.unwrap_or_default()), what: what.into() }
 }
 
 /// Builds and optimises the model of `graph`, whose shapes must all be known. Its sources are the graph's
@@ -56,7 +53,8 @@ pub(super) fn lower(graph: &Graph, contents: &mut Contents<'_>) -> Result<TypedM
         Ok::<_, EngineError>(outlet)
     };
     for (id, operator) in graph.operators() {
-        let operands = operator.operands().map(|t| known(&mut model, &mut outlets, t)).collect::<Result<Vec<_>, _>>()?;
+        let operands =
+            operator.operands().map(|t| known(&mut model, &mut outlets, t)).collect::<Result<Vec<_>, _>>()?;
         let made = wire(&mut model, graph, id, operator, &operands)?;
         outlets.extend(operator.outputs.iter().copied().zip(made));
     }

@@ -43,8 +43,7 @@ impl CpuEngine {
     /// # Errors
     /// If the threads cannot be started, or this process has more engines than it can measure.
     pub fn new(threads: usize) -> Result<CpuEngine, EngineError> {
-        let meter =
-            Meter::new().ok_or_else(|| EngineError::Other("too many engines in one process".to_string()))?;
+        let meter = Meter::new().ok_or_else(|| EngineError::Other("too many engines in one process".to_string()))?;
         let meter = Arc::new(meter);
         let executor = match threads {
             0 | 1 => Executor::SingleThread,
