@@ -6,6 +6,7 @@
 mod attrs;
 mod check;
 mod dtype;
+mod fusion;
 mod part;
 mod tensor;
 mod types;
@@ -16,6 +17,7 @@ use smol_str::SmolStr;
 pub use attrs::{Attr, Attrs};
 pub use check::GraphError;
 pub use dtype::{DType, DTypeError, Exotic};
+pub use fusion::{FusionClass, fuse};
 pub use part::Part;
 pub use tensor::{TensorData, TensorError};
 pub use types::{Dim, Shape, TensorType, Type};

@@ -3,7 +3,7 @@
 use smol_str::SmolStr;
 
 use super::kernel::{HostFn, WireFn};
-use crate::graph::{Attrs, TensorData, Type};
+use crate::graph::{Attrs, FusionClass, TensorData, Type};
 
 /// Everything edgecut knows of one Relay operator. Built with [`OpDef::new`] and the methods that follow it.
 pub struct OpDef {
@@ -55,17 +55,6 @@ pub enum AttrKind {
     OptionalInt,
     OptionalFloat,
     OptionalInts,
-}
-
-/// TVM's operator patterns, which decide what fuses with what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FusionClass {
-    Elementwise,
-    Broadcast,
-    Injective,
-    Reduce,
-    OutFusable,
-    Opaque,
 }
 
 /// Whether an operator's output may share its first operand's buffer.

@@ -27,7 +27,8 @@ mod view;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-pub use def::{Alias, AttrDef, AttrKind, Call, FusionClass, Kernel, OpDef, TypeError, Typed, Unsupported};
+pub use crate::graph::FusionClass;
+pub use def::{Alias, AttrDef, AttrKind, Call, Kernel, OpDef, TypeError, Typed, Unsupported};
 
 /// Every family's table.
 const FAMILIES: &[&[OpDef]] = &[
