@@ -71,9 +71,11 @@ pub trait Executable: Send {
     fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError>;
 
     /// Runs once, measuring every step by itself in its place, and tells `each` the step's index and sample.
+    ///
+    /// The inputs are taken so that what nobody else holds is freed before the first step.
     fn run_in_steps(
         &mut self,
-        inputs: &[TensorData],
+        inputs: Vec<TensorData>,
         each: &mut dyn FnMut(usize, Sample),
     ) -> Result<Vec<TensorData>, EngineError>;
 
@@ -90,6 +92,9 @@ pub struct Sample {
     pub cpu: Micros,
     /// Most memory allocated at one time while running, beyond the results.
     pub workspace: Bytes,
+    /// Most memory taken at one time while running: the tensors of the graph that are alive, operands and results
+    /// among them, and workspace; not what is loaded.
+    pub peak: Bytes,
 }
 
 /// Name and version of an engine.

@@ -139,7 +139,7 @@ mod tests {
                 let mut loaded = engine.load_steps(&graph, &steps, &|_| Ok(floats(7.0))).unwrap();
                 let (outputs, sample) = loaded.run_measured(&[floats(512.0)]).unwrap();
                 let mut seen = Vec::new();
-                let again = loaded.run_in_steps(&[floats(512.0)], &mut |i, _| seen.push(i)).unwrap();
+                let again = loaded.run_in_steps(vec![floats(512.0)], &mut |i, _| seen.push(i)).unwrap();
                 assert_eq!(outputs, again);
                 assert_eq!(seen, (0..steps.len()).collect::<Vec<_>>());
                 let want: Vec<f64> = (0..1024).map(|i| f64::from(512 - i).max(0.0)).collect();
@@ -147,6 +147,9 @@ mod tests {
                 assert_eq!(outputs[1], outputs[0]);
                 assert_eq!((&outputs[2], &outputs[3]), (&floats(7.0), &floats(512.0)));
                 assert!(sample.wall.0 > 0.0 && sample.workspace.0 < 4096, "{sample:?}");
+                // x comes in and is returned, as is w; relu's results are new.
+                let tensor = 256 * 4 * 4;
+                assert!((3 * tensor..=5 * tensor).contains(&sample.peak.0), "{sample:?}");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! A graph of known shapes as a sequence of compiled steps.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     sync::Arc,
 };
@@ -32,6 +33,8 @@ pub(super) struct Steps {
 
 /// One group.
 struct Step {
+    /// Its number among the groups that were given; groups that nobody needs have no step.
+    index: usize,
     state: TypedSimpleState,
     takes: Vec<TensorId>,
     makes: Vec<TensorId>,
@@ -93,10 +96,10 @@ impl Steps {
             }
         }
         let mut steps = Vec::with_capacity(groups.len());
-        for operators in groups {
+        for (index, operators) in groups.iter().enumerate() {
             let part = Part::cut(graph, operators);
             if !part.graph.outputs.is_empty() {
-                steps.push(Step::compile(&core, &part, &mut contents)?);
+                steps.push(Step::compile(&core, index, &part, &mut contents)?);
             }
         }
         mark_last_uses(graph, &mut steps);
@@ -119,7 +122,7 @@ impl Steps {
     }
 
     /// A table with the given inputs, which the steps may overwrite, and the constants that are returned.
-    fn table(&self, inputs: &[TensorData]) -> Result<Table, EngineError> {
+    fn table<'a>(&self, inputs: impl ExactSizeIterator<Item = Cow<'a, TensorData>>) -> Result<Table, EngineError> {
         if inputs.len() != self.inputs.len() {
             let what = format!("the graph has {} inputs, {} were given", self.inputs.len(), inputs.len());
             return Err(EngineError::Other(what));
@@ -129,7 +132,7 @@ impl Steps {
             table[id.0 as usize] = Some(Arc::clone(content).into_tvalue());
         }
         for (input, data) in self.inputs.iter().zip(inputs) {
-            table[input.id.0 as usize] = Some(to_tract(&input.name, data, &input.ty)?.into_tvalue());
+            table[input.id.0 as usize] = Some(to_tract(&input.name, &data, &input.ty)?.into_tvalue());
         }
         Ok(table)
     }
@@ -146,7 +149,7 @@ impl Steps {
 
 impl Executable for Steps {
     fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
-        let mut table = self.table(inputs)?;
+        let mut table = self.table(inputs.iter().map(Cow::Borrowed))?;
         let core = Arc::clone(&self.core);
         let _turn = core.turn();
         let _counted = core.meter.join();
@@ -160,29 +163,30 @@ impl Executable for Steps {
                 Ok::<(), EngineError>(())
             })
         });
-        let sample = Sample { wall, cpu, workspace: core.workspace(&given, table.iter().flatten()) };
+        let (workspace, peak) = core.memory(&given, table.iter().flatten());
+        let sample = Sample { wall, cpu, workspace, peak };
         done?;
         Ok((self.results(&table)?, sample))
     }
 
     fn run_in_steps(
         &mut self,
-        inputs: &[TensorData],
+        inputs: Vec<TensorData>,
         each: &mut dyn FnMut(usize, Sample),
     ) -> Result<Vec<TensorData>, EngineError> {
-        let mut table = self.table(inputs)?;
+        let mut table = self.table(inputs.into_iter().map(Cow::Owned))?;
         let core = Arc::clone(&self.core);
         let _turn = core.turn();
         let _counted = core.meter.join();
-        for (index, step) in self.steps.iter_mut().enumerate() {
+        for step in &mut self.steps {
             let operands = step.operands(&mut table)?;
             let given = buffers(operands.iter().chain(table.iter().flatten()));
             core.meter.reset();
             let (results, wall, cpu) = timed(core.clock(), || step.run(operands));
             let results = results?;
-            let workspace = core.workspace(&given, results.iter().chain(table.iter().flatten()));
+            let (workspace, peak) = core.memory(&given, results.iter().chain(table.iter().flatten()));
             step.store(&mut table, results);
-            each(index, Sample { wall, cpu, workspace });
+            each(step.index, Sample { wall, cpu, workspace, peak });
         }
         self.results(&table)
     }
@@ -193,7 +197,7 @@ impl Executable for Steps {
 }
 
 impl Step {
-    fn compile(core: &Core, part: &Part, contents: &mut Contents<'_>) -> Result<Step, EngineError> {
+    fn compile(core: &Core, index: usize, part: &Part, contents: &mut Contents<'_>) -> Result<Step, EngineError> {
         let whole = |t: TensorId| part.whole_tensor[t.0 as usize];
         let model = lower::lower(&part.graph, &mut |t| contents.get(whole(t)))?;
         let name = part.graph.operators().next().map_or(String::new(), |(_, o)| o.name.to_string());
@@ -201,6 +205,7 @@ impl Step {
         let state = contain(|| TypedSimplePlan::new_with_options(model, &options)?.spawn());
         let error = |what| EngineError::Operator { operator: name.clone(), what };
         Ok(Step {
+            index,
             state: state.map_err(error)?.map_err(|e| error(format!("{e:#}")))?,
             takes: part.graph.inputs().map(whole).collect(),
             makes: part.graph.outputs.iter().map(|t| whole(*t)).collect(),
@@ -235,13 +240,16 @@ impl Step {
 }
 
 impl Core {
-    /// The most that was allocated at one time since the meter was reset, beyond what is still `alive`.
-    /// What was `given` and is alive no more was freed by the computation; that is not workspace either.
-    fn workspace<'a>(&self, given: &HashMap<*const u8, usize>, alive: impl Iterator<Item = &'a TValue>) -> Bytes {
+    /// What a computation took since the meter was reset, as [`Sample::workspace`] and [`Sample::peak`]: the most
+    /// that was allocated at one time, beyond what is still `alive` and with all that was `given`.
+    /// What was given and is alive no more was freed by the computation; that is not workspace either.
+    fn memory<'a>(&self, given: &HashMap<*const u8, usize>, alive: impl Iterator<Item = &'a TValue>) -> (Bytes, Bytes) {
         let alive = buffers(alive);
         let freed: usize = given.iter().filter(|(buffer, _)| !alive.contains_key(*buffer)).map(|(_, size)| size).sum();
         let left = self.meter.live() + freed as i64;
-        Bytes((self.meter.peak() - left).max(0) as u64)
+        let given: usize = given.values().sum();
+        let most = self.meter.peak();
+        (Bytes((most - left).max(0) as u64), Bytes((given as i64 + most.max(0)) as u64))
     }
 }
 

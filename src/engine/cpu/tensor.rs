@@ -26,12 +26,22 @@ pub(super) fn to_tract(name: &str, data: &TensorData, ty: &TensorType) -> Result
     unsafe { Tensor::from_raw_dt(dtype, &shape, bytes) }.map_err(|e| error(format!("{e:#}")))
 }
 
-/// The content of a tract tensor, whose type must be one of ours.
-pub(super) fn from_tract(name: &str, tensor: &Tensor, ty: &TensorType) -> Result<TensorData, EngineError> {
+/// The content of a tract tensor, whose type must be one of ours. Nothing is copied.
+pub(super) fn from_tract(name: &str, tensor: &TValue, ty: &TensorType) -> Result<TensorData, EngineError> {
     let error = |what: String| EngineError::Tensor { name: name.to_string(), what };
     if kernel::datum_type(ty.dtype) != Some(tensor.datum_type()) || !tensor.is_plain_ram() {
         return Err(error(format!("its kernel gave {tensor:?}, the model declares {ty}")));
     }
     let shape: Vec<u64> = tensor.shape().iter().map(|d| *d as u64).collect();
-    TensorData::new(ty.dtype, shape, tensor.as_bytes().to_vec()).map_err(|e| error(e.to_string()))
+    let bytes = bytes::Bytes::from_owner(Shared(tensor.clone()));
+    TensorData::new(ty.dtype, shape, bytes).map_err(|e| error(e.to_string()))
+}
+
+/// The bytes of a plain tensor. tract writes into a tensor only while nobody else holds it.
+struct Shared(TValue);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
 }
