@@ -3,6 +3,7 @@
 use tract_core::internal::*;
 use tract_core::ops::array::MultiBroadcastTo;
 
+use super::create::INIT_ATTRS;
 use super::kernel::Wiring;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Dim, Shape, TensorType, Type};
@@ -13,10 +14,7 @@ pub(super) const OPS: &[OpDef] = &[
         .class(FusionClass::Injective)
         .wire(transpose),
     OpDef::new("broadcast_to", &["data"], broadcast_type)
-        .attrs(
-            "relay.attrs.InitOpAttrs",
-            &[AttrDef::required("shape", AttrKind::OptionalInts), AttrDef::new("dtype", AttrKind::DType, "\"\"")],
-        )
+        .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
         .class(FusionClass::Broadcast)
         .wire(broadcast),
     OpDef::new("broadcast_to_like", &["data", "broadcast_type"], broadcast_like_type)

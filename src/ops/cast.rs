@@ -27,7 +27,7 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::new("reinterpret", &["data"], reinterpret_type)
         .attrs("relay.attrs.CastAttrs", CAST_ATTRS)
         .class(FusionClass::Elementwise)
-        .alias(Alias::InPlace)
+        .alias(Alias::View)
         .host(reinterpret),
 ];
 

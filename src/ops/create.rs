@@ -1,13 +1,14 @@
-//! Making tensors from shapes and numbers: zeros, ones, full, and their like.
+//! Making tensors from shapes and numbers: zeros, ones, full and their like, arange, shape_of, ndarray_size.
 
 use tract_core::internal::*;
 
 use super::arrange::broadcast;
 use super::cast::cast_to;
+use super::element::{Number, for_dtype};
 use super::kernel::{Wiring, datum_type};
-use super::rules::same_type;
+use super::rules::{per_output, same_type};
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
-use crate::graph::{DType, TensorType, Type};
+use crate::graph::{Attr, DType, Dim, TensorType, Type};
 
 pub(super) const INIT_ATTRS: &[AttrDef] =
     &[AttrDef::required("shape", AttrKind::OptionalInts), AttrDef::new("dtype", AttrKind::DType, "\"\"")];
@@ -24,6 +25,28 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::new("full_like", &["data", "fill_value"], same_type)
         .class(FusionClass::Elementwise)
         .wire(|w, c, i| filled(w, c, i[1])),
+    OpDef::new("arange", &["start", "end", "step"], arange_type)
+        .attrs(
+            "relay.attrs.ArangeAttrs",
+            &[
+                AttrDef::required("start", AttrKind::Object),
+                AttrDef::required("stop", AttrKind::Object),
+                AttrDef::required("step", AttrKind::Object),
+                AttrDef::required("dtype", AttrKind::DType),
+            ],
+        )
+        .flops(per_output::<2>)
+        .host(arange),
+    OpDef::new("shape_of", &["data"], shape_of_type)
+        .attrs("relay.attrs.ShapeOfAttrs", &[AttrDef::new("dtype", AttrKind::DType, "\"\"")])
+        .wire(shape_of),
+    OpDef::new("vm.shape_of", &["tensor"], shape_of_type)
+        .attrs("relay.attrs.ShapeOfAttrs", &[AttrDef::new("dtype", AttrKind::DType, "\"\"")])
+        .wire(shape_of),
+    OpDef::new("ndarray_size", &["data"], size_type)
+        .attrs("relay.attrs.NdarraySizeAttrs", &[AttrDef::new("dtype", AttrKind::DType, "\"\"")])
+        .class(FusionClass::Injective)
+        .wire(size),
 ];
 
 fn init_type(call: &Call<'_>) -> Result<Type, TypeError> {
@@ -41,7 +64,7 @@ fn full_type(call: &Call<'_>) -> Result<Type, TypeError> {
 }
 
 /// A constant of the result's type with every element `value`.
-fn uniform(wiring: &mut Wiring<'_>, call: &Typed<'_>, value: u8) -> TractResult<TVec<OutletId>> {
+pub(super) fn uniform(wiring: &mut Wiring<'_>, call: &Typed<'_>, value: u8) -> TractResult<TVec<OutletId>> {
     let to = datum_type(call.result()?.dtype).context("the dtype cannot be computed with")?;
     let shape = call.dims()?;
     let scalar = match to {
@@ -51,8 +74,76 @@ fn uniform(wiring: &mut Wiring<'_>, call: &Typed<'_>, value: u8) -> TractResult<
     Ok(tvec!(wiring.constant(scalar.broadcast_scalar_to_shape(&shape)?)?))
 }
 
+/// Start, end and step, from the operands' values or from the attributes that repeat them.
+fn range(call: &Call<'_>) -> Option<[f64; 3]> {
+    let number = |index: usize, key: &str| -> Option<f64> {
+        let value = call.value(index).and_then(|v| v.to_f64s());
+        let value = value.or_else(|| match call.attr(key)? {
+            Attr::Tensor(tensor) => tensor.to_f64s(),
+            other => other.float().map(|x| vec![x]),
+        });
+        value?.first().copied()
+    };
+    Some([number(0, "start")?, number(1, "stop")?, number(2, "step")?])
+}
+
+/// As long as (stop - start) / step, rounded up, if these are known.
+fn arange_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let dtype = call.dtype("dtype")?.unwrap_or(call.tensor(0)?.dtype);
+    let length = match range(call) {
+        Some([start, stop, step]) => {
+            let length = ((stop - start) / step).ceil();
+            if !(0.0..9e15).contains(&length) {
+                return Err(call.error(format!("from {start} to {stop} by {step} is no range")));
+            }
+            Dim::Known(length as u64)
+        }
+        None => Dim::Any,
+    };
+    Ok(TensorType::new(dtype, [length].into_iter().collect()).into())
+}
+
+/// start + i · step, computed in the operands' dtype.
+fn arange(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    let to = datum_type(call.result()?.dtype).context("the dtype cannot be computed with")?;
+    let length = call.dims()?[0];
+    let numbers = for_dtype!(inputs[0].datum_type(), T in number => {
+        let scalar = |i: usize| -> TractResult<T> { inputs[i].cast_to_scalar::<T>() };
+        let (start, step) = (scalar(0)?, scalar(2)?);
+        let numbers: Vec<T> = (0..length as i64).map(|i| start.add(T::of_i64(i).mul(step))).collect();
+        tensor1(&numbers)
+    });
+    Ok(tvec!(numbers.cast_to_dt(to)?.into_owned()))
+}
+
+fn shape_of_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let rank = call.tensor(0)?.shape.rank() as u64;
+    Ok(TensorType::of(call.dtype("dtype")?.unwrap_or(DType::I32), &[rank]).into())
+}
+
+fn size_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    Ok(TensorType::of(call.dtype("dtype")?.unwrap_or(DType::I32), &[]).into())
+}
+
+fn shape_of(wiring: &mut Wiring<'_>, call: &Typed<'_>, _inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+    let shape = call.tensor(0)?.shape.fixed().context("the shape of the operand is not known")?;
+    let dims: Vec<i64> = shape.iter().map(|d| *d as i64).collect();
+    integers(wiring, call, tensor1(&dims))
+}
+
+fn size(wiring: &mut Wiring<'_>, call: &Typed<'_>, _inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+    let elements = call.tensor(0)?.shape.elements().context("the shape of the operand is not known")?;
+    integers(wiring, call, tensor0(elements as i64))
+}
+
+/// The constant `values` in the dtype of the result.
+fn integers(wiring: &mut Wiring<'_>, call: &Typed<'_>, values: Tensor) -> TractResult<TVec<OutletId>> {
+    let to = datum_type(call.result()?.dtype).context("the dtype cannot be computed with")?;
+    Ok(tvec!(wiring.constant(values.cast_to_dt(to)?.into_owned())?))
+}
+
 /// The scalar `value` in the dtype and shape of the result.
-fn filled(wiring: &mut Wiring<'_>, call: &Typed<'_>, value: OutletId) -> TractResult<TVec<OutletId>> {
+pub(super) fn filled(wiring: &mut Wiring<'_>, call: &Typed<'_>, value: OutletId) -> TractResult<TVec<OutletId>> {
     let to = datum_type(call.result()?.dtype).context("the dtype cannot be computed with")?;
     let value = cast_to(wiring, to, value)?;
     broadcast(wiring, call, &[value])

@@ -15,6 +15,9 @@ pub struct OpDef {
     pub attrs: &'static [AttrDef],
     /// Type key of the attribute object (`relay.attrs.Conv2DAttrs`); empty if the operator has none.
     pub attrs_key: &'static str,
+    /// Whether TVM prints the attributes as a reference into the metadata section, because the operator declares
+    /// no schema for them (or another one).
+    pub attrs_in_metadata: bool,
     pub class: FusionClass,
     /// The type relation, operands to result.
     pub infer: InferFn,
@@ -125,6 +128,7 @@ impl OpDef {
             operands,
             attrs: &[],
             attrs_key: "",
+            attrs_in_metadata: false,
             class: FusionClass::Opaque,
             infer,
             infer_operands: None,
@@ -137,6 +141,11 @@ impl OpDef {
     pub const fn attrs(mut self, attrs_key: &'static str, attrs: &'static [AttrDef]) -> OpDef {
         self.attrs_key = attrs_key;
         self.attrs = attrs;
+        self
+    }
+
+    pub const fn attrs_in_metadata(mut self) -> OpDef {
+        self.attrs_in_metadata = true;
         self
     }
 

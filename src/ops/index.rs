@@ -1,23 +1,50 @@
-//! Reading elements at computed places: take.
+//! Reading elements at computed places: take, gather, gather_nd, adv_index.
 
 use tract_core::internal::*;
 use tract_core::ops::array::Slice;
 
 use super::kernel::Wiring;
+use super::places::{flat, index_in, integers, pick, strides};
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Shape, TensorType, Type};
 
-pub(super) const OPS: &[OpDef] = &[OpDef::new("take", &["data", "indices"], take_type)
-    .attrs(
-        "relay.attrs.TakeAttrs",
-        &[
-            AttrDef::new("batch_dims", AttrKind::OptionalInt, "0"),
-            AttrDef::new("axis", AttrKind::OptionalInt, "None"),
-            AttrDef::new("mode", AttrKind::Str, "\"clip\""),
-        ],
-    )
-    .class(FusionClass::Injective)
-    .wire(take)];
+pub(super) const OPS: &[OpDef] = &[
+    OpDef::new("take", &["data", "indices"], take_type)
+        .attrs(
+            "relay.attrs.TakeAttrs",
+            &[
+                AttrDef::new("batch_dims", AttrKind::OptionalInt, "0"),
+                AttrDef::new("axis", AttrKind::OptionalInt, "None"),
+                AttrDef::new("mode", AttrKind::Str, "\"clip\""),
+            ],
+        )
+        .class(FusionClass::Injective)
+        .wire(take),
+    OpDef::new("gather", &["data", "indices"], gather_type)
+        .attrs("relay.attrs.GatherAttrs", &[AttrDef::new("axis", AttrKind::Int, "None")])
+        .class(FusionClass::Injective)
+        .host(gather),
+    OpDef::new("gather_nd", &["data", "indices"], gather_nd_type)
+        .attrs(
+            "relay.attrs.GatherNDAttrs",
+            &[
+                AttrDef::new("batch_dims", AttrKind::Int, "0"),
+                AttrDef::new("index_rank", AttrKind::OptionalInt, "None"),
+            ],
+        )
+        .class(FusionClass::Injective)
+        .host(gather_nd),
+    OpDef::new("adv_index", &["inputs"], adv_index_type).class(FusionClass::Injective).host(adv_index),
+];
+
+/// # Errors
+/// If `indices` are no integers.
+pub(super) fn integer(call: &Call<'_>, indices: &TensorType) -> Result<(), TypeError> {
+    match indices.dtype.is_integer() {
+        true => Ok(()),
+        false => Err(call.error(format!("indices are {}, expected integers", indices.dtype))),
+    }
+}
 
 /// How take treats an index outside of the axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,9 +88,7 @@ fn take_axes(call: &Call<'_>, data: &Shape, indices: &Shape) -> Result<Option<(u
 fn take_type(call: &Call<'_>) -> Result<Type, TypeError> {
     let (data, indices) = (call.tensor(0)?, call.tensor(1)?);
     Outside::of(call)?;
-    if !indices.dtype.is_integer() {
-        return Err(call.error(format!("indices are {}, expected integers", indices.dtype)));
-    }
+    integer(call, indices)?;
     let shape = match take_axes(call, &data.shape, &indices.shape)? {
         None => indices.shape.clone(),
         Some((axis, batch)) => {
@@ -88,9 +113,7 @@ fn take(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> Tract
 /// Data is (batch, outer, axis, block), indices are (batch, n), the result is (batch, outer, n, block): blocks are
 /// copied whole.
 fn take_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let (data, indices) = (&inputs[0], inputs[1].cast_to::<i64>()?);
-    let indices = indices.try_as_plain_ram()?;
-    let indices = indices.as_slice::<i64>()?;
+    let (data, indices) = (&inputs[0], integers(&inputs[1])?);
     let outside = Outside::of(call)?;
     let dims = data.shape();
     let product = |dims: &[usize]| dims.iter().product::<usize>();
@@ -115,5 +138,107 @@ fn take_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>
             }
         }
     }
+    Ok(tvec!(out))
+}
+
+fn gather_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let (data, indices) = (call.tensor(0)?, call.tensor(1)?);
+    integer(call, indices)?;
+    let axis = call.axis("axis", 0, &data.shape)?;
+    if data.shape.rank() != indices.shape.rank() {
+        return Err(call.error(format!("data {data} and indices {indices} have different ranks")));
+    }
+    let larger = |i: &usize| indices.shape[*i].get().zip(data.shape[*i].get()).is_some_and(|(n, d)| n > d);
+    if (0..data.shape.rank()).filter(|i| *i != axis).any(|i| larger(&i)) {
+        return Err(call.error(format!("indices {indices} reach outside of data {data}")));
+    }
+    Ok(TensorType::new(data.dtype, indices.shape.clone()).into())
+}
+
+fn gather(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    let axis = call.axis("axis", 0, &call.tensor(0)?.shape)?;
+    let (dims, mut indices) = (inputs[0].shape(), integers(&inputs[1])?.into_iter());
+    let strides = strides(dims);
+    let out = pick(&inputs[0], &call.dims()?, |place| {
+        let at = index_in(indices.next().unwrap_or(0), dims[axis])?;
+        Ok(flat(&strides, place) - place[axis] * strides[axis] + at * strides[axis])
+    })?;
+    Ok(tvec!(out))
+}
+
+/// How many dimensions of the data one column of gather_nd's indices addresses, and how many come before them.
+fn gather_nd_dims(call: &Call<'_>) -> Result<(usize, usize), TypeError> {
+    let (data, indices) = (call.tensor(0)?, call.tensor(1)?);
+    let addressed = indices.shape.first().and_then(|d| d.get());
+    let addressed = match (addressed, call.optional_int("index_rank")?) {
+        (Some(n), _) => n as usize,
+        (None, Some(n)) if n >= 0 => n as usize,
+        _ => return Err(call.error("the first dimension of the indices must be known")),
+    };
+    let batch = usize::try_from(call.int("batch_dims", 0)?).unwrap_or(usize::MAX);
+    match batch.checked_add(addressed) {
+        Some(used) if used <= data.shape.rank() && batch < indices.shape.rank() => Ok((addressed, batch)),
+        _ => Err(call.error(format!("indices {indices} address more dimensions than data {data} has"))),
+    }
+}
+
+fn gather_nd_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let (data, indices) = (call.tensor(0)?, call.tensor(1)?);
+    integer(call, indices)?;
+    let (addressed, batch) = gather_nd_dims(call)?;
+    let shape = indices.shape[1..].iter().chain(&data.shape[batch + addressed..]).copied().collect();
+    Ok(TensorType::new(data.dtype, shape).into())
+}
+
+fn gather_nd(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    let (addressed, batch) = gather_nd_dims(call)?;
+    let (dims, indices) = (inputs[0].shape(), integers(&inputs[1])?);
+    let columns = inputs[1].rank() - 1;
+    let (strides, index_strides) = (strides(dims), strides(inputs[1].shape()));
+    let out = pick(&inputs[0], &call.dims()?, |place| {
+        let column = flat(&index_strides[1..], &place[..columns]);
+        let mut at = flat(&strides[..batch], &place[..batch]);
+        for i in 0..addressed {
+            at += index_in(indices[i * index_strides[0] + column], dims[batch + i])? * strides[batch + i];
+        }
+        Ok(at + flat(&strides[batch + addressed..], &place[columns..]))
+    })?;
+    Ok(tvec!(out))
+}
+
+fn adv_index_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let fields = call.tuple(0)?;
+    let (data, indices) = fields.split_first().ok_or_else(|| call.error("the tuple is empty"))?;
+    if indices.len() > data.shape.rank() || indices.is_empty() {
+        return Err(call.error(format!("{} indices do not fit data {data}", indices.len())));
+    }
+    let mut shape = Shape::default();
+    for index in indices {
+        integer(call, index)?;
+        shape = call.broadcast(&shape, &index.shape)?;
+    }
+    let shape = shape.iter().chain(&data.shape[indices.len()..]).copied().collect();
+    Ok(TensorType::new(data.dtype, shape).into())
+}
+
+/// Every index tensor addresses one axis, all of them broadcast together.
+fn adv_index(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    let (data, indices) = inputs.split_first().context("the tuple is empty")?;
+    let dims = call.dims()?;
+    let joined = dims.len() - (data.rank() - indices.len());
+    let strides = strides(data.shape());
+    let indices = indices
+        .iter()
+        .map(|index| integers(&index.broadcast_to_shape(&dims[..joined])?))
+        .collect::<TractResult<Vec<_>>>()?;
+    let columns = super::places::strides(&dims[..joined]);
+    let out = pick(data, &dims, |place| {
+        let column = flat(&columns, &place[..joined]);
+        let mut at = flat(&strides[indices.len()..], &place[joined..]);
+        for (axis, index) in indices.iter().enumerate() {
+            at += index_in(index[column], data.shape()[axis])? * strides[axis];
+        }
+        Ok(at)
+    })?;
     Ok(tvec!(out))
 }

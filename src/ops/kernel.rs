@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use tract_core::internal::*;
 
-use super::Typed;
+use super::{Kernel, Typed, bfloat};
 use crate::graph::{self, Attrs, DType};
 
 /// Adds the operators of one call to `wiring` and returns one outlet for each output tensor.
-/// `inputs` are the flattened operands.
+/// `inputs` are the flattened operands. Never sees bfloat16: the call it is given is in single precision, whatever
+/// its attributes say, so dtypes are read from [`Typed::out`].
 pub type WireFn = fn(&mut Wiring<'_>, &Typed<'_>, &[OutletId]) -> TractResult<TVec<OutletId>>;
 
 /// Computes the output tensors of one call from the flattened operands.
@@ -28,6 +29,25 @@ impl<'a> Wiring<'a> {
     /// A wiring whose tract operators are all named after `name`.
     pub fn new(model: &'a mut TypedModel, name: impl Into<String>) -> Wiring<'a> {
         Wiring { model, name: name.into(), count: 0 }
+    }
+
+    /// Adds one call by its operator's kernel and returns one outlet for each of its output tensors.
+    ///
+    /// # Errors
+    /// If the operator has no kernel, or its kernel cannot compute this call.
+    pub fn call(&mut self, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        match bfloat::concerns(call) {
+            true => bfloat::widened(self, call, inputs),
+            false => self.kernel(call, inputs),
+        }
+    }
+
+    pub(super) fn kernel(&mut self, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        match call.def.kernel {
+            Kernel::Wire(wire) => wire(self, call, inputs),
+            Kernel::Host(host) => self.host(call, host, inputs),
+            Kernel::None(reason) => bail!("{reason}"),
+        }
     }
 
     fn next_name(&mut self) -> String {
@@ -108,7 +128,7 @@ impl Typed<'_> {
     }
 }
 
-/// tract's name of a dtype; `None` where tract has none (bfloat16 and exotic types).
+/// tract's name of a dtype; `None` where tract has none. bfloat16 travels as its bits in `u16`.
 pub fn datum_type(dtype: DType) -> Option<DatumType> {
     Some(match dtype {
         DType::Bool => DatumType::Bool,
@@ -123,7 +143,8 @@ pub fn datum_type(dtype: DType) -> Option<DatumType> {
         DType::F16 => DatumType::F16,
         DType::F32 => DatumType::F32,
         DType::F64 => DatumType::F64,
-        DType::Bf16 | DType::Exotic(_) => return None,
+        DType::Bf16 => DatumType::U16,
+        DType::Exotic(_) => return None,
     })
 }
 

@@ -5,23 +5,38 @@
 //! kernels; knows nothing of text, engines, plans or files.
 
 mod activation;
+mod annotate;
+mod argreduce;
 mod arrange;
 pub mod attr;
+mod bfloat;
 mod binary;
 mod cast;
 mod choose;
 mod clip;
+mod collapse;
 mod compare;
 mod create;
 mod def;
+mod dynamic;
+mod einsum;
 mod element;
+mod fourier;
 mod index;
 mod join;
 pub mod kernel;
+mod loss;
+mod mask;
+mod places;
 mod pointwise;
 mod reduce;
+mod repeat;
 mod rules;
+mod scan;
+mod scatter;
+mod search;
 mod slice;
+mod sort;
 mod unary;
 mod view;
 
@@ -33,17 +48,30 @@ pub use def::{Alias, AttrDef, AttrKind, Call, Kernel, OpDef, TypeError, Typed, U
 /// Every family's table.
 const FAMILIES: &[&[OpDef]] = &[
     activation::OPS,
+    annotate::OPS,
+    argreduce::OPS,
     arrange::OPS,
     binary::OPS,
     cast::OPS,
     choose::OPS,
     clip::OPS,
+    collapse::OPS,
     compare::OPS,
     create::OPS,
+    dynamic::OPS,
+    einsum::OPS,
+    fourier::OPS,
     index::OPS,
     join::OPS,
+    loss::OPS,
+    mask::OPS,
     reduce::OPS,
+    repeat::OPS,
+    scan::OPS,
+    scatter::OPS,
+    search::OPS,
     slice::OPS,
+    sort::OPS,
     unary::OPS,
     view::OPS,
 ];

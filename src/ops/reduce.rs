@@ -7,6 +7,7 @@ use tract_core::ops::nn::{Reduce, Reducer};
 
 use super::element::{Number, for_dtype};
 use super::kernel::Wiring;
+use super::pointwise::{each, pairs};
 use super::rules::per_input;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Dim, Shape, TensorType, Type};
@@ -36,6 +37,19 @@ pub(super) const OPS: &[OpDef] = &[
         })
     }),
     reduction("all").host(|call, inputs| fold::<bool>(call, &inputs[0], true, |all, x| all & x)),
+    OpDef::new("variance", &["data", "mean"], variance_type)
+        .attrs(
+            "relay.attrs.VarianceAttrs",
+            &[
+                AttrDef::new("axis", AttrKind::OptionalInts, "None"),
+                AttrDef::new("keepdims", AttrKind::Bool, "False"),
+                AttrDef::new("exclude", AttrKind::Bool, "False"),
+                AttrDef::new("unbiased", AttrKind::Bool, "False"),
+            ],
+        )
+        .class(FusionClass::Reduce)
+        .flops(per_input::<3>)
+        .host(variance),
     reduction("any").host(|call, inputs| fold::<bool>(call, &inputs[0], false, |any, x| any | x)),
 ];
 
@@ -112,7 +126,7 @@ fn mean_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>
         DatumType::F16 => through_f32(call, &inputs[0], |total, count| total / count),
         dt => for_dtype!(dt, T in number => {
             let mut totals = fold::<T>(call, &inputs[0], T::default(), T::add)?;
-            super::pointwise::each::<T>(&mut totals[0], |total| total.div(T::of_i64(count as i64)))?;
+            each::<T>(&mut totals[0], |total| total.div(T::of_i64(count as i64)))?;
             Ok(totals)
         }),
     }
@@ -123,7 +137,7 @@ fn through_f32(call: &Typed<'_>, data: &Tensor, last: fn(f32, f32) -> f32) -> Tr
     let wide = data.cast_to::<f32>()?;
     let mut totals = fold::<f32>(call, &wide, 0.0, |a, b| a + b)?;
     let count = count(call)? as f32;
-    super::pointwise::each::<f32>(&mut totals[0], |total| last(total, count))?;
+    each::<f32>(&mut totals[0], |total| last(total, count))?;
     Ok(tvec!(totals[0].cast_to::<half::f16>()?.into_owned()))
 }
 
@@ -143,4 +157,27 @@ fn fold<T: Datum + Copy>(
     }
     let result = folded.unwrap_or_else(|| view.to_owned()).into_tensor();
     Ok(tvec!(result.into_shape(&call.dims()?)?))
+}
+
+fn variance_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    call.same_dtype(call.tensor(0)?, call.tensor(1)?)?;
+    call.broadcast(&call.tensor(0)?.shape, &call.tensor(1)?.shape)?;
+    reduced_type(call)
+}
+
+/// The mean square distance from the mean that is given; `unbiased` divides by one less.
+fn variance(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    if inputs[0].datum_type() == DatumType::F16 {
+        let wide = inputs.iter().map(|t| Ok(t.cast_to::<f32>()?.into_owned().into_tvalue()));
+        let found = variance(call, &wide.collect::<TractResult<TVec<TValue>>>()?)?;
+        return Ok(tvec!(found[0].cast_to::<half::f16>()?.into_owned()));
+    }
+    let count = count(call)?.saturating_sub(u64::from(call.flag("unbiased", false)?));
+    for_dtype!(inputs[0].datum_type(), T in number => {
+        let mut squares = Tensor::zero_dt(inputs[0].datum_type(), inputs[0].shape())?;
+        pairs(&mut squares, &inputs[0], &inputs[1], |x: T, mean: T| x.sub(mean).mul(x.sub(mean)))?;
+        let mut totals = fold::<T>(call, &squares, T::default(), T::add)?;
+        each::<T>(&mut totals[0], |total| total.div(T::of_i64(count as i64)))?;
+        Ok(totals)
+    })
 }

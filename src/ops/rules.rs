@@ -1,5 +1,6 @@
 //! Type rules and costs that several families share: same type, numpy broadcasting, a count per element.
 
+use super::attr::dims_of;
 use super::{Call, TypeError, Typed};
 use crate::graph::{DType, Dim, Shape, TensorType, Type};
 
@@ -74,6 +75,23 @@ impl Call<'_> {
         match a.dtype == b.dtype {
             true => Ok(()),
             false => Err(self.error(format!("operands are {} and {}, expected one dtype", a.dtype, b.dtype))),
+        }
+    }
+
+    /// The shape that operand `index`, a vector of dimensions, holds: as long as the operand, and unknown.
+    pub fn unknown_shape(&self, index: usize) -> Result<Shape, TypeError> {
+        let operand = self.tensor(index)?;
+        match (operand.shape.rank(), operand.shape.first().and_then(|d| d.get())) {
+            (1, Some(rank)) if rank <= 64 => Ok((0..rank).map(|_| Dim::Any).collect()),
+            _ => Err(self.error(format!("operand {index} is {operand}, expected a vector of known length"))),
+        }
+    }
+
+    /// The shape that operand `index` holds: its value if that is known, else as long as the operand.
+    pub fn shape_operand(&self, index: usize) -> Result<Shape, TypeError> {
+        match self.value(index) {
+            Some(value) => dims_of(value).ok_or_else(|| self.error(format!("operand {index} is no shape"))),
+            None => self.unknown_shape(index),
         }
     }
 

@@ -9,18 +9,17 @@ use super::kernel::Wiring;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Dim, Shape, TensorType, Type};
 
+pub(super) const STRIDED_ATTRS: &[AttrDef] = &[
+    AttrDef::required("begin", AttrKind::OptionalInts),
+    AttrDef::required("end", AttrKind::OptionalInts),
+    AttrDef::required("strides", AttrKind::OptionalInts),
+    AttrDef::new("slice_mode", AttrKind::Str, "\"end\""),
+    AttrDef::required("axes", AttrKind::OptionalInts),
+];
+
 pub(super) const OPS: &[OpDef] = &[
     OpDef::new("strided_slice", &["data"], strided_type)
-        .attrs(
-            "relay.attrs.StridedSliceAttrs",
-            &[
-                AttrDef::required("begin", AttrKind::OptionalInts),
-                AttrDef::required("end", AttrKind::OptionalInts),
-                AttrDef::required("strides", AttrKind::OptionalInts),
-                AttrDef::new("slice_mode", AttrKind::Str, "\"end\""),
-                AttrDef::required("axes", AttrKind::OptionalInts),
-            ],
-        )
+        .attrs("relay.attrs.StridedSliceAttrs", STRIDED_ATTRS)
         .class(FusionClass::Injective)
         .wire(strided_slice),
     OpDef::new("slice_like", &["data", "shape_like"], like_type)

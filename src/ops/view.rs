@@ -9,7 +9,7 @@ use super::rules::unify;
 use super::{Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Dim, Shape, TensorType, Type};
 
-const RESHAPE_ATTRS: &[AttrDef] =
+pub(super) const RESHAPE_ATTRS: &[AttrDef] =
     &[AttrDef::required("newshape", AttrKind::Ints), AttrDef::new("allowzero", AttrKind::Bool, "False")];
 
 pub(super) const OPS: &[OpDef] = &[

@@ -1,0 +1,77 @@
+//! Undoing a broadcast: collapse_sum_like and collapse_sum_to add up what had been repeated.
+
+use tract_core::internal::*;
+use tract_core::ndarray::Axis;
+use tract_core::ops::nn::{Reduce, Reducer};
+
+use super::create::INIT_ATTRS;
+use super::element::{Number, for_dtype};
+use super::kernel::Wiring;
+use super::rules::per_input;
+use super::{Call, FusionClass, OpDef, TypeError, Typed};
+use crate::graph::{Dim, Shape, TensorType, Type};
+
+pub(super) const OPS: &[OpDef] = &[
+    OpDef::new("collapse_sum_like", &["data", "collapse_type"], like_type)
+        .class(FusionClass::Reduce)
+        .flops(per_input::<1>)
+        .wire(collapse),
+    OpDef::new("collapse_sum_to", &["data", "shape"], to_type)
+        .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
+        .attrs_in_metadata()
+        .class(FusionClass::Reduce)
+        .flops(per_input::<1>)
+        .wire(collapse),
+];
+
+fn like_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    collapsed(call, &call.tensor(1)?.shape)
+}
+
+/// The shape is an attribute, or the operand's value, or as long as the operand.
+fn to_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let shape = call.shape("shape")?.map_or_else(|| call.shape_operand(1), Ok)?;
+    collapsed(call, &shape)
+}
+
+fn collapsed(call: &Call<'_>, shape: &Shape) -> Result<Type, TypeError> {
+    let data = call.tensor(0)?;
+    let whole = call.broadcast(&data.shape, shape)?;
+    match whole.rank() == data.shape.rank()
+        && whole.iter().zip(data.shape.iter()).all(|(w, d)| w.same(*d) || *d == Dim::Any)
+    {
+        true => Ok(TensorType::new(data.dtype, shape.clone()).into()),
+        false => Err(call.error(format!("{data} is no broadcast of shape {shape}"))),
+    }
+}
+
+fn collapse(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+    let fact = wiring.fact(inputs[0])?;
+    let axes = summed_axes(fact.shape.as_concrete().context("the shape is not known")?, &call.dims()?);
+    if fact.datum_type != DatumType::F32 {
+        return wiring.host(call, collapse_on_host, &inputs[..1]);
+    }
+    let mut outlet = inputs[0];
+    if !axes.is_empty() {
+        outlet = wiring.one(Reduce::new(axes, Reducer::Sum), &[outlet])?;
+    }
+    Ok(tvec!(wiring.reshape(outlet, &call.dims()?)?))
+}
+
+/// The axes of `data` that `to` lacks or has as 1.
+fn summed_axes(data: &[usize], to: &[usize]) -> TVec<usize> {
+    let lead = data.len() - to.len();
+    (0..data.len()).filter(|axis| *axis < lead || (to[axis - lead] == 1 && data[*axis] != 1)).collect()
+}
+
+fn collapse_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    let dims = call.dims()?;
+    let axes = summed_axes(inputs[0].shape(), &dims);
+    for_dtype!(inputs[0].datum_type(), T in number => {
+        let mut total = inputs[0].to_plain_array_view::<T>()?.to_owned();
+        for axis in axes.into_iter().rev() {
+            total = total.fold_axis(Axis(axis), T::default(), |a, b| Number::add(*a, *b));
+        }
+        Ok(tvec!(total.into_tensor().into_shape(&dims)?))
+    })
+}

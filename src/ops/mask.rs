@@ -1,0 +1,139 @@
+//! Overwriting elements by where they stand: trilu, matrix_set_diag, sequence_mask.
+
+use tract_core::internal::*;
+
+use super::element::{Number, for_dtype};
+use super::places::{each_place, flat, integers, strides};
+use super::rules::same_type;
+use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
+use crate::graph::Type;
+
+pub(super) const OPS: &[OpDef] = &[
+    OpDef::new("trilu", &["data", "k"], trilu_type)
+        .attrs("relay.attrs.TriluAttrs", &[AttrDef::new("upper", AttrKind::Bool, "True")])
+        .attrs_in_metadata()
+        .class(FusionClass::Elementwise)
+        .host(trilu),
+    OpDef::new("matrix_set_diag", &["input", "diagonal"], diagonal_type)
+        .attrs(
+            "relay.attrs.MatrixSetDiagAttrs",
+            &[
+                AttrDef::new("k1", AttrKind::Int, "0"),
+                AttrDef::new("k2", AttrKind::Int, "0"),
+                AttrDef::new("super_diag_right_align", AttrKind::Bool, "True"),
+                AttrDef::new("sub_diag_right_align", AttrKind::Bool, "False"),
+            ],
+        )
+        .class(FusionClass::Injective)
+        .host(set_diagonal),
+    OpDef::new("sequence_mask", &["data", "valid_length"], mask_type)
+        .attrs(
+            "relay.attrs.SequenceMaskAttrs",
+            &[AttrDef::new("mask_value", AttrKind::Float, "0f"), AttrDef::new("axis", AttrKind::Int, "0")],
+        )
+        .class(FusionClass::Injective)
+        .host(sequence_mask),
+];
+
+/// Gives each element of `tensor` the value that `new` has for its place, if any.
+fn overwrite<T: Datum + Copy>(
+    tensor: &mut Tensor,
+    mut new: impl FnMut(&[usize]) -> TractResult<Option<T>>,
+) -> TractResult<()> {
+    let shape: TVec<usize> = tensor.shape().into();
+    let mut plain = tensor.try_as_plain_ram_mut()?;
+    let mut elements = plain.as_slice_mut::<T>()?.iter_mut();
+    each_place(&shape, |place| {
+        if let (Some(x), Some(value)) = (elements.next(), new(place)?) {
+            *x = value;
+        }
+        Ok(())
+    })
+}
+
+fn trilu_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    match call.tensor(0)?.shape.rank() >= 2 {
+        true => same_type(call),
+        false => Err(call.error("expected a matrix or a stack of them")),
+    }
+}
+
+/// Keeps the elements on and above (or below) the diagonal `k`.
+fn trilu(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    let (upper, k) = (call.flag("upper", true)?, integers(&inputs[1])?);
+    let k = *k.first().context("k is empty")?;
+    let mut tensor = inputs[0].clone().into_tensor();
+    for_dtype!(tensor.datum_type(), T in any => overwrite::<T>(&mut tensor, |place| {
+        let (row, column) = (place[place.len() - 2] as i64, place[place.len() - 1] as i64);
+        let keep = if upper { column >= row + k } else { column <= row + k };
+        Ok((!keep).then(T::default))
+    })?);
+    Ok(tvec!(tensor))
+}
+
+fn diagonal_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let (input, diagonal) = (call.tensor(0)?, call.tensor(1)?);
+    call.same_dtype(input, diagonal)?;
+    let (k1, k2) = (call.int("k1", 0)?, call.int("k2", 0)?);
+    let lost = if k1 == k2 { 1 } else { 0 };
+    match input.shape.rank() >= 2 && k1 <= k2 && diagonal.shape.rank() + lost == input.shape.rank() {
+        true => Ok(input.clone().into()),
+        false => Err(call.error(format!("diagonals {k1} to {k2} given as {diagonal} do not fit {input}"))),
+    }
+}
+
+/// Diagonal k, from k1 to k2, is row k2 - k of the diagonals, aligned left or right in it.
+fn set_diagonal(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    let (k1, k2) = (call.int("k1", 0)?, call.int("k2", 0)?);
+    let super_right = call.flag("super_diag_right_align", true)?;
+    let sub_right = call.flag("sub_diag_right_align", false)?;
+    let (input, diagonal) = (&inputs[0], &inputs[1]);
+    let rank = input.rank();
+    let (rows, columns) = (input.shape()[rank - 2] as i64, input.shape()[rank - 1] as i64);
+    let longest = diagonal.shape().last().copied().unwrap_or(0) as i64;
+    let strides = strides(diagonal.shape());
+    let mut tensor = input.clone().into_tensor();
+    for_dtype!(tensor.datum_type(), T in any => {
+        let plain = diagonal.try_as_plain_ram()?;
+        let diagonal = plain.as_slice::<T>()?;
+        overwrite::<T>(&mut tensor, |place| {
+            let (row, column) = (place[rank - 2] as i64, place[rank - 1] as i64);
+            let k = column - row;
+            if !(k1..=k2).contains(&k) {
+                return Ok(None);
+            }
+            let mut along = if k >= 0 { row } else { column };
+            if k1 != k2 && (if k >= 0 { super_right } else { sub_right }) {
+                along += longest - if k >= 0 { (columns - k).min(rows) } else { columns.min(rows + k) };
+            }
+            let mut at = flat(&strides[..rank - 2], &place[..rank - 2]) as i64 + along;
+            if k1 != k2 {
+                at += (k2 - k) * longest;
+            }
+            let value = usize::try_from(at).ok().and_then(|at| diagonal.get(at));
+            Ok(Some(*value.context("the diagonals are too short")?))
+        })?;
+    });
+    Ok(tvec!(tensor))
+}
+
+fn mask_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let (data, axis) = (call.tensor(0)?, call.int("axis", 0)?);
+    match data.shape.rank() >= 2 && (axis == 0 || axis == 1) {
+        true => same_type(call),
+        false => Err(call.error(format!("axis {axis} of {data}: expected axis 0 or 1 of a batch of sequences"))),
+    }
+}
+
+/// What lies at or beyond its sequence's length along `axis` becomes the mask value; the other of the first two
+/// axes is the batch.
+fn sequence_mask(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    let (axis, value) = (call.axis("axis", 0, &call.tensor(0)?.shape)?, call.float("mask_value", 0.0)?);
+    let lengths = integers(&inputs[1])?;
+    let mut tensor = inputs[0].clone().into_tensor();
+    ensure!(lengths.len() == tensor.shape()[1 - axis], "there must be one length for each sequence");
+    for_dtype!(tensor.datum_type(), T in number => overwrite::<T>(&mut tensor, |place| {
+        Ok((place[axis] as i64 >= lengths[place[1 - axis]]).then(|| T::of_f64(value)))
+    })?);
+    Ok(tvec!(tensor))
+}

@@ -1,0 +1,162 @@
+//! Ordering along an axis: sort, argsort, topk. All are stable in both directions; NaN counts as greatest.
+
+use std::cmp::Ordering;
+
+use tract_core::internal::*;
+
+use super::element::for_dtype;
+use super::kernel::datum_type;
+use super::{AttrDef, AttrKind, Call, OpDef, TypeError, Typed};
+use crate::graph::{DType, Dim, Shape, TensorType, Type};
+
+const SORT_ATTRS: &[AttrDef] = &[
+    AttrDef::new("axis", AttrKind::Int, "-1"),
+    AttrDef::new("is_ascend", AttrKind::Bool, "True"),
+    AttrDef::new("dtype", AttrKind::DType, "\"\""),
+];
+
+pub(super) const TOPK_ATTRS: &[AttrDef] = &[
+    AttrDef::required("k", AttrKind::OptionalInt),
+    AttrDef::new("axis", AttrKind::Int, "-1"),
+    AttrDef::new("ret_type", AttrKind::Str, "\"both\""),
+    AttrDef::new("is_ascend", AttrKind::Bool, "False"),
+    AttrDef::new("dtype", AttrKind::DType, "\"\""),
+];
+
+pub(super) const OPS: &[OpDef] = &[
+    OpDef::new("sort", &["data"], sort_type)
+        .attrs("relay.attrs.ArgsortAttrs", SORT_ATTRS)
+        .flops(comparisons)
+        .host(|call, inputs| ordered(call, &inputs[0], true, Returned::Values)),
+    OpDef::new("argsort", &["data"], argsort_type)
+        .attrs("relay.attrs.ArgsortAttrs", SORT_ATTRS)
+        .flops(comparisons)
+        .host(|call, inputs| ordered(call, &inputs[0], true, Returned::Indices)),
+    OpDef::new("topk", &["data"], |call| topk_type(call, count(call)?))
+        .attrs("relay.attrs.TopkAttrs", TOPK_ATTRS)
+        .flops(comparisons)
+        .host(topk),
+];
+
+/// What topk gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Returned {
+    Both,
+    Values,
+    Indices,
+}
+
+impl Returned {
+    fn of(call: &Call<'_>) -> Result<Returned, TypeError> {
+        match call.text("ret_type", "both")? {
+            "both" => Ok(Returned::Both),
+            "values" => Ok(Returned::Values),
+            "indices" => Ok(Returned::Indices),
+            other => Err(call.error(format!("ret_type is \"{other}\", expected both, values or indices"))),
+        }
+    }
+}
+
+/// n·log₂(n) comparisons of an axis of n.
+fn comparisons(call: &Typed<'_>) -> u64 {
+    let Ok(data) = call.tensor(0) else { return 0 };
+    let len = call.axis("axis", -1, &data.shape).ok().and_then(|axis| data.shape[axis].get()).unwrap_or(1);
+    data.shape.elements().unwrap_or(0).saturating_mul(u64::from(len.max(2).ilog2()))
+}
+
+fn sort_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let data = call.tensor(0)?;
+    call.axis("axis", -1, &data.shape)?;
+    Ok(data.clone().into())
+}
+
+fn argsort_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let data = call.tensor(0)?;
+    call.axis("axis", -1, &data.shape)?;
+    Ok(TensorType::new(index_dtype(call)?, data.shape.clone()).into())
+}
+
+fn index_dtype(call: &Call<'_>) -> Result<DType, TypeError> {
+    Ok(call.dtype("dtype")?.unwrap_or(DType::I32))
+}
+
+fn count(call: &Call<'_>) -> Result<Option<i64>, TypeError> {
+    call.optional_int("k")
+}
+
+/// The type of a topk of `k` elements: fewer than one means all, `None` that it is not known.
+pub(super) fn topk_type(call: &Call<'_>, k: Option<i64>) -> Result<Type, TypeError> {
+    let data = call.tensor(0)?;
+    let axis = call.axis("axis", -1, &data.shape)?;
+    let mut shape: Shape = data.shape.clone();
+    match k.map(u64::try_from) {
+        None => shape[axis] = Dim::Any,
+        Some(Ok(0) | Err(_)) => {}
+        Some(Ok(k)) => {
+            if shape[axis].get().is_some_and(|n| n < k) {
+                return Err(call.error(format!("the greatest {k} of an axis of {} were asked for", shape[axis])));
+            }
+            shape[axis] = Dim::Known(k);
+        }
+    }
+    let values = Type::from(TensorType::new(data.dtype, shape.clone()));
+    let indices = Type::from(TensorType::new(index_dtype(call)?, shape));
+    Ok(match Returned::of(call)? {
+        Returned::Both => Type::Tuple(vec![values, indices]),
+        Returned::Values => values,
+        Returned::Indices => indices,
+    })
+}
+
+/// Also the kernel of `dyn.topk`: how many is read from the result's type.
+pub(super) fn topk(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    ordered(call, &inputs[0], call.flag("is_ascend", false)?, Returned::of(call)?)
+}
+
+fn ordered(call: &Typed<'_>, data: &Tensor, ascend: bool, returned: Returned) -> TractResult<TVec<Tensor>> {
+    let ascend = call.flag("is_ascend", ascend)?;
+    let axis = call.axis("axis", -1, &call.tensor(0)?.shape)?;
+    let results = call.out.tensors();
+    let dims: TVec<usize> =
+        results[0].shape.fixed().context("the shape is not known")?.iter().map(|d| *d as usize).collect();
+    let (len, keep) = (data.shape()[axis], dims[axis]);
+    let inner: usize = dims[axis + 1..].iter().product();
+    let outer: usize = dims[..axis].iter().product();
+    let mut places = vec![0i64; outer * keep * inner];
+    let values = for_dtype!(data.datum_type(), T in any => {
+        let plain = data.try_as_plain_ram()?;
+        let elements = plain.as_slice::<T>()?;
+        let mut values = vec![T::default(); places.len()];
+        let mut order: Vec<usize> = Vec::with_capacity(len);
+        for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
+            let at = |n: usize| elements[(o * len + n) * inner + i];
+            order.clear();
+            order.extend(0..len);
+            order.sort_by(|a, b| match ascend {
+                true => compare(at(*a), at(*b)),
+                false => compare(at(*b), at(*a)),
+            });
+            for (rank, from) in order.iter().take(keep).enumerate() {
+                let to = (o * keep + rank) * inner + i;
+                (values[to], places[to]) = (at(*from), *from as i64);
+            }
+        }
+        Tensor::from_shape(&dims, &values)?
+    });
+    let indices = |dtype: DType| -> TractResult<Tensor> {
+        let to = datum_type(dtype).context("the dtype cannot be computed with")?;
+        Ok(Tensor::from_shape(&dims, &places)?.cast_to_dt(to)?.into_owned())
+    };
+    Ok(match returned {
+        Returned::Values => tvec!(values),
+        Returned::Indices => tvec!(indices(results[0].dtype)?),
+        Returned::Both => tvec!(values, indices(results[1].dtype)?),
+    })
+}
+
+/// A total order: NaN is equal to NaN and above everything else.
+pub(super) fn compare<T: PartialOrd>(a: T, b: T) -> Ordering {
+    #[allow(clippy::eq_op)]
+    let nan = |x: &T| x != x;
+    a.partial_cmp(&b).unwrap_or_else(|| nan(&a).cmp(&nan(&b)))
+}
