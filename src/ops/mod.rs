@@ -16,8 +16,10 @@ mod choose;
 mod clip;
 mod collapse;
 mod compare;
+mod conv;
 mod create;
 mod def;
+mod dense;
 mod dynamic;
 mod einsum;
 mod element;
@@ -25,20 +27,30 @@ mod fourier;
 mod index;
 mod join;
 pub mod kernel;
+mod layout;
 mod loss;
 mod mask;
+mod norm;
+mod own;
+mod pad;
 mod places;
 mod pointwise;
+mod pool;
 mod reduce;
+mod remap;
 mod repeat;
+mod rows;
 mod rules;
 mod scan;
 mod scatter;
 mod search;
 mod slice;
+mod softmax;
 mod sort;
+mod statistics;
 mod unary;
 mod view;
+mod window;
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -57,7 +69,9 @@ const FAMILIES: &[&[OpDef]] = &[
     clip::OPS,
     collapse::OPS,
     compare::OPS,
+    conv::OPS,
     create::OPS,
+    dense::OPS,
     dynamic::OPS,
     einsum::OPS,
     fourier::OPS,
@@ -65,12 +79,16 @@ const FAMILIES: &[&[OpDef]] = &[
     join::OPS,
     loss::OPS,
     mask::OPS,
+    norm::OPS,
+    pad::OPS,
+    pool::OPS,
     reduce::OPS,
     repeat::OPS,
     scan::OPS,
     scatter::OPS,
     search::OPS,
     slice::OPS,
+    softmax::OPS,
     sort::OPS,
     unary::OPS,
     view::OPS,

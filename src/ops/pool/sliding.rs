@@ -1,0 +1,144 @@
+//! Pooling by windows of a fixed size.
+
+use tract_core::internal::*;
+
+use super::{
+    super::{
+        AttrDef, Call, FusionClass, OpDef, TypeError, Typed,
+        element::{Number, for_dtype},
+        kernel::Wiring,
+        rows::Rows,
+        window::{Rounding, Window},
+    },
+    MAX, Pooled,
+};
+use crate::graph::Type;
+
+/// The definition of a pooling over `RANK` axes.
+pub(super) const fn sliding<const RANK: usize, const LARGEST: bool>(
+    name: &'static str,
+    attrs_key: &'static str,
+    attrs: &'static [AttrDef],
+) -> OpDef {
+    OpDef::new(name, &["data"], sliding_type::<RANK>)
+        .attrs(attrs_key, attrs)
+        .flops(|call| {
+            let size = window(call, RANK).map_or(0, |sizes| sizes.iter().fold(1, |n: u64, s| n.saturating_mul(*s)));
+            call.out.tensors().iter().filter_map(|t| t.shape.elements()).fold(0, |n, e| n + e.saturating_mul(size))
+        })
+        .class(FusionClass::OutFusable)
+        .wire(sliding_kernel::<RANK, LARGEST>)
+}
+
+fn window(call: &Call<'_>, rank: usize) -> Result<Vec<u64>, TypeError> {
+    if call.attr("pool_size").is_none() {
+        return Err(call.error("pool_size is missing"));
+    }
+    call.steps("pool_size", rank, 1)
+}
+
+fn rounding(call: &Call<'_>) -> Result<Rounding, TypeError> {
+    Ok(if call.flag("ceil_mode", false)? { Rounding::Ceil } else { Rounding::Floor })
+}
+
+fn sliding_type<const RANK: usize>(call: &Call<'_>) -> Result<Type, TypeError> {
+    let data = call.tensor(0)?;
+    let pooled = Pooled::read::<RANK>(call, data)?;
+    let windows = call.windows(&window(call, RANK)?)?;
+    let rounding = rounding(call)?;
+    let sizes = pooled.sizes(data);
+    let sizes =
+        sizes.iter().zip(&windows).map(|(n, w)| call.windowed(*n, w, rounding)).collect::<Result<Vec<_>, _>>()?;
+    Ok(pooled.with_sizes(data, &sizes).into())
+}
+
+/// By what the sum of each window is divided: with `padded` the elements inside the data and its explicit
+/// padding, else those inside the data, at least one. In the order of the result's elements.
+fn divisors(windows: &[Window], sizes: &[usize], counts: &[usize], padded: bool) -> Vec<i64> {
+    let mut all = vec![1];
+    for ((window, n), count) in windows.iter().zip(sizes).zip(counts) {
+        let inside = |at| match padded {
+            true => window.padded_len(at, *n as u64),
+            false => window.inside(at, *n as u64).count() as u64,
+        };
+        let along: Vec<i64> = (0..*count as u64).map(|at| inside(at) as i64).collect();
+        all = all.iter().flat_map(|a| along.iter().map(move |b| a * b)).collect();
+    }
+    if !padded {
+        all.iter_mut().for_each(|n| *n = (*n).max(1));
+    }
+    all
+}
+
+fn sliding_kernel<const RANK: usize, const LARGEST: bool>(
+    wiring: &mut Wiring<'_>,
+    call: &Typed<'_>,
+    inputs: &[OutletId],
+) -> TractResult<TVec<OutletId>> {
+    let pooled = Pooled::read::<RANK>(call, call.tensor(0)?)?;
+    let windows = call.windows(&window(call, RANK)?)?;
+    let (data, moves) = pooled.wire(wiring, inputs[0])?;
+    let (shape, given) = (wiring.concrete(data)?, wiring.fact(data)?.datum_type);
+    let spatial = moves.first..moves.first + RANK;
+    let sizes = &shape[spatial.clone()];
+    let rounding = rounding(call)?;
+    let count = |(n, w): (&usize, &Window)| Ok(w.count(*n as u64, rounding).context("no window fits")? as usize);
+    let counts = sizes.iter().zip(&windows).map(count).collect::<TractResult<Vec<usize>>>()?;
+    let mut out = shape.clone();
+    out[spatial.clone()].copy_from_slice(&counts);
+    let rows = Rows::new(&windows, &counts, sizes);
+    let pixel = shape[spatial.end..].iter().product();
+    let made = if LARGEST == MAX {
+        wiring.own(
+            "MaxPool",
+            tvec![given.fact(&out)],
+            &[data],
+            move |inputs| for_dtype!(given, T in number => largest::<T>(&rows, pixel, &inputs[0], &out)),
+        )?[0]
+    } else {
+        let divisors = divisors(&windows, sizes, &counts, call.flag("count_include_pad", false)?);
+        let dtype = if given == DatumType::F16 { DatumType::F32 } else { given };
+        let data = wiring.cast(data, dtype)?;
+        let made = wiring.own(
+            "AvgPool",
+            tvec![dtype.fact(&out)],
+            &[data],
+            move |inputs| for_dtype!(dtype, T in number => mean::<T>(&rows, pixel, &inputs[0], &out, &divisors)),
+        )?[0];
+        wiring.cast(made, given)?
+    };
+    Ok(tvec![moves.undo(wiring, made)?])
+}
+
+fn largest<T: Number>(rows: &Rows, pixel: usize, data: &Tensor, out: &[usize]) -> TractResult<TVec<Tensor>> {
+    let mut result = Tensor::zero_dt(T::datum_type(), out)?;
+    {
+        let (data, mut made) = (data.try_as_plain_ram()?, result.try_as_plain_ram_mut()?);
+        let made = made.as_slice_mut::<T>()?;
+        made.fill(T::LOWEST);
+        rows.pool(pixel, data.as_slice::<T>()?, made, T::larger);
+    }
+    Ok(tvec![result])
+}
+
+fn mean<T: Number>(
+    rows: &Rows,
+    pixel: usize,
+    data: &Tensor,
+    out: &[usize],
+    divisors: &[i64],
+) -> TractResult<TVec<Tensor>> {
+    let mut result = Tensor::zero_dt(T::datum_type(), out)?;
+    {
+        let (data, mut made) = (data.try_as_plain_ram()?, result.try_as_plain_ram_mut()?);
+        let made = made.as_slice_mut::<T>()?;
+        rows.pool(pixel, data.as_slice::<T>()?, made, T::add);
+        let divisors: Vec<T> = divisors.iter().map(|n| T::of_i64(*n)).collect();
+        for plane in made.chunks_exact_mut((divisors.len() * pixel).max(1)) {
+            for (sums, divisor) in plane.chunks_exact_mut(pixel.max(1)).zip(&divisors) {
+                sums.iter_mut().for_each(|sum| *sum = sum.div(*divisor));
+            }
+        }
+    }
+    Ok(tvec![result])
+}

@@ -1,0 +1,43 @@
+//! Softmax and its logarithm along one axis.
+
+use tract_core::internal::*;
+use tract_core::ops::nn::{Softmax, SoftmaxKind};
+
+use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed, kernel::Wiring, rules::per_output};
+use crate::graph::Type;
+
+pub(super) const OPS: &[OpDef] = &[
+    define("nn.softmax", |wiring, call, inputs| softmax(wiring, call, inputs, SoftmaxKind::Softmax)),
+    define("nn.fast_softmax", |wiring, call, inputs| softmax(wiring, call, inputs, SoftmaxKind::Softmax)),
+    define("nn.log_softmax", |wiring, call, inputs| softmax(wiring, call, inputs, SoftmaxKind::LogSoftmax)),
+];
+
+const AXIS: &[AttrDef] = &[AttrDef::new("axis", AttrKind::Int, "-1")];
+
+const fn define(name: &'static str, kernel: super::kernel::WireFn) -> OpDef {
+    OpDef::new(name, &["data"], softmax_type)
+        .attrs("relay.attrs.SoftmaxAttrs", AXIS)
+        .class(FusionClass::OutFusable)
+        .flops(per_output::<5>)
+        .wire(kernel)
+}
+
+fn softmax_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let data = call.tensor(0)?;
+    call.axis("axis", -1, &data.shape)?;
+    Ok(data.clone().into())
+}
+
+/// Shifted by the largest element, as TVM computes it; the fast variant is computed exactly.
+fn softmax(
+    wiring: &mut Wiring<'_>,
+    call: &Typed<'_>,
+    inputs: &[OutletId],
+    kind: SoftmaxKind,
+) -> TractResult<TVec<OutletId>> {
+    if wiring.concrete(inputs[0])?.contains(&0) {
+        return Ok(tvec![inputs[0]]);
+    }
+    let axis = call.axis("axis", -1, &call.tensor(0)?.shape)?;
+    wiring.wire(Softmax { axes: tvec![axis], quant_output_dt: None, kind }, inputs)
+}
