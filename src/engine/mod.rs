@@ -97,6 +97,18 @@ pub struct Sample {
     pub peak: Bytes,
 }
 
+impl Sample {
+    /// Both computations, `next` after this one.
+    pub fn then(self, next: Sample) -> Sample {
+        Sample {
+            wall: self.wall + next.wall,
+            cpu: self.cpu + next.cpu,
+            workspace: self.workspace.max(next.workspace),
+            peak: self.peak.max(next.peak),
+        }
+    }
+}
+
 /// Name and version of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EngineId {

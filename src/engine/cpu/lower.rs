@@ -82,18 +82,15 @@ fn wire(
     let call = Call { def, attrs: &operator.attrs, args: &args, values: &values };
     let typed = Typed { call, out: &out };
     let mut wiring = kernel::Wiring::new(model, format!("{}:{}", id.0, operator.name));
-    let made = contain(|| match def.kernel {
-        Kernel::Wire(wire) => wire(&mut wiring, &typed, operands),
-        Kernel::Host(host) => wiring.host(&typed, host, operands),
-        Kernel::None(reason) => Err(format_err!("{reason}")),
-    })
-    .map_err(|what| operator_error(operator, what))?
-    .map_err(|e| operator_error(operator, format!("{e:#}")))?;
+    let made = contain(|| wiring.call(&typed, operands))
+        .map_err(|what| operator_error(operator, what))?
+        .map_err(|e| operator_error(operator, format!("{e:#}")))?;
     check(model, graph, operator, &made).map_err(|what| operator_error(operator, what))?;
     Ok(made)
 }
 
-fn constant<'g>(graph: &'g Graph, arg: &Arg) -> Option<&'g TensorData> {
+/// The value of an operand that stands in the graph.
+pub(super) fn constant<'g>(graph: &'g Graph, arg: &Arg) -> Option<&'g TensorData> {
     match arg {
         Arg::Tensor(id) => match &graph.tensor(*id).origin {
             Origin::Constant(data) => Some(data),

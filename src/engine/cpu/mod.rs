@@ -1,10 +1,12 @@
 //! The CPU engine: tract, with the kernels that operators give it.
 //!
 //! A graph becomes one tract model, or one for each of several groups of its operators ([`steps`]); where
-//! shapes depend on values it is computed operator by operator instead. tract's types stay in this folder
-//! and in the operators' kernels.
+//! shapes depend on values it is computed operator by operator instead ([`late`]). tract's types stay in
+//! this folder and in the operators' kernels.
 
+mod late;
 mod lower;
+mod program;
 mod steps;
 mod tensor;
 
@@ -98,13 +100,17 @@ impl Engine for CpuEngine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::{Arg, Attrs, DType, Operator, Origin, TensorData, TensorType};
+    use crate::graph::{Arg, Attrs, DType, Dim, Operator, Origin, TensorData, TensorId, TensorType};
 
-    fn relu(of: crate::graph::TensorId) -> Operator {
+    fn relu(of: TensorId) -> Operator {
+        operator("nn.relu", &[of])
+    }
+
+    fn operator(name: &str, operands: &[TensorId]) -> Operator {
         Operator {
-            name: "nn.relu".into(),
+            name: name.into(),
             attrs: Attrs::new(),
-            args: vec![Arg::Tensor(of)],
+            args: operands.iter().map(|t| Arg::Tensor(*t)).collect(),
             outputs: Vec::new(),
             tuple_result: false,
             label: None,
@@ -170,5 +176,34 @@ mod tests {
         assert!(engine.supports(&graph, OperatorId(1)).is_err());
         let error = engine.load(&graph, &|_| Ok(floats(0.0))).err().unwrap();
         assert!(matches!(error, EngineError::Unsupported(_)), "{error}");
+    }
+
+    #[test]
+    fn shapes_that_depend_on_values_are_found_while_running() {
+        let unknown = |dtype, rank| TensorType::new(dtype, (0..rank).map(|_| Dim::Any).collect());
+        let mut graph = Graph::new();
+        let x = graph.add_tensor("x", unknown(DType::F32, 2), Origin::Input);
+        let shape = graph.add_tensor("shape", TensorType::of(DType::I64, &[2]), Origin::Input);
+        let positive = graph.add_operator(relu(x), &[unknown(DType::F32, 2)]);
+        let positive = graph.operator(positive).outputs[0];
+        let other = graph.add_operator(operator("dyn.reshape", &[positive, shape]), &[unknown(DType::F32, 2)]);
+        let other = graph.operator(other).outputs[0];
+        let places = graph.add_operator(operator("argwhere", &[other]), &[unknown(DType::I32, 2)]);
+        graph.outputs = vec![other, graph.operator(places).outputs[0]];
+        let engine = CpuEngine::new(1).unwrap();
+        let all = vec![vec![OperatorId(0), OperatorId(1), OperatorId(2)]];
+        let mut loaded = engine.load_steps(&graph, &all, &|_| unreachable!("it has no parameters")).unwrap();
+        let x: Vec<u8> = [-1f32, 5.0, 0.0, 7.0, 8.0, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let x = TensorData::new(DType::F32, [1, 6], x).unwrap();
+        for (dims, want) in [([2i64, 3], vec![0, 1, 1, 0, 1, 1]), ([3, 2], vec![0, 1, 1, 1, 2, 0])] {
+            let dims_bytes: Vec<u8> = dims.iter().flat_map(|d| d.to_le_bytes()).collect();
+            let dims_data = TensorData::new(DType::I64, [2], dims_bytes).unwrap();
+            let mut seen = Vec::new();
+            let run = loaded.run_in_steps(vec![x.clone(), dims_data], &mut |i, _| seen.push(i)).unwrap();
+            assert_eq!(run[0].shape(), dims.map(|d| d as u64));
+            assert_eq!(run[0].to_f64s().unwrap(), [0.0, 5.0, 0.0, 7.0, 8.0, 0.0]);
+            assert_eq!((run[1].shape(), run[1].to_i64s().unwrap()), (&[3, 2][..], want));
+            assert_eq!(seen, [0], "the three steps are one group");
+        }
     }
 }

@@ -9,11 +9,12 @@ use std::{
 use tract_core::internal::*;
 
 use super::{
-    Core, lower,
+    Core,
+    program::{Program, is_fixed},
     tensor::{from_tract, to_tract},
 };
 use crate::{
-    engine::{EngineError, Executable, Meter, ParameterSource, Sample, contain::contain, timed},
+    engine::{EngineError, Executable, Meter, ParameterSource, Sample, timed},
     graph::{Graph, OperatorId, Origin, Part, TensorData, TensorId, TensorType},
     units::Bytes,
 };
@@ -31,17 +32,15 @@ pub(super) struct Steps {
     parameter_bytes: Bytes,
 }
 
-/// One group.
+/// One group; one operator of it where shapes are not known beforehand.
 struct Step {
-    /// Its number among the groups that were given; groups that nobody needs have no step.
+    /// The number of its group; groups that nobody needs have no step.
     index: usize,
-    state: TypedSimpleState,
+    program: Program,
     takes: Vec<TensorId>,
     makes: Vec<TensorId>,
     /// Tensors that nobody reads after this step.
     frees: HashSet<TensorId>,
-    /// Name of its first operator, for messages.
-    name: String,
 }
 
 /// A tensor of the whole graph that comes in or goes out.
@@ -98,8 +97,13 @@ impl Steps {
         let mut steps = Vec::with_capacity(groups.len());
         for (index, operators) in groups.iter().enumerate() {
             let part = Part::cut(graph, operators);
-            if !part.graph.outputs.is_empty() {
-                steps.push(Step::compile(&core, index, &part, &mut contents)?);
+            if is_fixed(&part.graph) {
+                steps.extend(Step::new(&core, index, &part, &mut contents)?);
+                continue;
+            }
+            for operator in part.whole_operator {
+                let alone = Part::cut(graph, &[operator]);
+                steps.extend(Step::new(&core, index, &alone, &mut contents)?);
             }
         }
         mark_last_uses(graph, &mut steps);
@@ -158,7 +162,7 @@ impl Executable for Steps {
         let (done, wall, cpu) = timed(core.clock(), || {
             self.steps.iter_mut().try_for_each(|step| {
                 let operands = step.operands(&mut table)?;
-                let results = step.run(operands)?;
+                let results = step.program.run(&core, operands)?;
                 step.store(&mut table, results);
                 Ok::<(), EngineError>(())
             })
@@ -178,16 +182,25 @@ impl Executable for Steps {
         let core = Arc::clone(&self.core);
         let _turn = core.turn();
         let _counted = core.meter.join();
+        let mut group: Option<(usize, Sample)> = None;
         for step in &mut self.steps {
             let operands = step.operands(&mut table)?;
             let given = buffers(operands.iter().chain(table.iter().flatten()));
             core.meter.reset();
-            let (results, wall, cpu) = timed(core.clock(), || step.run(operands));
+            let (results, wall, cpu) = timed(core.clock(), || step.program.run(&core, operands));
             let results = results?;
             let (workspace, peak) = core.memory(&given, results.iter().chain(table.iter().flatten()));
             step.store(&mut table, results);
-            each(step.index, Sample { wall, cpu, workspace, peak });
+            let sample = Sample { wall, cpu, workspace, peak };
+            group = match group {
+                Some((index, before)) if index == step.index => Some((index, before.then(sample))),
+                before => {
+                    before.into_iter().for_each(|(index, sample)| each(index, sample));
+                    Some((step.index, sample))
+                }
+            };
         }
+        group.into_iter().for_each(|(index, sample)| each(index, sample));
         self.results(&table)
     }
 
@@ -197,21 +210,19 @@ impl Executable for Steps {
 }
 
 impl Step {
-    fn compile(core: &Core, index: usize, part: &Part, contents: &mut Contents<'_>) -> Result<Step, EngineError> {
+    /// The step that computes `part`; `None` if nobody needs what it makes.
+    fn new(core: &Core, index: usize, part: &Part, contents: &mut Contents<'_>) -> Result<Option<Step>, EngineError> {
+        if part.graph.outputs.is_empty() {
+            return Ok(None);
+        }
         let whole = |t: TensorId| part.whole_tensor[t.0 as usize];
-        let model = lower::lower(&part.graph, &mut |t| contents.get(whole(t)))?;
-        let name = part.graph.operators().next().map_or(String::new(), |(_, o)| o.name.to_string());
-        let options = RunOptions { executor: Some(core.executor.clone()), ..RunOptions::default() };
-        let state = contain(|| TypedSimplePlan::new_with_options(model, &options)?.spawn());
-        let error = |what| EngineError::Operator { operator: name.clone(), what };
-        Ok(Step {
+        Ok(Some(Step {
             index,
-            state: state.map_err(error)?.map_err(|e| error(format!("{e:#}")))?,
+            program: Program::new(core, &part.graph, &mut |t| contents.get(whole(t)))?,
             takes: part.graph.inputs().map(whole).collect(),
             makes: part.graph.outputs.iter().map(|t| whole(*t)).collect(),
             frees: HashSet::new(),
-            name,
-        })
+        }))
     }
 
     /// The operands, taken out of the table where this is their last use, so that they may be overwritten.
@@ -219,15 +230,10 @@ impl Step {
         let operand = |id: &TensorId| {
             let cell = &mut table[id.0 as usize];
             let value = if self.frees.contains(id) { cell.take() } else { cell.clone() };
-            let missing = || format!("operand {} has not been computed: the steps are out of order", id.0);
-            value.ok_or_else(|| EngineError::Operator { operator: self.name.clone(), what: missing() })
+            let missing = || format!("tensor {} has not been computed: the steps are out of order", id.0);
+            value.ok_or_else(|| EngineError::Other(missing()))
         };
         self.takes.iter().map(operand).collect()
-    }
-
-    fn run(&mut self, operands: TVec<TValue>) -> Result<TVec<TValue>, EngineError> {
-        let error = |what| EngineError::Operator { operator: self.name.clone(), what };
-        contain(|| self.state.run(operands)).map_err(error)?.map_err(|e| error(format!("{e:#}")))
     }
 
     fn store(&self, table: &mut Table, results: TVec<TValue>) {
