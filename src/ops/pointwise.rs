@@ -49,6 +49,69 @@ pub(super) fn each_into<T: Datum + Copy, U: Datum + Copy>(
     Tensor::from_shape(tensor.shape(), &out)
 }
 
+/// A run of elements along which both operands advance by a constant step.
+struct Row {
+    length: usize,
+    out: usize,
+    a: usize,
+    a_step: usize,
+    b: usize,
+    b_step: usize,
+}
+
+/// Steps in elements along each axis of `to` of a dense tensor of `from`, of the same rank; 0 where it repeats.
+fn broadcast_strides(from: &[usize], to: &[usize]) -> TVec<usize> {
+    let mut strides: TVec<usize> = tvec![0; to.len()];
+    let mut step = 1;
+    for axis in (0..to.len().min(from.len())).rev() {
+        strides[axis] = if from[axis] == 1 { 0 } else { step };
+        step *= from[axis];
+    }
+    strides
+}
+
+/// Walks over a dense output of `shape` in rows as long as both operands' strides allow. Not generic, so that
+/// the many functions of two elements share it.
+fn rows(shape: &[usize], a_strides: &[usize], b_strides: &[usize], each: &mut dyn FnMut(Row)) {
+    if shape.contains(&0) {
+        return;
+    }
+    let mut outer = shape.iter().rposition(|n| *n != 1).unwrap_or(0);
+    let (mut length, a_step, b_step) = match shape.get(outer) {
+        Some(length) => (*length, a_strides[outer], b_strides[outer]),
+        None => (1, 0, 0),
+    };
+    let runs_on = |axis: usize, length: usize| {
+        shape[axis] == 1 || (a_strides[axis] == a_step * length && b_strides[axis] == b_step * length)
+    };
+    while outer > 0 && runs_on(outer - 1, length) {
+        outer -= 1;
+        length *= shape[outer];
+    }
+    let mut index: TVec<usize> = tvec![0; outer];
+    let (mut out, mut a, mut b) = (0, 0, 0);
+    loop {
+        each(Row { length, out, a, a_step, b, b_step });
+        out += length;
+        let mut axis = outer;
+        loop {
+            if axis == 0 {
+                return;
+            }
+            axis -= 1;
+            index[axis] += 1;
+            a += a_strides[axis];
+            b += b_strides[axis];
+            if index[axis] < shape[axis] {
+                break;
+            }
+            a -= a_strides[axis] * shape[axis];
+            b -= b_strides[axis] * shape[axis];
+            index[axis] = 0;
+        }
+    }
+}
+
 /// Applies `function` to every pair of elements of two tensors of `T` that broadcast to the shape of `out`.
 pub(super) fn pairs<T: Datum + Copy, U: Datum + Copy>(
     out: &mut Tensor,
@@ -56,25 +119,23 @@ pub(super) fn pairs<T: Datum + Copy, U: Datum + Copy>(
     rhs: &Tensor,
     function: impl Fn(T, T) -> U,
 ) -> TractResult<()> {
-    let same = lhs.shape() == rhs.shape();
-    let (a, b) = (lhs.to_plain_array_view::<T>()?, rhs.to_plain_array_view::<T>()?);
+    let shape: TVec<usize> = out.shape().into();
+    let (a_strides, b_strides) = (broadcast_strides(lhs.shape(), &shape), broadcast_strides(rhs.shape(), &shape));
+    let (a, b) = (lhs.try_as_plain_ram()?.as_slice::<T>()?, rhs.try_as_plain_ram()?.as_slice::<T>()?);
     let mut out = out.try_as_plain_ram_mut()?;
-    match (a.as_slice(), b.as_slice()) {
-        (Some(a), Some(b)) if same => {
-            for ((out, a), b) in out.as_slice_mut::<U>()?.iter_mut().zip(a).zip(b) {
-                *out = function(*a, *b);
+    let out = out.as_slice_mut::<U>()?;
+    rows(&shape, &a_strides, &b_strides, &mut |row| {
+        let out = &mut out[row.out..row.out + row.length];
+        match (row.a_step, row.b_step) {
+            (1, 1) => {
+                let (a, b) = (&a[row.a..row.a + row.length], &b[row.b..row.b + row.length]);
+                out.iter_mut().zip(a).zip(b).for_each(|((out, a), b)| *out = function(*a, *b));
             }
+            (a_step, b_step) => out.iter_mut().enumerate().for_each(|(i, out)| {
+                *out = function(a[row.a + i * a_step], b[row.b + i * b_step]);
+            }),
         }
-        (Some(a), Some(&[b])) => {
-            for (out, a) in out.as_slice_mut::<U>()?.iter_mut().zip(a) {
-                *out = function(*a, b);
-            }
-        }
-        _ => tract_core::ndarray::Zip::from(out.to_array_view_mut::<U>()?)
-            .and_broadcast(&a)
-            .and_broadcast(&b)
-            .for_each(|out, a, b| *out = function(*a, *b)),
-    }
+    });
     Ok(())
 }
 
@@ -173,3 +234,37 @@ macro_rules! known_by_name {
 }
 
 known_by_name! { Map [] Convert [to] Zip [to_bool] }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_broadcast_as_ndarray_does() {
+        let shapes: &[(&[usize], &[usize])] = &[
+            (&[], &[]),
+            (&[4], &[1]),
+            (&[2, 3], &[2, 3]),
+            (&[2, 3, 1], &[1, 3, 4]),
+            (&[2, 1, 4, 1], &[2, 3, 1, 1]),
+            (&[1, 5, 1, 1], &[2, 5, 3, 3]),
+            (&[0, 3], &[1, 3]),
+            (&[3, 1, 1], &[1, 1, 1]),
+        ];
+        for (a, b) in shapes {
+            let to: TVec<usize> = a.iter().zip(*b).map(|(x, y)| if *x == 1 { *y } else { *x }).collect();
+            let range = |shape: &[usize], from: i64| {
+                let values: Vec<i64> = (from..).take(shape.iter().product()).collect();
+                Tensor::from_shape(shape, &values).unwrap()
+            };
+            let (lhs, rhs, mut out) = (range(a, 1), range(b, 100), range(&to, 0));
+            pairs::<i64, i64>(&mut out, &lhs, &rhs, |x, y| 1000 * x + y).unwrap();
+            let mut want = range(&to, 0);
+            tract_core::ndarray::Zip::from(want.to_plain_array_view_mut::<i64>().unwrap())
+                .and_broadcast(lhs.to_plain_array_view::<i64>().unwrap())
+                .and_broadcast(rhs.to_plain_array_view::<i64>().unwrap())
+                .for_each(|out, x, y| *out = 1000 * x + y);
+            assert_eq!(out, want, "{a:?} with {b:?}");
+        }
+    }
+}
