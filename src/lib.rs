@@ -25,5 +25,6 @@ pub mod graph;
 pub mod memory;
 pub mod ops;
 pub mod plan;
+pub mod relay;
 pub mod units;
 pub mod values;

@@ -4,6 +4,9 @@ use std::process::ExitCode;
 
 use miette::Report;
 
+use super::diagnostic::ImportDiagnostic;
+use crate::relay::ImportError;
+
 /// What a verb returns.
 pub type Outcome = Result<(), Failure>;
 
@@ -25,6 +28,16 @@ impl Failure {
 
     pub fn bad_input(error: impl std::error::Error) -> Failure {
         Failure::BadInput(Report::msg(chain(&error)))
+    }
+
+    /// A model or parameter file that could not be read, shown with its line and a caret.
+    pub fn import(error: ImportError) -> Failure {
+        Failure::BadInput(ImportDiagnostic::report(error))
+    }
+
+    /// A file that is not there or cannot be opened.
+    pub fn unreadable(file: &str, error: &std::io::Error) -> Failure {
+        Failure::BadInput(Report::msg(format!("{file}: {error}")))
     }
 
     pub fn exit_code(&self) -> ExitCode {

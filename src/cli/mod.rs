@@ -1,6 +1,9 @@
 //! The command line: one file a verb. A verb parses its flags, calls the library and prints; no logic lives here.
 
+mod diagnostic;
 mod failure;
+mod inspect;
+mod model;
 mod operators;
 
 use clap::{Parser, Subcommand};
@@ -17,6 +20,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    Inspect(inspect::Inspect),
     Operators(operators::Operators),
 }
 
@@ -24,6 +28,7 @@ enum Verb {
 pub fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
     let outcome: Outcome = match arguments.verb {
+        Verb::Inspect(verb) => verb.run(),
         Verb::Operators(verb) => verb.run(),
     };
     match outcome {

@@ -1,0 +1,76 @@
+//! How an import error is shown: the line of the file with a caret under the place.
+
+use std::fmt;
+
+use miette::{Diagnostic, LabeledSpan, MietteError, MietteSpanContents, Report, SourceCode, SourceSpan, SpanContents};
+
+use crate::relay::{ImportError, Spot};
+
+/// An [`ImportError`] as miette renders it.
+pub struct ImportDiagnostic {
+    error: ImportError,
+    source: Option<Excerpt>,
+}
+
+/// The part of a line that is shown, at its true place in the file.
+struct Excerpt {
+    file: String,
+    spot: Spot,
+}
+
+impl ImportDiagnostic {
+    pub fn report(error: ImportError) -> Report {
+        let source = error.spot.clone().map(|spot| Excerpt { file: error.file.clone(), spot });
+        Report::new(ImportDiagnostic { error, source })
+    }
+}
+
+impl SourceCode for Excerpt {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        _before: usize,
+        _after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let excerpt = self.spot.excerpt.as_bytes();
+        // miette counts lines and columns from 0, and gives the column of what is returned only for the label itself.
+        let (start, data) = match span.offset() {
+            0 => (0, excerpt),
+            at => (at, excerpt.get(at..).ok_or(MietteError::OutOfBounds)?),
+        };
+        let column = self.spot.skipped as usize + String::from_utf8_lossy(&excerpt[..start]).chars().count();
+        Ok(Box::new(MietteSpanContents::new_named(
+            self.file.clone(),
+            data,
+            (start, data.len()).into(),
+            self.spot.line as usize - 1,
+            column,
+            1,
+        )))
+    }
+}
+
+impl Diagnostic for ImportDiagnostic {
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.source.as_ref().map(|source| source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let spot = &self.source.as_ref()?.spot;
+        Some(Box::new(std::iter::once(LabeledSpan::underline((spot.at, spot.len)))))
+    }
+}
+
+impl fmt::Display for ImportDiagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl fmt::Debug for ImportDiagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for ImportDiagnostic {}

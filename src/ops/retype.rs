@@ -1,0 +1,142 @@
+//! Typing a graph anew: after unknown dimensions were bound, or when operands' values became known.
+
+use std::{collections::HashMap, str::FromStr};
+
+use smol_str::SmolStr;
+
+use super::{Call, TypeError};
+use crate::graph::{Arg, Dim, Graph, OperatorId, Origin, TensorData, TensorId, TensorType, Type};
+
+/// A size for dimensions that a model leaves unknown (`?`), as `--bind-dim` gives it.
+///
+/// `8` sets every unknown dimension of every input; `data:0=8` the first one of `data`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BindDim {
+    All(u64),
+    One { tensor: SmolStr, axis: usize, size: u64 },
+}
+
+/// A `--bind-dim` that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` binds no dimension: expected a size, such as 8, or NAME:AXIS=SIZE, such as data:0=8")]
+pub struct BindDimError(String);
+
+impl FromStr for BindDim {
+    type Err = BindDimError;
+    fn from_str(text: &str) -> Result<BindDim, BindDimError> {
+        let one = || {
+            let (place, size) = text.rsplit_once('=')?;
+            let (tensor, axis) = place.rsplit_once(':')?;
+            Some(BindDim::One { tensor: tensor.into(), axis: axis.parse().ok()?, size: size.parse().ok()? })
+        };
+        text.parse().ok().map(BindDim::All).or_else(one).ok_or_else(|| BindDimError(text.to_string()))
+    }
+}
+
+/// The type `ty` of the input `name` with its unknown dimensions bound; known ones stay.
+pub fn bind(binds: &[BindDim], name: &str, ty: &Type) -> Type {
+    match ty {
+        Type::Tensor(ty) => Type::Tensor(bind_tensor(binds, name, ty)),
+        Type::Tuple(fields) => {
+            let fields = fields.iter().enumerate();
+            Type::Tuple(fields.map(|(i, ty)| bind(binds, &format!("{name}.{i}"), ty)).collect())
+        }
+    }
+}
+
+fn bind_tensor(binds: &[BindDim], name: &str, ty: &TensorType) -> TensorType {
+    let mut bound = ty.clone();
+    for (at, dim) in bound.shape.iter_mut().enumerate().filter(|(_, dim)| **dim == Dim::Any) {
+        let one = binds.iter().find_map(|b| match b {
+            BindDim::One { tensor, axis, size } if tensor == name && *axis == at => Some(*size),
+            _ => None,
+        });
+        let all = || binds.iter().find_map(|b| if let BindDim::All(size) = b { Some(*size) } else { None });
+        if let Some(size) = one.or_else(all) {
+            *dim = Dim::Known(size);
+        }
+    }
+    bound
+}
+
+/// Infers every type of `graph` again from its inputs, with their unknown dimensions bound.
+///
+/// # Errors
+/// If an operator does not accept the operands that it gets then.
+pub fn retype(graph: &Graph, binds: &[BindDim]) -> Result<Graph, TypeError> {
+    let mut graph = graph.clone();
+    for input in graph.inputs().collect::<Vec<_>>() {
+        let tensor = graph.tensor_mut(input);
+        tensor.ty = bind_tensor(binds, &tensor.name, &tensor.ty);
+    }
+    retype_with(&graph, &HashMap::new())
+}
+
+/// Infers every type of `graph` again from the types of its inputs and parameters, and from the values of
+/// tensors that are known: those given here, which also fix the types of their tensors, and constants.
+///
+/// Operators that edgecut does not know keep their types.
+///
+/// # Errors
+/// If an operator does not accept its operands.
+pub fn retype_with(graph: &Graph, values: &HashMap<TensorId, TensorData>) -> Result<Graph, TypeError> {
+    let mut graph = graph.clone();
+    let operators = 0..graph.operators().len() as u32;
+    for (tensor, value) in values {
+        graph.tensor_mut(*tensor).ty = value.ty();
+    }
+    for id in operators.map(OperatorId) {
+        let operator = graph.operator(id);
+        let Some(def) = super::lookup(&operator.name) else { continue };
+        let args = graph.arg_types(operator);
+        let known: Vec<Option<&TensorData>> = operator.args.iter().map(|arg| known(&graph, values, arg)).collect();
+        let ty = (def.infer)(&Call { def, attrs: &operator.attrs, args: &args, values: &known })?;
+        let types: Vec<TensorType> = ty.tensors().into_iter().cloned().collect();
+        let outputs = operator.outputs.clone();
+        if types.len() != outputs.len() {
+            let what = format!("has {} results now, it had {}", types.len(), outputs.len());
+            return Err(TypeError { op: operator.name.clone(), what });
+        }
+        for (output, ty) in outputs.into_iter().zip(types).filter(|(output, _)| !values.contains_key(output)) {
+            graph.tensor_mut(output).ty = ty;
+        }
+    }
+    Ok(graph)
+}
+
+fn known<'a>(graph: &'a Graph, values: &'a HashMap<TensorId, TensorData>, arg: &Arg) -> Option<&'a TensorData> {
+    let Arg::Tensor(tensor) = arg else { return None };
+    match &graph.tensor(*tensor).origin {
+        Origin::Constant(data) => Some(data),
+        _ => values.get(tensor),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Attrs, DType, Operator};
+
+    #[test]
+    fn bound_dimensions_reach_every_type() {
+        let unknown = TensorType::new(DType::F32, [Dim::Any, Dim::Known(4)].into_iter().collect());
+        let mut graph = Graph::new();
+        let x = graph.add_tensor("x", unknown.clone(), Origin::Input);
+        let relu = Operator {
+            name: "nn.relu".into(),
+            attrs: Attrs::new(),
+            args: vec![Arg::Tensor(x)],
+            outputs: Vec::new(),
+            tuple_result: false,
+            label: None,
+            place: None,
+        };
+        let id = graph.add_operator(relu, &[unknown]);
+        let out = graph.operator(id).outputs[0];
+        for (bind, want) in [("8", "float32[8,4]"), ("x:0=3", "float32[3,4]"), ("y:0=3", "float32[?,4]")] {
+            let bound = retype(&graph, &[bind.parse().unwrap()]).unwrap();
+            assert_eq!(bound.tensor(out).ty.to_string(), want, "{bind}");
+        }
+        assert!("x=3".parse::<BindDim>().is_err());
+    }
+}

@@ -1,0 +1,120 @@
+//! What is in a model, added up: operators by kind, costs, memory, and what cannot be computed.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Call, Kernel, Typed, lookup};
+use crate::{
+    graph::{Graph, Operator, Origin, TensorId},
+    units::Bytes,
+};
+
+/// A model at a glance.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// Most FLOPs first.
+    pub kinds: Vec<Kind>,
+    pub operators: usize,
+    pub flops: u64,
+    pub inputs: Vec<Tensor>,
+    pub outputs: Vec<Tensor>,
+    pub parameters: Parameters,
+    /// All operators' outputs together, views left out.
+    pub output_bytes: Bytes,
+    /// How many tensors have dimensions that are not known.
+    pub unknown_shapes: usize,
+}
+
+/// All operators of one name.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Kind {
+    pub op: String,
+    pub count: usize,
+    pub flops: u64,
+    pub output_bytes: Bytes,
+    /// Why edgecut cannot compute it.
+    pub unsupported: Option<String>,
+}
+
+/// Name and type of an input or output.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tensor {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub ty: String,
+}
+
+/// Weights, those whose content stands in the model included.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Parameters {
+    pub tensors: usize,
+    pub elements: u64,
+    pub bytes: Bytes,
+    /// Of these, how many stand in the model.
+    pub constants: usize,
+}
+
+/// Adds up what `graph` holds.
+pub fn summary(graph: &Graph) -> Summary {
+    let mut kinds: BTreeMap<&str, Kind> = BTreeMap::new();
+    for (_, operator) in graph.operators() {
+        let kind = kinds.entry(&operator.name).or_insert_with(|| Kind {
+            op: operator.name.to_string(),
+            count: 0,
+            flops: 0,
+            output_bytes: Bytes::ZERO,
+            unsupported: unsupported(&operator.name),
+        });
+        kind.count += 1;
+        kind.flops = kind.flops.saturating_add(flops(graph, operator));
+        if lookup(&operator.name).is_none_or(|def| def.alias != super::Alias::View) {
+            let sizes = operator.outputs.iter().filter_map(|tensor| graph.tensor(*tensor).ty.bytes());
+            kind.output_bytes += sizes.sum();
+        }
+    }
+    let mut kinds: Vec<Kind> = kinds.into_values().collect();
+    kinds.sort_by_key(|kind| std::cmp::Reverse((kind.flops, kind.output_bytes, kind.count)));
+    let named = |id: TensorId| {
+        let tensor = graph.tensor(id);
+        Tensor { name: tensor.name.to_string(), ty: tensor.ty.to_string() }
+    };
+    Summary {
+        operators: graph.operators().len(),
+        flops: kinds.iter().fold(0, |sum, kind| sum.saturating_add(kind.flops)),
+        output_bytes: kinds.iter().map(|kind| kind.output_bytes).sum(),
+        kinds,
+        inputs: graph.inputs().map(named).collect(),
+        outputs: graph.outputs.iter().copied().map(named).collect(),
+        parameters: parameters(graph),
+        unknown_shapes: graph.tensors().filter(|(_, tensor)| tensor.ty.shape.fixed().is_none()).count(),
+    }
+}
+
+/// FLOPs of one operator; 0 for one that edgecut does not know.
+pub fn flops(graph: &Graph, operator: &Operator) -> u64 {
+    let Some(def) = lookup(&operator.name) else { return 0 };
+    let args = graph.arg_types(operator);
+    let call = Call { def, attrs: &operator.attrs, args: &args, values: &[] };
+    (def.flops)(&Typed { call, out: &graph.result_type(operator) })
+}
+
+fn unsupported(name: &str) -> Option<String> {
+    match lookup(name).map(|def| &def.kernel) {
+        None => Some("not known".to_string()),
+        Some(Kernel::None(reason)) => Some((*reason).to_string()),
+        Some(_) => None,
+    }
+}
+
+fn parameters(graph: &Graph) -> Parameters {
+    let mut all = Parameters::default();
+    for id in graph.parameters() {
+        let tensor = graph.tensor(id);
+        all.tensors += 1;
+        all.constants += usize::from(matches!(tensor.origin, Origin::Constant(_)));
+        all.elements = all.elements.saturating_add(tensor.ty.shape.elements().unwrap_or(0));
+        all.bytes += tensor.ty.bytes().unwrap_or(Bytes::ZERO);
+    }
+    all
+}

@@ -1,0 +1,82 @@
+//! Where evaluation begins: the function that is the model, and its parameters.
+
+use super::{
+    super::{
+        ast::{Expr, ExprId, FunctionId, VarId},
+        error::{Fault, Result, Span},
+    },
+    Activation, ActivationId, Lowering, Value,
+};
+use crate::{
+    graph::{DType, TensorId, TensorType},
+    ops::retype::bind,
+};
+
+impl Lowering<'_, '_> {
+    /// Evaluates the model and returns its outputs.
+    pub(super) fn entry(&mut self) -> Result<Vec<TensorId>> {
+        let root = ActivationId(0);
+        let module = self.module;
+        let (body, activation) = match module.entry {
+            Some(expr) => {
+                for var in &module.free_vars {
+                    self.declare(*var, root)?;
+                }
+                match module.expr(expr) {
+                    Expr::Function(function) => self.enter(function)?,
+                    _ => (expr, root),
+                }
+            }
+            None => {
+                let function = self.main()?;
+                self.enter(function)?
+            }
+        };
+        let value = self.eval(body, activation)?;
+        self.flatten(value, body)
+    }
+
+    /// `@main`, or the only function there is.
+    fn main(&self) -> Result<FunctionId> {
+        let mut defined = self.module.globals.iter().filter(|global| global.function.is_some());
+        let main = defined.clone().find(|global| global.name == "main");
+        let only = defined.next().filter(|_| defined.next().is_none());
+        main.or(only).and_then(|global| global.function).ok_or_else(|| {
+            let expected = "a function `@main`".to_string();
+            Fault::Syntax { expected, found: "none in this module".to_string() }.at(Span::default())
+        })
+    }
+
+    fn enter(&mut self, function: FunctionId) -> Result<(ExprId, ActivationId)> {
+        let function = self.module.functions[function.index()];
+        let activation = ActivationId(self.activations.len() as u32);
+        self.activations.push(Activation { level: function.level, parent: ActivationId(0), label: None });
+        for param in self.module.vars_of(function.params) {
+            self.declare(*param, activation)?;
+        }
+        Ok((function.body, activation))
+    }
+
+    /// Makes a parameter of the model a tensor of the graph.
+    fn declare(&mut self, var: VarId, activation: ActivationId) -> Result<()> {
+        let binding = self.module.vars[var.index()];
+        let said = binding.ty.filter(|ty| self.type_of(*ty).is_some()).or(binding.commented);
+        let value = match said.and_then(|ty| self.type_of(ty)) {
+            Some(ty) => {
+                let ty = bind(&self.options.bind_dims, binding.name, &ty);
+                self.add_inputs(binding.name, &ty)
+            }
+            None if said.is_some() => {
+                let what = format!("`%{}` is neither a tensor nor a tuple of tensors", binding.name);
+                return Err(Fault::Other(what).at(binding.span));
+            }
+            None => {
+                let tensor = self.add_input(binding.name, TensorType::of(DType::F32, &[]));
+                self.untyped.insert(tensor);
+                Value::Tensor(tensor)
+            }
+        };
+        self.bind(var, activation, value);
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! Types in the text against types in the graph.
+
+use super::{
+    super::{
+        Disagreement,
+        ast::{DimExpr, ExprId, IntWidth, Module, TypeExpr, TypeId, VarId},
+        error::Span,
+    },
+    Lowering, Value,
+};
+use crate::graph::{Dim, TensorType, Type};
+
+/// A type of the text as the graph has it; `None` for types of functions, references and algebraic data.
+///
+/// Recursion is bounded by the parser's limit on the nesting of types.
+pub(super) fn convert(module: &Module<'_>, ty: TypeId) -> Option<Type> {
+    match module.types[ty.index()] {
+        TypeExpr::Tensor(dims, dtype) => {
+            let shape = module.dims_of(dims).iter().map(|dim| convert_dim(*dim)).collect();
+            Some(Type::Tensor(TensorType::new(dtype, shape)))
+        }
+        TypeExpr::Tuple(fields) => {
+            module.types_of(fields).iter().map(|field| convert(module, *field)).collect::<Option<_>>().map(Type::Tuple)
+        }
+        _ => None,
+    }
+}
+
+fn convert_dim(dim: DimExpr<'_>) -> Dim {
+    match dim {
+        DimExpr::Known(n, IntWidth::I64) => Dim::Wide(n),
+        DimExpr::Known(n, _) => Dim::Known(n),
+        DimExpr::Any | DimExpr::Meta(_) => Dim::Any,
+    }
+}
+
+impl Lowering<'_, '_> {
+    /// Compares a value with the `ty=` comment of its expression.
+    pub(super) fn check_note(&mut self, expr: ExprId, value: Value) {
+        let note = self.module.note(expr);
+        if let Some(ty) = note.ty {
+            self.check(ty, value, note.span);
+        }
+    }
+
+    /// Compares what a variable is bound to with its annotation and its comment.
+    pub(super) fn check_var(&mut self, var: VarId, value: Value) {
+        let var = self.module.vars[var.index()];
+        if let Some(ty) = var.commented.or(var.ty) {
+            self.check(ty, value, var.span);
+        }
+    }
+
+    fn check(&mut self, ty: TypeId, value: Value, span: Span) {
+        let Some(agrees) = self.agrees(ty, value) else { return };
+        self.checks.checked += 1;
+        if !agrees {
+            let theirs = self.type_of(ty).map_or_else(String::new, |ty| ty.to_string());
+            let ours = self.value_type(value).map_or_else(String::new, |ty| ty.to_string());
+            let place = self.place(span);
+            self.checks.disagreements.push(Disagreement { place, theirs, ours });
+        }
+    }
+
+    /// Whether a value has the type that the text says; `None` if the text's type is none of a tensor or tuple.
+    fn agrees(&self, ty: TypeId, value: Value) -> Option<bool> {
+        match (self.module.types[ty.index()], value) {
+            (TypeExpr::Tensor(dims, dtype), Value::Tensor(tensor)) => {
+                let ours = &self.graph.tensor(tensor).ty;
+                let theirs = self.module.dims_of(dims);
+                let bound = !self.options.bind_dims.is_empty();
+                let dim = |(theirs, ours): (&DimExpr<'_>, &Dim)| match convert_dim(*theirs) {
+                    Dim::Any => bound || *ours == Dim::Any,
+                    theirs => theirs == *ours,
+                };
+                Some(
+                    ours.dtype == dtype
+                        && theirs.len() == ours.shape.rank()
+                        && theirs.iter().zip(&*ours.shape).all(dim),
+                )
+            }
+            (TypeExpr::Tuple(types), Value::Tuple(fields)) => {
+                let types = self.module.types_of(types);
+                let fields = self.fields.get(fields.range())?;
+                if types.len() != fields.len() {
+                    return Some(false);
+                }
+                let all = types.iter().zip(fields).map(|(ty, field)| self.agrees(*ty, *field));
+                all.collect::<Option<Vec<bool>>>().map(|all| all.into_iter().all(|agrees| agrees))
+            }
+            (TypeExpr::Tensor(..), Value::Tuple(_)) | (TypeExpr::Tuple(_), Value::Tensor(_)) => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The type of a value without functions in it, unless it is a tuple nested absurdly deep.
+    pub(super) fn value_type(&self, value: Value) -> Option<Type> {
+        self.nested_value_type(value, 0)
+    }
+
+    fn nested_value_type(&self, value: Value, depth: usize) -> Option<Type> {
+        match value {
+            Value::Tensor(tensor) => Some(Type::Tensor(self.graph.tensor(tensor).ty.clone())),
+            Value::Tuple(list) if depth < 8 => {
+                let fields = self.fields.get(list.range())?;
+                fields
+                    .iter()
+                    .map(|field| self.nested_value_type(*field, depth + 1))
+                    .collect::<Option<_>>()
+                    .map(Type::Tuple)
+            }
+            _ => None,
+        }
+    }
+}

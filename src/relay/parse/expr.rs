@@ -1,0 +1,580 @@
+//! Expressions: a pushdown machine whose stack is [`Frame`]s, so that nesting costs memory and never recursion.
+//!
+//! A sequence (`let …; %0 = …; result`) stands wherever an expression may; an infix expression is what stands
+//! right of `=`. Finished infix expressions are *values* for the frame on top, finished sequences *results*.
+
+use super::{
+    super::{
+        ast::{AttrValue, Attribute, Expr, ExprId, List, Scalar, VarId},
+        error::{Fault, Located, Result, Span},
+        token::{Mode, Token},
+    },
+    Parser,
+    number::{not_finite, number},
+};
+
+/// What is waiting for an expression to be finished.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Frame {
+    /// A sequence: where its bindings begin, and how many scopes were open before it.
+    Sequence {
+        lets: u32,
+        scopes: u32,
+    },
+    LetValue(VarId),
+    GraphValue(u64),
+    Infix {
+        left: ExprId,
+        operator: Token,
+    },
+    Block,
+    /// `(…)`: where its fields begin, and whether there was a comma.
+    Paren {
+        start: u32,
+        items: u32,
+        comma: bool,
+    },
+    Args {
+        callee: ExprId,
+        items: u32,
+        comma: bool,
+    },
+    Condition {
+        start: u32,
+    },
+    Then {
+        start: u32,
+        condition: ExprId,
+    },
+    Otherwise {
+        start: u32,
+        condition: ExprId,
+        then: ExprId,
+    },
+    Body {
+        start: u32,
+    },
+    NewRef {
+        start: u32,
+    },
+    ReadRef {
+        start: u32,
+    },
+    WriteTarget {
+        start: u32,
+    },
+    WriteValue {
+        start: u32,
+        target: ExprId,
+    },
+    /// The value that a `match` looks at, an atom.
+    Scrutinee {
+        start: u32,
+        complete: bool,
+    },
+    Arm {
+        start: u32,
+        complete: bool,
+        scrutinee: ExprId,
+        items: u32,
+        patterns: u32,
+        scopes: u32,
+    },
+}
+
+/// What the machine does next.
+pub(super) enum Step {
+    /// Begin a sequence.
+    Sequence,
+    /// Read a statement of the sequence on top, or its result.
+    Statement,
+    /// Read an operand of an infix expression.
+    Operand,
+    /// An atom or call is finished; calls and infix operators may follow.
+    Atom { expr: ExprId, called: bool },
+    /// An infix expression is finished.
+    Value(ExprId),
+    /// A sequence is finished.
+    Result(ExprId),
+}
+
+/// Infix operators: how tightly they bind and which Relay operator they stand for.
+fn infix(token: Token) -> Option<(u8, &'static str)> {
+    Some(match token {
+        Token::Star => (12, "multiply"),
+        Token::Slash => (12, "divide"),
+        Token::Plus => (10, "add"),
+        Token::Minus => (10, "subtract"),
+        Token::Less => (8, "less"),
+        Token::LessEqual => (8, "less_equal"),
+        Token::Greater => (8, "greater"),
+        Token::GreaterEqual => (8, "greater_equal"),
+        Token::Equal => (7, "equal"),
+        Token::NotEqual => (7, "not_equal"),
+        _ => return None,
+    })
+}
+
+impl<'a> Parser<'a> {
+    /// Reads a sequence up to the token that cannot belong to it.
+    pub(super) fn expression(&mut self) -> Result<ExprId> {
+        let base = self.frames.len();
+        let mut step = Step::Sequence;
+        loop {
+            step = match step {
+                Step::Sequence => {
+                    let (lets, scopes) = (self.lets.len() as u32, self.scopes.depth() as u32);
+                    self.frames.push(Frame::Sequence { lets, scopes });
+                    Step::Statement
+                }
+                Step::Statement => self.statement()?,
+                Step::Operand => self.operand()?,
+                Step::Atom { expr, called } => self.after_atom(expr, called)?,
+                Step::Value(expr) => self.after_value(expr)?,
+                Step::Result(expr) if self.frames.len() == base => return Ok(expr),
+                Step::Result(expr) => self.after_result(expr)?,
+            };
+        }
+    }
+
+    fn statement(&mut self) -> Result<Step> {
+        let next = self.lexer.peek();
+        match next.token {
+            Token::Let => {
+                self.lexer.take()?;
+                let var = self.binding()?;
+                self.lexer.expect(Token::Assign, "`=`")?;
+                self.frames.push(Frame::LetValue(var));
+                self.operand_or_match()
+            }
+            Token::Graph if self.lexer.second() == Some(Token::Assign) => {
+                self.lexer.take()?;
+                self.lexer.take()?;
+                let number = self.graph_number(next.span)?;
+                self.frames.push(Frame::GraphValue(number));
+                self.operand_or_match()
+            }
+            Token::FreeVar => {
+                self.lexer.take()?;
+                let var = self.binding()?;
+                self.module.free_vars.push(var);
+                self.lexer.expect(Token::Semicolon, "`;`")?;
+                Ok(Step::Statement)
+            }
+            Token::OpenBrace => {
+                self.lexer.take()?;
+                self.frames.push(Frame::Block);
+                Ok(Step::Sequence)
+            }
+            _ => self.operand_or_match(),
+        }
+    }
+
+    /// `match` stands for itself: it is no operand of an infix expression.
+    fn operand_or_match(&mut self) -> Result<Step> {
+        let next = self.lexer.peek();
+        match next.token {
+            Token::Match | Token::PartialMatch => {
+                let bound = matches!(self.frames.last(), Some(Frame::LetValue(_) | Frame::GraphValue(_)));
+                if bound && self.mode == Mode::Strict {
+                    return Err(self.lexer.unexpected("an operand: TVM reads no `match` right after `=`"));
+                }
+                self.lexer.take()?;
+                let complete = next.token == Token::Match;
+                self.frames.push(Frame::Scrutinee { start: next.span.start, complete });
+                Ok(Step::Operand)
+            }
+            _ => Ok(Step::Operand),
+        }
+    }
+
+    fn operand(&mut self) -> Result<Step> {
+        let next = self.lexer.peek();
+        let start = next.span.start;
+        let expr = match next.token {
+            Token::Graph => {
+                let number = self.graph_number(next.span)?;
+                let bound = self.graph_vars.get(&number).copied();
+                let expr = bound.ok_or_else(|| self.undefined(next.span, "before this use"))?;
+                self.lexer.take()?;
+                self.capture(self.level(expr));
+                return Ok(Step::Atom { expr, called: false });
+            }
+            Token::Local => return self.local(next.span),
+            Token::Ident => return self.name(next.span),
+            Token::Number | Token::NotFinite => {
+                let read = if next.token == Token::Number { number } else { not_finite };
+                let text = self.lexer.slice(next.span);
+                let scalar = read(text, self.mode).map_err(|what| self.bad_number(next.span, &what))?;
+                self.scalar(scalar, next.span)?
+            }
+            Token::Meta => {
+                let meta = self.meta_ref(next.span)?;
+                self.lexer.take()?;
+                self.module.metas.push(meta);
+                self.add(Expr::Meta(self.module.metas.len() as u32 - 1), next.span, 0)
+            }
+            Token::Global => {
+                self.lexer.take()?;
+                let global = self.global(next.span);
+                self.add(Expr::Global(global), next.span, 0)
+            }
+            Token::OpenParen => {
+                self.lexer.take()?;
+                if self.lexer.eat(Token::CloseParen)? {
+                    self.add(Expr::Tuple(List::default()), next.span.to(self.lexer.last), 0)
+                } else {
+                    self.frames.push(Frame::Paren { start, items: self.items.len() as u32, comma: false });
+                    return Ok(Step::Sequence);
+                }
+            }
+            Token::If => {
+                self.lexer.take()?;
+                self.lexer.expect(Token::OpenParen, "`(` and the condition")?;
+                self.frames.push(Frame::Condition { start });
+                return Ok(Step::Sequence);
+            }
+            Token::Fn => {
+                self.lexer.take()?;
+                self.frames.push(Frame::Body { start });
+                self.open_function()?;
+                return Ok(Step::Sequence);
+            }
+            Token::Ref | Token::RefRead | Token::RefWrite => {
+                self.lexer.take()?;
+                self.lexer.expect(Token::OpenParen, "`(`")?;
+                self.frames.push(match next.token {
+                    Token::Ref => Frame::NewRef { start },
+                    Token::RefRead => Frame::ReadRef { start },
+                    _ => Frame::WriteTarget { start },
+                });
+                return Ok(Step::Sequence);
+            }
+            _ => return Err(self.lexer.unexpected("an expression")),
+        };
+        self.annotate(expr);
+        Ok(Step::Atom { expr, called: false })
+    }
+
+    fn scalar(&mut self, scalar: Scalar, span: Span) -> Result<ExprId> {
+        self.lexer.take()?;
+        self.module.scalars.push(scalar);
+        Ok(self.add(Expr::Scalar(self.module.scalars.len() as u32 - 1), span, 0))
+    }
+
+    fn graph_number(&self, span: Span) -> Result<u64> {
+        let digits = &self.lexer.slice(span)[1..];
+        digits.parse().map_err(|_| Fault::Token(format!("`%{digits}` is beyond 64 bits")).at(span))
+    }
+
+    fn undefined(&self, span: Span, hint: &'static str) -> Box<Located> {
+        Fault::Undefined { name: self.lexer.slice(span).to_string(), hint }.at(span)
+    }
+
+    /// A use of a local variable. The token holds all that may belong to a name; what does not is read again.
+    fn local(&mut self, span: Span) -> Result<Step> {
+        let run = &self.lexer.slice(span)[1..];
+        let found = match self.mode {
+            Mode::Tolerant => self.scopes.longest(run),
+            Mode::Strict => self.scopes.get(run).map(|var| (var, run.len())),
+        };
+        let (var, len) =
+            found.ok_or_else(|| self.undefined(span, "here: no parameter, `let` or `free_var` binds it"))?;
+        self.strict_name(span)?;
+        self.lexer.take()?;
+        if len < run.len() {
+            self.lexer.rewind(span.start + 1 + len as u32)?;
+        }
+        let level = self.module.vars[var.index()].level;
+        let expr = self.add(Expr::Var(var), Span { start: span.start, end: span.start + 1 + len as u32 }, level);
+        Ok(Step::Atom { expr, called: false })
+    }
+
+    /// Refuses in strict mode the names that TVM's lexer takes apart.
+    pub(super) fn strict_name(&self, span: Span) -> Result<()> {
+        const KEYWORDS: [&str; 12] =
+            ["let", "fn", "def", "if", "else", "type", "match", "extern", "free_var", "ref", "ref_read", "ref_write"];
+        let name = &self.lexer.slice(span)[1..];
+        if self.mode == Mode::Strict && (KEYWORDS.contains(&name) || name.starts_with("inff")) {
+            return Err(Fault::Token(format!("TVM cannot read the name `{name}`")).at(span));
+        }
+        Ok(())
+    }
+
+    /// `True`, a constructor or an operator.
+    fn name(&mut self, span: Span) -> Result<Step> {
+        let mut span = span;
+        let first = self.lexer.slice(span);
+        let expr = match first {
+            "True" | "False" => self.scalar(Scalar::Bool(first == "True"), span)?,
+            _ => {
+                self.lexer.take()?;
+                if let Some(constructor) = self.constructors.get(first).copied() {
+                    self.add(Expr::Constructor(constructor), span, 0)
+                } else {
+                    while self.lexer.at(Token::Dot) && self.lexer.second() == Some(Token::Ident) {
+                        self.lexer.take()?;
+                        span = span.to(self.lexer.take()?.span);
+                    }
+                    let name = self.lexer.slice(span);
+                    let operator = self.operator(name);
+                    if self.mode == Mode::Strict && self.module.operators[operator.index()].def.is_none() {
+                        return Err(Fault::Undefined { name: name.to_string(), hint: "as an operator" }.at(span));
+                    }
+                    self.add(Expr::Operator(operator), span, 0)
+                }
+            }
+        };
+        self.annotate(expr);
+        Ok(Step::Atom { expr, called: false })
+    }
+
+    fn after_atom(&mut self, expr: ExprId, called: bool) -> Result<Step> {
+        let next = self.lexer.peek();
+        match next.token {
+            Token::OpenParen if !matches!(self.frames.last(), Some(Frame::Scrutinee { .. })) || called => {
+                self.lexer.take()?;
+                self.frames.push(Frame::Args { callee: expr, items: self.items.len() as u32, comma: false });
+                self.next_operand()
+            }
+            Token::Dot if !called => {
+                self.lexer.take()?;
+                self.projections(expr)
+            }
+            token => {
+                if let Some(Frame::Scrutinee { start, complete }) = self.frames.last().copied() {
+                    self.frames.pop();
+                    return self.open_match(start, complete, expr);
+                }
+                let tightness = infix(token).map(|(tightness, _)| tightness);
+                let mut expr = expr;
+                while let Some(&Frame::Infix { left, operator }) = self.frames.last() {
+                    let Some((pending, name)) = infix(operator) else { break };
+                    if tightness.is_some_and(|tightness| pending < tightness) {
+                        break;
+                    }
+                    self.frames.pop();
+                    expr = self.infix_call(name, left, expr);
+                }
+                match tightness {
+                    Some(_) => {
+                        self.lexer.take()?;
+                        self.frames.push(Frame::Infix { left: expr, operator: token });
+                        Ok(Step::Operand)
+                    }
+                    None => Ok(Step::Value(expr)),
+                }
+            }
+        }
+    }
+
+    fn infix_call(&mut self, name: &'static str, left: ExprId, right: ExprId) -> ExprId {
+        let operator = self.operator(name);
+        let span = self.span(left).to(self.span(right));
+        let callee = self.add(Expr::Operator(operator), span, 0);
+        let start = self.module.expr_pool.len() as u32;
+        self.module.expr_pool.extend([left, right]);
+        let level = self.level(left).max(self.level(right));
+        let call = Expr::Call { callee, args: List { start, len: 2 }, attrs: List::default() };
+        self.add(call, span, level)
+    }
+
+    /// After `.`: an index; in tolerant mode also `.0.1`, whose digits the scanner took for one number.
+    fn projections(&mut self, tuple: ExprId) -> Result<Step> {
+        let token = self.lexer.expect(Token::Number, "the index of a tuple's field")?;
+        let text = self.lexer.slice(token.span);
+        let strict = self.mode == Mode::Strict;
+        let mut expr = tuple;
+        for digits in text.split('.') {
+            let index = digits.parse().ok().filter(|_| !strict || digits.len() == text.len());
+            let Some(index) = index else {
+                return Err(self.bad_number(token.span, "is no index of a tuple's field"));
+            };
+            expr = self.add(Expr::Project(expr, index), self.span(tuple).to(token.span), self.level(expr));
+        }
+        self.annotate(expr);
+        Ok(Step::Atom { expr, called: strict })
+    }
+
+    fn after_value(&mut self, value: ExprId) -> Result<Step> {
+        match self.frames.pop() {
+            Some(Frame::LetValue(var)) => {
+                self.lets.push((var, value));
+                self.scopes.open();
+                self.lexer.expect(Token::Semicolon, "an operator or `;`")?;
+                Ok(Step::Statement)
+            }
+            Some(Frame::GraphValue(number)) => {
+                self.graph_vars.entry(number).or_insert(value);
+                self.lexer.expect(Token::Semicolon, "an operator or `;`")?;
+                Ok(Step::Statement)
+            }
+            Some(Frame::Sequence { lets, scopes }) => {
+                if self.lexer.eat(Token::Semicolon)? {
+                    let var = self.add_var("", self.span(value), None, None);
+                    self.lets.push((var, value));
+                    self.scopes.open();
+                    self.frames.push(Frame::Sequence { lets, scopes });
+                    return Ok(Step::Statement);
+                }
+                let mut body = value;
+                while self.lets.len() > lets as usize {
+                    let Some((var, value)) = self.lets.pop() else { break };
+                    let level = self.level(value).max(self.level(body)).max(self.module.vars[var.index()].level);
+                    let span = self.module.vars[var.index()].span.to(self.span(body));
+                    body = self.add(Expr::Let { var, value, body }, span, level);
+                }
+                self.scopes.close_to(scopes as usize);
+                Ok(Step::Result(body))
+            }
+            // The others are given results, never values.
+            _ => Err(self.lexer.unexpected("the end of the expression")),
+        }
+    }
+
+    fn after_result(&mut self, result: ExprId) -> Result<Step> {
+        let Some(frame) = self.frames.pop() else {
+            return Err(self.lexer.unexpected("the end of the expression"));
+        };
+        match frame {
+            Frame::Block => {
+                self.lexer.expect(Token::CloseBrace, "an operator, `;` or `}`")?;
+                Ok(Step::Value(result))
+            }
+            Frame::Paren { start, items, comma } => self.after_field(result, start, items, comma),
+            Frame::Args { callee, items, comma } => {
+                self.items.push(result);
+                let comma = self.lexer.eat(Token::Comma)? || comma;
+                if !comma && !self.lexer.at(Token::CloseParen) {
+                    return Err(self.lexer.unexpected("`,` or `)`"));
+                }
+                self.frames.push(Frame::Args { callee, items, comma });
+                self.next_operand()
+            }
+            Frame::Condition { start } => {
+                self.lexer.expect(Token::CloseParen, "`)`")?;
+                self.lexer.expect(Token::OpenBrace, "`{`")?;
+                self.frames.push(Frame::Then { start, condition: result });
+                Ok(Step::Sequence)
+            }
+            Frame::Then { start, condition } => {
+                self.lexer.expect(Token::CloseBrace, "an operator, `;` or `}`")?;
+                self.lexer.expect(Token::Else, "`else`: an `if` has two branches")?;
+                self.lexer.expect(Token::OpenBrace, "`{`")?;
+                self.frames.push(Frame::Otherwise { start, condition, then: result });
+                Ok(Step::Sequence)
+            }
+            Frame::Otherwise { start, condition, then } => {
+                self.lexer.expect(Token::CloseBrace, "an operator, `;` or `}`")?;
+                let level = self.level(condition).max(self.level(then)).max(self.level(result));
+                self.atom(Expr::If { condition, then, otherwise: result }, start, level)
+            }
+            Frame::Body { start } => {
+                let (function, level) = self.close_function(result)?;
+                self.atom(Expr::Function(function), start, level)
+            }
+            Frame::NewRef { start } => {
+                self.lexer.expect(Token::CloseParen, "`)`")?;
+                self.atom(Expr::NewRef(result), start, self.level(result))
+            }
+            Frame::ReadRef { start } => {
+                self.lexer.expect(Token::CloseParen, "`)`")?;
+                self.atom(Expr::ReadRef(result), start, self.level(result))
+            }
+            Frame::WriteTarget { start } => {
+                self.lexer.expect(Token::Comma, "`,` and the new value")?;
+                self.frames.push(Frame::WriteValue { start, target: result });
+                Ok(Step::Sequence)
+            }
+            Frame::WriteValue { start, target } => {
+                self.lexer.expect(Token::CloseParen, "`)`")?;
+                let level = self.level(target).max(self.level(result));
+                self.atom(Expr::WriteRef(target, result), start, level)
+            }
+            Frame::Arm { start, complete, scrutinee, items, patterns, scopes } => {
+                self.items.push(result);
+                self.scopes.close_to(scopes as usize);
+                self.lexer.eat(Token::Comma)?;
+                self.next_arm(start, complete, scrutinee, items, patterns)
+            }
+            _ => Err(self.lexer.unexpected("the end of the expression")),
+        }
+    }
+
+    /// Finishes an expression that ends at the token last taken.
+    fn atom(&mut self, expr: Expr, start: u32, level: u32) -> Result<Step> {
+        let span = Span { start, end: self.lexer.last.end };
+        let expr = self.add(expr, span, level);
+        self.annotate(expr);
+        Ok(Step::Atom { expr, called: false })
+    }
+
+    /// After a field of `(…)`: more fields, or its end. One field without a comma is grouping.
+    fn after_field(&mut self, field: ExprId, start: u32, items: u32, comma: bool) -> Result<Step> {
+        let comma = self.lexer.eat(Token::Comma)? || comma;
+        if !comma {
+            self.lexer.expect(Token::CloseParen, "`,` or `)`")?;
+            if self.module.notes[field.index()].ty.is_none() {
+                self.annotate(field);
+            }
+            return Ok(Step::Atom { expr: field, called: false });
+        }
+        self.items.push(field);
+        if self.lexer.eat(Token::CloseParen)? {
+            let (fields, level) = self.take_items(items);
+            return self.atom(Expr::Tuple(fields), start, level);
+        }
+        self.frames.push(Frame::Paren { start, items, comma });
+        Ok(Step::Sequence)
+    }
+
+    /// Moves the pending items from `mark` on to the module's pool, with the largest of their levels.
+    pub(super) fn take_items(&mut self, mark: u32) -> (List, u32) {
+        let start = self.module.expr_pool.len() as u32;
+        let level = self.items[mark as usize..].iter().map(|item| self.level(*item)).max().unwrap_or(0);
+        self.module.expr_pool.extend(self.items.drain(mark as usize..));
+        (List { start, len: self.module.expr_pool.len() as u32 - start }, level)
+    }
+
+    /// Inside a call's parentheses: an operand, the attributes, or the end.
+    fn next_operand(&mut self) -> Result<Step> {
+        let closed = self.lexer.eat(Token::CloseParen)?;
+        if !closed && !self.at_attribute() {
+            return Ok(Step::Sequence);
+        }
+        let Some(Frame::Args { callee, items, .. }) = self.frames.pop() else {
+            return Err(self.lexer.unexpected("the end of the call"));
+        };
+        let mut attrs = if closed { List::default() } else { self.attributes(Token::CloseParen)? };
+        if let Some(object) = self.attrs_object(items) {
+            attrs = List { start: self.module.attrs.len() as u32, len: 1 };
+            self.module.attrs.push(object);
+        }
+        let (args, level) = self.take_items(items);
+        let level = level.max(self.level(callee));
+        let span = Span { start: self.span(callee).start, end: self.lexer.last.end };
+        let expr = self.add(Expr::Call { callee, args, attrs }, span, level);
+        self.annotate(expr);
+        Ok(Step::Atom { expr, called: true })
+    }
+
+    /// A call's last operand, taken away if it is an attributes object of the metadata section.
+    fn attrs_object(&mut self, items: u32) -> Option<Attribute<'a>> {
+        let last = *self.items.get(items as usize..)?.last()?;
+        let Expr::Meta(index) = self.module.expr(last) else { return None };
+        let meta = self.module.metas[index as usize];
+        if !meta.key.starts_with("relay.attrs.") && meta.key != "DictAttrs" {
+            return None;
+        }
+        self.items.pop();
+        Some(Attribute { key: "", value: AttrValue::Meta(meta), span: self.span(last) })
+    }
+
+    pub(super) fn span(&self, expr: ExprId) -> Span {
+        self.module.notes[expr.index()].span
+    }
+
+    pub(super) fn level(&self, expr: ExprId) -> u32 {
+        self.module.notes[expr.index()].level
+    }
+}

@@ -1,0 +1,141 @@
+//! Functions: parameters, attributes and result type; and how any variable is bound.
+
+use super::{
+    super::{
+        ast::{ExprId, Function, FunctionId, List, TypeId, Var, VarId},
+        error::{Result, Span},
+        token::{Mode, Token, identifier_len},
+    },
+    Parser,
+};
+use crate::graph::DType;
+
+impl<'a> Parser<'a> {
+    /// From after `fn` or the global's name to after `{`.
+    pub(super) fn open_function(&mut self) -> Result<()> {
+        let type_params = self.type_params()?;
+        self.captured.push(0);
+        let scopes = self.scopes.depth();
+        self.scopes.open();
+        self.lexer.expect(Token::OpenParen, "`(` and the parameters")?;
+        let mut params = smallvec::SmallVec::<[VarId; 8]>::new();
+        let mut attrs = List::default();
+        loop {
+            if self.lexer.eat(Token::CloseParen)? {
+                break;
+            }
+            if self.at_attribute() {
+                attrs = self.attributes(Token::CloseParen)?;
+                break;
+            }
+            params.push(self.binding()?);
+            if !self.lexer.eat(Token::Comma)? && !self.lexer.at(Token::CloseParen) {
+                return Err(self.lexer.unexpected("`,` or `)`"));
+            }
+        }
+        let start = self.module.var_pool.len() as u32;
+        self.module.var_pool.extend(&params);
+        let params = List { start, len: params.len() as u32 };
+        let result = match self.lexer.at(Token::Minus) {
+            true => {
+                self.arrow()?;
+                Some(self.type_expr()?)
+            }
+            false => None,
+        };
+        self.lexer.expect(Token::OpenBrace, "`{`")?;
+        let level = self.module_level();
+        self.open_functions.push((Function { type_params, params, attrs, result, body: ExprId(0), level }, scopes));
+        Ok(())
+    }
+
+    /// From `}` on. With the function comes the largest level of the variables it captures.
+    pub(super) fn close_function(&mut self, body: ExprId) -> Result<(FunctionId, u32)> {
+        self.lexer.expect(Token::CloseBrace, "an operator, `;` or `}`")?;
+        let Some((mut function, scopes)) = self.open_functions.pop() else {
+            return Err(self.lexer.unexpected("the end of the file"));
+        };
+        self.scopes.close_to(scopes);
+        let level = self.captured.pop().unwrap_or(0);
+        function.body = body;
+        self.module.functions.push(function);
+        Ok((FunctionId(self.module.functions.len() as u32 - 1), level))
+    }
+
+    /// `%name {attributes}: type` where a variable is bound.
+    pub(super) fn binding(&mut self) -> Result<VarId> {
+        let token = self.lexer.expect(Token::Local, "a variable, such as `%x`")?;
+        self.strict_name(token.span)?;
+        let run = &self.lexer.slice(token.span)[1..];
+        let len = match self.mode {
+            Mode::Strict => run.len(),
+            Mode::Tolerant => name_len(run),
+        };
+        if len < run.len() {
+            self.lexer.rewind(token.span.start + 1 + len as u32)?;
+        }
+        if self.lexer.at(Token::OpenBrace) {
+            self.lexer.take()?;
+            self.attributes(Token::CloseBrace)?;
+        }
+        let mut commented = self.commented_type(self.lexer.peek().note);
+        let ty = match self.lexer.eat(Token::Colon)? {
+            true => {
+                let ty = self.type_expr()?;
+                commented = commented.or_else(|| self.commented_type(self.lexer.peek().note));
+                Some(ty)
+            }
+            false => None,
+        };
+        let span = Span { start: token.span.start, end: token.span.start + 1 + len as u32 };
+        let name = &run[..len];
+        let var = self.add_var(name, span, ty, commented);
+        self.scopes.bind(name, var);
+        Ok(var)
+    }
+
+    pub(super) fn add_var(
+        &mut self,
+        name: &'a str,
+        span: Span,
+        ty: Option<TypeId>,
+        commented: Option<TypeId>,
+    ) -> VarId {
+        let level = self.module_level();
+        self.module.vars.push(Var { name, span, ty, commented, level });
+        VarId(self.module.vars.len() as u32 - 1)
+    }
+}
+
+/// How much of what stands after `%` at a binding is the name: not the colon before an annotation.
+fn name_len(run: &str) -> usize {
+    if let Some(name) = run.strip_suffix(':') {
+        return name.len();
+    }
+    let identifier = identifier_len(run.as_bytes());
+    let rest = &run[identifier..];
+    match rest.strip_prefix(':') {
+        Some(ty) if ["Tensor", "fn", "_"].contains(&ty) || ty.parse::<DType>().is_ok() => identifier,
+        _ => run.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_len;
+
+    #[test]
+    fn names_end_before_the_annotation() {
+        for (run, name) in [
+            ("x", "x"),
+            ("x:", "x"),
+            ("x:float32", "x"),
+            ("x:Tensor", "x"),
+            ("aten::conv.weight:", "aten::conv.weight"),
+            ("Placeholder:0:", "Placeholder:0"),
+            ("Placeholder:0", "Placeholder:0"),
+        ] {
+            assert_eq!(&run[..name_len(run)], name, "{run}");
+        }
+    }
+}

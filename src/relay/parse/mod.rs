@@ -1,0 +1,258 @@
+//! From text to a [`Module`]: one pass over the tokens, no recursion over the depth of the text.
+//!
+//! Knows the grammar and the scopes; does not know what operators mean, nor what the metadata section holds.
+
+mod attrs;
+mod expr;
+mod function;
+mod matching;
+pub(super) mod number;
+mod scope;
+mod types;
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use super::{
+    ast::{
+        Adt, Constructor, ConstructorId, Expr, ExprId, Function, Global, GlobalId, List, Module, Note, OpId, OpRef,
+        Pattern, TypeId, VarId,
+    },
+    error::{Fault, Located, Result, Span},
+    token::{Lexer, Mode, Token},
+};
+use crate::ops;
+
+/// The only version of the text format there has been.
+const VERSION: &str = "0.0.5";
+
+/// Reads `text` up to its end or to the metadata section.
+pub(super) fn parse(text: &str, mode: Mode) -> Result<Module<'_>> {
+    let mut parser = Parser::new(text, mode)?;
+    parser.file()?;
+    Ok(parser.module)
+}
+
+/// Everything that lives while a text is read.
+struct Parser<'a> {
+    text: &'a str,
+    mode: Mode,
+    lexer: Lexer<'a>,
+    module: Module<'a>,
+    scopes: scope::Scopes<'a>,
+    /// The expression that each graph variable was first bound to; one name space for the whole file.
+    graph_vars: HashMap<u64, ExprId, RandomState>,
+    globals: HashMap<&'a str, GlobalId, RandomState>,
+    operators: HashMap<&'a str, OpId, RandomState>,
+    constructors: HashMap<&'a str, ConstructorId, RandomState>,
+    /// The types of `ty=` comments by their text.
+    commented: HashMap<&'a str, Option<TypeId>, RandomState>,
+    /// For each function being read the largest level of the variables it captures.
+    captured: Vec<u32>,
+    /// The functions being read, with the scopes that were open before each.
+    open_functions: Vec<(Function, usize)>,
+    frames: Vec<expr::Frame>,
+    /// Bindings of the sequences being read.
+    lets: Vec<(VarId, ExprId)>,
+    /// Operands and fields of the calls and tuples being read.
+    items: Vec<ExprId>,
+    /// Patterns of the `match`es being read.
+    pending_patterns: Vec<Pattern>,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str, mode: Mode) -> Result<Parser<'a>> {
+        Ok(Parser {
+            text,
+            mode,
+            lexer: Lexer::within(text, 0, text.len(), mode)?,
+            module: Module::default(),
+            scopes: scope::Scopes::default(),
+            graph_vars: HashMap::default(),
+            globals: HashMap::default(),
+            operators: HashMap::default(),
+            constructors: HashMap::default(),
+            commented: HashMap::default(),
+            captured: Vec::new(),
+            open_functions: Vec::new(),
+            frames: Vec::new(),
+            lets: Vec::new(),
+            items: Vec::new(),
+            pending_patterns: Vec::new(),
+        })
+    }
+
+    fn file(&mut self) -> Result<()> {
+        self.header()?;
+        let is_module = matches!(self.lexer.peek().token, Token::Def | Token::Type | Token::Extern);
+        if is_module {
+            if self.mode == Mode::Strict && !self.module.header {
+                let start = self.lexer.peek().span;
+                return Err(Fault::Syntax {
+                    expected: format!("the header `#[version = \"{VERSION}\"]` before the first definition"),
+                    found: format!("`{}`", self.lexer.slice(start)),
+                }
+                .at(start));
+            }
+            self.items()?;
+        } else {
+            let entry = self.expression()?;
+            self.module.entry = Some(entry);
+        }
+        match self.lexer.peek().token {
+            Token::End => Ok(()),
+            Token::Metadata => {
+                self.module.metadata = Some(self.lexer.rest());
+                Ok(())
+            }
+            _ if is_module => Err(self.lexer.unexpected("a definition (`def`, `type`) or the end of the file")),
+            _ => Err(self.lexer.unexpected("an operator, `;` or the end of the file")),
+        }
+    }
+
+    fn header(&mut self) -> Result<()> {
+        if self.lexer.at(Token::Version) {
+            let token = self.lexer.take()?;
+            let text = self.lexer.slice(token.span);
+            let version = text.split('"').nth(1).unwrap_or_default();
+            if version != VERSION {
+                return Err(Fault::Syntax {
+                    expected: format!("version \"{VERSION}\""),
+                    found: format!("\"{version}\""),
+                }
+                .at(token.span));
+            }
+            self.module.header = true;
+        }
+        Ok(())
+    }
+
+    fn items(&mut self) -> Result<()> {
+        let mut after_extern = false;
+        loop {
+            let next = self.lexer.peek();
+            if after_extern && self.mode == Mode::Strict && matches!(next.token, Token::Def | Token::Type) {
+                return Err(self.lexer.unexpected("the end of the file: TVM reads no definition after an extern type"));
+            }
+            match next.token {
+                Token::Def => self.definition()?,
+                Token::Type => {
+                    self.lexer.take()?;
+                    self.adt(false)?;
+                }
+                Token::Extern => {
+                    self.lexer.take()?;
+                    self.lexer.expect(Token::Type, "`type`")?;
+                    self.adt(true)?;
+                    after_extern = true;
+                }
+                Token::Global if self.lexer.second() == Some(Token::Assign) => {
+                    let reason = "this module was lowered to tensor-level functions; print it before lowering";
+                    return Err(Fault::Other(reason.to_string()).at(next.span));
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn definition(&mut self) -> Result<()> {
+        self.lexer.expect(Token::Def, "`def`")?;
+        let name = self.lexer.expect(Token::Global, "the name of a global, such as `@main`")?;
+        let global = self.global(name.span);
+        self.open_function()?;
+        let body = self.expression()?;
+        let (function, _) = self.close_function(body)?;
+        self.module.globals[global.index()].function = Some(function);
+        self.module.globals[global.index()].span = name.span;
+        Ok(())
+    }
+
+    fn adt(&mut self, is_extern: bool) -> Result<()> {
+        let name = self.lexer.expect(Token::Ident, "the name of a type")?;
+        let span = name.span;
+        let name = self.lexer.slice(span);
+        if self.module.adts.iter().any(|adt| adt.name == name) {
+            return Err(Fault::Duplicate { name: name.to_string() }.at(span));
+        }
+        let type_params = self.type_params()?;
+        let start = self.module.constructors.len() as u32;
+        if !is_extern && self.lexer.eat(Token::OpenBrace)? {
+            while !self.lexer.eat(Token::CloseBrace)? {
+                self.constructor()?;
+                if !self.lexer.eat(Token::Comma)? && !self.lexer.at(Token::CloseBrace) {
+                    return Err(self.lexer.unexpected("`,` or `}`"));
+                }
+            }
+        }
+        let constructors = List { start, len: self.module.constructors.len() as u32 - start };
+        self.module.adts.push(Adt { name, type_params, constructors, is_extern });
+        Ok(())
+    }
+
+    fn constructor(&mut self) -> Result<()> {
+        let token = self.lexer.expect(Token::Ident, "a constructor or `}`")?;
+        let name = self.lexer.slice(token.span);
+        let id = ConstructorId(self.module.constructors.len() as u32);
+        if self.constructors.insert(name, id).is_some() {
+            return Err(Fault::Duplicate { name: name.to_string() }.at(token.span));
+        }
+        let fields = match self.lexer.eat(Token::OpenParen)? {
+            true => self.type_list(Token::CloseParen, 0)?,
+            false => List::default(),
+        };
+        let adt = self.module.adts.len() as u32;
+        self.module.constructors.push(Constructor { name, fields, adt });
+        Ok(())
+    }
+
+    /// The global named at `span`, which begins with `@`.
+    fn global(&mut self, span: Span) -> GlobalId {
+        let name = &self.lexer.slice(span)[1..];
+        *self.globals.entry(name).or_insert_with(|| {
+            self.module.globals.push(Global { name, function: None, span });
+            GlobalId(self.module.globals.len() as u32 - 1)
+        })
+    }
+
+    fn operator(&mut self, name: &'a str) -> OpId {
+        *self.operators.entry(name).or_insert_with(|| {
+            self.module.operators.push(OpRef { name, def: ops::lookup(name) });
+            OpId(self.module.operators.len() as u32 - 1)
+        })
+    }
+
+    /// Adds an expression whose own variables and operands reach up to `level`.
+    fn add(&mut self, expr: Expr, span: Span, level: u32) -> ExprId {
+        self.capture(level);
+        self.module.exprs.push(expr);
+        self.module.notes.push(Note { span, ty: None, level });
+        ExprId(self.module.exprs.len() as u32 - 1)
+    }
+
+    /// Tells the function being read that it uses something of this level, which may come from outside of it.
+    fn capture(&mut self, level: u32) {
+        let here = self.module_level();
+        if let Some(captured) = self.captured.last_mut()
+            && level < here
+        {
+            *captured = level.max(*captured);
+        }
+    }
+
+    /// How many functions enclose what is being read.
+    fn module_level(&self) -> u32 {
+        self.captured.len() as u32
+    }
+
+    /// Gives the `ty=` comment before the next token to `expr`.
+    fn annotate(&mut self, expr: ExprId) {
+        if let Some(ty) = self.commented_type(self.lexer.peek().note) {
+            self.module.notes[expr.index()].ty = Some(ty);
+        }
+    }
+
+    fn bad_number(&self, span: Span, what: &str) -> Box<Located> {
+        Fault::Token(format!("the number `{}` {what}", self.lexer.slice(span))).at(span)
+    }
+}

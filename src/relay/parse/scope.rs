@@ -1,0 +1,99 @@
+//! Which variable a name means: TVM's scopes, and the guesses that names with dots need.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use super::super::ast::VarId;
+
+/// The local variables in scope.
+///
+/// A scope is opened by a function, a branch, a parenthesis, and by every `let` *after* its binding. An
+/// inner scope shadows an outer one; within one scope the first binding of a name stays, as in TVM.
+#[derive(Default)]
+pub(super) struct Scopes<'a> {
+    visible: HashMap<&'a str, (VarId, u32), RandomState>,
+    /// What each binding hid, to be restored when its scope closes.
+    hidden: Vec<(&'a str, Option<(VarId, u32)>)>,
+    open: Vec<(usize, u32)>,
+    serial: u32,
+}
+
+impl<'a> Scopes<'a> {
+    /// How many scopes are open, to close back to.
+    pub fn depth(&self) -> usize {
+        self.open.len()
+    }
+
+    pub fn open(&mut self) {
+        self.serial += 1;
+        self.open.push((self.hidden.len(), self.serial));
+    }
+
+    pub fn close_to(&mut self, depth: usize) {
+        while self.open.len() > depth {
+            let Some((mark, _)) = self.open.pop() else { return };
+            for (name, before) in self.hidden.drain(mark..).rev() {
+                match before {
+                    Some(before) => self.visible.insert(name, before),
+                    None => self.visible.remove(name),
+                };
+            }
+        }
+    }
+
+    pub fn bind(&mut self, name: &'a str, var: VarId) {
+        let scope = self.open.last().map_or(0, |(_, serial)| *serial);
+        let before = self.visible.get(name).copied();
+        if before.is_some_and(|(_, owner)| owner == scope) {
+            return;
+        }
+        self.visible.insert(name, (var, scope));
+        self.hidden.push((name, before));
+    }
+
+    pub fn get(&self, name: &str) -> Option<VarId> {
+        self.visible.get(name).map(|(var, _)| *var)
+    }
+
+    /// The variable that `run`, all that stands after `%` up to a delimiter, begins with, and its length.
+    ///
+    /// `x.weight` may be a name, `x.0` the projection of `x`, `x*` the name `x` and an infix operator: the
+    /// longest known name that ends where a name can end is taken.
+    pub fn longest(&self, run: &str) -> Option<(VarId, usize)> {
+        if let Some(var) = self.get(run) {
+            return Some((var, run.len()));
+        }
+        let ends = run.char_indices().rev().filter(|(_, c)| !c.is_ascii_alphanumeric() && *c != '_');
+        ends.map(|(at, _)| at).find_map(|at| Some((self.get(&run[..at])?, at)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_binding_of_a_scope_stays_and_inner_scopes_shadow() {
+        let mut scopes = Scopes::default();
+        scopes.bind("x", VarId(0));
+        scopes.bind("x", VarId(1));
+        assert_eq!(scopes.get("x"), Some(VarId(0)));
+        scopes.open();
+        scopes.bind("x", VarId(2));
+        assert_eq!(scopes.get("x"), Some(VarId(2)));
+        scopes.close_to(0);
+        assert_eq!(scopes.get("x"), Some(VarId(0)));
+    }
+
+    #[test]
+    fn names_with_dots_and_projections() {
+        let mut scopes = Scopes::default();
+        scopes.bind("aten::conv.weight", VarId(0));
+        scopes.bind("x", VarId(1));
+        assert_eq!(scopes.longest("aten::conv.weight"), Some((VarId(0), 17)));
+        assert_eq!(scopes.longest("x.0"), Some((VarId(1), 1)));
+        assert_eq!(scopes.longest("x/"), Some((VarId(1), 1)));
+        assert_eq!(scopes.longest("xy.0"), None);
+    }
+}

@@ -1,0 +1,379 @@
+//! Tokens of Relay text: borrowed from the text, made one at a time, no allocation.
+//!
+//! Comments are skipped, except that the `ty=` comment before a token is kept with it: the parser gives it
+//! to the expression that ended there. In tolerant mode the name after `%` may hold dots, colons, dashes
+//! and what else importers put into names (see `text.md` §17 in the format description); in strict mode it is an identifier.
+
+use logos::{FilterResult, Lexer as Scanner, Logos, Skip};
+
+use super::error::{Fault, Result, Span};
+
+/// Whether the text must be what TVM's own parser accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Reads also what TVM prints but cannot read.
+    #[default]
+    Tolerant,
+    /// Accepts and refuses as TVM v0.14 does.
+    Strict,
+}
+
+/// The kind of a token; its text is found through its span.
+#[derive(Logos, Debug, Clone, Copy, PartialEq, Eq)]
+#[logos(extras = Context)]
+#[logos(skip r"[ \t\n]+")]
+#[logos(skip r"\r\n")]
+pub enum Token {
+    #[token("(")]
+    OpenParen,
+    #[token(")")]
+    CloseParen,
+    #[token("[")]
+    OpenBracket,
+    #[token("]")]
+    CloseBracket,
+    #[token("{")]
+    OpenBrace,
+    #[token("}")]
+    CloseBrace,
+    #[token("<")]
+    Less,
+    #[token(">")]
+    Greater,
+    #[token("<=")]
+    LessEqual,
+    #[token(">=")]
+    GreaterEqual,
+    #[token("==")]
+    Equal,
+    #[token("!=")]
+    NotEqual,
+    #[token("=")]
+    Assign,
+    #[token("=>")]
+    FatArrow,
+    #[token(",")]
+    Comma,
+    #[token(".")]
+    Dot,
+    #[token(";")]
+    Semicolon,
+    #[token(":")]
+    Colon,
+    #[token("+")]
+    Plus,
+    #[token("-")]
+    Minus,
+    #[token("*")]
+    Star,
+    #[token("/")]
+    Slash,
+    #[token("?")]
+    Question,
+    #[token("let")]
+    Let,
+    #[token("fn")]
+    Fn,
+    #[token("def")]
+    Def,
+    #[token("if")]
+    If,
+    #[token("else")]
+    Else,
+    #[token("type")]
+    Type,
+    #[token("match")]
+    Match,
+    #[token("match?")]
+    PartialMatch,
+    #[token("extern")]
+    Extern,
+    #[token("free_var")]
+    FreeVar,
+    #[token("ref")]
+    Ref,
+    #[token("ref_read")]
+    RefRead,
+    #[token("ref_write")]
+    RefWrite,
+    #[regex("[A-Za-z_][A-Za-z0-9_/]*")]
+    Ident,
+    /// `%12`: a graph variable.
+    #[regex("%[0-9]+")]
+    Graph,
+    /// `%name`: a local variable, as long as a name can be.
+    #[token("%", name)]
+    Local,
+    /// `@name`: a global function.
+    #[token("@", name)]
+    Global,
+    #[regex(r"-*[0-9][0-9.eE+\-]*([if][0-9.eE+\-]*)?")]
+    Number,
+    /// `inff`, `-inff64`, `nanf`: what TVM prints for constants that are not finite.
+    #[regex(r"-*(inf|nan)f(16|32|64)?", priority = 8)]
+    NotFinite,
+    #[token("\"", string)]
+    Str,
+    /// `'name'`: how a global prints as an attribute.
+    #[regex(r"'[^'\n]*'")]
+    Quoted,
+    #[regex(r"meta\[[^\]\n]*\]\[[0-9]+\]")]
+    Meta,
+    #[regex(r#"#\[version[ \t]*=[ \t]*"[^"\n]*"\]"#)]
+    Version,
+    #[token("#[metadata]")]
+    Metadata,
+    #[token("//", line_comment)]
+    #[token("/*", comment)]
+    Comment,
+    /// After the last token; not made by the scanner.
+    End,
+}
+
+/// What the scanner's callbacks know and leave behind.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Context {
+    mode: Mode,
+    /// The `ty=` comment passed since the last token.
+    note: Option<Span>,
+}
+
+/// A token with its place and the `ty=` comment right before it.
+#[derive(Debug, Clone, Copy)]
+pub struct Lexeme {
+    pub token: Token,
+    pub span: Span,
+    pub note: Option<Span>,
+}
+
+/// The stream of tokens, with one token of look-ahead.
+pub struct Lexer<'a> {
+    text: &'a str,
+    scanner: Scanner<'a, Token>,
+    next: Lexeme,
+    /// Where the last taken token ended.
+    pub last: Span,
+}
+
+/// Bytes that end a name after `%` or `@` in tolerant mode.
+const ENDS_NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let ends = b" \t\r\n,()[]{};=<>\"#%@";
+    let mut i = 0;
+    while i < ends.len() {
+        table[ends[i] as usize] = true;
+        i += 1;
+    }
+    table
+};
+
+fn name(scanner: &mut Scanner<'_, Token>) -> bool {
+    let rest = scanner.remainder().as_bytes();
+    let len = match scanner.extras.mode {
+        Mode::Strict => identifier_len(rest),
+        Mode::Tolerant => {
+            let mut len = 0;
+            while let Some(&byte) = rest.get(len) {
+                if ENDS_NAME[usize::from(byte)] || byte == b'/' && matches!(rest.get(len + 1), Some(b'*' | b'/')) {
+                    break;
+                }
+                len += 1;
+            }
+            len
+        }
+    };
+    scanner.bump(len);
+    len > 0
+}
+
+/// Length of the identifier that `bytes` begin with; 0 if they do not begin with one.
+pub fn identifier_len(bytes: &[u8]) -> usize {
+    match bytes.first() {
+        Some(b'A'..=b'Z' | b'a'..=b'z' | b'_') => bytes
+            .iter()
+            .position(|b| !matches!(b, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'/'))
+            .unwrap_or(bytes.len()),
+        _ => 0,
+    }
+}
+
+fn string(scanner: &mut Scanner<'_, Token>) -> bool {
+    let rest = scanner.remainder().as_bytes();
+    let mut at = 0;
+    let end = match scanner.extras.mode {
+        Mode::Strict => memchr::memchr(b'"', rest),
+        Mode::Tolerant => loop {
+            match memchr::memchr2(b'"', b'\\', rest.get(at..).unwrap_or_default()) {
+                Some(found) if rest[at + found] == b'"' => break Some(at + found),
+                Some(found) => at += found + 2,
+                None => break None,
+            }
+        },
+    };
+    scanner.bump(end.map_or(0, |end| end + 1));
+    end.is_some()
+}
+
+fn line_comment(scanner: &mut Scanner<'_, Token>) -> Skip {
+    let rest = scanner.remainder();
+    scanner.bump(memchr::memchr(b'\n', rest.as_bytes()).unwrap_or(rest.len()));
+    Skip
+}
+
+fn comment(scanner: &mut Scanner<'_, Token>) -> FilterResult<(), ()> {
+    let start = scanner.span().start;
+    let rest = scanner.remainder().as_bytes();
+    let (mut at, mut depth) = (0, 1usize);
+    while let Some(found) = memchr::memchr2(b'*', b'/', &rest[at..]) {
+        at += found + 1;
+        match (rest[at - 1], rest.get(at)) {
+            (b'/', Some(b'*')) => {
+                depth += 1;
+                at += 1;
+            }
+            (b'*', Some(b'/')) => {
+                depth -= 1;
+                at += 1;
+                if depth == 0 {
+                    if rest.starts_with(b" ty=") {
+                        scanner.extras.note = Some(Span::new(start, start + 2 + at));
+                    }
+                    scanner.bump(at);
+                    return FilterResult::Skip;
+                }
+            }
+            // TVM takes stars in pairs: `**/` closes nothing.
+            (b'*', Some(b'*')) if scanner.extras.mode == Mode::Strict => at += 1,
+            _ => {}
+        }
+    }
+    FilterResult::Error(())
+}
+
+impl<'a> Lexer<'a> {
+    /// Reads `text` from byte `start` to byte `end`; spans count from the beginning of `text`.
+    ///
+    /// # Errors
+    /// If what is there does not begin with a token.
+    pub fn within(text: &'a str, start: usize, end: usize, mode: Mode) -> Result<Lexer<'a>> {
+        let text = text.get(..end).unwrap_or(text);
+        let mut scanner = Token::lexer_with_extras(text, Context { mode, note: None });
+        scanner.bump(start);
+        let last = Span::new(start, start);
+        let mut lexer = Lexer { text, scanner, next: Lexeme { token: Token::End, span: last, note: None }, last };
+        lexer.next = lexer.scan()?;
+        Ok(lexer)
+    }
+
+    fn scan(&mut self) -> Result<Lexeme> {
+        self.scanner.extras.note = None;
+        let token = match self.scanner.next() {
+            Some(Ok(token)) => token,
+            None => Token::End,
+            Some(Err(())) => return Err(self.bad_token()),
+        };
+        let span = self.scanner.span();
+        Ok(Lexeme { token, span: Span::new(span.start, span.end), note: self.scanner.extras.note })
+    }
+
+    #[cold]
+    fn bad_token(&self) -> Box<super::error::Located> {
+        let span = self.scanner.span();
+        let slice = self.scanner.slice();
+        let text = match slice.bytes().next() {
+            Some(b'/') => "this comment does not end: expected `*/`".to_string(),
+            Some(b'"') => "this string does not end: expected `\"`".to_string(),
+            Some(b'%' | b'@') => format!("expected a name after `{slice}`"),
+            Some(b'#') => "expected `#[version = \"0.0.5\"]` or `#[metadata]`".to_string(),
+            Some(b'\r') => "a carriage return must stand before a line feed".to_string(),
+            _ => format!("`{}` begins no token of Relay text", slice.escape_debug()),
+        };
+        Fault::Token(text).at(Span::new(span.start, span.end))
+    }
+
+    /// The next token, which stays.
+    pub fn peek(&self) -> Lexeme {
+        self.next
+    }
+
+    pub fn at(&self, token: Token) -> bool {
+        self.next.token == token
+    }
+
+    /// The kind of the token after the next one.
+    pub fn second(&self) -> Option<Token> {
+        self.scanner.clone().next()?.ok()
+    }
+
+    /// Whether the next token, an identifier, begins a key: `name =` or `name.more =`.
+    pub fn key_ahead(&self) -> bool {
+        let mut scanner = self.scanner.clone();
+        loop {
+            match scanner.next() {
+                Some(Ok(Token::Assign)) => return true,
+                Some(Ok(Token::Dot)) => {}
+                _ => return false,
+            }
+            if !matches!(scanner.next(), Some(Ok(Token::Ident))) {
+                return false;
+            }
+        }
+    }
+
+    /// Takes the next token.
+    pub fn take(&mut self) -> Result<Lexeme> {
+        let taken = self.next;
+        self.last = taken.span;
+        self.next = self.scan()?;
+        Ok(taken)
+    }
+
+    /// Takes the next token if it is `token`.
+    pub fn eat(&mut self, token: Token) -> Result<bool> {
+        let there = self.at(token);
+        if there {
+            self.take()?;
+        }
+        Ok(there)
+    }
+
+    /// Takes `token`, which must be next.
+    pub fn expect(&mut self, token: Token, expected: &str) -> Result<Lexeme> {
+        if self.at(token) { self.take() } else { Err(self.unexpected(expected)) }
+    }
+
+    /// Continues scanning at `position`, inside or right after the token last taken.
+    pub fn rewind(&mut self, position: u32) -> Result<()> {
+        let mut scanner = Token::lexer_with_extras(self.text, self.scanner.extras);
+        scanner.bump(position as usize);
+        self.scanner = scanner;
+        self.last.end = position;
+        self.next = self.scan()?;
+        Ok(())
+    }
+
+    pub fn slice(&self, span: Span) -> &'a str {
+        self.text.get(span.start as usize..span.end as usize).unwrap_or_default()
+    }
+
+    /// Everything after the next token.
+    pub fn rest(&self) -> &'a str {
+        self.scanner.remainder()
+    }
+
+    #[cold]
+    pub fn unexpected(&self, expected: &str) -> Box<super::error::Located> {
+        let found = match self.next.token {
+            Token::End => "the end of the file".to_string(),
+            _ => {
+                let slice = self.slice(self.next.span);
+                let mut shown: String = slice.chars().take(40).collect();
+                if shown.len() < slice.len() {
+                    shown.push('…');
+                }
+                format!("`{shown}`")
+            }
+        };
+        Fault::Syntax { expected: expected.to_string(), found }.at(self.next.span)
+    }
+}
