@@ -5,6 +5,7 @@ mod failure;
 mod inspect;
 mod model;
 mod operators;
+mod run;
 
 use clap::{Parser, Subcommand};
 
@@ -22,6 +23,7 @@ struct Arguments {
 enum Verb {
     Inspect(inspect::Inspect),
     Operators(operators::Operators),
+    Run(run::Run),
 }
 
 /// Parses the command line and runs the verb. The exit code is 0 when done, else [`Failure::exit_code`].
@@ -30,6 +32,7 @@ pub fn main() -> std::process::ExitCode {
     let outcome: Outcome = match arguments.verb {
         Verb::Inspect(verb) => verb.run(),
         Verb::Operators(verb) => verb.run(),
+        Verb::Run(verb) => verb.run(),
     };
     match outcome {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -26,12 +26,10 @@ pub struct ModelArguments {
 /// A model that was read, with the content of its parameters as far as a file gave it.
 pub struct Model {
     pub import: Import,
-    #[allow(dead_code)]
     pub params: Params,
 }
 
 impl ModelArguments {
-    #[allow(dead_code)]
     /// Reads the model and its parameters, calls of external functions inlined.
     pub fn load(&self) -> Result<Model, Failure> {
         self.load_as(Mode::Tolerant, ExternalCalls::Inline)
