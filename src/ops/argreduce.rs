@@ -3,7 +3,7 @@
 use tract_core::internal::*;
 
 use super::element::{Number, for_dtype};
-use super::places::{each_place, flat, strides};
+use super::places::with_last;
 use super::reduce::{reduced_axes, without};
 use super::rules::per_input;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
@@ -41,32 +41,23 @@ fn arg_type(call: &Call<'_>) -> Result<Type, TypeError> {
 /// As TVM compares: from the lowest finite value at index -1, which stays if nothing is above it, and away from
 /// NaN at the next element.
 fn extreme(call: &Typed<'_>, data: &Tensor, greatest: bool) -> TractResult<TVec<Tensor>> {
-    let axes = reduced_axes(call, &call.tensor(0)?.shape)?;
     let last = call.flag("select_last_index", false)?;
-    let shape = data.shape();
-    let kept: TVec<usize> = (0..shape.len()).filter(|axis| !axes.contains(axis)).collect();
-    let dims = |axes: &[usize]| -> TVec<usize> { axes.iter().map(|axis| shape[*axis]).collect() };
-    let (kept_strides, inner_strides) = (strides(&dims(&kept)), strides(&dims(&axes)));
-    let mut found: Vec<i64> = vec![-1; dims(&kept).iter().product()];
-    for_dtype!(data.datum_type(), T in number => {
-        let start = if greatest { T::LOWEST } else { T::HIGHEST };
-        let mut best = vec![start; found.len()];
-        let elements = data.try_as_plain_ram()?;
-        let mut elements = elements.as_slice::<T>()?.iter();
-        each_place(shape, |place| {
-            let at = |axes: &[usize]| -> TVec<usize> { axes.iter().map(|axis| place[*axis]).collect() };
-            let (out, index) = (flat(&kept_strides, &at(&kept)), flat(&inner_strides, &at(&axes)) as i64);
-            if let Some(&x) = elements.next() {
-                let ahead = if greatest { best[out] > x } else { best[out] < x };
-                let tied = best[out] == x && !last;
-                if !ahead && !tied {
-                    (best[out], found[out]) = (x, index);
+    let dims = call.dims()?;
+    let (rows, length) = with_last(data, &reduced_axes(call, &call.tensor(0)?.shape)?)?;
+    let mut found: Vec<i64> = vec![-1; dims.iter().product()];
+    for_dtype!(rows.datum_type(), T in number => {
+        let plain = rows.try_as_plain_ram()?;
+        for (found, row) in found.iter_mut().zip(plain.as_slice::<T>()?.chunks_exact(length.max(1))) {
+            let mut best = if greatest { T::LOWEST } else { T::HIGHEST };
+            for (index, &x) in row.iter().enumerate() {
+                let ahead = if greatest { best > x } else { best < x };
+                if !ahead && (last || best != x) {
+                    (best, *found) = (x, index as i64);
                 }
             }
-            Ok(())
-        })?;
+        }
     });
-    let found = Tensor::from_shape(&call.dims()?, &found)?;
+    let found = Tensor::from_shape(&dims, &found)?;
     Ok(tvec!(match call.result()?.dtype {
         DType::I64 => found,
         _ => found.cast_to::<i32>()?.into_owned(),

@@ -1,12 +1,12 @@
 //! Undoing a broadcast: collapse_sum_like and collapse_sum_to add up what had been repeated.
 
 use tract_core::internal::*;
-use tract_core::ndarray::Axis;
 use tract_core::ops::nn::{Reduce, Reducer};
 
 use super::create::INIT_ATTRS;
 use super::element::{Number, for_dtype};
 use super::kernel::Wiring;
+use super::places::with_last;
 use super::rules::per_input;
 use super::{Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Dim, Shape, TensorType, Type};
@@ -66,12 +66,13 @@ fn summed_axes(data: &[usize], to: &[usize]) -> TVec<usize> {
 
 fn collapse_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     let dims = call.dims()?;
-    let axes = summed_axes(inputs[0].shape(), &dims);
-    for_dtype!(inputs[0].datum_type(), T in number => {
-        let mut total = inputs[0].to_plain_array_view::<T>()?.to_owned();
-        for axis in axes.into_iter().rev() {
-            total = total.fold_axis(Axis(axis), T::default(), |a, b| Number::add(*a, *b));
+    let (rows, length) = with_last(&inputs[0], &summed_axes(inputs[0].shape(), &dims))?;
+    for_dtype!(rows.datum_type(), T in number => {
+        let plain = rows.try_as_plain_ram()?;
+        let mut totals = vec![T::default(); dims.iter().product()];
+        for (total, row) in totals.iter_mut().zip(plain.as_slice::<T>()?.chunks_exact(length.max(1))) {
+            *total = row.iter().fold(T::default(), |a, b| Number::add(a, *b));
         }
-        Ok(tvec!(total.into_tensor().into_shape(&dims)?))
+        Ok(tvec!(Tensor::from_shape(&dims, &totals)?))
     })
 }

@@ -60,7 +60,7 @@ pub(super) const OPS: &[OpDef] = &[
         tile_type(call, &reps)
     })
     .attrs("relay.attrs.TileAttrs", &[AttrDef::required("reps", AttrKind::Ints)])
-    .class(FusionClass::Broadcast)
+    .class(FusionClass::Injective)
     .host(tile),
     OpDef::new("dyn.topk", &["data", "k"], |call| topk_type(call, scalar(call, 1)))
         .attrs("relay.attrs.TopkAttrs", TOPK_ATTRS)

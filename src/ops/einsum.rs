@@ -132,36 +132,42 @@ fn einsum(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     let size = |axis: &Axis| equation.dim(&shapes, *axis).and_then(Dim::get).map(|d| d as usize);
     let inner: TVec<usize> = summed.iter().map(size).collect::<Option<_>>().context("the shapes are not known")?;
     let dims = call.dims()?;
-    // How far one step along each axis of the result, and of the sum, moves in each operand.
-    let steps = |axes: &[Axis]| -> Vec<TVec<usize>> {
+    // Where each place of the result, and of the sum, lies in each operand.
+    let offsets = |axes: &[Axis], dims: &[usize]| -> Vec<Vec<usize>> {
         let operands = equation.operands.iter().zip(inputs);
-        operands
-            .map(|(own, input)| {
-                let strides = strides(input.shape());
-                let step = |axis: &Axis| {
-                    let places = own.iter().zip(&strides).zip(input.shape());
-                    places.filter(|((a, _), dim)| *a == axis && **dim != 1).map(|((_, stride), _)| *stride).sum()
-                };
-                axes.iter().map(step).collect()
-            })
-            .collect()
+        operands.map(|(own, input)| offsets(own, input.shape(), axes, dims)).collect()
     };
-    let (outer_steps, inner_steps) = (steps(&equation.result), steps(&summed));
+    let (outer, within) = (offsets(&equation.result, &dims), offsets(&summed, &inner));
     for_dtype!(inputs[0].datum_type(), T in number => {
         let plain = inputs.iter().map(|t| t.try_as_plain_ram()).collect::<TractResult<Vec<_>>>()?;
         let operands = plain.iter().map(|p| p.as_slice::<T>()).collect::<TractResult<Vec<_>>>()?;
-        let mut out = Vec::with_capacity(dims.iter().product());
-        each_place(&dims, |place| {
+        let places = dims.iter().product::<usize>();
+        let terms = inner.iter().product::<usize>();
+        let mut out = Vec::with_capacity(places);
+        for place in 0..places {
             let mut total = T::default();
-            each_place(&inner, |within| {
-                let factors = operands.iter().zip(outer_steps.iter().zip(&inner_steps));
-                let product = factors.map(|(data, (outer, inner))| data[flat(outer, place) + flat(inner, within)]);
-                total = total.add(product.fold(T::ONE, T::mul));
-                Ok(())
-            })?;
+            for term in 0..terms {
+                let mut product = T::ONE;
+                for (i, data) in operands.iter().enumerate() {
+                    product = product.mul(data[outer[i][place] + within[i][term]]);
+                }
+                total = total.add(product);
+            }
             out.push(total);
-            Ok(())
-        })?;
+        }
         Ok(tvec!(Tensor::from_shape(&dims, &out)?))
     })
+}
+
+/// For every place of `dims`, along `axes`, its offset in an operand of `shape` whose axes are `own`.
+fn offsets(own: &[Axis], shape: &[usize], axes: &[Axis], dims: &[usize]) -> Vec<usize> {
+    let strides = strides(shape);
+    let step = |axis: &Axis| -> usize {
+        let places = own.iter().zip(&strides).zip(shape);
+        places.filter(|((a, _), dim)| *a == axis && **dim != 1).map(|((_, stride), _)| *stride).sum()
+    };
+    let steps: TVec<usize> = axes.iter().map(step).collect();
+    let mut found = Vec::new();
+    each_place(dims, |place| found.push(flat(&steps, place)));
+    found
 }

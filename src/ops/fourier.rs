@@ -1,8 +1,9 @@
 //! Discrete Fourier transforms: dft of whole rows, stft of windows along a signal.
 
-use rustfft::{FftPlanner, num_complex::Complex};
 use tract_core::internal::*;
+use tract_core::ops::fft::Fft;
 
+use super::places::each_place;
 use super::{AttrDef, AttrKind, Call, OpDef, TypeError, Typed};
 use crate::graph::{Dim, TensorType, Type};
 
@@ -43,6 +44,16 @@ fn dft_type(call: &Call<'_>) -> Result<Type, TypeError> {
     }
 }
 
+/// Transforms rows of `length` complex numbers, each a real and an imaginary part after the other.
+fn transform(numbers: Vec<f64>, length: usize, inverse: bool) -> TractResult<Vec<f64>> {
+    if numbers.is_empty() {
+        return Ok(numbers);
+    }
+    let rows = Tensor::from_shape(&[numbers.len() / length / 2, length, 2], &numbers)?;
+    let done = Fft { axis: 1, inverse }.eval(&EvalContext::out_of_plan(), tvec!(rows.into_tvalue()))?;
+    Ok(done[0].try_as_plain_ram()?.as_slice::<f64>()?.to_vec())
+}
+
 /// Transforms along the last axis; the inverse divides by the length.
 fn dft(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     let inverse = call.flag("inverse", false)?;
@@ -50,19 +61,14 @@ fn dft(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     let (re, im) = (inputs[0].cast_to::<f64>()?, inputs[1].cast_to::<f64>()?);
     let (re, im) = (re.try_as_plain_ram()?, im.try_as_plain_ram()?);
     let pairs = re.as_slice::<f64>()?.iter().zip(im.as_slice::<f64>()?);
-    let mut numbers: Vec<Complex<f64>> = pairs.map(|(re, im)| Complex::new(*re, *im)).collect();
-    if !numbers.is_empty() {
-        let mut planner = FftPlanner::new();
-        let plan = if inverse { planner.plan_fft_inverse(length) } else { planner.plan_fft_forward(length) };
-        plan.process(&mut numbers);
-    }
+    let numbers = transform(pairs.flat_map(|(re, im)| [*re, *im]).collect(), length, inverse)?;
     let scale = if inverse { 1.0 / length as f64 } else { 1.0 };
-    let field = |part: fn(&Complex<f64>) -> f64| -> TractResult<Tensor> {
-        let values: Vec<f64> = numbers.iter().map(|z| part(z) * scale).collect();
+    let field = |part: usize| -> TractResult<Tensor> {
+        let values: Vec<f64> = numbers.chunks_exact(2).map(|z| z[part] * scale).collect();
         let tensor = Tensor::from_shape(inputs[0].shape(), &values)?;
         Ok(tensor.cast_to_dt(inputs[0].datum_type())?.into_owned())
     };
-    Ok(tvec!(field(|z| z.re)?, field(|z| z.im)?))
+    Ok(tvec!(field(0)?, field(1)?))
 }
 
 /// Lengths of the transform, the hop and the window.
@@ -107,20 +113,17 @@ fn stft(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     ensure!(window.len() >= period, "the window has {} elements, expected {period}", window.len());
     ensure!(period <= n_fft as usize, "the window is longer than the transform");
     let scale = if call.flag("normalized", false)? { 1.0 / (n_fft as f64).sqrt() } else { 1.0 };
-    let plan = FftPlanner::new().plan_fft_forward(period);
-    let mut out = vec![0f64; batch * rows * frames * 2];
+    let mut signals = Vec::with_capacity(batch * frames * period * 2);
     for b in 0..batch {
         for frame in 0..frames {
             let signal = &data[b * signal_length + frame * hop..][..period];
-            let mut numbers: Vec<Complex<f64>> =
-                signal.iter().zip(window).map(|(x, w)| Complex::new(x * w, 0.0)).collect();
-            plan.process(&mut numbers);
-            for row in 0..rows {
-                let to = ((b * rows + row) * frames + frame) * 2;
-                let number = numbers[row % period];
-                (out[to], out[to + 1]) = (number.re * scale, number.im * scale);
-            }
+            signals.extend(signal.iter().zip(window).flat_map(|(x, w)| [x * w, 0.0]));
         }
     }
+    let numbers = transform(signals, period, false)?;
+    let mut out = Vec::with_capacity(batch * rows * frames * 2);
+    each_place(&[batch, rows, frames, 2], |at| {
+        out.push(numbers[((at[0] * frames + at[2]) * period + at[1] % period) * 2 + at[3]] * scale);
+    });
     Ok(tvec!(Tensor::from_shape(&dims, &out)?.cast_to_dt(inputs[0].datum_type())?.into_owned()))
 }

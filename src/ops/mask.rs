@@ -2,7 +2,6 @@
 
 use tract_core::internal::*;
 
-use super::element::{Number, for_dtype};
 use super::places::{each_place, flat, integers, strides};
 use super::rules::same_type;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
@@ -35,20 +34,20 @@ pub(super) const OPS: &[OpDef] = &[
         .host(sequence_mask),
 ];
 
-/// Gives each element of `tensor` the value that `new` has for its place, if any.
-fn overwrite<T: Datum + Copy>(
+/// Gives each element of `tensor` the bytes that `new` has for its place, if any.
+fn overwrite<'a>(
     tensor: &mut Tensor,
-    mut new: impl FnMut(&[usize]) -> TractResult<Option<T>>,
+    mut new: impl FnMut(&[usize]) -> TractResult<Option<&'a [u8]>>,
 ) -> TractResult<()> {
-    let shape: TVec<usize> = tensor.shape().into();
-    let mut plain = tensor.try_as_plain_ram_mut()?;
-    let mut elements = plain.as_slice_mut::<T>()?.iter_mut();
-    each_place(&shape, |place| {
-        if let (Some(x), Some(value)) = (elements.next(), new(place)?) {
-            *x = value;
-        }
-        Ok(())
-    })
+    let (shape, size): (TVec<usize>, usize) = (tensor.shape().into(), tensor.datum_type().size_of());
+    let mut elements = tensor.as_bytes_mut().chunks_exact_mut(size);
+    let mut result = Ok(());
+    each_place(&shape, |place| match (elements.next(), new(place)) {
+        (Some(element), Ok(Some(value))) => element.copy_from_slice(value),
+        (_, Err(e)) => result = Err(e),
+        _ => {}
+    });
+    result
 }
 
 fn trilu_type(call: &Call<'_>) -> Result<Type, TypeError> {
@@ -63,11 +62,12 @@ fn trilu(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     let (upper, k) = (call.flag("upper", true)?, integers(&inputs[1])?);
     let k = *k.first().context("k is empty")?;
     let mut tensor = inputs[0].clone().into_tensor();
-    for_dtype!(tensor.datum_type(), T in any => overwrite::<T>(&mut tensor, |place| {
+    let zero = Tensor::zero_scalar_dt(tensor.datum_type())?;
+    overwrite(&mut tensor, |place| {
         let (row, column) = (place[place.len() - 2] as i64, place[place.len() - 1] as i64);
         let keep = if upper { column >= row + k } else { column <= row + k };
-        Ok((!keep).then(T::default))
-    })?);
+        Ok((!keep).then(|| zero.as_bytes()))
+    })?;
     Ok(tvec!(tensor))
 }
 
@@ -93,27 +93,24 @@ fn set_diagonal(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>
     let longest = diagonal.shape().last().copied().unwrap_or(0) as i64;
     let strides = strides(diagonal.shape());
     let mut tensor = input.clone().into_tensor();
-    for_dtype!(tensor.datum_type(), T in any => {
-        let plain = diagonal.try_as_plain_ram()?;
-        let diagonal = plain.as_slice::<T>()?;
-        overwrite::<T>(&mut tensor, |place| {
-            let (row, column) = (place[rank - 2] as i64, place[rank - 1] as i64);
-            let k = column - row;
-            if !(k1..=k2).contains(&k) {
-                return Ok(None);
-            }
-            let mut along = if k >= 0 { row } else { column };
-            if k1 != k2 && (if k >= 0 { super_right } else { sub_right }) {
-                along += longest - if k >= 0 { (columns - k).min(rows) } else { columns.min(rows + k) };
-            }
-            let mut at = flat(&strides[..rank - 2], &place[..rank - 2]) as i64 + along;
-            if k1 != k2 {
-                at += (k2 - k) * longest;
-            }
-            let value = usize::try_from(at).ok().and_then(|at| diagonal.get(at));
-            Ok(Some(*value.context("the diagonals are too short")?))
-        })?;
-    });
+    let size = tensor.datum_type().size_of();
+    overwrite(&mut tensor, |place| {
+        let (row, column) = (place[rank - 2] as i64, place[rank - 1] as i64);
+        let k = column - row;
+        if !(k1..=k2).contains(&k) {
+            return Ok(None);
+        }
+        let mut along = if k >= 0 { row } else { column };
+        if k1 != k2 && (if k >= 0 { super_right } else { sub_right }) {
+            along += longest - if k >= 0 { (columns - k).min(rows) } else { columns.min(rows + k) };
+        }
+        let mut at = flat(&strides[..rank - 2], &place[..rank - 2]) as i64 + along;
+        if k1 != k2 {
+            at += (k2 - k) * longest;
+        }
+        let at = usize::try_from(at).ok().filter(|at| *at < diagonal.len()).context("the diagonals are too short")?;
+        Ok(Some(&diagonal.as_bytes()[at * size..][..size]))
+    })?;
     Ok(tvec!(tensor))
 }
 
@@ -132,8 +129,7 @@ fn sequence_mask(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor
     let lengths = integers(&inputs[1])?;
     let mut tensor = inputs[0].clone().into_tensor();
     ensure!(lengths.len() == tensor.shape()[1 - axis], "there must be one length for each sequence");
-    for_dtype!(tensor.datum_type(), T in number => overwrite::<T>(&mut tensor, |place| {
-        Ok((place[axis] as i64 >= lengths[place[1 - axis]]).then(|| T::of_f64(value)))
-    })?);
+    let value = tensor0(value).cast_to_dt(tensor.datum_type())?.into_owned();
+    overwrite(&mut tensor, |place| Ok((place[axis] as i64 >= lengths[place[1 - axis]]).then(|| value.as_bytes())))?;
     Ok(tvec!(tensor))
 }

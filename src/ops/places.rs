@@ -28,10 +28,10 @@ pub(super) fn place(shape: &[usize], mut flat: usize) -> TVec<usize> {
 }
 
 /// Calls `visit` with every place of a tensor of `shape`, in row-major order.
-pub(super) fn each_place(shape: &[usize], mut visit: impl FnMut(&[usize]) -> TractResult<()>) -> TractResult<()> {
+pub(super) fn each_place(shape: &[usize], mut visit: impl FnMut(&[usize])) {
     let mut place: TVec<usize> = shape.iter().map(|_| 0).collect();
     for _ in 0..shape.iter().product::<usize>() {
-        visit(&place)?;
+        visit(&place);
         for (at, dim) in place.iter_mut().zip(shape).rev() {
             *at += 1;
             if *at < *dim {
@@ -40,7 +40,6 @@ pub(super) fn each_place(shape: &[usize], mut visit: impl FnMut(&[usize]) -> Tra
             *at = 0;
         }
     }
-    Ok(())
 }
 
 /// A tensor of `shape` whose element at each place is the element of `data` with the row-major index `from(place)`.
@@ -52,19 +51,36 @@ pub(super) fn pick(
     shape: &[usize],
     mut from: impl FnMut(&[usize]) -> TractResult<usize>,
 ) -> TractResult<Tensor> {
+    let mut indices = Ok(Vec::with_capacity(shape.iter().product()));
+    each_place(shape, |place| {
+        if let Ok(list) = &mut indices {
+            match from(place) {
+                Ok(index) => list.push(index),
+                Err(e) => indices = Err(e),
+            }
+        }
+    });
+    pick_flat(data, shape, &indices?)
+}
+
+/// As [`pick`], with the row-major indices in a list.
+pub(super) fn pick_flat(data: &Tensor, shape: &[usize], indices: &[usize]) -> TractResult<Tensor> {
     let size = data.datum_type().size_of();
     let mut out = Tensor::zero_dt(data.datum_type(), shape)?;
     let (bytes, len) = (data.as_bytes(), data.len());
-    let mut targets = out.as_bytes_mut().chunks_exact_mut(size);
-    each_place(shape, |place| {
-        let at = from(place)?;
+    for (to, &at) in out.as_bytes_mut().chunks_exact_mut(size).zip(indices) {
         ensure!(at < len, "element {at} of a tensor of {len} was asked for");
-        if let Some(target) = targets.next() {
-            target.copy_from_slice(&bytes[at * size..][..size]);
-        }
-        Ok(())
-    })?;
+        to.copy_from_slice(&bytes[at * size..][..size]);
+    }
     Ok(out)
+}
+
+/// `data` with `axes` moved to the end in their order, and the length of what they span.
+pub(super) fn with_last(data: &Tensor, axes: &[usize]) -> TractResult<(Tensor, usize)> {
+    let length = axes.iter().map(|axis| data.shape()[*axis]).product();
+    let order: TVec<usize> = (0..data.rank()).filter(|i| !axes.contains(i)).chain(axes.iter().copied()).collect();
+    let ascending = order.is_sorted();
+    Ok((if ascending { data.clone() } else { data.clone().permute_axes(&order)? }, length))
 }
 
 /// A possibly negative index into an axis of `len`.
@@ -97,16 +113,10 @@ mod tests {
             assert_eq!(flat(&strides, at), seen);
             assert_eq!(&*place(&shape, seen), at);
             seen += 1;
-            Ok(())
-        })
-        .unwrap();
+        });
         assert_eq!(seen, 12);
         let mut scalars = 0;
-        each_place(&[], |_| {
-            scalars += 1;
-            Ok(())
-        })
-        .unwrap();
+        each_place(&[], |_| scalars += 1);
         assert_eq!(scalars, 1);
     }
 }

@@ -1,12 +1,12 @@
 //! Reductions along axes: sum, mean, product, extremes, all, any, variance.
 
 use tract_core::internal::*;
-use tract_core::ndarray::{ArrayD, Axis};
 use tract_core::ops::math;
 use tract_core::ops::nn::{Reduce, Reducer};
 
 use super::element::{Number, for_dtype};
 use super::kernel::Wiring;
+use super::places::with_last;
 use super::pointwise::{each, pairs};
 use super::rules::per_input;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
@@ -148,15 +148,15 @@ fn fold<T: Datum + Copy>(
     start: T,
     step: impl Fn(T, T) -> T,
 ) -> TractResult<TVec<Tensor>> {
-    let axes = reduced_axes(call, &call.tensor(0)?.shape)?;
-    let view = data.to_plain_array_view::<T>()?;
-    let mut folded: Option<ArrayD<T>> = None;
-    for axis in axes.into_iter().rev() {
-        let partial = folded.as_ref().map_or(view.view(), |f| f.view());
-        folded = Some(partial.fold_axis(Axis(axis), start, |a, b| step(*a, *b)));
+    let (rows, length) = with_last(data, &reduced_axes(call, &call.tensor(0)?.shape)?)?;
+    let dims = call.dims()?;
+    let plain = rows.try_as_plain_ram()?;
+    let elements = plain.as_slice::<T>()?;
+    let mut totals = vec![start; dims.iter().product()];
+    for (total, row) in totals.iter_mut().zip(elements.chunks_exact(length.max(1))) {
+        *total = row.iter().fold(start, |total, x| step(total, *x));
     }
-    let result = folded.unwrap_or_else(|| view.to_owned()).into_tensor();
-    Ok(tvec!(result.into_shape(&call.dims()?)?))
+    Ok(tvec!(Tensor::from_shape(&dims, &totals)?))
 }
 
 fn variance_type(call: &Call<'_>) -> Result<Type, TypeError> {

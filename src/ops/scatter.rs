@@ -7,7 +7,7 @@ use super::index::integer;
 use super::kernel::datum_type;
 use super::places::{each_place, flat, index_in, integers, strides};
 use super::rules::same_type;
-use super::slice::Bounds;
+use super::slice::{Bounds, place_in};
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{DType, Dim, Shape, TensorType, Type};
 
@@ -134,11 +134,12 @@ fn scatter_elements(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Ten
     ensure!((0..dims.len()).all(|i| i == axis || inputs[1].shape()[i] <= dims[i]), "updates are larger than data");
     let strides = strides(dims);
     let (mut to, mut indices) = (Vec::with_capacity(indices.len()), indices.into_iter());
-    each_place(inputs[1].shape(), |place| {
-        let at = index_in(indices.next().unwrap_or(0), dims[axis])?;
-        to.push(flat(&strides, place) - place[axis] * strides[axis] + at * strides[axis]);
-        Ok(())
-    })?;
+    let mut outside = Ok(());
+    each_place(inputs[1].shape(), |place| match index_in(indices.next().unwrap_or(0), dims[axis]) {
+        Ok(at) => to.push(flat(&strides, place) - place[axis] * strides[axis] + at * strides[axis]),
+        Err(e) => outside = Err(e),
+    });
+    outside?;
     scatter(&inputs[0], &inputs[2], &to, Reduction::of(call, "reduction")?)
 }
 
@@ -177,11 +178,7 @@ fn strided_set(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>>
     let values = inputs[1].broadcast_to_shape(&target)?;
     let strides = strides(dims);
     let mut to = Vec::with_capacity(values.len());
-    each_place(&target, |place| {
-        let at = spans.iter().zip(place).zip(&strides);
-        to.push(at.map(|((span, i), stride)| (span.begin + *i as i64 * span.stride) as usize * stride).sum());
-        Ok(())
-    })?;
+    each_place(&target, |place| to.push(place_in(&spans, &strides, place)));
     scatter(&inputs[0], &values, &to, Reduction::Update)
 }
 

@@ -1,15 +1,13 @@
 //! Finding places by content: argwhere, searchsorted, unique, unravel_index, invert_permutation.
 
-use std::cmp::Ordering;
-
 use tract_core::internal::*;
 
 use super::element::for_dtype;
 use super::index::integer;
 use super::kernel::datum_type;
-use super::places::{index_in, integers, place};
+use super::places::{index_in, integers, pick_flat, place};
 use super::rules::{FUNCTION_COST, per_output, same_type};
-use super::sort::compare;
+use super::sort::keys;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{DType, Dim, TensorType, Type};
 
@@ -71,19 +69,12 @@ fn searchsorted(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>
     let (sequences, values, right) = (&inputs[0], &inputs[1], call.flag("right", false)?);
     let len = *sequences.shape().last().context("the sorted sequence has rank 0")?;
     let per_sequence = if sequences.rank() == 1 { values.len() } else { values.shape()[values.rank() - 1] };
-    let found: Vec<i64> = for_dtype!(values.datum_type(), T in any => {
-        let (sequences, values) = (sequences.try_as_plain_ram()?, values.try_as_plain_ram()?);
-        let (sequences, values) = (sequences.as_slice::<T>()?, values.as_slice::<T>()?);
-        let position = |(i, value): (usize, &T)| {
-            let sequence = &sequences[i / per_sequence * len..][..len];
-            sequence.partition_point(|x| match compare(*x, *value) {
-                Ordering::Less => true,
-                Ordering::Equal => right,
-                Ordering::Greater => false,
-            }) as i64
-        };
-        values.iter().enumerate().map(position).collect()
-    });
+    let sequences = keys(sequences)?;
+    let position = |(i, value): (usize, &u64)| {
+        let sequence = &sequences[i / per_sequence * len..][..len];
+        sequence.partition_point(|x| x < value || (right && x == value)) as i64
+    };
+    let found: Vec<i64> = keys(values)?.iter().enumerate().map(position).collect();
     let to = datum_type(call.result()?.dtype).context("the dtype cannot be computed with")?;
     Ok(tvec!(Tensor::from_shape(values.shape(), &found)?.cast_to_dt(to)?.into_owned()))
 }
@@ -107,31 +98,23 @@ fn unique(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     let (sorted, counted) = (call.flag("sorted", true)?, call.flag("return_counts", false)?);
     let data = &inputs[0];
     let len = data.len();
-    let (mut firsts, mut inverse, mut counts) = (Vec::new(), vec![0i32; len], vec![0i32; len]);
-    let values = for_dtype!(data.datum_type(), T in any => {
-        let plain = data.try_as_plain_ram()?;
-        let elements = plain.as_slice::<T>()?;
-        let mut order: Vec<usize> = (0..len).collect();
-        order.sort_by(|a, b| compare(elements[*a], elements[*b]));
-        let mut groups: Vec<Vec<usize>> = Vec::new();
-        for i in order {
-            match groups.last_mut() {
-                Some(group) if compare(elements[group[0]], elements[i]).is_eq() => group.push(i),
-                _ => groups.push(vec![i]),
-            }
-        }
-        if !sorted {
-            groups.sort_by_key(|group| group[0]);
-        }
-        let mut values = vec![T::default(); len];
-        for (number, group) in groups.iter().enumerate() {
-            values[number] = elements[group[0]];
-            firsts.push(group[0] as i32);
-            counts[number] = group.len() as i32;
-            group.iter().for_each(|i| inverse[*i] = number as i32);
-        }
-        tensor1(&values)
-    });
+    let keys = keys(data)?;
+    let mut order: Vec<usize> = (0..len).collect();
+    order.sort_by_key(|i| keys[*i]);
+    let mut groups: Vec<&[usize]> = order.chunk_by(|a, b| keys[*a] == keys[*b]).collect();
+    if !sorted {
+        groups.sort_by_key(|group| group[0]);
+    }
+    let (mut inverse, mut counts) = (vec![0i32; len], vec![0i32; len]);
+    for (number, group) in groups.iter().enumerate() {
+        counts[number] = group.len() as i32;
+        group.iter().for_each(|i| inverse[*i] = number as i32);
+    }
+    let representatives: Vec<usize> = groups.iter().map(|group| group[0]).collect();
+    let mut values = Tensor::zero_dt(data.datum_type(), &[len])?;
+    let distinct = pick_flat(data, &[groups.len()], &representatives)?;
+    values.assign_slice(..groups.len(), &distinct, .., 0)?;
+    let mut firsts: Vec<i32> = representatives.iter().map(|i| *i as i32).collect();
     let found = firsts.len() as i32;
     firsts.resize(len, 0);
     let mut out = tvec!(values, tensor1(&firsts), tensor1(&inverse), tensor1(&[found]));

@@ -1,11 +1,10 @@
 //! Taking a box out of a tensor: strided_slice and slice_like.
 
 use tract_core::internal::*;
-use tract_core::ndarray::SliceInfoElem;
 use tract_core::ops::array::Slice;
 
-use super::element::for_dtype;
 use super::kernel::Wiring;
+use super::places::{pick, strides};
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Dim, Shape, TensorType, Type};
 
@@ -151,22 +150,15 @@ fn strided_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tens
 
 /// Copies the box of `spans`, one for each axis, out of `data`.
 pub(super) fn take_spans(data: &Tensor, spans: &[Span]) -> TractResult<Tensor> {
-    let info: Vec<SliceInfoElem> = spans.iter().map(|span| span.slice_info()).collect();
-    for_dtype!(data.datum_type(), T in any => {
-        Ok(data.to_plain_array_view::<T>()?.slice(info.as_slice()).to_owned().into_tensor())
-    })
+    let (strides, shape): (_, TVec<usize>) = (strides(data.shape()), spans.iter().map(|s| s.len as usize).collect());
+    pick(data, &shape, |place| Ok(place_in(spans, &strides, place)))
 }
 
-impl Span {
-    /// The span as ndarray has it: bounds ascending, a negative step walks them backwards.
-    pub fn slice_info(self) -> SliceInfoElem {
-        if self.len == 0 {
-            return SliceInfoElem::Slice { start: 0, end: Some(0), step: 1 };
-        }
-        let last = self.begin + (self.len as i64 - 1) * self.stride;
-        let (start, end) = (self.begin.min(last) as isize, self.begin.max(last) as isize + 1);
-        SliceInfoElem::Slice { start, end: Some(end), step: self.stride as isize }
-    }
+/// The row-major index, in the whole tensor of `strides`, of `place` in the box of `spans`.
+pub(super) fn place_in(spans: &[Span], strides: &[usize], place: &[usize]) -> usize {
+    let along =
+        |((span, at), stride): ((&Span, &usize), &usize)| (span.begin + *at as i64 * span.stride) as usize * stride;
+    spans.iter().zip(place).zip(strides).map(along).sum()
 }
 
 /// Which axes slice_like cuts: all by default.

@@ -1,11 +1,11 @@
 //! Ordering along an axis: sort, argsort, topk. All are stable in both directions; NaN counts as greatest.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 
 use tract_core::internal::*;
 
-use super::element::for_dtype;
 use super::kernel::datum_type;
+use super::places::{integers, pick_flat};
 use super::{AttrDef, AttrKind, Call, OpDef, TypeError, Typed};
 use crate::graph::{DType, Dim, Shape, TensorType, Type};
 
@@ -122,27 +122,24 @@ fn ordered(call: &Typed<'_>, data: &Tensor, ascend: bool, returned: Returned) ->
     let (len, keep) = (data.shape()[axis], dims[axis]);
     let inner: usize = dims[axis + 1..].iter().product();
     let outer: usize = dims[..axis].iter().product();
+    let keys = keys(data)?;
     let mut places = vec![0i64; outer * keep * inner];
-    let values = for_dtype!(data.datum_type(), T in any => {
-        let plain = data.try_as_plain_ram()?;
-        let elements = plain.as_slice::<T>()?;
-        let mut values = vec![T::default(); places.len()];
-        let mut order: Vec<usize> = Vec::with_capacity(len);
-        for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
-            let at = |n: usize| elements[(o * len + n) * inner + i];
-            order.clear();
-            order.extend(0..len);
-            order.sort_by(|a, b| match ascend {
-                true => compare(at(*a), at(*b)),
-                false => compare(at(*b), at(*a)),
-            });
-            for (rank, from) in order.iter().take(keep).enumerate() {
-                let to = (o * keep + rank) * inner + i;
-                (values[to], places[to]) = (at(*from), *from as i64);
-            }
+    let mut sources = vec![0usize; places.len()];
+    let mut order: Vec<usize> = Vec::with_capacity(len);
+    for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
+        let source = |n: usize| (o * len + n) * inner + i;
+        order.clear();
+        order.extend(0..len);
+        match ascend {
+            true => order.sort_by_key(|n| keys[source(*n)]),
+            false => order.sort_by_key(|n| Reverse(keys[source(*n)])),
         }
-        Tensor::from_shape(&dims, &values)?
-    });
+        for (rank, from) in order.iter().take(keep).enumerate() {
+            let to = (o * keep + rank) * inner + i;
+            (sources[to], places[to]) = (source(*from), *from as i64);
+        }
+    }
+    let values = pick_flat(data, &dims, &sources)?;
     let indices = |dtype: DType| -> TractResult<Tensor> {
         let to = datum_type(dtype).context("the dtype cannot be computed with")?;
         Ok(Tensor::from_shape(&dims, &places)?.cast_to_dt(to)?.into_owned())
@@ -154,9 +151,35 @@ fn ordered(call: &Typed<'_>, data: &Tensor, ascend: bool, returned: Returned) ->
     })
 }
 
-/// A total order: NaN is equal to NaN and above everything else.
-pub(super) fn compare<T: PartialOrd>(a: T, b: T) -> Ordering {
-    #[allow(clippy::eq_op)]
-    let nan = |x: &T| x != x;
-    a.partial_cmp(&b).unwrap_or_else(|| nan(&a).cmp(&nan(&b)))
+/// One number for each element, which compare as the elements do: zeros of both signs are equal, and NaN is equal
+/// to NaN and above everything else.
+pub(super) fn keys(tensor: &Tensor) -> TractResult<Vec<u64>> {
+    const SIGN: u64 = 1 << 63;
+    let of_float = |x: &f64| match (x + 0.0).to_bits() {
+        _ if x.is_nan() => u64::MAX,
+        bits if bits & SIGN != 0 => !bits,
+        bits => bits | SIGN,
+    };
+    Ok(match tensor.datum_type() {
+        dt if dt.is_float() => {
+            tensor.cast_to::<f64>()?.try_as_plain_ram()?.as_slice::<f64>()?.iter().map(of_float).collect()
+        }
+        DatumType::U64 => tensor.try_as_plain_ram()?.as_slice::<u64>()?.to_vec(),
+        _ => integers(tensor)?.into_iter().map(|x| x as u64 ^ SIGN).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_compare_as_elements_do() {
+        let floats = [f32::NEG_INFINITY, -1e30, -1.0, -1e-40, 0.0, 1e-40, 0.5, 3.0, f32::INFINITY, f32::NAN];
+        assert!(keys(&tensor1(&floats)).unwrap().is_sorted_by(|a, b| a < b));
+        assert!(keys(&tensor1(&[i64::MIN, -1, 0, 7, i64::MAX])).unwrap().is_sorted_by(|a, b| a < b));
+        assert!(keys(&tensor1(&[0, 1, u64::MAX])).unwrap().is_sorted_by(|a, b| a < b));
+        let zeros = keys(&tensor1(&[0.0f32, -0.0])).unwrap();
+        assert_eq!(zeros[0], zeros[1]);
+    }
 }

@@ -1,0 +1,97 @@
+//! Every definition against TVM's operator registry: operands, attributes in print order with their defaults,
+//! where they print, fusion class.
+
+use std::{env, fs, path::Path};
+
+use edgecut::ops::{self, AttrKind, FusionClass, OpDef};
+use serde_json::Value;
+
+/// The registry's facts, unless the shared data is absent.
+fn registry() -> Option<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/relay/ops.json");
+    match fs::read(&path) {
+        Ok(text) => Some(serde_json::from_slice(&text).unwrap()),
+        Err(e) => {
+            assert!(env::var_os("EDGECUT_REQUIRE_SHARED").is_none(), "{}: {e}", path.display());
+            eprintln!("SKIPPED: {} is absent", path.display());
+            None
+        }
+    }
+}
+
+fn class(name: &str) -> FusionClass {
+    match name {
+        "elemwise" => FusionClass::Elementwise,
+        "broadcast" => FusionClass::Broadcast,
+        "injective" => FusionClass::Injective,
+        "reduce" => FusionClass::Reduce,
+        "out-fusable" => FusionClass::OutFusable,
+        _ => FusionClass::Opaque,
+    }
+}
+
+/// Whether an attribute that TVM declares as `ty` may be read as `kind`.
+fn kind_fits(kind: AttrKind, ty: &str) -> bool {
+    use AttrKind::*;
+    match ty {
+        "int" => kind == Int,
+        "bool" => kind == Bool,
+        "float" => kind == Float,
+        "str" => kind == Str,
+        "dtype" => kind == DType,
+        "[int]" | "[dim]" | "[[int]]" | "[[dim]]" => matches!(kind, Ints | OptionalInts),
+        "[float]" => kind == Floats,
+        "dim?" | "int?" => matches!(kind, Int | OptionalInt),
+        "[int]?" => kind == OptionalInts,
+        "float?" => kind == OptionalFloat,
+        "int|[int]" => kind == IntOrInts,
+        _ => kind == Object,
+    }
+}
+
+fn differences(def: &OpDef, facts: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    let operands: Vec<&str> = facts["args"].as_array().unwrap().iter().map(|a| a.as_str().unwrap()).collect();
+    if def.operands != operands {
+        found.push(format!("operands {:?}, registered {operands:?}", def.operands));
+    }
+    if def.attrs_key != facts["attrs_type"].as_str().unwrap_or("") {
+        found.push(format!("attributes {:?}, registered {}", def.attrs_key, facts["attrs_type"]));
+    }
+    let attrs = facts["attrs"].as_array().unwrap();
+    let names = |of: &mut dyn Iterator<Item = String>| of.collect::<Vec<_>>().join(", ");
+    let own = names(&mut def.attrs.iter().map(|a| format!("{}={}", a.name, a.default.unwrap_or("!"))));
+    let registered = names(
+        &mut attrs.iter().map(|a| format!("{}={}", a["name"].as_str().unwrap(), a["default"].as_str().unwrap_or("!"))),
+    );
+    if own != registered {
+        found.push(format!("attributes {own}, registered {registered}"));
+    } else {
+        for (own, registered) in def.attrs.iter().zip(attrs) {
+            if !kind_fits(own.kind, registered["type"].as_str().unwrap()) {
+                found.push(format!("{} is {:?}, registered {}", own.name, own.kind, registered["type"]));
+            }
+        }
+    }
+    let in_metadata = ["undeclared", "mismatch"].contains(&facts["attrs_in_text"].as_str().unwrap());
+    if def.attrs_in_metadata != in_metadata {
+        found.push(format!("attrs_in_metadata {}, registered {in_metadata}", def.attrs_in_metadata));
+    }
+    if def.class != class(facts["pattern"].as_str().unwrap()) {
+        found.push(format!("class {:?}, registered {}", def.class, facts["pattern"]));
+    }
+    found.into_iter().map(|what| format!("{}: {what}", def.name)).collect()
+}
+
+#[test]
+fn definitions_agree_with_the_registry() {
+    let Some(registry) = registry() else { return };
+    let mut wrong = Vec::new();
+    for def in ops::all() {
+        match registry["ops"].get(def.name) {
+            Some(facts) => wrong.extend(differences(def, facts)),
+            None => wrong.push(format!("{}: not registered", def.name)),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
