@@ -25,6 +25,7 @@ mod einsum;
 mod element;
 mod fourier;
 mod index;
+mod interpolate;
 mod join;
 pub mod kernel;
 mod layout;
@@ -39,6 +40,7 @@ mod pool;
 mod reduce;
 mod remap;
 mod repeat;
+mod resize;
 pub mod retype;
 mod rows;
 mod rules;
@@ -86,6 +88,7 @@ const FAMILIES: &[&[OpDef]] = &[
     pool::OPS,
     reduce::OPS,
     repeat::OPS,
+    resize::OPS,
     scan::OPS,
     scatter::OPS,
     search::OPS,
