@@ -11,6 +11,7 @@ mod arrange;
 pub mod attr;
 mod bfloat;
 mod binary;
+mod blocks;
 mod cast;
 mod choose;
 mod clip;
@@ -23,12 +24,14 @@ mod dense;
 mod dynamic;
 mod einsum;
 mod element;
+mod fifo;
 mod fourier;
 mod index;
 mod interpolate;
 mod join;
 pub mod kernel;
 mod layout;
+mod layout_transform;
 mod loss;
 mod mask;
 mod norm;
@@ -54,6 +57,7 @@ mod statistics;
 pub mod summary;
 mod unary;
 mod view;
+mod vision;
 mod window;
 
 use std::{collections::HashMap, sync::LazyLock};
@@ -68,6 +72,7 @@ const FAMILIES: &[&[OpDef]] = &[
     argreduce::OPS,
     arrange::OPS,
     binary::OPS,
+    blocks::OPS,
     cast::OPS,
     choose::OPS,
     clip::OPS,
@@ -78,9 +83,11 @@ const FAMILIES: &[&[OpDef]] = &[
     dense::OPS,
     dynamic::OPS,
     einsum::OPS,
+    fifo::OPS,
     fourier::OPS,
     index::OPS,
     join::OPS,
+    layout_transform::OPS,
     loss::OPS,
     mask::OPS,
     norm::OPS,
@@ -97,6 +104,7 @@ const FAMILIES: &[&[OpDef]] = &[
     sort::OPS,
     unary::OPS,
     view::OPS,
+    vision::reorg::OPS,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static OpDef>> =

@@ -147,7 +147,7 @@ impl Resize {
 /// Where the spatial axes of the data stand.
 fn spatial_axes<const RANK: usize>(call: &Call<'_>, data: &TensorType) -> Result<Vec<usize>, TypeError> {
     let layout = Layout::parse(call.text("layout", LAYOUTS[RANK])?).map_err(|e| call.error(e))?;
-    let at = SPATIAL[RANK].chars().map(|l| layout.position(l).filter(|_| layout.block(l).is_none()));
+    let at = SPATIAL[RANK].chars().map(|l| layout.position(l).filter(|_| !layout.splits(l)));
     let at = at.collect::<Option<Vec<usize>>>().filter(|_| layout.rank() == data.shape.rank());
     at.ok_or_else(|| {
         call.error(format!("the layout must fit {data} and have the axes {}, not in blocks", SPATIAL[RANK]))

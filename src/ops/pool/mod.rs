@@ -84,7 +84,7 @@ impl Pooled {
             return Err(call.error(format!("{data} does not have the {} dimensions of its layout", layout.rank())));
         }
         let letters = &LAYOUTS[RANK][2..];
-        let at = letters.chars().map(|l| layout.position(l).filter(|_| layout.block(l).is_none()));
+        let at = letters.chars().map(|l| layout.position(l).filter(|_| !layout.splits(l)));
         let at = at.collect::<Option<_>>();
         let at = at.ok_or_else(|| call.error(format!("the layout must have the axes {letters}, not in blocks")))?;
         Ok(Pooled { layout, at })
