@@ -26,8 +26,8 @@ mod einsum;
 mod element;
 mod fifo;
 mod fourier;
+mod image;
 mod index;
-mod interpolate;
 mod join;
 pub mod kernel;
 mod layout;
@@ -85,6 +85,10 @@ const FAMILIES: &[&[OpDef]] = &[
     einsum::OPS,
     fifo::OPS,
     fourier::OPS,
+    image::crop::OPS,
+    image::dilation::OPS,
+    image::grid::OPS,
+    image::resize::OPS,
     index::OPS,
     join::OPS,
     layout_transform::OPS,
@@ -95,7 +99,6 @@ const FAMILIES: &[&[OpDef]] = &[
     pool::OPS,
     reduce::OPS,
     repeat::OPS,
-    resize::OPS,
     scan::OPS,
     scatter::OPS,
     search::OPS,

@@ -45,6 +45,16 @@ impl Wiring<'_> {
     }
 }
 
+/// All elements in double precision, for operators that are rare enough to be computed in it.
+pub(super) fn numbers(tensor: &Tensor) -> TractResult<Vec<f64>> {
+    Ok(tensor.cast_to::<f64>()?.try_as_plain_ram()?.as_slice::<f64>()?.to_vec())
+}
+
+/// A tensor of these elements, converted to `dtype`: rounded for floats, truncated for integers.
+pub(super) fn tensor_of(numbers: &[f64], shape: &[usize], dtype: DatumType) -> TractResult<Tensor> {
+    Ok(Tensor::from_shape(shape, numbers)?.cast_to_dt(dtype)?.into_owned())
+}
+
 /// A function on whole tensors, which may keep what it was made from.
 type Function = dyn Fn(&[TValue]) -> TractResult<TVec<Tensor>> + Send + Sync;
 

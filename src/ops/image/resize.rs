@@ -3,15 +3,18 @@
 use tract_core::internal::*;
 
 use super::{
-    AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
+    super::{
+        AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
+        kernel::{self, Wiring},
+        layout::{Layout, map_dim},
+        remap::Remap,
+    },
+    AXES,
     interpolate::{Coordinates, Method, Nearest, Taps, nearest, resampled},
-    kernel::{self, Wiring},
-    layout::{Layout, map_dim},
-    remap::Remap,
 };
 use crate::graph::{DType, Dim, TensorType, Type};
 
-pub(super) const OPS: &[OpDef] = &[
+pub(in crate::ops) const OPS: &[OpDef] = &[
     resize::<1>("image.resize1d", "relay.attrs.Resize1DAttrs", &resize_attrs("\"NCW\"")),
     resize::<2>("image.resize2d", "relay.attrs.Resize2DAttrs", &resize_attrs("\"NCHW\"")),
     resize::<3>("image.resize3d", "relay.attrs.Resize3DAttrs", &resize_attrs("\"NCDHW\"")),
@@ -70,10 +73,6 @@ const fn resize_attrs(layout: &'static str) -> [AttrDef; 10] {
         AttrDef::new("out_dtype", AttrKind::DType, "\"\""),
     ]
 }
-
-/// Default layout over 1, 2 and 3 spatial axes, and those axes.
-const LAYOUTS: [&str; 4] = ["NC", "NCW", "NCHW", "NCDHW"];
-const SPATIAL: [&str; 4] = ["", "W", "HW", "DHW"];
 
 /// A resizing, read from a call.
 struct Resize {
@@ -146,12 +145,11 @@ impl Resize {
 
 /// Where the spatial axes of the data stand.
 fn spatial_axes<const RANK: usize>(call: &Call<'_>, data: &TensorType) -> Result<Vec<usize>, TypeError> {
-    let layout = Layout::parse(call.text("layout", LAYOUTS[RANK])?).map_err(|e| call.error(e))?;
-    let at = SPATIAL[RANK].chars().map(|l| layout.position(l).filter(|_| !layout.splits(l)));
+    let layout = Layout::parse(call.text("layout", AXES[RANK])?).map_err(|e| call.error(e))?;
+    let letters = &AXES[RANK][2..];
+    let at = letters.chars().map(|l| layout.position(l).filter(|_| !layout.splits(l)));
     let at = at.collect::<Option<Vec<usize>>>().filter(|_| layout.rank() == data.shape.rank());
-    at.ok_or_else(|| {
-        call.error(format!("the layout must fit {data} and have the axes {}, not in blocks", SPATIAL[RANK]))
-    })
+    at.ok_or_else(|| call.error(format!("the layout must fit {data} and have the axes {}, not in blocks", letters)))
 }
 
 fn coordinates(call: &Call<'_>, mode: &str, (start, end): (f32, f32)) -> Result<Coordinates, TypeError> {
@@ -213,7 +211,8 @@ fn wire(
     let out = kernel::fact(call.result()?)?;
     let (shape, given) = (wiring.concrete(inputs[0])?, wiring.fact(inputs[0])?.datum_type);
     let to = out.shape.as_concrete().context("the size of the result is not known")?.to_vec();
-    let taps = |r: &Resized| (r.axis, resize.method.axis(r.coordinates, shape[r.axis], to[r.axis]));
+    let repeats = resize.axes.len() == 2;
+    let taps = |r: &Resized| (r.axis, resize.method.axis(r.coordinates, shape[r.axis], to[r.axis], repeats));
     // The last axis first: its lines are the shortest to keep in a cache.
     let axes: Vec<(usize, Taps)> = resize.axes.iter().rev().map(taps).collect();
     let mut seen: Vec<Vec<Option<usize>>> = to.iter().map(|n| (0..*n).map(Some).collect()).collect();

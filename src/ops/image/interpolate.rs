@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tract_core::internal::*;
 use tract_core::num_traits::Float;
 
-use super::remap::Remap;
+use super::super::remap::Remap;
 
 /// How indices of the result become positions in the data, over `n` elements made into `m`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -112,8 +112,14 @@ impl Method {
         }
     }
 
-    /// The taps of a whole axis of `n` elements made into `m`.
-    pub fn axis(self, coordinates: Coordinates, n: usize, m: usize) -> Taps {
+    /// The taps of a whole axis of `n` elements made into `m`. With `repeats` the nearest element of an asymmetric
+    /// enlargement by a whole factor is each one in turn, whatever the rounding: TVM divides integers then.
+    pub fn axis(self, coordinates: Coordinates, n: usize, m: usize, repeats: bool) -> Taps {
+        let whole = repeats && n > 0 && m % n == 0 && coordinates == Coordinates::Asymmetric;
+        let factor = m.checked_div(n).unwrap_or(0);
+        if whole && matches!(self, Method::Nearest(_)) && factor as f64 <= 1.0 / (1e-5 * (n as f64 + 1.0)) {
+            return (0..m).map(|x| [(x / factor, 1.0)].into_iter().collect()).collect();
+        }
         (0..m).map(|x| self.taps(coordinates.source(x, n, m), n)).collect()
     }
 }
@@ -178,7 +184,7 @@ mod tests {
         let cubic = Method::Cubic { alpha: -0.5, exclude_outside: true };
         for method in [Method::Linear, cubic, Method::Nearest(Nearest::Round)] {
             for coordinates in [Coordinates::HalfPixel, Coordinates::AlignCorners, Coordinates::TfHalfPixelForNn] {
-                for taps in method.axis(coordinates, 4, 9) {
+                for taps in method.axis(coordinates, 4, 9, true) {
                     assert!((taps.iter().map(|t| t.1).sum::<f32>() - 1.0).abs() < 1e-6);
                     assert!(taps.iter().all(|t| t.0 < 4));
                 }
@@ -189,10 +195,10 @@ mod tests {
     #[test]
     fn doubling_repeats_and_halving_averages() {
         let data = tensor2(&[[1f32, 3.0], [5.0, 7.0]]);
-        let double = Method::Nearest(Nearest::Floor).axis(Coordinates::Asymmetric, 2, 4);
+        let double = Method::Nearest(Nearest::Floor).axis(Coordinates::Asymmetric, 2, 4, true);
         let made = nearest(&[2, 2], &[(1, double)]).apply(&data, &tensor0(0f32)).unwrap();
         assert_eq!(made, tensor2(&[[1f32, 1., 3., 3.], [5., 5., 7., 7.]]));
-        let halve = Method::Linear.axis(Coordinates::HalfPixel, 2, 1);
+        let halve = Method::Linear.axis(Coordinates::HalfPixel, 2, 1, true);
         assert_eq!(resampled::<f32>(&data, &[(0, halve.clone()), (1, halve)]).unwrap(), tensor2(&[[4f32]]));
     }
 }
