@@ -43,7 +43,6 @@ mod pool;
 mod reduce;
 mod remap;
 mod repeat;
-mod resize;
 pub mod retype;
 mod rows;
 mod rules;
