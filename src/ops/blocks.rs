@@ -107,45 +107,53 @@ fn depth_to_space(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]
     Ok(tvec![plain.wire(&layout, wiring, made)?])
 }
 
-/// Block sizes of the axes after the batch, and the pairs of attribute `key` that go with them.
-fn blocks(call: &Call<'_>, key: &str) -> Result<(Vec<u64>, Vec<(u64, u64)>), TypeError> {
+/// An axis that is cut into blocks, and what is padded or cut off on both sides of it.
+struct Blocked {
+    size: u64,
+    before: u64,
+    after: u64,
+}
+
+/// The axes after the batch; attribute `key` tells what is before and after them.
+fn blocks(call: &Call<'_>, key: &str) -> Result<Vec<Blocked>, TypeError> {
     let rank = call.ints("block_shape")?.map_or(2, |b| b.len());
-    let blocks = call.steps("block_shape", rank, 1)?;
+    let sizes = call.steps("block_shape", rank, 1)?;
     if rank + 1 > call.tensor(0)?.shape.rank() {
         return Err(call.error("block_shape has more axes than the data"));
     }
-    let pairs = call.pairs(key, rank)?;
-    let pairs = pairs.iter().map(|(a, b)| Some((u64::try_from(*a).ok()?, u64::try_from(*b).ok()?)));
-    let pairs = pairs.collect::<Option<_>>().ok_or_else(|| call.error(format!("{key} must not be negative")))?;
-    Ok((blocks, pairs))
+    let blocked = |(size, (before, after)): (u64, (i64, i64))| {
+        Some(Blocked { size, before: u64::try_from(before).ok()?, after: u64::try_from(after).ok()? })
+    };
+    let blocks = sizes.into_iter().zip(call.pairs(key, rank)?).map(blocked);
+    blocks.collect::<Option<_>>().ok_or_else(|| call.error(format!("{key} must not be negative")))
 }
 
 fn space_to_batch_type(call: &Call<'_>) -> Result<Type, TypeError> {
     let mut out = call.tensor(0)?.clone();
-    let (blocks, paddings) = blocks(call, "paddings")?;
-    for ((dim, block), (before, after)) in out.shape[1..].iter_mut().zip(&blocks).zip(paddings) {
+    let blocks = blocks(call, "paddings")?;
+    for (dim, Blocked { size, before, after }) in out.shape[1..].iter_mut().zip(&blocks) {
         let padded = map_dim(*dim, |n| n + before + after);
-        if padded.get().is_some_and(|n| n % block != 0) {
-            return Err(call.error(format!("a padded axis of {padded} does not split into blocks of {block}")));
+        if padded.get().is_some_and(|n| n % size != 0) {
+            return Err(call.error(format!("a padded axis of {padded} does not split into blocks of {size}")));
         }
-        *dim = map_dim(padded, |n| n / block);
+        *dim = map_dim(padded, |n| n / size);
     }
-    let whole = blocks.iter().fold(1, |n: u64, b| n.saturating_mul(*b));
+    let whole = blocks.iter().fold(1, |n: u64, b| n.saturating_mul(b.size));
     out.shape[0] = map_dim(out.shape[0], |n| n.saturating_mul(whole));
     Ok(out.into())
 }
 
 fn batch_to_space_type(call: &Call<'_>) -> Result<Type, TypeError> {
     let mut out = call.tensor(0)?.clone();
-    let (blocks, crops) = blocks(call, "crops")?;
-    for ((dim, block), (before, after)) in out.shape[1..].iter_mut().zip(&blocks).zip(crops) {
-        let whole = map_dim(*dim, |n| n.saturating_mul(*block));
+    let blocks = blocks(call, "crops")?;
+    for (dim, Blocked { size, before, after }) in out.shape[1..].iter_mut().zip(&blocks) {
+        let whole = map_dim(*dim, |n| n.saturating_mul(*size));
         if whole.get().is_some_and(|n| n < before + after) {
             return Err(call.error(format!("an axis of {whole} has less than {before} + {after} to cut off")));
         }
         *dim = map_dim(whole, |n| n - before - after);
     }
-    let whole = blocks.iter().fold(1, |n: u64, b| n.saturating_mul(*b));
+    let whole = blocks.iter().fold(1, |n: u64, b| n.saturating_mul(b.size));
     if out.shape[0].get().is_some_and(|n| n % whole != 0) {
         return Err(call.error(format!("a batch of {} does not split into blocks of {whole}", out.shape[0])));
     }
@@ -154,18 +162,18 @@ fn batch_to_space_type(call: &Call<'_>) -> Result<Type, TypeError> {
 }
 
 fn space_to_batch(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let (blocks, paddings) = blocks(call, "paddings")?;
+    let blocks = blocks(call, "paddings")?;
     let fact = wiring.fact(inputs[0])?;
     let (dtype, rank) = (fact.datum_type, fact.rank());
     let mut pads = vec![(0, 0); rank];
-    pads[1..].iter_mut().zip(paddings).for_each(|(pad, (a, b))| *pad = (a as usize, b as usize));
+    pads[1..].iter_mut().zip(&blocks).for_each(|(pad, b)| *pad = (b.before as usize, b.after as usize));
     let value = tensor0(call.float("pad_value", 0.0)?).cast_to_dt(dtype)?.into_owned().into_arc_tensor();
     let padded = wiring.one(Pad { pads, mode: PadMode::Constant(value) }, &[inputs[0]])?;
     let shape = wiring.concrete(padded)?;
     let spatial = blocks.len();
     let mut split = vec![shape[0]];
     for (n, block) in shape[1..].iter().zip(&blocks) {
-        split.extend([n / *block as usize, *block as usize]);
+        split.extend([n / block.size as usize, block.size as usize]);
     }
     split.extend(&shape[1 + spatial..]);
     // The inner parts of all axes, the batch, the outer parts, the rest.
@@ -179,23 +187,23 @@ fn space_to_batch(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]
 }
 
 fn batch_to_space(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let (blocks, crops) = blocks(call, "crops")?;
+    let blocks = blocks(call, "crops")?;
     let shape = wiring.concrete(inputs[0])?;
     let spatial = blocks.len();
-    let whole: u64 = blocks.iter().product();
-    let mut split: Vec<usize> = blocks.iter().map(|b| *b as usize).collect();
+    let whole: u64 = blocks.iter().map(|b| b.size).product();
+    let mut split: Vec<usize> = blocks.iter().map(|b| b.size as usize).collect();
     split.push(shape[0] / whole as usize);
     split.extend(&shape[1..]);
     let mut order = vec![spatial];
     order.extend((0..spatial).flat_map(|i| [spatial + 1 + i, i]));
     order.extend(2 * spatial + 1..split.len());
     let mut joined = vec![shape[0] / whole as usize];
-    joined.extend(shape[1..].iter().zip(&blocks).map(|(n, b)| n * *b as usize));
+    joined.extend(shape[1..].iter().zip(&blocks).map(|(n, b)| n * b.size as usize));
     joined.extend(&shape[1 + spatial..]);
     let split = wiring.reshape(inputs[0], &split)?;
     let turned = wiring.permute(split, &order)?;
     let mut at = wiring.reshape(turned, &joined)?;
-    for (i, (before, after)) in crops.iter().enumerate() {
+    for (i, Blocked { before, after, .. }) in blocks.iter().enumerate() {
         if before + after > 0 {
             at = wiring.one(Slice::new(i + 1, *before as usize, joined[i + 1] - *after as usize), &[at])?;
         }

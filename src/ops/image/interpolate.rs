@@ -115,7 +115,7 @@ impl Method {
     /// The taps of a whole axis of `n` elements made into `m`. With `repeats` the nearest element of an asymmetric
     /// enlargement by a whole factor is each one in turn, whatever the rounding: TVM divides integers then.
     pub fn axis(self, coordinates: Coordinates, n: usize, m: usize, repeats: bool) -> Taps {
-        let whole = repeats && n > 0 && m % n == 0 && coordinates == Coordinates::Asymmetric;
+        let whole = repeats && n > 0 && m.is_multiple_of(n) && coordinates == Coordinates::Asymmetric;
         let factor = m.checked_div(n).unwrap_or(0);
         if whole && matches!(self, Method::Nearest(_)) && factor as f64 <= 1.0 / (1e-5 * (n as f64 + 1.0)) {
             return (0..m).map(|x| [(x / factor, 1.0)].into_iter().collect()).collect();
@@ -155,7 +155,7 @@ fn along<T: Float + Datum>(data: &Tensor, axis: usize, taps: &Taps) -> TractResu
     }
     let mut lines = made.chunks_exact_mut(inner);
     for block in plain.as_slice::<T>()?.chunks_exact(n * inner) {
-        for (line, taps) in lines.by_ref().zip(taps) {
+        for (taps, line) in taps.iter().zip(lines.by_ref()) {
             for (index, weight) in taps {
                 let weight = T::from(*weight).context("a weight is a number")?;
                 let from = &block[index * inner..(index + 1) * inner];
