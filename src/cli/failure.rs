@@ -40,6 +40,11 @@ impl Failure {
         Failure::BadInput(Report::msg(format!("{file}: {error}")))
     }
 
+    /// A file that cannot be written.
+    pub fn unwritable(file: &str, error: &std::io::Error) -> Failure {
+        Failure::Failed(Report::msg(format!("{file} cannot be written: {error}")))
+    }
+
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::Failed(_) => 1,

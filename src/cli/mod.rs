@@ -2,7 +2,9 @@
 
 mod diagnostic;
 mod failure;
+mod file;
 mod inspect;
+mod memory;
 mod model;
 mod operators;
 mod run;
@@ -22,6 +24,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Verb {
     Inspect(inspect::Inspect),
+    Memory(memory::Memory),
     Operators(operators::Operators),
     Run(run::Run),
 }
@@ -31,6 +34,7 @@ pub fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
     let outcome: Outcome = match arguments.verb {
         Verb::Inspect(verb) => verb.run(),
+        Verb::Memory(verb) => verb.run(),
         Verb::Operators(verb) => verb.run(),
         Verb::Run(verb) => verb.run(),
     };

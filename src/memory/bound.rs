@@ -65,7 +65,7 @@ fn pad(size: u64, align: u64) -> u64 {
     (align - size % align) % align
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+pub(super) fn gcd(a: u64, b: u64) -> u64 {
     let (mut a, mut b) = (a, b);
     while b != 0 {
         (a, b) = (b, a % b);

@@ -7,18 +7,28 @@
 use super::{Buffer, bound};
 use crate::{
     graph::{Graph, OperatorId, Origin, TensorId},
-    ops::Alias,
     units::Bytes,
 };
 
 /// What the lifetimes of a graph's tensors depend on besides the order.
 pub struct Sharing<'a> {
     /// How an operator's output may share an operand's bytes: `ops` knows.
-    pub alias: &'a dyn Fn(OperatorId) -> Alias,
+    pub reuse: &'a dyn Fn(OperatorId) -> Reuse,
     /// Bytes an operator needs only while it runs.
     pub workspace: &'a dyn Fn(OperatorId) -> Bytes,
     /// What every offset must be a multiple of.
     pub align: u64,
+}
+
+/// How an operator's output may use an operand's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reuse {
+    /// Not at all.
+    Never,
+    /// It is the first operand's bytes under another shape.
+    View,
+    /// It may overwrite any operand of its size that dies with the operator.
+    InPlace,
 }
 
 /// Buffers over the steps of an order: step `i` is the `i`-th operator of it.
@@ -72,7 +82,7 @@ pub fn lifetimes(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>) -> 
             let (operator, tensor) = (operator.name.to_string(), graph.tensor(tensor).name.to_string());
             return Err(OrderError::NotTopological { operator, tensor });
         }
-        let alias = (sharing.alias)(id);
+        let reuse = (sharing.reuse)(id);
         let mut dying: Vec<usize> = operator
             .operands()
             .filter_map(|t| found.storage[t.0 as usize])
@@ -82,7 +92,7 @@ pub fn lifetimes(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>) -> 
             made[output.0 as usize] = true;
             let bytes = size(graph, output)?;
             let upper = last_use[output.0 as usize].map_or(step, |last| last.max(step)) as u64 + 1;
-            if alias == Alias::View {
+            if reuse == Reuse::View {
                 // A view of a parameter is as free as the parameter.
                 let source = operator.operands().next();
                 if let Some(storage) = source.and_then(|source| found.storage[source.0 as usize]) {
@@ -90,7 +100,7 @@ pub fn lifetimes(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>) -> 
                 }
                 continue;
             }
-            let over = dying.iter().position(|&s| alias == Alias::InPlace && found.buffers[s].size == bytes);
+            let over = dying.iter().position(|&s| reuse == Reuse::InPlace && found.buffers[s].size == bytes);
             match over {
                 Some(place) => {
                     let storage = dying.swap_remove(place);
@@ -144,7 +154,7 @@ fn last_uses(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>) -> Vec<
     }
     for &id in order.iter().rev() {
         let operator = graph.operator(id);
-        if (sharing.alias)(id) == Alias::View
+        if (sharing.reuse)(id) == Reuse::View
             && let Some(source) = operator.operands().next()
         {
             let views = operator.outputs.iter().filter_map(|t| last[t.0 as usize]).max();
@@ -196,13 +206,13 @@ mod tests {
     fn views_and_results_in_place_share_a_storage() {
         let graph = graph();
         let order: Vec<OperatorId> = graph.operators().map(|(id, _)| id).collect();
-        let alias = |id| match graph.operator(id).name.as_str() {
-            "view" => Alias::View,
-            "in_place" => Alias::InPlace,
-            _ => Alias::Never,
+        let reuse = |id| match graph.operator(id).name.as_str() {
+            "view" => Reuse::View,
+            "in_place" => Reuse::InPlace,
+            _ => Reuse::Never,
         };
         let workspace = |id: OperatorId| if id.0 == 3 { Bytes(5) } else { Bytes::ZERO };
-        let sharing = Sharing { alias: &alias, workspace: &workspace, align: 1 };
+        let sharing = Sharing { reuse: &reuse, workspace: &workspace, align: 1 };
         let found = lifetimes(&graph, &order, &sharing).unwrap();
         assert_eq!(found.storage, [Some(0), Some(1), Some(1), Some(1), Some(2)]);
         let spans: Vec<_> = found.buffers.iter().map(|b| (b.lower, b.upper, b.size.0)).collect();

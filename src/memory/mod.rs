@@ -8,6 +8,7 @@
 //! | [`lifetimes`] | which bytes each tensor of a graph occupies, from when to when, in a given order |
 //! | [`bound`] | the load over time, and what no packing can go below |
 //! | [`arena`] | offsets: [`pack`] |
+//! | [`minimalloc`] | packing problems as CSV |
 //! | [`check`] | judges a packing from the buffers alone; shares no code with the searches |
 
 pub mod arena;
@@ -15,7 +16,8 @@ pub mod bound;
 mod buffer;
 pub mod check;
 mod lifetimes;
+pub mod minimalloc;
 
 pub use arena::{ArenaError, Options, pack};
 pub use buffer::{Buffer, Packing};
-pub use lifetimes::{Lifetimes, OrderError, Sharing, lifetimes};
+pub use lifetimes::{Lifetimes, OrderError, Reuse, Sharing, lifetimes};

@@ -1,58 +1,33 @@
 //! First fit: each buffer in turn goes to the lowest place that is free of the rivals placed before it.
-//!
-//! What matters is the order. Tried here: the orders of TVM (size), TFLite Micro (size), Aidge (lifetime),
-//! MiniMalloc (area, width, the load around the buffer) and their mixtures.
 
-use std::cmp::Reverse;
+use super::{
+    preference::{FIRST_FIT, Traits},
+    problem::Problem,
+};
+use crate::memory::bound;
 
-use super::problem::Problem;
-
-/// What a static order looks at, the larger the earlier.
-struct Traits {
-    size: u64,
-    width: u64,
-    area: u128,
-    /// The highest sum of sizes while the buffer lives: a buffer at a tight step comes first.
-    load: u64,
-    lower: u64,
-}
-
-type Key = fn(&Traits) -> (u128, u128, u128);
-
-const ORDERS: &[Key] = &[
-    |t| (t.size.into(), t.width.into(), t.lower.into()),
-    |t| (t.area, t.size.into(), 0),
-    |t| (t.width.into(), t.size.into(), 0),
-    |t| (t.width.into(), t.area, t.load.into()),
-    |t| (t.load.into(), t.area, t.width.into()),
-    |t| (t.load.into(), t.width.into(), t.size.into()),
-    |t| (t.load.into(), t.size.into(), t.width.into()),
-    |t| (Reverse(t.lower).0.into(), t.size.into(), 0),
-    |t| (u128::from(u64::MAX - t.lower), t.size.into(), 0),
-    |t| (u128::from(t.size).pow(2).saturating_mul(t.width.into()), 0, 0),
-];
-
-/// The best of all orders; stops as soon as `bound` is reached.
+/// The best of all orders of [`FIRST_FIT`]; stops as soon as `bound` is reached.
 pub(super) fn portfolio(problem: &Problem<'_>, bound: u64) -> Vec<u64> {
     let traits = traits(problem);
-    let mut best: Option<(u64, Vec<u64>)> = None;
-    for key in ORDERS {
-        let mut order: Vec<u32> = (0..problem.buffers.len() as u32).collect();
-        order.sort_by_key(|&i| (Reverse(key(&traits[i as usize])), i));
+    let mut order: Vec<u32> = (0..problem.buffers.len() as u32).collect();
+    let mut best = vec![0; problem.buffers.len()];
+    let mut lowest = u64::MAX;
+    for preference in FIRST_FIT {
+        preference.sort(&mut order, |buffer| traits[buffer as usize]);
         let offsets = place(problem, &order);
         let height = problem.height(&offsets);
-        if best.as_ref().is_none_or(|(lowest, _)| height < *lowest) {
-            best = Some((height, offsets));
+        if height < lowest {
+            (lowest, best) = (height, offsets);
         }
-        if best.as_ref().is_some_and(|(lowest, _)| *lowest <= bound) {
+        if lowest <= bound {
             break;
         }
     }
-    best.map(|(_, offsets)| offsets).unwrap_or_default()
+    best
 }
 
 /// Places the buffers first fit in `order`, those with a given offset before all others.
-pub(super) fn place(problem: &Problem<'_>, order: &[u32]) -> Vec<u64> {
+fn place(problem: &Problem<'_>, order: &[u32]) -> Vec<u64> {
     const NOWHERE: u64 = u64::MAX;
     let mut offsets: Vec<u64> = problem.buffers.iter().map(|b| b.fixed.map_or(NOWHERE, |f| f.0)).collect();
     let mut taken: Vec<(u64, u64)> = Vec::new();
@@ -79,15 +54,16 @@ pub(super) fn place(problem: &Problem<'_>, order: &[u32]) -> Vec<u64> {
 }
 
 fn traits(problem: &Problem<'_>) -> Vec<Traits> {
-    let loads = crate::memory::bound::loads(problem.buffers);
-    problem
-        .buffers
-        .iter()
-        .map(|b| {
-            let from = loads.partition_point(|l| l.from < b.lower);
-            let load = loads[from..].iter().take_while(|l| l.from < b.upper).map(|l| l.bytes.0).max().unwrap_or(0);
-            let width = b.upper - b.lower;
-            Traits { size: b.size.0, width, area: u128::from(b.size.0) * u128::from(width), load, lower: b.lower }
-        })
-        .collect()
+    let loads = bound::loads(problem.buffers);
+    let crowd = |lower: u64, upper: u64| {
+        let from = loads.partition_point(|load| load.from < lower);
+        loads[from..].iter().take_while(|load| load.from < upper).map(|load| load.bytes.0).max().unwrap_or(0)
+    };
+    let traits = problem.buffers.iter().map(|b| Traits {
+        lower: b.lower,
+        upper: b.upper,
+        size: b.size.0,
+        crowd: crowd(b.lower, b.upper),
+    });
+    traits.collect()
 }
