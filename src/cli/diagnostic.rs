@@ -20,7 +20,7 @@ struct Excerpt {
 
 impl ImportDiagnostic {
     pub fn report(error: ImportError) -> Report {
-        let source = error.spot.clone().map(|spot| Excerpt { file: error.file.clone(), spot });
+        let source = error.spot.clone().map(|spot| Excerpt { file: error.file.clone(), spot: *spot });
         Report::new(ImportDiagnostic { error, source })
     }
 }

@@ -134,12 +134,8 @@ impl fmt::Display for DType {
             return f.pad(named.1);
         }
         let (code, bits, lanes) = self.dlpack();
-        let family = if (code, bits) == (1, 1) {
-            "bool".to_string()
-        } else {
-            let name = FAMILIES.iter().find(|x| x.1 == code).map_or("custom", |x| x.0);
-            if code == 3 && bits == 64 { name.to_string() } else { format!("{name}{bits}") }
-        };
+        let name = FAMILIES.iter().find(|x| x.1 == code).map_or("custom", |x| x.0);
+        let family = if code == 3 && bits == 64 { name.to_string() } else { format!("{name}{bits}") };
         f.pad(&if lanes == 1 { family } else { format!("{family}x{lanes}") })
     }
 }

@@ -1,7 +1,8 @@
 //! Layout strings: which axis of a tensor is which, and which axes are stored in blocks.
 //!
 //! An upper-case letter is an axis, a lower-case one with a number before it the inner part of that axis in
-//! blocks of that size: `NCHW16c` is (N, C/16, H, W, 16).
+//! blocks of that size: `NCHW16c` is (N, C/16, H, W, 16). An axis may be split more than once, outer parts first:
+//! `OIHW4i16o4i` is (O/16, I/16, H, W, 4, 16, 4).
 
 use smallvec::SmallVec;
 use tract_core::internal::*;
@@ -10,16 +11,21 @@ use tract_core::ops::array::{Pad, PadMode};
 use super::{Call, TypeError, kernel::Wiring};
 use crate::graph::{Dim, Shape, TensorType};
 
-/// A parsed layout string. Letters are unique; every blocked axis also stands as a whole.
+/// A parsed layout string. Every blocked axis also stands as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Layout(SmallVec<[Axis; 6]>);
+pub(super) struct Layout(Parts);
 
+type Parts = SmallVec<[Part; 6]>;
+
+/// An axis of the stored tensor: a whole axis or a part of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Axis {
+struct Part {
     /// Upper case.
     letter: char,
-    /// The block size if this is the inner part.
-    block: Option<u64>,
+    /// 0 for the whole axis or its outermost part, then inwards.
+    level: usize,
+    /// Size of an inner part; 0 at level 0.
+    size: u64,
 }
 
 impl Layout {
@@ -27,79 +33,96 @@ impl Layout {
     /// If `text` is no layout: the reason.
     pub fn parse(text: &str) -> Result<Layout, String> {
         let error = |why: &str| format!("`{text}` is not a layout: {why}");
-        let mut axes: SmallVec<[Axis; 6]> = SmallVec::new();
+        let mut parts = Parts::new();
         let mut block: Option<u64> = None;
         for c in text.chars() {
-            let axis = match c {
+            let letter = c.to_ascii_uppercase();
+            let inner = parts.iter().filter(|p| p.letter == letter && p.level > 0).count();
+            match c {
                 '0'..='9' => {
                     let digit = u64::from(c) - u64::from('0');
-                    let value = block.unwrap_or(0).checked_mul(10).and_then(|n| n.checked_add(digit));
-                    block = Some(value.filter(|n| *n <= 1 << 32).ok_or_else(|| error("the block is too large"))?);
-                    continue;
+                    let size = block.unwrap_or(0) * 10 + digit;
+                    block = Some(size).filter(|n| *n <= 1 << 20);
+                    block.ok_or_else(|| error("a block is too large"))?;
                 }
-                'A'..='Z' if block.is_none() => Axis { letter: c, block: None },
+                'A'..='Z' if block.is_none() && !parts.iter().any(|p| p.letter == c && p.level == 0) => {
+                    parts.push(Part { letter, level: 0, size: 0 });
+                }
                 'a'..='z' => {
                     let size = block.take().filter(|n| *n > 0).ok_or_else(|| error("a block needs a size"))?;
-                    Axis { letter: c.to_ascii_uppercase(), block: Some(size) }
+                    parts.push(Part { letter, level: inner + 1, size });
                 }
-                _ => return Err(error("expected letters, and sizes before lower-case letters")),
-            };
-            if axes.iter().any(|a| a.letter == axis.letter && a.block.is_some() == axis.block.is_some()) {
-                return Err(error(&format!("{c} stands twice")));
+                _ => return Err(error("expected each axis once, and sizes before lower-case letters")),
             }
-            axes.push(axis);
         }
         if block.is_some() {
             return Err(error("it ends in a number"));
         }
-        let whole = |letter| axes.iter().any(|a| a.letter == letter && a.block.is_none());
-        if let Some(lost) = axes.iter().find(|a| !whole(a.letter)) {
-            return Err(error(&format!("{} is only there in blocks", lost.letter)));
+        let layout = Layout(parts);
+        match layout.0.iter().find(|p| layout.position(p.letter).is_none()) {
+            Some(lost) => Err(error(&format!("{} is only there in blocks", lost.letter))),
+            None => Ok(layout),
         }
-        Ok(Layout(axes))
     }
 
     pub fn rank(&self) -> usize {
         self.0.len()
     }
 
-    /// Where the whole axis (or its outer part) `letter` stands.
+    /// Where the whole axis (or its outermost part) `letter` stands.
     pub fn position(&self, letter: char) -> Option<usize> {
-        self.0.iter().position(|a| a.letter == letter && a.block.is_none())
+        self.0.iter().position(|p| p.letter == letter && p.level == 0)
     }
 
-    /// The block size of `letter`; `None` if it is not blocked.
-    pub fn block(&self, letter: char) -> Option<u64> {
-        self.0.iter().find_map(|a| a.block.filter(|_| a.letter == letter))
+    /// Sizes of the inner parts of `letter`, from the outside in.
+    fn blocks(&self, letter: char) -> impl Iterator<Item = u64> + '_ {
+        self.0.iter().filter(move |p| p.letter == letter && p.level > 0).map(|p| p.size)
+    }
+
+    /// Elements in a block of `letter`; 1 if it is not blocked.
+    fn block(&self, letter: char) -> u64 {
+        self.blocks(letter).fold(1, u64::saturating_mul)
+    }
+
+    /// Whether the axis `letter` is stored in blocks.
+    pub fn splits(&self, letter: char) -> bool {
+        self.blocks(letter).next().is_some()
+    }
+
+    /// The whole axes in order.
+    pub fn letters(&self) -> String {
+        self.0.iter().filter(|p| p.level == 0).map(|p| p.letter).collect()
     }
 
     /// Whether the whole axes are exactly `letters`, in any order.
     pub fn has_exactly(&self, letters: &str) -> bool {
-        let whole = self.0.iter().filter(|a| a.block.is_none()).count();
-        whole == letters.chars().count() && letters.chars().all(|l| self.position(l).is_some())
+        let whole = self.letters();
+        whole.len() == letters.len() && letters.chars().all(|l| whole.contains(l))
     }
 
     /// Sizes of the axes `letters` of a tensor of `shape` in this layout, blocks multiplied in.
-    /// `None` if the rank differs or a letter is missing.
+    /// `None` if the rank or a block differs or a letter is missing.
     pub fn sizes(&self, shape: &[Dim], letters: &str) -> Option<Vec<Dim>> {
         let size = |letter| {
             let outer = *shape.get(self.position(letter)?)?;
-            Some(map_dim(outer, |n| n.saturating_mul(self.block(letter).unwrap_or(1))))
+            Some(map_dim(outer, |n| n.saturating_mul(self.block(letter))))
         };
-        (shape.len() == self.rank()).then(|| letters.chars().map(size).collect()).flatten()
+        let fits = |(part, dim): (&Part, &Dim)| part.level == 0 || dim.get().is_none_or(|n| n == part.size);
+        let fits = shape.len() == self.rank() && self.0.iter().zip(shape).all(fits);
+        fits.then(|| letters.chars().map(size).collect()).flatten()
     }
 
     /// The shape in this layout of a tensor whose axes `letters` have `sizes`; blocks are filled up.
     /// `None` if a letter of the layout is not among them.
     pub fn shape(&self, letters: &str, sizes: &[Dim]) -> Option<Shape> {
-        let axis = |a: &Axis| match a.block {
-            Some(block) => Some(Dim::Known(block)),
-            None => {
-                let at = letters.chars().position(|l| l == a.letter)?;
-                Some(map_dim(*sizes.get(at)?, |n| n.div_ceil(self.block(a.letter).unwrap_or(1))))
+        let dim = |part: &Part| match part.level {
+            0 => {
+                let at = letters.chars().position(|l| l == part.letter)?;
+                Some(map_dim(*sizes.get(at)?, |n| n.div_ceil(self.block(part.letter))))
             }
+            _ => Some(Dim::Known(part.size)),
         };
-        self.0.iter().map(axis).collect()
+        self.0.iter().map(dim).collect()
     }
 
     /// Wires the change of `outlet` from layout `self` to `to`. Blocks that a size does not fill are filled
@@ -108,71 +131,66 @@ impl Layout {
     /// # Errors
     /// If the layouts are not about the same axes.
     pub fn wire(&self, to: &Layout, wiring: &mut Wiring<'_>, outlet: OutletId) -> TractResult<OutletId> {
-        if self == to {
-            return Ok(outlet);
+        ensure!(to.has_exactly(&self.letters()), "the layouts are about other axes");
+        let (mut at, mut parts) = (outlet, self.0.clone());
+        for letter in self.letters().chars().filter(|l| !self.blocks(*l).eq(to.blocks(*l))) {
+            at = join(letter, &mut parts, wiring, at)?;
+            at = split(letter, to, &mut parts, wiring, at)?;
         }
-        let mut at = outlet;
-        let mut axes = self.0.clone();
-        while let Some(inner) = axes.iter().position(|a| a.block.is_some() && !to.0.contains(a)) {
-            at = merge_block(&mut axes, inner, wiring, at)?;
-        }
-        for wanted in to.0.iter().filter(|a| a.block.is_some()) {
-            if !axes.contains(wanted) {
-                at = split_block(&mut axes, *wanted, wiring, at)?;
-            }
-        }
-        for (target, wanted) in to.0.iter().enumerate() {
-            let from = axes.iter().position(|a| a == wanted).context("the layouts are about other axes")?;
-            if from != target {
-                at = wiring.one(AxisOp::Move(from, target), &[at])?;
-                let moved = axes.remove(from);
-                axes.insert(target, moved);
-            }
-        }
-        ensure!(axes.len() == to.rank(), "the layouts are about other axes");
-        Ok(at)
+        let from = |wanted: &Part| parts.iter().position(|p| (p.letter, p.level) == (wanted.letter, wanted.level));
+        let order: Option<Vec<usize>> = to.0.iter().map(from).collect();
+        wiring.permute(at, &order.context("the layouts are about other axes")?)
     }
 }
 
-/// Moves the inner part at `inner` behind its outer part and joins them.
-fn merge_block(
-    axes: &mut SmallVec<[Axis; 6]>,
-    inner: usize,
-    wiring: &mut Wiring<'_>,
-    mut at: OutletId,
-) -> TractResult<OutletId> {
-    let part = axes.remove(inner);
-    let outer = axes.iter().position(|a| a.letter == part.letter).context("a block without its axis")?;
-    if outer + 1 != inner {
-        at = wiring.one(AxisOp::Move(inner, outer + 1), &[at])?;
+/// Brings the inner parts of an axis behind its outer one and joins them.
+fn join(letter: char, parts: &mut Parts, wiring: &mut Wiring<'_>, mut at: OutletId) -> TractResult<OutletId> {
+    let levels = parts.iter().filter(|p| p.letter == letter).count();
+    for level in (1..levels).rev() {
+        let find = |level| parts.iter().position(|p| (p.letter, p.level) == (letter, level));
+        let (outer, inner) = find(level - 1).zip(find(level)).context("the parts of an axis follow each other")?;
+        let target = if inner < outer { outer } else { outer + 1 };
+        if inner != target {
+            at = wiring.one(AxisOp::Move(inner, target), &[at])?;
+        }
+        let part = parts.remove(inner);
+        let outer = target - 1;
+        let shape = wiring.concrete(at)?;
+        let joined = shape[outer] * shape[target];
+        let op = AxisOp::Reshape(outer, tvec![shape[outer].to_dim(), shape[target].to_dim()], tvec![joined.to_dim()]);
+        at = wiring.one(op, &[at])?;
+        debug_assert_eq!(part.level, level);
     }
-    let shape = &wiring.fact(at)?.shape;
-    let parts = tvec![shape[outer].clone(), shape[outer + 1].clone()];
-    let joined = parts[0].clone() * &parts[1];
-    wiring.one(AxisOp::Reshape(outer, parts, tvec![joined]), &[at])
+    Ok(at)
 }
 
-/// Splits the whole axis of `wanted` into blocks, the inner part right behind the outer one.
-fn split_block(
-    axes: &mut SmallVec<[Axis; 6]>,
-    wanted: Axis,
+/// Splits a whole axis into the parts it has in `to`, which then stand together.
+fn split(
+    letter: char,
+    to: &Layout,
+    parts: &mut Parts,
     wiring: &mut Wiring<'_>,
     mut at: OutletId,
 ) -> TractResult<OutletId> {
-    let outer = axes.iter().position(|a| a.letter == wanted.letter).context("the layouts are about other axes")?;
-    let block = wanted.block.context("an inner part has a size")? as usize;
-    let fact = wiring.fact(at)?;
-    let (size, rank, dtype) = (fact.shape[outer].to_usize()?, fact.rank(), fact.datum_type);
-    let missing = size.next_multiple_of(block) - size;
-    if missing > 0 {
-        let mut pads = vec![(0, 0); rank];
-        pads[outer] = (0, missing);
+    let block = to.block(letter) as usize;
+    if !to.splits(letter) {
+        return Ok(at);
+    }
+    let axis = parts.iter().position(|p| p.letter == letter).context("the layouts are about other axes")?;
+    let (shape, dtype) = (wiring.concrete(at)?, wiring.fact(at)?.datum_type);
+    let filled = shape[axis].next_multiple_of(block);
+    if filled > shape[axis] {
+        let mut pads = vec![(0, 0); shape.len()];
+        pads[axis] = (0, filled - shape[axis]);
         let zero = Tensor::zero_scalar_dt(dtype)?.into_arc_tensor();
         at = wiring.one(Pad { pads, mode: PadMode::Constant(zero) }, &[at])?;
     }
-    let parts = tvec![(size + missing).div_euclid(block).to_dim(), block.to_dim()];
-    axes.insert(outer + 1, wanted);
-    wiring.one(AxisOp::Reshape(outer, tvec![(size + missing).to_dim()], parts), &[at])
+    let mut sizes = tvec![(filled / block).to_dim()];
+    for (i, size) in to.blocks(letter).enumerate() {
+        sizes.push(size.to_dim());
+        parts.insert(axis + i + 1, Part { letter, level: i + 1, size });
+    }
+    wiring.one(AxisOp::Reshape(axis, tvec![filled.to_dim()], sizes), &[at])
 }
 
 impl Call<'_> {
@@ -240,8 +258,22 @@ mod tests {
     }
 
     #[test]
+    fn an_axis_splits_more_than_once() {
+        let (plain, twice) = (Layout::parse("OI").unwrap(), Layout::parse("OI2i3o2i").unwrap());
+        assert_eq!(twice.shape("OI", &Shape::of(&[6, 8])), Some(Shape::of(&[2, 2, 2, 3, 2])));
+        let mut model = TypedModel::default();
+        let data: Vec<i32> = (0..48).collect();
+        let source = model.add_const("x", Tensor::from_shape(&[6, 8], &data).unwrap()).unwrap();
+        let made = plain.wire(&twice, &mut Wiring::new(&mut model, "change"), source).unwrap();
+        model.select_output_outlets(&[made]).unwrap();
+        let made = model.into_runnable().unwrap().run(tvec![]).unwrap();
+        // O = 1 · 3 + 2, I = 1 · 4 + 1 · 2 + 0
+        assert_eq!(made[0].to_plain_array_view::<i32>().unwrap()[[1, 1, 1, 2, 0]], 5 * 8 + 6);
+    }
+
+    #[test]
     fn what_is_no_layout_is_refused() {
-        for bad in ["NCHW4", "NCHWc", "NCHW4x", "NCCH", "NC0c", "N-C", "NC4c8c", "4N", "NC99999999999999999999c"] {
+        for bad in ["NCHW4", "NCHWc", "NCHW4x", "NCCH", "NC0c", "N-C", "4N", "NC99999999999999999999c"] {
             assert!(Layout::parse(bad).is_err(), "{bad}");
         }
     }

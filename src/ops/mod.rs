@@ -11,6 +11,7 @@ mod arrange;
 pub mod attr;
 mod bfloat;
 mod binary;
+mod blocks;
 mod cast;
 mod choose;
 mod clip;
@@ -23,11 +24,14 @@ mod dense;
 mod dynamic;
 mod einsum;
 mod element;
+mod fifo;
 mod fourier;
+mod image;
 mod index;
 mod join;
 pub mod kernel;
 mod layout;
+mod layout_transform;
 mod loss;
 mod mask;
 mod norm;
@@ -52,6 +56,7 @@ mod statistics;
 pub mod summary;
 mod unary;
 mod view;
+mod vision;
 mod window;
 
 use std::{collections::HashMap, sync::LazyLock};
@@ -66,6 +71,7 @@ const FAMILIES: &[&[OpDef]] = &[
     argreduce::OPS,
     arrange::OPS,
     binary::OPS,
+    blocks::OPS,
     cast::OPS,
     choose::OPS,
     clip::OPS,
@@ -76,9 +82,15 @@ const FAMILIES: &[&[OpDef]] = &[
     dense::OPS,
     dynamic::OPS,
     einsum::OPS,
+    fifo::OPS,
     fourier::OPS,
+    image::crop::OPS,
+    image::dilation::OPS,
+    image::grid::OPS,
+    image::resize::OPS,
     index::OPS,
     join::OPS,
+    layout_transform::OPS,
     loss::OPS,
     mask::OPS,
     norm::OPS,
@@ -94,6 +106,7 @@ const FAMILIES: &[&[OpDef]] = &[
     sort::OPS,
     unary::OPS,
     view::OPS,
+    vision::reorg::OPS,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static OpDef>> =

@@ -97,11 +97,23 @@ impl Rows {
 
     /// `small += large · weight`: the convolution. The weight is (groups · small, large, taps).
     pub fn gather<T: Number>(&self, channels: Channels, large: &[T], weight: &[T], small: &mut [T]) {
+        self.gather_by(channels, large, weight, small, |sum, x, w| sum.add(x.mul(w)));
+    }
+
+    /// `small = fold(small, large, weight)` for all taps of all channels of the large side.
+    pub fn gather_by<T: Copy>(
+        &self,
+        channels: Channels,
+        large: &[T],
+        weight: &[T],
+        small: &mut [T],
+        fold: impl Fn(T, T, T) -> T,
+    ) {
         self.each(channels, |tap, from, to, row| {
             let weight = weight[tap + row.tap];
             let line = &mut small[from + row.small..][..row.len];
             for (out, x) in line.iter_mut().zip(large[to + row.large..].iter().step_by(self.stride)) {
-                *out = out.add(x.mul(weight));
+                *out = fold(*out, *x, weight);
             }
         });
     }
@@ -124,6 +136,11 @@ impl Rows {
             let sum = products(line, large[to + row.large..].iter().step_by(self.stride));
             weight[tap + row.tap] = weight[tap + row.tap].add(sum);
         });
+    }
+
+    /// The elements of one plane of the small and one of the large side that belong together.
+    pub fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.rows.iter().flat_map(|row| (0..row.len).map(|j| (row.small + j, row.large + j * self.stride)))
     }
 
     /// Calls `visit` with the offset of the first tap of a channel pair, those of its two channels, and a row.

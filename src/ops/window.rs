@@ -58,7 +58,7 @@ impl Window {
 impl Call<'_> {
     /// One positive number for each of `rank` axes; `default` for an attribute that is not written.
     pub(super) fn steps(&self, key: &str, rank: usize, default: u64) -> Result<Vec<u64>, TypeError> {
-        let Some(written) = self.ints(key)? else { return Ok(vec![default; rank]) };
+        let Some(written) = self.ints(key)?.filter(|list| !list.is_empty()) else { return Ok(vec![default; rank]) };
         let positive: Option<Vec<u64>> =
             written.iter().map(|n| u64::try_from(*n).ok().filter(|n| (1..1 << 31).contains(n))).collect();
         match positive {

@@ -21,7 +21,7 @@ pub struct ImportError {
     /// The file, as the caller named it.
     pub file: String,
     /// `None` where no single place is to blame (an empty file, a `.params` file).
-    pub spot: Option<Spot>,
+    pub spot: Option<Box<Spot>>,
 }
 
 /// A place in a file with the line around it, cut to a width that a person can read.
@@ -112,7 +112,11 @@ impl Fault {
 
 impl Located {
     pub(super) fn in_file(self, file: &str, text: &[u8]) -> ImportError {
-        ImportError { fault: self.fault, file: file.to_string(), spot: self.span.map(|span| Spot::new(text, span)) }
+        ImportError {
+            fault: self.fault,
+            file: file.to_string(),
+            spot: self.span.map(|span| Box::new(Spot::new(text, span))),
+        }
     }
 }
 

@@ -11,7 +11,9 @@ mod lower;
 mod metadata;
 mod params;
 mod parse;
+pub mod print;
 mod record;
+mod strict;
 mod text;
 mod token;
 
@@ -93,8 +95,16 @@ pub struct Disagreement {
 /// # Errors
 /// If the text breaks the grammar or uses names that are not bound.
 pub fn parse<'a>(name: &str, bytes: &'a [u8], mode: Mode) -> Result<ast::Module<'a>, ImportError> {
-    let module = text_of(bytes).and_then(|text| parse::parse(text, mode));
+    let module = text_of(bytes).and_then(|text| parse_text(text, mode));
     module.map_err(|error| error.in_file(name, bytes))
+}
+
+fn parse_text(text: &str, mode: Mode) -> error::Result<ast::Module<'_>> {
+    let module = parse::parse(text, mode)?;
+    if mode == Mode::Strict {
+        strict::check(&module)?;
+    }
+    Ok(module)
 }
 
 fn text_of(bytes: &[u8]) -> error::Result<&str> {
@@ -109,7 +119,7 @@ fn text_of(bytes: &[u8]) -> error::Result<&str> {
 
 fn import_located(bytes: &[u8], options: &ImportOptions<'_>) -> error::Result<lower::Lowered> {
     let text = text_of(bytes)?;
-    let module = parse::parse(text, options.mode)?;
+    let module = parse_text(text, options.mode)?;
     let metadata = match module.metadata {
         Some(json) => Some(metadata::Metadata::read(json).map_err(|error| {
             let at = bytes.len() - json.len() + error.offset;

@@ -1,10 +1,12 @@
-//! Pooling: sliding, global and adaptive windows over one, two and three axes.
+//! Pooling: sliding, global and adaptive windows over one, two and three axes, and gradients.
 
 mod adaptive;
+mod gradient;
 mod sliding;
 
 use self::{
     adaptive::{adaptive, global},
+    gradient::gradient,
     sliding::sliding,
 };
 use super::def::AttrKind::{Bool, Ints, OptionalInts, Str};
@@ -27,6 +29,8 @@ pub(super) const OPS: &[OpDef] = &[
         "relay.attrs.AvgPool3DAttrs",
         &counting("[1, 1, 1]", "[0, 0, 0]", "\"NCDHW\""),
     ),
+    gradient::<MAX>("nn.max_pool2d_grad", "relay.attrs.MaxPool2DAttrs", &window_attrs("[1, 1]", "[0, 0]", "\"NCHW\"")),
+    gradient::<AVERAGE>("nn.avg_pool2d_grad", "relay.attrs.AvgPool2DAttrs", &counting("[1, 1]", "[0, 0]", "\"NCHW\"")),
     global::<MAX>("nn.global_max_pool2d"),
     global::<AVERAGE>("nn.global_avg_pool2d"),
     adaptive::<1, MAX>("nn.adaptive_max_pool1d", "relay.attrs.AdaptivePool1DAttrs", &sized("\"NCW\"")),
@@ -84,7 +88,7 @@ impl Pooled {
             return Err(call.error(format!("{data} does not have the {} dimensions of its layout", layout.rank())));
         }
         let letters = &LAYOUTS[RANK][2..];
-        let at = letters.chars().map(|l| layout.position(l).filter(|_| layout.block(l).is_none()));
+        let at = letters.chars().map(|l| layout.position(l).filter(|_| !layout.splits(l)));
         let at = at.collect::<Option<_>>();
         let at = at.ok_or_else(|| call.error(format!("the layout must have the axes {letters}, not in blocks")))?;
         Ok(Pooled { layout, at })

@@ -54,7 +54,7 @@ fn sliding_type<const RANK: usize>(call: &Call<'_>) -> Result<Type, TypeError> {
 
 /// By what the sum of each window is divided: with `padded` the elements inside the data and its explicit
 /// padding, else those inside the data, at least one. In the order of the result's elements.
-fn divisors(windows: &[Window], sizes: &[usize], counts: &[usize], padded: bool) -> Vec<i64> {
+pub(super) fn divisors(windows: &[Window], sizes: &[usize], counts: &[usize], padded: bool) -> Vec<i64> {
     let mut all = vec![1];
     for ((window, n), count) in windows.iter().zip(sizes).zip(counts) {
         let inside = |at| match padded {

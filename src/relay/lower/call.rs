@@ -10,7 +10,7 @@ use super::{
         ast::{AttrValue, Expr, ExprId, FunctionId, GlobalId, List, OpRef},
         error::{Fault, Result},
     },
-    Activation, ActivationId, Lowering, Task, Value,
+    Activation, ActivationId, Lowering, Task, Value, fold,
 };
 use crate::{
     graph::{Arg, Attrs, Operator, Origin, TensorData, TensorId, TensorType, Type},
@@ -61,7 +61,20 @@ impl Lowering<'_, '_> {
             self.infer_operands(expr, def, &attrs, &args)?;
         }
         let ty = self.result_type(expr, operator, &attrs, &args)?;
+        if self.fold
+            && let Some(value) = self.folded(operator.name, &args, &ty)
+        {
+            return Ok(value);
+        }
         self.add_operator(expr, SmolStr::new(operator.name), attrs, args, &ty, activation)
+    }
+
+    /// The result of an operator on known operands as a constant, if it can be computed now.
+    fn folded(&mut self, name: &str, args: &[Arg], ty: &Type) -> Option<Value> {
+        let operands: Vec<&TensorData> = args.iter().map(|arg| self.known(arg)).collect::<Option<_>>()?;
+        let data = fold::evaluate(name, &operands, ty.tensor()?)?;
+        let label = format_smolstr!("{name}_{}", self.graph.tensors().len());
+        Some(Value::Tensor(self.graph.add_tensor(label, data.ty(), Origin::Constant(data))))
     }
 
     /// The operands of an operator; tuples flattened, as no operator tells nested tuples apart.

@@ -9,6 +9,7 @@ mod attrs;
 mod call;
 mod control;
 mod entry;
+mod fold;
 mod parameters;
 mod typing;
 
@@ -44,6 +45,7 @@ pub(super) fn lower<'a>(
         metadata,
         options,
         lines,
+        fold: fold::needed(module),
         budget: 10_000 + text.len(),
         spent: 0,
         graph: Graph::new(),
@@ -114,6 +116,8 @@ struct Lowering<'m, 'a> {
     options: &'m ImportOptions<'m>,
     /// Where each line but the first begins.
     lines: Vec<u32>,
+    /// Whether operators on known scalars are computed now.
+    fold: bool,
     /// Most operators, activations and tuple fields that the file may make.
     budget: usize,
     spent: usize,

@@ -124,6 +124,9 @@ impl<'a> Parser<'a> {
             step = match step {
                 Step::Sequence => {
                     let (lets, scopes) = (self.lets.len() as u32, self.scopes.depth() as u32);
+                    if let Some(Frame::Block | Frame::Then { .. } | Frame::Otherwise { .. }) = self.frames.last() {
+                        self.scopes.open();
+                    }
                     self.frames.push(Frame::Sequence { lets, scopes });
                     Step::Statement
                 }
@@ -310,7 +313,14 @@ impl<'a> Parser<'a> {
             _ => {
                 self.lexer.take()?;
                 if let Some(constructor) = self.constructors.get(first).copied() {
-                    self.add(Expr::Constructor(constructor), span, 0)
+                    let bare = self.add(Expr::Constructor(constructor), span, 0);
+                    let nullary = self.module.constructors[constructor.index()].fields.len == 0;
+                    if nullary && !self.lexer.at(Token::OpenParen) {
+                        let (args, attrs) = (List::default(), List::default());
+                        self.add(Expr::Call { callee: bare, args, attrs }, span, 0)
+                    } else {
+                        bare
+                    }
                 } else {
                     while self.lexer.at(Token::Dot) && self.lexer.second() == Some(Token::Ident) {
                         self.lexer.take()?;

@@ -1,0 +1,241 @@
+//! Resizing of images and volumes: `image.resize*` to given sizes, `nn.upsampling*` by factors.
+
+use tract_core::internal::*;
+
+use super::{
+    super::{
+        AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
+        kernel::{self, Wiring},
+        layout::{Layout, map_dim},
+        remap::Remap,
+    },
+    AXES,
+    interpolate::{Coordinates, Method, Nearest, Taps, nearest, resampled},
+};
+use crate::graph::{DType, Dim, TensorType, Type};
+
+pub(in crate::ops) const OPS: &[OpDef] = &[
+    resize::<1>("image.resize1d", "relay.attrs.Resize1DAttrs", &resize_attrs("\"NCW\"")),
+    resize::<2>("image.resize2d", "relay.attrs.Resize2DAttrs", &resize_attrs("\"NCHW\"")),
+    resize::<3>("image.resize3d", "relay.attrs.Resize3DAttrs", &resize_attrs("\"NCDHW\"")),
+    upsampling::<2>(
+        "nn.upsampling",
+        "relay.attrs.UpSamplingAttrs",
+        &[
+            AttrDef::required("scale_h", AttrKind::Float),
+            AttrDef::required("scale_w", AttrKind::Float),
+            AttrDef::new("layout", AttrKind::Str, "\"NCHW\""),
+            AttrDef::new("method", AttrKind::Str, "\"nearest_neighbor\""),
+            AttrDef::new("align_corners", AttrKind::Bool, "False"),
+        ],
+    ),
+    upsampling::<3>(
+        "nn.upsampling3d",
+        "relay.attrs.UpSampling3DAttrs",
+        &[
+            AttrDef::required("scale_d", AttrKind::Float),
+            AttrDef::required("scale_h", AttrKind::Float),
+            AttrDef::required("scale_w", AttrKind::Float),
+            AttrDef::new("layout", AttrKind::Str, "\"NCDHW\""),
+            AttrDef::new("method", AttrKind::Str, "\"nearest_neighbor\""),
+            AttrDef::new("coordinate_transformation_mode", AttrKind::Str, "\"half_pixel\""),
+        ],
+    ),
+];
+
+const fn resize<const RANK: usize>(name: &'static str, key: &'static str, attrs: &'static [AttrDef]) -> OpDef {
+    OpDef::new(name, &["data"], |call| resized_type(call, &Resize::of_size::<RANK>(call)?))
+        .attrs(key, attrs)
+        .class(FusionClass::Injective)
+        .flops(|call| Resize::of_size::<RANK>(call).map_or(0, |resize| flops(call, &resize)))
+        .wire(|wiring, call, inputs| wire(wiring, call, inputs, &Resize::of_size::<RANK>(call)?))
+}
+
+const fn upsampling<const RANK: usize>(name: &'static str, key: &'static str, attrs: &'static [AttrDef]) -> OpDef {
+    OpDef::new(name, &["data"], |call| resized_type(call, &Resize::of_factors::<RANK>(call)?))
+        .attrs(key, attrs)
+        .class(FusionClass::Injective)
+        .flops(|call| Resize::of_factors::<RANK>(call).map_or(0, |resize| flops(call, &resize)))
+        .wire(|wiring, call, inputs| wire(wiring, call, inputs, &Resize::of_factors::<RANK>(call)?))
+}
+
+const fn resize_attrs(layout: &'static str) -> [AttrDef; 10] {
+    [
+        AttrDef::new("size", AttrKind::OptionalInts, "None"),
+        AttrDef::new("roi", AttrKind::Floats, "None"),
+        AttrDef::new("layout", AttrKind::Str, layout),
+        AttrDef::new("method", AttrKind::Str, "\"linear\""),
+        AttrDef::new("coordinate_transformation_mode", AttrKind::Str, "\"half_pixel\""),
+        AttrDef::new("rounding_method", AttrKind::Str, "\"round\""),
+        AttrDef::new("cubic_alpha", AttrKind::Float, "-0.5f"),
+        AttrDef::new("cubic_exclude", AttrKind::Int, "0"),
+        AttrDef::new("extrapolation_value", AttrKind::Float, "0f"),
+        AttrDef::new("out_dtype", AttrKind::DType, "\"\""),
+    ]
+}
+
+/// A resizing, read from a call.
+struct Resize {
+    axes: Vec<Resized>,
+    method: Method,
+    /// What a crop shows where it reaches beyond the data.
+    extrapolation: f64,
+    out_dtype: DType,
+}
+
+/// One axis that gets another size.
+struct Resized {
+    axis: usize,
+    size: Dim,
+    coordinates: Coordinates,
+}
+
+impl Resize {
+    /// `image.resize*`.
+    fn of_size<const RANK: usize>(call: &Call<'_>) -> Result<Resize, TypeError> {
+        let data = call.tensor(0)?;
+        let at = spatial_axes::<RANK>(call, data)?;
+        if call.attr("size").is_none() {
+            return Err(call.error("size is missing"));
+        }
+        let sizes = call.steps("size", RANK, 1)?;
+        let roi = call.floats("roi")?.unwrap_or_default();
+        let mode = call.text("coordinate_transformation_mode", "half_pixel")?;
+        let axis = |i: usize| {
+            let part = roi.get(i).zip(roi.get(i + RANK)).map_or((0.0, 1.0), |(a, b)| (*a as f32, *b as f32));
+            Ok(Resized { axis: at[i], size: Dim::Known(sizes[i]), coordinates: coordinates(call, mode, part)? })
+        };
+        Ok(Resize {
+            axes: (0..RANK).map(axis).collect::<Result<_, TypeError>>()?,
+            method: method(call, call.text("method", "linear")?, call.text("rounding_method", "round")?, mode)?,
+            extrapolation: call.float("extrapolation_value", 0.0)?,
+            out_dtype: call.dtype("out_dtype")?.unwrap_or(data.dtype),
+        })
+    }
+
+    /// `nn.upsampling*`.
+    fn of_factors<const RANK: usize>(call: &Call<'_>) -> Result<Resize, TypeError> {
+        let data = call.tensor(0)?;
+        let at = spatial_axes::<RANK>(call, data)?;
+        let mode = match RANK {
+            2 if call.flag("align_corners", false)? => "align_corners",
+            2 => "asymmetric",
+            _ => call.text("coordinate_transformation_mode", "half_pixel")?,
+        };
+        let axis = |(axis, key): (&usize, &str)| {
+            let factor = call.float(key, f64::NAN)? as f32;
+            if !(factor > 0.0 && factor < 1e6) {
+                return Err(call.error(format!("attribute {key} is {factor}, expected a positive factor")));
+            }
+            // Half to even, in single precision, as TVM's constant folding does it.
+            let size = map_dim(data.shape[*axis], |n| (n as f32 * factor).round_ties_even() as u64);
+            Ok(Resized { axis: *axis, size, coordinates: coordinates(call, mode, (0.0, 1.0))? })
+        };
+        let keys = &["scale_d", "scale_h", "scale_w"][3 - RANK..];
+        let named = call.text("method", "nearest_neighbor")?;
+        let named = named.strip_prefix("bi").or(named.strip_prefix("tri")).unwrap_or(named);
+        Ok(Resize {
+            axes: at.iter().zip(keys.iter().copied()).map(axis).collect::<Result<_, TypeError>>()?,
+            method: method(call, named, "", mode)?,
+            extrapolation: 0.0,
+            out_dtype: data.dtype,
+        })
+    }
+}
+
+/// Where the spatial axes of the data stand.
+fn spatial_axes<const RANK: usize>(call: &Call<'_>, data: &TensorType) -> Result<Vec<usize>, TypeError> {
+    let layout = Layout::parse(call.text("layout", AXES[RANK])?).map_err(|e| call.error(e))?;
+    let letters = &AXES[RANK][2..];
+    let at = letters.chars().map(|l| layout.position(l).filter(|_| !layout.splits(l)));
+    let at = at.collect::<Option<Vec<usize>>>().filter(|_| layout.rank() == data.shape.rank());
+    at.ok_or_else(|| call.error(format!("the layout must fit {data} and have the axes {}, not in blocks", letters)))
+}
+
+fn coordinates(call: &Call<'_>, mode: &str, (start, end): (f32, f32)) -> Result<Coordinates, TypeError> {
+    Ok(match mode {
+        "half_pixel" => Coordinates::HalfPixel,
+        "align_corners" => Coordinates::AlignCorners,
+        "asymmetric" => Coordinates::Asymmetric,
+        "pytorch_half_pixel" => Coordinates::PytorchHalfPixel,
+        "tf_half_pixel_for_nn" => Coordinates::TfHalfPixelForNn,
+        "tf_crop_and_resize" => Coordinates::TfCropAndResize { start, end },
+        _ => return Err(call.error(format!("{mode:?} is no coordinate transformation"))),
+    })
+}
+
+fn method(call: &Call<'_>, method: &str, rounding: &str, mode: &str) -> Result<Method, TypeError> {
+    Ok(match method {
+        "nearest_neighbor" => Method::Nearest(match rounding {
+            "round" => Nearest::Round,
+            "" if mode == "align_corners" => Nearest::Round,
+            "round_prefer_floor" => Nearest::RoundPreferFloor,
+            "round_prefer_ceil" => Nearest::RoundPreferCeil,
+            "" | "floor" => Nearest::Floor,
+            "ceil" => Nearest::Ceil,
+            _ => return Err(call.error(format!("{rounding:?} is no way of rounding"))),
+        }),
+        "linear" => Method::Linear,
+        "cubic" => Method::Cubic {
+            alpha: call.float("cubic_alpha", -0.5)? as f32,
+            exclude_outside: call.int("cubic_exclude", 0)? != 0,
+        },
+        _ => return Err(call.error(format!("{method:?} is no way of resizing"))),
+    })
+}
+
+fn resized_type(call: &Call<'_>, resize: &Resize) -> Result<Type, TypeError> {
+    let mut out = call.tensor(0)?.clone();
+    out.dtype = resize.out_dtype;
+    resize.axes.iter().for_each(|resized| out.shape[resized.axis] = resized.size);
+    Ok(out.into())
+}
+
+/// A multiply-add for each element that an element of the result is made of; copying is nothing.
+fn flops(call: &Typed<'_>, resize: &Resize) -> u64 {
+    let taps = match resize.method {
+        Method::Nearest(_) => return 0,
+        Method::Linear => 2u64,
+        Method::Cubic { .. } => 4,
+    };
+    let outputs: u64 = call.out.tensors().iter().filter_map(|t| t.shape.elements()).sum();
+    outputs.saturating_mul(2 * taps.pow(resize.axes.len() as u32))
+}
+
+fn wire(
+    wiring: &mut Wiring<'_>,
+    call: &Typed<'_>,
+    inputs: &[OutletId],
+    resize: &Resize,
+) -> TractResult<TVec<OutletId>> {
+    let out = kernel::fact(call.result()?)?;
+    let (shape, given) = (wiring.concrete(inputs[0])?, wiring.fact(inputs[0])?.datum_type);
+    let to = out.shape.as_concrete().context("the size of the result is not known")?.to_vec();
+    let repeats = resize.axes.len() == 2;
+    let taps = |r: &Resized| (r.axis, resize.method.axis(r.coordinates, shape[r.axis], to[r.axis], repeats));
+    // The last axis first: its lines are the shortest to keep in a cache.
+    let axes: Vec<(usize, Taps)> = resize.axes.iter().rev().map(taps).collect();
+    let mut seen: Vec<Vec<Option<usize>>> = to.iter().map(|n| (0..*n).map(Some).collect()).collect();
+    for r in &resize.axes {
+        seen[r.axis] = r.coordinates.inside(shape[r.axis], to[r.axis]);
+    }
+    let cropped = seen.iter().flatten().any(Option::is_none).then(|| Remap::new(seen));
+    let dtype = match (resize.method, given) {
+        (Method::Nearest(_), given) => given,
+        (_, DatumType::F64) => DatumType::F64,
+        _ => DatumType::F32,
+    };
+    let fill = tensor0(resize.extrapolation).cast_to_dt(dtype)?.into_owned();
+    let data = wiring.cast(inputs[0], dtype)?;
+    let table = nearest(&shape, &axes);
+    let near = matches!(resize.method, Method::Nearest(_));
+    let made = wiring.own("Resize", tvec![dtype.fact(&to)], &[data], move |inputs| {
+        let made = match dtype {
+            _ if near => table.apply(&inputs[0], &fill)?,
+            DatumType::F64 => resampled::<f64>(&inputs[0], &axes)?,
+            _ => resampled::<f32>(&inputs[0], &axes)?,
+        };
+        Ok(tvec![cropped.as_ref().map_or(Ok(made.clone()), |seen| seen.apply(&made, &fill))?])
+    })?[0];
+    Ok(tvec![wiring.cast(made, out.datum_type)?])
+}

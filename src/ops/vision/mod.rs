@@ -1,0 +1,3 @@
+//! Detection: boxes, regions and what is suppressed. One file for each kind of operator.
+
+pub(super) mod reorg;
