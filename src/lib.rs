@@ -11,6 +11,7 @@
 //! | [`ops`] | what each Relay operator means: type rule, cost, kernel; one file a family |
 //! | [`engine`] | executes a graph on a device and measures it |
 //! | [`memory`] | who lives when, where it lies in the arena, and how to make it fit |
+//! | [`profile`] | measures what operators cost: signatures, samples, the CSV table |
 //! | [`plan`] | which device computes what, in which order, and what that costs |
 //! | [`cluster`] | servers, devices and links: the cluster file, what servers report, link costs |
 //! | [`cli`] | one file a verb: flags in, calls to the above, tables out |
@@ -25,6 +26,7 @@ pub mod graph;
 pub mod memory;
 pub mod ops;
 pub mod plan;
+pub mod profile;
 pub mod relay;
 pub mod units;
 pub mod values;

@@ -26,6 +26,17 @@ pub enum FusionClass {
     Opaque,
 }
 
+/// What is measured and placed as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Granularity {
+    /// One operator.
+    Op,
+    /// What TVM's fusion rules would compile into one kernel.
+    #[default]
+    Fused,
+}
+
 /// No kernel holds more operators (TVM's `relay.FuseOps.max_depth`).
 const MAX_OPERATORS: usize = 256;
 

@@ -17,7 +17,7 @@ use smol_str::SmolStr;
 pub use attrs::{Attr, Attrs};
 pub use check::GraphError;
 pub use dtype::{DType, DTypeError, Exotic};
-pub use fusion::{FusionClass, fuse};
+pub use fusion::{FusionClass, Granularity, fuse};
 pub use part::Part;
 pub use tensor::{TensorData, TensorError};
 pub use types::{Dim, Shape, TensorType, Type};

@@ -15,6 +15,8 @@ use crate::{
     units::{Bytes, Micros},
 };
 
+pub use crate::graph::Granularity;
+
 /// The version of the format that this program writes, and the only one it reads.
 pub const VERSION: u32 = 1;
 
@@ -50,17 +52,6 @@ pub struct ModelRef {
     pub path: String,
     /// BLAKE3 of the file, in hexadecimal: a plan is run only on the model it was made for.
     pub blake3: String,
-}
-
-/// What a group is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Granularity {
-    /// One operator.
-    Op,
-    /// What TVM's fusion rules would compile into one kernel.
-    #[default]
-    Fused,
 }
 
 /// What the simulation says.

@@ -1,0 +1,30 @@
+//! Profiles: what every operator of a model costs on a device, measured.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`items`] | what is measured as one: operators or fused groups, each with its [`Signature`] |
+//! | [`measure`] | the measuring: each signature alone, the model in order, the model as a whole |
+//! | [`Statistics`], [`Sampling`] | what is said of samples, and when there are enough |
+//! | [`Row`], [`Store`] | the CSV table, written as rows come, resumed and reused |
+//! | [`Summary`] | time per kind of operator, and the check against the whole model |
+//!
+//! Measuring needs an engine and nothing else: the caller says where rows go, so that the same code serves
+//! the command line and an agent that streams rows to somebody else.
+
+mod item;
+pub mod measure;
+mod sampling;
+mod signature;
+mod statistics;
+mod store;
+mod summary;
+mod surroundings;
+mod table;
+
+pub use item::{Item, fusion_class, items};
+pub use sampling::Sampling;
+pub use signature::Signature;
+pub use statistics::Statistics;
+pub use store::{Key, Store, StoreError};
+pub use summary::{Kind, Summary};
+pub use table::{Mode, Place, Row};

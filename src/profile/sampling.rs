@@ -1,0 +1,124 @@
+//! When there are enough samples, and what is made of them.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Statistics,
+    measure::Cost,
+    statistics::{median, median_uncertainty},
+};
+use crate::{
+    engine::Sample,
+    units::{Bytes, Micros},
+};
+
+/// How long to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Sampling {
+    /// Enough once half the 95 % confidence interval of the median is below this fraction of it.
+    pub precision: f64,
+    /// For everything together; what is easy leaves more for the rest.
+    pub budget: Micros,
+}
+
+/// A computation by one thread that gets less of the wall clock than this was disturbed by another process.
+const UNDISTURBED: f64 = 0.95;
+/// Taken whatever the budget says.
+const FEWEST: usize = 5;
+const MOST: usize = 2000;
+
+impl Default for Sampling {
+    fn default() -> Sampling {
+        Sampling { precision: 0.02, budget: Micros(20e6) }
+    }
+}
+
+/// The samples of one thing as they come.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    clean: Vec<Sample>,
+    disturbed: Vec<Sample>,
+}
+
+impl Samples {
+    /// Adds a sample of a computation by `threads` threads. With several, idle ones are no sign of disturbance.
+    pub(super) fn add(&mut self, sample: Sample, threads: usize) {
+        let alone = threads > 1 || sample.cpu.0 >= UNDISTURBED * sample.wall.0;
+        if alone { self.clean.push(sample) } else { self.disturbed.push(sample) }
+    }
+
+    /// Undisturbed samples if there are enough of them, else all.
+    fn used(&self) -> Vec<Sample> {
+        match self.clean.len() >= FEWEST {
+            true => self.clean.clone(),
+            false => self.clean.iter().chain(&self.disturbed).copied().collect(),
+        }
+    }
+
+    /// Whether to stop: the median is known well enough, or the time `until` has come.
+    pub(super) fn enough(&self, sampling: &Sampling, until: Instant) -> bool {
+        let taken = self.clean.len() + self.disturbed.len();
+        if taken < FEWEST || taken >= MOST {
+            return taken >= MOST;
+        }
+        // Sorting at every sample of a long series would take longer than the samples.
+        let look = taken < 32 || taken.is_multiple_of(16);
+        let walls: Vec<Micros> = if look { self.clean.iter().map(|s| s.wall).collect() } else { Vec::new() };
+        median_uncertainty(&walls).is_some_and(|u| u <= sampling.precision) || Instant::now() >= until
+    }
+
+    /// What the samples say; `None` if there are none.
+    pub(super) fn cost(&self, held: Bytes) -> Option<Cost> {
+        let used = self.used();
+        let walls: Vec<Micros> = used.iter().map(|s| s.wall).collect();
+        let cpus: Vec<Micros> = used.iter().map(|s| s.cpu).collect();
+        Some(Cost {
+            time: Statistics::of(&walls)?,
+            cpu: median(&cpus),
+            workspace: used.iter().map(|s| s.workspace).max()?,
+            held,
+            disturbed: self.disturbed.len() as f64 / (self.clean.len() + self.disturbed.len()) as f64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn sample(wall: f64, cpu: f64) -> Sample {
+        Sample { wall: Micros(wall), cpu: Micros(cpu), workspace: Bytes(8), peak: Bytes(9) }
+    }
+
+    #[test]
+    fn disturbed_samples_are_left_out_while_others_are_there() {
+        let mut samples = Samples::default();
+        (0..4).for_each(|_| samples.add(sample(100.0, 50.0), 1));
+        (0..4).for_each(|_| samples.add(sample(10.0, 10.0), 1));
+        let cost = samples.cost(Bytes(1)).unwrap();
+        assert_eq!((cost.time.n, cost.time.median.0, cost.disturbed), (8, 55.0, 0.5));
+        samples.add(sample(10.0, 9.9), 1);
+        let cost = samples.cost(Bytes(1)).unwrap();
+        assert_eq!((cost.time.n, cost.time.median.0, cost.time.p95.0), (5, 10.0, 10.0));
+        samples.add(sample(10.0, 2.0), 4);
+        assert_eq!(samples.clean.len(), 6, "threads that wait are no disturbance");
+        assert_eq!(Samples::default().cost(Bytes(1)), None);
+    }
+
+    #[test]
+    fn sampling_ends_when_precise_or_out_of_time() {
+        let sampling = Sampling::default();
+        let (past, future) = (Instant::now(), Instant::now() + Duration::from_secs(3600));
+        let mut samples = Samples::default();
+        (0..4).for_each(|_| samples.add(sample(10.0, 10.0), 1));
+        assert!(!samples.enough(&sampling, past), "too few to say anything");
+        samples.add(sample(20.0, 20.0), 1);
+        assert!(samples.enough(&sampling, past) && !samples.enough(&sampling, future));
+        (0..20).for_each(|_| samples.add(sample(10.0, 10.0), 1));
+        assert!(samples.enough(&sampling, future));
+    }
+}
