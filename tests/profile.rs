@@ -7,7 +7,7 @@ use edgecut::{
     engine::{CpuEngine, EngineId},
     graph::{Arg, Attrs, DType, Granularity, Graph, Operator, Origin, TensorData, TensorId, TensorType},
     profile::{
-        Mode, Place, Row, Sampling, Summary, items,
+        Mode, Place, Row, Sampling, Summary, Whole, items,
         measure::{Measured, Subject, in_situ, isolated, whole},
     },
     units::Micros,
@@ -66,7 +66,7 @@ fn each_signature_is_measured_once_in_model_order_and_known_ones_are_not() {
             let cost = measured.cost.as_ref().unwrap();
             assert!(cost.time.n >= 5 && cost.time.min.0 > 0.0 && cost.time.min <= cost.time.median);
         }
-        let add = found[1].cost.unwrap();
+        let add = *found[1].cost.as_ref().unwrap();
         assert!(add.held.0 >= 64 * 64 * 4, "the parameter is held: {add:?}");
         assert!(add.workspace.0 < 64 * 64 * 4, "adding needs no tensor beside its result: {add:?}");
 
@@ -130,7 +130,13 @@ fn in_its_place_every_item_is_measured_and_groups_count_as_one() {
             assert!((summary.kinds.iter().map(|k| k.share).sum::<f64>() - 1.0).abs() < 1e-9);
             assert!(summary.kinds.windows(2).all(|k| k[0].time_us >= k[1].time_us));
             let cost = whole(subject, &QUICK).unwrap();
-            assert!(summary.against(&cost).0.is_finite() && cost.time.n >= 5);
+            assert!(Whole::from(&cost).off(&summary.sum).0.is_finite() && cost.time.n >= 5);
+            let folder = tempfile::tempdir().unwrap();
+            let profile = folder.path().join("p.csv");
+            assert_eq!(Whole::read(&profile), None);
+            let written = Whole { time: Micros(4.5), cpu: Micros(4.25) };
+            summary.write(&profile, Some(written)).unwrap();
+            assert_eq!(Whole::read(&profile), Some(written));
         });
     }
 }

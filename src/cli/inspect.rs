@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{
     Failure, Outcome,
+    format::Format,
     model::{Model, ModelArguments},
 };
 use crate::{
@@ -32,14 +33,6 @@ pub struct Inspect {
     /// What becomes of calls to functions of another compiler (`Compiler="…"`)
     #[arg(long, value_enum, default_value_t = External::Keep)]
     external: External,
-}
-
-#[derive(Clone, Copy, Default, clap::ValueEnum)]
-enum Format {
-    #[default]
-    Table,
-    Csv,
-    Json,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]

@@ -1,12 +1,15 @@
 //! The command line: one file a verb. A verb parses its flags, calls the library and prints; no logic lives here.
 
+mod contents;
 mod diagnostic;
 mod failure;
 mod file;
+mod format;
 mod inspect;
 mod memory;
 mod model;
 mod operators;
+mod profile;
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -26,6 +29,7 @@ enum Verb {
     Inspect(inspect::Inspect),
     Memory(memory::Memory),
     Operators(operators::Operators),
+    Profile(profile::Profile),
     Run(run::Run),
 }
 
@@ -36,6 +40,7 @@ pub fn main() -> std::process::ExitCode {
         Verb::Inspect(verb) => verb.run(),
         Verb::Memory(verb) => verb.run(),
         Verb::Operators(verb) => verb.run(),
+        Verb::Profile(verb) => verb.run(),
         Verb::Run(verb) => verb.run(),
     };
     match outcome {

@@ -26,5 +26,5 @@ pub use sampling::Sampling;
 pub use signature::Signature;
 pub use statistics::Statistics;
 pub use store::{Key, Store, StoreError};
-pub use summary::{Kind, Summary};
+pub use summary::{Kind, Summary, Whole};
 pub use table::{Mode, Place, Row};

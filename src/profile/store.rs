@@ -4,12 +4,13 @@
 //! again reads them back and continues.
 
 use std::{
+    collections::HashSet,
     fs::{self, File, OpenOptions},
     io::Write,
     path::{Path, PathBuf},
 };
 
-use super::{Mode, Place, Row};
+use super::{Item, Mode, Place, Row, Signature, measure::Measured};
 use crate::graph::Granularity;
 
 /// What a profile is of. Measurements are reused only where all of it is equal.
@@ -27,6 +28,7 @@ pub struct Key {
 /// The file of one profile, open for adding rows.
 #[derive(Debug)]
 pub struct Store {
+    key: Key,
     path: PathBuf,
     rows: Vec<Row>,
     file: File,
@@ -104,7 +106,7 @@ impl Store {
         }
         replace(&path, &rows)?;
         let file = OpenOptions::new().append(true).open(&path).map_err(file_error)?;
-        Ok(Store { path, rows, file })
+        Ok(Store { key: key.clone(), path, rows, file })
     }
 
     pub fn path(&self) -> &Path {
@@ -115,11 +117,54 @@ impl Store {
         &self.rows
     }
 
-    /// Adds a row, which is on disk when this returns.
+    /// Forgets all rows.
     ///
     /// # Errors
-    /// If it cannot be written.
-    pub fn add(&mut self, row: Row) -> Result<(), StoreError> {
+    /// If the file cannot be written.
+    pub fn clear(&mut self) -> Result<(), StoreError> {
+        self.rows.clear();
+        let error = |source| StoreError::File { path: self.path.clone(), source };
+        self.file.set_len(0).map_err(error)
+    }
+
+    /// The signatures that need no measuring any more.
+    pub fn known(&self) -> HashSet<Signature> {
+        self.rows.iter().map(|row| row.signature.clone()).collect()
+    }
+
+    /// Adds the rows of one result: of the item itself or, when it was measured alone, of every item of its
+    /// signature that has no row yet. They are on disk when this returns.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn record(&mut self, items: &[Item], measured: &Measured) -> Result<(), StoreError> {
+        let Some(item) = items.get(measured.item) else { return Ok(()) };
+        for (id, other) in items.iter().enumerate() {
+            let same = match self.key.mode {
+                Mode::Isolated => other.signature == item.signature,
+                Mode::InSitu => id == measured.item,
+            };
+            if same && self.rows.iter().all(|row| row.id != id) {
+                let Key { place, mode, granularity, .. } = &self.key;
+                self.add(Row::new(place, *mode, *granularity, id, other, &measured.cost))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the rows that are missing of signatures that are known: an interruption may fall between them.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn complete(&mut self, items: &[Item]) -> Result<(), StoreError> {
+        for row in self.rows.clone() {
+            let cost = row.cost().ok_or(row.note);
+            self.record(items, &Measured { item: row.id, cost })?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, row: Row) -> Result<(), StoreError> {
         let text = encode(std::slice::from_ref(&row), self.rows.is_empty());
         let error = |source| StoreError::File { path: self.path.clone(), source };
         self.file.write_all(&text.map_err(error)?).and_then(|()| self.file.flush()).map_err(error)?;
@@ -138,7 +183,7 @@ impl Store {
     }
 }
 
-fn encode(rows: &[Row], header: bool) -> std::io::Result<Vec<u8>> {
+fn encode<T: serde::Serialize>(rows: &[T], header: bool) -> std::io::Result<Vec<u8>> {
     let mut writer = csv::WriterBuilder::new().has_headers(header).from_writer(Vec::new());
     for row in rows {
         writer.serialize(row).map_err(std::io::Error::other)?;
@@ -147,7 +192,7 @@ fn encode(rows: &[Row], header: bool) -> std::io::Result<Vec<u8>> {
 }
 
 /// Writes all rows under a temporary name and renames it.
-fn replace(path: &Path, rows: &[Row]) -> Result<(), StoreError> {
+pub(super) fn replace<T: serde::Serialize>(path: &Path, rows: &[T]) -> Result<(), StoreError> {
     let error = |source| StoreError::File { path: path.to_path_buf(), source };
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(error)?;
@@ -202,6 +247,7 @@ mod tests {
         assert_eq!(store.rows()[0].cost(), Some(cost(12.5)));
         assert_eq!((store.rows()[1].cost(), store.rows()[1].note.as_str()), (None, "no, \"this\" cannot be"));
         store.add(row(&key, 0, Ok(cost(1.0)))).unwrap();
+        assert_eq!(store.known().len(), 1);
         let (_, rows) = store.finish().unwrap();
         assert_eq!(rows.iter().map(|r| r.id).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(Store::open(folder.path(), &key).unwrap().rows(), rows);

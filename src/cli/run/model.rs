@@ -1,15 +1,14 @@
 //! A whole model on one device.
 
-use std::{collections::BTreeMap, path::Path};
-
 use super::Run;
 use crate::{
-    cli::{Failure, Outcome},
-    engine::{CpuEngine, Engine, EngineError, Sample},
-    graph::{Graph, TensorData, TensorId},
-    relay::Params,
+    cli::{
+        Failure, Outcome,
+        contents::{Contents, engine_failure},
+    },
+    engine::{CpuEngine, Engine, Sample},
     units::Micros,
-    values::{read_npz, seeded, write_npz},
+    values::write_npz,
 };
 
 /// Runs the model of `arguments` and prints its latency.
@@ -19,8 +18,7 @@ pub(super) fn run(arguments: &Run) -> Outcome {
     let contents = Contents::open(graph, arguments.inputs.as_deref(), &model.params)?;
     let engine = CpuEngine::new(arguments.threads.into()).map_err(Failure::failed)?;
     let mut loaded = engine.load(graph, &|id| contents.of(id)).map_err(engine_failure)?;
-    let inputs: Vec<TensorData> =
-        graph.inputs().map(|id| contents.of(id)).collect::<Result<_, _>>().map_err(engine_failure)?;
+    let inputs = contents.inputs().map_err(engine_failure)?;
     let mut samples = Vec::new();
     let mut outputs = Vec::new();
     for _ in 0..arguments.repeat {
@@ -34,53 +32,6 @@ pub(super) fn run(arguments: &Run) -> Outcome {
     }
     print_latency(&model.import.name, arguments.threads, &samples);
     Ok(())
-}
-
-/// Where the content of a model's inputs and parameters comes from: the `.npz` file, else the `.params` file,
-/// else generated from the name.
-struct Contents<'a> {
-    graph: &'a Graph,
-    given: BTreeMap<String, TensorData>,
-    params: &'a Params,
-}
-
-impl<'a> Contents<'a> {
-    fn open(graph: &'a Graph, inputs: Option<&Path>, params: &'a Params) -> Result<Contents<'a>, Failure> {
-        let given = match inputs {
-            Some(path) => read_npz(path).map_err(Failure::bad_input)?,
-            None => BTreeMap::new(),
-        };
-        let declared: Vec<String> =
-            graph.inputs().chain(graph.parameters()).map(|id| format!("in_{}", graph.tensor(id).name)).collect();
-        for name in given.keys().filter(|name| name.starts_with("in_")) {
-            if !declared.contains(name) {
-                let error = EngineError::Other(format!(
-                    "the inputs file has an array `{name}`, but the model declares no %{}; it declares {}",
-                    &name["in_".len()..],
-                    declared.iter().take(8).map(|d| d.as_str()).collect::<Vec<_>>().join(", ")
-                ));
-                return Err(Failure::bad_input(error));
-            }
-        }
-        Ok(Contents { graph, given, params })
-    }
-
-    fn of(&self, id: TensorId) -> Result<TensorData, EngineError> {
-        let tensor = self.graph.tensor(id);
-        let name = tensor.name.as_str();
-        if let Some(data) = self.given.get(&format!("in_{name}")).or_else(|| self.params.get(name)) {
-            return Ok(data.clone());
-        }
-        seeded(name, &tensor.ty).map_err(|e| EngineError::Tensor { name: name.to_string(), what: e.to_string() })
-    }
-}
-
-/// A tensor that does not fit is bad input; all else failed while running.
-fn engine_failure(error: EngineError) -> Failure {
-    match error {
-        EngineError::Tensor { .. } | EngineError::Unsupported(_) => Failure::bad_input(error),
-        _ => Failure::failed(error),
-    }
 }
 
 fn print_latency(model: &str, threads: u16, samples: &[Sample]) {

@@ -1,0 +1,65 @@
+//! Where the contents of a model's inputs and parameters come from on the command line.
+
+use std::{collections::BTreeMap, path::Path};
+
+use super::Failure;
+use crate::{
+    engine::EngineError,
+    graph::{Graph, TensorData, TensorId},
+    relay::Params,
+    values::{read_npz, seeded},
+};
+
+/// The `.npz` file, else the `.params` file,
+/// else generated from the name.
+pub struct Contents<'a> {
+    graph: &'a Graph,
+    given: BTreeMap<String, TensorData>,
+    params: &'a Params,
+}
+
+impl<'a> Contents<'a> {
+    /// Reads the `inputs` file, if there is one.
+    pub fn open(graph: &'a Graph, inputs: Option<&Path>, params: &'a Params) -> Result<Contents<'a>, Failure> {
+        let given = match inputs {
+            Some(path) => read_npz(path).map_err(Failure::bad_input)?,
+            None => BTreeMap::new(),
+        };
+        let declared: Vec<String> =
+            graph.inputs().chain(graph.parameters()).map(|id| format!("in_{}", graph.tensor(id).name)).collect();
+        for name in given.keys().filter(|name| name.starts_with("in_")) {
+            if !declared.contains(name) {
+                let error = EngineError::Other(format!(
+                    "the inputs file has an array `{name}`, but the model declares no %{}; it declares {}",
+                    &name["in_".len()..],
+                    declared.iter().take(8).map(|d| d.as_str()).collect::<Vec<_>>().join(", ")
+                ));
+                return Err(Failure::bad_input(error));
+            }
+        }
+        Ok(Contents { graph, given, params })
+    }
+
+    /// The content of one tensor.
+    pub fn of(&self, id: TensorId) -> Result<TensorData, EngineError> {
+        let tensor = self.graph.tensor(id);
+        let name = tensor.name.as_str();
+        if let Some(data) = self.given.get(&format!("in_{name}")).or_else(|| self.params.get(name)) {
+            return Ok(data.clone());
+        }
+        seeded(name, &tensor.ty).map_err(|e| EngineError::Tensor { name: name.to_string(), what: e.to_string() })
+    }
+
+    /// The contents of all inputs, in order.
+    pub fn inputs(&self) -> Result<Vec<TensorData>, EngineError> {
+        self.graph.inputs().map(|id| self.of(id)).collect()
+    }
+}
+
+/// A tensor that does not fit is bad input; all else failed while running.
+pub fn engine_failure(error: EngineError) -> Failure {
+    match error {
+        EngineError::Tensor { .. } | EngineError::Unsupported(_) => Failure::bad_input(error),
+        _ => Failure::failed(error),
+    }
+}
