@@ -60,7 +60,7 @@ impl Samples {
     /// Whether to stop: the median is known well enough, or the time `until` has come.
     pub(super) fn enough(&self, sampling: &Sampling, until: Instant) -> bool {
         let taken = self.clean.len() + self.disturbed.len();
-        if taken < FEWEST || taken >= MOST {
+        if !(FEWEST..MOST).contains(&taken) {
             return taken >= MOST;
         }
         // Sorting at every sample of a long series would take longer than the samples.
