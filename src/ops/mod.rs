@@ -52,6 +52,7 @@ mod search;
 mod slice;
 mod softmax;
 mod sort;
+mod sparse;
 mod statistics;
 pub mod summary;
 mod unary;
@@ -104,9 +105,15 @@ const FAMILIES: &[&[OpDef]] = &[
     slice::OPS,
     softmax::OPS,
     sort::OPS,
+    sparse::OPS,
     unary::OPS,
     view::OPS,
+    vision::anchors::OPS,
+    vision::classes::OPS,
+    vision::proposal::OPS,
+    vision::regions::OPS,
     vision::reorg::OPS,
+    vision::suppression::OPS,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static OpDef>> =
