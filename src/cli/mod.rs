@@ -9,6 +9,7 @@ mod inspect;
 mod memory;
 mod model;
 mod operators;
+mod plan;
 mod profile;
 mod run;
 
@@ -29,6 +30,7 @@ enum Verb {
     Inspect(inspect::Inspect),
     Memory(memory::Memory),
     Operators(operators::Operators),
+    Plan(plan::Plan),
     Profile(profile::Profile),
     Run(run::Run),
 }
@@ -40,6 +42,7 @@ pub fn main() -> std::process::ExitCode {
         Verb::Inspect(verb) => verb.run(),
         Verb::Memory(verb) => verb.run(),
         Verb::Operators(verb) => verb.run(),
+        Verb::Plan(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
         Verb::Run(verb) => verb.run(),
     };

@@ -72,10 +72,20 @@ enum ModeFlag {
     InSitu,
 }
 
+/// [`Granularity`] on the command line.
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum GranularityFlag {
+pub(super) enum GranularityFlag {
     Op,
     Fused,
+}
+
+impl From<GranularityFlag> for Granularity {
+    fn from(flag: GranularityFlag) -> Granularity {
+        match flag {
+            GranularityFlag::Op => Granularity::Op,
+            GranularityFlag::Fused => Granularity::Fused,
+        }
+    }
 }
 
 /// What is printed as JSON.
@@ -98,10 +108,7 @@ impl Profile {
             ModeFlag::Isolated => Mode::Isolated,
             ModeFlag::InSitu => Mode::InSitu,
         };
-        let granularity = match self.granularity {
-            GranularityFlag::Op => Granularity::Op,
-            GranularityFlag::Fused => Granularity::Fused,
-        };
+        let granularity = self.granularity.into();
         let items = items(graph, granularity);
         let stem = self.model.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let key = Key { model: stem, model_hash: model.import.hash.clone(), place: place(&engine), mode, granularity };
@@ -112,7 +119,7 @@ impl Profile {
         let parameter = |id| contents.of(id);
         let subject = Subject { engine: &engine, graph, items: &items, inputs: &inputs, parameter: &parameter };
         let sampling = Sampling { budget: self.budget, ..Sampling::default() };
-        let measured = measure(&subject, &sampling, mode, &mut store)?;
+        let measured = measure_here(&subject, &sampling, mode, &mut store)?;
         let (path, rows) = store.finish().map_err(Failure::failed)?;
         let known = if measured { None } else { Whole::read(&path) };
         let whole = match known {
@@ -137,7 +144,12 @@ impl Profile {
 }
 
 /// Measures what the store has no row of. Returns whether there was anything.
-fn measure(subject: &Subject<'_>, sampling: &Sampling, mode: Mode, store: &mut Store) -> Result<bool, Failure> {
+pub(super) fn measure_here(
+    subject: &Subject<'_>,
+    sampling: &Sampling,
+    mode: Mode,
+    store: &mut Store,
+) -> Result<bool, Failure> {
     store.complete(subject.items).map_err(Failure::failed)?;
     if store.rows().len() == subject.items.len() {
         return Ok(false);
@@ -173,7 +185,7 @@ fn measure(subject: &Subject<'_>, sampling: &Sampling, mode: Mode, store: &mut S
 }
 
 /// This machine's processor.
-fn place(engine: &CpuEngine) -> Place {
+pub(super) fn place(engine: &CpuEngine) -> Place {
     let hardware = sysinfo::System::new().map(|mut system| {
         system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
         let model = system.cpus().first().map_or("", |cpu| cpu.brand()).trim();

@@ -6,6 +6,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`problem`] | what is asked: groups, tensors, devices, links, targets |
+//! | [`assemble`] | a problem from a graph and its costs |
 //! | [`strategy`] | how one group is placed |
 //! | [`work`] | a placement written out as jobs and pieces of tensors |
 //! | [`simulate`] | when everything happens: latency and loads |
@@ -19,6 +20,7 @@
 //! | [`check`] | judges a plan from problem and plan alone; shares no code with the rest |
 
 pub mod account;
+pub mod assemble;
 pub mod bound;
 pub mod check;
 pub mod evaluate;

@@ -1,0 +1,76 @@
+//! `edgecut plan`: where each group of operators runs, in which order, and what that costs.
+
+mod model;
+
+use std::path::PathBuf;
+
+use super::{Outcome, format::Format, model::ModelArguments, profile::GranularityFlag};
+use crate::{
+    plan::problem::Objective,
+    units::{Bytes, Micros},
+};
+
+/// Plan where a model's operators run, under memory and latency targets.
+#[derive(clap::Args)]
+pub struct Plan {
+    #[command(flatten)]
+    model: Option<ModelArguments>,
+
+    /// What to make as small as possible: latency, throughput (the largest load) or memory (the fullest device)
+    #[arg(long, default_value = "latency")]
+    objective: Objective,
+
+    /// No device may need more than this
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Bytes>,
+
+    /// The plan must be at least as fast as this
+    #[arg(long, value_name = "TIME")]
+    latency: Option<Micros>,
+
+    /// The plan must give at least this many results a second
+    #[arg(long, value_name = "PER_SECOND")]
+    throughput: Option<f64>,
+
+    /// Place each operator by itself, or what TVM's fusion rules would compile into one kernel
+    #[arg(long, value_enum, default_value = "fused")]
+    granularity: GranularityFlag,
+
+    /// Run the groups whose name fits PATTERN (`*` and `?` as in file names) on one device
+    #[arg(long, value_name = "PATTERN=SERVER/DEVICE")]
+    pin: Vec<String>,
+
+    /// Threads that compute on this machine
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
+
+    /// Folder of profiles; what is missing there is measured
+    #[arg(long, value_name = "DIR", default_value = "profiles")]
+    profile: PathBuf,
+
+    /// Time to spend on measuring, if that is needed
+    #[arg(long, value_name = "TIME", default_value = "20s")]
+    profile_budget: Micros,
+
+    /// Seed of the searches: the same seed and budget give the same plan
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    /// How many placements may be evaluated
+    #[arg(long, value_name = "N")]
+    budget: Option<u64>,
+
+    /// Where the plan goes; the same as a table goes beside it, as .csv
+    #[arg(long, value_name = "FILE", default_value = "plan.json")]
+    output: PathBuf,
+
+    /// What to print: the plan for people, its rows, or the plan file
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+impl Plan {
+    pub fn run(self) -> Outcome {
+        model::run(&self)
+    }
+}
