@@ -41,7 +41,7 @@ fn kind_fits(kind: AttrKind, ty: &str) -> bool {
         "dtype" => kind == DType,
         "[int]" | "[dim]" | "[[int]]" | "[[dim]]" => matches!(kind, Ints | OptionalInts),
         "[float]" => kind == Floats,
-        "dim?" | "int?" => matches!(kind, Int | OptionalInt),
+        "dim?" | "int?" => kind == OptionalInt,
         "[int]?" => kind == OptionalInts,
         "float?" => kind == OptionalFloat,
         "int|[int]" => kind == IntOrInts,

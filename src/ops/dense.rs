@@ -15,10 +15,7 @@ use crate::graph::{Dim, TensorType, Type};
 
 pub(super) const OPS: &[OpDef] = &[
     OpDef::new("nn.dense", &["data", "weight"], |call| matmul_type(call, false, true))
-        .attrs(
-            "relay.attrs.DenseAttrs",
-            &[AttrDef::required("units", OptionalInt), AttrDef::new("out_dtype", DType, "\"\"")],
-        )
+        .attrs("relay.attrs.DenseAttrs", DENSE)
         .operand_types(|call, known| weight_type(call, known, false, true))
         .flops(|call| product_flops(call, false))
         .class(FusionClass::OutFusable)
@@ -44,29 +41,30 @@ pub(super) const OPS: &[OpDef] = &[
         matmul(wiring, call, inputs, call.flag("transpose_a", false)?, call.flag("transpose_b", false)?)
     }),
     OpDef::new("nn.batch_matmul", &["tensor_a", "tensor_b"], batch_type)
-        .attrs(
-            "relay.attrs.BatchMatmulAttrs",
-            &[
-                AttrDef::new("out_dtype", DType, "\"\""),
-                AttrDef::new("transpose_a", Bool, "False"),
-                AttrDef::new("transpose_b", Bool, "False"),
-            ],
-        )
+        .attrs("relay.attrs.BatchMatmulAttrs", BATCH_MATMUL)
         .flops(|call| product_flops(call, call.flag("transpose_a", false).unwrap_or(false)))
         .class(FusionClass::OutFusable)
         .wire(batch_matmul),
     OpDef::new("nn.contrib_dense_pack", &["data", "weight"], packed_type)
-        .attrs(
-            "relay.attrs.DensePackAttrs",
-            &[
-                AttrDef::required("units", OptionalInt),
-                AttrDef::new("out_dtype", DType, "\"\""),
-                AttrDef::new("weight_layout", Str, "\"NC\""),
-            ],
-        )
+        .attrs("relay.attrs.DensePackAttrs", DENSE_PACK)
         .flops(|call| product_flops(call, false))
         .class(FusionClass::OutFusable)
         .wire(dense_pack),
+];
+
+pub(super) const DENSE: &[AttrDef] =
+    &[AttrDef::required("units", OptionalInt), AttrDef::new("out_dtype", DType, "\"\"")];
+
+pub(super) const BATCH_MATMUL: &[AttrDef] = &[
+    AttrDef::new("out_dtype", DType, "\"\""),
+    AttrDef::new("transpose_a", Bool, "False"),
+    AttrDef::new("transpose_b", Bool, "False"),
+];
+
+pub(super) const DENSE_PACK: &[AttrDef] = &[
+    AttrDef::required("units", OptionalInt),
+    AttrDef::new("out_dtype", DType, "\"\""),
+    AttrDef::new("weight_layout", Str, "\"NC\""),
 ];
 
 /// The last two dimensions of an operand as (outer, contracted).

@@ -21,14 +21,14 @@ pub(super) const OPS: &[OpDef] = &[
         .class(FusionClass::Injective)
         .wire(take),
     OpDef::new("gather", &["data", "indices"], gather_type)
-        .attrs("relay.attrs.GatherAttrs", &[AttrDef::new("axis", AttrKind::Int, "None")])
+        .attrs("relay.attrs.GatherAttrs", &[AttrDef::new("axis", AttrKind::OptionalInt, "None")])
         .class(FusionClass::Injective)
         .host(gather),
     OpDef::new("gather_nd", &["data", "indices"], gather_nd_type)
         .attrs(
             "relay.attrs.GatherNDAttrs",
             &[
-                AttrDef::new("batch_dims", AttrKind::Int, "0"),
+                AttrDef::new("batch_dims", AttrKind::OptionalInt, "0"),
                 AttrDef::new("index_rank", AttrKind::OptionalInt, "None"),
             ],
         )

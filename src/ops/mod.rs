@@ -40,6 +40,7 @@ mod pad;
 mod places;
 mod pointwise;
 mod pool;
+mod qnn;
 mod reduce;
 mod remap;
 mod repeat;
@@ -97,6 +98,10 @@ const FAMILIES: &[&[OpDef]] = &[
     norm::OPS,
     pad::OPS,
     pool::OPS,
+    qnn::convert::OPS,
+    qnn::elementwise::OPS,
+    qnn::fixed_point::OPS,
+    qnn::linear::OPS,
     reduce::OPS,
     repeat::OPS,
     scan::OPS,

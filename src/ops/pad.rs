@@ -28,6 +28,7 @@ pub(super) const OPS: &[OpDef] = &[
             "relay.attrs.DilateAttrs",
             &[AttrDef::new("strides", AttrKind::Ints, "[1, 1]"), AttrDef::new("dilation_value", AttrKind::Float, "0f")],
         )
+        .attrs_in_metadata()
         .class(FusionClass::Injective)
         .wire(dilate),
 ];

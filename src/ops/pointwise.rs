@@ -59,13 +59,13 @@ struct Row {
     b_step: usize,
 }
 
-/// Steps in elements along each axis of `to` of a dense tensor of `from`, of the same rank; 0 where it repeats.
+/// Steps in elements along each axis of `to` of a dense tensor of `from`, aligned at the right; 0 where it repeats.
 fn broadcast_strides(from: &[usize], to: &[usize]) -> TVec<usize> {
     let mut strides: TVec<usize> = tvec![0; to.len()];
     let mut step = 1;
-    for axis in (0..to.len().min(from.len())).rev() {
-        strides[axis] = if from[axis] == 1 { 0 } else { step };
-        step *= from[axis];
+    for (stride, dim) in strides.iter_mut().rev().zip(from.iter().rev()) {
+        *stride = if *dim == 1 { 0 } else { step };
+        step *= dim;
     }
     strides
 }
@@ -250,9 +250,11 @@ mod tests {
             (&[1, 5, 1, 1], &[2, 5, 3, 3]),
             (&[0, 3], &[1, 3]),
             (&[3, 1, 1], &[1, 1, 1]),
+            (&[4], &[2, 3, 4]),
+            (&[2, 3, 4], &[3, 1]),
         ];
         for (a, b) in shapes {
-            let to: TVec<usize> = a.iter().zip(*b).map(|(x, y)| if *x == 1 { *y } else { *x }).collect();
+            let to = tract_core::broadcast::multi_broadcast(&[*a, *b]).unwrap();
             let range = |shape: &[usize], from: i64| {
                 let values: Vec<i64> = (from..).take(shape.iter().product()).collect();
                 Tensor::from_shape(shape, &values).unwrap()

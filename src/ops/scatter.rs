@@ -21,7 +21,7 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::new("scatter_elements", &["data", "indices", "updates"], scatter_type)
         .attrs(
             "relay.attrs.ScatterElementsAttrs",
-            &[AttrDef::new("axis", AttrKind::Int, "0"), AttrDef::new("reduction", AttrKind::Str, "\"update\"")],
+            &[AttrDef::new("axis", AttrKind::OptionalInt, "0"), AttrDef::new("reduction", AttrKind::Str, "\"update\"")],
         )
         .attrs_in_metadata()
         .class(FusionClass::Opaque)

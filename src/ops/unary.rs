@@ -2,7 +2,8 @@
 
 use tract_core::internal::*;
 use tract_core::ops::element_wise::ElementWiseOp;
-use tract_core::ops::{identity::Identity, math, nn};
+use tract_core::ops::{identity::Identity, math};
+use tract_linalg::routines::Func;
 
 use super::element::{Integer, Number, for_dtype};
 use super::kernel::{WireFn, Wiring};
@@ -71,9 +72,9 @@ pub(super) const OPS: &[OpDef] = &[
     costly("fast_exp", |w, c, i| by_tract(w, c, i, math::exp, floats!(|x| x.exp()))),
     costly("erf", |w, c, i| by_tract(w, c, i, math::erf, erf)),
     costly("fast_erf", |w, c, i| by_tract(w, c, i, math::erf, erf)),
-    costly("tanh", |w, c, i| by_tract(w, c, i, math::tanh, floats!(|x| x.tanh()))),
-    costly("fast_tanh", |w, c, i| by_tract(w, c, i, math::tanh, floats!(|x| x.tanh()))),
-    costly("sigmoid", |w, c, i| by_tract(w, c, i, nn::sigmoid, floats!(|x| 1.0 / (1.0 + (-x).exp())))),
+    costly("tanh", |w, c, i| own(w, c, i, tanh)),
+    costly("fast_tanh", |w, c, i| own(w, c, i, tanh)),
+    costly("sigmoid", |w, c, i| own(w, c, i, sigmoid)),
     costly("sqrt", |w, c, i| by_tract(w, c, i, math::sqrt, floats!(|x| x.sqrt()))),
     costly("rsqrt", |w, c, i| by_tract(w, c, i, math::rsqrt, floats!(|x| x.sqrt().recip()))),
     costly("log", |w, c, i| own(w, c, i, floats!(|x| x.ln()))),
@@ -140,6 +141,31 @@ fn tested(
     function: ConvertFn,
 ) -> TractResult<TVec<OutletId>> {
     wiring.wire(convert(call.def.name, DatumType::Bool, function), inputs)
+}
+
+fn tanh(tensor: &mut Tensor) -> TractResult<()> {
+    let exact: MapFn = floats!(|x| x.tanh());
+    by_routine(tensor, Func::Tanh, exact)
+}
+
+fn sigmoid(tensor: &mut Tensor) -> TractResult<()> {
+    let exact: MapFn = floats!(|x| 1.0 / (1.0 + (-x).exp()));
+    by_routine(tensor, Func::Sigmoid, exact)
+}
+
+/// Single precision by tract's vectorised routine, which bounds its argument and so loses NaN: that is put back.
+fn by_routine(tensor: &mut Tensor, routine: Func, exact: MapFn) -> TractResult<()> {
+    if tensor.datum_type() != DatumType::F32 {
+        return exact(tensor);
+    }
+    let routine = routine.ew_f32()?;
+    let mut plain = tensor.try_as_plain_ram_mut()?;
+    for chunk in plain.as_slice_mut::<f32>()?.chunks_mut(4096) {
+        let lost: Vec<usize> = (0..chunk.len()).filter(|i| chunk[*i].is_nan()).collect();
+        routine.run(chunk)?;
+        lost.into_iter().for_each(|i| chunk[i] = f32::NAN);
+    }
+    Ok(())
 }
 
 fn erf(tensor: &mut Tensor) -> TractResult<()> {

@@ -70,7 +70,7 @@ const fn conv2d(name: &'static str) -> OpDef {
 }
 
 const CONV1D: &[AttrDef] = &attrs("[1]", "[0, 0]", "\"NCW\"", "\"OIW\"");
-const CONV2D: &[AttrDef] = &attrs("[1, 1]", "[0, 0]", "\"NCHW\"", "\"OIHW\"");
+pub(super) const CONV2D: &[AttrDef] = &attrs("[1, 1]", "[0, 0]", "\"NCHW\"", "\"OIHW\"");
 const CONV3D: &[AttrDef] = &attrs("[1, 1, 1]", "[0, 0, 0]", "\"NCDHW\"", "\"OIDHW\"");
 
 const fn attrs(ones: &'static str, zeros: &'static str, data: &'static str, kernel: &'static str) -> [AttrDef; 10] {
@@ -89,7 +89,7 @@ const fn attrs(ones: &'static str, zeros: &'static str, data: &'static str, kern
 }
 
 const TRANSPOSED1D: &[AttrDef] = &transposed_attrs("[1]", "[0]", "\"NCW\"", "\"IOW\"");
-const TRANSPOSED2D: &[AttrDef] = &transposed_attrs("[1, 1]", "[0, 0]", "\"NCHW\"", "\"IOHW\"");
+pub(super) const TRANSPOSED2D: &[AttrDef] = &transposed_attrs("[1, 1]", "[0, 0]", "\"NCHW\"", "\"IOHW\"");
 const TRANSPOSED3D: &[AttrDef] = &transposed_attrs("[1, 1, 1]", "[0, 0, 0]", "\"NCDHW\"", "\"IODHW\"");
 
 const fn transposed_attrs(

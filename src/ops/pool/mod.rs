@@ -23,14 +23,14 @@ pub(super) const OPS: &[OpDef] = &[
         &window_attrs("[1, 1, 1]", "[0, 0, 0]", "\"NCDHW\""),
     ),
     sliding::<1, AVERAGE>("nn.avg_pool1d", "relay.attrs.AvgPool1DAttrs", &counting("[1]", "[0]", "\"NCW\"")),
-    sliding::<2, AVERAGE>("nn.avg_pool2d", "relay.attrs.AvgPool2DAttrs", &counting("[1, 1]", "[0, 0]", "\"NCHW\"")),
+    sliding::<2, AVERAGE>("nn.avg_pool2d", "relay.attrs.AvgPool2DAttrs", AVERAGE2D),
     sliding::<3, AVERAGE>(
         "nn.avg_pool3d",
         "relay.attrs.AvgPool3DAttrs",
         &counting("[1, 1, 1]", "[0, 0, 0]", "\"NCDHW\""),
     ),
     gradient::<MAX>("nn.max_pool2d_grad", "relay.attrs.MaxPool2DAttrs", &window_attrs("[1, 1]", "[0, 0]", "\"NCHW\"")),
-    gradient::<AVERAGE>("nn.avg_pool2d_grad", "relay.attrs.AvgPool2DAttrs", &counting("[1, 1]", "[0, 0]", "\"NCHW\"")),
+    gradient::<AVERAGE>("nn.avg_pool2d_grad", "relay.attrs.AvgPool2DAttrs", AVERAGE2D).attrs_in_metadata(),
     global::<MAX>("nn.global_max_pool2d"),
     global::<AVERAGE>("nn.global_avg_pool2d"),
     adaptive::<1, MAX>("nn.adaptive_max_pool1d", "relay.attrs.AdaptivePool1DAttrs", &sized("\"NCW\"")),
@@ -44,6 +44,8 @@ pub(super) const OPS: &[OpDef] = &[
 /// What becomes of the elements of a window, as a const parameter: their largest, or their mean.
 const MAX: bool = true;
 const AVERAGE: bool = false;
+
+pub(super) const AVERAGE2D: &[AttrDef] = &counting("[1, 1]", "[0, 0]", "\"NCHW\"");
 
 const fn window_attrs(ones: &'static str, zeros: &'static str, layout: &'static str) -> [AttrDef; 7] {
     [

@@ -3,13 +3,12 @@
 use tract_core::internal::*;
 
 use super::super::{
-    AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed, element::for_dtype, kernel::Wiring, layout::map_dim,
+    AttrDef, AttrKind, Call, OpDef, TypeError, Typed, element::for_dtype, kernel::Wiring, layout::map_dim,
 };
 use crate::graph::{Shape, TensorType, Type};
 
 pub(in crate::ops) const OPS: &[OpDef] = &[OpDef::new("vision.yolo_reorg", &["data"], reorg_type)
     .attrs("relay.attrs.YoloReorgAttrs", &[AttrDef::new("stride", AttrKind::OptionalInt, "1")])
-    .class(FusionClass::Injective)
     .wire(reorg)];
 
 fn reorg_type(call: &Call<'_>) -> Result<Type, TypeError> {

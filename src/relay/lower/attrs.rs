@@ -84,7 +84,12 @@ impl Lowering<'_, '_> {
         };
         Ok(match kind {
             None | Some(AttrKind::Int) => literal(),
-            Some(AttrKind::Bool) => Attr::Bool(text == "1" || text == "true"),
+            // TVM holds some flags as objects: no reference is 0 or 1, where the empty object and the root stand.
+            Some(AttrKind::Bool) => match (text, object) {
+                ("0" | "false", _) => Attr::Bool(false),
+                ("1" | "true", _) | (_, None) => Attr::Bool(true),
+                (_, Some(entry)) => Attr::Bool(self.entry_value(entry, expr, 0)?.bool().unwrap_or(false)),
+            },
             Some(AttrKind::Float) => text.parse().map_or_else(|_| literal(), Attr::Float),
             Some(AttrKind::Str | AttrKind::DType) => match object.and_then(Entry::text) {
                 Some(text) => Attr::Str(SmolStr::new(text)),

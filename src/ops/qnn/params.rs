@@ -1,0 +1,123 @@
+//! Scales and zero points: reading them, and moving between quantised values, real numbers and other scales.
+
+use tract_core::internal::*;
+
+use super::super::kernel::datum_type;
+use super::super::places::integers;
+use super::fixed_point::{FixedPoint, Ties};
+use crate::graph::DType;
+
+/// Scale and zero point of a tensor, one for all elements or one for each index along `axis`.
+pub(super) struct Params {
+    scales: Vec<f32>,
+    zero_points: Vec<i64>,
+    /// How many neighbours in row-major order share an index along the axis, and how many indices there are.
+    inner: usize,
+    channels: usize,
+}
+
+/// With what a tensor is brought to another scale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arithmetic {
+    Integer,
+    Single,
+    Double,
+}
+
+impl Params {
+    /// # Errors
+    /// If there are several scales or zero points and not one for each index along `axis` of `shape`.
+    pub fn new(scale: &Tensor, zero_point: &Tensor, shape: &[usize], axis: Option<usize>) -> TractResult<Params> {
+        let scales = scale.cast_to::<f32>()?.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
+        let zero_points = integers(zero_point)?;
+        let (inner, channels) = match axis {
+            Some(axis) => (shape[axis + 1..].iter().product::<usize>().max(1), shape[axis]),
+            None => (1, 1),
+        };
+        for count in [scales.len(), zero_points.len()] {
+            ensure!(count == 1 || count == channels, "{count} scales or zero points for {channels} channels");
+        }
+        Ok(Params { scales, zero_points, inner, channels })
+    }
+
+    /// One scale and zero point for all elements.
+    pub fn single(scale: f32, zero_point: i64) -> Params {
+        Params { scales: vec![scale], zero_points: vec![zero_point], inner: 1, channels: 1 }
+    }
+
+    pub fn scale(&self, element: usize) -> f32 {
+        self.of(&self.scales, element)
+    }
+
+    pub fn zero_point(&self, element: usize) -> i64 {
+        self.of(&self.zero_points, element)
+    }
+
+    fn of<T: Copy>(&self, list: &[T], element: usize) -> T {
+        match list {
+            [only] => *only,
+            list => list[element / self.inner % self.channels.max(1)],
+        }
+    }
+
+    /// round(x / scale) + zero point, halves away from zero; not yet within the bounds of a dtype.
+    pub fn quantize(&self, values: &[f32]) -> Vec<f64> {
+        let quantized = |(i, x): (usize, &f32)| f64::from((x / self.scale(i)).round() + self.zero_point(i) as f32);
+        values.iter().enumerate().map(quantized).collect()
+    }
+
+    /// (q - zero point) · scale.
+    pub fn dequantize(&self, values: &[i64]) -> Vec<f32> {
+        let real = |(i, q): (usize, &i64)| (q - self.zero_point(i)) as f32 * self.scale(i);
+        values.iter().enumerate().map(real).collect()
+    }
+
+    /// Quantised values under the scale and zero point of `to`; not yet within the bounds of a dtype.
+    pub fn requantize(&self, values: &[i64], to: &Params, arithmetic: Arithmetic, ties: Ties) -> Vec<i64> {
+        let mut known: Option<(f32, f32, f64, FixedPoint)> = None;
+        let requantized = |(i, q): (usize, &i64)| {
+            let (from, into) = (self.scale(i), to.scale(i));
+            let (ratio, fixed) = match known {
+                Some((a, b, ratio, fixed)) if (a, b) == (from, into) => (ratio, fixed),
+                _ => {
+                    let ratio = f64::from(from) / f64::from(into);
+                    let fixed = FixedPoint::of(ratio);
+                    known = Some((from, into, ratio, fixed));
+                    (ratio, fixed)
+                }
+            };
+            let (shifted, zero_point) = (q - self.zero_point(i), to.zero_point(i));
+            match arithmetic {
+                Arithmetic::Integer => fixed.times(shifted, ties) + zero_point,
+                Arithmetic::Single => rounded(f64::from(shifted as f32 * ratio as f32 + zero_point as f32), ties),
+                Arithmetic::Double => rounded(shifted as f64 * ratio + zero_point as f64, ties),
+            }
+        };
+        values.iter().enumerate().map(requantized).collect()
+    }
+}
+
+fn rounded(x: f64, ties: Ties) -> i64 {
+    match ties {
+        Ties::Up => (x + 0.5).floor() as i64,
+        Ties::Away => x.round() as i64,
+    }
+}
+
+/// Values brought within the bounds of `dtype`.
+pub(super) fn saturated(values: &[i64], shape: &[usize], dtype: DType) -> TractResult<Tensor> {
+    let (low, high) = bounds(dtype)?;
+    let values: Vec<i64> = values.iter().map(|x| (*x).clamp(low, high)).collect();
+    let to = datum_type(dtype).context("the dtype cannot be computed with")?;
+    Ok(Tensor::from_shape(shape, &values)?.cast_to_dt(to)?.into_owned())
+}
+
+/// The least and the greatest value of an integer dtype of up to 32 bits.
+pub(super) fn bounds(dtype: DType) -> TractResult<(i64, i64)> {
+    let bits = dtype.size() * 8;
+    ensure!(dtype.is_integer() && bits <= 32, "{dtype} holds no quantised values");
+    Ok(match dtype.is_signed() {
+        true => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+        false => (0, (1 << bits) - 1),
+    })
+}
