@@ -9,6 +9,7 @@
 //! | [`values`] | contents of tensors: generated from their names, `.npz` files |
 //! | [`graph`] | operators and tensors in single-assignment form; parts cut out of it |
 //! | [`ops`] | what each Relay operator means: type rule, cost, kernel; one file a family |
+//! | [`relay`] | Relay text, metadata and `.params` files: read into the graph, printed from it |
 //! | [`engine`] | executes a graph on a device and measures it |
 //! | [`memory`] | who lives when, where it lies in the arena, and how to make it fit |
 //! | [`profile`] | measures what operators cost: signatures, samples, the CSV table |

@@ -29,16 +29,15 @@ impl SourceCode for Excerpt {
     fn read_span<'a>(
         &'a self,
         span: &SourceSpan,
-        _before: usize,
-        _after: usize,
+        before: usize,
+        after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
         let excerpt = self.spot.excerpt.as_bytes();
-        // miette counts lines and columns from 0, and gives the column of what is returned only for the label itself.
-        let (start, data) = match span.offset() {
-            0 => (0, excerpt),
-            at => (at, excerpt.get(at..).ok_or(MietteError::OutOfBounds)?),
-        };
-        let column = self.spot.skipped as usize + String::from_utf8_lossy(&excerpt[..start]).chars().count();
+        // Without context miette asks for the place that it puts into the heading; with context, for the whole line.
+        let start = if (before, after) == (0, 0) { span.offset() } else { 0 };
+        let (hidden, data) = excerpt.split_at_checked(start).ok_or(MietteError::OutOfBounds)?;
+        // miette counts lines and columns from 0.
+        let column = self.spot.skipped as usize + String::from_utf8_lossy(hidden).chars().count();
         Ok(Box::new(MietteSpanContents::new_named(
             self.file.clone(),
             data,

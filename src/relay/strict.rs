@@ -8,7 +8,7 @@ use super::{
 use crate::ops::{AttrDef, AttrKind};
 
 /// Operators whose attributes TVM prints as `key=value` without metadata, but reads only as one object.
-const OBJECT_ONLY: [&str; 22] = [
+const OBJECT_ONLY: [&str; 23] = [
     "annotation.cast_hint",
     "annotation.compiler_begin",
     "annotation.compiler_end",
@@ -17,6 +17,7 @@ const OBJECT_ONLY: [&str; 22] = [
     "cumsum",
     "dft",
     "dyn.expand_dims",
+    "nn.avg_pool2d_grad",
     "nn.contrib_dense_pack",
     "nn.dilate",
     "scatter_elements",
@@ -32,6 +33,11 @@ const OBJECT_ONLY: [&str; 22] = [
     "vision.roi_align",
     "vision.roi_pool",
 ];
+
+/// Whether TVM reads the attributes of the operator `name` only as one object of the metadata section.
+pub(super) fn reads_only_objects(name: &str) -> bool {
+    OBJECT_ONLY.contains(&name)
+}
 
 /// Refuses what TVM refuses.
 pub(super) fn check(module: &Module<'_>) -> Result<()> {
@@ -72,7 +78,7 @@ fn call(module: &Module<'_>, id: ExprId, callee: ExprId, attrs: List) -> Result<
     if written.iter().any(|attr| attr.key.is_empty()) {
         return Ok(());
     }
-    if OBJECT_ONLY.contains(&name) {
+    if reads_only_objects(name) {
         let what = format!("TVM reads the attributes of {name} only as one `meta[{}][0]`", def.attrs_key);
         return Err(Fault::Other(what).at(written.first().map_or(span, |attr| attr.span)));
     }

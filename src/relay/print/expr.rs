@@ -215,6 +215,10 @@ impl Printer<'_, '_> {
 
     fn finish(&mut self, expr: ExprId, tail: bool) {
         let text = self.result();
+        if let Some(ty) = self.module.note(expr).ty {
+            let comment = format!(" /* ty={} */", self.type_text(ty));
+            self.docs.text(text, comment);
+        }
         let used_once = self.uses.get(&expr).is_none_or(|uses| *uses <= 1);
         if self.always_in_line(expr) || tail && used_once {
             self.printed.insert(expr, text);

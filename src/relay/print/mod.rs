@@ -7,7 +7,9 @@
 mod attrs;
 mod doc;
 mod expr;
+mod graph;
 mod literal;
+mod section;
 mod types;
 
 use std::collections::HashMap;
@@ -16,6 +18,7 @@ use foldhash::fast::RandomState;
 
 use super::ast::{ExprId, List, Module, VarId};
 use doc::{DocId, Docs};
+pub use graph::{parameter_names, print_graph};
 
 /// The line that every module begins with.
 pub(super) const HEADER: &str = "#[version = \"0.0.5\"]\n";
@@ -145,10 +148,14 @@ impl<'m, 'a> Printer<'m, 'a> {
             Some(name) => name.clone(),
             None => self.name(var),
         };
-        let text = match self.module.vars[var.index()].ty {
-            Some(ty) if self.has_text(ty) => format!("%{name}: {}", self.type_text(ty)),
-            _ => format!("%{name}"),
-        };
+        let var = self.module.vars[var.index()];
+        let mut text = format!("%{name}");
+        if let Some(ty) = var.ty.filter(|ty| self.has_text(*ty)) {
+            text += &format!(": {}", self.type_text(ty));
+        }
+        if let Some(ty) = var.commented {
+            text += &format!(" /* ty={} */", self.type_text(ty));
+        }
         self.docs.of(text)
     }
 }
