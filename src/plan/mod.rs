@@ -15,6 +15,7 @@
 //! | [`bound`] | what no placement can go below |
 //! | [`search`] | good placements: one algorithm a file |
 //! | [`solve`] | bounds and searches put together; the reason where there is no plan |
+//! | [`workload`] | device-placement problems of others, with their own cost models |
 //! | [`file`] | what is answered: `plan.json` |
 //! | [`table`] | the same as rows: `plan.csv` |
 //! | [`check`] | judges a plan from problem and plan alone; shares no code with the rest |
@@ -32,6 +33,7 @@ pub mod solve;
 pub mod strategy;
 pub mod table;
 pub mod work;
+pub mod workload;
 
 pub use file::Plan;
 pub use problem::{DeviceId, GroupId, Problem, TensorIndex};

@@ -1,6 +1,7 @@
 //! `edgecut plan`: where each group of operators runs, in which order, and what that costs.
 
 mod model;
+mod workload;
 
 use std::path::PathBuf;
 
@@ -10,11 +11,15 @@ use crate::{
     units::{Bytes, Micros},
 };
 
-/// Plan where a model's operators run, under memory and latency targets.
+/// Plan where the operators of a model run, under memory and latency targets.
 #[derive(clap::Args)]
 pub struct Plan {
     #[command(flatten)]
     model: Option<ModelArguments>,
+
+    /// Plan a device-placement workload (JSON) instead of a model, under its own cost model
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    workload: Option<PathBuf>,
 
     /// What to make as small as possible: latency, throughput (the largest load) or memory (the fullest device)
     #[arg(long, default_value = "latency")]
@@ -71,6 +76,9 @@ pub struct Plan {
 
 impl Plan {
     pub fn run(self) -> Outcome {
-        model::run(&self)
+        match &self.workload {
+            Some(path) => workload::run(&self, path),
+            None => model::run(&self),
+        }
     }
 }

@@ -33,7 +33,7 @@ use crate::{
 /// Plans the model of `arguments`, prints the plan and writes it to its files.
 pub(super) fn run(arguments: &Plan) -> Outcome {
     let Some(source) = &arguments.model else {
-        return Err(Failure::BadInput(Report::msg("nothing to plan: give a model")));
+        return Err(Failure::BadInput(Report::msg("nothing to plan: give a model, or --workload FILE")));
     };
     let model = source.load()?;
     let graph = &model.import.graph;

@@ -1,0 +1,213 @@
+//! Simulated annealing on assignments: move a bundle, exchange two, move a connected run, empty an accelerator.
+
+use fastrand::Rng;
+
+use super::Candidate;
+use crate::plan::workload::{Workload, finish::Finish, load::Bundles, throughput::Options};
+
+/// Moves between two looks at the clock.
+const STRIDE: u64 = 256;
+const TEMPERATURES: (f64, f64) = (0.02, 2e-5);
+/// Times the search goes on from the best.
+const ROUNDS: usize = 6;
+/// How hot each round begins: once hot enough to leave any valley, then ever nearer to the best.
+const HEATS: [f64; ROUNDS] = [1.0, 10.0, 1.0, 0.25, 1.0, 0.25];
+/// An evaluation here is worth this many moves of the throughput search.
+const COST: u64 = 16;
+
+/// Goes on from `starts` and returns the best assignment seen.
+pub fn search(
+    workload: &Workload,
+    problem: &Bundles,
+    starts: Vec<Candidate>,
+    bound: f64,
+    options: &Options,
+    late: &dyn Fn() -> bool,
+) -> Candidate {
+    let mut rng = Rng::with_seed(options.seed ^ 0x9e37_79b9_7f4a_7c15);
+    let mut finish = Finish::new(workload, problem);
+    let anywhere = if problem.cpus > 0 { problem.accelerators } else { 0 };
+    let mut best = Candidate::of(&mut finish, problem, vec![anywhere; problem.bundles.len()]);
+    let pool: Vec<Candidate> = starts.into_iter().chain([best.clone()]).collect();
+    for start in &pool {
+        if start.better(&best) {
+            best = start.clone();
+        }
+    }
+    if problem.bundles.is_empty() || problem.accelerators == 0 {
+        return best;
+    }
+    let moves = options.budget / COST / ROUNDS as u64;
+    for round in 0..ROUNDS {
+        let start = if round < ROUNDS / 2 { pool[round % pool.len()].clone() } else { best.clone() };
+        let heat = HEATS[round.min(HEATS.len() - 1)];
+        let mut walk = Walk::new(problem, &mut finish, start, best.finish);
+        let found = walk.run(moves, heat, &mut rng, bound, late);
+        if found.better(&best) {
+            best = found;
+        }
+        if late() || (best.over <= 0.0 && best.finish <= bound) {
+            break;
+        }
+    }
+    best
+}
+
+struct Walk<'a, 'b> {
+    problem: &'a Bundles,
+    finish: &'b mut Finish<'a>,
+    device: Vec<usize>,
+    sizes: Vec<f64>,
+    scale: f64,
+    best: Candidate,
+    undo: Vec<(usize, usize)>,
+}
+
+impl<'a, 'b> Walk<'a, 'b> {
+    fn new(problem: &'a Bundles, finish: &'b mut Finish<'a>, start: Candidate, scale: f64) -> Walk<'a, 'b> {
+        let mut sizes = vec![0.0; problem.accelerators + 1];
+        start.device.iter().enumerate().for_each(|(bundle, device)| sizes[*device] += problem.bundles[bundle].size);
+        let scale = if scale.is_finite() && scale > 0.0 { scale } else { 1.0 };
+        Walk { problem, finish, device: start.device.clone(), sizes, scale, best: start, undo: Vec::new() }
+    }
+
+    fn run(&mut self, moves: u64, heat: f64, rng: &mut Rng, bound: f64, late: &dyn Fn() -> bool) -> Candidate {
+        let (mut now, mut temperature) = (self.energy(), TEMPERATURES.0 * heat);
+        for step in 0..moves {
+            if step % STRIDE == 0 {
+                if late() || (self.best.over <= 0.0 && self.best.finish <= bound) {
+                    break;
+                }
+                let cooled = step as f64 / moves as f64;
+                temperature = TEMPERATURES.0 * heat * (TEMPERATURES.1 / TEMPERATURES.0).powf(cooled);
+            }
+            self.undo.clear();
+            self.propose(rng);
+            if self.undo.is_empty() {
+                continue;
+            }
+            let next = self.energy();
+            if next <= now || rng.f64() < ((now - next) / temperature).exp() {
+                if next < now {
+                    self.keep(next);
+                }
+                now = next;
+            } else {
+                while let Some((bundle, before)) = self.undo.pop() {
+                    self.set(bundle, before);
+                }
+            }
+        }
+        self.best.clone()
+    }
+
+    fn energy(&mut self) -> f64 {
+        let accelerators = self.sizes.iter().take(self.problem.accelerators);
+        let full: f64 = accelerators.map(|size| (size / self.problem.memory - 1.0).max(0.0)).sum();
+        self.finish.of(&self.device) / self.scale + 4.0 * full
+    }
+
+    fn keep(&mut self, energy: f64) {
+        if self.best.over > 0.0 || energy * self.scale < self.best.finish {
+            let found = Candidate::of(self.finish, self.problem, self.device.clone());
+            if found.better(&self.best) {
+                self.best = found;
+            }
+        }
+    }
+
+    fn set(&mut self, bundle: usize, to: usize) {
+        let size = self.problem.bundles[bundle].size;
+        self.sizes[self.device[bundle]] -= size;
+        self.sizes[to] += size;
+        self.device[bundle] = to;
+    }
+
+    fn shift(&mut self, bundle: usize, to: usize) {
+        let before = self.device[bundle];
+        let allowed =
+            if to == self.problem.accelerators { self.problem.cpus > 0 } else { self.problem.allows(bundle, to) };
+        if before != to && allowed {
+            self.set(bundle, to);
+            self.undo.push((bundle, before));
+        }
+    }
+
+    fn propose(&mut self, rng: &mut Rng) {
+        let problem = self.problem;
+        let bundle = rng.usize(0..problem.bundles.len());
+        let home = self.device[bundle];
+        match rng.u8(0..12) {
+            0 => {
+                let to = rng.usize(0..=problem.accelerators);
+                self.shift(bundle, to);
+            }
+            1..4 => {
+                if let Some(near) = self.near(bundle, rng) {
+                    self.shift(bundle, self.device[near]);
+                }
+            }
+            4 => {
+                let other = rng.usize(0..problem.bundles.len());
+                let there = self.device[other];
+                if there != home {
+                    self.shift(bundle, there);
+                    self.shift(other, home);
+                }
+            }
+            5 => {
+                // Two accelerators change what they have, as far as it fits; or one goes to the CPUs whole.
+                let to = rng.usize(0..=problem.accelerators);
+                if to != home {
+                    for other in 0..problem.bundles.len() {
+                        if self.device[other] == home && rng.u8(0..64) > 0 {
+                            self.shift(other, to);
+                        }
+                    }
+                }
+            }
+            _ => {
+                let Some(near) = self.near(bundle, rng) else { return };
+                let to = match rng.u8(0..4) {
+                    0 => rng.usize(0..=problem.accelerators),
+                    _ => self.device[near],
+                };
+                if to != home {
+                    let longest = 2 << rng.u32(0..6);
+                    self.shift_run(bundle, to, longest, rng);
+                }
+            }
+        }
+    }
+
+    fn near(&self, bundle: usize, rng: &mut Rng) -> Option<usize> {
+        let entry = &self.problem.bundles[bundle];
+        let count = entry.makes.len() + entry.reads.len();
+        if count == 0 {
+            return None;
+        }
+        let at = rng.usize(0..count);
+        match entry.makes.get(at) {
+            Some(net) => rng.choice(&self.problem.nets[*net].readers).copied(),
+            None => Some(self.problem.nets[entry.reads[at - entry.makes.len()]].source),
+        }
+    }
+
+    /// Moves up to `longest` bundles, connected with `bundle` on its device.
+    fn shift_run(&mut self, bundle: usize, to: usize, longest: usize, rng: &mut Rng) {
+        let home = self.device[bundle];
+        self.shift(bundle, to);
+        for _ in 0..2 * longest {
+            let moved = self.undo.len();
+            if moved == 0 || moved >= longest {
+                return;
+            }
+            let from = self.undo[rng.usize(0..moved)].0;
+            if let Some(near) = self.near(from, rng)
+                && self.device[near] == home
+            {
+                self.shift(near, to);
+            }
+        }
+    }
+}

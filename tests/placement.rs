@@ -1,0 +1,158 @@
+//! Device-placement workloads: figures kept move by move agree with the checker, answers pass it, small workloads
+//! are solved as well as by trying everything, and the public ones at least as well as is known.
+
+use std::path::Path;
+
+use edgecut::plan::workload::{
+    Answer, Place, Workload, check,
+    file::Operator,
+    finish::Finish,
+    latency,
+    load::{Bundles, Loads},
+    throughput::{self, Options},
+};
+use fastrand::Rng;
+use proptest::prelude::*;
+
+fn workload(seed: u64, count: usize, accelerators: u32, cpus: u32) -> Workload {
+    let mut rng = Rng::with_seed(seed);
+    let operators: Vec<Operator> = (0..count)
+        .map(|at| Operator {
+            id: at as i64 * 3,
+            on_accelerator: rng.u8(0..8) > 0 || cpus == 0,
+            cpu_time: f64::from(rng.u32(0..100)),
+            accelerator_time: f64::from(rng.u32(0..20)),
+            size: f64::from(rng.u32(0..50)),
+            is_backward: false,
+            colour: (rng.u8(0..4) == 0).then(|| rng.i64(0..4)),
+            transfer: f64::from(rng.u32(0..10)),
+        })
+        .collect();
+    let mut edges = Vec::new();
+    for to in 1..count {
+        for _ in 0..rng.usize(0..=2) {
+            edges.push((rng.usize(0..to), to));
+        }
+    }
+    edges.sort_unstable();
+    edges.dedup();
+    let size: f64 = operators.iter().map(|o| o.size).sum();
+    Workload { operators, edges, accelerators, cpus, memory: size * (0.3 + rng.f64()) }
+}
+
+fn anywhere(problem: &Bundles, rng: &mut Rng) -> Vec<usize> {
+    (0..problem.bundles.len()).map(|_| rng.usize(0..problem.devices())).collect()
+}
+
+fn options(budget: u64) -> Options {
+    Options { seed: 3, budget, cut_off: None }
+}
+
+/// The best value over all assignments that keep the rules, by the checker's own figures.
+fn brute_force(workload: &Workload, value: impl Fn(&[Place]) -> Option<f64>) -> Option<f64> {
+    let problem = Bundles::new(workload);
+    let devices = problem.devices();
+    let mut best: Option<f64> = None;
+    for choice in 0..devices.pow(problem.bundles.len() as u32) {
+        let device: Vec<usize> =
+            (0..problem.bundles.len()).map(|at| choice / devices.pow(at as u32) % devices).collect();
+        let places = problem.places(&device);
+        if check::placement(workload, &places).is_ok()
+            && let Some(value) = value(&places)
+        {
+            best = Some(best.map_or(value, |best| best.min(value)));
+        }
+    }
+    best
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn loads_follow_the_moves(seed: u64, count in 2usize..40, accelerators in 0u32..4, cpus in 1u32..3) {
+        let workload = workload(seed, count, accelerators, cpus);
+        let problem = Bundles::new(&workload);
+        let mut rng = Rng::with_seed(seed);
+        let mut loads = Loads::new(&problem, anywhere(&problem, &mut rng));
+        for _ in 0..60 {
+            loads.place(rng.usize(0..problem.bundles.len()), rng.usize(0..problem.devices()));
+            let real = check::largest_load(&workload, &problem.places(&loads.device));
+            prop_assert!((loads.largest() - real).abs() < 1e-6, "{} {}", loads.largest(), real);
+        }
+    }
+
+    #[test]
+    fn finishes_agree(seed: u64, count in 1usize..30, accelerators in 0u32..4) {
+        let workload = workload(seed, count, accelerators, 1);
+        let problem = Bundles::new(&workload);
+        let mut rng = Rng::with_seed(seed);
+        let mut finish = Finish::new(&workload, &problem);
+        for _ in 0..20 {
+            let device = anywhere(&problem, &mut rng);
+            let real = check::finish(&workload, &problem.places(&device));
+            let found = finish.of(&device);
+            prop_assert!(real.map_or(found.is_infinite(), |real| (real - found).abs() < 1e-6), "{real:?} {found}");
+        }
+    }
+
+    #[test]
+    fn answers_pass_the_check(seed: u64, count in 1usize..30, accelerators in 1u32..4, cpus in 0u32..3) {
+        let workload = workload(seed, count, accelerators, cpus);
+        for (solve, verdict) in [
+            (throughput::solve as Solve, check::throughput as Verdict),
+            (latency::solve as Solve, check::latency as Verdict),
+        ] {
+            if let Ok(answer) = solve(&workload, &options(3000)) {
+                prop_assert_eq!(verdict(&workload, &answer), Ok(()));
+                prop_assert_eq!(&solve(&workload, &options(3000)), &Ok(answer));
+            } else {
+                prop_assert!(cpus == 0, "everything on a CPU is always possible");
+            }
+        }
+    }
+}
+
+type Solve = fn(&Workload, &Options) -> Result<Answer, edgecut::plan::workload::NoAnswer>;
+type Verdict = fn(&Workload, &Answer) -> Result<(), check::Flaw>;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20, ..ProptestConfig::default() })]
+
+    #[test]
+    fn small_workloads_are_solved_exactly(seed: u64, count in 1usize..8, accelerators in 1u32..3) {
+        let workload = workload(seed, count, accelerators, 1);
+        let load = brute_force(&workload, |places| Some(check::largest_load(&workload, places))).unwrap();
+        let answer = throughput::solve(&workload, &options(60_000)).unwrap();
+        prop_assert!((answer.objective - load).abs() < 1e-9 * load.max(1.0), "{} {}", answer.objective, load);
+        prop_assert!(answer.bound <= load * (1.0 + 1e-9));
+        let finish = brute_force(&workload, |places| check::finish(&workload, places)).unwrap();
+        let answer = latency::solve(&workload, &options(400_000)).unwrap();
+        prop_assert!((answer.objective - finish).abs() < 1e-9 * finish.max(1.0), "{} {}", answer.objective, finish);
+        prop_assert!(answer.bound <= finish * (1.0 + 1e-9));
+    }
+}
+
+#[test]
+fn public_workloads_are_solved_as_well_as_is_known() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/placement");
+    if !folder.exists() {
+        assert!(std::env::var_os("EDGECUT_REQUIRE_SHARED").is_none(), "{} is not there", folder.display());
+        println!("SKIPPED: {} is not there", folder.display());
+        return;
+    }
+    let best: serde_json::Value = serde_json::from_slice(&std::fs::read(folder.join("best.json")).unwrap()).unwrap();
+    for (objective, solve, verdict) in [
+        ("throughput", throughput::solve as Solve, check::throughput as Verdict),
+        ("latency", latency::solve as Solve, check::latency as Verdict),
+    ] {
+        for (name, known) in best[objective].as_object().unwrap() {
+            let text = std::fs::read(folder.join(objective).join(format!("{name}.json"))).unwrap();
+            let workload = Workload::from_json(&text).unwrap();
+            let answer = solve(&workload, &options(200_000)).unwrap();
+            assert_eq!(verdict(&workload, &answer), Ok(()), "{objective} {name}");
+            let known = known.as_f64().unwrap();
+            assert!(answer.objective <= known * 1.0001, "{objective} {name}: {} > {known}", answer.objective);
+        }
+    }
+}
