@@ -15,11 +15,14 @@
 //! | [`profile`] | measures what operators cost: signatures, samples, the CSV table |
 //! | [`plan`] | which device computes what, in which order, and what that costs |
 //! | [`cluster`] | servers, devices and links: the cluster file, what servers report, link costs |
+//! | [`agent`] | what runs on every server, and how it is spoken to |
+//! | [`run`] | a plan executed on the agents: measured against predicted |
 //! | [`cli`] | one file a verb: flags in, calls to the above, tables out |
 //!
 //! Arrows point down only: `graph` knows neither text nor operators; `plan` and `memory` are pure functions on
 //! tables and graphs and never see an engine, a socket or a file; `cli` parses flags, calls the library and prints.
 
+pub mod agent;
 pub mod cli;
 pub mod cluster;
 pub mod engine;
@@ -29,5 +32,6 @@ pub mod ops;
 pub mod plan;
 pub mod profile;
 pub mod relay;
+pub mod run;
 pub mod units;
 pub mod values;

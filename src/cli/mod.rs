@@ -1,6 +1,9 @@
 //! The command line: one file a verb. A verb parses its flags, calls the library and prints; no logic lives here.
 
+mod agent;
+mod cluster;
 mod contents;
+mod devices;
 mod diagnostic;
 mod failure;
 mod file;
@@ -9,6 +12,7 @@ mod inspect;
 mod memory;
 mod model;
 mod operators;
+mod output;
 mod plan;
 mod profile;
 mod run;
@@ -29,6 +33,8 @@ struct Arguments {
 enum Verb {
     Inspect(inspect::Inspect),
     Memory(memory::Memory),
+    Agent(agent::Agent),
+    Devices(devices::Devices),
     Operators(operators::Operators),
     Plan(plan::Plan),
     Profile(profile::Profile),
@@ -41,6 +47,8 @@ pub fn main() -> std::process::ExitCode {
     let outcome: Outcome = match arguments.verb {
         Verb::Inspect(verb) => verb.run(),
         Verb::Memory(verb) => verb.run(),
+        Verb::Agent(verb) => verb.run(),
+        Verb::Devices(verb) => verb.run(),
         Verb::Operators(verb) => verb.run(),
         Verb::Plan(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),

@@ -64,6 +64,13 @@ impl CpuEngine {
     }
 }
 
+impl CpuEngine {
+    /// What any CPU engine calls itself.
+    pub fn identity() -> EngineId {
+        EngineId { name: "tract".to_string(), version: TRACT_VERSION.to_string() }
+    }
+}
+
 impl Core {
     fn clock(&self) -> CpuClock {
         if self.threads == 1 { CpuClock::Thread } else { CpuClock::Process }
@@ -76,7 +83,7 @@ impl Core {
 
 impl Engine for CpuEngine {
     fn id(&self) -> EngineId {
-        EngineId { name: "tract".to_string(), version: TRACT_VERSION.to_string() }
+        CpuEngine::identity()
     }
 
     fn threads(&self) -> usize {
@@ -143,6 +150,7 @@ mod tests {
             let engine = CpuEngine::new(threads).unwrap();
             for steps in [vec![vec![OperatorId(0), OperatorId(1)]], vec![vec![OperatorId(0)], vec![OperatorId(1)]]] {
                 let mut loaded = engine.load_steps(&graph, &steps, &|_| Ok(floats(7.0))).unwrap();
+                assert!(loaded.parameter_bytes().0 >= 4096, "{}", loaded.parameter_bytes());
                 let (outputs, sample) = loaded.run_measured(&[floats(512.0)]).unwrap();
                 let mut seen = Vec::new();
                 let again = loaded.run_in_steps(vec![floats(512.0)], &mut |i, _| seen.push(i)).unwrap();

@@ -71,6 +71,8 @@ impl Contents<'_> {
             _ => Meter::pause(|| (self.parameter)(id))?,
         };
         let content = Arc::new(to_tract(&tensor.name, &data, &tensor.ty)?);
+        // Its memory was not counted when it was taken.
+        Meter::pause(|| drop(data));
         self.seen.insert(id, Arc::clone(&content));
         Ok(content)
     }

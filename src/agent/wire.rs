@@ -1,0 +1,186 @@
+//! The generated client, server and messages of `proto/edgecut.proto`, and their conversions to this crate's types.
+
+use super::{
+    measured,
+    setup::{self, ValueId},
+};
+use crate::{
+    cluster::{self, CpuDescription, Description, DeviceDescription, DeviceKind},
+    units::{Bytes, Micros},
+};
+
+tonic::include_proto!("edgecut.v1");
+
+/// The number of this protocol, by which client and agent notice that they do not fit. Raised with every change
+/// of a message or of a document in it.
+pub const PROTOCOL: u32 = 1;
+
+impl From<Description> for DescribeReply {
+    fn from(from: Description) -> DescribeReply {
+        let device = |device: DeviceDescription| Device {
+            name: device.name.to_string(),
+            kind: match device.kind {
+                DeviceKind::Cpu => device::Kind::Cpu as i32,
+                DeviceKind::Gpu => device::Kind::Gpu as i32,
+            },
+            model: device.model,
+            engine: device.engine,
+            threads: device.threads,
+            memory_bytes: device.memory.0,
+        };
+        let cache = |cache: cluster::Cache| Cache { name: cache.name.to_string(), size_bytes: cache.size.0 };
+        DescribeReply {
+            protocol: PROTOCOL,
+            name: from.name.to_string(),
+            version: from.version,
+            system: from.system,
+            cpu: Some(Cpu {
+                model: from.cpu.model,
+                cores: from.cpu.cores,
+                threads: from.cpu.threads,
+                architecture: from.cpu.architecture,
+                caches: from.cpu.caches.into_iter().map(cache).collect(),
+            }),
+            memory_total_bytes: from.memory_total.0,
+            memory_available_bytes: from.memory_available.0,
+            devices: from.devices.into_iter().map(device).collect(),
+        }
+    }
+}
+
+impl From<DescribeReply> for Description {
+    fn from(from: DescribeReply) -> Description {
+        let device = |device: Device| DeviceDescription {
+            kind: match device.kind() {
+                device::Kind::Gpu => DeviceKind::Gpu,
+                device::Kind::Cpu | device::Kind::Unspecified => DeviceKind::Cpu,
+            },
+            name: device.name.into(),
+            model: device.model,
+            engine: device.engine,
+            threads: device.threads,
+            memory: Bytes(device.memory_bytes),
+        };
+        let cache = |cache: Cache| cluster::Cache { name: cache.name.into(), size: Bytes(cache.size_bytes) };
+        let cpu = from.cpu.unwrap_or_default();
+        Description {
+            name: from.name.into(),
+            version: from.version,
+            system: from.system,
+            cpu: CpuDescription {
+                model: cpu.model,
+                cores: cpu.cores,
+                threads: cpu.threads,
+                architecture: cpu.architecture,
+                caches: cpu.caches.into_iter().map(cache).collect(),
+            },
+            memory_total: Bytes(from.memory_total_bytes),
+            memory_available: Bytes(from.memory_available_bytes),
+            devices: from.devices.into_iter().map(device).collect(),
+        }
+    }
+}
+
+impl From<setup::Peer> for Peer {
+    fn from(from: setup::Peer) -> Peer {
+        Peer { name: from.server.to_string(), address: from.address, tls_name: from.tls_name }
+    }
+}
+
+impl From<Peer> for setup::Peer {
+    fn from(from: Peer) -> setup::Peer {
+        setup::Peer { server: from.name.into(), address: from.address, tls_name: from.tls_name }
+    }
+}
+
+impl From<measured::DeviceMemory> for DeviceMemory {
+    fn from(from: measured::DeviceMemory) -> DeviceMemory {
+        let (parameter_bytes, peak_bytes) = (from.parameters.0, from.peak.0);
+        DeviceMemory { device: from.device.to_string(), parameter_bytes, peak_bytes }
+    }
+}
+
+impl From<DeviceMemory> for measured::DeviceMemory {
+    fn from(from: DeviceMemory) -> measured::DeviceMemory {
+        let (parameters, peak) = (Bytes(from.parameter_bytes), Bytes(from.peak_bytes));
+        measured::DeviceMemory { device: from.device.into(), parameters, peak }
+    }
+}
+
+impl From<measured::Measured> for Measured {
+    fn from(from: measured::Measured) -> Measured {
+        let step = |step: measured::StepTime| StepTime {
+            group: step.group,
+            end_us: step.end.0,
+            wall_us: step.wall.0,
+            cpu_us: step.cpu.0,
+            workspace_bytes: step.workspace.0,
+        };
+        let stage = |stage: measured::StageTime| StageTime {
+            device: stage.device.to_string(),
+            stage: stage.stage,
+            ready_us: stage.ready.0,
+            start_us: stage.start.0,
+            end_us: stage.end.0,
+            steps: stage.steps.into_iter().map(step).collect(),
+        };
+        let transfer = |transfer: measured::TransferTime| TransferTime {
+            value: transfer.value.0,
+            to: transfer.to.to_string(),
+            ready_us: transfer.ready.0,
+            start_us: transfer.start.0,
+            end_us: transfer.end.0,
+        };
+        let arrival = |arrival: measured::ArrivalTime| ArrivalTime {
+            value: arrival.value.0,
+            start_us: arrival.start.0,
+            end_us: arrival.end.0,
+        };
+        Measured {
+            inference: from.inference,
+            stages: from.stages.into_iter().map(stage).collect(),
+            transfers: from.transfers.into_iter().map(transfer).collect(),
+            arrivals: from.arrivals.into_iter().map(arrival).collect(),
+            memory: from.memory.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<Measured> for measured::Measured {
+    fn from(from: Measured) -> measured::Measured {
+        let step = |step: StepTime| measured::StepTime {
+            group: step.group,
+            end: Micros(step.end_us),
+            wall: Micros(step.wall_us),
+            cpu: Micros(step.cpu_us),
+            workspace: Bytes(step.workspace_bytes),
+        };
+        let stage = |stage: StageTime| measured::StageTime {
+            device: stage.device.into(),
+            stage: stage.stage,
+            ready: Micros(stage.ready_us),
+            start: Micros(stage.start_us),
+            end: Micros(stage.end_us),
+            steps: stage.steps.into_iter().map(step).collect(),
+        };
+        let transfer = |transfer: TransferTime| measured::TransferTime {
+            value: ValueId(transfer.value),
+            to: transfer.to.into(),
+            ready: Micros(transfer.ready_us),
+            start: Micros(transfer.start_us),
+            end: Micros(transfer.end_us),
+        };
+        let arrival = |arrival: ArrivalTime| measured::ArrivalTime {
+            value: ValueId(arrival.value),
+            start: Micros(arrival.start_us),
+            end: Micros(arrival.end_us),
+        };
+        measured::Measured {
+            inference: from.inference,
+            stages: from.stages.into_iter().map(stage).collect(),
+            transfers: from.transfers.into_iter().map(transfer).collect(),
+            arrivals: from.arrivals.into_iter().map(arrival).collect(),
+            memory: from.memory.into_iter().map(Into::into).collect(),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `edgecut devices`: which servers answer, what they have, and what their links cost.
+
+use std::path::PathBuf;
+
+use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use serde::Serialize;
+
+use super::{
+    Failure, Outcome,
+    cluster::{ClusterFlag, Located, runtime},
+    output::{Format, print_csv, print_json},
+};
+use crate::{
+    agent::fleet::{Fleet, read_links, write_links},
+    cluster::{Cluster, Inventory, LinkTable},
+    units::{Bytes, Micros, Rate},
+};
+
+/// Show the devices of a cluster: what answers, with processors, memory and links, and what does not.
+#[derive(clap::Args)]
+pub struct Devices {
+    #[command(flatten)]
+    cluster: ClusterFlag,
+    /// Where measured links are kept.
+    #[arg(long, default_value = "profiles/links.csv", value_name = "FILE")]
+    links: PathBuf,
+    /// Measure the links again even if they are known.
+    #[arg(long)]
+    measure: bool,
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// One device as a row.
+#[derive(Serialize)]
+struct DeviceRow {
+    device: String,
+    address: String,
+    kind: &'static str,
+    model: String,
+    cores: u32,
+    threads: u32,
+    caches: String,
+    memory_bytes: Bytes,
+    server_memory_bytes: Bytes,
+    server_memory_available_bytes: Bytes,
+    engine: String,
+    system: String,
+    version: String,
+}
+
+/// One direction of a link as a row.
+#[derive(Serialize)]
+struct LinkLine {
+    from: String,
+    to: String,
+    latency_us: Micros,
+    bytes_per_us: Rate,
+    /// `given` by the cluster file or `measured`.
+    origin: &'static str,
+}
+
+/// Servers that were asked for and did not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+struct Missing(Vec<String>);
+
+impl Devices {
+    pub fn run(self) -> Outcome {
+        let cluster = self.cluster.read()?;
+        let runtime = runtime()?;
+        runtime.block_on(async {
+            let fleet = Fleet::reach(&cluster).await.map_err(Failure::bad_input)?;
+            let mut known = if self.measure { LinkTable::default() } else { self.known()? };
+            let before = known.clone();
+            let links = fleet.links(&cluster, &mut known, |from, to| eprintln!("measuring the link {from} → {to}"));
+            let links = links.await.map_err(Failure::failed)?;
+            if known != before {
+                let mut all = self.known()?;
+                known.rows.into_iter().for_each(|row| all.insert(row));
+                write_links(&self.links, &all).map_err(Failure::failed)?;
+            }
+            let inventory = fleet.inventory(&cluster, links);
+            self.print(&device_rows(&cluster, &fleet, &inventory), &link_lines(&cluster, &inventory))?;
+            let missing: Vec<String> = fleet.missing().map(|e| e.to_string()).collect();
+            if missing.is_empty() { Ok(()) } else { Err(Failure::failed(Missing(missing))) }
+        })
+    }
+
+    fn known(&self) -> Result<LinkTable, Failure> {
+        read_links(&self.links).map_err(|e| Failure::bad_input(Located::new(&self.links, e)))
+    }
+
+    fn print(&self, devices: &[DeviceRow], links: &[LinkLine]) -> Outcome {
+        match self.format {
+            Format::Csv => print_csv(devices),
+            Format::Json => print_json(&serde_json::json!({ "devices": devices, "links": links })),
+            Format::Table => {
+                println!("{}", device_table(devices));
+                if !links.is_empty() {
+                    println!("{}", link_table(links));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn device_rows(cluster: &Cluster, fleet: &Fleet, inventory: &Inventory) -> Vec<DeviceRow> {
+    let mut rows = Vec::new();
+    for (server, _, told) in fleet.present() {
+        let address = cluster.server(server).map_or(String::new(), |s| s.place.to_string());
+        let caches: Vec<String> = told.cpu.caches.iter().map(|c| format!("{} {}", c.name, c.size)).collect();
+        for device in inventory.devices.iter().filter(|d| d.name.server == *server) {
+            let described = told.devices.iter().find(|d| d.name == device.name.device);
+            rows.push(DeviceRow {
+                device: device.name.to_string(),
+                address: address.clone(),
+                kind: device.kind.name(),
+                model: described.map_or(String::new(), |d| d.model.clone()),
+                cores: told.cpu.cores,
+                threads: device.threads,
+                caches: caches.join(", "),
+                memory_bytes: device.memory,
+                server_memory_bytes: told.memory_total,
+                server_memory_available_bytes: told.memory_available,
+                engine: device.engine.clone(),
+                system: told.system.clone(),
+                version: told.version.clone(),
+            });
+        }
+    }
+    rows
+}
+
+fn link_lines(cluster: &Cluster, inventory: &Inventory) -> Vec<LinkLine> {
+    let line = |link: &crate::cluster::Link| LinkLine {
+        from: link.from.to_string(),
+        to: link.to.to_string(),
+        latency_us: link.cost.latency,
+        bytes_per_us: link.cost.rate,
+        origin: if cluster.link(&link.from, &link.to).is_some() { "given" } else { "measured" },
+    };
+    inventory.links.iter().map(line).collect()
+}
+
+fn device_table(rows: &[DeviceRow]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY);
+    table.set_header(["device", "at", "model", "cores", "threads", "caches", "limit", "free of total", "engine"]);
+    for row in rows {
+        let memory = format!("{} of {}", row.server_memory_available_bytes, row.server_memory_bytes);
+        table.add_row([
+            Cell::new(&row.device),
+            Cell::new(&row.address),
+            Cell::new(&row.model),
+            Cell::new(row.cores).set_alignment(CellAlignment::Right),
+            Cell::new(row.threads).set_alignment(CellAlignment::Right),
+            Cell::new(&row.caches),
+            Cell::new(row.memory_bytes).set_alignment(CellAlignment::Right),
+            Cell::new(memory).set_alignment(CellAlignment::Right),
+            Cell::new(&row.engine),
+        ]);
+    }
+    table
+}
+
+fn link_table(lines: &[LinkLine]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(["from", "to", "latency", "rate", "origin"]);
+    for line in lines {
+        table.add_row([
+            Cell::new(&line.from),
+            Cell::new(&line.to),
+            Cell::new(line.latency_us).set_alignment(CellAlignment::Right),
+            Cell::new(line.bytes_per_us).set_alignment(CellAlignment::Right),
+            Cell::new(line.origin),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,251 @@
+//! What a run was against what its plan predicted. Pure functions of the plan, the deployment and the record.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use smol_str::SmolStr;
+
+use super::{deploy::Deployment, execute::Record};
+use crate::{
+    agent::measured::Measured,
+    graph::TensorId,
+    plan::{GroupId, Plan, Strategy},
+    units::{Bytes, Micros},
+};
+
+/// Predicted against measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    pub latency: Latencies,
+    pub predicted_latency_us: Micros,
+    /// Between two results, once the pipeline is full; `None` if fewer than two runs counted.
+    pub interval_us: Option<Micros>,
+    pub predicted_interval_us: Micros,
+    pub groups: Vec<GroupTime>,
+    pub transfers: Vec<TransferCost>,
+    pub memory: Vec<MemoryUse>,
+    /// How far times of different servers may be off against each other; zero if one clock told them all.
+    pub clock_uncertainty_us: Micros,
+}
+
+/// The distribution of a sample of times.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Latencies {
+    pub n: usize,
+    pub median_us: Micros,
+    /// Median absolute deviation.
+    pub mad_us: Micros,
+    pub min_us: Micros,
+    pub p95_us: Micros,
+    pub max_us: Micros,
+}
+
+/// One group of operators.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GroupTime {
+    pub group: u32,
+    pub name: String,
+    pub device: String,
+    pub predicted_us: Micros,
+    /// Median over the runs.
+    pub measured_us: Micros,
+    pub predicted_workspace_bytes: Bytes,
+    pub workspace_bytes: Bytes,
+}
+
+/// One tensor that went from server to server.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TransferCost {
+    pub tensor: String,
+    pub from: String,
+    pub to: String,
+    pub bytes: Bytes,
+    pub predicted_us: Option<Micros>,
+    /// From the first byte leaving to the last one being there: median over the runs.
+    pub measured_us: Micros,
+    /// How long it waited for the link: median over the runs.
+    pub waited_us: Micros,
+}
+
+/// The memory of one device.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MemoryUse {
+    pub device: String,
+    pub limit_bytes: Option<Bytes>,
+    pub predicted_parameter_bytes: Bytes,
+    pub parameter_bytes: Bytes,
+    pub predicted_load_bytes: Bytes,
+    pub predicted_arena_bytes: Bytes,
+    /// The agent's own count: parameters, live tensors and workspace at their peak.
+    pub peak_bytes: Bytes,
+}
+
+impl Latencies {
+    /// `None` of no times.
+    pub fn of(times: &[Micros]) -> Option<Latencies> {
+        let mut sorted: Vec<f64> = times.iter().map(|t| t.0).collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let (first, last) = (*sorted.first()?, *sorted.last()?);
+        let median = middle(&sorted);
+        let mut deviations: Vec<f64> = sorted.iter().map(|t| (t - median).abs()).collect();
+        deviations.sort_unstable_by(f64::total_cmp);
+        // Nearest rank.
+        let p95 = sorted[(sorted.len() * 95).div_ceil(100) - 1];
+        Some(Latencies {
+            n: sorted.len(),
+            median_us: Micros(median),
+            mad_us: Micros(middle(&deviations)),
+            min_us: Micros(first),
+            p95_us: Micros(p95),
+            max_us: Micros(last),
+        })
+    }
+}
+
+/// The median of sorted numbers; zero of none.
+fn middle(sorted: &[f64]) -> f64 {
+    match (sorted.len(), sorted.len() / 2) {
+        (0, _) => 0.0,
+        (n, half) if n % 2 == 0 => (sorted[half - 1] + sorted[half]) / 2.0,
+        (_, half) => sorted[half],
+    }
+}
+
+fn median(times: impl Iterator<Item = Micros>) -> Micros {
+    let mut times: Vec<f64> = times.map(|t| t.0).collect();
+    times.sort_unstable_by(f64::total_cmp);
+    Micros(middle(&times))
+}
+
+impl Outcome {
+    /// Puts the record beside the plan. `None` if no run counted.
+    pub fn of(plan: &Plan, deployment: &Deployment, record: &Record) -> Option<Outcome> {
+        let (first, last) = (record.arrivals.first()?, record.arrivals.last()?);
+        let between = record.arrivals.len().saturating_sub(1);
+        let uncertainty = record.clocks.values().map(|clock| clock.uncertainty).fold(Micros::ZERO, Micros::max);
+        Some(Outcome {
+            latency: Latencies::of(&record.latencies)?,
+            predicted_latency_us: plan.predicted.latency_us,
+            interval_us: (between > 0).then(|| Micros((*last - *first).0 / between as f64)),
+            predicted_interval_us: plan.predicted.interval_us,
+            groups: groups(plan, record),
+            transfers: transfers(plan, deployment, record),
+            memory: memory(plan, record),
+            clock_uncertainty_us: if record.clocks.len() > 1 { uncertainty } else { Micros::ZERO },
+        })
+    }
+}
+
+fn groups(plan: &Plan, record: &Record) -> Vec<GroupTime> {
+    let mut seen: BTreeMap<u32, (Vec<Micros>, Bytes)> = BTreeMap::new();
+    for step in record.measured.values().flatten().flat_map(|m| &m.stages).flat_map(|stage| &stage.steps) {
+        let entry = seen.entry(step.group).or_default();
+        entry.0.push(step.wall);
+        entry.1 = entry.1.max(step.workspace);
+    }
+    let time = |(group, (times, workspace)): (u32, (Vec<Micros>, Bytes))| {
+        let planned = plan.groups.get(group as usize)?;
+        let Strategy::Whole { device } = planned.strategy;
+        Some(GroupTime {
+            group: GroupId(group).0,
+            name: planned.name.clone(),
+            device: device_name(plan, device.0 as usize),
+            predicted_us: planned.time_us,
+            measured_us: median(times.into_iter()),
+            predicted_workspace_bytes: planned.workspace_bytes,
+            workspace_bytes: workspace,
+        })
+    };
+    seen.into_iter().filter_map(time).collect()
+}
+
+fn transfers(plan: &Plan, deployment: &Deployment, record: &Record) -> Vec<TransferCost> {
+    let mut costs = Vec::new();
+    for setup in &deployment.setups {
+        for outgoing in &setup.sends {
+            let (Some(value), Some(peer)) = (setup.value(outgoing.value), setup.peers.get(outgoing.peer as usize))
+            else {
+                continue;
+            };
+            let tensor = deployment.tensors.get(outgoing.value.0 as usize).copied();
+            let sent = timed(record, &setup.server, |m| {
+                let of_this = m.transfers.iter().find(|t| t.value == outgoing.value && t.to == peer.server)?;
+                Some((m.inference, of_this.start, of_this.ready))
+            });
+            let come = timed(record, &peer.server, |m| {
+                let arrival = m.arrivals.iter().find(|a| a.value == outgoing.value)?;
+                Some((m.inference, arrival.end, arrival.start))
+            });
+            let took = |(inference, (start, _)): (&u64, &(Micros, Micros))| Some(come.get(inference)?.0 - *start);
+            costs.push(TransferCost {
+                tensor: value.name.to_string(),
+                from: setup.server.to_string(),
+                to: peer.server.to_string(),
+                bytes: value.bytes(),
+                predicted_us: tensor.and_then(|tensor| predicted(plan, tensor, &setup.server, &peer.server)),
+                measured_us: median(sent.iter().filter_map(took)),
+                waited_us: median(sent.values().map(|(start, ready)| *start - *ready)),
+            });
+        }
+    }
+    costs
+}
+
+/// Two times of each run of one server, on our clock.
+fn timed(
+    record: &Record,
+    server: &SmolStr,
+    of: impl Fn(&Measured) -> Option<(u64, Micros, Micros)>,
+) -> BTreeMap<u64, (Micros, Micros)> {
+    let here = |at: Micros| record.clocks.get(server).map_or(at, |clock| clock.here(at));
+    let measured = record.measured.get(server).into_iter().flatten();
+    measured.filter_map(of).map(|(inference, a, b)| (inference, (here(a), here(b)))).collect()
+}
+
+fn predicted(plan: &Plan, tensor: TensorId, from: &str, to: &str) -> Option<Micros> {
+    let server = |device: crate::plan::DeviceId| plan.devices[device.0 as usize].server.as_str();
+    let found = plan.transfers.iter().find(|t| t.tensor == tensor && server(t.from) == from && server(t.to) == to)?;
+    Some(found.time_us)
+}
+
+fn memory(plan: &Plan, record: &Record) -> Vec<MemoryUse> {
+    let mut found = Vec::new();
+    for (index, device) in plan.devices.iter().enumerate() {
+        let last = record.measured.get(device.server.as_str()).and_then(|measured| measured.last());
+        let Some(measured) = last.and_then(|m| m.memory.iter().find(|memory| memory.device == device.device)) else {
+            continue;
+        };
+        found.push(MemoryUse {
+            device: device_name(plan, index),
+            limit_bytes: device.memory_limit_bytes,
+            predicted_parameter_bytes: device.memory.parameter_bytes,
+            parameter_bytes: measured.parameters,
+            predicted_load_bytes: device.memory.load_bytes,
+            predicted_arena_bytes: device.memory.arena_bytes,
+            peak_bytes: measured.peak,
+        });
+    }
+    found
+}
+
+fn device_name(plan: &Plan, device: usize) -> String {
+    plan.devices.get(device).map_or(String::new(), |d| format!("{}/{}", d.server, d.device))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distribution_is_told_by_order_statistics() {
+        let times: Vec<Micros> = (1..=100).rev().map(|n| Micros(f64::from(n))).collect();
+        let found = Latencies::of(&times).unwrap();
+        assert_eq!(
+            (found.n, found.median_us, found.min_us, found.max_us),
+            (100, Micros(50.5), Micros(1.0), Micros(100.0))
+        );
+        assert_eq!((found.p95_us, found.mad_us), (Micros(95.0), Micros(25.0)));
+        assert_eq!(Latencies::of(&times[..1]).unwrap().p95_us, Micros(100.0));
+        assert_eq!(Latencies::of(&[]), None);
+    }
+}
