@@ -1,6 +1,6 @@
 //! A model planned on this machine: import, profile, problem, search, check, print.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
 use miette::Report;
@@ -11,6 +11,7 @@ use crate::{
     cli::{
         Failure, Outcome,
         contents::{Contents, engine_failure},
+        file,
         format::Format,
         profile::{measure_here, place},
     },
@@ -127,18 +128,9 @@ fn write(arguments: &Plan, plan: &plan::Plan) -> Outcome {
         (&csv, table::csv(plan).map_err(Failure::failed)?),
     ];
     for (path, text) in files {
-        replace(path, &text).map_err(|error| Failure::unwritable(&path.display().to_string(), &error))?;
+        file::write(path, text.as_bytes())?;
         eprintln!("plan written to {}", path.display());
     }
-    Ok(())
-}
-
-/// Writes under a temporary name and renames it.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    std::io::Write::write_all(&mut file, text.as_bytes())?;
-    file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 
