@@ -4,6 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use tract_core::internal::*;
 
+use super::optimise::optimised;
+
 use crate::{
     engine::{EngineError, contain::contain},
     graph::{Arg, Graph, Operator, OperatorId, Origin, TensorData, TensorId},
@@ -61,7 +63,7 @@ pub(super) fn lower(graph: &Graph, contents: &mut Contents<'_>) -> Result<TypedM
     let outputs = graph.outputs.iter().map(|t| known(&mut model, &mut outlets, *t)).collect::<Result<Vec<_>, _>>()?;
     contain(|| {
         model.select_output_outlets(&outputs)?;
-        model.into_optimized()
+        optimised(model)
     })
     .map_err(EngineError::Other)?
     .map_err(|e| EngineError::Other(format!("the model could not be optimised: {e:#}")))

@@ -6,6 +6,7 @@
 
 mod late;
 mod lower;
+mod optimise;
 mod program;
 mod steps;
 mod tensor;

@@ -1,0 +1,23 @@
+//! tract's optimisation of a whole model, around two defects of the version we pin.
+
+use tract_core::{internal::*, optim::Optimizer};
+
+/// Declutters `model` and chooses its kernels, as `into_optimized` does.
+///
+/// tract 0.23.9 moves axes through a convolution's bias as if it were the data: a bias that is computed, and be it
+/// from constants, makes the pass that moves axes fail. So constants are folded once more before that pass, and if
+/// it fails all the same, the model goes without it.
+pub(super) fn optimised(model: TypedModel) -> TractResult<TypedModel> {
+    let mut passes = Optimizer::declutter();
+    let moving = passes.passes.pop();
+    let mut decluttered = model.clone();
+    let mut with_moving = Optimizer { passes: passes.passes.clone(), steps: None };
+    with_moving.passes.extend(Optimizer::prop_consts().passes);
+    with_moving.passes.extend(moving);
+    if with_moving.optimize(&mut decluttered).is_err() {
+        decluttered = model;
+        passes.optimize(&mut decluttered)?;
+    }
+    decluttered.optimize()?;
+    Ok(decluttered)
+}
