@@ -47,6 +47,7 @@ pub(super) const OPS: &[OpDef] = &[
         .wire(batch_matmul),
     OpDef::new("nn.contrib_dense_pack", &["data", "weight"], packed_type)
         .attrs("relay.attrs.DensePackAttrs", DENSE_PACK)
+        .attrs_in_metadata()
         .flops(|call| product_flops(call, false))
         .class(FusionClass::OutFusable)
         .wire(dense_pack),

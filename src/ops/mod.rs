@@ -18,6 +18,7 @@ mod clip;
 mod collapse;
 mod compare;
 mod conv;
+mod correlation;
 mod create;
 mod def;
 mod dense;
@@ -80,6 +81,9 @@ const FAMILIES: &[&[OpDef]] = &[
     collapse::OPS,
     compare::OPS,
     conv::OPS,
+    conv::deformable::OPS,
+    conv::packed::OPS,
+    correlation::OPS,
     create::OPS,
     dense::OPS,
     dynamic::OPS,

@@ -55,32 +55,42 @@ pub(in crate::ops) fn conv_kernel<const RANK: usize>(
 ) -> TractResult<TVec<OutletId>> {
     let conv = Convolution::<RANK>::of(call)?;
     let &[data, weight, ..] = inputs else { bail!("a convolution has two operands") };
-    let out = kernel::fact(call.result()?)?.datum_type;
+    let weight = plain_weight(&conv, wiring, weight)?;
+    convolve(&conv, wiring, data, weight, kernel::fact(call.result()?)?.datum_type)
+}
+
+/// Wires a convolution of data in its layout with a weight (channels out, channels in / groups, spatial…).
+pub(in crate::ops) fn convolve<const RANK: usize>(
+    conv: &Convolution<RANK>,
+    wiring: &mut Wiring<'_>,
+    data: OutletId,
+    weight: OutletId,
+    out: DatumType,
+) -> TractResult<TVec<OutletId>> {
     let (a, b) = (wiring.fact(data)?.datum_type, wiring.fact(weight)?.datum_type);
     let arithmetic = Arithmetic::choose(a, b, out, conv.taps());
-    let weight = plain_weight(&conv, wiring, weight)?;
     let (layout, format) = tract_layout::<RANK>(&conv.data, arithmetic)?;
     let data = conv.data.wire(&layout, wiring, data)?;
     let made = match arithmetic {
         Arithmetic::Float(dt) => {
             let (data, weight) = (wiring.cast(data, dt)?, wiring.cast(weight, dt)?);
             let bias = wiring.constant(Tensor::zero_scalar_dt(dt)?)?;
-            wiring.one(tract_conv(&conv, format, None)?, &[data, weight, bias])?
+            wiring.one(tract_conv(conv, format, None)?, &[data, weight, bias])?
         }
         Arithmetic::ExactFloat => {
             let (data, weight) = (wiring.cast(data, DatumType::F32)?, wiring.cast(weight, DatumType::F32)?);
             let bias = wiring.constant(tensor0(0f32))?;
-            let sums = wiring.one(tract_conv(&conv, format, None)?, &[data, weight, bias])?;
+            let sums = wiring.one(tract_conv(conv, format, None)?, &[data, weight, bias])?;
             wiring.cast(sums, DatumType::I32)?
         }
         Arithmetic::Bytes => {
             let (zero, one) = (wiring.constant(tensor0(0i32))?, wiring.constant(tensor0(1f32))?);
             let operands = [data, weight, zero, zero, one, zero, one, zero, one];
-            wiring.one(tract_conv(&conv, format, Some(DatumType::I32))?, &operands)?
+            wiring.one(tract_conv(conv, format, Some(DatumType::I32))?, &operands)?
         }
         Arithmetic::Wrapping => {
             let (data, weight) = (wiring.cast(data, out)?, wiring.cast(weight, out)?);
-            loops(&conv, wiring, data, weight)?
+            loops(conv, wiring, data, weight)?
         }
     };
     let made = wiring.cast(made, out)?;

@@ -2,19 +2,23 @@
 //! convolutions, and the gradient by the weight.
 
 mod backward;
+pub(super) mod deformable;
 pub(super) mod forward;
 pub(super) mod geometry;
+pub(super) mod packed;
 mod transpose;
 
 use self::{
     backward::{backward_flops, backward_kernel, backward_type},
     forward::conv_kernel,
     geometry::{conv_flops, conv_operands, conv_type},
+    packed::unchecked_type,
     transpose::{transposed_flops, transposed_kernel, transposed_operands, transposed_type},
 };
 use super::{
     AttrDef, FusionClass, OpDef,
     def::AttrKind::{DType, Int, Ints, OptionalInt, OptionalInts, Str},
+    def::InferFn,
 };
 
 pub(super) const OPS: &[OpDef] = &[
@@ -24,9 +28,9 @@ pub(super) const OPS: &[OpDef] = &[
         .flops(conv_flops::<1>)
         .class(FusionClass::OutFusable)
         .wire(conv_kernel::<1>),
-    conv2d("nn.conv2d"),
-    conv2d("nn.contrib_conv2d_NCHWc"),
-    conv2d("nn.contrib_depthwise_conv2d_NCHWc"),
+    conv2d("nn.conv2d", conv_type::<2>),
+    conv2d("nn.contrib_conv2d_NCHWc", unchecked_type::<2>),
+    conv2d("nn.contrib_depthwise_conv2d_NCHWc", conv_type::<2>),
     OpDef::new("nn.conv3d", OPERANDS, conv_type::<3>)
         .attrs("relay.attrs.Conv3DAttrs", CONV3D)
         .operand_types(conv_operands::<3>)
@@ -60,8 +64,8 @@ pub(super) const OPS: &[OpDef] = &[
 
 const OPERANDS: &[&str] = &["data", "weight"];
 
-const fn conv2d(name: &'static str) -> OpDef {
-    OpDef::new(name, OPERANDS, conv_type::<2>)
+const fn conv2d(name: &'static str, infer: InferFn) -> OpDef {
+    OpDef::new(name, OPERANDS, infer)
         .attrs("relay.attrs.Conv2DAttrs", CONV2D)
         .operand_types(conv_operands::<2>)
         .flops(conv_flops::<2>)
