@@ -17,6 +17,7 @@
 //! | [`cluster`] | servers, devices and links: the cluster file, what servers report, link costs |
 //! | [`agent`] | what runs on every server, and how it is spoken to |
 //! | [`run`] | a plan executed on the agents: measured against predicted |
+//! | [`report`] | graphs and plans for other tools: one exporter a file |
 //! | [`cli`] | one file a verb: flags in, calls to the above, tables out |
 //!
 //! Arrows point down only: `graph` knows neither text nor operators; `plan` and `memory` are pure functions on
@@ -33,5 +34,6 @@ pub mod plan;
 pub mod profile;
 pub mod relay;
 pub mod run;
+pub mod report;
 pub mod units;
 pub mod values;

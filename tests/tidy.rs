@@ -19,7 +19,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("cluster", &["units"]),
     ("agent", &["cluster", "engine", "graph", "ops", "plan", "profile", "relay", "units", "values"]),
     ("run", &["agent", "cluster", "engine", "graph", "ops", "plan", "profile", "relay", "units", "values"]),
-    ("report", &["graph", "memory", "plan", "profile", "units"]),
+    ("report", &["graph", "memory", "plan", "profile", "relay", "units"]),
 ];
 
 /// Longest file that is still one idea.

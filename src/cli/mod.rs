@@ -5,6 +5,7 @@ mod cluster;
 mod contents;
 mod devices;
 mod diagnostic;
+mod export;
 mod failure;
 mod file;
 mod format;
@@ -31,6 +32,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    Export(export::Export),
     Inspect(inspect::Inspect),
     Memory(memory::Memory),
     Agent(agent::Agent),
@@ -45,6 +47,7 @@ enum Verb {
 pub fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
     let outcome: Outcome = match arguments.verb {
+        Verb::Export(verb) => verb.run(),
         Verb::Inspect(verb) => verb.run(),
         Verb::Memory(verb) => verb.run(),
         Verb::Agent(verb) => verb.run(),

@@ -1,0 +1,110 @@
+//! A plan exported as Relay modules: each is read again, and run one after the other they are the model.
+
+use std::{collections::BTreeMap, path::Path};
+
+use edgecut::{
+    engine::{CpuEngine, Engine},
+    graph::{Graph, OperatorId, TensorData, TensorId},
+    plan::{
+        DeviceId, GroupId, Plan, Strategy,
+        file::{Bound, DevicePlan, Granularity, GroupPlan, MemoryPlan, ModelRef, Predicted, VERSION},
+        problem::{Objective, Targets},
+    },
+    relay::{self, ImportOptions, Mode},
+    report::modules::{Source, modules},
+    units::{Bytes, Micros},
+    values::seeded,
+};
+
+/// A plan that gives operator `i` to device `place(i)`.
+fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
+    let ids: Vec<u32> = graph.operators().map(|(id, _)| id.0).collect();
+    let device = |at: u32| DevicePlan {
+        server: format!("server{at}"),
+        device: "cpu".to_string(),
+        address: None,
+        memory_limit_bytes: None,
+        order: ids.iter().filter(|id| place(**id) == at).map(|id| GroupId(*id)).collect(),
+        busy_us: Micros::ZERO,
+        memory: MemoryPlan::default(),
+    };
+    let group = |id: &u32| GroupPlan {
+        name: format!("group {id}"),
+        operators: vec![OperatorId(*id)],
+        strategy: Strategy::Whole { device: DeviceId(place(*id)) },
+        time_us: Micros::ZERO,
+        start_us: Micros::ZERO,
+        workspace_bytes: Bytes::ZERO,
+    };
+    Plan {
+        version: VERSION,
+        model: ModelRef { path: "model.relay".to_string(), blake3: String::new() },
+        granularity: Granularity::Op,
+        objective: Objective::Latency,
+        targets: Targets::default(),
+        seed: 0,
+        predicted: Predicted {
+            latency_us: Micros::ZERO,
+            interval_us: Micros::ZERO,
+            throughput_per_s: 0.0,
+            peak_bytes: Bytes::ZERO,
+        },
+        bound: Bound { value: 0.0, by: String::new() },
+        gap: 0.0,
+        source: DeviceId(0),
+        sink: DeviceId(0),
+        devices: (0..2).map(device).collect(),
+        groups: ids.iter().map(group).collect(),
+        transfers: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn run(graph: &Graph, content: &dyn Fn(TensorId) -> TensorData) -> Vec<TensorData> {
+    let mut loaded = CpuEngine::new(1).unwrap().load(graph, &|id| Ok(content(id))).unwrap();
+    loaded.run(&graph.inputs().map(content).collect::<Vec<_>>()).unwrap()
+}
+
+#[test]
+fn modules_run_one_after_the_other_give_the_model_s_output() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/torch_bert_tiny.relay");
+    let text = std::fs::read(file).unwrap();
+    let graph = relay::import("bert", &text, &ImportOptions::default()).unwrap().graph;
+    let by_name = |name: &str| -> TensorData {
+        let (_, tensor) = graph.tensors().find(|(_, tensor)| tensor.name == name).unwrap();
+        seeded(name, &tensor.ty).unwrap()
+    };
+    let whole = run(&graph, &|id| by_name(&graph.tensor(id).name));
+    let last = graph.operators().len() as u32;
+    // There once and back, and to and fro.
+    for (place, most) in [(&(|i| u32::from(i > last / 2)) as &dyn Fn(u32) -> u32, 3), (&|i| i / 20 % 2, 40)] {
+        let export = modules(&plan(&graph, place), &graph).unwrap();
+        assert!(export.modules.len() <= most, "{} modules", export.modules.len());
+        let mut made: BTreeMap<(String, usize), TensorData> = BTreeMap::new();
+        for (module, (name, text)) in export.manifest.modules.iter().zip(&export.modules) {
+            assert_eq!(&module.file, name);
+            let options = ImportOptions { mode: Mode::Strict, ..ImportOptions::default() };
+            let part = relay::import(name, text.as_bytes(), &options).unwrap().graph;
+            let given: BTreeMap<&str, TensorData> = module
+                .inputs
+                .iter()
+                .map(|input| match &input.from {
+                    Source::Input(of) | Source::Parameter(of) | Source::Constant(of) => (input.name.as_str(), by_name(of)),
+                    Source::Module { file, output } => (input.name.as_str(), made[&(file.clone(), *output)].clone()),
+                })
+                .collect();
+            let outputs = run(&part, &|id| given[part.tensor(id).name.as_str()].clone());
+            assert_eq!(outputs.len(), module.outputs.len());
+            for (at, output) in outputs.into_iter().enumerate() {
+                assert_eq!(output.ty().to_string(), module.outputs[at].ty);
+                made.insert((name.clone(), at), output);
+            }
+        }
+        for (want, source) in whole.iter().zip(&export.manifest.outputs) {
+            let Source::Module { file, output } = source else { panic!("{source:?}") };
+            let (got, want) = (made[&(file.clone(), *output)].to_f64s().unwrap(), want.to_f64s().unwrap());
+            let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-5 + 1e-4 * b.abs();
+            assert!(got.len() == want.len() && got.iter().zip(&want).all(close));
+        }
+    }
+}
