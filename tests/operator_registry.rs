@@ -39,7 +39,9 @@ fn kind_fits(kind: AttrKind, ty: &str) -> bool {
         "float" => kind == Float,
         "str" => kind == Str,
         "dtype" => kind == DType,
-        "[int]" | "[dim]" | "[[int]]" | "[[dim]]" => matches!(kind, Ints | OptionalInts),
+        "[int]" | "[[int]]" | "[[dim]]" => matches!(kind, Ints | OptionalInts),
+        // Expressions: whole numbers, but for the scales and ratios of a proposal.
+        "[dim]" => matches!(kind, Ints | OptionalInts | Floats),
         "[float]" => kind == Floats,
         "dim?" | "int?" => kind == OptionalInt,
         "[int]?" => kind == OptionalInts,

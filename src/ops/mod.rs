@@ -19,6 +19,7 @@ mod collapse;
 mod compare;
 mod conv;
 mod correlation;
+mod coordinates;
 mod create;
 mod def;
 mod dense;
@@ -42,9 +43,11 @@ mod places;
 mod pointwise;
 mod pool;
 mod qnn;
+mod random;
 mod reduce;
 mod remap;
 mod repeat;
+mod restated;
 pub mod retype;
 mod rows;
 mod rules;
@@ -84,6 +87,7 @@ const FAMILIES: &[&[OpDef]] = &[
     conv::deformable::OPS,
     conv::packed::OPS,
     correlation::OPS,
+    coordinates::OPS,
     create::OPS,
     dense::OPS,
     dynamic::OPS,
@@ -106,8 +110,10 @@ const FAMILIES: &[&[OpDef]] = &[
     qnn::elementwise::OPS,
     qnn::fixed_point::OPS,
     qnn::linear::OPS,
+    random::OPS,
     reduce::OPS,
     repeat::OPS,
+    restated::OPS,
     scan::OPS,
     scatter::OPS,
     search::OPS,

@@ -8,12 +8,12 @@ use super::{
 };
 use crate::graph::{Attr, Type};
 
+pub(super) const PAD: &[AttrDef] =
+    &[AttrDef::required("pad_width", AttrKind::Ints), AttrDef::new("pad_mode", AttrKind::Str, "\"constant\"")];
+
 pub(super) const OPS: &[OpDef] = &[
     OpDef::new("nn.pad", &["data", "pad_val"], pad_type)
-        .attrs(
-            "relay.attrs.PadAttrs",
-            &[AttrDef::required("pad_width", AttrKind::Ints), AttrDef::new("pad_mode", AttrKind::Str, "\"constant\"")],
-        )
+        .attrs("relay.attrs.PadAttrs", PAD)
         .class(FusionClass::Injective)
         .wire(pad),
     OpDef::new("nn.mirror_pad", &["data"], pad_type)

@@ -20,6 +20,9 @@ use crate::{
 /// Integer operands up to this size are shown to the type rule and to the kernel as values: shapes, axes, bounds.
 const VALUE_LIMIT: Bytes = Bytes(4096);
 
+/// The same for floats: ends of ranges, factors, regions. Less, as a plan is made anew when a value changes.
+const FLOAT_LIMIT: Bytes = Bytes(64);
+
 /// An operator that is typed, and if need be compiled, at each run by the operands it gets.
 pub(super) struct Late {
     /// The operator alone, with the types that are known before.
@@ -79,8 +82,8 @@ impl Late {
             let Some(value) = table.get(&id) else { break };
             let shape: Vec<u64> = value.shape().iter().map(|d| *d as u64).collect();
             let ty = TensorType::of(tensor.ty.dtype, &shape);
-            let small = ty.bytes().is_some_and(|bytes| bytes <= VALUE_LIMIT);
-            let origin = match small && !ty.dtype.is_float() {
+            let limit = if ty.dtype.is_float() { FLOAT_LIMIT } else { VALUE_LIMIT };
+            let origin = match ty.bytes().is_some_and(|bytes| bytes <= limit) {
                 true => Origin::Constant(from_tract(&tensor.name, value, &ty)?),
                 false if self.contents.contains_key(&id) => Origin::Parameter,
                 false => Origin::Input,

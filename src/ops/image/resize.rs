@@ -16,31 +16,29 @@ use crate::graph::{DType, Dim, TensorType, Type};
 
 pub(in crate::ops) const OPS: &[OpDef] = &[
     resize::<1>("image.resize1d", "relay.attrs.Resize1DAttrs", &resize_attrs("\"NCW\"")),
-    resize::<2>("image.resize2d", "relay.attrs.Resize2DAttrs", &resize_attrs("\"NCHW\"")),
+    resize::<2>("image.resize2d", "relay.attrs.Resize2DAttrs", RESIZE2D),
     resize::<3>("image.resize3d", "relay.attrs.Resize3DAttrs", &resize_attrs("\"NCDHW\"")),
-    upsampling::<2>(
-        "nn.upsampling",
-        "relay.attrs.UpSamplingAttrs",
-        &[
-            AttrDef::required("scale_h", AttrKind::Float),
-            AttrDef::required("scale_w", AttrKind::Float),
-            AttrDef::new("layout", AttrKind::Str, "\"NCHW\""),
-            AttrDef::new("method", AttrKind::Str, "\"nearest_neighbor\""),
-            AttrDef::new("align_corners", AttrKind::Bool, "False"),
-        ],
-    ),
-    upsampling::<3>(
-        "nn.upsampling3d",
-        "relay.attrs.UpSampling3DAttrs",
-        &[
-            AttrDef::required("scale_d", AttrKind::Float),
-            AttrDef::required("scale_h", AttrKind::Float),
-            AttrDef::required("scale_w", AttrKind::Float),
-            AttrDef::new("layout", AttrKind::Str, "\"NCDHW\""),
-            AttrDef::new("method", AttrKind::Str, "\"nearest_neighbor\""),
-            AttrDef::new("coordinate_transformation_mode", AttrKind::Str, "\"half_pixel\""),
-        ],
-    ),
+    upsampling::<2>("nn.upsampling", "relay.attrs.UpSamplingAttrs", UPSAMPLING),
+    upsampling::<3>("nn.upsampling3d", "relay.attrs.UpSampling3DAttrs", UPSAMPLING3D),
+];
+
+pub(in crate::ops) const RESIZE2D: &[AttrDef] = &resize_attrs("\"NCHW\"");
+
+pub(in crate::ops) const UPSAMPLING: &[AttrDef] = &[
+    AttrDef::required("scale_h", AttrKind::Float),
+    AttrDef::required("scale_w", AttrKind::Float),
+    AttrDef::new("layout", AttrKind::Str, "\"NCHW\""),
+    AttrDef::new("method", AttrKind::Str, "\"nearest_neighbor\""),
+    AttrDef::new("align_corners", AttrKind::Bool, "False"),
+];
+
+pub(in crate::ops) const UPSAMPLING3D: &[AttrDef] = &[
+    AttrDef::required("scale_d", AttrKind::Float),
+    AttrDef::required("scale_h", AttrKind::Float),
+    AttrDef::required("scale_w", AttrKind::Float),
+    AttrDef::new("layout", AttrKind::Str, "\"NCDHW\""),
+    AttrDef::new("method", AttrKind::Str, "\"nearest_neighbor\""),
+    AttrDef::new("coordinate_transformation_mode", AttrKind::Str, "\"half_pixel\""),
 ];
 
 const fn resize<const RANK: usize>(name: &'static str, key: &'static str, attrs: &'static [AttrDef]) -> OpDef {
