@@ -39,10 +39,14 @@ pub fn items(graph: &Graph, granularity: Granularity) -> Vec<Item> {
 
 /// The class of an operator for [`fuse`]: the registry's, but opaque where it is unknown to the registry or
 /// the size of its result depends on values.
+///
+/// A batch normalisation is a broadcast: before TVM fuses, its `SimplifyInference` has made a multiplication
+/// and an addition of it, and the registered class is never used.
 pub fn fusion_class(graph: &Graph, operator: &Operator) -> FusionClass {
     let fixed = |tensor: &TensorId| graph.tensor(*tensor).ty.shape.fixed().is_some();
     let by_value = operator.operands().all(|t| fixed(&t)) && !operator.outputs.iter().all(fixed);
     match ops::lookup(&operator.name) {
+        Some(_) if operator.name == "nn.batch_norm" => FusionClass::Broadcast,
         Some(def) if !by_value => def.class,
         _ => FusionClass::Opaque,
     }
