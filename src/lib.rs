@@ -33,7 +33,7 @@ pub mod ops;
 pub mod plan;
 pub mod profile;
 pub mod relay;
-pub mod run;
 pub mod report;
+pub mod run;
 pub mod units;
 pub mod values;

@@ -89,7 +89,9 @@ fn modules_run_one_after_the_other_give_the_model_s_output() {
                 .inputs
                 .iter()
                 .map(|input| match &input.from {
-                    Source::Input(of) | Source::Parameter(of) | Source::Constant(of) => (input.name.as_str(), by_name(of)),
+                    Source::Input(of) | Source::Parameter(of) | Source::Constant(of) => {
+                        (input.name.as_str(), by_name(of))
+                    }
                     Source::Module { file, output } => (input.name.as_str(), made[&(file.clone(), *output)].clone()),
                 })
                 .collect();

@@ -172,7 +172,8 @@ mod tests {
             };
             graph.add_operator(operator, std::slice::from_ref(&ty));
         }
-        graph.outputs.push(TensorId(graph.tensors().len() as u32 - 1));
+        let last = TensorId(graph.tensors().len() as u32 - 1);
+        graph.outputs.push(last);
         graph
     }
 

@@ -24,7 +24,7 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
         "relay.attrs.AllClassNonMaximumSuppressionAttrs",
         &[AttrDef::new("output_format", AttrKind::Str, "\"onnx\"")],
     )
-.attrs_in_metadata()
+    .attrs_in_metadata()
     .wire(all_class),
     OpDef::new("vision.regular_non_max_suppression", &["boxes", "scores"], regular_type)
         .attrs(
@@ -37,7 +37,7 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
                 AttrDef::required("score_threshold", AttrKind::Float),
             ],
         )
-.attrs_in_metadata()
+        .attrs_in_metadata()
         .wire(regular),
 ];
 

@@ -27,7 +27,7 @@ pub(in crate::ops) const OPS: &[OpDef] =
                 AttrDef::new("iou_loss", AttrKind::Bool, "False"),
             ],
         )
-.attrs_in_metadata()
+        .attrs_in_metadata()
         .wire(proposal)];
 
 fn proposal_type(call: &Call<'_>) -> Result<Type, TypeError> {

@@ -25,7 +25,7 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
                 AttrDef::new("mode", AttrKind::Str, "\"avg\""),
             ],
         )
-.attrs_in_metadata()
+        .attrs_in_metadata()
         .class(FusionClass::OutFusable)
         .flops(|call| {
             let ratio = call.int("sample_ratio", -1).ok().and_then(|n| u64::try_from(n).ok()).unwrap_or(1).max(1);
@@ -47,7 +47,7 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
                 AttrDef::new("layout", AttrKind::Str, "\"NCHW\""),
             ],
         )
-.attrs_in_metadata()
+        .attrs_in_metadata()
         .class(FusionClass::OutFusable)
         .flops(per_output::<1>)
         .wire(|wiring, call, inputs| regions(wiring, call, inputs, pooled)),

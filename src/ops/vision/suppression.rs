@@ -24,7 +24,7 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
                 AttrDef::new("score_index", AttrKind::Int, "1"),
             ],
         )
-.attrs_in_metadata()
+        .attrs_in_metadata()
         .wire(valid_counts),
     OpDef::new(
         "vision.non_max_suppression",
@@ -43,7 +43,7 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
             AttrDef::new("invalid_to_bottom", AttrKind::Bool, "False"),
         ],
     )
-.attrs_in_metadata()
+    .attrs_in_metadata()
     .wire(suppress),
 ];
 
