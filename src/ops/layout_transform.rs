@@ -10,7 +10,7 @@ pub(super) const OPS: &[OpDef] = &[OpDef::new("layout_transform", &["data"], tra
         "relay.attrs.LayoutTransformAttrs",
         &[AttrDef::required("src_layout", AttrKind::Str), AttrDef::required("dst_layout", AttrKind::Str)],
     )
-    .class(FusionClass::Injective)
+    .class(FusionClass::Opaque)
     .wire(|wiring, call, inputs| {
         let (from, to) = transformation(call)?;
         Ok(tvec![from.wire(&to, wiring, inputs[0])?])

@@ -43,7 +43,7 @@ pub(super) const OPS: &[OpDef] = &[
             "relay.attrs.L2NormalizeAttrs",
             &[AttrDef::required("eps", AttrKind::Float), AttrDef::required("axis", AttrKind::OptionalInts)],
         )
-        .class(FusionClass::OutFusable)
+        .class(FusionClass::Opaque)
         .flops(per_output::<3>)
         .wire(l2_normalize),
     OpDef::new("nn.lrn", &["data"], |call| {

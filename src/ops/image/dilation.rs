@@ -26,7 +26,7 @@ pub(in crate::ops) const OPS: &[OpDef] = &[OpDef::new("image.dilation2d", &["dat
             AttrDef::new("out_dtype", AttrKind::DType, "\"\""),
         ],
     )
-    .class(FusionClass::OutFusable)
+    .class(FusionClass::Opaque)
     .flops(|call| {
         let window = call.tensor(1).ok().and_then(|w| w.shape.elements()).unwrap_or(0);
         let channels = call.tensor(1).ok().and_then(|w| structure(call, w).ok()).and_then(|s| s[0].get()).unwrap_or(1);

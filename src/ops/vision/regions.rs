@@ -26,7 +26,7 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
             ],
         )
         .attrs_in_metadata()
-        .class(FusionClass::OutFusable)
+        .class(FusionClass::Opaque)
         .flops(|call| {
             let ratio = call.int("sample_ratio", -1).ok().and_then(|n| u64::try_from(n).ok()).unwrap_or(1).max(1);
             per_output::<8>(call).saturating_mul(ratio * ratio)
@@ -48,7 +48,7 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
             ],
         )
         .attrs_in_metadata()
-        .class(FusionClass::OutFusable)
+        .class(FusionClass::Opaque)
         .flops(per_output::<1>)
         .wire(|wiring, call, inputs| regions(wiring, call, inputs, pooled)),
 ];
