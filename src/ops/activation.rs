@@ -8,6 +8,7 @@ use super::{
     element::{Number, for_dtype},
     kernel::Wiring,
     rules::{per_output, same_type, unify},
+    split::{along_vectors, elementwise, off},
 };
 use crate::graph::{Dim, TensorType, Type};
 
@@ -16,12 +17,14 @@ pub(super) const OPS: &[OpDef] = &[
         .class(FusionClass::Elementwise)
         .alias(Alias::InPlace)
         .flops(per_output::<1>)
+        .split(elementwise)
         .wire(relu),
     OpDef::new("nn.leaky_relu", &["data"], same_type)
         .attrs("relay.attrs.LeakyReluAttrs", &[AttrDef::new("alpha", AttrKind::Float, "0.25f")])
         .class(FusionClass::Elementwise)
         .alias(Alias::InPlace)
         .flops(per_output::<2>)
+        .split(elementwise)
         .wire(leaky),
     OpDef::new("nn.prelu", &["data", "alpha"], |call| with_vector(call, "alpha"))
         .attrs("relay.attrs.PReluAttrs", &[AttrDef::new("axis", AttrKind::Int, "1")])
@@ -29,6 +32,7 @@ pub(super) const OPS: &[OpDef] = &[
         .class(FusionClass::Broadcast)
         .alias(Alias::InPlace)
         .flops(per_output::<2>)
+        .split(|call| along_vectors(call, call.axis("axis", 1, &call.tensor(0)?.shape)?, &[]))
         .wire(prelu),
     OpDef::new("nn.bias_add", &["data", "bias"], |call| with_vector(call, "bias"))
         .attrs("relay.attrs.BiasAddAttrs", &[AttrDef::new("axis", AttrKind::Int, "1")])
@@ -36,6 +40,7 @@ pub(super) const OPS: &[OpDef] = &[
         .class(FusionClass::Broadcast)
         .alias(Alias::InPlace)
         .flops(per_output::<1>)
+        .split(|call| along_vectors(call, call.axis("axis", 1, &call.tensor(0)?.shape)?, &[]))
         .wire(bias_add),
     OpDef::new("nn.dropout", &["data"], |call| {
         let data = Type::from(call.tensor(0)?.clone());
@@ -43,6 +48,7 @@ pub(super) const OPS: &[OpDef] = &[
     })
     .attrs("relay.attrs.DropoutAttrs", &[AttrDef::new("rate", AttrKind::Float, "0.5f")])
     .alias(Alias::View)
+    .split(|call| off(call, &[]))
     .wire(dropout),
 ];
 

@@ -77,7 +77,10 @@ pub(super) const OPS: &[OpDef] = &[
 
 /// An identity that says something to a later pass.
 const fn mark(name: &'static str) -> OpDef {
-    OpDef::new(name, &["data"], same_type).alias(Alias::View).wire(|wiring, _, inputs| wiring.wire(Identity, inputs))
+    OpDef::new(name, &["data"], same_type)
+        .alias(Alias::View)
+        .split(super::split::elementwise)
+        .wire(|wiring, _, inputs| wiring.wire(Identity, inputs))
 }
 
 /// Storage is an opaque handle, typed here as the bytes it stands for.

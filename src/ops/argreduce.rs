@@ -4,7 +4,7 @@ use tract_core::internal::*;
 
 use super::element::{Number, for_dtype};
 use super::places::with_last;
-use super::reduce::{reduced_axes, without};
+use super::reduce::{kept_axes, reduced_axes, without};
 use super::rules::per_input;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{DType, Dim, TensorType, Type};
@@ -26,6 +26,7 @@ const fn arg(name: &'static str) -> OpDef {
         .attrs("relay.attrs.ArgReduceAttrs", ARG_ATTRS)
         .class(FusionClass::Reduce)
         .flops(per_input::<1>)
+        .split(kept_axes)
 }
 
 /// Indices have the integer type of TVM's dimension objects.

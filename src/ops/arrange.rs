@@ -3,8 +3,9 @@
 use tract_core::internal::*;
 use tract_core::ops::array::MultiBroadcastTo;
 
-use super::create::INIT_ATTRS;
+use super::create::{INIT_ATTRS, shape_attr};
 use super::kernel::Wiring;
+use super::split::{SplitAxis, aligned, elementwise};
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Dim, Shape, TensorType, Type};
 
@@ -12,13 +13,16 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::new("transpose", &["data"], transposed)
         .attrs("relay.attrs.TransposeAttrs", &[AttrDef::required("axes", AttrKind::OptionalInts)])
         .class(FusionClass::Injective)
+        .split(transpose_axes)
         .wire(transpose),
     OpDef::new("broadcast_to", &["data"], broadcast_type)
         .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
         .class(FusionClass::Broadcast)
+        .split(broadcast_axes)
         .wire(broadcast),
     OpDef::new("broadcast_to_like", &["data", "broadcast_type"], broadcast_like_type)
         .class(FusionClass::Broadcast)
+        .split(elementwise)
         .wire(broadcast),
 ];
 
@@ -40,6 +44,24 @@ fn transposed(call: &Call<'_>) -> Result<Type, TypeError> {
     let data = call.tensor(0)?;
     let shape = permutation(call, &data.shape)?.into_iter().map(|axis| data.shape[axis]).collect();
     Ok(TensorType::new(data.dtype, shape).into())
+}
+
+fn transpose_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let from = permutation(call, &call.tensor(0)?.shape)?;
+    Ok(from.into_iter().enumerate().map(|(axis, from)| SplitAxis::along(call, axis).operand(0, from)).collect())
+}
+
+/// The shape is an attribute, which a shard has its own of.
+fn broadcast_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let (data, shape) = (call.tensor(0)?, &call.result()?.shape);
+    let axis = |axis: usize| {
+        let split = SplitAxis::along(call, axis).attr("shape", shape_attr(shape, axis));
+        match aligned(data, shape.rank(), axis, shape[axis]) {
+            Some(at) => split.operand(0, at),
+            None => split,
+        }
+    };
+    Ok((0..shape.rank()).map(axis).collect())
 }
 
 fn transpose(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {

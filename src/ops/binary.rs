@@ -7,6 +7,7 @@ use super::element::{Integer, Number, for_dtype};
 use super::kernel::{WireFn, Wiring};
 use super::pointwise::{ZipFn, pairs, zip};
 use super::rules::{FUNCTION_COST, broadcast_type, per_output};
+use super::split::elementwise;
 use super::{Alias, FusionClass, OpDef, Typed};
 
 /// A [`ZipFn`] on numbers of any dtype.
@@ -54,6 +55,7 @@ const fn binary(name: &'static str, wire: WireFn) -> OpDef {
         .class(FusionClass::Broadcast)
         .alias(Alias::InPlace)
         .flops(per_output::<1>)
+        .split(elementwise)
         .wire(wire)
 }
 

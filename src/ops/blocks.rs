@@ -7,6 +7,7 @@ use super::{
     AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
     kernel::Wiring,
     layout::{Layout, map_dim},
+    split::SplitAxis,
 };
 use crate::graph::{Dim, TensorType, Type};
 
@@ -14,10 +15,12 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::new("nn.space_to_depth", &["data"], |call| sub_pixel_type(call, true))
         .attrs("relay.attrs.SubPixelAttrs", SUB_PIXEL)
         .class(FusionClass::Injective)
+        .split(|call| sub_pixel_axes(call, true))
         .wire(space_to_depth),
     OpDef::new("nn.depth_to_space", &["data"], |call| sub_pixel_type(call, false))
         .attrs("relay.attrs.SubPixelAttrs", SUB_PIXEL)
         .class(FusionClass::Injective)
+        .split(|call| sub_pixel_axes(call, false))
         .wire(depth_to_space),
     OpDef::new("nn.space_to_batch_nd", &["data"], space_to_batch_type)
         .attrs(
@@ -71,6 +74,18 @@ fn sub_pixel_type(call: &Call<'_>, to_depth: bool) -> Result<Type, TypeError> {
     };
     let shape = layout.shape("NCHW", &sizes).ok_or_else(|| call.error("the layout must be NCHW or NHWC"))?;
     Ok(TensorType::new(data.dtype, shape).into())
+}
+
+/// Images one by one, and rows and columns of blocks.
+fn sub_pixel_axes(call: &Typed<'_>, to_depth: bool) -> Result<Vec<SplitAxis>, TypeError> {
+    let (block, layout) = sub_pixel(call)?;
+    let (times, per) = if to_depth { (block, 1) } else { (1, block) };
+    let mut axes = Vec::new();
+    for (letter, times, per) in [('N', 1, 1), ('H', times, per), ('W', times, per)] {
+        let at = layout.position(letter).ok_or_else(|| call.error("the layout must be NCHW or NHWC"))?;
+        axes.push(SplitAxis::along(call, at).scaled(0, at, times, per));
+    }
+    Ok(axes)
 }
 
 /// `out[n, (i·b + j)·C + c, y, x] = data[n, c, y·b + i, x·b + j]`

@@ -7,6 +7,7 @@ use super::element::{Number, for_dtype};
 use super::kernel::{Wiring, datum_type};
 use super::pointwise::{convert, each_into};
 use super::rules::per_output;
+use super::split::elementwise_on;
 use super::{Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{TensorType, Type};
 
@@ -18,16 +19,19 @@ pub(super) const OPS: &[OpDef] = &[
         .class(FusionClass::Elementwise)
         .alias(Alias::InPlace)
         .flops(per_output::<1>)
+        .split(|call| elementwise_on(call, &[0]))
         .wire(cast),
     OpDef::new("cast_like", &["data", "dtype_like"], cast_like_type)
         .class(FusionClass::Elementwise)
         .alias(Alias::InPlace)
         .flops(per_output::<1>)
+        .split(|call| elementwise_on(call, &[0]))
         .wire(cast),
     OpDef::new("reinterpret", &["data"], reinterpret_type)
         .attrs("relay.attrs.CastAttrs", CAST_ATTRS)
         .class(FusionClass::Elementwise)
         .alias(Alias::View)
+        .split(|call| elementwise_on(call, &[0]))
         .host(reinterpret),
 ];
 

@@ -6,12 +6,14 @@ use tract_core::ops::logic::Iff;
 use super::cast::cast_to;
 use super::kernel::Wiring;
 use super::rules::per_output;
+use super::split::elementwise;
 use super::{Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{TensorType, Type};
 
 pub(super) const OPS: &[OpDef] = &[OpDef::new("where", &["condition", "x", "y"], where_type)
     .class(FusionClass::Broadcast)
     .flops(per_output::<1>)
+    .split(elementwise)
     .wire(choose)];
 
 fn where_type(call: &Call<'_>) -> Result<Type, TypeError> {

@@ -7,6 +7,7 @@ use super::element::{Number, for_dtype};
 use super::kernel::Wiring;
 use super::pointwise::each;
 use super::rules::{per_output, same_type};
+use super::split::elementwise;
 use super::{Alias, AttrDef, AttrKind, FusionClass, OpDef, Typed};
 
 pub(super) const OPS: &[OpDef] = &[OpDef::new("clip", &["data"], same_type)
@@ -17,6 +18,7 @@ pub(super) const OPS: &[OpDef] = &[OpDef::new("clip", &["data"], same_type)
     .class(FusionClass::Elementwise)
     .alias(Alias::InPlace)
     .flops(per_output::<2>)
+    .split(elementwise)
     .wire(clip)];
 
 /// `max(min(x, a_max), a_min)` in TVM's order, which turns NaN into `a_max`.

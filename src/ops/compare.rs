@@ -6,6 +6,7 @@ use super::element::for_dtype;
 use super::kernel::{WireFn, Wiring};
 use super::pointwise::{ZipFn, pairs, zip_to_bool};
 use super::rules::{compare_type, per_output};
+use super::split::elementwise;
 use super::{FusionClass, OpDef, Typed};
 
 macro_rules! comparison {
@@ -26,7 +27,11 @@ pub(super) const OPS: &[OpDef] = &[
 ];
 
 const fn comparison(name: &'static str, wire: WireFn) -> OpDef {
-    OpDef::new(name, &["lhs", "rhs"], compare_type).class(FusionClass::Broadcast).flops(per_output::<1>).wire(wire)
+    OpDef::new(name, &["lhs", "rhs"], compare_type)
+        .class(FusionClass::Broadcast)
+        .flops(per_output::<1>)
+        .split(elementwise)
+        .wire(wire)
 }
 
 fn wire(

@@ -1,5 +1,7 @@
 //! Making tensors from shapes and numbers: zeros, ones, full and their like, arange, shape_of, ndarray_size.
 
+use std::ops::Range;
+
 use tract_core::internal::*;
 
 use super::arrange::broadcast;
@@ -7,23 +9,38 @@ use super::cast::cast_to;
 use super::element::{Number, for_dtype};
 use super::kernel::{Wiring, datum_type};
 use super::rules::{per_output, same_type};
+use super::split::{SplitAxis, elementwise_on, with_entry};
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
-use crate::graph::{Attr, DType, Dim, TensorType, Type};
+use crate::graph::{Attr, DType, Dim, Shape, TensorType, Type};
 
 pub(super) const INIT_ATTRS: &[AttrDef] =
     &[AttrDef::required("shape", AttrKind::OptionalInts), AttrDef::new("dtype", AttrKind::DType, "\"\"")];
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef::new("zeros", &[], init_type).attrs("relay.attrs.InitOpAttrs", INIT_ATTRS).wire(|w, c, _| uniform(w, c, 0)),
-    OpDef::new("ones", &[], init_type).attrs("relay.attrs.InitOpAttrs", INIT_ATTRS).wire(|w, c, _| uniform(w, c, 1)),
-    OpDef::new("zeros_like", &["data"], same_type).class(FusionClass::Elementwise).wire(|w, c, _| uniform(w, c, 0)),
-    OpDef::new("ones_like", &["data"], same_type).class(FusionClass::Elementwise).wire(|w, c, _| uniform(w, c, 1)),
+    OpDef::new("zeros", &[], init_type)
+        .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
+        .split(filled_axes)
+        .wire(|w, c, _| uniform(w, c, 0)),
+    OpDef::new("ones", &[], init_type)
+        .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
+        .split(filled_axes)
+        .wire(|w, c, _| uniform(w, c, 1)),
+    OpDef::new("zeros_like", &["data"], same_type)
+        .class(FusionClass::Elementwise)
+        .split(|call| elementwise_on(call, &[0]))
+        .wire(|w, c, _| uniform(w, c, 0)),
+    OpDef::new("ones_like", &["data"], same_type)
+        .class(FusionClass::Elementwise)
+        .split(|call| elementwise_on(call, &[0]))
+        .wire(|w, c, _| uniform(w, c, 1)),
     OpDef::new("full", &["fill_value"], full_type)
         .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
         .class(FusionClass::Elementwise)
+        .split(filled_axes)
         .wire(|w, c, i| filled(w, c, i[0])),
     OpDef::new("full_like", &["data", "fill_value"], same_type)
         .class(FusionClass::Elementwise)
+        .split(|call| elementwise_on(call, &[0]))
         .wire(|w, c, i| filled(w, c, i[1])),
     OpDef::new("arange", &["start", "end", "step"], arange_type)
         .attrs(
@@ -48,6 +65,18 @@ pub(super) const OPS: &[OpDef] = &[
         .class(FusionClass::Injective)
         .wire(size),
 ];
+
+/// A tensor filled with one value: a shard has another `shape`.
+fn filled_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let shape = &call.result()?.shape;
+    Ok((0..shape.rank()).map(|axis| SplitAxis::along(call, axis).attr("shape", shape_attr(shape, axis))).collect())
+}
+
+/// The attribute that asks a shard of a tensor of `shape`, split along `axis`, for its own shape.
+pub(super) fn shape_attr(shape: &Shape, axis: usize) -> impl Fn(&Range<u64>) -> Attr + Send + Sync + 'static {
+    let sizes: Vec<i64> = shape.iter().map(|d| d.get().unwrap_or(0) as i64).collect();
+    move |range| with_entry(&sizes, axis, (range.end - range.start) as i64)
+}
 
 fn init_type(call: &Call<'_>) -> Result<Type, TypeError> {
     let shape = call.shape("shape")?.ok_or_else(|| call.error("shape is missing"))?;

@@ -2,7 +2,10 @@
 
 use smol_str::SmolStr;
 
-use super::kernel::{HostFn, WireFn};
+use super::{
+    kernel::{HostFn, WireFn},
+    split::SplitFn,
+};
 use crate::graph::{Attrs, FusionClass, TensorData, Type};
 
 /// Everything edgecut knows of one Relay operator. Built with [`OpDef::new`] and the methods that follow it.
@@ -26,6 +29,8 @@ pub struct OpDef {
     /// Floating-point (or integer) operations of one call; a multiply-add is two.
     pub flops: FlopsFn,
     pub alias: Alias,
+    /// Along which axes it can be split; `None` if along none.
+    pub split: Option<SplitFn>,
     pub kernel: Kernel,
 }
 
@@ -134,6 +139,7 @@ impl OpDef {
             infer_operands: None,
             flops: |_| 0,
             alias: Alias::Never,
+            split: None,
             kernel: Kernel::None("no kernel for it is known"),
         }
     }
@@ -166,6 +172,11 @@ impl OpDef {
 
     pub const fn alias(mut self, alias: Alias) -> OpDef {
         self.alias = alias;
+        self
+    }
+
+    pub const fn split(mut self, split: SplitFn) -> OpDef {
+        self.split = Some(split);
         self
     }
 

@@ -10,8 +10,9 @@ use super::{
     kernel::{self, Wiring},
     layout::Layout,
     rules::unify,
+    split::{SplitAxis, batch},
 };
-use crate::graph::{Dim, TensorType, Type};
+use crate::graph::{Attr, Dim, TensorType, Type};
 
 pub(super) const OPS: &[OpDef] = &[
     OpDef::new("nn.dense", &["data", "weight"], |call| matmul_type(call, false, true))
@@ -19,6 +20,7 @@ pub(super) const OPS: &[OpDef] = &[
         .operand_types(|call, known| weight_type(call, known, false, true))
         .flops(|call| product_flops(call, false))
         .class(FusionClass::OutFusable)
+        .split(|call| matmul_axes(call, false, true))
         .wire(|wiring, call, inputs| matmul(wiring, call, inputs, false, true)),
     OpDef::new("nn.matmul", &["tensor_a", "tensor_b"], |call| {
         matmul_type(call, call.flag("transpose_a", false)?, call.flag("transpose_b", false)?)
@@ -37,6 +39,7 @@ pub(super) const OPS: &[OpDef] = &[
     })
     .flops(|call| product_flops(call, call.flag("transpose_a", false).unwrap_or(false)))
     .class(FusionClass::OutFusable)
+    .split(|call| matmul_axes(call, call.flag("transpose_a", false)?, call.flag("transpose_b", false)?))
     .wire(|wiring, call, inputs| {
         matmul(wiring, call, inputs, call.flag("transpose_a", false)?, call.flag("transpose_b", false)?)
     }),
@@ -44,12 +47,14 @@ pub(super) const OPS: &[OpDef] = &[
         .attrs("relay.attrs.BatchMatmulAttrs", BATCH_MATMUL)
         .flops(|call| product_flops(call, call.flag("transpose_a", false).unwrap_or(false)))
         .class(FusionClass::OutFusable)
+        .split(batch_axes)
         .wire(batch_matmul),
     OpDef::new("nn.contrib_dense_pack", &["data", "weight"], packed_type)
         .attrs("relay.attrs.DensePackAttrs", DENSE_PACK)
         .attrs_in_metadata()
         .flops(|call| product_flops(call, false))
         .class(FusionClass::OutFusable)
+        .split(|call| Ok(batch(call, &[0])))
         .wire(dense_pack),
 ];
 
@@ -117,6 +122,46 @@ fn weight_type(
         *weight = Some(TensorType::new(a.dtype, shape.into_iter().collect()).into());
     }
     Ok(())
+}
+
+/// Leading axes and rows by the first operand, columns by the second, and partial sums over what both share.
+fn matmul_axes(call: &Typed<'_>, transpose_a: bool, transpose_b: bool) -> Result<Vec<SplitAxis>, TypeError> {
+    let a = &call.tensor(0)?.shape;
+    let rank = call.result()?.shape.rank();
+    let (terms, row) = match (rank, transpose_a) {
+        (1, _) => (0, None),
+        (_, true) => (rank - 2, Some(rank - 1)),
+        (_, false) => (rank - 1, Some(rank - 2)),
+    };
+    let mut axes: Vec<SplitAxis> =
+        (0..rank.saturating_sub(2)).map(|axis| SplitAxis::along(call, axis).operand(0, axis)).collect();
+    axes.extend(row.map(|row| SplitAxis::along(call, rank - 2).operand(0, row)));
+    let columns = SplitAxis::along(call, rank - 1).operand(1, usize::from(!transpose_b));
+    axes.push(match call.attr("units") {
+        Some(_) => columns.attr("units", |range| Attr::Int((range.end - range.start) as i64)),
+        None => columns,
+    });
+    axes.push(SplitAxis::summed(call, a[terms]).operand(0, terms).operand(1, usize::from(transpose_b)));
+    Ok(axes)
+}
+
+/// Matrices one by one, rows, columns, and partial sums.
+fn batch_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let (a, b) = (&call.tensor(0)?.shape, &call.tensor(1)?.shape);
+    let (transpose_a, transpose_b) = (call.flag("transpose_a", false)?, call.flag("transpose_b", false)?);
+    let whole = SplitAxis::along(call, 0);
+    let batch = [a, b].into_iter().enumerate().fold(whole, |split, (index, shape)| match shape[0].get() {
+        Some(1) => split,
+        _ => split.operand(index, 0),
+    });
+    let (row, terms_a) = if transpose_a { (2, 1) } else { (1, 2) };
+    let (column, terms_b) = if transpose_b { (1, 2) } else { (2, 1) };
+    Ok(vec![
+        batch,
+        SplitAxis::along(call, 1).operand(0, row),
+        SplitAxis::along(call, 2).operand(1, column),
+        SplitAxis::summed(call, a[terms_a]).operand(0, terms_a).operand(1, terms_b),
+    ])
 }
 
 fn batch_type(call: &Call<'_>) -> Result<Type, TypeError> {

@@ -4,6 +4,7 @@ use tract_core::internal::*;
 
 use super::element::{Number, for_dtype};
 use super::places::{each_place, flat, strides};
+use super::split::SplitAxis;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Dim, Shape, TensorType, Type};
 
@@ -11,7 +12,32 @@ pub(super) const OPS: &[OpDef] = &[OpDef::new("einsum", &["data"], einsum_type)
     .attrs("relay.attrs.EinsumAttrs", &[AttrDef::required("equation", AttrKind::Str)])
     .class(FusionClass::Injective)
     .flops(products)
+    .split(term_axes)
     .host(einsum)];
+
+/// Every axis of the result, and partial sums over the others. An axis that an operand names twice is its diagonal,
+/// which no slice is.
+fn term_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let equation = Equation::of(call)?;
+    let fields = call.tuple(0)?;
+    let shapes: Vec<&Shape> = fields.iter().map(|f| &f.shape).collect();
+    let twice = |axis: Axis| equation.operands.iter().any(|axes| axes.iter().filter(|a| **a == axis).count() > 1);
+    let cut = |split: SplitAxis, axis: Axis| {
+        let size = split.size;
+        equation.operands.iter().enumerate().fold(split, |split, (index, axes)| {
+            match axes.iter().position(|a| *a == axis) {
+                Some(at) if shapes[index][at].get() == Some(size) => split.operand(index, at),
+                _ => split,
+            }
+        })
+    };
+    let result = equation.result.iter().enumerate().filter(|(_, axis)| !twice(**axis));
+    let mut axes: Vec<SplitAxis> = result.map(|(at, axis)| cut(SplitAxis::along(call, at), *axis)).collect();
+    for axis in equation.summed().into_iter().filter(|axis| !twice(*axis)) {
+        axes.push(cut(SplitAxis::summed(call, equation.dim(&shapes, axis).unwrap_or(Dim::Any)), axis));
+    }
+    Ok(axes)
+}
 
 /// An axis of an operand: a letter, or the n-th from the right of those that `...` stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,6 +5,7 @@ use tract_core::ops::array::Slice;
 
 use super::kernel::Wiring;
 use super::places::{flat, index_in, integers, pick, strides};
+use super::split::SplitAxis;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Shape, TensorType, Type};
 
@@ -19,10 +20,12 @@ pub(super) const OPS: &[OpDef] = &[
             ],
         )
         .class(FusionClass::Injective)
+        .split(taken_axes)
         .wire(take),
     OpDef::new("gather", &["data", "indices"], gather_type)
         .attrs("relay.attrs.GatherAttrs", &[AttrDef::new("axis", AttrKind::OptionalInt, "None")])
         .class(FusionClass::Injective)
+        .split(gathered_axes)
         .host(gather),
     OpDef::new("gather_nd", &["data", "indices"], gather_nd_type)
         .attrs(
@@ -96,6 +99,36 @@ fn take_type(call: &Call<'_>) -> Result<Type, TypeError> {
         }
     };
     Ok(TensorType::new(data.dtype, shape).into())
+}
+
+/// The axes of the data that nothing is taken along, and those of the indices.
+fn taken_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let (data, indices) = (&call.tensor(0)?.shape, &call.tensor(1)?.shape);
+    let Some((axis, batch)) = take_axes(call, data, indices)? else {
+        return Ok((0..indices.rank()).map(|a| SplitAxis::along(call, a).operand(1, a)).collect());
+    };
+    let behind = axis + indices.rank() - batch;
+    let split = |at: usize| {
+        let split = SplitAxis::along(call, at);
+        match at {
+            _ if at < batch => split.operand(0, at).operand(1, at),
+            _ if at < axis => split.operand(0, at),
+            _ if at < behind => split.operand(1, batch + at - axis),
+            _ => split.operand(0, axis + 1 + at - behind),
+        }
+    };
+    Ok((0..call.result()?.shape.rank()).map(split).collect())
+}
+
+/// Every axis: what is gathered along one axis comes from the same place of the others.
+fn gathered_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let data = &call.tensor(0)?.shape;
+    let along = call.axis("axis", 0, data)?;
+    let split = |at: usize| {
+        let split = SplitAxis::along(call, at).operand(1, at);
+        if at == along { split } else { split.operand(0, at) }
+    };
+    Ok((0..data.rank()).map(split).collect())
 }
 
 fn take(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {

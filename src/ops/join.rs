@@ -5,6 +5,7 @@ use tract_core::ops::array::{Slice, TypedConcat};
 
 use super::kernel::Wiring;
 use super::rules::unify;
+use super::split::SplitAxis;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Attr, Dim, Shape, TensorType, Type};
 
@@ -12,10 +13,19 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::new("concatenate", &["data"], concatenated)
         .attrs("relay.attrs.ConcatenateAttrs", &[AttrDef::new("axis", AttrKind::Int, "0")])
         .class(FusionClass::Injective)
+        .split(|call| {
+            let joined = call.axis("axis", 0, &call.result()?.shape)?;
+            Ok(everywhere(call, |axis| (axis != joined).then_some(axis)))
+        })
         .wire(concatenate),
     OpDef::new("stack", &["data"], stacked)
         .attrs("relay.attrs.StackAttrs", &[AttrDef::new("axis", AttrKind::OptionalInt, "0")])
         .class(FusionClass::Injective)
+        .split(|call| {
+            let first = *call.tuple(0)?.first().ok_or_else(|| call.error("the tuple is empty"))?;
+            let new = stack_axis(call, &first.shape)?;
+            Ok(everywhere(call, |axis| (axis != new).then(|| axis - usize::from(axis > new))))
+        })
         .wire(stack),
     OpDef::new("split", &["data"], parts)
         .attrs(
@@ -23,8 +33,24 @@ pub(super) const OPS: &[OpDef] = &[
             &[AttrDef::required("indices_or_sections", AttrKind::IntOrInts), AttrDef::new("axis", AttrKind::Int, "0")],
         )
         .class(FusionClass::Injective)
+        .split(|call| {
+            let data = call.tensor(0)?;
+            super::split::off(call, &[call.axis("axis", 0, &data.shape)?])
+        })
         .wire(split),
 ];
+
+/// Every axis of the result that all operands have, at the place that `of` gives.
+fn everywhere(call: &Typed<'_>, of: impl Fn(usize) -> Option<usize>) -> Vec<SplitAxis> {
+    let rank = call.out.tensor().map_or(0, |t| t.shape.rank());
+    let axis = |axis: usize| {
+        let at = of(axis)?;
+        let split = SplitAxis::along(call, axis);
+        let operands = split.operands.len();
+        Some((0..operands).fold(split, |split, index| split.operand(index, at)))
+    };
+    (0..rank).filter_map(axis).collect()
+}
 
 /// The fields of the tuple operand, which must be of one dtype and rank, and there must be one.
 fn fields<'a>(call: &Call<'a>) -> Result<(&'a TensorType, Vec<&'a TensorType>), TypeError> {

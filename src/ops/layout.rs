@@ -80,7 +80,7 @@ impl Layout {
     }
 
     /// Elements in a block of `letter`; 1 if it is not blocked.
-    fn block(&self, letter: char) -> u64 {
+    pub fn block(&self, letter: char) -> u64 {
         self.blocks(letter).fold(1, u64::saturating_mul)
     }
 

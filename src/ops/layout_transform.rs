@@ -2,7 +2,7 @@
 
 use tract_core::internal::tvec;
 
-use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, layout::Layout};
+use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed, layout::Layout, split::SplitAxis};
 use crate::graph::{TensorType, Type};
 
 pub(super) const OPS: &[OpDef] = &[OpDef::new("layout_transform", &["data"], transformed_type)
@@ -11,6 +11,7 @@ pub(super) const OPS: &[OpDef] = &[OpDef::new("layout_transform", &["data"], tra
         &[AttrDef::required("src_layout", AttrKind::Str), AttrDef::required("dst_layout", AttrKind::Str)],
     )
     .class(FusionClass::Opaque)
+    .split(outer_axes)
     .wire(|wiring, call, inputs| {
         let (from, to) = transformation(call)?;
         Ok(tvec![from.wire(&to, wiring, inputs[0])?])
@@ -26,6 +27,19 @@ fn transformation(call: &Call<'_>) -> Result<(Layout, Layout), TypeError> {
         true => Ok((from, to)),
         false => Err(call.error("the two layouts are about other axes")),
     }
+}
+
+/// The whole axes, where blocks of both layouts begin.
+fn outer_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let (from, to) = transformation(call)?;
+    let data = call.tensor(0)?;
+    let sizes = call.sizes_in(&from, data, &from.letters())?;
+    let axis = |(letter, size): (char, &crate::graph::Dim)| {
+        let filled = size.get()? % to.block(letter) == 0;
+        let split = SplitAxis::along(call, to.position(letter)?);
+        filled.then(|| split.scaled(0, from.position(letter).unwrap_or(0), to.block(letter), from.block(letter)))
+    };
+    Ok(from.letters().chars().zip(&sizes).filter_map(axis).collect())
 }
 
 fn transformed_type(call: &Call<'_>) -> Result<Type, TypeError> {

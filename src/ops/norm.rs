@@ -12,6 +12,7 @@ use super::{
     activation::vector_type,
     kernel::Wiring,
     rules::{per_output, same_type, unify},
+    split::{Join, SplitAxis, along_vectors, off},
     statistics::{Groups, normalised, spread},
 };
 use crate::graph::{Shape, TensorType, Type};
@@ -23,9 +24,15 @@ pub(super) const OPS: &[OpDef] = &[
         .class(FusionClass::OutFusable)
         .alias(Alias::InPlace)
         .flops(|call| call.tensor(0).ok().and_then(|t| t.shape.elements()).map_or(0, |n| n.saturating_mul(2)))
+        .split(batch_axes)
         .wire(batch_norm),
-    define("nn.layer_norm", "relay.attrs.LayerNormAttrs", &affine("-1")).wire(layer_norm),
-    define("nn.instance_norm", "relay.attrs.InstanceNormAttrs", &affine("1")).wire(instance_norm),
+    define("nn.layer_norm", "relay.attrs.LayerNormAttrs", &affine("-1"))
+        .split(|call| {
+            let axis = call.axis("axis", -1, &call.tensor(0)?.shape)?;
+            along_vectors(call, axis, &[axis])
+        })
+        .wire(layer_norm),
+    define("nn.instance_norm", "relay.attrs.InstanceNormAttrs", &affine("1")).split(instance_axes).wire(instance_norm),
     define(
         "nn.group_norm",
         "relay.attrs.GroupNormAttrs",
@@ -37,6 +44,7 @@ pub(super) const OPS: &[OpDef] = &[
             AttrDef::new("scale", AttrKind::Bool, "True"),
         ],
     )
+    .split(group_axes)
     .wire(group_norm),
     OpDef::new("nn.l2_normalize", &["data"], same_type)
         .attrs(
@@ -45,6 +53,14 @@ pub(super) const OPS: &[OpDef] = &[
         )
         .class(FusionClass::Opaque)
         .flops(per_output::<3>)
+        .split(|call| {
+            let shape = &call.tensor(0)?.shape;
+            let axes = call.ints("axis")?.unwrap_or_default();
+            match axes.is_empty() {
+                true => Ok(Vec::new()),
+                false => off(call, &axes.iter().map(|a| call.axis_in(*a, shape)).collect::<Result<Vec<_>, _>>()?),
+            }
+        })
         .wire(l2_normalize),
     OpDef::new("nn.lrn", &["data"], |call| {
         let data = call.tensor(0)?;
@@ -65,6 +81,7 @@ pub(super) const OPS: &[OpDef] = &[
         let window = call.int("size", 5).ok().and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
         per_output::<1>(call).saturating_mul(window.saturating_add(super::rules::FUNCTION_COST))
     })
+    .split(|call| off(call, &[call.axis("axis", 1, &call.tensor(0)?.shape)?]))
     .wire(lrn),
 ];
 
@@ -103,6 +120,41 @@ fn checked(call: &Call<'_>, count: usize) -> Result<usize, TypeError> {
         }
     }
     Ok(axis)
+}
+
+/// Every axis of the data; the statistics are cut with the channels and pass through otherwise.
+fn batch_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let axis = call.axis("axis", 1, &call.tensor(0)?.shape)?;
+    let mut axes = along_vectors(call, axis, &[])?;
+    for split in &mut axes {
+        let Join::Axis(outputs) = &mut split.join else { continue };
+        let vectors = if outputs.first() == Some(&Some(axis)) { Some(0) } else { None };
+        outputs.iter_mut().skip(1).for_each(|output| *output = vectors);
+    }
+    Ok(axes)
+}
+
+/// Images and channels are normalised one by one.
+fn instance_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let shape = &call.tensor(0)?.shape;
+    let axis = call.axis("axis", 1, shape)?;
+    along_vectors(call, axis, &(1..shape.rank()).filter(|a| *a != axis).collect::<Vec<_>>())
+}
+
+/// Images and groups of channels are normalised one by one.
+fn group_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let shape = &call.tensor(0)?.shape;
+    let axis = call.axis("axis", 1, shape)?;
+    let groups = u64::try_from(call.int("num_groups", 0)?).ok().filter(|n| *n > 0);
+    let size = groups.zip(shape[axis].get()).map_or(0, |(groups, channels)| channels / groups);
+    let axes = along_vectors(call, axis, &(1..shape.rank()).filter(|a| *a != axis || size == 0).collect::<Vec<_>>())?;
+    let grouped = |split: SplitAxis| match &split.join {
+        Join::Axis(outputs) if outputs[..] == [Some(axis)] => split
+            .grain(size)
+            .attr("num_groups", move |range| crate::graph::Attr::Int(((range.end - range.start) / size.max(1)) as i64)),
+        _ => split,
+    };
+    Ok(axes.into_iter().map(grouped).collect())
 }
 
 fn batch_type(call: &Call<'_>) -> Result<Type, TypeError> {

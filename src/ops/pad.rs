@@ -5,6 +5,7 @@ use tract_core::ops::array::{Pad, PadMode};
 
 use super::{
     AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed, kernel::Wiring, layout::map_dim, remap::Remap,
+    split::SplitAxis,
 };
 use crate::graph::{Attr, Type};
 
@@ -15,6 +16,7 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::new("nn.pad", &["data", "pad_val"], pad_type)
         .attrs("relay.attrs.PadAttrs", PAD)
         .class(FusionClass::Injective)
+        .split(pad_axes)
         .wire(pad),
     OpDef::new("nn.mirror_pad", &["data"], pad_type)
         .attrs(
@@ -22,6 +24,7 @@ pub(super) const OPS: &[OpDef] = &[
             &[AttrDef::new("mode", AttrKind::Str, "\"SYMMETRIC\""), AttrDef::required("pad_width", AttrKind::Ints)],
         )
         .class(FusionClass::Injective)
+        .split(pad_axes)
         .wire(mirror_pad),
     OpDef::new("nn.dilate", &["x"], dilate_type)
         .attrs(
@@ -89,6 +92,38 @@ fn pad_type(call: &Call<'_>) -> Result<Type, TypeError> {
         *dim = map_dim(*dim, |_| size.unwrap_or(0) as u64);
     }
     Ok(out.into())
+}
+
+/// Every axis that is padded with a value: a shard is padded where it ends with the data. Others where nothing is
+/// padded.
+fn pad_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let shape = &call.tensor(0)?.shape;
+    let widths = call.pairs("pad_width", shape.rank())?;
+    let by_value = outside(call)? == Outside::Value;
+    let axis = |axis: usize| {
+        let ((before, _), n) = (widths[axis], shape[axis].get()? as i64);
+        let split = SplitAxis::along(call, axis);
+        if widths[axis] == (0, 0) {
+            return Some(split.operand(0, axis));
+        }
+        let widths = widths.clone();
+        by_value.then(|| {
+            split
+                .reach(0, axis, move |range| {
+                    let at = |position: u64| (position as i64 - before).clamp(0, n) as u64;
+                    at(range.start)..at(range.end)
+                })
+                .attr("pad_width", move |range| {
+                    let own = ((before - range.start as i64).max(0), (range.end as i64 - before - n).max(0));
+                    let pair = |(i, whole): (usize, &(i64, i64))| {
+                        let (a, b) = if i == axis { own } else { *whole };
+                        Attr::List(vec![Attr::Int(a), Attr::Int(b)])
+                    };
+                    Attr::List(widths.iter().enumerate().map(pair).collect())
+                })
+        })
+    };
+    Ok((0..shape.rank()).filter_map(axis).collect())
 }
 
 fn outside(call: &Call<'_>) -> Result<Outside, TypeError> {

@@ -9,6 +9,7 @@ use super::kernel::Wiring;
 use super::places::with_last;
 use super::pointwise::{each, pairs};
 use super::rules::per_input;
+use super::split::SplitAxis;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Dim, Shape, TensorType, Type};
 
@@ -19,7 +20,7 @@ const REDUCE_ATTRS: &[AttrDef] = &[
 ];
 
 pub(super) const OPS: &[OpDef] = &[
-    reduction("sum").wire(sum),
+    reduction("sum").split(sum_axes).wire(sum),
     reduction("mean").wire(mean),
     reduction("prod").host(|call, inputs| {
         for_dtype!(inputs[0].datum_type(), T in number => {
@@ -58,6 +59,7 @@ const fn reduction(name: &'static str) -> OpDef {
         .attrs("relay.attrs.ReduceAttrs", REDUCE_ATTRS)
         .class(FusionClass::Reduce)
         .flops(per_input::<1>)
+        .split(kept_axes)
 }
 
 /// The axes that go away, ascending: all by default and if none is listed.
@@ -79,6 +81,25 @@ pub(super) fn without(call: &Call<'_>, shape: &Shape, axes: &[usize]) -> Result<
         true => dims.map(|(i, dim)| if axes.contains(&i) { Dim::Known(1) } else { *dim }).collect(),
         false => dims.filter(|(i, _)| !axes.contains(i)).map(|(_, dim)| *dim).collect(),
     })
+}
+
+/// The axes that stay.
+pub(super) fn kept_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let shape = &call.tensor(0)?.shape;
+    let reduced = reduced_axes(call, shape)?;
+    let keep = call.flag("keepdims", false)?;
+    let kept = (0..shape.rank()).filter(|axis| !reduced.contains(axis));
+    let at = |axis: usize| if keep { axis } else { axis - reduced.iter().filter(|r| **r < axis).count() };
+    Ok(kept.map(|axis| SplitAxis::along(call, at(axis)).operand(0, axis)).collect())
+}
+
+/// The axes that stay, and partial sums over those that go.
+fn sum_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let shape = &call.tensor(0)?.shape;
+    let partial = reduced_axes(call, shape)?.into_iter();
+    let mut axes = kept_axes(call)?;
+    axes.extend(partial.map(|axis| SplitAxis::summed(call, shape[axis]).operand(0, axis)));
+    Ok(axes)
 }
 
 fn reduced_type(call: &Call<'_>) -> Result<Type, TypeError> {

@@ -7,6 +7,7 @@ use tract_core::ops::array::MultiBroadcastTo;
 use super::kernel::Wiring;
 use super::places::{flat, integers, pick, strides};
 use super::rules::same_type;
+use super::split::{SplitAxis, aligned, off};
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Dim, Shape, TensorType, Type};
 
@@ -17,6 +18,7 @@ pub(super) const OPS: &[OpDef] = &[
             &[AttrDef::required("repeats", AttrKind::OptionalInt), AttrDef::new("axis", AttrKind::OptionalInt, "None")],
         )
         .class(FusionClass::Broadcast)
+        .split(repeat_axes)
         .host(repeat),
     OpDef::new("tile", &["data"], |call| {
         let reps = call.ints("reps")?.ok_or_else(|| call.error("reps is missing"))?;
@@ -24,6 +26,7 @@ pub(super) const OPS: &[OpDef] = &[
     })
     .attrs("relay.attrs.TileAttrs", &[AttrDef::required("reps", AttrKind::Ints)])
     .class(FusionClass::Broadcast)
+    .split(tile_axes)
     .host(tile),
     OpDef::new("meshgrid", &["data"], meshgrid_type)
         .attrs("relay.attrs.MeshgridAttrs", &[AttrDef::new("indexing", AttrKind::Str, "\"ij\"")])
@@ -42,6 +45,7 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::new("reverse", &["data"], same_type)
         .attrs("relay.attrs.ReverseAttrs", &[AttrDef::new("axis", AttrKind::OptionalInt, "None")])
         .class(FusionClass::Injective)
+        .split(reverse_axes)
         .host(reverse),
     OpDef::new("reverse_sequence", &["data", "seq_lengths"], same_type)
         .attrs(
@@ -54,6 +58,36 @@ pub(super) const OPS: &[OpDef] = &[
         .class(FusionClass::Injective)
         .host(reverse_sequence),
 ];
+
+/// Off the repeated axis, and along it in whole runs of copies.
+fn repeat_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let Some(axis) = call.optional_int("axis")? else { return Ok(Vec::new()) };
+    let axis = call.axis_in(axis, &call.tensor(0)?.shape)?;
+    let mut axes = off(call, &[axis])?;
+    axes.push(SplitAxis::along(call, axis).scaled(0, axis, 1, repeats(call)?));
+    Ok(axes)
+}
+
+/// The axes that are not repeated.
+fn tile_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let (data, shape) = (call.tensor(0)?, &call.result()?.shape);
+    let kept = |axis: usize| {
+        let at = aligned(data, shape.rank(), axis, shape[axis])?;
+        Some(SplitAxis::along(call, axis).operand(0, at))
+    };
+    Ok((0..shape.rank()).filter_map(kept).collect())
+}
+
+/// Off the reversed axis, and along it from the other end.
+fn reverse_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let shape = &call.tensor(0)?.shape;
+    let axis = call.axis("axis", 0, shape)?;
+    let mut axes = off(call, &[axis])?;
+    if let Some(n) = shape[axis].get() {
+        axes.push(SplitAxis::along(call, axis).reach(0, axis, move |range| n - range.end..n - range.start));
+    }
+    Ok(axes)
+}
 
 fn repeats(call: &Call<'_>) -> Result<u64, TypeError> {
     let n = call.optional_int("repeats")?.ok_or_else(|| call.error("repeats is missing"))?;

@@ -6,6 +6,7 @@ use super::cast::cast_to;
 use super::element::{Number, for_dtype};
 use super::kernel::{Wiring, datum_type};
 use super::rules::per_output;
+use super::split::off;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Dim, TensorType, Type};
 
@@ -23,6 +24,10 @@ const fn scan(name: &'static str) -> OpDef {
         .attrs_in_metadata()
         .class(FusionClass::Opaque)
         .flops(per_output::<1>)
+        .split(|call| match call.optional_int("axis")? {
+            Some(axis) => off(call, &[call.axis_in(axis, &call.tensor(0)?.shape)?]),
+            None => Ok(Vec::new()),
+        })
         .wire(wire)
 }
 

@@ -8,6 +8,7 @@ use super::kernel::datum_type;
 use super::places::{each_place, flat, index_in, integers, strides};
 use super::rules::same_type;
 use super::slice::{Bounds, place_in};
+use super::split::SplitAxis;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{DType, Dim, Shape, TensorType, Type};
 
@@ -41,6 +42,7 @@ pub(super) const OPS: &[OpDef] = &[
     })
     .attrs("relay.attrs.OneHotAttrs", ONE_HOT_ATTRS)
     .class(FusionClass::OutFusable)
+    .split(one_hot_axes)
     .host(one_hot),
     OpDef::new("sparse_to_dense", &["sparse_indices", "sparse_values", "default_value"], |call| {
         let shape = call.shape("output_shape")?.ok_or_else(|| call.error("output_shape is missing"))?;
@@ -191,6 +193,13 @@ pub(super) fn one_hot_type(call: &Call<'_>, depth: Option<i64>) -> Result<Type, 
         depth.map(|d| u64::try_from(d).map_err(|_| call.error(format!("depth {d} is negative")))).transpose()?;
     shape.insert(one_hot_axis(call, &indices.shape)?, depth.map_or(Dim::Any, Dim::Known));
     Ok(TensorType::new(call.dtype("dtype")?.unwrap_or(DType::F32), shape).into())
+}
+
+/// The axes of the indices.
+fn one_hot_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let new = one_hot_axis(call, &call.tensor(0)?.shape)?;
+    let kept = (0..call.result()?.shape.rank()).filter(|axis| *axis != new);
+    Ok(kept.map(|axis| SplitAxis::along(call, axis).operand(0, axis - usize::from(axis > new))).collect())
 }
 
 fn one_hot_axis(call: &Call<'_>, indices: &Shape) -> Result<usize, TypeError> {

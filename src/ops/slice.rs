@@ -5,6 +5,7 @@ use tract_core::ops::array::Slice;
 
 use super::kernel::Wiring;
 use super::places::{pick, strides};
+use super::split::{SplitAxis, off};
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Dim, Shape, TensorType, Type};
 
@@ -20,6 +21,7 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::new("strided_slice", &["data"], strided_type)
         .attrs("relay.attrs.StridedSliceAttrs", STRIDED_ATTRS)
         .class(FusionClass::Injective)
+        .split(strided_axes)
         .wire(strided_slice),
     OpDef::new("slice_like", &["data", "shape_like"], like_type)
         .attrs("relay.attrs.SliceLikeAttrs", &[AttrDef::required("axes", AttrKind::Ints)])
@@ -101,6 +103,19 @@ impl Bounds {
         }
         Some(Span { begin, stride, len: (distance as u64).div_ceil(stride.unsigned_abs()) })
     }
+}
+
+/// The axes of which all is taken in order.
+fn strided_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let shape = &call.tensor(0)?.shape;
+    let spans = Bounds::of_attrs(call)?.spans(call, shape)?;
+    let all = |(span, dim): (&Option<Span>, &Dim)| {
+        dim.get().is_some_and(|len| *span == Some(Span { begin: 0, stride: 1, len }))
+    };
+    let cut: Vec<usize> = (0..shape.rank()).filter(|a| !all((&spans[*a], &shape[*a]))).collect();
+    // The ends of axes that a shard has less of are clamped to what it has, but not those that count from the end.
+    let counted = call.ints("end")?.unwrap_or_default().iter().any(|end| *end < 0);
+    if counted { Ok(Vec::new()) } else { off(call, &cut) }
 }
 
 fn strided_type(call: &Call<'_>) -> Result<Type, TypeError> {

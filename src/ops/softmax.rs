@@ -3,7 +3,9 @@
 use tract_core::internal::*;
 use tract_core::ops::nn::{Softmax, SoftmaxKind};
 
-use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed, kernel::Wiring, rules::per_output};
+use super::{
+    AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed, kernel::Wiring, rules::per_output, split::off,
+};
 use crate::graph::Type;
 
 pub(super) const OPS: &[OpDef] = &[
@@ -19,6 +21,7 @@ const fn define(name: &'static str, kernel: super::kernel::WireFn) -> OpDef {
         .attrs("relay.attrs.SoftmaxAttrs", AXIS)
         .class(FusionClass::OutFusable)
         .flops(per_output::<5>)
+        .split(|call| off(call, &[call.axis("axis", -1, &call.tensor(0)?.shape)?]))
         .wire(kernel)
 }
 

@@ -6,6 +6,7 @@ use tract_core::internal::*;
 
 use super::kernel::datum_type;
 use super::places::{integers, pick_flat};
+use super::split::off;
 use super::{AttrDef, AttrKind, Call, OpDef, TypeError, Typed};
 use crate::graph::{DType, Dim, Shape, TensorType, Type};
 
@@ -27,14 +28,17 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::new("sort", &["data"], sort_type)
         .attrs("relay.attrs.ArgsortAttrs", SORT_ATTRS)
         .flops(comparisons)
+        .split(|call| off(call, &[call.axis("axis", -1, &call.tensor(0)?.shape)?]))
         .host(|call, inputs| ordered(call, &inputs[0], true, Returned::Values)),
     OpDef::new("argsort", &["data"], argsort_type)
         .attrs("relay.attrs.ArgsortAttrs", SORT_ATTRS)
         .flops(comparisons)
+        .split(|call| off(call, &[call.axis("axis", -1, &call.tensor(0)?.shape)?]))
         .host(|call, inputs| ordered(call, &inputs[0], true, Returned::Indices)),
     OpDef::new("topk", &["data"], |call| topk_type(call, count(call)?))
         .attrs("relay.attrs.TopkAttrs", TOPK_ATTRS)
         .flops(comparisons)
+        .split(|call| off(call, &[call.axis("axis", -1, &call.tensor(0)?.shape)?]))
         .host(topk),
 ];
 

@@ -9,6 +9,7 @@ use super::element::{Integer, Number, for_dtype};
 use super::kernel::{WireFn, Wiring};
 use super::pointwise::{ConvertFn, MapFn, convert, each, each_into, map};
 use super::rules::{FUNCTION_COST, per_output, same_type};
+use super::split::elementwise;
 use super::{Alias, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{DType, TensorType, Type};
 
@@ -101,6 +102,7 @@ const fn cheap(name: &'static str, wire: WireFn) -> OpDef {
         .class(FusionClass::Elementwise)
         .alias(Alias::InPlace)
         .flops(per_output::<1>)
+        .split(elementwise)
         .wire(wire)
 }
 
@@ -109,7 +111,11 @@ const fn costly(name: &'static str, wire: WireFn) -> OpDef {
 }
 
 const fn test(name: &'static str, wire: WireFn) -> OpDef {
-    OpDef::new(name, &["data"], bool_type).class(FusionClass::Elementwise).flops(per_output::<1>).wire(wire)
+    OpDef::new(name, &["data"], bool_type)
+        .class(FusionClass::Elementwise)
+        .flops(per_output::<1>)
+        .split(elementwise)
+        .wire(wire)
 }
 
 fn bool_type(call: &Call<'_>) -> Result<Type, TypeError> {

@@ -6,16 +6,20 @@ use tract_core::internal::*;
 
 use super::kernel::Wiring;
 use super::rules::unify;
+use super::split::{SplitAxis, gcd, with_entry};
 use super::{Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
-use crate::graph::{Dim, Shape, TensorType, Type};
+use crate::graph::{Attr, Dim, Shape, TensorType, Type};
 
 pub(super) const RESHAPE_ATTRS: &[AttrDef] =
     &[AttrDef::required("newshape", AttrKind::Ints), AttrDef::new("allowzero", AttrKind::Bool, "False")];
 
 pub(super) const OPS: &[OpDef] = &[
-    view("reshape", &["data"], |call| reshaped(call, false)).attrs("relay.attrs.ReshapeAttrs", RESHAPE_ATTRS),
+    view("reshape", &["data"], |call| reshaped(call, false))
+        .attrs("relay.attrs.ReshapeAttrs", RESHAPE_ATTRS)
+        .split(|call| surviving(call, Some("newshape"))),
     view("contrib_reverse_reshape", &["data"], |call| reshaped(call, true))
-        .attrs("relay.attrs.ReshapeAttrs", RESHAPE_ATTRS),
+        .attrs("relay.attrs.ReshapeAttrs", RESHAPE_ATTRS)
+        .split(|call| surviving(call, Some("newshape"))),
     view("reshape_like", &["data", "shape_like"], reshaped_like).attrs(
         "relay.attrs.ReshapeLikeAttrs",
         &[
@@ -26,12 +30,16 @@ pub(super) const OPS: &[OpDef] = &[
         ],
     ),
     view("squeeze", &["data"], squeezed)
-        .attrs("relay.attrs.SqueezeAttrs", &[AttrDef::new("axis", AttrKind::OptionalInts, "None")]),
-    view("expand_dims", &["data"], expanded).class(FusionClass::Broadcast).attrs(
-        "relay.attrs.ExpandDimsAttrs",
-        &[AttrDef::required("axis", AttrKind::Int), AttrDef::new("num_newaxis", AttrKind::Int, "1")],
-    ),
-    view("nn.batch_flatten", &["data"], flattened),
+        .attrs("relay.attrs.SqueezeAttrs", &[AttrDef::new("axis", AttrKind::OptionalInts, "None")])
+        .split(squeeze_axes),
+    view("expand_dims", &["data"], expanded)
+        .class(FusionClass::Broadcast)
+        .attrs(
+            "relay.attrs.ExpandDimsAttrs",
+            &[AttrDef::required("axis", AttrKind::Int), AttrDef::new("num_newaxis", AttrKind::Int, "1")],
+        )
+        .split(|call| surviving(call, None)),
+    view("nn.batch_flatten", &["data"], flattened).split(|call| surviving(call, None)),
 ];
 
 const fn view(
@@ -45,6 +53,46 @@ const fn view(
 /// Gives the first operand the shape of the result.
 pub(super) fn reshape(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
     Ok(tvec!(wiring.reshape(inputs[0], &call.dims()?)?))
+}
+
+/// The axes of the result whose slices are slices of the operand: those that begin where an axis of the operand
+/// begins. Merged and divided axes can be cut where both sides have a boundary. The shape goes into the attribute
+/// `key`.
+fn surviving(call: &Typed<'_>, key: Option<&'static str>) -> Result<Vec<SplitAxis>, TypeError> {
+    let (from, to) = (&call.tensor(0)?.shape, &call.result()?.shape);
+    let (Some(from), Some(to)) = (from.fixed(), to.fixed()) else { return Ok(Vec::new()) };
+    if from.contains(&0) {
+        return Ok(Vec::new());
+    }
+    let before = |dims: &[u64], axis: usize| dims[..axis].iter().product::<u64>();
+    let within = |dims: &[u64], axis: usize| dims[axis + 1..].iter().product::<u64>();
+    let axis = |axis: usize| {
+        let source = (0..from.len()).find(|i| from[*i] > 1 && before(&from, *i) == before(&to, axis))?;
+        let (ours, theirs) = (within(&to, axis), within(&from, source));
+        let common = gcd(ours, theirs);
+        let split = SplitAxis::along(call, axis).scaled(0, source, ours / common, theirs / common);
+        let sizes: Vec<i64> = to.iter().map(|n| *n as i64).collect();
+        Some(match key {
+            Some(key) => split.attr(key, move |range| with_entry(&sizes, axis, (range.end - range.start) as i64)),
+            None => split,
+        })
+    };
+    Ok((0..to.len()).filter(|axis| to[*axis] > 1).filter_map(axis).collect())
+}
+
+/// As [`surviving`]; which axes go is written down, because a shard may have others of one element.
+fn squeeze_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let shape = &call.tensor(0)?.shape;
+    let axes = match call.ints("axis")? {
+        Some(axes) => axes,
+        None => (0i64..).zip(shape.iter()).filter(|(_, d)| d.get() == Some(1)).map(|(axis, _)| axis).collect(),
+    };
+    let written = Attr::List(axes.into_iter().map(Attr::Int).collect());
+    let named = |split: SplitAxis| {
+        let written = written.clone();
+        split.attr("axis", move |_| written.clone())
+    };
+    Ok(surviving(call, None)?.into_iter().map(named).collect())
 }
 
 fn reshaped(call: &Call<'_>, reverse: bool) -> Result<Type, TypeError> {

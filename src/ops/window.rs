@@ -1,7 +1,9 @@
 //! Sliding windows: how a convolution or a pooling walks along one axis.
 
-use super::{Call, TypeError, layout::map_dim};
-use crate::graph::Dim;
+use std::ops::Range;
+
+use super::{Call, TypeError, layout::map_dim, split::SplitAxis};
+use crate::graph::{Attr, Dim};
 
 /// A window of `size` elements, `dilation` apart, moved by `stride` over an axis padded on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,15 @@ impl Window {
         Some(slack.checked_sub(self.extent())? / self.stride + 1)
     }
 
+    /// What the windows numbered `range` touch of an axis of `n`, and how far they reach beyond its ends.
+    pub fn under(&self, range: &Range<u64>, n: u64) -> (Range<u64>, u64, u64) {
+        let start = range.start.saturating_mul(self.stride);
+        let end = range.end.saturating_sub(1).saturating_mul(self.stride).saturating_add(self.extent());
+        let (data, behind) = (self.before, self.before.saturating_add(n));
+        let inside = start.clamp(data, behind) - data..end.clamp(data, behind) - data;
+        (inside, data.saturating_sub(start), end.saturating_sub(behind))
+    }
+
     /// The elements of an axis of `n` that window number `at` touches, without those in the padding.
     pub fn inside(&self, at: u64, n: u64) -> impl Iterator<Item = u64> + use<> {
         let (start, before) = (at * self.stride, self.before);
@@ -52,6 +63,25 @@ impl Window {
     pub fn padded_len(&self, at: u64, n: u64) -> u64 {
         let end = n + self.before + self.after;
         (0..self.size).filter(|k| at * self.stride + k * self.dilation < end).count() as u64
+    }
+}
+
+impl SplitAxis {
+    /// A shard needs what its windows touch of `axis` of operand `index`, which has `n` elements, and has the rest in
+    /// its `padding`: `windows[which]` is the one along this axis.
+    pub(super) fn under(self, index: usize, axis: usize, n: Dim, windows: &[Window], which: usize) -> SplitAxis {
+        let (Some(window), Some(n)) = (windows.get(which).copied(), n.get()) else { return self };
+        let whole: Vec<(u64, u64)> = windows.iter().map(|w| (w.before, w.after)).collect();
+        self.reach(index, axis, move |range| window.under(range, n).0).attr("padding", move |range| {
+            let (_, before, after) = window.under(range, n);
+            // Windows that are kept although they do not fit reach further than the padding.
+            let own = (before, after.min(window.after));
+            let sides = |side: fn(&(u64, u64)) -> u64| {
+                whole.iter().enumerate().map(move |(i, pad)| side(if i == which { &own } else { pad }))
+            };
+            let all = sides(|pad| pad.0).chain(sides(|pad| pad.1));
+            Attr::List(all.map(|n| Attr::Int(n as i64)).collect())
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! The operator cases that TVM computed: Relay text, inputs and outputs, as data for any engine.
 
+#![allow(dead_code)]
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -50,17 +52,8 @@ impl Case {
     /// # Errors
     /// Why it did not load or run, or the first element that differs.
     pub fn run(&self, engine: &dyn Engine) -> Result<(), String> {
-        let text = std::fs::read(self.path.with_extension("relay")).map_err(|e| e.to_string())?;
-        let npz = PathBuf::from(format!("{}.npz", self.path.display()));
-        let tensors = read_npz(&npz).map_err(|e| e.to_string())?;
-        let import = import(&self.name, &text, &ImportOptions::default()).map_err(|e| e.to_string())?;
-        if let Some(first) = import.checks.disagreements.first() {
-            return Err(format!("the text says {}, inferred is {}", first.theirs, first.ours));
-        }
-        let content = |id| content(&import.graph, &tensors, id);
-        let mut loaded = engine.load(&import.graph, &content).map_err(|e| e.to_string())?;
-        let inputs: Result<Vec<_>, _> = import.graph.inputs().map(content).collect();
-        let outputs = loaded.run(&inputs.map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
+        let (graph, tensors) = self.read()?;
+        let outputs = compute(engine, &graph, &tensors)?;
         for (index, found) in outputs.iter().enumerate() {
             let want = tensors.get(&format!("out_{index}")).ok_or_else(|| format!("output {index} is one too many"))?;
             self.compare(found, want).map_err(|e| format!("output {index}: {e}"))?;
@@ -71,7 +64,26 @@ impl Case {
         }
     }
 
-    fn compare(&self, found: &TensorData, want: &TensorData) -> Result<(), String> {
+    /// The case's graph, and its inputs and outputs by name.
+    ///
+    /// # Errors
+    /// Why it cannot be read, or the first type that differs from what the text says.
+    pub fn read(&self) -> Result<(Graph, BTreeMap<String, TensorData>), String> {
+        let text = std::fs::read(self.path.with_extension("relay")).map_err(|e| e.to_string())?;
+        let npz = PathBuf::from(format!("{}.npz", self.path.display()));
+        let tensors = read_npz(&npz).map_err(|e| e.to_string())?;
+        let import = import(&self.name, &text, &ImportOptions::default()).map_err(|e| e.to_string())?;
+        match import.checks.disagreements.first() {
+            Some(first) => Err(format!("the text says {}, inferred is {}", first.theirs, first.ours)),
+            None => Ok((import.graph, tensors)),
+        }
+    }
+
+    /// Whether `found` is `want` within the case's tolerance.
+    ///
+    /// # Errors
+    /// The first element that differs.
+    pub fn compare(&self, found: &TensorData, want: &TensorData) -> Result<(), String> {
         if found.ty() != want.ty() {
             return Err(format!("is {}, expected {}", found.ty(), want.ty()));
         }
@@ -88,6 +100,21 @@ impl Case {
             None => Ok(()),
         }
     }
+}
+
+/// The outputs of `graph` on a case's inputs.
+///
+/// # Errors
+/// Why it did not load or run.
+pub fn compute(
+    engine: &dyn Engine,
+    graph: &Graph,
+    tensors: &BTreeMap<String, TensorData>,
+) -> Result<Vec<TensorData>, String> {
+    let content = |id| content(graph, tensors, id);
+    let mut loaded = engine.load(graph, &content).map_err(|e| e.to_string())?;
+    let inputs: Result<Vec<_>, _> = graph.inputs().map(content).collect();
+    loaded.run(&inputs.map_err(|e| e.to_string())?).map_err(|e| e.to_string())
 }
 
 /// The first elements, for messages.

@@ -6,6 +6,7 @@ pub(super) mod deformable;
 pub(super) mod forward;
 pub(super) mod geometry;
 pub(super) mod packed;
+mod shards;
 mod transpose;
 
 use self::{
@@ -13,6 +14,7 @@ use self::{
     forward::conv_kernel,
     geometry::{conv_flops, conv_operands, conv_type},
     packed::unchecked_type,
+    shards::{conv_axes, transposed_axes},
     transpose::{transposed_flops, transposed_kernel, transposed_operands, transposed_type},
 };
 use super::{
@@ -27,6 +29,7 @@ pub(super) const OPS: &[OpDef] = &[
         .operand_types(conv_operands::<1>)
         .flops(conv_flops::<1>)
         .class(FusionClass::OutFusable)
+        .split(conv_axes::<1>)
         .wire(conv_kernel::<1>),
     conv2d("nn.conv2d", conv_type::<2>),
     conv2d("nn.contrib_conv2d_NCHWc", unchecked_type::<2>),
@@ -36,6 +39,7 @@ pub(super) const OPS: &[OpDef] = &[
         .operand_types(conv_operands::<3>)
         .flops(conv_flops::<3>)
         .class(FusionClass::OutFusable)
+        .split(conv_axes::<3>)
         .wire(conv_kernel::<3>),
     OpDef::new("nn.conv2d_backward_weight", &["grad", "data"], backward_type)
         .attrs("relay.attrs.Conv2DAttrs", CONV2D)
@@ -47,18 +51,21 @@ pub(super) const OPS: &[OpDef] = &[
         .operand_types(transposed_operands::<1>)
         .flops(transposed_flops::<1>)
         .class(FusionClass::OutFusable)
+        .split(transposed_axes::<1>)
         .wire(transposed_kernel::<1>),
     OpDef::new("nn.conv2d_transpose", OPERANDS, transposed_type::<2>)
         .attrs("relay.attrs.Conv2DTransposeAttrs", TRANSPOSED2D)
         .operand_types(transposed_operands::<2>)
         .flops(transposed_flops::<2>)
         .class(FusionClass::OutFusable)
+        .split(transposed_axes::<2>)
         .wire(transposed_kernel::<2>),
     OpDef::new("nn.conv3d_transpose", OPERANDS, transposed_type::<3>)
         .attrs("relay.attrs.Conv3DTransposeAttrs", TRANSPOSED3D)
         .operand_types(transposed_operands::<3>)
         .flops(transposed_flops::<3>)
         .class(FusionClass::OutFusable)
+        .split(transposed_axes::<3>)
         .wire(transposed_kernel::<3>),
 ];
 
@@ -70,6 +77,7 @@ const fn conv2d(name: &'static str, infer: InferFn) -> OpDef {
         .operand_types(conv_operands::<2>)
         .flops(conv_flops::<2>)
         .class(FusionClass::OutFusable)
+        .split(conv_axes::<2>)
         .wire(conv_kernel::<2>)
 }
 

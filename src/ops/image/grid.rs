@@ -11,6 +11,7 @@ use super::{
         kernel::Wiring,
         own::{numbers, tensor_of},
         rules::per_output,
+        split::batch,
     },
     AXES,
     interpolate::cubic,
@@ -30,11 +31,13 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
         )
         .class(FusionClass::Injective)
         .flops(per_output::<8>)
+        .split(|call| Ok(batch(call, &[0, 1])))
         .wire(grid_sample),
     OpDef::new("image.affine_grid", &["data"], affine_type)
         .attrs("relay.attrs.AffineGridAttrs", &[AttrDef::required("target_shape", AttrKind::Ints)])
         .class(FusionClass::Injective)
         .flops(per_output::<4>)
+        .split(|call| Ok(batch(call, &[0])))
         .wire(affine_grid),
 ];
 

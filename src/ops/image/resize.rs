@@ -8,6 +8,7 @@ use super::{
         kernel::{self, Wiring},
         layout::{Layout, map_dim},
         remap::Remap,
+        split::{SplitAxis, off},
     },
     AXES,
     interpolate::{Coordinates, Method, Nearest, Taps, nearest, resampled},
@@ -46,6 +47,7 @@ const fn resize<const RANK: usize>(name: &'static str, key: &'static str, attrs:
         .attrs(key, attrs)
         .class(FusionClass::Injective)
         .flops(|call| Resize::of_size::<RANK>(call).map_or(0, |resize| flops(call, &resize)))
+        .split(|call| off(call, &spatial_axes::<RANK>(call, call.tensor(0)?)?))
         .wire(|wiring, call, inputs| wire(wiring, call, inputs, &Resize::of_size::<RANK>(call)?))
 }
 
@@ -54,7 +56,26 @@ const fn upsampling<const RANK: usize>(name: &'static str, key: &'static str, at
         .attrs(key, attrs)
         .class(FusionClass::Injective)
         .flops(|call| Resize::of_factors::<RANK>(call).map_or(0, |resize| flops(call, &resize)))
+        .split(upsampled_axes::<RANK>)
         .wire(|wiring, call, inputs| wire(wiring, call, inputs, &Resize::of_factors::<RANK>(call)?))
+}
+
+/// All axes off the spatial ones, and those by whole factors where each element is copied.
+fn upsampled_axes<const RANK: usize>(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let (data, out) = (call.tensor(0)?, call.result()?);
+    let spatial = spatial_axes::<RANK>(call, data)?;
+    let mut axes = off(call, &spatial)?;
+    let copied =
+        call.text("method", "nearest_neighbor")? == "nearest_neighbor" && !call.flag("align_corners", false)?;
+    for at in spatial.into_iter().filter(|_| copied) {
+        if let (Some(from), Some(to)) = (data.shape[at].get(), out.shape[at].get())
+            && from > 0
+            && to % from == 0
+        {
+            axes.push(SplitAxis::along(call, at).scaled(0, at, 1, to / from));
+        }
+    }
+    Ok(axes)
 }
 
 const fn resize_attrs(layout: &'static str) -> [AttrDef; 10] {

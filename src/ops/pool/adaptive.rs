@@ -11,6 +11,7 @@ use super::{
         element::{Number, for_dtype},
         kernel::Wiring,
         layout::map_dim,
+        split::{SplitAxis, with_entry},
     },
     MAX, Pooled,
 };
@@ -26,6 +27,7 @@ pub(super) const fn adaptive<const RANK: usize, const LARGEST: bool>(
         .attrs(attrs_key, attrs)
         .flops(per_window_element::<RANK>)
         .class(FusionClass::OutFusable)
+        .split(adapted_axes::<RANK>)
         .wire(|wiring, call, inputs| {
             let size = output_size::<RANK>(call)?;
             kernel::<RANK, LARGEST>(wiring, call, inputs, size)
@@ -38,6 +40,7 @@ pub(super) const fn global<const LARGEST: bool>(name: &'static str) -> OpDef {
         .attrs("relay.attrs.GlobalPool2DAttrs", LAYOUTS)
         .flops(per_window_element::<2>)
         .class(FusionClass::OutFusable)
+        .split(|call| Ok(Pooled::read::<2>(call, call.tensor(0)?)?.others(call, &[0])))
         .wire(|wiring, call, inputs| kernel::<2, LARGEST>(wiring, call, inputs, Some([1, 1])))
 }
 
@@ -67,6 +70,27 @@ fn adapted_type<const RANK: usize>(call: &Call<'_>, size: Option<[u64; RANK]>) -
         }
     }
     Ok(pooled.with_sizes(data, &sizes).into())
+}
+
+/// The axes that are not pooled over, and those whose windows are all of one size side by side.
+fn adapted_axes<const RANK: usize>(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let data = call.tensor(0)?;
+    let pooled = Pooled::read::<RANK>(call, data)?;
+    let mut axes = pooled.others(call, &[0]);
+    let Some(wanted) = output_size::<RANK>(call)? else {
+        axes.extend(pooled.at.iter().map(|at| SplitAxis::along(call, *at).operand(0, *at)));
+        return Ok(axes);
+    };
+    let written: Vec<i64> = wanted.iter().map(|n| *n as i64).collect();
+    for (index, (at, wanted)) in pooled.at.iter().zip(wanted).enumerate() {
+        let Some(n) = data.shape[*at].get().filter(|n| *n > 0 && n % wanted == 0) else { continue };
+        let written = written.clone();
+        let split = SplitAxis::along(call, *at).scaled(0, *at, n / wanted, 1);
+        axes.push(
+            split.attr("output_size", move |range| with_entry(&written, index, (range.end - range.start) as i64)),
+        );
+    }
+    Ok(axes)
 }
 
 /// One operation for each element of each window, counting windows as if they did not overlap more than they must.

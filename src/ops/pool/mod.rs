@@ -10,7 +10,7 @@ use self::{
     sliding::sliding,
 };
 use super::def::AttrKind::{Bool, Ints, OptionalInts, Str};
-use super::{AttrDef, Call, OpDef, TypeError, kernel::Wiring, layout::Layout};
+use super::{AttrDef, Call, OpDef, TypeError, Typed, kernel::Wiring, layout::Layout, split::SplitAxis};
 use crate::graph::{Dim, TensorType};
 use tract_core::internal::*;
 
@@ -105,6 +105,13 @@ impl Pooled {
 
     fn sizes(&self, data: &TensorType) -> Vec<Dim> {
         self.at.iter().map(|at| data.shape[*at]).collect()
+    }
+
+    /// The axes that are not pooled over: shaped like those of the `operands`.
+    fn others(&self, call: &Typed<'_>, operands: &[usize]) -> Vec<SplitAxis> {
+        let free = (0..self.layout.rank()).filter(|axis| !self.at.contains(axis));
+        let along = |axis| SplitAxis::along(call, axis);
+        free.map(|axis| operands.iter().fold(along(axis), |split, index| split.operand(*index, axis))).collect()
     }
 
     /// Wires axes before the spatial ones, the spatial ones in order, axes behind them; returns how many stand

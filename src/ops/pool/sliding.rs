@@ -8,6 +8,7 @@ use super::{
         element::{Number, for_dtype},
         kernel::Wiring,
         rows::Rows,
+        split::SplitAxis,
         window::{Rounding, Window},
     },
     MAX, Pooled,
@@ -27,6 +28,7 @@ pub(super) const fn sliding<const RANK: usize, const LARGEST: bool>(
             call.out.tensors().iter().filter_map(|t| t.shape.elements()).fold(0, |n, e| n + e.saturating_mul(size))
         })
         .class(FusionClass::OutFusable)
+        .split(sliding_axes::<RANK>)
         .wire(sliding_kernel::<RANK, LARGEST>)
 }
 
@@ -50,6 +52,18 @@ fn sliding_type<const RANK: usize>(call: &Call<'_>) -> Result<Type, TypeError> {
     let sizes =
         sizes.iter().zip(&windows).map(|(n, w)| call.windowed(*n, w, rounding)).collect::<Result<Vec<_>, _>>()?;
     Ok(pooled.with_sizes(data, &sizes).into())
+}
+
+/// All axes; windows along the spatial ones need what lies under them.
+fn sliding_axes<const RANK: usize>(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let data = call.tensor(0)?;
+    let pooled = Pooled::read::<RANK>(call, data)?;
+    let windows = call.windows(&window(call, RANK)?)?;
+    let mut axes = pooled.others(call, &[0]);
+    for (index, at) in pooled.at.iter().enumerate() {
+        axes.push(SplitAxis::along(call, *at).under(0, *at, data.shape[*at], &windows, index));
+    }
+    Ok(axes)
 }
 
 /// By what the sum of each window is divided: with `padded` the elements inside the data and its explicit

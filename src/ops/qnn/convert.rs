@@ -6,6 +6,7 @@ use tract_core::internal::*;
 use super::super::kernel::datum_type;
 use super::super::places::integers;
 use super::super::rules::{FUNCTION_COST, per_output};
+use super::super::split::along_vectors;
 use super::super::{AttrDef, AttrKind, Call, OpDef, TypeError, Typed};
 use super::fixed_point::Ties;
 use super::params::{Arithmetic, Params, bounds, saturated};
@@ -18,10 +19,12 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
     OpDef::new("qnn.quantize", &["data", "output_scale", "output_zero_point"], converted_type)
         .attrs("relay.attrs.QuantizeAttrs", TO_ATTRS)
         .flops(per_output::<FUNCTION_COST>)
+        .split(|call| along_vectors(call, call.axis("axis", -1, &call.tensor(0)?.shape)?, &[]))
         .host(quantize),
     OpDef::new("qnn.dequantize", &["data", "input_scale", "input_zero_point"], converted_type)
         .attrs("relay.attrs.DequantizeAttrs", TO_ATTRS)
         .flops(per_output::<2>)
+        .split(|call| along_vectors(call, call.axis("axis", -1, &call.tensor(0)?.shape)?, &[]))
         .host(dequantize),
     OpDef::new(
         "qnn.requantize",
@@ -38,6 +41,7 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
         ],
     )
     .flops(per_output::<FUNCTION_COST>)
+    .split(|call| along_vectors(call, call.axis("axis", -1, &call.tensor(0)?.shape)?, &[]))
     .host(requantize),
     OpDef::new(
         "qnn.simulated_quantize",

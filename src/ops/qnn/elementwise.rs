@@ -9,7 +9,8 @@ use super::super::kernel::HostFn;
 use super::super::places::{integers, with_last};
 use super::super::pointwise::pairs;
 use super::super::rules::{FUNCTION_COST, broadcast_type, per_output, same_type};
-use super::super::{AttrDef, AttrKind, FusionClass, OpDef, Typed};
+use super::super::split::{SplitAxis, elementwise_on, off};
+use super::super::{AttrDef, AttrKind, FusionClass, OpDef, TypeError, Typed};
 use super::convert::params;
 use super::fixed_point::{FixedPoint, Ties};
 use super::params::{Arithmetic, Params, saturated};
@@ -35,6 +36,7 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
     OpDef::new("qnn.leaky_relu", RESCALED, same_type)
         .attrs("relay.attrs.LeakyReluAttrs", &[AttrDef::new("alpha", AttrKind::Float, "0.25f")])
         .flops(per_output::<FUNCTION_COST>)
+        .split(|call| shared_scales(call, &[0]))
         .host(leaky_relu),
     OpDef::new(
         "qnn.concatenate",
@@ -47,8 +49,18 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
     OpDef::new("qnn.softmax", &["data", "scale", "zero_point", "output_scale", "output_zero_point"], same_type)
         .attrs("relay.attrs.SoftmaxAttrs", &[AttrDef::new("axis", AttrKind::Int, "-1")])
         .flops(per_output::<{ 2 * FUNCTION_COST }>)
+        .split(|call| off(call, &[call.axis("axis", -1, &call.tensor(0)?.shape)?]))
         .host(softmax),
 ];
+
+/// Every axis of the operands in `data`, if there is one scale and zero point for all elements of each.
+fn shared_scales(call: &Typed<'_>, data: &[usize]) -> Result<Vec<SplitAxis>, TypeError> {
+    let several = |index: &usize| call.tensor(*index).is_ok_and(|t| t.shape.elements() != Some(1));
+    match (data.len()..call.args.len()).any(|index| several(&index)) {
+        true => Ok(Vec::new()),
+        false => elementwise_on(call, data),
+    }
+}
 
 const fn pair(name: &'static str, host: HostFn) -> OpDef {
     const OPERANDS: &[&str] = &[
@@ -64,6 +76,7 @@ const fn pair(name: &'static str, host: HostFn) -> OpDef {
     OpDef::new(name, OPERANDS, broadcast_type)
         .attrs("relay.attrs.BroadcastAttrs", PAIR_ATTRS)
         .flops(per_output::<{ 2 * FUNCTION_COST }>)
+        .split(|call| shared_scales(call, &[0, 1]))
         .host(host)
 }
 
@@ -71,6 +84,7 @@ const fn real(name: &'static str, host: HostFn) -> OpDef {
     OpDef::new(name, &["x", "scale", "zero_point", "output_scale", "output_zero_point"], same_type)
         .class(FusionClass::Elementwise)
         .flops(per_output::<{ 2 * FUNCTION_COST }>)
+        .split(|call| shared_scales(call, &[0]))
         .host(host)
 }
 

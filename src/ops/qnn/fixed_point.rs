@@ -15,6 +15,7 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
         .class(FusionClass::Elementwise)
         .alias(Alias::InPlace)
         .flops(per_output::<4>)
+        .split(super::super::split::elementwise)
         .host(multiply),
     OpDef::new("fixed_point_multiply_per_axis", &["data", "fp_multiplier", "left_shift", "right_shift"], same_type)
         .attrs(

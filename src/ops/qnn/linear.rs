@@ -5,6 +5,7 @@ use tract_core::internal::*;
 use tract_core::ops::{cast::cast, math};
 
 use super::super::kernel::{Wiring, datum_type};
+use super::super::split::{Reach, SplitAxis};
 use super::super::{self as ops, Call, FusionClass, OpDef, TypeError, Typed};
 use super::convert::params;
 use super::fixed_point::Ties;
@@ -34,7 +35,11 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
 ];
 
 const fn product(name: &'static str, operands: &'static [&'static str]) -> OpDef {
-    OpDef::new(name, operands, product_type).operand_types(operand_types).flops(product_flops).wire(wire_product)
+    OpDef::new(name, operands, product_type)
+        .operand_types(operand_types)
+        .flops(product_flops)
+        .split(product_axes)
+        .wire(wire_product)
 }
 
 /// The operator on plain integers that `call` is the quantised form of.
@@ -65,6 +70,23 @@ fn operand_types(call: &Call<'_>, known: &mut [Option<Type>]) -> Result<(), Type
 fn product_flops(call: &Typed<'_>) -> u64 {
     let (Ok(plain), Some(args)) = (plain(call), call.args.get(..2)) else { return 0 };
     (plain.flops)(&Typed { call: Call { def: plain, args, ..call.call }, out: call.out })
+}
+
+/// As the plain operator splits; what there is for each output channel of the weight is cut with it.
+fn product_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let plain = plain(call)?;
+    let (Some(split), Some(args)) = (plain.split, call.args.get(..2)) else { return Ok(Vec::new()) };
+    let mut axes = split(&Typed { call: Call { def: plain, args, ..call.call }, out: call.out })?;
+    let channels = output_axis(call, call.tensor(1)?)?;
+    for axis in &mut axes {
+        axis.operands.resize(call.args.len(), None);
+        let cut = axis.operands[1].clone().filter(|reach| Some(reach.axis) == channels);
+        for (index, operand) in axis.operands.iter_mut().enumerate().skip(2) {
+            let vector = call.tensor(index)?.shape.elements().is_some_and(|n| n > 1);
+            *operand = cut.clone().filter(|_| vector).map(|reach| Reach { axis: 0, ..reach });
+        }
+    }
+    Ok(axes)
 }
 
 fn wire_product(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {

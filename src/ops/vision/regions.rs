@@ -10,6 +10,7 @@ use super::super::{
     layout::Layout,
     own::{numbers, tensor_of},
     rules::per_output,
+    split::batch,
 };
 use crate::graph::{TensorType, Type};
 
@@ -31,6 +32,7 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
             let ratio = call.int("sample_ratio", -1).ok().and_then(|n| u64::try_from(n).ok()).unwrap_or(1).max(1);
             per_output::<8>(call).saturating_mul(ratio * ratio)
         })
+        .split(|call| Ok(batch(call, &[1])))
         .wire(|wiring, call, inputs| {
             let sampling = Sampling {
                 ratio: usize::try_from(call.int("sample_ratio", -1)?).ok().filter(|n| *n > 0),
@@ -50,6 +52,7 @@ pub(in crate::ops) const OPS: &[OpDef] = &[
         .attrs_in_metadata()
         .class(FusionClass::Opaque)
         .flops(per_output::<1>)
+        .split(|call| Ok(batch(call, &[1])))
         .wire(|wiring, call, inputs| regions(wiring, call, inputs, pooled)),
 ];
 
