@@ -14,7 +14,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("relay", &["graph", "ops", "units", "values"]),
     ("engine", &["graph", "ops", "units", "values"]),
     ("memory", &["graph", "units"]),
-    ("plan", &["graph", "memory", "units"]),
+    ("plan", &["graph", "memory", "ops", "units"]),
     ("profile", &["engine", "graph", "ops", "units", "values"]),
     ("cluster", &["units"]),
     ("agent", &["cluster", "engine", "graph", "ops", "plan", "profile", "relay", "units", "values"]),

@@ -36,9 +36,10 @@ pub struct Sharded {
 /// What an operator of a split graph is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// It computes operator `of` of the whole graph, or shard number `shard` of it, or prepares what that needs
-    /// (slices of weights, joins of what several shards made).
+    /// It is operator `of` of the whole graph, or shard number `shard` of it.
     Compute { of: OperatorId, shard: u32 },
+    /// It makes what that needs: slices of weights, joins of what several shards made.
+    Prepare { of: OperatorId, shard: u32 },
     /// It slices what operator `of`, or its shard, made, for somebody else.
     Serve { of: OperatorId, shard: u32 },
     /// It slices an input of the model.
@@ -108,7 +109,7 @@ impl Making<'_> {
         let role = Role::Compute { of: id, shard: 0 };
         let mut copy = operator.clone();
         let needs = vec![None; operator.operands().count()];
-        copy.args = self.operands(operator, &needs, role)?;
+        copy.args = self.operands(operator, &needs, Role::Prepare { of: id, shard: 0 })?;
         let types: Vec<TensorType> = operator.outputs.iter().map(|t| self.whole.tensor(*t).ty.clone()).collect();
         let outputs = self.add(copy, &types, role);
         for (old, new) in operator.outputs.iter().zip(outputs) {
@@ -137,7 +138,7 @@ impl Making<'_> {
             let role = Role::Compute { of: id, shard: number };
             let shard = axis.shard(self.whole, operator, range)?;
             let mut copy = operator.clone();
-            copy.args = self.operands(operator, &shard.operands, role)?;
+            copy.args = self.operands(operator, &shard.operands, Role::Prepare { of: id, shard: number })?;
             copy.attrs = shard.attrs;
             let outputs = self.add(copy, &shard.types, role);
             for (old, new) in operator.outputs.iter().zip(outputs) {

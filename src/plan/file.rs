@@ -38,6 +38,10 @@ pub struct Plan {
     /// Where results must arrive.
     pub sink: DeviceId,
     pub devices: Vec<DevicePlan>,
+    /// What is split: the operators that `groups` and `transfers` speak of are those of the model's graph with these
+    /// made into shards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub splits: Vec<Split>,
     /// In program order; a [`GroupId`] is an index into it.
     pub groups: Vec<GroupPlan>,
     /// In the order in which they start.
@@ -101,6 +105,19 @@ pub struct MemoryPlan {
     pub arena_bytes: Bytes,
     /// The largest workspace of any of its groups.
     pub workspace_bytes: Bytes,
+}
+
+/// An operator of the model that is split into shards, each an operator of its own in the graph that is planned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Split {
+    /// In the model's graph.
+    pub operator: graph::OperatorId,
+    /// Number of the axis among those that the operator can be split along.
+    pub axis: usize,
+    /// Where the axis is cut: one position more than there are shards.
+    pub cuts: Vec<u64>,
+    /// What each shard runs on.
+    pub devices: Vec<DeviceId>,
 }
 
 /// One group and its placement.
@@ -177,6 +194,7 @@ impl Plan {
             source: problem.source,
             sink: problem.sink,
             devices: devices(problem, solution),
+            splits: Vec::new(),
             groups,
             transfers: transfers(problem, solution),
             notes: Vec::new(),

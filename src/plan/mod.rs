@@ -17,6 +17,7 @@
 //! | [`solve`] | bounds and searches put together; the reason where there is no plan |
 //! | [`workload`] | device-placement problems of others, with their own cost models |
 //! | [`file`] | what is answered: `plan.json` |
+//! | [`split`] | the same with groups split over several devices |
 //! | [`stages`] | a plan cut into what each device can compute in one go |
 //! | [`table`] | the same as rows: `plan.csv` |
 //! | [`check`] | judges a plan from problem and plan alone; shares no code with the rest |
@@ -31,6 +32,7 @@ pub mod problem;
 pub mod search;
 pub mod simulate;
 pub mod solve;
+pub mod split;
 pub mod stages;
 pub mod strategy;
 pub mod table;

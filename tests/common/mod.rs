@@ -121,6 +121,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
         source: DeviceId(0),
         sink: DeviceId(0),
         devices: devices.collect(),
+        splits: Vec::new(),
         groups: groups.collect(),
         transfers: Vec::new(),
         notes: Vec::new(),

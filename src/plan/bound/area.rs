@@ -17,7 +17,8 @@ pub fn interval(problem: &Problem) -> Micros {
     Micros(largest.max(spread(problem)))
 }
 
-fn spread(problem: &Problem) -> f64 {
+/// The largest load of all work spread at will, fractions of groups on any device.
+pub fn spread(problem: &Problem) -> f64 {
     let devices = problem.devices.len();
     let mut weights = vec![1.0 / devices as f64; devices];
     let mut best: f64 = 0.0;

@@ -1,0 +1,197 @@
+//! A problem in which some groups are split: its groups are the shards of those and the other groups whole.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    costs::{Shard, ShardCosts},
+    ways::{Way, Ways},
+};
+use crate::{
+    graph::{Graph, Operator, OperatorId, TensorId},
+    ops::{
+        self, Alias,
+        shard::SplitError,
+        sharded::{Division, Role, sharded},
+    },
+    plan::{
+        DeviceId, Problem,
+        assemble::{CostedGroup, Network, assemble},
+        file::Split,
+        problem::{Cost, Objective, ParameterId, Targets},
+    },
+    units::Bytes,
+};
+
+/// What is to be planned, before anything is split.
+pub struct Task<'a> {
+    pub ways: Ways<'a>,
+    /// By group: name, and what it costs whole on each device.
+    pub names: Vec<String>,
+    pub costs: Vec<Vec<Option<Cost>>>,
+    pub network: Network,
+    pub objective: Objective,
+    pub targets: Targets,
+    pub shards: &'a dyn ShardCosts,
+}
+
+/// How one group is split.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// Number of one of the group's ways.
+    pub way: usize,
+    /// What each of the devices gets; they need not sum to 1.
+    pub fractions: Vec<f64>,
+    pub devices: Vec<DeviceId>,
+}
+
+/// A task with some groups split.
+#[derive(Debug, Clone)]
+pub struct Expanded {
+    /// In which every shard is an operator.
+    pub graph: Graph,
+    /// The groups of `graph`; shards can only run on the devices that they were made for.
+    pub problem: Problem,
+    /// For each group of the problem the group of the task that it is, or is a shard of; `None` for slices of inputs
+    /// and joins of outputs.
+    pub of: Vec<Option<usize>>,
+    /// How the operators of the task's graph are divided, and by group on which devices.
+    pub divisions: BTreeMap<OperatorId, Division>,
+    pub homes: BTreeMap<usize, Vec<DeviceId>>,
+}
+
+impl Task<'_> {
+    pub fn way(&self, group: usize, choice: &Choice) -> Option<&Way> {
+        self.ways.group(group).get(choice.way)
+    }
+
+    /// What `expanded` splits, as the plan file has it.
+    pub fn written(&self, expanded: &Expanded) -> Vec<Split> {
+        let group_of = |id: &OperatorId| self.ways.groups.iter().position(|group| group.contains(id));
+        let split = |(operator, division): (&OperatorId, &Division)| Split {
+            operator: *operator,
+            axis: division.axis,
+            cuts: division.cuts.clone(),
+            devices: group_of(operator).and_then(|g| expanded.homes.get(&g)).cloned().unwrap_or_default(),
+        };
+        expanded.divisions.iter().map(split).collect()
+    }
+
+    /// The problem in which the groups of `choices` are split so; those that cannot be cut that finely stay whole.
+    ///
+    /// # Errors
+    /// If an operator refuses a shard.
+    pub fn expand(&self, choices: &BTreeMap<usize, Choice>) -> Result<Expanded, SplitError> {
+        let mut divisions = BTreeMap::new();
+        // By group: the devices of its shards, those that come out empty left out.
+        let mut homes: HashMap<usize, Vec<(DeviceId, f64)>> = HashMap::new();
+        for (group, choice) in choices {
+            let Some(way) = self.way(*group, choice) else { continue };
+            let total: f64 = choice.fractions.iter().sum();
+            let step = way.grain as f64 / way.size as f64;
+            let wanted = choice.devices.iter().zip(&choice.fractions).map(|(d, f)| (*d, f / total));
+            let parts: Vec<(DeviceId, f64)> = wanted.filter(|(_, f)| *f >= 0.5 * step).collect();
+            let fractions: Vec<f64> = parts.iter().map(|part| part.1).collect();
+            if let Some(found) = self.ways.divisions(&self.ways.groups[*group], way, &fractions) {
+                divisions.extend(found);
+                homes.insert(*group, parts);
+            }
+        }
+        let made = sharded(self.ways.graph, &divisions)?;
+        let group_of: HashMap<OperatorId, usize> =
+            self.ways.groups.iter().enumerate().flat_map(|(g, ops)| ops.iter().map(move |op| (*op, g))).collect();
+        // Slices of inputs first and joins of outputs last, each by itself.
+        let mut parts: BTreeMap<(usize, u32), Shard> = BTreeMap::new();
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        for ((id, _), role) in made.graph.operators().zip(&made.roles) {
+            match role {
+                Role::Compute { of, shard } | Role::Prepare { of, shard } | Role::Serve { of, shard } => {
+                    let group = group_of.get(of).copied().unwrap_or_default();
+                    let part = parts.entry((group, *shard)).or_default();
+                    part.operators.push(id);
+                    if !matches!(role, Role::Compute { .. }) {
+                        part.copies.push(id);
+                    }
+                }
+                Role::Input => first.push(id),
+                Role::Output => last.push(id),
+            }
+        }
+        let free = vec![Some(Cost::default()); self.network.devices.len()];
+        let alone = |id: &OperatorId, device: DeviceId| {
+            let shard = Shard { operators: vec![*id], copies: vec![*id], share: 1.0 };
+            let costs = self.shards.costs(&made.graph, &shard, &free);
+            let name = made.graph.operator(*id).name.to_string();
+            CostedGroup { name, operators: vec![*id], costs: only(costs, device) }
+        };
+        let mut of: Vec<Option<usize>> = vec![None; first.len()];
+        let mut groups: Vec<CostedGroup> = first.iter().map(|id| alone(id, self.network.source)).collect();
+        for ((group, number), mut part) in parts {
+            let (whole, name) = (&self.costs[group], &self.names[group]);
+            let home = homes.get(&group).map(|homes| (homes.get(number as usize), homes.len()));
+            let (name, costs) = match home {
+                Some((home, count)) => {
+                    let (device, share) = home.copied().unwrap_or((self.network.source, 1.0));
+                    part.share = share;
+                    let costs = self.shards.costs(&made.graph, &part, whole);
+                    (format!("{name}[{}/{count}]", number + 1), only(costs, device))
+                }
+                // A whole group may slice for others, and join what others made.
+                None if !part.copies.is_empty() => {
+                    part.share = 1.0;
+                    (name.clone(), self.shards.costs(&made.graph, &part, whole))
+                }
+                None => (name.clone(), whole.clone()),
+            };
+            of.push(Some(group));
+            groups.push(CostedGroup { name, operators: part.operators, costs });
+        }
+        of.resize(of.len() + last.len(), None);
+        groups.extend(last.iter().map(|id| alone(id, self.network.sink)));
+        let network = self.network.clone();
+        let mut problem = assemble(&made.graph, groups, network, is_view, self.objective, self.targets);
+        sliced_weights(&made.graph, &mut problem);
+        let homes = homes.into_iter().map(|(group, homes)| (group, homes.into_iter().map(|h| h.0).collect())).collect();
+        Ok(Expanded { graph: made.graph, problem, of, divisions, homes })
+    }
+}
+
+/// Counts, of a weight that a group only slices, the slice: that is what it keeps once it is loaded.
+fn sliced_weights(graph: &Graph, problem: &mut Problem) {
+    let ids: Vec<TensorId> = graph.parameters().collect();
+    let number: HashMap<TensorId, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
+    let mut slices = Vec::new();
+    for (index, group) in problem.groups.iter().enumerate() {
+        let (mut whole, mut sliced): (Vec<usize>, Vec<(usize, Bytes)>) = Default::default();
+        for operator in group.operators.iter().map(|id| graph.operator(*id)) {
+            for parameter in operator.operands().filter_map(|t| number.get(&t)) {
+                match operator.outputs.first() {
+                    Some(output) if operator.name == "strided_slice" => {
+                        sliced.push((*parameter, graph.tensor(*output).ty.bytes().unwrap_or_default()));
+                    }
+                    _ => whole.push(*parameter),
+                }
+            }
+        }
+        sliced.retain(|(parameter, _)| !whole.contains(parameter));
+        if !sliced.is_empty() {
+            slices.push((index, sliced));
+        }
+    }
+    for (group, sliced) in slices {
+        let parameters = &mut problem.groups[group].parameters;
+        parameters.retain(|p| sliced.iter().all(|(whole, _)| *whole != p.0 as usize));
+        for (_, bytes) in sliced {
+            parameters.push(ParameterId(problem.parameters.len() as u32));
+            problem.parameters.push(bytes);
+        }
+    }
+}
+
+fn is_view(operator: &Operator) -> bool {
+    ops::lookup(&operator.name).is_some_and(|def| def.alias == Alias::View)
+}
+
+/// The cost on one device, and nothing elsewhere.
+fn only(costs: Vec<Option<Cost>>, device: DeviceId) -> Vec<Option<Cost>> {
+    costs.into_iter().enumerate().map(|(d, cost)| cost.filter(|_| d == device.0 as usize)).collect()
+}

@@ -1,0 +1,103 @@
+//! Planning with splits: groups whose shards run on several devices at once.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`ways`] | along which axes a group can be split, all its operators alike |
+//! | [`costs`] | what a shard costs, given what the whole costs |
+//! | [`expand`] | a problem in which the shards are groups, with what they exchange |
+//! | [`search`] | which groups to split, over which devices, in which ratio |
+//! | [`bound`] | what no plan can go below, however it splits |
+//!
+//! A split is a change of the graph ([`crate::ops::sharded`]); the problem that comes out is an ordinary one, so the
+//! simulator, the memory account and the checker judge it as they judge any other.
+
+pub mod bound;
+pub mod costs;
+pub mod expand;
+pub mod search;
+pub mod ways;
+
+use super::{
+    DeviceId, Strategy,
+    evaluate::Score,
+    file::Split,
+    problem::ProblemError,
+    search::Options,
+    solve::{NoPlan, Solution, solve},
+};
+use crate::{
+    graph::Graph,
+    ops::{
+        shard::SplitError,
+        sharded::{Division, sharded},
+    },
+};
+
+pub use costs::{Proportional, Shard, ShardCosts};
+pub use expand::{Choice, Expanded, Task};
+pub use ways::Ways;
+
+/// The best plan found, and the graph that it is of.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub solution: Solution,
+    /// The graph and the problem of the solution: with shards, if anything is split.
+    pub expanded: Expanded,
+    /// What is split, as the plan file has it.
+    pub splits: Vec<Split>,
+    /// What the best plan without splits is worth, if there is one.
+    pub whole: Option<f64>,
+}
+
+/// Share of the evaluations that the search for splits may take.
+const FOR_SPLITS: u64 = 8;
+
+/// Finds a plan for `task`, whole groups and split ones.
+///
+/// # Errors
+/// If the tables contradict each other, or no plan meets the targets; then with the reason.
+pub fn plan(task: &Task<'_>, options: &Options) -> Result<Answer, NoPlan> {
+    let unsplit = task.expand(&Default::default()).map_err(|e| ProblemError { what: e.to_string() })?;
+    let first = solve(&unsplit.problem, options);
+    let groups = task.ways.groups.len();
+    let homes: Vec<DeviceId> = match &first {
+        Ok(solution) => {
+            let home = |strategy: &Strategy| strategy.devices().next().unwrap_or(task.network.source);
+            solution.evaluation.placement.strategies.iter().map(home).collect()
+        }
+        Err(_) => vec![task.network.source; groups],
+    };
+    let floor = first.as_ref().map(|solution| solution.evaluation.score);
+    let floor = floor.unwrap_or(Score { violation: f64::INFINITY, ..Default::default() });
+    let budget = (options.budget / FOR_SPLITS).max(1);
+    let bound = bound::bound(task, &unsplit.problem);
+    let whole = first.as_ref().ok().map(|solution| solution.evaluation.score.value);
+    let found = search::search(task, &homes, floor, budget);
+    let split = found.and_then(|found| {
+        let expanded = task.expand(&found.choices).ok()?;
+        let mut solution = solve(&expanded.problem, options).ok()?;
+        let better = first.as_ref().map_or(true, |first| solution.evaluation.score.better(&first.evaluation.score));
+        solution.evaluations += found.evaluations;
+        better.then_some((solution, expanded))
+    });
+    let (mut solution, expanded, splits) = match split {
+        Some((solution, expanded)) => {
+            let splits = task.written(&expanded);
+            (solution, expanded, splits)
+        }
+        None => (first?, unsplit, Vec::new()),
+    };
+    solution.bound = bound;
+    // The argument supposes that a shard takes at least its share; measured shards may take less.
+    solution.bound.value = solution.bound.value.min(solution.evaluation.score.value);
+    Ok(Answer { solution, expanded, splits, whole })
+}
+
+/// The graph that a plan with `splits` is of, made from the model's.
+///
+/// # Errors
+/// If the splits were made for another graph.
+pub fn divided(graph: &Graph, splits: &[Split]) -> Result<Graph, SplitError> {
+    let division = |split: &Split| (split.operator, Division { axis: split.axis, cuts: split.cuts.clone() });
+    Ok(sharded(graph, &splits.iter().map(division).collect())?.graph)
+}

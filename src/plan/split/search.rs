@@ -1,0 +1,241 @@
+//! The search for splits: whole runs of groups split alike first, then what is better left whole, then the ratios.
+//!
+//! 1. For every number of devices, the fastest ones: every group is split in proportion to their speeds along the axis
+//!    that asks for the fewest bytes from elsewhere, given how the groups before it are split.
+//! 2. Stretches of program order, from halves of the model down to single groups, are made whole or split again
+//!    wherever that is better.
+//! 3. The fractions are moved from device to device, in steps that get smaller, for the whole model and then for each
+//!    run of groups by itself.
+//!
+//! Everything is judged by simulating the problem that comes out. The same task gives the same answer.
+
+use std::collections::BTreeMap;
+
+use super::{
+    expand::{Choice, Expanded, Task},
+    ways::Way,
+};
+use crate::{
+    graph::TensorId,
+    plan::{
+        DeviceId, GroupId,
+        evaluate::{Evaluation, Score},
+        work::Placement,
+    },
+};
+
+/// Most devices that one group is split over.
+const MOST_DEVICES: usize = 8;
+/// Steps by which a device's fraction is changed, relative to itself.
+const STEPS: [f64; 5] = [0.4, 0.2, 0.1, 0.05, 0.025];
+
+/// Splits for some groups, and the devices of the others.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub choices: BTreeMap<usize, Choice>,
+    pub score: Score,
+    pub evaluations: u64,
+}
+
+/// Looks for splits that are better than `score`, which is what leaving every group whole on its device in `whole` is
+/// worth. `None` if there are none.
+pub fn search(task: &Task<'_>, whole: &[DeviceId], score: Score, budget: u64) -> Option<Found> {
+    let mut search = Search { task, whole: whole.to_vec(), spent: 0, budget, best: None, floor: score };
+    for devices in search.subsets() {
+        let Some(start) = search.alike(&devices) else { continue };
+        let Some(mut at) = search.judged(start) else { continue };
+        search.left_whole(&mut at, &devices);
+        search.tuned(&mut at);
+        search.left_whole(&mut at, &devices);
+        search.keep(at);
+        if search.is_over() {
+            break;
+        }
+    }
+    let Search { best, spent, .. } = search;
+    best.map(|found| Found { evaluations: spent, ..found })
+}
+
+struct Search<'a, 'b> {
+    task: &'a Task<'b>,
+    /// By group: where it is if it is not split.
+    whole: Vec<DeviceId>,
+    spent: u64,
+    budget: u64,
+    best: Option<Found>,
+    /// What is to be beaten.
+    floor: Score,
+}
+
+type Choices = BTreeMap<usize, Choice>;
+
+impl Search<'_, '_> {
+    fn is_over(&self) -> bool {
+        self.spent >= self.budget
+    }
+
+    /// The fastest devices, two to all of them.
+    fn subsets(&self) -> Vec<Vec<(DeviceId, f64)>> {
+        let costs = &self.task.costs;
+        let speed = |device: usize| {
+            let times = costs.iter().filter_map(|row| row.get(device).copied().flatten()).map(|cost| cost.time.0);
+            let (sum, count) = times.fold((0.0, 0usize), |(sum, count), time| (sum + time, count + 1));
+            if count == 0 || sum <= 0.0 { 0.0 } else { count as f64 / sum }
+        };
+        let count = self.task.network.devices.len();
+        let mut fast: Vec<(DeviceId, f64)> = (0..count).map(|d| (DeviceId(d as u32), speed(d))).collect();
+        fast.retain(|(_, speed)| *speed > 0.0);
+        // Of equal devices the source first: it needs no transfer of the inputs.
+        fast.sort_by(|a, b| {
+            let far = |d: DeviceId| (d != self.task.network.source, d);
+            b.1.total_cmp(&a.1).then(far(a.0).cmp(&far(b.0)))
+        });
+        let most = fast.len().min(MOST_DEVICES);
+        (2..=most).rev().map(|n| fast[..n].to_vec()).collect()
+    }
+
+    /// Every group that can be split, along the axis that needs the least from elsewhere.
+    fn alike(&self, devices: &[(DeviceId, f64)]) -> Option<Choices> {
+        let mut lies: BTreeMap<TensorId, Option<usize>> = BTreeMap::new();
+        let mut choices = Choices::new();
+        for (group, operators) in self.task.ways.groups.iter().enumerate() {
+            let able: Vec<&(DeviceId, f64)> =
+                devices.iter().filter(|(d, _)| self.task.costs[group][d.0 as usize].is_some()).collect();
+            if able.len() < 2 {
+                continue;
+            }
+            let fits = |way: &&Way| way.size / way.grain >= able.len() as u64;
+            let ways = self.task.ways.group(group);
+            let priced = ways
+                .iter()
+                .enumerate()
+                .filter(|(_, way)| fits(way))
+                .map(|(number, way)| (number, way, self.exchange(group, way, &lies, able.len() as f64)));
+            let best = priced.min_by(|a, b| a.2.total_cmp(&b.2).then(b.1.size.min(64).cmp(&a.1.size.min(64))));
+            let Some((number, way, _)) = best else { continue };
+            let outputs = operators.iter().flat_map(|id| &self.task.ways.graph.operator(*id).outputs);
+            lies.extend(outputs.filter(|_| way.side.is_some()).map(|t| (*t, way.side)));
+            let fractions = able.iter().map(|(_, speed)| *speed).collect();
+            let devices = able.iter().map(|(d, _)| *d).collect();
+            choices.insert(group, Choice { way: number, fractions, devices });
+        }
+        (!choices.is_empty()).then_some(choices)
+    }
+
+    /// About how many bytes must move if a group is split so over `n` equal devices. `lies` says along which axis the
+    /// tensors made so far are split; those that it lacks are whole on one device.
+    fn exchange(&self, group: usize, way: &Way, lies: &BTreeMap<TensorId, Option<usize>>, n: f64) -> f64 {
+        let graph = self.task.ways.graph;
+        let size = |t: &TensorId| graph.tensor(*t).ty.bytes().map_or(0.0, |b| b.0 as f64);
+        let read = way.reads.iter().map(|(tensor, axis)| match (axis, lies.get(tensor)) {
+            (None, _) => (n - 1.0) * size(tensor),
+            (Some(axis), Some(Some(side))) if axis == side => 0.0,
+            (Some(_), _) => (1.0 - 1.0 / n) * size(tensor),
+        });
+        let last = self.task.ways.groups[group].last().map(|id| graph.operator(*id));
+        let made: f64 = last.iter().flat_map(|operator| &operator.outputs).map(size).sum();
+        let summed = if way.side.is_none() { n * made } else { 0.0 };
+        read.sum::<f64>() + summed
+    }
+
+    /// What `choices` are worth; `None` if they cannot be computed, or change nothing.
+    fn judged(&mut self, choices: Choices) -> Option<Found> {
+        self.spent += 1;
+        let expanded = self.task.expand(&choices).ok()?;
+        if expanded.divisions.is_empty() {
+            return None;
+        }
+        let placement = Placement::whole(&self.devices(&expanded)?, &expanded.problem.group_ids().collect::<Vec<_>>());
+        let score = Evaluation::of(&expanded.problem, placement).ok()?.score;
+        Some(Found { choices, score, evaluations: 0 })
+    }
+
+    /// The device of every group: the only one it can run on, or that of the group it stands for.
+    fn devices(&self, expanded: &Expanded) -> Option<Vec<DeviceId>> {
+        let problem = &expanded.problem;
+        let device = |id: GroupId| {
+            let able: Vec<DeviceId> = problem.device_ids().filter(|d| problem.cost(id, *d).is_some()).collect();
+            let home = expanded.of.get(id.0 as usize).copied().flatten().and_then(|g| self.whole.get(g)).copied();
+            home.filter(|home| able.contains(home)).or(able.first().copied())
+        };
+        problem.group_ids().map(device).collect()
+    }
+
+    fn keep(&mut self, found: Found) {
+        let better = |than: &Score| found.score.better(than);
+        if better(&self.floor) && self.best.as_ref().is_none_or(|best| better(&best.score)) {
+            self.best = Some(found);
+        }
+    }
+
+    /// Makes stretches of groups whole, on one of `devices`, where that is better.
+    fn left_whole(&mut self, at: &mut Found, devices: &[(DeviceId, f64)]) {
+        let groups = self.task.ways.groups.len();
+        let mut length = groups.div_ceil(2);
+        while length >= 1 && !self.is_over() {
+            for begin in (0..groups).step_by(length) {
+                let stretch = begin..(begin + length).min(groups);
+                if self.is_over() || at.choices.range(stretch.clone()).next().is_none() {
+                    continue;
+                }
+                let mut fewer = at.choices.clone();
+                fewer.retain(|group, _| !stretch.contains(group));
+                let before: Vec<DeviceId> = self.whole[stretch.clone()].to_vec();
+                for (device, _) in devices.iter().take(2) {
+                    for group in stretch.clone() {
+                        if self.task.costs[group][device.0 as usize].is_some() {
+                            self.whole[group] = *device;
+                        }
+                    }
+                    if let Some(next) = self.judged(fewer.clone()).filter(|next| next.score.better(&at.score)) {
+                        *at = next;
+                        break;
+                    }
+                    self.whole[stretch.clone()].copy_from_slice(&before);
+                }
+            }
+            length = if length == 1 { 0 } else { length.div_ceil(2) };
+        }
+    }
+
+    /// Moves the ratios: of all groups together, then of each run of neighbours.
+    fn tuned(&mut self, at: &mut Found) {
+        let all: Vec<usize> = at.choices.keys().copied().collect();
+        let mut runs: Vec<Vec<usize>> = vec![all.clone()];
+        let mut run: Vec<usize> = Vec::new();
+        for group in all {
+            if run.last().is_some_and(|last| last + 1 != group) {
+                runs.push(std::mem::take(&mut run));
+            }
+            run.push(group);
+        }
+        if runs.len() > 1 {
+            runs.push(run);
+        }
+        for step in STEPS {
+            for run in &runs {
+                self.tune_run(at, run, step);
+            }
+        }
+    }
+
+    fn tune_run(&mut self, at: &mut Found, run: &[usize], step: f64) {
+        let Some(devices) = run.first().and_then(|g| at.choices.get(g)).map(|c| c.devices.clone()) else { return };
+        for device in devices {
+            for factor in [1.0 + step, 1.0 - step] {
+                while !self.is_over() {
+                    let mut next = at.choices.clone();
+                    for choice in next.iter_mut().filter(|(group, _)| run.contains(group)).map(|(_, choice)| choice) {
+                        if let Some(place) = choice.devices.iter().position(|d| *d == device) {
+                            choice.fractions[place] *= factor;
+                        }
+                    }
+                    match self.judged(next).filter(|next| next.score.better(&at.score)) {
+                        Some(next) => *at = next,
+                        None => break,
+                    }
+                }
+            }
+        }
+    }
+}

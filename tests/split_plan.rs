@@ -1,0 +1,185 @@
+//! Plans with split operators: better than whole ones where that pays, never worse, above their bound, and computing
+//! what the model computes.
+
+mod common;
+
+use std::path::Path;
+
+use edgecut::{
+    engine::{CpuEngine, Engine, EngineError},
+    graph::{Granularity, Graph, OperatorId, TensorData},
+    ops::shard,
+    plan::{
+        DeviceId, Plan,
+        assemble::Network,
+        check,
+        file::ModelRef,
+        problem::{Cost, Device, Link, LinkId, Objective, Targets},
+        search::Options,
+        split::{Answer, Proportional, Task, Ways, divided, plan},
+    },
+    profile::{Item, items},
+    relay::{ImportOptions, import},
+    units::{Bytes, Micros},
+    values::seeded,
+};
+
+/// A small convolutional network: two convolutions with pooling between, a residual sum, a dense layer.
+const MODEL: &str = r#"#[version = "0.0.5"]
+def @main(%x: Tensor[(1, 3, 64, 64), float32], %w1: Tensor[(32, 3, 3, 3), float32], %w2: Tensor[(32, 32, 3, 3), float32],
+          %w3: Tensor[(32, 32, 3, 3), float32], %d: Tensor[(10, 8192), float32]) {
+  %0 = nn.conv2d(%x, %w1, padding=[1, 1, 1, 1], channels=32, kernel_size=[3, 3]);
+  %1 = nn.relu(%0);
+  %2 = nn.max_pool2d(%1, pool_size=[2, 2], strides=[2, 2]);
+  %3 = nn.conv2d(%2, %w2, padding=[1, 1, 1, 1], channels=32, kernel_size=[3, 3]);
+  %4 = add(%3, %2);
+  %5 = nn.conv2d(%4, %w3, strides=[2, 2], padding=[1, 1, 1, 1], channels=32, kernel_size=[3, 3]);
+  %6 = nn.batch_flatten(%5);
+  nn.dense(%6, %d, units=10)
+}
+"#;
+
+/// `speeds` devices that compute so many FLOPs a microsecond, with links of so many bytes a microsecond between them.
+fn network(speeds: &[f64], bandwidth: f64) -> Network {
+    let n = speeds.len();
+    let device = |d: usize| Device { server: format!("s{d}"), name: "cpu".into(), address: None, memory: None };
+    let pairs: Vec<(usize, usize)> = (0..n * n).map(|i| (i / n, i % n)).collect();
+    let between: Vec<(usize, usize)> = pairs.iter().copied().filter(|(a, b)| a != b).collect();
+    let link = |(a, b): &(usize, usize)| Link {
+        name: format!("s{a}-s{b}"),
+        latency: Micros(100.0),
+        per_byte: 1.0 / bandwidth,
+    };
+    let route = |pair: &(usize, usize)| between.iter().position(|p| p == pair).map(|at| LinkId(at as u32));
+    Network {
+        devices: (0..n).map(device).collect(),
+        links: between.iter().map(link).collect(),
+        routes: pairs.iter().map(route).collect(),
+        source: DeviceId(0),
+        sink: DeviceId(0),
+    }
+}
+
+fn costs(items: &[Item], speeds: &[f64]) -> Vec<Vec<Option<Cost>>> {
+    let cost = |item: &Item, speed: &f64| {
+        let time = Micros(2.0 + item.flops as f64 / speed + item.bytes.0 as f64 * 1e-4);
+        Some(Cost { time, workspace: Bytes(1024), held: Bytes::ZERO })
+    };
+    items.iter().map(|item| speeds.iter().map(|speed| cost(item, speed)).collect()).collect()
+}
+
+fn answer(graph: &Graph, speeds: &[f64], bandwidth: f64, objective: Objective) -> Answer {
+    let items = items(graph, Granularity::Fused);
+    let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
+    let task = Task {
+        ways: Ways::of(graph, &groups),
+        names: items.iter().map(|item| item.name.clone()).collect(),
+        costs: costs(&items, speeds),
+        network: network(speeds, bandwidth),
+        objective,
+        targets: Targets::default(),
+        shards: &Proportional::default(),
+    };
+    let options = Options { budget: 2_000, cut_off: None, ..Options::default() };
+    let answer = plan(&task, &options).unwrap();
+    let reference = ModelRef { path: String::new(), blake3: String::new() };
+    let mut plan = Plan::new(&answer.expanded.problem, &answer.solution, reference, Granularity::Fused, 0);
+    plan.splits = answer.splits.clone();
+    check::plan(&answer.expanded.problem, &plan).unwrap();
+    let read = Plan::from_json(plan.to_json().unwrap().as_bytes()).unwrap();
+    assert_eq!(read.splits, answer.splits);
+    assert_eq!(divided(graph, &read.splits).unwrap(), answer.expanded.graph);
+    assert!(answer.solution.bound.value <= answer.solution.value() * (1.0 + 1e-9));
+    answer
+}
+
+fn model(text: &str) -> Graph {
+    import("model", text.as_bytes(), &ImportOptions::default()).unwrap().graph
+}
+
+fn computed(graph: &Graph) -> Vec<TensorData> {
+    let content = |id| {
+        let tensor = graph.tensor(id);
+        seeded(&tensor.name, &tensor.ty).map_err(|e| EngineError::Other(e.to_string()))
+    };
+    let mut loaded = CpuEngine::new(1).unwrap().load(graph, &content).unwrap();
+    let inputs: Vec<TensorData> = graph.inputs().map(|id| content(id).unwrap()).collect();
+    loaded.run(&inputs).unwrap()
+}
+
+fn assert_near(a: &[TensorData], b: &[TensorData]) {
+    assert_eq!(a.len(), b.len());
+    for (a, b) in a.iter().zip(b) {
+        let (a, b) = (a.to_f64s().unwrap(), b.to_f64s().unwrap());
+        let scale = b.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+        assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-4 * scale), "{a:?} {b:?}");
+    }
+}
+
+#[test]
+fn two_equal_devices_on_a_fast_link_share_the_convolutions() {
+    let graph = model(MODEL);
+    let answer = answer(&graph, &[10_000.0, 10_000.0], 1000.0, Objective::Latency);
+    let (whole, split) = (answer.whole.unwrap(), answer.solution.value());
+    assert!(split < whole / 1.5, "{split} against {whole}");
+    assert_near(&computed(&answer.expanded.graph), &computed(&graph));
+}
+
+#[test]
+fn on_a_slow_link_nothing_is_split() {
+    let answer = answer(&model(MODEL), &[10_000.0, 10_000.0], 0.1, Objective::Latency);
+    assert!(answer.splits.is_empty());
+    assert_eq!(answer.solution.value(), answer.whole.unwrap());
+}
+
+#[test]
+fn unequal_devices_get_unequal_shares() {
+    let graph = model(MODEL);
+    let answer = answer(&graph, &[10_000.0, 5_000.0, 2_500.0], 2000.0, Objective::Latency);
+    let shares: Vec<f64> = answer
+        .splits
+        .iter()
+        .filter(|split| graph.operator(split.operator).name == "nn.conv2d")
+        .map(|split| split.cuts[1] as f64 / split.cuts[split.cuts.len() - 1] as f64)
+        .collect();
+    assert!(!shares.is_empty() && shares.iter().all(|share| (0.4..0.8).contains(share)), "{shares:?}");
+    assert_near(&computed(&answer.expanded.graph), &computed(&graph));
+}
+
+#[test]
+fn the_same_task_gives_the_same_plan() {
+    let graph = model(MODEL);
+    let one = answer(&graph, &[10_000.0, 7_000.0], 500.0, Objective::Latency);
+    let two = answer(&graph, &[10_000.0, 7_000.0], 500.0, Objective::Latency);
+    assert_eq!((one.splits, one.solution.value()), (two.splits, two.solution.value()));
+}
+
+#[test]
+fn every_way_is_an_axis_of_the_last_operator() {
+    let graph = model(MODEL);
+    let items = items(&graph, Granularity::Fused);
+    let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
+    let ways = Ways::of(&graph, &groups);
+    for (number, group) in groups.iter().enumerate() {
+        let axes = shard::axes(&graph, graph.operator(*group.last().unwrap())).len();
+        assert!(ways.group(number).len() <= axes);
+    }
+    assert!((0..groups.len()).all(|g| !ways.group(g).is_empty()), "all of this model can be split");
+}
+
+#[test]
+fn resnet_is_faster_on_two_devices() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/relay/models/resnet18.relay");
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        assert!(std::env::var_os("EDGECUT_REQUIRE_SHARED").is_none(), "{} is missing", path.display());
+        eprintln!("skipped: {} is missing", path.display());
+        return;
+    };
+    let answer = answer(&model(&text), &[40_000.0, 40_000.0], 125.0, Objective::Latency);
+    let (whole, split) = (answer.whole.unwrap(), answer.solution.value());
+    eprintln!(
+        "resnet18, 1 Gbit/s: whole {whole:.0} us, split {split:.0} us, bound {:.0} us",
+        answer.solution.bound.value
+    );
+    assert!(split < whole / 1.3, "{split} against {whole}");
+}
