@@ -6,6 +6,7 @@
 //! | [`measure`] | the measuring: each signature alone, the model in order, the model as a whole |
 //! | [`Statistics`], [`Sampling`] | what is said of samples, and when there are enough |
 //! | [`Row`], [`Store`] | the CSV table, written as rows come, resumed and reused |
+//! | [`model`] | what was measured and estimates of what was not, with their errors |
 //! | [`growth`] | how times grow with the work, fitted to measurements |
 //! | [`Summary`] | time per kind of operator, and the check against the whole model |
 //!
@@ -15,6 +16,7 @@
 pub mod growth;
 mod item;
 pub mod measure;
+pub mod model;
 mod sampling;
 mod signature;
 mod statistics;
