@@ -54,6 +54,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
         source: DeviceId(0),
         sink: DeviceId(0),
         devices: (0..2).map(device).collect(),
+        splits: Vec::new(),
         groups: ids.iter().map(group).collect(),
         transfers: Vec::new(),
         notes: Vec::new(),

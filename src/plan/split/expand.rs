@@ -14,7 +14,7 @@ use crate::{
         sharded::{Division, Role, sharded},
     },
     plan::{
-        DeviceId, Problem,
+        DeviceId, GroupId, Problem,
         assemble::{CostedGroup, Network, assemble},
         file::Split,
         problem::{Cost, Objective, ParameterId, Targets},
@@ -57,6 +57,8 @@ pub struct Expanded {
     /// How the operators of the task's graph are divided, and by group on which devices.
     pub divisions: BTreeMap<OperatorId, Division>,
     pub homes: BTreeMap<usize, Vec<DeviceId>>,
+    /// For each group of the problem that is a shard: what of.
+    pub shards: BTreeMap<GroupId, Shard>,
 }
 
 impl Task<'_> {
@@ -118,12 +120,13 @@ impl Task<'_> {
         }
         let free = vec![Some(Cost::default()); self.network.devices.len()];
         let alone = |id: &OperatorId, device: DeviceId| {
-            let shard = Shard { operators: vec![*id], copies: vec![*id], share: 1.0 };
+            let shard = Shard { operators: vec![*id], copies: vec![*id], share: 1.0, group: None };
             let costs = self.shards.costs(&made.graph, &shard, &free);
             let name = made.graph.operator(*id).name.to_string();
             CostedGroup { name, operators: vec![*id], costs: only(costs, device) }
         };
         let mut of: Vec<Option<usize>> = vec![None; first.len()];
+        let mut shards = BTreeMap::new();
         let mut groups: Vec<CostedGroup> = first.iter().map(|id| alone(id, self.network.source)).collect();
         for ((group, number), mut part) in parts {
             let (whole, name) = (&self.costs[group], &self.names[group]);
@@ -131,18 +134,21 @@ impl Task<'_> {
             let (name, costs) = match home {
                 Some((home, count)) => {
                     let (device, share) = home.copied().unwrap_or((self.network.source, 1.0));
-                    part.share = share;
+                    (part.share, part.group) = (share, Some(group));
                     let costs = self.shards.costs(&made.graph, &part, whole);
                     (format!("{name}[{}/{count}]", number + 1), only(costs, device))
                 }
                 // A whole group may slice for others, and join what others made.
                 None if !part.copies.is_empty() => {
-                    part.share = 1.0;
+                    (part.share, part.group) = (1.0, Some(group));
                     (name.clone(), self.shards.costs(&made.graph, &part, whole))
                 }
                 None => (name.clone(), whole.clone()),
             };
             of.push(Some(group));
+            if home.is_some() {
+                shards.insert(GroupId(groups.len() as u32), part.clone());
+            }
             groups.push(CostedGroup { name, operators: part.operators, costs });
         }
         of.resize(of.len() + last.len(), None);
@@ -151,7 +157,7 @@ impl Task<'_> {
         let mut problem = assemble(&made.graph, groups, network, is_view, self.objective, self.targets);
         sliced_weights(&made.graph, &mut problem);
         let homes = homes.into_iter().map(|(group, homes)| (group, homes.into_iter().map(|h| h.0).collect())).collect();
-        Ok(Expanded { graph: made.graph, problem, of, divisions, homes })
+        Ok(Expanded { graph: made.graph, problem, of, divisions, homes, shards })
     }
 }
 

@@ -33,7 +33,7 @@ use crate::{
     },
 };
 
-pub use costs::{Proportional, Shard, ShardCosts};
+pub use costs::{Proportional, Sampled, Shard, ShardCosts};
 pub use expand::{Choice, Expanded, Task};
 pub use ways::Ways;
 
