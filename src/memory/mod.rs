@@ -8,15 +8,25 @@
 //! | [`lifetimes`] | which bytes each tensor of a graph occupies, from when to when, in a given order |
 //! | [`bound`] | the load over time, and what no packing can go below |
 //! | [`arena`] | offsets: [`pack`] |
+//! | [`program`] | operators with times and values with sizes: what fitting works on |
+//! | [`fit`] | less memory by another order, by making values again, by copies to the host |
+//! | [`dlmo`] | such programs as DLMO writes them |
+//! | [`magis`] | the same as MAGIS writes them, with splits along the batch |
 //! | [`minimalloc`] | packing problems as CSV |
-//! | [`check`] | judges a packing from the buffers alone; shares no code with the searches |
+//! | [`workload`] | a DLMO or MAGIS file, its schedules, and the one that meets a target |
+//! | [`check`] | judges packings and schedules from the problem alone; shares no code with the searches |
 
 pub mod arena;
 pub mod bound;
 mod buffer;
 pub mod check;
+pub mod dlmo;
+pub mod fit;
 mod lifetimes;
+pub mod magis;
 pub mod minimalloc;
+pub mod program;
+pub mod workload;
 
 pub use arena::{ArenaError, Options, pack};
 pub use buffer::{Buffer, Packing};

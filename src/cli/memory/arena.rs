@@ -1,6 +1,6 @@
 //! `edgecut memory --arena`: packs the buffers of a CSV file.
 
-use std::io::Write;
+use std::{io::Write, path::Path};
 
 use miette::Report;
 use serde::Serialize;
@@ -22,11 +22,11 @@ struct Summary {
     capacity_bytes: Option<Bytes>,
 }
 
-pub fn run(memory: &Memory) -> Outcome {
-    let name = memory.arena.display().to_string();
+pub fn run(memory: &Memory, input: &Path) -> Outcome {
+    let name = input.display().to_string();
     let bad = |error: &dyn std::error::Error| Failure::BadInput(Report::msg(format!("{name}: {error}")));
-    let table = Table::parse(&file::read(&memory.arena)?).map_err(|e| bad(&e))?;
-    let options = Options { capacity: memory.capacity, effort: memory.effort.saturating_mul(1_000_000) };
+    let table = Table::parse(&file::read(input)?).map_err(|e| bad(&e))?;
+    let options = Options { capacity: memory.capacity, effort: memory.effort(300) };
     let packing = memory::pack(&table.buffers, &options).map_err(|e| bad(&e))?;
     check::packing(&table.buffers, &packing).map_err(Failure::failed)?;
     let summary = Summary {

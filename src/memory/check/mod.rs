@@ -3,6 +3,9 @@
 //! A packing is right if every buffer starts at a multiple of its alignment and where it was told to, no two
 //! buffers that live at one step share a byte, and the stated height is where the highest buffer ends.
 
+pub mod operators;
+pub mod records;
+
 use std::collections::BTreeMap;
 
 use super::{Buffer, Packing};

@@ -1,0 +1,103 @@
+//! Judges a MAGIS schedule: every operator stands for one of the graph's and reads what that one reads.
+//!
+//! What an operator stands for is its id, or `of` where it repeats, copies or takes out. A schedule is right if each
+//! argument stands for the argument of the graph's operator, every operator of the graph is there, everything is made
+//! before it is read, a split operator's parts make up the whole, and the stated latency and peak are those of a
+//! simulation.
+
+use std::collections::HashMap;
+
+use crate::memory::magis::{Export, Op, simulate::simulate};
+
+/// What is wrong with a schedule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Flaw {
+    #[error("operator {0} stands for none of the graph's")]
+    Foreign(u64),
+    #[error("operator {op} reads {arg}, which is not made before it")]
+    Early { op: u64, arg: u64 },
+    #[error("operator {0} does not read what the graph's operator reads")]
+    Operands(u64),
+    #[error("operator {0} of the graph is missing")]
+    Missing(u64),
+    #[error("the parts of operator {0} do not make up the whole")]
+    Parts(u64),
+    #[error("latency and peak are not those of a simulation")]
+    Figures,
+}
+
+/// Checks `schedule` against `graph`.
+///
+/// # Errors
+/// With the first flaw that is found.
+pub fn operators(graph: &Export, schedule: &Export) -> Result<(), Flaw> {
+    let originals: HashMap<u64, &Op> = graph.ops.iter().map(|op| (op.id, op)).collect();
+    let mut stands: HashMap<u64, Vec<u64>> = HashMap::new();
+    for op in &schedule.ops {
+        place(op, 1, &originals, &mut stands)?;
+        let Some(fission) = &op.fission else { continue };
+        if fission.factor * fission.iters != fission.length || fission.iters < 2 {
+            return Err(Flaw::Parts(op.id));
+        }
+        let mut inner: HashMap<u64, Vec<u64>> = HashMap::new();
+        for part in &fission.graph.ops {
+            place(part, fission.iters, &originals, &mut inner)?;
+            if part.is_placeholder() && !op.args.iter().any(|arg| stands[arg].contains(&part.id)) {
+                return Err(Flaw::Operands(part.id));
+            }
+        }
+        let made: Vec<u64> = inner.values().flatten().copied().collect();
+        if let Some(missing) = fission.out_ids.iter().find(|id| !made.contains(id)) {
+            return Err(Flaw::Missing(*missing));
+        }
+        stands.insert(op.id, made);
+    }
+    let there: HashMap<u64, ()> = stands.values().flatten().map(|id| (*id, ())).collect();
+    if let Some(missing) = graph.ops.iter().find(|op| !there.contains_key(&op.id)) {
+        return Err(Flaw::Missing(missing.id));
+    }
+    let found = simulate(&schedule.ops);
+    let close = (found.latency_ms - schedule.latency_ms).abs() <= 1e-9 * found.latency_ms;
+    if !close || found.peak_bytes != schedule.peak_bytes {
+        return Err(Flaw::Figures);
+    }
+    Ok(())
+}
+
+/// Notes what one operator stands for, and checks its operands.
+fn place(op: &Op, parts: u64, originals: &HashMap<u64, &Op>, stands: &mut HashMap<u64, Vec<u64>>) -> Result<(), Flaw> {
+    for arg in &op.args {
+        if !stands.contains_key(arg) {
+            return Err(Flaw::Early { op: op.id, arg: *arg });
+        }
+    }
+    if op.fission.is_some() {
+        return Ok(());
+    }
+    let of = op.of.unwrap_or(op.id);
+    let original = originals.get(&of).ok_or(Flaw::Foreign(op.id))?;
+    let passed_on = matches!(op.tag.as_str(), "store" | "load" | "index_out") && op.of.is_some() && !op.is_remat;
+    let reads_right = match (passed_on, op.is_placeholder()) {
+        (true, _) => op.args.len() == 1 && stands[&op.args[0]].contains(&of),
+        // A placeholder inside a split operator stands for something that is made outside.
+        (false, true) => op.args.is_empty(),
+        (false, false) => {
+            op.tag == original.tag
+                && op.args.len() == original.args.len()
+                && op.args.iter().zip(&original.args).all(|(arg, wanted)| stands[arg].contains(wanted))
+        }
+    };
+    if !reads_right {
+        return Err(Flaw::Operands(op.id));
+    }
+    let whole = op.shape == original.shape;
+    let part = match (op.shape.split_first(), original.shape.split_first()) {
+        (Some((first, rest)), Some((whole, all))) => rest == all && first * parts == *whole,
+        _ => false,
+    };
+    if !whole && !(part && op.out_bytes * parts == original.out_bytes) {
+        return Err(Flaw::Parts(op.id));
+    }
+    stands.insert(op.id, vec![of]);
+    Ok(())
+}

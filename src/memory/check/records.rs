@@ -1,0 +1,123 @@
+//! Judges a DLMO schedule: the same outputs are computed from the same inputs, and nothing freed is read.
+//!
+//! Every result gets a number: equal numbers are equal operators on equal numbers. A schedule is right if each of its
+//! records is one of the pattern's, every id that is read holds a value then, and every output holds the same number
+//! at the end as under the pattern's own records.
+
+use std::collections::HashMap;
+
+use crate::memory::dlmo::{Pattern, Record};
+
+/// What is wrong with a schedule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Flaw {
+    #[error("record {0} is none of the pattern's")]
+    Foreign(usize),
+    #[error("record {record} reads tensor {id}, which holds nothing")]
+    Freed { record: usize, id: u64 },
+    #[error("output {0} is not the value that the pattern computes")]
+    Wrong(u64),
+}
+
+/// What a sound schedule costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    pub peak: u64,
+    /// Microseconds.
+    pub time: f64,
+}
+
+type Numbers = HashMap<(String, Vec<u64>, usize), u64>;
+type Key = (String, Vec<u64>, Vec<u64>, String);
+
+/// Checks the code of `schedule` against `pattern`.
+///
+/// # Errors
+/// With the first flaw that is found.
+pub fn records(pattern: &Pattern, schedule: &Pattern) -> Result<Cost, Flaw> {
+    let known: HashMap<Key, &Record> = pattern.code.iter().map(|record| (key(record), record)).collect();
+    let mut numbers = Numbers::new();
+    let sizes: HashMap<u64, u64> = pattern.data.iter().map(|d| (d.id, d.size)).collect();
+    let wanted = follow(&pattern.code, &sizes, &known, &mut numbers)?;
+    let found = follow(&schedule.code, &sizes, &known, &mut numbers)?;
+    for id in &pattern.outputs {
+        if !wanted.1.contains_key(id) || wanted.1.get(id) != found.1.get(id) {
+            return Err(Flaw::Wrong(*id));
+        }
+    }
+    Ok(found.0)
+}
+
+fn key(record: &Record) -> Key {
+    (record.name.clone(), record.ins.clone(), record.outs.clone(), record.attr.to_string())
+}
+
+/// Runs records on numbers; returns the cost and what every id holds at the end.
+fn follow(
+    code: &[Record],
+    sizes: &HashMap<u64, u64>,
+    known: &HashMap<Key, &Record>,
+    numbers: &mut Numbers,
+) -> Result<(Cost, HashMap<u64, u64>), Flaw> {
+    let size = |id: u64| sizes.get(&id).copied().unwrap_or(0);
+    let mut owner: HashMap<u64, u64> = HashMap::new();
+    // By owner: the number it holds and how many names it has.
+    let mut bytes: HashMap<u64, (u64, Vec<u64>)> = HashMap::new();
+    let mut written: HashMap<u64, ()> = HashMap::new();
+    for record in code.iter().filter(|record| record.name != ".dealloc") {
+        for &id in record.ins.iter().filter(|id| !written.contains_key(*id)) {
+            let fresh = numbers.len() as u64;
+            let number = *numbers.entry((format!("input {id}"), Vec::new(), 0)).or_insert(fresh);
+            bytes.entry(id).or_insert((number, vec![id]));
+        }
+        written.extend(record.ins.iter().chain(&record.outs).map(|id| (*id, ())));
+    }
+    let (mut peak, mut time) = (0, 0.0);
+    for (index, record) in code.iter().enumerate() {
+        let root = |owner: &HashMap<u64, u64>, id: u64| owner.get(&id).copied().unwrap_or(id);
+        if record.name == ".dealloc" {
+            for &id in &record.outs {
+                let at = root(&owner, id);
+                if let Some((_, names)) = bytes.get_mut(&at) {
+                    names.retain(|name| *name != id);
+                    if names.is_empty() {
+                        bytes.remove(&at);
+                    }
+                }
+            }
+            continue;
+        }
+        let mut operands = Vec::with_capacity(record.ins.len());
+        for &id in &record.ins {
+            let held = bytes.get(&root(&owner, id)).ok_or(Flaw::Freed { record: index, id })?;
+            operands.push(held.0);
+        }
+        if record.name == ".share" {
+            if let ([source], [view]) = (&record.ins[..], &record.outs[..]) {
+                let at = root(&owner, *source);
+                owner.insert(*view, at);
+                if let Some((_, names)) = bytes.get_mut(&at) {
+                    names.push(*view);
+                }
+            }
+            continue;
+        }
+        let original = known.get(&key(record)).ok_or(Flaw::Foreign(index))?;
+        for (place, &id) in record.outs.iter().enumerate() {
+            let fresh = numbers.len() as u64;
+            let what = (format!("{} {}", record.name, record.attr), operands.clone(), place);
+            let number = *numbers.entry(what).or_insert(fresh);
+            let held = bytes.entry(root(&owner, id)).or_insert((number, Vec::new()));
+            held.0 = number;
+            if !held.1.contains(&id) {
+                held.1.push(id);
+            }
+        }
+        let now: u64 = bytes.keys().map(|id| size(*id)).sum();
+        peak = peak.max(now + original.workspace);
+        time += original.time;
+    }
+    let names = owner.keys().chain(bytes.keys()).copied();
+    let held = names.filter_map(|id| Some((id, bytes.get(&owner.get(&id).copied().unwrap_or(id))?.0))).collect();
+    Ok((Cost { peak, time }, held))
+}
