@@ -2,15 +2,21 @@
 //!
 //! Typed views (`ConvAttrs` and its like) are read from these by the operator families in `ops`.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::TensorData;
 
 /// The attributes written on an operator. A missing key means the operator's default.
+///
+/// Cloning shares them: the operators of a model repeat few lists of attributes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Attrs(Vec<(SmolStr, Attr)>);
+#[serde(from = "Entries", into = "Entries")]
+pub struct Attrs(Option<Arc<Entries>>);
+
+type Entries = Vec<(SmolStr, Attr)>;
 
 /// One attribute value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,7 +26,7 @@ pub enum Attr {
     Int(i64),
     Float(f64),
     Str(SmolStr),
-    List(Vec<Attr>),
+    List(Box<[Attr]>),
     /// A constant given by reference into the metadata section (`start=meta[relay.Constant][0]`).
     Tensor(TensorData),
 }
@@ -31,30 +37,43 @@ impl Attrs {
     }
 
     pub fn get(&self, key: &str) -> Option<&Attr> {
-        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+        self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
     /// Sets `key`, in place if it is there, else at the end.
     pub fn set(&mut self, key: impl Into<SmolStr>, value: Attr) {
         let key = key.into();
-        match self.0.iter_mut().find(|(name, _)| *name == key) {
+        let entries = Arc::make_mut(self.0.get_or_insert_default());
+        match entries.iter_mut().find(|(name, _)| *name == key) {
             Some(entry) => entry.1 = value,
-            None => self.0.push((key, value)),
+            None => entries.push((key, value)),
         }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Attr)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value))
+        self.0.iter().flat_map(|entries| entries.iter()).map(|(name, value)| (name.as_str(), value))
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 }
 
 impl FromIterator<(SmolStr, Attr)> for Attrs {
     fn from_iter<I: IntoIterator<Item = (SmolStr, Attr)>>(entries: I) -> Attrs {
-        Attrs(entries.into_iter().collect())
+        Entries::from_iter(entries).into()
+    }
+}
+
+impl From<Entries> for Attrs {
+    fn from(entries: Entries) -> Attrs {
+        Attrs((!entries.is_empty()).then(|| Arc::new(entries)))
+    }
+}
+
+impl From<Attrs> for Entries {
+    fn from(attrs: Attrs) -> Entries {
+        attrs.0.map(Arc::unwrap_or_clone).unwrap_or_default()
     }
 }
 

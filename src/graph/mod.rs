@@ -119,6 +119,12 @@ impl Graph {
         Graph::default()
     }
 
+    /// Makes room for this many more operators and tensors.
+    pub fn reserve(&mut self, operators: usize, tensors: usize) {
+        self.operators.reserve_exact(operators);
+        self.tensors.reserve_exact(tensors);
+    }
+
     /// Adds an input, parameter or constant.
     pub fn add_tensor(&mut self, name: impl Into<SmolStr>, ty: TensorType, origin: Origin) -> TensorId {
         debug_assert!(!matches!(origin, Origin::Operator { .. }), "add_operator makes an operator's outputs");
@@ -141,12 +147,12 @@ impl Graph {
                 self.push_tensor(Tensor { name, ty: ty.clone(), origin: Origin::Operator { operator: id, index } })
             })
             .collect();
-        self.operators.push(operator);
+        push_tight(&mut self.operators, operator);
         id
     }
 
     fn push_tensor(&mut self, tensor: Tensor) -> TensorId {
-        self.tensors.push(tensor);
+        push_tight(&mut self.tensors, tensor);
         TensorId(self.tensors.len() as u32 - 1)
     }
 
@@ -228,6 +234,14 @@ impl Graph {
             _ => Type::Tuple(types.collect()),
         }
     }
+}
+
+/// Appends to a vector that grows by a quarter: a graph is kept long, and most of what it takes are these.
+fn push_tight<T>(all: &mut Vec<T>, one: T) {
+    if all.len() == all.capacity() {
+        all.reserve_exact(16 + all.len() / 4);
+    }
+    all.push(one);
 }
 
 #[cfg(test)]

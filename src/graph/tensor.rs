@@ -1,5 +1,7 @@
 //! Tensors with their bytes: constants of a model, inputs, results, and what crosses the network.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -7,10 +9,13 @@ use super::{DType, TensorType};
 
 /// A tensor in memory: row-major, little-endian, dense; one byte a bool, whole bytes otherwise.
 ///
-/// Cloning shares the bytes. The length always equals the product of the shape times the element size.
+/// Cloning shares everything. The length always equals the product of the shape times the element size.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Parts", into = "Parts")]
-pub struct TensorData {
+pub struct TensorData(Arc<Content>);
+
+#[derive(PartialEq)]
+struct Content {
     dtype: DType,
     shape: Vec<u64>,
     bytes: Bytes,
@@ -38,40 +43,40 @@ impl TensorData {
             let need = need.map_or("more than 2^64".to_string(), |n| n.to_string());
             return Err(TensorError { dtype, shape, need, found: bytes.len() });
         }
-        Ok(TensorData { dtype, shape, bytes })
+        Ok(TensorData(Arc::new(Content { dtype, shape, bytes })))
     }
 
     pub fn dtype(&self) -> DType {
-        self.dtype
+        self.0.dtype
     }
 
     pub fn shape(&self) -> &[u64] {
-        &self.shape
+        &self.0.shape
     }
 
     pub fn bytes(&self) -> &Bytes {
-        &self.bytes
+        &self.0.bytes
     }
 
     pub fn ty(&self) -> TensorType {
-        TensorType::of(self.dtype, &self.shape)
+        TensorType::of(self.dtype(), self.shape())
     }
 
     /// The elements as 64-bit integers, for shapes and axes given as tensors; floats truncate.
     /// `None` for types that cannot be computed with.
     pub fn to_i64s(&self) -> Option<Vec<i64>> {
         let signed = |x: f64| x as i64;
-        Some(match self.dtype {
+        Some(match self.dtype() {
             DType::F16 | DType::Bf16 | DType::F32 | DType::F64 => self.to_f64s()?.into_iter().map(signed).collect(),
             DType::Exotic(_) => return None,
-            dtype => self.bytes.chunks_exact(dtype.size() as usize).map(|b| integer(b, dtype.is_signed())).collect(),
+            dtype => self.bytes().chunks_exact(dtype.size() as usize).map(|b| integer(b, dtype.is_signed())).collect(),
         })
     }
 
     /// The elements as double-precision floats; `None` for types that cannot be computed with.
     pub fn to_f64s(&self) -> Option<Vec<f64>> {
-        let each = |f: fn(&[u8]) -> f64| self.bytes.chunks_exact(self.dtype.size() as usize).map(f).collect();
-        Some(match self.dtype {
+        let each = |f: fn(&[u8]) -> f64| self.bytes().chunks_exact(self.dtype().size() as usize).map(f).collect();
+        Some(match self.dtype() {
             DType::F16 => each(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f64()),
             DType::Bf16 => each(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f64()),
             DType::F32 => each(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))),
@@ -106,8 +111,8 @@ struct Parts {
 
 impl From<TensorData> for Parts {
     fn from(tensor: TensorData) -> Parts {
-        let base64 = base64_simd::STANDARD.encode_to_string(&tensor.bytes);
-        Parts { dtype: tensor.dtype, shape: tensor.shape, base64 }
+        let base64 = base64_simd::STANDARD.encode_to_string(tensor.bytes());
+        Parts { dtype: tensor.dtype(), shape: tensor.shape().to_vec(), base64 }
     }
 }
 

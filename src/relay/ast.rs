@@ -300,6 +300,18 @@ pub struct Adt<'a> {
 }
 
 impl<'a> Module<'a> {
+    /// Gives back the room that the largest arenas were grown by for more.
+    pub(super) fn shrink(&mut self) {
+        self.exprs.shrink_to_fit();
+        self.notes.shrink_to_fit();
+        self.vars.shrink_to_fit();
+        self.types.shrink_to_fit();
+        self.dims.shrink_to_fit();
+        self.attrs.shrink_to_fit();
+        self.values.shrink_to_fit();
+        self.expr_pool.shrink_to_fit();
+    }
+
     pub fn expr(&self, id: ExprId) -> Expr {
         self.exprs[id.index()]
     }

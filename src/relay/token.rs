@@ -6,7 +6,7 @@
 
 use logos::{FilterResult, Lexer as Scanner, Logos, Skip};
 
-use super::error::{Fault, Result, Span};
+use super::error::{Fault, Result, Span, shown};
 
 /// Whether the text must be what TVM's own parser accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -286,7 +286,7 @@ impl<'a> Lexer<'a> {
             Some(b'%' | b'@') => format!("expected a name after `{slice}`"),
             Some(b'#') => "expected `#[version = \"0.0.5\"]` or `#[metadata]`".to_string(),
             Some(b'\r') => "a carriage return must stand before a line feed".to_string(),
-            _ => format!("`{}` begins no token of Relay text", slice.escape_debug()),
+            _ => format!("`{}` begins no token of Relay text", shown(slice).escape_debug()),
         };
         Fault::Token(text).at(Span::new(span.start, span.end))
     }
@@ -344,10 +344,18 @@ impl<'a> Lexer<'a> {
 
     /// Continues scanning at `position`, inside or right after the token last taken.
     pub fn rewind(&mut self, position: u32) -> Result<()> {
+        self.last.end = position;
         let mut scanner = Token::lexer_with_extras(self.text, self.scanner.extras);
         scanner.bump(position as usize);
         self.scanner = scanner;
-        self.last.end = position;
+        self.next = self.scan()?;
+        Ok(())
+    }
+
+    /// Passes over text up to `position`, where a token of one byte ends.
+    pub fn skip(&mut self, position: u32) -> Result<()> {
+        self.last = Span { start: position.saturating_sub(1), end: position };
+        self.scanner.bump((position as usize).saturating_sub(self.scanner.span().end));
         self.next = self.scan()?;
         Ok(())
     }
@@ -365,14 +373,7 @@ impl<'a> Lexer<'a> {
     pub fn unexpected(&self, expected: &str) -> Box<super::error::Located> {
         let found = match self.next.token {
             Token::End => "the end of the file".to_string(),
-            _ => {
-                let slice = self.slice(self.next.span);
-                let mut shown: String = slice.chars().take(40).collect();
-                if shown.len() < slice.len() {
-                    shown.push('…');
-                }
-                format!("`{shown}`")
-            }
+            _ => format!("`{}`", shown(self.slice(self.next.span))),
         };
         Fault::Syntax { expected: expected.to_string(), found }.at(self.next.span)
     }

@@ -20,7 +20,20 @@ use crate::{
 const MAX_NESTING: usize = 64;
 
 impl Lowering<'_, '_> {
-    pub(super) fn attrs(&self, list: List, def: Option<&'static OpDef>, expr: ExprId) -> Result<Attrs> {
+    /// The attributes of a call; calls that share a list in the text share it in the graph.
+    pub(super) fn attrs(&mut self, list: List, def: Option<&'static OpDef>, expr: ExprId) -> Result<Attrs> {
+        if list.len == 0 {
+            return Ok(Attrs::new());
+        }
+        if let Some(known) = self.attr_lists.get(&list.start) {
+            return Ok(known.clone());
+        }
+        let attrs = self.new_attrs(list, def, expr)?;
+        self.attr_lists.insert(list.start, attrs.clone());
+        Ok(attrs)
+    }
+
+    fn new_attrs(&self, list: List, def: Option<&'static OpDef>, expr: ExprId) -> Result<Attrs> {
         let mut attrs = Attrs::new();
         for attr in self.module.attrs_of(list) {
             match attr.value {

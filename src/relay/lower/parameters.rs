@@ -5,6 +5,8 @@
 //! statistics operand of an operator, reached directly or through operators that only move data.
 //! The first one of the function is an input unless its name says otherwise.
 
+use std::cell::LazyCell;
+
 use super::super::params::Params;
 use crate::{
     graph::{Arg, Graph, OperatorId, Origin, TensorId},
@@ -77,7 +79,7 @@ const MOVERS: [&str; 14] = [
 /// Makes parameters of the inputs that are weights.
 pub(super) fn classify(graph: &mut Graph, params: Option<&Params>) {
     let inputs: Vec<TensorId> = graph.inputs().collect();
-    let consumers = graph.consumers();
+    let consumers = LazyCell::new(|| graph.consumers());
     let weights: Vec<TensorId> = (0..)
         .zip(&inputs)
         .filter(|(at, input)| {

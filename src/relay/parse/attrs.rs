@@ -1,9 +1,15 @@
 //! Attributes of calls and functions: `key=value` pairs.
+//!
+//! A model repeats few lists of attributes: those of a call that were read before are recognised by their bytes.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
 
 use super::{
     super::{
-        ast::{AttrValue, Attribute, List, Scalar},
-        error::{Fault, Result},
+        ast::{AttrValue, Attribute, ExprId, List, Scalar},
+        error::{Fault, Result, Span},
         token::{Mode, Token},
     },
     Parser,
@@ -11,7 +17,44 @@ use super::{
     types::MAX_NESTING,
 };
 
+/// Lists that calls of each operator had, as written up to the closing parenthesis, the last used first.
+#[derive(Default)]
+pub(super) struct Lists<'a>(HashMap<ExprId, Vec<(&'a str, List)>, RandomState>);
+
+/// Lists that are kept for an operator.
+const KEPT: usize = 16;
+
+impl<'a> Lists<'a> {
+    /// The list that `text` begins with.
+    fn find(&mut self, callee: ExprId, text: &str) -> Option<(&'a str, List)> {
+        let lists = self.0.get_mut(&callee)?;
+        let at = lists.iter().position(|(written, _)| text.starts_with(written))?;
+        lists[..=at].rotate_right(1);
+        lists.first().copied()
+    }
+
+    fn keep(&mut self, callee: ExprId, written: &'a str, list: List) {
+        let lists = self.0.entry(callee).or_default();
+        lists.truncate(KEPT - 1);
+        lists.insert(0, (written, list));
+    }
+}
+
 impl<'a> Parser<'a> {
+    /// The attributes of a call of `callee`, up to its closing parenthesis, which is taken.
+    pub(super) fn call_attributes(&mut self, callee: ExprId) -> Result<List> {
+        let start = self.lexer.peek().span.start;
+        let ahead = self.text.get(start as usize..).unwrap_or_default();
+        if let Some((written, list)) = self.attribute_lists.find(callee, ahead) {
+            self.lexer.skip(start + written.len() as u32)?;
+            return Ok(list);
+        }
+        let list = self.attributes(Token::CloseParen)?;
+        let written = self.lexer.slice(Span { start, end: self.lexer.last.end });
+        self.attribute_lists.keep(callee, written, list);
+        Ok(list)
+    }
+
     /// Whether `key=` comes next, rather than an expression.
     pub(super) fn at_attribute(&self) -> bool {
         self.lexer.at(Token::Ident) && self.lexer.key_ahead()

@@ -34,7 +34,9 @@ pub(super) enum Frame {
         items: u32,
         comma: bool,
     },
+    /// A call: where it begins, and where its operands begin.
     Args {
+        start: u32,
         callee: ExprId,
         items: u32,
         comma: bool,
@@ -307,6 +309,7 @@ impl<'a> Parser<'a> {
     /// `True`, a constructor or an operator.
     fn name(&mut self, span: Span) -> Result<Step> {
         let mut span = span;
+        self.name_start = span.start;
         let first = self.lexer.slice(span);
         let expr = match first {
             "True" | "False" => self.scalar(Scalar::Bool(first == "True"), span)?,
@@ -327,11 +330,11 @@ impl<'a> Parser<'a> {
                         span = span.to(self.lexer.take()?.span);
                     }
                     let name = self.lexer.slice(span);
-                    let operator = self.operator(name);
-                    if self.mode == Mode::Strict && self.module.operators[operator.index()].def.is_none() {
+                    let known = self.operator(name, span);
+                    if self.mode == Mode::Strict && self.operator_def(known).is_none() {
                         return Err(Fault::Undefined { name: name.to_string(), hint: "as an operator" }.at(span));
                     }
-                    self.add(Expr::Operator(operator), span, 0)
+                    known
                 }
             }
         };
@@ -344,7 +347,11 @@ impl<'a> Parser<'a> {
         match next.token {
             Token::OpenParen if !matches!(self.frames.last(), Some(Frame::Scrutinee { .. })) || called => {
                 self.lexer.take()?;
-                self.frames.push(Frame::Args { callee: expr, items: self.items.len() as u32, comma: false });
+                let start = match self.module.expr(expr) {
+                    Expr::Operator(_) => self.name_start,
+                    _ => self.span(expr).start,
+                };
+                self.frames.push(Frame::Args { start, callee: expr, items: self.items.len() as u32, comma: false });
                 self.next_operand()
             }
             Token::Dot if !called => {
@@ -379,9 +386,8 @@ impl<'a> Parser<'a> {
     }
 
     fn infix_call(&mut self, name: &'static str, left: ExprId, right: ExprId) -> ExprId {
-        let operator = self.operator(name);
         let span = self.span(left).to(self.span(right));
-        let callee = self.add(Expr::Operator(operator), span, 0);
+        let callee = self.operator(name, span);
         let start = self.module.expr_pool.len() as u32;
         self.module.expr_pool.extend([left, right]);
         let level = self.level(left).max(self.level(right));
@@ -452,13 +458,13 @@ impl<'a> Parser<'a> {
                 Ok(Step::Value(result))
             }
             Frame::Paren { start, items, comma } => self.after_field(result, start, items, comma),
-            Frame::Args { callee, items, comma } => {
+            Frame::Args { start, callee, items, comma } => {
                 self.items.push(result);
                 let comma = self.lexer.eat(Token::Comma)? || comma;
                 if !comma && !self.lexer.at(Token::CloseParen) {
                     return Err(self.lexer.unexpected("`,` or `)`"));
                 }
-                self.frames.push(Frame::Args { callee, items, comma });
+                self.frames.push(Frame::Args { start, callee, items, comma });
                 self.next_operand()
             }
             Frame::Condition { start } => {
@@ -552,17 +558,17 @@ impl<'a> Parser<'a> {
         if !closed && !self.at_attribute() {
             return Ok(Step::Sequence);
         }
-        let Some(Frame::Args { callee, items, .. }) = self.frames.pop() else {
+        let Some(Frame::Args { start, callee, items, .. }) = self.frames.pop() else {
             return Err(self.lexer.unexpected("the end of the call"));
         };
-        let mut attrs = if closed { List::default() } else { self.attributes(Token::CloseParen)? };
+        let mut attrs = if closed { List::default() } else { self.call_attributes(callee)? };
         if let Some(object) = self.attrs_object(items) {
             attrs = List { start: self.module.attrs.len() as u32, len: 1 };
             self.module.attrs.push(object);
         }
         let (args, level) = self.take_items(items);
         let level = level.max(self.level(callee));
-        let span = Span { start: self.span(callee).start, end: self.lexer.last.end };
+        let span = Span { start, end: self.lexer.last.end };
         let expr = self.add(Expr::Call { callee, args, attrs }, span, level);
         self.annotate(expr);
         Ok(Step::Atom { expr, called: true })

@@ -19,10 +19,10 @@ use super::{
         Adt, Constructor, ConstructorId, Expr, ExprId, Function, Global, GlobalId, List, Module, Note, OpId, OpRef,
         Pattern, TypeId, VarId,
     },
-    error::{Fault, Located, Result, Span},
+    error::{Fault, Located, Result, Span, shown},
     token::{Lexer, Mode, Token},
 };
-use crate::ops;
+use crate::ops::{self, OpDef};
 
 /// The only version of the text format there has been.
 const VERSION: &str = "0.0.5";
@@ -31,7 +31,9 @@ const VERSION: &str = "0.0.5";
 pub(super) fn parse(text: &str, mode: Mode) -> Result<Module<'_>> {
     let mut parser = Parser::new(text, mode)?;
     parser.file()?;
-    Ok(parser.module)
+    let mut module = parser.module;
+    module.shrink();
+    Ok(module)
 }
 
 /// Everything that lives while a text is read.
@@ -44,15 +46,20 @@ struct Parser<'a> {
     /// The expression that each graph variable was first bound to; one name space for the whole file.
     graph_vars: HashMap<u64, ExprId, RandomState>,
     globals: HashMap<&'a str, GlobalId, RandomState>,
-    operators: HashMap<&'a str, OpId, RandomState>,
+    /// The expression that stands for each operator; all its uses share it.
+    operators: HashMap<&'a str, ExprId, RandomState>,
+    /// Lists of attributes read before, by the operator whose calls have them.
+    attribute_lists: attrs::Lists<'a>,
     constructors: HashMap<&'a str, ConstructorId, RandomState>,
-    /// The types of `ty=` comments by their text.
-    commented: HashMap<&'a str, Option<TypeId>, RandomState>,
+    /// The types of annotations and `ty=` comments by their text.
+    known_types: HashMap<&'a str, Option<TypeId>, RandomState>,
     /// For each function being read the largest level of the variables it captures.
     captured: Vec<u32>,
     /// The functions being read, with the scopes that were open before each.
     open_functions: Vec<(Function, usize)>,
     frames: Vec<expr::Frame>,
+    /// Where the name that was read last begins.
+    name_start: u32,
     /// Bindings of the sequences being read.
     lets: Vec<(VarId, ExprId)>,
     /// Operands and fields of the calls and tuples being read.
@@ -72,11 +79,13 @@ impl<'a> Parser<'a> {
             graph_vars: HashMap::default(),
             globals: HashMap::default(),
             operators: HashMap::default(),
+            attribute_lists: attrs::Lists::default(),
             constructors: HashMap::default(),
-            commented: HashMap::default(),
+            known_types: HashMap::default(),
             captured: Vec::new(),
             open_functions: Vec::new(),
             frames: Vec::new(),
+            name_start: 0,
             lets: Vec::new(),
             items: Vec::new(),
             pending_patterns: Vec::new(),
@@ -215,11 +224,22 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn operator(&mut self, name: &'a str) -> OpId {
-        *self.operators.entry(name).or_insert_with(|| {
-            self.module.operators.push(OpRef { name, def: ops::lookup(name) });
-            OpId(self.module.operators.len() as u32 - 1)
-        })
+    /// The operator `name`; `span` is where it stands if this is its first use.
+    fn operator(&mut self, name: &'a str, span: Span) -> ExprId {
+        if let Some(known) = self.operators.get(name) {
+            return *known;
+        }
+        self.module.operators.push(OpRef { name, def: ops::lookup(name) });
+        let expr = self.add(Expr::Operator(OpId(self.module.operators.len() as u32 - 1)), span, 0);
+        self.operators.insert(name, expr);
+        expr
+    }
+
+    fn operator_def(&self, operator: ExprId) -> Option<&'static OpDef> {
+        match self.module.expr(operator) {
+            Expr::Operator(operator) => self.module.operators[operator.index()].def,
+            _ => None,
+        }
     }
 
     /// Adds an expression whose own variables and operands reach up to `level`.
@@ -253,6 +273,6 @@ impl<'a> Parser<'a> {
     }
 
     fn bad_number(&self, span: Span, what: &str) -> Box<Located> {
-        Fault::Token(format!("the number `{}` {what}", self.lexer.slice(span))).at(span)
+        Fault::Token(format!("the number `{}` {what}", shown(self.lexer.slice(span)))).at(span)
     }
 }

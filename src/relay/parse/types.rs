@@ -15,9 +15,26 @@ use crate::graph::DType;
 pub(super) const MAX_NESTING: usize = 64;
 
 impl<'a> Parser<'a> {
-    /// A type in an annotation.
+    /// A type in an annotation. Types that are written alike are one in the module.
     pub(super) fn type_expr(&mut self) -> Result<TypeId> {
-        self.nested_type(0)
+        let start = self.lexer.peek().span.start;
+        let (types, dims) = (self.module.types.len(), self.module.dims.len());
+        let ty = self.nested_type(0)?;
+        let written = self.lexer.slice(Span { start, end: self.lexer.last.end });
+        // Only a tensor's type has nothing in other pools.
+        let is_tensor = matches!(self.module.types.get(types..), Some([TypeExpr::Tensor(..)]));
+        match self.known_types.get(written) {
+            Some(Some(known)) if is_tensor => {
+                self.module.types.truncate(types);
+                self.module.dims.truncate(dims);
+                return Ok(*known);
+            }
+            None if is_tensor => {
+                self.known_types.insert(written, Some(ty));
+            }
+            _ => {}
+        }
+        Ok(ty)
     }
 
     fn nested_type(&mut self, depth: usize) -> Result<TypeId> {
@@ -195,7 +212,7 @@ impl<'a> Parser<'a> {
         let (start, end) = (note.start as usize + PREFIX, note.end as usize - "*/".len());
         let comment = self.text.get(start..end)?;
         let comment = comment.find(" span=").map_or(comment, |at| &comment[..at]).trim_end();
-        if let Some(known) = self.commented.get(comment) {
+        if let Some(known) = self.known_types.get(comment) {
             return *known;
         }
         let sub = super::super::token::Lexer::within(self.text, start, start + comment.len(), Mode::Tolerant);
@@ -207,7 +224,7 @@ impl<'a> Parser<'a> {
             self.mode = mode;
             ty
         });
-        self.commented.insert(comment, ty);
+        self.known_types.insert(comment, ty);
         ty
     }
 }
