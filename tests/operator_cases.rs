@@ -8,9 +8,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use edgecut::engine::CpuEngine;
 
-/// Cases whose `if` depends on data: no fixed graph has them, and the importer must say so.
-const REFUSED: [&str; 3] = ["composite/if_true", "composite/if_tuple_true", "composite/if_nested"];
-
 #[test]
 fn operators_compute_what_tvm_computes() {
     let Some(cases) = cases::all() else { return };
@@ -24,8 +21,6 @@ fn operators_compute_what_tvm_computes() {
         }
         ran += 1;
         match catch_unwind(AssertUnwindSafe(|| case.run(&engine))) {
-            Ok(Ok(())) if REFUSED.contains(&name.as_str()) => wrong.push(format!("{name}: was not refused")),
-            Ok(Err(why)) if REFUSED.contains(&name.as_str()) && why.contains("this `if`") => {}
             Ok(Ok(())) => {}
             Ok(Err(why)) => wrong.push(format!("{name}: {why}")),
             Err(_) => wrong.push(format!("{name}: panicked")),

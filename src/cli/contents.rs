@@ -10,24 +10,45 @@ use crate::{
     values::{read_npz, seeded},
 };
 
+/// The arrays of an `--inputs` file.
+#[derive(Default)]
+pub struct Given(BTreeMap<String, TensorData>);
+
+impl Given {
+    /// Reads the `inputs` file, if there is one.
+    pub fn open(inputs: Option<&Path>) -> Result<Given, Failure> {
+        inputs.map_or_else(|| Ok(BTreeMap::new()), read_npz).map(Given).map_err(Failure::bad_input)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The array for the tensor `name`.
+    pub fn get(&self, name: &str) -> Option<&TensorData> {
+        self.0.get(&format!("in_{name}"))
+    }
+}
+
 /// The `.npz` file, else the `.params` file,
 /// else generated from the name.
 pub struct Contents<'a> {
     graph: &'a Graph,
-    given: BTreeMap<String, TensorData>,
+    given: Given,
     params: &'a Params,
 }
 
 impl<'a> Contents<'a> {
     /// Reads the `inputs` file, if there is one.
     pub fn open(graph: &'a Graph, inputs: Option<&Path>, params: &'a Params) -> Result<Contents<'a>, Failure> {
-        let given = match inputs {
-            Some(path) => read_npz(path).map_err(Failure::bad_input)?,
-            None => BTreeMap::new(),
-        };
+        Contents::new(graph, Given::open(inputs)?, params)
+    }
+
+    /// Checks that every array of `given` is for a tensor that the model declares.
+    pub fn new(graph: &'a Graph, given: Given, params: &'a Params) -> Result<Contents<'a>, Failure> {
         let declared: Vec<String> =
             graph.inputs().chain(graph.parameters()).map(|id| format!("in_{}", graph.tensor(id).name)).collect();
-        for name in given.keys().filter(|name| name.starts_with("in_")) {
+        for name in given.0.keys().filter(|name| name.starts_with("in_")) {
             if !declared.contains(name) {
                 let error = EngineError::Other(format!(
                     "the inputs file has an array `{name}`, but the model declares no %{}; it declares {}",
@@ -44,7 +65,7 @@ impl<'a> Contents<'a> {
     pub fn of(&self, id: TensorId) -> Result<TensorData, EngineError> {
         let tensor = self.graph.tensor(id);
         let name = tensor.name.as_str();
-        if let Some(data) = self.given.get(&format!("in_{name}")).or_else(|| self.params.get(name)) {
+        if let Some(data) = self.given.get(name).or_else(|| self.params.get(name)) {
             return Ok(data.clone());
         }
         seeded(name, &tensor.ty).map_err(|e| EngineError::Tensor { name: name.to_string(), what: e.to_string() })

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::Failure;
+use super::{Failure, contents::Given};
 use crate::{
+    engine::{Engine, EngineError},
+    graph::{Graph, TensorData},
     ops::retype::BindDim,
     relay::{self, ExternalCalls, Import, ImportOptions, Mode, Params},
 };
@@ -35,7 +37,21 @@ impl ModelArguments {
         self.load_as(Mode::Tolerant, ExternalCalls::Inline)
     }
 
+    /// Reads the model to be run by `engine`: branches that depend on inputs are taken as the `given` ones select.
+    pub fn load_for(&self, engine: &dyn Engine, given: &Given) -> Result<Model, Failure> {
+        self.read(Mode::Tolerant, ExternalCalls::Inline, (!given.is_empty()).then_some((engine, given)))
+    }
+
     pub fn load_as(&self, mode: Mode, external: ExternalCalls) -> Result<Model, Failure> {
+        self.read(mode, external, None)
+    }
+
+    fn read(
+        &self,
+        mode: Mode,
+        external: ExternalCalls,
+        branches: Option<(&dyn Engine, &Given)>,
+    ) -> Result<Model, Failure> {
         let name = self.model.display().to_string();
         let bytes = std::fs::read(&self.model).map_err(|error| Failure::unreadable(&name, &error))?;
         let params = match &self.params {
@@ -43,8 +59,31 @@ impl ModelArguments {
             None => Params::default(),
         };
         let bind_dims = self.bind_dim.clone();
-        let options = ImportOptions { mode, params: self.params.is_some().then_some(&params), bind_dims, external };
+        let evaluate = branches.map(|(engine, given)| {
+            let params = &params;
+            move |graph: &Graph| evaluate(engine, graph, given, params)
+        });
+        let options = ImportOptions {
+            mode,
+            params: self.params.is_some().then_some(&params),
+            bind_dims,
+            external,
+            evaluate: evaluate.as_ref().map(|evaluate| evaluate as &relay::Evaluate<'_>),
+        };
         let import = relay::import(&name, &bytes, &options).map_err(Failure::import)?;
         Ok(Model { import, params })
     }
+}
+
+/// The output of `graph`, all of whose inputs must be given.
+fn evaluate(engine: &dyn Engine, graph: &Graph, given: &Given, params: &Params) -> Result<TensorData, String> {
+    let content = |id| {
+        let name = &graph.tensor(id).name;
+        let data = given.get(name).or_else(|| params.get(name));
+        data.cloned().ok_or_else(|| {
+            EngineError::Other(format!("nothing gives the content of `%{name}`; --inputs can, as an array `in_{name}`"))
+        })
+    };
+    let outputs = engine.evaluate(graph, &content).map_err(|error| error.to_string())?;
+    outputs.into_iter().next().ok_or_else(|| "it has no output".to_string())
 }

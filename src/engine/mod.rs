@@ -55,6 +55,16 @@ pub trait Engine: Send + Sync {
         steps: &[Vec<OperatorId>],
         parameter: &ParameterSource<'_>,
     ) -> Result<Box<dyn Executable>, EngineError>;
+
+    /// Loads `graph` and runs it once, with `content` for its inputs and parameters.
+    ///
+    /// # Errors
+    /// As [`Engine::load`], or if it fails while running.
+    fn evaluate(&self, graph: &Graph, content: &ParameterSource<'_>) -> Result<Vec<TensorData>, EngineError> {
+        let mut loaded = self.load(graph, content)?;
+        let inputs = graph.inputs().map(content).collect::<Result<Vec<_>, _>>()?;
+        loaded.run(&inputs)
+    }
 }
 
 /// Gives the content of a parameter tensor of the graph.

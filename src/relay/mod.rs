@@ -22,7 +22,7 @@ pub use params::Params;
 pub use token::Mode;
 
 use crate::{
-    graph::{Graph, Place},
+    graph::{Graph, Place, TensorData},
     ops::retype::BindDim,
 };
 
@@ -40,8 +40,11 @@ pub fn import(name: &str, bytes: &[u8], options: &ImportOptions<'_>) -> Result<I
     })
 }
 
+/// Computes the only output of a graph, or says why not: which of its inputs is not known.
+pub type Evaluate<'a> = dyn Fn(&Graph) -> Result<TensorData, String> + 'a;
+
 /// How to read a file.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct ImportOptions<'a> {
     pub mode: Mode,
     /// Content of parameters: what it names is a parameter, and must fit its type.
@@ -49,6 +52,8 @@ pub struct ImportOptions<'a> {
     /// Sizes of dimensions that the file leaves unknown.
     pub bind_dims: Vec<BindDim>,
     pub external: ExternalCalls,
+    /// Computes conditions of `if`s that depend on inputs; without it they are refused.
+    pub evaluate: Option<&'a Evaluate<'a>>,
 }
 
 /// What becomes of a call to a function that another compiler provides (`Compiler="…"`).

@@ -8,7 +8,7 @@ use std::{
 };
 
 use edgecut::{
-    engine::{Engine, EngineError},
+    engine::{CpuEngine, Engine, EngineError},
     graph::{DType, Graph, TensorData, TensorId},
     relay::{ImportOptions, import},
     values::{read_npz, seeded},
@@ -72,7 +72,12 @@ impl Case {
         let text = std::fs::read(self.path.with_extension("relay")).map_err(|e| e.to_string())?;
         let npz = PathBuf::from(format!("{}.npz", self.path.display()));
         let tensors = read_npz(&npz).map_err(|e| e.to_string())?;
-        let import = import(&self.name, &text, &ImportOptions::default()).map_err(|e| e.to_string())?;
+        let evaluate = |graph: &Graph| {
+            let engine = CpuEngine::new(1).map_err(|e| e.to_string())?;
+            compute(&engine, graph, &tensors)?.into_iter().next().ok_or_else(|| "no output".to_string())
+        };
+        let options = ImportOptions { evaluate: Some(&evaluate), ..ImportOptions::default() };
+        let import = import(&self.name, &text, &options).map_err(|e| e.to_string())?;
         match import.checks.disagreements.first() {
             Some(first) => Err(format!("the text says {}, inferred is {}", first.theirs, first.ours)),
             None => Ok((import.graph, tensors)),
@@ -111,10 +116,7 @@ pub fn compute(
     graph: &Graph,
     tensors: &BTreeMap<String, TensorData>,
 ) -> Result<Vec<TensorData>, String> {
-    let content = |id| content(graph, tensors, id);
-    let mut loaded = engine.load(graph, &content).map_err(|e| e.to_string())?;
-    let inputs: Result<Vec<_>, _> = graph.inputs().map(content).collect();
-    loaded.run(&inputs.map_err(|e| e.to_string())?).map_err(|e| e.to_string())
+    engine.evaluate(graph, &|id| content(graph, tensors, id)).map_err(|e| e.to_string())
 }
 
 /// The first elements, for messages.

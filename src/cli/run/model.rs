@@ -4,7 +4,7 @@ use super::Run;
 use crate::{
     cli::{
         Failure, Outcome,
-        contents::{Contents, engine_failure},
+        contents::{Contents, Given, engine_failure},
     },
     engine::{CpuEngine, Engine, Sample},
     units::Micros,
@@ -13,10 +13,11 @@ use crate::{
 
 /// Runs the model of `arguments` and prints its latency.
 pub(super) fn run(arguments: &Run) -> Outcome {
-    let model = arguments.model.load()?;
-    let graph = &model.import.graph;
-    let contents = Contents::open(graph, arguments.inputs.as_deref(), &model.params)?;
+    let given = Given::open(arguments.inputs.as_deref())?;
     let engine = CpuEngine::new(arguments.threads.into()).map_err(Failure::failed)?;
+    let model = arguments.model.load_for(&engine, &given)?;
+    let graph = &model.import.graph;
+    let contents = Contents::new(graph, given, &model.params)?;
     let mut loaded = engine.load(graph, &|id| contents.of(id)).map_err(engine_failure)?;
     let inputs = contents.inputs().map_err(engine_failure)?;
     let mut samples = Vec::new();

@@ -73,6 +73,10 @@ impl Lowering<'_, '_> {
     fn folded(&mut self, name: &str, args: &[Arg], ty: &Type) -> Option<Value> {
         let operands: Vec<&TensorData> = args.iter().map(|arg| self.known(arg)).collect::<Option<_>>()?;
         let data = fold::evaluate(name, &operands, ty.tensor()?)?;
+        self.folded += data.bytes().len();
+        if self.folded > fold::MOST {
+            return None;
+        }
         let label = format_smolstr!("{name}_{}", self.graph.tensors().len());
         Some(Value::Tensor(self.graph.add_tensor(label, data.ty(), Origin::Constant(data))))
     }

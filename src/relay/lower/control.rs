@@ -1,36 +1,53 @@
-//! Constants, branches, and what cannot become part of a fixed graph.
+//! Constants, and what cannot become part of a fixed graph.
 
 use super::{
     super::{
         ast::{Expr, ExprId, FloatWidth, IntWidth, MetaRef, Scalar},
         error::{Fault, Located, Result},
+        token::Mode,
     },
-    ActivationId, Lowering, Task, Value,
+    Lowering, Value,
+    fold::{encode_float, encode_integer},
 };
-use crate::graph::{DType, Origin, TensorData, TensorId, TensorType, Type};
+use crate::graph::{DType, Origin, TensorData, TensorType, Type};
 
 impl Lowering<'_, '_> {
     /// A constant written in line.
-    pub(super) fn scalar(&mut self, scalar: Scalar) -> Value {
-        let (dtype, bytes, name) = match scalar {
-            Scalar::Bool(value) => (DType::Bool, vec![u8::from(value)], if value { "True" } else { "False" }.into()),
-            Scalar::Int(n, IntWidth::I16) => (DType::I16, (n as i16).to_le_bytes().to_vec(), n.to_string()),
-            Scalar::Int(n, IntWidth::I32) => (DType::I32, (n as i32).to_le_bytes().to_vec(), n.to_string()),
-            Scalar::Int(n, IntWidth::I64) => (DType::I64, n.to_le_bytes().to_vec(), n.to_string()),
-            Scalar::Float(x, FloatWidth::F16) => {
-                (DType::F16, half::f16::from_f64(x).to_le_bytes().to_vec(), x.to_string())
-            }
-            Scalar::Float(x, FloatWidth::F32) => {
-                (DType::F32, (x as f32).to_le_bytes().to_vec(), (x as f32).to_string())
-            }
-            Scalar::Float(x, FloatWidth::F64) => (DType::F64, x.to_le_bytes().to_vec(), x.to_string()),
+    pub(super) fn scalar(&mut self, expr: ExprId, scalar: Scalar) -> Value {
+        let (written, name) = match scalar {
+            Scalar::Bool(value) => (DType::Bool, if value { "True" } else { "False" }.into()),
+            Scalar::Int(n, IntWidth::I16) => (DType::I16, n.to_string()),
+            Scalar::Int(n, IntWidth::I32) => (DType::I32, n.to_string()),
+            Scalar::Int(n, IntWidth::I64) => (DType::I64, n.to_string()),
+            Scalar::Float(x, FloatWidth::F16) => (DType::F16, x.to_string()),
+            Scalar::Float(x, FloatWidth::F32) => (DType::F32, (x as f32).to_string()),
+            Scalar::Float(x, FloatWidth::F64) => (DType::F64, x.to_string()),
+        };
+        let dtype = self.noted_dtype(expr, written).unwrap_or(written);
+        let bytes = match scalar {
+            Scalar::Bool(value) => Some(vec![u8::from(value)]),
+            Scalar::Int(n, _) => encode_integer(n, dtype),
+            Scalar::Float(x, _) => encode_float(x, dtype),
         };
         let ty = TensorType::of(dtype, &[]);
-        let origin = match TensorData::new(dtype, [], bytes) {
+        let origin = match TensorData::new(dtype, [], bytes.unwrap_or_default()) {
             Ok(data) => Origin::Constant(data),
             Err(_) => Origin::Parameter,
         };
         Value::Tensor(self.graph.add_tensor(name, ty, origin))
+    }
+
+    /// The dtype that the comment gives to a number: before v0.9 TVM printed int64 as it printed int32, and only
+    /// the comment told.
+    fn noted_dtype(&mut self, expr: ExprId, written: DType) -> Option<DType> {
+        let noted = self.module.note(expr).ty.filter(|_| self.options.mode == Mode::Tolerant)?;
+        let ty = self.type_of(noted)?;
+        let ty = ty.tensor().filter(|ty| ty.shape.rank() == 0)?;
+        let alike = written != DType::Bool
+            && ty.dtype != DType::Bool
+            && !matches!(ty.dtype, DType::Exotic(_))
+            && written.is_float() == ty.dtype.is_float();
+        alike.then_some(ty.dtype)
     }
 
     /// A constant of the metadata section; without one, a parameter of the type that the comment gives.
@@ -60,32 +77,6 @@ impl Lowering<'_, '_> {
         };
         self.constants.insert(meta.index, tensor);
         Ok(Value::Tensor(tensor))
-    }
-
-    /// Goes on with the branch of an `if` that its condition, now on the stack, selects.
-    pub(super) fn branch(&mut self, expr: ExprId, activation: ActivationId) -> Result<()> {
-        let Expr::If { then, otherwise, .. } = self.module.expr(expr) else { return Err(self.broken()) };
-        let condition = match self.pop()? {
-            Value::Tensor(tensor) => self.condition(tensor),
-            _ => None,
-        };
-        match condition {
-            Some(true) => self.tasks.push(Task::Eval(then, activation)),
-            Some(false) => self.tasks.push(Task::Eval(otherwise, activation)),
-            None => {
-                let reason = "its condition depends on data that is known only when the model runs".to_string();
-                return Err(Fault::ControlFlow { construct: "this `if`", reason }.at(self.span(expr)));
-            }
-        }
-        Ok(())
-    }
-
-    /// The value of a condition, if it is known now.
-    fn condition(&self, tensor: TensorId) -> Option<bool> {
-        match &self.graph.tensor(tensor).origin {
-            Origin::Constant(data) if data.dtype() == DType::Bool => data.bytes().first().map(|byte| *byte != 0),
-            _ => None,
-        }
     }
 
     /// The error for an expression that no fixed graph has.

@@ -13,6 +13,9 @@ use crate::{
 /// Largest tensor of zeros or ones that is made.
 const LIMIT: Bytes = Bytes(1 << 20);
 
+/// Bytes that all folded results may have together: a loop in a small file could ask for any number of them.
+pub(super) const MOST: usize = 64 << 20;
+
 /// Whether `module` has branches, or function literals that are no fused groups.
 pub(super) fn needed(module: &Module<'_>) -> bool {
     module.exprs.iter().any(|expr| match expr {
@@ -95,7 +98,7 @@ fn integer_result(name: &str, values: &[i64]) -> Option<i64> {
 }
 
 /// One element from an integer, wrapped to the dtype's width.
-fn encode_integer(value: i64, dtype: DType) -> Option<Vec<u8>> {
+pub(super) fn encode_integer(value: i64, dtype: DType) -> Option<Vec<u8>> {
     match dtype {
         DType::Bool => Some(vec![u8::from(value != 0)]),
         DType::Exotic(_) => None,
@@ -105,7 +108,7 @@ fn encode_integer(value: i64, dtype: DType) -> Option<Vec<u8>> {
 }
 
 /// One element from a float, rounded to the dtype, or truncated if it is an integer's.
-fn encode_float(value: f64, dtype: DType) -> Option<Vec<u8>> {
+pub(super) fn encode_float(value: f64, dtype: DType) -> Option<Vec<u8>> {
     match dtype {
         DType::F16 => Some(half::f16::from_f64(value).to_le_bytes().to_vec()),
         DType::Bf16 => Some(half::bf16::from_f64(value).to_le_bytes().to_vec()),

@@ -6,6 +6,7 @@
 //! that binds its innermost variable, so sharing in the text stays sharing in the graph.
 
 mod attrs;
+mod branch;
 mod call;
 mod control;
 mod entry;
@@ -24,7 +25,7 @@ use super::{
     error::{Fault, Located, Result, Span},
     metadata::Metadata,
 };
-use crate::graph::{Graph, Origin, Place, TensorId, TensorType, Type};
+use crate::graph::{Attrs, Graph, Origin, Place, TensorId, TensorType, Type};
 
 /// What evaluating a module gives.
 pub(super) struct Lowered {
@@ -46,6 +47,7 @@ pub(super) fn lower<'a>(
         options,
         lines,
         fold: fold::needed(module),
+        folded: 0,
         budget: 10_000 + text.len(),
         spent: 0,
         graph: Graph::new(),
@@ -55,12 +57,15 @@ pub(super) fn lower<'a>(
         values: HashMap::default(),
         vars: HashMap::default(),
         constants: HashMap::default(),
+        attr_lists: HashMap::default(),
         types: vec![None; module.types.len()],
         untyped: HashSet::default(),
         tasks: Vec::new(),
         stack: Vec::new(),
         checks: TypeChecks::default(),
     };
+    let calls = module.exprs.iter().filter(|expr| matches!(expr, Expr::Call { .. })).count();
+    lowering.graph.reserve(calls, calls + module.vars.len());
     let outputs = lowering.entry()?;
     lowering.graph.outputs = outputs;
     parameters::classify(&mut lowering.graph, options.params);
@@ -118,6 +123,8 @@ struct Lowering<'m, 'a> {
     lines: Vec<u32>,
     /// Whether operators on known scalars are computed now.
     fold: bool,
+    /// Bytes of all folded results.
+    folded: usize,
     /// Most operators, activations and tuple fields that the file may make.
     budget: usize,
     spent: usize,
@@ -129,6 +136,8 @@ struct Lowering<'m, 'a> {
     vars: HashMap<(VarId, ActivationId), Value, RandomState>,
     /// Tensors of constants in the metadata section, by their index.
     constants: HashMap<u32, TensorId, RandomState>,
+    /// Attributes of calls, by where their list begins.
+    attr_lists: HashMap<u32, Attrs, RandomState>,
     /// Types as the graph has them, once converted.
     types: Vec<Option<Type>>,
     /// Parameters whose type nothing has said yet.
@@ -143,6 +152,10 @@ impl<'m, 'a> Lowering<'m, 'a> {
     fn eval(&mut self, expr: ExprId, activation: ActivationId) -> Result<Value> {
         self.tasks.push(Task::Eval(expr, activation));
         while let Some(task) = self.tasks.pop() {
+            // Evaluation goes down to the first operator before the graph grows: the stack gives its room back.
+            if self.tasks.len() < self.tasks.capacity() / 4 && self.tasks.capacity() > 1 << 10 {
+                self.tasks.shrink_to(self.tasks.capacity() / 2);
+            }
             match task {
                 Task::Eval(expr, activation) => self.begin(expr, activation)?,
                 Task::Keep(expr, activation) => {
@@ -187,7 +200,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
                 }
                 self.tasks.push(Task::Keep(expr, owner));
                 match other {
-                    Expr::Scalar(index) => self.scalar(module.scalars[index as usize]),
+                    Expr::Scalar(index) => self.scalar(expr, module.scalars[index as usize]),
                     Expr::Meta(index) => self.constant(expr, module.metas[index as usize])?,
                     Expr::Function(function) => {
                         let home = self.owner(module.functions[function.index()].level - 1, activation, expr)?;
