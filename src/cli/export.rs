@@ -1,15 +1,30 @@
 //! `edgecut export`: a model or a plan for other tools.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    collections::HashMap,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use miette::Report;
 
-use super::{Failure, Outcome, file, model::ModelArguments};
+use super::{
+    Failure, Outcome,
+    contents::{Contents, Given},
+    file,
+    model::{Model, ModelArguments},
+};
 use crate::{
-    graph::{Graph, OperatorId},
+    graph::{Graph, OperatorId, Origin, TensorId},
     plan::Plan,
-    relay::print::print_graph,
-    report::{dot::dot, modules::modules},
+    relay::{
+        Params,
+        print::{parameter_names, print_graph},
+    },
+    report::{
+        dot::dot,
+        modules::{Source, modules},
+    },
 };
 
 /// Write a model as Relay text, for Graphviz or as JSON; or a plan as Relay modules, one for each device's stage.
@@ -25,6 +40,11 @@ pub struct Export {
     /// The file to write; for a plan's modules the folder. Without it a single text goes to stdout
     #[arg(long, short, value_name = "PATH")]
     output: Option<PathBuf>,
+
+    /// Write the content of the parameters too, as a .params file beside each Relay module and by the names in it:
+    /// from --params, and what that lacks as `edgecut run` generates it
+    #[arg(long)]
+    with_params: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
@@ -41,14 +61,27 @@ impl Export {
     pub fn run(self) -> Outcome {
         let bytes = file::read(&self.input.model)?;
         let is_plan = bytes.trim_ascii_start().starts_with(b"{");
+        if self.with_params && (self.format != Format::Relay || self.output.is_none()) {
+            let what = "--with-params writes a file beside the Relay module: give --format relay and --output";
+            return Err(Failure::BadInput(Report::msg(what)));
+        }
         if !is_plan {
-            let graph = self.input.load()?.import.graph;
-            return self.write(&self.text(&graph, &|_| None)?);
+            let model = self.input.load()?;
+            let graph = &model.import.graph;
+            self.write(&self.text(graph, &|_| None)?)?;
+            return match &self.output {
+                Some(path) if self.with_params => {
+                    let named = parameter_names(graph).into_iter().filter(|(id, _)| is_parameter(graph, *id));
+                    write_params(path, named, &Contents::new(graph, Given::default(), &model.params)?)
+                }
+                _ => Ok(()),
+            };
         }
         let plan = Plan::from_json(&bytes).map_err(Failure::bad_input)?;
-        let graph = self.planned(&plan)?;
+        let model = self.planned(&plan)?;
+        let graph = &model.import.graph;
         if self.format == Format::Relay {
-            return self.write_modules(&plan, &graph);
+            return self.write_modules(&plan, &model);
         }
         let place = |operator: OperatorId| {
             let group = plan.groups.iter().find(|group| group.operators.contains(&operator))?;
@@ -56,7 +89,7 @@ impl Export {
             let named = plan.devices.get(device)?;
             Some((device, format!("{}/{}", named.server, named.device)))
         };
-        self.write(&self.text(&graph, &place)?)
+        self.write(&self.text(graph, &place)?)
     }
 
     fn text(&self, graph: &Graph, place: &dyn Fn(OperatorId) -> Option<(usize, String)>) -> Result<String, Failure> {
@@ -74,7 +107,8 @@ impl Export {
         }
     }
 
-    fn write_modules(&self, plan: &Plan, graph: &Graph) -> Outcome {
+    fn write_modules(&self, plan: &Plan, model: &Model) -> Outcome {
+        let graph = &model.import.graph;
         let Some(folder) = &self.output else {
             return Err(Failure::BadInput(Report::msg(
                 "a plan becomes several files: give their folder with --output",
@@ -85,6 +119,18 @@ impl Export {
         for (name, text) in &export.modules {
             file::write(&folder.join(name), text.as_bytes())?;
         }
+        if self.with_params {
+            let contents = Contents::new(graph, Given::default(), &model.params)?;
+            let by_name: HashMap<&str, TensorId> =
+                graph.tensors().map(|(id, tensor)| (tensor.name.as_str(), id)).collect();
+            for module in &export.manifest.modules {
+                let named = module.inputs.iter().filter_map(|input| match &input.from {
+                    Source::Parameter(name) => Some((*by_name.get(name.as_str())?, input.name.clone())),
+                    _ => None,
+                });
+                write_params(&folder.join(&module.file), named, &contents)?;
+            }
+        }
         let manifest = serde_json::to_string_pretty(&export.manifest).map_err(Failure::failed)? + "\n";
         file::write(&folder.join("manifest.json"), manifest.as_bytes())?;
         println!("{} modules and manifest.json in {}", export.modules.len(), folder.display());
@@ -92,13 +138,24 @@ impl Export {
     }
 
     /// The graph of the model that `plan` was made for, which must not have changed since.
-    fn planned(&self, plan: &Plan) -> Result<Graph, Failure> {
-        let model = ModelArguments { model: PathBuf::from(&plan.model.path), ..self.input.clone() };
-        let import = model.load()?.import;
-        if import.hash != plan.model.blake3 {
+    fn planned(&self, plan: &Plan) -> Result<Model, Failure> {
+        let arguments = ModelArguments { model: PathBuf::from(&plan.model.path), ..self.input.clone() };
+        let model = arguments.load()?;
+        if model.import.hash != plan.model.blake3 {
             let what = format!("{} is not the file that was planned: make the plan again", plan.model.path);
             return Err(Failure::BadInput(Report::msg(what)));
         }
-        Ok(import.graph)
+        Ok(model)
     }
+}
+
+fn is_parameter(graph: &Graph, id: TensorId) -> bool {
+    matches!(graph.tensor(id).origin, Origin::Parameter)
+}
+
+/// Writes the contents of tensors, by the names that the module at `path` has for them, to a file beside it.
+fn write_params(path: &Path, named: impl Iterator<Item = (TensorId, String)>, contents: &Contents<'_>) -> Outcome {
+    let content = |(id, name): (TensorId, String)| Ok((name, contents.of(id).map_err(Failure::bad_input)?));
+    let params: Params = named.map(content).collect::<Result<_, Failure>>()?;
+    file::write(&path.with_extension("params"), &params.write())
 }
