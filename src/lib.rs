@@ -19,6 +19,7 @@
 //! | [`run`] | a plan executed on the agents: measured against predicted |
 //! | [`report`] | graphs and plans for other tools: one exporter a file |
 //! | [`cli`] | one file a verb: flags in, calls to the above, tables out |
+//! | [`fuzz`] | what must hold for files of strangers: bodies for fuzzers |
 //!
 //! Arrows point down only: `graph` knows neither text nor operators; `plan` and `memory` are pure functions on
 //! tables and graphs and never see an engine, a socket or a file; `cli` parses flags, calls the library and prints.
@@ -27,6 +28,7 @@ pub mod agent;
 pub mod cli;
 pub mod cluster;
 pub mod engine;
+pub mod fuzz;
 pub mod graph;
 pub mod memory;
 pub mod ops;

@@ -19,6 +19,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("cluster", &["units"]),
     ("agent", &["cluster", "engine", "graph", "ops", "plan", "profile", "relay", "units", "values"]),
     ("run", &["agent", "cluster", "engine", "graph", "ops", "plan", "profile", "relay", "units", "values"]),
+    ("fuzz", &["relay", "values"]),
     ("report", &["graph", "memory", "plan", "profile", "relay", "units"]),
 ];
 

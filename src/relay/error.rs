@@ -1,6 +1,6 @@
 //! Why a model could not be imported, and where: every error knows its line and column and shows the line.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use crate::{
     graph::{DTypeError, TensorError},
@@ -51,15 +51,15 @@ pub enum Fault {
     Syntax { expected: String, found: String },
     #[error("{0}")]
     Token(String),
-    #[error("`{name}` is not defined {hint}")]
+    #[error("`{}` is not defined {hint}", shown(name))]
     Undefined { name: String, hint: &'static str },
-    #[error("`{name}` is defined twice")]
+    #[error("`{}` is defined twice", shown(name))]
     Duplicate { name: String },
-    #[error("unknown operator `{name}`, and no `ty=` comment gives the type of its result")]
+    #[error("unknown operator `{}`, and no `ty=` comment gives the type of its result", shown(name))]
     UnknownOperator { name: String },
     #[error("{0}")]
     Type(#[from] TypeError),
-    #[error("the type of `{name}` is not known: annotate it, as in `{name}: Tensor[(1, 3), float32]`")]
+    #[error("the type of `{0}` is not known: annotate it, as in `{0}: Tensor[(1, 3), float32]`", shown(name))]
     Untyped { name: String },
     #[error("{construct} cannot become part of a fixed graph: {reason}")]
     ControlFlow { construct: &'static str, reason: String },
@@ -120,6 +120,17 @@ impl Located {
     }
 }
 
+/// Characters of a message that are shown; what is quoted from a file may be of any length.
+const LONGEST_MESSAGE: usize = 1000;
+
+/// The beginning of a word of the file, for a message.
+pub(super) fn shown(word: &str) -> Cow<'_, str> {
+    match word.char_indices().nth(60) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &word[..end])),
+        None => Cow::Borrowed(word),
+    }
+}
+
 /// Characters of a long line that are shown before and after a fault.
 const AROUND: usize = 60;
 
@@ -151,9 +162,14 @@ impl Spot {
 
 impl fmt::Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut what = self.fault.to_string();
+        if let Some((end, _)) = what.char_indices().nth(LONGEST_MESSAGE) {
+            what.truncate(end);
+            what.push('…');
+        }
         match &self.spot {
-            Some(spot) => write!(f, "{}:{}:{}: {}", self.file, spot.line, spot.column, self.fault),
-            None => write!(f, "{}: {}", self.file, self.fault),
+            Some(spot) => write!(f, "{}:{}:{}: {what}", self.file, spot.line, spot.column),
+            None => write!(f, "{}: {what}", self.file),
         }
     }
 }

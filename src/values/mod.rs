@@ -3,5 +3,5 @@
 mod npz;
 mod seeded;
 
-pub use npz::{NpzError, read_npz, write_npz};
+pub use npz::{NpzError, read_npz, read_npz_from, write_npz};
 pub use seeded::{SeedError, seeded};

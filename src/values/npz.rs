@@ -2,14 +2,15 @@
 
 use std::{
     collections::BTreeMap,
-    io::{BufWriter, Read, Write},
+    fs::File,
+    io::{BufReader, BufWriter, Cursor, Read, Seek, Write},
     path::{Path, PathBuf},
 };
 
 use npyz::{
     DType as NpyType, Endianness, NpyFile, Order, TypeChar, WriteOptions, WriterBuilder,
     npz::NpzArchive,
-    zip::{CompressionMethod, ZipWriter, write::FileOptions},
+    zip::{CompressionMethod, ZipArchive, ZipWriter, write::FileOptions},
 };
 
 use crate::graph::{DType, TensorData};
@@ -28,12 +29,21 @@ pub enum NpzError {
 /// # Errors
 /// If the file is no archive of arrays, or an array holds what no tensor can (strings, objects, complex numbers).
 pub fn read_npz(path: &Path) -> Result<BTreeMap<String, TensorData>, NpzError> {
+    let file = File::open(path).map_err(|source| NpzError::File { path: path.to_path_buf(), source })?;
+    read_npz_from(path, BufReader::new(file))
+}
+
+/// Reads all arrays of an archive; `path` is what messages call it.
+///
+/// # Errors
+/// As [`read_npz`].
+pub fn read_npz_from(path: &Path, archive: impl Read + Seek) -> Result<BTreeMap<String, TensorData>, NpzError> {
     let file_error = |source| NpzError::File { path: path.to_path_buf(), source };
-    let mut archive = NpzArchive::open(path).map_err(file_error)?;
+    let mut archive = NpzArchive::new(archive).map_err(file_error)?;
     let names: Vec<String> = archive.array_names().map(str::to_string).collect();
     let mut tensors = BTreeMap::new();
     for name in names {
-        let Some(array) = archive.by_name(&name).map_err(file_error)? else { continue };
+        let array = open_array(archive.zip_archive(), &name).map_err(file_error)?;
         let tensor = read_array(array).map_err(|what| NpzError::Array {
             path: path.to_path_buf(),
             array: name.clone(),
@@ -69,6 +79,27 @@ pub fn write_npz<'a>(path: &Path, tensors: impl IntoIterator<Item = (String, &'a
     drop(archive);
     temporary.persist(path).map_err(|e| file_error(e.error))?;
     Ok(())
+}
+
+/// Longest header of an array; real ones have a hundred bytes.
+const LONGEST_HEADER: u32 = 1 << 16;
+
+/// The array `name`, positioned behind its header, whose length is checked first: npyz allocates what it says.
+fn open_array<'z, R: Read + Seek>(
+    archive: &'z mut ZipArchive<R>,
+    name: &str,
+) -> std::io::Result<NpyFile<impl Read + use<'z, R>>> {
+    let mut file = archive.by_name(&npyz::npz::file_name_from_array_name(name))?;
+    let mut head = [0; 12];
+    file.read_exact(&mut head)?;
+    let [.., major, _, a, b, c, d] = head;
+    // Version 1 has two bytes for the length, later ones four.
+    let len = if major == 1 { u16::from_le_bytes([a, b]).into() } else { u32::from_le_bytes([a, b, c, d]) };
+    if len > LONGEST_HEADER {
+        let what = format!("the header of array `{name}` claims {len} bytes");
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
+    }
+    NpyFile::new(Cursor::new(head).chain(file))
 }
 
 /// The tensor in one `.npy` entry.

@@ -251,9 +251,12 @@ impl Printer<'_, '_> {
                 let fields = self.take(list.len);
                 self.docs.text(doc, "(").list(doc, &fields).text(doc, if list.len == 1 { ",)" } else { ")" });
             }
-            Expr::Project(_, index) => {
+            Expr::Project(inner, index) => {
                 let tuple = self.result();
-                self.docs.doc(doc, tuple).text(doc, format!(".{index}"));
+                // A number would take the dot for its own.
+                let is_number = matches!(module.expr(inner), Expr::Scalar(_));
+                let (open, close) = if is_number { ("(", ")") } else { ("", "") };
+                self.docs.text(doc, open).doc(doc, tuple).text(doc, format!("{close}.{index}"));
             }
             Expr::Call { callee, args, attrs } => {
                 let constructor = match module.expr(callee) {
