@@ -117,7 +117,7 @@ fn pad_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
                     let own = ((before - range.start as i64).max(0), (range.end as i64 - before - n).max(0));
                     let pair = |(i, whole): (usize, &(i64, i64))| {
                         let (a, b) = if i == axis { own } else { *whole };
-                        Attr::List(vec![Attr::Int(a), Attr::Int(b)])
+                        Attr::List([Attr::Int(a), Attr::Int(b)].into())
                     };
                     Attr::List(widths.iter().enumerate().map(pair).collect())
                 })

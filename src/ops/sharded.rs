@@ -240,7 +240,7 @@ impl Making<'_> {
         if let Some(made) = self.slices.get(&key).filter(|_| shared) {
             return Ok(*made);
         }
-        let list = |n: u64| Attr::List(vec![Attr::Int(n as i64)]);
+        let list = |n: u64| Attr::List([Attr::Int(n as i64)].into());
         let attrs: Attrs = [
             ("begin".into(), list(need.begin)),
             ("end".into(), list(need.end)),
