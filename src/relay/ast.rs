@@ -320,6 +320,33 @@ impl<'a> Module<'a> {
         self.notes[id.index()]
     }
 
+    /// Adds what `expr` is directly made of: operands, callee, branches, the body of a function.
+    pub fn operands(&self, expr: ExprId, found: &mut Vec<ExprId>) {
+        match self.expr(expr) {
+            Expr::Tuple(list) => found.extend(self.exprs_of(list)),
+            Expr::Project(inner, _) | Expr::NewRef(inner) | Expr::ReadRef(inner) => found.push(inner),
+            Expr::WriteRef(target, value) => found.extend([target, value]),
+            Expr::Call { callee, args, .. } => {
+                found.push(callee);
+                found.extend(self.exprs_of(args));
+            }
+            Expr::Function(function) => found.push(self.functions[function.index()].body),
+            Expr::If { condition, then, otherwise } => found.extend([condition, then, otherwise]),
+            Expr::Let { value, body, .. } => found.extend([value, body]),
+            Expr::Match(index) => {
+                let arms = self.matches[index as usize];
+                found.push(arms.scrutinee);
+                found.extend(self.exprs_of(arms.bodies));
+            }
+            Expr::Var(_)
+            | Expr::Global(_)
+            | Expr::Operator(_)
+            | Expr::Constructor(_)
+            | Expr::Scalar(_)
+            | Expr::Meta(_) => {}
+        }
+    }
+
     pub fn exprs_of(&self, list: List) -> &[ExprId] {
         &self.expr_pool[list.range()]
     }

@@ -2,9 +2,10 @@
 
 use std::{borrow::Cow, fmt};
 
+use super::suggest;
 use crate::{
     graph::{DTypeError, TensorError},
-    ops::TypeError,
+    ops::{self, TypeError},
 };
 
 /// A range of bytes in the text.
@@ -43,7 +44,7 @@ pub struct Spot {
 /// What is wrong, and what was expected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Fault {
-    #[error("the file is not UTF-8 text; a Relay file is printed by `mod.astext()`")]
+    #[error("the file is no UTF-8 text; a Relay file is what `mod.astext()` prints")]
     NotText,
     #[error("the file is {0} bytes long; at most 4 GiB can be read")]
     TooLong(usize),
@@ -55,8 +56,12 @@ pub enum Fault {
     Undefined { name: String, hint: &'static str },
     #[error("`{}` is defined twice", shown(name))]
     Duplicate { name: String },
-    #[error("unknown operator `{}`, and no `ty=` comment gives the type of its result", shown(name))]
-    UnknownOperator { name: String },
+    #[error("unknown operator `{}`{like}, and no `ty=` comment gives the type of its result", shown(name))]
+    UnknownOperator {
+        name: String,
+        /// A question after a known operator that is written alike.
+        like: String,
+    },
     #[error("{0}")]
     Type(#[from] TypeError),
     #[error("the type of `{0}` is not known: annotate it, as in `{0}: Tensor[(1, 3), float32]`", shown(name))]
@@ -101,6 +106,14 @@ impl Span {
 }
 
 impl Fault {
+    pub(super) fn unknown_operator(name: &str) -> Fault {
+        let like = match suggest::closest(name, ops::all().map(|def| def.name)) {
+            Some(known) => format!(" (did you mean `{known}`?)"),
+            None => String::new(),
+        };
+        Fault::UnknownOperator { name: name.to_string(), like }
+    }
+
     pub(super) fn at(self, span: Span) -> Box<Located> {
         Box::new(Located { fault: self, span: Some(span) })
     }

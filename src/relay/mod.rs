@@ -14,6 +14,7 @@ mod parse;
 pub mod print;
 mod record;
 mod strict;
+mod suggest;
 mod text;
 mod token;
 
@@ -112,9 +113,15 @@ fn parse_text(text: &str, mode: Mode) -> error::Result<ast::Module<'_>> {
     Ok(module)
 }
 
+/// Bytes at the beginning of a file that tell text from the formats of other tools.
+const LOOKED_AT: usize = 64;
+
 fn text_of(bytes: &[u8]) -> error::Result<&str> {
     if u32::try_from(bytes.len()).is_err() {
         return Err(Fault::TooLong(bytes.len()).nowhere());
+    }
+    if let Some(at) = bytes.iter().take(LOOKED_AT).position(|byte| *byte < b' ' && !byte.is_ascii_whitespace()) {
+        return Err(Fault::NotText.at(Span::new(at, at + 1)));
     }
     std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();

@@ -106,7 +106,7 @@ impl Lowering<'_, '_> {
         let Some(def) = operator.def else {
             return noted
                 .and_then(|ty| self.type_of(ty))
-                .ok_or_else(|| Fault::UnknownOperator { name: operator.name.to_string() }.at(self.span(expr)));
+                .ok_or_else(|| Fault::unknown_operator(operator.name).at(self.span(expr)));
         };
         if let Some(untyped) = args.iter().flat_map(Arg::tensors).find(|tensor| self.untyped.contains(tensor)) {
             let name = format!("%{}", self.graph.tensor(*untyped).name);
@@ -237,6 +237,8 @@ impl Lowering<'_, '_> {
             let what = format!("the function takes {} operands, {} are given", params.len(), operands.len());
             return Err(Fault::Other(what).at(self.span(expr)));
         }
+        let (count, last) = self.calls.entry(function).or_insert((0, expr));
+        (*count, *last) = (*count + 1, expr);
         self.spend(1 + params.len(), expr)?;
         let label = self.label(body.attrs).or_else(|| self.activations[caller.0 as usize].label.clone());
         let activation = ActivationId(self.activations.len() as u32);
@@ -270,7 +272,7 @@ impl Lowering<'_, '_> {
         let noted = module.note(expr).ty.or(body.result).and_then(|ty| self.type_of(ty));
         let named = module.globals.iter().find(|global| global.function == Some(function));
         let name = named.map_or("external", |global| global.name);
-        let ty = noted.ok_or_else(|| Fault::UnknownOperator { name: name.to_string() }.at(self.span(expr)))?;
+        let ty = noted.ok_or_else(|| Fault::unknown_operator(name).at(self.span(expr)))?;
         let args = self.args(expr, operands)?;
         self.add_operator(expr, name.into(), Attrs::new(), args, &ty, activation)
     }

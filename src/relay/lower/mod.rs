@@ -12,6 +12,7 @@ mod control;
 mod entry;
 mod fold;
 mod parameters;
+mod recursion;
 mod typing;
 
 use std::collections::{HashMap, HashSet};
@@ -53,6 +54,7 @@ pub(super) fn lower<'a>(
         graph: Graph::new(),
         activations: vec![Activation { level: 0, parent: ActivationId(0), label: None }],
         closures: Vec::new(),
+        calls: HashMap::default(),
         fields: Vec::new(),
         values: HashMap::default(),
         vars: HashMap::default(),
@@ -131,6 +133,8 @@ struct Lowering<'m, 'a> {
     graph: Graph,
     activations: Vec<Activation>,
     closures: Vec<(FunctionId, ActivationId)>,
+    /// How often each function was called, and where last.
+    calls: HashMap<FunctionId, (u32, ExprId), RandomState>,
     fields: Vec<Value>,
     values: HashMap<(ExprId, ActivationId), Value, RandomState>,
     vars: HashMap<(VarId, ActivationId), Value, RandomState>,
@@ -326,10 +330,16 @@ impl<'m, 'a> Lowering<'m, 'a> {
     /// Counts what the file makes the graph grow by.
     fn spend(&mut self, amount: usize, expr: ExprId) -> Result<()> {
         self.spent += amount;
-        match self.spent > self.budget {
-            true => Err(Fault::TooLarge(self.budget).at(self.span(expr))),
-            false => Ok(()),
+        if self.spent <= self.budget {
+            return Ok(());
         }
+        Err(match self.endless() {
+            Some((call, name)) => {
+                let reason = format!("{name} calls itself, and nothing that is known while importing ends it");
+                Fault::ControlFlow { construct: "this recursion", reason }.at(self.span(call))
+            }
+            None => Fault::TooLarge(self.budget).at(self.span(expr)),
+        })
     }
 
     fn function_value(&self, expr: ExprId) -> Box<Located> {

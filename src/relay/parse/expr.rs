@@ -355,8 +355,9 @@ impl<'a> Parser<'a> {
                 self.next_operand()
             }
             Token::Dot if !called => {
+                let start = self.lexer.last.start;
                 self.lexer.take()?;
-                self.projections(expr)
+                self.projections(expr, start)
             }
             token => {
                 if let Some(Frame::Scrutinee { start, complete }) = self.frames.last().copied() {
@@ -396,7 +397,7 @@ impl<'a> Parser<'a> {
     }
 
     /// After `.`: an index; in tolerant mode also `.0.1`, whose digits the scanner took for one number.
-    fn projections(&mut self, tuple: ExprId) -> Result<Step> {
+    fn projections(&mut self, tuple: ExprId, start: u32) -> Result<Step> {
         let token = self.lexer.expect(Token::Number, "the index of a tuple's field")?;
         let text = self.lexer.slice(token.span);
         let strict = self.mode == Mode::Strict;
@@ -406,7 +407,7 @@ impl<'a> Parser<'a> {
             let Some(index) = index else {
                 return Err(self.bad_number(token.span, "is no index of a tuple's field"));
             };
-            expr = self.add(Expr::Project(expr, index), self.span(tuple).to(token.span), self.level(expr));
+            expr = self.add(Expr::Project(expr, index), Span { start, end: token.span.end }, self.level(expr));
         }
         self.annotate(expr);
         Ok(Step::Atom { expr, called: strict })

@@ -94,7 +94,15 @@ impl<'a> Parser<'a> {
 
     fn file(&mut self) -> Result<()> {
         self.header()?;
-        let is_module = matches!(self.lexer.peek().token, Token::Def | Token::Type | Token::Extern);
+        if self.lexer.at(Token::End) {
+            let what = "the file says nothing; expected Relay text, as `mod.astext()` prints it";
+            return Err(Fault::Other(what.to_string()).at(self.lexer.peek().span));
+        }
+        let is_module = match self.lexer.peek().token {
+            Token::Def | Token::Type | Token::Extern => true,
+            Token::Global => self.lexer.second() == Some(Token::Assign),
+            _ => false,
+        };
         if is_module {
             if self.mode == Mode::Strict && !self.module.header {
                 let start = self.lexer.peek().span;

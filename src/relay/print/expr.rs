@@ -31,35 +31,8 @@ impl Printer<'_, '_> {
             let count = self.uses.entry(expr).or_insert(0);
             *count += 1;
             if *count == 1 {
-                self.children(expr, &mut pending);
+                self.module.operands(expr, &mut pending);
             }
-        }
-    }
-
-    fn children(&self, expr: ExprId, found: &mut Vec<ExprId>) {
-        let module = self.module;
-        match module.expr(expr) {
-            Expr::Tuple(list) => found.extend(module.exprs_of(list)),
-            Expr::Project(inner, _) | Expr::NewRef(inner) | Expr::ReadRef(inner) => found.push(inner),
-            Expr::WriteRef(target, value) => found.extend([target, value]),
-            Expr::Call { callee, args, .. } => {
-                found.push(callee);
-                found.extend(module.exprs_of(args));
-            }
-            Expr::Function(function) => found.push(module.functions[function.index()].body),
-            Expr::If { condition, then, otherwise } => found.extend([condition, then, otherwise]),
-            Expr::Let { value, body, .. } => found.extend([value, body]),
-            Expr::Match(index) => {
-                let arms = module.matches[index as usize];
-                found.push(arms.scrutinee);
-                found.extend(module.exprs_of(arms.bodies));
-            }
-            Expr::Var(_)
-            | Expr::Global(_)
-            | Expr::Operator(_)
-            | Expr::Constructor(_)
-            | Expr::Scalar(_)
-            | Expr::Meta(_) => {}
         }
     }
 
