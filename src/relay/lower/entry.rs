@@ -2,8 +2,8 @@
 
 use super::{
     super::{
-        ast::{Expr, ExprId, FunctionId, VarId},
-        error::{Fault, Result, Span},
+        ast::{Expr, ExprId, FunctionId, TypeExpr, VarId},
+        error::{Fault, Result, Span, shown},
     },
     Activation, ActivationId, Lowering, Value,
 };
@@ -60,6 +60,13 @@ impl Lowering<'_, '_> {
     /// Makes a parameter of the model a tensor of the graph.
     fn declare(&mut self, var: VarId, activation: ActivationId) -> Result<()> {
         let binding = self.module.vars[var.index()];
+        if let Some(TypeExpr::Named(name, _)) = binding.ty.map(|ty| self.module.types[ty.index()])
+            && !self.module.adts.iter().any(|adt| adt.name == name)
+            && !self.module.name_pool.contains(&name)
+        {
+            let what = format!("`{}` is no type: expected one like `Tensor[(1, 3), float32]` or `int64`", shown(name));
+            return Err(Fault::Other(what).at(binding.span));
+        }
         let said = binding.ty.filter(|ty| self.type_of(*ty).is_some()).or(binding.commented);
         let value = match said.and_then(|ty| self.type_of(ty)) {
             Some(ty) => {
