@@ -27,6 +27,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
         server: format!("server{at}"),
         device: "cpu".to_string(),
         address: None,
+        threads: None,
         memory_limit_bytes: None,
         order: ids.iter().filter(|id| place(**id) == at).map(|id| GroupId(*id)).collect(),
         busy_us: Micros::ZERO,
@@ -43,6 +44,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
     Plan {
         version: VERSION,
         model: ModelRef { path: "model.relay".to_string(), blake3: String::new() },
+        cluster: None,
         granularity: Granularity::Op,
         objective: Objective::Latency,
         targets: Targets::default(),

@@ -1,13 +1,13 @@
 //! An agent as its user sees it: embedded in this process or in another one, with the same methods.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use smol_str::SmolStr;
 use tokio::sync::mpsc;
 
 use super::{
     clock::{Clock, ClockOffset},
-    error::AgentError,
+    error::{AgentError, HostError},
     host::{Host, HostOptions},
     message::{Command, Event},
     probe::ProbeSample,
@@ -15,6 +15,7 @@ use super::{
     security::Identity,
     setup::{Peer, Setup},
     shutdown::Shutdown,
+    task::{Contents, ProfileEvent, ProfileTask},
 };
 use crate::{
     cluster::{Description, Place, Server},
@@ -125,6 +126,21 @@ impl Agent {
         }
     }
 
+    /// Measures what `task` asks for; results come as they are measured, the last one may say what went wrong.
+    /// Dropping the receiver ends the measuring.
+    pub fn profile(&self, task: ProfileTask, contents: Contents) -> mpsc::Receiver<Result<ProfileEvent, AgentError>> {
+        match self {
+            Agent::Remote(agent) => agent.profile(task, contents),
+            Agent::Embedded(host) => {
+                let (happened, events) = mpsc::channel(16);
+                let (forward, received) = mpsc::channel(16);
+                let measuring = host.clone().profile(task, contents, happened);
+                forward_all(host.name().clone(), measuring, events, forward);
+                received
+            }
+        }
+    }
+
     /// Begins a run with a setup that passed [`Setup::check`]: see [`Command`] for what follows.
     pub fn run(&self, setup: Arc<Setup>) -> RunHandle {
         match self {
@@ -136,28 +152,38 @@ impl Agent {
             }
             Agent::Embedded(host) => {
                 let (commands, taken) = mpsc::channel(4);
-                let (happened, mut events) = mpsc::channel(16);
+                let (happened, events) = mpsc::channel(16);
                 let (forward, received) = mpsc::channel(16);
                 let _ = commands.try_send(Command::Setup(setup));
-                let (host, name) = (host.clone(), host.name().clone());
-                tokio::spawn(async move {
-                    let running = tokio::spawn(host.run(taken, happened));
-                    while let Some(event) = events.recv().await {
-                        if forward.send(Ok(event)).await.is_err() {
-                            return;
-                        }
-                    }
-                    let message = match running.await {
-                        Ok(Ok(())) => return,
-                        Ok(Err(error)) => error.to_string(),
-                        Err(panic) => format!("failed internally: {panic}"),
-                    };
-                    let _ = forward.send(Err(AgentError::Refused { agent: name, message })).await;
-                });
+                forward_all(host.name().clone(), host.clone().run(taken, happened), events, forward);
                 RunHandle { commands, events: received }
             }
         }
     }
+}
+
+/// Lets an embedded agent work, hands on what it tells, and ends with what went wrong.
+fn forward_all<T: Send + 'static>(
+    name: SmolStr,
+    work: impl Future<Output = Result<(), HostError>> + Send + 'static,
+    mut events: mpsc::Receiver<T>,
+    forward: mpsc::Sender<Result<T, AgentError>>,
+) {
+    tokio::spawn(async move {
+        let working = tokio::spawn(work);
+        while let Some(event) = events.recv().await {
+            if forward.send(Ok(event)).await.is_err() {
+                return;
+            }
+        }
+        let error = match working.await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => AgentError::from_host(name, &error),
+            Err(panic) => AgentError::Refused { agent: name, message: format!("failed internally: {panic}") },
+        };
+        // Whoever dropped the other end does not need to know.
+        let _ = forward.send(Err(error)).await;
+    });
 }
 
 impl Peer {

@@ -88,6 +88,12 @@ pub enum AgentError {
     Late { agent: SmolStr, doing: String, after: Duration },
     #[error("agent {agent}: {message}")]
     Refused { agent: SmolStr, message: String },
+    /// It was asked for more memory than it may take.
+    #[error("agent {agent}: {message}")]
+    Memory { agent: SmolStr, message: String },
+    /// Another agent that it works with failed it.
+    #[error("agent {agent}: {message}")]
+    Peer { agent: SmolStr, message: String },
 }
 
 impl AgentError {
@@ -95,10 +101,25 @@ impl AgentError {
     pub fn from_status(agent: &SmolStr, doing: &str, status: &Status) -> AgentError {
         let agent = agent.clone();
         if status.metadata().contains_key(REFUSAL) {
-            return AgentError::Refused { agent, message: status.message().to_string() };
+            let message = status.message().to_string();
+            return match status.code() {
+                Code::ResourceExhausted => AgentError::Memory { agent, message },
+                Code::Aborted => AgentError::Peer { agent, message },
+                _ => AgentError::Refused { agent, message },
+            };
         }
         let cause = std::error::Error::source(status).map_or(status.message().to_string(), cause);
         AgentError::Lost { agent, doing: doing.to_string(), cause }
+    }
+
+    /// What an embedded agent says of its own error.
+    pub fn from_host(agent: SmolStr, error: &HostError) -> AgentError {
+        let message = error.to_string();
+        match error {
+            HostError::Memory { .. } | HostError::OverLimit { .. } => AgentError::Memory { agent, message },
+            HostError::Link { .. } => AgentError::Peer { agent, message },
+            _ => AgentError::Refused { agent, message },
+        }
     }
 
     pub fn agent(&self) -> &SmolStr {
@@ -107,13 +128,20 @@ impl AgentError {
             | AgentError::Protocol { agent, .. }
             | AgentError::Lost { agent, .. }
             | AgentError::Late { agent, .. }
-            | AgentError::Refused { agent, .. } => agent,
+            | AgentError::Refused { agent, .. }
+            | AgentError::Memory { agent, .. }
+            | AgentError::Peer { agent, .. } => agent,
         }
     }
 
-    /// Whether the agent itself is gone, rather than complaining of something.
-    pub fn is_gone(&self) -> bool {
-        matches!(self, AgentError::Absent { .. } | AgentError::Lost { .. } | AgentError::Late { .. })
+    /// How near to the cause an error is likely to be, the lowest first: an agent that is gone explains the complaints
+    /// of all others, and an agent's own trouble those of its peers.
+    pub fn distance(&self) -> u8 {
+        match self {
+            AgentError::Absent { .. } | AgentError::Lost { .. } | AgentError::Late { .. } => 0,
+            AgentError::Protocol { .. } | AgentError::Refused { .. } | AgentError::Memory { .. } => 1,
+            AgentError::Peer { .. } => 2,
+        }
     }
 }
 
@@ -123,5 +151,7 @@ pub fn cause(error: &(dyn std::error::Error + 'static)) -> String {
     while let Some(next) = innermost.source() {
         innermost = next;
     }
-    innermost.to_string()
+    let text = innermost.to_string();
+    // rustls explains at length, with a link, what a process that was killed could not say.
+    if text.contains("close_notify") { "the connection was cut".to_string() } else { text }
 }

@@ -23,6 +23,7 @@ mod host;
 pub mod measured;
 pub mod message;
 pub mod probe;
+mod profiling;
 mod remote;
 mod security;
 mod serve;
@@ -30,6 +31,8 @@ mod service;
 mod session;
 pub mod setup;
 mod shutdown;
+pub mod survey;
+pub mod task;
 mod transfer;
 mod wire;
 

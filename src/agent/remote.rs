@@ -16,6 +16,7 @@ use super::{
     probe::ProbeSample,
     security::Identity,
     setup::{Peer, Setup},
+    task::{Contents, ProfileEvent, ProfileTask},
     wire::{ClockRequest, DescribeRequest, PROTOCOL, ProbeRequest, RunEvent, agent_client::AgentClient},
 };
 use crate::{
@@ -28,6 +29,10 @@ const SHORT: Duration = Duration::from_secs(10);
 
 /// How long a link may be silent while it is probed: as long as the slowest transfer may take, and a little more.
 const PROBE_SILENCE: Duration = Duration::from_secs(75);
+
+/// How long an agent may be silent while it profiles, beside the time that it may spend on measuring: loading one
+/// operator and taking the fewest samples of it.
+const PROFILE_SILENCE: Duration = Duration::from_secs(120);
 
 /// A connection to an agent.
 #[derive(Debug, Clone)]
@@ -122,6 +127,54 @@ impl RemoteAgent {
             Ok(Ok(message)) => Ok(message),
             Ok(Err(status)) => Err(AgentError::from_status(&self.name, doing, &status)),
             Err(_) => Err(AgentError::Late { agent: self.name.clone(), doing: doing.to_string(), after: silence }),
+        }
+    }
+
+    /// Measures what `task` asks for.
+    pub fn profile(&self, task: ProfileTask, contents: Contents) -> mpsc::Receiver<Result<ProfileEvent, AgentError>> {
+        let (happened, events) = mpsc::channel(16);
+        let agent = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = agent.carry_profile(task, contents, &happened).await {
+                // The receiver was dropped: nobody waits for the outcome.
+                let _ = happened.send(Err(error)).await;
+            }
+        });
+        events
+    }
+
+    async fn carry_profile(
+        &self,
+        task: ProfileTask,
+        contents: Contents,
+        happened: &mpsc::Sender<Result<ProfileEvent, AgentError>>,
+    ) -> Result<(), AgentError> {
+        let doing = "profiling";
+        let silence = PROFILE_SILENCE + Duration::try_from_secs_f64(task.sampling.budget.0 / 1e6).unwrap_or_default();
+        let refused = |e: serde_json::Error| AgentError::Refused { agent: self.name.clone(), message: e.to_string() };
+        let pieces = task.into_wire(contents).map_err(refused)?;
+        let (messages, outgoing) = mpsc::channel(2);
+        let mut client = self.client.clone();
+        tokio::spawn(async move {
+            for piece in pieces {
+                if messages.send(piece).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let mut stream = self.answer(doing, SHORT, client.profile(ReceiverStream::new(outgoing))).await?;
+        loop {
+            let message = tokio::select! {
+                message = self.next(doing, silence, &mut stream) => message?,
+                // The receiver was dropped, and the stream with it: the agent stops.
+                () = happened.closed() => return Ok(()),
+            };
+            let Some(message) = message else { return Ok(()) };
+            if let Some(event) = ProfileEvent::from_wire(message)
+                && happened.send(Ok(event)).await.is_err()
+            {
+                return Ok(());
+            }
         }
     }
 

@@ -11,10 +11,11 @@ use super::{
     error::HostError,
     host::Host,
     message::CommandReader,
+    task::TaskReader,
     transfer,
     wire::{
         AbsorbChunk, AbsorbReply, ClockReply, ClockRequest, DescribeReply, DescribeRequest, ProbeRequest, ProbeSample,
-        RunEvent, RunRequest, TransferChunk, TransferReply, agent_server::Agent,
+        ProfileEvent, ProfileRequest, RunEvent, RunRequest, TransferChunk, TransferReply, agent_server::Agent,
     },
 };
 
@@ -42,6 +43,7 @@ fn answers<T: Send + 'static>(receiver: mpsc::Receiver<Result<T, Status>>) -> Re
 #[tonic::async_trait]
 impl Agent for Service {
     type ProbeStream = Answers<ProbeSample>;
+    type ProfileStream = Answers<ProfileEvent>;
     type RunStream = Answers<RunEvent>;
     type AbsorbStream = Answers<AbsorbReply>;
 
@@ -86,6 +88,43 @@ impl Agent for Service {
                 }
             }
             tell_outcome(absorbing.await, &sender).await;
+        });
+        Ok(answers(receiver))
+    }
+
+    async fn profile(
+        &self,
+        request: Request<Streaming<ProfileRequest>>,
+    ) -> Result<Response<Self::ProfileStream>, Status> {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let (events, mut happened) = mpsc::channel(QUEUE);
+        let mut messages = request.into_inner();
+        let host = self.host.clone();
+        tokio::spawn(async move {
+            let asked = async {
+                let mut reader = TaskReader::default();
+                while let Some(message) = messages.message().await? {
+                    if let Some(complete) = reader.read(message)? {
+                        return Ok(complete);
+                    }
+                }
+                Err(Status::from(HostError::Abandoned))
+            };
+            let (task, contents) = match asked.await {
+                Ok(complete) => complete,
+                Err(status) => {
+                    // A client that is gone does not need to know.
+                    let _ = sender.send(Err(status)).await;
+                    return;
+                }
+            };
+            let measuring = tokio::spawn(host.profile(task, contents, events));
+            while let Some(event) = happened.recv().await {
+                if sender.send(Ok(event.into())).await.is_err() {
+                    return;
+                }
+            }
+            tell_outcome(measuring.await, &sender).await;
         });
         Ok(answers(receiver))
     }

@@ -13,7 +13,7 @@ tonic::include_proto!("edgecut.v1");
 
 /// The number of this protocol, by which client and agent notice that they do not fit. Raised with every change
 /// of a message or of a document in it.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 impl From<Description> for DescribeReply {
     fn from(from: Description) -> DescribeReply {

@@ -1,4 +1,5 @@
-//! What verbs that speak to agents share: the `--cluster` flag, and the runtime that the conversations run on.
+//! What verbs that speak to agents share: the `--cluster` flag, its agents and links, and the runtime that the
+//! conversations run on.
 
 use std::{
     fmt,
@@ -7,30 +8,102 @@ use std::{
 
 use miette::{LabeledSpan, NamedSource, Report, miette};
 
-use super::Failure;
-use crate::cluster::Cluster;
+use super::{Failure, Outcome};
+use crate::{
+    agent::fleet::{Fleet, read_links, write_links},
+    cluster::{Cluster, Link, LinkTable},
+};
 
 /// Which servers to use.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ClusterFlag {
-    /// The cluster's servers (TOML, see docs/cluster.md); this machine alone if not given.
+    /// The cluster's servers (TOML, see docs/cluster.md); this machine alone if not given
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
 }
 
+/// How to compute there.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ThreadsFlag {
+    /// Threads that compute, on every server; without it one on this machine, and on a cluster as many as its file or
+    /// its agents say
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+}
+
 impl ClusterFlag {
+    pub fn path(&self) -> Option<&Path> {
+        self.cluster.as_deref()
+    }
+
     /// Reads the file, if one is named.
     pub fn read(&self) -> Result<Cluster, Failure> {
-        let Some(path) = &self.cluster else { return Ok(Cluster::embedded()) };
-        let text = std::fs::read_to_string(path).map_err(|e| Failure::bad_input(Located::new(path, e)))?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        Cluster::parse(&text, folder).map_err(|error| {
-            let labels = error.span.map(|span| LabeledSpan::new_with_span(None, span));
-            let report: Report = miette!(labels = labels.into_iter().collect::<Vec<_>>(), "{}", error.message);
-            let source = NamedSource::new(path.to_string_lossy(), text).with_language("toml");
-            Failure::BadInput(report.with_source_code(source))
-        })
+        self.path().map_or_else(|| Ok(Cluster::embedded()), read_cluster)
     }
+
+    /// Reads the file, if one is named, with the threads that are asked for.
+    pub fn read_with(&self, threads: &ThreadsFlag) -> Result<Cluster, Failure> {
+        let mut cluster = self.read()?;
+        let asked = match self.path() {
+            None => Some(threads.threads.unwrap_or(1)),
+            Some(_) => threads.threads,
+        };
+        if asked.is_some() {
+            for server in &mut cluster.servers {
+                server.threads = asked;
+                server.devices.iter_mut().for_each(|device| device.threads = None);
+            }
+        }
+        Ok(cluster)
+    }
+}
+
+/// Reads a cluster file; what is wrong with it is shown in its place.
+pub fn read_cluster(path: &Path) -> Result<Cluster, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|e| Failure::bad_input(Located::new(path, e)))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    Cluster::parse(&text, folder).map_err(|error| {
+        let labels = error.span.map(|span| LabeledSpan::new_with_span(None, span));
+        let report: Report = miette!(labels = labels.into_iter().collect::<Vec<_>>(), "{}", error.message);
+        let source = NamedSource::new(path.to_string_lossy(), text).with_language("toml");
+        Failure::BadInput(report.with_source_code(source))
+    })
+}
+
+/// Servers that were asked for and did not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub struct Missing(Vec<String>);
+
+impl Missing {
+    /// Fails if any agent did not answer, and names all that did not.
+    pub fn check(fleet: &Fleet) -> Outcome {
+        let missing: Vec<String> = fleet.missing().map(|e| e.to_string()).collect();
+        if missing.is_empty() { Ok(()) } else { Err(Failure::failed(Missing(missing))) }
+    }
+}
+
+/// Reaches the agents of all servers.
+pub async fn reach_all(cluster: &Cluster) -> Result<Fleet, Failure> {
+    let fleet = Fleet::reach(cluster).await.map_err(Failure::bad_input)?;
+    Missing::check(&fleet)?;
+    Ok(fleet)
+}
+
+/// The links between the servers that answered, from the cluster file, from the table at `path`, or measured now and
+/// added to that table. With `again` the table is not believed.
+pub async fn links(fleet: &Fleet, cluster: &Cluster, path: &Path, again: bool) -> Result<Vec<Link>, Failure> {
+    let stored = || read_links(path).map_err(|e| Failure::bad_input(Located::new(path, e)));
+    let mut known = if again { LinkTable::default() } else { stored()? };
+    let before = known.clone();
+    let links = fleet.links(cluster, &mut known, |from, to| eprintln!("measuring the link {from} → {to}"));
+    let links = links.await.map_err(Failure::failed)?;
+    if known != before {
+        let mut all = stored()?;
+        known.rows.into_iter().for_each(|row| all.insert(row));
+        write_links(path, &all).map_err(|e| Failure::failed(Located::new(path, e)))?;
+    }
+    Ok(links)
 }
 
 /// The runtime for conversations with agents. Computing is not done on it.

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use smol_str::SmolStr;
+
 use super::Failure;
 use crate::{
     engine::EngineError,
@@ -30,8 +32,7 @@ impl Given {
     }
 }
 
-/// The `.npz` file, else the `.params` file,
-/// else generated from the name.
+/// The `.npz` file, else the `.params` file, else generated from the name.
 pub struct Contents<'a> {
     graph: &'a Graph,
     given: Given,
@@ -65,10 +66,20 @@ impl<'a> Contents<'a> {
     pub fn of(&self, id: TensorId) -> Result<TensorData, EngineError> {
         let tensor = self.graph.tensor(id);
         let name = tensor.name.as_str();
-        if let Some(data) = self.given.get(name).or_else(|| self.params.get(name)) {
+        if let Some(data) = self.find(name) {
             return Ok(data.clone());
         }
         seeded(name, &tensor.ty).map_err(|e| EngineError::Tensor { name: name.to_string(), what: e.to_string() })
+    }
+
+    /// The contents that are not generated, by name.
+    pub fn given(&self) -> BTreeMap<SmolStr, TensorData> {
+        let tensors = self.graph.inputs().chain(self.graph.parameters()).map(|id| &self.graph.tensor(id).name);
+        tensors.filter_map(|name| Some((name.clone(), self.find(name)?.clone()))).collect()
+    }
+
+    fn find(&self, name: &str) -> Option<&TensorData> {
+        self.given.get(name).or_else(|| self.params.get(name))
     }
 
     /// The contents of all inputs, in order.

@@ -2,17 +2,18 @@
 
 use std::path::PathBuf;
 
-use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::Table;
 use serde::Serialize;
 
 use super::{
     Failure, Outcome,
-    cluster::{ClusterFlag, Located, runtime},
-    output::{Format, print_csv, print_json},
+    cluster::{ClusterFlag, Missing, links, runtime},
+    format::{Format, print_csv, print_json},
+    table::table,
 };
 use crate::{
-    agent::fleet::{Fleet, read_links, write_links},
-    cluster::{Cluster, Inventory, LinkTable},
+    agent::fleet::Fleet,
+    cluster::{Cluster, Inventory},
     units::{Bytes, Micros, Rate},
 };
 
@@ -60,35 +61,17 @@ struct LinkLine {
     origin: &'static str,
 }
 
-/// Servers that were asked for and did not answer.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", .0.join("\n"))]
-struct Missing(Vec<String>);
-
 impl Devices {
     pub fn run(self) -> Outcome {
         let cluster = self.cluster.read()?;
         let runtime = runtime()?;
         runtime.block_on(async {
             let fleet = Fleet::reach(&cluster).await.map_err(Failure::bad_input)?;
-            let mut known = if self.measure { LinkTable::default() } else { self.known()? };
-            let before = known.clone();
-            let links = fleet.links(&cluster, &mut known, |from, to| eprintln!("measuring the link {from} → {to}"));
-            let links = links.await.map_err(Failure::failed)?;
-            if known != before {
-                let mut all = self.known()?;
-                known.rows.into_iter().for_each(|row| all.insert(row));
-                write_links(&self.links, &all).map_err(Failure::failed)?;
-            }
+            let links = links(&fleet, &cluster, &self.links, self.measure).await?;
             let inventory = fleet.inventory(&cluster, links);
             self.print(&device_rows(&cluster, &fleet, &inventory), &link_lines(&cluster, &inventory))?;
-            let missing: Vec<String> = fleet.missing().map(|e| e.to_string()).collect();
-            if missing.is_empty() { Ok(()) } else { Err(Failure::failed(Missing(missing))) }
+            Missing::check(&fleet)
         })
-    }
-
-    fn known(&self) -> Result<LinkTable, Failure> {
-        read_links(&self.links).map_err(|e| Failure::bad_input(Located::new(&self.links, e)))
     }
 
     fn print(&self, devices: &[DeviceRow], links: &[LinkLine]) -> Outcome {
@@ -98,7 +81,7 @@ impl Devices {
             Format::Table => {
                 println!("{}", device_table(devices));
                 if !links.is_empty() {
-                    println!("{}", link_table(links));
+                    println!("\n{}", link_table(links));
                 }
                 Ok(())
             }
@@ -145,37 +128,34 @@ fn link_lines(cluster: &Cluster, inventory: &Inventory) -> Vec<LinkLine> {
 }
 
 fn device_table(rows: &[DeviceRow]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY);
-    table.set_header(["device", "at", "model", "cores", "threads", "caches", "limit", "free of total", "engine"]);
+    let mut devices =
+        table(["device", "at", "model", ">cores", ">threads", "caches", ">limit", ">free of total", "engine"]);
     for row in rows {
-        let memory = format!("{} of {}", row.server_memory_available_bytes, row.server_memory_bytes);
-        table.add_row([
-            Cell::new(&row.device),
-            Cell::new(&row.address),
-            Cell::new(&row.model),
-            Cell::new(row.cores).set_alignment(CellAlignment::Right),
-            Cell::new(row.threads).set_alignment(CellAlignment::Right),
-            Cell::new(&row.caches),
-            Cell::new(row.memory_bytes).set_alignment(CellAlignment::Right),
-            Cell::new(memory).set_alignment(CellAlignment::Right),
-            Cell::new(&row.engine),
+        devices.add_row([
+            row.device.clone(),
+            row.address.clone(),
+            row.model.clone(),
+            row.cores.to_string(),
+            row.threads.to_string(),
+            row.caches.clone(),
+            row.memory_bytes.to_string(),
+            format!("{} of {}", row.server_memory_available_bytes, row.server_memory_bytes),
+            row.engine.clone(),
         ]);
     }
-    table
+    devices
 }
 
 fn link_table(lines: &[LinkLine]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(["from", "to", "latency", "rate", "origin"]);
+    let mut links = table(["from", "to", ">latency", ">rate", "origin"]);
     for line in lines {
-        table.add_row([
-            Cell::new(&line.from),
-            Cell::new(&line.to),
-            Cell::new(line.latency_us).set_alignment(CellAlignment::Right),
-            Cell::new(line.bytes_per_us).set_alignment(CellAlignment::Right),
-            Cell::new(line.origin),
+        links.add_row([
+            line.from.clone(),
+            line.to.clone(),
+            line.latency_us.to_string(),
+            line.bytes_per_us.to_string(),
+            line.origin.to_string(),
         ]);
     }
-    table
+    links
 }

@@ -16,6 +16,13 @@ pub struct ModelArguments {
     /// Relay text, as TVM's `mod.astext()` prints it
     pub model: PathBuf,
 
+    #[command(flatten)]
+    pub flags: ModelFlags,
+}
+
+/// How a model is read.
+#[derive(clap::Args, Debug, Clone, Default)]
+pub struct ModelFlags {
     /// Content of the parameters, as `relay.save_param_dict` writes it
     #[arg(long, value_name = "FILE")]
     pub params: Option<PathBuf>,
@@ -32,6 +39,11 @@ pub struct Model {
 }
 
 impl ModelArguments {
+    /// The model's name: its file's, without folders and extension.
+    pub fn stem(&self) -> String {
+        self.model.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// Reads the model and its parameters, calls of external functions inlined.
     pub fn load(&self) -> Result<Model, Failure> {
         self.load_as(Mode::Tolerant, ExternalCalls::Inline)
@@ -54,18 +66,19 @@ impl ModelArguments {
     ) -> Result<Model, Failure> {
         let name = self.model.display().to_string();
         let bytes = std::fs::read(&self.model).map_err(|error| Failure::unreadable(&name, &error))?;
-        let params = match &self.params {
+        let flags = &self.flags;
+        let params = match &flags.params {
             Some(path) => Params::open(path).map_err(Failure::import)?,
             None => Params::default(),
         };
-        let bind_dims = self.bind_dim.clone();
+        let bind_dims = flags.bind_dim.clone();
         let evaluate = branches.map(|(engine, given)| {
             let params = &params;
             move |graph: &Graph| evaluate(engine, graph, given, params)
         });
         let options = ImportOptions {
             mode,
-            params: self.params.is_some().then_some(&params),
+            params: flags.params.is_some().then_some(&params),
             bind_dims,
             external,
             evaluate: evaluate.as_ref().map(|evaluate| evaluate as &relay::Evaluate<'_>),

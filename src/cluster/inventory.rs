@@ -70,6 +70,8 @@ pub enum DeviceKind {
 pub struct DeviceSpec {
     pub name: DeviceName,
     pub kind: DeviceKind,
+    /// The model of the hardware, and how many cores its server has.
+    pub hardware: String,
     pub engine: String,
     pub threads: u32,
     pub memory: Bytes,
@@ -96,6 +98,7 @@ impl Inventory {
             devices.extend(description.devices.iter().map(|device| DeviceSpec {
                 name: DeviceName::new(server.name.clone(), device.name.clone()),
                 kind: device.kind,
+                hardware: format!("{}, {} cores", device.model, description.cpu.cores),
                 engine: device.engine.clone(),
                 threads: server.threads_for(&device.name).unwrap_or(device.threads),
                 memory: server.memory_for(&device.name).map_or(device.memory, |m| m.min(device.memory)),

@@ -5,6 +5,7 @@
 
 mod attrs;
 mod check;
+mod constant;
 mod dtype;
 mod fusion;
 mod part;
@@ -16,6 +17,7 @@ use smol_str::SmolStr;
 
 pub use attrs::{Attr, Attrs};
 pub use check::GraphError;
+pub use constant::attach_constants;
 pub use dtype::{DType, DTypeError, Exotic};
 pub use fusion::{FusionClass, Granularity, fuse};
 pub use part::Part;

@@ -25,6 +25,8 @@ pub const VERSION: u32 = 1;
 pub struct Plan {
     pub version: u32,
     pub model: ModelRef,
+    /// The cluster file that it was made for; `None` for this machine alone.
+    pub cluster: Option<String>,
     pub granularity: Granularity,
     pub objective: Objective,
     pub targets: Targets,
@@ -86,6 +88,8 @@ pub struct DevicePlan {
     pub device: String,
     /// Where the server's agent listens; `None` for the embedded one.
     pub address: Option<String>,
+    /// Threads it computes with; `None` for the agent's own number.
+    pub threads: Option<u32>,
     pub memory_limit_bytes: Option<Bytes>,
     /// What it computes, in order.
     pub order: Vec<GroupId>,
@@ -179,6 +183,7 @@ impl Plan {
         let mut plan = Plan {
             version: VERSION,
             model,
+            cluster: None,
             granularity,
             objective: problem.objective,
             targets: problem.targets,
@@ -272,6 +277,7 @@ fn devices(problem: &Problem, solution: &Solution) -> Vec<DevicePlan> {
             server: device.server.clone(),
             device: device.name.clone(),
             address: device.address.clone(),
+            threads: None,
             memory_limit_bytes: device.memory,
             order: sequence.iter().map(|job| evaluation.work.job(*job).group).collect(),
             busy_us: *busy,

@@ -2,7 +2,10 @@
 
 use super::Signature;
 use crate::{
-    graph::{Arg, FusionClass, Granularity, Graph, Operator, OperatorId, Origin, Part, TensorId, TensorType, fuse},
+    graph::{
+        Arg, FusionClass, Granularity, Graph, Operator, OperatorId, Origin, Part, TensorId, TensorType,
+        attach_constants, fuse,
+    },
     ops::{self, Call, Typed},
     units::Bytes,
 };
@@ -32,7 +35,7 @@ pub struct Item {
 pub fn items(graph: &Graph, granularity: Granularity) -> Vec<Item> {
     let groups = match granularity {
         Granularity::Op => graph.operators().map(|(id, _)| vec![id]).collect(),
-        Granularity::Fused => fuse(graph, |operator| fusion_class(graph, operator)),
+        Granularity::Fused => attach_constants(graph, fuse(graph, |operator| fusion_class(graph, operator))),
     };
     groups.into_iter().map(|operators| Item::new(graph, operators)).collect()
 }

@@ -114,7 +114,7 @@ pub fn deploy(
             Partition {
                 device: SmolStr::new(&device.device),
                 memory: device.memory_limit_bytes,
-                threads: server.threads_for(&device.device),
+                threads: device.threads.or_else(|| server.threads_for(&device.device)),
                 activations: device.memory.load_bytes - device.memory.parameter_bytes,
                 stages: std::mem::take(&mut stages[index]),
             }

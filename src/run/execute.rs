@@ -210,22 +210,21 @@ impl<'a> Players<'a> {
         }
     }
 
-    /// The error that says most: that an agent is gone rather than that others miss it.
+    /// The error that says most of those that come within a moment.
     async fn explain(&mut self, first: AgentError) -> AgentError {
-        if first.is_gone() {
-            return first;
-        }
-        let gone = async {
-            while let Some((_, event)) = self.events.recv().await {
-                if let Err(error) = event
-                    && error.is_gone()
-                {
-                    return Some(error);
+        let mut nearest = first;
+        let listening = async {
+            while nearest.distance() > 0 {
+                match self.events.recv().await {
+                    Some((_, Err(error))) if error.distance() < nearest.distance() => nearest = error,
+                    Some(_) => {}
+                    None => break,
                 }
             }
-            None
         };
-        timeout(AFTERMATH, gone).await.ok().flatten().unwrap_or(first)
+        // What has not been heard by then is not waited for.
+        let _ = timeout(AFTERMATH, listening).await;
+        nearest
     }
 
     /// Runs once to warm up, then as often as asked.

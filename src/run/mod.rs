@@ -1,10 +1,15 @@
 //! A plan executed on the agents of a cluster: what each server must do ([`deploy`]), doing it ([`execute`]), and what
-//! came of it against what was predicted ([`outcome`]).
+//! came of it against what was predicted ([`outcome`]) and against one device ([`compare`]). [`network`] is a cluster as
+//! the planner sees it.
 
+pub mod compare;
 pub mod deploy;
 pub mod execute;
+pub mod network;
 pub mod outcome;
 
+pub use compare::Difference;
 pub use deploy::{DeployError, DeployOptions, Deployment, deploy};
 pub use execute::{RunError, RunOptions, execute};
+pub use network::{NetworkError, network};
 pub use outcome::{GroupTime, Latencies, MemoryUse, Outcome, TransferCost};

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod process;
+
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use edgecut::{
@@ -90,6 +92,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
         server: server.name.to_string(),
         device: "cpu".into(),
         address: None,
+        threads: None,
         memory_limit_bytes: None,
         order: (0u32..).zip(device_of).filter(|(_, d)| **d == index).map(|(i, _)| GroupId(i)).collect(),
         busy_us: Micros::ZERO,
@@ -106,6 +109,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
     Plan {
         version: VERSION,
         model: ModelRef { path: String::new(), blake3: String::new() },
+        cluster: None,
         granularity: Granularity::Op,
         objective: Objective::Latency,
         targets: Targets::default(),

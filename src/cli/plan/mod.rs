@@ -1,11 +1,19 @@
 //! `edgecut plan`: where each group of operators runs, in which order, and what that costs.
 
 mod model;
+mod pin;
+mod print;
 mod workload;
 
 use std::path::PathBuf;
 
-use super::{Outcome, format::Format, model::ModelArguments, profile::GranularityFlag};
+use super::{
+    Outcome,
+    cluster::{ClusterFlag, ThreadsFlag},
+    format::Format,
+    model::ModelFlags,
+    profile::GranularityFlag,
+};
 use crate::{
     plan::problem::Objective,
     units::{Bytes, Micros},
@@ -14,12 +22,18 @@ use crate::{
 /// Plan where the operators of a model run, under memory and latency targets.
 #[derive(clap::Args)]
 pub struct Plan {
+    /// Relay text, as TVM's `mod.astext()` prints it
+    model: Option<PathBuf>,
+
     #[command(flatten)]
-    model: Option<ModelArguments>,
+    flags: ModelFlags,
 
     /// Plan a device-placement workload (JSON) instead of a model, under its own cost model
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
     workload: Option<PathBuf>,
+
+    #[command(flatten)]
+    cluster: ClusterFlag,
 
     /// What to make as small as possible: latency, throughput (the largest load) or memory (the fullest device)
     #[arg(long, default_value = "latency")]
@@ -45,15 +59,18 @@ pub struct Plan {
     #[arg(long, value_name = "PATTERN=SERVER/DEVICE")]
     pin: Vec<String>,
 
-    /// Threads that compute on this machine
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: u16,
+    #[command(flatten)]
+    threads: ThreadsFlag,
 
     /// Folder of profiles; what is missing there is measured
     #[arg(long, value_name = "DIR", default_value = "profiles")]
     profile: PathBuf,
 
-    /// Time to spend on measuring, if that is needed
+    /// Where measured links are kept; links.csv among the profiles if not given
+    #[arg(long, value_name = "FILE")]
+    links: Option<PathBuf>,
+
+    /// Time to spend on measuring, on each device, if that is needed
     #[arg(long, value_name = "TIME", default_value = "20s")]
     profile_budget: Micros,
 

@@ -1,74 +1,79 @@
-//! A model planned on this machine: import, profile, problem, search, check, print.
+//! A model planned: import, profiles, problem, search, check, print.
 
 use std::path::PathBuf;
 
-use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
 use miette::Report;
-use wildmatch::WildMatch;
 
-use super::Plan;
+use super::{Plan, pin::pin, print::print};
 use crate::{
+    agent::survey::{Survey, Surveyed},
     cli::{
         Failure, Outcome,
-        contents::{Contents, engine_failure},
+        cluster::{links, reach_all, runtime},
+        contents::Contents,
         file,
-        format::Format,
-        profile::{measure_here, place},
+        model::ModelArguments,
+        survey::profiles,
     },
-    engine::CpuEngine,
+    cluster::Inventory,
+    graph::Operator,
     ops::{self, Alias},
     plan::{
-        self, Problem,
-        assemble::{CostedGroup, Network, assemble},
+        self,
+        assemble::{CostedGroup, assemble},
         check,
         file::ModelRef,
-        problem::{Cost, Device, DeviceId, Targets},
+        problem::{Cost, Targets},
         search::Options,
-        solve::{Solution, solve},
+        solve::solve,
         table,
     },
-    profile::{Key, Mode, Row, Sampling, Store, items, measure::Subject},
+    profile::{Mode, Row, Sampling, items},
+    run::network,
     units::Bytes,
 };
 
 /// Plans the model of `arguments`, prints the plan and writes it to its files.
 pub(super) fn run(arguments: &Plan) -> Outcome {
-    let Some(source) = &arguments.model else {
+    let Some(model) = arguments.model.clone() else {
         return Err(Failure::BadInput(Report::msg("nothing to plan: give a model, or --workload FILE")));
     };
+    let source = ModelArguments { model, flags: arguments.flags.clone() };
     let model = source.load()?;
     let graph = &model.import.graph;
     let contents = Contents::open(graph, None, &model.params)?;
-    let engine = CpuEngine::new(arguments.threads.into()).map_err(Failure::failed)?;
+    let cluster = arguments.cluster.read_with(&arguments.threads)?;
     let granularity = arguments.granularity.into();
-    let items = items(graph, granularity);
-    let stem = source.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let place = place(&engine);
-    let (server, device) = (place.server.clone(), place.device.clone());
-    let key = Key { model: stem, model_hash: model.import.hash.clone(), place, mode: Mode::Isolated, granularity };
-    let mut store = Store::open(&arguments.profile, &key).map_err(Failure::bad_input)?;
-    let inputs = contents.inputs().map_err(engine_failure)?;
-    let parameter = |id| contents.of(id);
-    let subject = Subject { engine: &engine, graph, items: &items, inputs: &inputs, parameter: &parameter };
-    let sampling = Sampling { budget: arguments.profile_budget, ..Sampling::default() };
-    let measured = measure_here(&subject, &sampling, Mode::Isolated, &mut store)?;
-    let (profile, rows) = store.finish().map_err(Failure::failed)?;
-    eprintln!("profile {} {}", if measured { "written to" } else { "read from" }, profile.display());
-
-    let network = Network {
-        devices: vec![Device { server, name: device, address: None, memory: arguments.memory }],
-        links: Vec::new(),
-        routes: vec![None],
-        source: DeviceId(0),
-        sink: DeviceId(0),
+    let survey = Survey {
+        graph,
+        model: &source.stem(),
+        model_hash: &model.import.hash,
+        mode: Mode::Isolated,
+        granularity,
+        sampling: Sampling { budget: arguments.profile_budget, ..Sampling::default() },
+        whole: false,
+        again: false,
+        folder: &arguments.profile,
+        contents: contents.given(),
     };
-    let groups = items.iter().zip(&rows).map(|(item, row)| CostedGroup {
-        name: item.name.clone(),
-        operators: item.operators.clone(),
-        costs: vec![cost(row)],
+    let (inventory, profiles) = runtime()?.block_on(async {
+        let fleet = reach_all(&cluster).await?;
+        let table = arguments.links.clone().unwrap_or_else(|| arguments.profile.join("links.csv"));
+        let links = links(&fleet, &cluster, &table, false).await?;
+        let inventory = fleet.inventory(&cluster, links);
+        let profiles = profiles(&fleet, &cluster, &inventory, &survey).await?;
+        Ok::<(Inventory, Vec<Surveyed>), Failure>((inventory, profiles))
+    })?;
+
+    let address =
+        |device: &crate::cluster::DeviceName| cluster.server(&device.server).map(|server| server.place.clone());
+    let network = network(&inventory, address, arguments.memory).map_err(Failure::failed)?;
+    let groups = items(graph, granularity).into_iter().enumerate().map(|(index, item)| CostedGroup {
+        costs: profiles.iter().map(|profile| profile.rows.get(index).and_then(cost)).collect(),
+        name: item.name,
+        operators: item.operators,
     });
-    let is_view =
-        |operator: &crate::graph::Operator| ops::lookup(&operator.name).is_some_and(|def| def.alias == Alias::View);
+    let is_view = |operator: &Operator| ops::lookup(&operator.name).is_some_and(|def| def.alias == Alias::View);
     let targets = Targets { latency: arguments.latency, throughput: arguments.throughput };
     let mut problem = assemble(graph, groups.collect(), network, is_view, arguments.objective, targets);
     pin(&mut problem, &arguments.pin)?;
@@ -79,7 +84,11 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     };
     let solution = solve(&problem, &options).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
     let reference = ModelRef { path: source.model.display().to_string(), blake3: model.import.hash.clone() };
-    let plan = plan::Plan::new(&problem, &solution, reference, granularity, arguments.seed);
+    let mut plan = plan::Plan::new(&problem, &solution, reference, granularity, arguments.seed);
+    plan.cluster = arguments.cluster.path().map(|path| path.display().to_string());
+    for (device, spec) in plan.devices.iter_mut().zip(&inventory.devices) {
+        device.threads = Some(spec.threads);
+    }
     check::plan(&problem, &plan).map_err(Failure::failed)?;
     write(arguments, &plan)?;
     print(arguments.format, &problem, &plan, &solution)
@@ -90,34 +99,6 @@ fn cost(row: &Row) -> Option<Cost> {
     let cost = row.cost()?;
     let held = cost.held - Bytes(row.parameter_bytes);
     Some(Cost { time: cost.time.median, workspace: cost.workspace, held })
-}
-
-/// Forbids every device but the pinned one to the groups whose name fits the pattern.
-fn pin(problem: &mut Problem, pins: &[String]) -> Outcome {
-    let bad = |what: String| Failure::BadInput(Report::msg(what));
-    for text in pins {
-        let Some((pattern, wanted)) = text.rsplit_once('=') else {
-            return Err(bad(format!("--pin {text}: expected PATTERN=server/device, such as 'nn.conv2d*=local/cpu'")));
-        };
-        let names: Vec<String> = problem.devices.iter().map(Device::full_name).collect();
-        let Some(device) = names.iter().position(|name| name == wanted) else {
-            return Err(bad(format!("--pin {text}: there is no device {wanted}; there are {}", names.join(", "))));
-        };
-        let pattern_matcher = WildMatch::new(pattern);
-        let mut hits = 0;
-        for group in problem.groups.iter_mut().filter(|group| pattern_matcher.matches(&group.name)) {
-            hits += 1;
-            for (other, cost) in group.costs.iter_mut().enumerate() {
-                if other != device {
-                    *cost = None;
-                }
-            }
-        }
-        if hits == 0 {
-            return Err(bad(format!("--pin {text}: no group is called like `{pattern}`")));
-        }
-    }
-    Ok(())
 }
 
 /// Writes `plan.json` and, beside it, `plan.csv`.
@@ -132,67 +113,4 @@ fn write(arguments: &Plan, plan: &plan::Plan) -> Outcome {
         eprintln!("plan written to {}", path.display());
     }
     Ok(())
-}
-
-fn print(format: Format, problem: &Problem, plan: &plan::Plan, solution: &Solution) -> Outcome {
-    match format {
-        Format::Csv => print!("{}", table::csv(plan).map_err(Failure::failed)?),
-        Format::Json => print!("{}", plan.to_json().map_err(Failure::failed)?),
-        Format::Table => println!("{}", summary(problem, plan, solution)),
-    }
-    Ok(())
-}
-
-/// A line a group, a line a device, then the figures that judge the plan.
-fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String {
-    let mut groups = Table::new();
-    groups.load_preset(UTF8_HORIZONTAL_ONLY).set_header(["group", "operators", "device", "start", "time", "workspace"]);
-    for (id, group) in plan.groups.iter().enumerate() {
-        let device = group.strategy.devices().map(|d| problem.device(d).full_name()).collect::<Vec<_>>().join(" ");
-        groups.add_row([
-            id.to_string(),
-            group.name.clone(),
-            device,
-            group.start_us.to_string(),
-            group.time_us.to_string(),
-            group.workspace_bytes.to_string(),
-        ]);
-    }
-    let mut devices = Table::new();
-    devices.load_preset(UTF8_HORIZONTAL_ONLY).set_header([
-        "device",
-        "groups",
-        "busy",
-        "parameters",
-        "peak load",
-        "arena",
-        "limit",
-    ]);
-    for device in &plan.devices {
-        devices.add_row([
-            format!("{}/{}", device.server, device.device),
-            device.order.len().to_string(),
-            device.busy_us.to_string(),
-            device.memory.parameter_bytes.to_string(),
-            device.memory.load_bytes.to_string(),
-            device.memory.arena_bytes.to_string(),
-            device.memory_limit_bytes.map_or("none".to_string(), |limit| limit.to_string()),
-        ]);
-    }
-    let mut text = format!("{groups}\n\n{devices}\n\n");
-    text += &format!(
-        "latency {}, throughput {:.1}/s, {} transfers\n{} {} against a bound of {} ({}): gap {:.1} %",
-        plan.predicted.latency_us,
-        plan.predicted.throughput_per_s,
-        plan.transfers.len(),
-        problem.objective,
-        solution.display(problem.objective, solution.value()),
-        solution.display(problem.objective, plan.bound.value),
-        plan.bound.by,
-        100.0 * plan.gap
-    );
-    for note in &plan.notes {
-        text += &format!("\nnote: {note}");
-    }
-    text
 }

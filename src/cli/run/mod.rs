@@ -1,16 +1,34 @@
-//! `edgecut run`: executes a model on this machine's processor.
+//! `edgecut run`: executes a model on this machine's processor, or a plan on the agents of its cluster.
 
 mod model;
+mod plan;
+mod print;
 
 use std::path::PathBuf;
 
-use crate::cli::{Outcome, model::ModelArguments};
+use crate::cli::{
+    Failure, Outcome,
+    cluster::{ClusterFlag, ThreadsFlag},
+    format::Format,
+    model::ModelFlags,
+};
 
-/// Run a model on this machine and say how long it took.
+/// Run a model on this machine, or a plan on the agents that it was made for, and say how long it took.
 #[derive(clap::Args)]
 pub struct Run {
+    /// Relay text, or the plan.json of `edgecut plan`
+    #[arg(value_name = "MODEL|PLAN")]
+    input: PathBuf,
+
     #[command(flatten)]
-    model: ModelArguments,
+    flags: ModelFlags,
+
+    /// The plan's model, if it is not where the plan says
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+
+    #[command(flatten)]
+    cluster: ClusterFlag,
 
     /// Take inputs from this .npz file: an array `in_<name>` for each; absent ones are generated from their names
     #[arg(long, value_name = "FILE.npz")]
@@ -20,17 +38,34 @@ pub struct Run {
     #[arg(long, value_name = "FILE.npz")]
     outputs: Option<PathBuf>,
 
-    /// Threads that compute
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: u16,
+    #[command(flatten)]
+    threads: ThreadsFlag,
 
-    /// Run this many times and give the distribution of the latency
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat: u32,
+    /// Run this many times and give the distribution of the latency; 1 for a model, 10 for a plan if not given
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: Option<u32>,
+
+    /// Keep several inputs of a plan under way at a time and measure the time between results
+    #[arg(long)]
+    throughput: bool,
+
+    /// Do not compute a plan's model on this machine too, to compare the outputs
+    #[arg(long)]
+    no_check: bool,
+
+    /// What to print of a plan's run
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
 }
 
 impl Run {
     pub fn run(self) -> Outcome {
-        model::run(&self)
+        let name = self.input.display().to_string();
+        let bytes = std::fs::read(&self.input).map_err(|error| Failure::unreadable(&name, &error))?;
+        // Relay text begins with a version, a definition or an expression, never with a brace.
+        match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            Some(b'{') => plan::run(&self, &bytes),
+            _ => model::run(&self),
+        }
     }
 }

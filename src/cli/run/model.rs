@@ -1,10 +1,13 @@
 //! A whole model on one device.
 
+use miette::Report;
+
 use super::Run;
 use crate::{
     cli::{
         Failure, Outcome,
         contents::{Contents, Given, engine_failure},
+        model::ModelArguments,
     },
     engine::{CpuEngine, Engine, Sample},
     units::Micros,
@@ -13,16 +16,25 @@ use crate::{
 
 /// Runs the model of `arguments` and prints its latency.
 pub(super) fn run(arguments: &Run) -> Outcome {
+    if let (Some(_), _, _) | (_, Some(_), _) | (_, _, true) =
+        (arguments.cluster.path(), &arguments.model, arguments.throughput)
+    {
+        let what = "--cluster, --model and --throughput are for plans, and this is a model: make a plan of it with \
+                    `edgecut plan --cluster`";
+        return Err(Failure::BadInput(Report::msg(format!("{}: {what}", arguments.input.display()))));
+    }
+    let source = ModelArguments { model: arguments.input.clone(), flags: arguments.flags.clone() };
+    let threads = arguments.threads.threads.unwrap_or(1);
     let given = Given::open(arguments.inputs.as_deref())?;
-    let engine = CpuEngine::new(arguments.threads.into()).map_err(Failure::failed)?;
-    let model = arguments.model.load_for(&engine, &given)?;
+    let engine = CpuEngine::new(threads as usize).map_err(Failure::failed)?;
+    let model = source.load_for(&engine, &given)?;
     let graph = &model.import.graph;
     let contents = Contents::new(graph, given, &model.params)?;
     let mut loaded = engine.load(graph, &|id| contents.of(id)).map_err(engine_failure)?;
     let inputs = contents.inputs().map_err(engine_failure)?;
     let mut samples = Vec::new();
     let mut outputs = Vec::new();
-    for _ in 0..arguments.repeat {
+    for _ in 0..arguments.repeat.unwrap_or(1) {
         let (results, sample) = loaded.run_measured(&inputs).map_err(engine_failure)?;
         samples.push(sample);
         outputs = results;
@@ -31,11 +43,11 @@ pub(super) fn run(arguments: &Run) -> Outcome {
         let named = outputs.iter().enumerate().map(|(i, tensor)| (format!("out_{i}"), tensor));
         write_npz(path, named).map_err(Failure::failed)?;
     }
-    print_latency(&model.import.name, arguments.threads, &samples);
+    print_latency(&model.import.name, threads, &samples);
     Ok(())
 }
 
-fn print_latency(model: &str, threads: u16, samples: &[Sample]) {
+fn print_latency(model: &str, threads: u32, samples: &[Sample]) {
     let mut walls: Vec<f64> = samples.iter().map(|s| s.wall.0).collect();
     walls.sort_by(f64::total_cmp);
     let at = |fraction: f64| Micros(walls[((walls.len() - 1) as f64 * fraction).round() as usize]);

@@ -1,0 +1,90 @@
+//! A plan on stdout: for people a line a stretch of groups and a line a device, then the figures that judge it.
+
+use crate::{
+    cli::{
+        Failure, Outcome,
+        format::Format,
+        table::{shortened, table},
+    },
+    plan::{self, Problem, problem::DeviceId, solve::Solution, table},
+    units::Micros,
+};
+
+pub(super) fn print(format: Format, problem: &Problem, plan: &plan::Plan, solution: &Solution) -> Outcome {
+    match format {
+        Format::Csv => print!("{}", table::csv(plan).map_err(Failure::failed)?),
+        Format::Json => print!("{}", plan.to_json().map_err(Failure::failed)?),
+        Format::Table => println!("{}", summary(problem, plan, solution)),
+    }
+    Ok(())
+}
+
+/// Plans of more groups than this are shown without those that take less than [`SMALL`] of the time.
+const MANY_GROUPS: usize = 48;
+const SMALL: f64 = 0.005;
+
+fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String {
+    let name = |id: DeviceId| problem.device(id).full_name();
+    let all: Micros = plan.groups.iter().map(|group| group.time_us).sum();
+    let mut groups = table([">group", "operators", "device", ">start", ">time", ">workspace"]);
+    let (mut hidden, mut hidden_time) = (0, Micros::ZERO);
+    for (id, group) in plan.groups.iter().enumerate() {
+        if plan.groups.len() > MANY_GROUPS && group.time_us.0 < SMALL * all.0 {
+            (hidden, hidden_time) = (hidden + 1, hidden_time + group.time_us);
+            continue;
+        }
+        groups.add_row([
+            id.to_string(),
+            shortened(&group.name, 56),
+            group.strategy.devices().map(name).collect::<Vec<_>>().join(" "),
+            group.start_us.to_string(),
+            group.time_us.to_string(),
+            group.workspace_bytes.to_string(),
+        ]);
+    }
+    let mut text = format!("{groups}\n");
+    if hidden > 0 {
+        text += &format!("and {hidden} groups of less than {} % each, {hidden_time} together\n", 100.0 * SMALL);
+    }
+    if !plan.transfers.is_empty() {
+        let mut transfers = table(["transfer", "from", "to", ">bytes", ">start", ">time"]);
+        for transfer in &plan.transfers {
+            transfers.add_row([
+                shortened(&transfer.name, 40),
+                name(transfer.from),
+                name(transfer.to),
+                transfer.bytes.to_string(),
+                transfer.start_us.to_string(),
+                transfer.time_us.to_string(),
+            ]);
+        }
+        text += &format!("\n{transfers}\n");
+    }
+    let mut devices = table(["device", ">groups", ">busy", ">parameters", ">peak load", ">arena", ">limit"]);
+    for device in &plan.devices {
+        devices.add_row([
+            format!("{}/{}", device.server, device.device),
+            device.order.len().to_string(),
+            device.busy_us.to_string(),
+            device.memory.parameter_bytes.to_string(),
+            device.memory.load_bytes.to_string(),
+            device.memory.arena_bytes.to_string(),
+            device.memory_limit_bytes.map_or("none".to_string(), |limit| limit.to_string()),
+        ]);
+    }
+    text += &format!(
+        "\n{devices}\n\nlatency {}, throughput {:.1}/s, {} transfers\n{} {} against a bound of {} ({}): gap {:.1} %",
+        plan.predicted.latency_us,
+        plan.predicted.throughput_per_s,
+        plan.transfers.len(),
+        problem.objective,
+        solution.display(problem.objective, solution.value()),
+        solution.display(problem.objective, plan.bound.value),
+        plan.bound.by,
+        100.0 * plan.gap
+    );
+    for note in &plan.notes {
+        text += &format!("\nnote: {note}");
+    }
+    text
+}

@@ -1,0 +1,170 @@
+//! A plan on the agents of its cluster: deploy, execute, compare with one device, print predicted against measured.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use miette::Report;
+
+use super::{Run, print::print};
+use crate::{
+    agent::{Agent, AgentError},
+    cli::{
+        Failure, Outcome,
+        cluster::{Located, reach_all, read_cluster, runtime},
+        contents::{Contents, engine_failure},
+        model::{Model, ModelArguments},
+    },
+    cluster::Cluster,
+    engine::{CpuEngine, Engine},
+    graph::{Graph, TensorData},
+    plan::Plan,
+    run::{
+        self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, deploy, deploy::Output,
+        execute, execute::Record,
+    },
+    values::write_npz,
+};
+
+/// Runs that count where the person does not say.
+const REPEAT: u32 = 10;
+
+/// Inputs that may be under way for each device of a pipeline.
+const IN_FLIGHT: u32 = 2;
+
+/// Runs the plan whose file is `text`.
+pub(super) fn run(arguments: &Run, text: &[u8]) -> Outcome {
+    let plan = Plan::from_json(text).map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?;
+    let model = load(arguments, &plan)?;
+    let graph = &model.import.graph;
+    let cluster = cluster(arguments, &plan)?;
+    let contents = Contents::open(graph, arguments.inputs.as_deref(), &model.params)?;
+    let used = plan.devices.iter().filter(|device| !device.order.is_empty()).count();
+    let runtime = runtime()?;
+    let mut in_flight = if arguments.throughput { IN_FLIGHT * used.max(1) as u32 } else { 1 };
+    let (deployment, record) = loop {
+        let attempt = Attempt { arguments, plan: &plan, cluster: &cluster, contents: &contents, in_flight };
+        match runtime.block_on(attempt.run(graph))? {
+            (deployment, Ok(record)) => break (deployment, record),
+            // Every input under way takes memory of its own.
+            (_, Err(RunError::Agent(AgentError::Memory { agent, message }))) if in_flight > 1 => {
+                eprintln!("with {in_flight} inputs under way, {agent}: {message}; trying {}", in_flight - 1);
+                in_flight -= 1;
+            }
+            (_, Err(error)) => return Err(Failure::failed(error)),
+        }
+    };
+    let outputs = outputs(&deployment, &record, &contents)?;
+    if let Some(path) = &arguments.outputs {
+        let named = outputs.iter().enumerate().map(|(i, tensor)| (format!("out_{i}"), tensor));
+        write_npz(path, named).map_err(Failure::failed)?;
+    }
+    let difference = match arguments.no_check {
+        true => None,
+        false => Some(Difference::between(&outputs, &on_this_machine(graph, &contents)?)),
+    };
+    let outcome = run::Outcome::of(&plan, &deployment, &record);
+    let outcome = outcome.ok_or_else(|| Failure::Failed(Report::msg("no run was measured")))?;
+    print(arguments.format, &plan, &outcome, difference)?;
+    match difference {
+        Some(difference) if !difference.is_tolerable() => {
+            Err(Failure::Failed(Report::msg(format!("the plan's outputs are not those of one device: {difference}"))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The plan run with so many inputs under way.
+struct Attempt<'a> {
+    arguments: &'a Run,
+    plan: &'a Plan,
+    cluster: &'a Cluster,
+    contents: &'a Contents<'a>,
+    in_flight: u32,
+}
+
+impl Attempt<'_> {
+    async fn run(&self, graph: &Graph) -> Result<(Deployment, Result<Record, RunError>), Failure> {
+        let given = self.contents.given();
+        let options = DeployOptions {
+            session: format!("{}-{:016x}", std::process::id(), fastrand::u64(..)),
+            in_flight: self.in_flight,
+            streamed: given.keys().cloned().collect::<BTreeSet<_>>(),
+        };
+        let deployment = deploy(graph, self.plan, self.cluster, &options).map_err(|error| match error {
+            DeployError::Setup(_) => Failure::failed(error),
+            _ => Failure::bad_input(Located::new(&self.arguments.input, error)),
+        })?;
+        let how = RunOptions {
+            repeat: self.arguments.repeat.unwrap_or(REPEAT).into(),
+            in_flight: self.in_flight,
+            expected: self.plan.predicted.latency_us,
+        };
+        let fleet = reach_all(&only(self.cluster, &deployment)).await?;
+        let mut agents: Vec<Agent> = Vec::new();
+        for setup in &deployment.setups {
+            match fleet.agent(&setup.server) {
+                Some(agent) => agents.push(agent.map_err(Failure::failed)?.clone()),
+                None => return Err(Failure::failed(RunError::NoAgent(setup.server.clone()))),
+            }
+        }
+        let inputs = deployment.inputs.iter().map(|id| self.contents.of(*id)).collect::<Result<Vec<_>, _>>();
+        let inputs = inputs.map_err(engine_failure)?;
+        let record = execute(&deployment, &agents, &inputs, &given, &how).await;
+        Ok((deployment, record))
+    }
+}
+
+/// The model that the plan was made for.
+fn load(arguments: &Run, plan: &Plan) -> Result<Model, Failure> {
+    let path = arguments.model.clone().unwrap_or_else(|| beside(&arguments.input, &plan.model.path));
+    let source = ModelArguments { model: path.clone(), flags: arguments.flags.clone() };
+    let model = source.load()?;
+    if model.import.hash != plan.model.blake3 {
+        let what = "this is not the file that the plan was made for (its hash differs): plan it anew, or name the right \
+                    one with --model";
+        return Err(Failure::BadInput(Report::msg(format!("{}: {what}", path.display()))));
+    }
+    Ok(model)
+}
+
+/// The cluster that the plan was made for, or the one that is named instead.
+fn cluster(arguments: &Run, plan: &Plan) -> Result<Cluster, Failure> {
+    match (arguments.cluster.path(), &plan.cluster) {
+        (Some(path), _) => read_cluster(path),
+        (None, Some(path)) => read_cluster(&beside(&arguments.input, path)),
+        (None, None) => Ok(Cluster::embedded()),
+    }
+}
+
+/// A path that a plan names: as it stands or, where that is not there, from the plan's folder.
+fn beside(plan: &Path, named: &str) -> PathBuf {
+    let (here, there) = (PathBuf::from(named), plan.parent().unwrap_or(Path::new("")).join(named));
+    if !here.exists() && there.exists() { there } else { here }
+}
+
+/// The servers of the cluster that take part: others need not answer.
+fn only(cluster: &Cluster, deployment: &Deployment) -> Cluster {
+    let mut only = cluster.clone();
+    only.servers.retain(|server| deployment.setups.iter().any(|setup| setup.server == server.name));
+    only
+}
+
+/// The model's outputs as the sink gave them.
+fn outputs(deployment: &Deployment, record: &Record, contents: &Contents<'_>) -> Result<Vec<TensorData>, Failure> {
+    let missing = || Failure::Failed(Report::msg("the sink did not send all outputs"));
+    let output = |output: &Output| match output {
+        Output::Sink(index) => record.sink_values.get(*index as usize).cloned().ok_or_else(missing),
+        Output::Parameter(id) => contents.of(*id).map_err(engine_failure),
+    };
+    deployment.outputs.iter().map(output).collect()
+}
+
+/// What one device, this machine's processor, computes.
+fn on_this_machine(graph: &Graph, contents: &Contents<'_>) -> Result<Vec<TensorData>, Failure> {
+    let engine = CpuEngine::new(1).map_err(Failure::failed)?;
+    let mut whole = engine.load(graph, &|id| contents.of(id)).map_err(engine_failure)?;
+    let inputs = contents.inputs().map_err(engine_failure)?;
+    whole.run(&inputs).map_err(engine_failure)
+}

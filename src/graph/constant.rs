@@ -1,0 +1,84 @@
+//! Operators that compute from parameters alone, such as the transposition of a weight: an engine that has the
+//! parameters computes them once, when it loads. They belong to the group that reads their result.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{Graph, OperatorId};
+
+/// Moves every group that computes from parameters alone into the group that reads it, if that is one, so that a
+/// convolution and the preparation of its weight are loaded (and measured, and placed) together.
+///
+/// `groups` are in an order in which they can be computed, and stay so. What TVM does is the same: its `FoldConstant`
+/// has computed such operators before it fuses the others, once parameters are bound.
+pub fn attach_constants(graph: &Graph, groups: Vec<Vec<OperatorId>>) -> Vec<Vec<OperatorId>> {
+    let mut group_of: HashMap<OperatorId, usize> = HashMap::new();
+    for (index, group) in groups.iter().enumerate() {
+        group_of.extend(group.iter().map(|operator| (*operator, index)));
+    }
+    let mut readers: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); groups.len()];
+    let mut is_constant = vec![false; groups.len()];
+    for (index, group) in groups.iter().enumerate() {
+        let operands = || group.iter().flat_map(|id| graph.operator(*id).operands());
+        let makers = || operands().filter_map(|t| graph.producer(t)).filter_map(|id| group_of.get(&id).copied());
+        let comes_in = operands().any(|t| matches!(graph.tensor(t).origin, super::Origin::Input));
+        is_constant[index] = !comes_in && makers().all(|maker| maker == index || is_constant[maker]);
+        for maker in makers().filter(|maker| *maker != index) {
+            readers[maker].insert(index);
+        }
+    }
+    let mut target: Vec<usize> = (0..groups.len()).collect();
+    for index in (0..groups.len()).rev() {
+        let returned =
+            groups[index].iter().flat_map(|id| &graph.operator(*id).outputs).any(|t| graph.outputs.contains(t));
+        let into: BTreeSet<usize> = readers[index].iter().map(|reader| target[*reader]).collect();
+        if let (true, false, 1, Some(reader)) = (is_constant[index], returned, into.len(), into.first()) {
+            target[index] = *reader;
+        }
+    }
+    let mut attached: Vec<Vec<OperatorId>> = vec![Vec::new(); groups.len()];
+    for (group, into) in groups.into_iter().zip(target) {
+        attached[into].extend(group);
+    }
+    attached.retain(|group| !group.is_empty());
+    attached.iter_mut().for_each(|group| group.sort_unstable());
+    attached
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Arg, Attrs, DType, Operator, Origin, TensorId, TensorType};
+
+    fn add(graph: &mut Graph, operands: &[TensorId]) -> TensorId {
+        let operator = Operator {
+            name: "add".into(),
+            attrs: Attrs::new(),
+            args: operands.iter().map(|t| Arg::Tensor(*t)).collect(),
+            outputs: Vec::new(),
+            tuple_result: false,
+            label: None,
+            place: None,
+        };
+        let id = graph.add_operator(operator, &[TensorType::of(DType::F32, &[4])]);
+        graph.operator(id).outputs[0]
+    }
+
+    #[test]
+    fn preparations_go_to_their_only_reader() {
+        let mut graph = Graph::new();
+        let ty = TensorType::of(DType::F32, &[4]);
+        let x = graph.add_tensor("x", ty.clone(), Origin::Input);
+        let w = graph.add_tensor("w", ty, Origin::Parameter);
+        let own = add(&mut graph, &[w, w]); // 0: read by 1 alone
+        let chained = add(&mut graph, &[own, w]); // 1: read by 3 alone
+        let shared = add(&mut graph, &[w, w]); // 2: read by 3 and 4
+        let a = add(&mut graph, &[x, chained, shared]); // 3
+        let b = add(&mut graph, &[a, shared]); // 4
+        let returned = add(&mut graph, &[w, w]); // 5
+        graph.outputs = vec![b, returned];
+        let alone = graph.operators().map(|(id, _)| vec![id]).collect();
+        let found = attach_constants(&graph, alone);
+        let found: Vec<Vec<u32>> = found.iter().map(|g| g.iter().map(|id| id.0).collect()).collect();
+        assert_eq!(found, [vec![2], vec![0, 1, 3], vec![4], vec![5]]);
+    }
+}

@@ -1,0 +1,136 @@
+//! The program in processes of its own: agents, clients, and the certificates they know each other by.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+
+/// The program, started in `folder`.
+pub fn edgecut(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
+    command.current_dir(folder);
+    command
+}
+
+/// The path of one of the repository's models.
+pub fn model(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(format!("{name}.relay"));
+    path.to_string_lossy().into_owned()
+}
+
+/// Runs a command to its end, which must come in time.
+pub fn within(patience: Duration, mut command: Command) -> Output {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    ending(patience, child)
+}
+
+/// What a process did, once it has ended; it must end in time.
+pub fn ending(patience: Duration, child: Child) -> Output {
+    let pid = child.id();
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    match receiver.recv_timeout(patience) {
+        Ok(output) => output.unwrap(),
+        Err(_) => {
+            signal(pid, "KILL");
+            panic!("the program did not end within {patience:?}");
+        }
+    }
+}
+
+fn signal(pid: u32, name: &str) {
+    Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap();
+}
+
+/// An agent in a process of its own, killed when dropped.
+pub struct AgentProcess {
+    pub name: String,
+    /// Where it listens, as it said itself.
+    pub address: String,
+    child: Child,
+}
+
+impl AgentProcess {
+    pub fn start(name: &str, listen: &str, flags: &[String]) -> AgentProcess {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
+        command.args(["agent", "--name", name, "--listen", listen, "--threads", "1"]).args(flags);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}"));
+        AgentProcess { name: name.to_string(), address: address.to_string(), child }
+    }
+
+    /// Ends it as a power cut would.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to stop; gives its exit code.
+    pub fn terminate(&mut self, patience: Duration) -> Option<i32> {
+        signal(self.child.id(), "TERM");
+        let begin = std::time::Instant::now();
+        while begin.elapsed() < patience {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        None
+    }
+}
+
+impl Drop for AgentProcess {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Signs certificates and writes them into a folder.
+pub struct Authority {
+    folder: PathBuf,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// A new one, its certificate in `ca.pem`.
+    pub fn new(folder: &Path) -> Authority {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "lab authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        fs::write(folder.join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        Authority { folder: folder.to_path_buf(), issuer: Issuer::new(params, key) }
+    }
+
+    /// Writes `name.pem` and `name.key`, good for both ends of a connection on loopback.
+    pub fn issue(&self, name: &str) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_string(), "localhost".to_string()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        fs::write(self.folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
+        fs::write(self.folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+
+    /// An agent's flags for the certificate called `name`.
+    pub fn flags(&self, name: &str) -> Vec<String> {
+        let at = |file: String| self.folder.join(file).to_string_lossy().into_owned();
+        let (cert, key, ca) = (at(format!("{name}.pem")), at(format!("{name}.key")), at("ca.pem".to_string()));
+        vec!["--tls-cert".into(), cert, "--tls-key".into(), key, "--client-ca".into(), ca]
+    }
+}
