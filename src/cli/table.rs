@@ -6,7 +6,6 @@ use comfy_table::{CellAlignment, Table, TableComponent, presets::NOTHING};
 pub fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
     table.load_preset(NOTHING).set_style(TableComponent::HeaderLines, '─');
-    table.set_style(TableComponent::MiddleHeaderIntersections, '─');
     table.set_header(header.map(|name| name.trim_start_matches('>')));
     for (column, name) in table.column_iter_mut().zip(header) {
         column.set_padding((0, 2));

@@ -51,7 +51,8 @@ impl Difference {
             false => (a - b).abs(),
         };
         self.largest = self.largest.max(apart);
-        self.wrong += u64::from(apart > ABSOLUTE + RELATIVE * b.abs());
+        let is_tolerable = apart == 0.0 || apart <= ABSOLUTE + RELATIVE * b.abs();
+        self.wrong += u64::from(!is_tolerable);
     }
 
     pub fn is_tolerable(&self) -> bool {

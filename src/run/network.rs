@@ -98,6 +98,7 @@ mod tests {
         assert_eq!((made.links[0].per_byte, made.devices[0].memory), (0.01, Some(Bytes(70))));
         inventory.links.pop();
         assert!(network(&inventory, |_| None, None).unwrap_err().to_string().contains("from b to a"));
+        inventory.links.push(link("b", "a"));
         inventory.sink = "c".into();
         assert!(network(&inventory, |_| None, None).unwrap_err().to_string().contains("server c"));
     }
