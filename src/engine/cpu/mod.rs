@@ -58,6 +58,8 @@ impl CpuEngine {
                     .start_handler(move |_| std::mem::forget(counted.join()))
                     .build()
                     .map_err(|e| EngineError::Other(format!("cannot start {threads} threads: {e}")))?;
+                // What the threads allocate to begin is no computation's workspace: wait until they have.
+                pool.broadcast(|_| ());
                 Executor::MultiThread(Arc::new(pool))
             }
         };
@@ -152,6 +154,8 @@ mod tests {
             for steps in [vec![vec![OperatorId(0), OperatorId(1)]], vec![vec![OperatorId(0)], vec![OperatorId(1)]]] {
                 let mut loaded = engine.load_steps(&graph, &steps, &|_| Ok(floats(7.0))).unwrap();
                 assert!(loaded.parameter_bytes().0 >= 4096, "{}", loaded.parameter_bytes());
+                // The first run makes what threads keep.
+                loaded.run(&[floats(512.0)]).unwrap();
                 let (outputs, sample) = loaded.run_measured(&[floats(512.0)]).unwrap();
                 let mut seen = Vec::new();
                 let again = loaded.run_in_steps(vec![floats(512.0)], &mut |i, _| seen.push(i)).unwrap();
