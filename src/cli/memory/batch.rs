@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Format, Memory, fit};
 use crate::{
-    cli::{Failure, Outcome, file, output},
+    cli::{Failure, Outcome, file, format},
     memory::workload::{Limit, Solved, Target, Workload},
 };
 
@@ -64,7 +64,7 @@ pub fn run(memory: &Memory, input: &Path) -> Outcome {
         file::write(output, csv.as_bytes())?;
     }
     match memory.format {
-        Format::Json => output::print_json(&rows)?,
+        Format::Json => format::print_json(&rows)?,
         Format::Csv => print!("{csv}"),
         Format::Table => table(&rows),
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Format, Memory};
 use crate::{
-    cli::{Failure, Outcome, file, output},
+    cli::{Failure, Outcome, file, format},
     memory::{
         fit::Options,
         workload::{Solved, Target, Workload, Written},
@@ -61,8 +61,8 @@ pub fn run(memory: &Memory, input: &Path) -> Outcome {
     }
     let summary = summary(&workload, &solved, best, target, &written);
     match memory.format {
-        Format::Csv => output::print_csv(&[summary]),
-        Format::Json => output::print_json(&summary),
+        Format::Csv => format::print_csv(&[summary]),
+        Format::Json => format::print_json(&summary),
         Format::Table => {
             println!("{summary}");
             Ok(())
@@ -149,8 +149,8 @@ fn front(solved: &Solved<'_>, memory: &Memory) -> Outcome {
         })
         .collect();
     match memory.format {
-        Format::Csv => output::print_csv(&points),
-        Format::Json => output::print_json(&points),
+        Format::Csv => format::print_csv(&points),
+        Format::Json => format::print_json(&points),
         Format::Table => {
             println!("{:>12} {:>7} {:>12} {:>9}", "peak", "", "time", "");
             for point in &points {
