@@ -10,7 +10,7 @@ use edgecut::{
         evaluate::Evaluation,
         file::{Granularity, ModelRef},
         problem::{Cost, Device, Group, Link, LinkId, Objective, ParameterId, Targets, Tensor},
-        search::Options,
+        search::{Options, quick::Quick},
         solve::{NoPlan, Solution, solve},
         work::Placement,
     },
@@ -180,6 +180,29 @@ fn brute_force(problem: &Problem) -> Option<f64> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_quick_score_is_the_score_to_the_last_bit(seed in 0u64..1_000_000, groups in 1usize..24, devices in 1usize..5) {
+        let mut problem = problem(seed, groups, devices);
+        let mut rng = Rng::with_seed(seed);
+        if rng.bool() {
+            // Without limits nothing is left to the full account.
+            problem.devices.iter_mut().for_each(|device| device.memory = None);
+        }
+        problem.targets.latency = rng.bool().then_some(Micros(200.0));
+        problem.targets.throughput = rng.bool().then_some(10_000.0);
+        let mut quick = Quick::new(&problem);
+        for _ in 0..4 {
+            let any = |_| DeviceId(rng.u32(0..devices as u32));
+            let places: Vec<DeviceId> = problem.group_ids().map(any).collect();
+            let mut order = random_order(&problem, &mut rng);
+            if rng.u8(0..4) == 0 {
+                order.reverse();
+            }
+            let full = Evaluation::of(&problem, Placement::whole(&places, &order)).map(|e| e.score);
+            prop_assert_eq!(quick.score(&places, &order), full);
+        }
+    }
 
     #[test]
     fn the_checker_agrees_with_the_simulator(seed: u64, groups in 1usize..40, devices in 1usize..6) {

@@ -6,6 +6,7 @@
 //! | [`beam`] | list scheduling with look-ahead, several partial schedules at a time; exact on chains |
 //! | [`pipeline`] | contiguous stretches of program order with equal loads, for throughput |
 //! | [`exact`] | the best of all whole placements and orders, on small problems |
+//! | [`quick`] | no placement, but the score of one, many times a second |
 //! | [`anneal`] | better neighbours of the best placement so far |
 //!
 //! Work is counted in evaluations of whole placements, so that the same problem, seed and budget give the same
@@ -16,15 +17,13 @@ pub mod beam;
 pub mod exact;
 pub mod order;
 pub mod pipeline;
+pub mod quick;
 pub mod single;
 
 use std::time::{Duration, Instant};
 
-use super::{
-    DeviceId, GroupId, Problem,
-    evaluate::{Evaluation, Score},
-    work::{Placement, PlacementError},
-};
+use self::quick::Quick;
+use super::{DeviceId, GroupId, Problem, evaluate::Score, work::PlacementError};
 
 /// How hard to search.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,11 +59,21 @@ pub struct Session<'a> {
     pub proven: bool,
     spent: u64,
     begun: Instant,
+    quick: Quick<'a>,
 }
 
 impl<'a> Session<'a> {
     pub fn new(problem: &'a Problem, bound: f64, options: Options) -> Session<'a> {
-        Session { problem, options, best: None, bound, proven: false, spent: 0, begun: Instant::now() }
+        Session {
+            problem,
+            options,
+            best: None,
+            bound,
+            proven: false,
+            spent: 0,
+            begun: Instant::now(),
+            quick: Quick::new(problem),
+        }
     }
 
     /// Runs every algorithm that suits the problem.
@@ -82,7 +91,7 @@ impl<'a> Session<'a> {
     /// If the placement is impossible.
     pub fn offer(&mut self, whole: &Whole) -> Result<Score, PlacementError> {
         self.spent += 1;
-        let score = Evaluation::of(self.problem, Placement::whole(&whole.devices, &whole.order))?.score;
+        let score = self.quick.score(&whole.devices, &whole.order)?;
         if self.best.as_ref().is_none_or(|(best, _)| score.better(best)) {
             self.best = Some((score, whole.clone()));
         }
