@@ -29,7 +29,9 @@ const SIZES: [(usize, usize); 6] = [(250, 4), (500, 8), (1_000, 8), (2_000, 16),
 fn main() {
     println!("{:<22} {:>8} {:>12} {:>12} {:>7} {:>10}", "problem", "seconds", "value us", "bound us", "gap %", "peak");
     let mut points = Vec::new();
-    for (groups, devices) in SIZES {
+    // `cargo bench --bench plan_scale -- resnet` leaves the synthetic problems out.
+    let only_resnet = std::env::args().any(|argument| argument == "resnet");
+    for (groups, devices) in SIZES.into_iter().filter(|_| !only_resnet) {
         let problem = synthetic(groups, devices);
         let name = format!("{groups} x {devices}");
         let seconds = measured(&name, || {
@@ -38,7 +40,9 @@ fn main() {
         });
         points.push((((groups * devices) as f64).ln(), seconds.ln()));
     }
-    println!("seconds grow as (groups x devices)^{:.2}", slope(&points));
+    if points.len() > 1 {
+        println!("seconds grow as (groups x devices)^{:.2}", slope(&points));
+    }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/relay/models/resnet152.relay");
     match std::fs::read(&path) {
         Ok(text) => resnet(&text),

@@ -6,6 +6,7 @@
 //! | [`measure`] | the measuring: each signature alone, the model in order, the model as a whole |
 //! | [`Statistics`], [`Sampling`] | what is said of samples, and when there are enough |
 //! | [`Row`], [`Store`] | the CSV table, written as rows come, resumed and reused |
+//! | [`eop`] | profiles that the EOP tool took |
 //! | [`model`] | what was measured and estimates of what was not, with their errors |
 //! | [`growth`] | how times grow with the work, fitted to measurements |
 //! | [`Summary`] | time per kind of operator, and the check against the whole model |
@@ -13,6 +14,7 @@
 //! Measuring needs an engine and nothing else: the caller says where rows go, so that the same code serves
 //! the command line and an agent that streams rows to somebody else.
 
+pub mod eop;
 pub mod growth;
 mod item;
 pub mod measure;

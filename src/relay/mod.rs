@@ -9,6 +9,7 @@ pub mod ast;
 mod error;
 mod lower;
 mod metadata;
+pub mod numbers;
 mod params;
 mod parse;
 pub mod print;

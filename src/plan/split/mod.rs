@@ -49,8 +49,11 @@ pub struct Answer {
     pub whole: Option<f64>,
 }
 
-/// Share of the evaluations that the search for splits may take.
+/// Share of the evaluations that the search for splits may take, and the placing of the groups that stay whole.
 const FOR_SPLITS: u64 = 8;
+
+/// Operators times devices that the search for splits may write out in all: large models get fewer evaluations.
+const WRITTEN_OUT: u64 = 300_000;
 
 /// Finds a plan for `task`, whole groups and split ones.
 ///
@@ -69,13 +72,15 @@ pub fn plan(task: &Task<'_>, options: &Options) -> Result<Answer, NoPlan> {
     };
     let floor = first.as_ref().map(|solution| solution.evaluation.score);
     let floor = floor.unwrap_or(Score { violation: f64::INFINITY, ..Default::default() });
-    let budget = (options.budget / FOR_SPLITS).max(1);
+    let size = task.ways.graph.operators().len() * task.network.devices.len();
+    let budget = (options.budget / FOR_SPLITS).min(WRITTEN_OUT / size.max(1) as u64).max(8);
     let bound = bound::bound(task, &unsplit.problem);
     let whole = first.as_ref().ok().map(|solution| solution.evaluation.score.value);
     let found = search::search(task, &homes, floor, budget);
     let split = found.and_then(|found| {
         let expanded = task.expand(&found.choices).ok()?;
-        let mut solution = solve(&expanded.problem, options).ok()?;
+        let few = Options { budget: budget.max(64), ..*options };
+        let mut solution = solve(&expanded.problem, &few).ok()?;
         let better = first.as_ref().map_or(true, |first| solution.evaluation.score.better(&first.evaluation.score));
         solution.evaluations += found.evaluations;
         better.then_some((solution, expanded))

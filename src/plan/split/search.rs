@@ -1,7 +1,8 @@
 //! The search for splits: whole runs of groups split alike first, then what is better left whole, then the ratios.
 //!
 //! 1. For every number of devices, the fastest ones: every group is split in proportion to their speeds along the axis
-//!    that asks for the fewest bytes from elsewhere, given how the groups before it are split.
+//!    that asks for the fewest bytes from elsewhere, given how the groups before it are split. The best of these goes on
+//!    first.
 //! 2. Stretches of program order, from halves of the model down to single groups, are made whole or split again
 //!    wherever that is better.
 //! 3. The fractions are moved from device to device, in steps that get smaller, for the whole model and then for each
@@ -17,11 +18,7 @@ use super::{
 };
 use crate::{
     graph::TensorId,
-    plan::{
-        DeviceId, GroupId,
-        evaluate::{Evaluation, Score},
-        work::Placement,
-    },
+    plan::{DeviceId, GroupId, evaluate::Score, search::quick::Quick},
 };
 
 /// Most devices that one group is split over.
@@ -41,9 +38,13 @@ pub struct Found {
 /// worth. `None` if there are none.
 pub fn search(task: &Task<'_>, whole: &[DeviceId], score: Score, budget: u64) -> Option<Found> {
     let mut search = Search { task, whole: whole.to_vec(), spent: 0, budget, best: None, floor: score };
+    let mut starts: Vec<(Found, Vec<(DeviceId, f64)>)> = Vec::new();
     for devices in search.subsets() {
-        let Some(start) = search.alike(&devices) else { continue };
-        let Some(mut at) = search.judged(start) else { continue };
+        let judged = search.alike(&devices).and_then(|start| search.judged(start));
+        starts.extend(judged.map(|found| (found, devices)));
+    }
+    starts.sort_by(|a, b| a.0.score.total_cmp(&b.0.score));
+    for (mut at, devices) in starts {
         search.left_whole(&mut at, &devices);
         search.tuned(&mut at);
         search.left_whole(&mut at, &devices);
@@ -145,8 +146,8 @@ impl Search<'_, '_> {
         if expanded.divisions.is_empty() {
             return None;
         }
-        let placement = Placement::whole(&self.devices(&expanded)?, &expanded.problem.group_ids().collect::<Vec<_>>());
-        let score = Evaluation::of(&expanded.problem, placement).ok()?.score;
+        let order: Vec<GroupId> = expanded.problem.group_ids().collect();
+        let score = Quick::new(&expanded.problem).score(&self.devices(&expanded)?, &order).ok()?;
         Some(Found { choices, score, evaluations: 0 })
     }
 
