@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     graph::{Graph, OperatorId, Origin, TensorId},
-    plan::Plan,
+    plan::{Plan, split::divided},
     relay::{
         Params,
         print::{parameter_names, print_graph},
@@ -137,13 +137,16 @@ impl Export {
         Ok(())
     }
 
-    /// The graph of the model that `plan` was made for, which must not have changed since.
+    /// The model that `plan` was made for, which must not have changed since, split as the plan says.
     fn planned(&self, plan: &Plan) -> Result<Model, Failure> {
         let arguments = ModelArguments { model: PathBuf::from(&plan.model.path), ..self.input.clone() };
-        let model = arguments.load()?;
+        let mut model = arguments.load()?;
         if model.import.hash != plan.model.blake3 {
             let what = format!("{} is not the file that was planned: make the plan again", plan.model.path);
             return Err(Failure::BadInput(Report::msg(what)));
+        }
+        if !plan.splits.is_empty() {
+            model.import.graph = divided(&model.import.graph, &plan.splits).map_err(Failure::bad_input)?;
         }
         Ok(model)
     }

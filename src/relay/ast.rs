@@ -4,6 +4,8 @@
 //! another way to point at the one it was bound to, as in TVM. Nothing here is recursive, so any depth
 //! of nesting is walked and dropped without recursion.
 
+use std::num::NonZeroU32;
+
 use super::error::Span;
 use crate::{graph::DType, ops::OpDef};
 
@@ -24,8 +26,6 @@ macro_rules! ids {
 ids! {
     /// Index into [`Module::exprs`].
     ExprId,
-    /// Index into [`Module::types`].
-    TypeId,
     /// Index into [`Module::vars`].
     VarId,
     /// Index into [`Module::functions`].
@@ -36,6 +36,20 @@ ids! {
     OpId,
     /// Index into [`Module::constructors`].
     ConstructorId,
+}
+
+/// Index into [`Module::types`], held so that an `Option` of it takes no more room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeId(NonZeroU32);
+
+impl TypeId {
+    pub(super) fn new(index: usize) -> TypeId {
+        TypeId(NonZeroU32::MIN.saturating_add(index as u32))
+    }
+
+    pub fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
 }
 
 /// A run of elements in one of the module's pools.

@@ -9,13 +9,25 @@ use super::{
         Disagreement, ExternalCalls,
         ast::{AttrValue, Expr, ExprId, FunctionId, GlobalId, List, OpRef},
         error::{Fault, Result},
+        token::Mode,
     },
     Activation, ActivationId, Lowering, Task, Value, fold,
 };
 use crate::{
-    graph::{Arg, Attrs, Operator, Origin, TensorData, TensorId, TensorType, Type},
-    ops::{Call, OpDef, TypeError},
+    graph::{Arg, Attr, Attrs, Operator, Origin, TensorData, TensorId, TensorType, Type},
+    ops::{self, Call, OpDef, TypeError},
 };
+
+/// Until v0.11 TVM had an operator of its own for each reduction of `scatter_elements`.
+fn renamed(operator: OpRef<'_>) -> (OpRef<'_>, Option<&'static str>) {
+    let reduction = match operator.name {
+        "scatter" => "update",
+        "scatter_add" => "add",
+        _ => return (operator, None),
+    };
+    let name = "scatter_elements";
+    (OpRef { name, def: ops::lookup(name) }, Some(reduction))
+}
 
 impl Lowering<'_, '_> {
     /// Performs a call whose operands, and whose callee unless it names an operator, are on the stack.
@@ -53,7 +65,14 @@ impl Lowering<'_, '_> {
         attrs: List,
         activation: ActivationId,
     ) -> Result<Value> {
-        let attrs = self.attrs(attrs, operator.def, expr)?;
+        let (operator, reduction) = match operator.def {
+            None if self.options.mode == Mode::Tolerant => renamed(operator),
+            _ => (operator, None),
+        };
+        let mut attrs = self.attrs(attrs, operator.def, expr)?;
+        if let Some(reduction) = reduction {
+            attrs.set("reduction", Attr::Str(SmolStr::new_static(reduction)));
+        }
         let args = self.args(expr, operands)?;
         if let Some(def) = operator.def
             && !self.untyped.is_empty()

@@ -11,6 +11,7 @@ mod call;
 mod control;
 mod entry;
 mod fold;
+mod memo;
 mod parameters;
 mod recursion;
 mod typing;
@@ -56,8 +57,8 @@ pub(super) fn lower<'a>(
         closures: Vec::new(),
         calls: HashMap::default(),
         fields: Vec::new(),
-        values: HashMap::default(),
-        vars: HashMap::default(),
+        values: memo::Memo::new(module.exprs.len()),
+        vars: memo::Memo::new(module.vars.len()),
         constants: HashMap::default(),
         attr_lists: HashMap::default(),
         types: vec![None; module.types.len()],
@@ -136,8 +137,8 @@ struct Lowering<'m, 'a> {
     /// How often each function was called, and where last.
     calls: HashMap<FunctionId, (u32, ExprId), RandomState>,
     fields: Vec<Value>,
-    values: HashMap<(ExprId, ActivationId), Value, RandomState>,
-    vars: HashMap<(VarId, ActivationId), Value, RandomState>,
+    values: memo::Memo,
+    vars: memo::Memo,
     /// Tensors of constants in the metadata section, by their index.
     constants: HashMap<u32, TensorId, RandomState>,
     /// Attributes of calls, by where their list begins.
@@ -165,7 +166,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
                 Task::Keep(expr, activation) => {
                     let value = self.top(expr)?;
                     let owner = self.owner(self.module.note(expr).level, activation, expr)?;
-                    self.values.insert((expr, owner), value);
+                    self.values.insert(expr.index(), owner, value);
                     self.check_note(expr, value);
                 }
                 Task::Bind(var, activation) => {
@@ -198,8 +199,8 @@ impl<'m, 'a> Lowering<'m, 'a> {
             Expr::Global(global) => self.global(global, expr)?,
             other => {
                 let owner = self.owner(level, activation, expr)?;
-                if let Some(value) = self.values.get(&(expr, owner)) {
-                    self.stack.push(*value);
+                if let Some(value) = self.values.get(expr.index(), owner) {
+                    self.stack.push(value);
                     return Ok(());
                 }
                 self.tasks.push(Task::Keep(expr, owner));
@@ -269,12 +270,12 @@ impl<'m, 'a> Lowering<'m, 'a> {
 
     fn var(&self, var: VarId, activation: ActivationId, expr: ExprId) -> Result<Value> {
         let owner = self.owner(self.module.vars[var.index()].level, activation, expr)?;
-        self.vars.get(&(var, owner)).copied().ok_or_else(|| self.out_of_scope(expr))
+        self.vars.get(var.index(), owner).ok_or_else(|| self.out_of_scope(expr))
     }
 
     fn bind(&mut self, var: VarId, activation: ActivationId, value: Value) {
         self.check_var(var, value);
-        self.vars.insert((var, activation), value);
+        self.vars.insert(var.index(), activation, value);
     }
 
     fn out_of_scope(&self, expr: ExprId) -> Box<Located> {

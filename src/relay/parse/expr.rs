@@ -150,6 +150,9 @@ impl<'a> Parser<'a> {
                 let var = self.binding()?;
                 self.lexer.expect(Token::Assign, "`=`")?;
                 self.frames.push(Frame::LetValue(var));
+                if self.lexer.at(Token::Let) {
+                    return Err(self.lexer.unexpected("a `let` in parentheses: without them its end cannot be told"));
+                }
                 self.operand_or_match()
             }
             Token::Graph if self.lexer.second() == Some(Token::Assign) => {

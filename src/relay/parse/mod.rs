@@ -36,6 +36,16 @@ pub(super) fn parse(text: &str, mode: Mode) -> Result<Module<'_>> {
     Ok(module)
 }
 
+/// How many bytes before the text are none of it: a byte order mark, and the line that `PrintIR` writes into logs.
+fn preamble(text: &str, mode: Mode) -> usize {
+    if mode == Mode::Strict {
+        return 0;
+    }
+    let rest = text.trim_start_matches('\u{feff}');
+    let line = if rest.starts_with("PrintIR(") { rest.find('\n').unwrap_or(0) } else { 0 };
+    text.len() - rest.len() + line
+}
+
 /// Everything that lives while a text is read.
 struct Parser<'a> {
     text: &'a str,
@@ -73,7 +83,7 @@ impl<'a> Parser<'a> {
         Ok(Parser {
             text,
             mode,
-            lexer: Lexer::within(text, 0, text.len(), mode)?,
+            lexer: Lexer::within(text, preamble(text, mode), text.len(), mode)?,
             module: Module::default(),
             scopes: scope::Scopes::default(),
             graph_vars: HashMap::default(),

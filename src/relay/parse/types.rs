@@ -81,13 +81,13 @@ impl<'a> Parser<'a> {
 
     fn add_type(&mut self, ty: TypeExpr<'a>) -> TypeId {
         self.module.types.push(ty);
-        TypeId(self.module.types.len() as u32 - 1)
+        TypeId::new(self.module.types.len() - 1)
     }
 
     fn named_type(&mut self, span: Span, depth: usize) -> Result<TypeId> {
         let name = self.lexer.slice(span);
         let ty = match name {
-            "Tensor" if self.lexer.at(Token::OpenBracket) => self.tensor_type()?,
+            "Tensor" => self.tensor_type()?,
             "_" => TypeExpr::Incomplete,
             _ => {
                 let claims_dtype = ["int", "uint", "float", "bool"].iter().any(|prefix| name.starts_with(prefix));
