@@ -3,8 +3,8 @@
 //! Prints one line a file: size, the fastest and the median of many imports in MB/s, TVM's speed and how many times
 //! faster the median is, and the most memory allocated at one time beyond the file itself. Reads the models of this
 //! repository; where the folder `../shared/relay/models` is there, two large ones of it; and two generated files of
-//! 100 MB, one of operators and one of constants. `cargo bench --bench import -- WORD` measures the files whose
-//! name contains the word.
+//! 100 MB, one of operators and one of constants. `cargo bench --bench import -- WORD` measures those of them whose
+//! name contains the word, or the file that it is the path of.
 
 use std::{
     fmt::Write,
@@ -40,13 +40,16 @@ fn main() {
     let shared = root.join("../shared/relay/models");
     let large = ["resnet152.relay", "resnet18_int8_const.relay"].map(|name| shared.join(name));
     files.extend(large.into_iter().filter(|file| file.exists()));
+    if Path::new(&wanted).is_file() {
+        files = vec![PathBuf::from(&wanted)];
+    }
     println!(
         "{:<28} {:>10} {:>10} {:>8} {:>6} {:>7} {:>11} {:>6}",
         "file", "bytes", "best MB/s", "median", "TVM", "times", "peak bytes", "/file"
     );
     for file in files {
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if !name.contains(&wanted) {
+        if !file.to_string_lossy().contains(&wanted) {
             continue;
         }
         let tvm = if name.contains("const") { TVM_CONSTANTS } else { TVM_TEXT };

@@ -158,8 +158,8 @@ impl<'m, 'a> Lowering<'m, 'a> {
         self.tasks.push(Task::Eval(expr, activation));
         while let Some(task) = self.tasks.pop() {
             // Evaluation goes down to the first operator before the graph grows: the stack gives its room back.
-            if self.tasks.len() < self.tasks.capacity() / 4 && self.tasks.capacity() > 1 << 10 {
-                self.tasks.shrink_to(self.tasks.capacity() / 2);
+            if self.tasks.len() < self.tasks.capacity() / 4 * 3 && self.tasks.capacity() > 1 << 10 {
+                self.tasks.shrink_to(self.tasks.len() / 8 * 9);
             }
             match task {
                 Task::Eval(expr, activation) => self.begin(expr, activation)?,
