@@ -198,6 +198,18 @@ const SECTION: &str = r#"{"root": 1, "nodes": [{"type_key": ""}, {"type_key": "M
 {"type_key": "Array", "data": [3]}, {"type_key": "relay.Constant", "attrs": {"data": "0"}}],
 "b64ndarrays": ["P6G0lvBAXt0AAAAAAAAAAAEAAAAAAAAAAQAAAAIgAQACAAAAAAAAAAgAAAAAAAAAAACAPwAAAEA="]}"#;
 
+/// An attribute that is an array of two arrays, each the same array of two arrays, and so on: 2^60 values.
+fn doubling() -> String {
+    let arrays: Vec<String> =
+        (4..64).map(|at| format!("{{\"type_key\": \"Array\", \"data\": [{0}, {0}]}}", at + 1)).collect();
+    format!(
+        "def @main(%x: Tensor[(2), float32]) {{ sum(%x, axis=meta[Array][0]) }}\n#[metadata]\n{{\"root\": 1, \"nodes\": \
+         [{{\"type_key\": \"\"}}, {{\"type_key\": \"Map\", \"keys\": [\"Array\"], \"data\": [2]}}, {{\"type_key\": \"Array\", \
+         \"data\": [4]}}, {{\"type_key\": \"\"}}, {}, {{\"type_key\": \"IntImm\", \"attrs\": {{\"value\": \"1\"}}}}]}}\n",
+        arrays.join(", ")
+    )
+}
+
 #[test]
 fn metadata_that_lies_is_refused() {
     let folder = Folder::new();
@@ -225,6 +237,7 @@ fn metadata_that_lies_is_refused() {
         refused(&write(&SECTION.replacen(from, to, 1)), "");
     }
     refused(&write(&"[".repeat(DEEP)), "metadata");
+    refused(&folder.write("doubling.relay", doubling()), "unfold");
     refused(&write(&"{\"root\": {\"a\":".repeat(DEEP)), "metadata");
     refused(&write(&format!("{{\"root\": 1, \"more\": {}", "[".repeat(DEEP))), "metadata");
 }

@@ -3,7 +3,7 @@
 //! Strings borrow from the text, so that the base64 of a tensor is scanned once and decoded straight into the
 //! tensor's buffer. Only the fields that an import needs are looked at.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{borrow::Cow, cell::OnceCell, collections::HashMap};
 
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Deserializer, de};
@@ -14,7 +14,8 @@ use crate::graph::TensorData;
 /// The section, parsed; tensors are decoded when they are asked for.
 pub struct Metadata<'a> {
     nodes: Vec<Entry<'a>>,
-    tensors: Vec<Text<'a>>,
+    /// Each with its content once that was asked for: many constants may share one.
+    tensors: Vec<(Text<'a>, OnceCell<TensorData>)>,
     by_key: HashMap<String, Vec<usize>, RandomState>,
 }
 
@@ -112,6 +113,7 @@ impl<'a> Metadata<'a> {
             let array = nodes.get(*array).ok_or_else(|| wrong("its root refers to an object that is not there"))?;
             by_key.insert(key.0.to_string(), array.data.clone());
         }
+        let tensors = tensors.into_iter().map(|text| (text, OnceCell::new())).collect();
         Ok(Metadata { nodes, tensors, by_key })
     }
 
@@ -136,8 +138,13 @@ impl<'a> Metadata<'a> {
     /// If the object has none, or its record is damaged.
     pub fn tensor(&self, constant: &Entry<'_>) -> Result<TensorData, String> {
         let index = constant.field("data").and_then(|index| index.parse::<usize>().ok());
-        let text = index.and_then(|index| self.tensors.get(index)).ok_or("the constant has no tensor")?;
-        record::decode_base64(&text.0)
+        let tensor = index.and_then(|index| self.tensors.get(index));
+        let (text, content) = tensor.ok_or("the constant has no tensor")?;
+        if let Some(known) = content.get() {
+            return Ok(known.clone());
+        }
+        let data = record::decode_base64(&text.0)?;
+        Ok(content.get_or_init(|| data).clone())
     }
 }
 

@@ -118,6 +118,12 @@ impl Lowering<'_, '_> {
     /// The value that an object of the metadata section stands for.
     fn entry_value(&self, entry: &Entry<'_>, expr: ExprId, depth: usize) -> Result<Attr> {
         let Some(metadata) = self.metadata.filter(|_| depth < MAX_NESTING) else { return Ok(Attr::None) };
+        // Arrays that share their elements unfold to any size.
+        self.unfolded.set(self.unfolded.get() + 1);
+        if self.unfolded.get() > self.budget {
+            let what = format!("its arrays unfold to more than {} values", self.budget);
+            return Err(Fault::Metadata(what).at(self.span(expr)));
+        }
         let text = |name: &str| entry.field(name).unwrap_or_default();
         Ok(match entry.type_key() {
             "Array" => {

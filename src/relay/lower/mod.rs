@@ -16,7 +16,10 @@ mod parameters;
 mod recursion;
 mod typing;
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    cell::Cell,
+    collections::{HashMap, HashSet},
+};
 
 use foldhash::fast::RandomState;
 use smol_str::SmolStr;
@@ -52,6 +55,7 @@ pub(super) fn lower<'a>(
         folded: 0,
         budget: 10_000 + text.len(),
         spent: 0,
+        unfolded: Cell::new(0),
         graph: Graph::new(),
         activations: vec![Activation { level: 0, parent: ActivationId(0), label: None }],
         closures: Vec::new(),
@@ -131,6 +135,8 @@ struct Lowering<'m, 'a> {
     /// Most operators, activations and tuple fields that the file may make.
     budget: usize,
     spent: usize,
+    /// Values that objects of the metadata section were unfolded to.
+    unfolded: Cell<usize>,
     graph: Graph,
     activations: Vec<Activation>,
     closures: Vec<(FunctionId, ActivationId)>,
