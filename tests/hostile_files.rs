@@ -140,6 +140,18 @@ fn whole_deep_programs_are_read() {
 }
 
 #[test]
+fn values_that_share_their_parts_stay_small() {
+    let folder = Folder::new();
+    let wide = |of: &str| format!("({})", vec![of; 60].join(", "));
+    let mut body = format!("  %0 = {} /* ty=int32 */;\n", wide("%x"));
+    (1..12).for_each(|at| body += &format!("  %{at} = {} /* ty=int32 */;\n", wide(&format!("%{}", at - 1))));
+    refused(&folder.write("tuples.relay", format!("def @main(%x: int32) {{\n{body}  %11\n}}\n")), "out of proportion");
+    let calls: String = (1..64).map(|at| format!("def @f{at}(%x: int32) {{ @f{0}(@f{0}(%x)) }}\n", at - 1)).collect();
+    let text = format!("def @f0(%x: int32) {{ abs(%x) }}\n{calls}def @main(%x: int32) {{ @f63(%x) }}\n");
+    refused(&folder.write("calls.relay", text), "out of proportion");
+}
+
+#[test]
 fn sizes_that_no_memory_holds_are_only_numbers() {
     let folder = Folder::new();
     let huge = "Tensor[(1000000000, 1000000000), float32]";

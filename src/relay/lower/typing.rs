@@ -93,19 +93,20 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// The type of a value without functions in it, unless it is a tuple nested absurdly deep.
+    /// The type of a value without functions in it, unless it is a tuple nested absurdly deep or wide.
     pub(super) fn value_type(&self, value: Value) -> Option<Type> {
-        self.nested_value_type(value, 0)
+        self.nested_value_type(value, 0, &mut 10_000)
     }
 
-    fn nested_value_type(&self, value: Value, depth: usize) -> Option<Type> {
+    fn nested_value_type(&self, value: Value, depth: usize, left: &mut usize) -> Option<Type> {
+        *left = left.checked_sub(1)?;
         match value {
             Value::Tensor(tensor) => Some(Type::Tensor(self.graph.tensor(tensor).ty.clone())),
             Value::Tuple(list) if depth < 8 => {
                 let fields = self.fields.get(list.range())?;
                 fields
                     .iter()
-                    .map(|field| self.nested_value_type(*field, depth + 1))
+                    .map(|field| self.nested_value_type(*field, depth + 1, left))
                     .collect::<Option<_>>()
                     .map(Type::Tuple)
             }
