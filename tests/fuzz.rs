@@ -7,14 +7,18 @@ use std::{
     cell::RefCell,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use arbtest::{
     arbitrary::{self, Unstructured},
     arbtest,
 };
-use edgecut::{engine::CountingAllocator, fuzz::BODIES, ops};
+use edgecut::{
+    engine::{CountingAllocator, CpuClock},
+    fuzz::BODIES,
+    ops,
+};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -25,8 +29,8 @@ const FIXED_BYTES: u64 = 100 << 20;
 /// Most bytes allocated for each byte of a file: two imports, two printed texts.
 const BYTES_PER_BYTE: u64 = 1000;
 
-/// Longest that a body may take on a file of at most some hundred kilobytes, on a machine that does other things too.
-const LONGEST: Duration = Duration::from_secs(10);
+/// Most processor time that a body may take on a file of at most some hundred kilobytes.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// Words that steer a mutated text into the corners of the format.
 const WORDS: &[&str] = &[
@@ -219,9 +223,9 @@ fn token(file: &[u8], at: usize, more: &[u8]) -> std::ops::Range<usize> {
 fn hold(body: fn(&[u8]), file: &[u8]) {
     let before = CountingAllocator::live();
     CountingAllocator::reset_peak();
-    let start = Instant::now();
+    let start = CpuClock::Thread.now();
     body(file);
-    let (took, peak) = (start.elapsed(), (CountingAllocator::peak() - before).0);
+    let (took, peak) = (CpuClock::Thread.now() - start, (CountingAllocator::peak() - before).0);
     assert!(took < LONGEST, "took {took:?}");
     assert!(peak <= FIXED_BYTES + BYTES_PER_BYTE * file.len() as u64, "{peak} bytes for a file of {}", file.len());
 }
