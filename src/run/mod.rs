@@ -1,5 +1,6 @@
 //! A plan executed on the agents of a cluster: what each server must do ([`deploy`]), doing it ([`execute`]), and what
-//! came of it against what was predicted ([`outcome`]) and against one device ([`compare`]). [`network`] is a cluster as
+//! came of it against what was predicted ([`outcome`], [`trace`]) and against one device ([`compare`]). [`shards`] measures
+//! what a split plan asks devices to compute. [`network`] is a cluster as
 //! the planner sees it.
 
 pub mod compare;
@@ -7,6 +8,8 @@ pub mod deploy;
 pub mod execute;
 pub mod network;
 pub mod outcome;
+pub mod shards;
+pub mod trace;
 
 pub use compare::Difference;
 pub use deploy::{DeployError, DeployOptions, Deployment, deploy};

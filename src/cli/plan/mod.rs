@@ -55,6 +55,18 @@ pub struct Plan {
     #[arg(long, value_enum, default_value = "fused")]
     granularity: GranularityFlag,
 
+    /// Also say what the plan would be without each server that it uses, source and sink apart
+    #[arg(long)]
+    advise: bool,
+
+    /// Print, instead of one plan, those of which none is beaten in latency, time between results and memory at once
+    #[arg(long, conflicts_with = "advise")]
+    pareto: bool,
+
+    /// Keep every group whole: do not split any over several devices
+    #[arg(long)]
+    no_split: bool,
+
     /// Run the groups whose name fits PATTERN (`*` and `?` as in file names) on one device
     #[arg(long, value_name = "PATTERN=SERVER/DEVICE")]
     pin: Vec<String>,

@@ -4,9 +4,18 @@ use std::path::PathBuf;
 
 use miette::Report;
 
-use super::{Plan, pin::pin, print::print};
+use super::{
+    Plan,
+    pin::pin,
+    print::{print, print_front},
+};
+use tokio::runtime::Runtime;
+
 use crate::{
-    agent::survey::{Survey, Surveyed},
+    agent::{
+        fleet::Fleet,
+        survey::{Survey, Surveyed},
+    },
     cli::{
         Failure, Outcome,
         cluster::{links, reach_all, runtime},
@@ -16,21 +25,21 @@ use crate::{
         survey::profiles,
     },
     cluster::Inventory,
-    graph::Operator,
-    ops::{self, Alias},
+    graph::OperatorId,
     plan::{
-        self,
-        assemble::{CostedGroup, assemble},
-        check,
+        self, check,
         file::ModelRef,
         problem::{Cost, Targets},
         search::Options,
-        solve::solve,
+        split::{self, Answer, Sampled, Task, Ways, front},
         table,
     },
     profile::{Mode, Row, Sampling, items},
-    run::network,
-    units::Bytes,
+    run::{
+        network,
+        shards::{Known, measure},
+    },
+    units::{Bytes, Micros},
 };
 
 /// Plans the model of `arguments`, prints the plan and writes it to its files.
@@ -56,35 +65,50 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         folder: &arguments.profile,
         contents: contents.given(),
     };
-    let (inventory, profiles) = runtime()?.block_on(async {
+    let runtime = runtime()?;
+    let (fleet, inventory, profiles) = runtime.block_on(async {
         let fleet = reach_all(&cluster).await?;
         let table = arguments.links.clone().unwrap_or_else(|| arguments.profile.join("links.csv"));
         let links = links(&fleet, &cluster, &table, false).await?;
         let inventory = fleet.inventory(&cluster, links);
         let profiles = profiles(&fleet, &cluster, &inventory, &survey).await?;
-        Ok::<(Inventory, Vec<Surveyed>), Failure>((inventory, profiles))
+        Ok::<(Fleet, Inventory, Vec<Surveyed>), Failure>((fleet, inventory, profiles))
     })?;
 
     let address =
         |device: &crate::cluster::DeviceName| cluster.server(&device.server).map(|server| server.place.clone());
     let network = network(&inventory, address, arguments.memory).map_err(Failure::failed)?;
-    let groups = items(graph, granularity).into_iter().enumerate().map(|(index, item)| CostedGroup {
-        costs: profiles.iter().map(|profile| profile.rows.get(index).and_then(cost)).collect(),
-        name: item.name,
-        operators: item.operators,
-    });
-    let is_view = |operator: &Operator| ops::lookup(&operator.name).is_some_and(|def| def.alias == Alias::View);
-    let targets = Targets { latency: arguments.latency, throughput: arguments.throughput };
-    let mut problem = assemble(graph, groups.collect(), network, is_view, arguments.objective, targets);
-    pin(&mut problem, &arguments.pin)?;
+    let items = items(graph, granularity);
+    let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
+    let row = |index: usize| profiles.iter().map(|profile| profile.rows.get(index).and_then(cost)).collect();
+    let mut task = Task {
+        ways: if arguments.no_split { Ways::none(graph, &groups) } else { Ways::of(graph, &groups) },
+        names: items.iter().map(|item| item.name.clone()).collect(),
+        costs: (0..items.len()).map(row).collect(),
+        network,
+        objective: arguments.objective,
+        targets: Targets { latency: arguments.latency, throughput: arguments.throughput },
+        shards: &Sampled::default(),
+    };
+    pin(&mut task, &arguments.pin)?;
     let options = Options {
         seed: arguments.seed,
         budget: arguments.budget.unwrap_or(Options::default().budget),
         ..Options::default()
     };
-    let solution = solve(&problem, &options).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
+    let mut splitting = Splitting { fleet: &fleet, inventory: &inventory, survey: &survey, runtime: &runtime };
+    let (answer, sampled) = splitting.plan(&task, &options)?;
+    task.shards = &sampled;
+    if arguments.pareto {
+        let points = front::front(&task, &options).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
+        return print_front(arguments.format, &points);
+    }
+    let advice = if arguments.advise { front::without(&task, &answer, &options) } else { Vec::new() };
+    let (problem, solution) = (answer.expanded.problem, answer.solution);
     let reference = ModelRef { path: source.model.display().to_string(), blake3: model.import.hash.clone() };
     let mut plan = plan::Plan::new(&problem, &solution, reference, granularity, arguments.seed);
+    plan.splits = answer.splits;
+    plan.notes.extend(advice.iter().map(ToString::to_string));
     plan.cluster = arguments.cluster.path().map(|path| path.display().to_string());
     for (device, spec) in plan.devices.iter_mut().zip(&inventory.devices) {
         device.threads = Some(spec.threads);
@@ -92,6 +116,51 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     check::plan(&problem, &plan).map_err(Failure::failed)?;
     write(arguments, &plan)?;
     print(arguments.format, &problem, &plan, &solution)
+}
+
+/// How often a plan is made anew after its shards were measured.
+const ROUNDS: usize = 4;
+
+/// Time to spend on measuring one shard.
+const SHARD_BUDGET: Micros = Micros(120_000.0);
+
+/// Planning with splits, whose shards are measured where they are to run.
+struct Splitting<'a> {
+    fleet: &'a Fleet,
+    inventory: &'a Inventory,
+    survey: &'a Survey<'a>,
+    runtime: &'a Runtime,
+}
+
+impl Splitting<'_> {
+    /// Plans with estimates, measures the shards of what comes out, and plans again until nothing new is asked for.
+    fn plan(&mut self, task: &Task<'_>, options: &Options) -> Result<(Answer, Sampled), Failure> {
+        let sampling = Sampling { budget: SHARD_BUDGET, ..self.survey.sampling };
+        let (mut known, mut sampled) = (Known::default(), Sampled::default());
+        for round in 0.. {
+            let task = Task { shards: &sampled, ..task.clone() };
+            let answer = split::plan(&task, options).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
+            if answer.splits.is_empty() || round == ROUNDS {
+                return Ok((answer, sampled));
+            }
+            eprintln!("measuring {} shards", answer.expanded.shards.len());
+            let mut seen = sampled.clone();
+            let measuring = measure(
+                self.fleet,
+                self.inventory,
+                &answer.expanded,
+                &self.survey.contents,
+                &sampling,
+                &mut known,
+                &mut seen,
+            );
+            if self.runtime.block_on(measuring).map_err(Failure::failed)? == 0 {
+                return Ok((answer, seen));
+            }
+            sampled = seen;
+        }
+        Err(Failure::Failed(Report::msg("no plan was made")))
+    }
 }
 
 /// What a row of the profile says a group costs.

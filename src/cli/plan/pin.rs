@@ -5,25 +5,25 @@ use wildmatch::WildMatch;
 
 use crate::{
     cli::{Failure, Outcome},
-    plan::{Problem, problem::Device},
+    plan::{problem::Device, split::Task},
 };
 
 /// Forbids every device but the pinned one to the groups whose name fits the pattern.
-pub(super) fn pin(problem: &mut Problem, pins: &[String]) -> Outcome {
+pub(super) fn pin(task: &mut Task<'_>, pins: &[String]) -> Outcome {
     let bad = |what: String| Failure::BadInput(Report::msg(what));
     for text in pins {
         let Some((pattern, wanted)) = text.rsplit_once('=') else {
             return Err(bad(format!("--pin {text}: expected PATTERN=server/device, such as 'nn.conv2d*=local/cpu'")));
         };
-        let names: Vec<String> = problem.devices.iter().map(Device::full_name).collect();
+        let names: Vec<String> = task.network.devices.iter().map(Device::full_name).collect();
         let Some(device) = names.iter().position(|name| name == wanted) else {
             return Err(bad(format!("--pin {text}: there is no device {wanted}; there are {}", names.join(", "))));
         };
         let pattern_matcher = WildMatch::new(pattern);
         let mut hits = 0;
-        for group in problem.groups.iter_mut().filter(|group| pattern_matcher.matches(&group.name)) {
+        for (_, costs) in task.names.iter().zip(&mut task.costs).filter(|(name, _)| pattern_matcher.matches(name)) {
             hits += 1;
-            for (other, cost) in group.costs.iter_mut().enumerate() {
+            for (other, cost) in costs.iter_mut().enumerate() {
                 if other != device {
                     *cost = None;
                 }

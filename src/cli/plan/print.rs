@@ -1,12 +1,14 @@
 //! A plan on stdout: for people a line a stretch of groups and a line a device, then the figures that judge it.
 
+use serde::Serialize;
+
 use crate::{
     cli::{
         Failure, Outcome,
         format::Format,
         table::{shortened, table},
     },
-    plan::{self, Problem, problem::DeviceId, solve::Solution, table},
+    plan::{self, Problem, problem::DeviceId, solve::Solution, split::front::Point, table},
     units::Micros,
 };
 
@@ -17,6 +19,45 @@ pub(super) fn print(format: Format, problem: &Problem, plan: &plan::Plan, soluti
         Format::Table => println!("{}", summary(problem, plan, solution)),
     }
     Ok(())
+}
+
+/// The plans of a front, one a line.
+pub(super) fn print_front(format: Format, points: &[Point]) -> Outcome {
+    let row = |point: &Point| FrontRow {
+        latency_us: point.latency.0,
+        interval_us: point.interval.0,
+        peak_bytes: point.peak.0,
+        devices: point.answer.solution.evaluation.work.sequences.iter().filter(|jobs| !jobs.is_empty()).count(),
+        splits: point.answer.splits.len(),
+    };
+    let rows: Vec<FrontRow> = points.iter().map(row).collect();
+    match format {
+        Format::Csv => {
+            let mut writer = csv::Writer::from_writer(std::io::stdout());
+            rows.iter().try_for_each(|row| writer.serialize(row)).map_err(Failure::failed)?;
+            writer.flush().map_err(Failure::failed)?;
+        }
+        Format::Json => println!("{}", serde_json::to_string_pretty(&rows).map_err(Failure::failed)?),
+        Format::Table => {
+            let mut lines = table([">latency", ">between results", ">peak", ">devices", ">operators split"]);
+            for (point, row) in points.iter().zip(&rows) {
+                let (devices, splits) = (row.devices.to_string(), row.splits.to_string());
+                let figures = [point.latency.to_string(), point.interval.to_string(), point.peak.to_string()];
+                lines.add_row(figures.into_iter().chain([devices, splits]));
+            }
+            println!("{lines}");
+        }
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct FrontRow {
+    latency_us: f64,
+    interval_us: f64,
+    peak_bytes: u64,
+    devices: usize,
+    splits: usize,
 }
 
 /// Plans of more groups than this are shown without those that take less than [`SMALL`] of the time.

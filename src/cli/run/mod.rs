@@ -53,6 +53,10 @@ pub struct Run {
     #[arg(long)]
     no_check: bool,
 
+    /// Write what was predicted of a plan's run and what was measured, side by side, as a Chrome trace (for Perfetto)
+    #[arg(long, value_name = "FILE.json")]
+    trace: Option<PathBuf>,
+
     /// What to print of a plan's run
     #[arg(long, value_enum, default_value_t)]
     format: Format,

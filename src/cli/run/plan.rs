@@ -14,12 +14,13 @@ use crate::{
         Failure, Outcome,
         cluster::{Located, reach_all, read_cluster, runtime},
         contents::{Contents, engine_failure},
+        file,
         model::{Model, ModelArguments},
     },
     cluster::Cluster,
     engine::{CpuEngine, Engine},
     graph::{Graph, TensorData},
-    plan::Plan,
+    plan::{Plan, split::divided},
     run::{
         self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, deploy, deploy::Output,
         execute, execute::Record,
@@ -37,7 +38,9 @@ const IN_FLIGHT: u32 = 2;
 pub(super) fn run(arguments: &Run, text: &[u8]) -> Outcome {
     let plan = Plan::from_json(text).map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?;
     let model = load(arguments, &plan)?;
-    let graph = &model.import.graph;
+    let whole = &model.import.graph;
+    let split = divided(whole, &plan.splits).map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?;
+    let graph = &split;
     let cluster = cluster(arguments, &plan)?;
     let contents = Contents::open(graph, arguments.inputs.as_deref(), &model.params)?;
     let used = plan.devices.iter().filter(|device| !device.order.is_empty()).count();
@@ -62,8 +65,15 @@ pub(super) fn run(arguments: &Run, text: &[u8]) -> Outcome {
     }
     let difference = match arguments.no_check {
         true => None,
-        false => Some(Difference::between(&outputs, &on_this_machine(graph, &contents)?)),
+        false => {
+            let contents = Contents::open(whole, arguments.inputs.as_deref(), &model.params)?;
+            Some(Difference::between(&outputs, &on_this_machine(whole, &contents)?))
+        }
     };
+    if let Some(path) = &arguments.trace {
+        let text = run::trace::trace(&plan, &deployment, &record).map_err(Failure::failed)?;
+        file::write(path, text.as_bytes())?;
+    }
     let outcome = run::Outcome::of(&plan, &deployment, &record);
     let outcome = outcome.ok_or_else(|| Failure::Failed(Report::msg("no run was measured")))?;
     print(arguments.format, &plan, &outcome, difference)?;

@@ -25,6 +25,10 @@ pub struct Shard {
 pub trait ShardCosts {
     /// The cost of `shard` on each device, where the whole group costs `whole`; `None` where it cannot run.
     fn costs(&self, graph: &Graph, shard: &Shard, whole: &[Option<Cost>]) -> Vec<Option<Cost>>;
+
+    /// The most of group number `group` that `device` gets done in a microsecond, whatever the share, where all of it
+    /// takes `whole`. What bounds are made of.
+    fn rate(&self, group: usize, device: DeviceId, whole: Cost) -> f64;
 }
 
 /// The rule for shards that nobody measured: launching takes the same, the rest is in proportion, and slices and joins
@@ -55,6 +59,10 @@ impl ShardCosts for Proportional {
             Some(Cost { time, workspace, held: whole.held })
         };
         whole.iter().map(cost).collect()
+    }
+
+    fn rate(&self, _group: usize, _device: DeviceId, whole: Cost) -> f64 {
+        1.0 / whole.time.0.max(f64::MIN_POSITIVE)
     }
 }
 
@@ -119,6 +127,13 @@ impl ShardCosts for Sampled {
             }
         }
         costs
+    }
+
+    /// On a line that does not begin below zero, one of its ends has the highest rate.
+    fn rate(&self, group: usize, device: DeviceId, whole: Cost) -> f64 {
+        let points = self.points.get(&(device, group)).into_iter().flatten();
+        let rates = points.map(|point| point.share / point.cost.time.0.max(f64::MIN_POSITIVE));
+        rates.fold(self.rule.rate(group, device, whole), f64::max)
     }
 }
 

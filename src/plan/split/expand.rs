@@ -23,6 +23,7 @@ use crate::{
 };
 
 /// What is to be planned, before anything is split.
+#[derive(Clone)]
 pub struct Task<'a> {
     pub ways: Ways<'a>,
     /// By group: name, and what it costs whole on each device.

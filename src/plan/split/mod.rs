@@ -6,6 +6,7 @@
 //! | [`costs`] | what a shard costs, given what the whole costs |
 //! | [`expand`] | a problem in which the shards are groups, with what they exchange |
 //! | [`search`] | which groups to split, over which devices, in which ratio |
+//! | [`front`] | several plans: the front, and what each server is worth |
 //! | [`bound`] | what no plan can go below, however it splits |
 //!
 //! A split is a change of the graph ([`crate::ops::sharded`]); the problem that comes out is an ordinary one, so the
@@ -14,6 +15,7 @@
 pub mod bound;
 pub mod costs;
 pub mod expand;
+pub mod front;
 pub mod search;
 pub mod ways;
 
@@ -63,6 +65,11 @@ pub fn plan(task: &Task<'_>, options: &Options) -> Result<Answer, NoPlan> {
     let unsplit = task.expand(&Default::default()).map_err(|e| ProblemError { what: e.to_string() })?;
     let first = solve(&unsplit.problem, options);
     let groups = task.ways.groups.len();
+    if task.network.devices.len() < 2 || (0..groups).all(|group| task.ways.group(group).is_empty()) {
+        let solution = first?;
+        let whole = Some(solution.value());
+        return Ok(Answer { solution, expanded: unsplit, splits: Vec::new(), whole });
+    }
     let homes: Vec<DeviceId> = match &first {
         Ok(solution) => {
             let home = |strategy: &Strategy| strategy.devices().next().unwrap_or(task.network.source);
@@ -93,8 +100,6 @@ pub fn plan(task: &Task<'_>, options: &Options) -> Result<Answer, NoPlan> {
         None => (first?, unsplit, Vec::new()),
     };
     solution.bound = bound;
-    // The argument supposes that a shard takes at least its share; measured shards may take less.
-    solution.bound.value = solution.bound.value.min(solution.evaluation.score.value);
     Ok(Answer { solution, expanded, splits, whole })
 }
 

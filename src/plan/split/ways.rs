@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
+    sync::Arc,
 };
 
 use crate::{
@@ -15,12 +16,12 @@ use crate::{
 };
 
 /// The ways in which the groups of a graph can be split.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Ways<'a> {
     pub graph: &'a Graph,
     /// The operators of each group, in program order.
     pub groups: &'a [Vec<OperatorId>],
-    axes: HashMap<OperatorId, Vec<SplitAxis>>,
+    axes: Arc<HashMap<OperatorId, Vec<SplitAxis>>>,
     /// By group.
     ways: Vec<Vec<Way>>,
 }
@@ -42,10 +43,15 @@ pub struct Way {
 
 impl<'a> Ways<'a> {
     pub fn of(graph: &'a Graph, groups: &'a [Vec<OperatorId>]) -> Ways<'a> {
-        let axes = groups.iter().flatten().map(|id| (*id, shard::axes(graph, graph.operator(*id)))).collect();
-        let mut ways = Ways { graph, groups, axes, ways: Vec::new() };
+        let axes = groups.iter().flatten().map(|id| (*id, shard::axes(graph, graph.operator(*id))));
+        let mut ways = Ways { axes: Arc::new(axes.collect()), ..Ways::none(graph, groups) };
         ways.ways = groups.iter().map(|group| ways.of_group(group)).collect();
         ways
+    }
+
+    /// No way to split anything.
+    pub fn none(graph: &'a Graph, groups: &'a [Vec<OperatorId>]) -> Ways<'a> {
+        Ways { graph, groups, axes: Arc::default(), ways: Vec::new() }
     }
 
     /// The ways of group number `group`.
