@@ -53,6 +53,10 @@ pub enum Role {
 /// # Errors
 /// If an operator cannot be split as its division says.
 pub fn sharded(graph: &Graph, divisions: &BTreeMap<OperatorId, Division>) -> Result<Sharded, SplitError> {
+    if divisions.is_empty() {
+        let roles = graph.operators().map(|(of, _)| Role::Compute { of, shard: 0 }).collect();
+        return Ok(Sharded { graph: graph.clone(), roles });
+    }
     let mut made = Making {
         whole: graph,
         out: Sharded { graph: Graph::new(), roles: Vec::new() },
