@@ -2,7 +2,9 @@
 //!
 //! Knows the grammar and the scopes; does not know what operators mean, nor what the metadata section holds.
 
+mod atom;
 mod attrs;
+mod call;
 mod expr;
 mod function;
 mod matching;
