@@ -54,6 +54,70 @@ pub struct Datum {
     rest: serde_json::Map<String, Json>,
 }
 
+/// What a file may be.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum File {
+    Pattern(Pattern),
+    Graph(Graph),
+}
+
+/// The same program as bare tensors and operators, without frees.
+#[derive(Deserialize)]
+struct Graph {
+    tensors: Vec<GraphTensor>,
+    ops: Vec<GraphOperator>,
+}
+
+#[derive(Deserialize)]
+struct GraphTensor {
+    id: u64,
+    size: u64,
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct GraphOperator {
+    name: String,
+    ins: Vec<u64>,
+    outs: Vec<u64>,
+    #[serde(default)]
+    ws: u64,
+    #[serde(default)]
+    time_us: f64,
+}
+
+impl Graph {
+    /// The pattern, with every activation freed after its last use.
+    fn pattern(&self) -> Pattern {
+        let kinds: HashMap<u64, &str> = self.tensors.iter().map(|t| (t.id, t.kind.as_str())).collect();
+        let mut last: HashMap<u64, usize> = HashMap::new();
+        for (index, op) in self.ops.iter().enumerate() {
+            last.extend(op.ins.iter().chain(&op.outs).map(|id| (*id, index)));
+        }
+        let none = || Json::Object(serde_json::Map::new());
+        let mut code = Vec::new();
+        for (index, op) in self.ops.iter().enumerate() {
+            let (ins, outs) = (op.ins.clone(), op.outs.clone());
+            let (workspace, time) = (op.ws, op.time_us);
+            code.push(Record { name: op.name.clone(), attr: none(), ins, outs, workspace, time });
+            let mut freed: Vec<u64> = op.ins.iter().chain(&op.outs).copied().collect();
+            freed.retain(|id| last[id] == index && kinds.get(id) == Some(&"act"));
+            freed.sort_unstable();
+            freed.dedup();
+            if !freed.is_empty() {
+                let (name, ins) = (FREE.to_string(), Vec::new());
+                code.push(Record { name, attr: none(), ins, outs: freed, workspace: 0, time: 0.0 });
+            }
+        }
+        let data = self.tensors.iter().map(|t| Datum { id: t.id, size: t.size, rest: serde_json::Map::new() });
+        let made: HashMap<u64, ()> = self.ops.iter().flat_map(|op| &op.outs).map(|id| (*id, ())).collect();
+        let handed_out = |t: &&GraphTensor| matches!(t.kind.as_str(), "grad" | "output") && made.contains_key(&t.id);
+        let outputs = self.tensors.iter().filter(handed_out).map(|t| t.id).collect();
+        Pattern { code, data: data.collect(), outputs, rest: serde_json::Map::new() }
+    }
+}
+
 /// Why a pattern has no program.
 #[derive(Debug, thiserror::Error)]
 pub enum PatternError {
@@ -82,7 +146,10 @@ impl Pattern {
     /// # Errors
     /// If the text is no JSON or a field is missing, with line and column.
     pub fn parse(text: &[u8]) -> Result<Pattern, PatternError> {
-        Ok(serde_json::from_slice(text)?)
+        match serde_json::from_slice(text)? {
+            File::Pattern(pattern) => Ok(pattern),
+            File::Graph(graph) => Ok(graph.pattern()),
+        }
     }
 
     /// What the records say about values and their bytes.

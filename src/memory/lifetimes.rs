@@ -29,6 +29,8 @@ pub enum Reuse {
     View,
     /// It may overwrite any operand of its size that dies with the operator.
     InPlace,
+    /// It may overwrite its first operand, if that is large enough and nobody else reads it.
+    First,
 }
 
 /// Buffers over the steps of an order: step `i` is the `i`-th operator of it.
@@ -69,6 +71,7 @@ pub fn lifetimes(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>) -> 
     let mut found =
         Lifetimes { buffers: Vec::new(), storage: vec![None; graph.tensors().len()], workspace: Vec::new() };
     let last_use = last_uses(graph, order, sharing);
+    let readers: Vec<usize> = graph.consumers().iter().map(Vec::len).collect();
     let mut made: Vec<bool> =
         graph.tensors().map(|(_, tensor)| !matches!(tensor.origin, Origin::Operator { .. })).collect();
     for input in graph.inputs() {
@@ -100,7 +103,14 @@ pub fn lifetimes(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>) -> 
                 }
                 continue;
             }
-            let over = dying.iter().position(|&s| reuse == Reuse::InPlace && found.buffers[s].size == bytes);
+            let over = match reuse {
+                Reuse::InPlace => dying.iter().position(|&s| found.buffers[s].size == bytes),
+                Reuse::First => operator.operands().next().filter(|t| readers[t.0 as usize] == 1).and_then(|first| {
+                    let storage = found.storage[first.0 as usize]?;
+                    dying.iter().position(|&s| s == storage && found.buffers[s].size >= bytes)
+                }),
+                Reuse::Never | Reuse::View => None,
+            };
             match over {
                 Some(place) => {
                     let storage = dying.swap_remove(place);

@@ -6,6 +6,12 @@
 //! |---|---|
 //! | [`Buffer`], [`Packing`] | what an arena holds, and where |
 //! | [`lifetimes`] | which bytes each tensor of a graph occupies, from when to when, in a given order |
+//! | [`liveness`] | births, deaths and idle periods of tensors; [`trace`] of a graph |
+//! | [`fx`], [`g10`] | traced PyTorch graphs in, G10's reports out |
+//! | [`lower`] | a graph as a [`program`], schedules as buffers |
+//! | [`order`] | the order of least peak |
+//! | [`place`] | a graph's tensors in an arena, in the best order |
+//! | [`network`] | networks given as bare tensors and operators |
 //! | [`bound`] | the load over time, and what no packing can go below |
 //! | [`arena`] | offsets: [`pack`] |
 //! | [`program`] | operators with times and values with sizes: what fitting works on |
@@ -22,10 +28,18 @@ mod buffer;
 pub mod check;
 pub mod dlmo;
 pub mod fit;
+pub mod fx;
+pub mod g10;
 mod lifetimes;
+pub mod liveness;
+pub mod lower;
 pub mod magis;
 pub mod minimalloc;
+pub mod network;
+pub mod order;
+pub mod place;
 pub mod program;
+pub mod trace;
 pub mod workload;
 
 pub use arena::{ArenaError, Options, pack};

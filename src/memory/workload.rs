@@ -48,7 +48,9 @@ pub enum Limit {
 pub enum WorkloadError {
     #[error("no JSON: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("neither DLMO's form (`code`, `data`, `outputs`) nor MAGIS's (`ops`)")]
+    #[error(
+        "neither DLMO's form (`code`, `data`, `outputs`), nor tensors and operators (`tensors`, `ops`), nor MAGIS's (`ops`)"
+    )]
     Form,
     #[error(transparent)]
     Dlmo(#[from] PatternError),
@@ -99,10 +101,11 @@ impl Workload {
         #[derive(Deserialize)]
         struct Form {
             code: Option<IgnoredAny>,
+            tensors: Option<IgnoredAny>,
             ops: Option<IgnoredAny>,
         }
         match serde_json::from_slice(text)? {
-            Form { code: Some(_), .. } => {
+            Form { code: Some(_), .. } | Form { tensors: Some(_), ops: Some(_), .. } => {
                 let pattern = Pattern::parse(text)?;
                 let reading = Box::new(pattern.read()?);
                 Ok(Workload::Dlmo(pattern, reading))

@@ -3,4 +3,5 @@
 //! Exporters turn graphs, plans and profiles into text; they open no files and print nothing.
 
 pub mod dot;
+pub mod memory;
 pub mod modules;

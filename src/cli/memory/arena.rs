@@ -5,9 +5,9 @@ use std::{io::Write, path::Path};
 use miette::Report;
 use serde::Serialize;
 
-use super::{Format, Memory};
+use super::Memory;
 use crate::{
-    cli::{Failure, Outcome, file},
+    cli::{Failure, Outcome, file, format::Format},
     memory::{self, Options, check, minimalloc::Table},
     units::Bytes,
 };

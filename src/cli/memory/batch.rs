@@ -5,9 +5,12 @@ use std::path::Path;
 use miette::Report;
 use serde::Serialize;
 
-use super::{Format, Memory, fit};
+use super::{Memory, fit};
 use crate::{
-    cli::{Failure, Outcome, file, format},
+    cli::{
+        Failure, Outcome, file,
+        format::{self, Format},
+    },
     memory::workload::{Limit, Solved, Target, Workload},
 };
 

@@ -1,13 +1,17 @@
 //! `edgecut memory --graph`: schedules of a DLMO or MAGIS graph under a limit on memory or time.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
+use indicatif::ProgressBar;
 use miette::Report;
-use serde::Serialize;
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 
-use super::{Format, Memory};
+use super::{Memory, spread};
 use crate::{
-    cli::{Failure, Outcome, file, format},
+    cli::{
+        Failure, Outcome, file,
+        format::{self, Format},
+    },
     memory::{
         fit::Options,
         workload::{Solved, Target, Workload, Written},
@@ -46,12 +50,11 @@ struct Point {
 
 pub fn run(memory: &Memory, input: &Path) -> Outcome {
     let workload = read(input)?;
+    let Some(target) = memory.target() else { return front(&solve(&workload, memory)?, memory) };
+    if memory.seeds > 1 {
+        return spread::run(memory, &workload, target);
+    }
     let solved = solve(&workload, memory)?;
-    let target = match (memory.limit, memory.slowdown) {
-        (Some(limit), _) => Target::Limit(limit),
-        (_, Some(factor)) => Target::Slowdown(factor),
-        _ => return front(&solved, memory),
-    };
     let Some(best) = solved.best(target) else {
         return Err(Failure::NoPlan(Report::msg(none(&solved, target))));
     };
@@ -70,6 +73,23 @@ pub fn run(memory: &Memory, input: &Path) -> Outcome {
     }
 }
 
+/// Whether a file has operators that say whether they are element-wise: a network to place rather than to schedule.
+pub fn is_network(input: &Path) -> Result<bool, Failure> {
+    #[derive(Deserialize)]
+    struct Form {
+        tensors: Option<IgnoredAny>,
+        ops: Option<Vec<Operator>>,
+    }
+    #[derive(Deserialize)]
+    struct Operator {
+        elementwise: Option<bool>,
+    }
+    let text = file::read(input)?;
+    let form: Option<Form> = serde_json::from_slice(&text).ok();
+    let says = |ops: &Vec<Operator>| ops.iter().any(|op| op.elementwise.is_some());
+    Ok(form.is_some_and(|form| form.tensors.is_some() && form.ops.as_ref().is_some_and(says)))
+}
+
 /// Reads a graph of either form.
 pub fn read(input: &Path) -> Result<Workload, Failure> {
     let bad = |error| Failure::BadInput(Report::msg(format!("{}: {error}", input.display())));
@@ -78,8 +98,18 @@ pub fn read(input: &Path) -> Result<Workload, Failure> {
 
 /// Searches as long as the flags say.
 pub fn solve<'a>(workload: &'a Workload, memory: &Memory) -> Result<Solved<'a>, Failure> {
-    let options = Options { seed: memory.seed, budget: memory.effort(70), cut_off: None };
-    workload.solve(&options).map_err(Failure::bad_input)
+    solve_from(workload, memory, memory.seed)
+}
+
+/// The same from a seed of its own.
+pub fn solve_from<'a>(workload: &'a Workload, memory: &Memory, seed: u64) -> Result<Solved<'a>, Failure> {
+    let bar =
+        ProgressBar::new_spinner().with_message(format!("searching schedules of {} operators", workload.operators()));
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let options = Options { seed, budget: memory.effort(70), cut_off: None };
+    let solved = workload.solve(&options).map_err(Failure::bad_input);
+    bar.finish_and_clear();
+    solved
 }
 
 /// Why no schedule keeps the target, in figures.

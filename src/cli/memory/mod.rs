@@ -3,30 +3,90 @@
 mod arena;
 mod batch;
 mod fit;
+mod place;
+mod spread;
+mod subject;
+mod traced;
 
 use std::path::PathBuf;
 
+use subject::Subject;
+
 use crate::{
-    cli::{Failure, Outcome},
-    memory::workload::Limit,
+    cli::{Failure, Outcome, format::Format, model::ModelArguments},
+    memory::{
+        network,
+        workload::{Limit, Target},
+    },
     units::Bytes,
 };
 
 /// Place tensors in memory, and make programs fit into less of it; always with the lower bound.
 #[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("input").required(true).args(["arena", "graph", "configs"])))]
+#[command(group(clap::ArgGroup::new("input").required(true).args(["model", "arena", "graph", "configs", "trace"])))]
 pub struct Memory {
+    #[command(flatten)]
+    model: Option<ModelArguments>,
+
     /// Pack the buffers of this file (MiniMalloc's CSV: id, lower, upper, size, and alignment, offset if wanted)
     #[arg(long, value_name = "FILE.csv")]
     arena: Option<PathBuf>,
 
-    /// Schedule this graph: DLMO's pattern.json, or MAGIS's export
+    /// Schedule this graph: DLMO's pattern.json, MAGIS's export; or place this network of bare tensors and operators
     #[arg(long, value_name = "FILE.json")]
     graph: Option<PathBuf>,
 
     /// Schedule many graphs: lines of `path limit`, paths from the file's folder
     #[arg(long, value_name = "FILE")]
     configs: Option<PathBuf>,
+
+    /// Report the liveness of a traced PyTorch graph: its forward function as Python text
+    #[arg(long, value_name = "FWD.py")]
+    trace: Option<PathBuf>,
+
+    /// Its backward function
+    #[arg(long, value_name = "BWD.py", requires = "trace")]
+    backward: Option<PathBuf>,
+
+    /// Times of its kernels: lines of `0 0.125 ms`
+    #[arg(long, value_name = "FILE", requires = "trace")]
+    times: Option<PathBuf>,
+
+    /// Write births, deaths and idle periods into this folder: as tables, and as the G10 liveness tool does
+    #[arg(long, value_name = "FOLDER")]
+    liveness: Option<PathBuf>,
+
+    /// Count as the G10 tool does, quirks included
+    #[arg(long, requires = "liveness")]
+    g10_compat: bool,
+
+    /// What G10's files are named after
+    #[arg(long, value_name = "NAME", default_value = "run1")]
+    run_name: String,
+
+    /// Write figures into this folder: one HTML page, SVG, a text map, counters for Perfetto, Aidge's memory_info.txt
+    #[arg(long, value_name = "FOLDER")]
+    figures: Option<PathBuf>,
+
+    /// Write all names into the arena map, also where they do not fit
+    #[arg(long)]
+    display_names: bool,
+
+    /// Print the arena as a map of 80 columns
+    #[arg(long)]
+    map: bool,
+
+    /// Times and workspaces of a model's operators from this profile; else from one in profiles/, else estimated
+    #[arg(long, value_name = "FILE.csv")]
+    profile: Option<PathBuf>,
+
+    /// What every offset is a multiple of
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    align: u64,
+
+    /// Whose bytes an element-wise operator may overwrite
+    #[arg(long, value_enum, default_value_t)]
+    in_place: InPlace,
 
     /// Make the arena as small as possible (the default)
     #[arg(long, conflicts_with = "capacity")]
@@ -52,6 +112,10 @@ pub struct Memory {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
+    /// Search from so many seeds, and print how far the results lie apart
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "graph", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+
     /// How long to search: millions of buffers (arena, 300 if not given; 30 take about a second) or of steps of
     /// schedules looked at (70 if not given; 20 take about a second)
     #[arg(long, value_name = "MILLIONS")]
@@ -67,11 +131,23 @@ pub struct Memory {
 }
 
 #[derive(Clone, Copy, Default, clap::ValueEnum)]
-enum Format {
+enum InPlace {
+    /// Those of any operand that dies
     #[default]
-    Table,
-    Csv,
-    Json,
+    Any,
+    /// Only the first operand's, if nobody else reads it
+    First,
+    Never,
+}
+
+impl InPlace {
+    fn rule(self) -> network::InPlace {
+        match self {
+            InPlace::Any => network::InPlace::Any,
+            InPlace::First => network::InPlace::First,
+            InPlace::Never => network::InPlace::Never,
+        }
+    }
 }
 
 impl Memory {
@@ -80,13 +156,23 @@ impl Memory {
             let text = "--slowdown is a factor of 1 or more: 1.1 allows a tenth more time";
             return Err(Failure::BadInput(miette::Report::msg(text)));
         }
-        match (&self.arena, &self.graph, &self.configs) {
-            (Some(file), _, _) => arena::run(&self, file),
-            (_, Some(file), _) => fit::run(&self, file),
-            (_, _, Some(file)) => batch::run(&self, file),
+        let rule = self.in_place.rule();
+        if let Some(model) = &self.model {
+            return place::run(&self, &Subject::model(model, self.profile.as_deref(), rule)?);
+        }
+        match (&self.arena, &self.graph, &self.configs, &self.trace) {
+            (Some(file), ..) => arena::run(&self, file),
+            (_, Some(file), ..) if fit::is_network(file)? => place::run(&self, &Subject::network(file, rule)?),
+            (_, Some(file), ..) => fit::run(&self, file),
+            (.., Some(file), _) => batch::run(&self, file),
+            (.., Some(file)) => traced::run(&self, file),
             // clap requires one of them.
             _ => Ok(()),
         }
+    }
+
+    fn target(&self) -> Option<Target> {
+        self.limit.map(Target::Limit).or(self.slowdown.map(Target::Slowdown))
     }
 
     fn effort(&self, default: u64) -> u64 {

@@ -95,7 +95,9 @@ fn place(op: &Op, parts: u64, originals: &HashMap<u64, &Op>, stands: &mut HashMa
         (Some((first, rest)), Some((whole, all))) => rest == all && first * parts == *whole,
         _ => false,
     };
-    if !whole && !(part && op.out_bytes * parts == original.out_bytes) {
+    let size = if whole { Some(op.out_bytes) } else { part.then_some(op.out_bytes * parts) };
+    // What is added up over the parts, and what is there whole, is counted outside.
+    if size.is_none_or(|size| size != original.out_bytes && !(whole && size == 0)) {
         return Err(Flaw::Parts(op.id));
     }
     stands.insert(op.id, vec![of]);

@@ -1,0 +1,126 @@
+//! What `edgecut memory` places: a Relay model or a network of bare tensors, with sizes, times and sharing rules.
+
+use std::path::{Path, PathBuf};
+
+use miette::Report;
+
+use crate::{
+    cli::{Failure, file, model::ModelArguments},
+    graph::{Graph, OperatorId},
+    memory::{
+        Reuse, Sharing,
+        network::{InPlace, Network},
+    },
+    ops::{self, Alias, summary::flops},
+    profile::{Item, Row, model::CostModel},
+    units::{Bytes, Micros},
+};
+
+/// Where no profile tells: operations and bytes a microsecond, and what a call takes besides.
+const FLOPS: f64 = 20e3;
+const TRAFFIC: f64 = 10e3;
+const CALL: f64 = 1.0;
+
+/// A graph with all that placing it needs.
+pub struct Subject {
+    pub title: String,
+    pub graph: Graph,
+    /// Where the times come from.
+    pub timed: String,
+    /// What operators are called.
+    pub names: Vec<String>,
+    reuse: Vec<Reuse>,
+    workspace: Vec<Bytes>,
+    time: Vec<Micros>,
+}
+
+impl Subject {
+    /// A model, with times from `profile`, else from a profile in `profiles/`, else estimated.
+    pub fn model(arguments: &ModelArguments, profile: Option<&Path>, rule: InPlace) -> Result<Subject, Failure> {
+        let model = arguments.load()?;
+        let graph = model.import.graph;
+        let title = arguments.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let profile = profile.map(Path::to_path_buf).or_else(|| find(&title, &model.import.hash));
+        let costs = match &profile {
+            Some(path) => Some(CostModel::of(&rows(path)?)),
+            None => None,
+        };
+        let timed = profile.map_or("estimated from FLOPs and bytes".to_string(), |p| format!("from {}", p.display()));
+        let items: Vec<Item> = graph.operators().map(|(id, _)| Item::new(&graph, vec![id])).collect();
+        let time = |item: &Item| {
+            let known = costs.as_ref().and_then(|costs| costs.time(item)).map(|estimate| estimate.time);
+            known.unwrap_or_else(|| Micros(CALL + (item.flops as f64 / FLOPS).max(item.bytes.0 as f64 / TRAFFIC)))
+        };
+        let workspace = |item: &Item| costs.as_ref()?.measured(&item.signature).map(|cost| cost.workspace);
+        let reuse = |name: &str| match (ops::lookup(name).map(|def| def.alias), rule) {
+            (Some(Alias::View), _) => Reuse::View,
+            (Some(Alias::InPlace), InPlace::Any) => Reuse::InPlace,
+            (Some(Alias::InPlace), InPlace::First) => Reuse::First,
+            _ => Reuse::Never,
+        };
+        Ok(Subject {
+            title,
+            timed,
+            names: graph.operators().map(|(id, operator)| format!("{}_{}", operator.name, id.0)).collect(),
+            reuse: graph.operators().map(|(_, operator)| reuse(&operator.name)).collect(),
+            workspace: items.iter().map(|item| workspace(item).unwrap_or_default()).collect(),
+            time: items.iter().map(time).collect(),
+            graph,
+        })
+    }
+
+    /// A network from a file; its operators take the same time each.
+    pub fn network(path: &Path, rule: InPlace) -> Result<Subject, Failure> {
+        let bad = |error| Failure::BadInput(Report::msg(format!("{}: {error}", path.display())));
+        let network = Network::parse(&file::read(path)?).map_err(bad)?;
+        let ids: Vec<OperatorId> = network.graph.operators().map(|(id, _)| id).collect();
+        let name = |(_, operator): (OperatorId, &crate::graph::Operator)| {
+            operator.label.as_ref().unwrap_or(&operator.name).to_string()
+        };
+        Ok(Subject {
+            title: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            timed: "not known: 1 µs each".to_string(),
+            names: network.graph.operators().map(name).collect(),
+            reuse: ids.iter().map(|&id| network.reuse(id, rule)).collect(),
+            workspace: vec![Bytes::ZERO; ids.len()],
+            time: vec![Micros(1.0); ids.len()],
+            graph: network.graph,
+        })
+    }
+
+    pub fn time(&self, id: OperatorId) -> Micros {
+        self.time[id.0 as usize]
+    }
+
+    /// FLOPs of all operators.
+    pub fn flops(&self) -> u64 {
+        self.graph.operators().map(|(_, operator)| flops(&self.graph, operator)).sum()
+    }
+
+    pub fn parameters(&self) -> Bytes {
+        self.graph.parameters().filter_map(|t| self.graph.tensor(t).ty.bytes()).sum()
+    }
+
+    /// Calls `with` with the rules of who shares bytes with whom.
+    pub fn sharing<T>(&self, align: u64, with: impl FnOnce(&Sharing<'_>) -> T) -> T {
+        let reuse = |id: OperatorId| self.reuse[id.0 as usize];
+        let workspace = |id: OperatorId| self.workspace[id.0 as usize];
+        with(&Sharing { reuse: &reuse, workspace: &workspace, align })
+    }
+}
+
+/// A profile of single operators of a model below `profiles/`, the first by name.
+fn find(stem: &str, hash: &str) -> Option<PathBuf> {
+    let short: String = hash.chars().take(8).collect();
+    let folder = Path::new("profiles").join(format!("{stem}-{short}"));
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).ok()?.filter_map(|e| Some(e.ok()?.path())).collect();
+    files.retain(|path| path.to_string_lossy().ends_with("-op.csv"));
+    files.sort();
+    files.into_iter().next()
+}
+
+fn rows(path: &Path) -> Result<Vec<Row>, Failure> {
+    let text = file::read(path)?;
+    let rows = csv::Reader::from_reader(&text[..]).into_deserialize().collect::<Result<Vec<Row>, _>>();
+    rows.map_err(|error| Failure::BadInput(Report::msg(format!("{}: {error}", path.display()))))
+}

@@ -1,0 +1,228 @@
+//! The order of least peak: dynamic programming over the sets of operators that are done, level by level.
+//!
+//! Two orders of the same operators leave the same values behind, so only the one with the lower peak is kept. An
+//! operator that can run within the peak so far and leaves no more memory in use than before runs at once: no
+//! order gains by waiting. Narrow waists and series-parallel graphs keep the levels small, and then the result is
+//! exact; where a level has more sets than the width allows, the lowest are kept, and it is a beam.
+
+use foldhash::HashMap;
+use smallvec::SmallVec;
+
+use super::program::{OperatorIndex, Program};
+
+/// An order and what is known of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ordered {
+    pub order: Vec<OperatorIndex>,
+    /// Bytes.
+    pub peak: u64,
+    /// No order has a lower peak; equal to the peak where nothing was left out.
+    pub bound: u64,
+}
+
+/// Some operators that are done, and the best way to get there.
+#[derive(Clone)]
+struct State {
+    done: SmallVec<[u64; 8]>,
+    key: u128,
+    ready: SmallVec<[OperatorIndex; 8]>,
+    now: u64,
+    peak: u64,
+    /// The last operator and the state before it.
+    link: u32,
+}
+
+/// The order of least peak; with at most `width` sets a level.
+pub fn least_peak(program: &Program, width: usize) -> Ordered {
+    let search = Search::new(program);
+    let mut links: Vec<(u32, OperatorIndex)> = vec![(0, 0)];
+    let mut states = vec![search.start()];
+    let mut exact = true;
+    for _ in 0..program.operators.len() {
+        let mut next: HashMap<u128, State> = HashMap::default();
+        for state in &states {
+            let free = state.ready.iter().copied().find(|&operator| {
+                let (during, after) = search.cost(state, operator);
+                during <= state.peak && after <= state.now
+            });
+            let tried: SmallVec<[OperatorIndex; 8]> = match free {
+                Some(operator) => SmallVec::from_slice(&[operator]),
+                None => state.ready.clone(),
+            };
+            for operator in tried {
+                let (during, after) = search.cost(state, operator);
+                let peak = state.peak.max(during);
+                let key = state.key ^ search.keys[operator as usize];
+                if next.get(&key).is_none_or(|other| peak < other.peak) {
+                    links.push((state.link, operator));
+                    let link = links.len() as u32 - 1;
+                    next.insert(key, search.after(state, operator, key, after, peak, link));
+                }
+            }
+        }
+        states = next.into_values().collect();
+        states.sort_unstable_by_key(|state| (state.peak, state.now, state.key));
+        if states.len() > width {
+            states.truncate(width);
+            exact = false;
+        }
+    }
+    let Some(last) = states.first() else {
+        return Ordered { order: Vec::new(), peak: program.resident, bound: program.resident };
+    };
+    let mut order = Vec::with_capacity(program.operators.len());
+    let mut link = last.link;
+    while link != 0 {
+        let (before, operator) = links[link as usize];
+        order.push(operator);
+        link = before;
+    }
+    order.reverse();
+    Ordered { order, peak: last.peak, bound: if exact { last.peak } else { program.least_peak() } }
+}
+
+struct Search<'a> {
+    program: &'a Program,
+    before: Vec<SmallVec<[OperatorIndex; 4]>>,
+    after: Vec<SmallVec<[OperatorIndex; 4]>>,
+    readers: Vec<SmallVec<[OperatorIndex; 4]>>,
+    /// Values that go over into another one's bytes.
+    replaced: Vec<bool>,
+    /// A random number for each operator: a set's key is the sum of its members' numbers.
+    keys: Vec<u128>,
+}
+
+impl<'a> Search<'a> {
+    fn new(program: &'a Program) -> Search<'a> {
+        let before = program.predecessors();
+        let mut after: Vec<SmallVec<[OperatorIndex; 4]>> = vec![SmallVec::new(); before.len()];
+        for (operator, list) in (0..).zip(&before) {
+            list.iter().for_each(|&earlier| after[earlier as usize].push(operator));
+        }
+        let mut readers: Vec<SmallVec<[OperatorIndex; 4]>> = vec![SmallVec::new(); program.values.len()];
+        for (index, operator) in (0..).zip(&program.operators) {
+            operator.reads.iter().for_each(|&read| readers[read as usize].push(index));
+        }
+        let mut replaced = vec![false; program.values.len()];
+        program.values.iter().filter_map(|v| v.replaces).for_each(|old| replaced[old as usize] = true);
+        let mut rng = fastrand::Rng::with_seed(1);
+        let keys = before.iter().map(|_| rng.u128(..)).collect();
+        Search { program, before, after, readers, replaced, keys }
+    }
+
+    fn start(&self) -> State {
+        let count = self.program.operators.len();
+        let ready = (0..count as u32).filter(|&operator| self.before[operator as usize].is_empty()).collect();
+        let words = count.div_ceil(64);
+        let now = self.program.resident + self.inputs();
+        State { done: SmallVec::from_elem(0, words), key: 0, ready, now, peak: now, link: 0 }
+    }
+
+    /// Bytes of what is there from the beginning and goes after its last use.
+    fn inputs(&self) -> u64 {
+        self.program.values.iter().filter(|v| v.producer.is_none()).map(|v| v.bytes).sum()
+    }
+
+    /// Bytes in use while an operator runs, and after it.
+    fn cost(&self, state: &State, operator: OperatorIndex) -> (u64, u64) {
+        let program = self.program;
+        let run = program.operator(operator);
+        let made = |write: &&u32| program.value(**write).replaces.is_none();
+        let grown: u64 = run.writes.iter().filter(made).map(|&write| program.value(write).bytes).sum();
+        let during = state.now + grown + run.workspace;
+        let dies = |&&read: &&u32| {
+            let value = program.value(read);
+            let others = self.readers[read as usize].iter().all(|&r| r == operator || has(&state.done, r));
+            !value.result && others && !self.replaced[read as usize]
+        };
+        let freed: u64 = run.reads.iter().filter(dies).map(|&read| program.value(read).bytes).sum();
+        let unused: u64 = run
+            .writes
+            .iter()
+            .filter(|&&write| !program.value(write).result && self.readers[write as usize].is_empty())
+            .map(|&write| program.value(write).bytes)
+            .sum();
+        (during, state.now + grown - freed - unused)
+    }
+
+    fn after(&self, state: &State, operator: OperatorIndex, key: u128, now: u64, peak: u64, link: u32) -> State {
+        let mut done = state.done.clone();
+        done[operator as usize / 64] |= 1 << (operator % 64);
+        let mut ready: SmallVec<[OperatorIndex; 8]> = state.ready.iter().copied().filter(|&o| o != operator).collect();
+        let free = |next: &&u32| self.before[**next as usize].iter().all(|&before| has(&done, before));
+        ready.extend(self.after[operator as usize].iter().filter(free).copied());
+        State { ready, key, now, peak, link, done }
+    }
+}
+
+fn has(done: &[u64], operator: OperatorIndex) -> bool {
+    done[operator as usize / 64] >> (operator % 64) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::program::{Operator, Value};
+
+    /// Operators as (reads, bytes made); what nobody reads is a result.
+    fn program(operators: &[(&[u32], u64)]) -> Program {
+        let mut program = Program::default();
+        for (index, (reads, bytes)) in (0..).zip(operators) {
+            let mut operator = Operator { reads: SmallVec::from_slice(reads), ..Operator::default() };
+            operator.writes.push(index);
+            program.operators.push(operator);
+            let result = !operators.iter().any(|o| o.0.contains(&index));
+            program.values.push(Value { bytes: *bytes, producer: Some(index), result, replaces: None, storage: index });
+        }
+        program
+    }
+
+    /// The least peak over all orders, by trying each.
+    fn brute_force(program: &Program, order: &mut Vec<u32>) -> u64 {
+        let search = Search::new(program);
+        let mut state = search.start();
+        for &operator in order.iter() {
+            let (during, after) = search.cost(&state, operator);
+            let peak = state.peak.max(during);
+            state = search.after(&state, operator, 0, after, peak, 0);
+        }
+        if state.ready.is_empty() {
+            return state.peak;
+        }
+        let mut best = u64::MAX;
+        for operator in state.ready.clone() {
+            order.push(operator);
+            best = best.min(brute_force(program, order));
+            order.pop();
+        }
+        best
+    }
+
+    #[test]
+    fn branches_run_one_after_the_other() {
+        // Two branches that swell and shrink: interleaved they need both swells.
+        let wide = program(&[(&[], 1), (&[0], 100), (&[0], 100), (&[1], 1), (&[2], 1), (&[3, 4], 1)]);
+        let found = least_peak(&wide, 1000);
+        assert_eq!((found.peak, found.bound), (102, 102));
+        assert_eq!(found.order.len(), 6);
+    }
+
+    #[test]
+    fn nothing_is_better() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        for _ in 0..60 {
+            let mut list: Vec<(Vec<u32>, u64)> = Vec::new();
+            for at in 0..rng.u32(1..9) {
+                let mut reads: Vec<u32> = (0..at).filter(|_| rng.u8(0..3) == 0).collect();
+                reads.truncate(3);
+                list.push((reads, rng.u64(0..50)));
+            }
+            let borrowed: Vec<(&[u32], u64)> = list.iter().map(|(reads, bytes)| (&reads[..], *bytes)).collect();
+            let program = program(&borrowed);
+            let found = least_peak(&program, 10_000);
+            assert_eq!(found.peak, brute_force(&program, &mut Vec::new()), "{list:?}");
+            assert_eq!(found.bound, found.peak);
+            assert!(least_peak(&program, 1).peak >= found.peak);
+        }
+    }
+}

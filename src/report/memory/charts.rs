@@ -1,0 +1,113 @@
+//! Memory over time and idle periods as SVG, after the figures of the G10 paper.
+
+use std::fmt::Write;
+
+use super::svg::{Plot, byte_ticks, decades, step_ticks};
+use crate::{memory::liveness::Trace, units::Rate};
+
+/// A link that tensors could be sent over while they lie idle.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Link {
+    pub name: String,
+    pub rate: Rate,
+}
+
+/// Bytes in use by kernel: all that lives, and what the kernels use (the most of eight in a row).
+pub fn consumption(trace: &Trace) -> String {
+    let memory = trace.memory();
+    let most = memory.iter().map(|m| m.total).max().unwrap_or(0) as f64;
+    let plot = Plot::new(1100.0, 260.0, (0.0, memory.len().max(1) as f64), (0.0, most.max(1.0) * 1.05));
+    let mut svg = plot.open("Memory over time", "kernel", &step_ticks(memory.len() as u64), &byte_ticks(most));
+    let line = |values: &[u64]| {
+        let mut path = String::new();
+        for (index, value) in values.iter().enumerate() {
+            let command = if index == 0 { 'M' } else { 'L' };
+            let _ = write!(path, "{command}{:.1} {:.1}", plot.px(index as f64 + 0.5), plot.py(*value as f64));
+        }
+        path
+    };
+    let total: Vec<u64> = memory.iter().map(|m| m.total).collect();
+    let active: Vec<u64> = memory.iter().map(|m| m.active).collect();
+    let rolling: Vec<u64> =
+        (0..active.len()).map(|at| active[at.saturating_sub(7)..=at].iter().copied().max().unwrap_or(0)).collect();
+    let _ = write!(svg, "<path class=\"all\" d=\"{}\"><title>all that lives</title></path>", line(&total));
+    let _ = write!(svg, "<path class=\"active\" d=\"{}\"><title>used by kernels</title></path></svg>", line(&rolling));
+    svg
+}
+
+/// How long tensors lie idle: the share of idle periods that are no longer than a time.
+pub fn idle_times(trace: &Trace) -> String {
+    let mut times: Vec<f64> = idle(trace).into_iter().map(|(_, time)| time.log10()).collect();
+    times.sort_by(f64::total_cmp);
+    let (low, high) = ends(&times);
+    let plot = Plot::new(540.0, 300.0, (0.0, 100.0), (low, high));
+    let shares = [0.0, 25.0, 50.0, 75.0, 100.0].map(|x| (x, format!("{x} %")));
+    let mut svg = plot.open("Idle periods", "share of idle periods", &shares, &decades(low, high, duration));
+    let mut path = String::new();
+    for (index, time) in times.iter().enumerate() {
+        let share = 100.0 * index as f64 / (times.len() - 1).max(1) as f64;
+        let _ = write!(path, "{}{:.1} {:.1}", if index == 0 { 'M' } else { 'L' }, plot.px(share), plot.py(*time));
+    }
+    let _ = write!(svg, "<path class=\"active\" d=\"{path}\"/></svg>");
+    svg
+}
+
+/// Size against idle time, both logarithmic. What lies to the right of a link's line could be sent away and back
+/// without being missed.
+pub fn sizes(trace: &Trace, links: &[Link]) -> String {
+    let idle = idle(trace);
+    let logs: Vec<(f64, f64)> = idle.iter().map(|(bytes, time)| (time.log10(), bytes.log10())).collect();
+    let (left, right) = ends(&logs.iter().map(|p| p.0).collect::<Vec<_>>());
+    let (low, high) = ends(&logs.iter().map(|p| p.1).collect::<Vec<_>>());
+    let plot = Plot::new(540.0, 300.0, (left, right), (low, high));
+    let (times, bytes) = (decades(left, right, duration), decades(low, high, decimal));
+    let mut svg = plot.open("Size and idle time", "idle time", &times, &bytes);
+    for link in links {
+        // There and back: twice the size.
+        let at = |time: f64| (10f64.powf(time) * link.rate.0 / 2.0).log10();
+        let from = left.max(low - at(0.0));
+        let until = right.min(high - at(0.0));
+        if from < until {
+            let _ = write!(
+                svg,
+                "<line class=\"link\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"><title>{}</title></line>",
+                plot.px(from),
+                plot.py(at(from)),
+                plot.px(until),
+                plot.py(at(until)),
+                super::svg::escape(&link.name)
+            );
+        }
+    }
+    for (time, size) in logs {
+        let _ =
+            write!(svg, "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\"/>", plot.px(time), plot.py(size));
+    }
+    svg + "</svg>"
+}
+
+/// Size and idle time of every period that can be drawn on logarithmic axes.
+fn idle(trace: &Trace) -> Vec<(f64, f64)> {
+    let lives = trace.lives();
+    let all = trace.tensors.iter().zip(&lives);
+    let periods = all.flat_map(|(tensor, life)| life.idle.iter().map(|p| (tensor.bytes as f64, p.time_us)));
+    periods.filter(|(bytes, time)| *bytes > 0.0 && *time > 0.0).collect()
+}
+
+/// Whole decades around logarithms.
+fn ends(logs: &[f64]) -> (f64, f64) {
+    let low = logs.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if low.is_finite() && high.is_finite() { (low.floor(), high.ceil().max(low.floor() + 1.0)) } else { (0.0, 1.0) }
+}
+
+fn duration(time: f64) -> String {
+    crate::units::Micros(time).to_string()
+}
+
+/// A power of ten in decimal units.
+fn decimal(bytes: f64) -> String {
+    let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| bytes >= *unit).unwrap_or((1.0, "B"));
+    format!("{} {name}", bytes / unit)
+}

@@ -1,0 +1,93 @@
+//! The arena as SVG: steps to the right, addresses upwards, a rectangle for each buffer.
+
+use std::fmt::Write;
+
+use super::{
+    layout::{Block, Layout},
+    svg::{Plot, byte_ticks, escape, step_ticks},
+};
+
+/// How the map is drawn.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Look {
+    /// Write every name, also where it does not fit.
+    pub display_names: bool,
+}
+
+/// The map, without a style of its own.
+pub fn map(layout: &Layout, look: Look) -> String {
+    let end = layout.end();
+    let top = layout.height.max(layout.capacity.unwrap_or_default()).0 as f64;
+    let plot = Plot::new(1100.0, 480.0, (0.0, end as f64), (0.0, top.max(1.0) * 1.04));
+    let mut svg = plot.open(&layout.title, "step", &step_ticks(end), &byte_ticks(top));
+    for block in &layout.blocks {
+        rectangle(&mut svg, &plot, layout, block, look);
+    }
+    let right = plot.px(end as f64);
+    let mut line = |class: &str, bytes: f64, label: String| {
+        let y = plot.py(bytes);
+        let _ =
+            write!(svg, "<line class=\"{class}\" x1=\"{}\" y1=\"{y:.1}\" x2=\"{right:.1}\" y2=\"{y:.1}\"/>", plot.left);
+        let _ = write!(svg, "<text x=\"{right:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", y - 3.0);
+    };
+    line("peak", layout.height.0 as f64, format!("arena {}", layout.height));
+    if let Some(capacity) = layout.capacity {
+        line("capacity", capacity.0 as f64, format!("capacity {capacity}"));
+    }
+    let _ = write!(svg, "<path class=\"load\" d=\"{}\"><title>sum of what lives</title></path>", curve(layout, &plot));
+    let peak = layout.peak();
+    let (x, y) = (plot.px(peak.from as f64 + 0.5), plot.py(peak.bytes.0 as f64));
+    let _ = write!(
+        svg,
+        "<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"><title>peak load {} at step {}</title></circle></svg>",
+        peak.bytes, peak.from
+    );
+    svg
+}
+
+fn rectangle(svg: &mut String, plot: &Plot, layout: &Layout, block: &Block, look: Look) {
+    let (x0, x1) = (plot.px(block.lower as f64), plot.px(block.upper as f64));
+    let (low, high) = (block.offset.0 as f64, (block.offset + block.size).0 as f64);
+    let (y0, y1) = (plot.py(high), plot.py(low));
+    let (width, height) = (x1 - x0, y1 - y0);
+    let _ = write!(
+        svg,
+        "<rect class=\"block {}\" x=\"{x0:.2}\" y=\"{y0:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"><title>{}</title></rect>",
+        block.kind.name(),
+        escape(&tooltip(layout, block))
+    );
+    // A letter is about 6 wide at this size.
+    let fits = height >= 11.0 && width >= 6.0 * block.name.chars().count() as f64;
+    if fits || look.display_names {
+        let (x, y) = (x0 + 3.0, y0 + (height + 8.0) / 2.0);
+        let _ = write!(svg, "<text class=\"name\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(&block.name));
+    }
+}
+
+fn tooltip(layout: &Layout, block: &Block) -> String {
+    let step = |at: u64| layout.steps.get(at as usize).map_or("end".to_string(), |s| s.name.clone());
+    let time = |until: u64| layout.steps.iter().take(until as usize).map(|s| s.time).sum::<crate::units::Micros>();
+    format!(
+        "{} ({})\n{} at {}\nfrom step {} {} ({})\nto step {} {} ({})\n{}",
+        block.name,
+        block.kind.name(),
+        block.size,
+        block.offset,
+        block.lower,
+        step(block.lower),
+        time(block.lower),
+        block.upper.saturating_sub(1),
+        step(block.upper.saturating_sub(1)),
+        time(block.upper),
+        block.detail
+    )
+}
+
+/// The load as a staircase.
+fn curve(layout: &Layout, plot: &Plot) -> String {
+    let mut path = format!("M{:.1} {:.1}", plot.px(0.0), plot.py(0.0));
+    for load in &layout.loads {
+        let _ = write!(path, "H{:.1}V{:.1}", plot.px(load.from as f64), plot.py(load.bytes.0 as f64));
+    }
+    path
+}

@@ -1,0 +1,84 @@
+//! One HTML page with all figures of memory, with nothing to fetch.
+
+use std::fmt::Write;
+
+use super::{
+    charts::{self, Link},
+    layout::{Kind, Layout},
+    map::{self, Look},
+    svg::{STYLE, escape},
+};
+use crate::memory::liveness::Trace;
+
+/// Blocks that the table at the peak names.
+const ROWS: usize = 40;
+
+const PAGE_STYLE: &str = "<style>:root{color-scheme:light dark;--ink:#1b1b1b;--paper:#fff}\
+@media(prefers-color-scheme:dark){:root{--ink:#e6e6e6;--paper:#16181c}}\
+body{font:14px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:1140px;margin:24px auto;padding:0 16px}\
+svg{width:100%;height:auto}svg text{fill:var(--ink)}svg .name{fill:#111}.load{stroke:var(--ink)}.mark{fill:#d22}\
+.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(320px,1fr));gap:16px}\
+table{border-collapse:collapse}td,th{padding:2px 12px 2px 0;text-align:left}td.n{text-align:right;font-variant-numeric:tabular-nums}\
+.key span{display:inline-block;width:12px;height:12px;margin:0 4px 0 14px;vertical-align:-1px}\
+.key .input{background:#4c9be8}.key .activation{background:#56b881}.key .in-place{background:#c9a227}.key .output{background:#d2706e}\
+.key .workspace{background:#9a86c9}rect.block:hover{opacity:.7}</style>";
+
+/// The page.
+pub fn page(layout: &Layout, trace: &Trace, links: &[Link], look: Look) -> String {
+    let peak = layout.peak();
+    let title = escape(&layout.title);
+    let mut html = format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width\"><title>{title}: memory</title>{STYLE}{PAGE_STYLE}</head><body><h1>{title}</h1>"
+    );
+    let lost = 100.0 * (layout.height.0 as f64 / layout.bound.0.max(1) as f64 - 1.0);
+    let _ = write!(
+        html,
+        "<p>{} operators, {} buffers. Arena <b>{}</b> ({} bytes), lower bound {}, gap {lost:.2} %. Peak load {} at step {}. \
+         Parameters {} are held apart.</p>",
+        layout.steps.len(),
+        layout.blocks.len(),
+        layout.height,
+        layout.height.0,
+        layout.bound,
+        peak.bytes,
+        peak.from,
+        layout.parameters
+    );
+    html += "<h2>Arena</h2><p class=\"key\">";
+    for kind in Kind::ALL {
+        let _ = write!(html, "<span class=\"{0}\"></span>{0}", kind.name());
+    }
+    let _ = write!(html, "</p>{}", map::map(layout, look));
+    let _ = write!(html, "<h2>Memory over time</h2>{}", charts::consumption(trace));
+    let (times, sizes) = (charts::idle_times(trace), charts::sizes(trace, links));
+    let _ = write!(html, "<h2>Idle periods</h2><div class=\"pair\"><div>{times}</div><div>{sizes}</div></div>");
+    let alive = layout.alive(peak.from);
+    let _ = write!(
+        html,
+        "<h2>Alive at the peak</h2><table><tr><th>buffer</th><th>kind</th><th>size</th><th>offset</th><th>steps</th></tr>"
+    );
+    for block in alive.iter().take(ROWS) {
+        let _ = write!(
+            html,
+            "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}–{}</td></tr>",
+            escape(&block.name),
+            block.kind.name(),
+            block.size,
+            block.offset.0,
+            block.lower,
+            block.upper.saturating_sub(1)
+        );
+    }
+    html += "</table>";
+    if alive.len() > ROWS {
+        let rest: crate::units::Bytes = alive[ROWS..].iter().map(|b| b.size).sum();
+        let _ = write!(html, "<p>and {} more, {rest} together</p>", alive.len() - ROWS);
+    }
+    html + "</body></html>\n"
+}
+
+/// A figure that stands alone: with its style inside.
+pub fn alone(svg: &str) -> String {
+    svg.replacen("</title>", &format!("</title>{STYLE}<style>.mark{{fill:#d22}}</style>"), 1)
+}
