@@ -127,6 +127,8 @@ pub enum PatternError {
     Record { record: usize, name: String, what: String },
     #[error("outputs: nothing makes tensor {0}")]
     Output(u64),
+    #[error("the sizes add up to more than 2^60 bytes")]
+    Size,
     #[error(transparent)]
     Program(#[from] ProgramError),
 }
@@ -146,10 +148,13 @@ impl Pattern {
     /// # Errors
     /// If the text is no JSON or a field is missing, with line and column.
     pub fn parse(text: &[u8]) -> Result<Pattern, PatternError> {
-        match serde_json::from_slice(text)? {
-            File::Pattern(pattern) => Ok(pattern),
-            File::Graph(graph) => Ok(graph.pattern()),
-        }
+        let pattern = match serde_json::from_slice(text)? {
+            File::Pattern(pattern) => pattern,
+            File::Graph(graph) => graph.pattern(),
+        };
+        let sizes = pattern.data.iter().map(|d| d.size).chain(pattern.code.iter().map(|record| record.workspace));
+        let all = sizes.map(u128::from).sum::<u128>();
+        if all > 1 << 60 { Err(PatternError::Size) } else { Ok(pattern) }
     }
 
     /// What the records say about values and their bytes.
@@ -185,7 +190,10 @@ impl Pattern {
                     if let ([source], [view]) = (&record.ins[..], &record.outs[..]) {
                         let root = alias.get(source).copied().unwrap_or(*source);
                         alias.insert(*view, root);
-                        holders.entry(root).or_default().push(*view);
+                        let names = holders.entry(root).or_default();
+                        if !names.contains(view) {
+                            names.push(*view);
+                        }
                     }
                 }
                 _ => {

@@ -3,12 +3,16 @@
 //! Two orders of the same operators leave the same values behind, so only the one with the lower peak is kept. An
 //! operator that can run within the peak so far and leaves no more memory in use than before runs at once: no
 //! order gains by waiting. Narrow waists and series-parallel graphs keep the levels small, and then the result is
-//! exact; where a level has more sets than the width allows, the lowest are kept, and it is a beam.
+//! exact; where a level has more sets than the width allows, the lowest are kept, and it is a beam. Searches under
+//! a limit then find out how far the peak is from the least one.
 
 use foldhash::HashMap;
 use smallvec::SmallVec;
 
 use super::program::{OperatorIndex, Program};
+
+/// How often the limit is halved.
+const TURNS: u32 = 10;
 
 /// An order and what is known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +20,7 @@ pub struct Ordered {
     pub order: Vec<OperatorIndex>,
     /// Bytes.
     pub peak: u64,
-    /// No order has a lower peak; equal to the peak where nothing was left out.
+    /// No order has a lower peak.
     pub bound: u64,
 }
 
@@ -32,53 +36,96 @@ struct State {
     link: u32,
 }
 
+/// What a search for an order within a limit comes to.
+enum Outcome {
+    Found(Ordered),
+    /// There is none.
+    Impossible,
+    /// Sets were left out, and no order was found with the rest.
+    Unknown,
+}
+
 /// The order of least peak; with at most `width` sets a level.
+///
+/// A first search without a limit gives a peak. Then the limit is halved towards what is proved to be impossible: a
+/// limit leaves few sets, so searches that fail the first time are often complete under it.
 pub fn least_peak(program: &Program, width: usize) -> Ordered {
     let search = Search::new(program);
-    let mut links: Vec<(u32, OperatorIndex)> = vec![(0, 0)];
-    let mut states = vec![search.start()];
-    let mut exact = true;
-    for _ in 0..program.operators.len() {
-        let mut next: HashMap<u128, State> = HashMap::default();
-        for state in &states {
-            let free = state.ready.iter().copied().find(|&operator| {
-                let (during, after) = search.cost(state, operator);
-                during <= state.peak && after <= state.now
-            });
-            let tried: SmallVec<[OperatorIndex; 8]> = match free {
-                Some(operator) => SmallVec::from_slice(&[operator]),
-                None => state.ready.clone(),
-            };
-            for operator in tried {
-                let (during, after) = search.cost(state, operator);
-                let peak = state.peak.max(during);
-                let key = state.key ^ search.keys[operator as usize];
-                if next.get(&key).is_none_or(|other| peak < other.peak) {
-                    links.push((state.link, operator));
-                    let link = links.len() as u32 - 1;
-                    next.insert(key, search.after(state, operator, key, after, peak, link));
+    let lower = program.least_peak();
+    let mut best = match search.within(u64::MAX, width) {
+        Outcome::Found(found) => found,
+        _ => return Ordered { order: Vec::new(), peak: program.resident, bound: program.resident },
+    };
+    let (mut low, mut high) = (lower.min(best.peak), best.peak);
+    for turn in 0..=TURNS {
+        if low >= best.peak || (low >= high && turn < TURNS) {
+            continue;
+        }
+        // At last the question that would make it exact.
+        let limit = if turn == TURNS { best.peak - 1 } else { low + (high - low) / 2 };
+        match search.within(limit, width) {
+            Outcome::Found(found) => {
+                high = found.peak;
+                best = found;
+            }
+            Outcome::Impossible => low = low.max(limit + 1),
+            Outcome::Unknown => high = limit,
+        }
+    }
+    best.bound = low.min(best.peak);
+    best
+}
+
+impl Search<'_> {
+    /// An order whose peak is within a limit; without one, the lowest that the width allows to find.
+    fn within(&self, limit: u64, width: usize) -> Outcome {
+        let mut links: Vec<(u32, OperatorIndex)> = vec![(0, 0)];
+        let mut states = vec![self.start()];
+        let mut complete = true;
+        for _ in self.first().count()..self.program.operators.len() {
+            let mut next: HashMap<u128, State> = HashMap::default();
+            for state in &states {
+                let enough = if limit == u64::MAX { state.peak } else { limit };
+                let free = state.ready.iter().copied().find(|&operator| {
+                    let (during, after) = self.cost(state, operator);
+                    during <= enough && after <= state.now
+                });
+                let tried: SmallVec<[OperatorIndex; 8]> = match free {
+                    Some(operator) => SmallVec::from_slice(&[operator]),
+                    None => state.ready.clone(),
+                };
+                for operator in tried {
+                    let (during, after) = self.cost(state, operator);
+                    let peak = state.peak.max(during);
+                    let key = state.key ^ self.keys[operator as usize];
+                    if peak <= limit && next.get(&key).is_none_or(|other| peak < other.peak) {
+                        links.push((state.link, operator));
+                        let link = links.len() as u32 - 1;
+                        next.insert(key, self.after(state, operator, key, after, peak, link));
+                    }
                 }
             }
+            states = next.into_values().collect();
+            states.sort_unstable_by_key(|state| (state.peak, state.now, state.key));
+            if states.len() > width {
+                states.truncate(width);
+                complete = false;
+            }
         }
-        states = next.into_values().collect();
-        states.sort_unstable_by_key(|state| (state.peak, state.now, state.key));
-        if states.len() > width {
-            states.truncate(width);
-            exact = false;
+        let Some(last) = states.first() else {
+            return if complete { Outcome::Impossible } else { Outcome::Unknown };
+        };
+        let mut order = Vec::with_capacity(self.program.operators.len());
+        let mut link = last.link;
+        while link != 0 {
+            let (before, operator) = links[link as usize];
+            order.push(operator);
+            link = before;
         }
+        order.extend(self.first().collect::<Vec<_>>().into_iter().rev());
+        order.reverse();
+        Outcome::Found(Ordered { order, peak: last.peak, bound: 0 })
     }
-    let Some(last) = states.first() else {
-        return Ordered { order: Vec::new(), peak: program.resident, bound: program.resident };
-    };
-    let mut order = Vec::with_capacity(program.operators.len());
-    let mut link = last.link;
-    while link != 0 {
-        let (before, operator) = links[link as usize];
-        order.push(operator);
-        link = before;
-    }
-    order.reverse();
-    Ordered { order, peak: last.peak, bound: if exact { last.peak } else { program.least_peak() } }
 }
 
 struct Search<'a> {
@@ -110,12 +157,23 @@ impl<'a> Search<'a> {
         Search { program, before, after, readers, replaced, keys }
     }
 
+    /// The operators that begin every order.
+    fn first(&self) -> impl Iterator<Item = OperatorIndex> {
+        (0..).zip(&self.program.operators).filter(|(_, operator)| operator.first).map(|(index, _)| index)
+    }
+
     fn start(&self) -> State {
         let count = self.program.operators.len();
         let ready = (0..count as u32).filter(|&operator| self.before[operator as usize].is_empty()).collect();
         let words = count.div_ceil(64);
         let now = self.program.resident + self.inputs();
-        State { done: SmallVec::from_elem(0, words), key: 0, ready, now, peak: now, link: 0 }
+        let mut state = State { done: SmallVec::from_elem(0, words), key: 0, ready, now, peak: now, link: 0 };
+        for operator in self.first() {
+            let (during, after) = self.cost(&state, operator);
+            let peak = state.peak.max(during);
+            state = self.after(&state, operator, state.key ^ self.keys[operator as usize], after, peak, 0);
+        }
+        state
     }
 
     /// Bytes of what is there from the beginning and goes after its last use.

@@ -96,7 +96,9 @@ fn follow(
             if let ([source], [view]) = (&record.ins[..], &record.outs[..]) {
                 let at = root(&owner, *source);
                 owner.insert(*view, at);
-                if let Some((_, names)) = bytes.get_mut(&at) {
+                if let Some((_, names)) = bytes.get_mut(&at)
+                    && !names.contains(view)
+                {
                     names.push(*view);
                 }
             }

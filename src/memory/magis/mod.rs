@@ -107,6 +107,8 @@ pub struct Inner {
 pub enum ExportError {
     #[error("no JSON of the expected form: {0}")]
     Json(#[from] serde_json::Error),
+    #[error("the sizes add up to more than 2^60 bytes")]
+    Size,
     #[error("operator {op} (`{tag}`): {what}")]
     Op { op: u64, tag: String, what: String },
 }
@@ -118,6 +120,10 @@ impl Export {
     /// If the text is no JSON, a field is missing, or an argument is not made before it is used.
     pub fn parse(text: &[u8]) -> Result<Export, ExportError> {
         let export: Export = serde_json::from_slice(text)?;
+        let bytes = export.ops.iter().map(|op| u128::from(op.out_bytes) + u128::from(op.extra_bytes)).sum::<u128>();
+        if bytes > 1 << 60 {
+            return Err(ExportError::Size);
+        }
         let mut made: HashMap<u64, ()> = HashMap::new();
         for op in &export.ops {
             if let Some(arg) = op.args.iter().find(|arg| !made.contains_key(arg)) {

@@ -1,0 +1,145 @@
+//! `edgecut memory` as people call it: what it prints, what it writes, and what it says of bad input.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// Two branches that swell: one after the other they need less than side by side.
+const NETWORK: &str = r#"{"tensors": [{"id": 0, "size": 64, "kind": "input"}, {"id": 1, "size": 6400, "kind": "act"},
+  {"id": 2, "size": 6400, "kind": "act"}, {"id": 3, "size": 64, "kind": "act"}, {"id": 4, "size": 64, "kind": "act"},
+  {"id": 5, "size": 64, "kind": "output"}],
+ "ops": [{"name": "a", "kind": "Conv", "ins": [0], "outs": [1], "elementwise": false},
+  {"name": "b", "kind": "Conv", "ins": [0], "outs": [2], "elementwise": false},
+  {"name": "c", "kind": "Conv", "ins": [1], "outs": [3], "elementwise": false},
+  {"name": "d", "kind": "Conv", "ins": [2], "outs": [4], "elementwise": false},
+  {"name": "e", "kind": "Add", "ins": [3, 4], "outs": [5], "elementwise": true}]}"#;
+
+/// A chain with a long skip, in DLMO's form: dropping `1` and making it again costs 1 µs.
+const PATTERN: &str = r#"{"version": 7, "inputs": [0], "outputs": [5],
+ "data": [{"id": 0, "size": 10}, {"id": 1, "size": 1000}, {"id": 2, "size": 10}, {"id": 3, "size": 1000},
+  {"id": 4, "size": 10}, {"id": 5, "size": 10}],
+ "code": [{"name": "f", "attr": {}, "ins": [0], "outs": [1], "workspace": 0, "time": 1.0},
+  {"name": "g", "attr": {}, "ins": [1], "outs": [2], "workspace": 0, "time": 10.0},
+  {"name": "f", "attr": {}, "ins": [2], "outs": [3], "workspace": 0, "time": 1.0},
+  {"name": "g", "attr": {}, "ins": [3], "outs": [4], "workspace": 0, "time": 10.0},
+  {"name": ".dealloc", "attr": {}, "ins": [], "outs": [2, 3], "workspace": 0, "time": 0},
+  {"name": "h", "attr": {}, "ins": [1, 4], "outs": [5], "workspace": 0, "time": 10.0},
+  {"name": ".dealloc", "attr": {}, "ins": [], "outs": [1, 4], "workspace": 0, "time": 0}]}"#;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.path(name), text).unwrap();
+        self.path(name).display().to_string()
+    }
+}
+
+fn edgecut(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_edgecut")).arg("memory").args(arguments).env("NO_COLOR", "1").output().unwrap()
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn another_order_needs_less() {
+    let folder = Folder::new();
+    let network = folder.write("net.json", NETWORK);
+    let found = json(&edgecut(&["--graph", &network, "--format", "json"]));
+    assert_eq!(found["program_order_peak_bytes"], 12864);
+    assert_eq!(found["peak_bytes"], 6528);
+    assert_eq!(found["arena_bytes"], found["bound_peak_bytes"]);
+}
+
+#[test]
+fn figures_stand_alone() {
+    let folder = Folder::new();
+    let network = folder.write("net.json", NETWORK);
+    let figures = folder.path("figures");
+    let place = figures.display().to_string();
+    assert!(edgecut(&["--graph", &network, "--figures", &place, "--liveness", &place, "--map"]).status.success());
+    let page = std::fs::read_to_string(figures.join("memory.html")).unwrap();
+    assert!(page.contains("<svg") && !page.contains("src=") && !page.contains("href="), "nothing is fetched");
+    // Every buffer is drawn and told of.
+    assert_eq!(page.matches("<rect class=\"block").count(), 5);
+    for file in ["arena.svg", "consumption.svg", "idle.svg", "sizes.svg"] {
+        let svg = std::fs::read_to_string(figures.join(file)).unwrap();
+        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>"), "{file}");
+    }
+    let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(figures.join("trace.json")).unwrap()).unwrap();
+    assert!(trace["traceEvents"].as_array().is_some_and(|events| events.len() > 5));
+    let map = std::fs::read_to_string(figures.join("arena.txt")).unwrap();
+    assert!(map.lines().all(|line| line.chars().count() <= 80));
+    for file in ["liveness.csv", "idle.csv", "memory.csv", "kernels.config", "memory_info.txt"] {
+        assert!(figures.join(file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn a_value_is_made_again_under_a_limit() {
+    let folder = Folder::new();
+    let pattern = folder.write("pattern.json", PATTERN);
+    let result = folder.path("result.json").display().to_string();
+    let flags = ["--graph", &pattern, "--limit", "60%", "--effort", "1", "--format", "json", "--output", &result];
+    let found = json(&edgecut(&flags));
+    assert_eq!((&found["original_peak_bytes"], &found["peak_bytes"]), (&2020.into(), &1030.into()));
+    assert_eq!((&found["time_us"], &found["repeated"]), (&33.0.into(), &1.into()));
+    let again = json(&edgecut(&["--graph", &result, "--limit", "100%", "--effort", "1", "--format", "json"]));
+    assert_eq!(again["original_peak_bytes"], 1030);
+    let configs = folder.write("configs", "pattern.json 60% # half\n\npattern.json 2KiB\n");
+    let rows = edgecut(&["--configs", &configs, "--effort", "1", "--format", "csv"]);
+    assert_eq!(String::from_utf8_lossy(&rows.stdout).lines().count(), 3);
+    let spread = edgecut(&["--graph", &pattern, "--limit", "60%", "--seeds", "3", "--effort", "1", "--format", "csv"]);
+    assert_eq!(String::from_utf8_lossy(&spread.stdout).lines().count(), 4);
+}
+
+#[test]
+fn a_model_is_placed() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/resnet18.relay").display().to_string();
+    let found = json(&edgecut(&[&model, "--format", "json", "--effort", "1"]));
+    assert_eq!(found["arena_bytes"], found["bound_arena_bytes"]);
+    assert!(found["parameter_bytes"].as_u64() > Some(40 << 20));
+    let rows = edgecut(&[&model, "--format", "csv", "--effort", "1"]);
+    assert!(rows.stdout.starts_with(b"buffer,kind,bytes,offset,birth,death\n"));
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let folder = Folder::new();
+    let (network, pattern) = (folder.write("net.json", NETWORK), folder.write("pattern.json", PATTERN));
+    let broken = folder.write("broken.json", "{\"code\": [");
+    let other = folder.write("other.json", "{\"rows\": []}");
+    let lacking = folder.write("lacking.json", &PATTERN.replace(r#"{"id": 4, "size": 10},"#, ""));
+    let late = folder.write("late.json", &NETWORK.replace(r#""ins": [1]"#, r#""ins": [4]"#));
+    let configs = folder.write("configs", "pattern.json 60%\npattern.json\n");
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["--graph", &broken], 2, "EOF while parsing"),
+        (&["--graph", &other], 2, "neither DLMO's form"),
+        (&["--graph", &lacking], 2, "tensor 4 is not in `data`"),
+        (&["--graph", &late], 2, "tensor 4 is not made before it is read"),
+        (&["--graph", "/nowhere.json"], 2, "/nowhere.json"),
+        (&["--graph", &pattern, "--limit", "much"], 2, "much"),
+        (&["--graph", &pattern, "--slowdown", "0.5"], 2, "factor of 1 or more"),
+        (&["--graph", &pattern, "--limit", "1", "--effort", "1"], 3, "no schedule needs less than"),
+        (&["--graph", &network, "--capacity", "100"], 3, "more than 100 B"),
+        (&["--configs", &configs, "--effort", "1"], 2, "configs:2"),
+    ];
+    for (arguments, code, what) in cases {
+        let output = edgecut(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).replace("\n  │ ", " ");
+        assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {said}");
+        assert!(said.contains(what), "{arguments:?}: {said}");
+    }
+}
