@@ -18,18 +18,34 @@ pub struct Lowered {
     pub program: Program,
     /// For each operator of the program the graph's; `None` for those that stand for inputs.
     pub operators: Vec<Option<OperatorId>>,
+    /// For each operator of the program how its output may use an operand's bytes.
+    pub reuse: Vec<Reuse>,
 }
 
-/// Lowers `graph`. An operator that may work in place does so where nobody else reads the operand.
+/// Who works in place in a lowered graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overwriting {
+    /// Operators that may, where nobody else reads the operand, whatever the order.
+    Fixed,
+    /// Nobody in the program itself: it depends on the order, see [`Lowered::reuse`].
+    ByOrder,
+}
+
+/// Lowers `graph`.
 ///
 /// # Errors
 /// If the size of a tensor is not known.
-pub fn lower(graph: &Graph, sharing: &Sharing<'_>, time: &dyn Fn(OperatorId) -> Micros) -> Result<Lowered, OrderError> {
-    let mut lowered = Lowered { program: Program::default(), operators: Vec::new() };
+pub fn lower(
+    graph: &Graph,
+    sharing: &Sharing<'_>,
+    overwriting: Overwriting,
+    time: &dyn Fn(OperatorId) -> Micros,
+) -> Result<Lowered, OrderError> {
+    let mut lowered = Lowered { program: Program::default(), operators: Vec::new(), reuse: Vec::new() };
     let mut value_of: Vec<Option<ValueIndex>> = vec![None; graph.tensors().len()];
     for input in graph.inputs() {
         let operator = Operator { first: true, ..Operator::default() };
-        lowered.push(operator, None);
+        lowered.push(operator, None, Reuse::Never);
         value_of[input.0 as usize] = Some(lowered.value(size(graph, input)?));
     }
     let readers = readers(graph, sharing);
@@ -55,11 +71,11 @@ pub fn lower(graph: &Graph, sharing: &Sharing<'_>, time: &dyn Fn(OperatorId) -> 
             run.reads.push(value);
             let may = reuse == Reuse::InPlace || (reuse == Reuse::First && place == 0);
             let root = root(graph, sharing, operand);
-            if may && readers[root.0 as usize].as_slice() == [id] {
+            if overwriting == Overwriting::Fixed && may && readers[root.0 as usize].as_slice() == [id] {
                 dying.push(value);
             }
         }
-        lowered.push(run, Some(id));
+        lowered.push(run, Some(id), reuse);
         for &output in &operator.outputs {
             let bytes = size(graph, output)?;
             let over = dying.iter().position(|&v| lowered.program.values[v as usize].bytes == bytes.0);
@@ -80,9 +96,10 @@ pub fn lower(graph: &Graph, sharing: &Sharing<'_>, time: &dyn Fn(OperatorId) -> 
 }
 
 impl Lowered {
-    fn push(&mut self, operator: Operator, id: Option<OperatorId>) {
+    fn push(&mut self, operator: Operator, id: Option<OperatorId>, reuse: Reuse) {
         self.program.operators.push(operator);
         self.operators.push(id);
+        self.reuse.push(reuse);
     }
 
     /// A value that the last operator makes.

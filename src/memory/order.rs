@@ -9,7 +9,10 @@
 use foldhash::HashMap;
 use smallvec::SmallVec;
 
-use super::program::{OperatorIndex, Program};
+use super::{
+    Reuse,
+    program::{OperatorIndex, Program},
+};
 
 /// How often the limit is halved.
 const TURNS: u32 = 10;
@@ -49,9 +52,11 @@ enum Outcome {
 ///
 /// A first search without a limit gives a peak. Then the limit is halved towards what is proved to be impossible: a
 /// limit leaves few sets, so searches that fail the first time are often complete under it.
-pub fn least_peak(program: &Program, width: usize) -> Ordered {
-    let search = Search::new(program);
-    let lower = program.least_peak();
+///
+/// `reuse` says of each operator whose bytes its output may take over; nothing is replaced in the program itself.
+pub fn least_peak(program: &Program, reuse: &[Reuse], width: usize) -> Ordered {
+    let search = Search::new(program, reuse);
+    let lower = search.single();
     let mut best = match search.within(u64::MAX, width) {
         Outcome::Found(found) => found,
         _ => return Ordered { order: Vec::new(), peak: program.resident, bound: program.resident },
@@ -130,17 +135,16 @@ impl Search<'_> {
 
 struct Search<'a> {
     program: &'a Program,
+    reuse: &'a [Reuse],
     before: Vec<SmallVec<[OperatorIndex; 4]>>,
     after: Vec<SmallVec<[OperatorIndex; 4]>>,
     readers: Vec<SmallVec<[OperatorIndex; 4]>>,
-    /// Values that go over into another one's bytes.
-    replaced: Vec<bool>,
     /// A random number for each operator: a set's key is the sum of its members' numbers.
     keys: Vec<u128>,
 }
 
 impl<'a> Search<'a> {
-    fn new(program: &'a Program) -> Search<'a> {
+    fn new(program: &'a Program, reuse: &'a [Reuse]) -> Search<'a> {
         let before = program.predecessors();
         let mut after: Vec<SmallVec<[OperatorIndex; 4]>> = vec![SmallVec::new(); before.len()];
         for (operator, list) in (0..).zip(&before) {
@@ -150,11 +154,9 @@ impl<'a> Search<'a> {
         for (index, operator) in (0..).zip(&program.operators) {
             operator.reads.iter().for_each(|&read| readers[read as usize].push(index));
         }
-        let mut replaced = vec![false; program.values.len()];
-        program.values.iter().filter_map(|v| v.replaces).for_each(|old| replaced[old as usize] = true);
         let mut rng = fastrand::Rng::with_seed(1);
         let keys = before.iter().map(|_| rng.u128(..)).collect();
-        Search { program, before, after, readers, replaced, keys }
+        Search { program, reuse, before, after, readers, keys }
     }
 
     /// The operators that begin every order.
@@ -185,15 +187,14 @@ impl<'a> Search<'a> {
     fn cost(&self, state: &State, operator: OperatorIndex) -> (u64, u64) {
         let program = self.program;
         let run = program.operator(operator);
-        let made = |write: &&u32| program.value(**write).replaces.is_none();
-        let grown: u64 = run.writes.iter().filter(made).map(|&write| program.value(write).bytes).sum();
-        let during = state.now + grown + run.workspace;
+        let grown: u64 = run.writes.iter().map(|&write| program.value(write).bytes).sum();
         let dies = |&&read: &&u32| {
-            let value = program.value(read);
-            let others = self.readers[read as usize].iter().all(|&r| r == operator || has(&state.done, r));
-            !value.result && others && !self.replaced[read as usize]
+            let mut readers = self.readers[read as usize].iter();
+            !program.value(read).result && readers.all(|&r| r == operator || has(&state.done, r))
         };
-        let freed: u64 = run.reads.iter().filter(dies).map(|&read| program.value(read).bytes).sum();
+        let dying: SmallVec<[u32; 4]> = run.reads.iter().filter(dies).copied().collect();
+        let freed: u64 = dying.iter().map(|&read| program.value(read).bytes).sum();
+        let during = state.now + grown + run.workspace - self.taken_over(operator, dying);
         let unused: u64 = run
             .writes
             .iter()
@@ -201,6 +202,41 @@ impl<'a> Search<'a> {
             .map(|&write| program.value(write).bytes)
             .sum();
         (during, state.now + grown - freed - unused)
+    }
+
+    /// Bytes that an operator's results take over from operands that die with it.
+    fn taken_over(&self, operator: OperatorIndex, mut dying: SmallVec<[u32; 4]>) -> u64 {
+        let run = self.program.operator(operator);
+        let size = |value: u32| self.program.value(value).bytes;
+        let mut taken = 0;
+        for bytes in run.writes.iter().map(|&write| size(write)) {
+            let over = match self.reuse.get(operator as usize) {
+                Some(Reuse::InPlace) => dying.iter().position(|&old| size(old) == bytes),
+                // Larger operands count as fitting: what is left over is too little here, never too much.
+                Some(Reuse::First) => {
+                    dying.iter().position(|&old| run.reads.first() == Some(&old) && size(old) >= bytes)
+                }
+                _ => None,
+            };
+            if let Some(place) = over {
+                dying.swap_remove(place);
+                taken += bytes;
+            }
+        }
+        taken
+    }
+
+    /// No order has a lower peak: what one operator needs with as much taken over as can be.
+    fn single(&self) -> u64 {
+        let program = self.program;
+        let need = |(index, operator): (u32, &super::program::Operator)| {
+            let reads: u64 = operator.reads.iter().map(|&read| program.value(read).bytes).sum();
+            let writes: u64 = operator.writes.iter().map(|&write| program.value(write).bytes).sum();
+            reads + writes + operator.workspace - self.taken_over(index, operator.reads.iter().copied().collect())
+        };
+        let results: u64 = program.values.iter().filter(|v| v.result).map(|v| v.bytes).sum();
+        let single = (0..).zip(&program.operators).map(need).max().unwrap_or(0);
+        program.resident + single.max(results)
     }
 
     fn after(&self, state: &State, operator: OperatorIndex, key: u128, now: u64, peak: u64, link: u32) -> State {
@@ -237,7 +273,7 @@ mod tests {
 
     /// The least peak over all orders, by trying each.
     fn brute_force(program: &Program, order: &mut Vec<u32>) -> u64 {
-        let search = Search::new(program);
+        let search = Search::new(program, &[]);
         let mut state = search.start();
         for &operator in order.iter() {
             let (during, after) = search.cost(&state, operator);
@@ -260,7 +296,7 @@ mod tests {
     fn branches_run_one_after_the_other() {
         // Two branches that swell and shrink: interleaved they need both swells.
         let wide = program(&[(&[], 1), (&[0], 100), (&[0], 100), (&[1], 1), (&[2], 1), (&[3, 4], 1)]);
-        let found = least_peak(&wide, 1000);
+        let found = least_peak(&wide, &[], 1000);
         assert_eq!((found.peak, found.bound), (102, 102));
         assert_eq!(found.order.len(), 6);
     }
@@ -277,10 +313,10 @@ mod tests {
             }
             let borrowed: Vec<(&[u32], u64)> = list.iter().map(|(reads, bytes)| (&reads[..], *bytes)).collect();
             let program = program(&borrowed);
-            let found = least_peak(&program, 10_000);
+            let found = least_peak(&program, &[], 10_000);
             assert_eq!(found.peak, brute_force(&program, &mut Vec::new()), "{list:?}");
             assert_eq!(found.bound, found.peak);
-            assert!(least_peak(&program, 1).peak >= found.peak);
+            assert!(least_peak(&program, &[], 1).peak >= found.peak);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Lifetimes, Options, OrderError, Packing, Sharing, bound, check, lifetimes,
-    lower::{Lowered, lower},
+    lower::{Lowered, Overwriting, lower},
     order::least_peak,
     pack,
 };
@@ -66,10 +66,9 @@ pub fn place(
 pub fn best(graph: &Graph, sharing: &Sharing<'_>, options: &Options) -> Result<Placements, PlaceError> {
     let program_order: Vec<OperatorId> = graph.operators().map(|(id, _)| id).collect();
     let before = place(graph, program_order.clone(), sharing, options)?;
-    let lowered: Lowered = lower(graph, sharing, &|_| Micros(1.0))?;
-    let ordered = least_peak(&lowered.program, WIDTH);
+    let lowered: Lowered = lower(graph, sharing, Overwriting::ByOrder, &|_| Micros(1.0))?;
+    let ordered = least_peak(&lowered.program, &lowered.reuse, WIDTH);
     let after = place(graph, lowered.order(graph, sharing, &ordered.order), sharing, options)?;
-    // Who may overwrite whom depends on the order here, but not in the program: its bound holds without it.
     let bound = Bytes(ordered.bound).min(after.lifetimes.peak()).min(before.lifetimes.peak());
     let size = |placed: &Placed| (placed.packing.height, placed.lifetimes.peak());
     let best = if size(&after) < size(&before) { after } else { place(graph, program_order, sharing, options)? };

@@ -13,7 +13,11 @@ use std::path::PathBuf;
 use subject::Subject;
 
 use crate::{
-    cli::{Failure, Outcome, format::Format, model::ModelArguments},
+    cli::{
+        Failure, Outcome,
+        format::Format,
+        model::{ModelArguments, ModelFlags},
+    },
     memory::{
         network,
         workload::{Limit, Target},
@@ -25,8 +29,11 @@ use crate::{
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("input").required(true).args(["model", "arena", "graph", "configs", "trace"])))]
 pub struct Memory {
+    /// Relay text, as TVM's `mod.astext()` prints it
+    model: Option<PathBuf>,
+
     #[command(flatten)]
-    model: Option<ModelArguments>,
+    flags: ModelFlags,
 
     /// Pack the buffers of this file (MiniMalloc's CSV: id, lower, upper, size, and alignment, offset if wanted)
     #[arg(long, value_name = "FILE.csv")]
@@ -158,7 +165,8 @@ impl Memory {
         }
         let rule = self.in_place.rule();
         if let Some(model) = &self.model {
-            return place::run(&self, &Subject::model(model, self.profile.as_deref(), rule)?);
+            let source = ModelArguments { model: model.clone(), flags: self.flags.clone() };
+            return place::run(&self, &Subject::model(&source, self.profile.as_deref(), rule)?);
         }
         match (&self.arena, &self.graph, &self.configs, &self.trace) {
             (Some(file), ..) => arena::run(&self, file),

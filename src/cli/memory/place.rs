@@ -16,7 +16,7 @@ use crate::{
         self, Options, check,
         fit::{self, Front},
         g10,
-        lower::{buffers, lower},
+        lower::{Overwriting, buffers, lower},
         pack,
         place::{self, Placements},
         trace::trace,
@@ -184,7 +184,7 @@ fn csv<T: Serialize>(rows: &[T]) -> Result<Vec<u8>, Failure> {
 /// Schedules with operators that run again, under a limit.
 fn schedule(memory: &Memory, subject: &Subject) -> Outcome {
     let lowered = subject
-        .sharing(memory.align, |sharing| lower(&subject.graph, sharing, &|id| subject.time(id)))
+        .sharing(memory.align, |sharing| lower(&subject.graph, sharing, Overwriting::Fixed, &|id| subject.time(id)))
         .map_err(Failure::bad_input)?;
     let program = &lowered.program;
     let budget = memory.effort(70);

@@ -39,7 +39,7 @@ impl Subject {
     pub fn model(arguments: &ModelArguments, profile: Option<&Path>, rule: InPlace) -> Result<Subject, Failure> {
         let model = arguments.load()?;
         let graph = model.import.graph;
-        let title = arguments.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let title = arguments.stem();
         let profile = profile.map(Path::to_path_buf).or_else(|| find(&title, &model.import.hash));
         let costs = match &profile {
             Some(path) => Some(CostModel::of(&rows(path)?)),
