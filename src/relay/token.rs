@@ -158,8 +158,13 @@ pub struct Lexer<'a> {
 /// Bytes that end a name after `%` or `@` in tolerant mode.
 const ENDS_NAME: [bool; 256] = {
     let mut table = [false; 256];
-    let ends = b" \t\r\n,()[]{};=<>\"#%@";
+    let ends = b" \t\r\n,()[]{};=<>\"#%@\x7f";
     let mut i = 0;
+    while i < b' ' as usize {
+        table[i] = true;
+        i += 1;
+    }
+    i = 0;
     while i < ends.len() {
         table[ends[i] as usize] = true;
         i += 1;
