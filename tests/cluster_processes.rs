@@ -12,7 +12,11 @@ use std::{
 };
 
 use common::process::{AgentProcess, Authority, edgecut, ending, model, within};
-use edgecut::{plan::Plan, values::read_npz};
+use edgecut::{
+    graph::{DType, TensorType},
+    plan::Plan,
+    values::{read_npz, seeded, write_npz},
+};
 
 /// Long enough for any deadline of the program itself to strike first.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -132,6 +136,18 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
         let (a, b) = (whole.to_f64s().unwrap(), parts[name].to_f64s().unwrap());
         assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-4 + 1e-3 * b.abs()), "{name}");
     }
+
+    // Contents of an input and of a weight that are not generated reach the agents that need them.
+    let given = [
+        ("in_data", TensorType::of(DType::F32, &[1, 3, 224, 224])),
+        ("in_conv1_bias", TensorType::of(DType::F32, &[64])),
+    ];
+    let given = given.map(|(name, ty)| (name.to_string(), seeded("another name", &ty).unwrap()));
+    write_npz(&lab.path("given.npz"), given.iter().map(|(name, data)| (name.clone(), data))).unwrap();
+    let run = lab.edgecut("run p/plan.json --repeat 1 --inputs given.npz --outputs given_out.npz");
+    assert!(run.status.success(), "{}", stderr(&run));
+    assert!(String::from_utf8_lossy(&run.stdout).contains("outputs against one device: equal"));
+    assert_ne!(read_npz(&lab.path("given_out.npz")).unwrap()["out_0"], whole["out_0"]);
 
     let throughput = lab.edgecut("run p/plan.json --repeat 12 --throughput --format json");
     assert!(throughput.status.success(), "{}", stderr(&throughput));

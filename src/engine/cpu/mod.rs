@@ -7,18 +7,22 @@
 mod late;
 mod lower;
 mod optimise;
+mod overhead;
 mod program;
 mod steps;
 mod tensor;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tract_core::prelude::multithread::Executor;
+use tract_core::{prelude::multithread::Executor, runtime::RunOptions};
 
-use super::{CpuClock, Engine, EngineError, EngineId, Executable, Meter, ParameterSource};
+use overhead::Overhead;
+
+use super::{CpuClock, Engine, EngineError, EngineId, Executable, Meter, ParameterSource, timed};
 use crate::{
     graph::{Graph, OperatorId},
     ops::Unsupported,
+    units::Micros,
 };
 
 /// Version of the tract crates that Cargo.toml pins.
@@ -35,6 +39,7 @@ pub struct CpuEngine {
 struct Core {
     threads: usize,
     executor: Executor,
+    overhead: Overhead,
     meter: Arc<Meter>,
     /// Held while computing: a device computes one thing at a time, and the meter counts one thing.
     turn: Mutex<()>,
@@ -63,7 +68,11 @@ impl CpuEngine {
                 Executor::MultiThread(Arc::new(pool))
             }
         };
-        Ok(CpuEngine { core: Arc::new(Core { threads: threads.max(1), executor, meter, turn: Mutex::new(()) }) })
+        let threads = threads.max(1);
+        let options = RunOptions { executor: Some(executor.clone()), ..RunOptions::default() };
+        let overhead = Overhead::measure(clock(threads), &options);
+        let overhead = overhead.map_err(|e| EngineError::Other(format!("cannot measure: {e:#}")))?;
+        Ok(CpuEngine { core: Arc::new(Core { threads, executor, overhead, meter, turn: Mutex::new(()) }) })
     }
 }
 
@@ -74,9 +83,25 @@ impl CpuEngine {
     }
 }
 
+/// Whose processor time counts for a computation by so many threads.
+fn clock(threads: usize) -> CpuClock {
+    if threads == 1 { CpuClock::Thread } else { CpuClock::Process }
+}
+
 impl Core {
+    fn options(&self) -> RunOptions {
+        RunOptions { executor: Some(self.executor.clone()), ..RunOptions::default() }
+    }
+
     fn clock(&self) -> CpuClock {
-        if self.threads == 1 { CpuClock::Thread } else { CpuClock::Process }
+        clock(self.threads)
+    }
+
+    /// Runs `work`, which calls `plans` plans; gives its wall and processor time without what the calls alone cost.
+    fn timed<R>(&self, plans: usize, work: impl FnOnce() -> R) -> (R, Micros, Micros) {
+        let (result, wall, cpu) = timed(self.clock(), work);
+        let without = |time: Micros, overhead: Micros| Micros((time.0 - plans as f64 * overhead.0).max(0.0));
+        (result, without(wall, self.overhead.wall), without(cpu, self.overhead.cpu))
     }
 
     fn turn(&self) -> MutexGuard<'_, ()> {

@@ -52,8 +52,11 @@ pub(super) fn is_fixed(graph: &Graph) -> bool {
 
 /// A plan for `model`, ready to run; `name` is for messages.
 pub(super) fn compile(core: &Core, name: &str, model: TypedModel) -> Result<TypedSimpleState, EngineError> {
-    let options = RunOptions { executor: Some(core.executor.clone()), ..RunOptions::default() };
     let error = |what| EngineError::Operator { operator: name.to_string(), what };
-    let state = contain(|| TypedSimplePlan::new_with_options(model, &options)?.spawn()).map_err(error)?;
-    state.map_err(|e| error(format!("{e:#}")))
+    contain(|| start(model, &core.options())).map_err(error)?.map_err(|e| error(format!("{e:#}")))
+}
+
+/// A plan for `model`, ready to run.
+pub(super) fn start(model: TypedModel, options: &RunOptions) -> TractResult<TypedSimpleState> {
+    TypedSimplePlan::new_with_options(model, options)?.spawn()
 }

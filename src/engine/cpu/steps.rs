@@ -14,7 +14,7 @@ use super::{
     tensor::{from_tract, to_tract},
 };
 use crate::{
-    engine::{EngineError, Executable, Meter, ParameterSource, Sample, timed},
+    engine::{EngineError, Executable, Meter, ParameterSource, Sample},
     graph::{Graph, OperatorId, Origin, Part, TensorData, TensorId, TensorType},
     units::Bytes,
 };
@@ -51,7 +51,32 @@ struct Named {
 }
 
 /// The tensors that are alive, by id in the whole graph.
-type Table = Vec<Option<TValue>>;
+struct Table {
+    cells: Vec<Option<TValue>>,
+    /// The ids of those that are there: looking through all cells at every step would take longer than small steps.
+    alive: Vec<TensorId>,
+}
+
+impl Table {
+    fn put(&mut self, id: TensorId, value: TValue) {
+        if self.cells[id.0 as usize].replace(value).is_none() {
+            self.alive.push(id);
+        }
+    }
+
+    fn get(&self, id: TensorId) -> Option<&TValue> {
+        self.cells[id.0 as usize].as_ref()
+    }
+
+    fn take(&mut self, id: TensorId) -> Option<TValue> {
+        self.alive.retain(|other| *other != id);
+        self.cells[id.0 as usize].take()
+    }
+
+    fn values(&self) -> impl Iterator<Item = &TValue> {
+        self.alive.iter().filter_map(|id| self.get(*id))
+    }
+}
 
 /// The contents of parameters, each asked for and converted once.
 struct Contents<'a> {
@@ -133,12 +158,12 @@ impl Steps {
             let what = format!("the graph has {} inputs, {} were given", self.inputs.len(), inputs.len());
             return Err(EngineError::Other(what));
         }
-        let mut table = vec![None; self.tensors];
+        let mut table = Table { cells: vec![None; self.tensors], alive: Vec::new() };
         for (id, content) in &self.kept {
-            table[id.0 as usize] = Some(Arc::clone(content).into_tvalue());
+            table.put(*id, Arc::clone(content).into_tvalue());
         }
         for (input, data) in self.inputs.iter().zip(inputs) {
-            table[input.id.0 as usize] = Some(to_tract(&input.name, &data, &input.ty)?.into_tvalue());
+            table.put(input.id, to_tract(&input.name, &data, &input.ty)?.into_tvalue());
         }
         Ok(table)
     }
@@ -146,7 +171,7 @@ impl Steps {
     fn results(&self, table: &Table) -> Result<Vec<TensorData>, EngineError> {
         let one = |output: &Named| {
             let missing = || EngineError::Tensor { name: output.name.clone(), what: "no step computes it".to_string() };
-            let value = table[output.id.0 as usize].as_ref().ok_or_else(missing)?;
+            let value = table.get(output.id).ok_or_else(missing)?;
             from_tract(&output.name, value, &output.ty)
         };
         self.outputs.iter().map(one).collect()
@@ -159,9 +184,9 @@ impl Executable for Steps {
         let core = Arc::clone(&self.core);
         let _turn = core.turn();
         let _counted = core.meter.join();
-        let given = buffers(table.iter().flatten());
+        let given = buffers(table.values());
         core.meter.reset();
-        let (done, wall, cpu) = timed(core.clock(), || {
+        let (done, wall, cpu) = core.timed(self.steps.len(), || {
             self.steps.iter_mut().try_for_each(|step| {
                 let operands = step.operands(&mut table)?;
                 let results = step.program.run(&core, operands)?;
@@ -169,7 +194,7 @@ impl Executable for Steps {
                 Ok::<(), EngineError>(())
             })
         });
-        let (workspace, peak) = core.memory(&given, table.iter().flatten());
+        let (workspace, peak) = core.memory(&given, table.values());
         let sample = Sample { wall, cpu, workspace, peak };
         done?;
         Ok((self.results(&table)?, sample))
@@ -187,11 +212,11 @@ impl Executable for Steps {
         let mut group: Option<(usize, Sample)> = None;
         for step in &mut self.steps {
             let operands = step.operands(&mut table)?;
-            let given = buffers(operands.iter().chain(table.iter().flatten()));
+            let given = buffers(operands.iter().chain(table.values()));
             core.meter.reset();
-            let (results, wall, cpu) = timed(core.clock(), || step.program.run(&core, operands));
+            let (results, wall, cpu) = core.timed(1, || step.program.run(&core, operands));
             let results = results?;
-            let (workspace, peak) = core.memory(&given, results.iter().chain(table.iter().flatten()));
+            let (workspace, peak) = core.memory(&given, results.iter().chain(table.values()));
             step.store(&mut table, results);
             let sample = Sample { wall, cpu, workspace, peak };
             group = match group {
@@ -230,8 +255,7 @@ impl Step {
     /// The operands, taken out of the table where this is their last use, so that they may be overwritten.
     fn operands(&self, table: &mut Table) -> Result<TVec<TValue>, EngineError> {
         let operand = |id: &TensorId| {
-            let cell = &mut table[id.0 as usize];
-            let value = if self.frees.contains(id) { cell.take() } else { cell.clone() };
+            let value = if self.frees.contains(id) { table.take(*id) } else { table.get(*id).cloned() };
             let missing = || format!("tensor {} has not been computed: the steps are out of order", id.0);
             value.ok_or_else(|| EngineError::Other(missing()))
         };
@@ -241,7 +265,7 @@ impl Step {
     fn store(&self, table: &mut Table, results: TVec<TValue>) {
         for (id, result) in self.makes.iter().zip(results) {
             if !self.frees.contains(id) {
-                table[id.0 as usize] = Some(result);
+                table.put(*id, result);
             }
         }
     }
@@ -251,20 +275,27 @@ impl Core {
     /// What a computation took since the meter was reset, as [`Sample::workspace`] and [`Sample::peak`]: the most
     /// that was allocated at one time, beyond what is still `alive` and with all that was `given`.
     /// What was given and is alive no more was freed by the computation; that is not workspace either.
-    fn memory<'a>(&self, given: &HashMap<*const u8, usize>, alive: impl Iterator<Item = &'a TValue>) -> (Bytes, Bytes) {
+    fn memory<'a>(&self, given: &Buffers, alive: impl Iterator<Item = &'a TValue>) -> (Bytes, Bytes) {
         let alive = buffers(alive);
-        let freed: usize = given.iter().filter(|(buffer, _)| !alive.contains_key(*buffer)).map(|(_, size)| size).sum();
+        let freed: usize =
+            given.iter().filter(|buffer| alive.binary_search(buffer).is_err()).map(|(_, size)| size).sum();
         let left = self.meter.live() + freed as i64;
-        let given: usize = given.values().sum();
+        let given: usize = given.iter().map(|(_, size)| size).sum();
         let most = self.meter.peak();
         (Bytes((most - left).max(0) as u64), Bytes((given as i64 + most.max(0)) as u64))
     }
 }
 
-/// The distinct buffers of some values with their sizes.
-fn buffers<'a>(values: impl Iterator<Item = &'a TValue>) -> HashMap<*const u8, usize> {
+/// Distinct buffers with their sizes, sorted.
+type Buffers = Vec<(*const u8, usize)>;
+
+/// The distinct buffers of some values.
+fn buffers<'a>(values: impl Iterator<Item = &'a TValue>) -> Buffers {
     let plain = values.filter(|value| value.is_plain_ram());
-    plain.map(|value| (value.as_bytes().as_ptr(), value.as_bytes().len())).collect()
+    let mut buffers: Buffers = plain.map(|value| (value.as_bytes().as_ptr(), value.as_bytes().len())).collect();
+    buffers.sort_unstable();
+    buffers.dedup();
+    buffers
 }
 
 /// Fills in [`Step::frees`]: what a step reads or makes and no later step reads, unless the graph returns it.
