@@ -6,6 +6,7 @@
 mod clock;
 mod contain;
 mod cpu;
+mod freed;
 mod memory;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use crate::{
 
 pub use clock::{CpuClock, timed};
 pub use cpu::CpuEngine;
+pub use freed::keep_freed_memory;
 pub use memory::{CountingAllocator, Joined, Meter};
 
 /// A way to execute operators on one kind of device.
