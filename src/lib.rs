@@ -6,6 +6,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`units`] | bytes and microseconds as types |
+//! | [`files`] | files that appear whole or not at all |
 //! | [`values`] | contents of tensors: generated from their names, `.npz` files |
 //! | [`graph`] | operators and tensors in single-assignment form; parts cut out of it |
 //! | [`ops`] | what each Relay operator means: type rule, cost, kernel; one file a family |
@@ -28,6 +29,7 @@ pub mod agent;
 pub mod cli;
 pub mod cluster;
 pub mod engine;
+pub mod files;
 pub mod fuzz;
 pub mod graph;
 pub mod memory;

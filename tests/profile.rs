@@ -49,7 +49,14 @@ fn with_subject<R>(graph: &Graph, granularity: Granularity, body: impl FnOnce(&S
     let items = items(graph, granularity);
     let content = |id: TensorId| seeded(&graph.tensor(id).name, &graph.tensor(id).ty).unwrap();
     let inputs: Vec<TensorData> = graph.inputs().map(content).collect();
-    body(&Subject { engine: &engine, graph, items: &items, inputs: &inputs, parameter: &|id| Ok(content(id)) })
+    body(&Subject {
+        engine: &engine,
+        graph,
+        items: &items,
+        inputs: &inputs,
+        parameter: &|id| Ok(content(id)),
+        memory: None,
+    })
 }
 
 #[test]

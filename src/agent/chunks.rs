@@ -62,7 +62,7 @@ impl DocumentBuffer {
     }
 }
 
-/// Collects the pieces of tensors, told apart by `K`. Memory for a tensor is taken once, at its first piece.
+/// Collects the pieces of tensors, told apart by `K`. Memory is taken for what came.
 #[derive(Debug)]
 pub struct Assembler<K>(HashMap<K, BytesMut>);
 
@@ -106,7 +106,8 @@ impl<K: Hash + Eq> Assembler<K> {
             return Err(ChunkError::TooMany { found: so_far + piece.len(), expected: size });
         }
         if so_far + piece.len() < size {
-            self.0.entry(key).or_insert_with(|| BytesMut::with_capacity(size)).extend_from_slice(piece);
+            // Memory grows with what comes, not with what was announced.
+            self.0.entry(key).or_default().extend_from_slice(piece);
             return Ok(Assembled::Part);
         }
         let whole = match self.0.remove(&key) {

@@ -23,6 +23,9 @@ use crate::{
 /// How long a client waits for the one before it to leave.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// More threads than this are a mistake.
+pub const MOST_THREADS: u32 = 1024;
+
 /// Makes an engine that computes with a number of threads.
 pub type EngineFactory = dyn Fn(u32) -> Result<Arc<dyn Engine>, EngineError> + Send + Sync;
 
@@ -71,6 +74,11 @@ impl Device {
         if let Some(engine) = engines.get(&threads) {
             return Ok(engine.clone());
         }
+        if threads == 0 || threads > MOST_THREADS {
+            return Err(HostError::Request(format!("{threads} threads: expected 1 to {MOST_THREADS}")));
+        }
+        // A process can measure so many engines only.
+        engines.retain(|_, engine| Arc::strong_count(engine) > 1);
         let failed = |cause| HostError::Engine { what: format!("device {}", self.description.name), cause };
         let engine = (self.make_engine)(threads).map_err(failed)?;
         engines.insert(threads, engine.clone());

@@ -68,7 +68,7 @@ impl Host {
         let (loaded, parameters) = load_all(&setup, &held, &streamed).await?;
         drop(streamed);
         // The graphs with their constants are loaded and not needed any more.
-        let setup = Arc::new(Setup::clone(&setup).without_graphs());
+        let setup = Arc::new(Arc::unwrap_or_clone(setup).without_graphs());
 
         let (session, news) = Session::new(setup, self.clock(), self.shutdown().child());
         for (partition, bytes) in held.iter().zip(parameters) {

@@ -11,7 +11,10 @@ use super::{
     security::{Identity, SecurityError},
     setup::Peer,
 };
-use crate::cluster::{Cluster, Description, Inventory, Link, LinkRow, LinkTable};
+use crate::{
+    cluster::{Cluster, Description, Inventory, Link, LinkRow, LinkTable},
+    files::write_whole,
+};
 
 /// How long one link's large transfers may take; what is slower is judged by smaller ones.
 const PROBE_BUDGET: Duration = Duration::from_millis(1500);
@@ -139,10 +142,5 @@ pub fn read_links(path: &Path) -> Result<LinkTable, csv::Error> {
 /// # Errors
 /// If the file cannot be written.
 pub fn write_links(path: &Path, table: &LinkTable) -> Result<(), csv::Error> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    table.write(file.as_file_mut())?;
-    file.persist(path).map_err(|e| e.error)?;
-    Ok(())
+    write_whole(path, |file| table.write(file))
 }

@@ -17,6 +17,7 @@ use crate::{
         Mode, items,
         measure::{Measured, Subject, in_situ, isolated, whole},
     },
+    units::Bytes,
     values::seeded,
 };
 
@@ -34,10 +35,11 @@ impl Host {
     ) -> Result<(), HostError> {
         let lease = self.device(&task.device)?.lease("another client's profile".to_string()).await?;
         let engine = lease.device().engine(task.threads)?;
+        let limit = lease.device().description().memory;
         let stopping = self.shutdown().clone();
         let measuring = lease.run("profiling", {
             let stopping = stopping.clone();
-            move || measure(&*engine, &task, &contents, &events, &stopping)
+            move || measure(&*engine, &task, &contents, limit, &events, &stopping)
         });
         tokio::select! {
             outcome = measuring => outcome,
@@ -51,6 +53,7 @@ fn measure(
     engine: &dyn Engine,
     task: &ProfileTask,
     contents: &Contents,
+    limit: Bytes,
     events: &mpsc::Sender<ProfileEvent>,
     stopping: &Shutdown,
 ) -> Result<(), HostError> {
@@ -59,7 +62,7 @@ fn measure(
     let items = items(graph, task.granularity);
     let content = |id: TensorId| content(task, contents, id);
     let inputs: Vec<TensorData> = graph.inputs().map(content).collect::<Result<_, _>>().map_err(failed)?;
-    let subject = Subject { engine, graph, items: &items, inputs: &inputs, parameter: &content };
+    let subject = Subject { engine, graph, items: &items, inputs: &inputs, parameter: &content, memory: Some(limit) };
     let tell = |event| match stopping.is_ordered() || events.blocking_send(event).is_err() {
         true => std::ops::ControlFlow::Break(()),
         false => std::ops::ControlFlow::Continue(()),
@@ -73,8 +76,11 @@ fn measure(
         .map_err(failed)?;
     }
     if task.whole && !stopping.is_ordered() && !events.is_closed() {
-        // A client that is gone does not need it.
-        let _ = tell(ProfileEvent::Whole(whole(&subject, &task.sampling).map_err(failed)?));
+        // Where the model does not fit, or holds what cannot be computed, there is no such time; the items say more.
+        if let Ok(cost) = whole(&subject, &task.sampling) {
+            // A client that is gone does not need it.
+            let _ = tell(ProfileEvent::Whole(cost));
+        }
     }
     Ok(())
 }

@@ -132,6 +132,7 @@ async fn one(
     if survey.again {
         store.clear()?;
     }
+    store.keep(items)?;
     store.complete(items)?;
     let is_missing = store.rows().len() < items.len();
     let mut whole = if is_missing || !survey.whole { None } else { Whole::read(store.path()) };

@@ -26,7 +26,7 @@ pub struct Agent {
     #[arg(long)]
     name: Option<SmolStr>,
     /// Threads to compute with; all that this process may use if not given.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
     /// Most memory that parameters, activations and workspace may take together, such as 512MiB.
     #[arg(long)]

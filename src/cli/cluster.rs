@@ -97,13 +97,14 @@ pub async fn links(fleet: &Fleet, cluster: &Cluster, path: &Path, again: bool) -
     let mut known = if again { LinkTable::default() } else { stored()? };
     let before = known.clone();
     let links = fleet.links(cluster, &mut known, |from, to| eprintln!("measuring the link {from} → {to}"));
-    let links = links.await.map_err(Failure::failed)?;
+    let links = links.await;
+    // What was measured before one failed is kept.
     if known != before {
         let mut all = stored()?;
         known.rows.into_iter().for_each(|row| all.insert(row));
         write_links(path, &all).map_err(|e| Failure::failed(Located::new(path, e)))?;
     }
-    Ok(links)
+    links.map_err(Failure::failed)
 }
 
 /// The runtime for conversations with agents. Computing is not done on it.

@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use super::Failure;
 use crate::{
     engine::EngineError,
-    graph::{Graph, TensorData, TensorId},
+    graph::{Dim, Graph, TensorData, TensorId, TensorType},
     relay::Params,
     values::{read_npz, seeded},
 };
@@ -59,6 +59,14 @@ impl<'a> Contents<'a> {
                 return Err(Failure::bad_input(error));
             }
         }
+        for id in graph.inputs().chain(graph.parameters()) {
+            let tensor = graph.tensor(id);
+            let data = given.get(&tensor.name).or_else(|| params.get(&tensor.name));
+            if let Some(data) = data.filter(|data| !fits(&data.ty(), &tensor.ty)) {
+                let what = format!("the model declares {}, {} was given", tensor.ty, data.ty());
+                return Err(Failure::bad_input(EngineError::Tensor { name: tensor.name.to_string(), what }));
+            }
+        }
         Ok(Contents { graph, given, params })
     }
 
@@ -86,6 +94,14 @@ impl<'a> Contents<'a> {
     pub fn inputs(&self) -> Result<Vec<TensorData>, EngineError> {
         self.graph.inputs().map(|id| self.of(id)).collect()
     }
+}
+
+/// Whether content of type `found` can be that of a tensor of type `wanted`, whose dimensions may be unknown.
+fn fits(found: &TensorType, wanted: &TensorType) -> bool {
+    let same = |(found, wanted): (&Dim, &Dim)| wanted.get().is_none() || found == wanted;
+    found.dtype == wanted.dtype
+        && found.shape.rank() == wanted.shape.rank()
+        && found.shape.iter().zip(wanted.shape.iter()).all(same)
 }
 
 /// A tensor that does not fit is bad input; all else failed while running.

@@ -67,10 +67,15 @@ impl Devices {
         let runtime = runtime()?;
         runtime.block_on(async {
             let fleet = Fleet::reach(&cluster).await.map_err(Failure::bad_input)?;
-            let links = links(&fleet, &cluster, &self.links, self.measure).await?;
+            // Devices are shown whatever becomes of the links.
+            let (links, failure) = match links(&fleet, &cluster, &self.links, self.measure).await {
+                Ok(links) => (links, None),
+                Err(failure) => (Vec::new(), Some(failure)),
+            };
             let inventory = fleet.inventory(&cluster, links);
             self.print(&device_rows(&cluster, &fleet, &inventory), &link_lines(&cluster, &inventory))?;
-            Missing::check(&fleet)
+            Missing::check(&fleet)?;
+            failure.map_or(Ok(()), Err)
         })
     }
 

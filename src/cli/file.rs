@@ -1,18 +1,13 @@
-//! Files that appear whole or not at all.
+//! Files that are named on the command line.
 
 use std::{io::Write, path::Path};
 
 use super::Failure;
+use crate::files::write_whole;
 
-/// Writes `content` to a temporary file beside `path` and renames it. A folder that is missing is made.
+/// Writes `content` to a file that appears whole.
 pub fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
-    let unwritable = |error: std::io::Error| Failure::unwritable(&path.display().to_string(), &error);
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(unwritable)?;
-    let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(unwritable)?;
-    temporary.write_all(content).map_err(unwritable)?;
-    temporary.persist(path).map_err(|e| unwritable(e.error))?;
-    Ok(())
+    write_whole(path, |file| file.write_all(content)).map_err(|e| Failure::unwritable(&path.display().to_string(), &e))
 }
 
 /// Reads a file that was named on the command line.

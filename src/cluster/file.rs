@@ -188,6 +188,9 @@ fn server(text: ServerText, before: &[Server]) -> Result<Server, ClusterError> {
     Ok(Server { name, place, memory: text.memory, threads: threads(text.threads)?, devices })
 }
 
+/// More threads than this are a mistake.
+const MOST_THREADS: u32 = 1024;
+
 fn named(name: &Spanned<SmolStr>, what: &str) -> Result<SmolStr, ClusterError> {
     let fits = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     if name.get_ref().is_empty() || !name.get_ref().chars().all(fits) {
@@ -200,7 +203,9 @@ fn named(name: &Spanned<SmolStr>, what: &str) -> Result<SmolStr, ClusterError> {
 
 fn threads(threads: Option<Spanned<u32>>) -> Result<Option<u32>, ClusterError> {
     match threads {
-        Some(n) if *n.get_ref() == 0 => Err(at(n.span(), "expected at least one thread".to_string())),
+        Some(n) if !(1..=MOST_THREADS).contains(n.get_ref()) => {
+            Err(at(n.span(), format!("expected 1 to {MOST_THREADS} threads")))
+        }
         other => Ok(other.map(Spanned::into_inner)),
     }
 }

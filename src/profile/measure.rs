@@ -47,6 +47,23 @@ pub struct Subject<'a> {
     /// In the order of [`Graph::inputs`].
     pub inputs: &'a [TensorData],
     pub parameter: &'a ParameterSource<'a>,
+    /// What operands, parameters and results may take together; an item that needs more is not computed.
+    pub memory: Option<Bytes>,
+}
+
+impl Subject<'_> {
+    /// Refuses what needs more memory than there is.
+    fn admit(&self, need: Bytes) -> Result<(), EngineError> {
+        match self.memory.map_or(Bytes::ZERO, |limit| limit.shortfall(need)) {
+            Bytes::ZERO => Ok(()),
+            shortfall => Err(EngineError::Other(format!("it needs {need}, {shortfall} more than the device may take"))),
+        }
+    }
+
+    /// What all parameters take.
+    fn parameter_bytes(&self) -> Bytes {
+        self.graph.parameters().filter_map(|id| self.graph.tensor(id).ty.bytes()).sum()
+    }
 }
 
 /// Who is told each result as it comes, and may end the measuring.
@@ -75,6 +92,7 @@ pub fn isolated(
     for (index, item) in items.iter().enumerate().take(last + 1) {
         let part = Part::cut(graph, &item.operators);
         let computed = contents(&part, &table).and_then(|inputs| {
+            subject.admit(item.bytes)?;
             let whole = |t: TensorId| part.whole_tensor[t.0 as usize];
             let mut alone = subject.engine.load(&part.graph, &|t| (subject.parameter)(whole(t)))?;
             if !first[index] {
@@ -107,6 +125,7 @@ pub fn isolated(
 /// # Errors
 /// If any item cannot be computed.
 pub fn in_situ(subject: &Subject<'_>, sampling: &Sampling, each: &mut Listener<'_>) -> Result<(), EngineError> {
+    subject.admit(subject.parameter_bytes())?;
     let groups: Vec<Vec<OperatorId>> = subject.items.iter().map(|item| item.operators.clone()).collect();
     let mut model = subject.engine.load_steps(subject.graph, &groups, subject.parameter)?;
     let threads = subject.engine.threads();
@@ -119,7 +138,8 @@ pub fn in_situ(subject: &Subject<'_>, sampling: &Sampling, each: &mut Listener<'
                 samples.add(sample, threads);
             }
         })?;
-        if samples.iter().all(|s| s.enough(sampling, until)) {
+        // What nobody needs has no step, and no sample ever.
+        if samples.iter().filter(|s| !s.is_empty()).all(|s| s.enough(sampling, until)) {
             break;
         }
     }
@@ -137,6 +157,7 @@ pub fn in_situ(subject: &Subject<'_>, sampling: &Sampling, each: &mut Listener<'
 /// # Errors
 /// If the model cannot be computed.
 pub fn whole(subject: &Subject<'_>, sampling: &Sampling) -> Result<Cost, EngineError> {
+    subject.admit(subject.parameter_bytes())?;
     let mut model = subject.engine.load(subject.graph, subject.parameter)?;
     let until = Budget::new(sampling).share(1);
     let (_, cost) = sample(&mut *model, subject.inputs, subject.engine.threads(), sampling, until, None)?;

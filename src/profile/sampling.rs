@@ -49,6 +49,10 @@ impl Samples {
         if alone { self.clean.push(sample) } else { self.disturbed.push(sample) }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.clean.is_empty() && self.disturbed.is_empty()
+    }
+
     /// Undisturbed samples if there are enough of them, else all.
     fn used(&self) -> Vec<Sample> {
         match self.clean.len() >= FEWEST {

@@ -10,8 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Item, Mode, Place, Row, Signature, measure::Measured};
-use crate::graph::Granularity;
+use super::{Item, Mode, Place, Row, Signature, measure::Measured, summary::beside};
+use crate::{files::write_whole, graph::Granularity};
 
 /// What a profile is of. Measurements are reused only where all of it is equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +109,28 @@ impl Store {
         Ok(Store { key: key.clone(), path, rows, file })
     }
 
+    /// Forgets the rows that are not of `items`: of a model read with other dimensions, or grouped by another version.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn keep(&mut self, items: &[Item]) -> Result<(), StoreError> {
+        let before = self.rows.len();
+        self.rows.retain(|row| items.get(row.id).is_some_and(|item| row.is_of(item)));
+        if self.rows.len() == before {
+            return Ok(());
+        }
+        let error = |source| StoreError::File { path: self.path.clone(), source };
+        replace(&self.path, &self.rows)?;
+        self.file = OpenOptions::new().append(true).open(&self.path).map_err(error)?;
+        // It was of other rows.
+        match fs::remove_file(beside(&self.path)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(StoreError::File { path: beside(&self.path), source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -193,12 +215,8 @@ fn encode<T: serde::Serialize>(rows: &[T], header: bool) -> std::io::Result<Vec<
 
 /// Writes all rows under a temporary name and renames it.
 pub(super) fn replace<T: serde::Serialize>(path: &Path, rows: &[T]) -> Result<(), StoreError> {
-    let error = |source| StoreError::File { path: path.to_path_buf(), source };
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(error)?;
-    encode(rows, true).and_then(|text| temporary.write_all(&text)).map_err(error)?;
-    temporary.persist(path).map_err(|e| error(e.error))?;
-    Ok(())
+    let written = write_whole(path, |file| encode(rows, true).and_then(|text| file.write_all(&text)));
+    written.map_err(|source| StoreError::File { path: path.to_path_buf(), source })
 }
 
 #[cfg(test)]

@@ -120,6 +120,6 @@ impl Kind {
 }
 
 /// `profile.csv` → `profile.summary.csv`.
-fn beside(profile: &Path) -> PathBuf {
+pub(super) fn beside(profile: &Path) -> PathBuf {
     profile.with_extension("summary.csv")
 }

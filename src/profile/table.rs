@@ -87,7 +87,6 @@ impl Row {
         item: &Item,
         cost: &Result<Cost, String>,
     ) -> Row {
-        let operators: Vec<String> = item.operators.iter().map(|id| id.0.to_string()).collect();
         let cost_of = |get: fn(&Cost) -> Micros| cost.as_ref().ok().map(|cost| nanoseconds(get(cost)));
         Row {
             server: place.server.clone(),
@@ -99,7 +98,7 @@ impl Row {
             mode,
             granularity,
             id,
-            operators: operators.join("+"),
+            operators: indices(item),
             operator: item.name.clone(),
             signature: item.signature.clone(),
             shapes: item.shapes.clone(),
@@ -121,6 +120,11 @@ impl Row {
         }
     }
 
+    /// Whether this is a row of `item`.
+    pub fn is_of(&self, item: &Item) -> bool {
+        self.signature == item.signature && self.operators == indices(item)
+    }
+
     /// What the row says the item costs; `None` where the device cannot compute it.
     pub fn cost(&self) -> Option<Cost> {
         Some(Cost {
@@ -137,6 +141,12 @@ impl Row {
             disturbed: self.disturbed,
         })
     }
+}
+
+/// The item's operators as the table has them.
+fn indices(item: &Item) -> String {
+    let indices: Vec<String> = item.operators.iter().map(|id| id.0.to_string()).collect();
+    indices.join("+")
 }
 
 /// Rounded to what a clock can tell.

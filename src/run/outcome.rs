@@ -18,7 +18,7 @@ use crate::{
 pub struct Outcome {
     pub latency: Latencies,
     pub predicted_latency_us: Micros,
-    /// Between two results, once the pipeline is full; `None` if fewer than two runs counted.
+    /// Between two results, once the pipeline is full; `None` if inputs were let in one at a time.
     pub interval_us: Option<Micros>,
     pub predicted_interval_us: Micros,
     pub groups: Vec<GroupTime>,
@@ -126,7 +126,8 @@ impl Outcome {
         Some(Outcome {
             latency: Latencies::of(&record.latencies)?,
             predicted_latency_us: plan.predicted.latency_us,
-            interval_us: (between > 0).then(|| Micros((*last - *first).0 / between as f64)),
+            interval_us: (between > 0 && deployment.setups.iter().any(|s| s.in_flight > 1))
+                .then(|| Micros((*last - *first).0 / between as f64)),
             predicted_interval_us: plan.predicted.interval_us,
             groups: groups(plan, record),
             transfers: transfers(plan, deployment, record),

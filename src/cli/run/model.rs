@@ -10,6 +10,7 @@ use crate::{
         model::ModelArguments,
     },
     engine::{CpuEngine, Engine, Sample},
+    profile::Statistics,
     units::Micros,
     values::write_npz,
 };
@@ -48,18 +49,11 @@ pub(super) fn run(arguments: &Run) -> Outcome {
 }
 
 fn print_latency(model: &str, threads: u32, samples: &[Sample]) {
-    let mut walls: Vec<f64> = samples.iter().map(|s| s.wall.0).collect();
-    walls.sort_by(f64::total_cmp);
-    let at = |fraction: f64| Micros(walls[((walls.len() - 1) as f64 * fraction).round() as usize]);
+    let walls: Vec<Micros> = samples.iter().map(|s| s.wall).collect();
+    let Some(time) = Statistics::of(&walls) else { return };
     let threads = if threads == 1 { "one thread".to_string() } else { format!("{threads} threads") };
-    match samples {
-        [_] => println!("{model}: {} on {threads}", at(0.5)),
-        _ => println!(
-            "{model}: median {} of {} runs on {threads} (min {}, p95 {})",
-            at(0.5),
-            walls.len(),
-            at(0.0),
-            at(0.95)
-        ),
+    match time.n {
+        1 => println!("{model}: {} on {threads}", time.median),
+        n => println!("{model}: median {} of {n} runs on {threads} (min {}, p95 {})", time.median, time.min, time.p95),
     }
 }

@@ -36,6 +36,10 @@ const IN_FLIGHT: u32 = 2;
 
 /// Runs the plan whose file is `text`.
 pub(super) fn run(arguments: &Run, text: &[u8]) -> Outcome {
+    if arguments.threads.threads.is_some() {
+        let what = "--threads is for models: a plan has the threads that it was planned with";
+        return Err(Failure::BadInput(Report::msg(format!("{}: {what}", arguments.input.display()))));
+    }
     let plan = Plan::from_json(text).map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?;
     let model = load(arguments, &plan)?;
     let whole = &model.import.graph;

@@ -142,7 +142,10 @@ fn page(plan: &Plan, outcome: &run::Outcome) -> String {
         "{memory}\n\nlatency: predicted {}, measured {} ({}); median of {} runs, ± {}, min {}, p95 {}\n",
         outcome.predicted_latency_us,
         latency.median_us,
-        off(outcome.predicted_latency_us, latency.median_us),
+        match outcome.interval_us {
+            None => off(outcome.predicted_latency_us, latency.median_us),
+            Some(_) => "with queueing, which is not predicted".to_string(),
+        },
         latency.n,
         latency.mad_us,
         latency.min_us,

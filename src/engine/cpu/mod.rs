@@ -79,7 +79,9 @@ impl CpuEngine {
 impl CpuEngine {
     /// What any CPU engine calls itself.
     pub fn identity() -> EngineId {
-        EngineId { name: "tract".to_string(), version: TRACT_VERSION.to_string() }
+        // Which kernels there are, and what is fused with what, is this crate's choice.
+        let version = format!("{TRACT_VERSION}+{}", env!("CARGO_PKG_VERSION"));
+        EngineId { name: "tract".to_string(), version }
     }
 }
 

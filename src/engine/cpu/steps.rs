@@ -121,17 +121,26 @@ impl Steps {
                 kept.push((*output, contents.get(*output)?));
             }
         }
+        let mut readers_left: HashMap<TensorId, usize> = HashMap::new();
+        for operand in groups.iter().flatten().flat_map(|id| graph.operator(*id).operands()) {
+            *readers_left.entry(operand).or_default() += 1;
+        }
         let mut steps = Vec::with_capacity(groups.len());
         for (index, operators) in groups.iter().enumerate() {
+            for operand in operators.iter().flat_map(|id| graph.operator(*id).operands()) {
+                readers_left.entry(operand).and_modify(|left| *left -= 1);
+            }
             let part = Part::cut(graph, operators);
             if is_fixed(&part.graph) {
                 steps.extend(Step::new(&core, index, &part, &mut contents)?);
-                continue;
+            } else {
+                for operator in part.whole_operator {
+                    let alone = Part::cut(graph, &[operator]);
+                    steps.extend(Step::new(&core, index, &alone, &mut contents)?);
+                }
             }
-            for operator in part.whole_operator {
-                let alone = Part::cut(graph, &[operator]);
-                steps.extend(Step::new(&core, index, &alone, &mut contents)?);
-            }
+            // Loading takes no more memory than it must: what was packed is not kept unpacked too.
+            contents.seen.retain(|id, _| readers_left.get(id).is_some_and(|left| *left > 0));
         }
         mark_last_uses(graph, &mut steps);
         drop(contents);
@@ -209,8 +218,9 @@ impl Executable for Steps {
         let core = Arc::clone(&self.core);
         let _turn = core.turn();
         let _counted = core.meter.join();
-        let mut group: Option<(usize, Sample)> = None;
-        for step in &mut self.steps {
+        let mut group: Option<Sample> = None;
+        let following: Vec<Option<usize>> = self.steps.iter().skip(1).map(|s| Some(s.index)).chain([None]).collect();
+        for (step, next) in self.steps.iter_mut().zip(following) {
             let operands = step.operands(&mut table)?;
             let given = buffers(operands.iter().chain(table.values()));
             core.meter.reset();
@@ -219,15 +229,12 @@ impl Executable for Steps {
             let (workspace, peak) = core.memory(&given, results.iter().chain(table.values()));
             step.store(&mut table, results);
             let sample = Sample { wall, cpu, workspace, peak };
-            group = match group {
-                Some((index, before)) if index == step.index => Some((index, before.then(sample))),
-                before => {
-                    before.into_iter().for_each(|(index, sample)| each(index, sample));
-                    Some((step.index, sample))
-                }
-            };
+            let sofar = group.map_or(sample, |before| before.then(sample));
+            group = (next == Some(step.index)).then_some(sofar);
+            if group.is_none() {
+                each(step.index, sofar);
+            }
         }
-        group.into_iter().for_each(|(index, sample)| each(index, sample));
         self.results(&table)
     }
 
