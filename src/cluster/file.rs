@@ -265,7 +265,7 @@ mod tests {
             ("[[server]]\nname = \"a b\"", "cannot be called", "\"a b\""),
             ("[[server]]\nname = \"a\"\naddress = \"h\"", "expected host:port", "\"h\""),
             ("[[server]]\nname = \"a\"\nmemory = \"lots\"", "is not a size", "\"lots\""),
-            ("[[server]]\nname = \"a\"\nthreads = 0", "at least one", "0"),
+            ("[[server]]\nname = \"a\"\nthreads = 0", "expected 1 to 1024", "0"),
             ("[[server]]\nname = \"a\"\n[[server]]\nname = \"b\"", "cannot reach", "\"b\""),
             ("source = \"x\"\n[[server]]\nname = \"a\"", "not the name", "\"x\""),
             (&format!("{two}[[server]]\nname = \"b\"\naddress = \"h:3\""), "two servers", "\"b\""),
