@@ -1,21 +1,71 @@
-//! layout_transform: the same tensor stored in another layout.
+//! layout_transform: the same tensor stored in another layout; and the form of it in which TVM's auto-scheduler
+//! writes weights down.
 
-use tract_core::internal::tvec;
+use tract_core::internal::*;
 
-use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed, layout::Layout, split::SplitAxis};
-use crate::graph::{TensorType, Type};
+use super::{
+    AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
+    layout::Layout,
+    places::{pick, strides},
+    split::SplitAxis,
+};
+use crate::graph::{Shape, TensorType, Type};
 
-pub(super) const OPS: &[OpDef] = &[OpDef::new("layout_transform", &["data"], transformed_type)
-    .attrs(
-        "relay.attrs.LayoutTransformAttrs",
-        &[AttrDef::required("src_layout", AttrKind::Str), AttrDef::required("dst_layout", AttrKind::Str)],
-    )
-    .class(FusionClass::Opaque)
-    .split(outer_axes)
-    .wire(|wiring, call, inputs| {
-        let (from, to) = transformation(call)?;
-        Ok(tvec![from.wire(&to, wiring, inputs[0])?])
-    })];
+const LAYOUTS: &[AttrDef] =
+    &[AttrDef::required("src_layout", AttrKind::Str), AttrDef::required("dst_layout", AttrKind::Str)];
+
+pub(super) const OPS: &[OpDef] = &[
+    OpDef::new("layout_transform", &["data"], transformed_type)
+        .attrs("relay.attrs.LayoutTransformAttrs", LAYOUTS)
+        .class(FusionClass::Opaque)
+        .split(outer_axes)
+        .wire(|wiring, call, inputs| {
+            let (from, to) = transformation(call)?;
+            Ok(tvec![from.wire(&to, wiring, inputs[0])?])
+        }),
+    OpDef::new("auto_scheduler_layout_transform", &["data"], scheduled_type)
+        .attrs("relay.attrs.AutoSchedulerLayoutTransformAttrs", LAYOUTS)
+        .class(FusionClass::Opaque)
+        .host(reschedule),
+];
+
+/// The axes of a layout such as `1N32h32w3c`, outer parts before inner ones: a size and a name each.
+fn sized_axes<'a>(call: &Call<'a>, key: &str) -> Result<Vec<(u64, &'a str)>, TypeError> {
+    let mut rest = call.text(key, "")?;
+    let mut axes = Vec::new();
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (size, named) = rest.split_at(digits);
+        let (name, after) = named.split_at(named.find(|c: char| c.is_ascii_digit()).unwrap_or(named.len()));
+        let size = size.parse().ok().filter(|n| (1..1 << 31).contains(n) && !name.is_empty());
+        axes.push((size.ok_or_else(|| call.error(format!("{key}: expected a size and a name at `{rest}`")))?, name));
+        rest = after;
+    }
+    Ok(axes)
+}
+
+fn scheduled_type(call: &Call<'_>) -> Result<Type, TypeError> {
+    let (data, from, to) = (call.tensor(0)?, sized_axes(call, "src_layout")?, sized_axes(call, "dst_layout")?);
+    let sizes = Shape::of(&from.iter().map(|axis| axis.0).collect::<Vec<_>>());
+    if sizes != data.shape && data.shape.fixed().is_some() {
+        return Err(call.error(format!("src_layout describes {sizes}, the data is {data}")));
+    }
+    Ok(TensorType::new(data.dtype, Shape::of(&to.iter().map(|axis| axis.0).collect::<Vec<_>>())).into())
+}
+
+/// The index along an axis of the data is made of those of all its parts in the result.
+fn reschedule(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    let (from, to) = (sized_axes(call, "src_layout")?, sized_axes(call, "dst_layout")?);
+    let steps = strides(inputs[0].shape());
+    let made = pick(&inputs[0], &call.dims()?, |place| {
+        let along = |name: &str| {
+            let parts = to.iter().zip(place).filter(|(axis, _)| axis.1 == name);
+            parts.fold(0, |index, ((size, _), at)| index * *size as usize + at)
+        };
+        Ok(from.iter().zip(&steps).map(|((_, name), step)| along(name) * step).sum())
+    })?;
+    Ok(tvec![made])
+}
 
 fn transformation(call: &Call<'_>) -> Result<(Layout, Layout), TypeError> {
     let read = |key| {
@@ -49,4 +99,30 @@ fn transformed_type(call: &Call<'_>) -> Result<Type, TypeError> {
     let shape = to.shape(&letters, &call.sizes_in(&from, data, &letters)?);
     let shape = shape.ok_or_else(|| call.error("the two layouts are about other axes"))?;
     Ok(TensorType::new(data.dtype, shape).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Attr, Attrs, DType};
+
+    #[test]
+    fn an_axis_splits_by_the_names_of_its_parts() {
+        let mut attrs = Attrs::new();
+        attrs.set("src_layout", Attr::Str("4o3i".into()));
+        attrs.set("dst_layout", Attr::Str("2o3i2o".into()));
+        let args = [Type::from(TensorType::of(DType::I32, &[4, 3]))];
+        let def = crate::ops::lookup("auto_scheduler_layout_transform").unwrap();
+        let call = Call { def, attrs: &attrs, args: &args, values: &[] };
+        let out = scheduled_type(&call).unwrap();
+        assert_eq!(out, TensorType::of(DType::I32, &[2, 3, 2]).into());
+        let data = Tensor::from_shape(&[4, 3], &(0..12).collect::<Vec<i32>>()).unwrap().into_tvalue();
+        let made = reschedule(&Typed { call, out: &out }, &[data]).unwrap();
+        assert_eq!(
+            made[0].try_as_plain_ram().unwrap().as_slice::<i32>().unwrap(),
+            [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+        );
+        attrs.set("dst_layout", Attr::Str("2o3".into()));
+        assert!(scheduled_type(&Call { def, attrs: &attrs, args: &args, values: &[] }).is_err());
+    }
 }

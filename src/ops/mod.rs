@@ -11,6 +11,7 @@ mod arrange;
 pub mod attr;
 mod bfloat;
 mod binary;
+mod bitserial;
 mod blocks;
 mod cast;
 mod choose;
@@ -39,6 +40,7 @@ mod mask;
 mod norm;
 mod own;
 mod pad;
+pub(crate) mod phases;
 mod places;
 mod pointwise;
 mod pool;
@@ -66,7 +68,7 @@ pub mod summary;
 mod unary;
 mod view;
 mod vision;
-mod window;
+pub(crate) mod window;
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -80,6 +82,7 @@ const FAMILIES: &[&[OpDef]] = &[
     argreduce::OPS,
     arrange::OPS,
     binary::OPS,
+    bitserial::OPS,
     blocks::OPS,
     cast::OPS,
     choose::OPS,

@@ -7,7 +7,7 @@ use crate::graph::{Attr, Dim};
 
 /// A window of `size` elements, `dilation` apart, moved by `stride` over an axis padded on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Window {
+pub(crate) struct Window {
     pub size: u64,
     pub stride: u64,
     pub dilation: u64,
@@ -17,7 +17,7 @@ pub(super) struct Window {
 
 /// What happens to a last window that does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rounding {
+pub(crate) enum Rounding {
     /// It is left out.
     Floor,
     /// It is kept and reaches beyond the padding.

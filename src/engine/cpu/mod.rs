@@ -4,6 +4,10 @@
 //! shapes depend on values it is computed operator by operator instead ([`late`]). tract's types stay in
 //! this folder and in the operators' kernels.
 
+mod by_image;
+mod convolutions;
+mod depthwise;
+mod fold;
 mod late;
 mod lower;
 mod optimise;

@@ -1,12 +1,14 @@
 //! Pooling by windows of a fixed size.
 
 use tract_core::internal::*;
+use tract_linalg::multithread::par_chunks_mut;
 
 use super::{
     super::{
         AttrDef, Call, FusionClass, OpDef, TypeError, Typed,
         element::{Number, for_dtype},
         kernel::Wiring,
+        phases::{LANES, Phases},
         rows::Rows,
         split::SplitAxis,
         window::{Rounding, Window},
@@ -100,14 +102,14 @@ fn sliding_kernel<const RANK: usize, const LARGEST: bool>(
     let counts = sizes.iter().zip(&windows).map(count).collect::<TractResult<Vec<usize>>>()?;
     let mut out = shape.clone();
     out[spatial.clone()].copy_from_slice(&counts);
-    let rows = Rows::new(&windows, &counts, sizes);
     let pixel = shape[spatial.end..].iter().product();
+    let walk = Walk::new(&windows, sizes, &counts, pixel);
     let made = if LARGEST == MAX {
         wiring.own(
             "MaxPool",
             tvec![given.fact(&out)],
             &[data],
-            move |inputs| for_dtype!(given, T in number => largest::<T>(&rows, pixel, &inputs[0], &out)),
+            move |inputs| for_dtype!(given, T in number => largest::<T>(&walk, &inputs[0], &out)),
         )?[0]
     } else {
         let divisors = divisors(&windows, sizes, &counts, call.flag("count_include_pad", false)?);
@@ -117,38 +119,91 @@ fn sliding_kernel<const RANK: usize, const LARGEST: bool>(
             "AvgPool",
             tvec![dtype.fact(&out)],
             &[data],
-            move |inputs| for_dtype!(dtype, T in number => mean::<T>(&rows, pixel, &inputs[0], &out, &divisors)),
+            move |inputs| for_dtype!(dtype, T in number => mean::<T>(&walk, &inputs[0], &out, &divisors)),
         )?[0];
         wiring.cast(made, given)?
     };
     Ok(tvec![moves.undo(wiring, made)?])
 }
 
-fn largest<T: Number>(rows: &Rows, pixel: usize, data: &Tensor, out: &[usize]) -> TractResult<TVec<Tensor>> {
-    let mut result = Tensor::zero_dt(T::datum_type(), out)?;
-    {
-        let (data, mut made) = (data.try_as_plain_ram()?, result.try_as_plain_ram_mut()?);
-        let made = made.as_slice_mut::<T>()?;
-        made.fill(T::LOWEST);
-        rows.pool(pixel, data.as_slice::<T>()?, made, T::larger);
-    }
-    Ok(tvec![result])
+/// How the windows go over the data: planes in phases, or rows of elements that are several numbers.
+enum Walk {
+    Planes(Phases),
+    Rows { rows: Rows, pixel: usize },
 }
 
-fn mean<T: Number>(
-    rows: &Rows,
-    pixel: usize,
-    data: &Tensor,
-    out: &[usize],
-    divisors: &[i64],
-) -> TractResult<TVec<Tensor>> {
-    let mut result = Tensor::zero_dt(T::datum_type(), out)?;
+impl Walk {
+    fn new(windows: &[Window], sizes: &[usize], counts: &[usize], pixel: usize) -> Walk {
+        match Phases::new(windows, sizes, counts).filter(|_| pixel == 1) {
+            Some(phases) => Walk::Planes(phases),
+            None => Walk::Rows { rows: Rows::new(windows, counts, sizes), pixel },
+        }
+    }
+
+    /// Folds every window from `start`, which what lies outside of the data is, too.
+    fn fold<T: Number>(
+        &self,
+        data: &Tensor,
+        out: &[usize],
+        start: T,
+        fold: impl Fn(T, T) -> T + Copy + Send + Sync,
+    ) -> TractResult<Tensor> {
+        let mut result = Tensor::zero_dt(T::datum_type(), out)?;
+        if result.len() == 0 || data.len() == 0 {
+            return Ok(result);
+        }
+        {
+            let (data, mut made) = (data.try_as_plain_ram()?, result.try_as_plain_ram_mut()?);
+            let (data, made) = (data.as_slice::<T>()?, made.as_slice_mut::<T>()?);
+            match self {
+                Walk::Rows { rows, pixel } => {
+                    made.fill(start);
+                    rows.pool(*pixel, data, made, fold);
+                }
+                Walk::Planes(phases) => {
+                    let plane = phases.results();
+                    let from = data.len() / (made.len() / plane);
+                    let elements = data.len();
+                    par_chunks_mut(made, plane, elements, |first, planes| {
+                        let (mut buffer, mut run) = (phases.buffer(start), phases.run(start));
+                        for (at, made) in (first..).zip(planes.chunks_exact_mut(plane)) {
+                            phases.fill(&data[at * from..][..from], &mut buffer);
+                            folded(&buffer, phases.offsets(), &mut run, start, fold);
+                            phases.take(&run, made);
+                            phases.mend(&data[at * from..][..from], made, start, |folded, _, x| fold(folded, x));
+                        }
+                        Ok(())
+                    })?;
+                }
+            }
+        }
+        Ok(result)
+    }
+}
+
+/// A run of folded taps, as many at once as fit into registers.
+fn folded<T: Number>(buffer: &[T], offsets: &[usize], run: &mut [T], start: T, fold: impl Fn(T, T) -> T) {
+    for (at, run) in run.chunks_exact_mut(LANES).enumerate() {
+        let mut lanes = [start; LANES];
+        for offset in offsets {
+            let taps = &buffer[offset + at * LANES..][..LANES];
+            lanes.iter_mut().zip(taps).for_each(|(lane, x)| *lane = fold(*lane, *x));
+        }
+        run.copy_from_slice(&lanes);
+    }
+}
+
+fn largest<T: Number>(walk: &Walk, data: &Tensor, out: &[usize]) -> TractResult<TVec<Tensor>> {
+    Ok(tvec![walk.fold(data, out, T::LOWEST, T::larger)?])
+}
+
+fn mean<T: Number>(walk: &Walk, data: &Tensor, out: &[usize], divisors: &[i64]) -> TractResult<TVec<Tensor>> {
+    let mut result = walk.fold(data, out, T::default(), T::add)?;
+    let pixel = if let Walk::Rows { pixel, .. } = walk { *pixel } else { 1 };
     {
-        let (data, mut made) = (data.try_as_plain_ram()?, result.try_as_plain_ram_mut()?);
-        let made = made.as_slice_mut::<T>()?;
-        rows.pool(pixel, data.as_slice::<T>()?, made, T::add);
+        let mut made = result.try_as_plain_ram_mut()?;
         let divisors: Vec<T> = divisors.iter().map(|n| T::of_i64(*n)).collect();
-        for plane in made.chunks_exact_mut((divisors.len() * pixel).max(1)) {
+        for plane in made.as_slice_mut::<T>()?.chunks_exact_mut((divisors.len() * pixel).max(1)) {
             for (sums, divisor) in plane.chunks_exact_mut(pixel.max(1)).zip(&divisors) {
                 sums.iter_mut().for_each(|sum| *sum = sum.div(*divisor));
             }
