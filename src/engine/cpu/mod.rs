@@ -198,8 +198,9 @@ mod tests {
                 assert_eq!((&outputs[2], &outputs[3]), (&floats(7.0), &floats(512.0)));
                 assert!(sample.wall.0 > 0.0 && sample.workspace.0 < 4096, "{sample:?}");
                 // x comes in and is returned, as is w; relu's results are new.
+                // Threads of a pool may extend their queues meanwhile.
                 let tensor = 256 * 4 * 4;
-                assert!((3 * tensor..=5 * tensor).contains(&sample.peak.0), "{sample:?}");
+                assert!((3 * tensor..=8 * tensor).contains(&sample.peak.0), "{sample:?}");
             }
         }
     }
