@@ -83,7 +83,7 @@ pub struct Memory {
     #[arg(long)]
     map: bool,
 
-    /// Times and workspaces of a model's operators from this profile; else from one in profiles/, else estimated
+    /// Times and workspaces of a model's operators from this profile; else from one by operator in profiles/, else estimated
     #[arg(long, value_name = "FILE.csv")]
     profile: Option<PathBuf>,
 

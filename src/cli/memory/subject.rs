@@ -45,7 +45,8 @@ impl Subject {
             Some(path) => Some(CostModel::of(&rows(path)?)),
             None => None,
         };
-        let timed = profile.map_or("estimated from FLOPs and bytes".to_string(), |p| format!("from {}", p.display()));
+        let estimated = "estimated from FLOPs and bytes: `edgecut profile MODEL --granularity op` measures them";
+        let timed = profile.map_or(estimated.to_string(), |p| format!("from {}", p.display()));
         let items: Vec<Item> = graph.operators().map(|(id, _)| Item::new(&graph, vec![id])).collect();
         let time = |item: &Item| {
             let known = costs.as_ref().and_then(|costs| costs.time(item)).map(|estimate| estimate.time);

@@ -131,8 +131,7 @@ fn page(plan: &Plan, outcome: &run::Outcome) -> String {
             device.predicted_parameter_bytes.to_string(),
             device.parameter_bytes.to_string(),
             device.predicted_load_bytes.to_string(),
-            // What is reserved in all: parameters beside the arena.
-            (device.predicted_parameter_bytes + device.predicted_arena_bytes).to_string(),
+            device.predicted_arena_bytes.to_string(),
             device.peak_bytes.to_string(),
             device.limit_bytes.map_or("none".to_string(), |limit| limit.to_string()),
         ]);
