@@ -147,7 +147,7 @@ pub(super) fn new_shape(call: &Call<'_>, source: &Shape, codes: &[i64], reverse:
             -3 => {
                 let (a, b) = (take(&mut at, &mut copied_in, -3)?, take(&mut at, &mut copied_in, -3)?);
                 copied_out.push(out.len());
-                out.push(a.get().zip(b.get()).and_then(|(a, b)| a.checked_mul(b)).into());
+                out.push(a.get().zip(b.get()).and_then(|(a, b)| times(a, b)).into());
             }
             -4 => {
                 let whole = take(&mut at, &mut copied_in, -4)?;
@@ -181,8 +181,13 @@ pub(super) fn new_shape(call: &Call<'_>, source: &Shape, codes: &[i64], reverse:
     Ok(out.into_iter().collect())
 }
 
+/// The product, unless it is no dimension: those are 64-bit numbers with a sign in the text.
+fn times(a: u64, b: u64) -> Option<u64> {
+    a.checked_mul(b).filter(|n| i64::try_from(*n).is_ok())
+}
+
 fn product(mut dims: impl Iterator<Item = Option<u64>>) -> Option<u64> {
-    dims.try_fold(1u64, |n, d| n.checked_mul(d?))
+    dims.try_fold(1u64, |n, d| times(n, d?))
 }
 
 /// The two dimensions that code -4 makes of `whole`; one of them may be -1.
