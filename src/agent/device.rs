@@ -16,15 +16,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::error::HostError;
 use crate::{
-    cluster::DeviceDescription,
+    cluster::{DeviceDescription, MOST_THREADS},
     engine::{Engine, EngineError},
 };
 
 /// How long a client waits for the one before it to leave.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// More threads than this are a mistake.
-pub const MOST_THREADS: u32 = 1024;
 
 /// Makes an engine that computes with a number of threads.
 pub type EngineFactory = dyn Fn(u32) -> Result<Arc<dyn Engine>, EngineError> + Send + Sync;

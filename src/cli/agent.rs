@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 use super::{Failure, Outcome, cluster::runtime};
 use crate::{
     agent::{Host, HostOptions, Identity, Shutdown, check_address, serve},
-    cluster::TlsFiles,
+    cluster::{MOST_THREADS, TlsFiles},
     units::Bytes,
 };
 
@@ -26,7 +26,7 @@ pub struct Agent {
     #[arg(long)]
     name: Option<SmolStr>,
     /// Threads to compute with; all that this process may use if not given.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)))]
     threads: Option<u32>,
     /// Most memory that parameters, activations and workspace may take together, such as 512MiB.
     #[arg(long)]

@@ -11,7 +11,7 @@ use miette::{LabeledSpan, NamedSource, Report, miette};
 use super::{Failure, Outcome};
 use crate::{
     agent::fleet::{Fleet, read_links, write_links},
-    cluster::{Cluster, Link, LinkTable},
+    cluster::{Cluster, Link, LinkTable, MOST_THREADS},
 };
 
 /// Which servers to use.
@@ -27,7 +27,7 @@ pub struct ClusterFlag {
 pub struct ThreadsFlag {
     /// Threads that compute, on every server; without it one on this machine, and on a cluster as many as its file or
     /// its agents say
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)))]
     pub threads: Option<u32>,
 }
 

@@ -16,6 +16,10 @@ pub fn table<const N: usize>(header: [&str; N]) -> Table {
     table
 }
 
+/// Tables of more groups than this leave out those that take a smaller share of the time than [`SMALL`].
+pub const MANY_GROUPS: usize = 48;
+pub const SMALL: f64 = 0.005;
+
 /// `text` cut to `most` characters, in the middle: kernels' names differ at both ends.
 pub fn shortened(text: &str, most: usize) -> String {
     let length = text.chars().count();

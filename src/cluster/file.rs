@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, de};
 use smol_str::SmolStr;
 use toml::Spanned;
 
-use super::{Cluster, DeviceOverride, Link, LinkCost, Place, Server, TlsFiles};
+use super::{Cluster, DeviceOverride, Link, LinkCost, MOST_THREADS, Place, Server, TlsFiles};
 use crate::units::{Bytes, Micros, Rate};
 
 /// Why a cluster file cannot be used. `span` is the range of bytes of the text that is meant.
@@ -187,9 +187,6 @@ fn server(text: ServerText, before: &[Server]) -> Result<Server, ClusterError> {
     }
     Ok(Server { name, place, memory: text.memory, threads: threads(text.threads)?, devices })
 }
-
-/// More threads than this are a mistake.
-const MOST_THREADS: u32 = 1024;
 
 fn named(name: &Spanned<SmolStr>, what: &str) -> Result<SmolStr, ClusterError> {
     let fits = |c: char| c.is_alphanumeric() || "-_.".contains(c);

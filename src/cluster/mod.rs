@@ -21,6 +21,9 @@ pub use inventory::{Cache, CpuDescription, Description, DeviceDescription, Devic
 pub use link::{FitError, Link, LinkCost};
 pub use link_table::{LinkRow, LinkTable};
 
+/// A device that computes with more threads than this is a mistake.
+pub const MOST_THREADS: u32 = 1024;
+
 /// The servers that a model may be spread over, as the cluster file has them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cluster {

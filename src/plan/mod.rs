@@ -25,6 +25,7 @@
 
 pub mod account;
 pub mod assemble;
+mod at;
 pub mod bound;
 pub mod check;
 pub mod evaluate;

@@ -5,10 +5,11 @@
 //! at the sink. A transfer is asked for when its tensor is made. Of transfers asked for at one instant the one
 //! of the lower tensor goes first, then the one to the lower device.
 
-use std::{cmp::Ordering, collections::BinaryHeap};
+use std::collections::BinaryHeap;
 
 use super::{
     Problem,
+    at::At,
     work::{JobId, Origin, PieceId, Work},
 };
 use crate::units::Micros;
@@ -41,24 +42,6 @@ enum Event {
     Arrive(PieceId),
     /// A link looks for its next transfer.
     Serve(u32),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct At<T>(f64, T);
-
-impl<T: PartialEq> Eq for At<T> {}
-
-impl<T: Ord> Ord for At<T> {
-    /// Reversed, so that a max-heap yields the earliest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.0.total_cmp(&self.0).then_with(|| other.1.cmp(&self.1))
-    }
-}
-
-impl<T: Ord> PartialOrd for At<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 /// The state of the simulation.

@@ -6,7 +6,7 @@ use crate::{
     cli::{
         Failure, Outcome,
         format::Format,
-        table::{shortened, table},
+        table::{MANY_GROUPS, SMALL, shortened, table},
     },
     plan::{self, Problem, problem::DeviceId, solve::Solution, split::front::Point, table},
     units::Micros,
@@ -59,10 +59,6 @@ struct FrontRow {
     devices: usize,
     splits: usize,
 }
-
-/// Plans of more groups than this are shown without those that take less than [`SMALL`] of the time.
-const MANY_GROUPS: usize = 48;
-const SMALL: f64 = 0.005;
 
 fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String {
     let name = |id: DeviceId| problem.device(id).full_name();

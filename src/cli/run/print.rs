@@ -6,7 +6,7 @@ use crate::{
     cli::{
         Outcome,
         format::{Format, print_csv, print_json},
-        table::{shortened, table},
+        table::{MANY_GROUPS, SMALL, shortened, table},
     },
     plan::Plan,
     run::{self, Difference},
@@ -79,10 +79,6 @@ fn rows(outcome: &run::Outcome) -> Vec<Row<'_>> {
 fn off(predicted: Micros, measured: Micros) -> String {
     if predicted.0 > 0.0 { format!("{:+.1} %", 100.0 * (measured.0 / predicted.0 - 1.0)) } else { String::new() }
 }
-
-/// Groups that take a smaller share of the time are not shown where there are more than [`MANY_GROUPS`].
-const SMALL: f64 = 0.005;
-const MANY_GROUPS: usize = 48;
 
 fn page(plan: &Plan, outcome: &run::Outcome) -> String {
     let all: Micros = outcome.groups.iter().map(|group| group.measured_us).sum();

@@ -6,10 +6,11 @@
 //!
 //! [`Work::expand`]: crate::plan::work::Work::expand
 
-use std::{cmp::Ordering, collections::BinaryHeap};
+use std::collections::BinaryHeap;
 
 use crate::plan::{
     DeviceId, GroupId, Problem,
+    at::At,
     evaluate::{Evaluation, Score},
     problem::Objective,
     work::{Placement, PlacementError},
@@ -64,24 +65,6 @@ struct Job {
     /// The first of its outputs, which have consecutive numbers.
     outputs: u32,
     next: u32,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct At<T>(f64, T);
-
-impl<T: PartialEq> Eq for At<T> {}
-
-impl<T: Ord> Ord for At<T> {
-    /// Reversed, so that a max-heap yields the earliest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.0.total_cmp(&self.0).then_with(|| other.1.cmp(&self.1))
-    }
-}
-
-impl<T: Ord> PartialOrd for At<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 /// Kinds of events in the order in which they happen at one instant.
