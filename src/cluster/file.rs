@@ -52,6 +52,20 @@ struct ServerText {
     threads: Option<Spanned<u32>>,
     #[serde(rename = "device", default)]
     devices: Vec<DeviceText>,
+    #[serde(rename = "lab")]
+    _lab: Option<LabText>,
+}
+
+/// What `cluster/lab.sh` gives to a server that it makes; nothing else reads it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LabText {
+    /// The cores that it may use, as `taskset` has them.
+    #[serde(rename = "cores")]
+    _cores: Option<String>,
+    /// How much of a core's time it gets, as `60%`.
+    #[serde(rename = "cpu")]
+    _cpu: Option<String>,
 }
 
 #[derive(Deserialize)]
