@@ -113,7 +113,7 @@ fn what_the_engine_cannot_compute_is_reported_and_the_rest_is_measured() {
         assert_eq!(found.iter().map(|m| m.cost.is_ok()).collect::<Vec<_>>(), [true, true, false]);
         assert!(found[2].cost.as_ref().unwrap_err().contains("nn.unheard_of"));
         assert!(in_situ(subject, &QUICK, &mut |_| ControlFlow::Continue(())).is_err());
-        assert!(whole(subject, &QUICK).is_err());
+        assert!(whole(subject, &QUICK, None).is_err());
     });
 }
 
@@ -136,7 +136,7 @@ fn in_its_place_every_item_is_measured_and_groups_count_as_one() {
             assert_eq!(summary.kinds.iter().map(|k| k.count).sum::<usize>(), count);
             assert!((summary.kinds.iter().map(|k| k.share).sum::<f64>() - 1.0).abs() < 1e-9);
             assert!(summary.kinds.windows(2).all(|k| k[0].time_us >= k[1].time_us));
-            let cost = whole(subject, &QUICK).unwrap();
+            let cost = whole(subject, &QUICK, None).unwrap();
             assert!(Whole::from(&cost).off(&summary.sum).0.is_finite() && cost.time.n >= 5);
             let folder = tempfile::tempdir().unwrap();
             let profile = folder.path().join("p.csv");

@@ -77,10 +77,13 @@ fn measure(
     }
     if task.whole && !stopping.is_ordered() && !events.is_closed() {
         // Where the model does not fit, or holds what cannot be computed, there is no such time; the items say more.
-        if let Ok(cost) = whole(&subject, &task.sampling) {
-            // A client that is gone does not need it.
-            let _ = tell(ProfileEvent::Whole(cost));
-        }
+        let event = match whole(&subject, &task.sampling, task.displaces) {
+            Ok(cost) => Some(ProfileEvent::Whole(cost)),
+            Err(error) if !task.items => Some(ProfileEvent::Item(Measured { item: 0, cost: Err(error.to_string()) })),
+            Err(_) => None,
+        };
+        // A client that is gone does not need it.
+        let _ = event.map(tell);
     }
     Ok(())
 }

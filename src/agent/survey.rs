@@ -10,6 +10,7 @@ use super::{
     client::Agent,
     error::AgentError,
     fleet::Fleet,
+    fractions::measure_fractions,
     setup::Streamed,
     task::{Contents, ProfileEvent, ProfileTask},
 };
@@ -18,6 +19,7 @@ use crate::{
     engine::EngineId,
     graph::{Granularity, Graph},
     profile::{Item, Key, Mode, Place, Row, Sampling, Store, StoreError, Whole, items},
+    units::Micros,
 };
 
 /// What is to be measured everywhere.
@@ -32,6 +34,8 @@ pub struct Survey<'a> {
     pub sampling: Sampling,
     /// Whether the model as a whole is measured too.
     pub whole: bool,
+    /// Time to spend, on each device, on parts of the items; `None` to measure none.
+    pub fractions: Option<Micros>,
     /// Whether what was measured before is measured anew.
     pub again: bool,
     /// Where profiles are kept.
@@ -48,9 +52,15 @@ pub struct Surveyed {
     pub path: PathBuf,
     /// One an item, in the order of the model.
     pub rows: Vec<Row>,
+    /// One a part of an item that was ever measured.
+    pub shares: Vec<Row>,
+    /// How many of the parts that were asked for are not measured yet.
+    pub left: usize,
+    /// By what the file is found again.
+    pub key: Key,
     /// What the model takes as a whole, if that was asked for and the device can compute all of it.
     pub whole: Option<Whole>,
-    /// Whether anything had to be measured.
+    /// Whether any row was added.
     pub measured: bool,
 }
 
@@ -145,6 +155,7 @@ async fn one(
         sampling: survey.sampling,
         items: is_missing,
         whole: wants_whole,
+        displaces: None,
         known: store.known(),
         graph: survey.graph.clone(),
         streamed: streamed(survey),
@@ -175,8 +186,23 @@ async fn one(
             return Err(SurveyError::Agent { cause, device: device.name.clone(), kept, items: items.len(), path });
         }
     }
-    let (path, rows) = store.finish()?;
-    Ok(Surveyed { device: device.clone(), path, rows, whole, measured: is_missing })
+    let before = store.shares().len();
+    let left = match survey.fractions {
+        Some(budget) => measure_fractions(agent, device, survey, items, budget, &mut store, progress).await?,
+        None => 0,
+    };
+    let measured = is_missing || store.shares().len() > before;
+    store.finish()?;
+    Ok(Surveyed {
+        device: device.clone(),
+        path: store.path().to_path_buf(),
+        rows: store.rows().to_vec(),
+        shares: store.shares().to_vec(),
+        left,
+        key,
+        whole,
+        measured,
+    })
 }
 
 /// The device as profiles name it.

@@ -34,6 +34,10 @@ pub struct ProfileTask {
     /// Whether every item that is not known is measured, and whether the model as a whole is, after them.
     pub items: bool,
     pub whole: bool,
+    /// What is displaced from the caches before every sample of the whole: as much as the model touches that the graph
+    /// is a part of.
+    #[serde(default)]
+    pub displaces: Option<Bytes>,
     /// What needs no measuring any more. Used by [`Mode::Isolated`] only.
     pub known: HashSet<Signature>,
     pub graph: Graph,
@@ -199,6 +203,7 @@ mod tests {
                 sampling: Sampling::default(),
                 items: true,
                 whole: false,
+                displaces: Some(Bytes(9)),
                 known: HashSet::new(),
                 graph: graph.clone(),
                 streamed,

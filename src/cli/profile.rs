@@ -44,6 +44,11 @@ pub struct Profile {
     #[command(flatten)]
     threads: ThreadsFlag,
 
+    /// Also measure half, a quarter and an eighth of each operator along every axis that it can be split along, those
+    /// that take the most time first, for as much time again as the budget
+    #[arg(long)]
+    fractions: bool,
+
     /// Time to spend on measuring, on each device; what is precise to 2 % earlier ends earlier
     #[arg(long, value_name = "TIME", default_value = "20s")]
     budget: Micros,
@@ -88,6 +93,8 @@ impl From<GranularityFlag> for Granularity {
 struct Page<'a> {
     device: String,
     rows: &'a [Row],
+    /// Of parts of operators.
+    fractions: &'a [Row],
     kinds: &'a [Kind],
     sum_us: f64,
     /// `null` where the device cannot compute the whole model.
@@ -96,6 +103,10 @@ struct Page<'a> {
 
 impl Profile {
     pub fn run(self) -> Outcome {
+        if self.fractions && matches!(self.mode, ModeFlag::InSitu) {
+            let what = "--fractions are measured alone: there are none in their place, with --mode in-situ";
+            return Err(Failure::BadInput(miette::Report::msg(what)));
+        }
         let model = self.model.load()?;
         let graph = &model.import.graph;
         let contents = Contents::open(graph, self.inputs.as_deref(), &model.params)?;
@@ -111,6 +122,7 @@ impl Profile {
             granularity: self.granularity.into(),
             sampling: Sampling { budget: self.budget, ..Sampling::default() },
             whole: true,
+            fractions: self.fractions.then_some(self.budget),
             again: self.again,
             folder: &self.output,
             contents: contents.given(),
@@ -131,12 +143,16 @@ impl Profile {
 
 fn print(format: Format, profiles: &[Surveyed], summaries: &[Summary]) -> Outcome {
     match format {
-        Format::Csv => print_csv(&profiles.iter().flat_map(|profile| &profile.rows).collect::<Vec<_>>()),
+        Format::Csv => {
+            let rows = profiles.iter().flat_map(|profile| profile.rows.iter().chain(&profile.shares));
+            print_csv(&rows.collect::<Vec<_>>())
+        }
         Format::Json => {
             let page = |(profile, summary): (&'_ Surveyed, &'_ Summary)| {
                 serde_json::to_value(Page {
                     device: profile.device.name.to_string(),
                     rows: &profile.rows,
+                    fractions: &profile.shares,
                     kinds: &summary.kinds,
                     sum_us: summary.sum.time.0,
                     whole_us: profile.whole.map(|whole| whole.time.0),
@@ -216,6 +232,12 @@ fn check(whole: &Whole, sum: &Whole) -> String {
 /// What a person should know beside the figures, on stderr.
 fn warn(profile: &Surveyed, summary: &Summary) {
     let device = &profile.device.name;
+    if profile.left > 0 {
+        eprintln!(
+            "{} parts of operators are not measured yet on {device}: the same command goes on there",
+            profile.left
+        );
+    }
     if summary.missing > 0 {
         eprintln!("{} operators cannot be computed on {device}; the column `note` says why", summary.missing);
     }

@@ -31,6 +31,7 @@ pub async fn profiles(
             let bar = ProgressBar::new(now.items as u64).with_prefix(now.device.to_string());
             all.add(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
         });
+        bar.set_length(now.items as u64);
         bar.set_position(now.measured as u64);
         bar.set_message(now.item.to_string());
     };

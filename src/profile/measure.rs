@@ -152,15 +152,18 @@ pub fn in_situ(subject: &Subject<'_>, sampling: &Sampling, each: &mut Listener<'
     Ok(())
 }
 
-/// Measures the model as a whole, as `run` computes it.
+/// Measures the model as a whole, as `run` computes it. What is only a part of another model `displaces` as many bytes
+/// from the caches before every sample as that model touches.
 ///
 /// # Errors
 /// If the model cannot be computed.
-pub fn whole(subject: &Subject<'_>, sampling: &Sampling) -> Result<Cost, EngineError> {
+pub fn whole(subject: &Subject<'_>, sampling: &Sampling, displaces: Option<Bytes>) -> Result<Cost, EngineError> {
     subject.admit(subject.parameter_bytes())?;
     let mut model = subject.engine.load(subject.graph, subject.parameter)?;
+    let surroundings = displaces.map(Surroundings::new);
     let until = Budget::new(sampling).share(1);
-    let (_, cost) = sample(&mut *model, subject.inputs, subject.engine.threads(), sampling, until, None)?;
+    let threads = subject.engine.threads();
+    let (_, cost) = sample(&mut *model, subject.inputs, threads, sampling, until, surroundings.as_ref())?;
     cost.ok_or_else(|| EngineError::Other("no sample was taken".to_string()))
 }
 

@@ -33,4 +33,5 @@ pub use signature::Signature;
 pub use statistics::Statistics;
 pub use store::{Key, Store, StoreError};
 pub use summary::{Kind, Summary, Whole};
-pub use table::{Mode, Place, Row};
+pub use surroundings::Surroundings;
+pub use table::{Mode, Place, Row, Share};

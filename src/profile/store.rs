@@ -10,7 +10,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Item, Mode, Place, Row, Signature, measure::Measured, summary::beside};
+use super::{
+    Item, Mode, Place, Row, Share, Signature,
+    measure::{Cost, Measured},
+    summary::beside,
+};
 use crate::{files::write_whole, graph::Granularity};
 
 /// What a profile is of. Measurements are reused only where all of it is equal.
@@ -31,6 +35,8 @@ pub struct Store {
     key: Key,
     path: PathBuf,
     rows: Vec<Row>,
+    /// Rows of parts of items.
+    shares: Vec<Row>,
     file: File,
 }
 
@@ -104,9 +110,20 @@ impl Store {
         if let Some(row) = rows.iter().find(|row| !key.is_of(row)) {
             return Err(content(format!("it has a row of {}/{} on {}", row.server, row.device, row.hardware)));
         }
-        replace(&path, &rows)?;
-        let file = OpenOptions::new().append(true).open(&path).map_err(file_error)?;
-        Ok(Store { key: key.clone(), path, rows, file })
+        let (shares, rows) = rows.into_iter().partition(|row| row.share().is_some());
+        let file = OpenOptions::new().append(true).create(true).open(&path).map_err(file_error)?;
+        let mut store = Store { key: key.clone(), path, rows, shares, file };
+        store.rewrite()?;
+        Ok(store)
+    }
+
+    /// Writes all rows anew, in the order of the model, and goes on behind them.
+    fn rewrite(&mut self) -> Result<(), StoreError> {
+        let all: Vec<&Row> = self.rows.iter().chain(&self.shares).collect();
+        replace(&self.path, &all)?;
+        let error = |source| StoreError::File { path: self.path.clone(), source };
+        self.file = OpenOptions::new().append(true).open(&self.path).map_err(error)?;
+        Ok(())
     }
 
     /// Forgets the rows that are not of `items`: of a model read with other dimensions, or grouped by another version.
@@ -119,9 +136,9 @@ impl Store {
         if self.rows.len() == before {
             return Ok(());
         }
-        let error = |source| StoreError::File { path: self.path.clone(), source };
-        replace(&self.path, &self.rows)?;
-        self.file = OpenOptions::new().append(true).open(&self.path).map_err(error)?;
+        let rows = &self.rows;
+        self.shares.retain(|share| rows.iter().any(|row| (row.id, &row.operators) == (share.id, &share.operators)));
+        self.rewrite()?;
         // It was of other rows.
         match fs::remove_file(beside(&self.path)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -135,8 +152,14 @@ impl Store {
         &self.path
     }
 
+    /// Those of whole items.
     pub fn rows(&self) -> &[Row] {
         &self.rows
+    }
+
+    /// Those of parts of items, in the order in which they were measured.
+    pub fn shares(&self) -> &[Row] {
+        &self.shares
     }
 
     /// Forgets all rows.
@@ -145,6 +168,7 @@ impl Store {
     /// If the file cannot be written.
     pub fn clear(&mut self) -> Result<(), StoreError> {
         self.rows.clear();
+        self.shares.clear();
         let error = |source| StoreError::File { path: self.path.clone(), source };
         self.file.set_len(0).map_err(error)
     }
@@ -186,22 +210,40 @@ impl Store {
         Ok(())
     }
 
+    /// Adds the row of a `share` of item `id`, which is `whole`: `part` is all that was measured for it. It is on disk
+    /// when this returns.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn record_share(
+        &mut self,
+        id: usize,
+        whole: &Item,
+        part: &Item,
+        share: &Share,
+        cost: &Result<Cost, String>,
+    ) -> Result<(), StoreError> {
+        let Key { place, mode, granularity, .. } = &self.key;
+        self.add(Row::new(place, *mode, *granularity, id, part, cost).part_of(whole, share))
+    }
+
     fn add(&mut self, row: Row) -> Result<(), StoreError> {
-        let text = encode(std::slice::from_ref(&row), self.rows.is_empty());
+        let text = encode(std::slice::from_ref(&row), self.rows.is_empty() && self.shares.is_empty());
         let error = |source| StoreError::File { path: self.path.clone(), source };
         self.file.write_all(&text.map_err(error)?).and_then(|()| self.file.flush()).map_err(error)?;
-        self.rows.push(row);
+        let rows = if row.share().is_some() { &mut self.shares } else { &mut self.rows };
+        rows.push(row);
         Ok(())
     }
 
-    /// Puts the rows into the order of the model, once all are there.
+    /// Puts the rows into the order of the model, once all are there, those of parts behind the others.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn finish(mut self) -> Result<(PathBuf, Vec<Row>), StoreError> {
+    pub fn finish(&mut self) -> Result<(), StoreError> {
         self.rows.sort_by_key(|row| row.id);
-        replace(&self.path, &self.rows)?;
-        Ok((self.path, self.rows))
+        self.shares.sort_by_key(|row| row.id);
+        self.rewrite()
     }
 }
 
@@ -266,9 +308,42 @@ mod tests {
         assert_eq!((store.rows()[1].cost(), store.rows()[1].note.as_str()), (None, "no, \"this\" cannot be"));
         store.add(row(&key, 0, Ok(cost(1.0)))).unwrap();
         assert_eq!(store.known().len(), 1);
-        let (_, rows) = store.finish().unwrap();
-        assert_eq!(rows.iter().map(|r| r.id).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(Store::open(folder.path(), &key).unwrap().rows(), rows);
+        store.finish().unwrap();
+        assert_eq!(store.rows().iter().map(|r| r.id).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(Store::open(folder.path(), &key).unwrap().rows(), store.rows());
+    }
+
+    #[test]
+    fn parts_of_items_stay_apart_from_them_and_go_with_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let (key, item) = (key("this"), Item::new(&Graph::new(), Vec::new()));
+        let share = Share { axis: 1, fraction: 0.25, copied: Bytes(8) };
+        let mut store = Store::open(folder.path(), &key).unwrap();
+        store.record_share(0, &item, &item, &share, &Ok(cost(3.0))).unwrap();
+        store.add(row(&key, 0, Ok(cost(12.5)))).unwrap();
+        let mut store = Store::open(folder.path(), &key).unwrap();
+        assert_eq!((store.rows().len(), store.shares().len(), store.known().len()), (1, 1, 1));
+        assert_eq!((store.shares()[0].share(), store.shares()[0].cost()), (Some(share), Some(cost(3.0))));
+        store.keep(std::slice::from_ref(&item)).unwrap();
+        assert_eq!(store.shares().len(), 1);
+        store.keep(&[]).unwrap();
+        assert_eq!((store.rows().len(), Store::open(folder.path(), &key).unwrap().shares().len()), (0, 0));
+    }
+
+    #[test]
+    fn profiles_without_the_columns_of_parts_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = key("this");
+        let mut store = Store::open(folder.path(), &key).unwrap();
+        store.add(row(&key, 0, Ok(cost(12.5)))).unwrap();
+        let text = fs::read_to_string(store.path()).unwrap();
+        let old: String = text
+            .lines()
+            .map(|line| format!("{}\n", line.replace(",axis,fraction,copied_bytes", "").trim_end_matches(",,,")))
+            .collect();
+        // The note is empty, and the columns of parts stand behind it.
+        fs::write(store.path(), old.replace(",0.125\n", ",0.125,\n")).unwrap();
+        assert_eq!(Store::open(folder.path(), &key).unwrap().rows(), store.rows());
     }
 
     #[test]

@@ -6,7 +6,10 @@
 
 use std::collections::HashMap;
 
-use crate::graph::{Graph, Origin, TensorId};
+use crate::{
+    graph::{Graph, Origin, TensorId},
+    units::Bytes,
+};
 
 /// More than the private caches of any core have, and as much as is read in a few milliseconds.
 const MOST: u64 = 128 << 20;
@@ -15,17 +18,26 @@ const LINE: usize = 64;
 
 /// A buffer as large as a model's parameters and the most of its tensors that are alive at one time, up to [`MOST`]:
 /// memory that is freed is used again, and what is used again does not displace more.
-pub(super) struct Surroundings {
+pub struct Surroundings {
     buffer: Vec<u8>,
 }
 
 impl Surroundings {
     pub(super) fn of(graph: &Graph) -> Surroundings {
+        Surroundings::new(Surroundings::bytes(graph))
+    }
+
+    /// What `graph` touches when it runs, as far as it matters.
+    pub fn bytes(graph: &Graph) -> Bytes {
         let size = |id: TensorId| graph.tensor(id).ty.bytes().map_or(0, |bytes| bytes.0);
         let parameters = graph.parameters().map(size).fold(0, u64::saturating_add);
-        let bytes = parameters.saturating_add(most_alive(graph, size));
+        Bytes(parameters.saturating_add(most_alive(graph, size)).min(MOST))
+    }
+
+    /// So much, up to [`MOST`].
+    pub(super) fn new(bytes: Bytes) -> Surroundings {
         // Not zeroes: those would all be one physical page.
-        Surroundings { buffer: vec![1; bytes.min(MOST) as usize] }
+        Surroundings { buffer: vec![1; bytes.0.min(MOST) as usize] }
     }
 
     /// Displaces from the caches what is not used now.

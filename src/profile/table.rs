@@ -75,6 +75,31 @@ pub struct Row {
     /// Share of all samples that another process disturbed; they count only where `n` would be below 5.
     pub disturbed: f64,
     pub note: String,
+    /// What part of item `id` the row is of; empty of an item that is whole. Profiles had no such columns once.
+    #[serde(default)]
+    pub axis: Option<usize>,
+    #[serde(default)]
+    pub fraction: Option<f64>,
+    #[serde(default)]
+    pub copied_bytes: Option<u64>,
+}
+
+/// A part of an item.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share {
+    /// The axis that the item is cut along, as the plan file numbers it.
+    pub axis: usize,
+    /// Of the positions along the axis.
+    pub fraction: f64,
+    /// What slices and joins write that were measured with it.
+    pub copied: Bytes,
+}
+
+impl Share {
+    /// Whether this is the same part, as far as its cost goes.
+    pub fn is(&self, other: &Share) -> bool {
+        self.axis == other.axis && (self.fraction - other.fraction).abs() < 1e-9 && self.copied == other.copied
+    }
 }
 
 impl Row {
@@ -117,12 +142,32 @@ impl Row {
             held_bytes: cost.as_ref().ok().map(|cost| cost.held.0),
             disturbed: cost.as_ref().map_or(0.0, |cost| (cost.disturbed * 1000.0).round() / 1000.0),
             note: cost.as_ref().err().map_or(String::new(), |why| why.replace(['\n', '\r'], " ")),
+            axis: None,
+            fraction: None,
+            copied_bytes: None,
         }
     }
 
-    /// Whether this is a row of `item`.
+    /// The same as the row of a `share` of item `id`: `whole` is the item, and this row is of its part.
+    pub fn part_of(self, whole: &Item, share: &Share) -> Row {
+        Row {
+            operators: indices(whole),
+            axis: Some(share.axis),
+            fraction: Some(share.fraction),
+            copied_bytes: Some(share.copied.0),
+            ..self
+        }
+    }
+
+    /// Which part of its item the row is of; `None` if it is of all of it.
+    pub fn share(&self) -> Option<Share> {
+        let (axis, fraction) = (self.axis?, self.fraction?);
+        Some(Share { axis, fraction, copied: Bytes(self.copied_bytes.unwrap_or(0)) })
+    }
+
+    /// Whether this is a row of all of `item`.
     pub fn is_of(&self, item: &Item) -> bool {
-        self.signature == item.signature && self.operators == indices(item)
+        self.share().is_none() && self.signature == item.signature && self.operators == indices(item)
     }
 
     /// What the row says the item costs; `None` where the device cannot compute it.

@@ -1,105 +1,130 @@
 //! Shards measured on the devices that a plan gives them to: a split is planned with estimates first, then with what its
-//! shards really take.
+//! shards really take. What was measured is kept in the devices' profiles, so that it is measured once.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{collections::HashMap, path::Path};
 
 use crate::{
-    agent::{
-        AgentError,
-        fleet::Fleet,
-        setup::Streamed,
-        task::{Contents, ProfileEvent, ProfileTask},
-    },
-    cluster::Inventory,
-    graph::{Granularity, Graph, Part},
+    agent::{AgentError, fleet::Fleet, share::measure_share, survey::Surveyed},
+    cluster::DeviceSpec,
+    graph::OperatorId,
     plan::{
         DeviceId,
         problem::Cost,
-        split::{Expanded, Sampled},
+        split::{Expanded, Sampled, alone::alone, costs::copied_bytes},
     },
-    profile::{Mode, Sampling, Signature},
+    profile::{Item, Row, Sampling, Share, Signature, Store, StoreError, measure},
     units::Bytes,
 };
 
-/// What shards cost on the devices they were measured on, by the signature of all that they compute.
-pub type Known = HashMap<(DeviceId, Signature), Cost>;
-
-/// Measures the shards of `expanded` that are not `known`, each on its device, and adds all of them to `sampled`.
-/// Returns how many had to be measured.
-///
-/// # Errors
-/// If an agent refuses or is lost. A shard that a device cannot compute is left as it was estimated.
-pub async fn measure(
-    fleet: &Fleet,
-    inventory: &Inventory,
-    expanded: &Expanded,
-    contents: &Contents,
-    sampling: &Sampling,
-    known: &mut Known,
-    sampled: &mut Sampled,
-) -> Result<usize, AgentError> {
-    let mut measured = 0;
-    for (id, shard) in &expanded.shards {
-        let group = expanded.problem.group(*id);
-        let Some(device) = expanded.problem.device_ids().find(|d| expanded.problem.cost(*id, *d).is_some()) else {
-            continue;
-        };
-        let key = (device, Signature::of(&expanded.graph, &group.operators));
-        let cost = match known.get(&key) {
-            Some(cost) => *cost,
-            None => {
-                let part = Part::cut(&expanded.graph, &group.operators).graph;
-                let Some(cost) = alone(fleet, inventory, device, part, contents, sampling).await? else { continue };
-                measured += 1;
-                *known.entry(key).or_insert(cost)
-            }
-        };
-        sampled.add(&expanded.graph, device, shard, cost);
-    }
-    Ok(measured)
+/// What is known of shards of the items of one model.
+pub struct Shards<'a> {
+    items: &'a [Item],
+    /// The first item of each signature, in whose name its shards are kept.
+    first: HashMap<&'a Signature, usize>,
+    /// By device; in the order of the inventory.
+    devices: Vec<(DeviceSpec, Store)>,
+    sampling: Sampling,
+    /// What the model touches: displaced from the caches before each sample.
+    displaces: Bytes,
 }
 
-/// The cost of `graph` on a device; `None` where the device cannot compute it.
-async fn alone(
-    fleet: &Fleet,
-    inventory: &Inventory,
-    device: DeviceId,
-    graph: Graph,
-    contents: &Contents,
-    sampling: &Sampling,
-) -> Result<Option<Cost>, AgentError> {
-    let Some(spec) = inventory.devices.get(device.0 as usize) else { return Ok(None) };
-    let Some(agent) = fleet.agent(&spec.name.server) else { return Ok(None) };
-    let named: BTreeSet<_> = graph.inputs().chain(graph.parameters()).map(|id| graph.tensor(id).name.clone()).collect();
-    let mut given = contents.clone();
-    given.retain(|name, _| named.contains(name));
-    let tensors = graph.inputs().chain(graph.parameters()).map(|id| graph.tensor(id));
-    let streamed = tensors.filter(|tensor| given.contains_key(&tensor.name));
-    let parameters: Bytes = graph.parameters().filter_map(|id| graph.tensor(id).ty.bytes()).sum();
-    let task = ProfileTask {
-        device: spec.name.device.clone(),
-        threads: Some(spec.threads),
-        mode: Mode::Isolated,
-        granularity: Granularity::Fused,
-        sampling: *sampling,
-        items: false,
-        whole: true,
-        known: HashSet::new(),
-        streamed: streamed.map(|t| Streamed { name: t.name.clone(), ty: t.ty.clone() }).collect(),
-        graph,
-    };
-    let mut events = agent?.profile(task, given);
-    let mut found = None;
-    while let Some(event) = events.recv().await {
-        match event {
-            Ok(ProfileEvent::Whole(cost)) => {
-                let held = cost.held - parameters;
-                found = Some(Cost { time: cost.time.median, workspace: cost.workspace, held });
-            }
-            Ok(ProfileEvent::Item(_)) => {}
-            Err(AgentError::Refused { .. }) => return Ok(None),
-            Err(error) => return Err(error),
+/// Why a shard could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum ShardError {
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl<'a> Shards<'a> {
+    /// Reads what is known from the profiles in `folder`.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn open(
+        folder: &Path,
+        profiles: &[Surveyed],
+        items: &'a [Item],
+        sampling: Sampling,
+        displaces: Bytes,
+    ) -> Result<Shards<'a>, StoreError> {
+        let open = |profile: &Surveyed| Ok((profile.device.clone(), Store::open(folder, &profile.key)?));
+        let devices = profiles.iter().map(open).collect::<Result<_, StoreError>>()?;
+        let mut first = HashMap::new();
+        for (id, item) in items.iter().enumerate() {
+            first.entry(&item.signature).or_insert(id);
+        }
+        Ok(Shards { items, first, devices, sampling, displaces })
+    }
+
+    /// Adds all that was measured to `sampled`.
+    pub fn tell(&self, sampled: &mut Sampled) {
+        for (device, (_, store)) in (0u32..).map(DeviceId).zip(&self.devices) {
+            tell(self.items, device, store.shares(), sampled);
         }
     }
-    Ok(found)
+
+    /// Measures the shards of `expanded` that nothing is known of, each on its device. Returns how many rows that
+    /// added; a shard that a device cannot compute has one too, and stays as it was estimated.
+    ///
+    /// # Errors
+    /// If an agent is lost, or a row cannot be written.
+    pub async fn measure(
+        &mut self,
+        fleet: &Fleet,
+        expanded: &Expanded,
+        each: &mut dyn FnMut(&str),
+    ) -> Result<usize, ShardError> {
+        let mut added = 0;
+        for (id, shard) in &expanded.shards {
+            let group = expanded.problem.group(*id);
+            let device = expanded.problem.device_ids().find(|d| expanded.problem.cost(*id, *d).is_some());
+            let place = device.and_then(|device| self.devices.get_mut(device.0 as usize));
+            let item = shard.group.and_then(|group| self.items.get(group));
+            let (Some((spec, store)), Some(item)) = (place, item) else { continue };
+            let Some(first) = self.first.get(&item.signature).copied() else { continue };
+            let copied = copied_bytes(&expanded.graph, shard);
+            let share = Share { axis: shard.axis, fraction: shard.share, copied };
+            let is_same = |row: &Row| row.id == first && row.share().is_some_and(|other| other.is(&share));
+            if store.shares().iter().any(is_same) {
+                continue;
+            }
+            let graph = alone(&expanded.graph, &group.operators);
+            let operators: Vec<OperatorId> = graph.operators().map(|(id, _)| id).collect();
+            let part = Item::new(&graph, operators);
+            let same = store.shares().iter().find(|row| row.signature == part.signature);
+            let cost = match same.map(|row| row.cost().ok_or_else(|| row.note.clone())) {
+                Some(cost) => cost,
+                None => {
+                    each(&group.name);
+                    let Some(agent) = fleet.agent(&spec.name.server) else { continue };
+                    measure_share(agent?, spec, graph, self.displaces, self.sampling).await?
+                }
+            };
+            store.record_share(first, &self.items[first], &part, &share, &cost)?;
+            added += 1;
+        }
+        Ok(added)
+    }
+}
+
+/// Adds to `sampled` what `rows` of parts of `items` say of `device`.
+pub fn tell(items: &[Item], device: DeviceId, rows: &[Row], sampled: &mut Sampled) {
+    let mut of: HashMap<&Signature, Vec<usize>> = HashMap::new();
+    for (id, item) in items.iter().enumerate() {
+        of.entry(&item.signature).or_default().push(id);
+    }
+    for row in rows {
+        let (Some(share), Some(cost), Some(item)) = (row.share(), row.cost(), items.get(row.id)) else { continue };
+        let cost = planned(&cost, Bytes(row.parameter_bytes));
+        for group in of.get(&item.signature).into_iter().flatten() {
+            sampled.add(device, *group, share.axis, share.fraction, share.copied, cost);
+        }
+    }
+}
+
+/// A measured cost as the planner counts it: parameters apart.
+pub fn planned(cost: &measure::Cost, parameters: Bytes) -> Cost {
+    Cost { time: cost.time.median, workspace: cost.workspace, held: cost.held - parameters }
 }

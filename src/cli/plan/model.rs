@@ -34,12 +34,12 @@ use crate::{
         split::{self, Answer, Sampled, Task, Ways, front},
         table,
     },
-    profile::{Mode, Row, Sampling, items},
+    profile::{Mode, Row, Sampling, Surroundings, items},
     run::{
         network,
-        shards::{Known, measure},
+        shards::{Shards, planned},
     },
-    units::{Bytes, Micros},
+    units::Bytes,
 };
 
 /// Plans the model of `arguments`, prints the plan and writes it to its files.
@@ -61,6 +61,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         granularity,
         sampling: Sampling { budget: arguments.profile_budget, ..Sampling::default() },
         whole: false,
+        fractions: None,
         again: false,
         folder: &arguments.profile,
         contents: contents.given(),
@@ -96,8 +97,10 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         budget: arguments.budget.unwrap_or(Options::default().budget),
         ..Options::default()
     };
-    let mut splitting = Splitting { fleet: &fleet, inventory: &inventory, survey: &survey, runtime: &runtime };
-    let (answer, sampled) = splitting.plan(&task, &options)?;
+    let displaces = Surroundings::bytes(graph);
+    let shards = Shards::open(&arguments.profile, &profiles, &items, survey.sampling, displaces);
+    let mut shards = shards.map_err(Failure::bad_input)?;
+    let (answer, sampled) = settle(&task, &options, &mut shards, &fleet, &runtime)?;
     task.shards = &sampled;
     if arguments.pareto {
         let points = front::front(&task, &options).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
@@ -119,55 +122,40 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
 }
 
 /// How often a plan is made anew after its shards were measured.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 8;
 
-/// Time to spend on measuring one shard.
-const SHARD_BUDGET: Micros = Micros(120_000.0);
-
-/// Planning with splits, whose shards are measured where they are to run.
-struct Splitting<'a> {
-    fleet: &'a Fleet,
-    inventory: &'a Inventory,
-    survey: &'a Survey<'a>,
-    runtime: &'a Runtime,
-}
-
-impl Splitting<'_> {
-    /// Plans with estimates, measures the shards of what comes out, and plans again until nothing new is asked for.
-    fn plan(&mut self, task: &Task<'_>, options: &Options) -> Result<(Answer, Sampled), Failure> {
-        let sampling = Sampling { budget: SHARD_BUDGET, ..self.survey.sampling };
-        let (mut known, mut sampled) = (Known::default(), Sampled::default());
-        for round in 0.. {
-            let task = Task { shards: &sampled, ..task.clone() };
-            let answer = split::plan(&task, options).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
-            if answer.splits.is_empty() || round == ROUNDS {
-                return Ok((answer, sampled));
-            }
-            eprintln!("measuring {} shards", answer.expanded.shards.len());
-            let mut seen = sampled.clone();
-            let measuring = measure(
-                self.fleet,
-                self.inventory,
-                &answer.expanded,
-                &self.survey.contents,
-                &sampling,
-                &mut known,
-                &mut seen,
-            );
-            if self.runtime.block_on(measuring).map_err(Failure::failed)? == 0 {
-                return Ok((answer, seen));
-            }
-            sampled = seen;
+/// Plans with estimates, measures the shards of what comes out, and plans again until nothing new is asked for. Gives
+/// what it knew of shards in the end, too.
+fn settle(
+    task: &Task<'_>,
+    options: &Options,
+    shards: &mut Shards<'_>,
+    fleet: &Fleet,
+    runtime: &Runtime,
+) -> Result<(Answer, Sampled), Failure> {
+    for round in 0.. {
+        let mut sampled = Sampled::default();
+        shards.tell(&mut sampled);
+        let task = Task { shards: &sampled, ..task.clone() };
+        let answer = split::plan(&task, options).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
+        if answer.splits.is_empty() || round == ROUNDS {
+            return Ok((answer, sampled));
         }
-        Err(Failure::Failed(Report::msg("no plan was made")))
+        let mut measured = 0;
+        let mut count = |_: &str| measured += 1;
+        let measuring = shards.measure(fleet, &answer.expanded, &mut count);
+        let added = runtime.block_on(measuring).map_err(Failure::failed)?;
+        if added == 0 {
+            return Ok((answer, sampled));
+        }
+        eprintln!("measured {measured} shards, kept in the profiles");
     }
+    Err(Failure::Failed(Report::msg("no plan was made")))
 }
 
 /// What a row of the profile says a group costs.
 fn cost(row: &Row) -> Option<Cost> {
-    let cost = row.cost()?;
-    let held = cost.held - Bytes(row.parameter_bytes);
-    Some(Cost { time: cost.time.median, workspace: cost.workspace, held })
+    row.cost().map(|cost| planned(&cost, Bytes(row.parameter_bytes)))
 }
 
 /// Writes `plan.json` and, beside it, `plan.csv`.

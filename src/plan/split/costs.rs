@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    graph::{Graph, OperatorId, Origin},
+    graph::{Graph, Operator, OperatorId, Origin},
     plan::{DeviceId, problem::Cost},
     units::{Bytes, Micros},
 };
@@ -15,8 +15,10 @@ pub struct Shard {
     pub operators: Vec<OperatorId>,
     /// Those that only slice and join.
     pub copies: Vec<OperatorId>,
-    /// About which part of the whole's work it is.
+    /// Which part of the whole's work it is: of the positions along the axis.
     pub share: f64,
+    /// The axis that it is cut along, as the plan file numbers it.
+    pub axis: usize,
     /// Number of the group that it is of; `None` for slices and joins that are of none.
     pub group: Option<usize>,
 }
@@ -66,44 +68,84 @@ impl ShardCosts for Proportional {
     }
 }
 
-/// What was measured of shards, and between and below the measurements straight lines; a device and group of which
-/// no shard was measured follow the rule.
+/// What was measured of shards, and between and below the measurements straight lines. A device and group of which no
+/// shard was measured along an axis follow what is [expected](Sampled::expect) of them, else the rule.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sampled {
     pub rule: Proportional,
-    points: BTreeMap<(DeviceId, usize), Vec<Sample>>,
+    /// By device, group and axis; `None` is what is expected along any of them. Ascending by share.
+    samples: BTreeMap<(DeviceId, usize, Option<usize>), Vec<Sample>>,
 }
 
-/// One measured shard, without its slices and joins.
+/// One shard, without its slices and joins.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Sample {
     share: f64,
+    /// What its slices and joins wrote when it was measured.
+    copied: Bytes,
     cost: Cost,
 }
 
+/// Shares that differ by less are the same.
+const SAME_SHARE: f64 = 1e-9;
+
 impl Sampled {
     pub fn new(rule: Proportional) -> Sampled {
-        Sampled { rule, points: BTreeMap::new() }
+        Sampled { rule, samples: BTreeMap::new() }
     }
 
-    /// Adds that `shard` of `graph`, with its slices and joins, was measured on `device` at `cost`.
-    pub fn add(&mut self, graph: &Graph, device: DeviceId, shard: &Shard, cost: Cost) {
-        let Some(group) = shard.group else { return };
-        let copied = copied_bytes(graph, shard).0 as f64 * self.rule.per_byte;
-        let time = Micros((cost.time.0 - copied).max(0.0));
-        let points = self.points.entry((device, group)).or_default();
-        points.retain(|point| (point.share - shard.share).abs() > 1e-9);
-        points.push(Sample { share: shard.share, cost: Cost { time, ..cost } });
-        points.sort_by(|a, b| a.share.total_cmp(&b.share));
+    /// Adds that a `share` of `group`, cut along `axis`, was measured on `device` at `cost`, with slices and joins that
+    /// wrote `copied`. In which order samples are added does not matter.
+    pub fn add(&mut self, device: DeviceId, group: usize, axis: usize, share: f64, copied: Bytes, cost: Cost) {
+        self.insert((device, group, Some(axis)), share, copied, cost);
     }
 
-    /// The cost of a share of a group of which shards were measured on this device.
-    fn between(&self, points: &[Sample], whole: Cost, share: f64) -> Cost {
-        let first = Sample { share: 0.0, cost: Cost { time: self.rule.launch, ..Cost::default() } };
-        let last = Sample { share: 1.0, cost: whole };
-        let above = points.iter().copied().chain([last]).find(|point| point.share >= share - 1e-9).unwrap_or(last);
-        let below =
-            points.iter().rev().copied().chain([first]).find(|point| point.share < above.share).unwrap_or(first);
+    /// Adds that a `share` of `group` along whatever axis is thought to cost `cost` on `device`.
+    pub fn expect(&mut self, device: DeviceId, group: usize, share: f64, cost: Cost) {
+        self.insert((device, group, None), share, Bytes::ZERO, cost);
+    }
+
+    fn insert(&mut self, key: (DeviceId, usize, Option<usize>), share: f64, copied: Bytes, cost: Cost) {
+        let time = Micros((cost.time.0 - self.copying(copied).0).max(0.0));
+        let samples = self.samples.entry(key).or_default();
+        samples.retain(|s| (s.share - share).abs() > SAME_SHARE || s.copied != copied);
+        samples.push(Sample { share, copied, cost: Cost { time, ..cost } });
+        samples.sort_by(|a, b| a.share.total_cmp(&b.share).then(a.copied.cmp(&b.copied)));
+    }
+
+    /// Whether this very shard was measured on `device`, with slices and joins as large as its own.
+    pub fn is_measured(&self, graph: &Graph, device: DeviceId, shard: &Shard) -> bool {
+        let copied = copied_bytes(graph, shard);
+        let is_same = |s: &Sample| (s.share - shard.share).abs() <= SAME_SHARE && s.copied == copied;
+        let group = shard.group.and_then(|group| self.samples.get(&(device, group, Some(shard.axis))));
+        group.is_some_and(|samples| samples.iter().any(is_same))
+    }
+
+    /// The time of slices and joins that write so much.
+    fn copying(&self, copied: Bytes) -> Micros {
+        Micros(copied.0 as f64 * self.rule.per_byte)
+    }
+
+    /// What is known of shards of a group along an axis, else along any.
+    fn of(&self, device: DeviceId, group: usize, axis: usize) -> Option<&[Sample]> {
+        let of = |axis| self.samples.get(&(device, group, axis)).map(Vec::as_slice);
+        of(Some(axis)).or_else(|| of(None))
+    }
+
+    /// The cost of a share without its slices and joins, which write `copied`; `whole` is what all of it costs.
+    fn between(&self, samples: &[Sample], whole: Cost, share: f64, copied: Bytes) -> Cost {
+        let same = |s: &&Sample| (s.share - share).abs() <= SAME_SHARE;
+        if let Some(exact) = samples.iter().filter(same).find(|s| s.copied == copied) {
+            return exact.cost;
+        }
+        // Of samples of one share the one with the least copying says the most about computing.
+        let first =
+            Sample { share: 0.0, copied: Bytes::ZERO, cost: Cost { time: self.rule.launch, ..Cost::default() } };
+        let last = Sample { share: 1.0, copied: Bytes::ZERO, cost: whole };
+        let above = samples.iter().copied().chain([last]).find(|s| s.share >= share - SAME_SHARE).unwrap_or(last);
+        let least = |below: f64| samples.iter().copied().find(|s| (s.share - below).abs() <= SAME_SHARE);
+        let below = samples.iter().rev().find(|s| s.share < above.share - SAME_SHARE).and_then(|s| least(s.share));
+        let below = below.unwrap_or(first);
         let part = ((share - below.share) / (above.share - below.share)).clamp(0.0, 1.0);
         let line = |a: f64, b: f64| a + (b - a) * part;
         let bytes = |a: Bytes, b: Bytes| Bytes(line(a.0 as f64, b.0 as f64) as u64);
@@ -119,11 +161,11 @@ impl ShardCosts for Sampled {
     fn costs(&self, graph: &Graph, shard: &Shard, whole: &[Option<Cost>]) -> Vec<Option<Cost>> {
         let mut costs = self.rule.costs(graph, shard, whole);
         let Some(group) = shard.group else { return costs };
-        let copied = Micros(copied_bytes(graph, shard).0 as f64 * self.rule.per_byte);
+        let copied = copied_bytes(graph, shard);
         for (device, (cost, whole)) in (0u32..).map(DeviceId).zip(costs.iter_mut().zip(whole)) {
-            if let (Some(points), Some(whole)) = (self.points.get(&(device, group)), whole) {
-                let known = self.between(points, *whole, shard.share);
-                *cost = Some(Cost { time: known.time + copied, ..known });
+            if let (Some(samples), Some(whole)) = (self.of(device, group, shard.axis), whole) {
+                let known = self.between(samples, *whole, shard.share, copied);
+                *cost = Some(Cost { time: known.time + self.copying(copied), ..known });
             }
         }
         costs
@@ -131,19 +173,21 @@ impl ShardCosts for Sampled {
 
     /// On a line that does not begin below zero, one of its ends has the highest rate.
     fn rate(&self, group: usize, device: DeviceId, whole: Cost) -> f64 {
-        let points = self.points.get(&(device, group)).into_iter().flatten();
-        let rates = points.map(|point| point.share / point.cost.time.0.max(f64::MIN_POSITIVE));
+        let all = self.samples.range((device, group, None)..=(device, group, Some(usize::MAX)));
+        let rates = all.flat_map(|(_, s)| s).map(|s| s.share / s.cost.time.0.max(f64::MIN_POSITIVE));
         rates.fold(self.rule.rate(group, device, whole), f64::max)
     }
 }
 
 /// The bytes that a shard's slices and joins write; slices of weights are made once, when it is loaded.
 pub fn copied_bytes(graph: &Graph, shard: &Shard) -> Bytes {
-    let moves = shard.copies.iter().map(|id| graph.operator(*id)).filter(|operator| {
-        let weight = |t| matches!(graph.tensor(t).origin, Origin::Parameter | Origin::Constant(_));
-        !operator.operands().all(weight)
-    });
+    let moves = shard.copies.iter().map(|id| graph.operator(*id)).filter(|operator| !is_of_weights(graph, operator));
     moves.flat_map(|operator| &operator.outputs).filter_map(|t| graph.tensor(*t).ty.bytes()).sum()
+}
+
+/// Whether `operator` reads weights alone, so that it is computed once, when it is loaded.
+pub fn is_of_weights(graph: &Graph, operator: &Operator) -> bool {
+    operator.operands().all(|t| matches!(graph.tensor(t).origin, Origin::Parameter | Origin::Constant(_)))
 }
 
 #[cfg(test)]
@@ -160,10 +204,17 @@ mod tests {
             sampled.costs(&graph, &shard(share), &[Some(cost(102.0)), None])[0].unwrap().time.0
         };
         assert!((time(&sampled, 0.5) - 52.0).abs() < 1e-9, "the rule");
-        sampled.add(&graph, DeviceId(0), &shard(0.5), cost(62.0));
+        sampled.expect(DeviceId(0), 3, 0.5, cost(82.0));
+        assert!((time(&sampled, 0.5) - 82.0).abs() < 1e-9, "what is expected");
+        assert!(!sampled.is_measured(&graph, DeviceId(0), &shard(0.5)));
+        sampled.add(DeviceId(0), 3, 0, 0.5, Bytes::ZERO, cost(62.0));
+        sampled.add(DeviceId(0), 3, 0, 0.5, Bytes(64), cost(70.0));
+        sampled.add(DeviceId(0), 3, 1, 0.5, Bytes::ZERO, cost(1.0));
         for (share, want) in [(0.5, 62.0), (0.75, 82.0), (0.25, 32.0), (1.0, 102.0)] {
             assert!((time(&sampled, share) - want).abs() < 1e-9, "{share}");
         }
+        assert!(sampled.is_measured(&graph, DeviceId(0), &shard(0.5)));
+        assert!(!sampled.is_measured(&graph, DeviceId(0), &shard(0.75)));
         assert_eq!(sampled.costs(&graph, &shard(0.5), &[Some(cost(102.0)), None])[1], None);
     }
 }

@@ -85,8 +85,8 @@ impl Task<'_> {
     /// If an operator refuses a shard.
     pub fn expand(&self, choices: &BTreeMap<usize, Choice>) -> Result<Expanded, SplitError> {
         let mut divisions = BTreeMap::new();
-        // By group: the devices of its shards, those that come out empty left out.
-        let mut homes: HashMap<usize, Vec<(DeviceId, f64)>> = HashMap::new();
+        // By group: the axis that it is cut along, and the devices of its shards with what each gets of it.
+        let mut homes: HashMap<usize, (usize, Vec<(DeviceId, f64)>)> = HashMap::new();
         for (group, choice) in choices {
             let Some(way) = self.way(*group, choice) else { continue };
             let total: f64 = choice.fractions.iter().sum();
@@ -94,9 +94,13 @@ impl Task<'_> {
             let wanted = choice.devices.iter().zip(&choice.fractions).map(|(d, f)| (*d, f / total));
             let parts: Vec<(DeviceId, f64)> = wanted.filter(|(_, f)| *f >= 0.5 * step).collect();
             let fractions: Vec<f64> = parts.iter().map(|part| part.1).collect();
-            if let Some(found) = self.ways.divisions(&self.ways.groups[*group], way, &fractions) {
+            let operators = &self.ways.groups[*group];
+            if let Some(found) = self.ways.divisions(operators, way, &fractions) {
+                let cuts = operators.last().and_then(|last| found.get(last)).map_or(&[][..], |last| &last.cuts);
+                let shares = cuts.windows(2).map(|cut| (cut[1] - cut[0]) as f64 / way.size as f64);
+                let parts = parts.iter().zip(shares).map(|((device, _), share)| (*device, share)).collect();
+                homes.insert(*group, (way.axis, parts));
                 divisions.extend(found);
-                homes.insert(*group, parts);
             }
         }
         let made = sharded(self.ways.graph, &divisions)?;
@@ -121,7 +125,7 @@ impl Task<'_> {
         }
         let free = vec![Some(Cost::default()); self.network.devices.len()];
         let alone = |id: &OperatorId, device: DeviceId| {
-            let shard = Shard { operators: vec![*id], copies: vec![*id], share: 1.0, group: None };
+            let shard = Shard { operators: vec![*id], copies: vec![*id], share: 1.0, ..Shard::default() };
             let costs = self.shards.costs(&made.graph, &shard, &free);
             let name = made.graph.operator(*id).name.to_string();
             CostedGroup { name, operators: vec![*id], costs: only(costs, device) }
@@ -131,11 +135,11 @@ impl Task<'_> {
         let mut groups: Vec<CostedGroup> = first.iter().map(|id| alone(id, self.network.source)).collect();
         for ((group, number), mut part) in parts {
             let (whole, name) = (&self.costs[group], &self.names[group]);
-            let home = homes.get(&group).map(|homes| (homes.get(number as usize), homes.len()));
+            let home = homes.get(&group).map(|(axis, homes)| (*axis, homes.get(number as usize), homes.len()));
             let (name, costs) = match home {
-                Some((home, count)) => {
+                Some((axis, home, count)) => {
                     let (device, share) = home.copied().unwrap_or((self.network.source, 1.0));
-                    (part.share, part.group) = (share, Some(group));
+                    (part.axis, part.share, part.group) = (axis, share, Some(group));
                     let costs = self.shards.costs(&made.graph, &part, whole);
                     (format!("{name}[{}/{count}]", number + 1), only(costs, device))
                 }
@@ -157,7 +161,8 @@ impl Task<'_> {
         let network = self.network.clone();
         let mut problem = assemble(&made.graph, groups, network, is_view, self.objective, self.targets);
         sliced_weights(&made.graph, &mut problem);
-        let homes = homes.into_iter().map(|(group, homes)| (group, homes.into_iter().map(|h| h.0).collect())).collect();
+        let homes = homes.into_iter().map(|(group, (_, homes))| (group, homes.into_iter().map(|h| h.0).collect()));
+        let homes = homes.collect();
         Ok(Expanded { graph: made.graph, problem, of, divisions, homes, shards })
     }
 }

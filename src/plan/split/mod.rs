@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`ways`] | along which axes a group can be split, all its operators alike |
 //! | [`costs`] | what a shard costs, given what the whole costs |
+//! | [`alone`] | shards cut out, to be measured |
 //! | [`expand`] | a problem in which the shards are groups, with what they exchange |
 //! | [`search`] | which groups to split, over which devices, in which ratio |
 //! | [`front`] | several plans: the front, and what each server is worth |
@@ -12,6 +13,7 @@
 //! A split is a change of the graph ([`crate::ops::sharded`]); the problem that comes out is an ordinary one, so the
 //! simulator, the memory account and the checker judge it as they judge any other.
 
+pub mod alone;
 pub mod bound;
 pub mod costs;
 pub mod expand;

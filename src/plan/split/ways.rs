@@ -30,7 +30,7 @@ pub struct Ways<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Way {
     /// Number of the axis among those of the last operator.
-    axis: usize,
+    pub axis: usize,
     /// The axis of the group's result that its shards lie side by side along; `None` if they are to be added up.
     pub side: Option<usize>,
     /// Positions along it, and what shards' ends are multiples of.
