@@ -74,7 +74,7 @@ fn planned(graph: &Graph, agents: &Agents, speeds: &[f64]) -> (Plan, Graph) {
         shards: &Proportional::default(),
     };
     let answer = plan(&task, &Options { budget: 1_000, cut_off: None, ..Options::default() }).unwrap();
-    let model = ModelRef { path: String::new(), blake3: String::new() };
+    let model = ModelRef::default();
     let mut plan = Plan::new(&answer.expanded.problem, &answer.solution, model, Granularity::Fused, 0);
     plan.splits = answer.splits;
     check::plan(&answer.expanded.problem, &plan).unwrap();

@@ -9,12 +9,14 @@ use std::{
 use edgecut::{
     engine::{CpuEngine, Engine},
     graph::{Graph, OperatorId, TensorData, TensorId},
+    ops::shard,
     plan::{
         DeviceId, GroupId, Plan, Strategy,
-        file::{Bound, DevicePlan, Granularity, GroupPlan, MemoryPlan, ModelRef, Predicted, VERSION},
+        file::{Bound, DevicePlan, Granularity, GroupPlan, MemoryPlan, ModelRef, Predicted, Split, VERSION},
         problem::{Objective, Targets},
+        split::divided,
     },
-    relay::{self, ImportOptions, Mode},
+    relay::{self, Import, ImportOptions, Mode},
     report::modules::{Source, modules},
     units::{Bytes, Micros},
     values::{read_npz, seeded, write_npz},
@@ -43,7 +45,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
     };
     Plan {
         version: VERSION,
-        model: ModelRef { path: "model.relay".to_string(), blake3: String::new() },
+        model: ModelRef { path: "model.relay".to_string(), ..ModelRef::default() },
         cluster: None,
         granularity: Granularity::Op,
         objective: Objective::Latency,
@@ -130,8 +132,13 @@ fn exported_modules_compute(model: &str, two_stages: bool) {
     let text = std::fs::read(&file).unwrap();
     let import = relay::import(model, &text, &ImportOptions::default()).unwrap();
     let half = import.graph.operators().len() as u32 / 2;
-    let mut plan = plan(&import.graph, |at| u32::from(at >= half));
-    plan.model = ModelRef { path: file.display().to_string(), blake3: import.hash.clone() };
+    let modules = plan_computes(&file, &import, plan(&import.graph, |at| u32::from(at >= half)));
+    assert!(!two_stages || modules == 2, "{modules} modules");
+}
+
+/// As [`exported_modules_compute`], for a `plan` of two devices; returns how many modules it became.
+fn plan_computes(file: &Path, import: &Import, mut plan: Plan) -> usize {
+    plan.model = ModelRef { path: file.display().to_string(), blake3: import.hash.clone(), ..ModelRef::default() };
 
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -144,7 +151,6 @@ fn exported_modules_compute(model: &str, two_stages: bool) {
     let modules = manifest["modules"].as_array().unwrap();
     let servers: BTreeSet<&str> = modules.iter().map(|module| module["server"].as_str().unwrap()).collect();
     assert_eq!(servers.len(), 2);
-    assert!(!two_stages || modules.len() == 2, "{} modules", modules.len());
     let mut made: BTreeMap<(String, u64), TensorData> = BTreeMap::new();
     for module in modules {
         let name = module["file"].as_str().unwrap();
@@ -175,8 +181,41 @@ fn exported_modules_compute(model: &str, two_stages: bool) {
             (output["module"]["file"].as_str().unwrap().to_string(), output["module"]["output"].as_u64().unwrap());
         let (got, want) = (made[&source].to_f64s().unwrap(), whole[&format!("out_{at}")].to_f64s().unwrap());
         let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-4 + 1e-3 * b.abs();
-        assert!(got.len() == want.len() && got.iter().zip(&want).all(close), "{model}: output {at} differs");
+        assert!(got.len() == want.len() && got.iter().zip(&want).all(close), "{}: output {at} differs", file.display());
     }
+    modules.len()
+}
+
+/// Shards take slices of neighbours' results, weights are sliced, results are concatenated or summed: as operators that
+/// Relay has.
+#[test]
+fn split_operators_run_from_the_modules_of_both_devices() {
+    const MODEL: &str = r#"def @main(%x: Tensor[(1, 3, 16, 16), float32], %w: Tensor[(8, 3, 3, 3), float32],
+          %b: Tensor[(8), float32], %d: Tensor[(10, 512), float32]) {
+  %0 = nn.conv2d(%x, %w, padding=[1, 1, 1, 1], channels=8, kernel_size=[3, 3]);
+  %1 = nn.bias_add(%0, %b);
+  %2 = nn.relu(%1);
+  %3 = nn.max_pool2d(%2, pool_size=[2, 2], strides=[2, 2]);
+  %4 = nn.batch_flatten(%3);
+  (nn.dense(%4, %d, units=10), %2)
+}"#;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.relay");
+    std::fs::write(&file, MODEL).unwrap();
+    let import = relay::import("model.relay", MODEL.as_bytes(), &ImportOptions::default()).unwrap();
+    let mut tried = 0;
+    for (id, operator) in import.graph.operators() {
+        for (axis, ways) in shard::axes(&import.graph, operator).iter().enumerate().filter(|(_, way)| way.size > 1) {
+            let split =
+                Split { operator: id, axis, cuts: ways.cuts(&[0.3, 0.7]), devices: [0, 1].map(DeviceId).to_vec() };
+            let graph = divided(&import.graph, std::slice::from_ref(&split)).unwrap();
+            let mut plan = plan(&graph, |at| at % 2);
+            plan.splits.push(split);
+            assert!(plan_computes(&file, &import, plan) >= 2);
+            tried += 1;
+        }
+    }
+    assert!(tried >= 8, "only {tried} splits");
 }
 
 #[test]

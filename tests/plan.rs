@@ -112,7 +112,7 @@ fn options(budget: u64) -> Options {
 }
 
 fn written(problem: &Problem, solution: &Solution) -> Plan {
-    let model = ModelRef { path: "model.relay".into(), blake3: String::new() };
+    let model = ModelRef { path: "model.relay".into(), ..ModelRef::default() };
     Plan::new(problem, solution, model, Granularity::Fused, 1)
 }
 

@@ -82,7 +82,7 @@ fn answer(graph: &Graph, speeds: &[f64], bandwidth: f64, objective: Objective) -
     };
     let options = Options { budget: 2_000, cut_off: None, ..Options::default() };
     let answer = plan(&task, &options).unwrap();
-    let reference = ModelRef { path: String::new(), blake3: String::new() };
+    let reference = ModelRef::default();
     let mut plan = Plan::new(&answer.expanded.problem, &answer.solution, reference, Granularity::Fused, 0);
     plan.splits = answer.splits.clone();
     check::plan(&answer.expanded.problem, &plan).unwrap();

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The arrays of an `--inputs` file.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Given(BTreeMap<String, TensorData>);
 
 impl Given {
@@ -40,11 +40,6 @@ pub struct Contents<'a> {
 }
 
 impl<'a> Contents<'a> {
-    /// Reads the `inputs` file, if there is one.
-    pub fn open(graph: &'a Graph, inputs: Option<&Path>, params: &'a Params) -> Result<Contents<'a>, Failure> {
-        Contents::new(graph, Given::open(inputs)?, params)
-    }
-
     /// Checks that every array of `given` is for a tensor that the model declares.
     pub fn new(graph: &'a Graph, given: Given, params: &'a Params) -> Result<Contents<'a>, Failure> {
         let declared: Vec<String> =

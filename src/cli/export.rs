@@ -10,9 +10,10 @@ use miette::Report;
 
 use super::{
     Failure, Outcome,
-    contents::{Contents, Given},
-    file,
-    model::{Model, ModelArguments},
+    cluster::Located,
+    contents::Contents,
+    file, kind,
+    model::{Model, ModelArguments, beside},
 };
 use crate::{
     graph::{Graph, OperatorId, Origin, TensorId},
@@ -60,7 +61,7 @@ enum Format {
 impl Export {
     pub fn run(self) -> Outcome {
         let bytes = file::read(&self.input.model)?;
-        let is_plan = bytes.trim_ascii_start().starts_with(b"{");
+        let is_plan = kind::is_json_object(&bytes);
         if self.with_params && (self.format != Format::Relay || self.output.is_none()) {
             let what = "--with-params writes a file beside the Relay module: give --format relay and --output";
             return Err(Failure::BadInput(Report::msg(what)));
@@ -72,12 +73,13 @@ impl Export {
             return match &self.output {
                 Some(path) if self.with_params => {
                     let named = parameter_names(graph).into_iter().filter(|(id, _)| is_parameter(graph, *id));
-                    write_params(path, named, &Contents::new(graph, Given::default(), &model.params)?)
+                    write_params(path, named, &model.contents(graph)?)
                 }
                 _ => Ok(()),
             };
         }
-        let plan = Plan::from_json(&bytes).map_err(Failure::bad_input)?;
+        let located = |error| Failure::bad_input(Located::new(&self.input.model, error));
+        let plan = Plan::from_json(&bytes).map_err(located)?;
         let model = self.planned(&plan)?;
         let graph = &model.import.graph;
         if self.format == Format::Relay {
@@ -120,7 +122,7 @@ impl Export {
             file::write(&folder.join(name), text.as_bytes())?;
         }
         if self.with_params {
-            let contents = Contents::new(graph, Given::default(), &model.params)?;
+            let contents = model.contents(graph)?;
             let by_name: HashMap<&str, TensorId> =
                 graph.tensors().map(|(id, tensor)| (tensor.name.as_str(), id)).collect();
             for module in &export.manifest.modules {
@@ -139,7 +141,8 @@ impl Export {
 
     /// The model that `plan` was made for, which must not have changed since, split as the plan says.
     fn planned(&self, plan: &Plan) -> Result<Model, Failure> {
-        let arguments = ModelArguments { model: PathBuf::from(&plan.model.path), ..self.input.clone() };
+        let (path, flags) = (&self.input.model, self.input.flags.for_plan(&self.input.model, &plan.model));
+        let arguments = ModelArguments { model: beside(path, &plan.model.path), flags };
         let mut model = arguments.load()?;
         if model.import.hash != plan.model.blake3 {
             let what = format!("{} is not the file that was planned: make the plan again", plan.model.path);

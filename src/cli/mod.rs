@@ -10,6 +10,7 @@ mod failure;
 mod file;
 mod format;
 mod inspect;
+mod kind;
 mod memory;
 mod model;
 mod operators;

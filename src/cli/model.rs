@@ -1,12 +1,22 @@
 //! The flags of every verb that takes a model, and how the model is read.
 
-use std::path::PathBuf;
+use std::{
+    cell::Cell,
+    path::{Path, PathBuf},
+};
 
-use super::{Failure, contents::Given};
+use miette::Report;
+
+use super::{
+    Failure,
+    contents::{Contents, Given},
+    kind,
+};
 use crate::{
-    engine::{Engine, EngineError},
+    engine::{CpuEngine, Engine, EngineError},
     graph::{Graph, TensorData},
     ops::retype::BindDim,
+    plan::file::ModelRef,
     relay::{self, ExternalCalls, Import, ImportOptions, Mode, Params},
 };
 
@@ -30,12 +40,46 @@ pub struct ModelFlags {
     /// Size of unknown dimensions: `8` for all of them, `data:0=8` for the first one of %data
     #[arg(long, value_name = "[NAME:AXIS=]SIZE")]
     pub bind_dim: Vec<BindDim>,
+
+    /// Take the content of inputs from arrays `in_<name>` of this file, and the branch of every `if` that they select;
+    /// inputs that it has none for are generated from their names
+    #[arg(long, value_name = "FILE.npz")]
+    pub inputs: Option<PathBuf>,
+}
+
+impl ModelFlags {
+    /// The flags that a plan's model is read with: where a flag is not given, as the model was read for the plan.
+    pub fn for_plan(&self, plan: &Path, model: &ModelRef) -> ModelFlags {
+        let mut flags = self.clone();
+        if flags.bind_dim.is_empty() {
+            flags.bind_dim.clone_from(&model.bind_dims);
+        }
+        flags.inputs = flags.inputs.or_else(|| model.inputs.as_deref().map(|inputs| beside(plan, inputs)));
+        flags
+    }
+}
+
+/// A path that a plan names: as it stands or, where that is not there, from the plan's folder.
+pub fn beside(plan: &Path, named: &str) -> PathBuf {
+    let (here, there) = (PathBuf::from(named), plan.parent().unwrap_or(Path::new("")).join(named));
+    if !here.exists() && there.exists() { there } else { here }
 }
 
 /// A model that was read, with the content of its parameters as far as a file gave it.
 pub struct Model {
     pub import: Import,
     pub params: Params,
+    /// What `--inputs` gives.
+    pub given: Given,
+    /// Whether that selected branches.
+    pub selected: bool,
+}
+
+impl Model {
+    /// The contents of `graph`, the model's or one made of it: as given, else generated.
+    pub fn contents<'a>(&'a self, graph: &'a Graph) -> Result<Contents<'a>, Failure> {
+        Contents::new(graph, self.given.clone(), &self.params)
+    }
 }
 
 impl ModelArguments {
@@ -49,21 +93,8 @@ impl ModelArguments {
         self.load_as(Mode::Tolerant, ExternalCalls::Inline)
     }
 
-    /// Reads the model to be run by `engine`: branches that depend on inputs are taken as the `given` ones select.
-    pub fn load_for(&self, engine: &dyn Engine, given: &Given) -> Result<Model, Failure> {
-        self.read(Mode::Tolerant, ExternalCalls::Inline, (!given.is_empty()).then_some((engine, given)))
-    }
-
+    /// Reads the model and its parameters; an `if` takes the branch that the given inputs select.
     pub fn load_as(&self, mode: Mode, external: ExternalCalls) -> Result<Model, Failure> {
-        self.read(mode, external, None)
-    }
-
-    fn read(
-        &self,
-        mode: Mode,
-        external: ExternalCalls,
-        branches: Option<(&dyn Engine, &Given)>,
-    ) -> Result<Model, Failure> {
         let name = self.model.display().to_string();
         let bytes = std::fs::read(&self.model).map_err(|error| Failure::unreadable(&name, &error))?;
         let flags = &self.flags;
@@ -71,20 +102,29 @@ impl ModelArguments {
             Some(path) => Params::open(path).map_err(Failure::import)?,
             None => Params::default(),
         };
-        let bind_dims = flags.bind_dim.clone();
-        let evaluate = branches.map(|(engine, given)| {
-            let params = &params;
-            move |graph: &Graph| evaluate(engine, graph, given, params)
-        });
+        let given = Given::open(flags.inputs.as_deref())?;
+        let selected = Cell::new(false);
+        let select = |graph: &Graph| {
+            selected.set(true);
+            let engine = CpuEngine::new(1).map_err(|error| error.to_string())?;
+            evaluate(&engine, graph, &given, &params)
+        };
         let options = ImportOptions {
             mode,
             params: flags.params.is_some().then_some(&params),
-            bind_dims,
+            bind_dims: flags.bind_dim.clone(),
             external,
-            evaluate: evaluate.as_ref().map(|evaluate| evaluate as &relay::Evaluate<'_>),
+            evaluate: if given.is_empty() { None } else { Some(&select) },
         };
-        let import = relay::import(&name, &bytes, &options).map_err(Failure::import)?;
-        Ok(Model { import, params })
+        let import = relay::import(&name, &bytes, &options).map_err(|error| match kind::of(&bytes) {
+            Some(kind) => Failure::BadInput(Report::msg(format!("{name}: {kind}"))),
+            None => Failure::import(error),
+        })?;
+        if !given.is_empty() {
+            Contents::new(&import.graph, given.clone(), &params)?;
+        }
+        let selected = selected.get();
+        Ok(Model { import, params, given, selected })
     }
 }
 

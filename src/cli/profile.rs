@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::{
     Failure, Outcome,
     cluster::{ClusterFlag, ThreadsFlag, reach_all, runtime},
-    contents::Contents,
     format::{Format, print_csv, print_json},
     model::ModelArguments,
     survey::profiles,
@@ -28,10 +27,6 @@ pub struct Profile {
 
     #[command(flatten)]
     cluster: ClusterFlag,
-
-    /// Take inputs from this .npz file: an array `in_<name>` for each; absent ones are generated from their names
-    #[arg(long, value_name = "FILE.npz")]
-    inputs: Option<PathBuf>,
 
     /// Measure each distinct operator alone, or all in their places while the model runs
     #[arg(long, value_enum, default_value = "isolated")]
@@ -109,7 +104,7 @@ impl Profile {
         }
         let model = self.model.load()?;
         let graph = &model.import.graph;
-        let contents = Contents::open(graph, self.inputs.as_deref(), &model.params)?;
+        let contents = model.contents(graph)?;
         let cluster = self.cluster.read_with(&self.threads)?;
         let survey = Survey {
             graph,

@@ -2,8 +2,9 @@
 //!
 //! Typed views (`ConvAttrs` and its like) are read from these by the operator families in `ops`.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
+use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
@@ -17,6 +18,9 @@ use super::TensorData;
 pub struct Attrs(Option<Arc<Entries>>);
 
 type Entries = Vec<(SmolStr, Attr)>;
+
+/// Entries up to which looking at each is faster than hashing. Operators have fewer; a file may claim any number.
+const FEW: usize = 32;
 
 /// One attribute value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,8 +65,28 @@ impl Attrs {
 
 impl FromIterator<(SmolStr, Attr)> for Attrs {
     fn from_iter<I: IntoIterator<Item = (SmolStr, Attr)>>(entries: I) -> Attrs {
-        Entries::from_iter(entries).into()
+        unique(Entries::from_iter(entries)).into()
     }
+}
+
+/// The entries with each key once, where it stood first, with the value that it had last.
+fn unique(given: Entries) -> Entries {
+    let many = given.len() > FEW;
+    let mut kept = Entries::with_capacity(given.len());
+    let mut places: HashMap<SmolStr, usize, RandomState> = HashMap::default();
+    for (key, value) in given {
+        let known = if many { places.get(&key).copied() } else { kept.iter().position(|(name, _)| *name == key) };
+        match known.and_then(|at| kept.get_mut(at)) {
+            Some(entry) => entry.1 = value,
+            None => {
+                if many {
+                    places.insert(key.clone(), kept.len());
+                }
+                kept.push((key, value));
+            }
+        }
+    }
+    kept
 }
 
 impl From<Entries> for Attrs {
@@ -113,6 +137,23 @@ impl Attr {
         match self {
             Attr::List(items) => Some(items),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_comes_again_replaces_the_value_of_the_first() {
+        for count in [4, 4 * FEW] {
+            let entry = |at: usize| (SmolStr::new(format!("k{}", at % (count / 2))), Attr::Int(at as i64));
+            let attrs: Attrs = (0..count).map(entry).collect();
+            let found: Vec<(String, Option<i64>)> =
+                attrs.iter().map(|(key, value)| (key.into(), value.int())).collect();
+            let want = |at: usize| (format!("k{at}"), Some((at + count / 2) as i64));
+            assert_eq!(found, (0..count / 2).map(want).collect::<Vec<_>>());
         }
     }
 }

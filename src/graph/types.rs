@@ -1,6 +1,6 @@
 //! Shapes and types of tensors, with dimensions that may be unknown.
 
-use std::{fmt, ops};
+use std::{fmt, ops, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -25,9 +25,13 @@ pub struct TensorType {
 }
 
 /// The dimensions of a tensor, outermost first.
+///
+/// Cloning shares them until one of the two is changed: a model has many tensors and few shapes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Shape(SmallVec<[Dim; 4]>);
+#[serde(from = "Dims", into = "Dims")]
+pub struct Shape(Arc<Dims>);
+
+type Dims = SmallVec<[Dim; 4]>;
 
 /// One dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -74,6 +78,9 @@ impl From<Dim> for Option<u64> {
 }
 
 impl Shape {
+    /// Most dimensions of a tensor in a model. TVM's kernels know no more than 6 or 7.
+    pub const MOST_DIMS: usize = 64;
+
     pub fn of(dims: &[u64]) -> Shape {
         dims.iter().map(|&n| Dim::Known(n)).collect()
     }
@@ -99,15 +106,15 @@ impl Shape {
     }
 
     pub fn push(&mut self, dim: Dim) {
-        self.0.push(dim);
+        Arc::make_mut(&mut self.0).push(dim);
     }
 
     pub fn insert(&mut self, at: usize, dim: Dim) {
-        self.0.insert(at, dim);
+        Arc::make_mut(&mut self.0).insert(at, dim);
     }
 
     pub fn remove(&mut self, at: usize) -> Dim {
-        self.0.remove(at)
+        Arc::make_mut(&mut self.0).remove(at)
     }
 }
 
@@ -120,13 +127,25 @@ impl ops::Deref for Shape {
 
 impl ops::DerefMut for Shape {
     fn deref_mut(&mut self) -> &mut [Dim] {
-        &mut self.0
+        Arc::<Dims>::make_mut(&mut self.0)
     }
 }
 
 impl FromIterator<Dim> for Shape {
     fn from_iter<I: IntoIterator<Item = Dim>>(dims: I) -> Shape {
-        Shape(dims.into_iter().collect())
+        Shape(Arc::new(dims.into_iter().collect()))
+    }
+}
+
+impl From<Dims> for Shape {
+    fn from(dims: Dims) -> Shape {
+        Shape(Arc::new(dims))
+    }
+}
+
+impl From<Shape> for Dims {
+    fn from(shape: Shape) -> Dims {
+        Arc::unwrap_or_clone(shape.0)
     }
 }
 

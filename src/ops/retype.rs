@@ -1,7 +1,8 @@
 //! Typing a graph anew: after unknown dimensions were bound, or when operands' values became known.
 
-use std::{collections::HashMap, str::FromStr};
+use std::{collections::HashMap, fmt, str::FromStr};
 
+use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::{Call, TypeError};
@@ -10,10 +11,33 @@ use crate::graph::{Arg, Dim, Graph, OperatorId, Origin, TensorData, TensorId, Te
 /// A size for dimensions that a model leaves unknown (`?`), as `--bind-dim` gives it.
 ///
 /// `8` sets every unknown dimension of every input; `data:0=8` the first one of `data`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum BindDim {
     All(u64),
     One { tensor: SmolStr, axis: usize, size: u64 },
+}
+
+impl fmt::Display for BindDim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BindDim::All(size) => write!(f, "{size}"),
+            BindDim::One { tensor, axis, size } => write!(f, "{tensor}:{axis}={size}"),
+        }
+    }
+}
+
+impl From<BindDim> for String {
+    fn from(bind: BindDim) -> String {
+        bind.to_string()
+    }
+}
+
+impl TryFrom<String> for BindDim {
+    type Error = BindDimError;
+    fn try_from(text: String) -> Result<BindDim, BindDimError> {
+        text.parse()
+    }
 }
 
 /// A `--bind-dim` that could not be read.
@@ -44,8 +68,24 @@ pub fn bind(binds: &[BindDim], name: &str, ty: &Type) -> Type {
     }
 }
 
+/// Adds the unknown dimensions of the input `name` of type `ty`, each as its tensor and its axis.
+pub fn unknown_dims(name: &str, ty: &Type, found: &mut Vec<(SmolStr, usize)>) {
+    match ty {
+        Type::Tensor(ty) => {
+            let unknown = ty.shape.iter().enumerate().filter(|(_, dim)| **dim == Dim::Any);
+            found.extend(unknown.map(|(axis, _)| (SmolStr::new(name), axis)));
+        }
+        Type::Tuple(fields) => {
+            fields.iter().enumerate().for_each(|(i, ty)| unknown_dims(&format!("{name}.{i}"), ty, found));
+        }
+    }
+}
+
 fn bind_tensor(binds: &[BindDim], name: &str, ty: &TensorType) -> TensorType {
     let mut bound = ty.clone();
+    if binds.is_empty() || !ty.shape.contains(&Dim::Any) {
+        return bound;
+    }
     for (at, dim) in bound.shape.iter_mut().enumerate().filter(|(_, dim)| **dim == Dim::Any) {
         let one = binds.iter().find_map(|b| match b {
             BindDim::One { tensor, axis, size } if tensor == name && *axis == at => Some(*size),

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     graph,
+    ops::retype::BindDim,
     units::{Bytes, Micros},
 };
 
@@ -53,11 +54,17 @@ pub struct Plan {
 }
 
 /// The model that was planned.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRef {
     pub path: String,
     /// BLAKE3 of the file, in hexadecimal: a plan is run only on the model it was made for.
     pub blake3: String,
+    /// Sizes that unknown dimensions were given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bind_dims: Vec<BindDim>,
+    /// The `.npz` file whose contents selected branches of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<String>,
 }
 
 /// What the simulation says.
@@ -151,8 +158,10 @@ pub struct Transfer {
 /// Why a text is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanFileError {
-    #[error("not a plan: {0}")]
+    #[error("not a plan, as `edgecut plan` writes them: {0}")]
     Json(#[from] serde_json::Error),
+    #[error("not a plan, as `edgecut plan` writes them: it has no `version`")]
+    Other,
     #[error(
         "the plan has format version {found}, this program reads {VERSION}: make the plan again with `edgecut plan`"
     )]
@@ -221,7 +230,7 @@ impl Plan {
     /// If it is not JSON, of another version, or names groups or devices that it does not have.
     pub fn from_json(text: &[u8]) -> Result<Plan, PlanFileError> {
         let value: serde_json::Value = serde_json::from_slice(text)?;
-        let found = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        let found = value.get("version").and_then(serde_json::Value::as_u64).ok_or(PlanFileError::Other)?;
         if found != u64::from(VERSION) {
             return Err(PlanFileError::Version { found });
         }

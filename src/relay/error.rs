@@ -159,8 +159,10 @@ impl Spot {
         let right = String::from_utf8_lossy(&text[start..line_end.min(start + 8 * AROUND)]);
         let column = left.chars().count();
         let skipped = column.saturating_sub(AROUND);
-        let shown: String = left.chars().skip(skipped).collect();
-        let rest: String = right.trim_end_matches('\r').chars().take(AROUND).collect();
+        // What a terminal would act on is not shown to it.
+        let visible = |c: char| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
+        let shown: String = left.chars().skip(skipped).map(visible).collect();
+        let rest: String = right.trim_end_matches('\r').chars().take(AROUND).map(visible).collect();
         let len = ((span.end as usize).saturating_sub(start)).clamp(1, rest.len().max(1));
         Spot {
             line,

@@ -108,7 +108,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
     });
     Plan {
         version: VERSION,
-        model: ModelRef { path: String::new(), blake3: String::new() },
+        model: ModelRef::default(),
         cluster: None,
         granularity: Granularity::Op,
         objective: Objective::Latency,

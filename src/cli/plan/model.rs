@@ -19,7 +19,6 @@ use crate::{
     cli::{
         Failure, Outcome,
         cluster::{links, reach_all, runtime},
-        contents::Contents,
         file,
         model::ModelArguments,
         survey::profiles,
@@ -50,7 +49,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     let source = ModelArguments { model, flags: arguments.flags.clone() };
     let model = source.load()?;
     let graph = &model.import.graph;
-    let contents = Contents::open(graph, None, &model.params)?;
+    let contents = model.contents(graph)?;
     let cluster = arguments.cluster.read_with(&arguments.threads)?;
     let granularity = arguments.granularity.into();
     let survey = Survey {
@@ -108,7 +107,12 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     }
     let advice = if arguments.advise { front::without(&task, &answer, &options) } else { Vec::new() };
     let (problem, solution) = (answer.expanded.problem, answer.solution);
-    let reference = ModelRef { path: source.model.display().to_string(), blake3: model.import.hash.clone() };
+    let reference = ModelRef {
+        path: source.model.display().to_string(),
+        blake3: model.import.hash.clone(),
+        bind_dims: source.flags.bind_dim.clone(),
+        inputs: source.flags.inputs.filter(|_| model.selected).map(|inputs| inputs.display().to_string()),
+    };
     let mut plan = plan::Plan::new(&problem, &solution, reference, granularity, arguments.seed);
     plan.splits = answer.splits;
     plan.notes.extend(advice.iter().map(ToString::to_string));

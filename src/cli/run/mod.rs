@@ -10,6 +10,7 @@ use crate::cli::{
     Failure, Outcome,
     cluster::{ClusterFlag, ThreadsFlag},
     format::Format,
+    kind,
     model::ModelFlags,
 };
 
@@ -29,10 +30,6 @@ pub struct Run {
 
     #[command(flatten)]
     cluster: ClusterFlag,
-
-    /// Take inputs from this .npz file: an array `in_<name>` for each; absent ones are generated from their names
-    #[arg(long, value_name = "FILE.npz")]
-    inputs: Option<PathBuf>,
 
     /// Write the results to this .npz file, as `out_0`, `out_1`, …
     #[arg(long, value_name = "FILE.npz")]
@@ -66,10 +63,9 @@ impl Run {
     pub fn run(self) -> Outcome {
         let name = self.input.display().to_string();
         let bytes = std::fs::read(&self.input).map_err(|error| Failure::unreadable(&name, &error))?;
-        // Relay text begins with a version, a definition or an expression, never with a brace.
-        match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
-            Some(b'{') => plan::run(&self, &bytes),
-            _ => model::run(&self),
+        match kind::is_json_object(&bytes) {
+            true => plan::run(&self, &bytes),
+            false => model::run(&self),
         }
     }
 }

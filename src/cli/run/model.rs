@@ -4,11 +4,7 @@ use miette::Report;
 
 use super::Run;
 use crate::{
-    cli::{
-        Failure, Outcome,
-        contents::{Contents, Given, engine_failure},
-        model::ModelArguments,
-    },
+    cli::{Failure, Outcome, contents::engine_failure, model::ModelArguments},
     engine::{CpuEngine, Engine, Sample},
     profile::Statistics,
     units::Micros,
@@ -26,11 +22,10 @@ pub(super) fn run(arguments: &Run) -> Outcome {
     }
     let source = ModelArguments { model: arguments.input.clone(), flags: arguments.flags.clone() };
     let threads = arguments.threads.threads.unwrap_or(1);
-    let given = Given::open(arguments.inputs.as_deref())?;
     let engine = CpuEngine::new(threads as usize).map_err(Failure::failed)?;
-    let model = source.load_for(&engine, &given)?;
+    let model = source.load()?;
     let graph = &model.import.graph;
-    let contents = Contents::new(graph, given, &model.params)?;
+    let contents = model.contents(graph)?;
     let mut loaded = engine.load(graph, &|id| contents.of(id)).map_err(engine_failure)?;
     let inputs = contents.inputs().map_err(engine_failure)?;
     let mut samples = Vec::new();

@@ -1,9 +1,6 @@
 //! A plan on the agents of its cluster: deploy, execute, compare with one device, print predicted against measured.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
 
 use miette::Report;
 
@@ -15,7 +12,7 @@ use crate::{
         cluster::{Located, reach_all, read_cluster, runtime},
         contents::{Contents, engine_failure},
         file,
-        model::{Model, ModelArguments},
+        model::{Model, ModelArguments, beside},
     },
     cluster::Cluster,
     engine::{CpuEngine, Engine},
@@ -46,7 +43,7 @@ pub(super) fn run(arguments: &Run, text: &[u8]) -> Outcome {
     let split = divided(whole, &plan.splits).map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?;
     let graph = &split;
     let cluster = cluster(arguments, &plan)?;
-    let contents = Contents::open(graph, arguments.inputs.as_deref(), &model.params)?;
+    let contents = model.contents(graph)?;
     let used = plan.devices.iter().filter(|device| !device.order.is_empty()).count();
     let runtime = runtime()?;
     let mut in_flight = if arguments.throughput { IN_FLIGHT * used.max(1) as u32 } else { 1 };
@@ -70,7 +67,7 @@ pub(super) fn run(arguments: &Run, text: &[u8]) -> Outcome {
     let difference = match arguments.no_check {
         true => None,
         false => {
-            let contents = Contents::open(whole, arguments.inputs.as_deref(), &model.params)?;
+            let contents = model.contents(whole)?;
             Some(Difference::between(&outputs, &on_this_machine(whole, &contents)?))
         }
     };
@@ -136,7 +133,7 @@ impl Attempt<'_> {
 /// The model that the plan was made for.
 fn load(arguments: &Run, plan: &Plan) -> Result<Model, Failure> {
     let path = arguments.model.clone().unwrap_or_else(|| beside(&arguments.input, &plan.model.path));
-    let source = ModelArguments { model: path.clone(), flags: arguments.flags.clone() };
+    let source = ModelArguments { model: path.clone(), flags: arguments.flags.for_plan(&arguments.input, &plan.model) };
     let model = source.load()?;
     if model.import.hash != plan.model.blake3 {
         let what = "this is not the file that the plan was made for (its hash differs): plan it anew, or name the right \
@@ -153,12 +150,6 @@ fn cluster(arguments: &Run, plan: &Plan) -> Result<Cluster, Failure> {
         (None, Some(path)) => read_cluster(&beside(&arguments.input, path)),
         (None, None) => Ok(Cluster::embedded()),
     }
-}
-
-/// A path that a plan names: as it stands or, where that is not there, from the plan's folder.
-fn beside(plan: &Path, named: &str) -> PathBuf {
-    let (here, there) = (PathBuf::from(named), plan.parent().unwrap_or(Path::new("")).join(named));
-    if !here.exists() && there.exists() { there } else { here }
 }
 
 /// The servers of the cluster that take part: others need not answer.

@@ -44,8 +44,8 @@ impl Lowering<'_, '_> {
         let Some(evaluate) = self.options.evaluate else {
             let names = sources(&self.graph, &operators, tensor);
             return Err(undecided(format!(
-                "its condition depends on {names}; `edgecut run` takes the branch that the content given by \
-                 `--inputs FILE.npz` selects"
+                "its condition depends on {names}: give the content with `--inputs FILE.npz`, and the branch \
+                 that it selects is taken"
             )));
         };
         let part = computing(&self.graph, &operators, tensor);

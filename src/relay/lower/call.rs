@@ -1,7 +1,6 @@
 //! Calls: operators become operators of the graph, functions are inlined.
 
-use std::borrow::Cow;
-
+use smallvec::SmallVec;
 use smol_str::{SmolStr, format_smolstr};
 
 use super::{
@@ -14,7 +13,7 @@ use super::{
     Activation, ActivationId, Lowering, Task, Value, fold,
 };
 use crate::{
-    graph::{Arg, Attr, Attrs, Operator, Origin, TensorData, TensorId, TensorType, Type},
+    graph::{Arg, Attr, Attrs, Operator, Origin, Shape, TensorData, TensorId, TensorType, Type},
     ops::{self, Call, OpDef, TypeError},
 };
 
@@ -149,8 +148,12 @@ impl Lowering<'_, '_> {
     }
 
     fn infer(&self, def: &'static OpDef, attrs: &Attrs, args: &[Arg]) -> std::result::Result<Type, TypeError> {
-        let types: smallvec::SmallVec<[Type; 3]> = args.iter().map(|arg| self.arg_type(arg)).collect();
-        let values: smallvec::SmallVec<[Option<&TensorData>; 8]> = args.iter().map(|arg| self.known(arg)).collect();
+        if args.len() > def.operands.len() {
+            let what = format!("it takes {} operands, {} are given", def.operands.len(), args.len());
+            return Err(TypeError { op: def.name.into(), what });
+        }
+        let types: SmallVec<[Type; 3]> = args.iter().map(|arg| self.arg_type(arg)).collect();
+        let values: SmallVec<[Option<&TensorData>; 8]> = args.iter().map(|arg| self.known(arg)).collect();
         (def.infer)(&Call { def, attrs, args: &types, values: &values })
     }
 
@@ -193,10 +196,17 @@ impl Lowering<'_, '_> {
         ty: &Type,
         activation: ActivationId,
     ) -> Result<Value> {
-        let types: Cow<'_, [TensorType]> = match ty {
-            Type::Tensor(tensor) => Cow::Borrowed(std::slice::from_ref(tensor)),
-            tuple => Cow::Owned(tuple.tensors().into_iter().cloned().collect()),
+        let mut types: SmallVec<[TensorType; 3]> = match ty {
+            Type::Tensor(tensor) => std::iter::once(tensor.clone()).collect(),
+            tuple => tuple.tensors().into_iter().cloned().collect(),
         };
+        for ty in &mut types {
+            if ty.shape.rank() > Shape::MOST_DIMS {
+                let what = format!("a result of {} dimensions; at most {} are read", ty.shape.rank(), Shape::MOST_DIMS);
+                return Err(Fault::Other(what).at(self.span(expr)));
+            }
+            self.shapes.share(ty);
+        }
         self.spend(1 + types.len(), expr)?;
         let operator = Operator {
             name,

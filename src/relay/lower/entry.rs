@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     graph::{DType, TensorId, TensorType},
-    ops::retype::bind,
+    ops::retype::{BindDim, bind, unknown_dims},
 };
 
 impl Lowering<'_, '_> {
@@ -24,6 +24,12 @@ impl Lowering<'_, '_> {
                 }
                 match module.expr(expr) {
                     Expr::Function(function) => self.enter(function)?,
+                    Expr::Operator(operator) => {
+                        let name = shown(module.operators[operator.index()].name);
+                        let what =
+                            format!("the file says only `{name}`; expected Relay text, as `mod.astext()` prints it");
+                        return Err(Fault::Other(what).at(self.span(expr)));
+                    }
                     _ => (expr, root),
                 }
             }
@@ -32,8 +38,28 @@ impl Lowering<'_, '_> {
                 self.enter(function)?
             }
         };
+        self.check_binds()?;
         let value = self.eval(body, activation)?;
         self.flatten(value, body)
+    }
+
+    /// Refuses sizes for dimensions that the model does not leave unknown.
+    fn check_binds(&self) -> Result<()> {
+        for bind in &self.options.bind_dims {
+            let BindDim::One { tensor, axis, .. } = bind else { continue };
+            if self.unknown.iter().any(|(name, unknown)| name == tensor && unknown == axis) {
+                continue;
+            }
+            let some: Vec<String> = self.unknown.iter().take(8).map(|(name, axis)| format!("{name}:{axis}")).collect();
+            let there = match (some.len(), self.unknown.len()) {
+                (0, _) => "it has no unknown dimension".to_string(),
+                (shown, all) if shown < all => format!("its {all} unknown dimensions are {}, …", some.join(", ")),
+                _ => format!("its unknown dimensions are {}", some.join(", ")),
+            };
+            let what = format!("there is no unknown dimension `{}:{axis}` to bind to a size: {there}", shown(tensor));
+            return Err(Fault::Other(what).nowhere());
+        }
+        Ok(())
     }
 
     /// `@main`, or the only function there is.
@@ -70,6 +96,7 @@ impl Lowering<'_, '_> {
         let said = binding.ty.filter(|ty| self.type_of(*ty).is_some()).or(binding.commented);
         let value = match said.and_then(|ty| self.type_of(ty)) {
             Some(ty) => {
+                unknown_dims(binding.name, &ty, &mut self.unknown);
                 let ty = bind(&self.options.bind_dims, binding.name, &ty);
                 self.add_inputs(binding.name, &ty)
             }

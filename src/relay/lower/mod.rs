@@ -14,6 +14,7 @@ mod fold;
 mod memo;
 mod parameters;
 mod recursion;
+mod shapes;
 mod typing;
 
 use std::{
@@ -65,7 +66,9 @@ pub(super) fn lower<'a>(
         vars: memo::Memo::new(module.vars.len()),
         constants: HashMap::default(),
         attr_lists: HashMap::default(),
+        shapes: shapes::Recent::default(),
         types: vec![None; module.types.len()],
+        unknown: Vec::new(),
         untyped: HashSet::default(),
         tasks: Vec::new(),
         stack: Vec::new(),
@@ -149,8 +152,12 @@ struct Lowering<'m, 'a> {
     constants: HashMap<u32, TensorId, RandomState>,
     /// Attributes of calls, by where their list begins.
     attr_lists: HashMap<u32, Attrs, RandomState>,
+    /// Shapes of results, to be shared by those that follow.
+    shapes: shapes::Recent,
     /// Types as the graph has them, once converted.
     types: Vec<Option<Type>>,
+    /// The dimensions of inputs that the text leaves unknown, by tensor and axis.
+    unknown: Vec<(SmolStr, usize)>,
     /// Parameters whose type nothing has said yet.
     untyped: HashSet<TensorId, RandomState>,
     tasks: Vec<Task>,
