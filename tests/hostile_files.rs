@@ -104,7 +104,8 @@ fn nesting_costs_memory_and_never_the_stack() {
     refuse("let-chain", (0..DEEP).map(|i| format!("let %a{i} = 1f;\n")).collect::<String>() + "%y", "`%y`");
     refuse("ifs", "if (%c) {".repeat(DEEP), "expected");
     refuse("if-conditions", "if (".repeat(DEEP), "expected");
-    refuse("functions", "fn (%a) {".repeat(DEEP), "expected");
+    refuse("functions", "fn (%a) {".repeat(DEEP), "nested deeper");
+    refuse("called-functions", "(fn () {".repeat(DEEP) + "%x" + &"})()".repeat(DEEP), "nested deeper");
     refuse("blocks", "{".repeat(DEEP), "expected");
     refuse("calls", "abs(".repeat(DEEP), "expected");
     refuse("infix", "1f + (".repeat(DEEP), "expected");
@@ -118,6 +119,58 @@ fn nesting_costs_memory_and_never_the_stack() {
     refuse("patterns", format!("match (%x) {{ {}", "(".repeat(DEEP)), "nested deeper");
     let nested = "(%x,".repeat(DEEP) + &")".repeat(DEEP);
     refuse("projection-of-deep-tuple", format!("abs({nested})"), "abs");
+}
+
+#[test]
+fn long_lists_are_read_in_time_in_proportion() {
+    let folder = Folder::new();
+    let main = |inside: &str| format!("def @main(%x: Tensor[(2), float32]) {{\n{inside}\n}}\n");
+    let many = DEEP / 10;
+    let list = |item: &dyn Fn(usize) -> String| (0..many).map(item).collect::<Vec<_>>().join(", ");
+    refused(&folder.write("projections", main(&format!("%x{}", ".0".repeat(DEEP)))), "no tuple");
+    refused(&folder.write("dotted-name", main(&format!("%x{}", ".a".repeat(DEEP)))), "expected the index");
+    refused(&folder.write("operands", main(&format!("add({})", list(&|_| "%x".into())))), "takes 2 operands");
+    for (name, inside) in [
+        ("attributes", format!("sum(%x, {})", list(&|at| format!("k{at}=0")))),
+        ("attribute-values", format!("sum(%x, axis=[{}])", list(&|_| "0".into()))),
+        ("tuple", format!("concatenate(({}), axis=0)", list(&|_| "%x".into()))),
+        ("same-let", "let %a = %x;\n".repeat(many) + "%a"),
+        (
+            "shared",
+            (1..many).fold("%0 = add(%x, %x);\n".into(), |text: String, at| {
+                text + &format!("%{at} = add(%{0}, %{0});\n", at - 1)
+            }) + "%5",
+        ),
+        (
+            "functions",
+            "%0 = fn (%a: Tensor[(2), float32]) { abs(%a) };\n".to_string()
+                + &(1..many).map(|at| format!("%{at} = %0(%x);\n")).collect::<String>()
+                + "%5",
+        ),
+    ] {
+        let file = folder.write(name, main(&inside));
+        let ran = edgecut(&file, &["inspect", "--format", "csv", file.to_str().unwrap()]);
+        assert!(matches!(ran.code, Some(0 | 2)) && ran.cpu < ran.most, "{name}: {ran:?}");
+    }
+    let globals: String = (0..many).map(|at| format!("def @f{at}(%x: int8) {{ @f{}(%x) }}\n", at + 1)).collect();
+    let text = format!("{globals}def @f{many}(%x: int8) {{ abs(%x) }}\ndef @main(%x: int8) {{ @f0(%x) }}\n");
+    let file = folder.write("globals", text);
+    assert_eq!(edgecut(&file, &["inspect", file.to_str().unwrap()]).code, Some(0));
+    let types: String = (0..many).map(|at| format!("type T{at} {{ C{at} }}\n")).collect();
+    let file = folder.write("types", types + &main("%x"));
+    let ran = edgecut(&file, &["inspect", file.to_str().unwrap()]);
+    assert!(ran.code == Some(0) && ran.cpu < ran.most, "{ran:?}");
+}
+
+#[test]
+fn tensors_of_many_dimensions_are_refused() {
+    let folder = Folder::new();
+    let wide = format!("Tensor[({}), float32]", vec!["1"; 10_000].join(", "));
+    let refuse = |text: String| refused(&folder.write("wide.relay", text), "dimensions");
+    refuse(format!("def @main(%x: {wide}) {{ abs(%x) }}"));
+    refuse(format!("def @main(%x: float32) {{ meshgrid(({})) }}", vec!["%x"; 10_000].join(", ")));
+    let expand: String = (1..1000).map(|at| format!("%{at} = expand_dims(%{}, axis=0);\n", at - 1)).collect();
+    refuse(format!("def @main(%x: float32) {{ %0 = abs(%x);\n{expand}%999 }}"));
 }
 
 #[test]
@@ -248,6 +301,15 @@ fn metadata_that_lies_is_refused() {
         refused(&write(&SECTION.replacen(from, to, 1)), "");
     }
     refused(&write(&"[".repeat(DEEP)), "metadata");
+    let (keys, places): (Vec<String>, Vec<&str>) = (0..10_000).map(|at| (format!("\"k{at}\""), "2")).unzip();
+    let shared = format!(
+        "{{\"root\": 1, \"nodes\": [{{\"type_key\": \"\"}}, {{\"type_key\": \"Map\", \"keys\": [{}], \"data\": [{}]}}, \
+         {{\"type_key\": \"Array\", \"data\": [{}]}}]}}",
+        keys.join(","),
+        places.join(","),
+        places.join(",")
+    );
+    refused(&write(&shared), "it has no");
     refused(&folder.write("doubling.relay", doubling()), "unfold");
     refused(&write(&"{\"root\": {\"a\":".repeat(DEEP)), "metadata");
     refused(&write(&format!("{{\"root\": 1, \"more\": {}", "[".repeat(DEEP))), "metadata");

@@ -16,7 +16,8 @@ pub struct Metadata<'a> {
     nodes: Vec<Entry<'a>>,
     /// Each with its content once that was asked for: many constants may share one.
     tensors: Vec<(Text<'a>, OnceCell<TensorData>)>,
-    by_key: HashMap<String, Vec<usize>, RandomState>,
+    /// The array of each key, by its index.
+    by_key: HashMap<String, usize, RandomState>,
 }
 
 /// Where in the JSON a section is wrong, and how.
@@ -110,8 +111,8 @@ impl<'a> Metadata<'a> {
         }
         let mut by_key = HashMap::default();
         for (key, array) in root.keys.iter().zip(&root.data) {
-            let array = nodes.get(*array).ok_or_else(|| wrong("its root refers to an object that is not there"))?;
-            by_key.insert(key.0.to_string(), array.data.clone());
+            nodes.get(*array).ok_or_else(|| wrong("its root refers to an object that is not there"))?;
+            by_key.insert(key.0.to_string(), *array);
         }
         let tensors = tensors.into_iter().map(|text| (text, OnceCell::new())).collect();
         Ok(Metadata { nodes, tensors, by_key })
@@ -119,7 +120,8 @@ impl<'a> Metadata<'a> {
 
     /// The object that `meta[KEY][N]` stands for.
     pub fn get(&self, meta: MetaRef<'_>) -> Option<&Entry<'a>> {
-        self.nodes.get(*self.by_key.get(meta.key)?.get(meta.index as usize)?)
+        let array = self.nodes.get(*self.by_key.get(meta.key)?)?;
+        self.nodes.get(*array.data.get(meta.index as usize)?)
     }
 
     /// The object that a field holds by its index.

@@ -2,13 +2,10 @@
 
 use bytes::Bytes;
 
-use crate::graph::{DType, TensorData};
+use crate::graph::{DType, Shape, TensorData};
 
 /// First eight bytes of every record.
 const MAGIC: u64 = 0xDD5E_40F0_96B4_A13F;
-
-/// Most dimensions a record may claim; TVM's own kernels know no more than 6 or 7.
-const MAX_RANK: u32 = 64;
 
 /// Bytes of the record before the shape.
 const FIXED: usize = 32;
@@ -25,7 +22,7 @@ pub fn decode(bytes: &Bytes) -> Result<(TensorData, usize), String> {
         return Err("it does not begin with TVM's magic number".to_string());
     }
     let rank = half(24).ok_or_else(short)?;
-    if rank > MAX_RANK {
+    if rank as usize > Shape::MOST_DIMS {
         return Err(format!("it claims {rank} dimensions"));
     }
     let ty = half(28).ok_or_else(short)?.to_le_bytes();

@@ -1,6 +1,8 @@
 //! What TVM checks after parsing and a tolerant reader lets pass: attributes against the operators' schemas,
 //! undefined globals, references into a metadata section that is not there, matches that leave cases out.
 
+use std::collections::HashSet;
+
 use super::{
     ast::{AttrValue, Expr, ExprId, List, Match, Module, Pattern},
     error::{Fault, Result},
@@ -153,10 +155,14 @@ fn complete(module: &Module<'_>, id: ExprId, arms: Match) -> Result<()> {
     let catches_all = patterns.iter().any(|pattern| !matches!(pattern, Pattern::Constructor(..)));
     let Some(first) = first.filter(|_| arms.complete && !catches_all) else { return Ok(()) };
     let adt = module.adts[module.constructors[first.index()].adt as usize];
-    let has_arm = |index: usize| {
-        patterns.iter().any(|pattern| matches!(pattern, Pattern::Constructor(c, _) if c.index() == index))
-    };
-    match adt.constructors.range().find(|index| !has_arm(*index)) {
+    let with_arm: HashSet<usize> = patterns
+        .iter()
+        .filter_map(|pattern| match pattern {
+            Pattern::Constructor(constructor, _) => Some(constructor.index()),
+            _ => None,
+        })
+        .collect();
+    match adt.constructors.range().find(|index| !with_arm.contains(index)) {
         Some(index) => {
             let name = module.constructors[index].name;
             let what = format!("this `match` has no arm for `{name}`; write `match?` if that is meant");

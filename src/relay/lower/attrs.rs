@@ -34,14 +34,15 @@ impl Lowering<'_, '_> {
     }
 
     fn new_attrs(&self, list: List, def: Option<&'static OpDef>, expr: ExprId) -> Result<Attrs> {
-        let mut attrs = Attrs::new();
-        for attr in self.module.attrs_of(list) {
+        let written = self.module.attrs_of(list);
+        let mut entries = Vec::with_capacity(written.len());
+        for attr in written {
             match attr.value {
-                AttrValue::Meta(meta) if attr.key.is_empty() => self.attrs_object(&mut attrs, meta, def, expr)?,
-                value => attrs.set(attr.key, self.attr(value, expr, 0)?),
+                AttrValue::Meta(meta) if attr.key.is_empty() => self.attrs_object(&mut entries, meta, def, expr)?,
+                value => entries.push((SmolStr::new(attr.key), self.attr(value, expr, 0)?)),
             }
         }
-        Ok(attrs)
+        Ok(entries.into_iter().collect())
     }
 
     /// A written value. Recursion is bounded by the parser's limit on nested lists.
@@ -72,7 +73,7 @@ impl Lowering<'_, '_> {
     /// All fields of an attributes object. Their kinds are those of the operator's schema, as the JSON does not tell.
     fn attrs_object(
         &self,
-        attrs: &mut Attrs,
+        entries: &mut Vec<(SmolStr, Attr)>,
         meta: MetaRef<'_>,
         def: Option<&'static OpDef>,
         expr: ExprId,
@@ -82,7 +83,7 @@ impl Lowering<'_, '_> {
         let schema = def.map_or(&[][..], |def| def.attrs);
         for (name, text) in entry.fields() {
             let kind = schema.iter().find(|attr| attr.name == name).map(|attr| attr.kind);
-            attrs.set(name, self.field(text, kind, expr)?);
+            entries.push((SmolStr::new(name), self.field(text, kind, expr)?));
         }
         Ok(())
     }

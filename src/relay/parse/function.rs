@@ -3,16 +3,22 @@
 use super::{
     super::{
         ast::{ExprId, Function, FunctionId, List, TypeId, Var, VarId},
-        error::{Result, Span},
+        error::{Fault, Result, Span},
         token::{Mode, Token, identifier_len},
     },
     Parser,
 };
 use crate::graph::DType;
 
+/// Deepest nesting of functions: who looks a variable up goes from function to function.
+const MAX_FUNCTIONS: usize = 256;
+
 impl<'a> Parser<'a> {
     /// From after `fn` or the global's name to after `{`.
     pub(super) fn open_function(&mut self) -> Result<()> {
+        if self.captured.len() >= MAX_FUNCTIONS {
+            return Err(Fault::TooDeep("functions are", MAX_FUNCTIONS).at(self.lexer.last));
+        }
         let type_params = self.type_params()?;
         self.captured.push(0);
         let scopes = self.scopes.depth();

@@ -12,7 +12,7 @@ pub(super) mod number;
 mod scope;
 mod types;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 
@@ -62,6 +62,7 @@ struct Parser<'a> {
     operators: HashMap<&'a str, ExprId, RandomState>,
     /// Lists of attributes read before, by the operator whose calls have them.
     attribute_lists: attrs::Lists<'a>,
+    adts: HashSet<&'a str, RandomState>,
     constructors: HashMap<&'a str, ConstructorId, RandomState>,
     /// The types of annotations and `ty=` comments by their text.
     known_types: HashMap<&'a str, Option<TypeId>, RandomState>,
@@ -92,6 +93,7 @@ impl<'a> Parser<'a> {
             globals: HashMap::default(),
             operators: HashMap::default(),
             attribute_lists: attrs::Lists::default(),
+            adts: HashSet::default(),
             constructors: HashMap::default(),
             known_types: HashMap::default(),
             captured: Vec::new(),
@@ -201,7 +203,7 @@ impl<'a> Parser<'a> {
         let name = self.lexer.expect(Token::Ident, "the name of a type")?;
         let span = name.span;
         let name = self.lexer.slice(span);
-        if self.module.adts.iter().any(|adt| adt.name == name) {
+        if !self.adts.insert(name) {
             return Err(Fault::Duplicate { name: name.to_string() }.at(span));
         }
         let type_params = self.type_params()?;

@@ -1,6 +1,6 @@
 //! Which variable a name means: TVM's scopes, and the guesses that names with dots need.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
 
@@ -17,6 +17,8 @@ pub(super) struct Scopes<'a> {
     hidden: Vec<(&'a str, Option<(VarId, u32)>)>,
     open: Vec<(usize, u32)>,
     serial: u32,
+    /// How long the names are that were ever bound.
+    lengths: BTreeSet<usize>,
 }
 
 impl<'a> Scopes<'a> {
@@ -48,6 +50,7 @@ impl<'a> Scopes<'a> {
         if before.is_some_and(|(_, owner)| owner == scope) {
             return;
         }
+        self.lengths.insert(name.len());
         self.visible.insert(name, (var, scope));
         self.hidden.push((name, before));
     }
@@ -64,8 +67,12 @@ impl<'a> Scopes<'a> {
         if let Some(var) = self.get(run) {
             return Some((var, run.len()));
         }
-        let ends = run.char_indices().rev().filter(|(_, c)| !c.is_ascii_alphanumeric() && *c != '_');
-        ends.map(|(at, _)| at).find_map(|at| Some((self.get(&run[..at])?, at)))
+        // Of a run of any length only the few prefixes are looked at that are as long as a name.
+        self.lengths.range(..run.len()).rev().find_map(|&at| {
+            let (name, rest) = (run.get(..at)?, run.get(at..)?);
+            let ends = rest.chars().next().is_some_and(|c| !c.is_ascii_alphanumeric() && c != '_');
+            if ends { Some((self.get(name)?, at)) } else { None }
+        })
     }
 }
 

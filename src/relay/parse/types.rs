@@ -9,7 +9,7 @@ use super::{
     Parser,
     number::number,
 };
-use crate::graph::DType;
+use crate::graph::{DType, Shape};
 
 /// Deepest nesting of types and of attribute lists; real ones have three levels.
 pub(super) const MAX_NESTING: usize = 64;
@@ -129,6 +129,10 @@ impl<'a> Parser<'a> {
             self.module.dims.push(dim);
         }
         let dims = List { start, len: self.module.dims.len() as u32 - start };
+        if dims.len as usize > Shape::MOST_DIMS {
+            let what = format!("a tensor of {} dimensions; at most {} are read", dims.len, Shape::MOST_DIMS);
+            return Err(Fault::Other(what).at(self.lexer.last));
+        }
         self.lexer.expect(Token::Comma, "`,` and the dtype")?;
         let name = self.lexer.expect(Token::Ident, "a dtype, such as `float32`")?;
         let text = self.lexer.slice(name.span);
