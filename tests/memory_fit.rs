@@ -195,3 +195,26 @@ fn a_schedule_can_be_read_again() {
     assert_eq!(solved_again.original.peak_bytes, solved.front[best].peak_bytes);
     assert!((solved_again.original.time_us.0 / solved.front[best].time_us.0 - 1.0).abs() < 1e-9);
 }
+
+#[test]
+fn a_looser_target_is_never_worse() {
+    let Some(folder) = shared() else { return };
+    for file in ["unet-b8.pattern.json", "magis-unet-b32.json", "magis-unet2p-b1-inf.json"] {
+        let workload = Workload::parse(&std::fs::read(folder.join(file)).unwrap()).unwrap();
+        let solved = workload.solve(&options(3_000_000)).unwrap();
+        let figures = |target| solved.best(target).map(|best| solved.front[best]);
+        let mut time = f64::INFINITY;
+        for percent in 1..=100 {
+            let found = figures(Target::Limit(Limit::Share(f64::from(percent) / 100.0))).map(|f| f.time_us.0);
+            assert!(found.unwrap_or(f64::INFINITY) <= time, "{file} within {percent} %");
+            time = found.unwrap_or(time);
+        }
+        let mut peak = u64::MAX;
+        for percent in 0..=100 {
+            let found = figures(Target::Slowdown(1.0 + f64::from(percent) / 100.0)).map(|f| f.peak_bytes.0);
+            assert!(found.unwrap_or(u64::MAX) <= peak, "{file} with {percent} % more time");
+            peak = found.unwrap_or(peak);
+        }
+        assert!(time.is_finite() && peak < u64::MAX, "{file}");
+    }
+}

@@ -14,7 +14,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("ops", &["graph", "units"]),
     ("relay", &["graph", "ops", "units", "values"]),
     ("engine", &["graph", "ops", "units", "values"]),
-    ("memory", &["graph", "units"]),
+    ("memory", &["graph", "ops", "units"]),
     ("plan", &["graph", "memory", "ops", "units"]),
     ("profile", &["engine", "files", "graph", "ops", "units", "values"]),
     ("cluster", &["units"]),

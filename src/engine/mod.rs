@@ -107,6 +107,9 @@ pub struct Sample {
     /// Most memory taken at one time while running: the tensors of the graph that are alive, operands and results
     /// among them, and workspace; not what is loaded.
     pub peak: Bytes,
+    /// The tensors alone: all that are alive when a step is done, and its operands.
+    #[serde(default)]
+    pub tensors: Bytes,
 }
 
 impl Sample {
@@ -117,6 +120,7 @@ impl Sample {
             cpu: self.cpu + next.cpu,
             workspace: self.workspace.max(next.workspace),
             peak: self.peak.max(next.peak),
+            tensors: self.tensors.max(next.tensors),
         }
     }
 }

@@ -1,7 +1,5 @@
 //! A graph as a program, the order of a program as the order of its graph, and the buffers of a schedule.
 
-use smallvec::SmallVec;
-
 use super::{
     Buffer, OrderError, Reuse, Sharing,
     fit::Step,
@@ -22,25 +20,11 @@ pub struct Lowered {
     pub reuse: Vec<Reuse>,
 }
 
-/// Who works in place in a lowered graph.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Overwriting {
-    /// Operators that may, where nobody else reads the operand, whatever the order.
-    Fixed,
-    /// Nobody in the program itself: it depends on the order, see [`Lowered::reuse`].
-    ByOrder,
-}
-
-/// Lowers `graph`.
+/// Lowers `graph`. Nobody works in place in the program itself: it depends on the order, see [`Lowered::reuse`].
 ///
 /// # Errors
 /// If the size of a tensor is not known.
-pub fn lower(
-    graph: &Graph,
-    sharing: &Sharing<'_>,
-    overwriting: Overwriting,
-    time: &dyn Fn(OperatorId) -> Micros,
-) -> Result<Lowered, OrderError> {
+pub fn lower(graph: &Graph, sharing: &Sharing<'_>, time: &dyn Fn(OperatorId) -> Micros) -> Result<Lowered, OrderError> {
     let mut lowered = Lowered { program: Program::default(), operators: Vec::new(), reuse: Vec::new() };
     let mut value_of: Vec<Option<ValueIndex>> = vec![None; graph.tensors().len()];
     for input in graph.inputs() {
@@ -48,7 +32,6 @@ pub fn lower(
         lowered.push(operator, None, Reuse::Never);
         value_of[input.0 as usize] = Some(lowered.value(size(graph, input)?));
     }
-    let readers = readers(graph, sharing);
     for (id, operator) in graph.operators() {
         let reuse = (sharing.reuse)(id);
         if reuse == Reuse::View {
@@ -62,31 +45,15 @@ pub fn lower(
             repeatable: true,
             ..Operator::default()
         };
-        let mut dying: SmallVec<[ValueIndex; 4]> = SmallVec::new();
-        for (place, operand) in operator.operands().enumerate() {
-            let Some(value) = value_of[operand.0 as usize] else { continue };
-            if run.reads.contains(&value) {
-                continue;
-            }
-            run.reads.push(value);
-            let may = reuse == Reuse::InPlace || (reuse == Reuse::First && place == 0);
-            let root = root(graph, sharing, operand);
-            if overwriting == Overwriting::Fixed && may && readers[root.0 as usize].as_slice() == [id] {
-                dying.push(value);
+        for value in operator.operands().filter_map(|operand| value_of[operand.0 as usize]) {
+            if !run.reads.contains(&value) {
+                run.reads.push(value);
             }
         }
         lowered.push(run, Some(id), reuse);
         for &output in &operator.outputs {
             let bytes = size(graph, output)?;
-            let over = dying.iter().position(|&v| lowered.program.values[v as usize].bytes == bytes.0);
-            let value = lowered.value(bytes);
-            if let Some(place) = over {
-                let old = dying.swap_remove(place);
-                let storage = lowered.program.values[old as usize].storage;
-                let new = &mut lowered.program.values[value as usize];
-                (new.replaces, new.storage) = (Some(old), storage);
-            }
-            value_of[output.0 as usize] = Some(value);
+            value_of[output.0 as usize] = Some(lowered.value(bytes));
         }
     }
     for output in graph.outputs.iter().filter_map(|output| value_of[output.0 as usize]) {
@@ -140,18 +107,48 @@ impl Lowered {
     }
 }
 
-/// Buffers over the steps of a schedule without copies to the host: one for each time that bytes are taken.
+/// Buffers over the steps of a schedule: one for each time that bytes are taken. What is being copied out is still there
+/// while other operators run beside the copy.
 pub fn buffers(program: &Program, steps: &[Step], align: u64) -> Vec<Buffer> {
     let mut buffers: Vec<Buffer> = Vec::new();
     let mut workspaces: Vec<Buffer> = Vec::new();
-    // For each value the buffer that holds it.
+    // For each value the buffer that holds it, and when it is there after a copy.
     let mut held: Vec<Option<usize>> = vec![None; program.values.len()];
+    let mut ready = vec![0.0f64; program.values.len()];
+    let (mut computing, mut copying) = (0.0f64, 0.0f64);
+    // A buffer that is being copied out, and until when.
+    let mut storing: Option<(usize, f64)> = None;
     for (step, run) in (0u64..).zip(steps) {
-        let Step::Run(operator) = run else { continue };
-        let operator = program.operator(*operator);
+        let start = match run {
+            Step::Run(operator) => {
+                let reads = program.operator(*operator).reads.iter();
+                reads.map(|&read| ready[read as usize]).fold(computing, f64::max)
+            }
+            Step::Store(_) | Step::Load(_) => computing.max(copying),
+        };
+        storing = storing.filter(|(_, until)| start < *until);
+        if let Some((buffer, _)) = storing {
+            buffers[buffer].upper = buffers[buffer].upper.max(step + 1);
+        }
+        let operator = match *run {
+            Step::Run(operator) => program.operator(operator),
+            Step::Store(value) | Step::Load(value) => {
+                (computing, copying) = (start, start + program.copy_time(value).unwrap_or(0.0));
+                let at = value as usize;
+                if let Step::Load(_) = run {
+                    buffers.push(Buffer::new(step, step + 1, Bytes(program.value(value).bytes)).align(align));
+                    (held[at], ready[at]) = (Some(buffers.len() - 1), copying);
+                } else if let Some(buffer) = held[at] {
+                    buffers[buffer].upper = buffers[buffer].upper.max(step + 1);
+                    storing = Some((buffer, copying));
+                }
+                continue;
+            }
+        };
+        computing = start + operator.time;
         for &read in &operator.reads {
             if let Some(buffer) = held[read as usize] {
-                buffers[buffer].upper = step + 1;
+                buffers[buffer].upper = buffers[buffer].upper.max(step + 1);
             }
         }
         for &write in &operator.writes {
@@ -161,8 +158,9 @@ pub fn buffers(program: &Program, steps: &[Step], align: u64) -> Vec<Buffer> {
                 buffers.push(Buffer::new(step, step + 1, Bytes(value.bytes)).align(align));
                 buffers.len() - 1
             });
-            buffers[buffer].upper = step + 1;
+            buffers[buffer].upper = buffers[buffer].upper.max(step + 1);
             held[write as usize] = Some(buffer);
+            ready[write as usize] = 0.0;
         }
         if operator.workspace > 0 {
             workspaces.push(Buffer::new(step, step + 1, Bytes(operator.workspace)).align(align));
@@ -175,36 +173,6 @@ pub fn buffers(program: &Program, steps: &[Step], align: u64) -> Vec<Buffer> {
     }
     buffers.extend(workspaces);
     buffers
-}
-
-/// For each tensor that is no view, the operators that read it or a view of it.
-fn readers(graph: &Graph, sharing: &Sharing<'_>) -> Vec<SmallVec<[OperatorId; 4]>> {
-    let mut readers: Vec<SmallVec<[OperatorId; 4]>> = vec![SmallVec::new(); graph.tensors().len()];
-    for (id, operator) in graph.operators().filter(|(id, _)| (sharing.reuse)(*id) != Reuse::View) {
-        for operand in operator.operands() {
-            let list = &mut readers[root(graph, sharing, operand).0 as usize];
-            if !list.contains(&id) {
-                list.push(id);
-            }
-        }
-    }
-    // Whoever takes the results reads them too.
-    for &output in &graph.outputs {
-        readers[root(graph, sharing, output).0 as usize].push(OperatorId(u32::MAX));
-    }
-    readers
-}
-
-/// What a tensor is a view of, through views of views.
-fn root(graph: &Graph, sharing: &Sharing<'_>, tensor: TensorId) -> TensorId {
-    let mut tensor = tensor;
-    while let Some(producer) = graph.producer(tensor)
-        && (sharing.reuse)(producer) == Reuse::View
-        && let Some(source) = graph.operator(producer).operands().next()
-    {
-        tensor = source;
-    }
-    tensor
 }
 
 fn size(graph: &Graph, tensor: TensorId) -> Result<Bytes, OrderError> {

@@ -17,9 +17,11 @@
 //! | [`program`] | operators with times and values with sizes: what fitting works on |
 //! | [`fit`] | less memory by another order, by making values again, by copies to the host |
 //! | [`dlmo`] | such programs as DLMO writes them |
+//! | [`model`] | schedules of a model as graphs that run, with stretches of it computed in parts |
 //! | [`magis`] | the same as MAGIS writes them, with splits along the batch |
 //! | [`minimalloc`] | packing problems as CSV |
 //! | [`workload`] | a DLMO or MAGIS file, its schedules, and the one that meets a target |
+//! | [`tvm`] | the arena that TVM would make, to compare with |
 //! | [`check`] | judges packings and schedules from the problem alone; shares no code with the searches |
 
 pub mod arena;
@@ -35,11 +37,13 @@ pub mod liveness;
 pub mod lower;
 pub mod magis;
 pub mod minimalloc;
+pub mod model;
 pub mod network;
 pub mod order;
 pub mod place;
 pub mod program;
 pub mod trace;
+pub mod tvm;
 pub mod workload;
 
 pub use arena::{ArenaError, Options, pack};

@@ -2,7 +2,7 @@
 
 use super::{
     Lifetimes, Options, OrderError, Packing, Sharing, bound, check, lifetimes,
-    lower::{Lowered, Overwriting, lower},
+    lower::{Lowered, lower},
     order::least_peak,
     pack,
 };
@@ -66,7 +66,7 @@ pub fn place(
 pub fn best(graph: &Graph, sharing: &Sharing<'_>, options: &Options) -> Result<Placements, PlaceError> {
     let program_order: Vec<OperatorId> = graph.operators().map(|(id, _)| id).collect();
     let before = place(graph, program_order.clone(), sharing, options)?;
-    let lowered: Lowered = lower(graph, sharing, Overwriting::ByOrder, &|_| Micros(1.0))?;
+    let lowered: Lowered = lower(graph, sharing, &|_| Micros(1.0))?;
     let ordered = least_peak(&lowered.program, &lowered.reuse, WIDTH);
     let after = place(graph, lowered.order(graph, sharing, &ordered.order), sharing, options)?;
     let bound = Bytes(ordered.bound).min(after.lifetimes.peak()).min(before.lifetimes.peak());

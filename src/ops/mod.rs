@@ -65,6 +65,7 @@ mod sparse;
 pub mod split;
 mod statistics;
 pub mod summary;
+pub mod tiled;
 mod unary;
 mod view;
 mod vision;

@@ -57,19 +57,7 @@ pub fn sharded(graph: &Graph, divisions: &BTreeMap<OperatorId, Division>) -> Res
         let roles = graph.operators().map(|(of, _)| Role::Compute { of, shard: 0 }).collect();
         return Ok(Sharded { graph: graph.clone(), roles });
     }
-    let mut made = Making {
-        whole: graph,
-        out: Sharded { graph: Graph::new(), roles: Vec::new() },
-        at: vec![Vec::new(); graph.tensors().len()],
-        layouts: vec![Layout::Whole; graph.tensors().len()],
-        slices: HashMap::new(),
-    };
-    for (id, tensor) in graph.tensors() {
-        if !matches!(tensor.origin, Origin::Operator { .. }) {
-            let new = made.out.graph.add_tensor(tensor.name.clone(), tensor.ty.clone(), tensor.origin.clone());
-            made.at[id.0 as usize] = vec![Piece { tensor: new, by: None }];
-        }
-    }
+    let mut made = Making::of(graph);
     for (id, operator) in graph.operators() {
         match divisions.get(&id) {
             Some(division) => made.split(id, operator, division)?,
@@ -85,31 +73,54 @@ pub fn sharded(graph: &Graph, divisions: &BTreeMap<OperatorId, Division>) -> Res
 
 /// How a tensor of the whole graph lies in pieces.
 #[derive(Debug, Clone, PartialEq)]
-enum Layout {
+pub(super) enum Layout {
     Whole,
-    Side { axis: usize, ranges: Vec<Range<u64>> },
+    /// The ranges ascend and leave nothing out; neighbours may overlap.
+    Side {
+        axis: usize,
+        ranges: Vec<Range<u64>>,
+    },
     Summands,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Piece {
-    tensor: TensorId,
+pub(super) struct Piece {
+    pub tensor: TensorId,
     /// The shard that makes it; `None` for what comes from outside.
-    by: Option<(OperatorId, u32)>,
+    pub by: Option<(OperatorId, u32)>,
 }
 
-struct Making<'a> {
-    whole: &'a Graph,
-    out: Sharded,
+/// A graph that is being written, and where the tensors of the whole are in it.
+pub(super) struct Making<'a> {
+    pub whole: &'a Graph,
+    pub out: Sharded,
     /// By tensor of the whole: its pieces, and how they lie.
-    at: Vec<Vec<Piece>>,
-    layouts: Vec<Layout>,
+    pub at: Vec<Vec<Piece>>,
+    pub layouts: Vec<Layout>,
     /// Slices that were made, by what of.
     slices: HashMap<(TensorId, Slice), TensorId>,
 }
 
 impl Making<'_> {
-    fn keep(&mut self, id: OperatorId, operator: &Operator) -> Result<(), SplitError> {
+    /// Nothing but what comes from outside.
+    pub fn of(whole: &Graph) -> Making<'_> {
+        let mut made = Making {
+            whole,
+            out: Sharded { graph: Graph::new(), roles: Vec::new() },
+            at: vec![Vec::new(); whole.tensors().len()],
+            layouts: vec![Layout::Whole; whole.tensors().len()],
+            slices: HashMap::new(),
+        };
+        for (id, tensor) in whole.tensors() {
+            if !matches!(tensor.origin, Origin::Operator { .. }) {
+                let new = made.out.graph.add_tensor(tensor.name.clone(), tensor.ty.clone(), tensor.origin.clone());
+                made.at[id.0 as usize] = vec![Piece { tensor: new, by: None }];
+            }
+        }
+        made
+    }
+
+    pub fn keep(&mut self, id: OperatorId, operator: &Operator) -> Result<(), SplitError> {
         let role = Role::Compute { of: id, shard: 0 };
         let mut copy = operator.clone();
         let needs = vec![None; operator.operands().count()];
@@ -182,7 +193,7 @@ impl Making<'_> {
     }
 
     /// A tensor of the whole graph, or a slice of it, as one tensor of the new graph.
-    fn needed(&mut self, tensor: TensorId, need: Option<&Slice>, role: Role) -> Result<TensorId, SplitError> {
+    pub fn needed(&mut self, tensor: TensorId, need: Option<&Slice>, role: Role) -> Result<TensorId, SplitError> {
         let pieces = self.at[tensor.0 as usize].clone();
         match self.layouts[tensor.0 as usize].clone() {
             Layout::Whole => match pieces.first() {
@@ -203,17 +214,25 @@ impl Making<'_> {
                 Ok(sum)
             }
             Layout::Side { axis, ranges } => {
+                let (mut from, until) = match need {
+                    Some(slice) if slice.axis == axis => (slice.begin, slice.end),
+                    _ => (0, ranges.last().map_or(0, |range| range.end)),
+                };
+                let along =
+                    |range: &Range<u64>, begin, end| Slice { axis, begin: begin - range.start, end: end - range.start };
                 let mut parts = Vec::new();
-                for (piece, range) in pieces.iter().zip(&ranges) {
-                    match need {
-                        Some(slice) if slice.axis == axis => {
-                            let (begin, end) = (slice.begin.max(range.start), slice.end.min(range.end));
-                            if begin < end {
-                                let own = Slice { axis, begin: begin - range.start, end: end - range.start };
-                                parts.push(self.slice(*piece, Some(&own), role)?);
-                            }
-                        }
-                        _ => parts.push(self.slice(*piece, need, role)?),
+                // One piece that has all of it, or of each what the pieces before it lack.
+                let one = ranges.iter().position(|range| range.start <= from && until <= range.end);
+                for (piece, range) in pieces.iter().zip(&ranges).skip(one.unwrap_or(0)) {
+                    let end = until.min(range.end);
+                    if from < end {
+                        let part = self.slice(*piece, Some(&along(range, from, end)), role)?;
+                        let across = need.filter(|slice| slice.axis != axis);
+                        parts.push(match across {
+                            Some(_) => self.slice(Piece { tensor: part, by: piece.by }, across, role)?,
+                            None => part,
+                        });
+                        from = end;
                     }
                 }
                 match parts[..] {
@@ -228,7 +247,7 @@ impl Making<'_> {
     }
 
     /// A slice of one piece: made where the piece is made, and of weights where they are used.
-    fn slice(&mut self, piece: Piece, need: Option<&Slice>, reader: Role) -> Result<TensorId, SplitError> {
+    pub fn slice(&mut self, piece: Piece, need: Option<&Slice>, reader: Role) -> Result<TensorId, SplitError> {
         let Some(need) = need else { return Ok(piece.tensor) };
         let tensor = self.out.graph.tensor(piece.tensor);
         if tensor.ty.shape.get(need.axis).and_then(|d| d.get()) == Some(need.end - need.begin) {
@@ -280,13 +299,13 @@ impl Making<'_> {
         self.add(operator, &[ty], role).first().copied().ok_or_else(|| unknown().into())
     }
 
-    fn add(&mut self, operator: Operator, types: &[TensorType], role: Role) -> Vec<TensorId> {
+    pub fn add(&mut self, operator: Operator, types: &[TensorType], role: Role) -> Vec<TensorId> {
         let id = self.out.graph.add_operator(operator, types);
         self.out.roles.push(role);
         self.out.graph.operator(id).outputs.clone()
     }
 }
 
-fn lost(tensor: TensorId) -> SplitError {
+pub(super) fn lost(tensor: TensorId) -> SplitError {
     TypeError { op: "split".into(), what: format!("tensor {} is not made before it is used", tensor.0) }.into()
 }

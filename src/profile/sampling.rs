@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     fn sample(wall: f64, cpu: f64) -> Sample {
-        Sample { wall: Micros(wall), cpu: Micros(cpu), workspace: Bytes(8), peak: Bytes(9) }
+        Sample { wall: Micros(wall), cpu: Micros(cpu), workspace: Bytes(8), peak: Bytes(9), tensors: Bytes(1) }
     }
 
     #[test]

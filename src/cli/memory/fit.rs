@@ -1,6 +1,9 @@
 //! `edgecut memory --graph`: schedules of a DLMO or MAGIS graph under a limit on memory or time.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use indicatif::ProgressBar;
 use miette::Report;
@@ -98,7 +101,12 @@ pub fn read(input: &Path) -> Result<Workload, Failure> {
 
 /// Searches as long as the flags say.
 pub fn solve<'a>(workload: &'a Workload, memory: &Memory) -> Result<Solved<'a>, Failure> {
-    solve_from(workload, memory, memory.seed)
+    let start = Instant::now();
+    let solved = solve_from(workload, memory, memory.seed)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let rate = solved.evaluated as f64 / seconds;
+    eprintln!("looked at {} schedules in {seconds:.2} s: {rate:.0} a second", solved.evaluated);
+    Ok(solved)
 }
 
 /// The same from a seed of its own.

@@ -2,8 +2,11 @@
 
 mod arena;
 mod batch;
+mod execute;
 mod fit;
+mod neighbour;
 mod place;
+mod schedule;
 mod spread;
 mod subject;
 mod traced;
@@ -115,6 +118,15 @@ pub struct Memory {
     #[arg(long, conflicts_with_all = ["limit", "slowdown"])]
     pareto: bool,
 
+    /// Tensors of a model may also lie on the nearest other server of this cluster meanwhile, at the link's cost
+    #[arg(long, value_name = "FILE", requires = "model", conflicts_with = "run")]
+    cluster: Option<PathBuf>,
+
+    /// Run the schedule of a model on this machine's processor, compare its results with the model's, and measure its
+    /// memory and time against the model's
+    #[arg(long, requires = "model", conflicts_with = "pareto")]
+    run: bool,
+
     /// The same seed and effort give the same result
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
@@ -166,17 +178,26 @@ impl Memory {
         let rule = self.in_place.rule();
         if let Some(model) = &self.model {
             let source = ModelArguments { model: model.clone(), flags: self.flags.clone() };
-            return place::run(&self, &Subject::model(&source, self.profile.as_deref(), rule)?);
+            let subject = Subject::model(&source, self.profile.as_deref(), rule)?;
+            return if self.schedules() { schedule::run(&self, &subject) } else { place::run(&self, &subject) };
         }
         match (&self.arena, &self.graph, &self.configs, &self.trace) {
             (Some(file), ..) => arena::run(&self, file),
-            (_, Some(file), ..) if fit::is_network(file)? => place::run(&self, &Subject::network(file, rule)?),
+            (_, Some(file), ..) if fit::is_network(file)? => {
+                let subject = Subject::network(file, rule)?;
+                if self.schedules() { schedule::run(&self, &subject) } else { place::run(&self, &subject) }
+            }
             (_, Some(file), ..) => fit::run(&self, file),
             (.., Some(file), _) => batch::run(&self, file),
             (.., Some(file)) => traced::run(&self, file),
             // clap requires one of them.
             _ => Ok(()),
         }
+    }
+
+    /// Whether schedules are asked for, rather than an arena for everything once.
+    fn schedules(&self) -> bool {
+        self.target().is_some() || self.pareto || self.run
     }
 
     fn target(&self) -> Option<Target> {

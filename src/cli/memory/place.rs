@@ -1,4 +1,4 @@
-//! `edgecut memory MODEL`: the arena in program order and in the order of least peak, and schedules that need less.
+//! `edgecut memory MODEL`: the arena in program order and in the order of least peak.
 
 use std::path::Path;
 
@@ -13,17 +13,12 @@ use crate::{
     },
     graph::OperatorId,
     memory::{
-        self, Options, check,
-        fit::{self, Front},
-        g10,
-        lower::{Overwriting, buffers, lower},
-        pack,
+        self, Options, g10,
         place::{self, Placements},
         trace::trace,
-        workload::{Limit, Target},
     },
     report::memory::{aidge, charts, layout::Layout, map, page, perfetto, text},
-    units::{Bytes, Micros},
+    units::Bytes,
 };
 
 /// What is told of a placement.
@@ -57,21 +52,7 @@ struct Row<'a> {
     death: u64,
 }
 
-/// One schedule of the front, with its arena.
-#[derive(Serialize)]
-struct Point {
-    peak_bytes: Bytes,
-    time_us: Micros,
-    peak_ratio: f64,
-    time_ratio: f64,
-    arena_bytes: Option<Bytes>,
-    repeated: Option<usize>,
-}
-
 pub fn run(memory: &Memory, subject: &Subject) -> Outcome {
-    if memory.limit.is_some() || memory.slowdown.is_some() || memory.pareto {
-        return schedule(memory, subject);
-    }
     let options = Options { capacity: memory.capacity, effort: memory.effort(30) };
     let placements = subject
         .sharing(memory.align, |sharing| place::best(&subject.graph, sharing, &options))
@@ -179,93 +160,6 @@ fn csv<T: Serialize>(rows: &[T]) -> Result<Vec<u8>, Failure> {
         writer.serialize(row).map_err(Failure::failed)?;
     }
     writer.into_inner().map_err(|error| Failure::failed(error.into_error()))
-}
-
-/// Schedules with operators that run again, under a limit.
-fn schedule(memory: &Memory, subject: &Subject) -> Outcome {
-    let lowered = subject
-        .sharing(memory.align, |sharing| lower(&subject.graph, sharing, Overwriting::Fixed, &|id| subject.time(id)))
-        .map_err(Failure::bad_input)?;
-    let program = &lowered.program;
-    let budget = memory.effort(70);
-    let found = fit::fit(program, &fit::Options { seed: memory.seed, budget, cut_off: None });
-    let Some(original) = fit::Unfold::new(program).figures(&fit::Choice::keep_all(program), u64::MAX) else {
-        return Err(Failure::BadInput(Report::msg("the model's operators do not run in program order")));
-    };
-    let point = |front: &Front, index: usize| {
-        let point = &front.points()[index];
-        Point {
-            peak_bytes: Bytes(point.peak),
-            time_us: Micros(point.time),
-            peak_ratio: point.peak as f64 / original.peak.max(1) as f64,
-            time_ratio: point.time / original.time,
-            arena_bytes: None,
-            repeated: None,
-        }
-    };
-    let limit = |limit: Limit| match limit {
-        Limit::Bytes(bytes) => bytes.0,
-        Limit::Share(share) => (original.peak as f64 * share) as u64,
-    };
-    let points = found.front.points();
-    let Some(target) = memory.target() else {
-        let all: Vec<Point> = (0..points.len()).map(|index| point(&found.front, index)).collect();
-        return print(memory, subject, &all, program.least_peak());
-    };
-    let best = match target {
-        Target::Limit(wanted) => points.iter().rposition(|p| p.peak <= limit(wanted)),
-        Target::Slowdown(factor) => points.iter().position(|p| p.time <= original.time * factor),
-    };
-    let Some(best) = best else {
-        let smallest = points.first().map_or(original.peak, |p| p.peak);
-        let text = format!(
-            "no schedule keeps the target: the smallest one found needs {}, the lower bound is {}",
-            Bytes(smallest),
-            Bytes(program.least_peak())
-        );
-        return Err(Failure::NoPlan(Report::msg(text)));
-    };
-    let steps = fit::steps(program, &points[best].choice).unwrap_or_default();
-    let held = buffers(program, &steps, memory.align);
-    let packing = pack(&held, &Options { capacity: None, effort: memory.effort(30) }).map_err(Failure::bad_input)?;
-    check::packing(&held, &packing).map_err(Failure::failed)?;
-    let mut chosen = point(&found.front, best);
-    chosen.arena_bytes = Some(packing.height);
-    chosen.repeated = Some(steps.len().saturating_sub(program.operators.len()));
-    if let Some(path) = &memory.output {
-        let ran = steps.iter().filter_map(|step| match step {
-            fit::Step::Run(operator) => lowered.operators[*operator as usize],
-            _ => None,
-        });
-        let mut names = String::from("step,operator,name\n");
-        for (step, id) in ran.enumerate() {
-            names += &format!("{step},{},{}\n", id.0, subject.graph.operator(id).name);
-        }
-        file::write(path, names.as_bytes())?;
-    }
-    print(memory, subject, &[chosen], program.least_peak())
-}
-
-fn print(memory: &Memory, subject: &Subject, points: &[Point], bound: u64) -> Outcome {
-    match memory.format {
-        Format::Csv => format::print_csv(points),
-        Format::Json => format::print_json(&points),
-        Format::Table => {
-            println!("{:>12} {:>7} {:>12} {:>9} {:>12}", "peak", "", "time", "", "arena");
-            for point in points {
-                println!(
-                    "{:>12} {:>6.1}% {:>12} {:>+8.2}% {:>12}",
-                    point.peak_bytes.to_string(),
-                    100.0 * point.peak_ratio,
-                    point.time_us.to_string(),
-                    100.0 * (point.time_ratio - 1.0),
-                    point.arena_bytes.map_or(String::new(), |bytes| bytes.to_string())
-                );
-            }
-            println!("lower bound of the peak: {}; times {}", Bytes(bound), subject.timed);
-            Ok(())
-        }
-    }
 }
 
 impl std::fmt::Display for Summary {

@@ -6,13 +6,15 @@ use miette::Report;
 
 use crate::{
     cli::{Failure, file, model::ModelArguments},
-    graph::{Graph, OperatorId},
+    graph::{Granularity, Graph, OperatorId},
     memory::{
         Reuse, Sharing,
+        model::{Costs, Group},
         network::{InPlace, Network},
     },
     ops::{self, Alias, summary::flops},
-    profile::{Item, Row, model::CostModel},
+    profile::{Item, Row, items, model::CostModel},
+    relay::Params,
     units::{Bytes, Micros},
 };
 
@@ -29,9 +31,26 @@ pub struct Subject {
     pub timed: String,
     /// What operators are called.
     pub names: Vec<String>,
+    /// What is computed as one, in an order in which it can be.
+    pub groups: Vec<Group>,
+    /// Contents of parameters, as far as a file gives them.
+    pub params: Params,
     reuse: Vec<Reuse>,
     workspace: Vec<Bytes>,
     time: Vec<Micros>,
+}
+
+/// What parts of groups cost: in proportion, and what a call takes besides.
+pub struct InProportion;
+
+impl Costs for InProportion {
+    fn part(&self, _: &[OperatorId], whole: Micros, share: f64) -> Micros {
+        Micros(CALL + (whole.0 - CALL).max(0.0) * share)
+    }
+
+    fn copy(&self, bytes: Bytes) -> Micros {
+        Micros(CALL + 2.0 * bytes.0 as f64 / TRAFFIC)
+    }
 }
 
 impl Subject {
@@ -47,7 +66,7 @@ impl Subject {
         };
         let estimated = "estimated from FLOPs and bytes: `edgecut profile MODEL --granularity op` measures them";
         let timed = profile.map_or(estimated.to_string(), |p| format!("from {}", p.display()));
-        let items: Vec<Item> = graph.operators().map(|(id, _)| Item::new(&graph, vec![id])).collect();
+        let single: Vec<Item> = graph.operators().map(|(id, _)| Item::new(&graph, vec![id])).collect();
         let time = |item: &Item| {
             let known = costs.as_ref().and_then(|costs| costs.time(item)).map(|estimate| estimate.time);
             known.unwrap_or_else(|| Micros(CALL + (item.flops as f64 / FLOPS).max(item.bytes.0 as f64 / TRAFFIC)))
@@ -59,13 +78,29 @@ impl Subject {
             (Some(Alias::InPlace), InPlace::First) => Reuse::First,
             _ => Reuse::Never,
         };
+        let times: Vec<Micros> = single.iter().map(time).collect();
+        let group = |item: Item| {
+            // A group that was not measured as one takes what its operators take.
+            let measured = costs.as_ref().and_then(|costs| costs.measured(&item.signature));
+            let apart = || item.operators.iter().map(|id| times[id.0 as usize]).sum();
+            let estimate = if costs.is_some() { apart() } else { time(&item) };
+            let worked = |id: &OperatorId| reuse(&graph.operator(*id).name) != Reuse::Never;
+            Group {
+                time: measured.map_or(estimate, |cost| cost.time.median),
+                workspace: measured.map_or(Bytes::ZERO, |cost| cost.workspace),
+                in_place: item.operators.iter().all(worked),
+                operators: item.operators,
+            }
+        };
         Ok(Subject {
             title,
             timed,
+            groups: items(&graph, Granularity::Fused).into_iter().map(group).collect(),
+            params: model.params,
             names: graph.operators().map(|(id, operator)| format!("{}_{}", operator.name, id.0)).collect(),
             reuse: graph.operators().map(|(_, operator)| reuse(&operator.name)).collect(),
-            workspace: items.iter().map(|item| workspace(item).unwrap_or_default()).collect(),
-            time: items.iter().map(time).collect(),
+            workspace: single.iter().map(|item| workspace(item).unwrap_or_default()).collect(),
+            time: times,
             graph,
         })
     }
@@ -78,7 +113,15 @@ impl Subject {
         let name = |(_, operator): (OperatorId, &crate::graph::Operator)| {
             operator.label.as_ref().unwrap_or(&operator.name).to_string()
         };
+        let group = |id: &OperatorId| Group {
+            operators: vec![*id],
+            time: Micros(1.0),
+            workspace: Bytes::ZERO,
+            in_place: network.reuse(*id, rule) != Reuse::Never,
+        };
         Ok(Subject {
+            groups: ids.iter().map(group).collect(),
+            params: Params::default(),
             title: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             timed: "not known: 1 µs each".to_string(),
             names: network.graph.operators().map(name).collect(),

@@ -23,6 +23,7 @@ use crate::{
 pub(super) struct Steps {
     core: Arc<Core>,
     steps: Vec<Step>,
+    programs: Vec<Program>,
     /// Number of tensors in the whole graph.
     tensors: usize,
     inputs: Vec<Named>,
@@ -36,7 +37,8 @@ pub(super) struct Steps {
 struct Step {
     /// The number of its group; groups that nobody needs have no step.
     index: usize,
-    program: Program,
+    /// Its number in [`Steps::programs`].
+    program: usize,
     takes: Vec<TensorId>,
     makes: Vec<TensorId>,
     /// Tensors that nobody reads after this step.
@@ -126,23 +128,25 @@ impl Steps {
             *readers_left.entry(operand).or_default() += 1;
         }
         let mut steps = Vec::with_capacity(groups.len());
+        let mut programs = Programs { made: Vec::new(), number: HashMap::new() };
         for (index, operators) in groups.iter().enumerate() {
             for operand in operators.iter().flat_map(|id| graph.operator(*id).operands()) {
                 readers_left.entry(operand).and_modify(|left| *left -= 1);
             }
             let part = Part::cut(graph, operators);
             if is_fixed(&part.graph) {
-                steps.extend(Step::new(&core, index, &part, &mut contents)?);
+                steps.extend(Step::new(&core, index, &part, &mut contents, &mut programs)?);
             } else {
                 for operator in part.whole_operator {
                     let alone = Part::cut(graph, &[operator]);
-                    steps.extend(Step::new(&core, index, &alone, &mut contents)?);
+                    steps.extend(Step::new(&core, index, &alone, &mut contents, &mut programs)?);
                 }
             }
             // Loading takes no more memory than it must: what was packed is not kept unpacked too.
             contents.seen.retain(|id, _| readers_left.get(id).is_some_and(|left| *left > 0));
         }
         mark_last_uses(graph, &mut steps);
+        let programs = programs.made;
         drop(contents);
         let held = core.meter.live();
         drop((counted, turn));
@@ -153,6 +157,7 @@ impl Steps {
         Ok(Steps {
             core,
             steps,
+            programs,
             tensors: graph.tensors().len(),
             inputs: graph.inputs().map(named).collect(),
             outputs: graph.outputs.iter().map(|id| named(*id)).collect(),
@@ -196,15 +201,15 @@ impl Executable for Steps {
         let given = buffers(table.values());
         core.meter.reset();
         let (done, wall, cpu) = core.timed(self.steps.len(), || {
-            self.steps.iter_mut().try_for_each(|step| {
+            self.steps.iter().try_for_each(|step| {
                 let operands = step.operands(&mut table)?;
-                let results = step.program.run(&core, operands)?;
+                let results = self.programs[step.program].run(&core, operands)?;
                 step.store(&mut table, results);
                 Ok::<(), EngineError>(())
             })
         });
-        let (workspace, peak) = core.memory(&given, table.values());
-        let sample = Sample { wall, cpu, workspace, peak };
+        let memory = core.memory(&given, table.values());
+        let sample = Sample { wall, cpu, workspace: memory.workspace, peak: memory.peak, tensors: memory.tensors };
         done?;
         Ok((self.results(&table)?, sample))
     }
@@ -220,15 +225,15 @@ impl Executable for Steps {
         let _counted = core.meter.join();
         let mut group: Option<Sample> = None;
         let following: Vec<Option<usize>> = self.steps.iter().skip(1).map(|s| Some(s.index)).chain([None]).collect();
-        for (step, next) in self.steps.iter_mut().zip(following) {
+        for (step, next) in self.steps.iter().zip(following) {
             let operands = step.operands(&mut table)?;
             let given = buffers(operands.iter().chain(table.values()));
             core.meter.reset();
-            let (results, wall, cpu) = core.timed(1, || step.program.run(&core, operands));
+            let (results, wall, cpu) = core.timed(1, || self.programs[step.program].run(&core, operands));
             let results = results?;
-            let (workspace, peak) = core.memory(&given, results.iter().chain(table.values()));
+            let memory = core.memory(&given, results.iter().chain(table.values()));
             step.store(&mut table, results);
-            let sample = Sample { wall, cpu, workspace, peak };
+            let sample = Sample { wall, cpu, workspace: memory.workspace, peak: memory.peak, tensors: memory.tensors };
             let sofar = group.map_or(sample, |before| before.then(sample));
             group = (next == Some(step.index)).then_some(sofar);
             if group.is_none() {
@@ -243,16 +248,59 @@ impl Executable for Steps {
     }
 }
 
+/// What steps run. Those that compute the same from the same parameters (the parts of a stretch, what runs again) have
+/// one program, so that packed weights are held once.
+struct Programs {
+    made: Vec<Program>,
+    number: HashMap<String, usize>,
+}
+
+impl Programs {
+    fn of(&mut self, core: &Core, part: &Part, contents: &mut Contents<'_>) -> Result<usize, EngineError> {
+        let whole = |t: TensorId| part.whole_tensor[t.0 as usize];
+        let key = key(part);
+        if let Some(number) = self.number.get(&key) {
+            return Ok(*number);
+        }
+        self.made.push(Program::new(core, &part.graph, &mut |t| contents.get(whole(t)))?);
+        self.number.insert(key, self.made.len() - 1);
+        Ok(self.made.len() - 1)
+    }
+}
+
+/// The same for parts that compute the same from the same parameters: all but the names of tensors.
+fn key(part: &Part) -> String {
+    let mut key = String::new();
+    for (id, tensor) in part.graph.tensors() {
+        let from = match tensor.origin {
+            Origin::Parameter | Origin::Constant(_) => format!("{}", part.whole_tensor[id.0 as usize].0),
+            Origin::Input => "input".to_string(),
+            Origin::Operator { operator, index } => format!("{}.{index}", operator.0),
+        };
+        key += &format!("{from}: {}\n", tensor.ty);
+    }
+    for (_, operator) in part.graph.operators() {
+        key += &format!("{} {:?} {:?}\n", operator.name, operator.args, operator.attrs);
+    }
+    key + &format!("{:?}", part.graph.outputs)
+}
+
 impl Step {
     /// The step that computes `part`; `None` if nobody needs what it makes.
-    fn new(core: &Core, index: usize, part: &Part, contents: &mut Contents<'_>) -> Result<Option<Step>, EngineError> {
+    fn new(
+        core: &Core,
+        index: usize,
+        part: &Part,
+        contents: &mut Contents<'_>,
+        programs: &mut Programs,
+    ) -> Result<Option<Step>, EngineError> {
         if part.graph.outputs.is_empty() {
             return Ok(None);
         }
         let whole = |t: TensorId| part.whole_tensor[t.0 as usize];
         Ok(Some(Step {
             index,
-            program: Program::new(core, &part.graph, &mut |t| contents.get(whole(t)))?,
+            program: programs.of(core, part, contents)?,
             takes: part.graph.inputs().map(whole).collect(),
             makes: part.graph.outputs.iter().map(|t| whole(*t)).collect(),
             frees: HashSet::new(),
@@ -279,18 +327,28 @@ impl Step {
 }
 
 impl Core {
-    /// What a computation took since the meter was reset, as [`Sample::workspace`] and [`Sample::peak`]: the most
-    /// that was allocated at one time, beyond what is still `alive` and with all that was `given`.
+    /// What a computation took since the meter was reset: the most that was allocated at one time, beyond what is still
+    /// `alive` and with all that was `given`.
     /// What was given and is alive no more was freed by the computation; that is not workspace either.
-    fn memory<'a>(&self, given: &Buffers, alive: impl Iterator<Item = &'a TValue>) -> (Bytes, Bytes) {
+    fn memory<'a>(&self, given: &Buffers, alive: impl Iterator<Item = &'a TValue>) -> Memory {
+        let sum = |buffers: &mut dyn Iterator<Item = &(*const u8, usize)>| buffers.map(|(_, size)| size).sum::<usize>();
         let alive = buffers(alive);
-        let freed: usize =
-            given.iter().filter(|buffer| alive.binary_search(buffer).is_err()).map(|(_, size)| size).sum();
+        let freed = sum(&mut given.iter().filter(|buffer| alive.binary_search(buffer).is_err()));
         let left = self.meter.live() + freed as i64;
-        let given: usize = given.iter().map(|(_, size)| size).sum();
         let most = self.meter.peak();
-        (Bytes((most - left).max(0) as u64), Bytes((given as i64 + most.max(0)) as u64))
+        Memory {
+            workspace: Bytes((most - left).max(0) as u64),
+            peak: Bytes((sum(&mut given.iter()) as i64 + most.max(0)) as u64),
+            tensors: Bytes((sum(&mut alive.iter()) + freed) as u64),
+        }
     }
+}
+
+/// The figures of a [`Sample`] that are no times.
+struct Memory {
+    workspace: Bytes,
+    peak: Bytes,
+    tensors: Bytes,
 }
 
 /// Distinct buffers with their sizes, sorted.

@@ -5,6 +5,7 @@
 
 pub mod operators;
 pub mod records;
+pub mod values;
 
 use std::collections::BTreeMap;
 
