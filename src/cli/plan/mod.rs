@@ -15,7 +15,7 @@ use super::{
     profile::GranularityFlag,
 };
 use crate::{
-    plan::problem::Objective,
+    plan::{problem::Objective, split::Ratios},
     units::{Bytes, Micros},
 };
 
@@ -66,6 +66,10 @@ pub struct Plan {
     /// Keep every group whole: do not split any over several devices
     #[arg(long)]
     no_split: bool,
+
+    /// In which ratio devices share a split group: tuned; or, to compare with, equal or proportional to their speed
+    #[arg(long, value_name = "RULE", default_value = "tuned", conflicts_with_all = ["no_split", "pareto"])]
+    ratios: Ratios,
 
     /// Run the groups whose name fits PATTERN (`*` and `?` as in file names) on one device
     #[arg(long, value_name = "PATTERN=SERVER/DEVICE")]

@@ -7,6 +7,8 @@
 //! | [`alone`] | shards cut out, to be measured |
 //! | [`expand`] | a problem in which the shards are groups, with what they exchange |
 //! | [`search`] | which groups to split, over which devices, in which ratio |
+//! | [`moves`] | how the search changes a plan |
+//! | [`ratios`] | ratios by rules that are common elsewhere, to compare with |
 //! | [`front`] | several plans: the front, and what each server is worth |
 //! | [`bound`] | what no plan can go below, however it splits |
 //!
@@ -18,6 +20,8 @@ pub mod bound;
 pub mod costs;
 pub mod expand;
 pub mod front;
+pub mod moves;
+pub mod ratios;
 pub mod search;
 pub mod ways;
 
@@ -39,6 +43,7 @@ use crate::{
 
 pub use costs::{Proportional, Sampled, Shard, ShardCosts};
 pub use expand::{Choice, Expanded, Task};
+pub use ratios::Ratios;
 pub use ways::Ways;
 
 /// The best plan found, and the graph that it is of.
@@ -57,13 +62,22 @@ pub struct Answer {
 const FOR_SPLITS: u64 = 8;
 
 /// Operators times devices that the search for splits may write out in all: large models get fewer evaluations.
-const WRITTEN_OUT: u64 = 300_000;
+const WRITTEN_OUT: u64 = 600_000;
 
 /// Finds a plan for `task`, whole groups and split ones.
 ///
 /// # Errors
 /// If the tables contradict each other, or no plan meets the targets; then with the reason.
 pub fn plan(task: &Task<'_>, options: &Options) -> Result<Answer, NoPlan> {
+    plan_in(task, options, Ratios::Tuned)
+}
+
+/// As [`plan`]. By any rule but [`Ratios::Tuned`] what is best to split is split in that rule's ratios, although leaving
+/// it whole may then be better.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_in(task: &Task<'_>, options: &Options, ratios: Ratios) -> Result<Answer, NoPlan> {
     let unsplit = task.expand(&Default::default()).map_err(|e| ProblemError { what: e.to_string() })?;
     let first = solve(&unsplit.problem, options);
     let groups = task.ways.groups.len();
@@ -87,10 +101,11 @@ pub fn plan(task: &Task<'_>, options: &Options) -> Result<Answer, NoPlan> {
     let whole = first.as_ref().ok().map(|solution| solution.evaluation.score.value);
     let found = search::search(task, &homes, floor, budget);
     let split = found.and_then(|found| {
-        let expanded = task.expand(&found.choices).ok()?;
+        let expanded = task.expand(&ratios.applied(task, found.choices)).ok()?;
         let few = Options { budget: budget.max(64), ..*options };
         let mut solution = solve(&expanded.problem, &few).ok()?;
-        let better = first.as_ref().map_or(true, |first| solution.evaluation.score.better(&first.evaluation.score));
+        let better = |first: &Solution| solution.evaluation.score.better(&first.evaluation.score);
+        let better = ratios != Ratios::Tuned || first.as_ref().map_or(true, better);
         solution.evaluations += found.evaluations;
         better.then_some((solution, expanded))
     });

@@ -1,12 +1,11 @@
-//! The search for splits: whole runs of groups split alike first, then what is better left whole, then the ratios.
+//! The search for splits: runs of groups split alike first, then what is better otherwise, stretch by stretch.
 //!
 //! 1. For every number of devices, the fastest ones: every group is split in proportion to their speeds along the axis
 //!    that asks for the fewest bytes from elsewhere, given how the groups before it are split. The best of these goes on
 //!    first.
-//! 2. Stretches of program order, from halves of the model down to single groups, are made whole or split again
-//!    wherever that is better.
-//! 3. The fractions are moved from device to device, in steps that get smaller, for the whole model and then for each
-//!    run of groups by itself.
+//! 2. It goes on by the moves of [`super::moves`] on stretches of program order, from the whole model down to single
+//!    groups: fractions moved from device to device, another axis, or not split at all. Which kind of move comes first
+//!    decides where it ends: two orders are tried.
 //!
 //! Everything is judged by simulating the problem that comes out. The same task gives the same answer.
 
@@ -14,6 +13,8 @@ use std::collections::BTreeMap;
 
 use super::{
     expand::{Choice, Expanded, Task},
+    moves::{COARSE, STEPS},
+    ratios::speeds,
     ways::Way,
 };
 use crate::{
@@ -23,8 +24,6 @@ use crate::{
 
 /// Most devices that one group is split over.
 const MOST_DEVICES: usize = 8;
-/// Steps by which a device's fraction is changed, relative to itself.
-const STEPS: [f64; 5] = [0.4, 0.2, 0.1, 0.05, 0.025];
 
 /// Splits for some groups, and the devices of the others.
 #[derive(Debug, Clone)]
@@ -37,16 +36,28 @@ pub struct Found {
 /// Looks for splits that are better than `score`, which is what leaving every group whole on its device in `whole` is
 /// worth. `None` if there are none.
 pub fn search(task: &Task<'_>, whole: &[DeviceId], score: Score, budget: u64) -> Option<Found> {
-    let mut search = Search { task, whole: whole.to_vec(), spent: 0, budget, best: None, floor: score };
+    let mut search = Search { task, whole: whole.to_vec(), spent: 0, budget, limit: budget, best: None, floor: score };
     let mut starts: Vec<(Found, Vec<(DeviceId, f64)>)> = Vec::new();
     for devices in search.subsets() {
         let judged = search.alike(&devices).and_then(|start| search.judged(start));
         starts.extend(judged.map(|found| (found, devices)));
     }
     starts.sort_by(|a, b| a.0.score.total_cmp(&b.0.score));
-    for (mut at, devices) in starts {
+    for (start, devices) in starts {
+        // The first order may spend half of what is left.
+        search.limit = search.spent + (budget - search.spent) / 2;
+        let mut at = start.clone();
+        search.tuned(&mut at, &COARSE);
+        search.turned(&mut at);
         search.left_whole(&mut at, &devices);
-        search.tuned(&mut at);
+        search.tuned(&mut at, &STEPS);
+        search.keep(at);
+        search.limit = budget;
+        search.whole = whole.to_vec();
+        let mut at = start;
+        search.left_whole(&mut at, &devices);
+        search.tuned(&mut at, &STEPS);
+        search.turned(&mut at);
         search.left_whole(&mut at, &devices);
         search.keep(at);
         if search.is_over() {
@@ -57,34 +68,30 @@ pub fn search(task: &Task<'_>, whole: &[DeviceId], score: Score, budget: u64) ->
     best.map(|found| Found { evaluations: spent, ..found })
 }
 
-struct Search<'a, 'b> {
-    task: &'a Task<'b>,
+pub(super) struct Search<'a, 'b> {
+    pub(super) task: &'a Task<'b>,
     /// By group: where it is if it is not split.
-    whole: Vec<DeviceId>,
+    pub(super) whole: Vec<DeviceId>,
     spent: u64,
     budget: u64,
+    /// When to leave off for now.
+    limit: u64,
     best: Option<Found>,
     /// What is to be beaten.
     floor: Score,
 }
 
-type Choices = BTreeMap<usize, Choice>;
+pub(super) type Choices = BTreeMap<usize, Choice>;
 
 impl Search<'_, '_> {
-    fn is_over(&self) -> bool {
-        self.spent >= self.budget
+    pub(super) fn is_over(&self) -> bool {
+        self.spent >= self.limit.min(self.budget)
     }
 
     /// The fastest devices, two to all of them.
     fn subsets(&self) -> Vec<Vec<(DeviceId, f64)>> {
-        let costs = &self.task.costs;
-        let speed = |device: usize| {
-            let times = costs.iter().filter_map(|row| row.get(device).copied().flatten()).map(|cost| cost.time.0);
-            let (sum, count) = times.fold((0.0, 0usize), |(sum, count), time| (sum + time, count + 1));
-            if count == 0 || sum <= 0.0 { 0.0 } else { count as f64 / sum }
-        };
-        let count = self.task.network.devices.len();
-        let mut fast: Vec<(DeviceId, f64)> = (0..count).map(|d| (DeviceId(d as u32), speed(d))).collect();
+        let speeds = speeds(&self.task.costs, self.task.network.devices.len());
+        let mut fast: Vec<(DeviceId, f64)> = (0u32..).map(DeviceId).zip(speeds).collect();
         fast.retain(|(_, speed)| *speed > 0.0);
         // Of equal devices the source first: it needs no transfer of the inputs.
         fast.sort_by(|a, b| {
@@ -140,7 +147,7 @@ impl Search<'_, '_> {
     }
 
     /// What `choices` are worth; `None` if they cannot be computed, or change nothing.
-    fn judged(&mut self, choices: Choices) -> Option<Found> {
+    pub(super) fn judged(&mut self, choices: Choices) -> Option<Found> {
         self.spent += 1;
         let expanded = self.task.expand(&choices).ok()?;
         if expanded.divisions.is_empty() {
@@ -166,77 +173,6 @@ impl Search<'_, '_> {
         let better = |than: &Score| found.score.better(than);
         if better(&self.floor) && self.best.as_ref().is_none_or(|best| better(&best.score)) {
             self.best = Some(found);
-        }
-    }
-
-    /// Makes stretches of groups whole, on one of `devices`, where that is better.
-    fn left_whole(&mut self, at: &mut Found, devices: &[(DeviceId, f64)]) {
-        let groups = self.task.ways.groups.len();
-        let mut length = groups.div_ceil(2);
-        while length >= 1 && !self.is_over() {
-            for begin in (0..groups).step_by(length) {
-                let stretch = begin..(begin + length).min(groups);
-                if self.is_over() || at.choices.range(stretch.clone()).next().is_none() {
-                    continue;
-                }
-                let mut fewer = at.choices.clone();
-                fewer.retain(|group, _| !stretch.contains(group));
-                let before: Vec<DeviceId> = self.whole[stretch.clone()].to_vec();
-                for (device, _) in devices.iter().take(2) {
-                    for group in stretch.clone() {
-                        if self.task.costs[group][device.0 as usize].is_some() {
-                            self.whole[group] = *device;
-                        }
-                    }
-                    if let Some(next) = self.judged(fewer.clone()).filter(|next| next.score.better(&at.score)) {
-                        *at = next;
-                        break;
-                    }
-                    self.whole[stretch.clone()].copy_from_slice(&before);
-                }
-            }
-            length = if length == 1 { 0 } else { length.div_ceil(2) };
-        }
-    }
-
-    /// Moves the ratios: of all groups together, then of each run of neighbours.
-    fn tuned(&mut self, at: &mut Found) {
-        let all: Vec<usize> = at.choices.keys().copied().collect();
-        let mut runs: Vec<Vec<usize>> = vec![all.clone()];
-        let mut run: Vec<usize> = Vec::new();
-        for group in all {
-            if run.last().is_some_and(|last| last + 1 != group) {
-                runs.push(std::mem::take(&mut run));
-            }
-            run.push(group);
-        }
-        if runs.len() > 1 {
-            runs.push(run);
-        }
-        for step in STEPS {
-            for run in &runs {
-                self.tune_run(at, run, step);
-            }
-        }
-    }
-
-    fn tune_run(&mut self, at: &mut Found, run: &[usize], step: f64) {
-        let Some(devices) = run.first().and_then(|g| at.choices.get(g)).map(|c| c.devices.clone()) else { return };
-        for device in devices {
-            for factor in [1.0 + step, 1.0 - step] {
-                while !self.is_over() {
-                    let mut next = at.choices.clone();
-                    for choice in next.iter_mut().filter(|(group, _)| run.contains(group)).map(|(_, choice)| choice) {
-                        if let Some(place) = choice.devices.iter().position(|d| *d == device) {
-                            choice.fractions[place] *= factor;
-                        }
-                    }
-                    match self.judged(next).filter(|next| next.score.better(&at.score)) {
-                        Some(next) => *at = next,
-                        None => break,
-                    }
-                }
-            }
         }
     }
 }

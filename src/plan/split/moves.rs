@@ -1,0 +1,142 @@
+//! Moves of the search for splits, each on stretches of program order: from all of it, by halves, down to single groups.
+//!
+//! A move that makes the plan better is kept, and the next one goes on from there.
+
+use std::{collections::BTreeSet, ops::Range};
+
+use super::search::{Choices, Found, Search};
+use crate::plan::DeviceId;
+
+/// Steps by which a device's fraction is changed, relative to itself.
+pub(super) const STEPS: [f64; 5] = [0.4, 0.2, 0.1, 0.05, 0.025];
+/// Those of a first look.
+pub(super) const COARSE: [f64; 2] = [0.4, 0.2];
+/// Ratios are tuned for so many stretches at the most: finer ones would follow the noise of what shards were measured at.
+const STRETCHES: usize = 8;
+
+impl Search<'_, '_> {
+    /// Makes stretches of groups whole, on one of `devices`, where that is better.
+    pub(super) fn left_whole(&mut self, at: &mut Found, devices: &[(DeviceId, f64)]) {
+        let groups = self.task.ways.groups.len();
+        let mut length = groups.div_ceil(2);
+        while length >= 1 && !self.is_over() {
+            for begin in (0..groups).step_by(length) {
+                let stretch = begin..(begin + length).min(groups);
+                if self.is_over() || at.choices.range(stretch.clone()).next().is_none() {
+                    continue;
+                }
+                let mut fewer = at.choices.clone();
+                fewer.retain(|group, _| !stretch.contains(group));
+                let before: Vec<DeviceId> = self.whole[stretch.clone()].to_vec();
+                for (device, _) in devices.iter().take(2) {
+                    for group in stretch.clone() {
+                        if self.task.costs[group][device.0 as usize].is_some() {
+                            self.whole[group] = *device;
+                        }
+                    }
+                    if let Some(next) = self.judged(fewer.clone()).filter(|next| next.score.better(&at.score)) {
+                        *at = next;
+                        break;
+                    }
+                    self.whole[stretch.clone()].copy_from_slice(&before);
+                }
+            }
+            length = if length == 1 { 0 } else { length.div_ceil(2) };
+        }
+    }
+
+    /// Splits stretches of groups along another axis where that is better.
+    pub(super) fn turned(&mut self, at: &mut Found) {
+        let groups = self.task.ways.groups.len();
+        let ways = (0..groups).flat_map(|group| self.task.ways.group(group));
+        let sides: BTreeSet<Option<usize>> = ways.map(|way| way.side).collect();
+        for stretch in stretches(groups, groups) {
+            for side in &sides {
+                if self.is_over() {
+                    return;
+                }
+                let next = self.along(&at.choices, &stretch, *side);
+                let better = |next: &Found| next.score.better(&at.score);
+                if let Some(next) = next.and_then(|next| self.judged(next)).filter(better) {
+                    *at = next;
+                }
+            }
+        }
+    }
+
+    /// `choices` with the groups of `stretch` split along `side` where they can be; `None` if that changes nothing.
+    fn along(&self, choices: &Choices, stretch: &Range<usize>, side: Option<usize>) -> Option<Choices> {
+        let mut next = choices.clone();
+        let mut changed = false;
+        for (group, choice) in next.range_mut(stretch.clone()) {
+            let ways = self.task.ways.group(*group);
+            let fits = |way: usize| {
+                let way = &ways[way];
+                way.side == side && way.size / way.grain >= choice.devices.len() as u64
+            };
+            if fits(choice.way) {
+                continue;
+            }
+            if let Some(way) = (0..ways.len()).find(|way| fits(*way)) {
+                choice.way = way;
+                changed = true;
+            }
+        }
+        changed.then_some(next)
+    }
+
+    /// Moves the ratios by `steps`: of the whole model, then of halves of it, and so on.
+    pub(super) fn tuned(&mut self, at: &mut Found, steps: &[f64]) {
+        let groups = self.task.ways.groups.len();
+        for step in steps {
+            for stretch in stretches(groups, STRETCHES) {
+                self.tune(at, &stretch, *step);
+            }
+        }
+    }
+
+    fn tune(&mut self, at: &mut Found, stretch: &Range<usize>, step: f64) {
+        let first = at.choices.range(stretch.clone()).next();
+        let Some(devices) = first.map(|(_, choice)| choice.devices.clone()) else { return };
+        // Of two devices one gets what the other loses.
+        let moved = if devices.len() == 2 { 1 } else { devices.len() };
+        for device in &devices[..moved] {
+            for factor in [1.0 + step, 1.0 / (1.0 + step)] {
+                while !self.is_over() {
+                    let mut next = at.choices.clone();
+                    for (_, choice) in next.range_mut(stretch.clone()) {
+                        if let Some(place) = choice.devices.iter().position(|d| d == device) {
+                            choice.fractions[place] *= factor;
+                        }
+                    }
+                    match self.judged(next).filter(|next| next.score.better(&at.score)) {
+                        Some(next) => *at = next,
+                        None => break,
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Stretches of `groups` groups: all of them, halves, quarters, until there are `most` or each is one group.
+fn stretches(groups: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let halved = |length: &usize| (*length > 1).then(|| length.div_ceil(2));
+    let lengths = std::iter::successors((groups > 0).then_some(groups), halved);
+    let enough = move |length: &usize| groups.div_ceil(*length) <= most;
+    let of = move |length: usize| (0..groups).step_by(length).map(move |at| at..(at + length).min(groups));
+    lengths.take_while(enough).flat_map(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_cover_everything_at_every_length() {
+        let found: Vec<Range<usize>> = stretches(5, 5).collect();
+        assert_eq!(found, [0..5, 0..3, 3..5, 0..2, 2..4, 4..5, 0..1, 1..2, 2..3, 3..4, 4..5]);
+        assert_eq!(stretches(5, 2).count(), 3);
+        assert_eq!(stretches(0, 8).count(), 0);
+    }
+}
