@@ -168,9 +168,9 @@ make_cgroup() {
 # Shapes what leaves interface $2 of namespace $1 to $3 bit/s and delays it by $4 us.
 shape() {
     local space=$1 interface=$2 rate=$3 latency=$4 burst
-    # What may go at once is free of the rate, so little of it: 50 us' worth, and never less than two packets. Larger
+    # What may go at once is free of the rate, so little of it: 32 us' worth, and never less than two packets. Larger
     # segments than that would be cut into packets one by one, which takes the processor's time.
-    burst=$((rate / 8 / 20000))
+    burst=$((rate / 8 / 31250))
     burst=$((burst < 3100 ? 3100 : burst > 60000 ? 60000 : burst))
     inside "$space" ip link set "$interface" gso_max_size $burst 2>/dev/null || true
     inside "$space" tc qdisc add dev "$interface" root handle 1: tbf rate "${rate}bit" burst $burst latency 200ms

@@ -28,8 +28,9 @@ use crate::{
     units::{Bytes, Micros},
 };
 
-/// The smallest and the largest transfer that are timed; sizes grow fourfold.
-const SMALLEST: u64 = 1 << 10;
+/// The smallest and the largest transfer that are timed, nothing apart; sizes grow fourfold. Smaller ones say nothing of
+/// the rate: queues and token buckets let a few packets through at once.
+const SMALLEST: u64 = 1 << 14;
 pub const LARGEST: u64 = 16 << 20;
 
 /// The largest transfer that a peer takes in.
@@ -85,7 +86,7 @@ impl ProbeFit {
 }
 
 impl Host {
-    /// Times transfers to `peer`: of nothing and of sizes from 1 KiB to `largest`, several of each, fewer of the large
+    /// Times transfers to `peer`: of nothing and of sizes from 16 KiB to `largest`, several of each, fewer of the large
     /// ones. Once `budget` is spent only as much is added as a line needs.
     ///
     /// # Errors

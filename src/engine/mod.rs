@@ -8,6 +8,7 @@ mod contain;
 mod cpu;
 mod freed;
 mod memory;
+mod quota;
 
 use std::fmt;
 
@@ -23,6 +24,7 @@ pub use clock::{CpuClock, timed};
 pub use cpu::CpuEngine;
 pub use freed::keep_freed_memory;
 pub use memory::{CountingAllocator, Joined, Meter};
+pub use quota::processor_quota;
 
 /// A way to execute operators on one kind of device.
 pub trait Engine: Send + Sync {
@@ -31,6 +33,11 @@ pub trait Engine: Send + Sync {
 
     /// Number of threads that compute.
     fn threads(&self) -> usize;
+
+    /// What it may have of the processor's time, in cores' time; `None` without a limit.
+    fn quota(&self) -> Option<f64> {
+        None
+    }
 
     /// Whether one operator of `graph` can run here, and if not, why.
     fn supports(&self, graph: &Graph, operator: OperatorId) -> Result<(), Unsupported>;

@@ -99,8 +99,7 @@ pub fn isolated(
                 return Ok((alone.run(&inputs)?, None));
             }
             let until = budget.share(left);
-            let threads = subject.engine.threads();
-            let (outputs, cost) = sample(&mut *alone, &inputs, threads, sampling, until, Some(&surroundings))?;
+            let (outputs, cost) = sample(&mut *alone, &inputs, subject.engine, sampling, until, Some(&surroundings))?;
             Ok((outputs, cost))
         });
         let (outputs, cost) = match computed {
@@ -129,7 +128,7 @@ pub fn in_situ(subject: &Subject<'_>, sampling: &Sampling, each: &mut Listener<'
     let groups: Vec<Vec<OperatorId>> = subject.items.iter().map(|item| item.operators.clone()).collect();
     let mut model = subject.engine.load_steps(subject.graph, &groups, subject.parameter)?;
     let threads = subject.engine.threads();
-    let mut samples: Vec<Samples> = groups.iter().map(|_| Samples::default()).collect();
+    let mut samples: Vec<Samples> = groups.iter().map(|_| Samples::new(threads, subject.engine.quota())).collect();
     model.run_in_steps(subject.inputs.to_vec(), &mut |_, _| {})?;
     let until = Budget::new(sampling).share(1);
     loop {
@@ -162,8 +161,7 @@ pub fn whole(subject: &Subject<'_>, sampling: &Sampling, displaces: Option<Bytes
     let mut model = subject.engine.load(subject.graph, subject.parameter)?;
     let surroundings = displaces.map(Surroundings::new);
     let until = Budget::new(sampling).share(1);
-    let threads = subject.engine.threads();
-    let (_, cost) = sample(&mut *model, subject.inputs, threads, sampling, until, surroundings.as_ref())?;
+    let (_, cost) = sample(&mut *model, subject.inputs, subject.engine, sampling, until, surroundings.as_ref())?;
     cost.ok_or_else(|| EngineError::Other("no sample was taken".to_string()))
 }
 
@@ -171,7 +169,7 @@ pub fn whole(subject: &Subject<'_>, sampling: &Sampling, displaces: Option<Bytes
 fn sample(
     model: &mut dyn Executable,
     inputs: &[TensorData],
-    threads: usize,
+    engine: &dyn Engine,
     sampling: &Sampling,
     until: Instant,
     surroundings: Option<&Surroundings>,
@@ -180,7 +178,8 @@ fn sample(
     if Instant::now() < until {
         outputs = model.run(inputs)?;
     }
-    let mut samples = Samples::default();
+    let threads = engine.threads();
+    let mut samples = Samples::new(threads, engine.quota());
     while !samples.enough(sampling, until) {
         if let Some(surroundings) = surroundings {
             surroundings.visit();

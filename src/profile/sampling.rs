@@ -40,9 +40,16 @@ impl Default for Sampling {
 pub(super) struct Samples {
     clean: Vec<Sample>,
     disturbed: Vec<Sample>,
+    /// What the device may have of the processor's time, in cores', where that is less than its threads can use.
+    quota: Option<f64>,
 }
 
 impl Samples {
+    /// No samples yet, of a device of `threads` threads that may have `quota` cores' time; `None` without a limit.
+    pub(super) fn new(threads: usize, quota: Option<f64>) -> Samples {
+        Samples { quota: quota.filter(|quota| *quota < threads as f64), ..Samples::default() }
+    }
+
     /// Adds a sample of a computation by `threads` threads. With several, idle ones are no sign of disturbance.
     pub(super) fn add(&mut self, sample: Sample, threads: usize) {
         let alone = threads > 1 || sample.cpu.0 >= UNDISTURBED * sample.wall.0;
@@ -76,7 +83,9 @@ impl Samples {
     /// What the samples say; `None` if there are none.
     pub(super) fn cost(&self, held: Bytes) -> Option<Cost> {
         let used = self.used();
-        let walls: Vec<Micros> = used.iter().map(|s| s.wall).collect();
+        // Rationed time comes in bursts, which are longer than most operators: see `crate::engine::processor_quota`.
+        let wall = |sample: &Sample| self.quota.map_or(sample.wall, |quota| Micros(sample.cpu.0 / quota));
+        let walls: Vec<Micros> = used.iter().map(wall).collect();
         let cpus: Vec<Micros> = used.iter().map(|s| s.cpu).collect();
         Some(Cost {
             time: Statistics::of(&walls)?,
@@ -111,6 +120,16 @@ mod tests {
         samples.add(sample(10.0, 2.0), 4);
         assert_eq!(samples.clean.len(), 6, "threads that wait are no disturbance");
         assert_eq!(Samples::default().cost(Bytes(1)), None);
+    }
+
+    #[test]
+    fn rationed_time_is_processor_time_by_the_ration() {
+        let mut samples = Samples::new(1, Some(0.25));
+        (0..9).for_each(|_| samples.add(sample(10.0, 10.0), 1));
+        assert_eq!(samples.cost(Bytes(1)).unwrap().time.median.0, 40.0);
+        let mut samples = Samples::new(1, Some(1.0));
+        (0..9).for_each(|_| samples.add(sample(10.0, 9.9), 1));
+        assert_eq!(samples.cost(Bytes(1)).unwrap().time.median.0, 10.0, "no less than its thread can use");
     }
 
     #[test]

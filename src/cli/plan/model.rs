@@ -30,7 +30,7 @@ use crate::{
         file::ModelRef,
         problem::{Cost, Targets},
         search::Options,
-        split::{self, Answer, Sampled, Task, Ways, front},
+        split::{self, Answer, Ratios, Sampled, Task, Ways, front},
         table,
     },
     profile::{Mode, Row, Sampling, Surroundings, items},
@@ -99,7 +99,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     let displaces = Surroundings::bytes(graph);
     let shards = Shards::open(&arguments.profile, &profiles, &items, survey.sampling, displaces);
     let mut shards = shards.map_err(Failure::bad_input)?;
-    let (answer, sampled) = settle(&task, &options, &mut shards, &fleet, &runtime)?;
+    let (answer, sampled) = settle(&task, &options, arguments.ratios, &mut shards, &fleet, &runtime)?;
     task.shards = &sampled;
     if arguments.pareto {
         let points = front::front(&task, &options).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
@@ -133,15 +133,18 @@ const ROUNDS: usize = 8;
 fn settle(
     task: &Task<'_>,
     options: &Options,
+    ratios: Ratios,
     shards: &mut Shards<'_>,
     fleet: &Fleet,
     runtime: &Runtime,
 ) -> Result<(Answer, Sampled), Failure> {
+    let mut before = None;
     for round in 0.. {
         let mut sampled = Sampled::default();
         shards.tell(&mut sampled);
         let task = Task { shards: &sampled, ..task.clone() };
-        let answer = split::plan(&task, options).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
+        let answer = split::plan_from(&task, options, ratios, before.as_ref())
+            .map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
         if answer.splits.is_empty() || round == ROUNDS {
             return Ok((answer, sampled));
         }
@@ -153,6 +156,7 @@ fn settle(
             return Ok((answer, sampled));
         }
         eprintln!("measured {measured} shards, kept in the profiles");
+        before = Some(answer.choices);
     }
     Err(Failure::Failed(Report::msg("no plan was made")))
 }

@@ -22,7 +22,7 @@ use tract_core::{prelude::multithread::Executor, runtime::RunOptions};
 
 use overhead::Overhead;
 
-use super::{CpuClock, Engine, EngineError, EngineId, Executable, Meter, ParameterSource, timed};
+use super::{CpuClock, Engine, EngineError, EngineId, Executable, Meter, ParameterSource, processor_quota, timed};
 use crate::{
     graph::{Graph, OperatorId},
     ops::Unsupported,
@@ -122,6 +122,10 @@ impl Engine for CpuEngine {
 
     fn threads(&self) -> usize {
         self.core.threads
+    }
+
+    fn quota(&self) -> Option<f64> {
+        processor_quota()
     }
 
     fn supports(&self, graph: &Graph, operator: OperatorId) -> Result<(), Unsupported> {

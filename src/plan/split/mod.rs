@@ -25,6 +25,8 @@ pub mod ratios;
 pub mod search;
 pub mod ways;
 
+use std::collections::BTreeMap;
+
 use super::{
     DeviceId, Strategy,
     evaluate::Score,
@@ -54,6 +56,8 @@ pub struct Answer {
     pub expanded: Expanded,
     /// What is split, as the plan file has it.
     pub splits: Vec<Split>,
+    /// What is split, by group: where a search with better knowledge of the shards goes on from.
+    pub choices: BTreeMap<usize, Choice>,
     /// What the best plan without splits is worth, if there is one.
     pub whole: Option<f64>,
 }
@@ -62,29 +66,36 @@ pub struct Answer {
 const FOR_SPLITS: u64 = 8;
 
 /// Operators times devices that the search for splits may write out in all: large models get fewer evaluations.
-const WRITTEN_OUT: u64 = 600_000;
+const WRITTEN_OUT: u64 = 400_000;
 
 /// Finds a plan for `task`, whole groups and split ones.
 ///
 /// # Errors
 /// If the tables contradict each other, or no plan meets the targets; then with the reason.
 pub fn plan(task: &Task<'_>, options: &Options) -> Result<Answer, NoPlan> {
-    plan_in(task, options, Ratios::Tuned)
+    plan_from(task, options, Ratios::Tuned, None)
 }
 
-/// As [`plan`]. By any rule but [`Ratios::Tuned`] what is best to split is split in that rule's ratios, although leaving
-/// it whole may then be better.
+/// As [`plan`], going on from the splits of an answer to the same task with other costs of shards, if there is one.
+///
+/// By any rule but [`Ratios::Tuned`] what is best to split is split in that rule's ratios, although leaving it whole may
+/// then be better.
 ///
 /// # Errors
 /// As [`plan`].
-pub fn plan_in(task: &Task<'_>, options: &Options, ratios: Ratios) -> Result<Answer, NoPlan> {
+pub fn plan_from(
+    task: &Task<'_>,
+    options: &Options,
+    ratios: Ratios,
+    before: Option<&BTreeMap<usize, Choice>>,
+) -> Result<Answer, NoPlan> {
     let unsplit = task.expand(&Default::default()).map_err(|e| ProblemError { what: e.to_string() })?;
     let first = solve(&unsplit.problem, options);
     let groups = task.ways.groups.len();
     if task.network.devices.len() < 2 || (0..groups).all(|group| task.ways.group(group).is_empty()) {
         let solution = first?;
         let whole = Some(solution.value());
-        return Ok(Answer { solution, expanded: unsplit, splits: Vec::new(), whole });
+        return Ok(Answer { solution, expanded: unsplit, splits: Vec::new(), choices: BTreeMap::new(), whole });
     }
     let homes: Vec<DeviceId> = match &first {
         Ok(solution) => {
@@ -99,25 +110,25 @@ pub fn plan_in(task: &Task<'_>, options: &Options, ratios: Ratios) -> Result<Ans
     let budget = (options.budget / FOR_SPLITS).min(WRITTEN_OUT / size.max(1) as u64).max(8);
     let bound = bound::bound(task, &unsplit.problem);
     let whole = first.as_ref().ok().map(|solution| solution.evaluation.score.value);
-    let found = search::search(task, &homes, floor, budget);
+    let found = search::search(task, &homes, floor, budget, before);
     let split = found.and_then(|found| {
-        let expanded = task.expand(&ratios.applied(task, found.choices)).ok()?;
+        let expanded = task.expand(&ratios.applied(task, found.choices.clone())).ok()?;
         let few = Options { budget: budget.max(64), ..*options };
         let mut solution = solve(&expanded.problem, &few).ok()?;
         let better = |first: &Solution| solution.evaluation.score.better(&first.evaluation.score);
         let better = ratios != Ratios::Tuned || first.as_ref().map_or(true, better);
         solution.evaluations += found.evaluations;
-        better.then_some((solution, expanded))
+        better.then_some((solution, expanded, found.choices))
     });
-    let (mut solution, expanded, splits) = match split {
-        Some((solution, expanded)) => {
+    let (mut solution, expanded, splits, choices) = match split {
+        Some((solution, expanded, choices)) => {
             let splits = task.written(&expanded);
-            (solution, expanded, splits)
+            (solution, expanded, splits, choices)
         }
-        None => (first?, unsplit, Vec::new()),
+        None => (first?, unsplit, Vec::new(), BTreeMap::new()),
     };
     solution.bound = bound;
-    Ok(Answer { solution, expanded, splits, whole })
+    Ok(Answer { solution, expanded, splits, choices, whole })
 }
 
 /// The graph that a plan with `splits` is of, made from the model's.

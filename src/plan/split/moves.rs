@@ -4,13 +4,17 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use super::search::{Choices, Found, Search};
+use super::{
+    expand::Choice,
+    search::{Choices, Found, Search},
+};
 use crate::plan::DeviceId;
 
 /// Steps by which a device's fraction is changed, relative to itself.
 pub(super) const STEPS: [f64; 5] = [0.4, 0.2, 0.1, 0.05, 0.025];
-/// Those of a first look.
+/// Those of a first look, and of a last one.
 pub(super) const COARSE: [f64; 2] = [0.4, 0.2];
+pub(super) const FINE: [f64; 3] = [0.1, 0.05, 0.025];
 /// Ratios are tuned for so many stretches at the most: finer ones would follow the noise of what shards were measured at.
 const STRETCHES: usize = 8;
 
@@ -45,7 +49,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Splits stretches of groups along another axis where that is better.
+    /// Splits stretches of groups along another axis where that is better, those that were left whole too.
     pub(super) fn turned(&mut self, at: &mut Found) {
         let groups = self.task.ways.groups.len();
         let ways = (0..groups).flat_map(|group| self.task.ways.group(group));
@@ -64,21 +68,29 @@ impl Search<'_, '_> {
         }
     }
 
-    /// `choices` with the groups of `stretch` split along `side` where they can be; `None` if that changes nothing.
+    /// `choices` with the groups of `stretch` split along `side` where they can be, in the ratio of the split group that is
+    /// next; `None` if that changes nothing.
     fn along(&self, choices: &Choices, stretch: &Range<usize>, side: Option<usize>) -> Option<Choices> {
         let mut next = choices.clone();
         let mut changed = false;
-        for (group, choice) in next.range_mut(stretch.clone()) {
-            let ways = self.task.ways.group(*group);
-            let fits = |way: usize| {
-                let way = &ways[way];
-                way.side == side && way.size / way.grain >= choice.devices.len() as u64
-            };
-            if fits(choice.way) {
+        for group in stretch.clone() {
+            let before = choices.range(..=group).next_back();
+            let Some((at, like)) = before.or_else(|| choices.range(group..).next()) else { continue };
+            let costs = &self.task.costs[group];
+            let able = |d: &DeviceId| costs.get(d.0 as usize).is_some_and(Option::is_some);
+            if *at != group && !like.devices.iter().all(able) {
                 continue;
             }
-            if let Some(way) = (0..ways.len()).find(|way| fits(*way)) {
-                choice.way = way;
+            let ways = self.task.ways.group(group);
+            let fits = |way: &usize| {
+                let way = &ways[*way];
+                way.side == side && way.size / way.grain >= like.devices.len() as u64
+            };
+            if *at == group && fits(&like.way) {
+                continue;
+            }
+            if let Some(way) = (0..ways.len()).find(fits) {
+                next.insert(group, Choice { way, ..like.clone() });
                 changed = true;
             }
         }

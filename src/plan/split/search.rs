@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use super::{
     expand::{Choice, Expanded, Task},
-    moves::{COARSE, STEPS},
+    moves::{COARSE, FINE, STEPS},
     ratios::speeds,
     ways::Way,
 };
@@ -34,11 +34,27 @@ pub struct Found {
 }
 
 /// Looks for splits that are better than `score`, which is what leaving every group whole on its device in `whole` is
-/// worth. `None` if there are none.
-pub fn search(task: &Task<'_>, whole: &[DeviceId], score: Score, budget: u64) -> Option<Found> {
+/// worth. `None` if there are none. Goes on from the splits `before`, if there are any that can be computed.
+pub fn search(
+    task: &Task<'_>,
+    whole: &[DeviceId],
+    score: Score,
+    budget: u64,
+    before: Option<&Choices>,
+) -> Option<Found> {
     let mut search = Search { task, whole: whole.to_vec(), spent: 0, budget, limit: budget, best: None, floor: score };
+    let subsets = search.subsets();
+    if let Some(mut at) = before.filter(|choices| !choices.is_empty()).and_then(|b| search.judged(b.clone()))
+        && let Some(devices) = subsets.first()
+    {
+        search.turned(&mut at);
+        search.left_whole(&mut at, devices);
+        search.tuned(&mut at, &FINE);
+        search.keep(at);
+        return search.found();
+    }
     let mut starts: Vec<(Found, Vec<(DeviceId, f64)>)> = Vec::new();
-    for devices in search.subsets() {
+    for devices in subsets {
         let judged = search.alike(&devices).and_then(|start| search.judged(start));
         starts.extend(judged.map(|found| (found, devices)));
     }
@@ -64,8 +80,7 @@ pub fn search(task: &Task<'_>, whole: &[DeviceId], score: Score, budget: u64) ->
             break;
         }
     }
-    let Search { best, spent, .. } = search;
-    best.map(|found| Found { evaluations: spent, ..found })
+    search.found()
 }
 
 pub(super) struct Search<'a, 'b> {
@@ -84,6 +99,12 @@ pub(super) struct Search<'a, 'b> {
 pub(super) type Choices = BTreeMap<usize, Choice>;
 
 impl Search<'_, '_> {
+    /// The best of all that was found, with what was spent on all of it.
+    fn found(self) -> Option<Found> {
+        let Search { best, spent, .. } = self;
+        best.map(|found| Found { evaluations: spent, ..found })
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.spent >= self.limit.min(self.budget)
     }
