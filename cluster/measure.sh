@@ -11,8 +11,8 @@ usage: measure.sh OUT.csv [CLUSTER:MODEL:TARGET...]
   MODEL     name of a file MODEL.relay in one of the folders of MODELS
   TARGET    flags of `edgecut plan`, with + for a space: latency, --memory+300MiB, --ratios+equal; or latency alone
 Without triples, those of the table in docs/cluster.md. Environment: MODELS (folders, models/ of this repository if not
-given), EDGECUT (the program), ROUNDS (3: how often everything is profiled, planned and run anew), REPEAT (8: runs that
-count of each plan, three times in turn), PREFIX (a command that others are run by, such as one that makes others wait).
+given), EDGECUT (the program), ROUNDS (3: how often everything is profiled, planned and run anew), TURNS (3: how often
+the plans of a triple take turns), REPEAT (8: runs that count each time), PREFIX (a command that others are run by, such as one that makes others wait).
 END
 }
 
@@ -27,6 +27,7 @@ export EDGECUT
 export EDGECUT_LAB=measure
 ROUNDS=${ROUNDS:-3}
 REPEAT=${REPEAT:-8}
+TURNS=${TURNS:-3}
 LAB=$HERE/lab.sh
 
 TRIPLES=("$@")
@@ -94,7 +95,7 @@ for d in json.load(open(sys.argv[1]))["devices"]: print(d["server"] + "/" + d["d
         outputs=equal
         inside run "$WORK/plan.json" --repeat 1 >"$WORK/check.out" 2>&1 || outputs="$(tail -1 "$WORK/check.out" | tr ',' ';')"
         rm -f "$WORK"/*.run-*
-        for turn in 1 2 3; do
+        for ((turn = 1; turn <= TURNS; turn++)); do
             for which in "$WORK/plan.json" "${alone[@]}"; do
                 inside run "$which" --no-check --repeat "$REPEAT" --format json >"$which.run-$turn" 2>/dev/null || rm -f "$which.run-$turn"
             done

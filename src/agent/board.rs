@@ -227,6 +227,11 @@ impl Board {
         Ok(effects)
     }
 
+    /// Whether some inference has begun here and is not finished.
+    pub fn is_under_way(&self) -> bool {
+        !self.inferences.is_empty()
+    }
+
     /// The stage that `partition` should run now, if one can start.
     pub fn next(&mut self, partition: usize) -> Option<Work> {
         let stages = &self.setup.partitions[partition].stages;

@@ -1,7 +1,14 @@
 //! One setup while it is loaded: the board behind a lock, and the ways in and out of it for the threads and tasks
 //! that compute, send and receive.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::mpsc;
 
@@ -14,9 +21,15 @@ use super::{
     shutdown::Shutdown,
 };
 use crate::{
+    engine::processor_quota,
     graph::TensorData,
     units::{Bytes, Micros},
 };
+
+/// How long a thread that computes stays awake for what it waits for while an inference is under way. A core that slept
+/// wakes up late and has lost its caches; what other servers compute of the same operator rarely takes longer than this.
+/// It yields at every look, so that whoever else can use the core has it, those that receive first of all.
+const AWAKE: Duration = Duration::from_millis(2);
 
 /// Shared by everybody who works on one run. Ends when it is stopped, not when it is dropped: see [`Session::stop`].
 pub struct Session {
@@ -27,6 +40,10 @@ pub struct Session {
     state: Mutex<State>,
     /// Signalled when a stage may have become ready, and at the end.
     changed: Condvar,
+    /// Counts those signals.
+    changes: AtomicU64,
+    /// [`AWAKE`], or nothing where the processor's time is rationed and waiting would use it up.
+    awake: Duration,
     news: mpsc::UnboundedSender<Result<News, HostError>>,
 }
 
@@ -53,7 +70,9 @@ impl Session {
     ) -> (Arc<Session>, mpsc::UnboundedReceiver<Result<News, HostError>>) {
         let (news, heard) = mpsc::unbounded_channel();
         let state = Mutex::new(State { board: Board::new(&setup), links: Vec::new() });
-        (Arc::new(Session { setup, clock, end, state, changed: Condvar::new(), news }), heard)
+        let awake = if processor_quota().is_some() { Duration::ZERO } else { AWAKE };
+        let (changed, changes) = (Condvar::new(), AtomicU64::new(0));
+        (Arc::new(Session { setup, clock, end, state, changed, changes, awake, news }), heard)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -64,7 +83,7 @@ impl Session {
     pub fn stop(&self) {
         self.end.order();
         self.state().links.clear();
-        self.changed.notify_all();
+        self.tell_changed();
     }
 
     /// Tells the client that the run cannot go on.
@@ -121,6 +140,7 @@ impl Session {
 
     /// Waits for a stage that `partition` can run; `None` when the session has ended. Blocks its thread.
     pub fn wait_for_work(&self, partition: usize) -> Option<Work> {
+        let begin = Instant::now();
         let mut state = self.state();
         loop {
             if self.end.is_ordered() {
@@ -129,8 +149,22 @@ impl Session {
             if let Some(work) = state.board.next(partition) {
                 return Some(work);
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if state.board.is_under_way() && begin.elapsed() < self.awake {
+                let seen = self.changes.load(Ordering::Acquire);
+                drop(state);
+                while self.changes.load(Ordering::Acquire) == seen && begin.elapsed() < self.awake {
+                    thread::yield_now();
+                }
+                state = self.state();
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
         }
+    }
+
+    fn tell_changed(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+        self.changed.notify_all();
     }
 
     /// A stage ran. Returns the most memory that the partition has taken so far.
@@ -158,6 +192,6 @@ impl Session {
         if let Some(measured) = effects.finished {
             let _ = self.news.send(Ok(News::Measured(measured)));
         }
-        self.changed.notify_all();
+        self.tell_changed();
     }
 }
