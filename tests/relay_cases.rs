@@ -120,6 +120,28 @@ fn six_digits(text: &str) -> String {
     text.replace("0.088388346f", "0.0883883f")
 }
 
+/// What TVM's type inference refuses besides the cases: annotations that the value does not have.
+#[test]
+fn strict_mode_holds_programs_to_their_annotations() {
+    for (text, ok) in [
+        ("def @main(%x: int32) -> int32 { let %y: int32 = %x; %y }", true),
+        ("def @main(%x: int32) -> float32 { %x }", false),
+        ("def @main(%x: int32) { let %y: float32 = %x; %y }", false),
+        ("def @f(%a: Tensor[(2), int8]) { %a }\ndef @main(%x: Tensor[(3), int8]) { @f(%x) }", false),
+        ("def @f(%a: Tensor[(?), int8]) { %a }\ndef @main(%x: Tensor[(3), int8]) { @f(%x) }", true),
+        ("def @f(%a: int8) -> int32 { %a }\ndef @main(%x: int8) { @f(%x) }", false),
+        ("def @f[A](%a: A) -> A { %a }\ndef @main(%x: int8) -> int8 { @f(%x) }", true),
+        ("def @main(%x: (int8, bool)) -> (int8, int8) { %x }", false),
+        ("def @main(%x: Tensor[(2i64, 3), int8]) -> Tensor[(2, 3i64), int8] { %x }", true),
+    ] {
+        let text = format!("{HEADER}{text}");
+        let import = |mode| relay::import("text", text.as_bytes(), &ImportOptions { mode, ..ImportOptions::default() });
+        assert_eq!(import(Mode::Strict).is_ok(), ok, "{text}: {:?}", import(Mode::Strict).err());
+        let tolerant = import(Mode::Tolerant).unwrap();
+        assert!(ok || !tolerant.checks.disagreements.is_empty(), "{text}");
+    }
+}
+
 #[test]
 fn accepted_cases_print_as_tvm_prints_them() {
     let mut wrong = Vec::new();

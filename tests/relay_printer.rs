@@ -1,12 +1,12 @@
 //! TVM's printer cases that are about whole texts rather than about one form: types in comments, metadata, deep
 //! chains, models. The others are lines of `data/parser-cases.jsonl`.
 //!
-//! Not here: R014 (a caller's own comments), R046 and R047 (names of spans) and R048 (a type behind every constant).
-//! TVM prints these for people to read; edgecut writes a type behind every operator and no other comment. R011, R013,
+//! Not here: R014 (a caller's own comments), R046 and R047 (names of spans). TVM prints these for people to read;
+//! edgecut writes a type behind every operator and constant and no other comment. R011, R013,
 //! R016, R018 and R020 are about TVM's second printer, which leaves the metadata out.
 
 use edgecut::{
-    graph::{DType, Graph, Origin, TensorType},
+    graph::{DType, Graph, Origin, TensorData, TensorType},
     relay::{
         self, ImportOptions, Mode,
         print::{print, print_graph},
@@ -83,6 +83,103 @@ fn r027_a_name_that_is_no_name_of_relay_is_made_one() {
     let output = graph.add_tensor("1", TensorType::of(DType::F32, &[]), Origin::Input);
     graph.outputs.push(output);
     assert!(print_graph(&graph).contains("def @main(%v1: float32)"));
+}
+
+#[test]
+fn r048_every_constant_and_operator_has_its_type_once() {
+    let text = print_graph(&import("def @main() { add(1, 1) }").graph);
+    assert_eq!(text.matches("/* ty=int32 */").count(), 3, "{text}");
+}
+
+/// Constants of a dtype whose bytes begin with these patterns: zero, ones, extremes, what is not finite or subnormal.
+fn constants(dtype: DType) -> Vec<TensorData> {
+    let size = dtype.size() as usize;
+    let element = |bits: u64| bits.to_le_bytes()[..size].to_vec();
+    let top = 8 * size as u32 - 1;
+    let mut patterns = vec![0, 1, 2, 1 << top, (1 << top) - 1, (1 << top) | 1];
+    // One third, the infinities, and a quiet NaN.
+    let (exponent, third) = match dtype {
+        DType::F16 => (0x7C00, 0x3555),
+        DType::Bf16 => (0x7F80, 0x3EAB),
+        DType::F32 => (0x7F80_0000, 0x3EAA_AAAB),
+        DType::F64 => (0x7FF0_0000_0000_0000, 0x3FD5_5555_5555_5555),
+        _ => (3, 5),
+    };
+    patterns.extend([third, exponent, exponent | 1 << top, exponent | exponent >> 1, exponent - 1]);
+    if dtype == DType::Bool {
+        patterns = vec![0, 1];
+    }
+    let scalars = patterns.iter().map(|bits| TensorData::new(dtype, [], element(*bits)).unwrap());
+    let all: Vec<u8> = patterns.iter().flat_map(|bits| element(*bits)).collect();
+    scalars.chain([TensorData::new(dtype, [1, patterns.len() as u64], all).unwrap()]).collect()
+}
+
+#[test]
+fn constants_of_every_dtype_come_back_bit_for_bit() {
+    use DType::{Bf16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+    for dtype in [Bool, I8, I16, I32, I64, U8, U16, U32, U64, F16, Bf16, F32, F64] {
+        let mut graph = Graph::new();
+        for data in constants(dtype) {
+            let constant = graph.add_tensor("c", data.ty(), Origin::Constant(data));
+            graph.outputs.push(constant);
+        }
+        let text = print_graph(&graph);
+        let options = ImportOptions { mode: Mode::Strict, ..ImportOptions::default() };
+        let again = relay::import("again", text.as_bytes(), &options).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let outputs = |graph: &Graph| -> Vec<Origin> {
+            graph.outputs.iter().map(|id| graph.tensor(*id).origin.clone()).collect()
+        };
+        assert_eq!(outputs(&again.graph), outputs(&graph), "{text}");
+        assert_eq!(print_graph(&again.graph), text);
+        assert!(again.checks.disagreements.is_empty(), "{:?}", again.checks.disagreements);
+    }
+}
+
+#[test]
+fn names_that_tvm_cannot_read_are_made_legal_and_stay_apart() {
+    let names =
+        ["1", "", "x", "x", "x1", "a.b::c-d", "a_b__c_d", "type", "ref", "inffoo", "True", "über", "x y", "a/b", "_"];
+    let mut graph = Graph::new();
+    for name in names {
+        let input = graph.add_tensor(name, TensorType::of(DType::F32, &[]), Origin::Input);
+        graph.outputs.push(input);
+    }
+    let text = print_graph(&graph);
+    let options = ImportOptions { mode: Mode::Strict, ..ImportOptions::default() };
+    let again = relay::import("again", text.as_bytes(), &options).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(again.graph.outputs, graph.outputs);
+    assert_eq!(print_graph(&again.graph), text);
+}
+
+/// What a printer may stumble over, once printed prints the same again.
+#[test]
+fn printing_is_a_fixed_point_of_odd_texts() {
+    let metadata = "\n#[metadata]\n{\"root\": 1, \"nodes\": [{\"type_key\": \"\"}, {\"type_key\": \"Map\"}]}\n";
+    for text in [
+        "(nanf, -nanf, inff, -inff, inff64, -inff16, 3f16, 0.1f64, -0f, 1e-45f, 3.4028235e+38f)",
+        "(2147483647, 2147483648, -2147483648, 9223372036854775807, -32768i16, True, False)",
+        "fn (%a.b: float32, Primitive=1, relay.reshape_only=1, Composite=\"x\\\"y\\\\z\\n\\xC3\\xA9\", n=None, l=[1, [2f, \"s\"], []]) \
+         -> float32 { %a.b }",
+        "def @f[A, B](%x: A, %y: (B, (A, ()))) -> (B, A) { (%y.0, %x) }",
+        "def @main(%x: float32) { let %f = fn (%y: float32) -> float32 { add(%x, %y) }; %f(%f(%x)) }",
+        "def @main(%x: (int32, (bool, (int8,)))) { ((%x.1).1).0 }",
+        "def @main(%c: bool, %x: int32) { %0 = if (%c) { %1 = add(%x, %x); multiply(%1, %1) } else { %1 }; %0 }",
+        "type L[A] { Cons(A, L[A]), Nil, } def @main(%x: L[int32]) { match? (%x) { Cons(%h, Cons(_, %t)) => %h, _ => 0 } }",
+        "def @main(%x: ref(int32)) { ref_write(%x, 1); ref_read(ref(ref_read(%x))) }",
+        "def @main(%x: fn [A](A) -> A, %y: Tensor[(?, 1i64, 3), bfloat16]) { %x(%y) }",
+        "def @main(%x: Tensor[(2), int8x4]) { my.op(%x, k=\"v\", w=word, t=[[0, 1], [2]]) /* ty=int32 */ }",
+        "def @main(%x: float32) { (let %y = (let %z = %x; add(%z, %z)); multiply(%y, %y)); %x }",
+        "free_var %x: float32; free_var %type: int32; (%x, %type)",
+    ] {
+        for text in [text.to_string(), text.to_string() + metadata] {
+            let again = |text: &str| {
+                let module = relay::parse("odd", text.as_bytes(), Mode::Tolerant);
+                print(&module.unwrap_or_else(|error| panic!("{error}\n{text}")))
+            };
+            let once = again(&text);
+            assert_eq!(once, again(&once));
+        }
+    }
 }
 
 /// P138, R028 to R038: TVM's test networks; `relay_models.rs` has all those of the folder.

@@ -273,7 +273,10 @@ impl Lowering<'_, '_> {
         let activation = ActivationId(self.activations.len() as u32);
         self.activations.push(Activation { level: body.level, parent: home, label });
         for (param, operand) in params.iter().zip(operands) {
-            self.bind(*param, activation, *operand);
+            self.bind(*param, activation, *operand)?;
+        }
+        if let Some(result) = body.result {
+            self.tasks.push(Task::Check(result, body.body));
         }
         self.tasks.push(Task::Eval(body.body, activation));
         Ok(())

@@ -17,13 +17,18 @@ impl Lowering<'_, '_> {
     pub(super) fn entry(&mut self) -> Result<Vec<TensorId>> {
         let root = ActivationId(0);
         let module = self.module;
+        let mut result = None;
+        let mut function = |this: &mut Self, function: FunctionId| {
+            result = module.functions[function.index()].result;
+            this.enter(function)
+        };
         let (body, activation) = match module.entry {
             Some(expr) => {
                 for var in &module.free_vars {
                     self.declare(*var, root)?;
                 }
                 match module.expr(expr) {
-                    Expr::Function(function) => self.enter(function)?,
+                    Expr::Function(literal) => function(self, literal)?,
                     Expr::Operator(operator) => {
                         let name = shown(module.operators[operator.index()].name);
                         let what =
@@ -34,12 +39,15 @@ impl Lowering<'_, '_> {
                 }
             }
             None => {
-                let function = self.main()?;
-                self.enter(function)?
+                let main = self.main()?;
+                function(self, main)?
             }
         };
         self.check_binds()?;
         let value = self.eval(body, activation)?;
+        if let Some(result) = result {
+            self.check_annotation(result, value, self.span(body))?;
+        }
         self.flatten(value, body)
     }
 
@@ -110,7 +118,6 @@ impl Lowering<'_, '_> {
                 Value::Tensor(tensor)
             }
         };
-        self.bind(var, activation, value);
-        Ok(())
+        self.bind(var, activation, value)
     }
 }

@@ -114,6 +114,8 @@ enum Task {
     Eval(ExprId, ActivationId),
     /// The value on top is that of the expression: remember it.
     Keep(ExprId, ActivationId),
+    /// Compare the value on top, that of the expression, with the type that its function says it returns.
+    Check(TypeId, ExprId),
     /// Bind the value on top, taking it.
     Bind(VarId, ActivationId),
     /// Make a tuple of the topmost values.
@@ -184,7 +186,11 @@ impl<'m, 'a> Lowering<'m, 'a> {
                 }
                 Task::Bind(var, activation) => {
                     let value = self.pop()?;
-                    self.bind(var, activation, value);
+                    self.bind(var, activation, value)?;
+                }
+                Task::Check(ty, expr) => {
+                    let value = self.top(expr)?;
+                    self.check_annotation(ty, value, self.span(expr))?;
                 }
                 Task::Tuple(list) => {
                     let value = self.tuple_of_top(list.len as usize)?;
@@ -286,9 +292,10 @@ impl<'m, 'a> Lowering<'m, 'a> {
         self.vars.get(var.index(), owner).ok_or_else(|| self.out_of_scope(expr))
     }
 
-    fn bind(&mut self, var: VarId, activation: ActivationId, value: Value) {
-        self.check_var(var, value);
+    fn bind(&mut self, var: VarId, activation: ActivationId, value: Value) -> Result<()> {
+        self.check_var(var, value)?;
         self.vars.insert(var.index(), activation, value);
+        Ok(())
     }
 
     fn out_of_scope(&self, expr: ExprId) -> Box<Located> {

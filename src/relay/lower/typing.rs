@@ -4,7 +4,8 @@ use super::{
     super::{
         Disagreement,
         ast::{DimExpr, ExprId, IntWidth, Module, TypeExpr, TypeId, VarId},
-        error::Span,
+        error::{Fault, Result, Span},
+        token::Mode,
     },
     Lowering, Value,
 };
@@ -26,6 +27,20 @@ pub(super) fn convert(module: &Module<'_>, ty: TypeId) -> Option<Type> {
     }
 }
 
+/// Whether TVM's type inference makes one type of the two: an unknown dimension is any other.
+///
+/// Recursion is bounded as that of [`convert`].
+fn unify(a: &Type, b: &Type) -> bool {
+    let same = |(a, b): (&Dim, &Dim)| *a == Dim::Any || *b == Dim::Any || a.same(*b);
+    match (a, b) {
+        (Type::Tensor(a), Type::Tensor(b)) => {
+            a.dtype == b.dtype && a.shape.rank() == b.shape.rank() && a.shape.iter().zip(&*b.shape).all(same)
+        }
+        (Type::Tuple(a), Type::Tuple(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| unify(a, b)),
+        _ => false,
+    }
+}
+
 fn convert_dim(dim: DimExpr<'_>) -> Dim {
     match dim {
         DimExpr::Known(n, IntWidth::I64) => Dim::Wide(n),
@@ -44,11 +59,39 @@ impl Lowering<'_, '_> {
     }
 
     /// Compares what a variable is bound to with its annotation and its comment.
-    pub(super) fn check_var(&mut self, var: VarId, value: Value) {
+    ///
+    /// # Errors
+    /// As [`Lowering::check_annotation`].
+    pub(super) fn check_var(&mut self, var: VarId, value: Value) -> Result<()> {
         let var = self.module.vars[var.index()];
+        if let Some(ty) = var.ty {
+            self.refuse_contradiction(ty, value, var.span)?;
+        }
         if let Some(ty) = var.commented.or(var.ty) {
             self.check(ty, value, var.span);
         }
+        Ok(())
+    }
+
+    /// Compares a value with the type that its function or variable is annotated with.
+    ///
+    /// # Errors
+    /// In strict mode, if the two differ: TVM lets comments say anything, annotations not.
+    pub(super) fn check_annotation(&mut self, ty: TypeId, value: Value, span: Span) -> Result<()> {
+        self.refuse_contradiction(ty, value, span)?;
+        self.check(ty, value, span);
+        Ok(())
+    }
+
+    fn refuse_contradiction(&mut self, ty: TypeId, value: Value, span: Span) -> Result<()> {
+        if self.options.mode == Mode::Tolerant {
+            return Ok(());
+        }
+        let (Some(annotated), Some(found)) = (self.type_of(ty), self.value_type(value)) else { return Ok(()) };
+        if unify(&annotated, &found) {
+            return Ok(());
+        }
+        Err(Fault::Other(format!("the annotation says {annotated}, the value is {found}")).at(span))
     }
 
     fn check(&mut self, ty: TypeId, value: Value, span: Span) {

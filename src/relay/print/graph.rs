@@ -126,7 +126,10 @@ impl Writer<'_> {
             return known.clone();
         }
         let text = match &self.graph.tensor(id).origin {
-            Origin::Constant(data) => scalar(data).unwrap_or_else(|| self.section.constant(data)),
+            Origin::Constant(data) => {
+                let value = scalar(data).unwrap_or_else(|| self.section.constant(data));
+                format!("{value} /* ty={} */", type_text(&data.ty()))
+            }
             // Operators stand in program order, so only a constant can be met before it is printed.
             _ => format!("%{}", self.graph.tensor(id).name),
         };

@@ -35,7 +35,7 @@ pub(super) fn float(x: f64, width: FloatWidth) -> String {
     }
     let shortest = match width {
         FloatWidth::F64 => format!("{x:e}"),
-        FloatWidth::F32 | FloatWidth::F16 => format!("{:e}", x as f32),
+        FloatWidth::F32 | FloatWidth::F16 => short(x as f32),
     };
     let (mantissa, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -49,6 +49,13 @@ pub(super) fn float(x: f64, width: FloatWidth) -> String {
         format!("{}e{sign}{:02}", mantissa.trim_start_matches('-'), exponent.abs())
     };
     format!("{sign}{body}{suffix}")
+}
+
+/// The fewest digits that `x` is read back from; those of the largest float are rounded up, to what TVM refuses as larger.
+fn short(x: f32) -> String {
+    let text = format!("{x:e}");
+    let larger = text.parse().is_ok_and(|read: f64| read.abs() > f64::from(f32::MAX));
+    if larger { format!("{:e}", f64::from(x)) } else { text }
 }
 
 /// `digits` with the decimal point after the first and moved by `exponent`.
