@@ -6,9 +6,11 @@
 mod attrs;
 mod check;
 mod constant;
+mod contract;
 mod dtype;
 mod fusion;
 mod part;
+pub mod query;
 mod tensor;
 mod types;
 
@@ -18,6 +20,7 @@ use smol_str::SmolStr;
 pub use attrs::{Attr, Attrs};
 pub use check::GraphError;
 pub use constant::attach_constants;
+pub use contract::{Contracted, Groups};
 pub use dtype::{DType, DTypeError, Exotic};
 pub use fusion::{FusionClass, Granularity, fuse};
 pub use part::Part;

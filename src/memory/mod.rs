@@ -10,6 +10,7 @@
 //! | [`fx`], [`g10`] | traced PyTorch graphs in, G10's reports out |
 //! | [`lower`] | a graph as a [`program`], schedules as buffers |
 //! | [`order`] | the order of least peak |
+//! | [`meta`] | meta-operators: patterns of operators that run as one |
 //! | [`place`] | a graph's tensors in an arena, in the best order |
 //! | [`network`] | networks given as bare tensors and operators |
 //! | [`bound`] | the load over time, and what no packing can go below |
@@ -36,12 +37,14 @@ mod lifetimes;
 pub mod liveness;
 pub mod lower;
 pub mod magis;
+pub mod meta;
 pub mod minimalloc;
 pub mod model;
 pub mod network;
 pub mod order;
 pub mod place;
 pub mod program;
+mod spikes;
 pub mod trace;
 pub mod tvm;
 pub mod workload;

@@ -4,7 +4,7 @@
 //! operator that can run within the peak so far and leaves no more memory in use than before runs at once: no
 //! order gains by waiting. Narrow waists and series-parallel graphs keep the levels small, and then the result is
 //! exact; where a level has more sets than the width allows, the lowest are kept, and it is a beam. Searches under
-//! a limit then find out how far the peak is from the least one.
+//! a limit then find out how far the peak is from the least one, beginning at the bound of [`spikes`].
 
 use foldhash::HashMap;
 use smallvec::SmallVec;
@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::{
     Reuse,
     program::{OperatorIndex, Program},
+    spikes,
 };
 
 /// How often the limit is halved.
@@ -56,11 +57,15 @@ enum Outcome {
 /// `reuse` says of each operator whose bytes its output may take over; nothing is replaced in the program itself.
 pub fn least_peak(program: &Program, reuse: &[Reuse], width: usize) -> Ordered {
     let search = Search::new(program, reuse);
-    let lower = search.single();
     let mut best = match search.within(u64::MAX, width) {
         Outcome::Found(found) => found,
         _ => return Ordered { order: Vec::new(), peak: program.resident, bound: program.resident },
     };
+    let mut lower = search.single();
+    if lower < best.peak {
+        let extra = |operator| search.extra(operator);
+        lower = lower.max(spikes::least_peak(program, &extra, best.peak));
+    }
     let (mut low, mut high) = (lower.min(best.peak), best.peak);
     for turn in 0..=TURNS {
         if low >= best.peak || (low >= high && turn < TURNS) {
@@ -231,12 +236,18 @@ impl<'a> Search<'a> {
         let program = self.program;
         let need = |(index, operator): (u32, &super::program::Operator)| {
             let reads: u64 = operator.reads.iter().map(|&read| program.value(read).bytes).sum();
-            let writes: u64 = operator.writes.iter().map(|&write| program.value(write).bytes).sum();
-            reads + writes + operator.workspace - self.taken_over(index, operator.reads.iter().copied().collect())
+            reads + self.extra(index)
         };
         let results: u64 = program.values.iter().filter(|v| v.result).map(|v| v.bytes).sum();
         let single = (0..).zip(&program.operators).map(need).max().unwrap_or(0);
         program.resident + single.max(results)
+    }
+
+    /// What an operator needs besides all that is there before it runs, with as much taken over as can be.
+    fn extra(&self, index: OperatorIndex) -> u64 {
+        let operator = self.program.operator(index);
+        let writes: u64 = operator.writes.iter().map(|&write| self.program.value(write).bytes).sum();
+        writes + operator.workspace - self.taken_over(index, operator.reads.iter().copied().collect())
     }
 
     fn after(&self, state: &State, operator: OperatorIndex, key: u128, now: u64, peak: u64, link: u32) -> State {
@@ -316,6 +327,8 @@ mod tests {
             let found = least_peak(&program, &[], 10_000);
             assert_eq!(found.peak, brute_force(&program, &mut Vec::new()), "{list:?}");
             assert_eq!(found.bound, found.peak);
+            let extra = |operator: u32| program.value(operator).bytes;
+            assert!(spikes::least_peak(&program, &extra, u64::MAX) <= found.peak, "{list:?}");
             assert!(least_peak(&program, &[], 1).peak >= found.peak);
         }
     }
