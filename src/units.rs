@@ -211,7 +211,8 @@ impl ops::Sub for Micros {
 
 impl Sum for Micros {
     fn sum<I: Iterator<Item = Micros>>(iter: I) -> Micros {
-        Micros(iter.map(|m| m.0).sum())
+        // An empty sum of floats is -0.
+        iter.fold(Micros::ZERO, |a, b| Micros(a.0 + b.0))
     }
 }
 

@@ -88,6 +88,70 @@ fn figures_stand_alone() {
 }
 
 #[test]
+fn what_is_written_is_said_and_links_are_drawn() {
+    let folder = Folder::new();
+    let network = folder.write("net.json", NETWORK);
+    let place = folder.path("figures").display().to_string();
+    let output = edgecut(&["--graph", &network, "--figures", &place, "--link", "pcie=12MB/s", "--capacity", "1MiB"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("memory.html (") && said.contains("arena.svg ("), "{said}");
+    let page = std::fs::read_to_string(folder.path("figures/memory.html")).unwrap();
+    for wanted in ["capacity 1.0 MiB", "sum of what lives", "Alive at the peak", "0.0 us"] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+    assert!(!page.contains("-0.0 us"));
+    let bad = edgecut(&["--graph", &network, "--figures", &place, "--link", "fast"]);
+    assert_eq!(bad.status.code(), Some(2));
+}
+
+#[test]
+fn operators_are_fused_to_meta_operators() {
+    let folder = Folder::new();
+    let network = folder.write("net.json", NETWORK);
+    // Both branches as one: their swells no longer lie one after the other.
+    let library = "[[pattern]]\nname = \"Swell\"\nquery = \"Conv->Conv\"\n";
+    let patterns = folder.write("patterns.toml", library);
+    let found = json(&edgecut(&["--graph", &network, "--fuse", &patterns, "--format", "json", "--align", "1"]));
+    let fusion = &found["fusion"];
+    assert_eq!(fusion["meta_operators"][0], serde_json::json!({"name": "Swell", "matches": 2, "operators": 4}));
+    assert_eq!((&fusion["unfused_operators"], &fusion["fused_operators"]), (&5.into(), &3.into()));
+    // 6400 bytes of scratch, the input and two results; without scratch only those.
+    assert_eq!(fusion["unfused"]["peak_bytes"], 6528);
+    assert_eq!(fusion["fused"]["peak_bytes"], 6592);
+    assert_eq!(fusion["without_scratch"]["peak_bytes"], 192);
+    assert_eq!((&found["peak_bytes"], &fusion["largest_scratch_bytes"]), (&6592.into(), &6400.into()));
+    let cases: &[(&str, &str)] = &[
+        (&library.replace("->Conv", "->>Conv"), "patterns.toml:3:16"),
+        (&library.replace("query", "queries"), "unknown field `queries`"),
+        (&library.replace("Conv->Conv", "Conv[odd]->Conv"), "[conditions.odd]"),
+        ("", "no pattern"),
+    ];
+    for (text, what) in cases {
+        let patterns = folder.write("patterns.toml", text);
+        let output = edgecut(&["--graph", &network, "--fuse", &patterns]);
+        let said = String::from_utf8_lossy(&output.stderr).replace("\n  │ ", " ");
+        assert_eq!(output.status.code(), Some(2), "{text}: {said}");
+        assert!(said.contains(what), "{text}: {said}");
+    }
+}
+
+#[test]
+fn the_built_in_library_finds_layers() {
+    let model = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(name).display().to_string();
+    for (name, layers) in [
+        ("torch_bert_tiny.relay", &[("Attention", 2), ("GELU", 2), ("Linear", 13)][..]),
+        ("torch_mobilenet_v2.relay", &[("ConvBnAct", 52), ("Linear", 1)]),
+        ("resnet18.relay", &[("ConvBnAct", 9), ("BatchNormAct", 8)]),
+    ] {
+        let found = json(&edgecut(&[&model(name), "--fuse", "--format", "json", "--effort", "1"]));
+        let uses = found["fusion"]["meta_operators"].as_array().unwrap();
+        for (layer, matches) in layers {
+            assert!(uses.iter().any(|u| u["name"] == *layer && u["matches"] == *matches), "{name} {layer}: {uses:?}");
+        }
+    }
+}
+
+#[test]
 fn a_value_is_made_again_under_a_limit() {
     let folder = Folder::new();
     let pattern = folder.write("pattern.json", PATTERN);

@@ -338,7 +338,8 @@ mod tests {
                 let mut read = whole(&contracted.graph.operator(id).operands().collect::<Vec<_>>());
                 let inputs = part.graph.inputs().chain(part.graph.parameters());
                 let mut outside: Vec<TensorId> = inputs.map(|t| part.whole_tensor[t.0 as usize]).collect();
-                (read.sort_unstable(), outside.sort_unstable());
+                read.sort_unstable();
+                outside.sort_unstable();
                 prop_assert_eq!(read, outside);
                 let given: Vec<TensorId> =
                     part.graph.outputs.iter().map(|t| part.whole_tensor[t.0 as usize]).collect();

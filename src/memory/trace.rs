@@ -5,7 +5,7 @@ use super::{
     liveness::{Kernel, Tensor, Trace, Use},
 };
 use crate::{
-    graph::{Graph, OperatorId, Origin, TensorId},
+    graph::{DType, Graph, OperatorId, Origin, TensorId, TensorType},
     units::Micros,
 };
 
@@ -29,7 +29,7 @@ pub fn trace(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>, time: &
         let named = |tensor: TensorId, shown: &[Option<usize>]| {
             let number = shown[tensor.0 as usize]?;
             let tensor = graph.tensor(tensor);
-            Some(Use { tensor: number, name: tensor.name.to_string(), dimensions: tensor.ty.to_string() })
+            Some(Use { tensor: number, name: tensor.name.to_string(), dimensions: dimensions(&tensor.ty) })
         };
         let inputs: Vec<Use> = operator.operands().filter_map(|t| named(t, &shown)).collect();
         for &output in &operator.outputs {
@@ -47,4 +47,35 @@ pub fn trace(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>, time: &
         trace.tensors[number].result = true;
     }
     trace
+}
+
+/// A type as traced PyTorch graphs write it: `f32[1, 3]`.
+fn dimensions(ty: &TensorType) -> String {
+    let dims: Vec<String> = ty.shape.iter().map(ToString::to_string).collect();
+    let dtype = match ty.dtype {
+        DType::Bool => "b8".to_string(),
+        DType::Bf16 => "bf16".to_string(),
+        DType::Exotic(_) => ty.dtype.to_string(),
+        dtype if dtype.is_float() => format!("f{}", 8 * dtype.size()),
+        dtype if dtype.is_signed() => format!("i{}", 8 * dtype.size()),
+        dtype => format!("u{}", 8 * dtype.size()),
+    };
+    format!("{dtype}[{}]", dims.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_written_as_pytorch_does() {
+        for (dtype, dims, text) in [
+            (DType::F32, &[64, 3][..], "f32[64, 3]"),
+            (DType::I64, &[], "i64[]"),
+            (DType::Bool, &[2], "b8[2]"),
+            (DType::U8, &[2], "u8[2]"),
+        ] {
+            assert_eq!(dimensions(&TensorType::of(dtype, dims)), text);
+        }
+    }
 }

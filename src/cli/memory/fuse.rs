@@ -54,9 +54,6 @@ pub fn run(memory: &Memory, subject: &Subject, library: Option<&Path>) -> Outcom
         })
         .map_err(Failure::bad_input)?;
     let whole = subject.contracted(contracted, &inside);
-    if memory.schedules() {
-        return place::run(memory, &whole);
-    }
     let figures = |subject: &Subject| {
         let placements = place::placements(memory, subject)?;
         let best = &placements.best;

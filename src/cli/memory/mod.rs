@@ -3,7 +3,9 @@
 mod arena;
 mod batch;
 mod execute;
+mod figures;
 mod fit;
+mod fuse;
 mod neighbour;
 mod place;
 mod schedule;
@@ -25,6 +27,7 @@ use crate::{
         network,
         workload::{Limit, Target},
     },
+    report::memory::charts::Link,
     units::Bytes,
 };
 
@@ -74,9 +77,15 @@ pub struct Memory {
     #[arg(long, value_name = "NAME", default_value = "run1")]
     run_name: String,
 
-    /// Write figures into this folder: one HTML page, SVG, a text map, counters for Perfetto, Aidge's memory_info.txt
+    /// Write figures into this folder: one HTML page, SVG (and PNG, if built with the feature `png`), a text map, counters
+    /// for Perfetto, Aidge's memory_info.txt
     #[arg(long, value_name = "FOLDER")]
     figures: Option<PathBuf>,
+
+    /// Draw into the figure of sizes and idle times what this link could carry there and back; may be given several
+    /// times. If not given, the links of profiles/links.csv
+    #[arg(long, value_name = "[NAME=]RATE", requires = "figures", value_parser = figures::link)]
+    link: Vec<Link>,
 
     /// Write all names into the arena map, also where they do not fit
     #[arg(long)]
@@ -93,6 +102,10 @@ pub struct Memory {
     /// What every offset is a multiple of
     #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     align: u64,
+
+    /// Fuse operators to meta-operators first, after the patterns of this file, else after those that are built in
+    #[arg(long, value_name = "FILE.toml", num_args = 0..=1, conflicts_with_all = ["limit", "slowdown", "pareto", "run"])]
+    fuse: Option<Option<PathBuf>>,
 
     /// Whose bytes an element-wise operator may overwrite
     #[arg(long, value_enum, default_value_t)]
@@ -179,19 +192,24 @@ impl Memory {
         if let Some(model) = &self.model {
             let source = ModelArguments { model: model.clone(), flags: self.flags.clone() };
             let subject = Subject::model(&source, self.profile.as_deref(), rule)?;
-            return if self.schedules() { schedule::run(&self, &subject) } else { place::run(&self, &subject) };
+            return self.place(&subject);
         }
         match (&self.arena, &self.graph, &self.configs, &self.trace) {
             (Some(file), ..) => arena::run(&self, file),
-            (_, Some(file), ..) if fit::is_network(file)? => {
-                let subject = Subject::network(file, rule)?;
-                if self.schedules() { schedule::run(&self, &subject) } else { place::run(&self, &subject) }
-            }
+            (_, Some(file), ..) if fit::is_network(file)? => self.place(&Subject::network(file, rule)?),
             (_, Some(file), ..) => fit::run(&self, file),
             (.., Some(file), _) => batch::run(&self, file),
             (.., Some(file)) => traced::run(&self, file),
             // clap requires one of them.
             _ => Ok(()),
+        }
+    }
+
+    fn place(&self, subject: &Subject) -> Outcome {
+        match &self.fuse {
+            _ if self.schedules() => schedule::run(self, subject),
+            Some(library) => fuse::run(self, subject, library.as_deref()),
+            None => place::run(self, subject),
         }
     }
 

@@ -1,23 +1,19 @@
 //! `edgecut memory MODEL`: the arena in program order and in the order of least peak.
 
-use std::path::Path;
-
 use miette::Report;
 use serde::Serialize;
 
-use super::{Memory, subject::Subject};
+use super::{Memory, figures, fuse::Fusion, subject::Subject};
 use crate::{
     cli::{
         Failure, Outcome, file,
         format::{self, Format},
     },
-    graph::OperatorId,
     memory::{
-        self, Options, g10,
+        Options,
         place::{self, Placements},
-        trace::trace,
     },
-    report::memory::{aidge, charts, layout::Layout, map, page, perfetto, text},
+    report::memory::{layout::Layout, text},
     units::Bytes,
 };
 
@@ -39,6 +35,9 @@ struct Summary {
     /// Of the arena to the lower of both bounds.
     gap: f64,
     times: String,
+    /// What fusing changed, if the operators were fused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fusion: Option<Fusion>,
 }
 
 /// One tensor or workspace of the placement.
@@ -53,10 +52,18 @@ struct Row<'a> {
 }
 
 pub fn run(memory: &Memory, subject: &Subject) -> Outcome {
+    show(memory, subject, &placements(memory, subject)?, None)
+}
+
+/// A subject in program order and in the best order found.
+pub fn placements(memory: &Memory, subject: &Subject) -> Result<Placements, Failure> {
     let options = Options { capacity: memory.capacity, effort: memory.effort(30) };
-    let placements = subject
-        .sharing(memory.align, |sharing| place::best(&subject.graph, sharing, &options))
-        .map_err(Failure::bad_input)?;
+    let placed = subject.sharing(memory.align, |sharing| place::best(&subject.graph, sharing, &options));
+    placed.map_err(Failure::bad_input)
+}
+
+/// Prints and writes all that was asked for of a placement.
+pub fn show(memory: &Memory, subject: &Subject, placements: &Placements, fusion: Option<Fusion>) -> Outcome {
     let best = &placements.best;
     if let Some(capacity) = memory.capacity.filter(|capacity| best.packing.height > *capacity) {
         let (height, short) = (best.packing.height, capacity.shortfall(best.packing.height));
@@ -66,7 +73,7 @@ pub fn run(memory: &Memory, subject: &Subject) -> Outcome {
     }
     let mut layout = Layout::new(&subject.title, &subject.graph, best, &|id| subject.time(id));
     layout.capacity = memory.capacity;
-    write_files(memory, subject, &placements, &layout)?;
+    figures::write(memory, subject, placements, &layout)?;
     let rows = layout.blocks.iter().map(|block| Row {
         buffer: &block.name,
         kind: block.kind.name(),
@@ -79,7 +86,7 @@ pub fn run(memory: &Memory, subject: &Subject) -> Outcome {
     if let Some(path) = &memory.output {
         file::write(path, &csv(&rows)?)?;
     }
-    let summary = summary(subject, &placements);
+    let summary = Summary { fusion, ..summary(subject, placements) };
     match memory.format {
         Format::Csv => format::print_csv(&rows),
         Format::Json => format::print_json(&summary),
@@ -99,7 +106,7 @@ fn summary(subject: &Subject, placements: &Placements) -> Summary {
     Summary {
         model: subject.title.clone(),
         operators: subject.graph.operators().len(),
-        flops: subject.flops(),
+        flops: subject.flops,
         parameter_bytes: subject.parameters(),
         program_order_peak_bytes: before.lifetimes.peak(),
         program_order_arena_bytes: before.packing.height,
@@ -109,49 +116,8 @@ fn summary(subject: &Subject, placements: &Placements) -> Summary {
         bound_peak_bytes: placements.bound,
         gap: if bound.0 == 0 { 0.0 } else { best.packing.height.0 as f64 / bound.0 as f64 - 1.0 },
         times: subject.timed.clone(),
+        fusion: None,
     }
-}
-
-/// Liveness reports and figures, where they are wanted.
-fn write_files(memory: &Memory, subject: &Subject, placements: &Placements, layout: &Layout) -> Outcome {
-    let best = &placements.best;
-    let time = |id: OperatorId| subject.time(id);
-    let made = subject.sharing(memory.align, |sharing| trace(&subject.graph, &best.order, sharing, &time));
-    if let Some(folder) = &memory.liveness {
-        write_reports(folder, &made, memory)?;
-    }
-    let Some(folder) = &memory.figures else { return Ok(()) };
-    let look = map::Look { display_names: memory.display_names };
-    let name = |id: OperatorId| subject.names[id.0 as usize].clone();
-    let arena = map::map(layout, look);
-    let info = aidge::memory_info(&subject.graph, &best.order, &best.lifetimes, &best.packing, &name);
-    write_all(
-        folder,
-        &[
-            ("memory.html", page::page(layout, &made, &[], look)),
-            ("arena.svg", page::alone(&arena)),
-            ("consumption.svg", page::alone(&charts::consumption(&made))),
-            ("idle.svg", page::alone(&charts::idle_times(&made))),
-            ("sizes.svg", page::alone(&charts::sizes(&made, &[]))),
-            ("arena.txt", text::map(layout)),
-            ("trace.json", perfetto::trace(layout)),
-            ("memory_info.txt", info),
-        ],
-    )
-}
-
-/// G10's files and the same as tables.
-pub fn write_reports(folder: &Path, trace: &memory::liveness::Trace, memory: &Memory) -> Outcome {
-    let mut files = g10::files(trace, &memory.run_name, memory.g10_compat);
-    files.extend(g10::tables(trace));
-    let files: Vec<(&str, String)> = files.iter().map(|(name, content)| (name.as_str(), content.clone())).collect();
-    write_all(folder, &files)
-}
-
-fn write_all(folder: &Path, files: &[(&str, String)]) -> Outcome {
-    let unwritable = |error| Failure::unwritable(&folder.display().to_string(), &error);
-    std::fs::create_dir_all(folder).map_err(unwritable)?;
-    files.iter().try_for_each(|(name, content)| file::write(&folder.join(name), content.as_bytes()))
 }
 
 fn csv<T: Serialize>(rows: &[T]) -> Result<Vec<u8>, Failure> {
@@ -175,6 +141,7 @@ impl std::fmt::Display for Summary {
         row(f, "arena", self.program_order_arena_bytes, self.arena_bytes)?;
         writeln!(f, "lower bound  {} for this order, {} for any", self.bound_arena_bytes, self.bound_peak_bytes)?;
         writeln!(f, "gap          {:.2} %", 100.0 * self.gap)?;
-        write!(f, "times        {}", self.times)
+        write!(f, "times        {}", self.times)?;
+        self.fusion.as_ref().map_or(Ok(()), |fusion| write!(f, "\n\n{fusion}"))
     }
 }

@@ -6,9 +6,10 @@ use miette::Report;
 
 use crate::{
     cli::{Failure, file, model::ModelArguments},
-    graph::{Granularity, Graph, OperatorId},
+    graph::{Contracted, Granularity, Graph, Operator, OperatorId},
     memory::{
         Reuse, Sharing,
+        meta::scratch::Inside,
         model::{Costs, Group},
         network::{InPlace, Network},
     },
@@ -29,6 +30,8 @@ pub struct Subject {
     pub graph: Graph,
     /// Where the times come from.
     pub timed: String,
+    /// FLOPs of all operators.
+    pub flops: u64,
     /// What operators are called.
     pub names: Vec<String>,
     /// What is computed as one, in an order in which it can be.
@@ -101,6 +104,7 @@ impl Subject {
             reuse: graph.operators().map(|(_, operator)| reuse(&operator.name)).collect(),
             workspace: single.iter().map(|item| workspace(item).unwrap_or_default()).collect(),
             time: times,
+            flops: graph.operators().map(|(_, operator)| flops(&graph, operator)).sum(),
             graph,
         })
     }
@@ -128,17 +132,41 @@ impl Subject {
             reuse: ids.iter().map(|&id| network.reuse(id, rule)).collect(),
             workspace: vec![Bytes::ZERO; ids.len()],
             time: vec![Micros(1.0); ids.len()],
+            flops: 0,
             graph: network.graph,
         })
     }
 
-    pub fn time(&self, id: OperatorId) -> Micros {
-        self.time[id.0 as usize]
+    /// The same with groups of operators as one, each with what it needs inside; its time is its operators' together.
+    pub fn contracted(&self, contracted: &Contracted, inside: &[Inside]) -> Subject {
+        let operators = || contracted.graph.operators().zip(&contracted.members);
+        let name = |((id, operator), members): ((OperatorId, &Operator), &Vec<OperatorId>)| match members.as_slice() {
+            [single] => self.names[single.0 as usize].clone(),
+            _ => format!("{}_{}", operator.name, id.0),
+        };
+        let time: Vec<Micros> = operators().map(|(_, members)| members.iter().map(|id| self.time(*id)).sum()).collect();
+        let group = |((id, _), inside): ((OperatorId, &Operator), &Inside)| Group {
+            operators: vec![id],
+            time: time[id.0 as usize],
+            workspace: inside.scratch,
+            in_place: inside.reuse != Reuse::Never,
+        };
+        Subject {
+            title: self.title.clone(),
+            timed: self.timed.clone(),
+            flops: self.flops,
+            names: operators().map(name).collect(),
+            groups: contracted.graph.operators().zip(inside).map(group).collect(),
+            params: self.params.clone(),
+            reuse: inside.iter().map(|inside| inside.reuse).collect(),
+            workspace: inside.iter().map(|inside| inside.scratch).collect(),
+            time,
+            graph: contracted.graph.clone(),
+        }
     }
 
-    /// FLOPs of all operators.
-    pub fn flops(&self) -> u64 {
-        self.graph.operators().map(|(_, operator)| flops(&self.graph, operator)).sum()
+    pub fn time(&self, id: OperatorId) -> Micros {
+        self.time[id.0 as usize]
     }
 
     pub fn parameters(&self) -> Bytes {

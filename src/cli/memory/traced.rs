@@ -4,7 +4,7 @@ use std::path::Path;
 
 use miette::Report;
 
-use super::{Memory, place};
+use super::{Memory, figures};
 use crate::{
     cli::{Failure, Outcome, file},
     memory::fx,
@@ -21,7 +21,7 @@ pub fn run(memory: &Memory, input: &Path) -> Outcome {
     let backward = memory.backward.as_deref().map(text).transpose()?.unwrap_or_default();
     let trace = fx::parse(&text(input)?, &backward, &times).map_err(|error| bad(input, error))?;
     if let Some(folder) = &memory.liveness {
-        place::write_reports(folder, &trace, memory)?;
+        figures::write_reports(folder, &trace, memory)?;
     }
     let used = trace.memory();
     let peak = used.iter().enumerate().max_by_key(|(index, m)| (m.total, std::cmp::Reverse(*index)));

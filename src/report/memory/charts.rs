@@ -31,8 +31,10 @@ pub fn consumption(trace: &Trace) -> String {
     let rolling: Vec<u64> =
         (0..active.len()).map(|at| active[at.saturating_sub(7)..=at].iter().copied().max().unwrap_or(0)).collect();
     let _ = write!(svg, "<path class=\"all\" d=\"{}\"><title>all that lives</title></path>", line(&total));
-    let _ = write!(svg, "<path class=\"active\" d=\"{}\"><title>used by kernels</title></path></svg>", line(&rolling));
-    svg
+    let _ = write!(svg, "<path class=\"active\" d=\"{}\"><title>used by kernels</title></path>", line(&rolling));
+    svg += &plot
+        .legend(&[("all", "all that lives, parameters included"), ("active", "used by kernels, the most of eight")]);
+    svg + "</svg>"
 }
 
 /// How long tensors lie idle: the share of idle periods that are no longer than a time.
@@ -48,8 +50,11 @@ pub fn idle_times(trace: &Trace) -> String {
         let share = 100.0 * index as f64 / (times.len() - 1).max(1) as f64;
         let _ = write!(path, "{}{:.1} {:.1}", if index == 0 { 'M' } else { 'L' }, plot.px(share), plot.py(*time));
     }
-    let _ = write!(svg, "<path class=\"active\" d=\"{path}\"/></svg>");
-    svg
+    let _ = write!(svg, "<path class=\"active\" d=\"{path}\"/>");
+    if times.is_empty() {
+        svg += &plot.note("no tensor lies idle between two uses");
+    }
+    svg + "</svg>"
 }
 
 /// Size against idle time, both logarithmic. What lies to the right of a link's line could be sent away and back
@@ -77,7 +82,13 @@ pub fn sizes(trace: &Trace, links: &[Link]) -> String {
                 plot.py(at(until)),
                 super::svg::escape(&link.name)
             );
+            let (x, y) = (plot.px(until), plot.py(at(until)));
+            let name = super::svg::escape(&link.name);
+            let _ = write!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>", x - 6.0, y + 10.0);
         }
+    }
+    if logs.is_empty() {
+        svg += &plot.note("no tensor lies idle between two uses");
     }
     for (time, size) in logs {
         let _ =
@@ -101,13 +112,53 @@ fn ends(logs: &[f64]) -> (f64, f64) {
     if low.is_finite() && high.is_finite() { (low.floor(), high.ceil().max(low.floor() + 1.0)) } else { (0.0, 1.0) }
 }
 
+/// A power of ten of microseconds.
 fn duration(time: f64) -> String {
-    crate::units::Micros(time).to_string()
+    unit(time, &[(1e6, "s"), (1e3, "ms"), (1.0, "us"), (1e-3, "ns")])
 }
 
 /// A power of ten in decimal units.
 fn decimal(bytes: f64) -> String {
-    let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")];
-    let (unit, name) = units.into_iter().find(|(unit, _)| bytes >= *unit).unwrap_or((1.0, "B"));
-    format!("{} {name}", bytes / unit)
+    unit(bytes, &[(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")])
+}
+
+/// In the largest unit of which it is at least one.
+fn unit(value: f64, units: &[(f64, &str)]) -> String {
+    let fits = |&&(unit, _): &&(f64, &str)| value >= unit * 0.999_999;
+    let (unit, name) = units.iter().find(fits).or(units.last()).copied().unwrap_or((1.0, ""));
+    format!("{} {name}", (value / unit * 1e6).round() / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::liveness::{Kernel, Tensor, Use};
+
+    /// A weight of a megabyte that lies idle for a second.
+    fn trace() -> Trace {
+        let weight = Tensor { name: "w".into(), bytes: 1_000_000, global: true, ..Tensor::default() };
+        let kernel = |inputs: &[usize], time_us| Kernel {
+            inputs: inputs.iter().map(|&tensor| Use { tensor, ..Use::default() }).collect(),
+            time_us,
+            ..Kernel::default()
+        };
+        Trace { tensors: vec![weight], kernels: vec![kernel(&[0], 1.0), kernel(&[], 1e6)] }
+    }
+
+    #[test]
+    fn links_are_lines_with_their_names() {
+        let links = [Link { name: "a → b".into(), rate: Rate(100.0) }];
+        let figure = sizes(&trace(), &links);
+        assert_eq!((figure.matches("class=\"link\"").count(), figure.matches("a → b").count()), (1, 2));
+        assert_eq!(figure.matches("<circle").count(), 1);
+        // Nothing is so fast that a byte comes and goes within these axes' time.
+        assert!(!sizes(&trace(), &[Link { name: "far".into(), rate: Rate(1e-9) }]).contains("far"));
+    }
+
+    #[test]
+    fn powers_of_ten_have_units() {
+        assert_eq!([1e-3, 1.0, 100.0, 1e4, 1e6].map(duration), ["1 ns", "1 us", "100 us", "10 ms", "1 s"]);
+        assert_eq!(decimal(1e5), "100 kB");
+        assert!(idle_times(&Trace::default()).contains("no tensor lies idle"));
+    }
 }

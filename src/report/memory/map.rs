@@ -4,8 +4,11 @@ use std::fmt::Write;
 
 use super::{
     layout::{Block, Layout},
-    svg::{Plot, byte_ticks, escape, step_ticks},
+    svg::{LETTER, Plot, byte_ticks, escape, step_ticks},
 };
+
+/// Steps narrower than this are drawn without borders and with a thin curve.
+const FINE: f64 = 3.0;
 
 /// How the map is drawn.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,8 +23,9 @@ pub fn map(layout: &Layout, look: Look) -> String {
     let top = layout.height.max(layout.capacity.unwrap_or_default()).0 as f64;
     let plot = Plot::new(1100.0, 480.0, (0.0, end as f64), (0.0, top.max(1.0) * 1.04));
     let mut svg = plot.open(&layout.title, "step", &step_ticks(end), &byte_ticks(top));
+    let fine = if plot.px(1.0) - plot.px(0.0) < FINE { " fine" } else { "" };
     for block in &layout.blocks {
-        rectangle(&mut svg, &plot, layout, block, look);
+        rectangle(&mut svg, &plot, layout, block, fine);
     }
     let right = plot.px(end as f64);
     let mut line = |class: &str, bytes: f64, label: String| {
@@ -34,7 +38,12 @@ pub fn map(layout: &Layout, look: Look) -> String {
     if let Some(capacity) = layout.capacity {
         line("capacity", capacity.0 as f64, format!("capacity {capacity}"));
     }
-    let _ = write!(svg, "<path class=\"load\" d=\"{}\"><title>sum of what lives</title></path>", curve(layout, &plot));
+    let curve = curve(layout, &plot);
+    let _ = write!(svg, "<path class=\"load{fine}\" d=\"{curve}\"><title>sum of what lives</title></path>");
+    layout.blocks.iter().for_each(|block| label(&mut svg, &plot, block, look));
+    let capacity = layout.capacity.map(|_| ("capacity", "capacity"));
+    let lines: Vec<_> = [("load", "sum of what lives"), ("peak", "arena")].into_iter().chain(capacity).collect();
+    svg += &plot.legend(&lines);
     let peak = layout.peak();
     let (x, y) = (plot.px(peak.from as f64 + 0.5), plot.py(peak.bytes.0 as f64));
     let _ = write!(
@@ -45,19 +54,28 @@ pub fn map(layout: &Layout, look: Look) -> String {
     svg
 }
 
-fn rectangle(svg: &mut String, plot: &Plot, layout: &Layout, block: &Block, look: Look) {
+/// Left, top, width and height of a block.
+fn area(plot: &Plot, block: &Block) -> (f64, f64, f64, f64) {
     let (x0, x1) = (plot.px(block.lower as f64), plot.px(block.upper as f64));
     let (low, high) = (block.offset.0 as f64, (block.offset + block.size).0 as f64);
     let (y0, y1) = (plot.py(high), plot.py(low));
-    let (width, height) = (x1 - x0, y1 - y0);
+    (x0, y0, x1 - x0, y1 - y0)
+}
+
+fn rectangle(svg: &mut String, plot: &Plot, layout: &Layout, block: &Block, fine: &str) {
+    let (x0, y0, width, height) = area(plot, block);
     let _ = write!(
         svg,
-        "<rect class=\"block {}\" x=\"{x0:.2}\" y=\"{y0:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"><title>{}</title></rect>",
+        "<rect class=\"block{fine} {}\" x=\"{x0:.2}\" y=\"{y0:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"><title>{}</title></rect>",
         block.kind.name(),
         escape(&tooltip(layout, block))
     );
-    // A letter is about 6 wide at this size.
-    let fits = height >= 11.0 && width >= 6.0 * block.name.chars().count() as f64;
+}
+
+/// The block's name, where it fits.
+fn label(svg: &mut String, plot: &Plot, block: &Block, look: Look) {
+    let (x0, y0, width, height) = area(plot, block);
+    let fits = height >= 11.0 && width >= LETTER * block.name.chars().count() as f64;
     if fits || look.display_names {
         let (x, y) = (x0 + 3.0, y0 + (height + 8.0) / 2.0);
         let _ = write!(svg, "<text class=\"name\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(&block.name));

@@ -16,6 +16,7 @@ const ROWS: usize = 40;
 const PAGE_STYLE: &str = "<style>:root{color-scheme:light dark;--ink:#1b1b1b;--paper:#fff}\
 @media(prefers-color-scheme:dark){:root{--ink:#e6e6e6;--paper:#16181c}}\
 body{font:14px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:1140px;margin:24px auto;padding:0 16px}\
+@media(prefers-color-scheme:dark){.all{stroke:#d8a66f}.active{stroke:#63d27c}.dot{fill:#8fb0ff}.capacity{stroke:#6af}}\
 svg{width:100%;height:auto}svg text{fill:var(--ink)}svg .name{fill:#111}.load{stroke:var(--ink)}.mark{fill:#d22}\
 .pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(320px,1fr));gap:16px}\
 table{border-collapse:collapse}td,th{padding:2px 12px 2px 0;text-align:left}td.n{text-align:right;font-variant-numeric:tabular-nums}\
@@ -46,7 +47,7 @@ pub fn page(layout: &Layout, trace: &Trace, links: &[Link], look: Look) -> Strin
         layout.parameters
     );
     html += "<h2>Arena</h2><p class=\"key\">";
-    for kind in Kind::ALL {
+    for kind in Kind::ALL.into_iter().filter(|kind| layout.blocks.iter().any(|block| block.kind == *kind)) {
         let _ = write!(html, "<span class=\"{0}\"></span>{0}", kind.name());
     }
     let _ = write!(html, "</p>{}", map::map(layout, look));

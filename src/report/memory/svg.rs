@@ -4,6 +4,10 @@ use std::fmt::Write;
 
 /// Room at the right, for half a label.
 const RIGHT: f64 = 28.0;
+/// Room above, for a legend.
+const TOP: f64 = 22.0;
+/// Width of a letter.
+pub const LETTER: f64 = 6.0;
 
 /// A drawing area with a linear scale in both directions; y grows upwards.
 pub struct Plot {
@@ -28,7 +32,7 @@ impl Plot {
 
     pub fn py(&self, y: f64) -> f64 {
         let span = (self.y.1 - self.y.0).max(f64::MIN_POSITIVE);
-        self.height - self.below - (y - self.y.0) / span * (self.height - self.below - 14.0)
+        self.height - self.below - (y - self.y.0) / span * (self.height - self.below - TOP)
     }
 
     /// The opening tag with both axes: labels and grid lines at the given places.
@@ -39,7 +43,7 @@ impl Plot {
              font-size=\"11\"><title>{}</title>",
             escape(title)
         );
-        let (x0, x1, y0, y1) = (self.left, w - RIGHT, h - self.below, 14.0);
+        let (x0, x1, y0, y1) = (self.left, w - RIGHT, h - self.below, TOP);
         for (x, label) in xs {
             let at = self.px(*x);
             let _ = write!(svg, "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{y1}\" x2=\"{at:.1}\" y2=\"{y0}\"/>");
@@ -59,12 +63,36 @@ impl Plot {
         );
         svg
     }
+
+    /// What the lines mean: for each a class and a word, above the drawing from the left.
+    pub fn legend(&self, lines: &[(&str, &str)]) -> String {
+        let mut svg = String::new();
+        let mut x = self.left;
+        for (class, word) in lines {
+            let _ = write!(
+                svg,
+                "<line class=\"{class}\" x1=\"{x:.1}\" y1=\"9\" x2=\"{:.1}\" y2=\"9\"/><text x=\"{:.1}\" y=\"13\">{}</text>",
+                x + 22.0,
+                x + 27.0,
+                escape(word)
+            );
+            x += 45.0 + LETTER * word.chars().count() as f64;
+        }
+        svg
+    }
+
+    /// A sentence in the middle of a drawing that has nothing to show.
+    pub fn note(&self, text: &str) -> String {
+        let (x, y) = ((self.left + self.width - RIGHT) / 2.0, (TOP + self.height - self.below) / 2.0);
+        format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", escape(text))
+    }
 }
 
 /// The style that a figure needs when it stands alone; the page has its own.
 pub const STYLE: &str = "<style>.grid{stroke:#8884}.input{fill:#4c9be8}.activation{fill:#56b881}.in-place{fill:#c9a227}\
 .output{fill:#d2706e}.workspace{fill:#9a86c9}.block{stroke:#fff8;stroke-width:.5}.peak{stroke:#d22;stroke-dasharray:6 4;fill:none}\
-.load{stroke:#222;fill:none;stroke-width:1.2}.capacity{stroke:#06c;fill:none}.all{stroke:#8b5a2b;stroke-dasharray:5 3;fill:none}\
+.load{stroke:#222;fill:none;stroke-width:1.2}.fine.block{stroke:none}.fine.load{stroke-width:.5;stroke-opacity:.6}\
+.capacity{stroke:#06c;fill:none}.all{stroke:#8b5a2b;stroke-dasharray:5 3;fill:none}\
 .active{stroke:#2a8f3c;fill:none}.dot{fill:#1f3a93}.link{stroke:#999;fill:none}</style>";
 
 /// About `count` round numbers from `from` to `to`.
@@ -94,7 +122,7 @@ pub fn byte_ticks(most: f64) -> Vec<(f64, String)> {
         m if m >= 1024.0 => (1024.0, "KiB"),
         _ => (1.0, "B"),
     };
-    let label = |x: f64| format!("{} {name}", (x * 1000.0).round() / 1000.0);
+    let label = |x: f64| if x == 0.0 { "0".to_string() } else { format!("{} {name}", (x * 1000.0).round() / 1000.0) };
     ticks(0.0, most / unit, 6.0).into_iter().map(|x| (x * unit, label(x))).collect()
 }
 

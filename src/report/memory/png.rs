@@ -1,0 +1,58 @@
+//! A figure as PNG: resvg draws the SVG, with the fonts of this machine, on white.
+
+use std::sync::Arc;
+
+use resvg::{
+    tiny_skia::{Color, Pixmap, Transform},
+    usvg::{Options, Tree, fontdb::Database},
+};
+
+/// Pixels for each unit of the drawing.
+const SCALE: f32 = 2.0;
+
+/// Why a figure cannot be drawn.
+#[derive(Debug, thiserror::Error)]
+pub enum PngError {
+    #[error("the drawing cannot be read: {0}")]
+    Svg(#[from] resvg::usvg::Error),
+    #[error("a picture of {0} x {1} pixels is too large")]
+    TooLarge(f32, f32),
+    #[error("the picture cannot be encoded: {0}")]
+    Encode(String),
+}
+
+/// Draws a figure that stands alone. Without any font on this machine the text is left out.
+///
+/// # Errors
+/// If the text is no SVG or the picture is too large.
+pub fn png(svg: &str) -> Result<Vec<u8>, PngError> {
+    let mut fonts = Database::new();
+    fonts.load_system_fonts();
+    // The generic names stand for fonts that are not on every machine.
+    if let Some(family) = fonts.faces().find_map(|face| Some(face.families.first()?.0.clone())) {
+        fonts.set_sans_serif_family(family);
+    }
+    let options = Options { fontdb: Arc::new(fonts), ..Options::default() };
+    let tree = Tree::from_str(svg, &options)?;
+    let (width, height) = (tree.size().width() * SCALE, tree.size().height() * SCALE);
+    let mut picture = Pixmap::new(width as u32, height as u32).ok_or(PngError::TooLarge(width, height))?;
+    picture.fill(Color::WHITE);
+    resvg::render(&tree, Transform::from_scale(SCALE, SCALE), &mut picture.as_mut());
+    picture.encode_png().map_err(|error| PngError::Encode(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drawing_becomes_pixels() {
+        let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 4 2\"><style>.a{fill:#f00}</style>\
+                   <rect class=\"a\" width=\"4\" height=\"2\"/></svg>";
+        let picture = Pixmap::decode_png(&png(svg).unwrap()).unwrap();
+        assert_eq!((picture.width(), picture.height()), (8, 4));
+        let first = picture.pixels()[0];
+        assert_eq!((first.red(), first.green(), first.blue()), (255, 0, 0));
+        assert!(png("<svg").is_err());
+    }
+}
