@@ -88,6 +88,24 @@ fn figures_stand_alone() {
 }
 
 #[test]
+fn what_does_not_fit_goes_to_the_next_pool() {
+    let folder = Folder::new();
+    let arena = folder.write("arena.csv", "id,lower,upper,size\na,0,9,100\nb,0,3,60\nc,3,9,60\nd,1,2,500\n");
+    let result = folder.path("out.csv");
+    let pools = ["--pool", "sram=160", "--pool", "dram"];
+    let out = result.display().to_string();
+    let found = json(&edgecut(&[&["--arena", &arena, "--format", "json", "--output", &out][..], &pools].concat()));
+    assert_eq!((&found[0]["arena_bytes"], &found[0]["buffers"]), (&160.into(), &3.into()));
+    assert_eq!((&found[1]["pool"], &found[1]["arena_bytes"]), (&"dram".into(), &500.into()));
+    let csv = std::fs::read_to_string(&result).unwrap();
+    assert!(csv.contains("d,1,2,500,dram,0\n"), "{csv}");
+    let full = edgecut(&["--arena", &arena, "--pool", "sram=160", "--pool", "dram=499"]);
+    assert_eq!(full.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&full.stderr).contains("1 buffers of 500 bytes"));
+    assert_eq!(edgecut(&["--arena", &arena, "--pool", "sram=much"]).status.code(), Some(2));
+}
+
+#[test]
 fn what_is_written_is_said_and_links_are_drawn() {
     let folder = Folder::new();
     let network = folder.write("net.json", NETWORK);

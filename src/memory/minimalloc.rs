@@ -86,6 +86,18 @@ impl Table {
 
     /// The table as it was read, with the packing in the column `offset`.
     pub fn print(&self, packing: &Packing) -> String {
+        self.with_offsets(&packing.offsets)
+    }
+
+    /// The same with the names of pools in a column `pool`.
+    pub fn print_pools(&self, offsets: &[Bytes], pools: &[&str]) -> String {
+        let mut table = self.clone();
+        table.header.push_field("pool");
+        table.rows.iter_mut().zip(pools).for_each(|(row, pool)| row.push_field(pool));
+        table.with_offsets(offsets)
+    }
+
+    fn with_offsets(&self, offsets: &[Bytes]) -> String {
         let column = self.header.iter().position(|name| canonical(name) == "offset");
         let mut writer = csv::Writer::from_writer(Vec::new());
         let with = |row: &StringRecord, cell: &str| {
@@ -96,7 +108,7 @@ impl Table {
             }
             ByteRecord::from(cells)
         };
-        let offsets = packing.offsets.iter().map(|offset| offset.0.to_string());
+        let offsets = offsets.iter().map(|offset| offset.0.to_string());
         let rows = self.rows.iter().zip(offsets).map(|(row, offset)| with(row, &offset));
         for record in std::iter::once(with(&self.header, "offset")).chain(rows) {
             // Writing to memory does not fail.

@@ -7,9 +7,17 @@ use serde::Serialize;
 
 use super::Memory;
 use crate::{
-    cli::{Failure, Outcome, file, format::Format},
-    memory::{self, Options, check, minimalloc::Table},
-    units::Bytes,
+    cli::{
+        Failure, Outcome, file,
+        format::{self, Format},
+    },
+    memory::{
+        self, Options, Packing,
+        arena::pools::{Pool, PoolError, pack_pools},
+        check,
+        minimalloc::Table,
+    },
+    units::{Bytes, UnitError},
 };
 
 /// What is told of a packing.
@@ -27,6 +35,9 @@ pub fn run(memory: &Memory, input: &Path) -> Outcome {
     let bad = |error: &dyn std::error::Error| Failure::BadInput(Report::msg(format!("{name}: {error}")));
     let table = Table::parse(&file::read(input)?).map_err(|e| bad(&e))?;
     let options = Options { capacity: memory.capacity, effort: memory.effort(300) };
+    if !memory.pool.is_empty() {
+        return in_pools(memory, &table, &options);
+    }
     let packing = memory::pack(&table.buffers, &options).map_err(|e| bad(&e))?;
     check::packing(&table.buffers, &packing).map_err(Failure::failed)?;
     let summary = Summary {
@@ -49,6 +60,57 @@ pub fn run(memory: &Memory, input: &Path) -> Outcome {
         Format::Table => format!("{summary}\n"),
     };
     std::io::stdout().write_all(text.as_bytes()).map_err(Failure::failed)
+}
+
+/// What is told of a pool.
+#[derive(Serialize)]
+struct Use {
+    pool: String,
+    capacity_bytes: Option<Bytes>,
+    buffers: usize,
+    arena_bytes: Bytes,
+    /// For the buffers that lie in it.
+    bound_bytes: Bytes,
+}
+
+fn in_pools(memory: &Memory, table: &Table, options: &Options) -> Outcome {
+    let pooled = pack_pools(&table.buffers, &memory.pool, options).map_err(|error| match error {
+        PoolError::Full { .. } => Failure::NoPlan(Report::msg(error.to_string())),
+        PoolError::Arena(error) => Failure::bad_input(error),
+    })?;
+    check::pools(&table.buffers, &memory.pool, &pooled).map_err(Failure::failed)?;
+    let names: Vec<&str> = pooled.pools.iter().map(|&pool| memory.pool[pool].name.as_str()).collect();
+    let csv = table.print_pools(&pooled.offsets(), &names);
+    if let Some(output) = &memory.output {
+        file::write(output, csv.as_bytes())?;
+    }
+    let used = |(pool, packing): (&Pool, &Packing)| Use {
+        pool: pool.name.clone(),
+        capacity_bytes: pool.capacity,
+        buffers: packing.offsets.len(),
+        arena_bytes: packing.height,
+        bound_bytes: packing.bound,
+    };
+    let uses: Vec<Use> = memory.pool.iter().zip(&pooled.packings).map(used).collect();
+    match memory.format {
+        Format::Csv => print!("{csv}"),
+        Format::Json => format::print_json(&uses)?,
+        Format::Table => {
+            println!("{:<12} {:>12} {:>8} {:>12} {:>12}", "pool", "capacity", "buffers", "arena", "lower bound");
+            for used in &uses {
+                let capacity = used.capacity_bytes.map_or("-".to_string(), |bytes| bytes.to_string());
+                let (arena, bound) = (used.arena_bytes.to_string(), used.bound_bytes.to_string());
+                println!("{:<12} {capacity:>12} {:>8} {arena:>12} {bound:>12}", used.pool, used.buffers);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `sram=100KB`, or a name alone.
+pub fn pool(text: &str) -> Result<Pool, UnitError> {
+    let (name, capacity) = text.split_once('=').map_or((text, None), |(name, size)| (name, Some(size)));
+    Ok(Pool { name: name.to_string(), capacity: capacity.map(str::parse).transpose()? })
 }
 
 fn too_small(capacity: Bytes, bound: Bytes, height: Bytes) -> String {

@@ -24,6 +24,7 @@ use crate::{
         model::{ModelArguments, ModelFlags},
     },
     memory::{
+        arena::pools::Pool,
         network,
         workload::{Limit, Target},
     },
@@ -118,6 +119,11 @@ pub struct Memory {
     /// Find a packing that fits in this size; exit code 3 if none is found
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Bytes>,
+
+    /// A memory for the buffers of --arena, in order of preference: what does not fit goes to the next. The last one
+    /// may be without a size, and takes the rest
+    #[arg(long, value_name = "NAME[=SIZE]", requires = "arena", conflicts_with_all = ["capacity", "minimize"], value_parser = arena::pool)]
+    pool: Vec<Pool>,
 
     /// The fastest schedule within this peak: a size, or a percentage of the original peak; exit code 3 if none is found
     #[arg(long, value_name = "SIZE|PERCENT", conflicts_with = "slowdown")]

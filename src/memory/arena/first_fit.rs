@@ -4,7 +4,10 @@ use super::{
     preference::{FIRST_FIT, Traits},
     problem::Problem,
 };
-use crate::memory::bound;
+use crate::memory::{Buffer, bound};
+
+/// Where a buffer lies that has no place yet.
+const NOWHERE: u64 = u64::MAX;
 
 /// The best of all orders of [`FIRST_FIT`]; stops as soon as `bound` is reached.
 pub(super) fn portfolio(problem: &Problem<'_>, bound: u64) -> Vec<u64> {
@@ -28,7 +31,12 @@ pub(super) fn portfolio(problem: &Problem<'_>, bound: u64) -> Vec<u64> {
 
 /// Places the buffers first fit in `order`, those with a given offset before all others.
 fn place(problem: &Problem<'_>, order: &[u32]) -> Vec<u64> {
-    const NOWHERE: u64 = u64::MAX;
+    // Nothing ends above all that there can be.
+    within(problem, order, NOWHERE - 1).into_iter().map(Option::unwrap_or_default).collect()
+}
+
+/// The same with no buffer ending above `capacity`: `None` for those that find no room.
+pub(super) fn within(problem: &Problem<'_>, order: &[u32], capacity: u64) -> Vec<Option<u64>> {
     let mut offsets: Vec<u64> = problem.buffers.iter().map(|b| b.fixed.map_or(NOWHERE, |f| f.0)).collect();
     let mut taken: Vec<(u64, u64)> = Vec::new();
     for &index in order {
@@ -48,12 +56,18 @@ fn place(problem: &Problem<'_>, order: &[u32]) -> Vec<u64> {
             }
             at = at.max(end.next_multiple_of(buffer.align));
         }
-        offsets[index] = at;
+        if at.saturating_add(buffer.size.0) <= capacity {
+            offsets[index] = at;
+        }
     }
-    offsets
+    let fits = |(offset, buffer): (u64, &Buffer)| {
+        (offset != NOWHERE && offset.saturating_add(buffer.size.0) <= capacity).then_some(offset)
+    };
+    offsets.into_iter().zip(problem.buffers).map(fits).collect()
 }
 
-fn traits(problem: &Problem<'_>) -> Vec<Traits> {
+/// What the orders look at, by buffer.
+pub(super) fn traits(problem: &Problem<'_>) -> Vec<Traits> {
     let loads = bound::loads(problem.buffers);
     let crowd = |lower: u64, upper: u64| {
         let from = loads.partition_point(|load| load.from < lower);

@@ -2,12 +2,13 @@
 //!
 //! A portfolio of first-fit orders comes first ([`first_fit`]); it is nearly always enough for a network. If it misses
 //! the lower bound, a canonical branch and bound ([`search`]) lowers the packing ([`minimize`]) for as long as the
-//! effort lasts. Effort is counted in work, not in time, so that the same input always gives the same packing.
+//! effort lasts. Of several memories, the first one takes what it can ([`pools`]). Effort is counted in work, not in time, so that the same input always gives the same packing.
 
 mod failed;
 mod first_fit;
 mod hash;
 mod minimize;
+pub mod pools;
 mod preference;
 mod problem;
 mod search;
@@ -57,7 +58,10 @@ pub fn pack(buffers: &[Buffer], options: &Options) -> Result<Packing, ArenaError
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{
+        pools::{Pool, PoolError, pack_pools},
+        *,
+    };
     use crate::memory::check;
 
     const QUICK: Options = Options { capacity: None, effort: 20_000 };
@@ -128,6 +132,32 @@ mod tests {
             }
             let again = pack(&buffers, &QUICK).unwrap();
             prop_assert_eq!(check::packing(&buffers, &again), Ok(()));
+        }
+
+        #[test]
+        fn pools_hold_what_they_can(
+            mut buffers in buffers(),
+            first in 0u64..200,
+            second in 0u64..200,
+            last in prop::option::of(0u64..100),
+            fixed in prop::option::of((any::<prop::sample::Index>(), 0u64..60)),
+        ) {
+            if let Some((index, offset)) = fixed.filter(|_| !buffers.is_empty()) {
+                let buffer = index.get(&buffers).align(1).fixed(Bytes(offset));
+                let place = index.index(buffers.len());
+                buffers[place] = buffer;
+            }
+            let pool = |name: &str, capacity| Pool { name: name.to_string(), capacity };
+            let pools = [
+                pool("sram", Some(Bytes(first))),
+                pool("dram", Some(Bytes(second))),
+                pool("flash", last.map(Bytes)),
+            ];
+            match pack_pools(&buffers, &pools, &QUICK) {
+                Ok(pooled) => prop_assert_eq!(check::pools(&buffers, &pools, &pooled), Ok(())),
+                // A pool without an end takes everything.
+                Err(error) => prop_assert!(last.is_some() && matches!(error, PoolError::Full { .. }), "{}", error),
+            }
         }
 
         #[test]

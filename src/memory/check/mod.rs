@@ -9,7 +9,10 @@ pub mod values;
 
 use std::collections::BTreeMap;
 
-use super::{Buffer, Packing};
+use super::{
+    Buffer, Packing,
+    arena::pools::{Pool, Pooled},
+};
 
 /// What is wrong with a result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +29,10 @@ pub enum Flaw {
     Height { stated: u64, real: u64 },
     #[error("the bound of {bound} bytes is above the height of {height}")]
     Bound { bound: u64, height: u64 },
+    #[error("buffer {0} lies in a pool that there is not")]
+    NoPool(usize),
+    #[error("pool `{pool}` has {capacity} bytes, {height} are used")]
+    Overflow { pool: String, capacity: u64, height: u64 },
 }
 
 /// Checks `packing` against `buffers`, in time n log n.
@@ -81,6 +88,30 @@ pub fn packing(buffers: &[Buffer], packing: &Packing) -> Result<(), Flaw> {
     }
     if packing.bound > packing.height {
         return Err(Flaw::Bound { bound: packing.bound.0, height: packing.height.0 });
+    }
+    Ok(())
+}
+
+/// Checks that every buffer lies in one of `pools`, and what lies in each as [`packing`] does, within its capacity.
+///
+/// # Errors
+/// With the first flaw that is found.
+pub fn pools(buffers: &[Buffer], pools: &[Pool], pooled: &Pooled) -> Result<(), Flaw> {
+    let count = pooled.pools.len();
+    if count != buffers.len() || pooled.packings.len() != pools.len() {
+        return Err(Flaw::Count { buffers: buffers.len(), offsets: count });
+    }
+    if let Some(index) = pooled.pools.iter().position(|&pool| pool >= pools.len()) {
+        return Err(Flaw::NoPool(index));
+    }
+    for (number, (pool, held)) in pools.iter().zip(&pooled.packings).enumerate() {
+        let inside: Vec<Buffer> =
+            buffers.iter().zip(&pooled.pools).filter(|(_, of)| **of == number).map(|(buffer, _)| *buffer).collect();
+        packing(&inside, held)?;
+        if let Some(capacity) = pool.capacity.filter(|capacity| held.height > *capacity) {
+            let (capacity, height) = (capacity.0, held.height.0);
+            return Err(Flaw::Overflow { pool: pool.name.clone(), capacity, height });
+        }
     }
     Ok(())
 }
