@@ -36,7 +36,7 @@ struct Arguments {
 enum Verb {
     Export(export::Export),
     Inspect(inspect::Inspect),
-    Memory(memory::Memory),
+    Memory(Box<memory::Memory>),
     Agent(agent::Agent),
     Devices(devices::Devices),
     Operators(operators::Operators),
