@@ -12,6 +12,9 @@ pub struct Link {
     pub rate: Rate,
 }
 
+/// Decades that an axis may be longer for the links' lines.
+const FURTHER: f64 = 4.0;
+
 /// Bytes in use by kernel: all that lives, and what the kernels use (the most of eight in a row).
 pub fn consumption(trace: &Trace) -> String {
     let memory = trace.memory();
@@ -62,8 +65,14 @@ pub fn idle_times(trace: &Trace) -> String {
 pub fn sizes(trace: &Trace, links: &[Link]) -> String {
     let idle = idle(trace);
     let logs: Vec<(f64, f64)> = idle.iter().map(|(bytes, time)| (time.log10(), bytes.log10())).collect();
-    let (left, right) = ends(&logs.iter().map(|p| p.0).collect::<Vec<_>>());
+    let (first, last) = ends(&logs.iter().map(|p| p.0).collect::<Vec<_>>());
     let (low, high) = ends(&logs.iter().map(|p| p.1).collect::<Vec<_>>());
+    // The lines are to be seen too, if they are not too far away.
+    let (mut left, mut right) = (first, last);
+    for shift in links.iter().map(|link| (link.rate.0 / 2.0).log10()) {
+        left = left.min((low - shift).floor().max(first - FURTHER));
+        right = right.max((high - shift).ceil().min(last + FURTHER));
+    }
     let plot = Plot::new(540.0, 300.0, (left, right), (low, high));
     let (times, bytes) = (decades(left, right, duration), decades(low, high, decimal));
     let mut svg = plot.open("Size and idle time", "idle time", &times, &bytes);
@@ -151,7 +160,7 @@ mod tests {
         let figure = sizes(&trace(), &links);
         assert_eq!((figure.matches("class=\"link\"").count(), figure.matches("a → b").count()), (1, 2));
         assert_eq!(figure.matches("<circle").count(), 1);
-        // Nothing is so fast that a byte comes and goes within these axes' time.
+        // A line too far to the right is left out.
         assert!(!sizes(&trace(), &[Link { name: "far".into(), rate: Rate(1e-9) }]).contains("far"));
     }
 
