@@ -47,6 +47,8 @@ pub enum FxError {
     Text { line: usize, what: String },
     #[error("there are {times} times for {kernels} kernels")]
     Times { times: usize, kernels: usize },
+    #[error("there is no kernel: expected `def forward(self, …):` and assignments such as `a: \"f32[2, 8]\" = f(x)`")]
+    Empty,
 }
 
 /// Reads the forward and the backward function; the times are those of the kernels of both, in microseconds.
@@ -56,6 +58,9 @@ pub enum FxError {
 pub fn parse(forward: &str, backward: &str, times: &[f64]) -> Result<Trace, FxError> {
     let mut reader = Reader::default();
     reader.function(forward, true)?;
+    if reader.trace.kernels.is_empty() {
+        return Err(FxError::Empty);
+    }
     reader.function(backward, false)?;
     let mut trace = reader.trace;
     if !times.is_empty() && times.len() != trace.kernels.len() {
