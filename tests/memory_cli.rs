@@ -126,18 +126,17 @@ fn what_is_written_is_said_and_links_are_drawn() {
 fn operators_are_fused_to_meta_operators() {
     let folder = Folder::new();
     let network = folder.write("net.json", NETWORK);
-    // Both branches as one: their swells no longer lie one after the other.
     let library = "[[pattern]]\nname = \"Swell\"\nquery = \"Conv->Conv\"\n";
     let patterns = folder.write("patterns.toml", library);
     let found = json(&edgecut(&["--graph", &network, "--fuse", &patterns, "--format", "json", "--align", "1"]));
     let fusion = &found["fusion"];
     assert_eq!(fusion["meta_operators"][0], serde_json::json!({"name": "Swell", "matches": 2, "operators": 4}));
     assert_eq!((&fusion["unfused_operators"], &fusion["fused_operators"]), (&5.into(), &3.into()));
-    // 6400 bytes of scratch, the input and two results; without scratch only those.
-    assert_eq!(fusion["unfused"]["peak_bytes"], 6528);
-    assert_eq!(fusion["fused"]["peak_bytes"], 6592);
-    assert_eq!(fusion["without_scratch"]["peak_bytes"], 192);
-    assert_eq!((&found["peak_bytes"], &fusion["largest_scratch_bytes"]), (&6592.into(), &6400.into()));
+    // 6400 bytes of scratch, the first result, and the second one in the input's bytes.
+    for (figures, peak) in [("unfused", 6528), ("fused", 6528), ("without_scratch", 128)] {
+        assert_eq!(fusion[figures]["peak_bytes"], peak, "{figures}");
+    }
+    assert_eq!((&found["peak_bytes"], &fusion["largest_scratch_bytes"]), (&6528.into(), &6400.into()));
     let cases: &[(&str, &str)] = &[
         (&library.replace("->Conv", "->>Conv"), "patterns.toml:3:16"),
         (&library.replace("query", "queries"), "unknown field `queries`"),
@@ -159,7 +158,7 @@ fn the_built_in_library_finds_layers() {
     for (name, layers) in [
         ("torch_bert_tiny.relay", &[("Attention", 2), ("GELU", 2), ("Linear", 13)][..]),
         ("torch_mobilenet_v2.relay", &[("ConvBnAct", 52), ("Linear", 1)]),
-        ("resnet18.relay", &[("ConvBnAct", 9), ("BatchNormAct", 8)]),
+        ("resnet18.relay", &[("ConvBnAct", 9), ("BatchNormAct", 9)]),
     ] {
         let found = json(&edgecut(&[&model(name), "--fuse", "--format", "json", "--effort", "1"]));
         let uses = found["fusion"]["meta_operators"].as_array().unwrap();

@@ -80,8 +80,8 @@ fn read(path: Option<&Path>) -> Result<Library, Failure> {
     let Some(path) = path else { return Library::built_in().map_err(Failure::failed) };
     let text = String::from_utf8_lossy(&file::read(path)?).into_owned();
     Library::parse(&text).map_err(|LibraryError { message, span }| {
-        let labels: Vec<LabeledSpan> = span.map(|span| LabeledSpan::new_with_span(None, span)).into_iter().collect();
-        let report: Report = miette!(labels = labels, "{message}");
+        let Some(span) = span else { return Failure::BadInput(Report::msg(format!("{}: {message}", path.display()))) };
+        let report: Report = miette!(labels = vec![LabeledSpan::new_with_span(None, span)], "{message}");
         Failure::BadInput(report.with_source_code(NamedSource::new(path.to_string_lossy(), text).with_language("toml")))
     })
 }
