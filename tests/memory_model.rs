@@ -233,6 +233,39 @@ fn a_model_runs_in_half_its_memory() {
 }
 
 #[test]
+fn tensors_may_lie_on_a_neighbour() {
+    let folder = tempfile::tempdir().unwrap();
+    let servers = "[[server]]\nname = \"here\"\naddress = \"127.0.0.1:1\"\n\
+                   [[server]]\nname = \"there\"\naddress = \"127.0.0.1:2\"\n";
+    let link = "[[link]]\nfrom = \"here\"\nto = \"there\"\nlatency = \"1us\"\nrate = \"100GB/s\"\nboth_ways = true\n";
+    // A tensor that is made first and read last; what swells meanwhile cannot be split away from it.
+    let model = "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(300, 300), float32]) {\n  %0 = nn.softmax(%x, axis=0);\n  \
+                 %1 = nn.softmax(%0, axis=1);\n  %2 = nn.softmax(%1, axis=0);\n  %3 = nn.dense(%2, %1, units=300);\n  \
+                 %4 = nn.softmax(%3, axis=1);\n  %5 = nn.dense(%4, %3, units=300);\n  add(%5, %x)\n}\n";
+    let [model, bare, linked] =
+        [("m.relay", model), ("bare.toml", servers), ("linked.toml", &format!("{servers}{link}"))].map(
+            |(name, text)| {
+                let path = folder.path().join(name);
+                std::fs::write(&path, text).unwrap();
+                path.display().to_string()
+            },
+        );
+    let memory = |cluster: &str| {
+        let arguments =
+            ["memory", &model, "--slowdown", "2", "--effort", "2", "--cluster", cluster, "--format", "json"];
+        Command::new(env!("CARGO_BIN_EXE_edgecut")).args(arguments).current_dir(&folder).output().unwrap()
+    };
+    let output = memory(&linked);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(found[0]["stored"].as_u64() > Some(0), "{found}");
+    assert!(found[0]["arena_bytes"].as_u64() >= found[0]["peak_bytes"].as_u64(), "{found}");
+    let output = memory(&bare);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no link from `here`"));
+}
+
+#[test]
 fn the_arena_to_compare_with_is_tvms() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/arena");
     if !folder.exists() {

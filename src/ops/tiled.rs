@@ -167,8 +167,7 @@ impl<'s, 'a> Backwards<'s, 'a> {
             // Nothing inside needs it: it is a result of the stretch.
             None => {
                 let number = along(axes, 0, self.axis)?;
-                let cuts = axes[number].cuts(&vec![1.0; self.parts as usize]);
-                (number, cuts.windows(2).map(|w| w[0]..w[1]).collect())
+                (number, equal(axes[number].size, axes[number].grain, self.parts))
             }
         };
         let axis = &axes[number];
@@ -229,6 +228,12 @@ fn along(axes: &[SplitAxis], index: usize, axis: usize) -> Option<usize> {
         Join::Axis(outputs) => outputs.get(index) == Some(&Some(axis)),
         Join::Sum => false,
     })
+}
+
+/// Parts of equal length, the last one shorter if it must be: what is computed for parts in the middle is then the same.
+fn equal(size: u64, grain: u64, parts: u64) -> Vec<Range<u64>> {
+    let step = size.div_ceil(parts.max(1)).next_multiple_of(grain);
+    (0..parts).map(|part| (part * step).min(size)..((part + 1) * step).min(size)).collect()
 }
 
 fn hulls(a: &[Range<u64>], b: &[Range<u64>]) -> Vec<Range<u64>> {

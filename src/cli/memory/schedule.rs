@@ -15,7 +15,7 @@ use crate::{
         format::{self, Format},
     },
     memory::{
-        Options, Packing, check,
+        Options, Packing, bound, check,
         fit::{self, Step},
         lower::buffers,
         model::{self, Fitted, Model, Schedule, Scheduled, Stepped},
@@ -91,7 +91,7 @@ pub fn run(memory: &Memory, subject: &Subject) -> Outcome {
     check::values::values(&best.variant.stepped.graph, &scheduled.graph).map_err(Failure::failed)?;
     let steps = best.steps();
     let program = &best.variant.lowered.program;
-    let packing = packed(memory, program, &steps)?;
+    let packing = packed(memory, program, &steps, best.peak)?;
     let mut row = point(&fitted, &best);
     row.arena_bytes = Some(packing.height);
     let copies = |wanted: fn(&Step) -> bool| steps.iter().filter(|step| wanted(step)).count();
@@ -197,9 +197,14 @@ fn point(fitted: &Fitted, schedule: &Schedule<'_>) -> Point {
     }
 }
 
-/// The arena of a schedule, checked.
-fn packed(memory: &Memory, program: &Program, steps: &[Step]) -> Result<Packing, Failure> {
+/// The arena of a schedule, checked: its buffers must peak where the search said.
+fn packed(memory: &Memory, program: &Program, steps: &[Step], peak: u64) -> Result<Packing, Failure> {
     let held = buffers(program, steps, memory.align);
+    let found = bound::peak(&held).bytes + Bytes(program.resident);
+    if found.0 != peak {
+        let text = format!("the schedule's buffers take {found} at one time, {} were predicted", Bytes(peak));
+        return Err(Failure::Failed(Report::msg(text)));
+    }
     let options = Options { capacity: None, effort: memory.effort(30) };
     let packing = pack(&held, &options).map_err(Failure::bad_input)?;
     check::packing(&held, &packing).map_err(Failure::failed)?;
