@@ -36,7 +36,7 @@ missing() {
     [ "$(id -u)" = 0 ] || echo "root: network namespaces and cgroups are root's to make (sudo $0 ...)"
     [[ $LAB =~ ^[a-zA-Z0-9-]{1,20}$ ]] || echo "a name of letters, digits and -: EDGECUT_LAB is \"$LAB\""
     command -v ip >/dev/null && command -v tc >/dev/null || echo "ip and tc: apt-get install iproute2"
-    command -v taskset >/dev/null || echo "taskset: apt-get install util-linux"
+    command -v taskset >/dev/null && command -v nsenter >/dev/null || echo "taskset and nsenter: apt-get install util-linux"
     python3 -c 'import tomllib' 2>/dev/null || echo "python3 of at least 3.11, which reads TOML: apt-get install python3"
     [ -n "$(controllers)" ] || echo "cgroups with the controllers cpu and memory, v2 or v1: mount them below /sys/fs/cgroup"
     [ "$(id -u)" != 0 ] || ! command -v tc >/dev/null || kernel
@@ -247,7 +247,8 @@ up() {
         mapfile -t groups < <(make_cgroup "$name" "$memory" "$cpu")
         (
             for group in "${groups[@]}"; do echo "$BASHPID" >"$group"; done
-            exec ip netns exec "$(space "$name")" "${agent[@]}"
+            # Not by `ip netns exec`, which hides the cgroups that the agent reads its share from.
+            exec nsenter --net="/run/netns/$(space "$name")" "${agent[@]}"
         ) >"$STATE/$name.out" 2>"$STATE/$name.log" </dev/null &
         echo $! >"$STATE/$name.pid"
     done <<<"$lines"
