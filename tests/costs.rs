@@ -2,7 +2,13 @@
 
 mod common;
 
-use std::{fs, path::Path, process::Output, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Output,
+    time::Duration,
+};
 
 use common::process::{AgentProcess, edgecut, within};
 
@@ -35,7 +41,7 @@ fn done(folder: &Path, arguments: &str) -> (String, String) {
 }
 
 /// The rows of a CSV text as maps from column to cell.
-fn rows(text: &str) -> Vec<std::collections::BTreeMap<String, String>> {
+fn rows(text: &str) -> Vec<BTreeMap<String, String>> {
     csv::Reader::from_reader(text.as_bytes()).into_deserialize().map(Result::unwrap).collect()
 }
 
@@ -91,4 +97,166 @@ fn a_plan_made_again_measures_nothing_and_is_the_same() {
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     assert!(!second.contains("measur"), "{first}\n{second}");
     assert_eq!(read("one.json"), read("two.json"));
+}
+
+#[test]
+fn what_was_not_measured_is_estimated_from_other_models_and_marked() {
+    let folder = with_model();
+    let larger = MODEL.replace("(1, 3, 96, 96)", "(1, 3, 64, 64)");
+    fs::write(folder.path().join("other.relay"), larger).unwrap();
+    let plan = "plan other.relay --estimate --output p.json";
+    let nothing = run(folder.path(), plan);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("profile a model there first"), "{nothing:?}");
+
+    done(folder.path(), "profile m.relay --budget 200ms");
+    let (printed, _) = done(folder.path(), plan);
+    assert!(printed.contains("≈") && printed.contains("are estimates"), "{printed}");
+    let text = fs::read_to_string(folder.path().join("p.csv")).unwrap();
+    let groups: Vec<_> = rows(&text).into_iter().filter(|row| row["kind"] == "group").collect();
+    assert!(!groups.is_empty() && groups.iter().all(|row| row["source"] == "estimated"), "{text}");
+    let (_, said) = done(folder.path(), "plan m.relay --estimate --output p.json");
+    assert!(!said.contains("measured"), "{said}");
+    let text = fs::read_to_string(folder.path().join("p.csv")).unwrap();
+    assert!(rows(&text).iter().all(|row| row["source"] == "measured"), "{text}");
+}
+
+#[test]
+fn the_cost_model_is_a_table_with_errors() {
+    let folder = with_model();
+    done(folder.path(), "profile m.relay --fractions --budget 1s");
+    let (printed, _) = done(folder.path(), "report costs profiles --format csv --output costs.csv");
+    assert_eq!(printed, fs::read_to_string(folder.path().join("costs.csv")).unwrap());
+    let table = rows(&printed);
+    let all = table.last().unwrap();
+    assert_eq!(all["operator"], "(all)");
+    let sum = |column: &str| {
+        table[..table.len() - 1].iter().map(|row| row[column].parse::<usize>().unwrap()).sum::<usize>().to_string()
+    };
+    assert_eq!((&all["n"], &all["parts"]), (&sum("n"), &sum("parts")));
+    let convolutions: Vec<_> = table.iter().filter(|row| row["window"] == "3x3").collect();
+    assert!(!convolutions.is_empty());
+    for row in table.iter().filter(|row| row["n"].parse::<usize>().unwrap() >= 3) {
+        assert!(row["error_median"].parse::<f64>().unwrap() <= row["error_worst"].parse::<f64>().unwrap());
+    }
+    for (file, text, why) in [
+        ("no.csv", "a,b\n1,2\n", "no.csv: line 1: a profile's header has a column `signature`"),
+        ("empty", "", "empty: no profile, or none with rows"),
+    ] {
+        fs::write(folder.path().join(file), text).unwrap();
+        let output = run(folder.path(), &format!("report costs {file}"));
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{output:?}");
+    }
+}
+
+/// A file of `../shared/profiles`; `None`, with a word, if that is absent.
+fn shared(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/profiles").join(name);
+    if !path.exists() {
+        assert!(std::env::var_os("EDGECUT_REQUIRE_SHARED").is_none(), "{} is missing", path.display());
+        eprintln!("skipped: {} is missing", path.display());
+        return None;
+    }
+    Some(path.canonicalize().unwrap())
+}
+
+fn sum(rows: &[BTreeMap<String, String>]) -> f64 {
+    rows.iter().map(|row| row["time_us_median"].parse::<f64>().unwrap()).sum()
+}
+
+#[test]
+fn eop_profiles_are_imported_by_number_and_planned_with() {
+    let Some(folder) = shared("eop") else { return };
+    let at = |name: &str| folder.join(name).display().to_string();
+    let (model, cpu, gpu) = (at("lstm_5x128x10.relay"), at("lstm_512_cpu_512.csv"), at("lstm_512_k40_512.csv"));
+    let here = tempfile::tempdir().unwrap();
+    let import = format!("profile {model} --import {cpu} --import {gpu}=edge/gpu0 --format csv --output imported");
+    let found = rows(&done(here.path(), &import).0);
+    let (of_cpu, of_gpu): (Vec<_>, Vec<_>) = found.into_iter().partition(|row| row["device"] == "cpu");
+    // Alone they take 1702 and 4446 us, tuples among it.
+    assert_eq!((of_cpu.len(), of_gpu.len()), (218, 218));
+    assert!((sum(&of_cpu) - 1702.0).abs() < 2.0 && (sum(&of_gpu) - 4446.0).abs() < 2.0);
+    assert_eq!((of_cpu[0]["server"].as_str(), of_gpu[0]["server"].as_str()), ("eop", "edge"));
+    assert!(of_cpu.iter().all(|row| row["cpu_us_median"].is_empty() && row["n"] == "1"));
+
+    // The imported files and EOP's own give the same plan, better than either device alone.
+    let files: Vec<String> = fs::read_dir(here.path().join("imported"))
+        .unwrap()
+        .flat_map(|entry| fs::read_dir(entry.unwrap().path()).unwrap())
+        .map(|entry| entry.unwrap().path().display().to_string())
+        .filter(|path| !path.ends_with(".summary.csv"))
+        .collect();
+    assert_eq!(files.len(), 2);
+    let latency = |profiles: &str, output: &str| -> f64 {
+        done(here.path(), &format!("plan {model} {profiles} --output {output}"));
+        let plan: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(here.path().join(output)).unwrap()).unwrap();
+        plan["predicted"]["latency_us"].as_f64().unwrap()
+    };
+    let links = "from,from_address,to,to_address,latency_us,bytes_per_us,fit_error,largest_bytes,n\n\
+                 eop,-,edge,-,2,1000000,0,1,1\nedge,-,eop,-,2,1000000,0,1,1\n";
+    fs::write(here.path().join("links.csv"), links).unwrap();
+    let alone = latency(&format!("--profile {cpu}"), "alone.json");
+    assert!((alone - sum(&of_cpu)).abs() < 1e-6);
+    let own = latency(&format!("--profile {cpu} --profile {gpu}=edge/gpu0 --links links.csv --no-split"), "own.json");
+    let mut ordered = files.clone();
+    ordered.sort_by_key(|path| path.contains("edge-"));
+    let ours = format!("--profile {} --profile {} --links links.csv --no-split", ordered[0], ordered[1]);
+    assert!((latency(&ours, "ours.json") - own).abs() < 1e-6 && own < alone, "{own} {alone}");
+    let linkless = run(here.path(), &format!("plan {model} --profile {cpu} --profile {gpu}=edge/gpu0"));
+    assert_eq!(linkless.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&linkless.stderr).contains("--links"));
+}
+
+#[test]
+fn dumps_of_tvms_debug_executor_are_imported_and_planned_with() {
+    let Some(folder) = shared("tvmdbg") else { return };
+    for (name, operators, time) in [("mobile_net", 302 + 54, 5646.0), ("vgg16", 54, 12503.0)] {
+        let at = |kind: &str| folder.join(format!("{name}.{kind}.json")).display().to_string();
+        let here = tempfile::tempdir().unwrap();
+        // The graph and its trace are found from each other.
+        for file in [at("graph_dump"), at("execution_trace")] {
+            let found = rows(&done(here.path(), &format!("profile --import {file} --format csv")).0);
+            assert_eq!(found.len(), operators);
+            assert!((sum(&found) - time).abs() < 1.0, "{}", sum(&found));
+            assert!(found.iter().all(|row| row["device"] == "gpu0" && row["mode"] == "in-situ"));
+            let convolutions = found.iter().filter(|row| row["operator"] == "nn.conv2d");
+            assert!(convolutions.clone().count() > 10 && convolutions.clone().all(|row| row["flops"] != "0"));
+        }
+        for workload in ["--workload ", ""] {
+            let planned = format!("plan {workload}{} --format csv", at("graph_dump"));
+            let groups = rows(&done(here.path(), &planned).0);
+            assert_eq!(groups.len(), operators);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_imported_is_refused_with_its_place() {
+    let folder = with_model();
+    fs::write(folder.path().join("short.csv"), "a_name,forward_fw_mean_time\nnn.conv2d-9,12\nnn.relu,1\n").unwrap();
+    fs::write(folder.path().join("other.csv"), "a_name,forward_fw_mean_time\nnn.dense-4,12\n").unwrap();
+    fs::write(folder.path().join("x.graph_dump.json"), "{\"nodes\": [{\"op\": 3}]}").unwrap(); // JSON of no dump
+    fs::write(folder.path().join("y.json"), "{\"traceEvents\": []}").unwrap();
+    for (arguments, why) in [
+        ("profile m.relay --import short.csv", "short.csv: line 3: `nn.relu` is not an operator's name"),
+        (
+            "profile m.relay --import other.csv",
+            "other.csv: line 2: the profile has `nn.dense-4`, number 4 of the module is",
+        ),
+        ("profile --import other.csv", "other.csv: a profile of EOP's is of a Relay module"),
+        ("profile --import x.graph_dump.json", "x.graph_dump.json: not a graph dump"),
+        ("profile --import y.json", "y.json"),
+        ("profile m.relay --import y.json", "y.json: a trace of TVM's debug executor is of a graph dump"),
+        ("profile m.relay --import absent.csv", "absent.csv"),
+        ("plan m.relay --profile other.csv", "other.csv: line 2"),
+        ("plan x.graph_dump.json", "x.graph_dump.json: not a graph dump"),
+        ("profile", "nothing to profile"),
+    ] {
+        let output = run(folder.path(), arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {said}");
+        assert!(said.contains(why), "{arguments}: {said}");
+    }
 }

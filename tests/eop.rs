@@ -25,7 +25,7 @@ fn file(name: &str) -> Option<String> {
 }
 
 fn profile(name: &str) -> Option<Profile> {
-    Some(eop::read(&file(name)?).unwrap())
+    Some(eop::read(&file(name)?).unwrap().rows)
 }
 
 /// The graph of the module, with the times of two profiles, by the numbers of its operators in ascending order.

@@ -42,6 +42,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
         time_us: Micros::ZERO,
         start_us: Micros::ZERO,
         workspace_bytes: Bytes::ZERO,
+        source: Default::default(),
     };
     Plan {
         version: VERSION,

@@ -38,19 +38,29 @@ pub struct Survey<'a> {
     pub fractions: Option<Micros>,
     /// Whether what was measured before is measured anew.
     pub again: bool,
+    pub lacking: Lacking,
     /// Where profiles are kept.
     pub folder: &'a Path,
     /// Inputs and parameters that are not generated from their names.
     pub contents: Contents,
 }
 
-/// The complete profile of one device.
+/// What becomes of items that a profile does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lacking {
+    #[default]
+    Measured,
+    /// They stay without rows.
+    Left,
+}
+
+/// The profile of one device.
 #[derive(Debug, Clone)]
 pub struct Surveyed {
     pub device: DeviceSpec,
     /// The profile's file.
     pub path: PathBuf,
-    /// One an item, in the order of the model.
+    /// One an item, in the order of the model; fewer only where what is lacking was to be left.
     pub rows: Vec<Row>,
     /// One a part of an item that was ever measured.
     pub shares: Vec<Row>,
@@ -144,7 +154,7 @@ async fn one(
     }
     store.keep(items)?;
     store.complete(items)?;
-    let is_missing = store.rows().len() < items.len();
+    let is_missing = survey.lacking == Lacking::Measured && store.rows().len() < items.len();
     let mut whole = if is_missing || !survey.whole { None } else { Whole::read(store.path()) };
     let wants_whole = survey.whole && whole.is_none();
     let task = ProfileTask {

@@ -24,6 +24,15 @@ pub fn print_csv<T: Serialize>(rows: &[T]) -> Outcome {
     writer.flush().map_err(Failure::failed)
 }
 
+/// Rows under a header of their fields' names.
+pub fn to_csv<T: Serialize>(rows: &[T]) -> Result<Vec<u8>, Failure> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        writer.serialize(row).map_err(Failure::failed)?;
+    }
+    writer.into_inner().map_err(|error| Failure::failed(error.into_error()))
+}
+
 /// Prints a value as indented JSON.
 pub fn print_json(value: &impl Serialize) -> Outcome {
     let mut out = io::stdout().lock();

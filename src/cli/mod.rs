@@ -9,6 +9,7 @@ mod export;
 mod failure;
 mod file;
 mod format;
+mod given;
 mod inspect;
 mod kind;
 mod memory;
@@ -16,6 +17,7 @@ mod model;
 mod operators;
 mod plan;
 mod profile;
+mod report;
 mod run;
 mod survey;
 mod table;
@@ -42,6 +44,7 @@ enum Verb {
     Operators(operators::Operators),
     Plan(plan::Plan),
     Profile(profile::Profile),
+    Report(report::Report),
     Run(run::Run),
 }
 
@@ -60,6 +63,7 @@ pub fn main() -> std::process::ExitCode {
         Verb::Operators(verb) => verb.run(),
         Verb::Plan(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
+        Verb::Report(verb) => verb.run(),
         Verb::Run(verb) => verb.run(),
     };
     match outcome {

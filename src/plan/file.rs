@@ -141,6 +141,20 @@ pub struct GroupPlan {
     pub time_us: Micros,
     pub start_us: Micros,
     pub workspace_bytes: Bytes,
+    /// Where `time_us` comes from. Plans did not say once.
+    #[serde(default)]
+    pub source: Source,
+}
+
+/// Where a predicted time comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// This very group was measured on its device.
+    #[default]
+    Measured,
+    /// Others were.
+    Estimated,
 }
 
 /// A tensor that goes from one device to another.
@@ -182,6 +196,7 @@ impl Plan {
             time_us: Micros::ZERO,
             start_us: Micros::ZERO,
             workspace_bytes: Bytes::ZERO,
+            source: Source::Measured,
         });
         let mut groups: Vec<GroupPlan> = groups.collect();
         for (job, start) in work.jobs.iter().zip(&times.starts) {

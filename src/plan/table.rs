@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{DeviceId, Plan};
+use super::{DeviceId, Plan, file::Source};
 
 /// One line of `plan.csv`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -23,6 +23,8 @@ pub struct Row {
     pub bytes: u64,
     /// Indices of the group's operators, joined by `+`.
     pub operators: String,
+    /// Whether the group was measured; empty of a transfer, which follows what was measured of its link.
+    pub source: Option<Source>,
 }
 
 /// What a row stands for.
@@ -56,6 +58,7 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
                 time_us: group.time_us.0,
                 bytes: group.workspace_bytes.0,
                 operators: operators.join("+"),
+                source: Some(group.source),
             });
         }
     }
@@ -73,6 +76,7 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
             time_us: transfer.time_us.0,
             bytes: transfer.bytes.0,
             operators: String::new(),
+            source: None,
         });
     }
     rows.sort_by(|a, b| a.start_us.total_cmp(&b.start_us).then((a.kind as u8, a.id).cmp(&(b.kind as u8, b.id))));

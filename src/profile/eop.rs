@@ -14,6 +14,17 @@ pub struct EopRow {
     /// The operator's name, or `tuple`.
     pub name: String,
     pub time: Micros,
+    /// Where the profile says so, counted from 1.
+    pub line: usize,
+}
+
+/// An EOP profile.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Measured {
+    /// By number.
+    pub rows: BTreeMap<usize, EopRow>,
+    /// Whether it is of a GPU: its memory columns are called `cuda`.
+    pub is_gpu: bool,
 }
 
 /// A line that is none of an EOP profile.
@@ -32,8 +43,8 @@ const TIME: &str = "forward_fw_mean_time";
 ///
 /// # Errors
 /// If a line has no name with a number, or no time.
-pub fn read(text: &str) -> Result<BTreeMap<usize, EopRow>, EopError> {
-    let mut rows = BTreeMap::new();
+pub fn read(text: &str) -> Result<Measured, EopError> {
+    let mut found = Measured::default();
     // Where name and time stand, by the last header.
     let mut columns: Option<(usize, usize)> = None;
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -43,6 +54,7 @@ pub fn read(text: &str) -> Result<BTreeMap<usize, EopRow>, EopError> {
         if let Some(name) = place(NAME) {
             let time = place(TIME).ok_or_else(|| error(line, "a header with the column forward_fw_mean_time"))?;
             columns = Some((name, time));
+            found.is_gpu |= cells.iter().any(|cell| cell.contains("cuda"));
             continue;
         }
         let (name, time) = columns.ok_or_else(|| error(line, "a header with the column a_name"))?;
@@ -51,9 +63,13 @@ pub fn read(text: &str) -> Result<BTreeMap<usize, EopRow>, EopError> {
         let number = number.parse().map_err(|_| error(cell(name), "an operator's name, a dash and its number"))?;
         let nanoseconds = cell(time).parse::<f64>().ok().filter(|t| t.is_finite() && *t >= 0.0);
         let nanoseconds = nanoseconds.ok_or_else(|| error(cell(time), "a time in nanoseconds"))?;
-        rows.insert(number, EopRow { name: operator.to_string(), time: Micros(nanoseconds / 1e3) });
+        let (name, time) = (operator.to_string(), Micros(nanoseconds / 1e3));
+        found.rows.insert(number, EopRow { name, time, line: index + 1 });
     }
-    Ok(rows)
+    match found.rows.is_empty() {
+        true => Err(EopError { line: 1, found: String::new(), expected: "a profile with a line an operator" }),
+        false => Ok(found),
+    }
 }
 
 #[cfg(test)]
@@ -63,10 +79,12 @@ mod tests {
     #[test]
     fn headers_may_repeat_and_columns_move() {
         let text = "a_name,x,forward_fw_mean_time\nnn.dense-20,1,21865.0\na_name,forward_fw_mean_time\ntuple-3,6.0\n";
-        let rows = read(text).unwrap();
-        assert_eq!(rows[&20], EopRow { name: "nn.dense".into(), time: Micros(21.865) });
+        let Measured { rows, is_gpu } = read(text).unwrap();
+        assert_eq!(rows[&20], EopRow { name: "nn.dense".into(), time: Micros(21.865), line: 2 });
+        assert!(!is_gpu && read(&text.replace(",x,", ",x_cuda,")).unwrap().is_gpu);
         assert_eq!(rows[&3].time, Micros(0.006));
         for (bad, why) in [
+            ("", "line 1: `` is not a profile"),
             ("a-1,5\n", "line 1: `a-1,5` is not a header"),
             ("a_name,forward_fw_mean_time\na,5\n", "line 2: `a` is not an operator's name"),
             ("a_name,forward_fw_mean_time\na-1,x\n", "line 2: `x` is not a time"),

@@ -6,7 +6,8 @@
 //! | [`measure`] | the measuring: each signature alone, the model in order, the model as a whole |
 //! | [`Statistics`], [`Sampling`] | what is said of samples, and when there are enough |
 //! | [`Row`], [`Store`] | the CSV table, written as rows come, resumed and reused |
-//! | [`eop`] | profiles that the EOP tool took |
+//! | [`eop`], [`tvmdbg`], [`import`] | profiles that EOP's tool and TVM's debug executor took, as rows |
+//! | [`files`] | profiles that somebody names, read with what is wrong in them |
 //! | [`model`] | what was measured and estimates of what was not, with their errors |
 //! | [`growth`] | how times grow with the work, fitted to measurements |
 //! | [`Summary`] | time per kind of operator, and the check against the whole model |
@@ -15,7 +16,9 @@
 //! the command line and an agent that streams rows to somebody else.
 
 pub mod eop;
+pub mod files;
 pub mod growth;
+pub mod import;
 mod item;
 pub mod measure;
 pub mod model;
@@ -26,11 +29,12 @@ mod store;
 mod summary;
 mod surroundings;
 mod table;
+pub mod tvmdbg;
 
 pub use item::{Item, fusion_class, items};
 pub use sampling::Sampling;
 pub use signature::Signature;
-pub use statistics::Statistics;
+pub use statistics::{Statistics, median};
 pub use store::{Key, Store, StoreError};
 pub use summary::{Kind, Summary, Whole};
 pub use surroundings::Surroundings;

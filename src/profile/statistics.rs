@@ -19,19 +19,19 @@ impl Statistics {
     pub fn of(samples: &[Micros]) -> Option<Statistics> {
         let sorted = sorted(samples);
         let median = quantile(&sorted, 0.5)?;
-        let deviations: Vec<Micros> = sorted.iter().map(|s| Micros((s.0 - median).abs())).collect();
+        let deviations: Vec<Micros> = sorted.iter().map(|s| Micros((s - median).abs())).collect();
         Some(Statistics {
             n: sorted.len() as u32,
             median: Micros(median),
             mad: Micros(quantile(&self::sorted(&deviations), 0.5)?),
-            min: *sorted.first()?,
+            min: Micros(*sorted.first()?),
             p95: Micros(quantile(&sorted, 0.95)?),
         })
     }
 }
 
 /// The median of some times; zero if there are none.
-pub(super) fn median(samples: &[Micros]) -> Micros {
+pub fn median(samples: &[Micros]) -> Micros {
     Micros(quantile(&sorted(samples), 0.5).unwrap_or(0.0))
 }
 
@@ -47,22 +47,22 @@ pub(super) fn median_uncertainty(samples: &[Micros]) -> Option<f64> {
     }
     let sorted = sorted(samples);
     let (half, spread) = (n as f64 / 2.0, 0.98 * (n as f64).sqrt());
-    let low = sorted.get((half - spread).floor().max(1.0) as usize - 1)?.0;
-    let high = sorted.get(((half + spread).ceil() as usize + 1).min(n) - 1)?.0;
+    let low = sorted.get((half - spread).floor().max(1.0) as usize - 1)?;
+    let high = sorted.get(((half + spread).ceil() as usize + 1).min(n) - 1)?;
     let median = quantile(&sorted, 0.5)?;
     Some((high - median).max(median - low) / median.max(f64::MIN_POSITIVE))
 }
 
-fn sorted(samples: &[Micros]) -> Vec<Micros> {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+fn sorted(samples: &[Micros]) -> Vec<f64> {
+    let mut sorted: Vec<f64> = samples.iter().map(|sample| sample.0).collect();
+    sorted.sort_unstable_by(f64::total_cmp);
     sorted
 }
 
-/// Linear interpolation between the two nearest of `sorted`.
-fn quantile(sorted: &[Micros], q: f64) -> Option<f64> {
+/// Linear interpolation between the two nearest of `sorted`; `None` of none.
+pub(super) fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let at = q * sorted.len().checked_sub(1)? as f64;
-    let (below, above) = (sorted.get(at.floor() as usize)?.0, sorted.get(at.ceil() as usize)?.0);
+    let (below, above) = (*sorted.get(at.floor() as usize)?, *sorted.get(at.ceil() as usize)?);
     Some(below + (above - below) * at.fract())
 }
 

@@ -45,6 +45,8 @@ pub struct Store {
 pub enum StoreError {
     #[error("{path}: {source}")]
     File { path: PathBuf, source: std::io::Error },
+    #[error("{path}: {what}")]
+    Malformed { path: PathBuf, what: String },
     #[error("{path}: this is no profile of this device: {what}; move it away or choose another --output")]
     Content { path: PathBuf, what: String },
 }
@@ -71,10 +73,14 @@ impl Key {
     }
 
     fn is_of(&self, row: &Row) -> bool {
+        self.is_of_device(row) && (row.mode, row.granularity) == (self.mode, self.granularity)
+    }
+
+    /// Whether `row`, of whatever model, was measured on the same device with the same threads.
+    pub fn is_of_device(&self, row: &Row) -> bool {
         let Place { server, device, hardware, engine, threads } = &self.place;
         (&row.server, &row.device, &row.hardware, &row.engine, &row.engine_version, &row.threads)
             == (server, device, hardware, &engine.name, &engine.version, threads)
-            && (row.mode, row.granularity) == (self.mode, self.granularity)
     }
 }
 
@@ -124,6 +130,15 @@ impl Store {
         let error = |source| StoreError::File { path: self.path.clone(), source };
         self.file = OpenOptions::new().append(true).open(&self.path).map_err(error)?;
         Ok(())
+    }
+
+    /// Puts `rows`, which were measured elsewhere, in the place of all that is there.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn take(&mut self, rows: Vec<Row>) -> Result<(), StoreError> {
+        (self.shares, self.rows) = rows.into_iter().partition(|row| row.share().is_some());
+        self.finish()
     }
 
     /// Forgets the rows that are not of `items`: of a model read with other dimensions, or grouped by another version.

@@ -170,19 +170,21 @@ impl Row {
         self.share().is_none() && self.signature == item.signature && self.operators == indices(item)
     }
 
-    /// What the row says the item costs; `None` where the device cannot compute it.
+    /// What the row says the item costs; `None` where the device cannot compute it. What an imported row does not say
+    /// counts as none, and as no scatter.
     pub fn cost(&self) -> Option<Cost> {
+        let median = self.time_us_median?;
         Some(Cost {
             time: Statistics {
                 n: self.n,
-                median: Micros(self.time_us_median?),
-                mad: Micros(self.time_us_mad?),
-                min: Micros(self.time_us_min?),
-                p95: Micros(self.time_us_p95?),
+                median: Micros(median),
+                mad: Micros(self.time_us_mad.unwrap_or(0.0)),
+                min: Micros(self.time_us_min.unwrap_or(median)),
+                p95: Micros(self.time_us_p95.unwrap_or(median)),
             },
-            cpu: Micros(self.cpu_us_median?),
-            workspace: Bytes(self.workspace_bytes?),
-            held: Bytes(self.held_bytes?),
+            cpu: Micros(self.cpu_us_median.unwrap_or(0.0)),
+            workspace: Bytes(self.workspace_bytes.unwrap_or(0)),
+            held: Bytes(self.held_bytes.unwrap_or(self.parameter_bytes)),
             disturbed: self.disturbed,
         })
     }

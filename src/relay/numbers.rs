@@ -4,9 +4,14 @@
 //! everything that it meets for the first time: variables, constants, calls, projections and tuples. Its profiles name
 //! calls and tuples, as `nn.dense-20` or `tuple-38`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use super::ast::{Expr, ExprId, Module};
+use super::{
+    Mode, Span,
+    ast::{Expr, ExprId, Module},
+    parse,
+};
+use crate::graph::{Graph, OperatorId, Place};
 
 /// A call or a tuple.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +21,31 @@ pub struct Numbered {
     pub name: String,
     /// The numbers of the calls and tuples that it reads, through projections, each once.
     pub operands: Vec<usize>,
+    /// Where it stands in the text.
+    pub span: Span,
+}
+
+/// The calls and tuples of the module in `text` by number, each with its name and the operator of `graph` that it became;
+/// `None` of tuples, and of what was computed when the module was read. `graph` is the module's. `None` if it cannot be
+/// parsed, or not be numbered.
+pub fn operators(text: &str, graph: &Graph) -> Option<BTreeMap<usize, (String, Option<OperatorId>)>> {
+    let module = parse("", text.as_bytes(), Mode::Tolerant).ok()?;
+    let starts: Vec<u32> = (1u32..).zip(text.bytes()).filter(|(_, c)| *c == b'\n').map(|(at, _)| at).collect();
+    let place = |span: Span| {
+        let before = starts.partition_point(|start| *start <= span.start);
+        let start = before.checked_sub(1).and_then(|line| starts.get(line)).copied().unwrap_or(0);
+        Place { line: before as u32 + 1, column: span.start - start + 1 }
+    };
+    let calls: HashMap<(u32, u32), OperatorId> = graph
+        .operators()
+        .filter_map(|(id, operator)| operator.place.map(|place| ((place.line, place.column), id)))
+        .collect();
+    let became = |vertex: &Numbered| {
+        let Place { line, column } = place(vertex.span);
+        let same = calls.get(&(line, column)).copied();
+        same.filter(|id| graph.operator(*id).name == vertex.name)
+    };
+    Some(numbered(&module)?.iter().map(|v| (v.number, (v.name.clone(), became(v)))).collect())
 }
 
 /// All calls and tuples of `main` by ascending number. `None` if there is no `main`, or it has more than variables,
@@ -70,7 +100,7 @@ pub fn numbered(module: &Module<'_>) -> Option<Vec<Numbered>> {
                 operands.push(*operand);
             }
         }
-        Some(Numbered { number: *number, name: name.to_string(), operands })
+        Some(Numbered { number: *number, name: name.to_string(), operands, span: module.note(*id).span })
     };
     vertices.iter().map(vertex).collect()
 }

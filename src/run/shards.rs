@@ -10,9 +10,13 @@ use crate::{
     plan::{
         DeviceId,
         problem::Cost,
-        split::{Expanded, Sampled, alone::alone, costs::copied_bytes},
+        split::{
+            Expanded, Sampled,
+            alone::{FRACTIONS, alone},
+            costs::copied_bytes,
+        },
     },
-    profile::{Item, Row, Sampling, Share, Signature, Store, StoreError, measure},
+    profile::{Item, Row, Sampling, Share, Signature, Store, StoreError, measure, model::CostModel},
     units::Bytes,
 };
 
@@ -58,10 +62,11 @@ impl<'a> Shards<'a> {
         Ok(Shards { items, first, devices, sampling, displaces })
     }
 
-    /// Adds all that was measured to `sampled`.
+    /// Adds all that was measured to `sampled`, and what is to be expected after it of shards that were not.
     pub fn tell(&self, sampled: &mut Sampled) {
         for (device, (_, store)) in (0u32..).map(DeviceId).zip(&self.devices) {
             tell(self.items, device, store.shares(), sampled);
+            expect(self.items, device, &CostModel::of(store.rows().iter().chain(store.shares())), sampled);
         }
     }
 
@@ -120,6 +125,20 @@ pub fn tell(items: &[Item], device: DeviceId, rows: &[Row], sampled: &mut Sample
         let cost = planned(&cost, Bytes(row.parameter_bytes));
         for group in of.get(&item.signature).into_iter().flatten() {
             sampled.add(device, *group, share.axis, share.fraction, share.copied, cost);
+        }
+    }
+}
+
+/// Adds to `sampled` what `model` expects of parts of `items` on `device`, as far as it knows their families and what
+/// they cost whole.
+pub fn expect(items: &[Item], device: DeviceId, model: &CostModel, sampled: &mut Sampled) {
+    for (group, item) in items.iter().enumerate() {
+        let Some(whole) = model.cost(item).map(|estimate| estimate.cost) else { continue };
+        for share in FRACTIONS {
+            let Some(time) = model.part(item, whole.time.median, share) else { continue };
+            let workspace = Bytes((whole.workspace.0 as f64 * share) as u64);
+            let held = whole.held - item.parameter_bytes;
+            sampled.expect(device, group, share, Cost { time, workspace, held });
         }
     }
 }

@@ -105,6 +105,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
         time_us: Micros(1.0),
         start_us: Micros::ZERO,
         workspace_bytes: Bytes::ZERO,
+        source: Default::default(),
     });
     Plan {
         version: VERSION,

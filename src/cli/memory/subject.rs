@@ -71,7 +71,7 @@ impl Subject {
         let timed = profile.map_or(estimated.to_string(), |p| format!("from {}", p.display()));
         let single: Vec<Item> = graph.operators().map(|(id, _)| Item::new(&graph, vec![id])).collect();
         let time = |item: &Item| {
-            let known = costs.as_ref().and_then(|costs| costs.time(item)).map(|estimate| estimate.time);
+            let known = costs.as_ref().and_then(|costs| costs.cost(item)).map(|estimate| estimate.cost.time.median);
             known.unwrap_or_else(|| Micros(CALL + (item.flops as f64 / FLOPS).max(item.bytes.0 as f64 / TRAFFIC)))
         };
         let workspace = |item: &Item| costs.as_ref()?.measured(&item.signature).map(|cost| cost.workspace);

@@ -1,5 +1,7 @@
 //! `edgecut plan`: where each group of operators runs, in which order, and what that costs.
 
+mod finish;
+mod given;
 mod model;
 mod pin;
 mod print;
@@ -11,6 +13,7 @@ use super::{
     Outcome,
     cluster::{ClusterFlag, ThreadsFlag},
     format::Format,
+    given::{is_debug_dump, is_dump},
     model::ModelFlags,
     profile::GranularityFlag,
 };
@@ -22,13 +25,14 @@ use crate::{
 /// Plan where the operators of a model run, under memory and latency targets.
 #[derive(clap::Args)]
 pub struct Plan {
-    /// Relay text, as TVM's `mod.astext()` prints it
+    /// Relay text, as TVM's `mod.astext()` prints it, or a graph dump of TVM's debug executor
     model: Option<PathBuf>,
 
     #[command(flatten)]
     flags: ModelFlags,
 
-    /// Plan a device-placement workload (JSON) instead of a model, under its own cost model
+    /// Plan a device-placement workload (JSON) instead of a model, under its own cost model; or a graph dump of TVM's
+    /// debug executor, with the execution trace beside it
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
     workload: Option<PathBuf>,
 
@@ -78,9 +82,14 @@ pub struct Plan {
     #[command(flatten)]
     threads: ThreadsFlag,
 
-    /// Folder of profiles; what is missing there is measured
-    #[arg(long, value_name = "DIR", default_value = "profiles")]
-    profile: PathBuf,
+    /// Folder of profiles; what is missing there is measured. Or profiles themselves, one a device, of which nothing is
+    /// measured: CSV of `edgecut profile` or of EOP, an execution trace of TVM's debug executor
+    #[arg(long, value_name = "DIR|FILE[=SERVER/DEVICE]", default_value = "profiles")]
+    profile: Vec<String>,
+
+    /// Measure nothing: estimate what the model's profiles lack from all that was measured on the same devices
+    #[arg(long)]
+    estimate: bool,
 
     /// Where measured links are kept; links.csv among the profiles if not given
     #[arg(long, value_name = "FILE")]
@@ -109,9 +118,11 @@ pub struct Plan {
 
 impl Plan {
     pub fn run(self) -> Outcome {
-        match &self.workload {
-            Some(path) => workload::run(&self, path),
-            None => model::run(&self),
+        match (&self.workload, &self.model) {
+            (Some(path), _) if is_debug_dump(path) => given::run(&self, path),
+            (Some(path), _) => workload::run(&self, path),
+            (None, Some(path)) if is_dump(path) || given::is_given(&self) => given::run(&self, path),
+            (None, _) => model::run(&self),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
         format::Format,
         table::{MANY_GROUPS, SMALL, shortened, table},
     },
-    plan::{self, Problem, problem::DeviceId, solve::Solution, split::front::Point, table},
+    plan::{self, Problem, file::Source, problem::DeviceId, solve::Solution, split::front::Point, table},
     units::Micros,
 };
 
@@ -75,7 +75,7 @@ fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String 
             shortened(&group.name, 56),
             group.strategy.devices().map(name).collect::<Vec<_>>().join(" "),
             group.start_us.to_string(),
-            group.time_us.to_string(),
+            format!("{}{}", if group.source == Source::Estimated { "≈ " } else { "" }, group.time_us),
             group.workspace_bytes.to_string(),
         ]);
     }

@@ -1,19 +1,21 @@
 //! `edgecut profile`: what every operator of a model costs on each device.
 
+mod imported;
+
 use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Serialize;
 
-use super::{
-    Failure, Outcome,
-    cluster::{ClusterFlag, ThreadsFlag, reach_all, runtime},
-    format::{Format, print_csv, print_json},
-    model::ModelArguments,
-    survey::profiles,
-    table::{shortened, table},
-};
 use crate::{
-    agent::survey::{Survey, Surveyed},
+    agent::survey::{Lacking, Survey, Surveyed},
+    cli::{
+        Failure, Outcome,
+        cluster::{ClusterFlag, ThreadsFlag, reach_all, runtime},
+        format::{Format, print_csv, print_json},
+        model::{ModelArguments, ModelFlags},
+        survey::profiles,
+        table::{shortened, table},
+    },
     graph::Granularity,
     profile::{Kind, Mode, Row, Sampling, Summary, Whole},
     units::{Bytes, Micros},
@@ -22,8 +24,11 @@ use crate::{
 /// Measure every operator of a model, on this machine or on all devices of a cluster.
 #[derive(clap::Args)]
 pub struct Profile {
+    /// Relay text, as TVM's `mod.astext()` prints it, or with --import a graph dump of TVM's debug executor
+    model: Option<PathBuf>,
+
     #[command(flatten)]
-    model: ModelArguments,
+    flags: ModelFlags,
 
     #[command(flatten)]
     cluster: ClusterFlag,
@@ -52,6 +57,14 @@ pub struct Profile {
     #[arg(long, value_name = "DIR", default_value = "profiles")]
     output: PathBuf,
 
+    /// Measure nothing: take the times from a CSV file of EOP's for MODEL, or from a graph dump or execution trace of
+    /// TVM's debug executor, which are found beside each other; with what the device is to be called
+    #[arg(
+        long, value_name = "FILE[=SERVER/DEVICE]",
+        conflicts_with_all = ["cluster", "inputs", "mode", "granularity", "threads", "budget", "fractions", "again"]
+    )]
+    import: Vec<String>,
+
     /// Measure anew what has been measured before
     #[arg(long)]
     again: bool,
@@ -69,7 +82,7 @@ enum ModeFlag {
 
 /// [`Granularity`] on the command line.
 #[derive(Clone, Copy, clap::ValueEnum)]
-pub(super) enum GranularityFlag {
+pub enum GranularityFlag {
     Op,
     Fused,
 }
@@ -98,17 +111,24 @@ struct Page<'a> {
 
 impl Profile {
     pub fn run(self) -> Outcome {
+        if !self.import.is_empty() {
+            return imported::run(self.model.as_deref(), &self.flags, &self.import, &self.output, self.format);
+        }
+        let Some(model) = self.model.clone() else {
+            return Err(Failure::BadInput(miette::Report::msg("nothing to profile: give a model, or --import FILE")));
+        };
+        let source = ModelArguments { model, flags: self.flags.clone() };
         if self.fractions && matches!(self.mode, ModeFlag::InSitu) {
             let what = "--fractions are measured alone: there are none in their place, with --mode in-situ";
             return Err(Failure::BadInput(miette::Report::msg(what)));
         }
-        let model = self.model.load()?;
+        let model = source.load()?;
         let graph = &model.import.graph;
         let contents = model.contents(graph)?;
         let cluster = self.cluster.read_with(&self.threads)?;
         let survey = Survey {
             graph,
-            model: &self.model.stem(),
+            model: &source.stem(),
             model_hash: &model.import.hash,
             mode: match self.mode {
                 ModeFlag::Isolated => Mode::Isolated,
@@ -119,6 +139,7 @@ impl Profile {
             whole: true,
             fractions: self.fractions.then_some(self.budget),
             again: self.again,
+            lacking: Lacking::Measured,
             folder: &self.output,
             contents: contents.given(),
         };

@@ -1,0 +1,189 @@
+//! Profiles that are given as files: rows of ours, EOP's CSV, dumps of TVM's debug executor. Which of them a file is,
+//! its content says.
+
+use std::path::{Path, PathBuf};
+
+use miette::Report;
+
+use super::{
+    Failure,
+    cluster::Located,
+    file,
+    model::{Model, ModelArguments, ModelFlags},
+};
+use crate::{
+    graph::Graph,
+    profile::{
+        Place, Row, eop, files,
+        import::{self, Imported},
+        tvmdbg::Dump,
+    },
+    relay::numbers,
+};
+
+/// A model that is profiled: Relay, or the graph of a dump.
+pub enum Subject {
+    Relay { model: Box<Model>, text: String, path: PathBuf },
+    Dump { dump: Box<Dump>, hash: String, path: PathBuf },
+}
+
+/// One file of a profile, and whose it is said to be.
+#[derive(Debug, Clone)]
+pub struct Source {
+    pub path: PathBuf,
+    /// Server and device.
+    pub device: Option<(String, String)>,
+}
+
+impl Source {
+    /// `FILE` or `FILE=SERVER/DEVICE`.
+    pub fn parse(text: &str) -> Source {
+        let named = text.rsplit_once('=').and_then(|(path, device)| Some((path, device.split_once('/')?)));
+        match named {
+            Some((path, (server, device))) if !server.is_empty() && !device.is_empty() && !path.is_empty() => {
+                Source { path: path.into(), device: Some((server.to_string(), device.to_string())) }
+            }
+            _ => Source { path: text.into(), device: None },
+        }
+    }
+
+    /// The rows of the file, for the operators of `subject`.
+    pub fn read(&self, subject: &Subject) -> Result<Imported, Failure> {
+        let text = text(&self.path)?;
+        let bad = |what: String| Failure::BadInput(Report::msg(format!("{}: {what}", self.path.display())));
+        match (kind(&text), subject) {
+            (Kind::Rows, _) => {
+                let rows = files::parse(&text).map_err(bad)?;
+                Ok(Imported { rows, unused: 0, unused_time: crate::units::Micros::ZERO, missing: 0 })
+            }
+            (Kind::Eop, Subject::Relay { model, text: relay, .. }) => {
+                let measured = eop::read(&text).map_err(|e| bad(e.to_string()))?;
+                let numbered = numbers::operators(relay, &model.import.graph).ok_or_else(|| {
+                    bad("the module cannot be numbered as EOP does: it has more than calls, tuples and projections in main".into())
+                })?;
+                let place = self.place("eop", if measured.is_gpu { "gpu0" } else { "cpu" });
+                import::eop(&measured, &model.import.graph, &numbered, &place).map_err(|e| bad(e.to_string()))
+            }
+            (Kind::Eop, Subject::Dump { .. }) => {
+                Err(bad("a profile of EOP's is of a Relay module: give that as the model".into()))
+            }
+            (Kind::Trace | Kind::Dump, Subject::Dump { dump, .. }) => {
+                let trace = match kind(&text) {
+                    Kind::Trace => text,
+                    _ => self::text(
+                        &beside(&self.path).ok_or_else(|| bad("its trace has no name to be found by".into()))?,
+                    )?,
+                };
+                let times = dump.times(&trace).map_err(|e| bad(e.to_string()))?;
+                Ok(import::tvm(&dump.graph, &times, &self.place("tvm", dump.device())))
+            }
+            (Kind::Trace | Kind::Dump, Subject::Relay { .. }) => {
+                Err(bad("a trace of TVM's debug executor is of a graph dump: give the dump as the model".into()))
+            }
+        }
+    }
+
+    fn place(&self, server: &str, device: &str) -> Place {
+        let (server, device) = self.device.clone().unwrap_or((server.to_string(), device.to_string()));
+        import::place(&server, &device, &self.path.file_stem().unwrap_or_default().to_string_lossy())
+    }
+}
+
+/// What a file is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Rows,
+    Eop,
+    Trace,
+    Dump,
+}
+
+fn kind(text: &str) -> Kind {
+    let is_json = text.trim_start().starts_with('{');
+    let header = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    match is_json {
+        true if text.contains("\"traceEvents\"") => Kind::Trace,
+        true => Kind::Dump,
+        false if header.split(',').any(|cell| cell.trim() == "a_name") => Kind::Eop,
+        false => Kind::Rows,
+    }
+}
+
+impl Subject {
+    /// Reads the model at `path`.
+    pub fn open(path: &Path, flags: &ModelFlags) -> Result<Subject, Failure> {
+        if !is_dump(path) {
+            let model = Box::new(ModelArguments { model: path.to_path_buf(), flags: flags.clone() }.load()?);
+            return Ok(Subject::Relay { model, text: text(path)?, path: path.to_path_buf() });
+        }
+        let text = text(path)?;
+        let dump = Dump::read(&text).map_err(|e| Failure::bad_input(Located::new(path, e)))?;
+        let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+        Ok(Subject::Dump { dump: Box::new(dump), hash, path: path.to_path_buf() })
+    }
+
+    /// The graph dump that `source` is, or lies beside; `None` if it is neither a dump nor a trace.
+    pub fn of_dump(source: &Path) -> Option<PathBuf> {
+        match kind(&text(source).ok()?) {
+            Kind::Dump => Some(source.to_path_buf()),
+            Kind::Trace => beside(source),
+            _ => None,
+        }
+    }
+
+    pub fn graph(&self) -> &Graph {
+        match self {
+            Subject::Relay { model, .. } => &model.import.graph,
+            Subject::Dump { dump, .. } => &dump.graph,
+        }
+    }
+
+    /// Whether given inputs selected branches of the model.
+    pub fn is_selected(&self) -> bool {
+        matches!(self, Subject::Relay { model, .. } if model.selected)
+    }
+
+    pub fn path(&self) -> &Path {
+        let (Subject::Relay { path, .. } | Subject::Dump { path, .. }) = self;
+        path
+    }
+
+    pub fn hash(&self) -> &str {
+        match self {
+            Subject::Relay { model, .. } => &model.import.hash,
+            Subject::Dump { hash, .. } => hash,
+        }
+    }
+}
+
+/// Whether the file at `path` is JSON, as dumps are and Relay is not.
+pub fn is_dump(path: &Path) -> bool {
+    text(path).is_ok_and(|text| text.trim_start().starts_with('{'))
+}
+
+/// Whether the file at `path` is a dump of TVM's debug executor: the graph or the trace.
+pub fn is_debug_dump(path: &Path) -> bool {
+    let names = |text: String| text.contains("\"traceEvents\"") || text.contains("\"arg_nodes\""); // JSON of TVM's
+    text(path).is_ok_and(names)
+}
+
+/// The rows of several files for one model.
+pub fn rows(sources: &[Source], subject: &Subject) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for source in sources {
+        rows.extend(source.read(subject)?.rows);
+    }
+    Ok(rows)
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    Ok(String::from_utf8_lossy(&file::read(path)?).into_owned())
+}
+
+/// The trace of a dump, or the dump of a trace, as TVM names them.
+fn beside(path: &Path) -> Option<PathBuf> {
+    const NAMES: [&str; 2] = ["graph_dump", "execution_trace"];
+    let name = path.file_name()?.to_str()?;
+    let (from, to) = if name.contains(NAMES[0]) { (NAMES[0], NAMES[1]) } else { (NAMES[1], NAMES[0]) };
+    name.contains(from).then(|| path.with_file_name(name.replace(from, to)))
+}
