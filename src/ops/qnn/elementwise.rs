@@ -174,10 +174,12 @@ fn concatenate(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>>
     Ok(joined.into_iter().map(TValue::into_tensor).collect())
 }
 
-/// Algorithm 1 of I-ViT (arXiv 2207.01405): powers of two by shifts, in integers throughout.
+/// Algorithm 1 of I-ViT (arXiv 2207.01405): powers of two by shifts, in integers of 32 bits throughout. As in TVM
+/// (`relay/qnn/op/softmax.cc`) an element is halved 20 times at most; what is left of its logarithm then counts negatively.
 fn softmax(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     const FRACTION: i64 = 30;
     const BITS: i64 = 8;
+    const HALVINGS: i64 = 20;
     let shape = inputs[0].shape();
     let axis = call.axis("axis", -1, &call.tensor(0)?.shape)?;
     let from = params(call, &inputs[1], &inputs[2], shape, "axis")?;
@@ -194,19 +196,24 @@ fn softmax(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
             .map(|q| {
                 let x = q - greatest;
                 let power = x + (x >> 1) - (x >> 4);
-                let halvings = power / -one;
+                let halvings = (power / -one).min(HALVINGS);
                 (halvings, ((power + halvings * one) >> 1) + one)
             })
             .collect();
         let most = parts.iter().map(|p| p.0).max().unwrap_or(0);
-        let exponentials: Vec<i64> = parts.iter().map(|(halvings, x)| x << (most - halvings).min(40)).collect();
-        let total: i64 = exponentials.iter().sum();
+        let exponentials: Vec<i64> = parts.iter().map(|(halvings, x)| x << (most - halvings)).collect();
+        let total = wrapped(exponentials.iter().sum());
+        let one_part = (1i64 << FRACTION).checked_div(total).unwrap_or(0);
         for (q, exponential) in row.iter_mut().zip(exponentials) {
-            let share = i128::from((1i64 << FRACTION) / total.max(1)) * i128::from(exponential);
-            *q = (share >> (FRACTION - (BITS - 1))) as i64;
+            *q = wrapped(one_part * exponential) >> (FRACTION - (BITS - 1));
         }
     }
     let values = rescaled(&values, &Params::single(1.0 / f32::from(1u8 << (BITS - 1)), 0), &to);
     let moved = saturated(&values, rows.shape(), call.result()?.dtype)?;
     Ok(tvec!(moved.move_axis(shape.len() - 1, axis)?))
+}
+
+/// What 32 bits keep of an integer.
+fn wrapped(x: i64) -> i64 {
+    i64::from(x as i32)
 }
