@@ -59,10 +59,12 @@ impl Window {
             .map(move |i| i - before)
     }
 
-    /// Number of elements of window number `at` that lie in the axis or its explicit padding.
-    pub fn padded_len(&self, at: u64, n: u64) -> u64 {
-        let end = n + self.before + self.after;
-        (0..self.size).filter(|k| at * self.stride + k * self.dilation < end).count() as u64
+    /// Number of elements of window number `at` that lie in the axis or its explicit padding, negative for one that
+    /// begins more than one step beyond: as TVM counts them (`topi/nn/pooling.h`), which divides by their number.
+    pub fn padded_len(&self, at: u64, n: u64) -> i64 {
+        let start = (at * self.stride) as i64;
+        let last = (start + self.extent() as i64).min((n + self.before + self.after) as i64) - 1;
+        (last - start) / self.dilation as i64 + 1
     }
 }
 
@@ -174,6 +176,8 @@ mod tests {
         let w = Window { size: 3, stride: 2, dilation: 1, before: 1, after: 0 };
         assert_eq!(w.inside(0, 4).collect::<Vec<_>>(), [0, 1]);
         assert_eq!((w.padded_len(0, 4), w.padded_len(2, 4)), (3, 1));
+        let sparse = Window { size: 1, stride: 3, dilation: 1, before: 0, after: 0 };
+        assert_eq!((sparse.padded_len(1, 5), sparse.padded_len(2, 6), sparse.padded_len(2, 5)), (1, 0, -1));
         assert_eq!(w.inside(2, 4).collect::<Vec<_>>(), [3]);
     }
 }

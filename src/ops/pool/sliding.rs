@@ -75,9 +75,9 @@ pub(super) fn divisors(windows: &[Window], sizes: &[usize], counts: &[usize], pa
     for ((window, n), count) in windows.iter().zip(sizes).zip(counts) {
         let inside = |at| match padded {
             true => window.padded_len(at, *n as u64),
-            false => window.inside(at, *n as u64).count() as u64,
+            false => window.inside(at, *n as u64).count() as i64,
         };
-        let along: Vec<i64> = (0..*count as u64).map(|at| inside(at) as i64).collect();
+        let along: Vec<i64> = (0..*count as u64).map(inside).collect();
         all = all.iter().flat_map(|a| along.iter().map(move |b| a * b)).collect();
     }
     if !padded {
