@@ -1,4 +1,4 @@
-//! Comparisons of two tensors with numpy broadcasting: bool results, unordered compares false (and unequal).
+//! Comparisons of two tensors with numpy broadcasting: bool results, and whatever compares with NaN is false.
 
 use tract_core::internal::*;
 
@@ -11,15 +11,19 @@ use super::{FusionClass, OpDef, Typed};
 
 macro_rules! comparison {
     ($name:literal, $op:tt) => {
+        comparison!($name, |a, b| a $op b)
+    };
+    ($name:literal, |$a:ident, $b:ident| $holds:expr) => {
         comparison($name, |w, c, i| {
-            wire(w, c, i, |out, a, b| for_dtype!(a.datum_type(), T in any => pairs(out, a, b, |a: T, b: T| a $op b)))
+            wire(w, c, i, |out, a, b| for_dtype!(a.datum_type(), T in any => pairs(out, a, b, |$a: T, $b: T| $holds)))
         })
     };
 }
 
 pub(super) const OPS: &[OpDef] = &[
     comparison!("equal", ==),
-    comparison!("not_equal", !=),
+    // Not `!=`: LLVM's ordered comparison, which TVM asks for, is false with NaN.
+    comparison!("not_equal", |a, b| a < b || a > b),
     comparison!("less", <),
     comparison!("less_equal", <=),
     comparison!("greater", >),
