@@ -35,7 +35,7 @@ pub(super) const OPS: &[OpDef] = &[
     binary("trunc_divide", |w, c, i| own(w, c, i, numbers!(trunc_div))).flops(per_output::<FUNCTION_COST>),
     binary("floor_divide", |w, c, i| own(w, c, i, numbers!(floor_div))).flops(per_output::<FUNCTION_COST>),
     binary("mod", |w, c, i| own(w, c, i, numbers!(trunc_mod))).flops(per_output::<FUNCTION_COST>),
-    binary("trunc_mod", |w, c, i| own(w, c, i, numbers!(trunc_mod))).flops(per_output::<FUNCTION_COST>),
+    binary("trunc_mod", |w, c, i| own(w, c, i, what_is_left)).flops(per_output::<FUNCTION_COST>),
     binary("floor_mod", |w, c, i| own(w, c, i, numbers!(floor_mod))).flops(per_output::<FUNCTION_COST>),
     binary("power", |w, c, i| by_tract(w, c, i, math::pow, numbers!(power))).flops(per_output::<FUNCTION_COST>),
     binary("maximum", |w, c, i| own(w, c, i, numbers!(larger))),
@@ -77,4 +77,10 @@ fn by_tract(
 fn own(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId], function: ZipFn) -> TractResult<TVec<OutletId>> {
     let inputs = wiring.same_rank(inputs)?;
     wiring.wire(zip(call.def.name, function), &inputs)
+}
+
+/// What the truncated quotient leaves of `a`. Of integers that is the remainder of `mod`; of floats it is computed as
+/// written, so that it rounds, and has no value for an infinite quotient or divisor (`topi/broadcast.h`).
+fn what_is_left(out: &mut Tensor, a: &Tensor, b: &Tensor) -> TractResult<()> {
+    for_dtype!(a.datum_type(), T in number => pairs(out, a, b, |a: T, b: T| a.sub(a.trunc_div(b).mul(b))))
 }

@@ -265,7 +265,7 @@ impl Number for f16 {
         f16::from_f32(self.to_f32() % other.to_f32())
     }
     fn floor_mod(self, other: f16) -> f16 {
-        f16::from_f32(self.to_f32().floor_mod(other.to_f32()))
+        self.sub(self.floor_div(other).mul(other))
     }
     fn power(self, other: f16) -> f16 {
         f16::from_f32(self.to_f32().powf(other.to_f32()))
