@@ -92,6 +92,16 @@ pub(super) fn like(size: Option<u64>, mut sources: impl Iterator<Item = Dim>) ->
 
 fn concatenate(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
     let axis = call.axis("axis", 0, &call.result()?.shape)?;
+    joined(wiring, call, axis, inputs)
+}
+
+/// The inputs one after the other. Tract drops those without elements, which must not be all of them.
+fn joined(wiring: &mut Wiring<'_>, call: &Typed<'_>, axis: usize, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+    let dims = call.dims()?;
+    if dims.contains(&0) {
+        let empty = Tensor::zero_dt(wiring.fact(inputs[0])?.datum_type, &dims)?;
+        return Ok(tvec!(wiring.constant(empty)?));
+    }
     wiring.wire(TypedConcat::new(axis), inputs)
 }
 
@@ -123,7 +133,7 @@ fn stack(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> Trac
     let first = *call.tuple(0)?.first().context("the tuple is empty")?;
     let axis = stack_axis(call, &first.shape)?;
     let lifted = inputs.iter().map(|i| wiring.one(AxisOp::Add(axis), &[*i])).collect::<TractResult<TVec<_>>>()?;
-    wiring.wire(TypedConcat::new(axis), &lifted)
+    joined(wiring, call, axis, &lifted)
 }
 
 /// Where the parts of a split begin and end, if the split dimension is known.

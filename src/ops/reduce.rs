@@ -109,7 +109,7 @@ fn reduced_type(call: &Call<'_>) -> Result<Type, TypeError> {
 }
 
 fn sum(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    if wiring.fact(inputs[0])?.datum_type != DatumType::F32 {
+    if wiring.fact(inputs[0])?.datum_type != DatumType::F32 || count(call)? == 0 {
         return wiring.host(call, sum_on_host, inputs);
     }
     let axes = reduced_axes(call, &call.tensor(0)?.shape)?;
@@ -118,7 +118,7 @@ fn sum(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractR
 }
 
 fn mean(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    if wiring.fact(inputs[0])?.datum_type != DatumType::F32 {
+    if wiring.fact(inputs[0])?.datum_type != DatumType::F32 || count(call)? == 0 {
         return wiring.host(call, mean_on_host, inputs);
     }
     let total = sum(wiring, call, inputs)?;
