@@ -100,6 +100,47 @@ const ALL: &[ByHand] = &[
         inputs: &[&[1.0, 2.0, 3.0, -1.0, -1.0, 0.5], &[1.0, 2.0]],
         outputs: &[&[4.0, 6.0, 6.0, 0.0, 0.0, 0.0]],
     },
+    // A window that begins two steps beyond the data holds −1 elements, which sum to 0.
+    ByHand {
+        parameters: "%x: Tensor[(1, 1, 5), float32]",
+        body: "nn.avg_pool1d(%x, pool_size=[1], strides=[3], padding=[0, 0], ceil_mode=True, count_include_pad=True)",
+        inputs: &[&[1.0, 2.0, 3.0, 4.0, 5.0]],
+        outputs: &[&[1.0, 4.0, 0.0]],
+    },
+    // Nothing is compared with NaN.
+    ByHand {
+        parameters: "%x: Tensor[(4), float32], %y: Tensor[(4), float32]",
+        body: "not_equal(%x, %y)",
+        inputs: &[&[1.0, f64::NAN, 2.0, f64::INFINITY], &[1.0, 1.0, 3.0, f64::NAN]],
+        outputs: &[&[0.0, 0.0, 1.0, 0.0]],
+    },
+    // In half precision 0.3 is 0.300048828125, 33 times that is 9.9016…, rounded to 9.8984375.
+    ByHand {
+        parameters: "%x: Tensor[(2), float16], %y: Tensor[(2), float16]",
+        body: "floor_mod(%x, %y)",
+        inputs: &[&[100.0, 10.0], &[3.0, 0.3]],
+        outputs: &[&[1.0, 0.1015625]],
+    },
+    // In single precision a third of 10¹⁰ is 3333333248, and three times that is 10¹⁰ again.
+    ByHand {
+        parameters: "%x: Tensor[(3), float32], %y: Tensor[(3), float32]",
+        body: "%0 = trunc_mod(%x, %y); %1 = mod(%x, %y); (%0, %1)",
+        inputs: &[&[-7.5, 7.0, 1e10], &[2.0, -3.0, 3.0]],
+        outputs: &[&[-1.5, 1.0, 0.0], &[-1.5, 1.0, 1.0]],
+    },
+    ByHand {
+        parameters: "%x: Tensor[(1, 2, 0), float32]",
+        body: "%0 = sum(%x, axis=[2]); %1 = (%x, %x); %2 = concatenate(%1); %3 = stack(%1, axis=0); (%0, %2, %3)",
+        inputs: &[&[]],
+        outputs: &[&[0.0, 0.0], &[], &[]],
+    },
+    // 100 steps are −143 of the logarithm to base 2 in halves; 20 halvings leave −103, and (−103 >> 1) + 2 is negative.
+    ByHand {
+        parameters: "%x: Tensor[(1, 2), int8]",
+        body: "qnn.softmax(%x, 0.5f, 0, 0.0078125f, 0)",
+        inputs: &[&[0.0, -100.0]],
+        outputs: &[&[127.0, -1.0]],
+    },
 ];
 
 fn tensor(ty: &TensorType, values: &[f64]) -> TensorData {
@@ -108,6 +149,7 @@ fn tensor(ty: &TensorType, values: &[f64]) -> TensorData {
         DType::F16 => values.iter().flat_map(|x| f16::from_f64(*x).to_le_bytes()).collect(),
         DType::Bf16 => values.iter().flat_map(|x| bf16::from_f64(*x).to_le_bytes()).collect(),
         DType::I32 => values.iter().flat_map(|x| (*x as i32).to_le_bytes()).collect(),
+        DType::I8 => values.iter().flat_map(|x| (*x as i8).to_le_bytes()).collect(),
         DType::U8 => values.iter().map(|x| *x as u8).collect(),
         other => panic!("no example is of type {other}"),
     };
