@@ -107,6 +107,13 @@ const ALL: &[ByHand] = &[
         inputs: &[&[1.0, 2.0, 3.0, 4.0, 5.0]],
         outputs: &[&[1.0, 4.0, 0.0]],
     },
+    // Twice 2³¹ − 1 is −2 in 32 bits, before it is bounded.
+    ByHand {
+        parameters: "%x: Tensor[(2), int32]",
+        body: "qnn.requantize(%x, 1f, 0, 0.5f, 0, out_dtype=\"int8\")",
+        inputs: &[&[3.0, 2147483647.0]],
+        outputs: &[&[6.0, -2.0]],
+    },
     // Nothing is compared with NaN.
     ByHand {
         parameters: "%x: Tensor[(4), float32], %y: Tensor[(4), float32]",

@@ -13,7 +13,7 @@ use super::super::split::{SplitAxis, elementwise_on, off};
 use super::super::{AttrDef, AttrKind, FusionClass, OpDef, TypeError, Typed};
 use super::convert::params;
 use super::fixed_point::{FixedPoint, Ties};
-use super::params::{Arithmetic, Params, saturated};
+use super::params::{Arithmetic, Params, saturated, wrapped};
 
 const PAIR_ATTRS: &[AttrDef] =
     &[AttrDef::new("lhs_axis", AttrKind::Int, "-1"), AttrDef::new("rhs_axis", AttrKind::Int, "-1")];
@@ -211,9 +211,4 @@ fn softmax(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     let values = rescaled(&values, &Params::single(1.0 / f32::from(1u8 << (BITS - 1)), 0), &to);
     let moved = saturated(&values, rows.shape(), call.result()?.dtype)?;
     Ok(tvec!(moved.move_axis(shape.len() - 1, axis)?))
-}
-
-/// What 32 bits keep of an integer.
-fn wrapped(x: i64) -> i64 {
-    i64::from(x as i32)
 }

@@ -72,7 +72,8 @@ impl Params {
         values.iter().enumerate().map(real).collect()
     }
 
-    /// Quantised values under the scale and zero point of `to`; not yet within the bounds of a dtype.
+    /// Quantised values under the scale and zero point of `to`; not yet within the bounds of a dtype. Integers wrap at
+    /// 32 bits, to which TVM returns after each step.
     pub fn requantize(&self, values: &[i64], to: &Params, arithmetic: Arithmetic, ties: Ties) -> Vec<i64> {
         let mut known: Option<(f32, f32, f64, FixedPoint)> = None;
         let requantized = |(i, q): (usize, &i64)| {
@@ -86,9 +87,9 @@ impl Params {
                     (ratio, fixed)
                 }
             };
-            let (shifted, zero_point) = (q - self.zero_point(i), to.zero_point(i));
+            let (shifted, zero_point) = (wrapped(q - self.zero_point(i)), to.zero_point(i));
             match arithmetic {
-                Arithmetic::Integer => fixed.times(shifted, ties) + zero_point,
+                Arithmetic::Integer => wrapped(wrapped(fixed.times(shifted, ties)) + zero_point),
                 Arithmetic::Single => rounded(f64::from(shifted as f32 * ratio as f32 + zero_point as f32), ties),
                 Arithmetic::Double => rounded(shifted as f64 * ratio + zero_point as f64, ties),
             }
@@ -102,6 +103,11 @@ fn rounded(x: f64, ties: Ties) -> i64 {
         Ties::Up => (x + 0.5).floor() as i64,
         Ties::Away => x.round() as i64,
     }
+}
+
+/// What 32 bits keep of an integer.
+pub(super) fn wrapped(x: i64) -> i64 {
+    i64::from(x as i32)
 }
 
 /// Values brought within the bounds of `dtype`.
