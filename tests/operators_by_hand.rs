@@ -114,6 +114,13 @@ const ALL: &[ByHand] = &[
         inputs: &[&[3.0, 2147483647.0]],
         outputs: &[&[6.0, -2.0]],
     },
+    // 1.65 / 0.3 is a little less than 5.5 in single precision, 1.65 times the reciprocal is 5.5.
+    ByHand {
+        parameters: "%x: Tensor[(2), float32]",
+        body: "qnn.quantize(%x, 0.3f, 0, out_dtype=\"int8\")",
+        inputs: &[&[1.65, -2.25]],
+        outputs: &[&[6.0, -8.0]],
+    },
     // Nothing is compared with NaN.
     ByHand {
         parameters: "%x: Tensor[(4), float32], %y: Tensor[(4), float32]",

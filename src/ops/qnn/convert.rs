@@ -95,8 +95,14 @@ pub(super) fn singles(tensor: &Tensor) -> TractResult<Vec<f32>> {
 
 fn quantize(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     let (shape, dtype) = (inputs[0].shape(), call.result()?.dtype);
-    let params = params(call, &inputs[1], &inputs[2], shape, "axis")?;
-    Ok(tvec!(params.quantized(&singles(&inputs[0])?, shape, dtype)?))
+    let mut params = params(call, &inputs[1], &inputs[2], shape, "axis")?;
+    let mut real = singles(&inputs[0])?;
+    // TVM turns a division by one constant into a multiplication (`arith/rewrite_simplify.cc`), which shows at ties.
+    if let Some(scale) = params.take_scale() {
+        let reciprocal = (1.0 / f64::from(scale)) as f32;
+        real.iter_mut().for_each(|x| *x *= reciprocal);
+    }
+    Ok(tvec!(params.quantized(&real, shape, dtype)?))
 }
 
 impl Params {

@@ -49,6 +49,14 @@ impl Params {
         self.of(&self.scales, element)
     }
 
+    /// The scale of all elements, if they have one; from here on it is 1.
+    pub fn take_scale(&mut self) -> Option<f32> {
+        match self.scales.as_mut_slice() {
+            [only] => Some(std::mem::replace(only, 1.0)),
+            _ => None,
+        }
+    }
+
     pub fn zero_point(&self, element: usize) -> i64 {
         self.of(&self.zero_points, element)
     }
