@@ -1,5 +1,7 @@
 //! Comparisons of two tensors with numpy broadcasting: bool results, and whatever compares with NaN is false.
 
+use std::cmp::Ordering;
+
 use tract_core::internal::*;
 
 use super::element::for_dtype;
@@ -23,7 +25,7 @@ macro_rules! comparison {
 pub(super) const OPS: &[OpDef] = &[
     comparison!("equal", ==),
     // Not `!=`: LLVM's ordered comparison, which TVM asks for, is false with NaN.
-    comparison!("not_equal", |a, b| a < b || a > b),
+    comparison!("not_equal", |a, b| a.partial_cmp(&b).is_some_and(Ordering::is_ne)),
     comparison!("less", <),
     comparison!("less_equal", <=),
     comparison!("greater", >),
