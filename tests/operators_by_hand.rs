@@ -121,6 +121,13 @@ const ALL: &[ByHand] = &[
         inputs: &[&[1.65, -2.25]],
         outputs: &[&[6.0, -8.0]],
     },
+    // −1 becomes the output's zero point 3, of which both halves are rounded up to 2.
+    ByHand {
+        parameters: "%x: Tensor[(2), int8]",
+        body: "qnn.leaky_relu(%x, 1f, 0, 4f, 3, alpha=0.5f)",
+        inputs: &[&[-1.0, 8.0]],
+        outputs: &[&[4.0, 5.0]],
+    },
     // Nothing is compared with NaN.
     ByHand {
         parameters: "%x: Tensor[(4), float32], %y: Tensor[(4), float32]",

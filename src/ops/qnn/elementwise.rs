@@ -140,20 +140,19 @@ fn by_real(call: &Typed<'_>, inputs: &[TValue], function: fn(f32) -> f32) -> Tra
     Ok(tvec!(to.quantized(&real, shape, call.result()?.dtype)?))
 }
 
-/// Below the zero point α·q + (1 - α)·zero point, each factor a fixed-point number.
+/// At the output's scale; where the data was below its zero point, α·q + (1 - α)·zero point, each factor a fixed-point
+/// number.
 fn leaky_relu(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let (shape, alpha) = (inputs[0].shape(), call.float("alpha", 0.25)? as f32);
+    let (shape, alpha) = (inputs[0].shape(), call.float("alpha", 0.25)?);
     let from = params(call, &inputs[1], &inputs[2], shape, "axis")?;
     let to = params(call, &inputs[3], &inputs[4], shape, "axis")?;
-    let (slope, rest) = (FixedPoint::of(f64::from(alpha)), FixedPoint::of(f64::from(1.0 - alpha)));
-    let bent = |(i, q): (usize, i64)| {
-        let zero_point = to.zero_point(i);
-        match q < zero_point {
-            true => slope.times(q, Ties::Up) + rest.times(zero_point, Ties::Up),
-            false => q,
-        }
+    let (slope, rest) = (FixedPoint::of(alpha), FixedPoint::of(1.0 - alpha));
+    let data = integers(&inputs[0])?;
+    let bent = |(i, q): (usize, i64)| match data[i] < from.zero_point(i) {
+        true => slope.times(q, Ties::Up) + rest.times(to.zero_point(i), Ties::Up),
+        false => q,
     };
-    let values: Vec<i64> = rescaled(&integers(&inputs[0])?, &from, &to).into_iter().enumerate().map(bent).collect();
+    let values: Vec<i64> = rescaled(&data, &from, &to).into_iter().enumerate().map(bent).collect();
     Ok(tvec!(saturated(&values, shape, call.result()?.dtype)?))
 }
 
