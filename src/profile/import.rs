@@ -133,14 +133,14 @@ mod tests {
 
     #[test]
     fn a_fused_kernel_counts_all_its_operators() {
-        let text = r#"{"nodes": [
+        let json = r#"{"nodes": [
             {"op": "param", "name": "data", "attrs": {"T": "type: float32"}, "shape": [1, 32, 8, 8]},
             {"op": "param", "name": "p0", "attrs": {"T": "type: float32"}, "shape": [32, 1, 3, 3]},
             {"op": "k", "name": "k", "inputs": ["data", "p0"], "shape": [1, 32, 8, 8], "attrs": {
                 "T": "type: float32", "func_name": "tvmgen_default_fused_nn_conv2d_nn_relu",
                 "data_layout": "NCHW", "kernel_layout": "OIHW"}}
         ], "heads": [[2, 0, 0]]}"#;
-        let dump = Dump::read(text).unwrap();
+        let dump = Dump::read(json).unwrap();
         let rows = tvm(&dump.graph, &[Micros(5.0)], &place("tvm", "cpu", "h")).rows;
         // Every channel has a filter of its own.
         let elements = 32 * 8 * 8;
