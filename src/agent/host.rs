@@ -13,8 +13,8 @@ use super::{
     shutdown::Shutdown,
 };
 use crate::{
-    cluster::{Description, DeviceDescription, DeviceKind},
-    engine::{CpuEngine, Engine},
+    cluster::{Description, DeviceDescription, DeviceKind, HostLink, LinkCost},
+    engine::{CpuEngine, Engine, EngineError, Started, StartedGpu, start_gpus},
     units::{Bytes, Micros},
 };
 
@@ -35,6 +35,8 @@ pub struct Host {
     name: SmolStr,
     pub(super) identity: Option<Identity>,
     devices: Vec<Arc<Device>>,
+    /// What a person should know of the devices.
+    notes: Vec<String>,
     clock: Clock,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
     shutdown: Shutdown,
@@ -54,12 +56,19 @@ impl Host {
             engine: CpuEngine::identity().to_string(),
             threads: options.threads.unwrap_or(machine.cpu.threads).max(1),
             memory: options.memory.unwrap_or(machine.memory_total),
+            host_link: None,
         };
         let cpu_engine = |threads: u32| Ok(Arc::new(CpuEngine::new(threads as usize)?) as Arc<dyn Engine>);
+        let mut devices = vec![Device::start(cpu, Box::new(cpu_engine))?];
+        let Started { gpus, notes } = start_gpus();
+        for (number, gpu) in gpus.into_iter().enumerate() {
+            devices.push(graphics(number, gpu)?);
+        }
         Ok(Arc::new(Host {
             name: options.name,
             identity: options.identity,
-            devices: vec![Device::start(cpu, Box::new(cpu_engine))?],
+            devices,
+            notes,
             clock: Clock::start(),
             sessions: Mutex::default(),
             shutdown,
@@ -92,6 +101,7 @@ impl Host {
             memory_total: machine.memory_total,
             memory_available: machine.memory_available,
             devices: self.devices.iter().map(|device| device.description().clone()).collect(),
+            notes: self.notes.clone(),
         }
     }
 
@@ -124,4 +134,25 @@ impl Host {
     pub(super) fn remove_session(&self, session: &Session) {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(&session.setup.session);
     }
+}
+
+/// Starts the thread of GPU number `number`, whose engine runs already. It computes with all of the card.
+fn graphics(number: usize, gpu: StartedGpu) -> std::io::Result<Arc<Device>> {
+    let StartedGpu { gpu, engine, free, to_card, from_card } = gpu;
+    let link = LinkCost::fit(&to_card).ok().zip(LinkCost::fit(&from_card).ok());
+    let multiprocessors = engine.threads() as u32;
+    let description = DeviceDescription {
+        name: SmolStr::new(format!("gpu{number}")),
+        kind: DeviceKind::Gpu,
+        model: gpu.description(),
+        engine: engine.id().to_string(),
+        threads: multiprocessors,
+        memory: free,
+        host_link: link.map(|(to_device, from_device)| HostLink { to_device, from_device }),
+    };
+    let same = move |threads: u32| match threads == multiprocessors {
+        true => Ok(Arc::clone(&engine)),
+        false => Err(EngineError::Other(format!("a GPU computes with all of its {multiprocessors} multiprocessors"))),
+    };
+    Device::start(description, Box::new(same))
 }

@@ -157,6 +157,7 @@ impl From<Cost> for wire::Cost {
             min_us: from.time.min.0,
             p95_us: from.time.p95.0,
             cpu_median_us: from.cpu.0,
+            kernels_median_us: from.kernels.map(|time| time.0),
             workspace_bytes: from.workspace.0,
             held_bytes: from.held.0,
             disturbed: from.disturbed,
@@ -175,6 +176,7 @@ impl From<wire::Cost> for Cost {
                 p95: Micros(from.p95_us),
             },
             cpu: Micros(from.cpu_median_us),
+            kernels: from.kernels_median_us.map(Micros),
             workspace: Bytes(from.workspace_bytes),
             held: Bytes(from.held_bytes),
             disturbed: from.disturbed,
@@ -222,7 +224,14 @@ mod tests {
     #[test]
     fn results_survive_their_messages() {
         let time = Statistics { n: 5, median: Micros(1.0), mad: Micros(0.5), min: Micros(0.25), p95: Micros(3.0) };
-        let cost = Cost { time, cpu: Micros(2.0), workspace: Bytes(3), held: Bytes(4), disturbed: 0.5 };
+        let cost = Cost {
+            time,
+            cpu: Micros(2.0),
+            kernels: Some(Micros(0.75)),
+            workspace: Bytes(3),
+            held: Bytes(4),
+            disturbed: 0.5,
+        };
         let failed = Measured { item: 8, cost: Err("no kernel".to_string()) };
         for event in [
             ProfileEvent::Whole(cost),

@@ -5,15 +5,15 @@ use super::{
     setup::{self, ValueId},
 };
 use crate::{
-    cluster::{self, CpuDescription, Description, DeviceDescription, DeviceKind},
-    units::{Bytes, Micros},
+    cluster::{self, CpuDescription, Description, DeviceDescription, DeviceKind, HostLink},
+    units::{Bytes, Micros, Rate},
 };
 
 tonic::include_proto!("edgecut.v1");
 
 /// The number of this protocol, by which client and agent notice that they do not fit. Raised with every change
 /// of a message or of a document in it.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 impl From<Description> for DescribeReply {
     fn from(from: Description) -> DescribeReply {
@@ -27,6 +27,8 @@ impl From<Description> for DescribeReply {
             engine: device.engine,
             threads: device.threads,
             memory_bytes: device.memory.0,
+            from_host: device.host_link.map(|link| link.to_device.into()),
+            to_host: device.host_link.map(|link| link.from_device.into()),
         };
         let cache = |cache: cluster::Cache| Cache { name: cache.name.to_string(), size_bytes: cache.size.0 };
         DescribeReply {
@@ -44,8 +46,22 @@ impl From<Description> for DescribeReply {
             memory_total_bytes: from.memory_total.0,
             memory_available_bytes: from.memory_available.0,
             devices: from.devices.into_iter().map(device).collect(),
+            notes: from.notes,
         }
     }
+}
+
+impl From<cluster::LinkCost> for LinkCost {
+    fn from(from: cluster::LinkCost) -> LinkCost {
+        LinkCost { latency_us: from.latency.0, bytes_per_us: from.rate.0 }
+    }
+}
+
+/// What the other side says of a link, if that can be so.
+fn link_cost(from: LinkCost) -> Option<cluster::LinkCost> {
+    let sound = from.latency_us.is_finite() && from.latency_us >= 0.0;
+    let sound = sound && from.bytes_per_us.is_finite() && from.bytes_per_us > 0.0;
+    sound.then_some(cluster::LinkCost { latency: Micros(from.latency_us), rate: Rate(from.bytes_per_us) })
 }
 
 impl From<DescribeReply> for Description {
@@ -60,6 +76,11 @@ impl From<DescribeReply> for Description {
             engine: device.engine,
             threads: device.threads,
             memory: Bytes(device.memory_bytes),
+            host_link: device
+                .from_host
+                .and_then(link_cost)
+                .zip(device.to_host.and_then(link_cost))
+                .map(|(to_device, from_device)| HostLink { to_device, from_device }),
         };
         let cache = |cache: Cache| cluster::Cache { name: cache.name.into(), size: Bytes(cache.size_bytes) };
         let cpu = from.cpu.unwrap_or_default();
@@ -77,6 +98,7 @@ impl From<DescribeReply> for Description {
             memory_total: Bytes(from.memory_total_bytes),
             memory_available: Bytes(from.memory_available_bytes),
             devices: from.devices.into_iter().map(device).collect(),
+            notes: from.notes,
         }
     }
 }

@@ -61,6 +61,13 @@ struct LinkLine {
     origin: &'static str,
 }
 
+/// What a server says of its devices: why it offers no GPU.
+#[derive(Serialize)]
+struct Note {
+    server: String,
+    note: String,
+}
+
 impl Devices {
     pub fn run(self) -> Outcome {
         let cluster = self.cluster.read()?;
@@ -73,18 +80,22 @@ impl Devices {
                 Err(failure) => (Vec::new(), Some(failure)),
             };
             let inventory = fleet.inventory(&cluster, links);
-            self.print(&device_rows(&cluster, &fleet, &inventory), &link_lines(&cluster, &inventory))?;
+            let notes = notes(&fleet);
+            self.print(&device_rows(&cluster, &fleet, &inventory), &link_lines(&cluster, &inventory), &notes)?;
             Missing::check(&fleet)?;
             failure.map_or(Ok(()), Err)
         })
     }
 
-    fn print(&self, devices: &[DeviceRow], links: &[LinkLine]) -> Outcome {
+    fn print(&self, devices: &[DeviceRow], links: &[LinkLine], notes: &[Note]) -> Outcome {
         match self.format {
             Format::Csv => print_csv(devices),
-            Format::Json => print_json(&serde_json::json!({ "devices": devices, "links": links })),
+            Format::Json => print_json(&serde_json::json!({ "devices": devices, "links": links, "notes": notes })),
             Format::Table => {
                 println!("{}", device_table(devices));
+                for Note { server, note } in notes {
+                    println!("{server}: {note}");
+                }
                 if !links.is_empty() {
                     println!("\n{}", link_table(links));
                 }
@@ -119,6 +130,14 @@ fn device_rows(cluster: &Cluster, fleet: &Fleet, inventory: &Inventory) -> Vec<D
         }
     }
     rows
+}
+
+fn notes(fleet: &Fleet) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for (server, _, told) in fleet.present() {
+        notes.extend(told.notes.iter().map(|note| Note { server: server.to_string(), note: note.clone() }));
+    }
+    notes
 }
 
 fn link_lines(cluster: &Cluster, inventory: &Inventory) -> Vec<LinkLine> {

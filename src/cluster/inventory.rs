@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use super::{Cluster, DeviceName, Link};
+use super::{Cluster, DeviceName, HostLink, Link};
 use crate::units::Bytes;
 
 /// What a server reports of itself.
@@ -21,6 +21,9 @@ pub struct Description {
     pub memory_total: Bytes,
     pub memory_available: Bytes,
     pub devices: Vec<DeviceDescription>,
+    /// What a person should know of the devices: why there is no GPU.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// The processor of a server.
@@ -52,10 +55,13 @@ pub struct DeviceDescription {
     pub model: String,
     /// Name and version of what executes operators on it.
     pub engine: String,
-    /// Threads it computes with.
+    /// Threads it computes with; of a GPU, its multiprocessors.
     pub threads: u32,
     /// What parameters, activations and workspace together may take.
     pub memory: Bytes,
+    /// What tensors take to a device with memory of its own; `None` if it computes in main memory.
+    #[serde(default)]
+    pub host_link: Option<HostLink>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -75,6 +81,7 @@ pub struct DeviceSpec {
     pub engine: String,
     pub threads: u32,
     pub memory: Bytes,
+    pub host_link: Option<HostLink>,
 }
 
 /// The devices of all servers that answered and the links between those servers.
@@ -98,9 +105,17 @@ impl Inventory {
             devices.extend(description.devices.iter().map(|device| DeviceSpec {
                 name: DeviceName::new(server.name.clone(), device.name.clone()),
                 kind: device.kind,
-                hardware: format!("{}, {} cores", device.model, description.cpu.cores),
+                hardware: match device.kind {
+                    DeviceKind::Cpu => format!("{}, {} cores", device.model, description.cpu.cores),
+                    DeviceKind::Gpu => device.model.clone(),
+                },
                 engine: device.engine.clone(),
-                threads: server.threads_for(&device.name).unwrap_or(device.threads),
+                threads: match device.kind {
+                    DeviceKind::Cpu => server.threads_for(&device.name).unwrap_or(device.threads),
+                    // A card computes with all that it has.
+                    DeviceKind::Gpu => device.threads,
+                },
+                host_link: device.host_link,
                 memory: server.memory_for(&device.name).map_or(device.memory, |m| m.min(device.memory)),
             }));
         }

@@ -21,6 +21,13 @@ pub struct LinkCost {
     pub rate: Rate,
 }
 
+/// Between main memory and a device with memory of its own, on one server.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct HostLink {
+    pub to_device: LinkCost,
+    pub from_device: LinkCost,
+}
+
 /// Measured transfers that no line can be fitted to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("transfers of at least two sizes are needed to fit a link, {0} were measured")]

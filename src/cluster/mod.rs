@@ -18,7 +18,7 @@ use crate::units::Bytes;
 
 pub use file::ClusterError;
 pub use inventory::{Cache, CpuDescription, Description, DeviceDescription, DeviceKind, DeviceSpec, Inventory};
-pub use link::{FitError, Link, LinkCost};
+pub use link::{FitError, HostLink, Link, LinkCost};
 pub use link_table::{LinkRow, LinkTable};
 
 /// A device that computes with more threads than this is a mistake.

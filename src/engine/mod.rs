@@ -6,7 +6,10 @@
 mod clock;
 mod contain;
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod freed;
+mod gpu;
 mod memory;
 mod quota;
 
@@ -23,6 +26,7 @@ use crate::{
 pub use clock::{CpuClock, timed};
 pub use cpu::CpuEngine;
 pub use freed::keep_freed_memory;
+pub use gpu::{Gpu, GpuReport, Lacking, Started, StartedGpu, start_gpus};
 pub use memory::{CountingAllocator, Joined, Meter};
 pub use quota::processor_quota;
 
@@ -109,6 +113,8 @@ pub struct Sample {
     pub wall: Micros,
     /// Processor time of all threads that took part.
     pub cpu: Micros,
+    /// On a GPU, what passed on the card from the first to the last kernel.
+    pub kernels: Option<Micros>,
     /// Most memory allocated at one time while running, beyond the results.
     pub workspace: Bytes,
     /// Most memory taken at one time while running: the tensors of the graph that are alive, operands and results
@@ -125,6 +131,7 @@ impl Sample {
         Sample {
             wall: self.wall + next.wall,
             cpu: self.cpu + next.cpu,
+            kernels: self.kernels.zip(next.kernels).map(|(first, then)| first + then),
             workspace: self.workspace.max(next.workspace),
             peak: self.peak.max(next.peak),
             tensors: self.tensors.max(next.tensors),

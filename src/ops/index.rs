@@ -5,6 +5,7 @@ use tract_core::ops::array::Slice;
 
 use super::kernel::Wiring;
 use super::places::{flat, index_in, integers, pick, strides};
+use super::recipe::Taking;
 use super::split::SplitAxis;
 use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use crate::graph::{Shape, TensorType, Type};
@@ -141,6 +142,24 @@ fn take(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> Tract
         return wiring.wire(AxisOp::Rm(axis), &[one]);
     }
     wiring.host(call, take_on_host, inputs)
+}
+
+/// What is taken, described.
+pub(super) fn taking(call: &Typed<'_>) -> TractResult<Taking> {
+    let (data, indices) = (&call.tensor(0)?.shape, &call.tensor(1)?.shape);
+    let dims = data.fixed().context("the shape of the data is not known")?;
+    let product = |dims: &[u64]| dims.iter().product::<u64>() as usize;
+    let wraps = matches!(Outside::of(call)?, Outside::Wrap);
+    Ok(match take_axes(call, data, indices)? {
+        Some((axis, batch)) => Taking {
+            batch: product(&dims[..batch]),
+            outer: product(&dims[batch..axis]),
+            length: dims[axis] as usize,
+            block: product(&dims[axis + 1..]),
+            wraps,
+        },
+        None => Taking { batch: 1, outer: 1, length: product(&dims), block: 1, wraps },
+    })
 }
 
 /// Data is (batch, outer, axis, block), indices are (batch, n), the result is (batch, outer, n, block): blocks are

@@ -7,7 +7,11 @@ use std::sync::Arc;
 
 use tract_core::internal::*;
 
-use super::{Kernel, Typed, bfloat};
+use super::{
+    Kernel, Typed, bfloat,
+    own::Own,
+    recipe::{self, Recipe},
+};
 use crate::graph::{self, Attrs, DType};
 
 /// Adds the operators of one call to `wiring` and returns one outlet for each output tensor.
@@ -126,6 +130,16 @@ impl Typed<'_> {
         let shape = self.result()?.shape.fixed().context("the shape of the result is not known")?;
         Ok(shape.iter().map(|d| *d as usize).collect())
     }
+}
+
+/// What `op` computes, if it is one of our own operators and described.
+pub fn recipe(op: &dyn TypedOp) -> Option<Recipe> {
+    if let Some(own) = op.downcast_ref::<Own>() {
+        return own.recipe.as_deref().cloned();
+    }
+    let host = op.downcast_ref::<HostOp>()?;
+    let call = super::Call { def: host.def, attrs: &host.attrs, args: &host.args, values: &[] };
+    recipe::of_call(&Typed { call, out: &host.out })
 }
 
 /// tract's name of a dtype; `None` where tract has none. bfloat16 travels as its bits in `u16`.

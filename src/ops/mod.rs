@@ -46,6 +46,7 @@ mod pointwise;
 mod pool;
 mod qnn;
 mod random;
+pub mod recipe;
 mod reduce;
 mod remap;
 mod repeat;

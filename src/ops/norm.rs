@@ -11,6 +11,7 @@ use super::{
     Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
     activation::vector_type,
     kernel::Wiring,
+    recipe::Recipe,
     rules::{per_output, same_type, unify},
     split::{Join, SplitAxis, along_vectors, off},
     statistics::{Groups, normalised, spread},
@@ -238,7 +239,8 @@ fn by_statistics(
     let epsilon = call.float("epsilon", 1e-5)?;
     let (scale, center) = (call.flag("scale", true)?, call.flag("center", true)?);
     let fact = wiring.fact(operands[0])?.without_value();
-    let mut made = wiring.own("Normalise", tvec![fact], &operands, move |inputs| match wide {
+    let recipe = Recipe::Normalise { groups, epsilon, scale, center };
+    let mut made = wiring.described("Normalise", Some(recipe), tvec![fact], &operands, move |inputs| match wide {
         DatumType::F64 => normalised::<f64>(inputs, groups, epsilon, scale, center),
         _ => normalised::<f32>(inputs, groups, epsilon as f32, scale, center),
     })?[0];

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use tract_core::{internal::*, ops::cast::cast};
 
-use super::kernel::Wiring;
+use super::{kernel::Wiring, recipe::Recipe};
 
 impl Wiring<'_> {
     /// Adds `function` as one operator that makes tensors of the types `outputs`; `name` is for people.
@@ -15,7 +15,20 @@ impl Wiring<'_> {
         inputs: &[OutletId],
         function: impl Fn(&[TValue]) -> TractResult<TVec<Tensor>> + Send + Sync + 'static,
     ) -> TractResult<TVec<OutletId>> {
-        self.wire(Box::new(Own { name, outputs, function: Arc::new(function) }) as Box<dyn TypedOp>, inputs)
+        self.described(name, None, outputs, inputs, function)
+    }
+
+    /// As [`Wiring::own`], for what other engines can compute by its description.
+    pub(super) fn described(
+        &mut self,
+        name: &'static str,
+        recipe: Option<Recipe>,
+        outputs: TVec<TypedFact>,
+        inputs: &[OutletId],
+        function: impl Fn(&[TValue]) -> TractResult<TVec<Tensor>> + Send + Sync + 'static,
+    ) -> TractResult<TVec<OutletId>> {
+        let own = Own { name, recipe: recipe.map(Arc::new), outputs, function: Arc::new(function) };
+        self.wire(Box::new(own) as Box<dyn TypedOp>, inputs)
     }
 
     /// The shape of `outlet`, which must be known.
@@ -60,8 +73,9 @@ type Function = dyn Fn(&[TValue]) -> TractResult<TVec<Tensor>> + Send + Sync;
 
 /// A [`Function`] as an operator.
 #[derive(Clone)]
-struct Own {
+pub(super) struct Own {
     name: &'static str,
+    pub(super) recipe: Option<Arc<Recipe>>,
     outputs: TVec<TypedFact>,
     function: Arc<Function>,
 }

@@ -4,8 +4,8 @@ use tract_core::internal::*;
 use tract_core::ops::array::{Pad, PadMode};
 
 use super::{
-    AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed, kernel::Wiring, layout::map_dim, remap::Remap,
-    split::SplitAxis,
+    AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed, kernel::Wiring, layout::map_dim, recipe::Recipe,
+    remap::Remap, split::SplitAxis,
 };
 use crate::graph::{Attr, Type};
 
@@ -175,7 +175,8 @@ fn padded(
     let remap = Remap::new(wiring.concrete(data)?.iter().zip(widths).map(table).collect());
     let dtype = wiring.fact(data)?.datum_type;
     let value = value.map_or_else(|| wiring.constant(Tensor::zero_scalar_dt(dtype)?), Ok)?;
-    wiring.own("Pad", tvec![dtype.fact(remap.shape())], &[data, value], move |inputs| {
+    let recipe = Recipe::Remap { tables: remap.tables().to_vec(), fill: None };
+    wiring.described("Pad", Some(recipe), tvec![dtype.fact(remap.shape())], &[data, value], move |inputs| {
         Ok(tvec![remap.apply(&inputs[0], &inputs[1])?])
     })
 }
@@ -200,7 +201,10 @@ fn dilate(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> Tra
     let remap = Remap::new(tables.collect());
     let fact = wiring.fact(inputs[0])?.datum_type.fact(remap.shape());
     let value = tensor0(call.float("dilation_value", 0.0)?).cast_to_dt(fact.datum_type)?.into_owned();
-    wiring.own("Dilate", tvec![fact], inputs, move |inputs| Ok(tvec![remap.apply(&inputs[0], &value)?]))
+    let recipe = Recipe::Remap { tables: remap.tables().to_vec(), fill: Some(value.clone()) };
+    wiring.described("Dilate", Some(recipe), tvec![fact], inputs, move |inputs| {
+        Ok(tvec![remap.apply(&inputs[0], &value)?])
+    })
 }
 
 #[cfg(test)]

@@ -62,6 +62,9 @@ const fn reduction(name: &'static str) -> OpDef {
         .split(kept_axes)
 }
 
+/// Those of the reductions on whole tensors that fold elements one by one.
+pub(super) const REDUCTIONS: &[&str] = &["max", "min", "prod", "sum", "all", "any"];
+
 /// The axes that go away, ascending: all by default and if none is listed.
 pub(super) fn reduced_axes(call: &Call<'_>, shape: &Shape) -> Result<Vec<usize>, TypeError> {
     let listed = call.ints("axis")?.unwrap_or_default();

@@ -16,6 +16,10 @@ impl Remap {
         Remap(tables)
     }
 
+    pub fn tables(&self) -> &[Vec<Option<usize>>] {
+        &self.0
+    }
+
     pub fn shape(&self) -> Vec<usize> {
         self.0.iter().map(Vec::len).collect()
     }

@@ -6,7 +6,7 @@ use tract_core::num_traits::Float;
 /// How runs of elements that are normalised together follow each other in a tensor: `count` groups of
 /// `channels · inner` elements, over and over; each channel has a scale and a shift.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Groups {
+pub struct Groups {
     pub count: usize,
     pub channels: usize,
     pub inner: usize,

@@ -111,6 +111,7 @@ fn row(place: &Place, mode: Mode, id: usize, item: &Item, time: Micros) -> Row {
     let cost = Cost {
         time: Statistics { n: 1, median: time, mad: Micros::ZERO, min: time, p95: time },
         cpu: Micros::ZERO,
+        kernels: None,
         workspace: Bytes::ZERO,
         held: item.parameter_bytes,
         disturbed: 0.0,
@@ -120,6 +121,7 @@ fn row(place: &Place, mode: Mode, id: usize, item: &Item, time: Micros) -> Row {
         time_us_min: None,
         time_us_p95: None,
         cpu_us_median: None,
+        gpu_us_median: None,
         workspace_bytes: None,
         held_bytes: None,
         ..Row::new(place, mode, Granularity::Op, id, item, &Ok(cost))

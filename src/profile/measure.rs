@@ -23,6 +23,9 @@ pub struct Cost {
     pub time: Statistics,
     /// Median of the processor time of all threads.
     pub cpu: Micros,
+    /// On a GPU, the median of what passed on the card.
+    #[serde(default)]
+    pub kernels: Option<Micros>,
     /// The most that any sample needed.
     pub workspace: Bytes,
     /// What the engine holds for it: packed weights and constants.

@@ -158,6 +158,7 @@ impl CostModel {
         let cost = Cost {
             time: Statistics { n: 1, median: time, mad: Micros::ZERO, min: time, p95: time },
             cpu: time,
+            kernels: None,
             workspace: Bytes((item.bytes.0 as f64 * fitted.workspace) as u64),
             held: Bytes((item.parameter_bytes.0 as f64 * fitted.held) as u64),
             disturbed: 0.0,
@@ -365,6 +366,7 @@ mod tests {
             let cost = Cost {
                 time: Statistics { n: 5, median: t, mad: Micros::ZERO, min: t, p95: t },
                 cpu: t,
+                kernels: None,
                 workspace: Bytes::ZERO,
                 held: Bytes::ZERO,
                 disturbed: 0.0,

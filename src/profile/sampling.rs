@@ -87,9 +87,11 @@ impl Samples {
         let wall = |sample: &Sample| self.quota.map_or(sample.wall, |quota| Micros(sample.cpu.0 / quota));
         let walls: Vec<Micros> = used.iter().map(wall).collect();
         let cpus: Vec<Micros> = used.iter().map(|s| s.cpu).collect();
+        let kernels: Vec<Micros> = used.iter().filter_map(|s| s.kernels).collect();
         Some(Cost {
             time: Statistics::of(&walls)?,
             cpu: median(&cpus),
+            kernels: (!kernels.is_empty()).then(|| median(&kernels)),
             workspace: used.iter().map(|s| s.workspace).max()?,
             held,
             disturbed: self.disturbed.len() as f64 / (self.clean.len() + self.disturbed.len()) as f64,
@@ -104,7 +106,14 @@ mod tests {
     use super::*;
 
     fn sample(wall: f64, cpu: f64) -> Sample {
-        Sample { wall: Micros(wall), cpu: Micros(cpu), workspace: Bytes(8), peak: Bytes(9), tensors: Bytes(1) }
+        Sample {
+            wall: Micros(wall),
+            cpu: Micros(cpu),
+            kernels: None,
+            workspace: Bytes(8),
+            peak: Bytes(9),
+            tensors: Bytes(1),
+        }
     }
 
     #[test]

@@ -302,7 +302,7 @@ mod tests {
     fn cost(median: f64) -> Cost {
         let median = Micros(median);
         let time = Statistics { n: 7, median, mad: Micros(0.25), min: Micros(1.0), p95: Micros(9.0) };
-        Cost { time, cpu: Micros(2.0), workspace: Bytes(3), held: Bytes(4), disturbed: 0.125 }
+        Cost { time, cpu: Micros(2.0), kernels: None, workspace: Bytes(3), held: Bytes(4), disturbed: 0.125 }
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub struct Row {
     pub time_us_min: Option<f64>,
     pub time_us_p95: Option<f64>,
     pub cpu_us_median: Option<f64>,
+    /// On a GPU, what passed on the card from the first to the last kernel, by its own clock.
+    pub gpu_us_median: Option<f64>,
     pub workspace_bytes: Option<u64>,
     pub output_bytes: u64,
     /// Parameters as the model has them.
@@ -136,6 +138,7 @@ impl Row {
             time_us_min: cost_of(|cost| cost.time.min),
             time_us_p95: cost_of(|cost| cost.time.p95),
             cpu_us_median: cost_of(|cost| cost.cpu),
+            gpu_us_median: cost.as_ref().ok().and_then(|cost| cost.kernels).map(nanoseconds),
             workspace_bytes: cost.as_ref().ok().map(|cost| cost.workspace.0),
             output_bytes: item.output_bytes.0,
             parameter_bytes: item.parameter_bytes.0,
@@ -183,6 +186,7 @@ impl Row {
                 p95: Micros(self.time_us_p95.unwrap_or(median)),
             },
             cpu: Micros(self.cpu_us_median.unwrap_or(0.0)),
+            kernels: self.gpu_us_median.map(Micros),
             workspace: Bytes(self.workspace_bytes.unwrap_or(0)),
             held: Bytes(self.held_bytes.unwrap_or(self.parameter_bytes)),
             disturbed: self.disturbed,

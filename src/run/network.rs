@@ -1,12 +1,12 @@
 //! The devices and links of a cluster as the planner's tables.
 
 use crate::{
-    cluster::{DeviceName, Inventory, Place},
+    cluster::{DeviceName, DeviceSpec, Inventory, LinkCost, Place},
     plan::{
         assemble::Network,
         problem::{Device, DeviceId, Link, LinkId},
     },
-    units::Bytes,
+    units::{Bytes, Micros},
 };
 
 /// Why no plan can be made for an inventory.
@@ -18,8 +18,11 @@ pub enum NetworkError {
     NoLink { from: String, to: String },
 }
 
-/// Every device with its limit, which `memory` tightens, and a route between any two: over the link of their servers,
-/// or free on one server.
+/// Every device with its limit, which `memory` tightens, and a route between any two: over the link of their servers;
+/// on one server over the links of a device with memory of its own, else free. From one such device to another tensors
+/// pass through main memory, at the cost of both ways.
+///
+/// Of a transfer to a GPU of another server only the network counts: its link is shared, and a hundred times slower.
 ///
 /// # Errors
 /// If the source or the sink has no device, or a link is missing.
@@ -42,24 +45,44 @@ pub fn network(
         latency: link.cost.latency,
         per_byte: 1.0 / link.cost.rate.0,
     });
-    let route = |from: &DeviceName, to: &DeviceName| {
-        if from.server == to.server {
+    let mut links: Vec<Link> = links.collect();
+    let mut route = |from: &DeviceSpec, to: &DeviceSpec| {
+        let (start, end) = (&from.name, &to.name);
+        if start == end {
             return Ok(None);
         }
+        if start.server == end.server {
+            let ways = [from.host_link.map(|link| link.from_device), to.host_link.map(|link| link.to_device)];
+            let ways: Vec<LinkCost> = ways.into_iter().flatten().collect();
+            if ways.is_empty() {
+                return Ok(None);
+            }
+            links.push(Link {
+                name: format!("{start} → {end}"),
+                latency: ways.iter().fold(Micros::ZERO, |sum, way| sum + way.latency),
+                per_byte: ways.iter().map(|way| 1.0 / way.rate.0).sum(),
+            });
+            return Ok(Some(LinkId(links.len() as u32 - 1)));
+        }
+        let (from, to) = (start, end);
         let found = inventory.links.iter().position(|link| link.from == from.server && link.to == to.server);
         let missing = || NetworkError::NoLink { from: from.server.to_string(), to: to.server.to_string() };
         found.map(|index| Some(LinkId(index as u32))).ok_or_else(missing)
     };
-    let names = || inventory.devices.iter().map(|device| &device.name);
-    let routes = names().flat_map(|from| names().map(move |to| route(from, to)));
+    let mut routes = Vec::with_capacity(inventory.devices.len().pow(2));
+    for from in &inventory.devices {
+        for to in &inventory.devices {
+            routes.push(route(from, to)?);
+        }
+    }
     let first = |server: &str| {
         let found = inventory.devices.iter().position(|device| device.name.server == server);
         found.map(|index| DeviceId(index as u32)).ok_or_else(|| NetworkError::NoDevice(server.to_string()))
     };
     Ok(Network {
-        routes: routes.collect::<Result<_, _>>()?,
+        routes,
         devices: devices.collect(),
-        links: links.collect(),
+        links,
         source: first(&inventory.source)?,
         sink: first(&inventory.sink)?,
     })
@@ -69,8 +92,8 @@ pub fn network(
 mod tests {
     use super::*;
     use crate::{
-        cluster::{DeviceKind, DeviceSpec, Link as ServerLink, LinkCost},
-        units::{Micros, Rate},
+        cluster::{DeviceKind, HostLink, Link as ServerLink},
+        units::Rate,
     };
 
     #[test]
@@ -82,6 +105,7 @@ mod tests {
             engine: "tract 1".into(),
             threads: 1,
             memory: Bytes(100),
+            host_link: None,
         };
         let cost = LinkCost { latency: Micros(5.0), rate: Rate(100.0) };
         let link = |from: &str, to: &str| ServerLink { from: from.into(), to: to.into(), cost };
@@ -96,6 +120,13 @@ mod tests {
         let (there, back) = (Some(LinkId(0)), Some(LinkId(1)));
         assert_eq!(made.routes, [None, None, there, None, None, there, back, back, None]);
         assert_eq!((made.links[0].per_byte, made.devices[0].memory), (0.01, Some(Bytes(70))));
+        let way = |latency, rate| LinkCost { latency: Micros(latency), rate: Rate(rate) };
+        inventory.devices[1].host_link = Some(HostLink { to_device: way(8.0, 10.0), from_device: way(9.0, 20.0) });
+        let made = network(&inventory, |_| None, None).unwrap();
+        let (up, down) = (Some(LinkId(2)), Some(LinkId(3)));
+        assert_eq!(made.routes, [None, up, there, down, None, there, back, back, None]);
+        let costs: Vec<_> = made.links[2..].iter().map(|l| (l.name.as_str(), l.latency.0, l.per_byte)).collect();
+        assert_eq!(costs, [("a/cpu → a/gpu0", 8.0, 0.1), ("a/gpu0 → a/cpu", 9.0, 0.05)]);
         inventory.links.pop();
         assert!(network(&inventory, |_| None, None).unwrap_err().to_string().contains("from b to a"));
         inventory.links.push(link("b", "a"));

@@ -126,6 +126,7 @@ fn devices(rows: &[Row]) -> Vec<DeviceSpec> {
             engine: format!("{} {}", row.engine, row.engine_version),
             threads: row.threads as u32,
             memory: Bytes(u64::MAX),
+            host_link: None,
         });
     }
     devices

@@ -10,7 +10,7 @@ use tract_core::{
 };
 
 /// Folds all that can be folded. The model's constants must have been computed.
-pub(super) fn fold_scales(model: &mut TypedModel) -> TractResult<()> {
+pub(in crate::engine) fn fold_scales(model: &mut TypedModel) -> TractResult<()> {
     for id in model.eval_order()? {
         if let Some(patch) = folded(model, model.node(id))? {
             patch.apply(model)?;

@@ -13,10 +13,10 @@ use crate::{
 };
 
 /// Gives the content of a parameter or constant of the graph.
-pub(super) type Contents<'a> = dyn FnMut(TensorId) -> Result<Arc<Tensor>, EngineError> + 'a;
+pub(in crate::engine) type Contents<'a> = dyn FnMut(TensorId) -> Result<Arc<Tensor>, EngineError> + 'a;
 
 /// The definition of an operator that this engine can compute.
-pub(super) fn supported(operator: &Operator) -> Result<&'static OpDef, Unsupported> {
+pub(in crate::engine) fn supported(operator: &Operator) -> Result<&'static OpDef, Unsupported> {
     let unsupported = |reason: &str| Unsupported { op: operator.name.clone(), reason: reason.to_string() };
     let def = ops::lookup(&operator.name).ok_or_else(|| unsupported("its meaning is not known"))?;
     match def.kernel {
@@ -26,16 +26,24 @@ pub(super) fn supported(operator: &Operator) -> Result<&'static OpDef, Unsupport
 }
 
 /// An error that names the operator and its place in the text.
-pub(super) fn operator_error(operator: &Operator, what: impl Into<String>) -> EngineError {
+pub(in crate::engine) fn operator_error(operator: &Operator, what: impl Into<String>) -> EngineError {
     let place = operator.place.map(|p| format!(" (line {}, column {})", p.line, p.column));
     EngineError::Operator { operator: format!("{}{}", operator.name, place.unwrap_or_default()), what: what.into() }
 }
 
-/// Builds and optimises the model of `graph`, whose shapes must all be known. Its sources are the graph's
+/// Builds and optimises the model of `graph`: what [`wired`] gives, with the kernels of this machine's processor.
+pub(super) fn lower(graph: &Graph, contents: &mut Contents<'_>) -> Result<TypedModel, EngineError> {
+    let model = wired(graph, contents)?;
+    contain(|| optimised(model))
+        .map_err(EngineError::Other)?
+        .map_err(|e| EngineError::Other(format!("the model could not be optimised: {e:#}")))
+}
+
+/// The model of `graph`, whose shapes must all be known, as the operators' kernels wire it. Its sources are the graph's
 /// inputs in order, its outputs the graph's outputs in order.
 ///
 /// The name of everything that an operator's kernel wires begins with its id and a colon.
-pub(super) fn lower(graph: &Graph, contents: &mut Contents<'_>) -> Result<TypedModel, EngineError> {
+pub(in crate::engine) fn wired(graph: &Graph, contents: &mut Contents<'_>) -> Result<TypedModel, EngineError> {
     let mut model = TypedModel::default();
     let mut outlets: HashMap<TensorId, OutletId> = HashMap::new();
     for id in graph.inputs() {
@@ -61,12 +69,8 @@ pub(super) fn lower(graph: &Graph, contents: &mut Contents<'_>) -> Result<TypedM
         outlets.extend(operator.outputs.iter().copied().zip(made));
     }
     let outputs = graph.outputs.iter().map(|t| known(&mut model, &mut outlets, *t)).collect::<Result<Vec<_>, _>>()?;
-    contain(|| {
-        model.select_output_outlets(&outputs)?;
-        optimised(model)
-    })
-    .map_err(EngineError::Other)?
-    .map_err(|e| EngineError::Other(format!("the model could not be optimised: {e:#}")))
+    model.select_output_outlets(&outputs).map_err(|e| EngineError::Other(format!("{e:#}")))?;
+    Ok(model)
 }
 
 /// Adds one operator and checks that what its kernel makes has the types that the graph gives.

@@ -22,6 +22,14 @@ use tract_core::{prelude::multithread::Executor, runtime::RunOptions};
 
 use overhead::Overhead;
 
+// The engine for GPUs wires operators as this one does.
+#[cfg(feature = "cuda")]
+pub(super) use {
+    fold::fold_scales,
+    lower::{operator_error, supported, wired},
+    tensor::to_tract,
+};
+
 use super::{CpuClock, Engine, EngineError, EngineId, Executable, Meter, ParameterSource, processor_quota, timed};
 use crate::{
     graph::{Graph, OperatorId},

@@ -209,7 +209,14 @@ impl Executable for Steps {
             })
         });
         let memory = core.memory(&given, table.values());
-        let sample = Sample { wall, cpu, workspace: memory.workspace, peak: memory.peak, tensors: memory.tensors };
+        let sample = Sample {
+            wall,
+            cpu,
+            kernels: None,
+            workspace: memory.workspace,
+            peak: memory.peak,
+            tensors: memory.tensors,
+        };
         done?;
         Ok((self.results(&table)?, sample))
     }
@@ -233,7 +240,14 @@ impl Executable for Steps {
             let results = results?;
             let memory = core.memory(&given, results.iter().chain(table.values()));
             step.store(&mut table, results);
-            let sample = Sample { wall, cpu, workspace: memory.workspace, peak: memory.peak, tensors: memory.tensors };
+            let sample = Sample {
+                wall,
+                cpu,
+                kernels: None,
+                workspace: memory.workspace,
+                peak: memory.peak,
+                tensors: memory.tensors,
+            };
             let sofar = group.map_or(sample, |before| before.then(sample));
             group = (next == Some(step.index)).then_some(sofar);
             if group.is_none() {

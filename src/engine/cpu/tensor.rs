@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The content of the tensor `name` for tract. Checks that it has the type the graph says.
-pub(super) fn to_tract(name: &str, data: &TensorData, ty: &TensorType) -> Result<Tensor, EngineError> {
+pub(in crate::engine) fn to_tract(name: &str, data: &TensorData, ty: &TensorType) -> Result<Tensor, EngineError> {
     let error = |what: String| EngineError::Tensor { name: name.to_string(), what };
     let same_shape = ty.shape.rank() == data.shape().len()
         && ty.shape.iter().zip(data.shape()).all(|(want, have)| want.get().is_none_or(|n| n == *have));

@@ -47,7 +47,7 @@ pub(super) enum Method {
 }
 
 /// For each index of the result: indices of the data and their weights, which sum to 1.
-pub(super) type Taps = Vec<SmallVec<[(usize, f32); 4]>>;
+pub type Taps = Vec<SmallVec<[(usize, f32); 4]>>;
 
 impl Coordinates {
     /// The position in the data of index `x` of the result.

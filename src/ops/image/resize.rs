@@ -7,6 +7,7 @@ use super::{
         AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
         kernel::{self, Wiring},
         layout::{Layout, map_dim},
+        recipe::Recipe,
         remap::Remap,
         split::{SplitAxis, off},
     },
@@ -248,7 +249,12 @@ fn wire(
     let data = wiring.cast(inputs[0], dtype)?;
     let table = nearest(&shape, &axes);
     let near = matches!(resize.method, Method::Nearest(_));
-    let made = wiring.own("Resize", tvec![dtype.fact(&to)], &[data], move |inputs| {
+    let recipe = match (near, &cropped) {
+        (_, Some(_)) => None,
+        (true, None) => Some(Recipe::Remap { tables: table.tables().to_vec(), fill: Some(fill.clone()) }),
+        (false, None) => Some(Recipe::Resample(axes.clone())),
+    };
+    let made = wiring.described("Resize", recipe, tvec![dtype.fact(&to)], &[data], move |inputs| {
         let made = match dtype {
             _ if near => table.apply(&inputs[0], &fill)?,
             DatumType::F64 => resampled::<f64>(&inputs[0], &axes)?,

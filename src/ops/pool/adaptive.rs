@@ -11,6 +11,7 @@ use super::{
         element::{Number, for_dtype},
         kernel::Wiring,
         layout::map_dim,
+        recipe::{Pooling, Recipe},
         split::{SplitAxis, with_entry},
     },
     MAX, Pooled,
@@ -125,18 +126,21 @@ fn kernel<const RANK: usize, const LARGEST: bool>(
         out[spatial.clone()].iter_mut().zip(size).for_each(|(to, size)| *to = size as usize);
     }
     let dtype = if given == DatumType::F16 { DatumType::F32 } else { given };
+    let along: Vec<Vec<Range<usize>>> = spatial.clone().map(|axis| ranges(shape[axis], out[axis])).collect();
+    let pixel = shape[spatial.end..].iter().product();
+    let recipe = Recipe::Pool(Pooling::ranges(LARGEST == MAX, &shape[spatial.clone()], pixel, &along));
     // As three axes, the missing ones in front.
     let mut windows = vec![vec![0..1]; 3 - RANK];
-    windows.extend(spatial.clone().map(|axis| ranges(shape[axis], out[axis])));
+    windows.extend(along);
     let cells = Cells {
         windows,
         line: shape[spatial.end - 1],
         plane: shape[spatial.clone()].iter().rev().take(2).product(),
         volume: shape[spatial.clone()].iter().product(),
-        pixel: shape[spatial.end..].iter().product(),
+        pixel,
     };
     let data = wiring.cast(data, dtype)?;
-    let made = wiring.own("AdaptivePool", tvec![dtype.fact(&out)], &[data], move |inputs| {
+    let made = wiring.described("AdaptivePool", Some(recipe), tvec![dtype.fact(&out)], &[data], move |inputs| {
         for_dtype!(dtype, T in number => match LARGEST == MAX {
             true => cells.fold::<T>(&inputs[0], &out, T::LOWEST, T::larger, |value, _| value),
             false => cells.fold::<T>(&inputs[0], &out, T::default(), T::add, |sum, n| sum.div(T::of_i64(n as i64))),

@@ -9,6 +9,7 @@ use super::{
         element::{Number, for_dtype},
         kernel::Wiring,
         phases::{LANES, Phases},
+        recipe::{Pooling, Recipe},
         rows::Rows,
         split::SplitAxis,
         window::{Rounding, Window},
@@ -105,18 +106,21 @@ fn sliding_kernel<const RANK: usize, const LARGEST: bool>(
     let pixel = shape[spatial.end..].iter().product();
     let walk = Walk::new(&windows, sizes, &counts, pixel);
     let made = if LARGEST == MAX {
-        wiring.own(
+        wiring.described(
             "MaxPool",
+            Some(Recipe::Pool(Pooling::sliding(true, &windows, sizes, &counts, pixel, false))),
             tvec![given.fact(&out)],
             &[data],
             move |inputs| for_dtype!(given, T in number => largest::<T>(&walk, &inputs[0], &out)),
         )?[0]
     } else {
-        let divisors = divisors(&windows, sizes, &counts, call.flag("count_include_pad", false)?);
+        let padded = call.flag("count_include_pad", false)?;
+        let divisors = divisors(&windows, sizes, &counts, padded);
         let dtype = if given == DatumType::F16 { DatumType::F32 } else { given };
         let data = wiring.cast(data, dtype)?;
-        let made = wiring.own(
+        let made = wiring.described(
             "AvgPool",
+            Some(Recipe::Pool(Pooling::sliding(false, &windows, sizes, &counts, pixel, padded))),
             tvec![dtype.fact(&out)],
             &[data],
             move |inputs| for_dtype!(dtype, T in number => mean::<T>(&walk, &inputs[0], &out, &divisors)),

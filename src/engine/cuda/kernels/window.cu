@@ -1,0 +1,195 @@
+// Sliding windows over up to three spatial axes: convolution, its transpose, the columns of a convolution as a matrix
+// product, and pooling. Axes that are missing have size 1 and stand in front.
+
+// A tensor's elements lie `image`, `channel` and `axis` elements apart: both layouts of channels are this.
+struct Convolution {
+    u64 data, weight, bias, to;
+    u32 count;
+    // Channels in and out of each group; how many groups.
+    u32 groups, in, out;
+    u32 from[3], made[3], size[3];
+    i32 stride[3], dilation[3], before[3];
+    i32 data_image, data_channel, data_axis[3];
+    i32 to_image, to_channel, to_axis[3];
+    // The weight's element for channels (out, in) of a group lies at out * weight_out + in * weight_in, and its taps
+    // follow each other; a group follows after weight_group.
+    i32 weight_group, weight_out, weight_in;
+    // Whether channels change fastest from thread to thread, else the last spatial axis.
+    u32 channels_last;
+    // A bias for every channel (1), or one for all (0).
+    u32 bias_step, pad;
+};
+
+struct Place {
+    u32 image, group, channel, at[3];
+};
+
+HELPER struct Place place_of(u32 i, const struct Convolution *a) {
+    struct Place p;
+    u32 channels = a->groups * a->out, channel = 0;
+    if (a->channels_last) {
+        channel = i % channels;
+        i /= channels;
+    }
+    for (int axis = 2; axis >= 0; axis--) {
+        p.at[axis] = i % a->made[axis];
+        i /= a->made[axis];
+    }
+    if (!a->channels_last) {
+        channel = i % channels;
+        i /= channels;
+    }
+    p.image = i;
+    p.group = channel / a->out;
+    p.channel = channel % a->out;
+    return p;
+}
+
+#define CONVOLUTIONS(T)                                                                               \
+    KERNEL(convolution_##T, Convolution) {                                                            \
+        u32 i = INDEX;                                                                                \
+        if (i >= a.count) return;                                                                     \
+        struct Place p = place_of(i, &a);                                                             \
+        u32 channel = p.group * a.out + p.channel;                                                    \
+        const T *weight = AT(const T, a.weight) + p.group * a.weight_group + p.channel * a.weight_out; \
+        const T *data = AT(const T, a.data) + p.image * a.data_image + p.group * a.in * a.data_channel; \
+        T sum = AT(const T, a.bias)[channel * a.bias_step];                                           \
+        u32 tap = 0;                                                                                  \
+        for (u32 z = 0; z < a.size[0]; z++)                                                           \
+            for (u32 y = 0; y < a.size[1]; y++)                                                       \
+                for (u32 x = 0; x < a.size[2]; x++, tap++) {                                          \
+                    i32 at0 = (i32)p.at[0] * a.stride[0] + (i32)z * a.dilation[0] - a.before[0];      \
+                    i32 at1 = (i32)p.at[1] * a.stride[1] + (i32)y * a.dilation[1] - a.before[1];      \
+                    i32 at2 = (i32)p.at[2] * a.stride[2] + (i32)x * a.dilation[2] - a.before[2];      \
+                    if (at0 < 0 || at1 < 0 || at2 < 0) continue;                                      \
+                    if (at0 >= (i32)a.from[0] || at1 >= (i32)a.from[1] || at2 >= (i32)a.from[2]) continue; \
+                    const T *pixel = data + at0 * a.data_axis[0] + at1 * a.data_axis[1] + at2 * a.data_axis[2]; \
+                    for (u32 c = 0; c < a.in; c++)                                                    \
+                        sum += pixel[(i32)c * a.data_channel] * weight[(i32)c * a.weight_in + tap];   \
+                }                                                                                     \
+        AT(T, a.to)[p.image * a.to_image + channel * a.to_channel + p.at[0] * a.to_axis[0] +          \
+                    p.at[1] * a.to_axis[1] + p.at[2] * a.to_axis[2]] = sum;                           \
+    }                                                                                                 \
+    /* Each element of the result gathers what the elements of the data spread over it. */            \
+    KERNEL(transposed_##T, Convolution) {                                                             \
+        u32 i = INDEX;                                                                                \
+        if (i >= a.count) return;                                                                     \
+        struct Place p = place_of(i, &a);                                                             \
+        u32 channel = p.group * a.out + p.channel;                                                    \
+        const T *weight = AT(const T, a.weight) + p.group * a.weight_group + p.channel * a.weight_out; \
+        const T *data = AT(const T, a.data) + p.image * a.data_image + p.group * a.in * a.data_channel; \
+        T sum = AT(const T, a.bias)[channel * a.bias_step];                                           \
+        u32 tap = 0;                                                                                  \
+        for (u32 z = 0; z < a.size[0]; z++)                                                           \
+            for (u32 y = 0; y < a.size[1]; y++)                                                       \
+                for (u32 x = 0; x < a.size[2]; x++, tap++) {                                          \
+                    i32 at0 = (i32)p.at[0] + a.before[0] - (i32)z * a.dilation[0];                    \
+                    i32 at1 = (i32)p.at[1] + a.before[1] - (i32)y * a.dilation[1];                    \
+                    i32 at2 = (i32)p.at[2] + a.before[2] - (i32)x * a.dilation[2];                    \
+                    if (at0 < 0 || at1 < 0 || at2 < 0) continue;                                      \
+                    if (at0 % a.stride[0] || at1 % a.stride[1] || at2 % a.stride[2]) continue;        \
+                    at0 /= a.stride[0];                                                               \
+                    at1 /= a.stride[1];                                                               \
+                    at2 /= a.stride[2];                                                               \
+                    if (at0 >= (i32)a.from[0] || at1 >= (i32)a.from[1] || at2 >= (i32)a.from[2]) continue; \
+                    const T *pixel = data + at0 * a.data_axis[0] + at1 * a.data_axis[1] + at2 * a.data_axis[2]; \
+                    for (u32 c = 0; c < a.in; c++)                                                    \
+                        sum += pixel[(i32)c * a.data_channel] * weight[(i32)c * a.weight_in + tap];   \
+                }                                                                                     \
+        AT(T, a.to)[p.image * a.to_image + channel * a.to_channel + p.at[0] * a.to_axis[0] +          \
+                    p.at[1] * a.to_axis[1] + p.at[2] * a.to_axis[2]] = sum;                           \
+    }
+CONVOLUTIONS(f32)
+CONVOLUTIONS(f64)
+CONVOLUTIONS(i32)
+CONVOLUTIONS(i64)
+
+// One group of one image: row (channel, tap), column (place): what the tap sees there, 0 in the padding.
+KERNEL(columns_f32, Convolution) {
+    u32 i = INDEX;
+    if (i >= a.count) return;
+    u32 at[3], tap[3];
+    for (int axis = 2; axis >= 0; axis--) {
+        at[axis] = i % a.made[axis];
+        i /= a.made[axis];
+    }
+    for (int axis = 2; axis >= 0; axis--) {
+        tap[axis] = i % a.size[axis];
+        i /= a.size[axis];
+    }
+    i32 step = (i32)i * a.data_channel;
+    int inside = 1;
+    for (int axis = 0; axis < 3; axis++) {
+        i32 seen = (i32)at[axis] * a.stride[axis] + (i32)tap[axis] * a.dilation[axis] - a.before[axis];
+        if (seen < 0 || seen >= (i32)a.from[axis]) inside = 0;
+        step += seen * a.data_axis[axis];
+    }
+    AT(f32, a.to)[INDEX] = inside ? AT(const f32, a.data)[step] : 0;
+}
+
+// Planes of elements that are `pixel` numbers each. Each axis has a table of (first, count, distance, divisor), one
+// row a window; the tables of the three axes follow each other.
+struct Pool {
+    u64 from, to, windows;
+    u32 count, pixel;
+    u32 plane[3], made[3];
+};
+
+struct Window {
+    i32 first, count, distance, divisor;
+};
+
+#define POOL(name, T, start, join, finish)                                                            \
+    KERNEL(name, Pool) {                                                                              \
+        u32 i = INDEX;                                                                                \
+        if (i >= a.count) return;                                                                     \
+        u32 number = i % a.pixel, rest = i / a.pixel;                                                 \
+        u32 at2 = rest % a.made[2], at1 = rest / a.made[2] % a.made[1];                               \
+        u32 at0 = rest / a.made[2] / a.made[1] % a.made[0];                                           \
+        u32 plane = rest / a.made[2] / a.made[1] / a.made[0];                                         \
+        const struct Window *windows = AT(const struct Window, a.windows);                            \
+        struct Window w0 = windows[at0], w1 = windows[a.made[0] + at1];                               \
+        struct Window w2 = windows[a.made[0] + a.made[1] + at2];                                      \
+        const T *from = AT(const T, a.from) + plane * a.plane[0] * a.plane[1] * a.plane[2] * a.pixel + number; \
+        T x = start;                                                                                  \
+        for (i32 k0 = 0; k0 < w0.count; k0++)                                                         \
+            for (i32 k1 = 0; k1 < w1.count; k1++)                                                     \
+                for (i32 k2 = 0; k2 < w2.count; k2++) {                                               \
+                    u32 row = (w0.first + k0 * w0.distance) * a.plane[1] + w1.first + k1 * w1.distance; \
+                    T y = from[(row * a.plane[2] + w2.first + k2 * w2.distance) * a.pixel];           \
+                    x = join;                                                                         \
+                }                                                                                     \
+        T divisor = (T)((i64)w0.divisor * w1.divisor * w2.divisor);                                   \
+        (void)divisor;                                                                                \
+        AT(T, a.to)[i] = finish;                                                                      \
+    }
+POOL(max_pool_f32, f32, -3.402823466e38f, x > y ? x : y, x)
+POOL(max_pool_f64, f64, -1.7976931348623157e308, x > y ? x : y, x)
+POOL(max_pool_i32, i32, -2147483647 - 1, x > y ? x : y, x)
+POOL(max_pool_i8, i8, -128, x > y ? x : y, x)
+POOL(max_pool_u8, u8, 0, x > y ? x : y, x)
+POOL(mean_pool_f32, f32, 0, x + y, x / divisor)
+POOL(mean_pool_f64, f64, 0, x + y, x / divisor)
+POOL(mean_pool_i32, i32, 0, x + y, x / divisor)
+
+// One axis resampled: a tensor is (outer, length, inner), an element of the result the sum of `taps` weighted ones.
+struct Resample {
+    u64 from, to, indices, weights;
+    u32 count, length, made, inner, taps, pad;
+};
+
+#define RESAMPLE(T)                                                                                   \
+    KERNEL(resample_##T, Resample) {                                                                  \
+        u32 i = INDEX;                                                                                \
+        if (i >= a.count) return;                                                                     \
+        u32 inside = i % a.inner, at = i / a.inner % a.made, outer = i / a.inner / a.made;            \
+        const T *from = AT(const T, a.from) + outer * a.length * a.inner + inside;                    \
+        T sum = 0;                                                                                    \
+        for (u32 tap = 0; tap < a.taps; tap++) {                                                      \
+            u32 entry = at * a.taps + tap;                                                            \
+            sum += from[AT(const i32, a.indices)[entry] * a.inner] * AT(const f32, a.weights)[entry]; \
+        }                                                                                             \
+        AT(T, a.to)[i] = sum;                                                                         \
+    }
+RESAMPLE(f32)
+RESAMPLE(f64)

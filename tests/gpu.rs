@@ -1,0 +1,369 @@
+//! The engine for NVIDIA GPUs: what TVM computed, on the card, and how close the card comes to its peak.
+//!
+//! `cargo test --release --features gpu-tests --test gpu -- --nocapture --test-threads 1` on a machine with a GPU runs
+//! everything; with EDGECUT_REQUIRE_GPU=1 a missing GPU is a failure. On a machine without one the tests called
+//! `rehearsed_…` run the same engine with its kernels compiled by the C compiler, and the others say that they are
+//! skipped. `EDGECUT_CASES=pool` runs the cases, and the models, whose name contains `pool`. See docs/gpu.md.
+
+mod cases;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use cudarc::{
+    cublas::{CudaBlas, Gemm, GemmConfig, sys::cublasOperation_t},
+    cudnn::{ConvForward, Cudnn, sys as cudnn},
+    driver::{CudaContext, CudaStream},
+};
+use edgecut::{
+    engine::{
+        CpuEngine, Engine, EngineError, GpuReport,
+        cuda::{CudaEngine, Memory},
+    },
+    graph::{Granularity, Graph, Origin, Part, TensorData, TensorId},
+    profile::{
+        Sampling, items,
+        measure::{Subject, in_situ, whole},
+    },
+    relay::{ImportOptions, import},
+    units::{Bytes, Micros},
+    values::{read_npz, seeded},
+};
+
+/// How the refusal of an operator reads.
+const REFUSED: &str = "cannot run on this engine";
+
+/// The first GPU, or nothing, said aloud.
+fn gpu() -> Option<(GpuReport, CudaEngine)> {
+    let report = GpuReport::look();
+    if report.usable().is_empty() {
+        assert!(std::env::var_os("EDGECUT_REQUIRE_GPU").is_none(), "{}", report.notes().join("; "));
+        eprintln!("SKIPPED, NOT RUN: {}", report.notes().join("; "));
+        return None;
+    }
+    let engine = CudaEngine::new(&report, 0).unwrap();
+    println!("{}, driver for CUDA {}", report.gpus[0].description(), report.driver.as_deref().unwrap_or("?"));
+    Some((report, engine))
+}
+
+fn shared(folder: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/relay").join(folder);
+    if !path.exists() {
+        assert!(std::env::var_os("EDGECUT_REQUIRE_SHARED").is_none(), "{} is missing", path.display());
+        eprintln!("skipped: {} is missing", path.display());
+        return None;
+    }
+    Some(path)
+}
+
+fn wanted(name: &str) -> bool {
+    name.contains(&std::env::var("EDGECUT_CASES").unwrap_or_default())
+}
+
+fn load(path: &Path) -> Graph {
+    import(&path.display().to_string(), &std::fs::read(path).unwrap(), &ImportOptions::default()).unwrap().graph
+}
+
+fn content(graph: &Graph, id: TensorId) -> Result<TensorData, EngineError> {
+    let tensor = graph.tensor(id);
+    match &tensor.origin {
+        Origin::Constant(data) => Ok(data.clone()),
+        _ => seeded(&tensor.name, &tensor.ty).map_err(|e| EngineError::Other(e.to_string())),
+    }
+}
+
+/// Every operator case: right, refused by name, or wrong.
+fn operator_cases(engine: &CudaEngine) {
+    let Some(cases) = cases::all() else { return };
+    let (mut right, mut refused, mut wrong) = (0, BTreeMap::<String, usize>::new(), Vec::new());
+    for case in cases.iter().filter(|case| wanted(&format!("{}/{}", case.family, case.name))) {
+        match case.run(engine) {
+            Ok(()) => right += 1,
+            Err(why) if why.contains(REFUSED) => *refused.entry(case.family.clone()).or_default() += 1,
+            Err(why) => wrong.push(format!("{}/{}: {why}", case.family, case.name)),
+        }
+    }
+    let count: usize = refused.values().sum();
+    println!("{right} cases computed as TVM does, {count} refused, by family: {refused:?}");
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(right > 0 || count > 0, "no case was run");
+}
+
+/// Computes operator by operator: on `engine` what it can, the rest on a CPU. Counts the latter by name.
+fn with_fallback(engine: &CudaEngine, graph: &Graph) -> (Vec<TensorData>, BTreeMap<String, usize>) {
+    let cpu = CpuEngine::new(1).unwrap();
+    let mut table: HashMap<TensorId, TensorData> = HashMap::new();
+    let mut fallen: BTreeMap<String, usize> = BTreeMap::new();
+    for (id, operator) in graph.operators() {
+        let part = Part::cut(graph, &[id]);
+        let whole = |t: TensorId| part.whole_tensor[t.0 as usize];
+        let value = |t: TensorId| table.get(&whole(t)).cloned().map_or_else(|| content(graph, whole(t)), Ok);
+        let made = match engine.evaluate(&part.graph, &value) {
+            Ok(made) => made,
+            Err(EngineError::Unsupported(_)) => {
+                *fallen.entry(operator.name.to_string()).or_default() += 1;
+                cpu.evaluate(&part.graph, &value).unwrap()
+            }
+            Err(error) => panic!("{}: {error}", operator.name),
+        };
+        let outputs = part.graph.outputs.iter().map(|t| whole(*t));
+        table.extend(outputs.zip(made));
+    }
+    let output = |id: &TensorId| table.get(id).cloned().unwrap_or_else(|| content(graph, *id).unwrap());
+    (graph.outputs.iter().map(output).collect(), fallen)
+}
+
+/// Every model whose outputs TVM computed.
+fn expected_outputs(engine: &CudaEngine) {
+    let (Some(expected), Some(models)) = (shared("expected"), shared("models")) else { return };
+    let mut names: Vec<String> = std::fs::read_dir(&expected)
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_suffix(".npz").map(str::to_string))
+        .filter(|name| wanted(name))
+        .collect();
+    names.sort();
+    let (mut wrong, mut fallen_back) = (Vec::new(), 0);
+    for name in &names {
+        let began = Instant::now();
+        let graph = load(&models.join(format!("{name}.relay")));
+        let value = |id: TensorId| content(&graph, id);
+        let (made, fallen) = match engine.evaluate(&graph, &value) {
+            Ok(made) => (made, BTreeMap::new()),
+            Err(EngineError::Unsupported(_)) => with_fallback(engine, &graph),
+            Err(error) => panic!("{name}: {error}"),
+        };
+        let want = read_npz(&expected.join(format!("{name}.npz"))).unwrap();
+        let mut worst = 0f64;
+        for (index, made) in made.iter().enumerate() {
+            let want = &want[&format!("out_{index}")];
+            assert_eq!((made.dtype(), made.shape()), (want.dtype(), want.shape()), "{name}");
+            let (made, want) = (made.to_f64s().unwrap(), want.to_f64s().unwrap());
+            // Of the tolerance that the CPU engine is held to.
+            let off = made.iter().zip(&want).map(|(a, b)| (a - b).abs() / (1e-4 + 1e-3 * b.abs()));
+            worst = off.fold(worst, |worst, x| if x.is_nan() { f64::INFINITY } else { worst.max(x) });
+        }
+        fallen_back += fallen.values().sum::<usize>();
+        println!("{name}: {:.3} of the tolerance, {:?} on a CPU, {:.1?}", worst, fallen, began.elapsed());
+        if worst > 1.0 {
+            wrong.push(format!("{name}: {worst:.2} times the tolerance"));
+        }
+    }
+    println!("{} models, {fallen_back} operators fell back to a CPU", names.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn rehearsed_operators_compute_what_tvm_computes() {
+    operator_cases(&CudaEngine::rehearsal().unwrap());
+}
+
+#[test]
+fn rehearsed_models_compute_what_tvm_computes() {
+    expected_outputs(&CudaEngine::rehearsal().unwrap());
+}
+
+#[test]
+fn operators_on_the_card_compute_what_tvm_computes() {
+    let Some((_, engine)) = gpu() else { return };
+    operator_cases(&engine);
+}
+
+#[test]
+fn models_on_the_card_compute_what_tvm_computes() {
+    let Some((_, engine)) = gpu() else { return };
+    expected_outputs(&engine);
+}
+
+#[test]
+fn operators_add_up_to_the_model() {
+    let (Some((_, engine)), Some(models)) = (gpu(), shared("models")) else { return };
+    for name in ["resnet50", "torch_bert_base"] {
+        let graph = load(&models.join(format!("{name}.relay")));
+        let items = items(&graph, Granularity::Op);
+        let parameter = |id: TensorId| content(&graph, id);
+        let inputs: Vec<TensorData> = graph.inputs().map(|id| parameter(id).unwrap()).collect();
+        let subject = Subject {
+            engine: &engine,
+            graph: &graph,
+            items: &items,
+            inputs: &inputs,
+            parameter: &parameter,
+            memory: None,
+        };
+        let sampling = Sampling { precision: 0.01, budget: Micros(20e6) };
+        let (mut walls, mut kernels) = (0.0, 0.0);
+        in_situ(&subject, &sampling, &mut |measured| {
+            if let Ok(cost) = measured.cost {
+                walls += cost.time.median.0;
+                kernels += cost.kernels.map_or(0.0, |time| time.0);
+            }
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+        let all = whole(&subject, &sampling, None).unwrap();
+        let off = walls / all.time.median.0 - 1.0;
+        println!(
+            "{name}: operators {walls:.0} us (on the card {kernels:.0} us), whole {:.0} us (on the card {:.0} us): {:+.1} %",
+            all.time.median.0,
+            all.kernels.map_or(0.0, |time| time.0),
+            off * 100.0
+        );
+        assert!(off.abs() <= 0.1, "{name}: the operators' sum is {:+.1} % off", off * 100.0);
+    }
+}
+
+/// The median time of a call on the card's stream.
+fn median(stream: &CudaStream, mut call: impl FnMut()) -> Duration {
+    let mut times: Vec<Duration> = (0..30)
+        .map(|_| {
+            stream.synchronize().unwrap();
+            let start = Instant::now();
+            call();
+            stream.synchronize().unwrap();
+            start.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+fn measured(engine: &CudaEngine, text: &str) -> Micros {
+    let graph = import("a model", text.as_bytes(), &ImportOptions::default()).unwrap().graph;
+    let items = items(&graph, Granularity::Op);
+    let parameter = |id: TensorId| content(&graph, id);
+    let inputs: Vec<TensorData> = graph.inputs().map(|id| parameter(id).unwrap()).collect();
+    let subject =
+        Subject { engine, graph: &graph, items: &items, inputs: &inputs, parameter: &parameter, memory: None };
+    whole(&subject, &Sampling::default(), None).unwrap().time.median
+}
+
+#[test]
+fn a_dense_layer_is_as_fast_as_the_matrix_library() {
+    let Some((report, engine)) = gpu() else { return };
+    if !report.cublas {
+        return eprintln!("SKIPPED, NOT RUN: cuBLAS is not here");
+    }
+    const N: usize = 4096;
+    let text = format!(
+        "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[({N}, {N}), float32], %w: Tensor[({N}, {N}), float32]) {{\n  \
+         nn.dense(%x, %w, units={N})\n}}\n"
+    );
+    let ours = measured(&engine, &text).0 / 1e6;
+    let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
+    let blas = CudaBlas::new(stream.clone()).unwrap();
+    let (a, b) = (stream.alloc_zeros::<f32>(N * N).unwrap(), stream.alloc_zeros::<f32>(N * N).unwrap());
+    let mut c = stream.alloc_zeros::<f32>(N * N).unwrap();
+    let n = N as i32;
+    let configuration = GemmConfig {
+        transa: cublasOperation_t::CUBLAS_OP_T,
+        transb: cublasOperation_t::CUBLAS_OP_N,
+        m: n,
+        n,
+        k: n,
+        alpha: 1f32,
+        lda: n,
+        ldb: n,
+        beta: 0f32,
+        ldc: n,
+    };
+    // SAFETY: three matrices of N times N.
+    let theirs = median(&stream, || unsafe { blas.gemm(configuration, &a, &b, &mut c).unwrap() }).as_secs_f64();
+    let flops = 2.0 * (N as f64).powi(3);
+    // One multiply-add a clock on each of 128 single-precision units of a multiprocessor.
+    let gpu = &report.gpus[0];
+    let peak = f64::from(gpu.multiprocessors) * f64::from(gpu.clock_khz) * 1e3 * 256.0;
+    println!(
+        "dense {N}: {:.2} TFLOP/s, {:.1} % of {:.1} TFLOP/s (128 units a multiprocessor at its highest clock); cuBLAS \
+         called directly {:.2} TFLOP/s",
+        flops / ours / 1e12,
+        100.0 * flops / ours / peak,
+        peak / 1e12,
+        flops / theirs / 1e12
+    );
+    assert!(ours <= 1.25 * theirs, "{ours} s for cuBLAS' {theirs} s");
+}
+
+#[test]
+fn a_convolution_against_the_library_of_networks() {
+    let Some((report, engine)) = gpu() else { return };
+    if !report.cudnn {
+        return eprintln!("SKIPPED, NOT RUN: cuDNN is not here");
+    }
+    const C: usize = 256;
+    const S: usize = 56;
+    let text = format!(
+        "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(1, {C}, {S}, {S}), float32], %w: Tensor[({C}, {C}, 3, 3), float32]) \
+         {{\n  nn.conv2d(%x, %w, padding=[1, 1, 1, 1], channels={C}, kernel_size=[3, 3])\n}}\n"
+    );
+    let ours = measured(&engine, &text).0 / 1e6;
+    let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
+    let handle = Cudnn::new(stream.clone()).unwrap();
+    let (c, s) = (C as i32, S as i32);
+    let format = cudnn::cudnnTensorFormat_t::CUDNN_TENSOR_NCHW;
+    let x = handle.create_4d_tensor::<f32>(format, [1, c, s, s]).unwrap();
+    let w = handle.create_4d_filter::<f32>(format, [c, c, 3, 3]).unwrap();
+    let y = handle.create_4d_tensor::<f32>(format, [1, c, s, s]).unwrap();
+    let mode = cudnn::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
+    let mut conv = handle.create_conv2d::<f32>([1, 1], [1, 1], [1, 1], mode).unwrap();
+    // Single precision, as the engine computes: not the shorter floats of tensor units.
+    conv.set_math_type(cudnn::cudnnMathType_t::CUDNN_FMA_MATH).unwrap();
+    let forward = ConvForward { conv: &conv, x: &x, w: &w, y: &y };
+    let algorithm = forward.pick_algorithm().unwrap();
+    let space = forward.get_workspace_size(algorithm).unwrap();
+    let mut workspace = stream.alloc_zeros::<u8>(space.max(1)).unwrap();
+    let (data, weight) = (stream.alloc_zeros::<f32>(C * S * S).unwrap(), stream.alloc_zeros::<f32>(C * C * 9).unwrap());
+    let mut made = stream.alloc_zeros::<f32>(C * S * S).unwrap();
+    let theirs = median(&stream, || {
+        // SAFETY: the tensors are as large as their descriptions.
+        unsafe { forward.launch(algorithm, Some(&mut workspace), (1.0, 0.0), &data, &weight, &mut made).unwrap() }
+    });
+    let theirs = theirs.as_secs_f64();
+    let flops = 2.0 * (C * C * 9 * S * S) as f64;
+    println!(
+        "3x3 convolution of {C} channels, {S} x {S}: {:.2} TFLOP/s; cuDNN called directly ({algorithm:?}) {:.2} TFLOP/s: \
+         {:.0} % of it",
+        flops / ours / 1e12,
+        flops / theirs / 1e12,
+        100.0 * theirs / ours
+    );
+}
+
+#[test]
+fn copies_cost_what_a_line_says() {
+    let Some((_, engine)) = gpu() else { return };
+    for memory in [Memory::Pageable, Memory::Pinned] {
+        let link = engine.host_link(memory).unwrap();
+        for (direction, samples) in [("to the card", &link.to_card), ("back", &link.from_card)] {
+            let cost = edgecut::cluster::LinkCost::fit(samples).unwrap();
+            println!("{memory:?} {direction}: {} + bytes / {}", cost.latency, cost.rate);
+            let off = samples.iter().map(|(bytes, time)| (cost.time(*bytes).0 / time.0 - 1.0).abs());
+            assert!(off.fold(0.0, f64::max) < 1.0, "{memory:?} {direction}: {samples:?}");
+        }
+    }
+    let (free, total) = engine.memory().unwrap();
+    assert!(Bytes::ZERO < free && free <= total);
+}
+
+/// The command line on this machine: a plan over `local/cpu` and `local/gpu0`, and its run.
+#[test]
+fn a_plan_over_cpu_and_gpu_runs_as_predicted() {
+    if gpu().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/resnet18.relay");
+    let edgecut = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_edgecut")).current_dir(&folder).args(arguments).output().unwrap();
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{arguments:?}: {stdout}{stderr}");
+        println!("$ edgecut {}\n{stdout}{stderr}", arguments.join(" "));
+    };
+    let model = model.display().to_string();
+    edgecut(&["devices"]);
+    edgecut(&["plan", &model, "--output", "plan.json"]);
+    edgecut(&["run", "plan.json"]);
+}
