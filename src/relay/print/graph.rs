@@ -9,14 +9,17 @@ use super::{
     section::Section,
 };
 use crate::{
-    graph::{Arg, Attr, Attrs, DType, Dim, Graph, Operator, Origin, TensorData, TensorId, TensorType, Type},
+    graph::{
+        Arg, Attr, Attrs, DType, Dim, Graph, Operator, OperatorId, Origin, TensorData, TensorId, TensorType, Type,
+    },
     ops::{self, OpDef},
 };
 
 /// Prints `graph` so that TVM, and [`import`](super::super::import), read the same operators from it.
 ///
 /// Inputs and parameters become the parameters of `@main`, in the order of the graph; constants stand in
-/// line if they are scalars, else in the metadata section. The names of tensors are made legal.
+/// line if they are scalars, else in the metadata section. The names of tensors are made legal. Operators stand in
+/// the order in which the text is read again, which leaves out what no output needs.
 pub fn print_graph(graph: &Graph) -> String {
     let mut writer = Writer {
         graph,
@@ -27,11 +30,35 @@ pub fn print_graph(graph: &Graph) -> String {
         next: 0,
     };
     writer.head();
-    for (_, operator) in graph.operators() {
-        writer.operator(operator);
+    for id in post_order(graph) {
+        writer.operator(graph.operator(id));
     }
     writer.result();
     writer.text + &writer.section.finish()
+}
+
+/// The operators that the outputs need, each after its operands, which stand in their order.
+fn post_order(graph: &Graph) -> Vec<OperatorId> {
+    enum Step {
+        Enter(OperatorId),
+        Leave(OperatorId),
+    }
+    let mut seen = vec![false; graph.operators().len()];
+    let (mut order, mut steps) = (Vec::with_capacity(seen.len()), Vec::new());
+    let enter = |tensor: &TensorId| graph.producer(*tensor).map(Step::Enter);
+    steps.extend(graph.outputs.iter().rev().filter_map(enter));
+    while let Some(step) = steps.pop() {
+        match step {
+            Step::Leave(id) => order.push(id),
+            Step::Enter(id) if !std::mem::replace(&mut seen[id.0 as usize], true) => {
+                steps.push(Step::Leave(id));
+                let operands: Vec<TensorId> = graph.operator(id).operands().collect();
+                steps.extend(operands.iter().rev().filter_map(enter));
+            }
+            Step::Enter(_) => {}
+        }
+    }
+    order
 }
 
 /// The name that `@main` of [`print_graph`] gives to each input and parameter, in its order.
