@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use edgecut::plan::workload::{
-    Answer, Place, Workload, check,
+    Answer, Place, Workload, bound, check,
     file::Operator,
     finish::Finish,
     latency,
@@ -130,6 +130,50 @@ proptest! {
         let answer = latency::solve(&workload, &options(400_000)).unwrap();
         prop_assert!((answer.objective - finish).abs() < 1e-9 * finish.max(1.0), "{} {}", answer.objective, finish);
         prop_assert!(answer.bound <= finish * (1.0 + 1e-9));
+    }
+}
+
+/// As [`workload`], but mostly a path with detours, so that transfers and memory decide.
+fn path_like(seed: u64, count: usize, accelerators: u32) -> Workload {
+    let mut rng = Rng::with_seed(seed);
+    let mut workload = workload(seed, count, accelerators, 1);
+    workload.edges = (1..count).map(|to| (to - 1 - rng.usize(0..to).min(rng.usize(0..2)), to)).collect();
+    for to in 2..count {
+        if rng.u8(0..3) == 0 {
+            workload.edges.push((rng.usize(0..to - 1), to));
+        }
+    }
+    workload.edges.sort_unstable();
+    workload.edges.dedup();
+    workload
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_goes_below_the_bounds(seed: u64, count in 1usize..8, accelerators in 1u32..3, path: bool) {
+        let workload = if path { path_like(seed, count, accelerators) } else { workload(seed, count, accelerators, 1) };
+        let problem = Bundles::new(&workload);
+        let load = brute_force(&workload, |places| Some(check::largest_load(&workload, places))).unwrap();
+        let (bound, by) = bound::largest_load(&problem);
+        prop_assert!(bound <= load * (1.0 + 1e-9), "{by}: {bound} above {load}");
+        let finish = brute_force(&workload, |places| check::finish(&workload, places)).unwrap();
+        let (bound, by) = bound::finish(&workload, &problem);
+        prop_assert!(bound <= finish * (1.0 + 1e-9), "{by}: {bound} above {finish}");
+    }
+}
+
+/// On a path without memory limits to speak of, the bound on the latency is the optimum.
+#[test]
+fn paths_are_solved_to_the_bound() {
+    for seed in 0..20 {
+        let mut path = workload(seed, 40, 3, 1);
+        path.edges = (1..40).map(|to| (to - 1, to)).collect();
+        path.operators.iter_mut().for_each(|operator| operator.colour = None);
+        path.memory = f64::from(u32::MAX);
+        let answer = latency::solve(&path, &options(400_000)).unwrap();
+        assert!(answer.gap() < 1e-6, "{seed}: {} against {}", answer.objective, answer.bound);
     }
 }
 

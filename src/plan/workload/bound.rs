@@ -1,6 +1,6 @@
 //! What no placement of a workload goes below.
 
-use super::{Workload, load::Bundles};
+use super::{Workload, cut, load::Bundles, path};
 
 /// A bound on the largest load, and the argument that gives it.
 pub fn largest_load(problem: &Bundles) -> (f64, &'static str) {
@@ -9,13 +9,10 @@ pub fn largest_load(problem: &Bundles) -> (f64, &'static str) {
         let usable = b.on_accelerator && b.size <= problem.memory && problem.accelerators > 0;
         cpu.min(if usable { b.accelerator_time } else { f64::INFINITY })
     });
-    let single = single.fold(0.0, f64::max);
-    let spread = spread(problem);
-    if single > spread {
-        (single, "the largest bundle of operators")
-    } else {
-        (spread, "all work and memory spread evenly")
-    }
+    let single = (single.fold(0.0, f64::max), "the largest bundle of operators");
+    let spread = (spread(problem), "all work and memory spread evenly");
+    let cut = (cut::largest_load(problem), "what cuts a bundle of operators off from the rest");
+    [spread, single, cut].into_iter().reduce(|a, b| if b.0 > a.0 { b } else { a }).unwrap_or(spread)
 }
 
 /// The linear program "fractions of bundles on accelerators and CPUs, within time and memory", by its dual.
@@ -73,26 +70,6 @@ fn maximum(of: &dyn Fn(f64) -> f64) -> f64 {
 }
 
 /// A bound on the latency, and the argument that gives it.
-///
-/// Operators that depend on each other never overlap, on whichever devices.
 pub fn finish(workload: &Workload, problem: &Bundles) -> (f64, &'static str) {
-    let mut fastest = vec![0.0; workload.operators.len()];
-    for bundle in &problem.bundles {
-        let usable = bundle.on_accelerator && bundle.size <= problem.memory && problem.accelerators > 0;
-        for &op in &bundle.operators {
-            let operator = &workload.operators[op];
-            let cpu = if problem.cpus > 0 { operator.cpu_time } else { f64::INFINITY };
-            fastest[op] = cpu.min(if usable { operator.accelerator_time } else { f64::INFINITY });
-        }
-    }
-    let mut readers = vec![Vec::new(); fastest.len()];
-    workload.edges.iter().for_each(|(from, to)| readers[*from].push(*to));
-    let mut begin = vec![0.0f64; fastest.len()];
-    let mut last = 0.0f64;
-    for op in workload.order().unwrap_or_default() {
-        let end = begin[op] + fastest[op];
-        last = last.max(end);
-        readers[op].iter().for_each(|reader| begin[*reader] = begin[*reader].max(end));
-    }
-    (last, "the longest chain of operators on their best devices")
+    (path::finish(workload, problem, 0), "the slowest path of operators, with its transfers and all memory")
 }

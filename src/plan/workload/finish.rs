@@ -40,6 +40,12 @@ struct Tables {
     stack: Vec<u32>,
     /// By block: the next one on its accelerator.
     successor: Vec<u32>,
+    /// Of the last splitting into blocks, by operator: its accelerator, and its block's number there, from 0; and by
+    /// accelerator how many blocks. What did not change since is not counted again.
+    home: Vec<u32>,
+    number: Vec<u32>,
+    most: Vec<u32>,
+    depth: Vec<u32>,
 }
 
 const NONE: u32 = u32::MAX;
@@ -96,37 +102,46 @@ impl<'a> Finish<'a> {
     fn split_blocks(&mut self, device: &[usize]) -> bool {
         let count = self.workload.operators.len();
         let accelerators = self.problem.accelerators;
-        let mut home = vec![NONE; count];
+        let Tables { unit, home, number, most, depth, .. } = &mut self.tables;
+        home.resize(count, NONE);
+        number.resize(count, 0);
+        most.resize(accelerators, 0);
+        let mut changed = vec![false; accelerators];
         for (bundle, &device) in self.problem.bundles.iter().zip(device) {
-            bundle.operators.iter().filter(|_| device < accelerators).for_each(|op| home[*op] = device as u32);
+            let here = if device < accelerators { device as u32 } else { NONE };
+            for &op in &bundle.operators {
+                let before = std::mem::replace(&mut home[op], here);
+                if before != here {
+                    [before, here].into_iter().filter(|at| *at != NONE).for_each(|at| changed[at as usize] = true);
+                }
+            }
         }
-        // By operator: its block's number on its accelerator, from 0.
-        let mut number = vec![0u32; count];
-        let mut first_block = vec![0u32; accelerators + 1];
-        let mut depth = vec![0u32; count];
-        let mut is_split = false;
-        for accelerator in 0..accelerators {
+        for accelerator in (0..accelerators).filter(|at| changed[*at]) {
             let here = accelerator as u32;
-            let mut most = 0;
-            depth.iter_mut().for_each(|d| *d = 0);
+            most[accelerator] = 0;
+            depth.clear();
+            depth.resize(count, 0);
             for &op in &self.order {
                 let at = op as usize;
                 if home[at] == here {
                     depth[at] = depth[at].max(1);
                     number[at] = depth[at] - 1;
-                    most = most.max(depth[at]);
+                    most[accelerator] = most[accelerator].max(depth[at]);
                 }
                 for &reader in &self.readers[self.first[at] as usize..self.first[at + 1] as usize] {
                     let entered = u32::from(home[reader as usize] == here && home[at] != here);
                     depth[reader as usize] = depth[reader as usize].max(depth[at] + entered);
                 }
             }
-            is_split |= most > 1;
+        }
+        let mut first_block = vec![0u32; accelerators + 1];
+        for (accelerator, most) in most.iter().enumerate() {
             first_block[accelerator + 1] = first_block[accelerator] + most;
         }
+        let is_split = most.iter().any(|most| *most > 1);
         let blocks = first_block[accelerators] as usize;
         for op in 0..count {
-            self.tables.unit[op] = match home[op] {
+            unit[op] = match home[op] {
                 NONE => (blocks + op) as u32,
                 accelerator => first_block[accelerator as usize] + number[op],
             };
@@ -144,7 +159,7 @@ impl<'a> Finish<'a> {
 
     /// Runs the units as they become ready.
     fn run(&mut self) -> f64 {
-        let Tables { unit, blocks, waiting, ready, duration, stamp, bounds, members, stack, successor } =
+        let Tables { unit, blocks, waiting, ready, duration, stamp, bounds, members, stack, successor, .. } =
             &mut self.tables;
         let (count, blocks) = (self.workload.operators.len(), *blocks);
         let units = blocks + count;

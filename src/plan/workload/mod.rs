@@ -14,16 +14,22 @@
 //! | [`latency`] | searches for the soonest finish |
 //! | [`exhaust`] | every assignment, where there are few |
 //! | [`bound`] | what no placement goes below |
+//! | [`border`] | what a block of a path pays at its border |
+//! | [`cut`] | no accelerator pays less than a minimum cut around what it has |
+//! | [`path`] | no path is faster than its best placement within all memory |
 //! | [`check`] | judges an assignment from the file alone; shares no code with the rest |
 
+pub mod border;
 pub mod bound;
 pub mod check;
+pub mod cut;
 pub mod exhaust;
 pub mod file;
 pub mod finish;
 pub mod latency;
 pub mod load;
 pub mod order;
+pub mod path;
 pub mod stretch;
 pub mod throughput;
 

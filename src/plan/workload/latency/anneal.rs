@@ -3,7 +3,12 @@
 use fastrand::Rng;
 
 use super::Candidate;
-use crate::plan::workload::{Workload, finish::Finish, load::Bundles, throughput::Options};
+use crate::plan::workload::{
+    Workload,
+    finish::Finish,
+    load::{Bundle, Bundles},
+    throughput::Options,
+};
 
 /// Moves between two looks at the clock.
 const STRIDE: u64 = 256;
@@ -174,7 +179,11 @@ impl<'a, 'b> Walk<'a, 'b> {
                 };
                 if to != home {
                     let longest = 2 << rng.u32(0..6);
-                    self.shift_run(bundle, to, longest, rng);
+                    match rng.u8(0..4) {
+                        0 => self.shift_cone(bundle, to, longest, |bundle| &bundle.reads),
+                        1 => self.shift_cone(bundle, to, longest, |bundle| &bundle.makes),
+                        _ => self.shift_run(bundle, to, longest, rng),
+                    }
                 }
             }
         }
@@ -208,6 +217,24 @@ impl<'a, 'b> Walk<'a, 'b> {
             {
                 self.shift(near, to);
             }
+        }
+    }
+
+    /// Moves up to `longest` bundles of a device: `bundle` and what it needs there, or what needs it, as `nets` says.
+    fn shift_cone(&mut self, bundle: usize, to: usize, longest: usize, nets: impl Fn(&Bundle) -> &Vec<usize>) {
+        let (problem, home) = (self.problem, self.device[bundle]);
+        self.shift(bundle, to);
+        let mut looked = 0;
+        while looked < self.undo.len() && self.undo.len() < longest {
+            for net in nets(&problem.bundles[self.undo[looked].0]) {
+                let net = &problem.nets[*net];
+                for next in net.readers.iter().chain([&net.source]) {
+                    if self.device[*next] == home && self.undo.len() < longest {
+                        self.shift(*next, to);
+                    }
+                }
+            }
+            looked += 1;
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{
     Answer, NoAnswer, Workload, bound, exhaust,
     finish::Finish,
     load::Bundles,
-    throughput::{Options, possible},
+    throughput::{Options, ROUNDING, possible},
 };
 
 /// A device for every bundle (accelerators first, then one number for all CPUs), and when that finishes.
@@ -35,7 +35,7 @@ pub fn solve(workload: &Workload, options: &Options) -> Result<Answer, NoAnswer>
     }
     let late = || options.cut_off.is_some_and(|limit| begun.elapsed() >= limit);
     let starts = stretches::search(workload, &problem, options.seed, &late);
-    let best = anneal::search(workload, &problem, starts, bound, options, &late);
+    let best = anneal::search(workload, &problem, starts, bound * ROUNDING, options, &late);
     answer(&problem, bound, bound_by, best)
 }
 

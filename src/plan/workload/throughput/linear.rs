@@ -20,7 +20,9 @@ pub fn search(workload: &Workload, problem: &Bundles, seed: u64, late: &dyn Fn()
     let count = problem.bundles.len();
     let cells = (count * count * (problem.accelerators + 1) * (problem.cpus.min(2) + 1)).max(1);
     let mut found: Vec<Candidate> = Vec::new();
-    for round in 0..=ORDERS.min(CELLS / cells) {
+    // Of an order of too many bundles not even one table is made.
+    let orders = if cells > CELLS { 0 } else { 1 + ORDERS.min(CELLS / cells) };
+    for round in 0..orders {
         if round > 0 && late() {
             break;
         }

@@ -13,6 +13,9 @@ use super::{
     load::{Bundles, Loads},
 };
 
+/// Nothing is sought that is nearer to the bound than rounding.
+pub const ROUNDING: f64 = 1.0 + 1e-8;
+
 /// How hard to search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
@@ -53,7 +56,7 @@ pub fn solve(workload: &Workload, options: &Options) -> Result<Answer, NoAnswer>
     let late = || options.cut_off.is_some_and(|limit| begun.elapsed() >= limit);
     let mut starts = linear::search(workload, &problem, options.seed, &late);
     starts.push(Candidate::of(&problem, easiest(&problem)));
-    let best = anneal::search(&problem, starts, bound, options, &late);
+    let best = anneal::search(&problem, starts, bound * ROUNDING, options, &late);
     answer(&problem, bound, bound_by, best)
 }
 
