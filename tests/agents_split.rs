@@ -73,7 +73,7 @@ fn planned(graph: &Graph, agents: &Agents, speeds: &[f64]) -> (Plan, Graph) {
         targets: Targets::default(),
         shards: &Proportional::default(),
     };
-    let answer = plan(&task, &Options { budget: 1_000, cut_off: None, ..Options::default() }).unwrap();
+    let answer = plan(&task, &Options { budget: Some(1_000), cut_off: None, ..Options::default() }).unwrap();
     let model = ModelRef::default();
     let mut plan = Plan::new(&answer.expanded.problem, &answer.solution, model, Granularity::Fused, 0);
     plan.splits = answer.splits;

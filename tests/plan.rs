@@ -5,12 +5,16 @@ use edgecut::{
     graph,
     plan::{
         DeviceId, GroupId, Plan, Problem, Strategy, TensorIndex,
-        bound::{Bounded, Bounds},
+        bound::{Bounded, Bounds, critical::Tails},
         check,
         evaluate::Evaluation,
         file::{Granularity, ModelRef},
         problem::{Cost, Device, Group, Link, LinkId, Objective, ParameterId, Targets, Tensor},
-        search::{Options, quick::Quick},
+        search::{
+            Options, Whole,
+            quick::Quick,
+            replay::{Change, Replay},
+        },
         solve::{NoPlan, Solution, solve},
         work::Placement,
     },
@@ -108,7 +112,7 @@ fn tensor(id: u32, bytes: u64, producer: Option<GroupId>) -> Tensor {
 }
 
 fn options(budget: u64) -> Options {
-    Options { seed: 1, budget, cut_off: None }
+    Options { seed: 1, budget: Some(budget), cut_off: None }
 }
 
 fn written(problem: &Problem, solution: &Solution) -> Plan {
@@ -201,6 +205,45 @@ proptest! {
             }
             let full = Evaluation::of(&problem, Placement::whole(&places, &order)).map(|e| e.score);
             prop_assert_eq!(quick.score(&places, &order), full);
+        }
+    }
+
+    #[test]
+    fn what_is_replayed_is_what_is_simulated(seed in 0u64..1_000_000, groups in 1usize..24, devices in 1usize..5) {
+        let mut problem = problem(seed, groups, devices);
+        problem.objective = Objective::Latency;
+        let mut rng = Rng::with_seed(seed);
+        let placed = anyhow_placed(&problem, &mut rng).evaluation.placement;
+        let home = |strategy: &Strategy| strategy.devices().next().unwrap();
+        let whole = Whole { devices: placed.strategies.iter().map(home).collect(), order: placed.order };
+        let tails = Tails::of(&problem);
+        let mut replay = Replay::new(&problem, &tails, &whole);
+        let mut quick = Quick::new(&problem);
+        for _ in 0..40 {
+            let now = replay.whole();
+            let score = quick.score(&now.devices, &now.order).unwrap();
+            prop_assert_eq!(replay.makespan().to_bits(), score.value.to_bits());
+            prop_assert!((replay.interval() - score.tie).abs() < 1e-6);
+            let mut changes: Vec<Change> = Vec::new();
+            for _ in 0..rng.usize(1..4) {
+                let group = GroupId(rng.u32(0..groups as u32));
+                let device = DeviceId(rng.u32(0..devices as u32));
+                if problem.cost(group, device).is_some() && changes.iter().all(|change| change.group != group) {
+                    changes.push(Change { group, device, rank: replay.rank(group) });
+                }
+            }
+            if let [change] = changes.as_mut_slice() {
+                let (before, after) = replay.around(change.group);
+                let first = before.map(|g| replay.rank(g)).max().unwrap_or(0) + 1;
+                change.rank = rng.u64(first..after.map(|g| replay.rank(g)).min().unwrap_or(u64::MAX));
+            }
+            let before = replay.makespan();
+            replay.apply(&changes);
+            let found = replay.simulate(if rng.bool() { f64::INFINITY } else { before });
+            if found.is_none() || rng.bool() {
+                replay.undo();
+                prop_assert_eq!(replay.makespan().to_bits(), before.to_bits());
+            }
         }
     }
 

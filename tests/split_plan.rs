@@ -80,7 +80,7 @@ fn answer(graph: &Graph, speeds: &[f64], bandwidth: f64, objective: Objective) -
         targets: Targets::default(),
         shards: &Proportional::default(),
     };
-    let options = Options { budget: 2_000, cut_off: None, ..Options::default() };
+    let options = Options { budget: Some(2_000), cut_off: None, ..Options::default() };
     let answer = plan(&task, &options).unwrap();
     let reference = ModelRef::default();
     let mut plan = Plan::new(&answer.expanded.problem, &answer.solution, reference, Granularity::Fused, 0);

@@ -76,11 +76,12 @@ pub fn solve(problem: &Problem, options: &Options) -> Result<Solution, NoPlan> {
     }
     let bound = bounds.on(problem.objective);
     let mut tight = problem.clone();
+    let budget = options.evaluations(problem.groups.len());
     let mut evaluations = 0;
     let mut nearest: Option<NoPlan> = None;
     for _ in 0..REPACKINGS {
-        let left = options.budget.saturating_sub(evaluations).max(options.budget / 4);
-        let mut session = Session::new(&tight, bound.value, Options { budget: left, ..*options });
+        let left = budget.saturating_sub(evaluations).max(budget / 4);
+        let mut session = Session::new(&tight, bound.value, Options { budget: Some(left), ..*options });
         session.run();
         evaluations += session.spent();
         let Some((score, whole)) = session.best.take() else {

@@ -90,7 +90,11 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         shards: &Sampled::default(),
     };
     pin(&mut task, &arguments.pin)?;
+<<<<<<< HEAD
     let options = options(arguments);
+=======
+    let options = Options { seed: arguments.seed, budget: arguments.budget, ..Options::default() };
+>>>>>>> 7adaef6 (Searches by moves simulate only what a move changes, and move what the result waits for; work by size; growth in groups and devices)
     let displaces = Surroundings::bytes(graph);
     let shards = Shards::open(folder, &profiles, &items, survey.sampling, displaces);
     let mut shards = shards.map_err(Failure::bad_input)?;

@@ -1,48 +1,81 @@
 //! Simulated annealing from the best placement so far: move a group, move a connected run of groups, move a
 //! group in the order.
 //!
-//! The energy is the objective's value, raised by what is violated; the temperature falls geometrically with
-//! the evaluations spent, from a few percent of the value to a few parts in a hundred thousand.
+//! Groups that keep the last result waiting are moved more often than others. The energy is the objective's value,
+//! raised by what is violated; the temperature falls geometrically with the evaluations spent. A move is simulated from where it first makes a difference to where
+//! it is certain to be refused ([`Replay`]); only where memory may decide, the whole placement is evaluated.
 
 use fastrand::Rng;
 
-use super::{Session, Whole};
-use crate::plan::{DeviceId, GroupId, Problem, evaluate::Score};
+use super::{
+    Session,
+    replay::{Change, Replay},
+};
+use crate::plan::{DeviceId, GroupId, Problem, evaluate::Score, problem::Objective};
 
-const HOTTEST: f64 = 0.03;
-const COLDEST: f64 = 3e-5;
-/// Times the search starts again from the best.
-const ROUNDS: u64 = 4;
+/// How hot each time begins that the search starts again from the best, in steps of the chain that the result waits
+/// for: cold first, because the best is mostly far from a valley's floor, then hot enough to leave the valley.
+const HEATS: [f64; 4] = [0.1, 1.0, 0.3, 0.1];
+/// How far it cools, as a fraction of that.
+const COOLING: f64 = 1e-3;
 /// Longest run of groups moved together.
 const LONGEST: usize = 64;
+/// Moves that are accepted between two looks for the groups that keep the rest waiting.
+const STALE: u32 = 16;
 
 pub fn search(session: &mut Session<'_>) {
     let problem = session.problem;
-    if problem.groups.is_empty() || session.best.is_none() {
+    if problem.groups.is_empty() || session.best.is_none() || session.is_over() {
         return;
     }
+    let tails = session.tails.clone();
     let mut rng = Rng::with_seed(session.options.seed);
-    let moves = Moves::new(problem);
-    let left = session.options.budget.saturating_sub(session.spent());
-    for _ in 0..ROUNDS {
+    let mut moves = Moves::new(problem);
+    let steps = session.left() / HEATS.len() as u64;
+    // Only where nothing but the latency counts is a late finish a reason to give up.
+    let by_latency = problem.objective == Objective::Latency;
+    for heat in HEATS {
         let Some((score, whole)) = session.best.clone() else { return };
-        let (mut now, mut at) = (energy(&score), whole);
-        let scale = now.max(f64::MIN_POSITIVE);
-        let steps = left / ROUNDS;
+        let mut at = Replay::new(problem, &tails, &whole);
+        let mut now = energy(&score);
+        moves.look(&at);
+        let hottest = heat * now.max(f64::MIN_POSITIVE) / moves.critical.len().max(1) as f64;
         for step in 0..steps {
             if session.is_over() {
                 return;
             }
             let cooling = step as f64 / steps as f64;
-            let temperature = scale * HOTTEST * (COLDEST / HOTTEST).powf(cooling);
-            let Some(next) = moves.neighbour(&at, &mut rng) else { continue };
-            let Ok(score) = session.offer(&next) else { continue };
-            let change = energy(&score) - now;
-            if change <= 0.0 || rng.f64() < (-change / temperature).exp() {
-                now += change;
-                at = next;
+            let temperature = hottest * COOLING.powf(cooling);
+            // What the energy may be, drawn before it is known.
+            let limit = now - temperature * (1.0 - rng.f64()).ln();
+            if !moves.neighbour(&at, &mut rng) {
+                continue;
+            }
+            at.apply(&moves.changes);
+            match judged(session, &mut at, if by_latency { limit } else { f64::INFINITY }) {
+                Some(score) if energy(&score) <= limit => {
+                    now = energy(&score);
+                    moves.accepted(&at);
+                }
+                _ => at.undo(),
             }
         }
+    }
+}
+
+/// The score after a change; `None` if the makespan is above `limit`.
+fn judged(session: &mut Session<'_>, at: &mut Replay<'_>, limit: f64) -> Option<Score> {
+    session.spend();
+    let makespan = at.simulate(limit)?;
+    match session.judge(makespan, at.interval()) {
+        Some(score) => {
+            if session.best.as_ref().is_none_or(|(best, _)| score.better(best)) {
+                // Sums that are kept move by move are rounded: the placement is scored from scratch.
+                return session.offer(&at.whole()).ok();
+            }
+            Some(score)
+        }
+        None => session.offer(&at.whole()).ok(),
     }
 }
 
@@ -56,75 +89,86 @@ struct Moves<'a> {
     problem: &'a Problem,
     /// By group: groups that it exchanges tensors with.
     near: Vec<Vec<GroupId>>,
-    /// By group: what it must come after and before.
-    after: Vec<Vec<GroupId>>,
-    before: Vec<Vec<GroupId>>,
+    /// Groups that keep the last result waiting, and how many moves ago.
+    critical: Vec<GroupId>,
+    age: u32,
+    /// The move that was drawn last.
+    changes: Vec<Change>,
 }
 
 impl<'a> Moves<'a> {
     fn new(problem: &'a Problem) -> Moves<'a> {
-        let groups = problem.groups.len();
-        let mut moves = Moves {
-            problem,
-            near: vec![Vec::new(); groups],
-            after: vec![Vec::new(); groups],
-            before: vec![Vec::new(); groups],
-        };
+        let mut near = vec![Vec::new(); problem.groups.len()];
         for (tensor, readers) in problem.tensors.iter().zip(problem.consumers()) {
             for reader in readers {
                 let Some(producer) = tensor.producer else { continue };
-                moves.after[reader.0 as usize].push(producer);
-                moves.before[producer.0 as usize].push(reader);
-                moves.near[reader.0 as usize].push(producer);
-                moves.near[producer.0 as usize].push(reader);
+                near[reader.0 as usize].push(producer);
+                near[producer.0 as usize].push(reader);
             }
         }
-        moves
+        Moves { problem, near, critical: Vec::new(), age: 0, changes: Vec::new() }
     }
 
-    /// A placement next to `at`; `None` if the drawn move leads nowhere.
-    fn neighbour(&self, at: &Whole, rng: &mut Rng) -> Option<Whole> {
-        let group = GroupId(rng.u32(0..self.problem.groups.len() as u32));
-        let mut next = at.clone();
+    fn look(&mut self, at: &Replay<'_>) {
+        self.critical = at.critical();
+        self.age = 0;
+    }
+
+    fn accepted(&mut self, at: &Replay<'_>) {
+        self.age += 1;
+        if self.age >= STALE {
+            self.look(at);
+        }
+    }
+
+    /// Draws a move; false if it leads nowhere.
+    fn neighbour(&mut self, at: &Replay<'_>, rng: &mut Rng) -> bool {
+        self.changes.clear();
+        let anyone = GroupId(rng.u32(0..self.problem.groups.len() as u32));
+        let group = match rng.u8(0..3) {
+            0 => anyone,
+            _ => rng.choice(&self.critical).copied().unwrap_or(anyone),
+        };
         match rng.u8(0..10) {
-            0..2 => self.shift(&mut next, group, rng)?,
-            2..6 => {
-                let to = self.target(at, group, rng)?;
-                next.devices[group.0 as usize] = to;
+            0..3 => self.changes.extend(self.shift(at, group, rng)),
+            3..7 => {
+                if let Some(device) = self.target(at, group, rng) {
+                    self.changes.push(Change { group, device, rank: at.rank(group) });
+                }
             }
             _ => {
-                let to = self.target(at, group, rng)?;
+                let Some(device) = self.target(at, group, rng) else { return false };
                 let longest = 1 << rng.u32(1..=LONGEST.ilog2());
                 for member in self.run_of(at, group, longest, rng) {
-                    if self.problem.cost(member, to).is_some() {
-                        next.devices[member.0 as usize] = to;
+                    if self.problem.cost(member, device).is_some() {
+                        self.changes.push(Change { group: member, device, rank: at.rank(member) });
                     }
                 }
             }
         }
-        Some(next)
+        !self.changes.is_empty()
     }
 
     /// Another device for `group`: mostly one that a neighbour is on.
-    fn target(&self, at: &Whole, group: GroupId, rng: &mut Rng) -> Option<DeviceId> {
+    fn target(&self, at: &Replay<'_>, group: GroupId, rng: &mut Rng) -> Option<DeviceId> {
         let near = &self.near[group.0 as usize];
         let to = match rng.u8(0..3) {
             0 => DeviceId(rng.u32(0..self.problem.devices.len() as u32)),
-            _ => at.devices[rng.choice(near)?.0 as usize],
+            _ => at.device(*rng.choice(near)?),
         };
-        (to != at.devices[group.0 as usize] && self.problem.cost(group, to).is_some()).then_some(to)
+        (to != at.device(group) && self.problem.cost(group, to).is_some()).then_some(to)
     }
 
     /// Up to `longest` groups around `group`, connected on its device.
-    fn run_of(&self, at: &Whole, group: GroupId, longest: usize, rng: &mut Rng) -> Vec<GroupId> {
-        let device = at.devices[group.0 as usize];
+    fn run_of(&self, at: &Replay<'_>, group: GroupId, longest: usize, rng: &mut Rng) -> Vec<GroupId> {
+        let device = at.device(group);
         let mut run = vec![group];
         let mut looked = 0;
         while looked < run.len() && run.len() < longest {
             let near = &self.near[run[looked].0 as usize];
             let turn = rng.usize(0..near.len().max(1));
             for member in near.iter().cycle().skip(turn).take(near.len()) {
-                if run.len() < longest && at.devices[member.0 as usize] == device && !run.contains(member) {
+                if run.len() < longest && at.device(*member) == device && !run.contains(member) {
                     run.push(*member);
                 }
             }
@@ -134,19 +178,10 @@ impl<'a> Moves<'a> {
     }
 
     /// Moves `group` to another place of the order that its neighbours allow.
-    fn shift(&self, whole: &mut Whole, group: GroupId, rng: &mut Rng) -> Option<()> {
-        let from = whole.order.iter().position(|g| *g == group)?;
-        let after = &self.after[group.0 as usize];
-        let before = &self.before[group.0 as usize];
-        let first = whole.order[..from].iter().rposition(|g| after.contains(g)).map_or(0, |at| at + 1);
-        let last = whole.order[from + 1..]
-            .iter()
-            .position(|g| before.contains(g))
-            .map_or(whole.order.len() - 1, |at| from + at);
-        let to = rng.usize(first..=last);
-        (to != from).then(|| {
-            let group = whole.order.remove(from);
-            whole.order.insert(to, group);
-        })
+    fn shift(&self, at: &Replay<'_>, group: GroupId, rng: &mut Rng) -> Option<Change> {
+        let (before, after) = at.around(group);
+        let first = before.map(|other| at.rank(other)).max().unwrap_or(0) + 1;
+        let end = after.map(|other| at.rank(other)).min().unwrap_or((self.problem.groups.len() as u64 + 2) << 32);
+        (first < end).then(|| Change { group, device: at.device(group), rank: rng.u64(first..end) })
     }
 }

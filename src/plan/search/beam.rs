@@ -23,12 +23,12 @@ pub fn search(session: &mut Session<'_>) {
         // Equal loads are not made one group after another: that is for `pipeline`.
         return;
     }
-    let tails = Tails::of(problem);
+    let tails = session.tails.clone();
     let per_step = problem.groups.len().max(1) * problem.devices.len();
     let width = (TRIALS / per_step).clamp(1, WIDEST);
     let program: Vec<GroupId> = problem.group_ids().collect();
     for order in [program, by_urgency(problem, &tails)] {
-        for width in [1, width] {
+        for width in if width > 1 { vec![1, width] } else { vec![1] } {
             if session.is_over() {
                 return;
             }

@@ -5,6 +5,8 @@
 //! first is followed. Lists are cut off when no completion can be better than the best so far: devices run
 //! their list, tensors move as if links were never busy, the rest takes its shortest way ([`Tails`]).
 
+use std::rc::Rc;
+
 use super::{Session, Whole};
 use crate::plan::{DeviceId, GroupId, Problem, bound::critical::Tails, problem::Objective};
 
@@ -22,7 +24,7 @@ pub fn search(session: &mut Session<'_>) {
     let limited = problem.devices.iter().any(|d| d.memory.is_some());
     let mut tree = Tree {
         problem,
-        tails: Tails::of(problem),
+        tails: session.tails.clone(),
         reads: problem.group_ids().map(reads).collect(),
         order_matters: problem.objective != Objective::Throughput || problem.targets.latency.is_some() || limited,
         placed: vec![None; problem.groups.len()],
@@ -38,7 +40,7 @@ struct GaveUp;
 
 struct Tree<'a> {
     problem: &'a Problem,
-    tails: Tails,
+    tails: Rc<Tails>,
     reads: Vec<Vec<GroupId>>,
     order_matters: bool,
     /// By group: its device and its earliest finish.

@@ -7,6 +7,7 @@
 //! | [`pipeline`] | contiguous stretches of program order with equal loads, for throughput |
 //! | [`exact`] | the best of all whole placements and orders, on small problems |
 //! | [`quick`] | no placement, but the score of one, many times a second |
+//! | [`replay`] | no placement, but the times of one that changes move by move |
 //! | [`anneal`] | better neighbours of the best placement so far |
 //!
 //! Work is counted in evaluations of whole placements, so that the same problem, seed and budget give the same
@@ -18,26 +19,41 @@ pub mod exact;
 pub mod order;
 pub mod pipeline;
 pub mod quick;
+pub mod replay;
 pub mod single;
 
-use std::time::{Duration, Instant};
+use std::{
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 use self::quick::Quick;
-use super::{DeviceId, GroupId, Problem, evaluate::Score, work::PlacementError};
+use super::{DeviceId, GroupId, Problem, bound::critical::Tails, evaluate::Score, work::PlacementError};
 
 /// How hard to search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
     pub seed: u64,
-    /// Whole placements that may be evaluated.
-    pub budget: u64,
+    /// Placements that may be evaluated; as many as suit the size of the problem if not given.
+    pub budget: Option<u64>,
     /// When to stop although budget is left; results then depend on the machine's speed.
     pub cut_off: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { seed: 0, budget: 20_000, cut_off: Some(Duration::from_secs(20)) }
+        Options { seed: 0, budget: None, cut_off: Some(Duration::from_secs(20)) }
+    }
+}
+
+/// Placements that are evaluated if nothing else is asked for: at most so many, and so many groups in all of them.
+const BUDGET: u64 = 20_000;
+const GROUPS: u64 = 40_000_000;
+
+impl Options {
+    /// How many placements of a problem of so many groups may be evaluated.
+    pub fn evaluations(&self, groups: usize) -> u64 {
+        self.budget.unwrap_or(BUDGET.min(GROUPS / (1 + groups as u64)))
     }
 }
 
@@ -57,6 +73,9 @@ pub struct Session<'a> {
     pub bound: f64,
     /// Whether some algorithm has seen every placement or proved the rest worse.
     pub proven: bool,
+    pub tails: Rc<Tails>,
+    /// Placements that may be evaluated.
+    budget: u64,
     spent: u64,
     begun: Instant,
     quick: Quick<'a>,
@@ -70,6 +89,8 @@ impl<'a> Session<'a> {
             best: None,
             bound,
             proven: false,
+            tails: Rc::new(Tails::of(problem)),
+            budget: options.evaluations(problem.groups.len()),
             spent: 0,
             begun: Instant::now(),
             quick: Quick::new(problem),
@@ -98,14 +119,29 @@ impl<'a> Session<'a> {
         Ok(score)
     }
 
+    /// Counts an evaluation of a placement that differs from one before by a move.
+    pub fn spend(&mut self) {
+        self.spent += 1;
+    }
+
     pub fn spent(&self) -> u64 {
         self.spent
+    }
+
+    /// Evaluations that are left.
+    pub fn left(&self) -> u64 {
+        self.budget.saturating_sub(self.spent)
+    }
+
+    /// The score by times alone; `None` where memory may decide.
+    pub fn judge(&self, makespan: f64, interval: f64) -> Option<Score> {
+        (!self.quick.needs_account()).then(|| self.quick.judge(makespan, interval))
     }
 
     /// Whether to stop: nothing is left to spend, or nothing better can be found.
     pub fn is_over(&self) -> bool {
         self.proven
-            || self.spent >= self.options.budget
+            || self.spent >= self.budget
             || self.options.cut_off.is_some_and(|limit| self.begun.elapsed() >= limit)
             || self.best.as_ref().is_some_and(|(best, _)| best.feasible() && best.value <= self.bound)
     }

@@ -118,6 +118,16 @@ impl<'a> Quick<'a> {
         }
         let makespan = self.run();
         let interval = self.loads.iter().chain(&self.link_loads).fold(0.0, |a: f64, b| a.max(*b));
+        Ok(self.judge(makespan, interval))
+    }
+
+    /// Whether memory may decide anything, so that times alone say nothing.
+    pub fn needs_account(&self) -> bool {
+        self.heavy
+    }
+
+    /// The score of a placement by its makespan and the time between results, where memory decides nothing.
+    pub fn judge(&self, makespan: f64, interval: f64) -> Score {
         let mut violation = 0.0;
         if let Some(target) = self.problem.targets.latency.filter(|target| makespan > target.0) {
             violation += (makespan - target.0) / target.0.max(1.0);
@@ -129,7 +139,7 @@ impl<'a> Quick<'a> {
             Objective::Latency => (makespan, interval),
             Objective::Throughput | Objective::Memory => (interval, makespan),
         };
-        Ok(Score { violation, value, tie })
+        Score { violation, value, tie }
     }
 
     /// Fills the tables. False if the placement is impossible: whoever says why does the work anew.

@@ -107,13 +107,13 @@ pub fn plan_from(
     let floor = first.as_ref().map(|solution| solution.evaluation.score);
     let floor = floor.unwrap_or(Score { violation: f64::INFINITY, ..Default::default() });
     let size = task.ways.graph.operators().len() * task.network.devices.len();
-    let budget = (options.budget / FOR_SPLITS).min(WRITTEN_OUT / size.max(1) as u64).max(8);
+    let budget = (options.evaluations(groups) / FOR_SPLITS).min(WRITTEN_OUT / size.max(1) as u64).max(8);
     let bound = bound::bound(task, &unsplit.problem);
     let whole = first.as_ref().ok().map(|solution| solution.evaluation.score.value);
     let found = search::search(task, &homes, floor, budget, before);
     let split = found.and_then(|found| {
         let expanded = task.expand(&ratios.applied(task, found.choices.clone())).ok()?;
-        let few = Options { budget: budget.max(64), ..*options };
+        let few = Options { budget: Some(budget.max(64)), ..*options };
         let mut solution = solve(&expanded.problem, &few).ok()?;
         let better = |first: &Solution| solution.evaluation.score.better(&first.evaluation.score);
         let better = ratios != Ratios::Tuned || first.as_ref().map_or(true, better);
