@@ -16,7 +16,11 @@ use edgecut::{
         file::ModelRef,
         problem::{Cost, Device, Link, LinkId, Objective, Targets},
         search::Options,
-        split::{Answer, Proportional, Task, Ways, divided, plan},
+        split::{
+            Answer, Proportional, Task, Ways, divided,
+            front::{front, value, within},
+            plan,
+        },
     },
     profile::{Item, items},
     relay::{ImportOptions, import},
@@ -68,10 +72,17 @@ fn costs(items: &[Item], speeds: &[f64]) -> Vec<Vec<Option<Cost>>> {
     items.iter().map(|item| speeds.iter().map(|speed| cost(item, speed)).collect()).collect()
 }
 
-fn answer(graph: &Graph, speeds: &[f64], bandwidth: f64, objective: Objective) -> Answer {
+/// Calls `with` on the task of planning `graph`.
+fn on_task<T>(
+    graph: &Graph,
+    speeds: &[f64],
+    bandwidth: f64,
+    objective: Objective,
+    with: impl FnOnce(Task<'_>) -> T,
+) -> T {
     let items = items(graph, Granularity::Fused);
     let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
-    let task = Task {
+    with(Task {
         ways: Ways::of(graph, &groups),
         names: items.iter().map(|item| item.name.clone()).collect(),
         costs: costs(&items, speeds),
@@ -79,18 +90,68 @@ fn answer(graph: &Graph, speeds: &[f64], bandwidth: f64, objective: Objective) -
         objective,
         targets: Targets::default(),
         shards: &Proportional::default(),
-    };
-    let options = Options { budget: Some(2_000), cut_off: None, ..Options::default() };
-    let answer = plan(&task, &options).unwrap();
+    })
+}
+
+fn options(budget: u64) -> Options {
+    Options { budget: Some(budget), cut_off: None, ..Options::default() }
+}
+
+fn answer(graph: &Graph, speeds: &[f64], bandwidth: f64, objective: Objective) -> Answer {
+    let answer =
+        on_task(graph, speeds, bandwidth, objective, |task| checked(graph, plan(&task, &options(2_000)).unwrap()));
+    let read = Plan::from_json(in_file(&answer).to_json().unwrap().as_bytes()).unwrap();
+    assert_eq!(read.splits, answer.splits);
+    answer
+}
+
+fn in_file(answer: &Answer) -> Plan {
     let reference = ModelRef::default();
     let mut plan = Plan::new(&answer.expanded.problem, &answer.solution, reference, Granularity::Fused, 0);
     plan.splits = answer.splits.clone();
-    check::plan(&answer.expanded.problem, &plan).unwrap();
-    let read = Plan::from_json(plan.to_json().unwrap().as_bytes()).unwrap();
-    assert_eq!(read.splits, answer.splits);
-    assert_eq!(divided(graph, &read.splits).unwrap(), answer.expanded.graph);
+    plan
+}
+
+fn checked(graph: &Graph, answer: Answer) -> Answer {
+    check::plan(&answer.expanded.problem, &in_file(&answer)).unwrap();
+    assert_eq!(divided(graph, &answer.splits).unwrap(), answer.expanded.graph);
     assert!(answer.solution.bound.value <= answer.solution.value() * (1.0 + 1e-9));
     answer
+}
+
+/// A plan within a limit is at least as good as every plan of the front that keeps the limit, and as every plan within
+/// a lower limit.
+#[test]
+fn looser_limits_never_give_worse_plans() {
+    let graph = model(MODEL);
+    let cases = [
+        (vec![10_000.0, 10_000.0], 1000.0, Objective::Latency),
+        (vec![10_000.0, 4_000.0, 2_000.0], 100.0, Objective::Latency),
+        (vec![10_000.0, 7_000.0, 2_000.0], 100.0, Objective::Throughput),
+    ];
+    for (speeds, bandwidth, objective) in cases {
+        let worth = |answer: &Answer| value(objective, answer);
+        on_task(&graph, &speeds, bandwidth, objective, |task| {
+            let points = front(&task, &options(400)).unwrap();
+            assert!(!points.is_empty());
+            let peaks = points.iter().map(|point| point.peak.0);
+            let (least, most) = (peaks.clone().min().unwrap(), peaks.max().unwrap());
+            let mut best_so_far = f64::INFINITY;
+            for limit in (0..6).map(|step| Bytes(least + (most - least) * step / 4)) {
+                let mut tight = task.clone();
+                tight.network.devices.iter_mut().for_each(|device| device.memory = Some(limit));
+                let answer = checked(&graph, within(&tight, &options(400)).unwrap());
+                assert!(answer.solution.reserved().all(|reserved| reserved <= limit), "{limit}");
+                let found = worth(&answer);
+                assert!((found - answer.solution.value()).abs() <= 1e-9 * found);
+                assert!(found <= best_so_far, "{limit}: {found} after {best_so_far}");
+                best_so_far = found;
+                for point in points.iter().filter(|point| point.peak <= limit) {
+                    assert!(best_so_far <= worth(&point.answer), "{limit}");
+                }
+            }
+        });
+    }
 }
 
 fn model(text: &str) -> Graph {

@@ -207,6 +207,11 @@ impl Solution {
         self.evaluation.score.value
     }
 
+    /// By device: what it must have, parameters and arena.
+    pub fn reserved(&self) -> impl Iterator<Item = Bytes> + '_ {
+        self.evaluation.accounts.iter().zip(&self.arenas).map(|(account, arena)| account.parameters + *arena)
+    }
+
     /// How far the value may be above the best possible, as a fraction of the value.
     pub fn gap(&self) -> f64 {
         let value = self.value();

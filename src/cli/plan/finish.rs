@@ -1,13 +1,13 @@
 //! The end of planning, wherever times came from: the front or the advice that was asked for, marks on what is
 //! estimated, the check, the files, what is printed.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{collections::BTreeSet, path::Path};
 
 use miette::Report;
 
 use super::{
     Plan,
-    print::{print, print_front},
+    print::{front_csv, print, print_front},
 };
 use crate::{
     cli::{Failure, Outcome, file},
@@ -16,9 +16,14 @@ use crate::{
         self, DeviceId, check,
         file::ModelRef,
         search::Options,
-        split::{Answer, Sampled, Task, front},
+        solve::NoPlan,
+        split::{
+            Answer, Ratios, Sampled, Task,
+            front::{self, Point},
+        },
         table,
     },
+    units::Bytes,
     run::estimates::mark,
 };
 
@@ -34,44 +39,95 @@ pub(super) struct Found<'a> {
     pub(super) threads: Vec<Option<u32>>,
 }
 
+/// Where a plan goes if nothing else is said.
+const DEFAULT_OUTPUT: &str = "plan.json";
+
 /// The searches' options.
 pub(super) fn options(arguments: &Plan) -> Options {
-    let budget = arguments.budget.unwrap_or(Options::default().budget);
-    Options { seed: arguments.seed, budget, ..Options::default() }
+    Options { seed: arguments.seed, budget: arguments.budget, ..Options::default() }
 }
 
 /// Prints what was found and writes it to its files.
 pub(super) fn finish(arguments: &Plan, options: &Options, granularity: Granularity, found: Found<'_>) -> Outcome {
     let Found { task, answer, sampled, estimated, reference, threads } = found;
+    let in_file = |answer: &Answer| -> Result<plan::Plan, Failure> {
+        let expanded = &answer.expanded;
+        let mut plan =
+            plan::Plan::new(&expanded.problem, &answer.solution, reference.clone(), granularity, arguments.seed);
+        plan.splits = answer.splits.clone();
+        mark(&mut plan, expanded, sampled, &estimated);
+        plan.cluster = arguments.cluster.path().map(|path| path.display().to_string());
+        for (device, threads) in plan.devices.iter_mut().zip(&threads) {
+            device.threads = *threads;
+        }
+        check::plan(&expanded.problem, &plan).map_err(Failure::failed)?;
+        Ok(plan)
+    };
     if arguments.pareto {
         let points = front::front(task, options).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
+        if let Some(output) = &arguments.output {
+            write_front(output, &points, in_file)?;
+        }
         return print_front(arguments.format, &points);
     }
+    let answer = match arguments.ratios {
+        Ratios::Tuned if limited(task) => better(task, answer, front::within(task, options)),
+        _ => answer,
+    };
     let advice = if arguments.advise { front::without(task, &answer, options) } else { Vec::new() };
-    let (expanded, solution) = (answer.expanded, answer.solution);
-    let mut plan = plan::Plan::new(&expanded.problem, &solution, reference, granularity, arguments.seed);
-    plan.splits = answer.splits;
-    mark(&mut plan, &expanded, sampled, &estimated);
+    let mut plan = in_file(&answer)?;
     plan.notes.extend(advice.iter().map(ToString::to_string));
-    plan.cluster = arguments.cluster.path().map(|path| path.display().to_string());
-    for (device, threads) in plan.devices.iter_mut().zip(threads) {
-        device.threads = threads;
-    }
-    check::plan(&expanded.problem, &plan).map_err(Failure::failed)?;
-    write(arguments, &plan)?;
-    print(arguments.format, &expanded.problem, &plan, &solution)
+    write(arguments.output.as_deref().unwrap_or(Path::new(DEFAULT_OUTPUT)), &plan)?;
+    print(arguments.format, &answer.expanded.problem, &plan, &answer.solution)
 }
 
-/// Writes `plan.json` and, beside it, `plan.csv`.
-fn write(arguments: &Plan, plan: &plan::Plan) -> Outcome {
-    let csv: PathBuf = arguments.output.with_extension("csv");
-    let files = [
-        (&arguments.output, plan.to_json().map_err(Failure::failed)?),
-        (&csv, table::csv(plan).map_err(Failure::failed)?),
-    ];
+/// Whether some device has room for less than everything there is.
+fn limited(task: &Task<'_>) -> bool {
+    let tensors = task.ways.graph.tensors().filter_map(|(_, tensor)| tensor.ty.bytes()).sum::<Bytes>();
+    let costs = task.costs.iter().flat_map(|row| row.iter().flatten().map(|cost| cost.held + cost.workspace).max());
+    let all = tensors + costs.sum::<Bytes>();
+    task.network.devices.iter().any(|device| device.memory.is_some_and(|limit| limit < all))
+}
+
+/// The better of two plans; shards of the first have been measured.
+fn better(task: &Task<'_>, answer: Answer, other: Result<Answer, NoPlan>) -> Answer {
+    let value = |answer: &Answer| front::value(task.objective, answer);
+    match other {
+        Ok(other) if value(&other) < value(&answer) => other,
+        _ => answer,
+    }
+}
+
+/// Writes a plan and, beside it, its rows as CSV.
+fn write(path: &Path, plan: &plan::Plan) -> Outcome {
+    let csv = path.with_extension("csv");
+    let files =
+        [(path, plan.to_json().map_err(Failure::failed)?), (csv.as_path(), table::csv(plan).map_err(Failure::failed)?)];
     for (path, text) in files {
         file::write(path, text.as_bytes())?;
         eprintln!("plan written to {}", path.display());
     }
+    Ok(())
+}
+
+/// Writes a front: to a file as CSV, or into a folder as `front.csv` with the plan of each row.
+fn write_front(path: &Path, points: &[Point], in_file: impl Fn(&Answer) -> Result<plan::Plan, Failure>) -> Outcome {
+    let csv = front_csv(points)?;
+    if path.extension().is_some_and(|extension| extension == "csv") && !path.is_dir() {
+        file::write(path, csv.as_bytes())?;
+        eprintln!("front written to {}", path.display());
+        return Ok(());
+    }
+    if path.is_file() || path.extension().is_some_and(|extension| extension == "json") {
+        let what = format!("--output {}: a front goes to FILE.csv, or with its plans into a folder", path.display());
+        return Err(Failure::BadInput(Report::msg(what)));
+    }
+    std::fs::create_dir_all(path).map_err(|e| Failure::Failed(Report::msg(format!("{}: {e}", path.display()))))?;
+    for (number, point) in (1..).zip(points) {
+        write(&path.join(format!("plan-{number}.json")), &in_file(&point.answer)?)?;
+    }
+    let table = path.join("front.csv");
+    file::write(&table, csv.as_bytes())?;
+    eprintln!("front written to {}", table.display());
     Ok(())
 }

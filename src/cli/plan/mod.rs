@@ -107,9 +107,10 @@ pub struct Plan {
     #[arg(long, value_name = "N")]
     budget: Option<u64>,
 
-    /// Where the plan goes; the same as a table goes beside it, as .csv
-    #[arg(long, value_name = "FILE", default_value = "plan.json")]
-    output: PathBuf,
+    /// Where the plan goes, plan.json if not given; the same as a table goes beside it, as .csv. With --pareto: a CSV
+    /// file for the front, or a folder for the front and its plans
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
 
     /// What to print: the plan for people, its rows, or the plan file
     #[arg(long, value_enum, default_value_t)]

@@ -90,11 +90,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         shards: &Sampled::default(),
     };
     pin(&mut task, &arguments.pin)?;
-<<<<<<< HEAD
     let options = options(arguments);
-=======
-    let options = Options { seed: arguments.seed, budget: arguments.budget, ..Options::default() };
->>>>>>> 7adaef6 (Searches by moves simulate only what a move changes, and move what the result waits for; work by size; growth in groups and devices)
     let displaces = Surroundings::bytes(graph);
     let shards = Shards::open(folder, &profiles, &items, survey.sampling, displaces);
     let mut shards = shards.map_err(Failure::bad_input)?;
@@ -105,7 +101,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         path: source.model.display().to_string(),
         blake3: model.import.hash.clone(),
         bind_dims: source.flags.bind_dim.clone(),
-        inputs: source.flags.inputs.filter(|_| model.selected).map(|inputs| inputs.display().to_string()),
+        inputs: source.flags.inputs.as_ref().filter(|_| model.selected).map(|inputs| inputs.display().to_string()),
     };
     let threads = inventory.devices.iter().map(|device| Some(device.threads)).collect();
     let found = Found { task: &task, answer, sampled: &sampled, estimated: costs.estimated, reference, threads };

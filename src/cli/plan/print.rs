@@ -23,20 +23,9 @@ pub(super) fn print(format: Format, problem: &Problem, plan: &plan::Plan, soluti
 
 /// The plans of a front, one a line.
 pub(super) fn print_front(format: Format, points: &[Point]) -> Outcome {
-    let row = |point: &Point| FrontRow {
-        latency_us: point.latency.0,
-        interval_us: point.interval.0,
-        peak_bytes: point.peak.0,
-        devices: point.answer.solution.evaluation.work.sequences.iter().filter(|jobs| !jobs.is_empty()).count(),
-        splits: point.answer.splits.len(),
-    };
-    let rows: Vec<FrontRow> = points.iter().map(row).collect();
+    let rows = front_rows(points);
     match format {
-        Format::Csv => {
-            let mut writer = csv::Writer::from_writer(std::io::stdout());
-            rows.iter().try_for_each(|row| writer.serialize(row)).map_err(Failure::failed)?;
-            writer.flush().map_err(Failure::failed)?;
-        }
+        Format::Csv => print!("{}", front_csv(points)?),
         Format::Json => println!("{}", serde_json::to_string_pretty(&rows).map_err(Failure::failed)?),
         Format::Table => {
             let mut lines = table([">latency", ">between results", ">peak", ">devices", ">operators split"]);
@@ -49,6 +38,24 @@ pub(super) fn print_front(format: Format, points: &[Point]) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// The rows of a front as CSV.
+pub(super) fn front_csv(points: &[Point]) -> Result<String, Failure> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    front_rows(points).iter().try_for_each(|row| writer.serialize(row)).map_err(Failure::failed)?;
+    String::from_utf8(writer.into_inner().map_err(Failure::failed)?).map_err(Failure::failed)
+}
+
+fn front_rows(points: &[Point]) -> Vec<FrontRow> {
+    let row = |point: &Point| FrontRow {
+        latency_us: point.latency.0,
+        interval_us: point.interval.0,
+        peak_bytes: point.peak.0,
+        devices: point.answer.solution.evaluation.work.sequences.iter().filter(|jobs| !jobs.is_empty()).count(),
+        splits: point.answer.splits.len(),
+    };
+    points.iter().map(row).collect()
 }
 
 #[derive(Serialize)]

@@ -6,7 +6,7 @@
 //! schedule kept is the optimum; with memory limits and branches the width of the beam pays. Links serve in the
 //! order of the list here, which is only nearly first come first served; the simulator has the last word.
 
-use super::{Session, Whole, order::by_urgency};
+use super::{Session, Whole};
 use crate::plan::{
     DeviceId, GroupId, Problem, TensorIndex,
     bound::critical::Tails,
@@ -26,13 +26,12 @@ pub fn search(session: &mut Session<'_>) {
     let tails = session.tails.clone();
     let per_step = problem.groups.len().max(1) * problem.devices.len();
     let width = (TRIALS / per_step).clamp(1, WIDEST);
-    let program: Vec<GroupId> = problem.group_ids().collect();
-    for order in [program, by_urgency(problem, &tails)] {
+    for order in session.orders.clone().iter() {
         for width in if width > 1 { vec![1, width] } else { vec![1] } {
             if session.is_over() {
                 return;
             }
-            let beam = Beam::new(problem, &tails, &order);
+            let beam = Beam::new(problem, &tails, order);
             for devices in beam.run(width) {
                 let _impossible_is_skipped = session.offer(&Whole { devices, order: order.clone() });
             }

@@ -74,6 +74,8 @@ pub struct Session<'a> {
     /// Whether some algorithm has seen every placement or proved the rest worse.
     pub proven: bool,
     pub tails: Rc<Tails>,
+    /// Topological orders to place the groups in: that of the program, by urgency, and where memory counts by thrift.
+    pub orders: Rc<[Vec<GroupId>]>,
     /// Placements that may be evaluated.
     budget: u64,
     spent: u64,
@@ -83,17 +85,24 @@ pub struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub fn new(problem: &'a Problem, bound: f64, options: Options) -> Session<'a> {
+        let tails = Rc::new(Tails::of(problem));
+        let quick = Quick::new(problem);
+        let mut orders = vec![problem.group_ids().collect(), order::by_urgency(problem, &tails)];
+        if quick.needs_account() {
+            orders.extend(order::by_thrift(problem));
+        }
         Session {
             problem,
             options,
             best: None,
             bound,
             proven: false,
-            tails: Rc::new(Tails::of(problem)),
+            tails,
+            orders: orders.into(),
             budget: options.evaluations(problem.groups.len()),
             spent: 0,
             begun: Instant::now(),
-            quick: Quick::new(problem),
+            quick,
         }
     }
 

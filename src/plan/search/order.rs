@@ -2,7 +2,53 @@
 
 use std::{cmp, collections::BinaryHeap};
 
-use crate::plan::{GroupId, Problem, TensorIndex, bound::critical::Tails};
+use crate::{
+    memory::{
+        Reuse,
+        order::least_peak,
+        program::{Operator, Program, Value},
+    },
+    plan::{GroupId, Problem, TensorIndex, bound::critical::Tails},
+};
+
+/// Groups of a problem for which an order of least memory is sought, and sets that the search looks at on a level.
+const MOST_GROUPS: usize = 3_000;
+const WIDTH: usize = 60;
+
+/// The order in which one device that had everything would need the least memory, about; `None` if that takes too long.
+pub fn by_thrift(problem: &Problem) -> Option<Vec<GroupId>> {
+    if problem.groups.len() > MOST_GROUPS {
+        return None;
+    }
+    let mut program = Program::default();
+    for (index, tensor) in (0u32..).zip(&problem.tensors) {
+        let (bytes, result) = (tensor.bytes.0, tensor.is_output);
+        let producer = tensor.producer.map(|group| group.0);
+        program.values.push(Value { bytes, producer, result, replaces: None, storage: index });
+    }
+    let mut reuse = Vec::with_capacity(problem.groups.len());
+    for group in &problem.groups {
+        let cost = group.costs.iter().flatten().next().copied().unwrap_or_default();
+        let mut reads: Vec<u32> = group.inputs.iter().map(|tensor| tensor.0).collect();
+        let view = match group.outputs.as_slice() {
+            [output] => problem.tensor(*output).view_of.and_then(|of| reads.iter().position(|read| *read == of.0)),
+            _ => None,
+        };
+        if let Some(view) = view {
+            reads.swap(0, view);
+        }
+        program.operators.push(Operator {
+            time: cost.time.0,
+            workspace: cost.workspace.0,
+            reads: reads.into_iter().collect(),
+            writes: group.outputs.iter().map(|tensor| tensor.0).collect(),
+            ..Operator::default()
+        });
+        reuse.push(if view.is_some() { Reuse::View } else { Reuse::Never });
+    }
+    let order: Vec<GroupId> = least_peak(&program, &reuse, WIDTH).order.into_iter().map(GroupId).collect();
+    (order.len() == problem.groups.len()).then_some(order)
+}
 
 /// A topological order by the longest way to the end, the critical groups first (HEFT's upward rank).
 pub fn by_urgency(problem: &Problem, tails: &Tails) -> Vec<GroupId> {

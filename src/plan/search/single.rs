@@ -6,16 +6,19 @@ use crate::plan::{DeviceId, GroupId};
 
 pub fn search(session: &mut Session<'_>) {
     let problem = session.problem;
-    let order: Vec<GroupId> = problem.group_ids().collect();
+    // In program order, and in the order of least memory if there is one.
+    let orders: Vec<Vec<GroupId>> = session.orders.iter().step_by(2).cloned().collect();
     // Where a device cannot run a group, the group goes where it is fastest.
     let fastest: Option<Vec<DeviceId>> = problem.group_ids().map(|g| fastest(session, g)).collect();
     let Some(fastest) = fastest else { return };
-    for device in problem.device_ids() {
-        let here = |(g, other): (GroupId, &DeviceId)| problem.cost(g, device).map_or(*other, |_| device);
-        let devices = problem.group_ids().zip(&fastest).map(here).collect();
-        let _impossible_is_skipped = session.offer(&Whole { devices, order: order.clone() });
+    for order in orders {
+        for device in problem.device_ids() {
+            let here = |(g, other): (GroupId, &DeviceId)| problem.cost(g, device).map_or(*other, |_| device);
+            let devices = problem.group_ids().zip(&fastest).map(here).collect();
+            let _impossible_is_skipped = session.offer(&Whole { devices, order: order.clone() });
+        }
+        let _impossible_is_skipped = session.offer(&Whole { devices: fastest.clone(), order });
     }
-    let _impossible_is_skipped = session.offer(&Whole { devices: fastest, order });
 }
 
 fn fastest(session: &Session<'_>, group: GroupId) -> Option<DeviceId> {

@@ -1,10 +1,11 @@
-//! More than one plan: the front of plans that no other beats in everything, and what each server is worth.
+//! More than one plan: the front of plans that no other beats in everything, the best of them within limits, and what
+//! each server is worth.
 
 use std::{collections::BTreeSet, fmt};
 
-use super::{Answer, Task, plan};
+use super::{Answer, Task, bound::bound, plan};
 use crate::{
-    plan::{problem::Objective, search::Options, solve::NoPlan},
+    plan::{bound::Bounds, problem::Objective, search::Options, solve::NoPlan},
     units::{Bytes, Micros},
 };
 
@@ -15,7 +16,7 @@ pub struct Point {
     pub latency: Micros,
     /// Between results, when inputs are pipelined.
     pub interval: Micros,
-    /// Of the fullest device.
+    /// What the fullest device must have: parameters and arena.
     pub peak: Bytes,
 }
 
@@ -28,10 +29,12 @@ pub struct Without {
 }
 
 /// Memory limits tried between the smallest peak and that of the fastest plan.
-const LIMITS: usize = 5;
+const LIMITS: usize = 8;
+/// Part of the evaluations, and of the time, that each of these gets.
+const SHARE: u32 = 4;
 
 /// Plans of which none is beaten in latency, time between results and peak memory at once, the fastest first: the best
-/// for each objective, and the fastest under memory limits between.
+/// for each objective, and the best under memory limits between.
 ///
 /// # Errors
 /// If there is no plan for the task's own objective.
@@ -42,17 +45,87 @@ pub fn front(task: &Task<'_>, options: &Options) -> Result<Vec<Point>, NoPlan> {
             points.extend(plan(&Task { objective, ..task.clone() }, options).ok().map(Point::of));
         }
     }
+    let groups = task.names.len();
+    let few = Options {
+        budget: Some(options.evaluations(groups) / u64::from(SHARE)),
+        cut_off: options.cut_off.map(|limit| limit / SHARE),
+        ..*options
+    };
     let peaks = || points.iter().map(|point| point.peak.0 as f64);
     let (least, most) = (peaks().fold(f64::INFINITY, f64::min), peaks().fold(0.0, f64::max));
+    let between = match task.objective {
+        Objective::Throughput => Objective::Throughput,
+        Objective::Latency | Objective::Memory => Objective::Latency,
+    };
     for step in 1..=LIMITS {
         let limit = Bytes((least * (most / least.max(1.0)).powf(step as f64 / (LIMITS + 1) as f64)) as u64);
-        let mut tight = Task { objective: Objective::Latency, ..task.clone() };
+        let mut tight = Task { objective: between, ..task.clone() };
         for device in &mut tight.network.devices {
             device.memory = Some(device.memory.map_or(limit, |memory| memory.min(limit)));
         }
-        points.extend(plan(&tight, options).ok().map(Point::of));
+        points.extend(plan(&tight, &few).ok().map(Point::of));
     }
     Ok(undominated(points))
+}
+
+/// The best plan for `task` within its limits on memory, by looking at plans that know nothing of the limits.
+///
+/// If all devices have one and the same limit, the plans are those of the [`front`] without it: they do not depend on
+/// the limit, so a looser one never gives a worse plan, and no plan is worse than a point of the front. Only if none of
+/// them keeps within the limits, and where devices have limits of their own, is a plan made for just these limits.
+///
+/// # Errors
+/// If no plan keeps within the limits; then with the reason.
+pub fn within(task: &Task<'_>, options: &Options) -> Result<Answer, NoPlan> {
+    let mut limits = task.network.devices.iter().map(|device| device.memory);
+    let first = limits.next().flatten();
+    let alike = limits.all(|limit| limit == first);
+    if first.is_none() && alike {
+        return plan(task, options);
+    }
+    let mut free = task.clone();
+    free.network.devices.iter_mut().for_each(|device| device.memory = None);
+    let points = front(&free, options).unwrap_or_default();
+    let fitting = points.into_iter().map(|point| point.answer).filter(|answer| fits(task, answer));
+    let value = |answer: &Answer| value(task.objective, answer);
+    let best = fitting.min_by(|a, b| value(a).total_cmp(&value(b)));
+    let own = if best.is_some() && alike { None } else { Some(plan(task, options)) };
+    let mut best = match (best, own) {
+        (Some(best), Some(Ok(own))) if value(&own) < value(&best) => own,
+        (Some(best), _) => best,
+        (None, own) => return own.unwrap_or_else(|| plan(task, options)),
+    };
+    for (device, given) in best.expanded.problem.devices.iter_mut().zip(&task.network.devices) {
+        device.memory = given.memory;
+    }
+    let objective = task.objective;
+    if best.expanded.problem.objective != objective {
+        // It was planned for another objective, whose bound says nothing here.
+        best.expanded.problem.objective = objective;
+        best.solution.evaluation.score.value = value(&best);
+        let whole = Bounds::of(&best.expanded.problem);
+        let unsplit = task.expand(&Default::default()).map(|unsplit| bound(task, &unsplit.problem));
+        best.solution.bound = unsplit.unwrap_or_else(|_| whole.on(objective));
+        best.solution.bounds = whole;
+        best.whole = None;
+    }
+    Ok(best)
+}
+
+/// Whether every device has room for what a plan gives it.
+fn fits(task: &Task<'_>, answer: &Answer) -> bool {
+    let limits = task.network.devices.iter().map(|device| device.memory.unwrap_or(Bytes(u64::MAX)));
+    answer.solution.reserved().zip(limits).all(|(reserved, limit)| reserved <= limit)
+}
+
+/// What a plan is worth by an objective, the smaller the better.
+pub fn value(objective: Objective, answer: &Answer) -> f64 {
+    let evaluation = &answer.solution.evaluation;
+    match objective {
+        Objective::Latency => evaluation.latency().0,
+        Objective::Throughput => evaluation.loads.interval().0,
+        Objective::Memory => evaluation.peak().0 as f64,
+    }
 }
 
 impl fmt::Display for Without {
@@ -73,7 +146,8 @@ impl fmt::Display for Without {
 impl Point {
     fn of(answer: Answer) -> Point {
         let evaluation = &answer.solution.evaluation;
-        let (latency, interval, peak) = (evaluation.latency(), evaluation.loads.interval(), evaluation.peak());
+        let (latency, interval) = (evaluation.latency(), evaluation.loads.interval());
+        let peak = answer.solution.reserved().max().unwrap_or_default();
         Point { answer, latency, interval, peak }
     }
 
