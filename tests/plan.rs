@@ -213,9 +213,11 @@ proptest! {
         let mut problem = problem(seed, groups, devices);
         problem.objective = Objective::Latency;
         let mut rng = Rng::with_seed(seed);
-        let placed = anyhow_placed(&problem, &mut rng).evaluation.placement;
-        let home = |strategy: &Strategy| strategy.devices().next().unwrap();
-        let whole = Whole { devices: placed.strategies.iter().map(home).collect(), order: placed.order };
+        let able = |group: GroupId| -> Vec<DeviceId> {
+            problem.device_ids().filter(|device| problem.cost(group, *device).is_some()).collect()
+        };
+        let devices_of_groups = problem.group_ids().map(|group| *rng.choice(&able(group)).unwrap()).collect();
+        let whole = Whole { devices: devices_of_groups, order: random_order(&problem, &mut rng) };
         let tails = Tails::of(&problem);
         let mut replay = Replay::new(&problem, &tails, &whole);
         let mut quick = Quick::new(&problem);

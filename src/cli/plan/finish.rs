@@ -23,8 +23,8 @@ use crate::{
         },
         table,
     },
-    units::Bytes,
     run::estimates::mark,
+    units::Bytes,
 };
 
 /// A plan that was found, and what it is of.
