@@ -17,6 +17,7 @@
 //! | [`solve`] | bounds and searches put together; the reason where there is no plan |
 //! | [`workload`] | device-placement problems of others, with their own cost models |
 //! | [`file`] | what is answered: `plan.json` |
+//! | [`pace`] | how far a search has come, by work and by time |
 //! | [`pair`] | two devices that compute one thing at a time, exactly |
 //! | [`split`] | the same with groups split over several devices |
 //! | [`stages`] | a plan cut into what each device can compute in one go |
@@ -30,6 +31,7 @@ pub mod bound;
 pub mod check;
 pub mod evaluate;
 pub mod file;
+pub mod pace;
 pub mod pair;
 pub mod problem;
 pub mod search;

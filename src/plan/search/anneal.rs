@@ -34,7 +34,8 @@ pub fn search(session: &mut Session<'_>) {
     let steps = session.left() / HEATS.len() as u64;
     // Only where nothing but the latency counts is a late finish a reason to give up.
     let by_latency = problem.objective == Objective::Latency;
-    for heat in HEATS {
+    for (round, heat) in HEATS.into_iter().enumerate() {
+        let pace = session.pace().round(HEATS.len() - round);
         let Some((score, whole)) = session.best.clone() else { return };
         let mut at = Replay::new(problem, &tails, &whole);
         let mut now = energy(&score);
@@ -44,7 +45,10 @@ pub fn search(session: &mut Session<'_>) {
             if session.is_over() {
                 return;
             }
-            let cooling = step as f64 / steps as f64;
+            let cooling = pace.progress(step, steps);
+            if cooling >= 1.0 {
+                break;
+            }
             let temperature = hottest * COOLING.powf(cooling);
             // What the energy may be, drawn before it is known.
             let limit = now - temperature * (1.0 - rng.f64()).ln();

@@ -22,13 +22,10 @@ pub mod quick;
 pub mod replay;
 pub mod single;
 
-use std::{
-    rc::Rc,
-    time::{Duration, Instant},
-};
+use std::{rc::Rc, time::Duration};
 
 use self::quick::Quick;
-use super::{DeviceId, GroupId, Problem, bound::critical::Tails, evaluate::Score, work::PlacementError};
+use super::{DeviceId, GroupId, Problem, bound::critical::Tails, evaluate::Score, pace::Pace, work::PlacementError};
 
 /// How hard to search.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -79,7 +76,7 @@ pub struct Session<'a> {
     /// Placements that may be evaluated.
     budget: u64,
     spent: u64,
-    begun: Instant,
+    pace: Pace,
     quick: Quick<'a>,
 }
 
@@ -101,7 +98,7 @@ impl<'a> Session<'a> {
             orders: orders.into(),
             budget: options.evaluations(problem.groups.len()),
             spent: 0,
-            begun: Instant::now(),
+            pace: Pace::new(options.cut_off),
             quick,
         }
     }
@@ -133,6 +130,10 @@ impl<'a> Session<'a> {
         self.spent += 1;
     }
 
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
     pub fn spent(&self) -> u64 {
         self.spent
     }
@@ -151,7 +152,7 @@ impl<'a> Session<'a> {
     pub fn is_over(&self) -> bool {
         self.proven
             || self.spent >= self.budget
-            || self.options.cut_off.is_some_and(|limit| self.begun.elapsed() >= limit)
+            || self.pace.is_late()
             || self.best.as_ref().is_some_and(|(best, _)| best.feasible() && best.value <= self.bound)
     }
 }

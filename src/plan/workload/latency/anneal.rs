@@ -3,11 +3,14 @@
 use fastrand::Rng;
 
 use super::Candidate;
-use crate::plan::workload::{
-    Workload,
-    finish::Finish,
-    load::{Bundle, Bundles},
-    throughput::Options,
+use crate::plan::{
+    pace::{Pace, Round},
+    workload::{
+        Workload,
+        finish::Finish,
+        load::{Bundle, Bundles},
+        throughput::Options,
+    },
 };
 
 /// Moves between two looks at the clock.
@@ -27,7 +30,7 @@ pub fn search(
     starts: Vec<Candidate>,
     bound: f64,
     options: &Options,
-    late: &dyn Fn() -> bool,
+    pace: &Pace,
 ) -> Candidate {
     let mut rng = Rng::with_seed(options.seed ^ 0x9e37_79b9_7f4a_7c15);
     let mut finish = Finish::new(workload, problem);
@@ -47,11 +50,11 @@ pub fn search(
         let start = if round < ROUNDS / 2 { pool[round % pool.len()].clone() } else { best.clone() };
         let heat = HEATS[round.min(HEATS.len() - 1)];
         let mut walk = Walk::new(problem, &mut finish, start, best.finish);
-        let found = walk.run(moves, heat, &mut rng, bound, late);
+        let found = walk.run(moves, heat, &mut rng, bound, pace.round(ROUNDS - round));
         if found.better(&best) {
             best = found;
         }
-        if late() || (best.over <= 0.0 && best.finish <= bound) {
+        if pace.is_late() || (best.over <= 0.0 && best.finish <= bound) {
             break;
         }
     }
@@ -76,14 +79,14 @@ impl<'a, 'b> Walk<'a, 'b> {
         Walk { problem, finish, device: start.device.clone(), sizes, scale, best: start, undo: Vec::new() }
     }
 
-    fn run(&mut self, moves: u64, heat: f64, rng: &mut Rng, bound: f64, late: &dyn Fn() -> bool) -> Candidate {
+    fn run(&mut self, moves: u64, heat: f64, rng: &mut Rng, bound: f64, pace: Round) -> Candidate {
         let (mut now, mut temperature) = (self.energy(), TEMPERATURES.0 * heat);
         for step in 0..moves {
             if step % STRIDE == 0 {
-                if late() || (self.best.over <= 0.0 && self.best.finish <= bound) {
+                let cooled = pace.progress(step, moves);
+                if cooled >= 1.0 || (self.best.over <= 0.0 && self.best.finish <= bound) {
                     break;
                 }
-                let cooled = step as f64 / moves as f64;
                 temperature = TEMPERATURES.0 * heat * (TEMPERATURES.1 / TEMPERATURES.0).powf(cooled);
             }
             self.undo.clear();

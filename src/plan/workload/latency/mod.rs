@@ -3,14 +3,13 @@
 pub mod anneal;
 pub mod stretches;
 
-use std::time::Instant;
-
 use super::{
     Answer, NoAnswer, Workload, bound, exhaust,
     finish::Finish,
     load::Bundles,
-    throughput::{Options, ROUNDING, possible},
+    throughput::{FOR_STARTS, Options, ROUNDING, possible},
 };
+use crate::plan::pace::Pace;
 
 /// A device for every bundle (accelerators first, then one number for all CPUs), and when that finishes.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,16 +25,16 @@ pub struct Candidate {
 /// # Errors
 /// If some bundle fits on no device, or none was found that keeps within the memory.
 pub fn solve(workload: &Workload, options: &Options) -> Result<Answer, NoAnswer> {
-    let begun = Instant::now();
+    let pace = Pace::new(options.cut_off);
     let problem = Bundles::new(workload);
     possible(workload, &problem)?;
     let (bound, bound_by) = bound::finish(workload, &problem);
     if let Some(best) = best_of_all(workload, &problem) {
         return answer(&problem, best.finish, "every assignment was tried", best);
     }
-    let late = || options.cut_off.is_some_and(|limit| begun.elapsed() >= limit);
+    let late = || pace.used() > FOR_STARTS;
     let starts = stretches::search(workload, &problem, options.seed, &late);
-    let best = anneal::search(workload, &problem, starts, bound * ROUNDING, options, &late);
+    let best = anneal::search(workload, &problem, starts, bound * ROUNDING, options, &pace);
     answer(&problem, bound, bound_by, best)
 }
 

@@ -13,7 +13,7 @@ use crate::plan::workload::{Workload, finish::Finish, load::Bundles, order::orde
 const ORDERS: usize = 24;
 const KEPT: usize = 4;
 /// Cells of the tables that may be filled in all.
-const CELLS: usize = 300_000_000;
+const CELLS: usize = 150_000_000;
 /// Prices that are tried for one order.
 const PRICES: usize = 10;
 

@@ -6,7 +6,10 @@
 use fastrand::Rng;
 
 use super::{Candidate, Options};
-use crate::plan::workload::load::{Bundles, Loads};
+use crate::plan::{
+    pace::{Pace, Round},
+    workload::load::{Bundles, Loads},
+};
 
 /// Moves between two looks at the clock, and between two sums from scratch that undo rounding.
 const STRIDE: u64 = 4096;
@@ -18,13 +21,7 @@ const ROUNDS: usize = 6;
 const HEATS: [f64; ROUNDS] = [1.0, 10.0, 1.0, 0.25, 1.0, 0.25];
 
 /// Goes on from `starts` and returns the best assignment seen.
-pub fn search(
-    problem: &Bundles,
-    starts: Vec<Candidate>,
-    bound: f64,
-    options: &Options,
-    late: &dyn Fn() -> bool,
-) -> Candidate {
+pub fn search(problem: &Bundles, starts: Vec<Candidate>, bound: f64, options: &Options, pace: &Pace) -> Candidate {
     let mut rng = Rng::with_seed(options.seed ^ 0x9e37_79b9_7f4a_7c15);
     let mut starts = starts.into_iter();
     let mut best =
@@ -43,11 +40,17 @@ pub fn search(
     for round in 0..ROUNDS {
         let start = if round < pool.len() && round < ROUNDS / 2 { pool[round].clone() } else { best.clone() };
         let heat = HEATS[round.min(HEATS.len() - 1)];
-        let found = Walk::new(problem, start.device, best.largest).run(moves, heat, &mut rng, bound, late);
+        let found = Walk::new(problem, start.device, best.largest).run(
+            moves,
+            heat,
+            &mut rng,
+            bound,
+            pace.round(ROUNDS - round),
+        );
         if found.better(&best) {
             best = found;
         }
-        if late() || (best.over <= 0.0 && best.largest <= bound) {
+        if pace.is_late() || (best.over <= 0.0 && best.largest <= bound) {
             break;
         }
     }
@@ -72,14 +75,14 @@ impl<'a> Walk<'a> {
         Walk { loads: Loads::new(problem, device), scale, norm: NORMS.0, best, undo: Vec::new() }
     }
 
-    fn run(mut self, moves: u64, heat: f64, rng: &mut Rng, bound: f64, late: &dyn Fn() -> bool) -> Candidate {
+    fn run(mut self, moves: u64, heat: f64, rng: &mut Rng, bound: f64, pace: Round) -> Candidate {
         let (mut now, mut temperature) = (self.energy(), TEMPERATURES.0 * heat);
         for step in 0..moves {
             if step % STRIDE == 0 {
-                if late() || (self.best.over <= 0.0 && self.best.largest <= bound) {
+                let cooled = pace.progress(step, moves);
+                if cooled >= 1.0 || (self.best.over <= 0.0 && self.best.largest <= bound) {
                     break;
                 }
-                let cooled = step as f64 / moves as f64;
                 temperature = TEMPERATURES.0 * heat * (TEMPERATURES.1 / TEMPERATURES.0).powf(cooled);
                 self.norm = NORMS.0 + (NORMS.1 - NORMS.0) * cooled;
                 self.loads = Loads::new(self.loads.problem, std::mem::take(&mut self.loads.device));

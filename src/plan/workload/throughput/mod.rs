@@ -6,15 +6,19 @@
 pub mod anneal;
 pub mod linear;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{
     Answer, NoAnswer, Workload, bound, exhaust,
     load::{Bundles, Loads},
 };
+use crate::plan::pace::Pace;
 
 /// Nothing is sought that is nearer to the bound than rounding.
 pub const ROUNDING: f64 = 1.0 + 1e-8;
+
+/// The part of all time in which cuts of orders may be made.
+pub const FOR_STARTS: f64 = 0.3;
 
 /// How hard to search.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,7 +32,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { seed: 0, budget: 12_000_000, cut_off: Some(Duration::from_secs(6)) }
+        Options { seed: 0, budget: 12_000_000, cut_off: Some(Duration::from_secs(8)) }
     }
 }
 
@@ -46,17 +50,17 @@ pub struct Candidate {
 /// # Errors
 /// If some bundle fits on no device, or none was found that keeps within the memory.
 pub fn solve(workload: &Workload, options: &Options) -> Result<Answer, NoAnswer> {
-    let begun = Instant::now();
+    let pace = Pace::new(options.cut_off);
     let problem = Bundles::new(workload);
     possible(workload, &problem)?;
     let (bound, bound_by) = bound::largest_load(&problem);
     if let Some(best) = best_of_all(&problem) {
         return answer(&problem, best.largest, "every assignment was tried", best);
     }
-    let late = || options.cut_off.is_some_and(|limit| begun.elapsed() >= limit);
+    let late = || pace.used() > FOR_STARTS;
     let mut starts = linear::search(workload, &problem, options.seed, &late);
     starts.push(Candidate::of(&problem, easiest(&problem)));
-    let best = anneal::search(&problem, starts, bound * ROUNDING, options, &late);
+    let best = anneal::search(&problem, starts, bound * ROUNDING, options, &pace);
     answer(&problem, bound, bound_by, best)
 }
 
