@@ -275,7 +275,7 @@ fn a_processor_and_a_card_share_what_pays_and_the_rest_stays() {
         targets: Targets::default(),
         shards: &Proportional::default(),
     };
-    let options = Options { budget: 2_000, cut_off: None, ..Options::default() };
+    let options = Options { budget: Some(2_000), cut_off: None, ..Options::default() };
     let answer = plan(&task, &options).unwrap();
     let reference = ModelRef::default();
     let mut made = Plan::new(&answer.expanded.problem, &answer.solution, reference, Granularity::Op, 0);
