@@ -20,7 +20,8 @@ END
 
 LAB=${EDGECUT_LAB:-lab}
 STATE=/run/edgecut-$LAB
-DRIVER=edgecut-$LAB-driver
+# No name of a lab has a _ in it, so none is the beginning of another's.
+DRIVER=edgecut-${LAB}_driver
 # What an agent's cgroup may take beyond its --memory: the program itself, and what is on its way through sockets.
 OWN_MEMORY=$((256 << 20))
 # Seconds for an agent to begin to listen.
@@ -28,13 +29,12 @@ PATIENCE=20
 
 say() { printf 'lab: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
-space() { printf 'edgecut-%s-%s' "$LAB" "$1"; }
+space() { printf 'edgecut-%s_%s' "$LAB" "$1"; }
 inside() { ip netns exec "$@"; }
 
 # One line for each thing that is missing.
 missing() {
     [ "$(id -u)" = 0 ] || echo "root: network namespaces and cgroups are root's to make (sudo $0 ...)"
-    [[ $LAB =~ ^[a-zA-Z0-9-]{1,20}$ ]] || echo "a name of letters, digits and -: EDGECUT_LAB is \"$LAB\""
     command -v ip >/dev/null && command -v tc >/dev/null || echo "ip and tc: apt-get install iproute2"
     command -v taskset >/dev/null && command -v nsenter >/dev/null || echo "taskset and nsenter: apt-get install util-linux"
     python3 -c 'import tomllib' 2>/dev/null || echo "python3 of at least 3.11, which reads TOML: apt-get install python3"
@@ -113,8 +113,8 @@ for server in file.get("server", []):
     lab = server.get("lab", {})
     memory = int(quantity(server["memory"], BYTES, "size")) if "memory" in server else "-"
     share = quantity(lab["cpu"], {"%": 0.01}, "share") if "cpu" in lab else "-"
-    if share != "-" and not 0.01 <= share <= 1024:
-        refuse(f"{lab['cpu']!r} is no share of a processor")
+    if share != "-" and not 0.1 <= share <= 1024:
+        refuse(f"{lab['cpu']!r} is no share of a processor: at least 10 %")
     print("server", name, found[1], found[2], server.get("threads", "-"), memory, lab.get("cores", "-"), share)
 for link in file.get("link", []):
     rate, latency = quantity(link["rate"], RATES, "rate"), quantity(link["latency"], TIMES, "time")
@@ -245,6 +245,7 @@ up() {
         [ "$cores" = - ] || agent=(taskset --cpu-list "$cores" "${agent[@]}")
         local -a groups
         mapfile -t groups < <(make_cgroup "$name" "$memory" "$cpu")
+        [ ${#groups[@]} -gt 0 ] || fail "$name: its share of processor and memory cannot be set (cgroups)"
         (
             for group in "${groups[@]}"; do echo "$BASHPID" >"$group"; done
             # Not by `ip netns exec`, which hides the cgroups that the agent reads its share from.
@@ -272,6 +273,8 @@ down() {
     for file in "$STATE"/*.pid; do
         [ -e "$file" ] || continue
         pid=$(<"$file")
+        # An agent that is gone may have left its number to another.
+        [ "$(ip netns identify "$pid" 2>/dev/null)" = "$(space "$(basename "$file" .pid)")" ] || continue
         kill "$pid" 2>/dev/null || continue
         for ((tenths = 0; tenths < 50; tenths++)); do
             kill -0 "$pid" 2>/dev/null || break
@@ -279,7 +282,7 @@ down() {
         done
         kill -9 "$pid" 2>/dev/null || true
     done
-    for space in $(ip netns list 2>/dev/null | awk -v of="edgecut-$LAB-" 'index($1, of) == 1 { print $1 }'); do
+    for space in $(ip netns list 2>/dev/null | awk -v of="edgecut-${LAB}_" 'index($1, of) == 1 { print $1 }'); do
         # What was run inside and is still there.
         ip netns pids "$space" | xargs -r kill 2>/dev/null || true
         ip netns del "$space" || true
@@ -312,6 +315,8 @@ execute() {
     [ -d "$STATE" ] || fail "no lab of the name $LAB is up"
     exec ip netns exec "$DRIVER" "$@"
 }
+
+[[ $LAB =~ ^[a-zA-Z0-9-]{1,20}$ ]] || { say "EDGECUT_LAB is \"$LAB\": a name of letters, digits and -, up to 20"; exit 2; }
 
 case ${1:-} in
 check) check ;;

@@ -140,7 +140,7 @@ impl Host {
     {
         let mut transfer = Assembler::default();
         // A thread that takes them, as one that computes does.
-        let (wholes, mut taken) = mpsc::unbounded_channel::<TensorData>();
+        let (wholes, mut taken) = mpsc::channel::<TensorData>(1);
         tokio::task::spawn_blocking(move || {
             while taken.blocking_recv().is_some() {
                 if replies.blocking_send(AbsorbReply {}).is_err() {
@@ -154,7 +154,7 @@ impl Host {
                 return Err(HostError::Request(format!("{} is too much for a probe", Bytes(bytes))));
             }
             if let Assembled::Whole(whole) = transfer.push((), &TensorType::of(DType::U8, &[bytes]), &data)?
-                && wholes.send(whole).is_err()
+                && wholes.send(whole).await.is_err()
             {
                 return Err(HostError::Abandoned);
             }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::{
-    graph::{Graph, OperatorId, Origin, TensorType},
+    graph::{Graph, OperatorId, Origin, TensorId, TensorType},
     units::Bytes,
 };
 
@@ -57,6 +57,9 @@ pub struct Value {
     pub name: SmolStr,
     pub ty: TensorType,
 }
+
+/// How shards read their part of a weight (`ops/sharded.rs`).
+const SLICE: &str = "strided_slice";
 
 /// What one device does for every input, in order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -133,15 +136,26 @@ impl Value {
 }
 
 impl Partition {
-    /// What the parameters and constants of all stages take as they stand in the model, each once.
+    /// What the parameters and constants of all stages take as they stand in the model, each once. Of those that only
+    /// slices are read of, as shards do, the slices alone are kept.
     pub fn parameter_bytes(&self) -> Bytes {
         let mut seen = BTreeSet::new();
-        self.stages
-            .iter()
-            .flat_map(|stage| stage.graph.parameters().map(|id| stage.graph.tensor(id)))
-            .filter(|tensor| matches!(tensor.origin, Origin::Constant(_)) || seen.insert(&tensor.name))
-            .map(|tensor| tensor.ty.bytes().unwrap_or_default())
-            .sum()
+        let size = |graph: &Graph, id: TensorId| graph.tensor(id).ty.bytes().unwrap_or_default();
+        let mut total = Bytes::ZERO;
+        for graph in self.stages.iter().map(|stage| &stage.graph) {
+            let readers = graph.consumers();
+            for id in graph.parameters() {
+                let readers = readers[id.0 as usize].iter().map(|reader| graph.operator(*reader));
+                let whole = readers.clone().any(|reader| reader.name != SLICE) || graph.outputs.contains(&id);
+                if !whole && readers.len() > 0 {
+                    total += readers.flat_map(|slice| &slice.outputs).map(|slice| size(graph, *slice)).sum();
+                } else if matches!(graph.tensor(id).origin, Origin::Constant(_)) || seen.insert(&graph.tensor(id).name)
+                {
+                    total += size(graph, id);
+                }
+            }
+        }
+        total
     }
 
     /// What any run needs at least beyond the parameters: the largest tensor that comes in or goes out.

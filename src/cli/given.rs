@@ -171,7 +171,14 @@ pub fn is_debug_dump(path: &Path) -> bool {
 pub fn rows(sources: &[Source], subject: &Subject) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for source in sources {
-        rows.extend(source.read(subject)?.rows);
+        let new = source.read(subject)?.rows;
+        let known = |row: &Row| rows.iter().any(|r: &Row| (&r.server, &r.device) == (&row.server, &row.device));
+        if let Some(row) = new.iter().find(|row| known(row)) {
+            let (server, device) = (&row.server, &row.device);
+            let what = format!("{}: an earlier profile is of {server}/{device} too", source.path.display());
+            return Err(Failure::BadInput(Report::msg(format!("{what}: name its device, as FILE=SERVER/DEVICE"))));
+        }
+        rows.extend(new);
     }
     Ok(rows)
 }

@@ -29,7 +29,9 @@ pub(super) fn least_peak(program: &Program, extra: &dyn Fn(OperatorIndex) -> u64
         operator.reads.iter().map(|&read| program.value(read).bytes).sum()
     };
     let mut largest: Vec<(u64, OperatorIndex)> =
-        (0..).zip(&program.operators).map(|(index, operator)| (read(operator) + extra(index), index)).collect();
+        // What begins every order is there before it begins: it is no operator that others could run before.
+        (0..).zip(&program.operators).filter(|(_, operator)| !operator.first)
+            .map(|(index, operator)| (read(operator) + extra(index), index)).collect();
     largest.sort_unstable_by_key(|&(need, index)| (std::cmp::Reverse(need), index));
     largest.truncate(PAIRED);
     let mut need = |operator: OperatorIndex, before: Option<OperatorIndex>| {
@@ -171,5 +173,24 @@ mod tests {
         // Alone each needs 150; the second one has the first one's 10 beside it.
         assert_eq!(least_peak(&program, &extra, u64::MAX), 160);
         assert_eq!(crate::memory::order::least_peak(&program, &[], 100).peak, 160);
+    }
+
+    #[test]
+    fn what_is_there_at_the_beginning_is_no_operator_to_wait_for() {
+        // An input of 10 bytes, and one operator that makes 1 of it.
+        let mut program = Program::default();
+        for (index, (reads, bytes, first)) in (0u32..).zip([(&[][..], 10, true), (&[0], 1, false)]) {
+            let writes = [index].into_iter().collect();
+            program.operators.push(Operator {
+                reads: SmallVec::from_slice(reads),
+                writes,
+                first,
+                ..Operator::default()
+            });
+            let (producer, result) = (Some(index), index == 1);
+            program.values.push(Value { bytes, producer, result, replaces: None, storage: index });
+        }
+        let extra = |operator: u32| program.value(operator).bytes;
+        assert_eq!(least_peak(&program, &extra, u64::MAX), 11);
     }
 }

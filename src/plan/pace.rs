@@ -47,7 +47,11 @@ impl Round {
     pub fn progress(&self, step: u64, steps: u64) -> f64 {
         let work = step as f64 / steps.max(1) as f64;
         let time = (self.pace.used() - self.from) / (self.until - self.from).max(1e-9);
-        work.max(if self.pace.cut_off.is_some() { time } else { 0.0 }).min(1.0)
+        if self.pace.is_late() {
+            return 1.0;
+        }
+        // The clock has no say while the work may still be done in time: the same work then gives the same answer.
+        work.max(if self.pace.cut_off.is_some() { 2.0 * time - 1.0 } else { 0.0 }).min(1.0)
     }
 }
 

@@ -84,7 +84,9 @@ impl Samples {
     pub(super) fn cost(&self, held: Bytes) -> Option<Cost> {
         let used = self.used();
         // Rationed time comes in bursts, which are longer than most operators: see `crate::engine::processor_quota`.
-        let wall = |sample: &Sample| self.quota.map_or(sample.wall, |quota| Micros(sample.cpu.0 / quota));
+        // With several cores' ration an operator of one thread takes no less than its own processor time.
+        let rationed = |s: &Sample, quota: f64| Micros((s.cpu.0 / quota).max(s.wall.0.min(s.cpu.0)));
+        let wall = |sample: &Sample| self.quota.map_or(sample.wall, |quota| rationed(sample, quota));
         let walls: Vec<Micros> = used.iter().map(wall).collect();
         let cpus: Vec<Micros> = used.iter().map(|s| s.cpu).collect();
         let kernels: Vec<Micros> = used.iter().filter_map(|s| s.kernels).collect();

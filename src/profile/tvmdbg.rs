@@ -63,6 +63,8 @@ struct Lists {
 
 /// What DLPack calls the processor; all else accelerates it.
 const CPU: i64 = 1;
+/// More words between `_` than any operator's name has.
+const MOST_WORDS: usize = 16;
 
 #[derive(Deserialize)]
 struct Vertex {
@@ -292,7 +294,7 @@ fn operators(kernel: &str) -> String {
     let mut at = 0;
     while at < words.len() {
         // The longest name that begins here.
-        let known = (at + 1..=words.len()).rev().find_map(|end| {
+        let known = (at + 1..=words.len().min(at + MOST_WORDS)).rev().find_map(|end| {
             let joined = words[at..end].join("_");
             let dotted = joined.replacen('_', ".", 1);
             let name = [joined, dotted].into_iter().find(|name| ops::lookup(name).is_some())?;

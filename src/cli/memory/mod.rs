@@ -194,6 +194,14 @@ impl Memory {
             let text = "--slowdown is a factor of 1 or more: 1.1 allows a tenth more time";
             return Err(Failure::BadInput(miette::Report::msg(text)));
         }
+        if self.cluster.is_some() && !self.schedules() {
+            let text = "--cluster is for schedules: give --limit, --slowdown or --pareto with it";
+            return Err(Failure::BadInput(miette::Report::msg(text)));
+        }
+        if self.schedules() && (self.figures.is_some() || self.liveness.is_some() || self.map) {
+            let text = "--figures, --liveness and --map show the model as it is: leave out --limit, --slowdown, --pareto and --run";
+            return Err(Failure::BadInput(miette::Report::msg(text)));
+        }
         let rule = self.in_place.rule();
         if let Some(model) = &self.model {
             let source = ModelArguments { model: model.clone(), flags: self.flags.clone() };

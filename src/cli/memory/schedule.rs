@@ -71,6 +71,9 @@ pub fn run(memory: &Memory, subject: &Subject) -> Outcome {
     let front = fitted.front();
     let Some(target) = memory.target().or(memory.run.then_some(Target::Slowdown(1.1))) else {
         let points: Vec<Point> = front.iter().map(|schedule| point(&fitted, schedule)).collect();
+        if let Some(path) = &memory.output {
+            file::write(path, &format::to_csv(&points)?)?;
+        }
         return print(memory, subject, &points, &fitted);
     };
     let Some(mut best) = chosen(&fitted, target) else {

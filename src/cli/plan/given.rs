@@ -74,7 +74,10 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
     let inventory = inventory(arguments, devices)?;
     let mut network = network(&inventory, |_| None, arguments.memory)
         .map_err(|e| bad(format!("{e}: give it in a file as `--links`, or in that of `--cluster`")))?;
-    network.devices.iter_mut().for_each(|device| device.memory = arguments.memory);
+    // A file of measurements does not say what memory its device has.
+    for device in &mut network.devices {
+        device.memory = device.memory.filter(|memory| memory.0 < u64::MAX);
+    }
     let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
     // Kernels of a dump are known by name alone: nobody knows how to split them.
     let whole = arguments.no_split || matches!(subject, Subject::Dump { .. });
@@ -143,6 +146,11 @@ fn inventory(arguments: &Plan, devices: Vec<DeviceSpec>) -> Result<Inventory, Fa
     let mut inventory = Inventory { devices, links: Vec::new(), source: first.clone(), sink: first };
     if arguments.cluster.path().is_some() {
         let cluster = arguments.cluster.read()?;
+        for device in &mut inventory.devices {
+            let server = cluster.server(&device.name.server);
+            let limit = server.and_then(|server| server.memory_for(&device.name.device));
+            device.memory = limit.unwrap_or(device.memory);
+        }
         inventory.links = cluster.links;
         (inventory.source, inventory.sink) = (cluster.source, cluster.sink);
     }

@@ -114,7 +114,8 @@ fn others(folder: &Path, profile: &Surveyed) -> Result<Vec<Row>, Failure> {
         true => files::read_all(&[folder.to_path_buf()]).map_err(Failure::bad_input)?,
         false => Vec::new(),
     };
-    Ok(all.into_iter().filter(|row| profile.key.is_of_device(row)).collect())
+    let alike = |row: &Row| profile.key.is_of_device(row) && row.mode == profile.key.mode;
+    Ok(all.into_iter().filter(alike).collect())
 }
 
 /// How often a plan is made anew after its shards were measured.

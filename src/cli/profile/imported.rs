@@ -84,6 +84,12 @@ fn keep(subject: &Subject, imported: &Imported, output: &Path) -> Result<PathBuf
     let Some(row) = imported.rows.first() else {
         return Err(Failure::BadInput(Report::msg(format!("{}: no operators", subject.path().display()))));
     };
+    let same = |other: &&Row| (&other.server, &other.device, other.mode) == (&row.server, &row.device, row.mode);
+    if let Some(other) = imported.rows.iter().find(|other| !same(other)) {
+        let devices = format!("{}/{} and {}/{}", row.server, row.device, other.server, other.device);
+        let what = format!("the file has rows of {devices}, or of several modes: import those of one at a time");
+        return Err(Failure::BadInput(Report::msg(what)));
+    }
     let engine = EngineId { name: row.engine.clone(), version: row.engine_version.clone() };
     let (server, device, hardware) = (row.server.clone(), row.device.clone(), row.hardware.clone());
     let key = Key {

@@ -52,7 +52,7 @@ fn numbered(graph: &Graph, numbers: &mut HashMap<Key, u32>) -> Vec<u32> {
         match &tensor.origin {
             Origin::Operator { .. } => {}
             Origin::Constant(data) => {
-                of[id.0 as usize] = number(Key::Outside(format!("{} {:?}", tensor.ty, data.bytes())));
+                of[id.0 as usize] = number(Key::Outside(format!("{} {}", tensor.ty, blake3::hash(data.bytes()))));
             }
             Origin::Input | Origin::Parameter => of[id.0 as usize] = number(Key::Outside(tensor.name.to_string())),
         }

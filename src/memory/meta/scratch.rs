@@ -58,7 +58,9 @@ fn overwriting(part: &Part, placed: &Placed, sharing: &Sharing<'_>, output: Tens
     let size = |tensor: TensorId| part.graph.tensor(tensor).ty.bytes();
     let operands: Vec<TensorId> = part.graph.operators().flat_map(|(_, o)| o.operands().collect::<Vec<_>>()).collect();
     let from_outside = |tensor: &&TensorId| part.graph.producer(**tensor).is_none();
-    let first = operands.iter().find(from_outside).copied();
+    // Rules for the first operand are kept to operators with one: of several, the fused graph may name another first.
+    let one = part.graph.inputs().count() == 1;
+    let first = operands.iter().find(from_outside).copied().filter(|_| one);
     let Some(own) = storage(output) else { return Reuse::Never };
     if part.graph.inputs().any(|input| storage(input) == Some(own)) {
         let views = part.graph.operators().all(|(id, _)| (sharing.reuse)(id) == Reuse::View);

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    graph::{Arg, Attrs, Graph, Operator, OperatorId, TensorId, TensorType},
+    graph::{Arg, Attrs, Graph, Operator, OperatorId, Origin, TensorId, TensorType},
     memory::{
         OrderError, Reuse,
         fit::Step,
@@ -122,7 +122,7 @@ impl Stepped {
         for tensor in self.groups[index].operators.iter().flat_map(|id| self.graph.operator(*id).operands()) {
             let outside = match self.graph.producer(tensor) {
                 Some(producer) => group_of[producer.0 as usize] != index,
-                None => self.graph.inputs().any(|input| input == tensor),
+                None => matches!(self.graph.tensor(tensor).origin, Origin::Input),
             };
             if outside && !reads.contains(&tensor) {
                 reads.push(tensor);

@@ -201,10 +201,10 @@ fn softmax(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
             .collect();
         let most = parts.iter().map(|p| p.0).max().unwrap_or(0);
         let exponentials: Vec<i64> = parts.iter().map(|(halvings, x)| x << (most - halvings)).collect();
-        let total = wrapped(exponentials.iter().sum());
+        let total = wrapped(exponentials.iter().fold(0, |sum: i64, x| sum.wrapping_add(*x)));
         let one_part = (1i64 << FRACTION).checked_div(total).unwrap_or(0);
         for (q, exponential) in row.iter_mut().zip(exponentials) {
-            *q = wrapped(one_part * exponential) >> (FRACTION - (BITS - 1));
+            *q = wrapped(one_part.wrapping_mul(exponential)) >> (FRACTION - (BITS - 1));
         }
     }
     let values = rescaled(&values, &Params::single(1.0 / f32::from(1u8 << (BITS - 1)), 0), &to);

@@ -169,7 +169,8 @@ impl<'a> Along<'a> {
     /// The best of the bounds that the prices of memory give, where `shortest` says what the path takes at a price.
     fn bound(&self, shortest: &dyn Fn(f64) -> f64) -> f64 {
         let room = self.paths.memory * self.paths.accelerators;
-        let at = |price: f64| shortest(price) - price * room;
+        // Memory without a limit has no price: 0 · ∞ is no number.
+        let at = |price: f64| shortest(price) - if price > 0.0 { price * room } else { 0.0 };
         let free = at(0.0);
         if self.sizes.iter().sum::<f64>() <= room || free.is_infinite() {
             return free;
@@ -195,7 +196,7 @@ impl<'a> Along<'a> {
     /// and after a block's ends cross its border.
     fn shortest(&self, price: f64) -> f64 {
         let transfer = |at: usize| self.paths.workload.operators[self.path[at]].transfer;
-        let last = self.path.len() - 1;
+        let Some(last) = self.path.len().checked_sub(1) else { return 0.0 };
         // When everything before a place is done, wherever; and sums over the operators before it, as in one block.
         let (mut done, mut time, mut size) = (0.0, 0.0, 0.0);
         // Places where the block at hand may have begun: what came before less the sums up to there, least first.

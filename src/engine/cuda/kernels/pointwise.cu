@@ -78,7 +78,7 @@ struct Binary {
     }
 #define COMPARISONS(T)                                                                                \
     BINARY(equal_##T, T, boolean, x == y)                                                             \
-    BINARY(not_equal_##T, T, boolean, x != y)                                                         \
+    BINARY(not_equal_##T, T, boolean, x < y || x > y)                                                 \
     BINARY(less_##T, T, boolean, x < y)                                                               \
     BINARY(less_equal_##T, T, boolean, x <= y)                                                        \
     BINARY(greater_##T, T, boolean, x > y)                                                            \

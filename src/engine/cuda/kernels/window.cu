@@ -170,7 +170,7 @@ POOL(max_pool_i8, i8, -128, x > y ? x : y, x)
 POOL(max_pool_u8, u8, 0, x > y ? x : y, x)
 POOL(mean_pool_f32, f32, 0, x + y, x / divisor)
 POOL(mean_pool_f64, f64, 0, x + y, x / divisor)
-POOL(mean_pool_i32, i32, 0, x + y, x / divisor)
+POOL(mean_pool_i32, i32, 0, x + y, divisor ? x / divisor : 0)
 
 // One axis resampled: a tensor is (outer, length, inner), an element of the result the sum of `taps` weighted ones.
 struct Resample {

@@ -82,7 +82,7 @@ fn folded(sheet: &mut Sheet<'_>, node: &TypedNode, value: &Value, axes: &[usize]
             let order: Vec<usize> = kept.chain(axes.iter().copied()).collect();
             let length: usize = axes.iter().map(|axis| value.shape[*axis]).product();
             let moved = sheet.transposed(value, &order)?;
-            let outer = moved.shape.iter().product::<usize>() / length.max(1);
+            let outer = moved.shape[..moved.shape.len() - axes.len()].iter().product::<usize>();
             (moved, outer, length, 1)
         }
     };
