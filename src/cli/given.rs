@@ -9,10 +9,12 @@ use super::{
     Failure,
     cluster::Located,
     file,
+    kind::is_json_object,
     model::{Model, ModelArguments, ModelFlags},
 };
 use crate::{
     graph::Graph,
+    plan,
     profile::{
         Place, Row, eop, files,
         import::{self, Imported},
@@ -156,9 +158,10 @@ impl Subject {
     }
 }
 
-/// Whether the file at `path` is JSON, as dumps are and Relay is not.
+/// Whether the file at `path` is JSON, as dumps are and Relay is not, and no plan.
 pub fn is_dump(path: &Path) -> bool {
-    text(path).is_ok_and(|text| text.trim_start().starts_with('{'))
+    let is_dump = |text: String| is_json_object(text.as_bytes()) && plan::Plan::from_json(text.as_bytes()).is_err();
+    text(path).is_ok_and(is_dump)
 }
 
 /// Whether the file at `path` is a dump of TVM's debug executor: the graph or the trace.

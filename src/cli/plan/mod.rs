@@ -13,7 +13,7 @@ use super::{
     Outcome,
     cluster::{ClusterFlag, ThreadsFlag},
     format::Format,
-    given::is_debug_dump,
+    given::{is_debug_dump, is_dump},
     model::ModelFlags,
     profile::GranularityFlag,
 };
@@ -122,7 +122,7 @@ impl Plan {
         match (&self.workload, &self.model) {
             (Some(path), _) if is_debug_dump(path) => given::run(&self, path),
             (Some(path), _) => workload::run(&self, path),
-            (None, Some(path)) if is_debug_dump(path) || given::is_given(&self) => given::run(&self, path),
+            (None, Some(path)) if is_dump(path) || given::is_given(&self) => given::run(&self, path),
             (None, _) => model::run(&self),
         }
     }
