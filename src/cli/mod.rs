@@ -52,6 +52,7 @@ enum Verb {
 pub fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
     crate::engine::keep_freed_memory();
+    end_with_the_reader();
     // Paths in messages are to be copied: they stay in one piece. Setting it can only fail the second time.
     let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
     let outcome: Outcome = match arguments.verb {
@@ -73,4 +74,16 @@ pub fn main() -> std::process::ExitCode {
             failure.exit_code()
         }
     }
+}
+
+/// Whoever reads our output may stop reading, as `head` does: then there is nothing left to do, and nothing to report.
+/// `println!` panics there. The signal that other programs die of would also end agents whose client is gone.
+fn end_with_the_reader() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if panic.payload_as_str().is_some_and(|text| text.starts_with("failed printing to stdout")) {
+            std::process::exit(1);
+        }
+        report(panic);
+    }));
 }

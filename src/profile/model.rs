@@ -51,7 +51,8 @@ struct Fitted {
     work: Work,
     fit: Fit,
     n: usize,
-    /// Largest ratio of workspace to bytes, and of what the engine holds to the parameters.
+    /// Ratio of all workspace to all bytes, and of all that the engine holds to all parameters: of sums, as the ratios of
+    /// small items say little of large ones.
     workspace: f64,
     held: f64,
 }
@@ -290,9 +291,10 @@ impl Fitted {
 
     /// The best of the fits over FLOPs, over bytes and over both; `None` of no points.
     fn of(seen: &[Seen]) -> Option<Fitted> {
-        let most = |of: &dyn Fn(&Seen) -> f64| seen.iter().map(of).fold(0.0, f64::max);
-        let workspace = most(&|s| s.cost.workspace.0 as f64 / s.bytes.max(1.0));
-        let held = most(&|s| if s.parameters > 0.0 { s.cost.held.0 as f64 / s.parameters } else { 0.0 });
+        let sum = |of: &dyn Fn(&Seen) -> f64| seen.iter().map(of).sum::<f64>();
+        let workspace = sum(&|s| s.cost.workspace.0 as f64) / sum(&|s| s.bytes).max(1.0);
+        let parameters = sum(&|s| s.parameters);
+        let held = if parameters > 0.0 { sum(&|s| s.cost.held.0 as f64) / parameters } else { 1.0 };
         let fit = |work: Work| {
             let point = |s: &Seen| Point { work: work.of(s.flops, s.bytes), time: s.cost.time.median };
             let points: Vec<Point> = seen.iter().map(point).collect();
