@@ -141,7 +141,7 @@ pub struct GroupPlan {
     pub time_us: Micros,
     pub start_us: Micros,
     pub workspace_bytes: Bytes,
-    /// Where `time_us` comes from. Plans did not say once.
+    /// Where `time_us` comes from; measured, where a file does not say.
     #[serde(default)]
     pub source: Source,
 }

@@ -77,7 +77,7 @@ pub struct Row {
     /// Share of all samples that another process disturbed; they count only where `n` would be below 5.
     pub disturbed: f64,
     pub note: String,
-    /// What part of item `id` the row is of; empty of an item that is whole. Profiles had no such columns once.
+    /// What part of item `id` the row is of; empty of an item that is whole. Files may lack the columns.
     #[serde(default)]
     pub axis: Option<usize>,
     #[serde(default)]
