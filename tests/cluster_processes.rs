@@ -115,6 +115,15 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
     let used = planned.devices.iter().filter(|device| !device.order.is_empty()).count();
     assert!(used >= 2 && !planned.transfers.is_empty(), "{}", String::from_utf8_lossy(&text));
     assert!(planned.gap >= 0.0 && planned.bound.value > 0.0);
+    // It was run before it was given out.
+    assert!(stderr(&plan).contains("rehearsed a plan on"), "{}", stderr(&plan));
+    assert!(planned.notes.iter().any(|note| note.starts_with("rehearsed on the agents: ")), "{:?}", planned.notes);
+    let bare = lab.edgecut(&format!("plan {alone} --memory 5MiB --rehearse 0 --output bare.json"));
+    assert!(bare.status.success() && !stderr(&bare).contains("rehearsed"), "{}", stderr(&bare));
+    let again = lab.edgecut(&format!("plan {alone} --memory 5MiB --rehearse 0 --output again.json"));
+    assert!(again.status.success(), "{}", stderr(&again));
+    let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap();
+    assert_eq!(read("bare.json"), read("again.json"), "by the same profiles the same plan");
 
     // From the plan's own folder, without being told of the cluster again.
     let mut command = edgecut(lab.folder.path());

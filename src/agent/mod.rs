@@ -36,6 +36,7 @@ mod shutdown;
 pub mod survey;
 pub mod task;
 mod transfer;
+pub mod turns;
 mod wire;
 
 pub use client::{Agent, RunHandle};

@@ -10,7 +10,10 @@ use miette::{LabeledSpan, NamedSource, Report, miette};
 
 use super::{Failure, Outcome};
 use crate::{
-    agent::fleet::{Fleet, read_links, write_links},
+    agent::{
+        fleet::{Fleet, read_links, write_links},
+        turns::ask_for_short_turns,
+    },
     cluster::{Cluster, Link, LinkTable, MOST_THREADS},
 };
 
@@ -109,7 +112,12 @@ pub async fn links(fleet: &Fleet, cluster: &Cluster, path: &Path, again: bool) -
 
 /// The runtime for conversations with agents. Computing is not done on it.
 pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(Failure::failed)
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .on_thread_start(ask_for_short_turns)
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)
 }
 
 /// An error with the file it is about.

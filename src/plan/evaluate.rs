@@ -7,7 +7,7 @@ use super::{
     account::{Account, accounts},
     problem::Objective,
     simulate::{Loads, Timeline, loads, simulate},
-    work::{JobId, Placement, PlacementError, Work},
+    work::{JobId, Origin, PieceId, Placement, PlacementError, Work},
 };
 use crate::units::{Bytes, Micros};
 
@@ -54,6 +54,42 @@ impl Evaluation {
     /// The largest load of memory of any device.
     pub fn peak(&self) -> Bytes {
         self.accounts.iter().map(|a| a.load).max().unwrap_or_default()
+    }
+
+    /// How many transfers over links there are on the way that the latency is the length of: what ended last waited for
+    /// them one after the other.
+    pub fn exchanges(&self) -> usize {
+        let (work, times) = (&self.work, &self.times);
+        let mut before: Vec<Option<JobId>> = vec![None; work.jobs.len()];
+        for pair in work.sequences.iter().flat_map(|sequence| sequence.windows(2)) {
+            before[pair[1].0 as usize] = Some(pair[0]);
+        }
+        let arrival = |piece: &PieceId| times.arrivals[piece.0 as usize].0;
+        let results = (0u32..).map(PieceId).zip(&work.pieces).filter(|(_, piece)| piece.is_result).map(|(id, _)| id);
+        let mut at = results.max_by(|a, b| arrival(a).total_cmp(&arrival(b)));
+        let mut crossed = 0;
+        while let Some(piece) = at {
+            let mut job = match work.piece(piece).origin {
+                Origin::Input => break,
+                Origin::Transfer { from, link } => {
+                    crossed += usize::from(link.is_some());
+                    at = Some(from);
+                    continue;
+                }
+                Origin::Job(job) => job,
+            };
+            // Back to a job that waited for something to arrive.
+            at = loop {
+                let start = times.starts[job.0 as usize].0;
+                let last = work.job(job).inputs.iter().max_by(|a, b| arrival(a).total_cmp(&arrival(b)));
+                match (last.filter(|last| arrival(last) >= start), before[job.0 as usize]) {
+                    (Some(last), _) => break Some(*last),
+                    (None, Some(earlier)) => job = earlier,
+                    (None, None) => break None,
+                }
+            };
+        }
+        crossed
     }
 
     /// The job that a device runs, or ran last, at an instant.

@@ -116,6 +116,21 @@ pub fn solve(problem: &Problem, options: &Options) -> Result<Solution, NoPlan> {
     Err(nearest.unwrap_or(NoPlan::Targets { proven: false, shortages: Vec::new() }))
 }
 
+/// What `placement` is worth, without looking for a better one.
+///
+/// # Errors
+/// If it does not fit the problem, or misses the targets.
+pub fn judge(problem: &Problem, placement: Placement) -> Result<Solution, NoPlan> {
+    let bounds = Bounds::of(problem);
+    let bound = bounds.on(problem.objective);
+    let evaluation = Evaluation::of(problem, placement).map_err(|e| ProblemError { what: e.to_string() })?;
+    if !evaluation.score.feasible() {
+        return Err(NoPlan::Targets { proven: false, shortages: missed(problem, &evaluation) });
+    }
+    let arenas = arenas(&evaluation.accounts)?;
+    Ok(Solution { evaluation, arenas, bounds, bound, evaluations: 1 })
+}
+
 /// What the bounds alone say cannot be met.
 fn impossible(problem: &Problem, bounds: &Bounds) -> Vec<Shortage> {
     let mut shortages = Vec::new();

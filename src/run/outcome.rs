@@ -111,7 +111,7 @@ fn middle(sorted: &[f64]) -> f64 {
     }
 }
 
-fn median(times: impl Iterator<Item = Micros>) -> Micros {
+pub(super) fn median(times: impl Iterator<Item = Micros>) -> Micros {
     let mut times: Vec<f64> = times.map(|t| t.0).collect();
     times.sort_unstable_by(f64::total_cmp);
     Micros(middle(&times))

@@ -37,6 +37,8 @@ pub(super) struct Found<'a> {
     pub(super) reference: ModelRef,
     /// By device.
     pub(super) threads: Vec<Option<u32>>,
+    /// What a person should know of the plan beside.
+    pub(super) note: Option<String>,
 }
 
 /// Where a plan goes if nothing else is said.
@@ -49,18 +51,10 @@ pub(super) fn options(arguments: &Plan) -> Options {
 
 /// Prints what was found and writes it to its files.
 pub(super) fn finish(arguments: &Plan, options: &Options, granularity: Granularity, found: Found<'_>) -> Outcome {
-    let Found { task, answer, sampled, estimated, reference, threads } = found;
+    let Found { task, answer, sampled, estimated, reference, threads, note } = found;
     let in_file = |answer: &Answer| -> Result<plan::Plan, Failure> {
-        let expanded = &answer.expanded;
-        let mut plan =
-            plan::Plan::new(&expanded.problem, &answer.solution, reference.clone(), granularity, arguments.seed);
-        plan.splits = answer.splits.clone();
-        mark(&mut plan, expanded, sampled, &estimated);
-        plan.cluster = arguments.cluster.path().map(|path| path.display().to_string());
-        for (device, threads) in plan.devices.iter_mut().zip(&threads) {
-            device.threads = *threads;
-        }
-        check::plan(&expanded.problem, &plan).map_err(Failure::failed)?;
+        let mut plan = in_file(arguments, granularity, &reference, &threads, answer)?;
+        mark(&mut plan, &answer.expanded, sampled, &estimated);
         Ok(plan)
     };
     if arguments.pareto {
@@ -70,15 +64,39 @@ pub(super) fn finish(arguments: &Plan, options: &Options, granularity: Granulari
         }
         return print_front(arguments.format, &points);
     }
-    let answer = match arguments.ratios {
-        Ratios::Tuned if limited(task) => better(task, answer, front::within(task, options)),
-        _ => answer,
-    };
     let advice = if arguments.advise { front::without(task, &answer, options) } else { Vec::new() };
     let mut plan = in_file(&answer)?;
-    plan.notes.extend(advice.iter().map(ToString::to_string));
+    plan.notes.extend(note.into_iter().chain(advice.iter().map(ToString::to_string)));
     write(arguments.output.as_deref().unwrap_or(Path::new(DEFAULT_OUTPUT)), &plan)?;
     print(arguments.format, &answer.expanded.problem, &plan, &answer.solution)
+}
+
+/// `answer` as the plan file has it, checked.
+pub(super) fn in_file(
+    arguments: &Plan,
+    granularity: Granularity,
+    reference: &ModelRef,
+    threads: &[Option<u32>],
+    answer: &Answer,
+) -> Result<plan::Plan, Failure> {
+    let problem = &answer.expanded.problem;
+    let mut plan = plan::Plan::new(problem, &answer.solution, reference.clone(), granularity, arguments.seed);
+    plan.splits = answer.splits.clone();
+    plan.cluster = arguments.cluster.path().map(|path| path.display().to_string());
+    for (device, threads) in plan.devices.iter_mut().zip(threads) {
+        device.threads = *threads;
+    }
+    check::plan(problem, &plan).map_err(Failure::failed)?;
+    Ok(plan)
+}
+
+/// `answer`, or what the front has for the memory of the devices where they have too little for everything and that is
+/// better.
+pub(super) fn within_memory(arguments: &Plan, task: &Task<'_>, answer: Answer, options: &Options) -> Answer {
+    match arguments.ratios {
+        Ratios::Tuned if limited(task) && !arguments.pareto => better(task, answer, front::within(task, options)),
+        _ => answer,
+    }
 }
 
 /// Whether some device has room for less than everything there is.

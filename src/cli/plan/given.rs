@@ -8,7 +8,7 @@ use miette::Report;
 
 use super::{
     Plan,
-    finish::{Found, finish, options},
+    finish::{Found, finish, options, within_memory},
     pin::pin,
 };
 use crate::{
@@ -94,6 +94,7 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
     let options = options(arguments);
     let answer = split::plan_from(&task, &options, arguments.ratios, None);
     let answer = answer.map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
+    let answer = within_memory(arguments, &task, answer, &options);
     let inputs = arguments.flags.inputs.as_ref().filter(|_| subject.is_selected());
     let reference = ModelRef {
         path: path.display().to_string(),
@@ -102,7 +103,8 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
         inputs: inputs.map(|inputs| inputs.display().to_string()),
     };
     let threads = inventory.devices.iter().map(|device| Some(device.threads)).collect();
-    let found = Found { task: &task, answer, sampled: &sampled, estimated: costs.estimated, reference, threads };
+    let estimated = costs.estimated;
+    let found = Found { task: &task, answer, sampled: &sampled, estimated, reference, threads, note: None };
     finish(arguments, &options, granularity, found)
 }
 

@@ -5,6 +5,7 @@ mod given;
 mod model;
 mod pin;
 mod print;
+mod rehearse;
 mod workload;
 
 use std::path::PathBuf;
@@ -75,6 +76,10 @@ pub struct Plan {
     #[arg(long, value_name = "RULE", default_value = "tuned", conflicts_with_all = ["no_split", "pareto"])]
     ratios: Ratios,
 
+    /// Split what this plan splits, over the same devices, in the ratio that --ratios says
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["no_split", "pareto"])]
+    like: Option<PathBuf>,
+
     /// Run the groups whose name fits PATTERN (`*` and `?` as in file names) on one device
     #[arg(long, value_name = "PATTERN=SERVER/DEVICE")]
     pin: Vec<String>,
@@ -90,6 +95,11 @@ pub struct Plan {
     /// Measure nothing: estimate what the model's profiles lack from all that was measured on the same devices
     #[arg(long)]
     estimate: bool,
+
+    /// How many plans are run on the agents, to learn what operators and transfers take in their places and to choose by
+    /// it; 0 to plan by profiles alone
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rehearse: usize,
 
     /// Where measured links are kept; links.csv among the profiles if not given
     #[arg(long, value_name = "FILE")]

@@ -7,8 +7,9 @@ use tokio::runtime::Runtime;
 
 use super::{
     Plan,
-    finish::{Found, finish, options},
+    finish::{Found, finish, in_file, options, within_memory},
     pin::pin,
+    rehearse::{Rehearsed, Theatre},
 };
 
 use crate::{
@@ -18,20 +19,21 @@ use crate::{
     },
     cli::{
         Failure, Outcome,
-        cluster::{links, reach_all, runtime},
+        cluster::{Located, links, reach_all, runtime},
         model::ModelArguments,
         survey::profiles,
     },
     cluster::Inventory,
     graph::OperatorId,
     plan::{
+        self,
         file::ModelRef,
         problem::Targets,
         search::Options,
         split::{self, Answer, Ratios, Sampled, Task, Ways},
     },
     profile::{Mode, Row, Sampling, Surroundings, files, items},
-    run::{costs::Costs, network, shards::Shards},
+    run::{costs::Costs, in_place::InPlace, network, shards::Shards},
 };
 
 /// Plans the model of `arguments`, prints the plan and writes it to its files.
@@ -95,16 +97,49 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     let shards = Shards::open(folder, &profiles, &items, survey.sampling, displaces);
     let mut shards = shards.map_err(Failure::bad_input)?;
     let rounds = if arguments.estimate { 0 } else { ROUNDS };
-    let (answer, sampled) = settle(&task, &options, arguments.ratios, &mut shards, &fleet, &runtime, rounds)?;
-    task.shards = &sampled;
+    let (answer, told) = match &arguments.like {
+        None => settle(&task, &options, arguments.ratios, &mut shards, &fleet, &runtime, rounds)?,
+        Some(path) => like(&task, &options, arguments.ratios, &shards, path)?,
+    };
     let reference = ModelRef {
         path: source.model.display().to_string(),
         blake3: model.import.hash.clone(),
         bind_dims: source.flags.bind_dim.clone(),
         inputs: source.flags.inputs.as_ref().filter(|_| model.selected).map(|inputs| inputs.display().to_string()),
     };
-    let threads = inventory.devices.iter().map(|device| Some(device.threads)).collect();
-    let found = Found { task: &task, answer, sampled: &sampled, estimated: costs.estimated, reference, threads };
+    let threads: Vec<Option<u32>> = inventory.devices.iter().map(|device| Some(device.threads)).collect();
+    let known_alone = Task { shards: &told, ..task.clone() };
+    let answer = match arguments.like {
+        None => within_memory(arguments, &known_alone, answer, &options),
+        Some(_) => answer,
+    };
+    let theatre = Theatre {
+        fleet: &fleet,
+        cluster: &cluster,
+        model: &model,
+        runtime: &runtime,
+        options: &options,
+        is_free: arguments.ratios == Ratios::Tuned && arguments.like.is_none(),
+        rounds: arguments.rehearse,
+        in_file: &|answer| in_file(arguments, granularity, &reference, &threads, answer),
+    };
+    let Rehearsed { answer, known, note } = match arguments.rehearse > 0 && !arguments.estimate && !arguments.pareto {
+        true => theatre.rehearsed(&known_alone, &told, answer)?,
+        false => Rehearsed { answer, known: InPlace::default(), note: None },
+    };
+    let (task, sampled) = Theatre::with(&known, &known_alone, &told);
+    let task = Task { shards: &sampled, ..task };
+    let mut estimated = costs.estimated;
+    estimated.retain(|(device, group)| !known.has(*device, *group));
+    let found = Found {
+        task: &task,
+        answer,
+        sampled: &sampled,
+        estimated,
+        reference: reference.clone(),
+        threads: threads.clone(),
+        note,
+    };
     finish(arguments, &options, granularity, found)
 }
 
@@ -116,6 +151,24 @@ fn others(folder: &Path, profile: &Surveyed) -> Result<Vec<Row>, Failure> {
     };
     let alike = |row: &Row| profile.key.is_of_device(row) && row.mode == profile.key.mode;
     Ok(all.into_iter().filter(alike).collect())
+}
+
+/// A plan that splits what the one at `path` splits, and what is known of shards.
+fn like(
+    task: &Task<'_>,
+    options: &Options,
+    ratios: Ratios,
+    shards: &Shards<'_>,
+    path: &Path,
+) -> Result<(Answer, Sampled), Failure> {
+    let text = std::fs::read(path).map_err(|error| Failure::unreadable(&path.display().to_string(), &error))?;
+    let other = plan::Plan::from_json(&text).map_err(|e| Failure::bad_input(Located::new(path, e)))?;
+    let mut sampled = Sampled::default();
+    shards.tell(&mut sampled);
+    let task = Task { shards: &sampled, ..task.clone() };
+    let answer = split::plan_like(&task, options, ratios, &other.splits);
+    let answer = answer.map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
+    Ok((answer, sampled))
 }
 
 /// How often a plan is made anew after its shards were measured.

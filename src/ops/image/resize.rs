@@ -14,7 +14,7 @@ use super::{
     AXES,
     interpolate::{Coordinates, Method, Nearest, Taps, nearest, resampled},
 };
-use crate::graph::{DType, Dim, TensorType, Type};
+use crate::graph::{Attr, DType, Dim, TensorType, Type};
 
 pub(in crate::ops) const OPS: &[OpDef] = &[
     resize::<1>("image.resize1d", "relay.attrs.Resize1DAttrs", &resize_attrs("\"NCW\"")),
@@ -48,7 +48,7 @@ const fn resize<const RANK: usize>(name: &'static str, key: &'static str, attrs:
         .attrs(key, attrs)
         .class(FusionClass::Injective)
         .flops(|call| Resize::of_size::<RANK>(call).map_or(0, |resize| flops(call, &resize)))
-        .split(|call| off(call, &spatial_axes::<RANK>(call, call.tensor(0)?)?))
+        .split(resized_axes::<RANK>)
         .wire(|wiring, call, inputs| wire(wiring, call, inputs, &Resize::of_size::<RANK>(call)?))
 }
 
@@ -59,6 +59,35 @@ const fn upsampling<const RANK: usize>(name: &'static str, key: &'static str, at
         .flops(|call| Resize::of_factors::<RANK>(call).map_or(0, |resize| flops(call, &resize)))
         .split(upsampled_axes::<RANK>)
         .wire(|wiring, call, inputs| wire(wiring, call, inputs, &Resize::of_factors::<RANK>(call)?))
+}
+
+/// All axes off the spatial ones, and those of which each element is copied a whole number of times, side by side.
+fn resized_axes<const RANK: usize>(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let (data, resize) = (call.tensor(0)?, Resize::of_size::<RANK>(call)?);
+    let mut axes = off(call, &spatial_axes::<RANK>(call, data)?)?;
+    let sizes: Vec<u64> = resize.axes.iter().map(|axis| axis.size.get().unwrap_or(0)).collect();
+    for (index, resized) in resize.axes.iter().enumerate() {
+        let (from, to) = (data.shape[resized.axis].get().unwrap_or(0), sizes[index]);
+        // A slice must be resized as it is in the whole: by the factor alone.
+        let by_factor = matches!(
+            resized.coordinates,
+            Coordinates::Asymmetric | Coordinates::HalfPixel | Coordinates::TfHalfPixelForNn
+        );
+        if !by_factor || from == 0 || to == 0 || to % from != 0 || !matches!(resize.method, Method::Nearest(_)) {
+            continue;
+        }
+        let factor = to / from;
+        let taps = resize.method.axis(resized.coordinates, from as usize, to as usize, RANK == 2);
+        if taps.iter().zip(0u64..).any(|(taps, x)| taps.iter().map(|tap| tap.0 as u64).ne([x / factor])) {
+            continue;
+        }
+        let sizes = sizes.clone();
+        axes.push(SplitAxis::along(call, resized.axis).scaled(0, resized.axis, 1, factor).attr("size", move |range| {
+            let size = |(i, size): (usize, &u64)| if i == index { range.end - range.start } else { *size };
+            Attr::List(sizes.iter().enumerate().map(size).map(|size| Attr::Int(size as i64)).collect())
+        }));
+    }
+    Ok(axes)
 }
 
 /// All axes off the spatial ones, and those by whole factors where each element is copied.

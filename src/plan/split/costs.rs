@@ -105,6 +105,15 @@ impl Sampled {
         self.insert((device, group, None), share, Bytes::ZERO, cost);
     }
 
+    /// Makes all that is known of `device` slower by `factor`.
+    pub fn scale(&mut self, device: DeviceId, factor: f64) {
+        for (_, samples) in self.samples.iter_mut().filter(|((of, ..), _)| *of == device) {
+            for sample in samples {
+                sample.cost.time = Micros(sample.cost.time.0 * factor);
+            }
+        }
+    }
+
     fn insert(&mut self, key: (DeviceId, usize, Option<usize>), share: f64, copied: Bytes, cost: Cost) {
         let time = Micros((cost.time.0 - self.copying(copied).0).max(0.0));
         let samples = self.samples.entry(key).or_default();

@@ -60,6 +60,8 @@ pub struct Expanded {
     pub homes: BTreeMap<usize, Vec<DeviceId>>,
     /// For each group of the problem that is a shard: what of.
     pub shards: BTreeMap<GroupId, Shard>,
+    /// For each whole group of the problem that slices for others, or joins what others made: with what.
+    pub joined: BTreeMap<GroupId, Shard>,
 }
 
 impl Task<'_> {
@@ -131,7 +133,7 @@ impl Task<'_> {
             CostedGroup { name, operators: vec![*id], costs: only(costs, device) }
         };
         let mut of: Vec<Option<usize>> = vec![None; first.len()];
-        let mut shards = BTreeMap::new();
+        let (mut shards, mut joined) = (BTreeMap::new(), BTreeMap::new());
         let mut groups: Vec<CostedGroup> = first.iter().map(|id| alone(id, self.network.source)).collect();
         for ((group, number), mut part) in parts {
             let (whole, name) = (&self.costs[group], &self.names[group]);
@@ -151,8 +153,11 @@ impl Task<'_> {
                 None => (name.clone(), whole.clone()),
             };
             of.push(Some(group));
+            let id = GroupId(groups.len() as u32);
             if home.is_some() {
-                shards.insert(GroupId(groups.len() as u32), part.clone());
+                shards.insert(id, part.clone());
+            } else if !part.copies.is_empty() {
+                joined.insert(id, part.clone());
             }
             groups.push(CostedGroup { name, operators: part.operators, costs });
         }
@@ -163,7 +168,7 @@ impl Task<'_> {
         sliced_weights(&made.graph, &mut problem);
         let homes = homes.into_iter().map(|(group, (_, homes))| (group, homes.into_iter().map(|h| h.0).collect()));
         let homes = homes.collect();
-        Ok(Expanded { graph: made.graph, problem, of, divisions, homes, shards })
+        Ok(Expanded { graph: made.graph, problem, of, divisions, homes, shards, joined })
     }
 }
 

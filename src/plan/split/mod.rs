@@ -33,7 +33,7 @@ use super::{
     file::Split,
     problem::ProblemError,
     search::Options,
-    solve::{NoPlan, Solution, solve},
+    solve::{NoPlan, Solution, judge, solve},
 };
 use crate::{
     graph::Graph,
@@ -58,6 +58,8 @@ pub struct Answer {
     pub splits: Vec<Split>,
     /// What is split, by group: where a search with better knowledge of the shards goes on from.
     pub choices: BTreeMap<usize, Choice>,
+    /// These in the ratios of the rule that the plan follows: what [`Answer::expanded`] was made by.
+    pub applied: BTreeMap<usize, Choice>,
     /// What the best plan without splits is worth, if there is one.
     pub whole: Option<f64>,
 }
@@ -66,7 +68,7 @@ pub struct Answer {
 const FOR_SPLITS: u64 = 8;
 
 /// Operators times devices that the search for splits may write out in all: large models get fewer evaluations.
-const WRITTEN_OUT: u64 = 400_000;
+const WRITTEN_OUT: u64 = 2_000_000;
 
 /// Finds a plan for `task`, whole groups and split ones.
 ///
@@ -95,7 +97,14 @@ pub fn plan_from(
     if task.network.devices.len() < 2 || (0..groups).all(|group| task.ways.group(group).is_empty()) {
         let solution = first?;
         let whole = Some(solution.value());
-        return Ok(Answer { solution, expanded: unsplit, splits: Vec::new(), choices: BTreeMap::new(), whole });
+        return Ok(Answer {
+            solution,
+            expanded: unsplit,
+            splits: Vec::new(),
+            choices: BTreeMap::new(),
+            applied: BTreeMap::new(),
+            whole,
+        });
     }
     let homes: Vec<DeviceId> = match &first {
         Ok(solution) => {
@@ -112,23 +121,63 @@ pub fn plan_from(
     let whole = first.as_ref().ok().map(|solution| solution.evaluation.score.value);
     let found = search::search(task, &homes, floor, budget, before);
     let split = found.and_then(|found| {
-        let expanded = task.expand(&ratios.applied(task, found.choices.clone())).ok()?;
+        let applied = ratios.applied(task, found.choices.clone());
+        let expanded = task.expand(&applied).ok()?;
         let few = Options { budget: Some(budget.max(64)), ..*options };
         let mut solution = solve(&expanded.problem, &few).ok()?;
         let better = |first: &Solution| solution.evaluation.score.better(&first.evaluation.score);
         let better = ratios != Ratios::Tuned || first.as_ref().map_or(true, better);
         solution.evaluations += found.evaluations;
-        better.then_some((solution, expanded, found.choices))
+        better.then_some((solution, expanded, found.choices, applied))
     });
-    let (mut solution, expanded, splits, choices) = match split {
-        Some((solution, expanded, choices)) => {
+    let (mut solution, expanded, splits, choices, applied) = match split {
+        Some((solution, expanded, choices, applied)) => {
             let splits = task.written(&expanded);
-            (solution, expanded, splits, choices)
+            (solution, expanded, splits, choices, applied)
         }
-        None => (first?, unsplit, Vec::new(), BTreeMap::new()),
+        None => (first?, unsplit, Vec::new(), BTreeMap::new(), BTreeMap::new()),
     };
     solution.bound = bound;
-    Ok(Answer { solution, expanded, splits, choices, whole })
+    Ok(Answer { solution, expanded, splits, choices, applied, whole })
+}
+
+/// Splits what `splits` split, along the same axes over the same devices, in the ratio of a rule; with
+/// [`Ratios::Tuned`] in theirs.
+///
+/// # Errors
+/// If the splits are of another model, or no plan meets the targets.
+pub fn plan_like(task: &Task<'_>, options: &Options, ratios: Ratios, splits: &[Split]) -> Result<Answer, NoPlan> {
+    let mut choices = BTreeMap::new();
+    for (group, operators) in task.ways.groups.iter().enumerate() {
+        // A group is cut along an axis of its last operator.
+        let Some(split) = splits.iter().find(|split| operators.last() == Some(&split.operator)) else { continue };
+        let way = task.ways.group(group).iter().position(|way| way.axis == split.axis);
+        let way = way.ok_or_else(|| ProblemError { what: format!("group {group} has no axis {}", split.axis) })?;
+        let fractions = split.cuts.windows(2).map(|cut| cut[1].saturating_sub(cut[0]) as f64).collect();
+        choices.insert(group, Choice { way, fractions, devices: split.devices.clone() });
+    }
+    let applied = ratios.applied(task, choices.clone());
+    let expand = |choices| task.expand(choices).map_err(|e| ProblemError { what: e.to_string() });
+    let (expanded, unsplit) = (expand(&applied)?, expand(&BTreeMap::new())?);
+    let mut solution = solve(&expanded.problem, options)?;
+    solution.bound = bound::bound(task, &unsplit.problem);
+    let splits = task.written(&expanded);
+    Ok(Answer { solution, expanded, splits, choices, applied, whole: None })
+}
+
+/// `answer` at the costs that `task` has now: the same splits, devices and orders.
+///
+/// # Errors
+/// If the answer is to another task.
+pub fn judged_anew(task: &Task<'_>, answer: &Answer) -> Result<Answer, NoPlan> {
+    let expand = |choices| task.expand(choices).map_err(|e| ProblemError { what: e.to_string() });
+    let expanded = expand(&answer.applied)?;
+    let mut solution = judge(&expanded.problem, answer.solution.evaluation.placement.clone())?;
+    if !(0..task.ways.groups.len()).all(|group| task.ways.group(group).is_empty()) {
+        solution.bound = bound::bound(task, &expand(&BTreeMap::new())?.problem);
+    }
+    solution.evaluations = answer.solution.evaluations;
+    Ok(Answer { solution, expanded, ..answer.clone() })
 }
 
 /// The graph that a plan with `splits` is of, made from the model's.

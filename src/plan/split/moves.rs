@@ -15,6 +15,8 @@ pub(super) const STEPS: [f64; 5] = [0.4, 0.2, 0.1, 0.05, 0.025];
 /// Those of a first look, and of a last one.
 pub(super) const COARSE: [f64; 2] = [0.4, 0.2];
 pub(super) const FINE: [f64; 3] = [0.1, 0.05, 0.025];
+/// Shares that a device is given.
+const SHARES: [f64; 11] = [0.15, 0.25, 0.33, 0.4, 0.45, 0.5, 0.55, 0.6, 0.67, 0.75, 0.85];
 /// Ratios are tuned for so many stretches at the most: finer ones would follow the noise of what shards were measured at.
 const STRETCHES: usize = 8;
 
@@ -97,6 +99,34 @@ impl Search<'_, '_> {
         changed.then_some(next)
     }
 
+    /// Gives, in stretches of every length and place, one of the devices a share of [`SHARES`] where that is better. Unlike
+    /// [`Search::tuned`] this gets from one ratio to quite another, although those between are no better.
+    pub(super) fn shared(&mut self, at: &mut Found) {
+        let groups = self.task.ways.groups.len();
+        for stretch in overlapping(groups) {
+            let first = at.choices.range(stretch.clone()).next();
+            let Some(devices) = first.map(|(_, choice)| choice.devices.clone()) else { continue };
+            let moved = if devices.len() == 2 { 1 } else { devices.len() };
+            for device in &devices[..moved] {
+                for share in SHARES {
+                    if self.is_over() {
+                        return;
+                    }
+                    let mut next = at.choices.clone();
+                    for (_, choice) in next.range_mut(stretch.clone()) {
+                        give(choice, *device, share);
+                    }
+                    if next == at.choices {
+                        continue;
+                    }
+                    if let Some(next) = self.judged(next).filter(|next| next.score.better(&at.score)) {
+                        *at = next;
+                    }
+                }
+            }
+        }
+    }
+
     /// Moves the ratios by `steps`: of the whole model, then of halves of it, and so on.
     pub(super) fn tuned(&mut self, at: &mut Found, steps: &[f64]) {
         let groups = self.task.ways.groups.len();
@@ -131,6 +161,24 @@ impl Search<'_, '_> {
     }
 }
 
+/// Gives `device` this share of what `choice` splits, and the others the rest in the ratio that they have.
+fn give(choice: &mut Choice, device: DeviceId, share: f64) {
+    let Some(place) = choice.devices.iter().position(|d| *d == device) else { return };
+    let others: f64 = choice.fractions.iter().sum::<f64>() - choice.fractions[place];
+    if others > 0.0 {
+        for (index, fraction) in choice.fractions.iter_mut().enumerate() {
+            *fraction = if index == place { share } else { *fraction / others * (1.0 - share) };
+        }
+    }
+}
+
+/// Stretches of `groups` groups of every length that comes of halving, each beginning in the middle of the one before it.
+fn overlapping(groups: usize) -> impl Iterator<Item = Range<usize>> {
+    let halved = |length: &usize| (*length > 1).then(|| length.div_ceil(2));
+    let lengths = std::iter::successors((groups > 0).then_some(groups), halved);
+    lengths.flat_map(move |length| (0..groups).step_by(length.div_ceil(2)).map(move |at| at..(at + length).min(groups)))
+}
+
 /// Stretches of `groups` groups: all of them, halves, quarters, until there are `most` or each is one group.
 fn stretches(groups: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let halved = |length: &usize| (*length > 1).then(|| length.div_ceil(2));
@@ -150,5 +198,18 @@ mod tests {
         assert_eq!(found, [0..5, 0..3, 3..5, 0..2, 2..4, 4..5, 0..1, 1..2, 2..3, 3..4, 4..5]);
         assert_eq!(stretches(5, 2).count(), 3);
         assert_eq!(stretches(0, 8).count(), 0);
+        let found: Vec<Range<usize>> = overlapping(4).collect();
+        assert_eq!(found, [0..4, 2..4, 0..2, 1..3, 2..4, 3..4, 0..1, 1..2, 2..3, 3..4]);
+    }
+
+    #[test]
+    fn a_share_is_given_and_the_others_keep_their_ratio() {
+        let devices = [0, 1, 2].map(DeviceId).to_vec();
+        let mut choice = Choice { way: 0, fractions: vec![2.0, 1.0, 1.0], devices };
+        give(&mut choice, DeviceId(1), 0.5);
+        assert_eq!(
+            choice.fractions.iter().map(|f| (f * 1e6).round()).collect::<Vec<_>>(),
+            [333333.0, 500000.0, 166667.0]
+        );
     }
 }

@@ -25,6 +25,10 @@ use crate::{
 /// Most devices that one group is split over.
 const MOST_DEVICES: usize = 8;
 
+/// How often all moves are made in turn at the most, and what of the value must be left for another turn to be worth it.
+const TURNS: usize = 4;
+const ENOUGH: f64 = 0.997;
+
 /// Splits for some groups, and the devices of the others.
 #[derive(Debug, Clone)]
 pub struct Found {
@@ -47,9 +51,7 @@ pub fn search(
     if let Some(mut at) = before.filter(|choices| !choices.is_empty()).and_then(|b| search.judged(b.clone()))
         && let Some(devices) = subsets.first()
     {
-        search.turned(&mut at);
-        search.left_whole(&mut at, devices);
-        search.tuned(&mut at, &FINE);
+        search.settle(&mut at, devices);
         search.keep(at);
         return search.found();
     }
@@ -64,17 +66,14 @@ pub fn search(
         search.limit = search.spent + (budget - search.spent) / 2;
         let mut at = start.clone();
         search.tuned(&mut at, &COARSE);
-        search.turned(&mut at);
-        search.left_whole(&mut at, &devices);
-        search.tuned(&mut at, &STEPS);
+        search.settle(&mut at, &devices);
         search.keep(at);
         search.limit = budget;
         search.whole = whole.to_vec();
         let mut at = start;
         search.left_whole(&mut at, &devices);
         search.tuned(&mut at, &STEPS);
-        search.turned(&mut at);
-        search.left_whole(&mut at, &devices);
+        search.settle(&mut at, &devices);
         search.keep(at);
         if search.is_over() {
             break;
@@ -107,6 +106,20 @@ impl Search<'_, '_> {
 
     pub(super) fn is_over(&self) -> bool {
         self.spent >= self.limit.min(self.budget)
+    }
+
+    /// All moves in turn, until they gain too little.
+    fn settle(&mut self, at: &mut Found, devices: &[(DeviceId, f64)]) {
+        for _ in 0..TURNS {
+            let before = at.score;
+            self.turned(at);
+            self.left_whole(at, devices);
+            self.shared(at);
+            self.tuned(at, &FINE);
+            if self.is_over() || at.score.value > before.value * ENOUGH && at.score.violation >= before.violation {
+                break;
+            }
+        }
     }
 
     /// The fastest devices, two to all of them.

@@ -1,0 +1,223 @@
+//! Plans tried on the agents: what comes out of the tables is run, what it takes in its place goes into the tables, and
+//! the search goes on from there. What is given out is the best of what was run.
+
+use miette::Report;
+use tokio::runtime::Runtime;
+
+use crate::{
+    agent::{AgentError, fleet::Fleet},
+    cli::{Failure, model::Model},
+    cluster::Cluster,
+    plan::{
+        self,
+        evaluate::Evaluation,
+        problem::Objective,
+        search::Options,
+        split::{self, Answer, Ratios, Sampled, Task, Ways, judged_anew},
+    },
+    run::{
+        RunError,
+        in_place::InPlace,
+        rehearsal::{Rehearsal, RehearsalError, Stage, rehearse},
+    },
+    units::Micros,
+};
+
+/// Who plays, and what.
+pub(super) struct Theatre<'a> {
+    pub(super) fleet: &'a Fleet,
+    pub(super) cluster: &'a Cluster,
+    pub(super) model: &'a Model,
+    pub(super) runtime: &'a Runtime,
+    pub(super) options: &'a Options,
+    /// Whether other plans may be tried too, and not only what was asked for.
+    pub(super) is_free: bool,
+    /// How often a plan is made anew after others were run.
+    pub(super) rounds: usize,
+    /// An answer as a plan that can be run.
+    pub(super) in_file: &'a dyn Fn(&Answer) -> Result<plan::Plan, Failure>,
+}
+
+/// The plan to be given out, and what is known now.
+pub(super) struct Rehearsed {
+    pub(super) answer: Answer,
+    pub(super) known: InPlace,
+    /// What a person should know of it.
+    pub(super) note: Option<String>,
+}
+
+/// One plan that was run.
+struct Tried {
+    answer: Answer,
+    rehearsal: Rehearsal,
+}
+
+impl Tried {
+    fn latency(&self) -> Micros {
+        self.rehearsal.outcome.latency.median_us
+    }
+
+    fn is(&self, other: &Answer) -> bool {
+        self.answer.splits == other.splits
+            && self.answer.solution.evaluation.placement == other.solution.evaluation.placement
+    }
+}
+
+/// Of two plans, what is slower by more than this in its first rehearsal does not get another one.
+const WORTH_ANOTHER: f64 = 1.15;
+
+/// What takes longer than predicted by this factor is run again, so often at the most, and the fastest counts: what
+/// disturbs a run makes it slower, never faster.
+const SURPRISE: f64 = 1.1;
+const OPINIONS: usize = 3;
+
+/// With dearer exchanges another way through the plan may be the longest: so often what lacks is spread over those on it.
+const SPREADINGS: usize = 4;
+
+impl Theatre<'_> {
+    /// Runs `first`, the best plan that splits nothing, and what the search makes of what these show; and in the end the
+    /// best two once more, one after the other, because machines change their speed from minute to minute. `told` is
+    /// what was known of shards.
+    pub(super) fn rehearsed(&self, task: &Task<'_>, told: &Sampled, first: Answer) -> Result<Rehearsed, Failure> {
+        let mut known = InPlace::default();
+        let mut tried: Vec<Tried> = Vec::new();
+        let mut next = vec![first.clone()];
+        if self.is_free && !first.splits.is_empty() {
+            let none = Task { ways: Ways::none(task.ways.graph, task.ways.groups), ..task.clone() };
+            next.extend(split::plan(&none, self.options).ok());
+        }
+        let rounds = if self.is_free { self.rounds } else { 1 };
+        for round in 0..rounds {
+            for answer in next.drain(..) {
+                tried.extend(self.tried(task, told, answer, &mut known)?);
+            }
+            let fastest = tried.iter().min_by(|a, b| a.latency().0.total_cmp(&b.latency().0));
+            let (Some(fastest), true) = (fastest, self.is_free) else { break };
+            if round + 1 < rounds {
+                // From the best one at first, then from the beginning: another way may look better now.
+                let before = (round % 2 == 0).then_some(&fastest.answer.choices);
+                let (task, sampled) = Self::with(&known, task, told);
+                let task = Task { shards: &sampled, ..task };
+                let answer = split::plan_from(&task, self.options, Ratios::Tuned, before);
+                next.extend(answer.ok().filter(|answer| tried.iter().all(|tried| !tried.is(answer))));
+            }
+        }
+        if tried.len() > 1 {
+            tried.sort_by(|a, b| a.latency().0.total_cmp(&b.latency().0));
+            let limit = WORTH_ANOTHER * tried[0].latency().0;
+            let again: Vec<Answer> =
+                tried.iter().take(2).filter(|t| t.latency().0 <= limit).map(|t| t.answer.clone()).collect();
+            tried.drain(..again.len());
+            // The best one comes last: what it shows is the newest.
+            for answer in again.into_iter().rev() {
+                tried.extend(self.tried(task, told, answer, &mut known)?);
+            }
+        }
+        self.best(task, told, first, tried, known)
+    }
+
+    /// The best of what was `tried`, at the costs that are known now.
+    fn best(
+        &self,
+        task: &Task<'_>,
+        told: &Sampled,
+        first: Answer,
+        mut tried: Vec<Tried>,
+        known: InPlace,
+    ) -> Result<Rehearsed, Failure> {
+        let (now, sampled) = Self::with(&known, task, told);
+        let now = Task { shards: &sampled, ..now };
+        if tried.is_empty() {
+            return Ok(Rehearsed { answer: first, known, note: None });
+        }
+        tried.sort_by(|a, b| a.latency().0.total_cmp(&b.latency().0));
+        let mut judged = Vec::new();
+        let mut missed = None;
+        for one in tried {
+            match judged_anew(&now, &one.answer) {
+                Ok(answer) => judged.push((answer, one.rehearsal)),
+                Err(why) => missed = missed.or(Some(why)),
+            }
+        }
+        if task.objective != Objective::Latency {
+            judged.sort_by(|a, b| a.0.solution.value().total_cmp(&b.0.solution.value()));
+        }
+        match (judged.into_iter().next(), missed) {
+            (Some((answer, rehearsal)), _) => {
+                let latency = rehearsal.outcome.latency;
+                let note = format!(
+                    "rehearsed on the agents: {} (median of {} runs, ± {}); times are those of groups in their places",
+                    latency.median_us, latency.n, latency.mad_us
+                );
+                Ok(Rehearsed { answer, known, note: Some(note) })
+            }
+            (None, Some(why)) => {
+                Err(Failure::NoPlan(Report::msg(format!("at what the agents took in rehearsals, {why}"))))
+            }
+            (None, None) => Ok(Rehearsed { answer: first, known, note: None }),
+        }
+    }
+
+    /// The tables with what is known now.
+    pub(super) fn with<'t>(known: &InPlace, task: &Task<'t>, told: &Sampled) -> (Task<'t>, Sampled) {
+        let (mut task, mut sampled) = (task.clone(), told.clone());
+        known.tell(&mut task, &mut sampled);
+        (task, sampled)
+    }
+
+    /// Runs `answer` and learns from it. `None` if an agent has no room for it.
+    fn tried(
+        &self,
+        task: &Task<'_>,
+        told: &Sampled,
+        answer: Answer,
+        known: &mut InPlace,
+    ) -> Result<Option<Tried>, Failure> {
+        let alone = Task { shards: told, ..task.clone() };
+        let alone = alone.expand(&answer.applied).map_err(Failure::failed)?;
+        let plan = (self.in_file)(&answer)?;
+        let graph = &answer.expanded.graph;
+        let contents = self.model.contents(graph)?;
+        let given = contents.given();
+        let stage =
+            Stage { fleet: self.fleet, cluster: self.cluster, graph, content: &|id| contents.of(id), given: &given };
+        let mut fastest: Option<Rehearsal> = None;
+        for _ in 0..OPINIONS {
+            let rehearsal = match self.runtime.block_on(rehearse(&stage, &plan)) {
+                Ok(rehearsal) => rehearsal,
+                Err(RehearsalError::Run(RunError::Agent(AgentError::Memory { agent, message }))) => {
+                    eprintln!("not rehearsed: {agent}: {message}");
+                    return Ok(None);
+                }
+                Err(error) => return Err(Failure::failed(error)),
+            };
+            let latency = |rehearsal: &Rehearsal| rehearsal.outcome.latency.median_us;
+            if fastest.as_ref().is_none_or(|before| latency(&rehearsal) < latency(before)) {
+                fastest = Some(rehearsal);
+            }
+            if fastest.as_ref().is_some_and(|fastest| latency(fastest).0 <= SURPRISE * plan.predicted.latency_us.0) {
+                break;
+            }
+        }
+        let Some(rehearsal) = fastest else { return Ok(None) };
+        let devices = plan.devices.iter().filter(|device| !device.order.is_empty()).count();
+        eprintln!(
+            "rehearsed a plan on {devices} {}, {} operators split: {}, predicted {}",
+            if devices == 1 { "device" } else { "devices" },
+            plan.splits.len(),
+            rehearsal.outcome.latency.median_us,
+            plan.predicted.latency_us,
+        );
+        known.learn(&alone, &plan, &rehearsal);
+        for _ in 0..SPREADINGS {
+            let (now, sampled) = Self::with(known, task, told);
+            let now = Task { shards: &sampled, ..now };
+            let expanded = now.expand(&answer.applied).map_err(Failure::failed)?;
+            let placement = answer.solution.evaluation.placement.clone();
+            let evaluation = Evaluation::of(&expanded.problem, placement).map_err(Failure::failed)?;
+            let short = rehearsal.outcome.latency.median_us - evaluation.latency();
+            known.spread(short, evaluation.exchanges());
+        }
+        Ok(Some(Tried { answer, rehearsal }))
+    }
+}

@@ -1,0 +1,134 @@
+//! A plan run on the agents before it is given out, to learn what it takes in fact.
+
+use std::collections::BTreeMap;
+
+use smol_str::SmolStr;
+
+use super::{
+    deploy::{DeployError, DeployOptions, deploy},
+    execute::{Record, RunError, RunOptions, execute},
+    outcome::{Outcome, median},
+};
+use crate::{
+    agent::{Agent, fleet::Fleet},
+    cluster::Cluster,
+    engine::EngineError,
+    graph::{Graph, TensorData, TensorId},
+    plan::Plan,
+    units::Micros,
+};
+
+/// What running a plan a few times showed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rehearsal {
+    pub outcome: Outcome,
+    /// By server: how long after the last thing that it waited for an idle device begins to compute.
+    pub wakes: BTreeMap<SmolStr, Micros>,
+}
+
+/// Why a plan could not be rehearsed.
+#[derive(Debug, thiserror::Error)]
+pub enum RehearsalError {
+    #[error(transparent)]
+    Deploy(#[from] DeployError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Contents(#[from] EngineError),
+    #[error("no run was measured")]
+    Nothing,
+}
+
+/// What a plan is rehearsed with.
+pub struct Stage<'a> {
+    pub fleet: &'a Fleet,
+    pub cluster: &'a Cluster,
+    /// The graph that the plan is of: the model's, with the plan's splits.
+    pub graph: &'a Graph,
+    /// The contents of that graph's inputs.
+    pub content: &'a dyn Fn(TensorId) -> Result<TensorData, EngineError>,
+    /// Contents that agents cannot generate, by name.
+    pub given: &'a BTreeMap<SmolStr, TensorData>,
+}
+
+/// Runs are counted until they have taken about so long together.
+const ENOUGH: Micros = Micros(1e6);
+
+/// The fewest and the most runs that count.
+const FEWEST: f64 = 8.0;
+const MOST: f64 = 40.0;
+
+/// Runs `plan` often enough for medians, one input at a time.
+///
+/// # Errors
+/// If an agent refuses its part, fails or is lost.
+pub async fn rehearse(stage: &Stage<'_>, plan: &Plan) -> Result<Rehearsal, RehearsalError> {
+    let options = DeployOptions {
+        session: format!("{}-{:016x}", std::process::id(), fastrand::u64(..)),
+        in_flight: 1,
+        streamed: stage.given.keys().cloned().collect(),
+    };
+    let deployment = deploy(stage.graph, plan, stage.cluster, &options)?;
+    let mut agents: Vec<Agent> = Vec::with_capacity(deployment.setups.len());
+    for setup in &deployment.setups {
+        let agent = stage.fleet.agent(&setup.server).ok_or_else(|| RunError::NoAgent(setup.server.clone()))?;
+        agents.push(agent.map_err(RunError::Agent)?.clone());
+    }
+    let inputs = deployment.inputs.iter().map(|id| (stage.content)(*id)).collect::<Result<Vec<_>, _>>()?;
+    let expected = plan.predicted.latency_us;
+    let repeat = (ENOUGH.0 / expected.0.max(1.0)).clamp(FEWEST, MOST) as u64;
+    let how = RunOptions { repeat, in_flight: 1, expected };
+    let record = execute(&deployment, &agents, &inputs, stage.given, &how).await?;
+    let outcome = Outcome::of(plan, &deployment, &record).ok_or(RehearsalError::Nothing)?;
+    Ok(Rehearsal { outcome, wakes: wakes(&record) })
+}
+
+/// By server, the median time from what a stage waited for to its beginning, of stages whose device had nothing else to do.
+fn wakes(record: &Record) -> BTreeMap<SmolStr, Micros> {
+    let mut found = BTreeMap::new();
+    for (server, measured) in &record.measured {
+        let mut waits = Vec::new();
+        for inference in measured {
+            let mut busy_until: BTreeMap<&SmolStr, Micros> = BTreeMap::new();
+            for stage in &inference.stages {
+                let free = busy_until.insert(&stage.device, stage.end);
+                if stage.ready > Micros::ZERO && free.is_none_or(|free| stage.ready > free) {
+                    waits.push(stage.start - stage.ready);
+                }
+            }
+        }
+        if !waits.is_empty() {
+            found.insert(server.clone(), median(waits.into_iter()));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::measured::{Measured, StageTime};
+
+    #[test]
+    fn only_devices_that_waited_tell_how_fast_they_wake() {
+        let stage = |ready: f64, start: f64, end: f64| StageTime {
+            device: "cpu".into(),
+            stage: 0,
+            ready: Micros(ready),
+            start: Micros(start),
+            end: Micros(end),
+            steps: Vec::new(),
+        };
+        // The second was ready while the first still ran.
+        let stages = vec![stage(10.0, 15.0, 100.0), stage(50.0, 101.0, 200.0), stage(300.0, 307.0, 400.0)];
+        let measured = Measured { inference: 1, stages, transfers: vec![], arrivals: vec![], memory: vec![] };
+        let record = Record {
+            sink_values: vec![],
+            latencies: vec![],
+            arrivals: vec![],
+            measured: [("a".into(), vec![measured])].into(),
+            clocks: BTreeMap::new(),
+        };
+        assert_eq!(wakes(&record), [("a".into(), Micros(6.0))].into());
+    }
+}
