@@ -108,7 +108,9 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
     assert!(run.status.success(), "{}", stderr(&run));
 
     // The parameters alone are 4.7 MiB.
-    let plan = lab.edgecut(&format!("plan {alone} --memory 5MiB --profile-budget 1s --output p/plan.json"));
+    let plan = lab.edgecut(&format!(
+        "plan {alone} --memory 5MiB --profile-budget 1s --rehearse 1 --budget 2000 --output p/plan.json"
+    ));
     assert!(plan.status.success(), "{}", stderr(&plan));
     let text = fs::read(lab.path("p/plan.json")).unwrap();
     let planned = Plan::from_json(&text).unwrap();
@@ -118,9 +120,9 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
     // It was run before it was given out.
     assert!(stderr(&plan).contains("rehearsed a plan on"), "{}", stderr(&plan));
     assert!(planned.notes.iter().any(|note| note.starts_with("rehearsed on the agents: ")), "{:?}", planned.notes);
-    let bare = lab.edgecut(&format!("plan {alone} --memory 5MiB --rehearse 0 --output bare.json"));
+    let bare = lab.edgecut(&format!("plan {alone} --memory 5MiB --rehearse 0 --budget 2000 --output bare.json"));
     assert!(bare.status.success() && !stderr(&bare).contains("rehearsed"), "{}", stderr(&bare));
-    let again = lab.edgecut(&format!("plan {alone} --memory 5MiB --rehearse 0 --output again.json"));
+    let again = lab.edgecut(&format!("plan {alone} --memory 5MiB --rehearse 0 --budget 2000 --output again.json"));
     assert!(again.status.success(), "{}", stderr(&again));
     let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap();
     assert_eq!(read("bare.json"), read("again.json"), "by the same profiles the same plan");

@@ -90,7 +90,7 @@ fn a_plan_made_again_measures_nothing_and_is_the_same() {
     }
     cluster += "[[link]]\nfrom = \"a\"\nto = \"b\"\nlatency = \"1us\"\nrate = \"100Gbit/s\"\nboth_ways = true\n";
     fs::write(folder.path().join("lab.toml"), cluster).unwrap();
-    let plan = "plan m.relay --cluster lab.toml --profile-budget 200ms --output";
+    let plan = "plan m.relay --cluster lab.toml --profile-budget 200ms --rehearse 0 --output";
     done(folder.path(), "profile m.relay --cluster lab.toml --fractions --budget 1s");
     let (_, first) = done(folder.path(), &format!("{plan} one.json"));
     let (_, second) = done(folder.path(), &format!("{plan} two.json"));

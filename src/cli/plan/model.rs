@@ -96,7 +96,12 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     let displaces = Surroundings::bytes(graph);
     let shards = Shards::open(folder, &profiles, &items, survey.sampling, displaces);
     let mut shards = shards.map_err(Failure::bad_input)?;
-    let rounds = if arguments.estimate { 0 } else { ROUNDS };
+    let rounds = match (arguments.estimate, arguments.rehearse) {
+        (true, _) => 0,
+        (false, 0) => ROUNDS,
+        // Rehearsals say it better.
+        (false, _) => ROUNDS_BEFORE_REHEARSALS,
+    };
     let (answer, told) = match &arguments.like {
         None => settle(&task, &options, arguments.ratios, &mut shards, &fleet, &runtime, rounds)?,
         Some(path) => like(&task, &options, arguments.ratios, &shards, path)?,
@@ -173,6 +178,7 @@ fn like(
 
 /// How often a plan is made anew after its shards were measured.
 const ROUNDS: usize = 8;
+const ROUNDS_BEFORE_REHEARSALS: usize = 2;
 
 /// Plans with estimates, measures the shards of what comes out, and plans again until nothing new is asked for. Gives
 /// what it knew of shards in the end, too.

@@ -68,7 +68,7 @@ pub struct Answer {
 const FOR_SPLITS: u64 = 8;
 
 /// Operators times devices that the search for splits may write out in all: large models get fewer evaluations.
-const WRITTEN_OUT: u64 = 2_000_000;
+const WRITTEN_OUT: u64 = 1_000_000;
 
 /// Finds a plan for `task`, whole groups and split ones.
 ///
