@@ -2,9 +2,12 @@
 //!
 //! Two orders of the same operators leave the same values behind, so only the one with the lower peak is kept. An
 //! operator that can run within the peak so far and leaves no more memory in use than before runs at once: no
-//! order gains by waiting. Narrow waists and series-parallel graphs keep the levels small, and then the result is
+//! order gains by waiting. What needs nothing to be made is made right before it is first read, since no order gains by
+//! making it earlier. Narrow waists and series-parallel graphs keep the levels small, and then the result is
 //! exact; where a level has more sets than the width allows, the lowest are kept, and it is a beam. Searches under
 //! a limit then find out how far the peak is from the least one, beginning at the bound of [`spikes`].
+
+use std::collections::hash_map::Entry;
 
 use foldhash::HashMap;
 use smallvec::SmallVec;
@@ -33,11 +36,31 @@ pub struct Ordered {
 struct State {
     done: SmallVec<[u64; 8]>,
     key: u128,
-    ready: SmallVec<[OperatorIndex; 8]>,
+    ready: Vec<Ready>,
     now: u64,
     peak: u64,
     /// The last operator and the state before it.
     link: u32,
+}
+
+/// An operator that can run next, and what it does to the memory in use: it depends on few others, so it is kept.
+#[derive(Clone, Copy)]
+struct Ready {
+    operator: OperatorIndex,
+    /// Bytes in use while it runs, beyond those before it.
+    during: u64,
+    /// Bytes in use after it, less those before it.
+    after: i64,
+}
+
+/// A state that may come next.
+struct Next {
+    peak: u64,
+    now: u64,
+    key: u128,
+    /// The place of the state before it, and what runs.
+    from: u32,
+    operator: OperatorIndex,
 }
 
 /// What a search for an order within a limit comes to.
@@ -92,35 +115,49 @@ impl Search<'_> {
         let mut links: Vec<(u32, OperatorIndex)> = vec![(0, 0)];
         let mut states = vec![self.start()];
         let mut complete = true;
-        for _ in self.first().count()..self.program.operators.len() {
-            let mut next: HashMap<u128, State> = HashMap::default();
-            for state in &states {
+        let mut touched = vec![false; self.program.operators.len()];
+        let mut place_of: HashMap<u128, usize> = HashMap::default();
+        for _ in 0..self.levels() {
+            let mut next: Vec<Next> = Vec::new();
+            place_of.clear();
+            for (from, state) in (0..).zip(&states) {
                 let enough = if limit == u64::MAX { state.peak } else { limit };
-                let free = state.ready.iter().copied().find(|&operator| {
-                    let (during, after) = self.cost(state, operator);
-                    during <= enough && after <= state.now
-                });
-                let tried: SmallVec<[OperatorIndex; 8]> = match free {
-                    Some(operator) => SmallVec::from_slice(&[operator]),
-                    None => state.ready.clone(),
-                };
-                for operator in tried {
-                    let (during, after) = self.cost(state, operator);
-                    let peak = state.peak.max(during);
-                    let key = state.key ^ self.keys[operator as usize];
-                    if peak <= limit && next.get(&key).is_none_or(|other| peak < other.peak) {
-                        links.push((state.link, operator));
-                        let link = links.len() as u32 - 1;
-                        next.insert(key, self.after(state, operator, key, after, peak, link));
+                let free = |ready: &&Ready| state.now + ready.during <= enough && ready.after <= 0;
+                let tried = state.ready.iter().find(free).map_or(&state.ready[..], std::slice::from_ref);
+                for ready in tried {
+                    let peak = state.peak.max(state.now + ready.during);
+                    if peak > limit {
+                        continue;
+                    }
+                    let operator = ready.operator;
+                    let (now, key) =
+                        (state.now.saturating_add_signed(ready.after), state.key ^ self.keys[operator as usize]);
+                    let candidate = Next { peak, now, key, from, operator };
+                    match place_of.entry(key) {
+                        Entry::Vacant(entry) => {
+                            entry.insert(next.len());
+                            next.push(candidate);
+                        }
+                        Entry::Occupied(entry) if peak < next[*entry.get()].peak => next[*entry.get()] = candidate,
+                        Entry::Occupied(_) => {}
                     }
                 }
             }
-            states = next.into_values().collect();
-            states.sort_unstable_by_key(|state| (state.peak, state.now, state.key));
-            if states.len() > width {
-                states.truncate(width);
+            let order = |next: &Next| (next.peak, next.now, next.key);
+            if next.len() > width {
+                next.select_nth_unstable_by_key(width, order);
+                next.truncate(width);
                 complete = false;
             }
+            next.sort_unstable_by_key(order);
+            let made = next.iter().map(|next| {
+                let from = &states[next.from as usize];
+                links.push((from.link, next.operator));
+                let mut state = self.after(from, next.operator, next.now, &mut touched);
+                (state.peak, state.link) = (next.peak, links.len() as u32 - 1);
+                state
+            });
+            states = made.collect();
         }
         let Some(last) = states.first() else {
             return if complete { Outcome::Impossible } else { Outcome::Unknown };
@@ -134,7 +171,7 @@ impl Search<'_> {
         }
         order.extend(self.first().collect::<Vec<_>>().into_iter().rev());
         order.reverse();
-        Outcome::Found(Ordered { order, peak: last.peak, bound: 0 })
+        Outcome::Found(Ordered { order: self.with_sources(&order), peak: last.peak, bound: 0 })
     }
 }
 
@@ -146,22 +183,52 @@ struct Search<'a> {
     readers: Vec<SmallVec<[OperatorIndex; 4]>>,
     /// A random number for each operator: a set's key is the sum of its members' numbers.
     keys: Vec<u128>,
+    /// For each value that is made from nothing the operators that do, one after the other in the same bytes.
+    sources: Vec<SmallVec<[OperatorIndex; 2]>>,
+    /// Whether an operator is one of those: they are no members of sets.
+    is_source: Vec<bool>,
 }
 
 impl<'a> Search<'a> {
     fn new(program: &'a Program, reuse: &'a [Reuse]) -> Search<'a> {
-        let before = program.predecessors();
-        let mut after: Vec<SmallVec<[OperatorIndex; 4]>> = vec![SmallVec::new(); before.len()];
-        for (operator, list) in (0..).zip(&before) {
-            list.iter().for_each(|&earlier| after[earlier as usize].push(operator));
-        }
         let mut readers: Vec<SmallVec<[OperatorIndex; 4]>> = vec![SmallVec::new(); program.values.len()];
         for (index, operator) in (0..).zip(&program.operators) {
             operator.reads.iter().for_each(|&read| readers[read as usize].push(index));
         }
+        let sources = sources(program, reuse, &readers);
+        let mut is_source = vec![false; program.operators.len()];
+        sources.iter().flatten().for_each(|&source| is_source[source as usize] = true);
+        let mut before = program.predecessors();
+        before.iter_mut().for_each(|list| list.retain(|earlier| !is_source[*earlier as usize]));
+        let mut after: Vec<SmallVec<[OperatorIndex; 4]>> = vec![SmallVec::new(); before.len()];
+        for (operator, list) in (0..).zip(&before) {
+            list.iter().for_each(|&earlier| after[earlier as usize].push(operator));
+        }
         let mut rng = fastrand::Rng::with_seed(1);
         let keys = before.iter().map(|_| rng.u128(..)).collect();
-        Search { program, reuse, before, after, readers, keys }
+        Search { program, reuse, before, after, readers, keys, sources, is_source }
+    }
+
+    /// How many operators every order chooses one after the other.
+    fn levels(&self) -> usize {
+        let sources = self.is_source.iter().filter(|is_source| **is_source).count();
+        self.program.operators.len() - self.first().count() - sources
+    }
+
+    /// An order with what is made from nothing before it is first read.
+    fn with_sources(&self, order: &[OperatorIndex]) -> Vec<OperatorIndex> {
+        let mut made = vec![false; self.program.operators.len()];
+        let mut full = Vec::with_capacity(made.len());
+        for &operator in order {
+            let reads = &self.program.operator(operator).reads;
+            for &source in reads.iter().flat_map(|&read| &self.sources[read as usize]) {
+                if !std::mem::replace(&mut made[source as usize], true) {
+                    full.push(source);
+                }
+            }
+            full.push(operator);
+        }
+        full
     }
 
     /// The operators that begin every order.
@@ -171,14 +238,18 @@ impl<'a> Search<'a> {
 
     fn start(&self) -> State {
         let count = self.program.operators.len();
-        let ready = (0..count as u32).filter(|&operator| self.before[operator as usize].is_empty()).collect();
         let words = count.div_ceil(64);
         let now = self.program.resident + self.inputs();
-        let mut state = State { done: SmallVec::from_elem(0, words), key: 0, ready, now, peak: now, link: 0 };
+        let none = State { done: SmallVec::from_elem(0, words), key: 0, ready: Vec::new(), now, peak: now, link: 0 };
+        let chosen = |operator: &u32| self.before[*operator as usize].is_empty() && !self.is_source[*operator as usize];
+        let ready = (0..count as u32).filter(chosen).map(|operator| self.ready(&none.done, operator)).collect();
+        let mut state = State { ready, ..none };
+        let mut touched = vec![false; count];
         for operator in self.first() {
-            let (during, after) = self.cost(&state, operator);
-            let peak = state.peak.max(during);
-            state = self.after(&state, operator, state.key ^ self.keys[operator as usize], after, peak, 0);
+            let Ready { during, after, .. } = self.ready(&state.done, operator);
+            let peak = state.peak.max(state.now + during);
+            state = self.after(&state, operator, state.now.saturating_add_signed(after), &mut touched);
+            state.peak = peak;
         }
         state
     }
@@ -188,25 +259,24 @@ impl<'a> Search<'a> {
         self.program.values.iter().filter(|v| v.producer.is_none()).map(|v| v.bytes).sum()
     }
 
-    /// Bytes in use while an operator runs, and after it.
-    fn cost(&self, state: &State, operator: OperatorIndex) -> (u64, u64) {
+    /// What an operator does to the memory in use after some others.
+    fn ready(&self, done: &[u64], operator: OperatorIndex) -> Ready {
         let program = self.program;
         let run = program.operator(operator);
-        let grown: u64 = run.writes.iter().map(|&write| program.value(write).bytes).sum();
+        let size = |value: &u32| program.value(*value).bytes;
+        let missing = |read: &&u32| self.sources[**read as usize].last().is_some_and(|&source| !has(done, source));
+        let sources: u64 = run.reads.iter().filter(missing).map(size).sum();
+        let grown: u64 = run.writes.iter().map(size).sum();
         let dies = |&&read: &&u32| {
             let mut readers = self.readers[read as usize].iter();
-            !program.value(read).result && readers.all(|&r| r == operator || has(&state.done, r))
+            !program.value(read).result && readers.all(|&r| r == operator || has(done, r))
         };
         let dying: SmallVec<[u32; 4]> = run.reads.iter().filter(dies).copied().collect();
-        let freed: u64 = dying.iter().map(|&read| program.value(read).bytes).sum();
-        let during = state.now + grown + run.workspace - self.taken_over(operator, dying);
-        let unused: u64 = run
-            .writes
-            .iter()
-            .filter(|&&write| !program.value(write).result && self.readers[write as usize].is_empty())
-            .map(|&write| program.value(write).bytes)
-            .sum();
-        (during, state.now + grown - freed - unused)
+        let freed: u64 = dying.iter().map(size).sum();
+        let during = sources + grown + run.workspace - self.taken_over(operator, dying);
+        let unused = |write: &&u32| !program.value(**write).result && self.readers[**write as usize].is_empty();
+        let unused: u64 = run.writes.iter().filter(unused).map(size).sum();
+        Ready { operator, during, after: (sources + grown) as i64 - (freed + unused) as i64 }
     }
 
     /// Bytes that an operator's results take over from operands that die with it.
@@ -250,14 +320,60 @@ impl<'a> Search<'a> {
         writes + operator.workspace - self.taken_over(index, operator.reads.iter().copied().collect())
     }
 
-    fn after(&self, state: &State, operator: OperatorIndex, key: u128, now: u64, peak: u64, link: u32) -> State {
+    /// The state after one more operator, but for its peak and link. `touched` is all false, and is so again afterwards.
+    fn after(&self, state: &State, operator: OperatorIndex, now: u64, touched: &mut [bool]) -> State {
         let mut done = state.done.clone();
-        done[operator as usize / 64] |= 1 << (operator % 64);
-        let mut ready: SmallVec<[OperatorIndex; 8]> = state.ready.iter().copied().filter(|&o| o != operator).collect();
+        let mut mark = |operator: OperatorIndex| done[operator as usize / 64] |= 1 << (operator % 64);
+        mark(operator);
+        let reads = &self.program.operator(operator).reads;
+        reads.iter().flat_map(|&read| &self.sources[read as usize]).for_each(|&source| mark(source));
+        // Who reads the same may now be the last to do so, or find a source made.
+        let beside = || reads.iter().flat_map(|&read| &self.readers[read as usize]);
+        beside().for_each(|&other| touched[other as usize] = true);
+        let kept = state.ready.iter().filter(|ready| ready.operator != operator);
+        let again = |ready: &Ready| match touched[ready.operator as usize] {
+            true => self.ready(&done, ready.operator),
+            false => *ready,
+        };
+        let mut ready: Vec<Ready> = Vec::with_capacity(state.ready.len() + self.after[operator as usize].len());
+        ready.extend(kept.map(again));
+        beside().for_each(|&other| touched[other as usize] = false);
         let free = |next: &&u32| self.before[**next as usize].iter().all(|&before| has(&done, before));
-        ready.extend(self.after[operator as usize].iter().filter(free).copied());
-        State { ready, key, now, peak, link, done }
+        ready.extend(self.after[operator as usize].iter().filter(free).map(|&next| self.ready(&done, next)));
+        State { ready, key: state.key ^ self.keys[operator as usize], now, peak: state.peak, link: state.link, done }
     }
+}
+
+/// For each value whether it can be made from nothing, and by which operators: one that reads nothing, and those after
+/// it that each overwrite what only they read. They take no more bytes than the value while they run, so it makes
+/// no difference to the peak when they do it, as long as the value is there when it is read; the later the better.
+fn sources(
+    program: &Program,
+    reuse: &[Reuse],
+    readers: &[SmallVec<[OperatorIndex; 4]>],
+) -> Vec<SmallVec<[OperatorIndex; 2]>> {
+    let mut sources: Vec<SmallVec<[OperatorIndex; 2]>> = vec![SmallVec::new(); program.values.len()];
+    for (index, operator) in (0..).zip(&program.operators) {
+        let [write] = operator.writes[..] else { continue };
+        let made = program.value(write);
+        let plain = made.replaces.is_none() && !made.result && !readers[write as usize].is_empty();
+        if operator.first || operator.workspace > 0 || !plain {
+            continue;
+        }
+        let in_place = reuse.get(index as usize) == Some(&Reuse::InPlace);
+        let mut makers = match operator.reads[..] {
+            [] => SmallVec::new(),
+            [read] if in_place && readers[read as usize].len() == 1 && program.value(read).bytes == made.bytes => {
+                std::mem::take(&mut sources[read as usize])
+            }
+            _ => continue,
+        };
+        if operator.reads.is_empty() || !makers.is_empty() {
+            makers.push(index);
+            sources[write as usize] = makers;
+        }
+    }
+    sources
 }
 
 fn has(done: &[u64], operator: OperatorIndex) -> bool {
@@ -282,22 +398,39 @@ mod tests {
         program
     }
 
+    /// Whether somebody reads a value who is not done, or it is a result.
+    fn wanted(program: &Program, done: &[u32], value: u32) -> bool {
+        let mut waiting = (0..program.operators.len() as u32).filter(|o| !done.contains(o));
+        program.value(value).result || waiting.any(|o| program.operator(o).reads.contains(&value))
+    }
+
+    /// Bytes of what was made and is still wanted.
+    fn live(program: &Program, done: &[u32]) -> u64 {
+        let there = done.iter().filter(|&&value| wanted(program, done, value));
+        there.map(|&value| program.value(value).bytes).sum()
+    }
+
+    /// Bytes in use while an operator runs after some others.
+    fn during(program: &Program, reuse: &[Reuse], done: &[u32], operator: u32) -> u64 {
+        let made = program.value(operator).bytes;
+        let after = [done, &[operator]].concat();
+        let dies = |&read: &u32| !wanted(program, &after, read) && program.value(read).bytes == made;
+        let over = reuse[operator as usize] == Reuse::InPlace && program.operator(operator).reads.iter().any(dies);
+        live(program, done) + program.operator(operator).workspace + if over { 0 } else { made }
+    }
+
     /// The least peak over all orders, by trying each.
-    fn brute_force(program: &Program, order: &mut Vec<u32>) -> u64 {
-        let search = Search::new(program, &[]);
-        let mut state = search.start();
-        for &operator in order.iter() {
-            let (during, after) = search.cost(&state, operator);
-            let peak = state.peak.max(during);
-            state = search.after(&state, operator, 0, after, peak, 0);
-        }
-        if state.ready.is_empty() {
-            return state.peak;
+    fn brute_force(program: &Program, reuse: &[Reuse], order: &mut Vec<u32>) -> u64 {
+        let ready = |&o: &u32| !order.contains(&o) && program.operator(o).reads.iter().all(|read| order.contains(read));
+        let ready: Vec<u32> = (0..program.operators.len() as u32).filter(ready).collect();
+        if ready.is_empty() {
+            return live(program, order);
         }
         let mut best = u64::MAX;
-        for operator in state.ready.clone() {
+        for operator in ready {
+            let peak = during(program, reuse, order, operator);
             order.push(operator);
-            best = best.min(brute_force(program, order));
+            best = best.min(brute_force(program, reuse, order).max(peak));
             order.pop();
         }
         best
@@ -315,21 +448,50 @@ mod tests {
     #[test]
     fn nothing_is_better() {
         let mut rng = fastrand::Rng::with_seed(5);
-        for _ in 0..60 {
+        for _ in 0..150 {
             let mut list: Vec<(Vec<u32>, u64)> = Vec::new();
             for at in 0..rng.u32(1..9) {
                 let mut reads: Vec<u32> = (0..at).filter(|_| rng.u8(0..3) == 0).collect();
                 reads.truncate(3);
-                list.push((reads, rng.u64(0..50)));
+                list.push((reads, 10 * rng.u64(0..4)));
             }
             let borrowed: Vec<(&[u32], u64)> = list.iter().map(|(reads, bytes)| (&reads[..], *bytes)).collect();
-            let program = program(&borrowed);
-            let found = least_peak(&program, &[], 10_000);
-            assert_eq!(found.peak, brute_force(&program, &mut Vec::new()), "{list:?}");
+            let mut program = program(&borrowed);
+            program.operators.iter_mut().for_each(|o| o.workspace = rng.u64(0..30).saturating_sub(20));
+            let reuse: Vec<Reuse> =
+                list.iter().map(|_| if rng.bool() { Reuse::InPlace } else { Reuse::Never }).collect();
+            let found = least_peak(&program, &reuse, 10_000);
+            assert_eq!(found.peak, brute_force(&program, &reuse, &mut Vec::new()), "{list:?} {reuse:?}");
             assert_eq!(found.bound, found.peak);
-            let extra = |operator: u32| program.value(operator).bytes;
-            assert!(spikes::least_peak(&program, &extra, u64::MAX) <= found.peak, "{list:?}");
-            assert!(least_peak(&program, &[], 1).peak >= found.peak);
+            let steps = (0..found.order.len()).map(|at| during(&program, &reuse, &found.order[..at], found.order[at]));
+            assert_eq!(steps.max().max(Some(live(&program, &found.order))), Some(found.peak), "{list:?} {reuse:?}");
+            let search = Search::new(&program, &reuse);
+            assert!(spikes::least_peak(&program, &|o| search.extra(o), u64::MAX) <= found.peak, "{list:?} {reuse:?}");
+            assert!(least_peak(&program, &reuse, 1).peak >= found.peak);
         }
+    }
+
+    #[test]
+    fn what_is_made_from_nothing_waits() {
+        // Four weights, each made in two steps in the same bytes, and read by one operator after the other.
+        let operators: [(&[u32], u64); 13] = [
+            (&[], 8),
+            (&[0], 8),
+            (&[], 8),
+            (&[2], 8),
+            (&[], 8),
+            (&[4], 8),
+            (&[], 8),
+            (&[6], 8),
+            (&[], 100),
+            (&[8, 1], 100),
+            (&[9, 3], 100),
+            (&[10, 5], 100),
+            (&[11, 7], 100),
+        ];
+        let weights = program(&operators);
+        let found = least_peak(&weights, &[Reuse::InPlace; 13], 1);
+        assert_eq!((found.peak, found.bound), (108, 108));
+        assert_eq!(found.order, [8, 0, 1, 9, 2, 3, 10, 4, 5, 11, 6, 7, 12]);
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 const WIDTH: usize = 400;
 
 /// A graph in one order, with its arena.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Placed {
     pub order: Vec<OperatorId>,
     pub lifetimes: Lifetimes,
@@ -65,13 +65,13 @@ pub fn place(
 /// As [`place`].
 pub fn best(graph: &Graph, sharing: &Sharing<'_>, options: &Options) -> Result<Placements, PlaceError> {
     let program_order: Vec<OperatorId> = graph.operators().map(|(id, _)| id).collect();
-    let before = place(graph, program_order.clone(), sharing, options)?;
+    let before = place(graph, program_order, sharing, options)?;
     let lowered: Lowered = lower(graph, sharing, &|_| Micros(1.0))?;
     let ordered = least_peak(&lowered.program, &lowered.reuse, WIDTH);
     let after = place(graph, lowered.order(graph, sharing, &ordered.order), sharing, options)?;
     let bound = Bytes(ordered.bound).min(after.lifetimes.peak()).min(before.lifetimes.peak());
     let size = |placed: &Placed| (placed.packing.height, placed.lifetimes.peak());
-    let best = if size(&after) < size(&before) { after } else { place(graph, program_order, sharing, options)? };
+    let best = if size(&after) < size(&before) { after } else { before.clone() };
     Ok(Placements { program_order: before, best, bound })
 }
 
