@@ -72,8 +72,10 @@ fn figures_stand_alone() {
     assert!(edgecut(&["--graph", &network, "--figures", &place, "--liveness", &place, "--map"]).status.success());
     let page = std::fs::read_to_string(figures.join("memory.html")).unwrap();
     assert!(page.contains("<svg") && !page.contains("src=") && !page.contains("href="), "nothing is fetched");
+    assert!(page.contains("class=\"inner\"") && page.contains("addEventListener(\"wheel\""), "the map zooms");
     // Every buffer is drawn and told of.
     assert_eq!(page.matches("<rect class=\"block").count(), 5);
+    assert!(!std::fs::read_to_string(figures.join("arena.svg")).unwrap().contains("<script"));
     for file in ["arena.svg", "consumption.svg", "idle.svg", "sizes.svg"] {
         let svg = std::fs::read_to_string(figures.join(file)).unwrap();
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>"), "{file}");
@@ -181,7 +183,12 @@ fn a_value_is_made_again_under_a_limit() {
     assert_eq!(again["original_peak_bytes"], 1030);
     let configs = folder.write("configs", "pattern.json 60% # half\n\npattern.json 2KiB\n");
     let rows = edgecut(&["--configs", &configs, "--effort", "1", "--format", "csv"]);
-    assert_eq!(String::from_utf8_lossy(&rows.stdout).lines().count(), 3);
+    let rows = String::from_utf8_lossy(&rows.stdout).into_owned();
+    let rows: Vec<Vec<&str>> = rows.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.iter().map(Vec::len).collect::<Vec<_>>(), [17; 3], "the columns of MAGIS");
+    assert_eq!(rows[1][..6], ["pattern.json", "1218", "", "1218", "", "0.6"]);
+    assert_eq!(rows[1][7..12], ["False", "0.033", "1030", "0.033", "1030"]);
+    assert_eq!((rows[0][12], rows[1][12], rows[1][14]), ("ori_is_prof_result", "False", "2030"));
     let spread = edgecut(&["--graph", &pattern, "--limit", "60%", "--seeds", "3", "--effort", "1", "--format", "csv"]);
     assert_eq!(String::from_utf8_lossy(&spread.stdout).lines().count(), 4);
 }

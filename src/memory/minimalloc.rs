@@ -4,7 +4,7 @@
 //! and if there `alignment`, `offset` (where the buffer must lie; empty or -1 for anywhere), `hint` (not used) and
 //! `gaps`, which must be empty: a buffer here occupies its bytes throughout its lifetime. Other columns are kept.
 
-use csv::{ByteRecord, ReaderBuilder, StringRecord, Trim};
+use csv::{ReaderBuilder, StringRecord, Trim};
 
 use super::{Buffer, Packing};
 use crate::units::Bytes;
@@ -86,33 +86,37 @@ impl Table {
 
     /// The table as it was read, with the packing in the column `offset`.
     pub fn print(&self, packing: &Packing) -> String {
-        self.with_offsets(&packing.offsets)
+        self.clone().with_offsets(&packing.offsets).text()
     }
 
-    /// The same with the names of pools in a column `pool`.
+    /// The same with the names of pools in the column `pool`.
     pub fn print_pools(&self, offsets: &[Bytes], pools: &[&str]) -> String {
-        let mut table = self.clone();
-        table.header.push_field("pool");
-        table.rows.iter_mut().zip(pools).for_each(|(row, pool)| row.push_field(pool));
-        table.with_offsets(offsets)
+        self.clone().with("pool", pools.iter().map(|pool| pool.to_string())).with_offsets(offsets).text()
     }
 
-    fn with_offsets(&self, offsets: &[Bytes]) -> String {
-        let column = self.header.iter().position(|name| canonical(name) == "offset");
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        let with = |row: &StringRecord, cell: &str| {
-            let mut cells: Vec<String> = row.iter().map(str::to_string).collect();
-            match column {
-                Some(column) => cells[column] = cell.to_string(),
-                None => cells.push(cell.to_string()),
+    fn with_offsets(self, offsets: &[Bytes]) -> Table {
+        self.with("offset", offsets.iter().map(|offset| offset.0.to_string()))
+    }
+
+    /// The table with these cells in a column: in the one of that name, else in a new one.
+    fn with(mut self, name: &str, cells: impl Iterator<Item = String>) -> Table {
+        let column = self.header.iter().position(|found| canonical(found) == name);
+        let put = |record: &mut StringRecord, cell: &str| match column {
+            Some(column) => {
+                *record = record.iter().enumerate().map(|(at, old)| if at == column { cell } else { old }).collect();
             }
-            ByteRecord::from(cells)
+            None => record.push_field(cell),
         };
-        let offsets = offsets.iter().map(|offset| offset.0.to_string());
-        let rows = self.rows.iter().zip(offsets).map(|(row, offset)| with(row, &offset));
-        for record in std::iter::once(with(&self.header, "offset")).chain(rows) {
+        put(&mut self.header, name);
+        self.rows.iter_mut().zip(cells).for_each(|(row, cell)| put(row, &cell));
+        self
+    }
+
+    fn text(&self) -> String {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for record in std::iter::once(&self.header).chain(&self.rows) {
             // Writing to memory does not fail.
-            let _ = writer.write_byte_record(&record);
+            let _ = writer.write_record(record);
         }
         String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).into_owned()
     }
@@ -165,6 +169,15 @@ mod tests {
         let fixed: Vec<_> = again.buffers.iter().filter_map(|b| b.fixed).collect();
         assert_eq!(fixed, packing.offsets);
         assert_eq!(again.print(&packing), printed);
+    }
+
+    #[test]
+    fn columns_of_results_are_written_once() {
+        let table = Table::parse(b"id,lower,upper,size,pool,offset\na,0,3,4,sram,\nb,0,3,4,dram,\n").unwrap();
+        let printed = table.print_pools(&[Bytes(0), Bytes(0)], &["dram", "sram"]);
+        assert_eq!(printed, "id,lower,upper,size,pool,offset\na,0,3,4,dram,0\nb,0,3,4,sram,0\n");
+        let bare = Table::parse(b"id,lower,upper,size\na,0,3,4\n").unwrap();
+        assert_eq!(bare.print_pools(&[Bytes(8)], &["x"]), "id,lower,upper,size,pool,offset\na,0,3,4,x,8\n");
     }
 
     #[test]

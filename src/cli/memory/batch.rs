@@ -14,28 +14,31 @@ use crate::{
     memory::workload::{Limit, Solved, Target, Workload},
 };
 
-/// One row, with the columns of MAGIS's results.csv. Nothing is measured here: what would be is left empty.
+/// What MAGIS writes where figures come from its simulation and not from a run.
+const SIMULATED: &str = "False";
+
+/// One row, with the columns of MAGIS's results.csv in their order. Nothing is measured here, so that latency and memory
+/// are the simulated ones, as they are there. Memory in bytes, latency in milliseconds; what is not known is empty.
 #[derive(Serialize)]
 struct Row {
     name: String,
-    /// Bytes.
     device_memory_limit: u64,
-    /// Milliseconds; empty if there is none.
     latency_limit: Option<f64>,
     memory_limit: u64,
     /// Of the original.
-    latency_ratio: Option<f64>,
-    memory_ratio: Option<f64>,
+    latency_limit_ratio: Option<f64>,
+    memory_limit_ratio: f64,
     weight_memory: u64,
-    is_prof: bool,
+    opt_is_prof_result: &'static str,
     opt_latency: Option<f64>,
     opt_memory: Option<u64>,
-    opt_simulated_latency: Option<f64>,
-    opt_simulated_memory: Option<u64>,
-    orig_latency: Option<f64>,
-    orig_memory: Option<u64>,
-    orig_simulated_latency: f64,
-    orig_simulated_memory: u64,
+    opt_simul_latency: Option<f64>,
+    opt_simul_memory: Option<u64>,
+    ori_is_prof_result: &'static str,
+    ori_latency: f64,
+    ori_memory: u64,
+    ori_simul_latency: f64,
+    ori_simul_memory: u64,
 }
 
 pub fn run(memory: &Memory, input: &Path) -> Outcome {
@@ -56,10 +59,10 @@ pub fn run(memory: &Memory, input: &Path) -> Outcome {
         let workload = fit::read(&folder.join(path.trim()))?;
         let solved = fit::solve(&workload, memory)?;
         let row = row(path.trim(), &workload, &solved, limit)?;
-        if row.opt_simulated_memory.is_none() {
+        if row.opt_simul_memory.is_none() {
             missed.push(format!("{}: {}", row.name, fit::none(&solved, Target::Limit(limit))));
         }
-        eprintln!("{} {}", row.name, if row.opt_simulated_memory.is_some() { "done" } else { "not within its limit" });
+        eprintln!("{} {}", row.name, if row.opt_simul_memory.is_some() { "done" } else { "not within its limit" });
         rows.push(row);
     }
     let csv = csv(&rows)?;
@@ -81,25 +84,27 @@ fn row(name: &str, workload: &Workload, solved: &Solved<'_>, limit: Limit) -> Re
         solved.write(best).map_err(Failure::failed)?;
     }
     let found = best.map(|best| solved.front[best]);
-    let original = solved.original;
+    let (latency, peak) = (found.map(|f| f.time_us.0 / 1e3), found.map(|f| f.peak_bytes.0));
+    let (original_latency, original_peak) = (solved.original.time_us.0 / 1e3, solved.original.peak_bytes.0);
     let bytes = solved.limit(limit).0;
     Ok(Row {
         name: name.to_string(),
         device_memory_limit: bytes,
         latency_limit: None,
         memory_limit: bytes,
-        latency_ratio: found.map(|f| f.time_us.0 / original.time_us.0),
-        memory_ratio: found.map(|f| f.peak_bytes.0 as f64 / original.peak_bytes.0 as f64),
+        latency_limit_ratio: None,
+        memory_limit_ratio: bytes as f64 / original_peak.max(1) as f64,
         weight_memory: workload.weights().0,
-        is_prof: false,
-        opt_latency: None,
-        opt_memory: None,
-        opt_simulated_latency: found.map(|f| f.time_us.0 / 1e3),
-        opt_simulated_memory: found.map(|f| f.peak_bytes.0),
-        orig_latency: None,
-        orig_memory: None,
-        orig_simulated_latency: original.time_us.0 / 1e3,
-        orig_simulated_memory: original.peak_bytes.0,
+        opt_is_prof_result: SIMULATED,
+        opt_latency: latency,
+        opt_memory: peak,
+        opt_simul_latency: latency,
+        opt_simul_memory: peak,
+        ori_is_prof_result: SIMULATED,
+        ori_latency: original_latency,
+        ori_memory: original_peak,
+        ori_simul_latency: original_latency,
+        ori_simul_memory: original_peak,
     })
 }
 
@@ -115,8 +120,11 @@ fn csv(rows: &[Row]) -> Result<String, Failure> {
 fn table(rows: &[Row]) {
     println!("{:<40} {:>12} {:>9} {:>9}", "graph", "limit", "peak", "time");
     for row in rows {
-        let figures = match (row.memory_ratio, row.latency_ratio) {
-            (Some(memory), Some(latency)) => format!("{:>8.1}% {:>+8.2}%", 100.0 * memory, 100.0 * (latency - 1.0)),
+        let figures = match (row.opt_simul_memory, row.opt_simul_latency) {
+            (Some(peak), Some(latency)) => {
+                let share = 100.0 * peak as f64 / row.ori_simul_memory.max(1) as f64;
+                format!("{share:>8.1}% {:>+8.2}%", 100.0 * (latency / row.ori_simul_latency - 1.0))
+            }
             _ => format!("{:>9} {:>9}", "-", "-"),
         };
         println!("{:<40} {:>12} {figures}", row.name, crate::units::Bytes(row.memory_limit).to_string());

@@ -137,7 +137,8 @@ pub struct Memory {
     #[arg(long, conflicts_with_all = ["limit", "slowdown"])]
     pareto: bool,
 
-    /// Tensors of a model may also lie on the nearest other server of this cluster meanwhile, at the link's cost
+    /// Tensors of a model may also lie on the nearest other server of this cluster meanwhile, at the link's cost: planned,
+    /// simulated and checked, not run
     #[arg(long, value_name = "FILE", requires = "model", conflicts_with = "run")]
     cluster: Option<PathBuf>,
 

@@ -1,5 +1,6 @@
 //! Changes that may lower the memory at the fullest step: for every value that lies idle there, sending it away, or
-//! moving the operator that makes it or uses it next.
+//! moving the operator that makes it or uses it next; where the step is on the way to making something again, holding
+//! what is made on that way too.
 
 use smallvec::SmallVec;
 
@@ -50,6 +51,33 @@ pub fn places(order: &[OperatorIndex]) -> Vec<u32> {
     places
 }
 
+/// Values that are made again on the way to the operator of the order before which a step stands, and could have been
+/// held; what takes longest to make first. `unfold` must have traced `choice`.
+pub fn to_hold(unfold: &Unfold<'_>, choice: &Choice, found: &mut Vec<Move>) {
+    let program = unfold.program();
+    let Some(peak) = fullest(unfold) else { return };
+    let after = unfold.place.partition_point(|&step| step < peak);
+    let begin = after.checked_sub(1).map_or(0, |before| unfold.place[before] + 1);
+    let end = unfold.place.get(after).copied().unwrap_or(u32::MAX);
+    let mut made = vec![false; program.values.len()];
+    let mut again: Vec<(f64, ValueIndex)> = Vec::new();
+    for touch in unfold.touches.iter().filter(|touch| touch.made && touch.step < end) {
+        let before = std::mem::replace(&mut made[touch.value as usize], true);
+        if before && touch.step >= begin && !choice.held[touch.value as usize] {
+            let producer = program.value(touch.value).producer;
+            again.push((producer.map_or(0.0, |producer| program.operator(producer).time), touch.value));
+        }
+    }
+    again.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    again.dedup_by_key(|entry| entry.1);
+    found.extend(again.iter().map(|entry| Move::Hold(entry.1)));
+}
+
+/// The last of the steps that need most.
+fn fullest(unfold: &Unfold<'_>) -> Option<u32> {
+    (0..unfold.load.len()).rev().max_by_key(|&step| unfold.load[step]).map(|step| step as u32)
+}
+
 /// What surrounds the fullest step for one value.
 #[derive(Clone, Copy)]
 struct Idle {
@@ -70,8 +98,7 @@ pub fn candidates(
 ) {
     found.clear();
     let program = unfold.program();
-    let Some(peak) = (0..unfold.load.len()).rev().max_by_key(|&step| unfold.load[step]) else { return };
-    let peak = peak as u32;
+    let Some(peak) = fullest(unfold) else { return };
     let mut idle = vec![Idle { before: None, after: None, read: NONE }; program.values.len()];
     for touch in &unfold.touches {
         let entry = &mut idle[touch.value as usize];

@@ -41,6 +41,9 @@ pub struct Choice {
     /// By read.
     pub modes: Vec<Mode>,
     pub copies: Vec<Transfer>,
+    /// By value: whether it stays after its last read of the order for what is made again from it. It never stays
+    /// longer than that.
+    pub held: Vec<bool>,
 }
 
 /// All reads of a program, operator by operator.
@@ -59,6 +62,8 @@ pub enum Move {
     Copy(Transfer),
     /// The operator moves to this place of the order.
     Shift(OperatorIndex, u32),
+    /// The value is held, or is so no more.
+    Hold(ValueIndex),
 }
 
 impl Reads {
@@ -88,6 +93,7 @@ impl Choice {
             order: (0..program.operators.len() as u32).collect(),
             modes: vec![Mode::Keep; reads],
             copies: Vec::new(),
+            held: vec![false; program.values.len()],
         }
     }
 
@@ -110,6 +116,10 @@ impl Choice {
                 shift(&mut self.order, from, to as usize);
                 Undo::Shift(to, from as u32)
             }
+            Move::Hold(value) => {
+                self.held[value as usize] ^= true;
+                Undo::Hold(value)
+            }
         }
     }
 
@@ -121,6 +131,7 @@ impl Choice {
                 self.copies.extend(transfer);
             }
             Undo::Shift(from, to) => shift(&mut self.order, from as usize, to as usize),
+            Undo::Hold(value) => self.held[value as usize] ^= true,
         }
     }
 
@@ -139,6 +150,7 @@ impl Choice {
 pub enum Undo {
     Mode(ReadIndex, Mode, Option<Transfer>),
     Shift(u32, u32),
+    Hold(ValueIndex),
 }
 
 fn shift(order: &mut [OperatorIndex], from: usize, to: usize) {

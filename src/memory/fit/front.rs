@@ -50,13 +50,29 @@ impl Front {
     }
 }
 
+/// Those of several schedules, with peak and time, that no other one beats in both; by rising peak.
+pub fn unbeaten<T>(mut all: Vec<T>, figures: impl Fn(&T) -> (u64, f64)) -> Vec<T> {
+    all.sort_by(|a, b| {
+        let ((peak, time), (other, other_time)) = (figures(a), figures(b));
+        peak.cmp(&other).then(time.total_cmp(&other_time))
+    });
+    let mut least = f64::INFINITY;
+    all.retain(|schedule| {
+        let (_, time) = figures(schedule);
+        let better = time < least;
+        least = least.min(time);
+        better
+    });
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn only_unbeaten_points_stay() {
-        let choice = Choice { order: Vec::new(), modes: Vec::new(), copies: Vec::new() };
+        let choice = Choice { order: Vec::new(), modes: Vec::new(), copies: Vec::new(), held: Vec::new() };
         let mut front = Front::default();
         let offers =
             [(10, 5.0, true), (8, 7.0, true), (9, 7.5, false), (9, 6.0, true), (8, 5.5, true), (12, 5.0, false)];
@@ -68,5 +84,7 @@ mod tests {
         assert_eq!(front.within(9).map(|p| p.peak), Some(8));
         assert_eq!(front.before(5.2).map(|p| p.peak), Some(10));
         assert!(front.within(7).is_none() && front.before(4.0).is_none());
+        let all = vec![(10, 5.0), (12, 5.0), (8, 7.0), (8, 6.0), (11, 4.0)];
+        assert_eq!(unbeaten(all, |figures| *figures), [(8, 6.0), (10, 5.0), (11, 4.0)]);
     }
 }

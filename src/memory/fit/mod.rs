@@ -17,7 +17,7 @@ mod unfold;
 use std::time::Instant;
 
 pub use choice::{Choice, Mode, Transfer};
-pub use front::{Front, Point};
+pub use front::{Front, Point, unbeaten};
 pub use unfold::{Figures, Step, Unfold};
 
 use super::program::Program;
@@ -51,9 +51,65 @@ pub fn fit(program: &Program, options: &Options) -> Found {
     Found { front, evaluated }
 }
 
+/// The fronts of several programs that compute the same, the first of which gets this part of the budget and the others
+/// equal parts of the rest; and how many schedules were looked at.
+pub fn fit_variants(programs: &[&Program], first: f64, options: &Options) -> (Vec<Front>, u64) {
+    let others = programs.len().saturating_sub(1);
+    let mut evaluated = 0;
+    let fronts = programs.iter().enumerate().map(|(index, program)| {
+        let share = match (index, others) {
+            (0, 0) => 1.0,
+            (0, _) => first,
+            _ => (1.0 - first) / others as f64,
+        };
+        let budget = (options.budget as f64 * share) as u64;
+        let found = fit(program, &Options { budget, ..*options });
+        evaluated += found.evaluated;
+        found.front
+    });
+    (fronts.collect(), evaluated)
+}
+
 /// The steps that a choice stands for.
 pub fn steps(program: &Program, choice: &Choice) -> Option<Vec<Step>> {
     let mut unfold = Unfold::new(program);
     unfold.figures(choice, u64::MAX)?;
     Some(unfold.steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::SmallVec;
+
+    use super::*;
+    use crate::memory::program::{Operator, Value};
+
+    #[test]
+    fn what_is_needed_again_is_held() {
+        // Twice: something of 10 bytes swells to 30 and more on the way to 2 bytes that join it.
+        let operators: [(&[u32], u64); 9] = [
+            (&[], 10),
+            (&[0], 10),
+            (&[1], 20),
+            (&[2], 2),
+            (&[0, 3], 10),
+            (&[4], 10),
+            (&[5], 24),
+            (&[6], 2),
+            (&[4, 7], 10),
+        ];
+        let mut program = Program::default();
+        for (index, (reads, bytes)) in (0..).zip(operators) {
+            let writes = [index].into_iter().collect();
+            let reads = SmallVec::from_slice(reads);
+            program.operators.push(Operator { time: 1.0, reads, writes, repeatable: true, ..Operator::default() });
+            let (producer, result) = (Some(index), index == 8);
+            program.values.push(Value { bytes, producer, result, replaces: None, storage: index });
+        }
+        let found = fit(&program, &Options { seed: 1, budget: 100_000, cut_off: None });
+        // The first 2 bytes lie beside the second swell, so that the first one is not gone through again.
+        let least = &found.front.points()[0];
+        assert_eq!((least.peak, least.time), (36, 12.0));
+        assert_eq!(steps(&program, &least.choice).map(|steps| steps.len()), Some(12));
+    }
 }

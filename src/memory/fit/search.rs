@@ -9,7 +9,7 @@ use std::time::Instant;
 use fastrand::Rng;
 
 use super::{
-    candidates::{Neighbours, candidates, places},
+    candidates::{Neighbours, candidates, places, to_hold},
     choice::{Choice, Mode, Move, Transfer},
     front::Front,
     unfold::{Figures, Unfold},
@@ -134,6 +134,9 @@ impl<'a, 'p> Search<'a, 'p> {
             let mut best: Option<(f64, Move)> = None;
             for most in [TRIED, 100 * TRIED] {
                 candidates(self.unfold, &self.neighbours, &state.choice, limit, most, &mut found);
+                if most > TRIED {
+                    to_hold(self.unfold, &state.choice, &mut found);
+                }
                 for &change in &found {
                     let Some(next) = self.attempt(&mut state.choice, change, limit) else { continue };
                     let gain = figures.overload - next.overload;
@@ -217,6 +220,11 @@ impl<'a, 'p> Search<'a, 'p> {
         let reads = choice.modes.len();
         if reads == 0 {
             return None;
+        }
+        let held = choice.held.iter().filter(|held| **held).count();
+        if held > 0 && self.rng.u8(0..16) == 0 {
+            let mut held_values = (0..).zip(&choice.held).filter(|(_, held)| **held).map(|(value, _)| value);
+            return held_values.nth(self.rng.usize(0..held)).map(Move::Hold);
         }
         for _ in 0..64 {
             match self.rng.u32(0..10) {

@@ -280,7 +280,7 @@ impl<'p> Unfold<'p> {
 
     fn stays(&self, choice: &Choice, value: ValueIndex, next: ReadIndex) -> bool {
         match next {
-            NONE => self.program.value(value).result,
+            NONE => self.program.value(value).result || choice.held[value as usize],
             next => matches!(choice.modes[next as usize], Mode::Keep | Mode::Copy),
         }
     }
@@ -348,7 +348,7 @@ impl<'p> Unfold<'p> {
             for &write in &program.operator(operator).writes {
                 let next = self.values[write as usize].next;
                 let there = match next {
-                    NONE => program.value(write).result,
+                    NONE => program.value(write).result || choice.held[write as usize],
                     next => choice.modes[next as usize] != Mode::Late,
                 };
                 let state = &mut self.values[write as usize];

@@ -69,19 +69,9 @@ pub fn fit<'a>(export: &'a Export, options: &Options) -> Result<Fitted<'a>, Expo
             variants.push(variant(parts, program, inner, outside));
         }
     }
-    let splits = variants.len() as u64 - 1;
-    let mut evaluated = 0;
-    for variant in &mut variants {
-        let share = match (variant.parts, splits) {
-            (_, 0) => 1.0,
-            (1, _) => WHOLE,
-            _ => (1.0 - WHOLE) / splits as f64,
-        };
-        let budget = (options.budget as f64 * share) as u64;
-        let found = fit::fit(&variant.program, &Options { budget, ..*options });
-        variant.front = found.front;
-        evaluated += found.evaluated;
-    }
+    let programs: Vec<&Program> = variants.iter().map(|variant| &variant.program).collect();
+    let (fronts, evaluated) = fit::fit_variants(&programs, WHOLE, options);
+    variants.iter_mut().zip(fronts).for_each(|(variant, front)| variant.front = front);
     Ok(Fitted { export, region, variants, evaluated })
 }
 
@@ -110,14 +100,7 @@ impl<'a> Fitted<'a> {
                 choice: &point.choice,
             }));
         }
-        all.sort_by(|a, b| a.peak.cmp(&b.peak).then(a.time.total_cmp(&b.time)));
-        let mut least = f64::INFINITY;
-        all.retain(|schedule| {
-            let better = schedule.time < least;
-            least = least.min(schedule.time);
-            better
-        });
-        all
+        fit::unbeaten(all, |schedule| (schedule.peak, schedule.time))
     }
 
     /// No schedule of the whole graph, and none of a split one, needs less.

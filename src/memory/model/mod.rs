@@ -6,7 +6,9 @@
 //! | `stepped` | a graph in groups as a program, a schedule as a graph |
 //! | `segment` | what a stretch of groups costs in parts |
 //! | `tiles` | which stretches, in how many parts |
+//! | [`kept`] | which schedules to run where a prediction does not hold |
 
+pub mod kept;
 mod segment;
 mod stepped;
 mod tiles;
@@ -19,7 +21,7 @@ use crate::{
         OrderError,
         fit::{self, Choice, Front, Options, Unfold},
         order::least_peak,
-        program::HostLink,
+        program::{HostLink, Program},
     },
     ops::{
         sharded::{Role, Sharded},
@@ -98,15 +100,9 @@ pub fn fit(model: &Model<'_>, options: &Options) -> Result<Fitted, OrderError> {
     let ordered = reorder(model, &variants[0])?;
     variants.extend(divided(model, ordered.as_ref().unwrap_or(&variants[0]))?);
     variants.extend(ordered);
-    let count = variants.len() as f64;
-    let mut evaluated = 0;
-    for (index, variant) in variants.iter_mut().enumerate() {
-        let share = if index == 0 { WHOLE } else { (1.0 - WHOLE) / (count - 1.0) };
-        let budget = (options.budget as f64 * share) as u64;
-        let found = fit::fit(&variant.lowered.program, &Options { budget, ..*options });
-        variant.front = found.front;
-        evaluated += found.evaluated;
-    }
+    let programs: Vec<&Program> = variants.iter().map(|variant| &variant.lowered.program).collect();
+    let (fronts, evaluated) = fit::fit_variants(&programs, WHOLE, options);
+    variants.iter_mut().zip(fronts).for_each(|(variant, front)| variant.front = front);
     let least_peak = variants.iter().map(|v| v.lowered.program.least_peak()).min().unwrap_or(0);
     Ok(Fitted { variants, original, least_peak, evaluated })
 }
@@ -221,14 +217,7 @@ impl Fitted {
             let schedule = |p: &'a fit::Point| Schedule { peak: p.peak, time: p.time, variant, choice: &p.choice };
             all.extend(points.map(schedule));
         }
-        all.sort_by(|a, b| a.peak.cmp(&b.peak).then(a.time.total_cmp(&b.time)));
-        let mut least = f64::INFINITY;
-        all.retain(|schedule| {
-            let better = schedule.time < least;
-            least = least.min(schedule.time);
-            better
-        });
-        all
+        fit::unbeaten(all, |schedule| (schedule.peak, schedule.time))
     }
 
     /// The fastest schedule within so many bytes; a higher limit never gives a slower one.

@@ -1,4 +1,5 @@
-//! The arena as SVG: steps to the right, addresses upwards, a rectangle for each buffer.
+//! The arena as SVG: steps to the right, addresses upwards, a rectangle for each buffer. On a page, `zoom.js` moves what
+//! lies inside the axes.
 
 use std::fmt::Write;
 
@@ -6,6 +7,7 @@ use super::{
     layout::{Block, Layout},
     svg::{LETTER, Plot, byte_ticks, escape, step_ticks},
 };
+use crate::units::{Bytes, Micros};
 
 /// Steps narrower than this are drawn without borders and with a thin curve.
 const FINE: f64 = 3.0;
@@ -24,34 +26,37 @@ pub fn map(layout: &Layout, look: Look) -> String {
     let plot = Plot::new(1100.0, 480.0, (0.0, end as f64), (0.0, top.max(1.0) * 1.04));
     let mut svg = plot.open(&layout.title, "step", &step_ticks(end), &byte_ticks(top));
     let fine = if plot.px(1.0) - plot.px(0.0) < FINE { " fine" } else { "" };
+    let all = if look.display_names { " data-all=\"\"" } else { "" };
+    svg += &plot.open_inner(&format!(" data-steps=\"{end}\" data-bytes=\"{}\"{all}", plot.y.1));
     for block in &layout.blocks {
         rectangle(&mut svg, &plot, layout, block, fine);
     }
-    let right = plot.px(end as f64);
-    let mut line = |class: &str, bytes: f64, label: String| {
-        let y = plot.py(bytes);
-        let _ =
-            write!(svg, "<line class=\"{class}\" x1=\"{}\" y1=\"{y:.1}\" x2=\"{right:.1}\" y2=\"{y:.1}\"/>", plot.left);
-        let _ = write!(svg, "<text x=\"{right:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", y - 3.0);
-    };
-    line("peak", layout.height.0 as f64, format!("arena {}", layout.height));
-    if let Some(capacity) = layout.capacity {
-        line("capacity", capacity.0 as f64, format!("capacity {capacity}"));
+    let capacity = layout.capacity.map(|capacity| ("capacity", capacity));
+    let lines: Vec<(&str, Bytes)> = [("peak", layout.height)].into_iter().chain(capacity).collect();
+    let (left, right) = (plot.px(0.0), plot.px(end as f64));
+    for (class, bytes) in &lines {
+        let y = plot.py(bytes.0 as f64);
+        let _ = write!(svg, "<path class=\"{class}\" d=\"M{left:.1} {y:.1}H{right:.1}\"/>");
     }
     let curve = curve(layout, &plot);
     let _ = write!(svg, "<path class=\"load{fine}\" d=\"{curve}\"><title>sum of what lives</title></path>");
-    layout.blocks.iter().for_each(|block| label(&mut svg, &plot, block, look));
-    let capacity = layout.capacity.map(|_| ("capacity", "capacity"));
-    let lines: Vec<_> = [("load", "sum of what lives"), ("peak", "arena")].into_iter().chain(capacity).collect();
-    svg += &plot.legend(&lines);
     let peak = layout.peak();
     let (x, y) = (plot.px(peak.from as f64 + 0.5), plot.py(peak.bytes.0 as f64));
+    let (bytes, from) = (peak.bytes, peak.from);
     let _ = write!(
         svg,
-        "<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"><title>peak load {} at step {}</title></circle></svg>",
-        peak.bytes, peak.from
+        "<path class=\"mark\" d=\"M{x:.1} {y:.1}h.01\"><title>peak load {bytes} at step {from}</title></path></svg>"
     );
-    svg
+    for (class, bytes) in &lines {
+        let (word, y) = (if *class == "peak" { "arena" } else { class }, plot.py(bytes.0 as f64) - 3.0);
+        let _ = write!(svg, "<text class=\"tag\" data-at=\"{}\" x=\"{right:.1}\" y=\"{y:.1}\"", bytes.0);
+        let _ = write!(svg, " text-anchor=\"end\">{word} {bytes}</text>");
+    }
+    svg += "<g class=\"names\">";
+    layout.blocks.iter().for_each(|block| label(&mut svg, &plot, block, look));
+    let capacity = capacity.map(|_| ("capacity", "capacity"));
+    let legend: Vec<_> = [("load", "sum of what lives"), ("peak", "arena")].into_iter().chain(capacity).collect();
+    svg + "</g>" + &plot.legend(&legend) + "</svg>"
 }
 
 /// Left, top, width and height of a block.
@@ -84,7 +89,7 @@ fn label(svg: &mut String, plot: &Plot, block: &Block, look: Look) {
 
 fn tooltip(layout: &Layout, block: &Block) -> String {
     let step = |at: u64| layout.steps.get(at as usize).map_or("end".to_string(), |s| s.name.clone());
-    let time = |until: u64| layout.steps.iter().take(until as usize).map(|s| s.time).sum::<crate::units::Micros>();
+    let time = |until: u64| layout.steps.iter().take(until as usize).map(|s| s.time).sum::<Micros>();
     format!(
         "{} ({})\n{} at {}\nfrom step {} {} ({})\nto step {} {} ({})\n{}",
         block.name,

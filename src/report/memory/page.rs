@@ -17,12 +17,19 @@ const PAGE_STYLE: &str = "<style>:root{color-scheme:light dark;--ink:#1b1b1b;--p
 @media(prefers-color-scheme:dark){:root{--ink:#e6e6e6;--paper:#16181c}}\
 body{font:14px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:1140px;margin:24px auto;padding:0 16px}\
 @media(prefers-color-scheme:dark){.all{stroke:#d8a66f}.active{stroke:#63d27c}.dot{fill:#8fb0ff}.capacity{stroke:#6af}}\
-svg{width:100%;height:auto}svg text{fill:var(--ink)}svg .name{fill:#111}.load{stroke:var(--ink)}.mark{fill:#d22}\
+svg:not(.inner){width:100%;height:auto}svg text{fill:var(--ink)}svg .name{fill:#111;pointer-events:none}.load{stroke:var(--ink)}\
+.inner *{vector-effect:non-scaling-stroke}.near .fine.block{stroke:#fff8}.near .fine.load{stroke-opacity:1}.tools{color:#888}\
 .pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(320px,1fr));gap:16px}\
 table{border-collapse:collapse}td,th{padding:2px 12px 2px 0;text-align:left}td.n{text-align:right;font-variant-numeric:tabular-nums}\
 .key span{display:inline-block;width:12px;height:12px;margin:0 4px 0 14px;vertical-align:-1px}\
 .key .input{background:#4c9be8}.key .activation{background:#56b881}.key .in-place{background:#c9a227}.key .output{background:#d2706e}\
 .key .workspace{background:#9a86c9}rect.block:hover{opacity:.7}</style>";
+
+const ZOOM: &str = include_str!("zoom.js");
+/// Shown where the script runs.
+const TOOLS: &str = "<p class=\"tools\" hidden><button type=\"button\">Whole arena</button> Wheel zooms, over an axis that \
+axis alone; dragging moves. Keys, with the map in focus: + and −, arrows to move, Shift and arrows to zoom one axis, 0 for \
+the whole.</p>";
 
 /// The page.
 pub fn page(layout: &Layout, trace: &Trace, links: &[Link], look: Look) -> String {
@@ -50,7 +57,7 @@ pub fn page(layout: &Layout, trace: &Trace, links: &[Link], look: Look) -> Strin
     for kind in Kind::ALL.into_iter().filter(|kind| layout.blocks.iter().any(|block| block.kind == *kind)) {
         let _ = write!(html, "<span class=\"{0}\"></span>{0}", kind.name());
     }
-    let _ = write!(html, "</p>{}", map::map(layout, look));
+    let _ = write!(html, "</p>{}{TOOLS}", map::map(layout, look));
     let _ = write!(html, "<h2>Memory over time</h2>{}", charts::consumption(trace));
     let (times, sizes) = (charts::idle_times(trace), charts::sizes(trace, links));
     let _ = write!(html, "<h2>Idle periods</h2><div class=\"pair\"><div>{times}</div><div>{sizes}</div></div>");
@@ -76,10 +83,11 @@ pub fn page(layout: &Layout, trace: &Trace, links: &[Link], look: Look) -> Strin
         let rest: crate::units::Bytes = alive[ROWS..].iter().map(|b| b.size).sum();
         let _ = write!(html, "<p>and {} more, {rest} together</p>", alive.len() - ROWS);
     }
-    html + "</body></html>\n"
+    let _ = write!(html, "<script>{ZOOM}</script></body></html>");
+    html + "\n"
 }
 
 /// A figure that stands alone: with its style inside.
 pub fn alone(svg: &str) -> String {
-    svg.replacen("</title>", &format!("</title>{STYLE}<style>.mark{{fill:#d22}}</style>"), 1)
+    svg.replacen("</title>", &format!("</title>{STYLE}"), 1)
 }

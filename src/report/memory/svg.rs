@@ -44,6 +44,7 @@ impl Plot {
             escape(title)
         );
         let (x0, x1, y0, y1) = (self.left, w - RIGHT, h - self.below, TOP);
+        svg += "<g class=\"axes\">";
         for (x, label) in xs {
             let at = self.px(*x);
             let _ = write!(svg, "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{y1}\" x2=\"{at:.1}\" y2=\"{y0}\"/>");
@@ -56,12 +57,22 @@ impl Plot {
         }
         let _ = write!(
             svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            "</g><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             (x0 + x1) / 2.0,
             h - 4.0,
             escape(x_label)
         );
         svg
+    }
+
+    /// The opening tag of a drawing inside the axes, in the same units. Nothing of it shows outside them.
+    pub fn open_inner(&self, attributes: &str) -> String {
+        let (x, y) = (self.left, TOP);
+        let (w, h) = (self.width - self.left - RIGHT, self.height - self.below - TOP);
+        format!(
+            "<svg class=\"inner\" x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" viewBox=\"{x} {y} {w} {h}\" \
+             preserveAspectRatio=\"none\"{attributes}>"
+        )
     }
 
     /// What the lines mean: for each a class and a word, above the drawing from the left.
@@ -93,7 +104,8 @@ pub const STYLE: &str = "<style>.grid{stroke:#8884}.input{fill:#4c9be8}.activati
 .output{fill:#d2706e}.workspace{fill:#9a86c9}.block{stroke:#fff8;stroke-width:.5}.peak{stroke:#d22;stroke-dasharray:6 4;fill:none}\
 .load{stroke:#222;fill:none;stroke-width:1.2}.fine.block{stroke:none}.fine.load{stroke-width:.5;stroke-opacity:.6}\
 .capacity{stroke:#06c;fill:none}.all{stroke:#8b5a2b;stroke-dasharray:5 3;fill:none}\
-.active{stroke:#2a8f3c;fill:none}.dot{fill:#1f3a93}.link{stroke:#999;fill:none}</style>";
+.active{stroke:#2a8f3c;fill:none}.dot{fill:#1f3a93}.link{stroke:#999;fill:none}\
+.mark{stroke:#d22;stroke-width:8;stroke-linecap:round}</style>";
 
 /// About `count` round numbers from `from` to `to`.
 pub fn ticks(from: f64, to: f64, count: f64) -> Vec<f64> {
