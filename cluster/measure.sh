@@ -80,10 +80,14 @@ for ((round = 1; round <= ROUNDS; round++)); do
         fi
         file=$("$LAB" cluster)
         echo "measure: round $round: $cluster, $model, $target" >&2
+        # Other ratios are compared on the same operators.
+        tuned=$WORK/$cluster-$model-tuned.json
+        [[ $target != *--ratios* ]] || [ ! -e "$tuned" ] || flags+=(--like "$tuned")
         if ! plan "$WORK/plan.json" "${flags[@]}"; then
             tail -3 "$WORK/plan.err" >&2
             continue
         fi
+        [ "$target" != latency ] || cp "$WORK/plan.json" "$tuned"
         # Every device alone: the best of them by its own measurement is what a plan must beat.
         mapfile -t devices < <(python3 -c 'import json, sys
 for d in json.load(open(sys.argv[1]))["devices"]: print(d["server"] + "/" + d["device"])' "$WORK/plan.json")
