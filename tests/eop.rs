@@ -1,15 +1,28 @@
-//! EOP's LSTM on its CPU and GPU: the known optima with whole operators, and what splitting in ratios adds.
+//! What EOP recorded of models on its CPU and GPU, planned with. Of the LSTM the known optima with whole operators, and
+//! what splitting in ratios adds; of ResNet-18 plans by the program's own search: both devices at one operator, a card
+//! with little memory, a card without some kernels.
 
 use std::{collections::BTreeMap, path::Path};
 
 use edgecut::{
-    plan::pair::Pair,
+    graph::{Granularity, Graph, OperatorId},
+    plan::{
+        DeviceId, Plan,
+        assemble::Network,
+        check,
+        file::ModelRef,
+        pair::Pair,
+        problem::{Cost, Device, Link, LinkId, Objective, Targets},
+        search::Options,
+        split::{Proportional, Task, Ways, divided, plan},
+    },
     profile::{
         eop::{self, EopRow},
         growth::{Fit, Growth, Point},
+        import, items,
     },
-    relay::{Mode, numbers::numbered, parse},
-    units::Micros,
+    relay::{ImportOptions, Mode, import as import_relay, numbers, numbers::numbered, parse},
+    units::{Bytes, Micros},
 };
 
 type Profile = BTreeMap<usize, EopRow>;
@@ -95,4 +108,164 @@ fn tuned_ratios_are_never_worse_than_fixed_ones() {
         assert!(ours.total.0 <= whole + 1e-6 && ours.total.0 <= equal.min(speed) * 1.01);
         assert!(ours.bound.0 <= ours.total.0 + 1e-6);
     }
+}
+
+/// ResNet-18 as EOP profiled it: MXNet's, with batch normalisation folded away. That every vertex has the name that the
+/// profile says its number has is checked when the profile is imported.
+#[derive(Default)]
+struct ResNet {
+    parameters: Vec<String>,
+    body: Vec<String>,
+    convolutions: usize,
+}
+
+impl ResNet {
+    fn text() -> String {
+        let mut net =
+            ResNet { parameters: vec!["%data: Tensor[(1, 3, 224, 224), float32]".into()], ..ResNet::default() };
+        let first = net.convolution("%data", [3, 64, 7, 2]);
+        let first = net.call(format!("nn.relu({first})"));
+        let mut x = net.call(format!("nn.max_pool2d({first}, pool_size=[3, 3], strides=[2, 2], padding=[1, 1, 1, 1])"));
+        let mut channels = 64;
+        for (out, stride) in [(64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1)] {
+            let inner = net.convolution(&x, [channels, out, 3, stride]);
+            let inner = net.call(format!("nn.relu({inner})"));
+            let inner = net.convolution(&inner, [out, out, 3, 1]);
+            let around = if channels == out { x } else { net.convolution(&x, [channels, out, 1, stride]) };
+            let sum = net.call(format!("add({inner}, {around})"));
+            (x, channels) = (net.call(format!("nn.relu({sum})")), out);
+        }
+        x = net.call(format!("nn.global_avg_pool2d({x})"));
+        x = net.call(format!("nn.batch_flatten({x})"));
+        x = net.call(format!("nn.batch_flatten({x})"));
+        net.parameters.extend(["%w: Tensor[(1000, 512), float32]".into(), "%b: Tensor[(1000), float32]".into()]);
+        let dense = net.call(format!("nn.dense({x}, %w, units=1000)"));
+        let bias = net.call("multiply(1f, %b)".into());
+        let (parameters, body) = (net.parameters.join(", "), net.body.join(""));
+        format!("#[version = \"0.0.5\"]\ndef @main({parameters}) {{\n{body}  add({dense}, {bias})\n}}\n")
+    }
+
+    fn call(&mut self, text: String) -> String {
+        let name = format!("%{}", self.body.len());
+        self.body.push(format!("  {name} = {text};\n"));
+        name
+    }
+
+    /// From so many channels to so many, with a window of this size and this stride; with its bias.
+    fn convolution(&mut self, x: &str, [from, to, size, stride]: [usize; 4]) -> String {
+        self.convolutions += 1;
+        let (n, pad) = (self.convolutions, size / 2);
+        self.parameters.push(format!("%w{n}: Tensor[({to}, {from}, {size}, {size}), float32]"));
+        self.parameters.push(format!("%b{n}: Tensor[({to}), float32]"));
+        let made = self.call(format!(
+            "nn.conv2d({x}, %w{n}, strides=[{stride}, {stride}], padding=[{pad}, {pad}, {pad}, {pad}], channels={to}, \
+             kernel_size=[{size}, {size}])"
+        ));
+        self.call(format!("nn.bias_add({made}, %b{n})"))
+    }
+}
+
+/// The graph, and for each of its operators what EOP measured on the processor and on the card.
+fn recorded() -> Option<(Graph, Vec<Vec<Option<Cost>>>)> {
+    let text = ResNet::text();
+    let graph = import_relay("resnet18", text.as_bytes(), &ImportOptions::default()).unwrap().graph;
+    let numbers = numbers::operators(&text, &graph).unwrap();
+    let mut costs = vec![Vec::new(); items(&graph, Granularity::Op).len()];
+    for (device, name) in [("cpu", "resnet18_cpu_1.csv"), ("gpu0", "resnet18_k40_1.csv")] {
+        let measured = eop::read(&file(name)?).unwrap();
+        assert_eq!(measured.is_gpu, device == "gpu0");
+        let rows = import::eop(&measured, &graph, &numbers, &import::place("eop", device, name)).unwrap();
+        assert_eq!((rows.rows.len(), rows.unused, rows.missing), (costs.len(), 0, 0));
+        for row in rows.rows {
+            let time = Micros(row.time_us_median.unwrap());
+            costs[row.id].push(Some(Cost { time, workspace: Bytes::ZERO, held: Bytes::ZERO }));
+        }
+    }
+    Some((graph, costs))
+}
+
+/// The plan for one server with both devices. Every transfer takes 10 us, as one edge of EOP's own model does, whatever
+/// its size; a shard takes its share of its operator's time.
+fn on_both(graph: &Graph, costs: &[Vec<Option<Cost>>], memory: Option<Bytes>) -> Plan {
+    let device = |name: &str, memory| Device { server: "eop".into(), name: name.into(), address: None, memory };
+    let way = |name: &str| Link { name: name.into(), latency: Micros(10.0), per_byte: 0.0 };
+    let items = items(graph, Granularity::Op);
+    let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
+    let task = Task {
+        ways: Ways::of(graph, &groups),
+        names: items.iter().map(|item| item.name.clone()).collect(),
+        costs: costs.to_vec(),
+        network: Network {
+            devices: vec![device("cpu", None), device("gpu0", memory)],
+            links: vec![way("there"), way("back")],
+            routes: vec![None, Some(LinkId(0)), Some(LinkId(1)), None],
+            source: DeviceId(0),
+            sink: DeviceId(0),
+        },
+        objective: Objective::Latency,
+        targets: Targets::default(),
+        shards: &Proportional::default(),
+    };
+    let options = Options { budget: Some(1_000), cut_off: None, ..Options::default() };
+    let answer = plan(&task, &options).unwrap();
+    let mut made = Plan::new(&answer.expanded.problem, &answer.solution, ModelRef::default(), Granularity::Op, 0);
+    made.splits = answer.splits.clone();
+    check::plan(&answer.expanded.problem, &made).unwrap();
+    assert_eq!(divided(graph, &made.splits).unwrap(), answer.expanded.graph);
+    made
+}
+
+const CPU: DeviceId = DeviceId(0);
+const GPU: DeviceId = DeviceId(1);
+
+fn is_on(plan: &Plan, device: DeviceId, name: &str) -> bool {
+    let mut of_name = plan.groups.iter().filter(|group| group.name.contains(name)).peekable();
+    assert!(of_name.peek().is_some(), "the plan has no {name}");
+    of_name.all(|group| group.strategy.devices().all(|own| own == device))
+}
+
+#[test]
+fn a_recorded_card_shares_operators_with_its_processor() {
+    let Some((graph, costs)) = recorded() else { return };
+    let alone = |device: usize| costs.iter().filter_map(|costs| costs[device]).map(|cost| cost.time.0).sum::<f64>();
+    let plan = on_both(&graph, &costs, None);
+    let latency = plan.predicted.latency_us.0;
+    println!("resnet18: processor {:.0} us, card {:.0} us, both {latency:.0} us", alone(0), alone(1));
+    let both = plan.splits.iter().filter(|split| split.devices.contains(&CPU) && split.devices.contains(&GPU));
+    assert!(both.count() > 0, "no operator is computed by both");
+    assert!(latency < alone(1).min(alone(0)) && plan.bound.value <= latency * (1.0 + 1e-9));
+    // The card is some four times as fast, and gets more of what they share.
+    for split in plan.splits.iter().filter(|split| split.devices[..] == [CPU, GPU]) {
+        let whole = *split.cuts.last().unwrap();
+        assert!(split.cuts[1] * 2 <= whole, "the processor computes {:?} of {whole}", split.cuts);
+    }
+}
+
+#[test]
+fn a_recorded_card_with_little_memory_gets_what_fits() {
+    let Some((graph, costs)) = recorded() else { return };
+    let mut before = 0.0;
+    // The parameters alone are 45 MiB.
+    for mebibytes in [64, 32, 16, 8] {
+        let limit = Bytes(mebibytes << 20);
+        let plan = on_both(&graph, &costs, Some(limit));
+        let card = &plan.devices[GPU.0 as usize];
+        println!("{limit}: {} with {} of the card", plan.predicted.latency_us, card.memory.arena_bytes);
+        assert!(card.memory.parameter_bytes + card.memory.arena_bytes <= limit, "{:?}", card.memory);
+        assert!(!card.order.is_empty() && plan.devices[CPU.0 as usize].memory.parameter_bytes > Bytes::ZERO);
+        assert!(plan.predicted.latency_us.0 >= 0.99 * before, "less memory is no better");
+        before = plan.predicted.latency_us.0;
+    }
+}
+
+#[test]
+fn what_a_recorded_card_has_no_kernel_for_stays_on_the_processor() {
+    let Some((graph, mut costs)) = recorded() else { return };
+    for (item, costs) in items(&graph, Granularity::Op).iter().zip(&mut costs) {
+        if item.name.contains("pool") {
+            costs[1] = None;
+        }
+    }
+    let plan = on_both(&graph, &costs, None);
+    assert!(is_on(&plan, CPU, "pool") && !is_on(&plan, CPU, "nn.conv2d"));
 }

@@ -2,10 +2,12 @@
 //!
 //! `cargo test --release --features gpu-tests --test gpu -- --nocapture --test-threads 1` on a machine with a GPU runs
 //! everything; with EDGECUT_REQUIRE_GPU=1 a missing GPU is a failure. On a machine without one the tests called
-//! `rehearsed_…` run the same engine with its kernels compiled by the C compiler, and the others say that they are
-//! skipped. `EDGECUT_CASES=pool` runs the cases, and the models, whose name contains `pool`. See docs/gpu.md.
+//! `rehearsed_…` run the same engine with its kernels compiled by the C compiler, those of `strict` run this very suite
+//! by a driver in main memory, and the others say that they are skipped. `EDGECUT_CASES=pool` runs the cases, and the models, whose name contains `pool`. See docs/gpu.md.
 
 mod cases;
+#[path = "gpu/strict.rs"]
+mod strict;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,7 +23,7 @@ use cudarc::{
 };
 use edgecut::{
     engine::{
-        CpuEngine, Engine, EngineError, GpuReport,
+        CpuEngine, CudaVersion, Engine, EngineError, Gpu, GpuReport,
         cuda::{CudaEngine, Memory},
     },
     graph::{Granularity, Graph, Origin, Part, TensorData, TensorId},
@@ -46,7 +48,15 @@ fn gpu() -> Option<(GpuReport, CudaEngine)> {
         return None;
     }
     let engine = CudaEngine::new(&report, 0).unwrap();
-    println!("{}, driver for CUDA {}", report.gpus[0].description(), report.driver.as_deref().unwrap_or("?"));
+    let version = |version: Option<CudaVersion>| version.map_or("none".to_string(), |version| version.to_string());
+    println!(
+        "{}, driver for CUDA {}, NVRTC {}, cuBLAS {}, cuDNN {}",
+        report.gpus[0].description(),
+        version(report.driver),
+        version(report.nvrtc),
+        version(report.cublas),
+        if report.cudnn { "there" } else { "none" }
+    );
     Some((report, engine))
 }
 
@@ -241,58 +251,70 @@ fn measured(engine: &CudaEngine, text: &str) -> Micros {
     whole(&subject, &Sampling::default(), None).unwrap().time.median
 }
 
+/// What the card could compute at most: one multiply-add a clock on each of 128 single-precision units of a
+/// multiprocessor, at its highest clock. Some cards have 64 such units: of those the share is half of the true one.
+fn peak(gpu: &Gpu) -> f64 {
+    f64::from(gpu.multiprocessors) * f64::from(gpu.clock_khz) * 1e3 * 256.0
+}
+
+/// Prints how much of the peak a computation reaches, and a library called directly in the same process.
+fn compare(what: &str, gpu: &Gpu, flops: f64, ours: f64, library: &str, theirs: f64) {
+    let rate =
+        |seconds: f64| format!("{:.2} TFLOP/s ({:.1} %)", flops / seconds / 1e12, 100.0 * flops / seconds / peak(gpu));
+    println!(
+        "{what}: {} of {:.1} TFLOP/s (128 units a multiprocessor at the highest clock); {library} called directly {}: \
+         {:.0} % of its speed",
+        rate(ours),
+        peak(gpu) / 1e12,
+        rate(theirs),
+        100.0 * theirs / ours
+    );
+}
+
+/// Seconds that cuBLAS takes for a product of such matrices, called directly; nothing, said aloud, without it.
+fn by_cublas(rows: usize, columns: usize, depth: usize) -> Option<f64> {
+    // SAFETY: this only tries to open the library.
+    if !unsafe { cudarc::cublas::sys::is_culib_present() } {
+        eprintln!("SKIPPED, NOT RUN: the comparison with cuBLAS, which needs libcublas.so.12 or libcublas.so");
+        return None;
+    }
+    let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
+    let blas = CudaBlas::new(stream.clone()).unwrap();
+    let zeros = |count: usize| stream.alloc_zeros::<f32>(count).unwrap();
+    let (a, b, mut c) = (zeros(rows * depth), zeros(depth * columns), zeros(rows * columns));
+    let configuration = GemmConfig {
+        transa: cublasOperation_t::CUBLAS_OP_T,
+        transb: cublasOperation_t::CUBLAS_OP_N,
+        m: rows as i32,
+        n: columns as i32,
+        k: depth as i32,
+        alpha: 1f32,
+        lda: depth as i32,
+        ldb: depth as i32,
+        beta: 0f32,
+        ldc: rows as i32,
+    };
+    // SAFETY: three matrices of these sizes.
+    Some(median(&stream, || unsafe { blas.gemm(configuration, &a, &b, &mut c).unwrap() }).as_secs_f64())
+}
+
 #[test]
 fn a_dense_layer_is_as_fast_as_the_matrix_library() {
     let Some((report, engine)) = gpu() else { return };
-    if !report.cublas {
-        return eprintln!("SKIPPED, NOT RUN: cuBLAS is not here");
-    }
     const N: usize = 4096;
     let text = format!(
         "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[({N}, {N}), float32], %w: Tensor[({N}, {N}), float32]) {{\n  \
          nn.dense(%x, %w, units={N})\n}}\n"
     );
     let ours = measured(&engine, &text).0 / 1e6;
-    let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
-    let blas = CudaBlas::new(stream.clone()).unwrap();
-    let (a, b) = (stream.alloc_zeros::<f32>(N * N).unwrap(), stream.alloc_zeros::<f32>(N * N).unwrap());
-    let mut c = stream.alloc_zeros::<f32>(N * N).unwrap();
-    let n = N as i32;
-    let configuration = GemmConfig {
-        transa: cublasOperation_t::CUBLAS_OP_T,
-        transb: cublasOperation_t::CUBLAS_OP_N,
-        m: n,
-        n,
-        k: n,
-        alpha: 1f32,
-        lda: n,
-        ldb: n,
-        beta: 0f32,
-        ldc: n,
-    };
-    // SAFETY: three matrices of N times N.
-    let theirs = median(&stream, || unsafe { blas.gemm(configuration, &a, &b, &mut c).unwrap() }).as_secs_f64();
-    let flops = 2.0 * (N as f64).powi(3);
-    // One multiply-add a clock on each of 128 single-precision units of a multiprocessor.
-    let gpu = &report.gpus[0];
-    let peak = f64::from(gpu.multiprocessors) * f64::from(gpu.clock_khz) * 1e3 * 256.0;
-    println!(
-        "dense {N}: {:.2} TFLOP/s, {:.1} % of {:.1} TFLOP/s (128 units a multiprocessor at its highest clock); cuBLAS \
-         called directly {:.2} TFLOP/s",
-        flops / ours / 1e12,
-        100.0 * flops / ours / peak,
-        peak / 1e12,
-        flops / theirs / 1e12
-    );
+    let Some(theirs) = by_cublas(N, N, N) else { return };
+    compare(&format!("dense {N}"), &report.gpus[0], 2.0 * (N as f64).powi(3), ours, "cuBLAS", theirs);
     assert!(ours <= 1.25 * theirs, "{ours} s for cuBLAS' {theirs} s");
 }
 
 #[test]
-fn a_convolution_against_the_library_of_networks() {
+fn a_convolution_against_the_libraries() {
     let Some((report, engine)) = gpu() else { return };
-    if !report.cudnn {
-        return eprintln!("SKIPPED, NOT RUN: cuDNN is not here");
-    }
     const C: usize = 256;
     const S: usize = 56;
     let text = format!(
@@ -300,6 +322,13 @@ fn a_convolution_against_the_library_of_networks() {
          {{\n  nn.conv2d(%x, %w, padding=[1, 1, 1, 1], channels={C}, kernel_size=[3, 3])\n}}\n"
     );
     let ours = measured(&engine, &text).0 / 1e6;
+    let (what, flops) = (format!("3x3 convolution of {C} channels, {S} x {S}"), 2.0 * (C * C * 9 * S * S) as f64);
+    if let Some(theirs) = by_cublas(S * S, C, 9 * C) {
+        compare(&what, &report.gpus[0], flops, ours, "the product alone by cuBLAS", theirs);
+    }
+    if !report.cudnn {
+        return eprintln!("SKIPPED, NOT RUN: the comparison with cuDNN, which is not here");
+    }
     let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
     let handle = Cudnn::new(stream.clone()).unwrap();
     let (c, s) = (C as i32, S as i32);
@@ -321,15 +350,7 @@ fn a_convolution_against_the_library_of_networks() {
         // SAFETY: the tensors are as large as their descriptions.
         unsafe { forward.launch(algorithm, Some(&mut workspace), (1.0, 0.0), &data, &weight, &mut made).unwrap() }
     });
-    let theirs = theirs.as_secs_f64();
-    let flops = 2.0 * (C * C * 9 * S * S) as f64;
-    println!(
-        "3x3 convolution of {C} channels, {S} x {S}: {:.2} TFLOP/s; cuDNN called directly ({algorithm:?}) {:.2} TFLOP/s: \
-         {:.0} % of it",
-        flops / ours / 1e12,
-        flops / theirs / 1e12,
-        100.0 * theirs / ours
-    );
+    compare(&what, &report.gpus[0], flops, ours, &format!("cuDNN ({algorithm:?})"), theirs.as_secs_f64());
 }
 
 #[test]
@@ -348,22 +369,71 @@ fn copies_cost_what_a_line_says() {
     assert!(Bytes::ZERO < free && free <= total);
 }
 
-/// The command line on this machine: a plan over `local/cpu` and `local/gpu0`, and its run.
+/// The program's plan and run over the processor and the card of this machine. So that the processor has something to do
+/// beside a fast card, the plan may take less of the card's memory than the model's parameters need.
 #[test]
 fn a_plan_over_cpu_and_gpu_runs_as_predicted() {
     if gpu().is_none() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/resnet18.relay");
-    let edgecut = |arguments: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_edgecut")).current_dir(&folder).args(arguments).output().unwrap();
+    let edgecut = |arguments: &str| -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
+        let output = command.current_dir(&folder).args(arguments.split(' ')).output().unwrap();
         let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{arguments:?}: {stdout}{stderr}");
-        println!("$ edgecut {}\n{stdout}{stderr}", arguments.join(" "));
+        assert!(output.status.success(), "{arguments}: {stdout}{stderr}");
+        println!("$ edgecut {arguments}\n{stdout}{stderr}");
+        stdout.into_owned()
     };
-    let model = model.display().to_string();
-    edgecut(&["devices"]);
-    edgecut(&["plan", &model, "--output", "plan.json"]);
-    edgecut(&["run", "plan.json"]);
+    let json = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
+    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("models/resnet18.relay"), folder.path().join("m.relay"))
+        .unwrap();
+    // 45 MiB of parameters, and activations.
+    let cluster = "[[server]]\nname = \"local\"\ndevice = [{ name = \"gpu0\", memory = \"24MiB\" }]\n";
+    std::fs::write(folder.path().join("small-card.toml"), cluster).unwrap();
+    let devices = json(&edgecut("devices --format json"));
+    let named = devices["devices"].as_array().unwrap().iter().map(|device| device["device"].as_str().unwrap());
+    assert_eq!(named.collect::<Vec<_>>()[..2], ["local/cpu", "local/gpu0"]);
+    for (name, flags) in [("free", ""), ("small", " --cluster small-card.toml")] {
+        edgecut(&format!("plan m.relay{flags} --output {name}.json"));
+        let plan = json(&std::fs::read_to_string(folder.path().join(format!("{name}.json"))).unwrap());
+        let devices = plan["devices"].as_array().unwrap();
+        let used: Vec<&str> = devices
+            .iter()
+            .filter(|device| !device["order"].as_array().unwrap().is_empty())
+            .map(|device| device["device"].as_str().unwrap())
+            .collect();
+        println!("{name}: {used:?}, {} operators are split", plan["splits"].as_array().map_or(0, Vec::len));
+        if name == "small" {
+            assert_eq!(used, ["cpu", "gpu0"], "both devices compute");
+        }
+        // The run compares its outputs with those of the processor alone, and fails if they differ.
+        let run = json(&edgecut(&format!("run {name}.json --format json")));
+        let micros = |value: &serde_json::Value| value.as_f64().unwrap();
+        let (predicted, measured) = (micros(&run["predicted_latency_us"]), micros(&run["latency"]["median_us"]));
+        println!(
+            "{name}: predicted {predicted:.0} us, measured {measured:.0} us: {:+.1} %",
+            100.0 * (predicted / measured - 1.0)
+        );
+        for device in &used {
+            let of = |key: &str| -> f64 {
+                let groups = run["groups"].as_array().unwrap().iter();
+                groups
+                    .filter(|group| group["device"] == format!("local/{device}"))
+                    .map(|group| micros(&group[key]))
+                    .sum()
+            };
+            println!("{name}: {device}: predicted {:.0} us, measured {:.0} us", of("predicted_us"), of("measured_us"));
+            assert!(of("measured_us") > 0.0, "{device} computes nothing");
+        }
+        // Outputs, once more, as this test sees them.
+        edgecut(&format!("run {name}.json --no-check --repeat 1 --outputs plan.npz"));
+        edgecut("run m.relay --outputs alone.npz");
+        let read = |name: &str| read_npz(&folder.path().join(name)).unwrap()["out_0"].to_f64s().unwrap();
+        let (plan, alone) = (read("plan.npz"), read("alone.npz"));
+        let off = plan.iter().zip(&alone).map(|(a, b)| (a - b).abs() / (1e-4 + 1e-3 * b.abs()));
+        let worst = off.fold(0.0, |worst: f64, off| if off.is_nan() { f64::INFINITY } else { worst.max(off) });
+        println!("{name}: outputs differ by {worst:.3} of the tolerance");
+        assert!(worst <= 1.0);
+    }
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     agent::fleet::Fleet,
-    cluster::{Cluster, Inventory},
+    cluster::{Cluster, DeviceKind, Inventory},
     units::{Bytes, Micros, Rate},
 };
 
@@ -119,7 +119,8 @@ fn device_rows(cluster: &Cluster, fleet: &Fleet, inventory: &Inventory) -> Vec<D
                 model: described.map_or(String::new(), |d| d.model.clone()),
                 cores: told.cpu.cores,
                 threads: device.threads,
-                caches: caches.join(", "),
+                // Those of the processor.
+                caches: if device.kind == DeviceKind::Cpu { caches.join(", ") } else { String::new() },
                 memory_bytes: device.memory,
                 server_memory_bytes: told.memory_total,
                 server_memory_available_bytes: told.memory_available,

@@ -9,16 +9,24 @@ use crate::units::{Bytes, Micros};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GpuReport {
     /// The newest version of CUDA that the driver knows.
-    pub driver: Option<String>,
+    pub driver: Option<CudaVersion>,
     /// In the order of the driver.
     pub gpus: Vec<Gpu>,
-    /// Without cuBLAS matrices are multiplied by a plain kernel, far from the card's peak.
-    pub cublas: bool,
-    /// Only compared with; nothing is computed by it.
+    /// Compiles the kernels.
+    pub nvrtc: Option<CudaVersion>,
+    /// Without it matrices are multiplied by a plain kernel, far from the card's peak.
+    pub cublas: Option<CudaVersion>,
+    /// Whether cuDNN is there. It is only compared with; nothing is computed by it.
     pub cudnn: bool,
     /// What must be there and is not: with anything in here no GPU is offered.
     pub lacking: Vec<Lacking>,
+    /// What is not there and need not be.
+    pub without: Vec<Lacking>,
 }
+
+/// A version of CUDA, as 1000 · major + 10 · minor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CudaVersion(pub i32);
 
 /// One GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,14 +48,22 @@ pub enum Lacking {
     Feature,
     /// The driver's library cannot be loaded, or lacks a function.
     Driver { file: &'static str, why: String },
-    /// The driver is older than the program can work with; versions as 1000 · major + 10 · minor.
-    Version { found: i32, wanted: i32 },
-    /// The driver has no card for this process.
-    Card { code: i32 },
-    /// A library cannot be loaded.
-    Library { name: &'static str, file: &'static str },
+    /// The driver is older than the program can work with.
+    Version { found: CudaVersion, wanted: CudaVersion },
+    /// The driver has no card for this process: its error, and what it says of that.
+    Card { code: i32, why: String },
+    /// A library cannot be loaded, or lacks a function.
+    Library { library: GpuLibrary, why: String },
     /// The card does not start.
     Start { gpu: String, why: String },
+}
+
+/// What the driver does not bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GpuLibrary {
+    Nvrtc,
+    Cublas,
+    Cudnn,
 }
 
 /// The GPUs that compute, and what a person should know of those that do not.
@@ -102,13 +118,8 @@ impl GpuReport {
 
     /// What a person should know: what is missing, and what it means.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.lacking.iter().map(|lacking| format!("no GPU: {lacking}")).collect();
-        if !self.usable().is_empty() && !self.cublas {
-            notes.push(
-                "cuBLAS (libcublas.so.12) cannot be loaded: matrices are multiplied by a plain kernel".to_string(),
-            );
-        }
-        notes
+        let lacking = self.lacking.iter().map(|lacking| format!("no GPU: {lacking}"));
+        lacking.chain(self.without.iter().map(Lacking::to_string)).collect()
     }
 }
 
@@ -123,18 +134,67 @@ impl Gpu {
     }
 }
 
+impl CudaVersion {
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only engines look for libraries"))]
+    pub(super) fn major(self) -> u32 {
+        u32::try_from(self.0 / 1000).unwrap_or(0)
+    }
+}
+
+impl GpuLibrary {
+    fn name(self) -> &'static str {
+        match self {
+            GpuLibrary::Nvrtc => "NVRTC",
+            GpuLibrary::Cublas => "cuBLAS",
+            GpuLibrary::Cudnn => "cuDNN",
+        }
+    }
+
+    /// What is without it.
+    fn loss(self) -> &'static str {
+        match self {
+            GpuLibrary::Nvrtc => "kernels cannot be compiled",
+            GpuLibrary::Cublas => "matrices are multiplied by a plain kernel, far from a card's peak",
+            GpuLibrary::Cudnn => "no test compares with it",
+        }
+    }
+
+    /// The package of Python's index that has it, for any driver since CUDA 12.
+    fn package(self) -> &'static str {
+        match self {
+            GpuLibrary::Nvrtc => "nvidia-cuda-nvrtc-cu12",
+            GpuLibrary::Cublas => "nvidia-cublas-cu12",
+            GpuLibrary::Cudnn => "nvidia-cudnn-cu12",
+        }
+    }
+}
+
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0 / 1000, self.0 % 1000 / 10)
+    }
+}
+
 impl fmt::Display for Lacking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let version = |v: &i32| format!("{}.{}", v / 1000, v % 1000 / 10);
         match self {
             Lacking::Feature => f.write_str("edgecut was built without the feature `cuda`"),
-            Lacking::Driver { file, why } => write!(f, "the NVIDIA driver's {file} cannot be used: {why}"),
-            Lacking::Version { found, wanted } => {
-                write!(f, "the NVIDIA driver is for CUDA {}, {} is needed", version(found), version(wanted))
+            Lacking::Driver { file, why } => {
+                write!(f, "the NVIDIA driver's {file} cannot be used: {why}; an NVIDIA card comes with one")
             }
-            Lacking::Card { code: 100 } => f.write_str("the NVIDIA driver finds no card"),
-            Lacking::Card { code } => write!(f, "the NVIDIA driver does not start (error {code})"),
-            Lacking::Library { name, file } => write!(f, "{name} ({file}) cannot be loaded"),
+            Lacking::Version { found, wanted } => {
+                write!(f, "the NVIDIA driver is for CUDA {found}, {wanted} is needed: install a newer driver")
+            }
+            Lacking::Card { code: 100, .. } => f.write_str("the NVIDIA driver finds no card"),
+            Lacking::Card { code, why } => write!(f, "the NVIDIA driver does not start: {why} (error {code})"),
+            Lacking::Library { library, why } => write!(
+                f,
+                "{} cannot be loaded, so {}: {why}; get it by `pip install {}` or NVIDIA's packages, and put its folder into \
+                 LD_LIBRARY_PATH",
+                library.name(),
+                library.loss(),
+                library.package()
+            ),
             Lacking::Start { gpu, why } => write!(f, "{gpu} does not start: {why}"),
         }
     }
@@ -157,24 +217,35 @@ mod tests {
 
     #[test]
     fn whatever_is_missing_is_said_and_nothing_is_offered() {
+        let library = |library, why: &str| Lacking::Library { library, why: why.to_string() };
         for (lacking, text) in [
             (Lacking::Feature, "no GPU: edgecut was built without the feature `cuda`"),
             (
-                Lacking::Version { found: 11040, wanted: 12000 },
-                "no GPU: the NVIDIA driver is for CUDA 11.4, 12.0 is needed",
+                Lacking::Driver { file: "libcuda.so.1", why: "No such file".to_string() },
+                "no GPU: the NVIDIA driver's libcuda.so.1 cannot be used: No such file; an NVIDIA card comes with one",
             ),
-            (Lacking::Card { code: 100 }, "no GPU: the NVIDIA driver finds no card"),
-            (Lacking::Card { code: 803 }, "no GPU: the NVIDIA driver does not start (error 803)"),
             (
-                Lacking::Library { name: "NVRTC", file: "libnvrtc.so.12" },
-                "no GPU: NVRTC (libnvrtc.so.12) cannot be loaded",
+                Lacking::Version { found: CudaVersion(11040), wanted: CudaVersion(12000) },
+                "no GPU: the NVIDIA driver is for CUDA 11.4, 12.0 is needed: install a newer driver",
+            ),
+            (Lacking::Card { code: 100, why: String::new() }, "no GPU: the NVIDIA driver finds no card"),
+            (
+                Lacking::Card { code: 803, why: "other versions".to_string() },
+                "no GPU: the NVIDIA driver does not start: other versions (error 803)",
+            ),
+            (
+                library(GpuLibrary::Nvrtc, "there is no libnvrtc.so.12"),
+                "no GPU: NVRTC cannot be loaded, so kernels cannot be compiled: there is no libnvrtc.so.12; get it \
+                 by `pip install nvidia-cuda-nvrtc-cu12` or NVIDIA's packages, and put its folder into LD_LIBRARY_PATH",
             ),
         ] {
             let report = GpuReport { gpus: vec![gpu()], lacking: vec![lacking], ..GpuReport::default() };
             assert_eq!((report.notes(), report.usable()), (vec![text.to_string()], &[][..]));
         }
-        let report = GpuReport { gpus: vec![gpu()], ..GpuReport::default() };
+        let without = vec![library(GpuLibrary::Cublas, "there is none")];
+        let report = GpuReport { gpus: vec![gpu()], without, ..GpuReport::default() };
         assert_eq!((report.usable().len(), report.notes().len()), (1, 1), "usable, but without cuBLAS");
+        assert!(report.notes()[0].starts_with("cuBLAS cannot be loaded, so matrices"), "{:?}", report.notes());
         assert_eq!(report.gpus[0].description(), "Card, compute 9.0, 12 multiprocessors up to 1500 MHz");
     }
 

@@ -11,6 +11,7 @@ pub mod cuda;
 mod freed;
 mod gpu;
 mod memory;
+mod overhead;
 mod quota;
 
 use std::fmt;
@@ -26,7 +27,7 @@ use crate::{
 pub use clock::{CpuClock, timed};
 pub use cpu::CpuEngine;
 pub use freed::keep_freed_memory;
-pub use gpu::{Gpu, GpuReport, Lacking, Started, StartedGpu, start_gpus};
+pub use gpu::{CudaVersion, Gpu, GpuLibrary, GpuReport, Lacking, Started, StartedGpu, start_gpus};
 pub use memory::{CountingAllocator, Joined, Meter};
 pub use quota::processor_quota;
 

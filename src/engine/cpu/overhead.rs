@@ -6,21 +6,9 @@
 use tract_core::internal::*;
 
 use super::program::start;
-use crate::{
-    engine::{CpuClock, timed},
-    units::Micros,
-};
+use crate::engine::CpuClock;
 
-/// Calls that are measured; the first ones, which warm up, are not counted.
-const CALLS: usize = 300;
-const WARM_UP: usize = 100;
-
-/// Median wall and processor time of a call.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Overhead {
-    pub(super) wall: Micros,
-    pub(super) cpu: Micros,
-}
+pub(super) use crate::engine::overhead::Overhead;
 
 impl Overhead {
     /// Measures it, with the clocks that computations are measured by.
@@ -32,20 +20,7 @@ impl Overhead {
         let operand = model.add_source("operand", f32::scalar_fact())?;
         model.select_output_outlets(&[operand])?;
         let mut state = start(model, options)?;
-        let (mut walls, mut cpus) = (Vec::with_capacity(CALLS), Vec::with_capacity(CALLS));
-        for call in 0..WARM_UP + CALLS {
-            let operands = tvec!(tensor0(0f32).into_tvalue());
-            let (results, wall, cpu) = timed(clock, || state.run(operands));
-            results?;
-            if call >= WARM_UP {
-                walls.push(wall.0);
-                cpus.push(cpu.0);
-            }
-        }
-        let median = |mut times: Vec<f64>| {
-            times.sort_unstable_by(f64::total_cmp);
-            Micros(times[times.len() / 2])
-        };
-        Ok(Overhead { wall: median(walls), cpu: median(cpus) })
+        let operands = || Ok(tvec!(tensor0(0f32).into_tvalue()));
+        Overhead::of(clock, operands, |operands| state.run(operands))
     }
 }

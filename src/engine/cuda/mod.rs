@@ -9,15 +9,19 @@
 //! | [`translate`] | from tract's operators to a [`program`]; one file a family |
 //! | [`steps`] | programs in order on tensors that stay on the card; measuring |
 //! | [`blas`], [`heap`] | how matrices lie; memory that is counted |
+//! | [`libraries`], [`nvrtc`], [`cublas`] | NVIDIA's libraries, by whatever version is here |
 //! | [`link`] | what it takes to move a tensor to the card and back |
 //! | [`report`] | what is there, without a panic |
 
 mod arguments;
 mod blas;
 mod card;
+mod cublas;
 mod heap;
+mod libraries;
 mod link;
 mod nvidia;
+mod nvrtc;
 mod program;
 #[cfg(any(test, feature = "gpu-tests"))]
 mod rehearsal;
@@ -28,19 +32,19 @@ mod translate;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use card::{Card, CardError};
+use card::Card;
 use heap::Heap;
 use nvidia::Nvidia;
 use steps::{Steps, card_error};
 
 use super::{
     CpuClock, Engine, EngineError, EngineId, Executable, Gpu, GpuReport, ParameterSource, StartedGpu, contain::contain,
-    timed,
+    overhead::Overhead,
 };
 use crate::{
     graph::{Graph, OperatorId, Origin, Part, TensorData, TensorId},
     ops::Unsupported,
-    units::{Bytes, Micros},
+    units::Bytes,
     values::seeded,
 };
 
@@ -56,21 +60,11 @@ pub struct CudaEngine {
 struct Core {
     heap: Arc<Heap>,
     multiprocessors: usize,
+    /// What measuring nothing takes.
     overhead: Overhead,
     /// Held while computing: the card does one thing at a time, and memory is counted for one thing.
     turn: Mutex<()>,
 }
-
-/// Median wall and processor time of measuring nothing.
-#[derive(Debug, Clone, Copy, Default)]
-struct Overhead {
-    wall: Micros,
-    cpu: Micros,
-}
-
-/// Empty measurements; the first ones, which warm up, are not counted.
-const EMPTY: usize = 200;
-const WARM_UP: usize = 50;
 
 /// What of CUDA is on this machine.
 pub(super) fn look() -> GpuReport {
@@ -93,7 +87,7 @@ impl CudaEngine {
     pub fn new(report: &GpuReport, ordinal: usize) -> Result<CudaEngine, EngineError> {
         let missing = || EngineError::Other(report.notes().join("; "));
         let gpu = report.usable().get(ordinal).ok_or_else(missing)?;
-        let card = contain(|| Nvidia::open(ordinal, report.cublas)).map_err(EngineError::Other)?.map_err(card_error)?;
+        let card = contain(|| Nvidia::open(ordinal, report.driver)).map_err(EngineError::Other)?.map_err(card_error)?;
         CudaEngine::on(Arc::new(card), gpu.multiprocessors as usize)
     }
 
@@ -108,7 +102,8 @@ impl CudaEngine {
     }
 
     fn on(card: Arc<dyn Card>, multiprocessors: usize) -> Result<CudaEngine, EngineError> {
-        let overhead = Overhead::measure(&*card).map_err(card_error)?;
+        let marks = |()| card.mark().and_then(|_| card.mark()).and_then(|_| card.synchronise());
+        let overhead = Overhead::of(CpuClock::Thread, || card.synchronise(), marks).map_err(card_error)?;
         let core =
             Core { heap: Heap::new(card), multiprocessors: multiprocessors.max(2), overhead, turn: Mutex::new(()) };
         Ok(CudaEngine { core: Arc::new(core) })
@@ -140,30 +135,6 @@ impl CudaEngine {
 impl Core {
     fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Overhead {
-    fn measure(card: &dyn Card) -> Result<Overhead, CardError> {
-        let (mut walls, mut cpus) = (Vec::with_capacity(EMPTY), Vec::with_capacity(EMPTY));
-        for call in 0..WARM_UP + EMPTY {
-            card.synchronise()?;
-            let (done, wall, cpu) = timed(CpuClock::Thread, || {
-                card.mark()?;
-                card.mark()?;
-                card.synchronise()
-            });
-            done?;
-            if call >= WARM_UP {
-                walls.push(wall.0);
-                cpus.push(cpu.0);
-            }
-        }
-        let median = |mut times: Vec<f64>| {
-            times.sort_unstable_by(f64::total_cmp);
-            Micros(times[times.len() / 2])
-        };
-        Ok(Overhead { wall: median(walls), cpu: median(cpus) })
     }
 }
 

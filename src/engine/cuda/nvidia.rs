@@ -9,18 +9,23 @@ use std::{
 };
 
 use cudarc::{
-    cublas::{self, CudaBlas, sys::cublasOperation_t},
     driver::{CudaContext, CudaEvent, CudaFunction, CudaModule, CudaStream, result, sys},
-    nvrtc::{CompileOptions, compile_ptx_with_opts},
+    nvrtc::Ptx,
 };
 
 use super::{
     arguments::Product,
-    blas::{Blas, Stored},
+    blas::Blas,
     card::{Address, Card, CardError, Launch, Mark, Threads},
+    cublas::{Cublas, Multiplier},
+    libraries::{NEWEST, NotFound},
+    nvrtc::Compiler,
     source::{Family, Kernel},
 };
-use crate::units::{Bytes, Micros};
+use crate::{
+    engine::gpu::CudaVersion,
+    units::{Bytes, Micros},
+};
 
 /// Threads of a block that work each for itself.
 const BLOCK: u32 = 256;
@@ -31,12 +36,16 @@ const MARKS: usize = 64;
 
 /// One NVIDIA GPU.
 pub(super) struct Nvidia {
-    context: Arc<CudaContext>,
-    stream: Arc<CudaStream>,
+    /// Ends before the stream that it works on.
+    blas: Option<Multiplier>,
+    compiler: Compiler,
+    /// Compute capability, as 10 · major + minor.
+    architecture: i32,
     /// Whether memory comes from the driver's pool, which costs next to nothing, or waits for the card.
     pooled: bool,
-    blas: Option<CudaBlas>,
     state: Mutex<State>,
+    stream: Arc<CudaStream>,
+    context: Arc<CudaContext>,
 }
 
 #[derive(Default)]
@@ -48,22 +57,30 @@ struct State {
 }
 
 impl Nvidia {
-    /// The card number `ordinal` of the driver's list; `with_blas` says whether cuBLAS is there.
+    /// The card number `ordinal` of the list of a driver for CUDA `driver`, with the libraries that suit both.
     ///
-    /// # Panics
-    /// If a library lacks a function that is called: to be contained by the caller.
-    pub(super) fn open(ordinal: usize, with_blas: bool) -> Result<Nvidia, CardError> {
+    /// # Errors
+    /// If the driver does not give the card to this process, no compiler makes code for it, or cuBLAS is there and does
+    /// not start.
+    pub(super) fn open(ordinal: usize, driver: Option<CudaVersion>) -> Result<Nvidia, CardError> {
+        let newest = driver.map_or(NEWEST, CudaVersion::major);
         let context = CudaContext::new(ordinal).map_err(|e| failed("opening the card", e))?;
+        let capability = context.compute_capability();
+        let (major, minor) = capability.map_err(|e| failed("asking for the card's architecture", e))?;
+        let architecture = 10 * major + minor;
+        let compiler = Compiler::for_card(newest, architecture)
+            .map_err(|NotFound(why)| CardError(format!("NVRTC for compute {major}.{minor} cannot be loaded: {why}")))?;
         let stream = context.new_stream().map_err(|e| failed("making a stream", e))?;
-        let blas = match with_blas {
-            true => Some(CudaBlas::new(Arc::clone(&stream)).map_err(|e| CardError(format!("starting cuBLAS: {e}")))?),
-            false => None,
+        let blas = match Cublas::find(newest) {
+            // SAFETY: the context is current since it was made, and the stream is one of it.
+            Ok(found) => Some(unsafe { found.start(stream.cu_stream().cast::<c_void>()) }?),
+            Err(NotFound(_)) => None,
         };
         let pooled = context.has_async_alloc();
         if pooled {
             keep_freed_memory(&context)?;
         }
-        Ok(Nvidia { context, stream, pooled, blas, state: Mutex::default() })
+        Ok(Nvidia { blas, compiler, architecture, pooled, state: Mutex::default(), stream, context })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -73,6 +90,37 @@ impl Nvidia {
     /// Makes the card the one that this thread's requests are for.
     fn bind(&self) -> Result<(), CardError> {
         self.context.bind_to_thread().map_err(|e| failed("turning to the card", e))
+    }
+
+    fn take(&self, bytes: usize) -> Result<Address, result::DriverError> {
+        // SAFETY: the stream lives as long as the card; who gets the address writes before reading.
+        unsafe {
+            match self.pooled {
+                true => result::malloc_async(self.stream.cu_stream(), bytes),
+                false => result::malloc_sync(bytes),
+            }
+        }
+    }
+
+    /// Gives the card what the pool keeps of freed memory, which may lie in pieces too small for anything.
+    fn empty_pool(&self) -> Result<(), result::DriverError> {
+        self.stream.synchronize()?;
+        // SAFETY: the device is open, and its pool is always there.
+        unsafe { result::mem_pool::trim_to(result::device::get_default_mem_pool(self.context.cu_device())?, 0) }
+    }
+
+    fn compiled(&self, family: Family) -> Result<Arc<CudaModule>, CardError> {
+        let code = self.compiler.compile(&family.source(), self.architecture);
+        let code = code.map_err(|e| CardError(format!("compiling the {family:?} kernels: {e}")))?;
+        let module = self.context.load_module(Ptx::from_binary(code));
+        module.map_err(|e| failed(&format!("loading the {family:?} kernels"), e))
+    }
+}
+
+impl Drop for Nvidia {
+    /// What is given back now is this card's, whatever thread does it.
+    fn drop(&mut self) {
+        let _ = self.bind();
     }
 }
 
@@ -92,18 +140,18 @@ fn keep_freed_memory(context: &CudaContext) -> Result<(), CardError> {
 }
 
 fn failed(doing: &str, error: result::DriverError) -> CardError {
-    CardError(format!("{doing}: {error}"))
+    let words = error.error_string().map(|words| words.to_string_lossy().into_owned());
+    CardError(format!("{doing}: {} ({:?})", words.unwrap_or_else(|_| "no reason is given".to_string()), error.0))
 }
 
 impl Card for Nvidia {
     fn allocate(&self, bytes: usize) -> Result<Address, CardError> {
         self.bind()?;
-        // SAFETY: the stream lives as long as the card; who gets the address writes before reading.
-        let memory = unsafe {
-            match self.pooled {
-                true => result::malloc_async(self.stream.cu_stream(), bytes),
-                false => result::malloc_sync(bytes),
+        let memory = match self.take(bytes) {
+            Err(error) if self.pooled && error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                self.empty_pool().and_then(|()| self.take(bytes))
             }
+            taken => taken,
         };
         memory.map_err(|e| failed(&format!("taking {} of the card's memory", Bytes(bytes as u64)), e))
     }
@@ -123,13 +171,21 @@ impl Card for Nvidia {
     }
 
     fn write(&self, to: Address, bytes: &[u8]) -> Result<(), CardError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         self.bind()?;
-        // SAFETY: `to` has room for the bytes; pageable memory is copied before the call returns.
-        unsafe { result::memcpy_htod_async(to, bytes, self.stream.cu_stream()) }
-            .map_err(|e| failed("copying to the card", e))
+        // SAFETY: `to` has room for the bytes, which are there until the stream has been waited for.
+        let copied = unsafe { result::memcpy_htod_async(to, bytes, self.stream.cu_stream()) };
+        // The driver does not promise to have read pageable memory when it returns, and has not read locked memory.
+        let waited = self.stream.synchronize();
+        copied.and(waited).map_err(|e| failed("copying to the card", e))
     }
 
     fn read(&self, from: Address, bytes: &mut [u8]) -> Result<(), CardError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         self.bind()?;
         // SAFETY: `from` has so many bytes, and the buffer is there until the stream has been waited for.
         let copied = unsafe { result::memcpy_dtoh_async(bytes, from, self.stream.cu_stream()) };
@@ -142,10 +198,11 @@ impl Card for Nvidia {
         if state.functions.contains_key(kernel) {
             return Ok(());
         }
+        self.bind()?;
         let module = match state.modules.get(&kernel.family) {
             Some(module) => Arc::clone(module),
             None => {
-                let module = compiled(&self.context, kernel.family)?;
+                let module = self.compiled(kernel.family)?;
                 state.modules.insert(kernel.family, Arc::clone(&module));
                 module
             }
@@ -197,35 +254,9 @@ impl Card for Nvidia {
         }
         self.bind()?;
         let (first, second) = if call.swapped { (product.right, product.left) } else { (product.left, product.right) };
-        let operation = |stored: Stored| match stored.transposed {
-            true => cublasOperation_t::CUBLAS_OP_T,
-            false => cublasOperation_t::CUBLAS_OP_N,
-        };
-        let (one, zero) = (1f32, 0f32);
-        // SAFETY: the operands are tensors of single precision that are alive and as large as their steps say.
-        unsafe {
-            cublas::result::sgemm_strided_batched(
-                *blas.handle(),
-                operation(call.first),
-                operation(call.second),
-                call.rows as i32,
-                call.columns as i32,
-                call.depth as i32,
-                &one,
-                first as *const f32,
-                call.first.leading,
-                call.batch_steps[0],
-                second as *const f32,
-                call.second.leading,
-                call.batch_steps[1],
-                &zero,
-                product.to as *mut f32,
-                call.leading,
-                call.batch_steps[2],
-                call.batch as i32,
-            )
-        }
-        .map_err(|e| CardError(format!("multiplying matrices: {e}")))?;
+        // SAFETY: the context is current, and the operands are tensors of single precision that are alive and as large
+        // as their steps say.
+        unsafe { blas.multiply(&call, first, second, product.to) }?;
         Ok(true)
     }
 
@@ -275,22 +306,4 @@ impl Card for Nvidia {
         let (free, total) = self.context.mem_get_info().map_err(|e| failed("asking for the card's memory", e))?;
         Ok((Bytes(free as u64), Bytes(total as u64)))
     }
-}
-
-/// Compiles a family for this card.
-fn compiled(context: &Arc<CudaContext>, family: Family) -> Result<Arc<CudaModule>, CardError> {
-    let (major, minor) = context.compute_capability().map_err(|e| failed("asking for the card's architecture", e))?;
-    let options = CompileOptions {
-        // As exact as C: sums of products may be joined, roots and quotients are rounded to nearest.
-        prec_sqrt: Some(true),
-        prec_div: Some(true),
-        options: vec![format!("--gpu-architecture=compute_{major}{minor}")],
-        ..CompileOptions::default()
-    };
-    let source = family.source();
-    let ptx = compile_ptx_with_opts(&source, options)
-        // A compiler that is older than the card does not know its architecture; the driver translates older code.
-        .or_else(|_| compile_ptx_with_opts(&source, CompileOptions::default()))
-        .map_err(|e| CardError(format!("compiling the {family:?} kernels: {e}")))?;
-    context.load_module(ptx).map_err(|e| failed(&format!("loading the {family:?} kernels"), e))
 }

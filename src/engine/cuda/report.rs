@@ -1,18 +1,25 @@
 //! What of CUDA is on this machine, found out without touching what is not: bindings panic where a library is missing.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::{
+    ffi::{CStr, c_char, c_int},
+    mem::ManuallyDrop,
+};
 
 use libloading::{Library, Symbol};
 
+use super::{
+    cublas::Cublas,
+    libraries::{NEWEST, NotFound, reason},
+    nvrtc::Compiler,
+};
 use crate::{
-    engine::gpu::{Gpu, GpuReport, Lacking},
+    engine::gpu::{CudaVersion, Gpu, GpuLibrary, GpuReport, Lacking},
     units::Bytes,
 };
 
-/// The driver's library: every other one is looked for by the bindings' own names.
 const DRIVER: &str = "libcuda.so.1";
 /// The first version of CUDA whose driver has all functions that are called.
-const OLDEST_DRIVER: c_int = 12000;
+const OLDEST_DRIVER: CudaVersion = CudaVersion(12000);
 
 /// `CUdevice_attribute`s.
 const CLOCK_RATE: c_int = 13;
@@ -21,25 +28,66 @@ const MEMORY_CLOCK_RATE: c_int = 36;
 const MAJOR: c_int = 75;
 const MINOR: c_int = 76;
 
+/// `CUDA_ERROR_NO_DEVICE`.
+const NO_DEVICE: c_int = 100;
+
+/// What the engine calls through the bindings, which end in a panic where one is missing.
+const CALLED: [&CStr; 33] = [
+    c"cuCtxGetCurrent",
+    c"cuCtxSetCurrent",
+    c"cuCtxSynchronize",
+    c"cuDeviceGet",
+    c"cuDeviceGetAttribute",
+    c"cuDeviceGetDefaultMemPool",
+    c"cuDevicePrimaryCtxRelease_v2",
+    c"cuDevicePrimaryCtxRetain",
+    c"cuEventCreate",
+    c"cuEventDestroy_v2",
+    c"cuEventElapsedTime",
+    c"cuEventRecord",
+    c"cuEventSynchronize",
+    c"cuGetErrorString",
+    c"cuInit",
+    c"cuLaunchKernel",
+    c"cuMemAllocAsync",
+    c"cuMemAlloc_v2",
+    c"cuMemFreeAsync",
+    c"cuMemFreeHost",
+    c"cuMemFree_v2",
+    c"cuMemGetInfo_v2",
+    c"cuMemHostAlloc",
+    c"cuMemPoolSetAttribute",
+    c"cuMemPoolTrimTo",
+    c"cuMemcpyDtoHAsync_v2",
+    c"cuMemcpyHtoDAsync_v2",
+    c"cuModuleGetFunction",
+    c"cuModuleLoadData",
+    c"cuModuleUnload",
+    c"cuStreamCreate",
+    c"cuStreamDestroy_v2",
+    c"cuStreamSynchronize",
+];
+
 /// Looks for the driver, its cards, and the libraries.
 pub(super) fn look() -> GpuReport {
     let mut report = match Driver::open() {
         Ok(driver) => driver.report(),
         Err(lacking) => GpuReport { lacking: vec![lacking], ..GpuReport::default() },
     };
-    if report.lacking.is_empty() {
-        // SAFETY: these only try to open the libraries, under the names by which the bindings look for them.
-        let (nvrtc, cublas, cudnn) = unsafe {
-            (
-                cudarc::nvrtc::sys::is_culib_present(),
-                cudarc::cublas::sys::is_culib_present(),
-                cudarc::cudnn::sys::is_culib_present(),
-            )
-        };
-        (report.cublas, report.cudnn) = (cublas, cudnn);
-        if !nvrtc {
-            report.lacking.push(Lacking::Library { name: "NVRTC", file: "libnvrtc.so.12" });
-        }
+    let newest = report.driver.map_or(NEWEST, CudaVersion::major);
+    match Compiler::find(newest) {
+        Ok(compiler) => report.nvrtc = Some(compiler.version),
+        Err(NotFound(why)) => report.lacking.push(Lacking::Library { library: GpuLibrary::Nvrtc, why }),
+    }
+    match Cublas::find(newest) {
+        Ok(cublas) => report.cublas = Some(cublas.version),
+        Err(NotFound(why)) => report.without.push(Lacking::Library { library: GpuLibrary::Cublas, why }),
+    }
+    // SAFETY: this only tries to open the library, under the names by which the bindings look for it.
+    report.cudnn = unsafe { cudarc::cudnn::sys::is_culib_present() };
+    if !report.cudnn {
+        let why = "there is no libcudnn.so.9".to_string();
+        report.without.push(Lacking::Library { library: GpuLibrary::Cudnn, why });
     }
     report
 }
@@ -47,7 +95,8 @@ pub(super) fn look() -> GpuReport {
 /// The driver's library with the few functions that describe a card. Not by the bindings: those end in a panic where a
 /// function is missing.
 struct Driver {
-    library: Library,
+    /// Stays for ever: once it has started, the driver has threads of its own.
+    library: ManuallyDrop<Library>,
 }
 
 type Result<T> = std::result::Result<T, Lacking>;
@@ -57,19 +106,39 @@ impl Driver {
         // SAFETY: the driver's library prepares itself when it is loaded, and needs nothing from us.
         let library = unsafe { Library::new(DRIVER) };
         let library = library.map_err(|e| unusable(&e))?;
-        let driver = Driver { library };
+        let driver = Driver { library: ManuallyDrop::new(library) };
         // SAFETY: `cuInit(unsigned)`.
         let state = unsafe { (driver.function::<unsafe extern "C" fn(u32) -> c_int>(c"cuInit")?)(0) };
         if state != 0 {
-            return Err(Lacking::Card { code: state });
+            return Err(Lacking::Card { code: state, why: driver.words(state)? });
         }
-        let mut version = 0;
-        // SAFETY: `cuDriverGetVersion(int *)`.
-        unsafe { (driver.function::<unsafe extern "C" fn(*mut c_int) -> c_int>(c"cuDriverGetVersion")?)(&mut version) };
-        if version < OLDEST_DRIVER {
-            return Err(Lacking::Version { found: version, wanted: OLDEST_DRIVER });
+        let found = driver.version()?;
+        if found < OLDEST_DRIVER {
+            return Err(Lacking::Version { found, wanted: OLDEST_DRIVER });
+        }
+        for name in CALLED {
+            driver.function::<unsafe extern "C" fn()>(name)?;
         }
         Ok(driver)
+    }
+
+    fn version(&self) -> Result<CudaVersion> {
+        let mut version = 0;
+        // SAFETY: `cuDriverGetVersion(int *)`.
+        unsafe { (self.function::<unsafe extern "C" fn(*mut c_int) -> c_int>(c"cuDriverGetVersion")?)(&mut version) };
+        Ok(CudaVersion(version))
+    }
+
+    /// What the driver says of an error of its own.
+    fn words(&self, code: c_int) -> Result<String> {
+        let say = self.function::<unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int>(c"cuGetErrorString")?;
+        let mut text: *const c_char = std::ptr::null();
+        // SAFETY: `cuGetErrorString(CUresult, const char **)` gives text that stays, or nothing.
+        let text = unsafe {
+            say(code, &mut text);
+            (!text.is_null()).then(|| CStr::from_ptr(text))
+        };
+        Ok(text.map_or_else(|| "it gives no reason".to_string(), |text| text.to_string_lossy().into_owned()))
     }
 
     /// # Errors
@@ -80,23 +149,20 @@ impl Driver {
     }
 
     fn report(&self) -> GpuReport {
-        let cards = || -> Result<(String, Vec<Gpu>)> {
-            let (mut count, mut version) = (0, 0);
-            // SAFETY: `cuDeviceGetCount(int *)`, `cuDriverGetVersion(int *)`.
-            unsafe {
-                (self.function::<unsafe extern "C" fn(*mut c_int) -> c_int>(c"cuDeviceGetCount")?)(&mut count);
-                (self.function::<unsafe extern "C" fn(*mut c_int) -> c_int>(c"cuDriverGetVersion")?)(&mut version);
-            }
-            let gpus = (0..count).map(|ordinal| self.gpu(ordinal)).collect::<Result<Vec<_>>>()?;
-            Ok((format!("{}.{}", version / 1000, version % 1000 / 10), gpus))
-        };
-        match cards() {
-            Ok((driver, gpus)) if !gpus.is_empty() => GpuReport { driver: Some(driver), gpus, ..GpuReport::default() },
-            Ok((driver, _)) => {
-                GpuReport { driver: Some(driver), lacking: vec![Lacking::Card { code: 100 }], ..GpuReport::default() }
-            }
-            Err(lacking) => GpuReport { lacking: vec![lacking], ..GpuReport::default() },
+        let mut report = GpuReport { driver: self.version().ok(), ..GpuReport::default() };
+        match self.gpus() {
+            Ok(gpus) if gpus.is_empty() => report.lacking.push(Lacking::Card { code: NO_DEVICE, why: String::new() }),
+            Ok(gpus) => report.gpus = gpus,
+            Err(lacking) => report.lacking.push(lacking),
         }
+        report
+    }
+
+    fn gpus(&self) -> Result<Vec<Gpu>> {
+        let mut count = 0;
+        // SAFETY: `cuDeviceGetCount(int *)`.
+        unsafe { (self.function::<unsafe extern "C" fn(*mut c_int) -> c_int>(c"cuDeviceGetCount")?)(&mut count) };
+        (0..count).map(|ordinal| self.gpu(ordinal)).collect()
     }
 
     fn gpu(&self, ordinal: c_int) -> Result<Gpu> {
@@ -132,8 +198,6 @@ impl Driver {
     }
 }
 
-/// What the loader says, which stands behind the error's own words.
 fn unusable(error: &libloading::Error) -> Lacking {
-    let why = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
-    Lacking::Driver { file: DRIVER, why }
+    Lacking::Driver { file: DRIVER, why: reason(error) }
 }

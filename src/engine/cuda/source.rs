@@ -25,7 +25,8 @@ pub(super) struct Kernel {
 
 impl Family {
     #[cfg(test)]
-    const ALL: [Family; 5] = [Family::Move, Family::Pointwise, Family::Reduce, Family::Window, Family::Product];
+    pub(super) const ALL: [Family; 5] =
+        [Family::Move, Family::Pointwise, Family::Reduce, Family::Window, Family::Product];
 
     /// The kernel of this family that is called `name`.
     pub(super) fn kernel(self, name: impl Into<String>) -> Kernel {

@@ -7,7 +7,14 @@
 
 #ifdef __CUDACC_RTC__
 
-#define KERNEL(name, Arguments) extern "C" __global__ void name(const struct Arguments a)
+// Where it can be, the struct stays in the memory of constants: a thread that walks over its arrays would otherwise
+// first make a copy of its own.
+#if __CUDA_ARCH__ >= 700 && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1107
+#define ARGUMENTS const __grid_constant__ struct
+#else
+#define ARGUMENTS const struct
+#endif
+#define KERNEL(name, Arguments) extern "C" __global__ void name(ARGUMENTS Arguments a)
 #define INDEX (blockIdx.x * blockDim.x + threadIdx.x)
 #define BLOCK (blockIdx.x)
 #define LANE (threadIdx.x)
@@ -24,6 +31,7 @@
 static _Thread_local unsigned edgecut_block, edgecut_thread, edgecut_threads;
 #define KERNEL(name, Arguments)                                                                      \
     static void name##_thread(const struct Arguments a);                                             \
+    const unsigned name##_size = sizeof(struct Arguments);                                           \
     void name(const void *arguments, unsigned blocks, unsigned threads) {                            \
         edgecut_threads = threads;                                                                   \
         for (edgecut_block = 0; edgecut_block < blocks; edgecut_block++)                             \

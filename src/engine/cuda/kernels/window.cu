@@ -45,8 +45,23 @@ HELPER struct Place place_of(u32 i, const struct Convolution *a) {
     return p;
 }
 
-#define CONVOLUTIONS(T)                                                                               \
-    KERNEL(convolution_##T, Convolution) {                                                            \
+// Which element of the data a tap sees from a place of the result, along one axis; negative if it sees none.
+HELPER i32 seen(const struct Convolution *a, int axis, u32 place, u32 tap) {
+    i32 at = (i32)place * a->stride[axis] + (i32)tap * a->dilation[axis] - a->before[axis];
+    return at < (i32)a->from[axis] ? at : -1;
+}
+
+// Which element of the data a tap spreads to a place of the result; negative if none.
+HELPER i32 spread(const struct Convolution *a, int axis, u32 place, u32 tap) {
+    i32 at = (i32)place + a->before[axis] - (i32)tap * a->dilation[axis];
+    if (at < 0 || at % a->stride[axis]) return -1;
+    at /= a->stride[axis];
+    return at < (i32)a->from[axis] ? at : -1;
+}
+
+// Each element of the result gathers what its taps see, or what the elements of the data spread to it.
+#define GATHER(name, T, source)                                                                       \
+    KERNEL(name, Convolution) {                                                                       \
         u32 i = INDEX;                                                                                \
         if (i >= a.count) return;                                                                     \
         struct Place p = place_of(i, &a);                                                             \
@@ -58,40 +73,9 @@ HELPER struct Place place_of(u32 i, const struct Convolution *a) {
         for (u32 z = 0; z < a.size[0]; z++)                                                           \
             for (u32 y = 0; y < a.size[1]; y++)                                                       \
                 for (u32 x = 0; x < a.size[2]; x++, tap++) {                                          \
-                    i32 at0 = (i32)p.at[0] * a.stride[0] + (i32)z * a.dilation[0] - a.before[0];      \
-                    i32 at1 = (i32)p.at[1] * a.stride[1] + (i32)y * a.dilation[1] - a.before[1];      \
-                    i32 at2 = (i32)p.at[2] * a.stride[2] + (i32)x * a.dilation[2] - a.before[2];      \
+                    i32 at0 = source(&a, 0, p.at[0], z), at1 = source(&a, 1, p.at[1], y);             \
+                    i32 at2 = source(&a, 2, p.at[2], x);                                              \
                     if (at0 < 0 || at1 < 0 || at2 < 0) continue;                                      \
-                    if (at0 >= (i32)a.from[0] || at1 >= (i32)a.from[1] || at2 >= (i32)a.from[2]) continue; \
-                    const T *pixel = data + at0 * a.data_axis[0] + at1 * a.data_axis[1] + at2 * a.data_axis[2]; \
-                    for (u32 c = 0; c < a.in; c++)                                                    \
-                        sum += pixel[(i32)c * a.data_channel] * weight[(i32)c * a.weight_in + tap];   \
-                }                                                                                     \
-        AT(T, a.to)[p.image * a.to_image + channel * a.to_channel + p.at[0] * a.to_axis[0] +          \
-                    p.at[1] * a.to_axis[1] + p.at[2] * a.to_axis[2]] = sum;                           \
-    }                                                                                                 \
-    /* Each element of the result gathers what the elements of the data spread over it. */            \
-    KERNEL(transposed_##T, Convolution) {                                                             \
-        u32 i = INDEX;                                                                                \
-        if (i >= a.count) return;                                                                     \
-        struct Place p = place_of(i, &a);                                                             \
-        u32 channel = p.group * a.out + p.channel;                                                    \
-        const T *weight = AT(const T, a.weight) + p.group * a.weight_group + p.channel * a.weight_out; \
-        const T *data = AT(const T, a.data) + p.image * a.data_image + p.group * a.in * a.data_channel; \
-        T sum = AT(const T, a.bias)[channel * a.bias_step];                                           \
-        u32 tap = 0;                                                                                  \
-        for (u32 z = 0; z < a.size[0]; z++)                                                           \
-            for (u32 y = 0; y < a.size[1]; y++)                                                       \
-                for (u32 x = 0; x < a.size[2]; x++, tap++) {                                          \
-                    i32 at0 = (i32)p.at[0] + a.before[0] - (i32)z * a.dilation[0];                    \
-                    i32 at1 = (i32)p.at[1] + a.before[1] - (i32)y * a.dilation[1];                    \
-                    i32 at2 = (i32)p.at[2] + a.before[2] - (i32)x * a.dilation[2];                    \
-                    if (at0 < 0 || at1 < 0 || at2 < 0) continue;                                      \
-                    if (at0 % a.stride[0] || at1 % a.stride[1] || at2 % a.stride[2]) continue;        \
-                    at0 /= a.stride[0];                                                               \
-                    at1 /= a.stride[1];                                                               \
-                    at2 /= a.stride[2];                                                               \
-                    if (at0 >= (i32)a.from[0] || at1 >= (i32)a.from[1] || at2 >= (i32)a.from[2]) continue; \
                     const T *pixel = data + at0 * a.data_axis[0] + at1 * a.data_axis[1] + at2 * a.data_axis[2]; \
                     for (u32 c = 0; c < a.in; c++)                                                    \
                         sum += pixel[(i32)c * a.data_channel] * weight[(i32)c * a.weight_in + tap];   \
@@ -99,6 +83,9 @@ HELPER struct Place place_of(u32 i, const struct Convolution *a) {
         AT(T, a.to)[p.image * a.to_image + channel * a.to_channel + p.at[0] * a.to_axis[0] +          \
                     p.at[1] * a.to_axis[1] + p.at[2] * a.to_axis[2]] = sum;                           \
     }
+#define CONVOLUTIONS(T)                                                                               \
+    GATHER(convolution_##T, T, seen)                                                                  \
+    GATHER(transposed_##T, T, spread)
 CONVOLUTIONS(f32)
 CONVOLUTIONS(f64)
 CONVOLUTIONS(i32)
@@ -120,9 +107,9 @@ KERNEL(columns_f32, Convolution) {
     i32 step = (i32)i * a.data_channel;
     int inside = 1;
     for (int axis = 0; axis < 3; axis++) {
-        i32 seen = (i32)at[axis] * a.stride[axis] + (i32)tap[axis] * a.dilation[axis] - a.before[axis];
-        if (seen < 0 || seen >= (i32)a.from[axis]) inside = 0;
-        step += seen * a.data_axis[axis];
+        i32 from = seen(&a, axis, at[axis], tap[axis]);
+        if (from < 0) inside = 0;
+        step += from * a.data_axis[axis];
     }
     AT(f32, a.to)[INDEX] = inside ? AT(const f32, a.data)[step] : 0;
 }

@@ -1,0 +1,169 @@
+//! The engine's calls of the driver, of NVRTC and of cuBLAS on a machine without any: libraries in their stead, which
+//! compute in main memory as late as they may and hold every call to the documentation (`driver.c`, `nvrtc.c`,
+//! `cublas.c`). The suite runs by them in a process of its own, and so does the program.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+/// The libraries by source and name.
+const DRIVER: (&str, &str) = ("driver", "libcuda.so.1");
+const NVRTC: (&str, &str) = ("nvrtc", "libnvrtc.so.12");
+const CUBLAS: (&str, &str) = ("cublas", "libcublas.so.12");
+
+/// A folder with these libraries, and nothing else.
+fn libraries(which: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    for (source, library) in which {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/gpu/{source}.c"));
+        let output = Command::new(&compiler)
+            .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"])
+            .arg(format!("-Wl,-soname,{library}"))
+            .arg("-o")
+            .args([&folder.path().join(library), &source])
+            .arg("-ldl")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    folder
+}
+
+/// A program that finds the libraries of `folder` alone.
+fn with(folder: &Path, program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", folder).env("EDGECUT_CODE", folder).env_remove("EDGECUT_REQUIRE_GPU");
+    command
+}
+
+/// What it printed, of both kinds.
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Runs tests of this suite by a driver of these settings; everything must be called as it wants, and given back.
+fn suite(tests: &[&str], settings: &[(&str, &str)], with_cublas: bool) -> String {
+    let all = [DRIVER, NVRTC, CUBLAS];
+    let folder = libraries(if with_cublas { &all } else { &all[..2] });
+    let mut command = with(folder.path(), &std::env::current_exe().unwrap());
+    command.args(["--exact", "--nocapture", "--test-threads", "1"]).args(tests);
+    let output = command.envs(settings.iter().copied()).env("EDGECUT_REQUIRE_GPU", "1").output().unwrap();
+    let text = printed(&output);
+    let summary: Vec<&str> = text.lines().filter(|line| line.starts_with("driver: ")).collect();
+    println!("{}", text.lines().filter(|line| !line.starts_with("test ")).collect::<Vec<_>>().join("\n"));
+    assert!(output.status.success(), "{text}");
+    assert!(!text.contains("REFUSED") && !summary.is_empty(), "{text}");
+    for line in summary {
+        assert!(line.ends_with("left: 0 regions, 0 streams, 0 events"), "{line}");
+    }
+    text
+}
+
+const OPERATORS: &str = "operators_on_the_card_compute_what_tvm_computes";
+
+#[test]
+fn rehearsed_operators_call_driver_and_libraries_as_they_want() {
+    let text = suite(&[OPERATORS, "copies_cost_what_a_line_says"], &[], true);
+    assert!(text.contains("Main memory, compute 9.0"), "{text}");
+}
+
+/// A card whose driver has no memory pools, on a machine without cuBLAS.
+#[test]
+fn rehearsed_operators_call_an_old_driver_as_it_wants() {
+    suite(&[OPERATORS], &[("EDGECUT_CARD_POOLS", "0"), ("EDGECUT_CASES", "nn_")], false);
+}
+
+#[test]
+fn rehearsed_plans_over_cpu_and_gpu_run() {
+    let text = suite(&["a_plan_over_cpu_and_gpu_runs_as_predicted"], &[], true);
+    assert!(text.contains("small: gpu0: predicted"), "{text}");
+}
+
+/// What the program says of devices where these libraries are, with these settings of the driver.
+fn notes(which: &[(&str, &str)], settings: &[(&str, &str)]) -> (bool, Vec<String>) {
+    let folder = libraries(which);
+    let mut command = with(folder.path(), Path::new(env!("CARGO_BIN_EXE_edgecut")));
+    let output = command.args(["devices", "--format", "json"]).envs(settings.iter().copied()).output().unwrap();
+    assert!(output.status.success(), "{}", printed(&output));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let gpu = told["devices"].as_array().unwrap().iter().any(|device| device["device"] == "local/gpu0");
+    let notes = told["notes"].as_array().unwrap().iter().map(|note| note["note"].as_str().unwrap().to_string());
+    (gpu, notes.collect())
+}
+
+#[test]
+fn rehearsed_devices_say_what_is_missing_and_how_to_get_it() {
+    let card = |name, value| vec![(name, value)];
+    let cases: [(&[(&str, &str)], Vec<(&str, &str)>, bool, &[&str]); 8] = [
+        (&[], vec![], false, &["libcuda.so.1", "nvidia-cuda-nvrtc-cu12", "nvidia-cublas-cu12", "nvidia-cudnn-cu12"]),
+        (&[NVRTC, CUBLAS], vec![], false, &["libcuda.so.1", "cuDNN"]),
+        (&[DRIVER, CUBLAS], vec![], false, &["no GPU: NVRTC cannot be loaded", "cuDNN"]),
+        (&[DRIVER, NVRTC], vec![], true, &["cuBLAS cannot be loaded, so matrices", "cuDNN"]),
+        (&[DRIVER, NVRTC, CUBLAS], vec![], true, &["cuDNN"]),
+        (
+            &[DRIVER, NVRTC, CUBLAS],
+            card("EDGECUT_CARD_INIT", "803"),
+            false,
+            &["no GPU: the NVIDIA driver does not start: the driver does not fit (error 803)", "cuDNN"],
+        ),
+        (
+            &[DRIVER, NVRTC, CUBLAS],
+            card("EDGECUT_CARDS", "0"),
+            false,
+            &["no GPU: the NVIDIA driver finds no card", "cuDNN"],
+        ),
+        (
+            &[DRIVER, NVRTC, CUBLAS],
+            card("EDGECUT_CARD_VERSION", "11040"),
+            false,
+            &["no GPU: the NVIDIA driver is for CUDA 11.4, 12.0 is needed", "cuDNN"],
+        ),
+    ];
+    for (which, settings, offered, expected) in cases {
+        let (gpu, notes) = notes(which, &settings);
+        assert_eq!(gpu, offered, "{which:?} {settings:?}: {notes:?}");
+        assert_eq!(notes.len(), expected.len(), "{which:?} {settings:?}: {notes:?}");
+        for (note, part) in notes.iter().zip(expected) {
+            assert!(note.contains(part), "{which:?} {settings:?}: {note}");
+        }
+    }
+}
+
+/// A card whose memory somebody else takes while it is used: every operator that fits is measured, and the others say why
+/// not.
+#[test]
+fn rehearsed_memory_that_runs_out_is_an_error_of_the_operator() {
+    let folder = libraries(&[DRIVER, NVRTC, CUBLAS]);
+    let model = "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(64, 64), float32], %w: Tensor[(64, 64), float32], \
+                 %a: Tensor[(1, 64), float32]) {\n  %0 = nn.dense(%x, %w, units=64);\n  %1 = nn.relu(%0);\n  \
+                 %2 = repeat(%1, repeats=4096, axis=0);\n  %3 = add(%2, %a);\n  sum(%3, axis=[0])\n}\n";
+    std::fs::write(folder.path().join("m.relay"), model).unwrap();
+    let mut command = with(folder.path(), Path::new(env!("CARGO_BIN_EXE_edgecut")));
+    let arguments = "profile m.relay --granularity op --budget 200ms --format csv --output profiles";
+    // The link is measured with 64 MiB; what is repeated takes as much, and twice where it is added to.
+    let output = command
+        .args(arguments.split(' '))
+        .current_dir(folder.path())
+        .env("EDGECUT_CARD_BYTES", (65 << 20).to_string())
+        .env("EDGECUT_CARD_FREE", (1 << 30).to_string())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", printed(&output));
+    let mut rows = csv::Reader::from_reader(&output.stdout[..]);
+    let header = rows.headers().unwrap().clone();
+    let place = |name: &str| header.iter().position(|column| column == name).unwrap();
+    let (device, operator, note) = (place("device"), place("operator"), place("note"));
+    let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
+    let on_card = |name: &str| {
+        rows.iter()
+            .find(|row| &row[device] == "gpu0" && &row[operator] == name)
+            .unwrap_or_else(|| panic!("no row of {name}"))
+    };
+    assert_eq!((&on_card("nn.dense")[note], &on_card("nn.relu")[note]), ("", ""));
+    assert!(rows.iter().all(|row| &row[device] == "gpu0" || row[note].is_empty()));
+    let failed = &on_card("add")[note];
+    println!("add: {failed}");
+    assert!(failed.contains("of the card's memory: out of memory"), "{failed}");
+}
