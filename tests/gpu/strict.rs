@@ -7,13 +7,16 @@ use std::{
     process::{Command, Output},
 };
 
-/// The libraries by source and name.
-const DRIVER: (&str, &str) = ("driver", "libcuda.so.1");
-const NVRTC: (&str, &str) = ("nvrtc", "libnvrtc.so.12");
-const CUBLAS: (&str, &str) = ("cublas", "libcublas.so.12");
+/// A library by its source and its name.
+type Library = (&'static str, &'static str);
+
+const DRIVER: Library = ("driver", "libcuda.so.1");
+const NVRTC: Library = ("nvrtc", "libnvrtc.so.12");
+const CUBLAS: Library = ("cublas", "libcublas.so.12");
+const ALL: [Library; 3] = [DRIVER, NVRTC, CUBLAS];
 
 /// A folder with these libraries, and nothing else.
-fn libraries(which: &[(&str, &str)]) -> tempfile::TempDir {
+fn libraries(which: &[Library]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     for (source, library) in which {
@@ -45,8 +48,7 @@ fn printed(output: &Output) -> String {
 
 /// Runs tests of this suite by a driver of these settings; everything must be called as it wants, and given back.
 fn suite(tests: &[&str], settings: &[(&str, &str)], with_cublas: bool) -> String {
-    let all = [DRIVER, NVRTC, CUBLAS];
-    let folder = libraries(if with_cublas { &all } else { &all[..2] });
+    let folder = libraries(if with_cublas { &ALL } else { &ALL[..2] });
     let mut command = with(folder.path(), &std::env::current_exe().unwrap());
     command.args(["--exact", "--nocapture", "--test-threads", "1"]).args(tests);
     let output = command.envs(settings.iter().copied()).env("EDGECUT_REQUIRE_GPU", "1").output().unwrap();
@@ -82,7 +84,7 @@ fn rehearsed_plans_over_cpu_and_gpu_run() {
 }
 
 /// What the program says of devices where these libraries are, with these settings of the driver.
-fn notes(which: &[(&str, &str)], settings: &[(&str, &str)]) -> (bool, Vec<String>) {
+fn notes(which: &[Library], settings: &[(&str, &str)]) -> (bool, Vec<String>) {
     let folder = libraries(which);
     let mut command = with(folder.path(), Path::new(env!("CARGO_BIN_EXE_edgecut")));
     let output = command.args(["devices", "--format", "json"]).envs(settings.iter().copied()).output().unwrap();
@@ -95,47 +97,32 @@ fn notes(which: &[(&str, &str)], settings: &[(&str, &str)]) -> (bool, Vec<String
 
 #[test]
 fn rehearsed_devices_say_what_is_missing_and_how_to_get_it() {
-    let card = |name, value| vec![(name, value)];
-    let cases: [(&[(&str, &str)], Vec<(&str, &str)>, bool, &[&str]); 8] = [
-        (&[], vec![], false, &["libcuda.so.1", "nvidia-cuda-nvrtc-cu12", "nvidia-cublas-cu12", "nvidia-cudnn-cu12"]),
-        (&[NVRTC, CUBLAS], vec![], false, &["libcuda.so.1", "cuDNN"]),
-        (&[DRIVER, CUBLAS], vec![], false, &["no GPU: NVRTC cannot be loaded", "cuDNN"]),
-        (&[DRIVER, NVRTC], vec![], true, &["cuBLAS cannot be loaded, so matrices", "cuDNN"]),
-        (&[DRIVER, NVRTC, CUBLAS], vec![], true, &["cuDNN"]),
-        (
-            &[DRIVER, NVRTC, CUBLAS],
-            card("EDGECUT_CARD_INIT", "803"),
-            false,
-            &["no GPU: the NVIDIA driver does not start: the driver does not fit (error 803)", "cuDNN"],
-        ),
-        (
-            &[DRIVER, NVRTC, CUBLAS],
-            card("EDGECUT_CARDS", "0"),
-            false,
-            &["no GPU: the NVIDIA driver finds no card", "cuDNN"],
-        ),
-        (
-            &[DRIVER, NVRTC, CUBLAS],
-            card("EDGECUT_CARD_VERSION", "11040"),
-            false,
-            &["no GPU: the NVIDIA driver is for CUDA 11.4, 12.0 is needed", "cuDNN"],
-        ),
-    ];
-    for (which, settings, offered, expected) in cases {
-        let (gpu, notes) = notes(which, &settings);
-        assert_eq!(gpu, offered, "{which:?} {settings:?}: {notes:?}");
-        assert_eq!(notes.len(), expected.len(), "{which:?} {settings:?}: {notes:?}");
+    let case = |libraries: &[Library], settings: &[(&str, &str)], offered: bool, expected: &[&str]| {
+        let (gpu, notes) = notes(libraries, settings);
+        assert_eq!(gpu, offered, "{libraries:?} {settings:?}: {notes:?}");
+        assert_eq!(notes.len(), expected.len(), "{libraries:?} {settings:?}: {notes:?}");
         for (note, part) in notes.iter().zip(expected) {
-            assert!(note.contains(part), "{which:?} {settings:?}: {note}");
+            assert!(note.contains(part), "{libraries:?} {settings:?}: {note}");
         }
-    }
+    };
+    let packages = ["nvidia-cuda-nvrtc-cu12", "nvidia-cublas-cu12", "nvidia-cudnn-cu12"];
+    case(&[], &[], false, &["libcuda.so.1", packages[0], packages[1], packages[2]]);
+    case(&[NVRTC, CUBLAS], &[], false, &["libcuda.so.1", "cuDNN"]);
+    case(&[DRIVER, CUBLAS], &[], false, &["no GPU: NVRTC cannot be loaded", "cuDNN"]);
+    case(&[DRIVER, NVRTC], &[], true, &["cuBLAS cannot be loaded, so matrices", "cuDNN"]);
+    case(&ALL, &[], true, &["cuDNN"]);
+    let stopped = "no GPU: the NVIDIA driver does not start: the driver does not fit (error 803)";
+    case(&ALL, &[("EDGECUT_CARD_INIT", "803")], false, &[stopped, "cuDNN"]);
+    case(&ALL, &[("EDGECUT_CARDS", "0")], false, &["no GPU: the NVIDIA driver finds no card", "cuDNN"]);
+    let old = "no GPU: the NVIDIA driver is for CUDA 11.4, 12.0 is needed";
+    case(&ALL, &[("EDGECUT_CARD_VERSION", "11040")], false, &[old, "cuDNN"]);
 }
 
 /// A card whose memory somebody else takes while it is used: every operator that fits is measured, and the others say why
 /// not.
 #[test]
 fn rehearsed_memory_that_runs_out_is_an_error_of_the_operator() {
-    let folder = libraries(&[DRIVER, NVRTC, CUBLAS]);
+    let folder = libraries(&ALL);
     let model = "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(64, 64), float32], %w: Tensor[(64, 64), float32], \
                  %a: Tensor[(1, 64), float32]) {\n  %0 = nn.dense(%x, %w, units=64);\n  %1 = nn.relu(%0);\n  \
                  %2 = repeat(%1, repeats=4096, axis=0);\n  %3 = add(%2, %a);\n  sum(%3, axis=[0])\n}\n";
