@@ -79,13 +79,18 @@ enum Outcome {
 ///
 /// `reuse` says of each operator whose bytes its output may take over; nothing is replaced in the program itself.
 pub fn least_peak(program: &Program, reuse: &[Reuse], width: usize) -> Ordered {
+    least_peak_until(program, reuse, width, &|| false)
+}
+
+/// As [`least_peak`], but ends with the best order so far, which may be none, as soon as `late` says so.
+pub fn least_peak_until(program: &Program, reuse: &[Reuse], width: usize, late: &dyn Fn() -> bool) -> Ordered {
     let search = Search::new(program, reuse);
-    let mut best = match search.within(u64::MAX, width) {
+    let mut best = match search.within(u64::MAX, width, late) {
         Outcome::Found(found) => found,
         _ => return Ordered { order: Vec::new(), peak: program.resident, bound: program.resident },
     };
     let mut lower = search.single();
-    if lower < best.peak {
+    if lower < best.peak && !late() {
         let extra = |operator| search.extra(operator);
         lower = lower.max(spikes::least_peak(program, &extra, best.peak));
     }
@@ -96,7 +101,7 @@ pub fn least_peak(program: &Program, reuse: &[Reuse], width: usize) -> Ordered {
         }
         // At last the question that would make it exact.
         let limit = if turn == TURNS { best.peak - 1 } else { low + (high - low) / 2 };
-        match search.within(limit, width) {
+        match search.within(limit, width, late) {
             Outcome::Found(found) => {
                 high = found.peak;
                 best = found;
@@ -111,13 +116,16 @@ pub fn least_peak(program: &Program, reuse: &[Reuse], width: usize) -> Ordered {
 
 impl Search<'_> {
     /// An order whose peak is within a limit; without one, the lowest that the width allows to find.
-    fn within(&self, limit: u64, width: usize) -> Outcome {
+    fn within(&self, limit: u64, width: usize, late: &dyn Fn() -> bool) -> Outcome {
         let mut links: Vec<(u32, OperatorIndex)> = vec![(0, 0)];
         let mut states = vec![self.start()];
         let mut complete = true;
         let mut touched = vec![false; self.program.operators.len()];
         let mut place_of: HashMap<u128, usize> = HashMap::default();
         for _ in 0..self.levels() {
+            if late() {
+                return Outcome::Unknown;
+            }
             let mut next: Vec<Next> = Vec::new();
             place_of.clear();
             for (from, state) in (0..).zip(&states) {

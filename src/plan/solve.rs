@@ -5,6 +5,7 @@ use super::{
     account::Account,
     bound::{Bounded, Bounds, critical::Tails, holding},
     evaluate::Evaluation,
+    pace::Pace,
     problem::{Objective, ProblemError},
     search::{Options, Session},
     work::Placement,
@@ -62,6 +63,8 @@ pub enum Shortage {
 
 /// How often limits are tightened by what packing adds to the load before that is given up.
 const REPACKINGS: usize = 6;
+/// Share of all evaluations, and of the time, that each of these may take at least.
+const FOR_REPACKING: u64 = 4;
 
 /// Finds a placement for `problem`.
 ///
@@ -69,6 +72,7 @@ const REPACKINGS: usize = 6;
 /// If the tables contradict each other, or no placement meets the targets; then with the reason.
 pub fn solve(problem: &Problem, options: &Options) -> Result<Solution, NoPlan> {
     problem.check()?;
+    let pace = Pace::new(options.cut_off);
     let bounds = Bounds::of(problem);
     let proven = impossible(problem, &bounds);
     if !proven.is_empty() {
@@ -80,8 +84,10 @@ pub fn solve(problem: &Problem, options: &Options) -> Result<Solution, NoPlan> {
     let mut evaluations = 0;
     let mut nearest: Option<NoPlan> = None;
     for _ in 0..REPACKINGS {
-        let left = budget.saturating_sub(evaluations).max(budget / 4);
-        let mut session = Session::new(&tight, bound.value, Options { budget: Some(left), ..*options });
+        let left = budget.saturating_sub(evaluations).max(budget / FOR_REPACKING);
+        let time = (1.0 - pace.used()).max(1.0 / FOR_REPACKING as f64);
+        let cut_off = options.cut_off.map(|limit| limit.mul_f64(time));
+        let mut session = Session::new(&tight, bound.value, Options { budget: Some(left), cut_off, ..*options });
         session.run();
         evaluations += session.spent();
         let Some((score, whole)) = session.best.take() else {

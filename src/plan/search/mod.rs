@@ -47,6 +47,9 @@ impl Default for Options {
 const BUDGET: u64 = 20_000;
 const GROUPS: u64 = 40_000_000;
 
+/// Share of the evaluations, and of the time, that the search for an order of least memory may take.
+const FOR_THRIFT: u64 = 8;
+
 impl Options {
     /// How many placements of a problem of so many groups may be evaluated.
     pub fn evaluations(&self, groups: usize) -> u64 {
@@ -82,11 +85,20 @@ pub struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub fn new(problem: &'a Problem, bound: f64, options: Options) -> Session<'a> {
+        let pace = Pace::new(options.cut_off);
         let tails = Rc::new(Tails::of(problem));
         let quick = Quick::new(problem);
+        let budget = options.evaluations(problem.groups.len());
         let mut orders = vec![problem.group_ids().collect(), order::by_urgency(problem, &tails)];
-        if quick.needs_account() {
-            orders.extend(order::by_thrift(problem));
+        let width = (budget / FOR_THRIFT / order::EVALUATIONS_A_SET).min(order::WIDTH);
+        let mut spent = 0;
+        let late = || pace.used() * FOR_THRIFT as f64 > 1.0;
+        if quick.needs_account()
+            && width > 0
+            && let Some(order) = order::by_thrift(problem, width as usize, &late)
+        {
+            orders.push(order);
+            spent = width * order::EVALUATIONS_A_SET;
         }
         Session {
             problem,
@@ -96,9 +108,9 @@ impl<'a> Session<'a> {
             proven: false,
             tails,
             orders: orders.into(),
-            budget: options.evaluations(problem.groups.len()),
-            spent: 0,
-            pace: Pace::new(options.cut_off),
+            budget,
+            spent,
+            pace,
             quick,
         }
     }

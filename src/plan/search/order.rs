@@ -5,18 +5,21 @@ use std::{cmp, collections::BinaryHeap};
 use crate::{
     memory::{
         Reuse,
-        order::least_peak,
+        order::least_peak_until,
         program::{Operator, Program, Value},
     },
     plan::{GroupId, Problem, TensorIndex, bound::critical::Tails},
 };
 
-/// Groups of a problem for which an order of least memory is sought, and sets that the search looks at on a level.
+/// Groups of a problem for which an order of least memory is sought.
 const MOST_GROUPS: usize = 3_000;
-const WIDTH: usize = 60;
+/// The most sets of groups that the search for it looks at on a level, and the evaluations that each of them is worth.
+pub const WIDTH: u64 = 60;
+pub const EVALUATIONS_A_SET: u64 = 4;
 
-/// The order in which one device that had everything would need the least memory, about; `None` if that takes too long.
-pub fn by_thrift(problem: &Problem) -> Option<Vec<GroupId>> {
+/// The order in which one device that had everything would need the least memory, about, by a search that looks at
+/// `width` sets of groups on a level; `None` if that takes too long.
+pub fn by_thrift(problem: &Problem, width: usize, late: &dyn Fn() -> bool) -> Option<Vec<GroupId>> {
     if problem.groups.len() > MOST_GROUPS {
         return None;
     }
@@ -46,7 +49,8 @@ pub fn by_thrift(problem: &Problem) -> Option<Vec<GroupId>> {
         });
         reuse.push(if view.is_some() { Reuse::View } else { Reuse::Never });
     }
-    let order: Vec<GroupId> = least_peak(&program, &reuse, WIDTH).order.into_iter().map(GroupId).collect();
+    let ordered = least_peak_until(&program, &reuse, width, late);
+    let order: Vec<GroupId> = ordered.order.into_iter().map(GroupId).collect();
     (order.len() == problem.groups.len()).then_some(order)
 }
 
