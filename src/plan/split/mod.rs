@@ -67,7 +67,8 @@ pub struct Answer {
 /// Share of the evaluations that the search for splits may take, and the placing of the groups that stay whole.
 const FOR_SPLITS: u64 = 8;
 
-/// Operators times devices that the search for splits may write out in all: large models get fewer evaluations.
+/// Operators times devices that the search for splits may write out in all, with as many evaluations as suit the model:
+/// large ones get fewer.
 const WRITTEN_OUT: u64 = 1_000_000;
 
 /// Finds a plan for `task`, whole groups and split ones.
@@ -116,7 +117,10 @@ pub fn plan_from(
     let floor = first.as_ref().map(|solution| solution.evaluation.score);
     let floor = floor.unwrap_or(Score { violation: f64::INFINITY, ..Default::default() });
     let size = task.ways.graph.operators().len() * task.network.devices.len();
-    let budget = (options.evaluations(groups) / FOR_SPLITS).min(WRITTEN_OUT / size.max(1) as u64).max(8);
+    let evaluations = options.evaluations(groups);
+    let usual = Options { budget: None, ..*options }.evaluations(groups).max(1);
+    let written_out = WRITTEN_OUT.saturating_mul(evaluations.max(usual)) / usual;
+    let budget = (evaluations / FOR_SPLITS).min(written_out / size.max(1) as u64).max(8);
     let bound = bound::bound(task, &unsplit.problem);
     let whole = first.as_ref().ok().map(|solution| solution.evaluation.score.value);
     let found = search::search(task, &homes, floor, budget, before);
