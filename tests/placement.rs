@@ -9,7 +9,7 @@ use edgecut::plan::workload::{
     finish::Finish,
     latency,
     load::{Bundles, Loads},
-    throughput::{self, Options},
+    throughput::{self, Options, ideals},
 };
 use fastrand::Rng;
 use proptest::prelude::*;
@@ -130,6 +130,35 @@ proptest! {
         let answer = latency::solve(&workload, &options(400_000)).unwrap();
         prop_assert!((answer.objective - finish).abs() < 1e-9 * finish.max(1.0), "{} {}", answer.objective, finish);
         prop_assert!(answer.bound <= finish * (1.0 + 1e-9));
+    }
+}
+
+/// Whether devices can be put in an order in which each needs only what those before it have.
+fn is_contiguous(workload: &Workload, places: &[Place]) -> bool {
+    let mut needs: Vec<(Place, Place)> = workload.edges.iter().map(|(from, to)| (places[*to], places[*from])).collect();
+    needs.retain(|(one, other)| one != other);
+    let mut left: Vec<Place> = places.to_vec();
+    while let Some(free) = left.iter().copied().find(|place| needs.iter().all(|(one, _)| one != place)) {
+        left.retain(|place| *place != free);
+        needs.retain(|(_, other)| *other != free);
+    }
+    left.is_empty()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn contiguous_splits_are_the_best_of_their_kind(seed: u64, count in 1usize..8, accelerators in 0u32..3) {
+        let workload = workload(seed, count, accelerators, 1);
+        let load = |places: &[Place]| is_contiguous(&workload, places).then(|| check::largest_load(&workload, places));
+        let best = brute_force(&workload, load).unwrap();
+        let problem = Bundles::new(&workload);
+        let found = ideals::search(&workload, &problem, f64::INFINITY, 1_000_000, &|| false).unwrap();
+        prop_assert_eq!(check::placement(&workload, &problem.places(&found.device)), Ok(()));
+        prop_assert!((found.largest - best).abs() < 1e-9 * best.max(1.0), "{} {}", found.largest, best);
+        // What is sought must be better than what is there.
+        prop_assert_eq!(ideals::search(&workload, &problem, best * (1.0 - 1e-9), 1_000_000, &|| false), None);
     }
 }
 

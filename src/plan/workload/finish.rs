@@ -32,6 +32,10 @@ struct Tables {
     blocks: usize,
     waiting: Vec<u32>,
     ready: Vec<f64>,
+    /// The unit that it waited for last.
+    cause: Vec<u32>,
+    /// The unit that finished last.
+    last: u32,
     duration: Vec<f64>,
     stamp: Vec<u32>,
     /// Members of the blocks, one slice of `members` after another.
@@ -80,6 +84,23 @@ impl<'a> Finish<'a> {
     pub fn blocks(&self) -> Vec<Option<u32>> {
         let blocks = self.tables.blocks as u32;
         self.tables.unit.iter().map(|unit| (*unit < blocks).then_some(*unit)).collect()
+    }
+
+    /// The operators of the units that each kept the next one waiting, up to the one that finished last. Of the last
+    /// evaluation.
+    pub fn critical(&self) -> Vec<u32> {
+        let Tables { blocks, bounds, members, cause, .. } = &self.tables;
+        let mut critical = Vec::new();
+        let mut at = self.tables.last;
+        while at != NONE {
+            let unit = at as usize;
+            match unit < *blocks {
+                true => critical.extend(&members[bounds[unit] as usize..bounds[unit + 1] as usize]),
+                false => critical.push((unit - blocks) as u32),
+            }
+            at = cause.get(unit).copied().unwrap_or(NONE);
+        }
+        critical
     }
 
     /// One block an accelerator.
@@ -159,14 +180,30 @@ impl<'a> Finish<'a> {
 
     /// Runs the units as they become ready.
     fn run(&mut self) -> f64 {
-        let Tables { unit, blocks, waiting, ready, duration, stamp, bounds, members, stack, successor, .. } =
-            &mut self.tables;
+        let Tables {
+            unit,
+            blocks,
+            waiting,
+            ready,
+            cause,
+            last: latest,
+            duration,
+            stamp,
+            bounds,
+            members,
+            stack,
+            successor,
+            ..
+        } = &mut self.tables;
         let (count, blocks) = (self.workload.operators.len(), *blocks);
         let units = blocks + count;
         waiting.clear();
         waiting.resize(units, 0);
         ready.clear();
         ready.resize(units, 0.0);
+        cause.clear();
+        cause.resize(units, NONE);
+        *latest = NONE;
         duration.clear();
         duration.resize(units, 0.0);
         stamp.clear();
@@ -225,7 +262,9 @@ impl<'a> Finish<'a> {
         while let Some(at) = stack.pop() {
             let at = at as usize;
             let finish = ready[at] + duration[at];
-            last = last.max(finish);
+            if finish > last {
+                (last, *latest) = (finish, at as u32);
+            }
             let alone = [(at.wrapping_sub(blocks)) as u32];
             let own: &[u32] = if at < blocks { &members[bounds[at] as usize..bounds[at + 1] as usize] } else { &alone };
             run += own.len();
@@ -233,7 +272,9 @@ impl<'a> Finish<'a> {
                 for &reader in &self.readers[self.first[op as usize] as usize..self.first[op as usize + 1] as usize] {
                     let there = unit[reader as usize] as usize;
                     if there != at {
-                        ready[there] = ready[there].max(finish);
+                        if finish > ready[there] {
+                            (ready[there], cause[there]) = (finish, at as u32);
+                        }
                         waiting[there] -= 1;
                         if waiting[there] == 0 {
                             stack.push(there as u32);
@@ -243,7 +284,9 @@ impl<'a> Finish<'a> {
             }
             if at < blocks && successor[at] != NONE {
                 let there = successor[at] as usize;
-                ready[there] = ready[there].max(finish);
+                if finish > ready[there] {
+                    (ready[there], cause[there]) = (finish, at as u32);
+                }
                 waiting[there] -= 1;
                 if waiting[there] == 0 {
                     stack.push(there as u32);

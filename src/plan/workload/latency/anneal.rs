@@ -1,4 +1,7 @@
 //! Simulated annealing on assignments: move a bundle, exchange two, move a connected run, empty an accelerator.
+//!
+//! In some rounds bundles of the units that keep the end waiting are moved more often than others. Bytes above a memory
+//! count as time: in every other round little at first, so that what is large can change places, then ever more.
 
 use fastrand::Rng;
 
@@ -16,12 +19,22 @@ use crate::plan::{
 /// Moves between two looks at the clock.
 const STRIDE: u64 = 256;
 const TEMPERATURES: (f64, f64) = (0.02, 2e-5);
+/// What a memory that is used twice costs at the beginning and the end of a round, in times of the best finish so far.
+const WEIGHTS: [(f64, f64); 2] = [(4.0, 4.0), (0.4, 8.0)];
+/// Sums of sizes that are kept move by move are not exact.
+const ROUNDING: f64 = 1e-9;
+/// Whether bundles of the units that keep the end waiting are preferred, round by round.
+const FOCUSED: [bool; 4] = [true, true, false, false];
+/// Moves that are accepted between two looks for the units that keep the end waiting.
+const STALE: u32 = 32;
 /// Times the search goes on from the best.
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 8;
 /// How hot each round begins: once hot enough to leave any valley, then ever nearer to the best.
-const HEATS: [f64; ROUNDS] = [1.0, 10.0, 1.0, 0.25, 1.0, 0.25];
-/// An evaluation here is worth this many moves of the throughput search.
-const COST: u64 = 16;
+const HEATS: [f64; ROUNDS] = [1.0, 10.0, 3.0, 1.0, 1.0, 0.25, 1.0, 0.25];
+/// What evaluations take: one, of so many operators, is worth `(BASE + operators) / OPERATORS` moves of the throughput
+/// search, about.
+const BASE: u64 = 88;
+const OPERATORS: u64 = 43;
 
 /// Goes on from `starts` and returns the best assignment seen.
 pub fn search(
@@ -45,11 +58,14 @@ pub fn search(
     if problem.bundles.is_empty() || problem.accelerators == 0 {
         return best;
     }
-    let moves = options.budget / COST / ROUNDS as u64;
+    let evaluations = options.budget.saturating_mul(OPERATORS) / (BASE + workload.operators.len() as u64);
+    let moves = evaluations / ROUNDS as u64;
     for round in 0..ROUNDS {
         let start = if round < ROUNDS / 2 { pool[round % pool.len()].clone() } else { best.clone() };
         let heat = HEATS[round.min(HEATS.len() - 1)];
         let mut walk = Walk::new(problem, &mut finish, start, best.finish);
+        walk.weights = WEIGHTS[round % WEIGHTS.len()];
+        walk.focused = FOCUSED[round % FOCUSED.len()];
         let found = walk.run(moves, heat, &mut rng, bound, pace.round(ROUNDS - round));
         if found.better(&best) {
             best = found;
@@ -67,8 +83,16 @@ struct Walk<'a, 'b> {
     device: Vec<usize>,
     sizes: Vec<f64>,
     scale: f64,
+    weights: (f64, f64),
+    weight: f64,
+    focused: bool,
     best: Candidate,
     undo: Vec<(usize, usize)>,
+    /// By operator.
+    bundle_of: Vec<usize>,
+    /// Operators of the units that keep the end waiting, and how many accepted moves ago.
+    critical: Vec<u32>,
+    age: u32,
 }
 
 impl<'a, 'b> Walk<'a, 'b> {
@@ -76,11 +100,31 @@ impl<'a, 'b> Walk<'a, 'b> {
         let mut sizes = vec![0.0; problem.accelerators + 1];
         start.device.iter().enumerate().for_each(|(bundle, device)| sizes[*device] += problem.bundles[bundle].size);
         let scale = if scale.is_finite() && scale > 0.0 { scale } else { 1.0 };
-        Walk { problem, finish, device: start.device.clone(), sizes, scale, best: start, undo: Vec::new() }
+        let mut bundle_of = vec![0; problem.bundles.iter().map(|bundle| bundle.operators.len()).sum()];
+        for (index, bundle) in problem.bundles.iter().enumerate() {
+            bundle.operators.iter().for_each(|op| bundle_of[*op] = index);
+        }
+        let (device, undo, critical) = (start.device.clone(), Vec::new(), Vec::new());
+        let (weights, weight) = (WEIGHTS[0], WEIGHTS[0].0);
+        Walk {
+            problem,
+            finish,
+            device,
+            sizes,
+            scale,
+            weights,
+            weight,
+            focused: false,
+            best: start,
+            undo,
+            bundle_of,
+            critical,
+            age: 0,
+        }
     }
 
     fn run(&mut self, moves: u64, heat: f64, rng: &mut Rng, bound: f64, pace: Round) -> Candidate {
-        let (mut now, mut temperature) = (self.energy(), TEMPERATURES.0 * heat);
+        let (mut now, mut temperature) = (f64::INFINITY, TEMPERATURES.0 * heat);
         for step in 0..moves {
             if step % STRIDE == 0 {
                 let cooled = pace.progress(step, moves);
@@ -88,6 +132,13 @@ impl<'a, 'b> Walk<'a, 'b> {
                     break;
                 }
                 temperature = TEMPERATURES.0 * heat * (TEMPERATURES.1 / TEMPERATURES.0).powf(cooled);
+                self.weight = self.weights.0 * (self.weights.1 / self.weights.0).powf(cooled);
+                self.age = STALE;
+            }
+            if self.age >= STALE {
+                now = self.energy();
+                self.critical = if self.focused { self.finish.critical() } else { Vec::new() };
+                self.age = 0;
             }
             self.undo.clear();
             self.propose(rng);
@@ -100,6 +151,7 @@ impl<'a, 'b> Walk<'a, 'b> {
                     self.keep(next);
                 }
                 now = next;
+                self.age += 1;
             } else {
                 while let Some((bundle, before)) = self.undo.pop() {
                     self.set(bundle, before);
@@ -110,13 +162,18 @@ impl<'a, 'b> Walk<'a, 'b> {
     }
 
     fn energy(&mut self) -> f64 {
+        self.finish.of(&self.device) / self.scale + self.weight * self.full()
+    }
+
+    /// How many times the memories are used beyond the first.
+    fn full(&self) -> f64 {
         let accelerators = self.sizes.iter().take(self.problem.accelerators);
-        let full: f64 = accelerators.map(|size| (size / self.problem.memory - 1.0).max(0.0)).sum();
-        self.finish.of(&self.device) / self.scale + 4.0 * full
+        accelerators.map(|size| (size / self.problem.memory - 1.0).max(0.0)).sum()
     }
 
     fn keep(&mut self, energy: f64) {
-        if self.best.over > 0.0 || energy * self.scale < self.best.finish {
+        let fits = self.full() <= ROUNDING;
+        if self.best.over > 0.0 || (fits && energy * self.scale < self.best.finish) {
             let found = Candidate::of(self.finish, self.problem, self.device.clone());
             if found.better(&self.best) {
                 self.best = found;
@@ -143,7 +200,10 @@ impl<'a, 'b> Walk<'a, 'b> {
 
     fn propose(&mut self, rng: &mut Rng) {
         let problem = self.problem;
-        let bundle = rng.usize(0..problem.bundles.len());
+        let bundle = match rng.choice(&self.critical) {
+            Some(op) if rng.u8(0..3) > 0 => self.bundle_of[*op as usize],
+            _ => rng.usize(0..problem.bundles.len()),
+        };
         let home = self.device[bundle];
         match rng.u8(0..12) {
             0 => {

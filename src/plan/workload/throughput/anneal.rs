@@ -1,7 +1,8 @@
 //! Simulated annealing on assignments, contiguous or not.
 //!
 //! The energy is a high norm of the loads rather than their maximum, so that it also falls when a device other
-//! than the fullest is relieved; the norm rises as it cools. Bytes above a memory count as load.
+//! than the fullest is relieved; the norm rises as it cools. Bytes above a memory count as load: in every other round
+//! little at first, so that what is large can change places, then ever more.
 
 use fastrand::Rng;
 
@@ -15,6 +16,11 @@ use crate::plan::{
 const STRIDE: u64 = 4096;
 const NORMS: (f64, f64) = (6.0, 40.0);
 const TEMPERATURES: (f64, f64) = (0.02, 2e-5);
+/// Sums of sizes that are kept move by move are not exact.
+const ROUNDING: f64 = 1e-9;
+/// What a memory that is used twice adds to the load at the beginning and the end of a round, in times of the best
+/// largest load so far.
+const WEIGHTS: [(f64, f64); 2] = [(4.0, 4.0), (0.4, 8.0)];
 /// Times the search goes on from the best.
 const ROUNDS: usize = 6;
 /// How hot each round begins: once hot enough to leave any valley, then ever nearer to the best.
@@ -40,13 +46,9 @@ pub fn search(problem: &Bundles, starts: Vec<Candidate>, bound: f64, options: &O
     for round in 0..ROUNDS {
         let start = if round < pool.len() && round < ROUNDS / 2 { pool[round].clone() } else { best.clone() };
         let heat = HEATS[round.min(HEATS.len() - 1)];
-        let found = Walk::new(problem, start.device, best.largest).run(
-            moves,
-            heat,
-            &mut rng,
-            bound,
-            pace.round(ROUNDS - round),
-        );
+        let mut walk = Walk::new(problem, start.device, best.largest);
+        walk.weights = WEIGHTS[round % WEIGHTS.len()];
+        let found = walk.run(moves, heat, &mut rng, bound, pace.round(ROUNDS - round));
         if found.better(&best) {
             best = found;
         }
@@ -63,6 +65,8 @@ struct Walk<'a> {
     /// What loads are measured in.
     scale: f64,
     norm: f64,
+    weights: (f64, f64),
+    weight: f64,
     best: Candidate,
     /// Moves of the step at hand: bundle and where it was.
     undo: Vec<(usize, usize)>,
@@ -72,7 +76,15 @@ impl<'a> Walk<'a> {
     fn new(problem: &'a Bundles, device: Vec<usize>, scale: f64) -> Walk<'a> {
         let best = Candidate::of(problem, device.clone());
         let scale = if scale.is_finite() && scale > 0.0 { scale } else { 1.0 };
-        Walk { loads: Loads::new(problem, device), scale, norm: NORMS.0, best, undo: Vec::new() }
+        Walk {
+            loads: Loads::new(problem, device),
+            scale,
+            norm: NORMS.0,
+            weights: WEIGHTS[0],
+            weight: WEIGHTS[0].0,
+            best,
+            undo: Vec::new(),
+        }
     }
 
     fn run(mut self, moves: u64, heat: f64, rng: &mut Rng, bound: f64, pace: Round) -> Candidate {
@@ -85,6 +97,7 @@ impl<'a> Walk<'a> {
                 }
                 temperature = TEMPERATURES.0 * heat * (TEMPERATURES.1 / TEMPERATURES.0).powf(cooled);
                 self.norm = NORMS.0 + (NORMS.1 - NORMS.0) * cooled;
+                self.weight = self.weights.0 * (self.weights.1 / self.weights.0).powf(cooled);
                 self.loads = Loads::new(self.loads.problem, std::mem::take(&mut self.loads.device));
                 now = self.energy();
             }
@@ -115,14 +128,15 @@ impl<'a> Walk<'a> {
             } else {
                 0.0
             };
-            sum += ((load / self.scale).max(0.0) + 4.0 * full).powf(self.norm);
+            sum += ((load / self.scale).max(0.0) + self.weight * full).powf(self.norm);
         }
         sum.powf(1.0 / self.norm)
     }
 
     fn keep(&mut self) {
         let largest = self.loads.largest();
-        if largest < self.best.largest * (1.0 - 1e-12) || self.best.over > 0.0 {
+        let fits = self.loads.over() <= self.best.over + ROUNDING * self.loads.problem.memory;
+        if fits && (largest < self.best.largest * (1.0 - 1e-12) || self.best.over > 0.0) {
             // Sums kept move by move drift; only exact figures may be best.
             let found = Candidate::of(self.loads.problem, self.loads.device.clone());
             if found.better(&self.best) {

@@ -1,9 +1,11 @@
 //! Searches for the assignment with the smallest largest load.
 //!
-//! [`linear`] cuts topological orders into contiguous stretches, exactly for each order; [`anneal`] goes on from
-//! there by moving, swapping and shifting bundles, contiguous or not.
+//! [`linear`] cuts topological orders into contiguous stretches, exactly for each order; [`ideals`] finds the best of all
+//! contiguous splits where that is possible; [`anneal`] goes on from there by moving, swapping and shifting bundles,
+//! contiguous or not.
 
 pub mod anneal;
+pub mod ideals;
 pub mod linear;
 
 use std::time::Duration;
@@ -19,6 +21,10 @@ pub const ROUNDING: f64 = 1.0 + 1e-8;
 
 /// The part of all time in which cuts of orders may be made.
 pub const FOR_STARTS: f64 = 0.3;
+
+/// The part of all time by which the best contiguous split must be found, and how many of its steps are as a move.
+const FOR_IDEALS: f64 = 0.5;
+const STEPS_A_MOVE: u64 = 4;
 
 /// How hard to search.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,6 +66,10 @@ pub fn solve(workload: &Workload, options: &Options) -> Result<Answer, NoAnswer>
     let late = || pace.used() > FOR_STARTS;
     let mut starts = linear::search(workload, &problem, options.seed, &late);
     starts.push(Candidate::of(&problem, easiest(&problem)));
+    let upper =
+        starts.iter().filter(|start| start.over <= 0.0).map(|start| start.largest).fold(f64::INFINITY, f64::min);
+    let late = || pace.used() > FOR_IDEALS;
+    starts.splice(..0, ideals::search(workload, &problem, upper, options.budget.saturating_mul(STEPS_A_MOVE), &late));
     let best = anneal::search(&problem, starts, bound * ROUNDING, options, &pace);
     answer(&problem, bound, bound_by, best)
 }
