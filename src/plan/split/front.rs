@@ -28,13 +28,13 @@ pub struct Without {
     pub ratio: Option<f64>,
 }
 
-/// Memory limits tried between the smallest peak and that of the fastest plan.
-const LIMITS: usize = 8;
+/// Memory limits tried from the smallest peak on up to that of the fastest plan, which was found without one.
+const LIMITS: usize = 9;
 /// Part of the evaluations, and of the time, that each of these gets.
 const SHARE: u32 = 4;
 
 /// Plans of which none is beaten in latency, time between results and peak memory at once, the fastest first: the best
-/// for each objective, and the best under memory limits between.
+/// for each objective, and the best under memory limits from the smallest peak on.
 ///
 /// # Errors
 /// If there is no plan for the task's own objective.
@@ -57,8 +57,8 @@ pub fn front(task: &Task<'_>, options: &Options) -> Result<Vec<Point>, NoPlan> {
         Objective::Throughput => Objective::Throughput,
         Objective::Latency | Objective::Memory => Objective::Latency,
     };
-    for step in 1..=LIMITS {
-        let limit = Bytes((least * (most / least.max(1.0)).powf(step as f64 / (LIMITS + 1) as f64)) as u64);
+    for step in 0..LIMITS {
+        let limit = Bytes((least * (most / least.max(1.0)).powf(step as f64 / LIMITS as f64)) as u64);
         let mut tight = Task { objective: between, ..task.clone() };
         for device in &mut tight.network.devices {
             device.memory = Some(device.memory.map_or(limit, |memory| memory.min(limit)));
