@@ -10,6 +10,9 @@ use resvg::{
 /// Pixels for each unit of the drawing.
 const SCALE: f32 = 2.0;
 
+/// Fonts that figures are drawn with, the first that is there; without any of them whichever there is.
+const SANS_SERIF: [&str; 6] = ["DejaVu Sans", "Liberation Sans", "Noto Sans", "Arial", "Helvetica", "FreeSans"];
+
 /// Why a figure cannot be drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum PngError {
@@ -28,8 +31,10 @@ pub enum PngError {
 pub fn png(svg: &str) -> Result<Vec<u8>, PngError> {
     let mut fonts = Database::new();
     fonts.load_system_fonts();
-    // The generic names stand for fonts that are not on every machine.
-    if let Some(family) = fonts.faces().find_map(|face| Some(face.families.first()?.0.clone())) {
+    // The generic name stands for Arial, which is not on every machine.
+    let families: Vec<&str> = fonts.faces().flat_map(|face| &face.families).map(|family| family.0.as_str()).collect();
+    let known = SANS_SERIF.into_iter().find(|name| families.contains(name));
+    if let Some(family) = known.or(families.first().copied()).map(str::to_string) {
         fonts.set_sans_serif_family(family);
     }
     let options = Options { fontdb: Arc::new(fonts), ..Options::default() };
