@@ -29,6 +29,12 @@ pub struct UnitError {
     units: &'static str,
 }
 
+impl UnitError {
+    fn size(text: &str) -> UnitError {
+        UnitError { text: text.to_string(), what: "size", units: "B, KiB, MiB, GiB, kB, MB, GB" }
+    }
+}
+
 const BYTE_UNITS: &[(&str, f64)] = &[
     ("", 1.0),
     ("b", 1.0),
@@ -68,6 +74,18 @@ fn quantity(text: &str, units: &[(&str, f64)]) -> Option<f64> {
 impl Bytes {
     pub const ZERO: Bytes = Bytes(0);
 
+    /// Reads a size that must have a unit, so that nobody asks for 8 bytes who means 8 MiB.
+    ///
+    /// # Errors
+    /// As [`Bytes::from_str`], or if there is no unit.
+    pub fn with_unit(text: &str) -> Result<Bytes, UnitError> {
+        let bytes: Bytes = text.parse()?;
+        match text.trim().ends_with(|c: char| c.is_ascii_alphabetic()) {
+            true => Ok(bytes),
+            false => Err(UnitError::size(text)),
+        }
+    }
+
     /// What is missing when `self` bytes are there and `need` are asked for.
     pub fn shortfall(self, need: Bytes) -> Bytes {
         Bytes(need.0.saturating_sub(self.0))
@@ -80,7 +98,7 @@ impl FromStr for Bytes {
         quantity(text, BYTE_UNITS)
             .filter(|v| *v < u64::MAX as f64)
             .map(|v| Bytes(v.round() as u64))
-            .ok_or_else(|| UnitError { text: text.to_string(), what: "size", units: "B, KiB, MiB, GiB, kB, MB, GB" })
+            .ok_or_else(|| UnitError::size(text))
     }
 }
 
@@ -228,6 +246,10 @@ mod tests {
         for (text, want) in [("40ms", 40e3), ("1.2s", 1.2e6), ("350us", 350.0), ("500ns", 0.5)] {
             assert_eq!(text.parse::<Micros>(), Ok(Micros(want)), "{text}");
         }
+        assert_eq!(Bytes::with_unit("8 MiB"), Ok(Bytes(8 << 20)));
+        assert!(
+            Bytes::with_unit("8").unwrap_err().to_string().contains("`8` is not a size: expected a number with one")
+        );
         for bad in ["", "MiB", "12 parsecs", "-3MiB", "1e400GiB"] {
             assert!(bad.parse::<Bytes>().is_err(), "{bad}");
         }

@@ -1,11 +1,12 @@
 //! Plans with split operators executed on agents, over real sockets: shards compute at the same time, halos go from
-//! agent to agent, and the outputs are those of one device.
+//! agent to agent, and the outputs are those of one device. So are those of plans that compute in parts to keep a limit on
+//! memory, and of plans for a stream.
 
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{Agents, inputs, on_one_device};
+use common::{Agents, chain, inputs, on_one_device};
 use edgecut::{
     agent::fleet::Fleet,
     graph::{Granularity, Graph, OperatorId, TensorData},
@@ -14,13 +15,16 @@ use edgecut::{
         assemble::Network,
         check,
         file::ModelRef,
+        fitted::fitted,
         problem::{Cost, Device, Link, LinkId, Objective, Targets},
+        schedule::scheduled,
         search::Options,
-        split::{Proportional, Task, Ways, divided, plan},
+        solve::NoPlan,
+        split::{Answer, Proportional, Task, Ways, divided, plan},
     },
-    profile::items,
+    profile::{Item, items},
     relay::{ImportOptions, import},
-    run::{DeployOptions, RunOptions, deploy, deploy::Output, execute},
+    run::{DeployOptions, RunOptions, deploy, deploy::Output, execute, execute::Record},
     units::{Bytes, Micros},
 };
 
@@ -112,4 +116,116 @@ async fn split_plans_give_the_outputs_of_one_device() {
             }
         }
     }
+}
+
+/// A model whose widest tensors take 4 MiB each, and little else.
+const WIDE: &str = r#"#[version = "0.0.5"]
+def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), float32], %w2: Tensor[(8, 64, 1, 1), float32]) {
+  %0 = nn.conv2d(%x, %w1, channels=64, kernel_size=[1, 1]);
+  %1 = nn.relu(%0);
+  %2 = nn.max_pool2d(%1, pool_size=[3, 3], strides=[4, 4], padding=[1, 1, 1, 1]);
+  %3 = nn.conv2d(%2, %w2, channels=8, kernel_size=[1, 1]);
+  tanh(%3)
+}
+"#;
+
+static RULE: Proportional = Proportional { launch: Micros(1.0), per_byte: 2e-4 };
+
+/// The task of planning for agents of one speed with `memory` each.
+fn task<'a>(ways: Ways<'a>, items: &[Item], agents: &Agents, memory: Bytes, objective: Objective) -> Task<'a> {
+    let mut network = network(agents);
+    network.devices.iter_mut().for_each(|device| device.memory = Some(memory));
+    let cost = |item: &Item| {
+        let time = Micros(1.0 + item.flops as f64 / 1000.0 + item.bytes.0 as f64 * 1e-3);
+        Some(Cost { time, workspace: Bytes(256 << 10), held: Bytes::ZERO })
+    };
+    Task {
+        ways,
+        names: items.iter().map(|item| item.name.clone()).collect(),
+        costs: items.iter().map(|item| vec![cost(item); network.devices.len()]).collect(),
+        network,
+        objective,
+        targets: Targets::default(),
+        shards: &RULE,
+    }
+}
+
+fn groups(items: &[Item]) -> Vec<Vec<OperatorId>> {
+    items.iter().map(|item| item.operators.clone()).collect()
+}
+
+fn written(answer: &Answer) -> Plan {
+    Plan::new(&answer.expanded.problem, &answer.solution, ModelRef::default(), Granularity::Fused, 0)
+}
+
+/// Runs a plan on the agents that it was made for.
+async fn run(agents: &Agents, graph: &Graph, plan: &Plan, in_flight: u32, session: &str) -> (Record, Vec<f64>) {
+    let options = DeployOptions { session: session.to_string(), in_flight, streamed: BTreeSet::new() };
+    let deployment = deploy(graph, plan, &agents.cluster, &options).unwrap();
+    let fleet = Fleet::reach(&agents.cluster).await.unwrap();
+    let players: Vec<_> = deployment.setups.iter().map(|s| fleet.agent(&s.server).unwrap().unwrap().clone()).collect();
+    let all = inputs(graph);
+    let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
+    let how = RunOptions { repeat: 12, in_flight, expected: Micros(1000.0) };
+    let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await.unwrap();
+    let [Output::Sink(index)] = deployment.outputs[..] else { panic!("one output at the sink") };
+    let found = record.sink_values[index as usize].to_f64s().unwrap();
+    (record, found)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_too_much_for_a_device_is_computed_in_parts_within_its_limit() {
+    let graph = import("model", WIDE.as_bytes(), &ImportOptions::default()).unwrap().graph;
+    let items = items(&graph, Granularity::Fused);
+    let groups = groups(&items);
+    let (want, limit) = (on_one_device(&graph)[0].to_f64s().unwrap(), Bytes(3 << 20));
+    for servers in [1, 2] {
+        let agents = Agents::start(servers, Some(limit)).await;
+        let task = task(Ways::none(&graph, &groups), &items, &agents, limit, Objective::Latency);
+        let options = Options { budget: Some(200), cut_off: None, ..Options::default() };
+        assert!(matches!(plan(&task, &options), Err(NoPlan::Targets { .. })), "as a whole it is too much");
+        let found = fitted(&task, &options).expect("in parts it is not");
+        let mut plan = written(&found.answer);
+        plan.schedules.clone_from(&found.schedules);
+        check::plan(&found.answer.expanded.problem, &plan).unwrap();
+        assert!(found.schedules.iter().any(|schedule| !schedule.stretches.is_empty()), "{:?}", found.schedules);
+        let plan = Plan::from_json(plan.to_json().unwrap().as_bytes()).unwrap();
+        // Whoever reads the plan finds the graph that it is of.
+        let parts = scheduled(&divided(&graph, &plan.splits).unwrap(), &plan.schedules).unwrap().graph;
+        assert_eq!(parts, found.answer.expanded.graph);
+        let (record, found) = run(&agents, &parts, &plan, 1, &format!("fitted-{servers}")).await;
+        assert!(found.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 1e-5 * (1.0 + b.abs())));
+        for measured in record.measured.values().flatten() {
+            assert!(measured.memory.iter().all(|memory| memory.peak <= limit), "{:?}", measured.memory);
+        }
+        let mut other = plan.schedules.clone();
+        other[0].steps.pop();
+        assert!(scheduled(&graph, &other).is_err(), "a schedule that leaves something out is none");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inputs_under_way_are_counted_where_a_stream_is_planned() {
+    let graph = chain(6, 1 << 16);
+    let items = items(&graph, Granularity::Op);
+    let groups = groups(&items);
+    let want = on_one_device(&graph)[0].to_f64s().unwrap();
+    let mut counts = Vec::new();
+    for (number, limit) in [Bytes(64 << 20), Bytes(5 << 20), Bytes(5 << 19)].into_iter().enumerate() {
+        let agents = Agents::start(2, Some(limit)).await;
+        let task = task(Ways::none(&graph, &groups), &items, &agents, limit, Objective::Throughput);
+        let options = Options { budget: Some(300), cut_off: None, ..Options::default() };
+        let answer = plan(&task, &options).unwrap();
+        let plan = written(&answer);
+        check::plan(&answer.expanded.problem, &plan).unwrap();
+        let count = plan.in_flight.expect("it is planned for a stream");
+        assert!(plan.devices.iter().all(|d| d.memory.parameter_bytes + d.memory.arena_bytes <= limit));
+        let (record, found) = run(&agents, &graph, &plan, count, &format!("stream-{number}")).await;
+        assert_eq!(found, want);
+        for measured in record.measured.values().flatten() {
+            assert!(measured.memory.iter().all(|memory| memory.peak <= limit), "{:?}", measured.memory);
+        }
+        counts.push(count);
+    }
+    assert!(counts.windows(2).all(|pair| pair[0] >= pair[1]) && counts[0] > counts[2], "{counts:?}");
 }

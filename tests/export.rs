@@ -51,6 +51,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
         granularity: Granularity::Op,
         objective: Objective::Latency,
         targets: Targets::default(),
+        rules: Vec::new(),
         seed: 0,
         predicted: Predicted {
             latency_us: Micros::ZERO,
@@ -63,7 +64,9 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
         source: DeviceId(0),
         sink: DeviceId(0),
         devices: (0..2).map(device).collect(),
+        in_flight: None,
         splits: Vec::new(),
+        schedules: Vec::new(),
         groups: ids.iter().map(group).collect(),
         transfers: Vec::new(),
         notes: Vec::new(),

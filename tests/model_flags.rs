@@ -7,6 +7,7 @@ use std::{
 
 use edgecut::{
     graph::{DType, TensorData},
+    plan::Plan,
     relay::Params,
     values::write_npz,
 };
@@ -117,6 +118,13 @@ fn files_of_other_kinds_are_told_by_what_they_are() {
     folder.write("w.params", Params::default().write());
     scalar(&folder.path("x.npz"), "in_x", true);
     std::fs::create_dir(folder.path("folder.relay")).unwrap();
+    scalar(&folder.path("out.npz"), "out_0", true);
+    scalar(&folder.path("bare.npz"), "x", true);
+    let weight = TensorData::new(DType::Bool, [], vec![1]).unwrap();
+    folder.write("other.params", Params::from_iter([("a.weight".to_string(), weight)]).write());
+    folder.write("links.csv", "from,from_address,to,to_address,latency_us,bytes_per_us,fit_error,largest_bytes,n\n");
+    folder.write("manifest.json", "{\"version\": 1, \"blake3\": \"\", \"modules\": [], \"outputs\": []}");
+    folder.write("dump.json", "{\"nodes\": [], \"arg_nodes\": [], \"heads\": []}");
     for (line, part) in [
         ("inspect plan.json", "this is a plan"),
         ("profile plan.json", "this is a plan"),
@@ -146,9 +154,105 @@ fn files_of_other_kinds_are_told_by_what_they_are() {
         ("plan m.relay --cluster plan.json", "plan.json"),
         ("plan m.relay --cluster folder.relay", "folder.relay"),
         ("memory m.relay --limit banana", "`banana` is not a size"),
+        ("run m.relay --inputs plan.json", "not an .npz file: this is a plan"),
+        ("run m.relay --inputs out.npz", "it has no array `in_…` for an input, only `out_0`"),
+        ("run m.relay --inputs bare.npz", "the content of an input `x` is called `in_x`"),
+        ("run m.relay --params other.params", "none of its parameters (`a.weight`) is one of this model (`x`, …)"),
+        ("run m.relay --params m.relay", "this is Relay text"),
+        ("plan m.relay --cluster plan.csv", "not a cluster file: this is CSV, the rows of a plan"),
+        ("plan m.relay --profile plan.json --profile plan.json", "not a profile: this is a plan"),
+        ("plan m.relay --profile plan.csv", "not a profile: this is CSV, the rows of a plan"),
+        ("plan m.relay --profile links.csv", "not a profile: this is CSV, a table of measured links"),
+        ("profile --import plan.json", "not a profile: this is a plan"),
+        ("plan m.relay --profile nosuch.csv", "nosuch.csv: No such file"),
+        ("profile m.relay --output nosuch.csv", "profiles go into a folder"),
+        ("memory m.relay --profile plan.csv", "not a profile: this is CSV, the rows of a plan"),
+        ("run manifest.json", "this is the manifest.json of exported modules"),
+        ("run dump.json", "this is a graph dump of TVM's"),
     ] {
         folder.refuses(line, part);
     }
     let shown = String::from_utf8_lossy(&folder.edgecut("inspect binary.relay").stderr).into_owned();
     assert!(!shown.contains('\x1b'), "a file's control characters reach the terminal: {shown:?}");
+    assert!(!folder.path("nosuch.csv").exists(), "what is refused makes no folder");
+}
+
+#[test]
+fn flags_that_say_nothing_of_the_input_are_refused() {
+    let folder = Folder::new();
+    folder.write("m.relay", "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }");
+    folder.write("u.relay", "def @main(%x: Tensor[(?), float32]) { nn.relu(%x) }");
+    folder.write("buffers.csv", "id,lower,upper,size\n0,0,2,8\n");
+    let workload = "{\"maxFPGAs\": 1, \"maxCPUs\": 1, \"maxSizePerFPGA\": 9, \"nodes\": [{\"id\": 0, \"supportedOnFpga\": 1, \
+                    \"cpuLatency\": 2, \"fpgaLatency\": 1, \"size\": 1, \"isBackwardNode\": 0}], \"edges\": []}"; // JSON
+    folder.write("w.json", workload);
+    for (line, part) in [
+        ("run m.relay --trace t.json", "--trace is for plans, and this is a model"),
+        ("run m.relay --no-check --format csv", "--no-check, --format are for plans"),
+        ("memory --arena buffers.csv --run", "--run says nothing of --arena"),
+        ("memory --arena buffers.csv --fuse --map", "--fuse, --map say nothing of --arena"),
+        ("plan --workload w.json --pareto --memory 8MiB", "leave out --memory, --pareto"),
+        ("plan m.relay --memory 8", "`8` is not a size: expected a number with one of the units"),
+        ("plan u.relay", "with `--bind-dim x:0=SIZE`"),
+        ("profile u.relay", "with `--bind-dim x:0=SIZE`"),
+        ("run u.relay", "with `--bind-dim x:0=SIZE`"),
+        ("memory u.relay", "with `--bind-dim x:0=SIZE`"),
+    ] {
+        let output = folder.edgecut(line);
+        let message = String::from_utf8_lossy(&output.stderr).replace(['│', '\n'], " ");
+        let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(output.status.code(), Some(2), "{line}: {message}");
+        assert!(message.contains(part), "{line}: `{part}` is not in: {message}");
+    }
+    assert!(!folder.path("profiles").exists(), "nothing is measured for what is refused");
+    let printed = folder.succeeds("plan --workload w.json --format json --output out.json");
+    assert_eq!(std::fs::read_to_string(folder.path("out.json")).unwrap(), printed);
+}
+
+#[test]
+fn what_is_banned_from_a_device_runs_elsewhere() {
+    let folder = Folder::new();
+    folder.write(
+        "m.relay",
+        "def @main(%x: Tensor[(64, 256), float32], %w: Tensor[(256, 256), float32]) {
+            %0 = nn.softmax(nn.dense(%x, %w, units=256)); tanh(nn.softmax(nn.dense(%0, %w, units=256))) }",
+    );
+    for (line, part) in [
+        ("plan m.relay --ban nn.dense", "--ban nn.dense: expected PATTERN=SERVER/DEVICE"),
+        (
+            "plan m.relay --ban conv*=local/cpu",
+            "no group or operator is called like `conv*`; there are nn.dense, nn.softmax",
+        ),
+        ("plan m.relay --ban nn.dense=other/cpu", "there is no device other/cpu; there are local/cpu"),
+        ("plan m.relay --pin nn.dense=other/cpu", "there is no device other/cpu; there are local/cpu"),
+        ("plan m.relay --ban tanh=local/cpu", "nn.softmax+tanh has no device left to run on: --ban tanh=local/cpu"),
+    ] {
+        folder.refuses(line, part);
+    }
+    assert!(!folder.path("profiles").exists(), "nothing is measured before that is known");
+    folder.succeeds("profile m.relay --budget 50ms");
+    let made = std::fs::read_dir(folder.path("profiles")).unwrap().next().unwrap().unwrap().path();
+    let mut profiles = std::fs::read_dir(made).unwrap().map(|entry| entry.unwrap().path());
+    let profile = profiles.find(|path| path.to_string_lossy().ends_with("fused.csv")).unwrap();
+    std::fs::copy(profile, folder.path("p.csv")).unwrap();
+    // The measurements stand for two devices of one server, which exchange tensors for free.
+    let two = "plan m.relay --profile p.csv=a/cpu --profile p.csv=a/gpu0";
+    let on = |plan: &Plan, name: &str| -> Vec<String> {
+        let named = plan.groups.iter().filter(|group| group.name.split('[').next() == Some(name));
+        named.flat_map(|g| g.strategy.devices()).map(|d| plan.devices[d.0 as usize].device.clone()).collect()
+    };
+    for objective in ["latency", "throughput", "memory"] {
+        folder.succeeds(&format!("{two} --objective {objective} --ban nn.dense=a/cpu --ban tanh=a/gpu0"));
+        let plan = Plan::from_json(&std::fs::read(folder.path("plan.json")).unwrap()).unwrap();
+        assert!(on(&plan, "nn.dense").iter().all(|device| device == "gpu0"), "{objective}");
+        assert!(on(&plan, "nn.softmax+tanh").iter().all(|device| device == "cpu"), "{objective}");
+        assert_eq!(plan.rules.len(), 2);
+    }
+    folder.succeeds(&format!("{two} --pareto --ban nn.dense=a/cpu --output front"));
+    let first = Plan::from_json(&std::fs::read(folder.path("front/plan-1.json")).unwrap()).unwrap();
+    assert!(on(&first, "nn.dense").iter().all(|device| device == "gpu0"));
+    // Without the ban both devices share the products.
+    folder.succeeds(two);
+    let plan = Plan::from_json(&std::fs::read(folder.path("plan.json")).unwrap()).unwrap();
+    assert!(on(&plan, "nn.dense").iter().any(|device| device == "cpu"));
 }

@@ -132,7 +132,7 @@ fn anyhow_placed(problem: &Problem, rng: &mut Rng) -> Solution {
     let arenas = evaluation.accounts.iter().map(|a| a.pack().unwrap().height).collect();
     let bounds = Bounds::of(problem);
     let Bounded { value, by } = bounds.on(problem.objective);
-    Solution { evaluation, arenas, bounds, bound: Bounded { value, by }, evaluations: 0 }
+    Solution { evaluation, arenas, bounds, bound: Bounded { value, by }, evaluations: 0, in_flight: None }
 }
 
 fn random_order(problem: &Problem, rng: &mut Rng) -> Vec<GroupId> {

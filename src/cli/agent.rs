@@ -29,7 +29,7 @@ pub struct Agent {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)))]
     threads: Option<u32>,
     /// Most memory that parameters, activations and workspace may take together, such as 512MiB.
-    #[arg(long)]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::with_unit)]
     memory: Option<Bytes>,
     /// This agent's certificate (PEM). With the two that follow: mutual TLS.
     #[arg(long, requires_all = ["tls_key", "client_ca"], value_name = "FILE")]

@@ -8,7 +8,7 @@ use std::{
 
 use miette::{LabeledSpan, NamedSource, Report, miette};
 
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, kind};
 use crate::{
     agent::{
         fleet::{Fleet, read_links, write_links},
@@ -66,6 +66,9 @@ pub fn read_cluster(path: &Path) -> Result<Cluster, Failure> {
     let text = std::fs::read_to_string(path).map_err(|e| Failure::bad_input(Located::new(path, e)))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     Cluster::parse(&text, folder).map_err(|error| {
+        if let Some(kind) = kind::besides(text.as_bytes()).filter(|kind| !kind.contains("--cluster")) {
+            return Failure::BadInput(Report::msg(format!("{}: not a cluster file: {kind}", path.display())));
+        }
         let labels = error.span.map(|span| LabeledSpan::new_with_span(None, span));
         let report: Report = miette!(labels = labels.into_iter().collect::<Vec<_>>(), "{}", error.message);
         let source = NamedSource::new(path.to_string_lossy(), text).with_language("toml");
@@ -96,7 +99,7 @@ pub async fn reach_all(cluster: &Cluster) -> Result<Fleet, Failure> {
 /// The links between the servers that answered, from the cluster file, from the table at `path`, or measured now and
 /// added to that table. With `again` the table is not believed.
 pub async fn links(fleet: &Fleet, cluster: &Cluster, path: &Path, again: bool) -> Result<Vec<Link>, Failure> {
-    let stored = || read_links(path).map_err(|e| Failure::bad_input(Located::new(path, e)));
+    let stored = || link_table(path);
     let mut known = if again { LinkTable::default() } else { stored()? };
     let before = known.clone();
     let links = fleet.links(cluster, &mut known, |from, to| eprintln!("measuring the link {from} → {to}"));
@@ -108,6 +111,14 @@ pub async fn links(fleet: &Fleet, cluster: &Cluster, path: &Path, again: bool) -
         write_links(path, &all).map_err(|e| Failure::failed(Located::new(path, e)))?;
     }
     links.map_err(Failure::failed)
+}
+
+/// Reads the table of measured links at `path`; an empty one if there is no file.
+pub fn link_table(path: &Path) -> Result<LinkTable, Failure> {
+    read_links(path).map_err(|error| {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        kind::instead(path, &bytes, "a table of links", error)
+    })
 }
 
 /// The runtime for conversations with agents. Computing is not done on it.

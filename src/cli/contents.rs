@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use miette::Report;
 use smol_str::SmolStr;
 
-use super::Failure;
+use super::{Failure, kind};
 use crate::{
     engine::EngineError,
     graph::{Dim, Graph, TensorData, TensorId, TensorType},
@@ -19,7 +20,24 @@ pub struct Given(BTreeMap<String, TensorData>);
 impl Given {
     /// Reads the `inputs` file, if there is one.
     pub fn open(inputs: Option<&Path>) -> Result<Given, Failure> {
-        inputs.map_or_else(|| Ok(BTreeMap::new()), read_npz).map(Given).map_err(Failure::bad_input)
+        let Some(path) = inputs else { return Ok(Given::default()) };
+        let given = read_npz(path).map_err(|error| {
+            let bytes = std::fs::read(path).unwrap_or_default();
+            match bytes.starts_with(b"PK") {
+                true => Failure::bad_input(error),
+                false => kind::instead(path, &bytes, "an .npz file", error),
+            }
+        })?;
+        let is_foreign = |name: &&String| !name.starts_with("in_") && !name.starts_with("out_");
+        let names = || given.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let what = match given.keys().find(is_foreign) {
+            Some(name) => format!("array `{name}` is for nothing: the content of an input `x` is called `in_x`"),
+            None if !given.is_empty() && given.keys().all(|name| !name.starts_with("in_")) => {
+                format!("it has no array `in_…` for an input, only {}", names())
+            }
+            None => return Ok(Given(given)),
+        };
+        Err(Failure::BadInput(Report::msg(format!("{}: {what}", path.display()))))
     }
 
     pub fn is_empty(&self) -> bool {

@@ -10,14 +10,13 @@ use miette::Report;
 
 use super::{
     Failure, Outcome,
-    cluster::Located,
     contents::Contents,
     file, kind,
     model::{Model, ModelArguments, beside},
 };
 use crate::{
     graph::{Graph, OperatorId, Origin, TensorId},
-    plan::{Plan, split::divided},
+    plan::{Plan, schedule::scheduled, split::divided},
     relay::{
         Params,
         print::{parameter_names, print_graph},
@@ -78,8 +77,7 @@ impl Export {
                 _ => Ok(()),
             };
         }
-        let located = |error| Failure::bad_input(Located::new(&self.input.model, error));
-        let plan = Plan::from_json(&bytes).map_err(located)?;
+        let plan = Plan::from_json(&bytes).map_err(|error| kind::no_plan(&self.input.model, &bytes, error))?;
         let model = self.planned(&plan)?;
         let graph = &model.import.graph;
         if self.format == Format::Relay {
@@ -148,8 +146,9 @@ impl Export {
             let what = format!("{} is not the file that was planned: make the plan again", plan.model.path);
             return Err(Failure::BadInput(Report::msg(what)));
         }
-        if !plan.splits.is_empty() {
-            model.import.graph = divided(&model.import.graph, &plan.splits).map_err(Failure::bad_input)?;
+        if !plan.splits.is_empty() || !plan.schedules.is_empty() {
+            let split = divided(&model.import.graph, &plan.splits).map_err(Failure::bad_input)?;
+            model.import.graph = scheduled(&split, &plan.schedules).map_err(Failure::bad_input)?.graph;
         }
         Ok(model)
     }

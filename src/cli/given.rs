@@ -9,7 +9,7 @@ use super::{
     Failure,
     cluster::Located,
     file,
-    kind::is_json_object,
+    kind::{self, is_json_object},
     model::{Model, ModelArguments, ModelFlags},
 };
 use crate::{
@@ -54,8 +54,9 @@ impl Source {
         let text = text(&self.path)?;
         let bad = |what: String| Failure::BadInput(Report::msg(format!("{}: {what}", self.path.display())));
         match (kind(&text), subject) {
+            (Kind::Other(what), _) => Err(bad(format!("not a profile: {what}"))),
             (Kind::Rows, _) => {
-                let rows = files::parse(&text).map_err(bad)?;
+                let rows = self.renamed(files::parse(&text).map_err(&bad)?).map_err(bad)?;
                 Ok(Imported { rows, unused: 0, unused_time: crate::units::Micros::ZERO, missing: 0 })
             }
             (Kind::Eop, Subject::Relay { model, text: relay, .. }) => {
@@ -85,6 +86,22 @@ impl Source {
         }
     }
 
+    /// `rows` of the device that they are said to be of.
+    fn renamed(&self, mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
+        let Some((server, device)) = &self.device else { return Ok(rows) };
+        let of = |row: &Row| (row.server.clone(), row.device.clone());
+        if let Some((first, other)) =
+            rows.first().map(of).and_then(|f| Some((f.clone(), rows.iter().map(of).find(|o| *o != f)?)))
+        {
+            let ((a, b), (c, d)) = (first, other);
+            return Err(format!("it has rows of {a}/{b} and {c}/{d}: as {server}/{device} it must be of one device"));
+        }
+        for row in &mut rows {
+            (row.server, row.device) = (server.clone(), device.clone());
+        }
+        Ok(rows)
+    }
+
     fn place(&self, server: &str, device: &str) -> Place {
         let (server, device) = self.device.clone().unwrap_or((server.to_string(), device.to_string()));
         import::place(&server, &device, &self.path.file_stem().unwrap_or_default().to_string_lossy())
@@ -98,16 +115,26 @@ enum Kind {
     Eop,
     Trace,
     Dump,
+    /// None of these, but something that is known.
+    Other(&'static str),
 }
 
 fn kind(text: &str) -> Kind {
     let is_json = text.trim_start().starts_with('{');
     let header = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let has = |name: &str| header.split(',').any(|cell| cell.trim() == name);
     match is_json {
         true if text.contains("\"traceEvents\"") => Kind::Trace,
-        true => Kind::Dump,
-        false if header.split(',').any(|cell| cell.trim() == "a_name") => Kind::Eop,
-        false => Kind::Rows,
+        true if text.contains("\"arg_nodes\"") => Kind::Dump, // JSON of TVM's
+        false if has("a_name") => Kind::Eop,
+        false if has("signature") || header.is_empty() => Kind::Rows,
+        _ => match kind::besides(text.as_bytes())
+            .filter(|what| !what.contains("this is JSON") && !what.contains("expected"))
+        {
+            Some(what) => Kind::Other(what),
+            None if is_json => Kind::Dump,
+            None => Kind::Rows,
+        },
     }
 }
 
@@ -125,11 +152,17 @@ impl Subject {
     }
 
     /// The graph dump that `source` is, or lies beside; `None` if it is neither a dump nor a trace.
-    pub fn of_dump(source: &Path) -> Option<PathBuf> {
-        match kind(&text(source).ok()?) {
-            Kind::Dump => Some(source.to_path_buf()),
-            Kind::Trace => beside(source),
-            _ => None,
+    ///
+    /// # Errors
+    /// If there is no such file, or it is of another kind that is known.
+    pub fn of_dump(source: &Path) -> Result<Option<PathBuf>, Failure> {
+        match kind(&text(source)?) {
+            Kind::Dump => Ok(Some(source.to_path_buf())),
+            Kind::Trace => Ok(beside(source)),
+            Kind::Other(what) => {
+                Err(Failure::BadInput(Report::msg(format!("{}: not a profile: {what}", source.display()))))
+            }
+            Kind::Rows | Kind::Eop => Ok(None),
         }
     }
 

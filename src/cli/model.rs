@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    collections::HashSet,
     path::{Path, PathBuf},
 };
 
@@ -15,7 +16,7 @@ use super::{
 use crate::{
     engine::{CpuEngine, Engine, EngineError},
     graph::{Graph, TensorData},
-    ops::retype::BindDim,
+    ops::retype::{BindDim, unknown_dims},
     plan::file::ModelRef,
     relay::{self, ExternalCalls, Import, ImportOptions, Mode, Params},
 };
@@ -76,6 +77,22 @@ pub struct Model {
 }
 
 impl Model {
+    /// Checks that the sizes of all inputs are known, as they must be before anything is measured.
+    pub fn check_sizes(&self, path: &Path) -> Result<(), Failure> {
+        let graph = &self.import.graph;
+        let mut unknown = Vec::new();
+        for tensor in graph.inputs().chain(graph.parameters()).map(|id| graph.tensor(id)) {
+            if self.given.get(&tensor.name).is_none() && self.params.get(&tensor.name).is_none() {
+                unknown_dims(&tensor.name, &tensor.ty.clone().into(), &mut unknown);
+            }
+        }
+        let Some((first, axis)) = unknown.first() else { return Ok(()) };
+        let all: Vec<String> = unknown.iter().map(|(name, axis)| format!("{name}:{axis}")).collect();
+        let what = format!("the sizes of dimensions {} are not known", all.join(", "));
+        let advice = format!("give each with `--bind-dim {first}:{axis}=SIZE`, or all at once with `--bind-dim SIZE`");
+        Err(Failure::BadInput(Report::msg(format!("{}: {what}: {advice}", path.display()))))
+    }
+
     /// The contents of `graph`, the model's or one made of it: as given, else generated.
     pub fn contents<'a>(&'a self, graph: &'a Graph) -> Result<Contents<'a>, Failure> {
         Contents::new(graph, self.given.clone(), &self.params)
@@ -99,7 +116,13 @@ impl ModelArguments {
         let bytes = std::fs::read(&self.model).map_err(|error| Failure::unreadable(&name, &error))?;
         let flags = &self.flags;
         let params = match &flags.params {
-            Some(path) => Params::open(path).map_err(Failure::import)?,
+            Some(path) => Params::open(path).map_err(|error| {
+                let bytes = std::fs::read(path).unwrap_or_default();
+                match kind::besides(&bytes) {
+                    Some(kind) => Failure::BadInput(Report::msg(format!("{error}; {kind}"))),
+                    None => Failure::import(error),
+                }
+            })?,
             None => Params::default(),
         };
         let given = Given::open(flags.inputs.as_deref())?;
@@ -123,9 +146,37 @@ impl ModelArguments {
         if !given.is_empty() {
             Contents::new(&import.graph, given.clone(), &params)?;
         }
+        if let Some(path) = &flags.params {
+            check_names(&import.graph, &params, path)?;
+        }
         let selected = selected.get();
         Ok(Model { import, params, given, selected })
     }
+}
+
+/// Unknown names that a message lists.
+const LISTED: usize = 4;
+
+/// Checks that the parameters of the file at `path` are some of the model's, and says which are not.
+fn check_names(graph: &Graph, params: &Params, path: &Path) -> Result<(), Failure> {
+    let known: HashSet<&str> = graph.inputs().chain(graph.parameters()).map(|id| &*graph.tensor(id).name).collect();
+    let is_known = |name: &str| known.contains(name) || known.contains(&*format!("v{name}"));
+    let mut unknown: Vec<&str> = params.iter().map(|(name, _)| name).filter(|name| !is_known(name)).collect();
+    unknown.sort_unstable();
+    let shown = unknown.iter().take(LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let more = if unknown.len() > LISTED { ", …" } else { "" };
+    let (path, count) = (path.display(), params.len());
+    if unknown.len() == count && count > 0 {
+        let mut names: Vec<&str> = known.into_iter().collect();
+        names.sort_unstable();
+        let names = names.iter().take(LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let what = format!("{path}: none of its parameters ({shown}{more}) is one of this model ({names}, …)");
+        return Err(Failure::BadInput(Report::msg(format!("{what}: is it of another model?"))));
+    }
+    if !unknown.is_empty() {
+        eprintln!("{path}: {} of {count} parameters are not of this model: {shown}{more}", unknown.len());
+    }
+    Ok(())
 }
 
 /// The output of `graph`, all of whose inputs must be given.

@@ -87,12 +87,15 @@ fn write(path: &Path, errors: &[FamilyError]) -> Outcome {
     Ok(())
 }
 
-/// The table of every device, those with the same name on other hardware or with other threads apart.
+/// Server, device, hardware, engine, its version, threads.
+type Measured<'a> = (&'a str, &'a str, &'a str, &'a str, &'a str, usize);
+
+/// The table of every device, those with the same name on other hardware, with another engine or other threads apart.
 fn errors(rows: &[Row]) -> Vec<FamilyError> {
-    let mut devices: BTreeMap<(&str, &str, &str, &str, usize), Vec<&Row>> = BTreeMap::new();
+    let mut devices: BTreeMap<Measured<'_>, Vec<&Row>> = BTreeMap::new();
     for row in rows {
-        let key = (&*row.server, &*row.device, &*row.hardware, &*row.engine_version, row.threads);
-        devices.entry(key).or_default().push(row);
+        let Row { server, device, hardware, engine, engine_version, threads, .. } = row;
+        devices.entry((server, device, hardware, engine, engine_version, *threads)).or_default().push(row);
     }
     let table = |rows: Vec<&Row>| CostModel::of(rows.iter().copied()).errors(&rows);
     devices.into_values().flat_map(table).collect()
@@ -101,17 +104,15 @@ fn errors(rows: &[Row]) -> Vec<FamilyError> {
 fn page(errors: &[FamilyError]) -> String {
     let mut text = String::new();
     let mut devices: Vec<&FamilyError> = Vec::new();
-    let same = |a: &FamilyError, b: &FamilyError| {
-        (&a.server, &a.device, &a.hardware, a.threads) == (&b.server, &b.device, &b.hardware, b.threads)
-    };
+    let same = |a: &FamilyError, b: &FamilyError| measured(a) == measured(b);
     for row in errors {
         if devices.iter().all(|device| !same(device, row)) {
             devices.push(row);
         }
     }
     for device in devices {
-        let FamilyError { server, device: name, hardware, threads, .. } = device;
-        text += &format!("{server}/{name} ({hardware}), {threads} threads\n\n");
+        let FamilyError { server, device: name, hardware, engine, engine_version, threads, .. } = device;
+        text += &format!("{server}/{name} ({hardware}), {engine} {engine_version}, {threads} threads\n\n");
         let columns =
             ["operators", "window", ">n", ">parts", "pattern", ">at least", "grows by", ">error", ">90 %", ">worst"];
         let mut lines = table(columns);
@@ -133,6 +134,11 @@ fn page(errors: &[FamilyError]) -> String {
         text += &format!("{lines}\n\n");
     }
     text + "error: median of |foretold − measured| / measured where each time is foretold from the family's others"
+}
+
+fn measured(row: &FamilyError) -> Measured<'_> {
+    let FamilyError { server, device, hardware, engine, engine_version, threads, .. } = row;
+    (server, device, hardware, engine, engine_version, *threads)
 }
 
 fn pattern(pattern: Pattern) -> &'static str {

@@ -2,6 +2,8 @@
 
 use comfy_table::{CellAlignment, Table, TableComponent, presets::NOTHING};
 
+use crate::units::Micros;
+
 /// An empty table with a rule under its header. Columns whose name begins with `>` are aligned to the right.
 pub fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
@@ -19,6 +21,14 @@ pub fn table<const N: usize>(header: [&str; N]) -> Table {
 /// Tables of more groups than this leave out those that take a smaller share of the time than [`SMALL`].
 pub const MANY_GROUPS: usize = 48;
 pub const SMALL: f64 = 0.005;
+
+/// A line on the groups that a table leaves out; empty if it has all of them.
+pub fn small(groups: usize, time: Micros) -> String {
+    match groups {
+        0 => String::new(),
+        _ => format!("and {groups} groups of less than {} % each, {time} together\n", 100.0 * SMALL),
+    }
+}
 
 /// `text` cut to `most` characters, in the middle: kernels' names differ at both ends.
 pub fn shortened(text: &str, most: usize) -> String {

@@ -10,6 +10,8 @@ use std::{
     ops::Range,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     shard::{Slice, SplitError, axes},
     sharded::{Layout, Making, Piece, Role, Sharded, lost},
@@ -18,7 +20,7 @@ use super::{
 use crate::graph::{Arg, Graph, Operator, OperatorId, Origin, TensorId, TensorType};
 
 /// Operators that follow each other in an order of the graph.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stretch {
     pub operators: Vec<OperatorId>,
     /// How many parts it is computed in; 1 if whole.

@@ -6,14 +6,16 @@
 //! - there is one transfer for every tensor and device that reads it without having made it, and for every result
 //!   that is not made on the sink; it takes what its link takes for its bytes;
 //! - each link carries one transfer at a time, first come first served, and never waits with one at hand;
-//! - latency, time between results and memory are what follows from those times;
+//! - latency, time between results (with the inputs under way) and memory are what follows from those times;
 //! - limits and targets are met, and the bound is not above the value.
 //!
 //! Times that follow from each other are compared to a relative 10⁻⁹, everything else exactly.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{GroupId, Plan, Problem, Strategy, TensorIndex, file::Transfer, problem::Objective};
+use wildmatch::WildMatch;
+
+use super::{GroupId, Plan, Problem, Strategy, TensorIndex, file::Transfer, problem::Objective, rule};
 use crate::units::Bytes;
 
 /// What is wrong with a plan.
@@ -37,6 +39,8 @@ pub enum Flaw {
     Figure { what: String, stated: f64, real: f64 },
     #[error("{0} is missed")]
     Target(String),
+    #[error("group {group} is on {device}, against `{rule}`")]
+    Rule { group: String, device: String, rule: String },
 }
 
 /// Checks `plan` against `problem`.
@@ -51,6 +55,34 @@ pub fn plan(problem: &Problem, plan: &Plan) -> Result<(), Flaw> {
     checker.figures()?;
     checker.memory(&arrivals)?;
     checker.targets()
+}
+
+/// Checks that no group breaks a rule of `plan`. `names` has for each of its groups what the model calls that group, or the
+/// one that it is a part of; `None` for slices and joins, which belong to none.
+///
+/// # Errors
+/// With the first group that breaks one.
+pub fn rules(plan: &Plan, names: &[Option<&str>]) -> Result<(), Flaw> {
+    let (found, expected) = (names.len(), plan.groups.len());
+    if found != expected {
+        return Err(Flaw::Count { what: "names of groups", found, expected });
+    }
+    for rule in &plan.rules {
+        let pattern = WildMatch::new(&rule.groups);
+        for (group, name) in plan.groups.iter().zip(names) {
+            let is_meant =
+                name.is_some_and(|name| std::iter::once(name).chain(name.split('+')).any(|name| pattern.matches(name)));
+            for device in group.strategy.devices().filter(|_| is_meant) {
+                let at = plan.devices.get(device.0 as usize).map(|d| format!("{}/{}", d.server, d.device));
+                let on_it = at.as_deref() == Some(rule.device.as_str());
+                if on_it != (rule.kind == rule::Kind::Pin) {
+                    let (group, device) = (group.name.clone(), at.unwrap_or_default());
+                    return Err(Flaw::Rule { group, device, rule: rule.to_string() });
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 struct Checker<'a> {
@@ -248,7 +280,9 @@ impl<'a> Checker<'a> {
                 loads[self.problem.devices.len() + link] += transfer.time_us.0;
             }
         }
-        figure("the time between results".into(), predicted.interval_us.0, loads.into_iter().fold(0.0, f64::max))
+        let share = self.plan.in_flight.map_or(0.0, |count| predicted.latency_us.0 / f64::from(count.max(1)));
+        let interval = loads.into_iter().fold(share, f64::max);
+        figure("the time between results".into(), predicted.interval_us.0, interval)
     }
 
     /// Parameters, peak and workspace of every device.

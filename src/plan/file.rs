@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     DeviceId, GroupId, Problem, Strategy,
     problem::{Objective, Targets},
+    rule::Rule,
+    schedule::Schedule,
     solve::Solution,
     work::{Origin, PieceId, Work},
 };
@@ -31,6 +33,9 @@ pub struct Plan {
     pub granularity: Granularity,
     pub objective: Objective,
     pub targets: Targets,
+    /// What was decided of the placement beforehand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<Rule>,
     pub seed: u64,
     pub predicted: Predicted,
     pub bound: Bound,
@@ -41,10 +46,17 @@ pub struct Plan {
     /// Where results must arrive.
     pub sink: DeviceId,
     pub devices: Vec<DevicePlan>,
+    /// Of a plan for a stream: how many inputs are under way at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u32>,
     /// What is split: the operators that `groups` and `transfers` speak of are those of the model's graph with these
     /// made into shards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<Split>,
+    /// What devices compute in other steps, to need less memory: the operators that `groups` and `transfers` speak of are
+    /// those of the graph with these written out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedules: Vec<Schedule>,
     /// In program order; a [`GroupId`] is an index into it.
     pub groups: Vec<GroupPlan>,
     /// In the order in which they start.
@@ -72,7 +84,8 @@ pub struct ModelRef {
 pub struct Predicted {
     /// From the input's start to the result's arrival.
     pub latency_us: Micros,
-    /// The load of the busiest device or link: the time between results when inputs are pipelined.
+    /// The time between results when inputs are pipelined: the load of the busiest device or link, and no less than the
+    /// latency over the inputs under way.
     pub interval_us: Micros,
     pub throughput_per_s: f64,
     /// The largest [`MemoryPlan::load_bytes`] of any device.
@@ -112,7 +125,7 @@ pub struct MemoryPlan {
     pub parameter_bytes: Bytes,
     /// Most that parameters, live tensors and workspace take together at one instant.
     pub load_bytes: Bytes,
-    /// What is reserved for tensors and workspace, gaps included.
+    /// What is reserved for tensors and workspace, gaps included, with what all inputs under way hold.
     pub arena_bytes: Bytes,
     /// The largest workspace of any of its groups.
     pub workspace_bytes: Bytes,
@@ -203,7 +216,7 @@ impl Plan {
             let group = &mut groups[job.group.0 as usize];
             (group.start_us, group.time_us, group.workspace_bytes) = (*start, job.cost.time, job.cost.workspace);
         }
-        let interval = evaluation.loads.interval();
+        let interval = solution.interval();
         let mut plan = Plan {
             version: VERSION,
             model,
@@ -211,6 +224,7 @@ impl Plan {
             granularity,
             objective: problem.objective,
             targets: problem.targets,
+            rules: Vec::new(),
             seed,
             predicted: Predicted {
                 latency_us: evaluation.latency(),
@@ -223,7 +237,9 @@ impl Plan {
             source: problem.source,
             sink: problem.sink,
             devices: devices(problem, solution),
+            in_flight: solution.in_flight,
             splits: Vec::new(),
+            schedules: Vec::new(),
             groups,
             transfers: transfers(problem, solution),
             notes: Vec::new(),

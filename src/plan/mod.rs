@@ -12,12 +12,16 @@
 //! | [`simulate`] | when everything happens: latency and loads |
 //! | [`account`] | what every device holds when: parameters, tensors, workspace, arena |
 //! | [`evaluate`] | all figures of a placement, and the score that searches compare |
+//! | [`flight`] | what several inputs under way hold |
 //! | [`bound`] | what no placement can go below |
+//! | [`fitted`] | plans for devices with too little memory, whose groups are scheduled into less |
+//! | [`schedule`] | such schedules as changes of the graph |
 //! | [`search`] | good placements: one algorithm a file |
 //! | [`solve`] | bounds and searches put together; the reason where there is no plan |
 //! | [`workload`] | device-placement problems of others, with their own cost models |
 //! | [`file`] | what is answered: `plan.json` |
 //! | [`pace`] | how far a search has come, by work and by time |
+//! | [`rule`] | what a person decides of a placement: pins and bans |
 //! | [`pair`] | two devices that compute one thing at a time, exactly |
 //! | [`split`] | the same with groups split over several devices |
 //! | [`stages`] | a plan cut into what each device can compute in one go |
@@ -31,9 +35,13 @@ pub mod bound;
 pub mod check;
 pub mod evaluate;
 pub mod file;
+pub mod fitted;
+pub mod flight;
 pub mod pace;
 pub mod pair;
 pub mod problem;
+pub mod rule;
+pub mod schedule;
 pub mod search;
 pub mod simulate;
 pub mod solve;

@@ -39,7 +39,7 @@ pub struct Problem {
 /// What is placed as a whole: an operator, or a fused group of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// For messages and `--pin` patterns.
+    /// For messages and the patterns of [rules](super::rule).
     pub name: String,
     /// The operators of the graph that it stands for, in program order.
     pub operators: Vec<graph::OperatorId>,

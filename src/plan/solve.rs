@@ -5,6 +5,7 @@ use super::{
     account::Account,
     bound::{Bounded, Bounds, critical::Tails, holding},
     evaluate::Evaluation,
+    flight,
     pace::Pace,
     problem::{Objective, ProblemError},
     search::{Options, Session},
@@ -23,6 +24,8 @@ pub struct Solution {
     pub bound: Bounded<f64>,
     /// Placements that were evaluated.
     pub evaluations: u64,
+    /// Of a plan for a stream: inputs under way at a time, whose tensors are among what the arenas hold.
+    pub in_flight: Option<u32>,
 }
 
 /// Why there is no plan.
@@ -78,6 +81,25 @@ pub fn solve(problem: &Problem, options: &Options) -> Result<Solution, NoPlan> {
     if !proven.is_empty() {
         return Err(NoPlan::Targets { proven: true, shortages: proven });
     }
+    let found = search(problem, options, &bounds, &pace, flight::is_stream(problem));
+    match found {
+        // Limits may leave room for fewer inputs at a time than the devices could keep busy.
+        Err(NoPlan::Targets { .. }) if flight::is_stream(problem) => {
+            let mut fewer = search(problem, options, &bounds, &pace, false)?;
+            if fewer.stream(problem)? { Ok(fewer) } else { found }
+        }
+        found => found,
+    }
+}
+
+/// The same with the memory of all inputs under way, or of one alone.
+fn search(
+    problem: &Problem,
+    options: &Options,
+    bounds: &Bounds,
+    pace: &Pace,
+    is_stream: bool,
+) -> Result<Solution, NoPlan> {
     let bound = bounds.on(problem.objective);
     let mut tight = problem.clone();
     let budget = options.evaluations(problem.groups.len());
@@ -101,14 +123,18 @@ pub fn solve(problem: &Problem, options: &Options) -> Result<Solution, NoPlan> {
                 NoPlan::Targets { proven: session.proven && untightened, shortages: missed(problem, &evaluation) };
             return Err(nearest.unwrap_or(missed));
         }
-        let arenas = arenas(&evaluation.accounts)?;
+        let mut arenas = arenas(&evaluation.accounts)?;
+        let in_flight = is_stream.then(|| flight::wanted(&evaluation));
+        for (arena, waiting) in arenas.iter_mut().zip(flight::waiting(&evaluation)) {
+            *arena += flight::others(waiting, in_flight.unwrap_or(1));
+        }
         let over = overfull(problem, &evaluation, &arenas);
         if over.is_empty() {
             let mut bound = bound;
             if session.proven && evaluation.score.value > bound.value && tight.devices == problem.devices {
                 bound = Bounded { value: evaluation.score.value, by: "complete search" };
             }
-            return Ok(Solution { evaluation, arenas, bounds, bound, evaluations });
+            return Ok(Solution { evaluation, arenas, bounds: bounds.clone(), bound, evaluations, in_flight });
         }
         for (device, short) in &over {
             let limit = &mut tight.devices[device.0 as usize].memory;
@@ -134,7 +160,11 @@ pub fn judge(problem: &Problem, placement: Placement) -> Result<Solution, NoPlan
         return Err(NoPlan::Targets { proven: false, shortages: missed(problem, &evaluation) });
     }
     let arenas = arenas(&evaluation.accounts)?;
-    Ok(Solution { evaluation, arenas, bounds, bound, evaluations: 1 })
+    let mut solution = Solution { evaluation, arenas, bounds, bound, evaluations: 1, in_flight: None };
+    match solution.stream(problem)? {
+        true => Ok(solution),
+        false => Err(NoPlan::Targets { proven: false, shortages: missed(problem, &solution.evaluation) }),
+    }
 }
 
 /// What the bounds alone say cannot be met.
@@ -207,7 +237,8 @@ fn fullest(problem: &Problem, evaluation: &Evaluation, device: DeviceId, short: 
     Shortage::Memory { device: problem.device(device).full_name(), group, short, limit }
 }
 
-fn arenas(accounts: &[Account]) -> Result<Vec<Bytes>, ProblemError> {
+/// The arenas of all devices, for one input at a time.
+pub(super) fn arenas(accounts: &[Account]) -> Result<Vec<Bytes>, ProblemError> {
     let pack = |a: &Account| a.pack().map(|packing| packing.height).map_err(|e| ProblemError { what: e.to_string() });
     accounts.iter().map(pack).collect()
 }
@@ -226,6 +257,37 @@ impl Solution {
     /// The objective's value.
     pub fn value(&self) -> f64 {
         self.evaluation.score.value
+    }
+
+    /// Between results: the load of the busiest device or link, and no shorter than the inputs under way allow.
+    pub fn interval(&self) -> Micros {
+        let loads = self.evaluation.loads.interval();
+        self.in_flight.map_or(loads, |count| loads.max(Micros(self.evaluation.latency().0 / f64::from(count))))
+    }
+
+    /// Makes a plan for a stream of one whose memory was counted for one input at a time: with as many inputs under way
+    /// as are wanted and the limits of `problem` have room for. False if the targets are missed then. Nothing changes
+    /// where `problem` is about no stream, or that is done already.
+    ///
+    /// # Errors
+    /// If what is held does not fit in 63 bits.
+    pub fn stream(&mut self, problem: &Problem) -> Result<bool, ProblemError> {
+        if !flight::is_stream(problem) || self.in_flight.is_some() {
+            return Ok(true);
+        }
+        let (single, waiting) = (arenas(&self.evaluation.accounts)?, flight::waiting(&self.evaluation));
+        let with = |count: u32| -> Vec<Bytes> {
+            single.iter().zip(&waiting).map(|(arena, waiting)| *arena + flight::others(*waiting, count)).collect()
+        };
+        let counts = (1..=flight::wanted(&self.evaluation)).rev();
+        let mut fitting = counts.filter(|count| overfull(problem, &self.evaluation, &with(*count)).is_empty());
+        let Some(count) = fitting.next() else { return Ok(false) };
+        (self.arenas, self.in_flight) = (with(count), Some(count));
+        let interval = self.interval();
+        if problem.objective == Objective::Throughput {
+            self.evaluation.score.value = interval.0;
+        }
+        Ok(problem.targets.throughput.is_none_or(|rate| interval.0 * rate <= 1e6 * (1.0 + 1e-9)))
     }
 
     /// By device: what it must have, parameters and arena.

@@ -91,6 +91,8 @@ pub struct FamilyError {
     pub server: String,
     pub device: String,
     pub hardware: String,
+    pub engine: String,
+    pub engine_version: String,
     pub threads: usize,
     /// Joined by `+`; `(all)` in the row of all families together.
     pub operator: String,
@@ -192,6 +194,8 @@ impl CostModel {
             server: first.server.clone(),
             device: first.device.clone(),
             hardware: first.hardware.clone(),
+            engine: first.engine.clone(),
+            engine_version: first.engine_version.clone(),
             threads: first.threads,
             operator: "(all)".to_string(),
             dtype: String::new(),

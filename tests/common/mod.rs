@@ -114,6 +114,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
         granularity: Granularity::Op,
         objective: Objective::Latency,
         targets: Targets::default(),
+        rules: Vec::new(),
         seed: 0,
         predicted: Predicted {
             latency_us: Micros(1.0),
@@ -126,7 +127,9 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
         source: DeviceId(0),
         sink: DeviceId(0),
         devices: devices.collect(),
+        in_flight: None,
         splits: Vec::new(),
+        schedules: Vec::new(),
         groups: groups.collect(),
         transfers: Vec::new(),
         notes: Vec::new(),

@@ -169,6 +169,17 @@ pub struct Memory {
     format: Format,
 }
 
+/// What stands where a model could.
+#[derive(Clone, Copy, PartialEq)]
+enum Input {
+    Arena,
+    /// Bare tensors and operators, placed as a model is.
+    Network,
+    Graph,
+    Configs,
+    Trace,
+}
+
 #[derive(Clone, Copy, Default, clap::ValueEnum)]
 enum InPlace {
     /// Those of any operand that dies
@@ -203,6 +214,7 @@ impl Memory {
             let text = "--figures, --liveness and --map show the model as it is: leave out --limit, --slowdown, --pareto and --run";
             return Err(Failure::BadInput(miette::Report::msg(text)));
         }
+        self.check_flags()?;
         let rule = self.in_place.rule();
         if let Some(model) = &self.model {
             let source = ModelArguments { model: model.clone(), flags: self.flags.clone() };
@@ -218,6 +230,47 @@ impl Memory {
             // clap requires one of them.
             _ => Ok(()),
         }
+    }
+
+    /// Refuses flags that say nothing of what is to be placed or scheduled.
+    fn check_flags(&self) -> Outcome {
+        let (input, name) = match (&self.arena, &self.graph, &self.configs, &self.trace) {
+            (Some(_), ..) => (Input::Arena, "--arena"),
+            (_, Some(file), ..) if fit::is_network(file)? => (Input::Network, "--graph with a network"),
+            (_, Some(_), ..) => (Input::Graph, "--graph with a program"),
+            (.., Some(_), _) => (Input::Configs, "--configs"),
+            (.., Some(_)) => (Input::Trace, "--trace"),
+            _ => return Ok(()),
+        };
+        use Input::{Arena, Configs, Graph, Network, Trace};
+        let flags: [(&str, bool, &[Input]); 18] = [
+            ("--params", self.flags.params.is_some(), &[]),
+            ("--inputs", self.flags.inputs.is_some(), &[]),
+            ("--bind-dim", !self.flags.bind_dim.is_empty(), &[]),
+            ("--profile", self.profile.is_some(), &[]),
+            ("--cluster", self.cluster.is_some(), &[]),
+            ("--run", self.run, &[]),
+            ("--fuse", self.fuse.is_some(), &[Network]),
+            ("--figures", self.figures.is_some(), &[Network]),
+            ("--display-names", self.display_names, &[Network]),
+            ("--map", self.map, &[Network]),
+            ("--liveness", self.liveness.is_some(), &[Network, Trace]),
+            ("--minimize", self.minimize, &[Network, Arena]),
+            ("--capacity", self.capacity.is_some(), &[Network, Arena]),
+            ("--limit", self.limit.is_some(), &[Network, Graph]),
+            ("--slowdown", self.slowdown.is_some(), &[Network, Graph]),
+            ("--pareto", self.pareto, &[Network, Graph]),
+            ("--output", self.output.is_some(), &[Network, Arena, Graph, Configs]),
+            ("--effort", self.effort.is_some(), &[Network, Arena, Graph, Configs]),
+        ];
+        let idle = flags.iter().filter(|(_, is_given, of)| *is_given && !of.contains(&input));
+        let idle: Vec<&str> = idle.map(|(flag, ..)| *flag).collect();
+        if idle.is_empty() {
+            return Ok(());
+        }
+        let (flags, verb) = (idle.join(", "), if idle.len() == 1 { "says" } else { "say" });
+        let what = format!("{flags} {verb} nothing of {name}: leave it out, or give a MODEL");
+        Err(Failure::BadInput(miette::Report::msg(what)))
     }
 
     fn place(&self, subject: &Subject) -> Outcome {

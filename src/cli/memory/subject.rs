@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use miette::Report;
 
 use crate::{
-    cli::{Failure, file, model::ModelArguments},
+    cli::{Failure, file, kind, model::ModelArguments},
     graph::{Contracted, Granularity, Graph, Operator, OperatorId},
     memory::{
         Reuse, Sharing,
@@ -14,7 +14,7 @@ use crate::{
         network::{InPlace, Network},
     },
     ops::{self, Alias, summary::flops},
-    profile::{Item, Row, items, model::CostModel},
+    profile::{Item, Row, files, items, model::CostModel},
     relay::Params,
     units::{Bytes, Micros},
 };
@@ -60,6 +60,7 @@ impl Subject {
     /// A model, with times from `profile`, else from a profile in `profiles/`, else estimated.
     pub fn model(arguments: &ModelArguments, profile: Option<&Path>, rule: InPlace) -> Result<Subject, Failure> {
         let model = arguments.load()?;
+        model.check_sizes(&arguments.model)?;
         let graph = model.import.graph;
         let title = arguments.stem();
         let profile = profile.map(Path::to_path_buf).or_else(|| find(&title, &model.import.hash));
@@ -192,7 +193,7 @@ fn find(stem: &str, hash: &str) -> Option<PathBuf> {
 }
 
 fn rows(path: &Path) -> Result<Vec<Row>, Failure> {
-    let text = file::read(path)?;
-    let rows = csv::Reader::from_reader(&text[..]).into_deserialize().collect::<Result<Vec<Row>, _>>();
-    rows.map_err(|error| Failure::BadInput(Report::msg(format!("{}: {error}", path.display()))))
+    let bytes = file::read(path)?;
+    let rows = std::str::from_utf8(&bytes).map_err(|error| error.to_string()).and_then(files::parse);
+    rows.map_err(|error| kind::instead(path, &bytes, "a profile", error))
 }

@@ -15,6 +15,10 @@ use crate::{
     plan::{
         self, DeviceId, check,
         file::ModelRef,
+        fitted::{Fitted, fitted},
+        problem::Device,
+        rule::Rule,
+        schedule::Schedule,
         search::Options,
         solve::NoPlan,
         split::{
@@ -31,14 +35,17 @@ use crate::{
 pub(super) struct Found<'a> {
     pub(super) task: &'a Task<'a>,
     pub(super) answer: Answer,
+    /// By which it keeps the limits.
+    pub(super) schedules: Vec<Schedule>,
     pub(super) sampled: &'a Sampled,
     /// Groups of the task that nobody measured on a device.
     pub(super) estimated: BTreeSet<(DeviceId, usize)>,
     pub(super) reference: ModelRef,
+    pub(super) rules: Vec<Rule>,
     /// By device.
     pub(super) threads: Vec<Option<u32>>,
     /// What a person should know of the plan beside.
-    pub(super) note: Option<String>,
+    pub(super) notes: Vec<String>,
 }
 
 /// Where a plan goes if nothing else is said.
@@ -51,22 +58,28 @@ pub(super) fn options(arguments: &Plan) -> Options {
 
 /// Prints what was found and writes it to its files.
 pub(super) fn finish(arguments: &Plan, options: &Options, granularity: Granularity, found: Found<'_>) -> Outcome {
-    let Found { task, answer, sampled, estimated, reference, threads, note } = found;
-    let in_file = |answer: &Answer| -> Result<plan::Plan, Failure> {
+    let Found { task, answer, schedules, sampled, estimated, reference, rules, threads, notes } = found;
+    let in_file = |answer: &Answer, schedules: &[Schedule]| -> Result<plan::Plan, Failure> {
         let mut plan = in_file(arguments, granularity, &reference, &threads, answer)?;
+        plan.rules.clone_from(&rules);
+        plan.schedules = schedules.to_vec();
+        plan.notes.extend(schedules.iter().map(|schedule| told(schedule, task)));
         mark(&mut plan, &answer.expanded, sampled, &estimated);
+        let name = |of: &Option<usize>| of.and_then(|group| task.names.get(group)).map(String::as_str);
+        let names: Vec<Option<&str>> = answer.expanded.of.iter().map(name).collect();
+        check::rules(&plan, &names).map_err(Failure::failed)?;
         Ok(plan)
     };
     if arguments.pareto {
         let points = front::front(task, options).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
         if let Some(output) = &arguments.output {
-            write_front(output, &points, in_file)?;
+            write_front(output, &points, |answer| in_file(answer, &[]))?;
         }
         return print_front(arguments.format, &points);
     }
     let advice = if arguments.advise { front::without(task, &answer, options) } else { Vec::new() };
-    let mut plan = in_file(&answer)?;
-    plan.notes.extend(note.into_iter().chain(advice.iter().map(ToString::to_string)));
+    let mut plan = in_file(&answer, &schedules)?;
+    plan.notes.extend(notes.into_iter().chain(advice.iter().map(ToString::to_string)));
     write(arguments.output.as_deref().unwrap_or(Path::new(DEFAULT_OUTPUT)), &plan)?;
     print(arguments.format, &answer.expanded.problem, &plan, &answer.solution)
 }
@@ -90,12 +103,17 @@ pub(super) fn in_file(
     Ok(plan)
 }
 
-/// `answer`, or what the front has for the memory of the devices where they have too little for everything and that is
-/// better.
-pub(super) fn within_memory(arguments: &Plan, task: &Task<'_>, answer: Answer, options: &Options) -> Answer {
+/// `answer`, or where devices have too little memory for everything what is better: a plan of the front, or one whose devices
+/// compute what is too much for them in schedules that need less.
+pub(super) fn within_memory(
+    arguments: &Plan,
+    task: &Task<'_>,
+    answer: Result<Answer, NoPlan>,
+    options: &Options,
+) -> Result<Fitted, Failure> {
     match arguments.ratios {
-        Ratios::Tuned if limited(task) && !arguments.pareto => better(task, answer, front::within(task, options)),
-        _ => answer,
+        Ratios::Tuned if limited(task) && !arguments.pareto => best(task, answer, options),
+        _ => Ok(Fitted { answer: answer.map_err(no_plan)?, schedules: Vec::new() }),
     }
 }
 
@@ -107,13 +125,47 @@ fn limited(task: &Task<'_>) -> bool {
     task.network.devices.iter().any(|device| device.memory.is_some_and(|limit| limit < all))
 }
 
-/// The better of two plans; shards of the first have been measured.
-fn better(task: &Task<'_>, answer: Answer, other: Result<Answer, NoPlan>) -> Answer {
+/// How much better a plan must be for whose sake devices compute in parts or again: those times are estimates.
+const WORTH: f64 = 0.97;
+
+/// The best plan within limits: `answer`, whose shards have been measured; one that was found without looking at the limits;
+/// one whose devices compute what is too much for them in schedules that need less.
+fn best(task: &Task<'_>, answer: Result<Answer, NoPlan>, options: &Options) -> Result<Fitted, Failure> {
     let value = |answer: &Answer| front::value(task.objective, answer);
-    match other {
-        Ok(other) if value(&other) < value(&answer) => other,
-        _ => answer,
+    let other = front::within(task, options).ok().and_then(|mut other| {
+        let fits = other.solution.stream(&other.expanded.problem);
+        fits.is_ok_and(|fits| fits).then_some(other)
+    });
+    let plain = match (answer, other) {
+        (Ok(answer), Some(other)) if value(&other) < value(&answer) => Ok(other),
+        (Err(_), Some(other)) => Ok(other),
+        (answer, _) => answer,
+    };
+    if plain.as_ref().is_ok_and(|plain| plain.solution.gap() <= 1.0 - WORTH) {
+        return Ok(Fitted { answer: plain.map_err(no_plan)?, schedules: Vec::new() });
     }
+    match (plain, fitted(task, options)) {
+        (Ok(plain), Some(fitted)) if value(&fitted.answer) < WORTH * value(&plain) => Ok(fitted),
+        (Err(_), Some(fitted)) => Ok(fitted),
+        (plain, _) => Ok(Fitted { answer: plain.map_err(no_plan)?, schedules: Vec::new() }),
+    }
+}
+
+fn no_plan(why: NoPlan) -> Failure {
+    Failure::NoPlan(Report::msg(why.to_string()))
+}
+
+/// A schedule in a line.
+fn told(schedule: &Schedule, task: &Task<'_>) -> String {
+    let device = task.network.devices.get(schedule.device.0 as usize).map(Device::full_name).unwrap_or_default();
+    let distinct: BTreeSet<_> = schedule.steps.iter().collect();
+    let again = schedule.steps.len() - distinct.len();
+    let parts: u64 = schedule.stretches.iter().map(|stretch| stretch.parts).sum();
+    let (steps, stretches) = (schedule.steps.len(), schedule.stretches.len());
+    format!(
+        "{device} computes {steps} steps in an order of their own to need less memory: {stretches} stretches in {parts} \
+             parts, {again} steps again"
+    )
 }
 
 /// Writes a plan and, beside it, its rows as CSV.

@@ -9,13 +9,12 @@ use miette::Report;
 use super::{
     Plan,
     finish::{Found, finish, options, within_memory},
-    pin::pin,
+    rules,
 };
 use crate::{
-    agent::fleet::read_links,
     cli::{
         Failure, Outcome,
-        cluster::Located,
+        cluster::link_table,
         given::{Source, Subject, rows},
     },
     cluster::{DeviceKind, DeviceName, DeviceSpec, Inventory, Link},
@@ -23,6 +22,7 @@ use crate::{
     plan::{
         DeviceId,
         file::ModelRef,
+        fitted::Fitted,
         problem::Targets,
         split::{self, Sampled, Task, Ways},
     },
@@ -37,7 +37,11 @@ use crate::{
 
 /// Whether profiles were named, and not a folder of them.
 pub(super) fn is_given(arguments: &Plan) -> bool {
-    let is_file = |text: &String| Source::parse(text).device.is_some() || Path::new(text).is_file();
+    let is_file = |text: &String| {
+        let path = Path::new(text);
+        let is_named_so = path.extension().is_some_and(|extension| extension == "csv" || extension == "json");
+        Source::parse(text).device.is_some() || path.is_file() || (is_named_so && !path.is_dir())
+    };
     arguments.profile.len() > 1 || arguments.profile.iter().any(is_file)
 }
 
@@ -50,10 +54,15 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
         // A dump, with its trace beside it.
         sources = vec![Source { path: path.to_path_buf(), device: None }];
     }
+    if let Subject::Relay { model, path, .. } = &subject {
+        model.check_sizes(path)?;
+    }
     let rows = rows(&sources, &subject)?;
     let granularity = granularity(&rows).map_err(bad)?;
     let graph = subject.graph();
     let items = items(graph, granularity);
+    let names: Vec<String> = items.iter().map(|item| item.name.clone()).collect();
+    let rules = rules::rules(arguments, &names)?;
     let devices = devices(&rows);
 
     let mut costs = Costs::of(&items);
@@ -72,6 +81,7 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
         costs.add(&device.name.to_string(), &whole, &shares).map_err(Failure::bad_input)?;
     }
     let inventory = inventory(arguments, devices)?;
+    rules::check(&rules, &names, &inventory)?;
     let mut network = network(&inventory, |_| None, arguments.memory)
         .map_err(|e| bad(format!("{e}: give it in a file as `--links`, or in that of `--cluster`")))?;
     // A file of measurements does not say what memory its device has.
@@ -83,18 +93,17 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
     let whole = arguments.no_split || matches!(subject, Subject::Dump { .. });
     let mut task = Task {
         ways: if whole { Ways::none(graph, &groups) } else { Ways::of(graph, &groups) },
-        names: items.iter().map(|item| item.name.clone()).collect(),
+        names,
         costs: costs.rows,
         network,
         objective: arguments.objective,
         targets: Targets { latency: arguments.latency, throughput: arguments.throughput },
         shards: &sampled,
     };
-    pin(&mut task, &arguments.pin)?;
+    rules::apply(&rules, &mut task);
     let options = options(arguments);
     let answer = split::plan_from(&task, &options, arguments.ratios, None);
-    let answer = answer.map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
-    let answer = within_memory(arguments, &task, answer, &options);
+    let Fitted { answer, schedules } = within_memory(arguments, &task, answer, &options)?;
     let inputs = arguments.flags.inputs.as_ref().filter(|_| subject.is_selected());
     let reference = ModelRef {
         path: path.display().to_string(),
@@ -103,8 +112,12 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
         inputs: inputs.map(|inputs| inputs.display().to_string()),
     };
     let threads = inventory.devices.iter().map(|device| Some(device.threads)).collect();
+    let dumped =
+        "the model is a graph dump, which names kernels and has none: this plan can be looked at, not run or exported";
+    let notes = matches!(subject, Subject::Dump { .. }).then(|| dumped.to_string()).into_iter().collect();
     let estimated = costs.estimated;
-    let found = Found { task: &task, answer, sampled: &sampled, estimated, reference, threads, note: None };
+    let found =
+        Found { task: &task, answer, schedules, sampled: &sampled, estimated, reference, rules, threads, notes };
     finish(arguments, &options, granularity, found)
 }
 
@@ -158,7 +171,7 @@ fn inventory(arguments: &Plan, devices: Vec<DeviceSpec>) -> Result<Inventory, Fa
     }
     let table: Option<&PathBuf> = arguments.links.as_ref();
     if let Some(path) = table {
-        let rows = read_links(path).map_err(|e| Failure::bad_input(Located::new(path, e)))?.rows;
+        let rows = link_table(path)?.rows;
         let is_new = |link: &Link| inventory.links.iter().all(|l| (&l.from, &l.to) != (&link.from, &link.to));
         let new: Vec<Link> = rows.iter().map(|row| row.link()).filter(is_new).collect();
         inventory.links.extend(new);

@@ -3,9 +3,9 @@
 mod finish;
 mod given;
 mod model;
-mod pin;
 mod print;
 mod rehearse;
+mod rules;
 mod workload;
 
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub struct Plan {
     objective: Objective,
 
     /// No device may need more than this
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::with_unit)]
     memory: Option<Bytes>,
 
     /// The plan must be at least as fast as this
@@ -80,9 +80,13 @@ pub struct Plan {
     #[arg(long, value_name = "PLAN", conflicts_with_all = ["no_split", "pareto"])]
     like: Option<PathBuf>,
 
-    /// Run the groups whose name fits PATTERN (`*` and `?` as in file names) on one device
+    /// Run the groups whose name, or one of whose operators, fits PATTERN (`*` and `?` as in file names) on one device
     #[arg(long, value_name = "PATTERN=SERVER/DEVICE")]
     pin: Vec<String>,
+
+    /// Keep such groups, and their shards, off one device
+    #[arg(long, value_name = "PATTERN=SERVER/DEVICE")]
+    ban: Vec<String>,
 
     #[command(flatten)]
     threads: ThreadsFlag,

@@ -8,8 +8,8 @@ use tokio::runtime::Runtime;
 use super::{
     Plan,
     finish::{Found, finish, in_file, options, within_memory},
-    pin::pin,
     rehearse::{Rehearsed, Theatre},
+    rules,
 };
 
 use crate::{
@@ -28,8 +28,10 @@ use crate::{
     plan::{
         self,
         file::ModelRef,
+        fitted::Fitted,
         problem::Targets,
         search::Options,
+        solve::NoPlan,
         split::{self, Answer, Ratios, Sampled, Task, Ways},
     },
     profile::{Mode, Row, Sampling, Surroundings, files, items},
@@ -43,10 +45,14 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     };
     let source = ModelArguments { model, flags: arguments.flags.clone() };
     let model = source.load()?;
+    model.check_sizes(&source.model)?;
     let graph = &model.import.graph;
     let contents = model.contents(graph)?;
-    let cluster = arguments.cluster.read_with(&arguments.threads)?;
     let granularity = arguments.granularity.into();
+    let items = items(graph, granularity);
+    let names: Vec<String> = items.iter().map(|item| item.name.clone()).collect();
+    let rules = rules::rules(arguments, &names)?;
+    let cluster = arguments.cluster.read_with(&arguments.threads)?;
     let folder = Path::new(arguments.profile.first().map_or("profiles", String::as_str));
     let survey = Survey {
         graph,
@@ -65,6 +71,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     let runtime = runtime()?;
     let (fleet, inventory, profiles) = runtime.block_on(async {
         let fleet = reach_all(&cluster).await?;
+        rules::check(&rules, &names, &fleet.inventory(&cluster, Vec::new()))?;
         let table = arguments.links.clone().unwrap_or_else(|| folder.join("links.csv"));
         let links = links(&fleet, &cluster, &table, false).await?;
         let inventory = fleet.inventory(&cluster, links);
@@ -75,7 +82,6 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     let address =
         |device: &crate::cluster::DeviceName| cluster.server(&device.server).map(|server| server.place.clone());
     let network = network(&inventory, address, arguments.memory).map_err(Failure::failed)?;
-    let items = items(graph, granularity);
     let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
     let mut costs = Costs::of(&items);
     for profile in &profiles {
@@ -84,14 +90,14 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     }
     let mut task = Task {
         ways: if arguments.no_split { Ways::none(graph, &groups) } else { Ways::of(graph, &groups) },
-        names: items.iter().map(|item| item.name.clone()).collect(),
+        names,
         costs: costs.rows,
         network,
         objective: arguments.objective,
         targets: Targets { latency: arguments.latency, throughput: arguments.throughput },
         shards: &Sampled::default(),
     };
-    pin(&mut task, &arguments.pin)?;
+    rules::apply(&rules, &mut task);
     let options = options(arguments);
     let displaces = Surroundings::bytes(graph);
     let shards = Shards::open(folder, &profiles, &items, survey.sampling, displaces);
@@ -104,7 +110,10 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     };
     let (answer, told) = match &arguments.like {
         None => settle(&task, &options, arguments.ratios, &mut shards, &fleet, &runtime, rounds)?,
-        Some(path) => like(&task, &options, arguments.ratios, &shards, path)?,
+        Some(path) => {
+            let (answer, told) = like(&task, &options, arguments.ratios, &shards, path)?;
+            (Ok(answer), told)
+        }
     };
     let reference = ModelRef {
         path: source.model.display().to_string(),
@@ -114,9 +123,9 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     };
     let threads: Vec<Option<u32>> = inventory.devices.iter().map(|device| Some(device.threads)).collect();
     let known_alone = Task { shards: &told, ..task.clone() };
-    let answer = match arguments.like {
-        None => within_memory(arguments, &known_alone, answer, &options),
-        Some(_) => answer,
+    let Fitted { answer, schedules } = match (arguments.like.is_some(), answer) {
+        (true, Ok(answer)) => Fitted { answer, schedules: Vec::new() },
+        (_, answer) => within_memory(arguments, &known_alone, answer, &options)?,
     };
     let theatre = Theatre {
         fleet: &fleet,
@@ -128,7 +137,9 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         rounds: arguments.rehearse,
         in_file: &|answer| in_file(arguments, granularity, &reference, &threads, answer),
     };
-    let Rehearsed { answer, known, note } = match arguments.rehearse > 0 && !arguments.estimate && !arguments.pareto {
+    // What is computed in parts to keep a limit stays as it is.
+    let is_rehearsed = arguments.rehearse > 0 && !arguments.estimate && !arguments.pareto && schedules.is_empty();
+    let Rehearsed { answer, known, note } = match is_rehearsed {
         true => theatre.rehearsed(&known_alone, &told, answer)?,
         false => Rehearsed { answer, known: InPlace::default(), note: None },
     };
@@ -139,11 +150,13 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     let found = Found {
         task: &task,
         answer,
+        schedules,
         sampled: &sampled,
         estimated,
         reference: reference.clone(),
+        rules,
         threads: threads.clone(),
-        note,
+        notes: note.into_iter().collect(),
     };
     finish(arguments, &options, granularity, found)
 }
@@ -190,23 +203,25 @@ fn settle(
     fleet: &Fleet,
     runtime: &Runtime,
     rounds: usize,
-) -> Result<(Answer, Sampled), Failure> {
+) -> Result<(Result<Answer, NoPlan>, Sampled), Failure> {
     let mut before = None;
     for round in 0.. {
         let mut sampled = Sampled::default();
         shards.tell(&mut sampled);
         let task = Task { shards: &sampled, ..task.clone() };
-        let answer = split::plan_from(&task, options, ratios, before.as_ref())
-            .map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
+        let answer = match split::plan_from(&task, options, ratios, before.as_ref()) {
+            Ok(answer) => answer,
+            Err(why) => return Ok((Err(why), sampled)),
+        };
         if answer.splits.is_empty() || round == rounds {
-            return Ok((answer, sampled));
+            return Ok((Ok(answer), sampled));
         }
         let mut measured = 0;
         let mut count = |_: &str| measured += 1;
         let measuring = shards.measure(fleet, &answer.expanded, &mut count);
         let added = runtime.block_on(measuring).map_err(Failure::failed)?;
         match (added, &before) {
-            (0, None) => return Ok((answer, sampled)),
+            (0, None) => return Ok((Ok(answer), sampled)),
             // What comes out with all that is known, and from the beginning: the same comes out the next time.
             (0, Some(_)) => before = None,
             _ => {

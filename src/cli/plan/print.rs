@@ -6,7 +6,7 @@ use crate::{
     cli::{
         Failure, Outcome,
         format::Format,
-        table::{MANY_GROUPS, SMALL, shortened, table},
+        table::{MANY_GROUPS, SMALL, shortened, small, table},
     },
     plan::{self, Problem, file::Source, problem::DeviceId, solve::Solution, split::front::Point, table},
     units::Micros,
@@ -86,10 +86,7 @@ fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String 
             group.workspace_bytes.to_string(),
         ]);
     }
-    let mut text = format!("{groups}\n");
-    if hidden > 0 {
-        text += &format!("and {hidden} groups of less than {} % each, {hidden_time} together\n", 100.0 * SMALL);
-    }
+    let mut text = format!("{groups}\n{}", small(hidden, hidden_time));
     if !plan.transfers.is_empty() {
         let mut transfers = table(["transfer", "from", "to", ">bytes", ">start", ">time"]);
         for transfer in &plan.transfers {

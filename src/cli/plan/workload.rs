@@ -7,9 +7,14 @@ use miette::Report;
 use serde::Serialize;
 
 use super::Plan;
-use crate::cli::{Failure, Outcome, format::Format};
+use crate::cli::{
+    Failure, Outcome, file,
+    format::{Format, print_csv},
+    kind,
+};
 use crate::plan::{
     problem::Objective,
+    split::Ratios,
     workload::{Answer, NoAnswer, Workload, check, latency, throughput},
 };
 
@@ -33,8 +38,13 @@ struct Row {
 /// Plans the workload at `path` and prints its assignment.
 pub(super) fn run(flags: &Plan, path: &Path) -> Outcome {
     let named = |what: String| Failure::BadInput(Report::msg(format!("{}: {what}", path.display())));
+    let idle = idle(flags);
+    if !idle.is_empty() {
+        let what = format!("a workload has times, devices and transfers of its own: leave out {}", idle.join(", "));
+        return Err(named(what));
+    }
     let text = std::fs::read(path).map_err(|e| named(e.to_string()))?;
-    let workload = Workload::from_json(&text).map_err(|e| named(e.to_string()))?;
+    let workload = Workload::from_json(&text).map_err(|e| kind::instead(path, &text, "a workload", e))?;
     let mut options = throughput::Options { seed: flags.seed, ..throughput::Options::default() };
     if let Some(budget) = flags.budget {
         // What was asked for is done in full, however long it takes.
@@ -57,6 +67,30 @@ pub(super) fn run(flags: &Plan, path: &Path) -> Outcome {
     print(flags, &workload, &answer)
 }
 
+/// Flags that were given and say nothing of a workload.
+fn idle(flags: &Plan) -> Vec<&'static str> {
+    let all = [
+        ("--params", flags.flags.params.is_some()),
+        ("--bind-dim", !flags.flags.bind_dim.is_empty()),
+        ("--inputs", flags.flags.inputs.is_some()),
+        ("--cluster", flags.cluster.path().is_some()),
+        ("--memory", flags.memory.is_some()),
+        ("--latency", flags.latency.is_some()),
+        ("--throughput", flags.throughput.is_some()),
+        ("--advise", flags.advise),
+        ("--pareto", flags.pareto),
+        ("--no-split", flags.no_split),
+        ("--ratios", flags.ratios != Ratios::Tuned),
+        ("--pin", !flags.pin.is_empty()),
+        ("--ban", !flags.ban.is_empty()),
+        ("--threads", flags.threads.threads.is_some()),
+        ("--profile", flags.profile != ["profiles"]),
+        ("--estimate", flags.estimate),
+        ("--links", flags.links.is_some()),
+    ];
+    all.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag).collect()
+}
+
 fn no_plan(reason: NoAnswer) -> Failure {
     Failure::NoPlan(Report::msg(reason.to_string()))
 }
@@ -66,26 +100,24 @@ fn print(flags: &Plan, workload: &Workload, answer: &Answer) -> Outcome {
         id: operator.id,
         device: place.to_string(),
     };
-    let rows: Vec<Row> = workload.operators.iter().zip(&answer.places).map(row).collect();
+    let output = Output {
+        objective: answer.objective,
+        bound: answer.bound,
+        gap: answer.gap(),
+        bound_by: answer.bound_by,
+        assignment: workload.operators.iter().zip(&answer.places).map(row).collect(),
+    };
+    let json = serde_json::to_string(&output).map_err(Failure::failed)? + "\n";
+    if let Some(path) = &flags.output {
+        file::write(path, json.as_bytes())?;
+        eprintln!("assignment written to {}", path.display());
+    }
     match flags.format {
-        Format::Json => {
-            let output = Output {
-                objective: answer.objective,
-                bound: answer.bound,
-                gap: answer.gap(),
-                bound_by: answer.bound_by,
-                assignment: rows,
-            };
-            println!("{}", serde_json::to_string(&output).map_err(Failure::failed)?);
-        }
-        Format::Csv => {
-            let mut writer = csv::Writer::from_writer(std::io::stdout());
-            rows.iter().try_for_each(|row| writer.serialize(row)).map_err(Failure::failed)?;
-            writer.flush().map_err(Failure::failed)?;
-        }
+        Format::Json => print!("{json}"),
+        Format::Csv => print_csv(&output.assignment)?,
         Format::Table => {
             let mut devices: BTreeMap<String, (usize, f64)> = BTreeMap::new();
-            for (operator, row) in workload.operators.iter().zip(&rows) {
+            for (operator, row) in workload.operators.iter().zip(&output.assignment) {
                 let entry = devices.entry(row.device.clone()).or_default();
                 let time = if row.device.starts_with("acc") { operator.accelerator_time } else { operator.cpu_time };
                 *entry = (entry.0 + 1, entry.1 + time);

@@ -45,7 +45,7 @@ pub(super) fn run(
     let mut open: Option<Subject> = model.map(|path| Subject::open(path, flags)).transpose()?;
     for source in &sources {
         if model.is_none() {
-            let dump = Subject::of_dump(&source.path).ok_or_else(|| {
+            let dump = Subject::of_dump(&source.path)?.ok_or_else(|| {
                 let what = "a profile of EOP's is of a Relay module: give it as MODEL; of a dump, the graph dump and \
                             the execution trace lie beside each other";
                 Failure::BadInput(Report::msg(format!("{}: {what}", source.path.display())))

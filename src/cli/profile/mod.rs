@@ -122,7 +122,12 @@ impl Profile {
             let what = "--fractions are measured alone: there are none in their place, with --mode in-situ";
             return Err(Failure::BadInput(miette::Report::msg(what)));
         }
+        if self.output.extension().is_some_and(|extension| extension == "csv") && !self.output.is_dir() {
+            let what = "profiles go into a folder; `--format csv` prints the rows, to be redirected into a file";
+            return Err(Failure::BadInput(miette::Report::msg(format!("--output {}: {what}", self.output.display()))));
+        }
         let model = source.load()?;
+        model.check_sizes(&source.model)?;
         let graph = &model.import.graph;
         let contents = model.contents(graph)?;
         let cluster = self.cluster.read_with(&self.threads)?;

@@ -4,7 +4,7 @@ use miette::Report;
 
 use super::Run;
 use crate::{
-    cli::{Failure, Outcome, contents::engine_failure, model::ModelArguments},
+    cli::{Failure, Outcome, contents::engine_failure, format::Format, model::ModelArguments},
     engine::{CpuEngine, Engine, Sample},
     profile::Statistics,
     units::Micros,
@@ -13,17 +13,25 @@ use crate::{
 
 /// Runs the model of `arguments` and prints its latency.
 pub(super) fn run(arguments: &Run) -> Outcome {
-    if let (Some(_), _, _) | (_, Some(_), _) | (_, _, true) =
-        (arguments.cluster.path(), &arguments.model, arguments.throughput)
-    {
-        let what = "--cluster, --model and --throughput are for plans, and this is a model: make a plan of it with \
-                    `edgecut plan --cluster`";
+    let of_plans = [
+        ("--cluster", arguments.cluster.path().is_some()),
+        ("--model", arguments.model.is_some()),
+        ("--throughput", arguments.throughput),
+        ("--trace", arguments.trace.is_some()),
+        ("--no-check", arguments.no_check),
+        ("--format", arguments.format != Format::Table),
+    ];
+    let given: Vec<&str> = of_plans.iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| *flag).collect();
+    if !given.is_empty() {
+        let (flags, verb) = (given.join(", "), if given.len() == 1 { "is" } else { "are" });
+        let what = format!("{flags} {verb} for plans, and this is a model: make a plan of it with `edgecut plan`");
         return Err(Failure::BadInput(Report::msg(format!("{}: {what}", arguments.input.display()))));
     }
     let source = ModelArguments { model: arguments.input.clone(), flags: arguments.flags.clone() };
     let threads = arguments.threads.threads.unwrap_or(1);
     let engine = CpuEngine::new(threads as usize).map_err(Failure::failed)?;
     let model = source.load()?;
+    model.check_sizes(&source.model)?;
     let graph = &model.import.graph;
     let contents = model.contents(graph)?;
     let mut loaded = engine.load(graph, &|id| contents.of(id)).map_err(engine_failure)?;

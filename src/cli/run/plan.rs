@@ -11,13 +11,13 @@ use crate::{
         Failure, Outcome,
         cluster::{Located, reach_all, read_cluster, runtime},
         contents::{Contents, engine_failure},
-        file,
+        file, kind,
         model::{Model, ModelArguments, beside},
     },
     cluster::Cluster,
     engine::{CpuEngine, Engine},
     graph::{Graph, TensorData},
-    plan::{Plan, split::divided},
+    plan::{Plan, flight, schedule::scheduled, split::divided},
     run::{
         self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, deploy, deploy::Output,
         execute, execute::Record,
@@ -28,25 +28,24 @@ use crate::{
 /// Runs that count where the person does not say.
 const REPEAT: u32 = 10;
 
-/// Inputs that may be under way for each device of a pipeline.
-const IN_FLIGHT: u32 = 2;
-
 /// Runs the plan whose file is `text`.
 pub(super) fn run(arguments: &Run, text: &[u8]) -> Outcome {
     if arguments.threads.threads.is_some() {
         let what = "--threads is for models: a plan has the threads that it was planned with";
         return Err(Failure::BadInput(Report::msg(format!("{}: {what}", arguments.input.display()))));
     }
-    let plan = Plan::from_json(text).map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?;
+    let plan = Plan::from_json(text).map_err(|error| kind::no_plan(&arguments.input, text, error))?;
     let model = load(arguments, &plan)?;
     let whole = &model.import.graph;
     let split = divided(whole, &plan.splits).map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?;
-    let graph = &split;
+    let written = scheduled(&split, &plan.schedules);
+    let graph = &written.map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?.graph;
     let cluster = cluster(arguments, &plan)?;
     let contents = model.contents(graph)?;
-    let used = plan.devices.iter().filter(|device| !device.order.is_empty()).count();
+    let used = plan.devices.iter().filter(|device| !device.order.is_empty()).count() as u32;
     let runtime = runtime()?;
-    let mut in_flight = if arguments.throughput { IN_FLIGHT * used.max(1) as u32 } else { 1 };
+    let stream = || plan.in_flight.unwrap_or(flight::EACH * used.max(1));
+    let mut in_flight = if arguments.throughput { stream().clamp(1, flight::MOST) } else { 1 };
     let (deployment, record) = loop {
         let attempt = Attempt { arguments, plan: &plan, cluster: &cluster, contents: &contents, in_flight };
         match runtime.block_on(attempt.run(graph))? {

@@ -6,7 +6,7 @@ use crate::{
     cli::{
         Outcome,
         format::{Format, print_csv, print_json},
-        table::{MANY_GROUPS, SMALL, shortened, table},
+        table::{MANY_GROUPS, SMALL, shortened, small, table},
     },
     plan::Plan,
     run::{self, Difference},
@@ -83,8 +83,10 @@ fn off(predicted: Micros, measured: Micros) -> String {
 fn page(plan: &Plan, outcome: &run::Outcome) -> String {
     let all: Micros = outcome.groups.iter().map(|group| group.measured_us).sum();
     let mut groups = table([">group", "operators", "device", ">predicted", ">measured", ">off"]);
+    let (mut hidden, mut hidden_time) = (0, Micros::ZERO);
     for group in &outcome.groups {
         if outcome.groups.len() > MANY_GROUPS && group.measured_us.0 < SMALL * all.0 {
+            (hidden, hidden_time) = (hidden + 1, hidden_time + group.measured_us);
             continue;
         }
         groups.add_row([
@@ -96,7 +98,7 @@ fn page(plan: &Plan, outcome: &run::Outcome) -> String {
             off(group.predicted_us, group.measured_us),
         ]);
     }
-    let mut text = format!("{groups}\n\n");
+    let mut text = format!("{groups}\n{}\n", small(hidden, hidden_time));
     if !outcome.transfers.is_empty() {
         let mut transfers = table(["transfer", "from", "to", ">bytes", ">predicted", ">measured", ">waited"]);
         for transfer in &outcome.transfers {

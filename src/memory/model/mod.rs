@@ -31,7 +31,7 @@ use crate::{
 };
 
 use segment::Line;
-pub use stepped::{Group, Lowered, Scheduled, Stepped};
+pub use stepped::{Group, Lowered, Scheduled, Stepped, Unmade, replayed};
 use tiles::Tiling;
 
 /// Part of the budget that the whole graph gets; the rest goes to those with stretches in parts.
@@ -56,12 +56,19 @@ pub struct Model<'a> {
     pub host: Option<HostLink>,
 }
 
+/// The number of a group, and what part of it: 1 if all.
+pub type PartOf = (usize, f64);
+
 /// One way to divide a model, with the schedules found for it.
 pub struct Variant {
     pub stepped: Stepped,
     pub lowered: Lowered,
     /// Stretches that are computed in parts.
     pub stretches: Vec<Stretch>,
+    /// The model's operators in the order in which these stretches and the rest were computed.
+    pub order: Vec<OperatorId>,
+    /// For each of `stepped`'s groups which of the model's groups it is, and what part of it; `None` for slices and joins.
+    pub origins: Vec<Option<PartOf>>,
     front: Front,
 }
 
@@ -92,7 +99,8 @@ pub struct Schedule<'a> {
 /// # Errors
 /// If the size of a tensor is not known.
 pub fn fit(model: &Model<'_>, options: &Options) -> Result<Fitted, OrderError> {
-    let whole = variant(model, model.stepped.clone(), Vec::new())?;
+    let origins = (0..model.stepped.groups.len()).map(|index| Some((index, 1.0))).collect();
+    let whole = variant(model, model.stepped.clone(), Vec::new(), order(model.stepped), origins)?;
     let keep = Choice::keep_all(&whole.lowered.program);
     let original = Unfold::new(&whole.lowered.program).figures(&keep, u64::MAX);
     let original = original.map_or((0, 0.0), |figures| (figures.peak, figures.time));
@@ -107,10 +115,21 @@ pub fn fit(model: &Model<'_>, options: &Options) -> Result<Fitted, OrderError> {
     Ok(Fitted { variants, original, least_peak, evaluated })
 }
 
-fn variant(model: &Model<'_>, stepped: Stepped, stretches: Vec<Stretch>) -> Result<Variant, OrderError> {
+fn variant(
+    model: &Model<'_>,
+    stepped: Stepped,
+    stretches: Vec<Stretch>,
+    order: Vec<OperatorId>,
+    origins: Vec<Option<PartOf>>,
+) -> Result<Variant, OrderError> {
     let mut lowered = stepped.lower()?;
     lowered.program.host = model.host;
-    Ok(Variant { stepped, lowered, stretches, front: Front::default() })
+    Ok(Variant { stepped, lowered, stretches, order, origins, front: Front::default() })
+}
+
+/// The operators in the order of the groups.
+fn order(stepped: &Stepped) -> Vec<OperatorId> {
+    stepped.groups.iter().flat_map(|group| &group.operators).copied().collect()
 }
 
 /// The same in the order of least peak, if that is another one.
@@ -122,7 +141,10 @@ fn reorder(model: &Model<'_>, variant: &Variant) -> Result<Option<Variant>, Orde
         return Ok(None);
     }
     let stepped = variant.stepped.reordered(&variant.lowered, &ordered.order);
-    self::variant(model, stepped, variant.stretches.clone()).map(Some)
+    let groups = ordered.order.iter().filter_map(|&operator| variant.lowered.groups[operator as usize]);
+    let origins = groups.map(|index| variant.origins[index]).collect();
+    let order = order(&stepped);
+    self::variant(model, stepped, variant.stretches.clone(), order, origins).map(Some)
 }
 
 /// The model with stretches in parts, as far as each division is smaller than all that are no slower.
@@ -139,7 +161,13 @@ fn divided(model: &Model<'_>, from: &Variant) -> Result<Vec<Variant>, OrderError
         // An operator may refuse a part that lies in its padding alone.
         let Ok(split) = tiled(&splits, &stretches) else { continue };
         let in_parts = stretches.into_iter().filter(|stretch| stretch.parts > 1).collect();
-        let candidate = variant(model, steps(stepped, split, model.costs), in_parts)?;
+        let (in_steps, parts) = steps(stepped, split, model.costs);
+        let origin = |part: Option<PartOf>| {
+            let (index, share) = part?;
+            from.origins[index].map(|(group, _)| (group, share))
+        };
+        let origins = parts.into_iter().map(origin).collect();
+        let candidate = variant(model, in_steps, in_parts, from.order.clone(), origins)?;
         let program = &candidate.lowered.program;
         if let Some(figures) = Unfold::new(program).figures(&Choice::keep_all(program), u64::MAX) {
             made.push((figures.peak, figures.time, candidate));
@@ -173,15 +201,16 @@ fn whole(group: &[OperatorId]) -> Stretch {
     Stretch { operators: group.to_vec(), parts: 1, axis: 0 }
 }
 
-/// The steps of a divided graph: a part of a group is one, and every slice and join.
-fn steps(whole: &Stepped, split: Sharded, costs: &dyn Costs) -> Stepped {
+/// The steps of a divided graph: a part of a group is one, and every slice and join. And for each which group of `whole`
+/// it is, and what part of it.
+fn steps(whole: &Stepped, split: Sharded, costs: &dyn Costs) -> (Stepped, Vec<Option<PartOf>>) {
     let mut group_of: HashMap<OperatorId, usize> = HashMap::new();
     for (index, group) in whole.groups.iter().enumerate() {
         group_of.extend(group.operators.iter().map(|id| (*id, index)));
     }
     // By group and part: where its last operator stands.
     let mut parts: BTreeMap<(usize, u32), Vec<OperatorId>> = BTreeMap::new();
-    let mut placed: Vec<(OperatorId, Group)> = Vec::new();
+    let mut placed: Vec<(OperatorId, Group, Option<PartOf>)> = Vec::new();
     let bytes = |operators: &[OperatorId], graph: &Graph| -> u64 {
         let last = operators.last().map(|id| &graph.operator(*id).outputs);
         last.into_iter().flatten().filter_map(|t| graph.tensor(*t).ty.bytes()).map(|bytes| bytes.0).sum()
@@ -193,7 +222,7 @@ fn steps(whole: &Stepped, split: Sharded, costs: &dyn Costs) -> Stepped {
         }
         let moved: u64 = operator.outputs.iter().filter_map(|t| split.graph.tensor(*t).ty.bytes()).map(|b| b.0).sum();
         let time = costs.copy(Bytes(moved));
-        placed.push((id, Group { operators: vec![id], time, workspace: Bytes::ZERO, in_place: false }));
+        placed.push((id, Group { operators: vec![id], time, workspace: Bytes::ZERO, in_place: false }, None));
     }
     for ((index, _), operators) in parts {
         let group = &whole.groups[index];
@@ -202,10 +231,11 @@ fn steps(whole: &Stepped, split: Sharded, costs: &dyn Costs) -> Stepped {
         let time = if share < 1.0 { costs.part(&group.operators, group.time, share) } else { group.time };
         let workspace = Bytes((group.workspace.0 as f64 * share).ceil() as u64);
         let Some(last) = operators.last().copied() else { continue };
-        placed.push((last, Group { operators, time, workspace, in_place: group.in_place }));
+        placed.push((last, Group { operators, time, workspace, in_place: group.in_place }, Some((index, share))));
     }
-    placed.sort_by_key(|(last, _)| *last);
-    Stepped { graph: split.graph, groups: placed.into_iter().map(|(_, group)| group).collect() }
+    placed.sort_by_key(|(last, ..)| *last);
+    let (groups, origins) = placed.into_iter().map(|(_, group, origin)| (group, origin)).unzip();
+    (Stepped { graph: split.graph, groups }, origins)
 }
 
 impl Fitted {
@@ -235,6 +265,16 @@ impl Schedule<'_> {
     /// What runs, in order.
     pub fn steps(&self) -> Vec<fit::Step> {
         fit::steps(&self.variant.lowered.program, self.choice).unwrap_or_default()
+    }
+
+    /// The numbers of the variant's groups in the order in which they run, without copies to the host.
+    pub fn groups(&self) -> Vec<usize> {
+        let groups = &self.variant.lowered.groups;
+        let group = |step: fit::Step| match step {
+            fit::Step::Run(operator) => groups[operator as usize],
+            fit::Step::Store(_) | fit::Step::Load(_) => None,
+        };
+        self.steps().into_iter().filter_map(group).collect()
     }
 
     /// The schedule as a graph.

@@ -1,7 +1,7 @@
 //! A graph whose operators are computed in groups, one a step, as a program, and a schedule of that program as a graph
 //! again: what runs twice is there twice, so that an engine needs to know nothing of schedules.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     graph::{Arg, Attrs, Graph, Operator, OperatorId, Origin, TensorId, TensorType},
@@ -192,6 +192,48 @@ impl Lowered {
         let over = |write: &ValueIndex| self.program.value(*write).replaces.is_some();
         let reuse = |o: &program::Operator| if o.writes.iter().any(over) { Reuse::InPlace } else { Reuse::Never };
         self.program.operators.iter().map(reuse).collect()
+    }
+}
+
+/// A step that reads what no step before it makes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("step {step} of a schedule reads or names what is not there: {what}")]
+pub struct Unmade {
+    step: usize,
+    what: String,
+}
+
+/// `graph` computed in `steps`, each by its operators: what stands in several steps is computed again, and read where it
+/// was computed last.
+///
+/// # Errors
+/// If a step names or reads what is not there, or a result is never made.
+pub fn replayed(graph: &Graph, steps: &[Vec<OperatorId>]) -> Result<Scheduled, Unmade> {
+    let mut made = Scheduled { graph: Graph::new(), steps: Vec::new(), on_host: Vec::new() };
+    let mut now: HashMap<TensorId, TensorId> = HashMap::new();
+    for (id, tensor) in graph.tensors().filter(|(id, _)| graph.producer(*id).is_none()) {
+        now.insert(id, made.graph.add_tensor(tensor.name.clone(), tensor.ty.clone(), tensor.origin.clone()));
+    }
+    for (step, operators) in steps.iter().enumerate() {
+        let mut inside: HashSet<TensorId> = HashSet::new();
+        for id in operators {
+            if id.0 as usize >= graph.operators().len() {
+                return Err(Unmade { step, what: format!("operator {}", id.0) });
+            }
+            let operator = graph.operator(*id);
+            if let Some(lost) = operator.operands().find(|t| !now.contains_key(t) && !inside.contains(t)) {
+                return Err(Unmade { step, what: format!("tensor {}", graph.tensor(lost).name) });
+            }
+            inside.extend(&operator.outputs);
+        }
+        made.run(graph, operators, &mut now);
+    }
+    match graph.outputs.iter().find(|t| !now.contains_key(t)) {
+        Some(lost) => Err(Unmade { step: steps.len(), what: format!("result {}", graph.tensor(*lost).name) }),
+        None => {
+            made.graph.outputs = graph.outputs.iter().filter_map(|t| now.get(t).copied()).collect();
+            Ok(made)
+        }
     }
 }
 

@@ -1,0 +1,101 @@
+//! Plans for devices that have too little memory for what they are given: each run of groups that needs too much is
+//! scheduled into less by [`memory::model`](crate::memory::model), and the plan that comes of it is simulated, accounted
+//! for and packed as any other.
+//!
+//! The placements tried are those that are best under looser limits; the costs of parts are estimates.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `run` | a run of groups, and the schedules found for it |
+//! | `rewrite` | the plan with schedules written out |
+
+mod rewrite;
+mod run;
+
+use self::{
+    rewrite::rewritten,
+    run::{Run, StepCost},
+};
+use super::{
+    DeviceId,
+    schedule::Schedule,
+    search::Options,
+    split::{Answer, Task, plan},
+    work::Placement,
+};
+use crate::units::Bytes;
+
+/// A plan, and the schedules by which it keeps its limits.
+#[derive(Debug, Clone)]
+pub struct Fitted {
+    pub answer: Answer,
+    pub schedules: Vec<Schedule>,
+}
+
+/// Limits that placements are found under, as multiples of the real ones; without any at last.
+const LOOSER: [Option<f64>; 6] = [Some(1.1), Some(1.25), Some(1.5), Some(2.0), Some(4.0), None];
+/// Part of the evaluations, and of the time, that each of these gets.
+const SHARE: u32 = 4;
+/// How often schedules are taken smaller because the whole account is above a limit.
+const TIGHTENINGS: usize = 6;
+
+/// The best plan for `task` in which devices that are given too much compute it in schedules that need less; `None` if
+/// none keeps the limits and targets. Deterministic by seed and budget, but for the searches' own cut-off.
+pub fn fitted(task: &Task<'_>, options: &Options) -> Option<Fitted> {
+    let few = Options {
+        budget: Some(options.evaluations(task.names.len()) / u64::from(SHARE)),
+        cut_off: options.cut_off.map(|limit| limit / SHARE),
+        ..*options
+    };
+    let mut best: Option<Fitted> = None;
+    let mut seen: Vec<Placement> = Vec::new();
+    for factor in LOOSER {
+        let mut loose = task.clone();
+        for device in &mut loose.network.devices {
+            let looser = |limit: Bytes, factor: f64| Bytes((limit.0 as f64 * factor) as u64);
+            device.memory = device.memory.zip(factor).map(|(limit, factor)| looser(limit, factor));
+        }
+        let Ok(answer) = plan(&loose, &few) else { continue };
+        if seen.contains(&answer.solution.evaluation.placement) {
+            continue;
+        }
+        seen.push(answer.solution.evaluation.placement.clone());
+        if let Some(found) = within(task, answer, options.seed) {
+            let value = |fitted: &Fitted| fitted.answer.solution.value();
+            best = best.filter(|best| value(best) <= value(&found)).or(Some(found));
+        }
+    }
+    best
+}
+
+/// `answer` with what is over the limits of `task` scheduled into them.
+fn within(task: &Task<'_>, answer: Answer, seed: u64) -> Option<Fitted> {
+    let evaluation = &answer.solution.evaluation;
+    let limit = |device: usize| task.network.devices[device].memory.unwrap_or(Bytes(u64::MAX));
+    let is_over: Vec<bool> = answer.solution.reserved().enumerate().map(|(d, reserved)| reserved > limit(d)).collect();
+    // What is held for good no schedule makes smaller.
+    if evaluation.accounts.iter().enumerate().any(|(device, account)| account.parameters >= limit(device)) {
+        return None;
+    }
+    let problem = &answer.expanded.problem;
+    let over = (0u32..).zip(&is_over).filter(|(_, is_over)| **is_over).map(|(device, _)| DeviceId(device));
+    let runs: Vec<Run<'_>> = over.flat_map(|device| Run::all(task, &answer, device, seed)).collect();
+    let mut slack = vec![0u64; problem.devices.len()];
+    for _ in 0..TIGHTENINGS {
+        let mut chosen: Vec<(Schedule, Vec<StepCost>)> = Vec::new();
+        for run in &runs {
+            let device = run.device.0 as usize;
+            let taken = run.beside.0.saturating_add(slack[device]);
+            chosen.extend(run.within(limit(device).0.saturating_sub(taken)));
+        }
+        let mut made = rewritten(task, &answer, chosen)?;
+        let meets = made.answer.solution.stream(&made.answer.expanded.problem).ok()?;
+        let reserved: Vec<Bytes> = made.answer.solution.reserved().collect();
+        let short = |device: usize| limit(device).shortfall(reserved[device]).0;
+        if (0..reserved.len()).all(|device| short(device) == 0) {
+            return (meets && made.answer.solution.evaluation.score.feasible()).then_some(made);
+        }
+        (0..reserved.len()).for_each(|device| slack[device] += short(device));
+    }
+    None
+}

@@ -1,0 +1,168 @@
+//! A plan with the schedules of some runs written out: another graph, the groups of which are the schedules' steps and
+//! what was not scheduled, each where it was.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::{Fitted, run::StepCost};
+use crate::{
+    graph::{Graph, Operator, OperatorId},
+    ops::{self, Alias},
+    plan::{
+        DeviceId, GroupId,
+        assemble::{CostedGroup, assemble},
+        bound::{Bounded, Bounds, holding},
+        evaluate::Evaluation,
+        problem::{Cost, Objective},
+        schedule::{Schedule, Written, scheduled},
+        solve::{self, Solution},
+        split::{Answer, Expanded, Shard, Task},
+        work::Placement,
+    },
+};
+
+/// A group of the plan that is being made: what it was, where it runs.
+struct Unit {
+    name: String,
+    operators: Vec<OperatorId>,
+    device: DeviceId,
+    cost: Cost,
+    /// The group before, and whether this is all of it.
+    before: Option<GroupId>,
+    is_whole: bool,
+    /// Its parameters are those of the group before.
+    is_kept: bool,
+}
+
+/// The plan with the schedules written out.
+pub(super) fn rewritten(task: &Task<'_>, answer: &Answer, chosen: Vec<(Schedule, Vec<StepCost>)>) -> Option<Fitted> {
+    let (expanded, evaluation) = (&answer.expanded, &answer.solution.evaluation);
+    let (schedules, costs): (Vec<Schedule>, Vec<Vec<StepCost>>) = chosen.into_iter().unzip();
+    let written = scheduled(&expanded.graph, &schedules).ok()?;
+    let mut queues = queues(expanded, evaluation, &schedules, &costs, &written);
+    let units = merged(&written.graph, &mut queues)?;
+
+    let devices = task.network.devices.len();
+    let group = |unit: &Unit| {
+        let on = |device: usize| (device == unit.device.0 as usize).then_some(unit.cost);
+        let costs = (0..devices).map(on).collect();
+        CostedGroup { name: unit.name.clone(), operators: unit.operators.clone(), costs }
+    };
+    let is_view = |operator: &Operator| ops::lookup(&operator.name).is_some_and(|def| def.alias == Alias::View);
+    let groups = units.iter().map(group).collect();
+    let mut problem = assemble(&written.graph, groups, task.network.clone(), is_view, task.objective, task.targets);
+    // Of weights that a shard slices only the slice counts: the problem before knows.
+    let old = &expanded.problem;
+    problem.parameters.clone_from(&old.parameters);
+    for (group, unit) in problem.groups.iter_mut().zip(&units) {
+        if let Some(before) = unit.before.filter(|_| unit.is_kept) {
+            group.parameters.clone_from(&old.group(before).parameters);
+        }
+    }
+    problem.check().ok()?;
+    let homes: Vec<DeviceId> = units.iter().map(|unit| unit.device).collect();
+    let order: Vec<GroupId> = problem.group_ids().collect();
+    let evaluation = Evaluation::of(&problem, Placement::whole(&homes, &order)).ok()?;
+    let arenas = solve::arenas(&evaluation.accounts).ok()?;
+    let before = |unit: &Unit| unit.before.filter(|_| unit.is_whole);
+    let of = units.iter().map(|unit| before(unit).and_then(|id| expanded.of[id.0 as usize])).collect();
+    let shards: BTreeMap<GroupId, Shard> = (0u32..)
+        .map(GroupId)
+        .zip(&units)
+        .filter_map(|(id, unit)| Some((id, expanded.shards.get(&before(unit)?)?.clone())))
+        .collect();
+    let value = evaluation.score.value;
+    let given = match task.objective {
+        // What is computed in parts may need less than the largest group as a whole.
+        Objective::Memory => {
+            let share = holding::parameters(&problem).0.div_ceil(devices.max(1) as u64);
+            Bounded { value: share as f64, by: "all parameters spread evenly" }
+        }
+        _ => answer.solution.bound.clone(),
+    };
+    let solution = Solution {
+        arenas,
+        bounds: Bounds::of(&problem),
+        bound: Bounded { value: given.value.min(value), ..given },
+        evaluations: answer.solution.evaluations,
+        in_flight: None,
+        evaluation,
+    };
+    let expanded = Expanded { graph: written.graph, problem, of, shards, ..expanded.clone() };
+    Some(Fitted { answer: Answer { solution, expanded, ..answer.clone() }, schedules })
+}
+
+/// By device: what it computes in its order, each run that is scheduled step by step.
+fn queues(
+    expanded: &Expanded,
+    evaluation: &Evaluation,
+    schedules: &[Schedule],
+    costs: &[Vec<StepCost>],
+    written: &Written,
+) -> Vec<Vec<Unit>> {
+    let problem = &expanded.problem;
+    let schedule_of: HashMap<OperatorId, usize> = schedules
+        .iter()
+        .enumerate()
+        .flat_map(|(number, schedule)| schedule.operators.iter().map(move |id| (*id, number)))
+        .collect();
+    let mut done = vec![false; schedules.len()];
+    let mut queues = Vec::with_capacity(problem.devices.len());
+    for sequence in &evaluation.work.sequences {
+        let mut queue: Vec<Unit> = Vec::new();
+        for job in sequence.iter().map(|id| evaluation.work.job(*id)) {
+            let group = problem.group(job.group);
+            match group.operators.first().and_then(|id| schedule_of.get(id)) {
+                None => queue.push(Unit {
+                    name: group.name.clone(),
+                    operators: group.operators.iter().filter_map(|id| written.kept.get(id).copied()).collect(),
+                    device: job.device,
+                    cost: job.cost,
+                    before: Some(job.group),
+                    is_whole: true,
+                    is_kept: true,
+                }),
+                Some(&number) if !std::mem::replace(&mut done[number], true) => {
+                    let steps = written.steps[number].iter().zip(&costs[number]);
+                    queue.extend(steps.map(|(operators, step)| Unit {
+                        name: step.name.clone(),
+                        operators: operators.clone(),
+                        device: job.device,
+                        cost: step.cost,
+                        before: step.group,
+                        is_whole: step.is_whole,
+                        is_kept: false,
+                    }));
+                }
+                Some(_) => {}
+            }
+        }
+        queue.reverse();
+        queues.push(queue);
+    }
+    queues
+}
+
+/// The units of all queues in one order that can be computed; `None` if there is none. Queues are taken from the back.
+fn merged(graph: &Graph, queues: &mut [Vec<Unit>]) -> Option<Vec<Unit>> {
+    let mut made: HashSet<OperatorId> = HashSet::new();
+    let mut units: Vec<Unit> = Vec::new();
+    loop {
+        let before = units.len();
+        for queue in queues.iter_mut() {
+            while let Some(unit) = queue.last() {
+                let inside: HashSet<OperatorId> = unit.operators.iter().copied().collect();
+                let mut needs = unit.operators.iter().flat_map(|id| graph.operator(*id).operands());
+                let is_there = |id: OperatorId| made.contains(&id) || inside.contains(&id);
+                if !needs.all(|tensor| graph.producer(tensor).is_none_or(is_there)) {
+                    break;
+                }
+                made.extend(inside);
+                units.extend(queue.pop());
+            }
+        }
+        if units.len() == before {
+            break;
+        }
+    }
+    queues.iter().all(Vec::is_empty).then_some(units)
+}
