@@ -15,6 +15,7 @@
 //! | [`exhaust`] | every assignment, where there are few |
 //! | [`bound`] | what no placement goes below |
 //! | [`border`] | what a block of a path pays at its border |
+//! | [`inside`] | what a block of a path has besides the path |
 //! | [`cut`] | no accelerator pays less than a minimum cut around what it has |
 //! | [`path`] | no path is faster than its best placement within all memory |
 //! | [`check`] | judges an assignment from the file alone; shares no code with the rest |
@@ -26,6 +27,7 @@ pub mod cut;
 pub mod exhaust;
 pub mod file;
 pub mod finish;
+pub mod inside;
 pub mod latency;
 pub mod load;
 pub mod order;

@@ -4,8 +4,8 @@
 //! times of its operators on the path and the transfers of the path into and out of it, and holds no more bytes than
 //! an accelerator has; all blocks together hold no more than all accelerators have. The best placement of one path is
 //! therefore a shortest way, found by dynamic programming over the path; the common memory is priced (a Lagrangian:
-//! every price gives a bound). Any path gives a bound, so many are tried, and the best few again with all that blocks
-//! pay at their [`border`](super::border).
+//! every price gives a bound). Any path gives a bound, so many are tried, and the best again with all that blocks
+//! pay at their [`border`](super::border) and have [`inside`](super::inside).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -14,6 +14,7 @@ use fastrand::Rng;
 use super::{
     Workload,
     border::{Borders, Neighbours},
+    inside::Inside,
     load::Bundles,
 };
 
@@ -22,8 +23,9 @@ const PATHS: usize = 400;
 const WORK: usize = 40_000_000;
 /// Prices that are tried for one path.
 const PRICES: usize = 24;
-/// Paths that are looked at closely, and blocks of theirs in all.
-const CLOSELY: usize = 6;
+/// Paths that are looked at closely; blocks of one of them, and of all together.
+const CLOSELY: usize = 60;
+const MOST_BLOCKS: usize = 700_000;
 const BLOCKS: usize = 4_000_000;
 
 /// What the bound needs of each operator.
@@ -31,8 +33,8 @@ struct Paths<'a> {
     workload: &'a Workload,
     order: Vec<usize>,
     readers: Vec<Vec<usize>>,
-    /// By operator: how many it reads.
-    reads: Vec<usize>,
+    /// By operator: those that it reads.
+    makers: Vec<Vec<usize>>,
     /// Infinite where the operator cannot run.
     cpu: Vec<f64>,
     accelerator: Vec<f64>,
@@ -61,7 +63,7 @@ pub fn finish(workload: &Workload, problem: &Bundles, seed: u64) -> f64 {
         let path = paths.longest(mix);
         if seen.insert(path.clone()) {
             let along = Along::new(&paths, &path);
-            let bound = along.bound(&|price| along.shortest(price));
+            let bound = along.bound(0.0, &|price| along.shortest(price));
             if bound > best {
                 (best, chosen) = (bound, mix);
             }
@@ -69,10 +71,12 @@ pub fn finish(workload: &Workload, problem: &Bundles, seed: u64) -> f64 {
         }
     }
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut left = BLOCKS;
     for (_, path) in found.iter().take(CLOSELY) {
         let along = Along::new(&paths, path);
-        if let Some(blocks) = along.blocks() {
-            best = best.max(along.bound(&|price| along.shortest_with(&blocks, price)));
+        if let Some(blocks) = along.blocks(left.min(MOST_BLOCKS)) {
+            best = best.max(along.bound(blocks.inside, &|price| along.shortest_with(&blocks, price)));
+            left = left.saturating_sub(blocks.blocks.len() + workload.operators.len());
         }
     }
     // Sums in another order than the simulation's must not put the bound above what can be reached.
@@ -86,7 +90,7 @@ impl<'a> Paths<'a> {
             workload,
             order: workload.order().unwrap_or_default(),
             readers: vec![Vec::new(); count],
-            reads: vec![0; count],
+            makers: vec![Vec::new(); count],
             cpu: vec![f64::INFINITY; count],
             accelerator: vec![f64::INFINITY; count],
             bundle: vec![0; count],
@@ -96,7 +100,7 @@ impl<'a> Paths<'a> {
         };
         for (from, to) in &workload.edges {
             paths.readers[*from].push(*to);
-            paths.reads[*to] += 1;
+            paths.makers[*to].push(*from);
         }
         for (index, bundle) in problem.bundles.iter().enumerate() {
             let usable = bundle.on_accelerator && bundle.size <= problem.memory && problem.accelerators > 0;
@@ -148,13 +152,24 @@ struct Along<'a> {
     paths: &'a Paths<'a>,
     path: &'a [usize],
     sizes: Vec<f64>,
+    /// By bundle: how many of its operators are on the path.
+    members: HashMap<usize, f64>,
 }
 
-/// A block of a path: from where to where, and what it pays at its border.
+/// Every block of a path that fits on an accelerator, by its end.
+struct Blocks {
+    blocks: Vec<Block>,
+    /// Bytes that may come into blocks besides those of the path.
+    inside: f64,
+}
+
+/// A block of a path: from where to where, and besides the path's operators, the time that it takes at its border and
+/// inside, and the bytes inside.
 struct Block {
     from: u32,
     to: u32,
-    border: f64,
+    time: f64,
+    size: f64,
 }
 
 impl<'a> Along<'a> {
@@ -163,16 +178,17 @@ impl<'a> Along<'a> {
         let mut members: HashMap<usize, f64> = HashMap::new();
         path.iter().for_each(|op| *members.entry(paths.bundle[*op]).or_insert(0.0) += 1.0);
         let sizes = path.iter().map(|op| paths.size[*op] / members[&paths.bundle[*op]]).collect();
-        Along { paths, path, sizes }
+        Along { paths, path, sizes, members }
     }
 
-    /// The best of the bounds that the prices of memory give, where `shortest` says what the path takes at a price.
-    fn bound(&self, shortest: &dyn Fn(f64) -> f64) -> f64 {
+    /// The best of the bounds that the prices of memory give, where `shortest` says what the path takes at a price, with
+    /// blocks that have up to `inside` bytes besides those of the path.
+    fn bound(&self, inside: f64, shortest: &dyn Fn(f64) -> f64) -> f64 {
         let room = self.paths.memory * self.paths.accelerators;
         // Memory without a limit has no price: 0 · ∞ is no number.
         let at = |price: f64| shortest(price) - if price > 0.0 { price * room } else { 0.0 };
         let free = at(0.0);
-        if self.sizes.iter().sum::<f64>() <= room || free.is_infinite() {
+        if self.sizes.iter().sum::<f64>() + inside <= room || free.is_infinite() {
             return free;
         }
         let worth = self.path.iter().zip(&self.sizes).filter(|(_, size)| **size > 0.0);
@@ -224,32 +240,47 @@ impl<'a> Along<'a> {
         done
     }
 
-    /// Every block that fits on an accelerator, by its end; `None` if there are too many.
-    fn blocks(&self) -> Option<Vec<Block>> {
+    /// Every block that fits on an accelerator; `None` if there are more than `most`.
+    fn blocks(&self, most: usize) -> Option<Blocks> {
         let transfer = |op: usize| self.paths.workload.operators[op].transfer;
-        let graph = Neighbours { readers: &self.paths.readers, reads: &self.paths.reads, transfer: &transfer };
-        let borders = Borders::new(self.path, &graph);
+        let graph = Neighbours { readers: &self.paths.readers, makers: &self.paths.makers, transfer: &transfer };
+        let inside = Inside::new(self.path, &self.paths.order, &self.paths.readers);
+        let borders = Borders::new(self.path, &graph, &inside);
+        // The bytes of a bundle with operators on the path come with those.
+        let inner_size = |op: usize| match self.members.contains_key(&self.paths.bundle[op]) {
+            true => 0.0,
+            false => self.paths.workload.operators[op].size,
+        };
         let mut blocks = Vec::new();
         for from in 0..self.path.len() {
-            let mut size = 0.0;
+            let (mut on_path, mut size, mut time) = (0.0, 0.0, 0.0);
             borders.blocks(from, |to, border| {
-                size += self.sizes[to];
-                let fits = self.fits(size) && self.paths.accelerator[self.path[to]].is_finite();
-                if fits {
-                    blocks.push(Block { from: from as u32, to: to as u32, border });
+                on_path += self.sizes[to];
+                for op in inside.at(from, to) {
+                    size += inner_size(op);
+                    time += self.paths.accelerator[op];
                 }
-                fits && blocks.len() <= BLOCKS / CLOSELY
+                let usable = self.paths.accelerator[self.path[to]].is_finite() && time.is_finite();
+                let fits = usable && self.fits(on_path + size);
+                if fits {
+                    blocks.push(Block { from: from as u32, to: to as u32, time: border + time, size });
+                }
+                fits && blocks.len() <= most
             });
+            if blocks.len() > most {
+                return None;
+            }
         }
         blocks.sort_by_key(|block| block.to);
-        (blocks.len() <= BLOCKS / CLOSELY).then_some(blocks)
+        let inside = inside.all().map(inner_size).sum();
+        Some(Blocks { blocks, inside })
     }
 
-    /// As [`Along::shortest`], with all that blocks pay at their borders.
-    fn shortest_with(&self, blocks: &[Block], price: f64) -> f64 {
+    /// As [`Along::shortest`], with all that blocks pay at their borders and have inside.
+    fn shortest_with(&self, blocks: &Blocks, price: f64) -> f64 {
         let mut done = vec![0.0f64];
         let mut sums = vec![0.0f64];
-        let mut blocks = blocks.iter().peekable();
+        let mut blocks = blocks.blocks.iter().peekable();
         for (at, &op) in self.path.iter().enumerate() {
             let own = self.paths.accelerator[op];
             let own = if own.is_finite() { own + price * self.sizes[at] } else { 0.0 };
@@ -257,7 +288,7 @@ impl<'a> Along<'a> {
             let mut best = done[at] + self.paths.cpu[op];
             while let Some(block) = blocks.next_if(|block| block.to as usize == at) {
                 let from = block.from as usize;
-                best = best.min(done[from] + block.border + sums[at + 1] - sums[from]);
+                best = best.min(done[from] + block.time + price * block.size + sums[at + 1] - sums[from]);
             }
             done.push(best);
         }
