@@ -31,6 +31,11 @@ impl Pace {
         self.cut_off.map_or(0.0, |limit| self.begun.elapsed().as_secs_f64() / limit.as_secs_f64().max(1e-9))
     }
 
+    /// A part of the time that is left; `None` if there is no time to stop.
+    pub fn left(&self, part: f64) -> Option<Duration> {
+        self.cut_off.map(|limit| limit.mul_f64((1.0 - self.used()).clamp(0.0, 1.0) * part))
+    }
+
     pub fn is_late(&self) -> bool {
         self.used() >= 1.0
     }

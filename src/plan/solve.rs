@@ -100,7 +100,7 @@ fn search(
     pace: &Pace,
     is_stream: bool,
 ) -> Result<Solution, NoPlan> {
-    let bound = bounds.on(problem.objective);
+    let mut bound = bounds.on(problem.objective);
     let mut tight = problem.clone();
     let budget = options.evaluations(problem.groups.len());
     let mut evaluations = 0;
@@ -109,16 +109,19 @@ fn search(
         let left = budget.saturating_sub(evaluations).max(budget / FOR_REPACKING);
         let time = (1.0 - pace.used()).max(1.0 / FOR_REPACKING as f64);
         let cut_off = options.cut_off.map(|limit| limit.mul_f64(time));
-        let mut session = Session::new(&tight, bound.value, Options { budget: Some(left), cut_off, ..*options });
+        let mut session = Session::new(&tight, bound.clone(), Options { budget: Some(left), cut_off, ..*options });
         session.run();
         evaluations += session.spent();
+        let untightened = tight.devices == problem.devices;
+        if untightened {
+            bound = session.bound.clone();
+        }
         let Some((score, whole)) = session.best.take() else {
             return Err(NoPlan::Targets { proven: session.proven, shortages: Vec::new() });
         };
         let placement = Placement::whole(&whole.devices, &whole.order);
         let evaluation = Evaluation::of(problem, placement).map_err(|e| ProblemError { what: e.to_string() })?;
         if !score.feasible() {
-            let untightened = tight.devices == problem.devices;
             let missed =
                 NoPlan::Targets { proven: session.proven && untightened, shortages: missed(problem, &evaluation) };
             return Err(nearest.unwrap_or(missed));
@@ -130,10 +133,11 @@ fn search(
         }
         let over = overfull(problem, &evaluation, &arenas);
         if over.is_empty() {
-            let mut bound = bound;
-            if session.proven && evaluation.score.value > bound.value && tight.devices == problem.devices {
+            if session.proven && evaluation.score.value > bound.value && untightened {
                 bound = Bounded { value: evaluation.score.value, by: "complete search" };
             }
+            // Bounds of a solver are rounded.
+            bound.value = bound.value.min(evaluation.score.value);
             return Ok(Solution { evaluation, arenas, bounds: bounds.clone(), bound, evaluations, in_flight });
         }
         for (device, short) in &over {

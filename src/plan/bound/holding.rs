@@ -23,14 +23,19 @@ pub fn peak(problem: &Problem) -> Bounded<Bytes> {
 /// Operands and outputs that share bytes count once.
 pub fn alone(problem: &Problem, group: GroupId, device: DeviceId) -> Option<Bytes> {
     let cost = problem.cost(group, device)?;
+    let parameters: Bytes = problem.group(group).parameters.iter().map(|p| problem.parameters[p.0 as usize]).sum();
+    Some(parameters + cost.held + running(problem, group, device)?)
+}
+
+/// The part of [`alone`] that is needed only while `group` runs: operands, outputs and workspace.
+pub fn running(problem: &Problem, group: GroupId, device: DeviceId) -> Option<Bytes> {
+    let cost = problem.cost(group, device)?;
     let group = problem.group(group);
-    let parameters: Bytes = group.parameters.iter().map(|p| problem.parameters[p.0 as usize]).sum();
     // An operand that is a view lies inside what it views, which may be another operand; its root's size may differ.
     let roots = |t: &&crate::plan::TensorIndex| problem.tensor(**t).view_of.is_none();
     let tensors = group.inputs.iter().chain(&group.outputs).filter(roots);
     let tensors: Bytes = tensors.map(|t| problem.tensor(*t).bytes).sum();
-    let running = if cost.time.0 > 0.0 { tensors + cost.workspace } else { Bytes::ZERO };
-    Some(parameters + cost.held + running)
+    Some(if cost.time.0 > 0.0 { tensors + cost.workspace } else { Bytes::ZERO })
 }
 
 /// All parameters that any group uses, each once.

@@ -69,7 +69,7 @@ pub fn search(session: &mut Session<'_>) {
 
 /// The score after a change; `None` if the makespan is above `limit`.
 fn judged(session: &mut Session<'_>, at: &mut Replay<'_>, limit: f64) -> Option<Score> {
-    session.spend();
+    session.spend(1);
     let makespan = at.simulate(limit)?;
     match session.judge(makespan, at.interval()) {
         Some(score) => {

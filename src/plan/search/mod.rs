@@ -6,6 +6,7 @@
 //! | [`beam`] | list scheduling with look-ahead, several partial schedules at a time; exact on chains |
 //! | [`pipeline`] | contiguous stretches of program order with equal loads, for throughput |
 //! | [`exact`] | the best of all whole placements and orders, on small problems |
+//! | `integer` | the optimum of a mixed-integer program, or a bound by it (feature `exact`) |
 //! | [`quick`] | no placement, but the score of one, many times a second |
 //! | [`replay`] | no placement, but the times of one that changes move by move |
 //! | [`anneal`] | better neighbours of the best placement so far |
@@ -16,6 +17,8 @@
 pub mod anneal;
 pub mod beam;
 pub mod exact;
+#[cfg(feature = "exact")]
+pub mod integer;
 pub mod order;
 pub mod pipeline;
 pub mod quick;
@@ -25,7 +28,13 @@ pub mod single;
 use std::{rc::Rc, time::Duration};
 
 use self::quick::Quick;
-use super::{DeviceId, GroupId, Problem, bound::critical::Tails, evaluate::Score, pace::Pace, work::PlacementError};
+use super::{
+    DeviceId, GroupId, Problem,
+    bound::{Bounded, critical::Tails},
+    evaluate::Score,
+    pace::Pace,
+    work::PlacementError,
+};
 
 /// How hard to search.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,9 +79,11 @@ pub struct Session<'a> {
     pub options: Options,
     pub best: Option<(Score, Whole)>,
     /// The bound on the objective: a feasible placement that reaches it ends the search.
-    pub bound: f64,
+    pub bound: Bounded<f64>,
     /// Whether some algorithm has seen every placement or proved the rest worse.
     pub proven: bool,
+    /// Whether nothing is left to be found but what rounding hides.
+    pub settled: bool,
     pub tails: Rc<Tails>,
     /// Topological orders to place the groups in: that of the program, by urgency, and where memory counts by thrift.
     pub orders: Rc<[Vec<GroupId>]>,
@@ -84,7 +95,7 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub fn new(problem: &'a Problem, bound: f64, options: Options) -> Session<'a> {
+    pub fn new(problem: &'a Problem, bound: Bounded<f64>, options: Options) -> Session<'a> {
         let pace = Pace::new(options.cut_off);
         let tails = Rc::new(Tails::of(problem));
         let quick = Quick::new(problem);
@@ -106,6 +117,7 @@ impl<'a> Session<'a> {
             best: None,
             bound,
             proven: false,
+            settled: false,
             tails,
             orders: orders.into(),
             budget,
@@ -121,6 +133,8 @@ impl<'a> Session<'a> {
         beam::search(self);
         pipeline::search(self);
         exact::search(self);
+        #[cfg(feature = "exact")]
+        integer::search(self);
         anneal::search(self);
     }
 
@@ -137,9 +151,16 @@ impl<'a> Session<'a> {
         Ok(score)
     }
 
-    /// Counts an evaluation of a placement that differs from one before by a move.
-    pub fn spend(&mut self) {
-        self.spent += 1;
+    /// Counts evaluations of placements that differ from one before by a move, and what takes as long as they do.
+    pub fn spend(&mut self, evaluations: u64) {
+        self.spent += evaluations;
+    }
+
+    /// Takes in a bound on the objective, if it is stronger than what is known.
+    pub fn prove(&mut self, value: f64, by: &'static str) {
+        if value > self.bound.value {
+            self.bound = Bounded { value, by };
+        }
     }
 
     pub fn pace(&self) -> Pace {
@@ -163,8 +184,9 @@ impl<'a> Session<'a> {
     /// Whether to stop: nothing is left to spend, or nothing better can be found.
     pub fn is_over(&self) -> bool {
         self.proven
+            || self.settled
             || self.spent >= self.budget
             || self.pace.is_late()
-            || self.best.as_ref().is_some_and(|(best, _)| best.feasible() && best.value <= self.bound)
+            || self.best.as_ref().is_some_and(|(best, _)| best.feasible() && best.value <= self.bound.value)
     }
 }

@@ -17,7 +17,7 @@ pub fn search(session: &mut Session<'_>) {
         return;
     }
     let stretches = Stretches::new(problem);
-    let (mut low, mut high) = (session.bound, stretches.total());
+    let (mut low, mut high) = (session.bound.value, stretches.total());
     for _ in 0..BISECTIONS {
         if session.is_over() {
             break;
