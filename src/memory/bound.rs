@@ -30,14 +30,15 @@ pub fn peak(buffers: &[Buffer]) -> Load {
 /// No arena that holds `buffers` is smaller.
 ///
 /// The peak load; and, where every offset is a multiple of `a`, the peak of the sizes rounded up to `a`, less the
-/// padding of the one buffer that lies on top; and the end of every buffer whose offset is given.
+/// padding of the one buffer that lies on top; the end of every buffer whose offset is given; and every size, also of
+/// buffers that live at no step.
 pub fn arena(buffers: &[Buffer]) -> Bytes {
     let common = buffers.iter().fold(0, |g, b| gcd(g, b.align)).max(1);
     let padding = buffers.iter().map(|b| pad(b.size.0, common)).max().unwrap_or(0);
     let padded = curve(buffers, |b| b.size.0.saturating_add(pad(b.size.0, common)));
     let padded = padded.iter().map(|load| load.bytes.0.saturating_sub(padding)).max().unwrap_or(0);
-    let fixed = buffers.iter().filter_map(|b| Some(b.fixed? + b.size)).max().unwrap_or_default();
-    peak(buffers).bytes.max(Bytes(padded)).max(fixed)
+    let ends = buffers.iter().map(|b| b.fixed.unwrap_or_default() + b.size).max().unwrap_or_default();
+    peak(buffers).bytes.max(Bytes(padded)).max(ends)
 }
 
 fn curve(buffers: &[Buffer], size: impl Fn(&Buffer) -> u64) -> Vec<Load> {
@@ -91,5 +92,6 @@ mod tests {
         assert_eq!(arena(&buffers), Bytes(74));
         assert_eq!(arena(&[Buffer::new(0, 1, Bytes(10)).fixed(Bytes(100))]), Bytes(110));
         assert_eq!(arena(&[]), Bytes::ZERO);
+        assert_eq!(arena(&[Buffer::new(3, 3, Bytes(5)), Buffer::new(0, 1, Bytes(3))]), Bytes(5));
     }
 }

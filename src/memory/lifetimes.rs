@@ -1,10 +1,15 @@
 //! Which bytes each tensor of a graph occupies, from when to when, in a given order.
 //!
-//! A *storage* is one range of bytes that several tensors use: a tensor with its views, and with the results
-//! that overwrite it in place. Parameters have no storage here: they are held apart for as long as the device
-//! has the model.
+//! A *storage* is one range of bytes that several tensors use: a tensor with its views, with the results
+//! that overwrite it in place, and with the operands that are made inside it because it joins them. Parameters have no
+//! storage here: they are held apart for as long as the device has the model.
 
-use super::{Buffer, bound};
+use std::collections::{HashMap, HashSet};
+
+use super::{
+    Buffer, bound,
+    joined::{self, Place},
+};
 use crate::{
     graph::{Graph, OperatorId, Origin, TensorId},
     units::Bytes,
@@ -31,6 +36,8 @@ pub enum Reuse {
     InPlace,
     /// It may overwrite its first operand, if that is large enough and nobody else reads it.
     First,
+    /// Its operands, one after the other, are it: they may be made there.
+    Join,
 }
 
 /// Buffers over the steps of an order: step `i` is the `i`-th operator of it.
@@ -40,6 +47,8 @@ pub struct Lifetimes {
     pub buffers: Vec<Buffer>,
     /// For each tensor the buffer it lies in; `None` for parameters and views of them.
     pub storage: Vec<Option<usize>>,
+    /// For each tensor where in its buffer it begins.
+    pub place: Vec<Bytes>,
     /// For each operator that needs a workspace, the operator and its buffer.
     pub workspace: Vec<(OperatorId, usize)>,
 }
@@ -59,7 +68,7 @@ pub enum OrderError {
 ///
 /// A tensor lives from its producer's step to the end of its last consumer's; inputs live from step 0, what the
 /// model returns lives until it is handed out, one step after the last operator. An operator that may work in place takes over the bytes of an operand that
-/// dies with it and has the same size.
+/// dies with it and has the same size. What is made inside a joined tensor takes the bytes of all of it from then on.
 ///
 /// # Errors
 /// If `order` is no topological order of all operators, or a tensor's size is not known.
@@ -68,9 +77,18 @@ pub fn lifetimes(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>) -> 
     if steps != graph.operators().len() {
         return Err(OrderError::Count { found: steps, expected: graph.operators().len() });
     }
-    let mut found =
-        Lifetimes { buffers: Vec::new(), storage: vec![None; graph.tensors().len()], workspace: Vec::new() };
-    let last_use = last_uses(graph, order, sharing);
+    let tensors = graph.tensors().len();
+    let mut found = Lifetimes {
+        buffers: Vec::new(),
+        storage: vec![None; tensors],
+        place: vec![Bytes::ZERO; tensors],
+        workspace: Vec::new(),
+    };
+    let places = joined::places(graph, sharing);
+    let joined: HashSet<TensorId> = places.values().map(|place| place.within).collect();
+    // Buffers in which tensors lie beside each other.
+    let mut shared: HashSet<usize> = HashSet::new();
+    let last_use = last_uses(graph, order, sharing, &places);
     let readers: Vec<usize> = graph.consumers().iter().map(Vec::len).collect();
     let mut made: Vec<bool> =
         graph.tensors().map(|(_, tensor)| !matches!(tensor.origin, Origin::Operator { .. })).collect();
@@ -90,6 +108,7 @@ pub fn lifetimes(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>) -> 
             .operands()
             .filter_map(|t| found.storage[t.0 as usize])
             .filter(|&s| found.buffers[s].upper == step as u64 + 1)
+            .filter(|s| !shared.contains(s) || found.spans(graph, id, *s))
             .collect();
         for &output in &operator.outputs {
             made[output.0 as usize] = true;
@@ -98,9 +117,22 @@ pub fn lifetimes(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>) -> 
             if reuse == Reuse::View {
                 // A view of a parameter is as free as the parameter.
                 let source = operator.operands().next();
-                if let Some(storage) = source.and_then(|source| found.storage[source.0 as usize]) {
+                if let Some((source, storage)) = source.and_then(|t| Some((t, found.storage[t.0 as usize]?))) {
+                    found.place[output.0 as usize] = found.place[source.0 as usize];
                     found.join(output, storage, upper);
                 }
+                continue;
+            }
+            let own =
+                joined.contains(&output).then_some(Place { within: output, at: Bytes::ZERO, is_overwritten: false });
+            if let Some(Place { within, at, .. }) = places.get(&output).copied().or(own) {
+                let upper = last_use[within.0 as usize].map_or(step, |last| last.max(step)) as u64 + 1;
+                if found.storage[within.0 as usize].is_none() {
+                    shared.insert(found.buffers.len());
+                    found.give(within, Buffer::new(step as u64, upper, size(graph, within)?).align(sharing.align));
+                }
+                found.storage[output.0 as usize] = found.storage[within.0 as usize];
+                found.place[output.0 as usize] = at;
                 continue;
             }
             let over = match reuse {
@@ -109,7 +141,7 @@ pub fn lifetimes(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>) -> 
                     let storage = found.storage[first.0 as usize]?;
                     dying.iter().position(|&s| s == storage && found.buffers[s].size >= bytes)
                 }),
-                Reuse::Never | Reuse::View => None,
+                Reuse::Never | Reuse::View | Reuse::Join => None,
             };
             match over {
                 Some(place) => {
@@ -137,6 +169,13 @@ impl Lifetimes {
         bound::peak(&self.buffers).bytes
     }
 
+    /// Whether all that an operator reads of a buffer is all of it.
+    fn spans(&self, graph: &Graph, operator: OperatorId, storage: usize) -> bool {
+        let inside = |t: &TensorId| self.storage[t.0 as usize] == Some(storage);
+        let all = |t: TensorId| graph.tensor(t).ty.bytes() == Some(self.buffers[storage].size);
+        graph.operator(operator).operands().filter(inside).all(all)
+    }
+
     fn give(&mut self, tensor: TensorId, buffer: Buffer) {
         self.storage[tensor.0 as usize] = Some(self.buffers.len());
         self.buffers.push(buffer);
@@ -150,8 +189,13 @@ impl Lifetimes {
 }
 
 /// For each tensor the last step at which it or a view of it is read; what the model returns is handed out at a
-/// step after the last operator's.
-fn last_uses(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>) -> Vec<Option<usize>> {
+/// step after the last operator's. A joined tensor is read as long as anything inside it is.
+fn last_uses(
+    graph: &Graph,
+    order: &[OperatorId],
+    sharing: &Sharing<'_>,
+    places: &HashMap<TensorId, Place>,
+) -> Vec<Option<usize>> {
     let mut last: Vec<Option<usize>> = vec![None; graph.tensors().len()];
     for output in &graph.outputs {
         last[output.0 as usize] = Some(order.len());
@@ -171,6 +215,11 @@ fn last_uses(graph: &Graph, order: &[OperatorId], sharing: &Sharing<'_>) -> Vec<
             let entry = &mut last[source.0 as usize];
             *entry = (*entry).max(views);
         }
+    }
+    for (inside, place) in places {
+        let used = last[inside.0 as usize];
+        let entry = &mut last[place.within.0 as usize];
+        *entry = (*entry).max(used);
     }
     last
 }

@@ -1,5 +1,7 @@
 //! A graph as a program, the order of a program as the order of its graph, and the buffers of a schedule.
 
+use smallvec::SmallVec;
+
 use super::{
     Buffer, OrderError, Reuse, Sharing,
     fit::Step,
@@ -10,33 +12,46 @@ use crate::{
     units::{Bytes, Micros},
 };
 
-/// A graph as a program. Views are no operators of it: they cost nothing.
+/// A graph as a program. Views are no operators of it, and neither is what joins in place: they cost nothing.
 #[derive(Debug)]
 pub struct Lowered {
     pub program: Program,
     /// For each operator of the program the graph's; `None` for those that stand for inputs.
     pub operators: Vec<Option<OperatorId>>,
-    /// For each operator of the program how its output may use an operand's bytes.
+    /// For each operator of the program how its output may use an operand's bytes; [`Reuse::Join`] if it may take those of
+    /// several, which are one tensor together.
     pub reuse: Vec<Reuse>,
 }
 
 /// Lowers `graph`. Nobody works in place in the program itself: it depends on the order, see [`Lowered::reuse`].
 ///
+/// Under rules by which operators [join](Reuse::Join) in place, who reads their result reads the operands themselves. That is
+/// less than any order needs, whether it copies them or makes them where they will be.
+///
 /// # Errors
 /// If the size of a tensor is not known.
 pub fn lower(graph: &Graph, sharing: &Sharing<'_>, time: &dyn Fn(OperatorId) -> Micros) -> Result<Lowered, OrderError> {
     let mut lowered = Lowered { program: Program::default(), operators: Vec::new(), reuse: Vec::new() };
-    let mut value_of: Vec<Option<ValueIndex>> = vec![None; graph.tensors().len()];
+    // For each tensor the values that it is one after the other, and whether it was joined from them.
+    let mut values_of: Vec<SmallVec<[ValueIndex; 1]>> = vec![SmallVec::new(); graph.tensors().len()];
+    let mut is_joined = vec![false; graph.tensors().len()];
     for input in graph.inputs() {
         let operator = Operator { first: true, ..Operator::default() };
         lowered.push(operator, None, Reuse::Never);
-        value_of[input.0 as usize] = Some(lowered.value(size(graph, input)?));
+        values_of[input.0 as usize].push(lowered.value(size(graph, input)?));
     }
     for (id, operator) in graph.operators() {
         let reuse = (sharing.reuse)(id);
-        if reuse == Reuse::View {
-            let source = operator.operands().next().and_then(|t| value_of[t.0 as usize]);
-            operator.outputs.iter().for_each(|output| value_of[output.0 as usize] = source);
+        if is_shown(reuse) {
+            let many = if reuse == Reuse::View { 1 } else { usize::MAX };
+            let shown: Vec<TensorId> = operator.operands().take(many).collect();
+            let values: SmallVec<[ValueIndex; 1]> =
+                shown.iter().flat_map(|t| values_of[t.0 as usize].iter().copied()).collect();
+            let joined = reuse == Reuse::Join || shown.iter().any(|t| is_joined[t.0 as usize]);
+            for output in &operator.outputs {
+                values_of[output.0 as usize].clone_from(&values);
+                is_joined[output.0 as usize] = joined;
+            }
             continue;
         }
         let mut run = Operator {
@@ -45,18 +60,19 @@ pub fn lower(graph: &Graph, sharing: &Sharing<'_>, time: &dyn Fn(OperatorId) -> 
             repeatable: true,
             ..Operator::default()
         };
-        for value in operator.operands().filter_map(|operand| value_of[operand.0 as usize]) {
+        for &value in operator.operands().flat_map(|operand| &values_of[operand.0 as usize]) {
             if !run.reads.contains(&value) {
                 run.reads.push(value);
             }
         }
-        lowered.push(run, Some(id), reuse);
+        let reads_joined = operator.operands().any(|operand| is_joined[operand.0 as usize]);
+        lowered.push(run, Some(id), if reuse == Reuse::InPlace && reads_joined { Reuse::Join } else { reuse });
         for &output in &operator.outputs {
             let bytes = size(graph, output)?;
-            value_of[output.0 as usize] = Some(lowered.value(bytes));
+            values_of[output.0 as usize].push(lowered.value(bytes));
         }
     }
-    for output in graph.outputs.iter().filter_map(|output| value_of[output.0 as usize]) {
+    for &output in graph.outputs.iter().flat_map(|output| &values_of[output.0 as usize]) {
         lowered.program.values[output as usize].result = true;
     }
     Ok(lowered)
@@ -79,12 +95,12 @@ impl Lowered {
         index
     }
 
-    /// An order of the program as one of the graph: views follow what they show.
+    /// An order of the program as one of the graph: views and what joins in place follow what they show.
     pub fn order(&self, graph: &Graph, sharing: &Sharing<'_>, order: &[OperatorIndex]) -> Vec<OperatorId> {
         let mut made: Vec<bool> =
             graph.tensors().map(|(_, tensor)| !matches!(tensor.origin, Origin::Operator { .. })).collect();
         let mut views: Vec<OperatorId> =
-            graph.operators().map(|(id, _)| id).filter(|&id| (sharing.reuse)(id) == Reuse::View).collect();
+            graph.operators().map(|(id, _)| id).filter(|&id| is_shown((sharing.reuse)(id))).collect();
         let mut full = Vec::with_capacity(graph.operators().len());
         let mut show = |made: &mut Vec<bool>, full: &mut Vec<OperatorId>| {
             // Views stand in program order, so one pass shows views of views too.
@@ -105,6 +121,11 @@ impl Lowered {
         }
         full
     }
+}
+
+/// Whether results are no bytes of their own but others'.
+fn is_shown(reuse: Reuse) -> bool {
+    matches!(reuse, Reuse::View | Reuse::Join)
 }
 
 /// Buffers over the steps of a schedule: one for each time that bytes are taken. What is being copied out is still there

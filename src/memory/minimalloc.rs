@@ -22,13 +22,22 @@ pub struct Table {
 pub enum TableError {
     #[error("line {line}: {source}")]
     Csv { line: u64, source: csv::Error },
-    #[error("there is no column `{0}`: expected a header with id, lower, upper and size")]
-    Missing(&'static str),
+    #[error(
+        "line 1: no column `{column}` in the header `{header}`: expected id, lower, upper and size, with commas between"
+    )]
+    Missing { column: &'static str, header: String },
+    #[error("line 1: there are two columns `{0}`")]
+    Twice(&'static str),
+    #[error("line {line}: {found} cells, where the header has {expected} columns")]
+    Cells { line: u64, found: u64, expected: u64 },
     #[error("line {line}, column `{column}`: `{text}` is not a whole number from 0 to 2^63")]
     Number { line: u64, column: &'static str, text: String },
     #[error("line {line}, column `{column}`: {what}")]
     Value { line: u64, column: &'static str, what: String },
 }
+
+/// The columns that mean something here.
+const COLUMNS: [&str; 8] = ["id", "lower", "upper", "end", "size", "alignment", "offset", "gaps"];
 
 /// Other names of columns in files around.
 const SYNONYMS: &[(&str, &str)] =
@@ -43,19 +52,30 @@ impl Table {
         let mut reader = ReaderBuilder::new().trim(Trim::All).from_reader(text);
         let fault = |source: csv::Error| {
             let line = source.position().map_or(1, |p| p.line());
-            TableError::Csv { line, source }
+            match *source.kind() {
+                csv::ErrorKind::UnequalLengths { expected_len: expected, len: found, .. } => {
+                    TableError::Cells { line, found, expected }
+                }
+                _ => TableError::Csv { line, source },
+            }
         };
         let header = reader.headers().map_err(fault)?.clone();
         let names: Vec<String> = header.iter().map(canonical).collect();
         let column = |name: &'static str| names.iter().position(|n| n == name);
-        let required = |name: &'static str| column(name).ok_or(TableError::Missing(name));
+        let shown = || header.iter().collect::<Vec<_>>().join(",");
+        let required =
+            |name: &'static str| column(name).ok_or_else(|| TableError::Missing { column: name, header: shown() });
+        let is_twice = |name: &&&str| names.iter().filter(|n| n == *name).count() > 1;
+        if let Some(name) = COLUMNS.iter().find(is_twice) {
+            return Err(TableError::Twice(name));
+        }
         required("id")?;
         let (lower, size) = (required("lower")?, required("size")?);
         let (upper, inclusive) = match column("end") {
             Some(end) if column("upper").is_none() => (end, 1),
             _ => (required("upper")?, 0),
         };
-        let mut table = Table { buffers: Vec::new(), header, rows: Vec::new() };
+        let mut table = Table { buffers: Vec::new(), header: header.clone(), rows: Vec::new() };
         for row in reader.byte_records() {
             let row = StringRecord::from_byte_record_lossy(row.map_err(fault)?);
             let cells = Cells { row: &row, line: row.position().map_or(0, |p| p.line()) };
@@ -189,10 +209,15 @@ mod tests {
     #[test]
     fn faults_say_where_they_are() {
         let cases = [
-            ("id,lower,size\n", "there is no column `upper`: expected a header with id, lower, upper and size"),
+            ("", "line 1: no column `id` in the header ``"),
+            (
+                "id,lower,size\n",
+                "line 1: no column `upper` in the header `id,lower,size`: expected id, lower, upper and",
+            ),
+            ("id,lower,upper,size,start\n", "line 1: there are two columns `lower`"),
             ("id,lower,upper,size\na,0,3,4\nb,0,x,4\n", "line 3, column `upper`: `x` is not a whole number"),
             ("id,lower,upper,size\na,5,3,4\n", "line 2, column `upper`: the lifetime ends at 3 before it begins at 5"),
-            ("id,lower,upper,size\na,5,3\n", "line 2: "),
+            ("id,lower,upper,size\na,5,3\n", "line 2: 3 cells, where the header has 4 columns"),
             ("id,lower,upper,size,alignment\na,0,3,4,0\n", "line 2, column `alignment`: 0 aligns nothing"),
             ("id,lower,upper,size,gaps\na,0,3,4,1-2\n", "line 2, column `gaps`: gaps in a lifetime cannot be packed"),
         ];

@@ -8,6 +8,7 @@
 //! | [`lifetimes`] | which bytes each tensor of a graph occupies, from when to when, in a given order |
 //! | [`liveness`] | births, deaths and idle periods of tensors; [`trace`] of a graph |
 //! | [`fx`], [`g10`] | traced PyTorch graphs in, G10's reports out |
+//! | `joined` | concatenations whose operands are made in place |
 //! | [`lower`] | a graph as a [`program`], schedules as buffers |
 //! | [`order`] | the order of least peak |
 //! | [`meta`] | meta-operators: patterns of operators that run as one |
@@ -22,6 +23,7 @@
 //! | [`magis`] | the same as MAGIS writes them, with splits along the batch |
 //! | [`minimalloc`] | packing problems as CSV |
 //! | [`workload`] | a DLMO or MAGIS file, its schedules, and the one that meets a target |
+//! | [`unmade`] | what no schedule can go below, however often it makes a value |
 //! | [`tvm`] | the arena that TVM would make, to compare with |
 //! | [`check`] | judges packings and schedules from the problem alone; shares no code with the searches |
 
@@ -33,6 +35,7 @@ pub mod dlmo;
 pub mod fit;
 pub mod fx;
 pub mod g10;
+mod joined;
 mod lifetimes;
 pub mod liveness;
 pub mod lower;
@@ -47,6 +50,7 @@ pub mod program;
 mod spikes;
 pub mod trace;
 pub mod tvm;
+pub mod unmade;
 pub mod workload;
 
 pub use arena::{ArenaError, Options, pack};

@@ -291,6 +291,10 @@ impl<'a> Search<'a> {
     fn taken_over(&self, operator: OperatorIndex, mut dying: SmallVec<[u32; 4]>) -> u64 {
         let run = self.program.operator(operator);
         let size = |value: u32| self.program.value(value).bytes;
+        if self.reuse.get(operator as usize) == Some(&Reuse::Join) {
+            let of = |values: &[u32]| values.iter().map(|&value| size(value)).sum::<u64>();
+            return of(&dying).min(of(&run.writes));
+        }
         let mut taken = 0;
         for bytes in run.writes.iter().map(|&write| size(write)) {
             let over = match self.reuse.get(operator as usize) {

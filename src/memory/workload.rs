@@ -9,8 +9,12 @@ use super::{
     dlmo::{Pattern, PatternError, Reading},
     fit::{self, Found, Options},
     magis::{self, Export, ExportError},
+    unmade,
 };
 use crate::units::{Bytes, Micros, UnitError};
+
+/// Sets of values that are looked at for the bound of a peak.
+const SETS: usize = 20_000;
 
 /// A program from a file.
 #[derive(Debug)]
@@ -144,7 +148,7 @@ impl Workload {
                 Solved {
                     workload: self,
                     original: figures(peak, time),
-                    bound: figures(reading.program.least_peak(), reading.program.time()),
+                    bound: figures(unmade::least_peak(&reading.program, SETS), reading.program.time()),
                     front: found.front.points().iter().map(|p| figures(p.peak, p.time)).collect(),
                     evaluated: found.evaluated,
                     found: Schedules::Dlmo(found),
@@ -170,10 +174,7 @@ impl Workload {
 impl Solved<'_> {
     /// The memory limit in bytes.
     pub fn limit(&self, limit: Limit) -> Bytes {
-        match limit {
-            Limit::Bytes(bytes) => bytes,
-            Limit::Share(share) => Bytes((self.original.peak_bytes.0 as f64 * share) as u64),
-        }
+        limit.of(self.original.peak_bytes)
     }
 
     /// The place in the front of the best schedule that keeps the target.
@@ -227,6 +228,16 @@ impl Solved<'_> {
             return Err(WorkloadError::Prediction { found: peak, found_us: time, predicted, predicted_us });
         }
         Ok(written)
+    }
+}
+
+impl Limit {
+    /// In bytes, of an original peak.
+    pub fn of(self, original: Bytes) -> Bytes {
+        match self {
+            Limit::Bytes(bytes) => bytes,
+            Limit::Share(share) => Bytes((original.0 as f64 * share) as u64),
+        }
     }
 }
 

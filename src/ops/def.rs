@@ -74,6 +74,9 @@ pub enum Alias {
     View,
     /// The output may overwrite a dying operand of the same size.
     InPlace,
+    /// The operands side by side along the axis `axis`; one after the other in memory where
+    /// [`joins_in_a_row`](super::joins_in_a_row) says so.
+    Joined,
 }
 
 /// How an operator is computed on a CPU.

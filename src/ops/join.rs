@@ -6,13 +6,14 @@ use tract_core::ops::array::{Slice, TypedConcat};
 use super::kernel::Wiring;
 use super::rules::unify;
 use super::split::SplitAxis;
-use super::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
-use crate::graph::{Attr, Dim, Shape, TensorType, Type};
+use super::{Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
+use crate::graph::{Attr, Dim, Graph, Operator, Shape, TensorType, Type};
 
 pub(super) const OPS: &[OpDef] = &[
     OpDef::new("concatenate", &["data"], concatenated)
         .attrs("relay.attrs.ConcatenateAttrs", &[AttrDef::new("axis", AttrKind::Int, "0")])
         .class(FusionClass::Injective)
+        .alias(Alias::Joined)
         .split(|call| {
             let joined = call.axis("axis", 0, &call.result()?.shape)?;
             Ok(everywhere(call, |axis| (axis != joined).then_some(axis)))
@@ -39,6 +40,17 @@ pub(super) const OPS: &[OpDef] = &[
         })
         .wire(split),
 ];
+
+/// Whether an operator's operands are its result when they lie one after the other in memory: it joins them along an axis
+/// before which all axes are 1 long.
+pub fn joins_in_a_row(graph: &Graph, operator: &Operator) -> bool {
+    let joins = super::lookup(&operator.name).is_some_and(|def| def.alias == Alias::Joined);
+    let [output] = operator.outputs[..] else { return false };
+    let shape = &graph.tensor(output).ty.shape;
+    let axis = operator.attrs.get("axis").and_then(Attr::int).unwrap_or(0);
+    let axis = if axis < 0 { axis + shape.rank() as i64 } else { axis };
+    joins && usize::try_from(axis).is_ok_and(|axis| shape.iter().take(axis).all(|dim| dim.get() == Some(1)))
+}
 
 /// Every axis of the result that all operands have, at the place that `of` gives.
 fn everywhere(call: &Typed<'_>, of: impl Fn(usize) -> Option<usize>) -> Vec<SplitAxis> {

@@ -76,6 +76,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 pub use crate::graph::FusionClass;
 pub use def::{Alias, AttrDef, AttrKind, Call, Kernel, OpDef, TypeError, Typed, Unsupported};
+pub use join::joins_in_a_row;
 
 /// Every family's table.
 const FAMILIES: &[&[OpDef]] = &[

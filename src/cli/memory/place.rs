@@ -35,6 +35,8 @@ struct Summary {
     /// Of the arena to the lower of both bounds.
     gap: f64,
     times: String,
+    /// Concatenations whose operands are made where the result is.
+    joined_in_place: usize,
     /// What fusing changed, if the operators were fused.
     #[serde(skip_serializing_if = "Option::is_none")]
     fusion: Option<Fusion>,
@@ -116,6 +118,7 @@ fn summary(subject: &Subject, placements: &Placements) -> Summary {
         bound_peak_bytes: placements.bound,
         gap: if bound.0 == 0 { 0.0 } else { best.packing.height.0 as f64 / bound.0 as f64 - 1.0 },
         times: subject.timed.clone(),
+        joined_in_place: best.joined.len(),
         fusion: None,
     }
 }
@@ -141,6 +144,9 @@ impl std::fmt::Display for Summary {
         row(f, "arena", self.program_order_arena_bytes, self.arena_bytes)?;
         writeln!(f, "lower bound  {} for this order, {} for any", self.bound_arena_bytes, self.bound_peak_bytes)?;
         writeln!(f, "gap          {:.2} %", 100.0 * self.gap)?;
+        if self.joined_in_place > 0 {
+            writeln!(f, "joined       {} concatenations in place", self.joined_in_place)?;
+        }
         write!(f, "times        {}", self.times)?;
         self.fusion.as_ref().map_or(Ok(()), |fusion| write!(f, "\n\n{fusion}"))
     }

@@ -76,10 +76,11 @@ impl Subject {
             known.unwrap_or_else(|| Micros(CALL + (item.flops as f64 / FLOPS).max(item.bytes.0 as f64 / TRAFFIC)))
         };
         let workspace = |item: &Item| costs.as_ref()?.measured(&item.signature).map(|cost| cost.workspace);
-        let reuse = |name: &str| match (ops::lookup(name).map(|def| def.alias), rule) {
+        let reuse = |operator: &Operator| match (ops::lookup(&operator.name).map(|def| def.alias), rule) {
             (Some(Alias::View), _) => Reuse::View,
             (Some(Alias::InPlace), InPlace::Any) => Reuse::InPlace,
             (Some(Alias::InPlace), InPlace::First) => Reuse::First,
+            (Some(Alias::Joined), InPlace::Any) if ops::joins_in_a_row(&graph, operator) => Reuse::Join,
             _ => Reuse::Never,
         };
         let times: Vec<Micros> = single.iter().map(time).collect();
@@ -88,7 +89,7 @@ impl Subject {
             let measured = costs.as_ref().and_then(|costs| costs.measured(&item.signature));
             let apart = || item.operators.iter().map(|id| times[id.0 as usize]).sum();
             let estimate = if costs.is_some() { apart() } else { time(&item) };
-            let worked = |id: &OperatorId| reuse(&graph.operator(*id).name) != Reuse::Never;
+            let worked = |id: &OperatorId| !matches!(reuse(graph.operator(*id)), Reuse::Never | Reuse::Join);
             Group {
                 time: measured.map_or(estimate, |cost| cost.time.median),
                 workspace: measured.map_or(Bytes::ZERO, |cost| cost.workspace),
@@ -102,7 +103,7 @@ impl Subject {
             groups: items(&graph, Granularity::Fused).into_iter().map(group).collect(),
             params: model.params,
             names: graph.operators().map(|(id, operator)| format!("{}_{}", operator.name, id.0)).collect(),
-            reuse: graph.operators().map(|(_, operator)| reuse(&operator.name)).collect(),
+            reuse: graph.operators().map(|(_, operator)| reuse(operator)).collect(),
             workspace: single.iter().map(|item| workspace(item).unwrap_or_default()).collect(),
             time: times,
             flops: graph.operators().map(|(_, operator)| flops(&graph, operator)).sum(),
@@ -150,7 +151,7 @@ impl Subject {
             operators: vec![id],
             time: time[id.0 as usize],
             workspace: inside.scratch,
-            in_place: inside.reuse != Reuse::Never,
+            in_place: !matches!(inside.reuse, Reuse::Never | Reuse::Join),
         };
         Subject {
             title: self.title.clone(),

@@ -3,6 +3,7 @@
 //! A packing is right if every buffer starts at a multiple of its alignment and where it was told to, no two
 //! buffers that live at one step share a byte, and the stated height is where the highest buffer ends.
 
+pub mod contents;
 pub mod operators;
 pub mod records;
 pub mod values;

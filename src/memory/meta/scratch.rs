@@ -36,7 +36,8 @@ pub fn inside(graph: &Graph, members: &[OperatorId], sharing: &Sharing<'_>) -> R
     // What is returned is never overwritten.
     part.graph.outputs.extend(&inputs);
     let whole = |id: OperatorId| part.whole_operator[id.0 as usize];
-    let reuse = |id: OperatorId| (sharing.reuse)(whole(id));
+    // A result that is made piece by piece is the surroundings' affair.
+    let reuse = |id: OperatorId| Some((sharing.reuse)(whole(id))).filter(|r| *r != Reuse::Join).unwrap_or(Reuse::Never);
     let workspace = |id: OperatorId| (sharing.workspace)(whole(id));
     let inner = Sharing { reuse: &reuse, workspace: &workspace, align: sharing.align };
     let options = Options { capacity: None, effort: EFFORT };

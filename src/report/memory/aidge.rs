@@ -23,7 +23,7 @@ pub fn memory_info(
             let Some(storage) = lifetimes.storage[output.0 as usize] else { continue };
             let buffer = &lifetimes.buffers[storage];
             let size = graph.tensor(*output).ty.bytes().unwrap_or(buffer.size).0;
-            let from = packing.offsets[storage].0;
+            let from = packing.offsets[storage].0 + lifetimes.place[output.0 as usize].0;
             let to = from + size;
             let _ = write!(text, "  {index} {from} (0x{from:08X}U) -> {to} (0x{to:08X}U) [{size}] @ {step}");
             // What is handed out at the end is never released.

@@ -50,7 +50,7 @@ pub struct Block {
 pub enum Kind {
     Input,
     Activation,
-    /// Several tensors in the same bytes: views, and results written over operands.
+    /// Several tensors in the same bytes: views, results written over operands, operands made where they are joined.
     InPlace,
     Output,
     Workspace,
@@ -85,12 +85,17 @@ impl Layout {
         for (index, buffer) in placed.lifetimes.buffers.iter().enumerate() {
             let held = &tensors[index];
             let workspace = placed.lifetimes.workspace.iter().find(|w| w.1 == index).map(|w| w.0);
-            let (name, kind) = match (held.first(), workspace) {
-                (Some(&first), _) => (graph.tensor(first).name.to_string(), kind(graph, held)),
+            // The first of the largest: what others lie in.
+            let size = |tensor: TensorId| graph.tensor(tensor).ty.bytes();
+            let largest = held.iter().copied().reduce(|a, b| if size(b) > size(a) { b } else { a });
+            let (name, kind) = match (largest, workspace) {
+                (Some(largest), _) => (graph.tensor(largest).name.to_string(), kind(graph, held)),
                 (None, Some(id)) => (format!("workspace of {}", graph.operator(id).name), Kind::Workspace),
                 (None, None) => continue,
             };
-            let detail: Vec<String> = held.iter().map(|&tensor| describe(graph, tensor)).collect();
+            let place = |tensor: TensorId| placed.lifetimes.place[tensor.0 as usize];
+            let detail: Vec<String> =
+                held.iter().map(|&tensor| describe(graph, tensor, place(tensor), buffer.size)).collect();
             blocks.push(Block {
                 name,
                 kind,
@@ -144,8 +149,11 @@ fn kind(graph: &Graph, held: &[TensorId]) -> Kind {
     }
 }
 
-fn describe(graph: &Graph, id: TensorId) -> String {
+/// A tensor in a line; where it begins if it lies in a part of its block.
+fn describe(graph: &Graph, id: TensorId, place: Bytes, block: Bytes) -> String {
     let tensor = graph.tensor(id);
     let maker = graph.producer(id).map_or("input".to_string(), |id| graph.operator(id).name.to_string());
-    format!("{} {} by {maker}", tensor.name, tensor.ty)
+    let is_part = tensor.ty.bytes().is_some_and(|bytes| bytes < block);
+    let from = if is_part { format!(" from {place}") } else { String::new() };
+    format!("{} {} by {maker}{from}", tensor.name, tensor.ty)
 }
