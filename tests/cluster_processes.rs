@@ -291,3 +291,26 @@ fn what_no_agent_can_hold_is_no_plan_and_a_cap_refuses_a_partition() {
     assert_eq!(absent.status.code(), Some(1));
     assert!(stderr(&absent).contains("agent gone at 127.0.0.1:9 does not answer"), "{}", stderr(&absent));
 }
+
+#[test]
+fn tensors_lie_on_a_neighbour_while_a_schedule_runs() {
+    let lab = Lab::start(2);
+    let link = "[[link]]\nfrom = \"s0\"\nto = \"s1\"\nlatency = \"1us\"\nrate = \"100GB/s\"\nboth_ways = true\n";
+    lab.write_cluster(link);
+    // The first result is read last, and what it is made of is gone when the others are largest.
+    let model = "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(60, 60), float32]) {\n  %0 = nn.softmax(%x, axis=0);\n  \
+                 %1 = nn.softmax(%0, axis=1);\n  %2 = nn.softmax(%1, axis=0);\n  %3 = (%2, %2, %2);\n  \
+                 %4 = concatenate(%3);\n  %5 = nn.softmax(%4, axis=0);\n  %6 = nn.softmax(%5, axis=1);\n  \
+                 %7 = sum(%6);\n  multiply(%0, %7)\n}\n";
+    fs::write(lab.path("m.relay"), model).unwrap();
+    let output = lab.edgecut("memory m.relay --slowdown 2 --effort 2 --run --format json");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let number = |name: &str| found[0][name].as_u64().unwrap_or_else(|| panic!("no {name} in {found}"));
+    assert!(number("stored") > 0 && number("wrong") == 0, "{found}");
+    assert!(number("peak_bytes") <= number("arena_bytes"), "{found}");
+    assert!(number("neighbour_peak_bytes") >= 4 * 60 * 60, "{found}");
+    let output = lab.edgecut("memory m.relay --limit 1KiB --effort 1 --run");
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the lower bound is"), "{}", stderr(&output));
+}

@@ -3,6 +3,7 @@
 mod agent;
 mod cluster;
 mod contents;
+mod deployed;
 mod devices;
 mod diagnostic;
 mod export;

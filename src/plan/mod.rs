@@ -16,6 +16,7 @@
 //! | [`bound`] | what no placement can go below |
 //! | [`fitted`] | plans for devices with too little memory, whose groups are scheduled into less |
 //! | [`schedule`] | such schedules as changes of the graph |
+//! | [`away`] | a schedule with tensors on another device meanwhile, as a plan of both |
 //! | [`search`] | good placements: one algorithm a file |
 //! | [`solve`] | bounds and searches put together; the reason where there is no plan |
 //! | [`workload`] | device-placement problems of others, with their own cost models |
@@ -31,6 +32,7 @@
 pub mod account;
 pub mod assemble;
 mod at;
+pub mod away;
 pub mod bound;
 pub mod check;
 pub mod evaluate;

@@ -1,6 +1,7 @@
 //! `edgecut memory`: who lives when, where it lies, and how to make it fit.
 
 mod arena;
+mod away;
 mod batch;
 mod execute;
 mod figures;
@@ -137,12 +138,11 @@ pub struct Memory {
     #[arg(long, conflicts_with_all = ["limit", "slowdown"])]
     pareto: bool,
 
-    /// Tensors of a model may also lie on the nearest other server of this cluster meanwhile, at the link's cost: planned,
-    /// simulated and checked, not run
-    #[arg(long, value_name = "FILE", requires = "model", conflicts_with = "run")]
+    /// Tensors of a model may also lie on the nearest other server of this cluster meanwhile, at the link's cost
+    #[arg(long, value_name = "FILE", requires = "model")]
     cluster: Option<PathBuf>,
 
-    /// Run the schedule of a model on this machine's processor, compare its results with the model's, and measure its
+    /// Run the schedule of a model on this machine's processor, or with --cluster on the agents of two servers; compare its results with the model's, and measure its
     /// memory and time against the model's
     #[arg(long, requires = "model", conflicts_with = "pareto")]
     run: bool,

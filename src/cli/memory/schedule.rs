@@ -4,7 +4,7 @@ use miette::Report;
 use serde::Serialize;
 
 use super::{
-    Memory,
+    Memory, away,
     execute::{Bench, Measured},
     neighbour,
     subject::{InProportion, Subject},
@@ -22,7 +22,7 @@ use crate::{
         pack,
         program::Program,
         tvm,
-        workload::{Limit, Target},
+        workload::Target,
     },
     units::{Bytes, Micros},
 };
@@ -31,33 +31,35 @@ use crate::{
 const TRIES: usize = 10;
 
 /// One schedule of the front; its arena and what follows only where it was asked for by a target.
-#[derive(Serialize)]
-struct Point {
-    peak_bytes: Bytes,
-    time_us: Micros,
-    peak_ratio: f64,
-    time_ratio: f64,
-    arena_bytes: Option<Bytes>,
-    repeated: Option<usize>,
+#[derive(Serialize, Default)]
+pub(super) struct Point {
+    pub(super) peak_bytes: Bytes,
+    pub(super) time_us: Micros,
+    pub(super) peak_ratio: f64,
+    pub(super) time_ratio: f64,
+    pub(super) arena_bytes: Option<Bytes>,
+    pub(super) repeated: Option<usize>,
     /// Copies to a neighbour.
-    stored: Option<usize>,
+    pub(super) stored: Option<usize>,
     /// Stretches that are computed in parts, and the parts of all of them.
-    stretches: Option<usize>,
-    parts: Option<u64>,
+    pub(super) stretches: Option<usize>,
+    pub(super) parts: Option<u64>,
     /// TVM's default arena for program order.
-    tvm_arena_bytes: Option<Bytes>,
-    run_arena_bytes: Option<Bytes>,
+    pub(super) tvm_arena_bytes: Option<Bytes>,
+    pub(super) run_arena_bytes: Option<Bytes>,
     /// Tensors and what the engine takes while it computes.
-    run_peak_bytes: Option<Bytes>,
-    run_time_us: Option<Micros>,
-    run_parameter_bytes: Option<Bytes>,
+    pub(super) run_peak_bytes: Option<Bytes>,
+    pub(super) run_time_us: Option<Micros>,
+    pub(super) run_parameter_bytes: Option<Bytes>,
     /// The same of the model's groups in program order.
-    plain_arena_bytes: Option<Bytes>,
-    plain_peak_bytes: Option<Bytes>,
-    plain_time_us: Option<Micros>,
-    plain_parameter_bytes: Option<Bytes>,
+    pub(super) plain_arena_bytes: Option<Bytes>,
+    pub(super) plain_peak_bytes: Option<Bytes>,
+    pub(super) plain_time_us: Option<Micros>,
+    pub(super) plain_parameter_bytes: Option<Bytes>,
     /// Elements of the results that are not the model's.
-    wrong: Option<u64>,
+    pub(super) wrong: Option<u64>,
+    /// Of the neighbour's, parameters not among them.
+    pub(super) neighbour_peak_bytes: Option<Bytes>,
 }
 
 /// Searches, prints, and runs what is chosen if that is wanted.
@@ -85,6 +87,9 @@ pub fn run(memory: &Memory, subject: &Subject) -> Outcome {
         );
         return Err(Failure::NoPlan(Report::msg(text)));
     };
+    if let (true, Some((neighbour, _))) = (memory.run, &neighbour) {
+        return away::run(memory, subject, &fitted, target, neighbour);
+    }
     let mut measured = None;
     if memory.run {
         let (kept, run) = kept(&fitted, best, target, &mut Bench::new(subject, &stepped)?)?;
@@ -95,13 +100,8 @@ pub fn run(memory: &Memory, subject: &Subject) -> Outcome {
     let steps = best.steps();
     let program = &best.variant.lowered.program;
     let packing = packed(memory, program, &steps, best.peak)?;
-    let mut row = point(&fitted, &best);
+    let mut row = detailed(&fitted, &best);
     row.arena_bytes = Some(packing.height);
-    let copies = |wanted: fn(&Step) -> bool| steps.iter().filter(|step| wanted(step)).count();
-    row.stored = Some(copies(|step| matches!(step, Step::Store(_))));
-    row.repeated = Some(copies(|step| matches!(step, Step::Run(_))).saturating_sub(program.operators.len()));
-    row.stretches = Some(best.variant.stretches.len());
-    row.parts = Some(best.variant.stretches.iter().map(|stretch| stretch.parts).sum());
     row.tvm_arena_bytes = Some(tvm_arena(memory, &stepped)?);
     if let Some(path) = &memory.output {
         file::write(path, lines(&scheduled).as_bytes())?;
@@ -116,11 +116,10 @@ pub fn run(memory: &Memory, subject: &Subject) -> Outcome {
 }
 
 /// The best schedule that keeps a target by prediction.
-fn chosen(fitted: &Fitted, target: Target) -> Option<Schedule<'_>> {
+pub(super) fn chosen(fitted: &Fitted, target: Target) -> Option<Schedule<'_>> {
     let (original, time) = fitted.original;
     match target {
-        Target::Limit(Limit::Bytes(bytes)) => fitted.within(bytes.0),
-        Target::Limit(Limit::Share(share)) => fitted.within((original as f64 * share) as u64),
+        Target::Limit(limit) => fitted.within(limit.of(Bytes(original)).0),
         Target::Slowdown(factor) => fitted.before(time * factor * (1.0 + 1e-12)),
     }
 }
@@ -158,7 +157,7 @@ fn kept<'a>(
 }
 
 /// The steps of a schedule as a table.
-fn lines(scheduled: &Scheduled) -> String {
+pub(super) fn lines(scheduled: &Scheduled) -> String {
     let mut lines = String::from("step,operators,results\n");
     for (number, step) in scheduled.steps.iter().enumerate() {
         let operators = || step.iter().map(|id| scheduled.graph.operator(*id));
@@ -188,21 +187,21 @@ fn point(fitted: &Fitted, schedule: &Schedule<'_>) -> Point {
         time_us: Micros(schedule.time),
         peak_ratio: schedule.peak as f64 / peak.max(1) as f64,
         time_ratio: schedule.time / time,
-        arena_bytes: None,
-        repeated: None,
-        stored: None,
-        stretches: None,
-        parts: None,
-        tvm_arena_bytes: None,
-        run_arena_bytes: None,
-        run_peak_bytes: None,
-        run_time_us: None,
-        run_parameter_bytes: None,
-        plain_arena_bytes: None,
-        plain_peak_bytes: None,
-        plain_time_us: None,
-        plain_parameter_bytes: None,
-        wrong: None,
+        ..Point::default()
+    }
+}
+
+/// The same with what the schedule does.
+pub(super) fn detailed(fitted: &Fitted, best: &Schedule<'_>) -> Point {
+    let steps = best.steps();
+    let copies = |wanted: fn(&Step) -> bool| steps.iter().filter(|step| wanted(step)).count();
+    let operators = best.variant.lowered.program.operators.len();
+    Point {
+        stored: Some(copies(|step| matches!(step, Step::Store(_)))),
+        repeated: Some(copies(|step| matches!(step, Step::Run(_))).saturating_sub(operators)),
+        stretches: Some(best.variant.stretches.len()),
+        parts: Some(best.variant.stretches.iter().map(|stretch| stretch.parts).sum()),
+        ..point(fitted, best)
     }
 }
 
@@ -229,7 +228,7 @@ fn tvm_arena(memory: &Memory, stepped: &Stepped) -> Result<Bytes, Failure> {
     Ok(tvm::greedy_by_size(&buffers(&program, &steps, memory.align)).height)
 }
 
-fn print(memory: &Memory, subject: &Subject, points: &[Point], fitted: &Fitted) -> Outcome {
+pub(super) fn print(memory: &Memory, subject: &Subject, points: &[Point], fitted: &Fitted) -> Outcome {
     match memory.format {
         Format::Csv => return format::print_csv(points),
         Format::Json => return format::print_json(&points),
@@ -247,8 +246,8 @@ fn print(memory: &Memory, subject: &Subject, points: &[Point], fitted: &Fitted) 
         );
     }
     println!("lower bound of the peak: {}; times {}", Bytes(fitted.least_peak), subject.timed);
-    if memory.cluster.is_some() {
-        println!("copies to a neighbour are simulated at the link's cost and checked, not run");
+    if memory.cluster.is_some() && !memory.run {
+        println!("copies to a neighbour are simulated at the link's cost and checked; --run runs them on the agents");
     }
     if let [
         Point {

@@ -11,16 +11,16 @@ use crate::{
         Failure, Outcome,
         cluster::{Located, reach_all, read_cluster, runtime},
         contents::{Contents, engine_failure},
+        deployed::{on_this_machine, only, outputs},
         file, kind,
         model::{Model, ModelArguments, beside},
     },
     cluster::Cluster,
-    engine::{CpuEngine, Engine},
-    graph::{Graph, TensorData},
+    graph::Graph,
     plan::{Plan, flight, schedule::scheduled, split::divided},
     run::{
-        self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, deploy, deploy::Output,
-        execute, execute::Record,
+        self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, deploy, execute,
+        execute::Record,
     },
     values::write_npz,
 };
@@ -149,29 +149,4 @@ fn cluster(arguments: &Run, plan: &Plan) -> Result<Cluster, Failure> {
         (None, Some(path)) => read_cluster(&beside(&arguments.input, path)),
         (None, None) => Ok(Cluster::embedded()),
     }
-}
-
-/// The servers of the cluster that take part: others need not answer.
-fn only(cluster: &Cluster, deployment: &Deployment) -> Cluster {
-    let mut only = cluster.clone();
-    only.servers.retain(|server| deployment.setups.iter().any(|setup| setup.server == server.name));
-    only
-}
-
-/// The model's outputs as the sink gave them.
-fn outputs(deployment: &Deployment, record: &Record, contents: &Contents<'_>) -> Result<Vec<TensorData>, Failure> {
-    let missing = || Failure::Failed(Report::msg("the sink did not send all outputs"));
-    let output = |output: &Output| match output {
-        Output::Sink(index) => record.sink_values.get(*index as usize).cloned().ok_or_else(missing),
-        Output::Parameter(id) => contents.of(*id).map_err(engine_failure),
-    };
-    deployment.outputs.iter().map(output).collect()
-}
-
-/// What one device, this machine's processor, computes.
-fn on_this_machine(graph: &Graph, contents: &Contents<'_>) -> Result<Vec<TensorData>, Failure> {
-    let engine = CpuEngine::new(1).map_err(Failure::failed)?;
-    let mut whole = engine.load(graph, &|id| contents.of(id)).map_err(engine_failure)?;
-    let inputs = contents.inputs().map_err(engine_failure)?;
-    whole.run(&inputs).map_err(engine_failure)
 }

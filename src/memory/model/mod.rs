@@ -277,6 +277,17 @@ impl Schedule<'_> {
         self.steps().into_iter().filter_map(group).collect()
     }
 
+    /// By step of [`Schedule::graph`] how long it takes and the bytes that it works in; nothing for copies.
+    pub fn costs(&self) -> Vec<(Micros, Bytes)> {
+        let group =
+            |operator: u32| self.variant.lowered.groups[operator as usize].map(|at| &self.variant.stepped.groups[at]);
+        let cost = |step: fit::Step| match step {
+            fit::Step::Run(operator) => group(operator).map(|group| (group.time, group.workspace)),
+            fit::Step::Store(_) | fit::Step::Load(_) => Some((Micros::ZERO, Bytes::ZERO)),
+        };
+        self.steps().into_iter().filter_map(cost).collect()
+    }
+
     /// The schedule as a graph.
     pub fn graph(&self) -> Scheduled {
         self.variant.stepped.scheduled(&self.variant.lowered, &self.steps())

@@ -137,6 +137,16 @@ impl Stepped {
         Stepped { graph: self.graph.clone(), groups: groups.map(|index| self.groups[index].clone()).collect() }
     }
 
+    /// The groups one after the other as they stand, as a schedule.
+    ///
+    /// # Errors
+    /// If the size of a tensor is not known.
+    pub fn in_order(&self) -> Result<Scheduled, OrderError> {
+        let lowered = self.lower()?;
+        let steps: Vec<Step> = (0..lowered.program.operators.len() as u32).map(Step::Run).collect();
+        Ok(self.scheduled(&lowered, &steps))
+    }
+
     /// A schedule as a graph that computes the same: groups that run again with operators of their own, copies to the
     /// host and back as `copy`.
     pub fn scheduled(&self, lowered: &Lowered, schedule: &[Step]) -> Scheduled {
