@@ -268,27 +268,46 @@ up() {
     say "${#names[@]} servers are up: lab.sh exec edgecut ... --cluster $STATE/cluster.toml"
 }
 
+# Whether process $1 is gone, or goes within five seconds.
+gone() {
+    local tenths
+    for ((tenths = 0; tenths < 50; tenths++)); do
+        kill -0 "$1" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    return 1
+}
+
+# Takes down the folders of a cgroup, which the kernel allows once the last process has left them.
+remove_cgroup() {
+    local tenths
+    for ((tenths = 0; tenths < 50; tenths++)); do
+        [ -d "$1" ] || return 0
+        find "$1" -depth -type d -exec rmdir {} \; 2>/dev/null || true
+        [ ! -d "$1" ] || sleep 0.1
+    done
+    say "$1 is still in use: processes $(find "$1" -name cgroup.procs -exec cat {} + | tr '\n' ' ')"
+}
+
 down() {
-    local pid file folder space
+    local pid pids file folder space
     for file in "$STATE"/*.pid; do
         [ -e "$file" ] || continue
         pid=$(<"$file")
         # An agent that is gone may have left its number to another.
         [ "$(ip netns identify "$pid" 2>/dev/null)" = "$(space "$(basename "$file" .pid)")" ] || continue
         kill "$pid" 2>/dev/null || continue
-        for ((tenths = 0; tenths < 50; tenths++)); do
-            kill -0 "$pid" 2>/dev/null || break
-            sleep 0.1
-        done
-        kill -9 "$pid" 2>/dev/null || true
+        gone "$pid" || kill -9 "$pid" 2>/dev/null || true
     done
     for space in $(ip netns list 2>/dev/null | awk -v of="edgecut-${LAB}_" 'index($1, of) == 1 { print $1 }'); do
         # What was run inside and is still there.
-        ip netns pids "$space" | xargs -r kill 2>/dev/null || true
+        mapfile -t pids < <(ip netns pids "$space")
+        for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+        for pid in "${pids[@]}"; do gone "$pid" || kill -9 "$pid" 2>/dev/null || true; done
         ip netns del "$space" || true
     done
     for folder in "/sys/fs/cgroup/cpu/edgecut-$LAB" "/sys/fs/cgroup/memory/edgecut-$LAB" "/sys/fs/cgroup/edgecut-$LAB"; do
-        [ ! -d "$folder" ] || find "$folder" -depth -type d -exec rmdir {} \; 2>/dev/null || true
+        remove_cgroup "$folder"
     done
     rm -rf "$STATE"
 }

@@ -6,6 +6,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`units`] | bytes and microseconds as types |
+//! | [`statistics`] | median, scatter and percentiles of samples |
 //! | [`files`] | files that appear whole or not at all |
 //! | [`values`] | contents of tensors: generated from their names, `.npz` files |
 //! | [`graph`] | operators and tensors in single-assignment form; parts cut out of it |
@@ -39,5 +40,6 @@ pub mod profile;
 pub mod relay;
 pub mod report;
 pub mod run;
+pub mod statistics;
 pub mod units;
 pub mod values;

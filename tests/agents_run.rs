@@ -122,6 +122,7 @@ async fn tensors_of_many_megabytes_go_from_agent_to_agent() {
         // Two weights; the operand, which the sum overwrites or not.
         assert!((2 * tensor.0..2 * tensor.0 + (1 << 20)).contains(&memory.parameters.0), "{memory:?}");
         assert!(memory.peak >= memory.parameters + tensor, "{memory:?}");
+        assert!(memory.loading >= memory.parameters, "{memory:?}");
         assert!(memory.peak.0 <= memory.parameters.0 + 2 * tensor.0 + (1 << 20), "{memory:?}");
         assert!(last.transfers.iter().all(|t| t.start >= t.ready && t.end >= t.start));
     }

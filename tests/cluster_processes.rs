@@ -19,7 +19,7 @@ use edgecut::{
 };
 
 /// Long enough for any deadline of the program itself to strike first.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Agents with certificates of one authority, and the cluster file that names them.
 struct Lab {
@@ -109,7 +109,7 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
 
     // The parameters alone are 4.7 MiB.
     let plan = lab.edgecut(&format!(
-        "plan {alone} --memory 5MiB --profile-budget 1s --rehearse 1 --budget 2000 --output p/plan.json"
+        "plan {alone} --memory 5MiB --profile-budget 1s --rehearse 1 --budget 500 --output p/plan.json"
     ));
     assert!(plan.status.success(), "{}", stderr(&plan));
     let text = fs::read(lab.path("p/plan.json")).unwrap();
@@ -120,9 +120,9 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
     // It was run before it was given out.
     assert!(stderr(&plan).contains("rehearsed a plan on"), "{}", stderr(&plan));
     assert!(planned.notes.iter().any(|note| note.starts_with("rehearsed on the agents: ")), "{:?}", planned.notes);
-    let bare = lab.edgecut(&format!("plan {alone} --memory 5MiB --rehearse 0 --budget 2000 --output bare.json"));
+    let bare = lab.edgecut(&format!("plan {alone} --memory 5MiB --rehearse 0 --budget 500 --output bare.json"));
     assert!(bare.status.success() && !stderr(&bare).contains("rehearsed"), "{}", stderr(&bare));
-    let again = lab.edgecut(&format!("plan {alone} --memory 5MiB --rehearse 0 --budget 2000 --output again.json"));
+    let again = lab.edgecut(&format!("plan {alone} --memory 5MiB --rehearse 0 --budget 500 --output again.json"));
     assert!(again.status.success(), "{}", stderr(&again));
     let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap();
     assert_eq!(read("bare.json"), read("again.json"), "by the same profiles the same plan");
@@ -140,6 +140,7 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
     for device in memory {
         let (peak, limit) = (device["peak_bytes"].as_u64().unwrap(), 5 << 20);
         assert!(peak > 0 && peak <= limit, "{device}");
+        assert!(device["loading_bytes"].as_u64() >= device["parameter_bytes"].as_u64(), "{device}");
     }
     let (whole, parts) = (read_npz(&lab.path("whole.npz")).unwrap(), read_npz(&lab.path("parts.npz")).unwrap());
     assert_eq!(whole.keys().collect::<Vec<_>>(), parts.keys().collect::<Vec<_>>());
@@ -201,7 +202,8 @@ fn a_profile_outlives_its_agent_and_goes_on() {
 fn a_run_whose_agent_is_killed_ends_with_its_name() {
     let mut lab = Lab::start(2);
     let bert = model("torch_bert_tiny");
-    let plan = lab.edgecut(&format!("plan {bert} --profile-budget 1s --pin nn.layer_norm*=s1/cpu"));
+    let plan =
+        lab.edgecut(&format!("plan {bert} --profile-budget 1s --rehearse 0 --budget 500 --pin nn.layer_norm*=s1/cpu"));
     assert!(plan.status.success(), "{}", stderr(&plan));
     let mut run = lab.command("run plan.json --repeat 1000000 --no-check");
     let running = run.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
@@ -272,7 +274,7 @@ fn only_those_with_a_certificate_get_in() {
 fn what_no_agent_can_hold_is_no_plan_and_a_cap_refuses_a_partition() {
     let mut lab = Lab::start(1);
     let bert = model("torch_bert_tiny");
-    let plan = lab.edgecut(&format!("plan {bert} --profile-budget 1s"));
+    let plan = lab.edgecut(&format!("plan {bert} --profile-budget 1s --rehearse 0 --budget 500"));
     assert!(plan.status.success(), "{}", stderr(&plan));
     let address = lab.agents[0].address.clone();
     lab.agents[0].kill();

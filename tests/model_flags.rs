@@ -7,7 +7,7 @@ use std::{
 
 use edgecut::{
     graph::{DType, TensorData},
-    plan::Plan,
+    plan::{DeviceId, Plan},
     relay::Params,
     values::write_npz,
 };
@@ -124,6 +124,10 @@ fn files_of_other_kinds_are_told_by_what_they_are() {
     folder.write("other.params", Params::from_iter([("a.weight".to_string(), weight)]).write());
     folder.write("links.csv", "from,from_address,to,to_address,latency_us,bytes_per_us,fit_error,largest_bytes,n\n");
     folder.write("manifest.json", "{\"version\": 1, \"blake3\": \"\", \"modules\": [], \"outputs\": []}");
+    folder.write("workload.json", "{\"maxFPGAs\": 1, \"maxCPUs\": 1, \"maxSizePerFPGA\": 1, \"edges\": []}");
+    folder.write("buffers.csv", "id,lower,upper,size\n0,5,2,8\n");
+    folder.write("program.json", "{\"data\": [], \"code\": []}");
+    folder.write("configs", "# graphs\nmissing.json 40%\n");
     folder.write("dump.json", "{\"nodes\": [], \"arg_nodes\": [], \"heads\": []}");
     for (line, part) in [
         ("inspect plan.json", "this is a plan"),
@@ -154,7 +158,7 @@ fn files_of_other_kinds_are_told_by_what_they_are() {
         ("plan m.relay --cluster plan.json", "plan.json"),
         ("plan m.relay --cluster folder.relay", "folder.relay"),
         ("memory m.relay --limit banana", "`banana` is not a size"),
-        ("run m.relay --inputs plan.json", "not an .npz file: this is a plan"),
+        ("run m.relay --inputs plan.json", "not an .npz file, as `numpy.savez` writes them: this is a plan"),
         ("run m.relay --inputs out.npz", "it has no array `in_…` for an input, only `out_0`"),
         ("run m.relay --inputs bare.npz", "the content of an input `x` is called `in_x`"),
         ("run m.relay --params other.params", "none of its parameters (`a.weight`) is one of this model (`x`, …)"),
@@ -166,6 +170,26 @@ fn files_of_other_kinds_are_told_by_what_they_are() {
         ("profile --import plan.json", "not a profile: this is a plan"),
         ("plan m.relay --profile nosuch.csv", "nosuch.csv: No such file"),
         ("profile m.relay --output nosuch.csv", "profiles go into a folder"),
+        ("profile --import m.relay", "not a profile: this is Relay text"),
+        ("profile --import hello.relay", "neither a graph dump nor an execution trace"),
+        ("run m.relay --inputs hello.relay", "hello.relay: expected an .npz file, as `numpy.savez` writes them"),
+        ("memory m.relay --figures plan.json", "--figures plan.json: it is a file; name a folder"),
+        ("memory --graph plan.json", "not a graph to be scheduled"),
+        ("memory --arena plan.csv", "not a table of buffers: this is CSV, the rows of a plan"),
+        ("memory m.relay --fuse cluster.toml", "not a library of patterns: this is TOML; name a model"),
+        ("memory --configs configs", "configs:2: missing.json: No such file"),
+        // What is of the right kind is told what is wrong in it.
+        ("plan --workload workload.json", "workload.json: not a device-placement workload: missing field `nodes`"), // JSON
+        (
+            "memory --arena buffers.csv",
+            "buffers.csv: line 2, column `upper`: the lifetime ends at 2 before it begins at 5",
+        ),
+        (
+            "memory --graph program.json --limit 50%",
+            "program.json: no JSON of the expected form: missing field `outputs` at line 1",
+        ),
+        ("plan m.relay --output folder.relay", "folder.relay is a folder: name a file in it"),
+        ("run plan.json --trace folder.relay", "folder.relay is a folder: name a file in it"),
         ("memory m.relay --profile plan.csv", "not a profile: this is CSV, the rows of a plan"),
         ("run manifest.json", "this is the manifest.json of exported modules"),
         ("run dump.json", "this is a graph dump of TVM's"),
@@ -192,6 +216,17 @@ fn flags_that_say_nothing_of_the_input_are_refused() {
         ("memory --arena buffers.csv --run", "--run says nothing of --arena"),
         ("memory --arena buffers.csv --fuse --map", "--fuse, --map say nothing of --arena"),
         ("plan --workload w.json --pareto --memory 8MiB", "leave out --memory, --pareto"),
+        (
+            "plan --workload w.json --rehearse 2 --granularity op --like p.json",
+            "leave out --like, --granularity, --rehearse",
+        ),
+        (
+            "plan m.relay --profile p.csv=a/cpu --threads 2 --estimate",
+            "nothing is measured or run: leave out --threads, --estimate",
+        ),
+        ("plan m.relay --pareto --rehearse 2", "--rehearse says nothing with --pareto"),
+        ("plan m.relay --throughput nan", "`nan` is no number of results a second"),
+        ("plan m.relay --throughput=-2", "expected one above 0"),
         ("plan m.relay --memory 8", "`8` is not a size: expected a number with one of the units"),
         ("plan u.relay", "with `--bind-dim x:0=SIZE`"),
         ("profile u.relay", "with `--bind-dim x:0=SIZE`"),
@@ -207,6 +242,41 @@ fn flags_that_say_nothing_of_the_input_are_refused() {
     assert!(!folder.path("profiles").exists(), "nothing is measured for what is refused");
     let printed = folder.succeeds("plan --workload w.json --format json --output out.json");
     assert_eq!(std::fs::read_to_string(folder.path("out.json")).unwrap(), printed);
+}
+
+#[test]
+fn output_that_nobody_takes_ends_the_program() {
+    let folder = Folder::new();
+    folder.write("m.relay", "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }");
+    folder.write("buffers.csv", "id,lower,upper,size\n0,0,2,8\n");
+    folder.succeeds("plan m.relay --profile-budget 10ms --rehearse 0");
+    let command = |line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
+        command.args(line.split_whitespace()).current_dir(folder.path("."));
+        command
+    };
+    for line in [
+        "inspect m.relay --format csv",
+        "export m.relay --format dot",
+        "memory --arena buffers.csv --format csv",
+        "memory m.relay --format json",
+        "operators",
+        "devices --format csv",
+        "run plan.json --repeat 1",
+    ] {
+        // Whoever reads has gone: quietly.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command(line).stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{line}");
+        // The disk is full: with the reason.
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command(line).stdout(full).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{line}: {message}");
+        assert!(message.contains("stdout cannot be written: No space left on device"), "{line}: {message}");
+    }
 }
 
 #[test]
@@ -255,4 +325,25 @@ fn what_is_banned_from_a_device_runs_elsewhere() {
     folder.succeeds(two);
     let plan = Plan::from_json(&std::fs::read(folder.path("plan.json")).unwrap()).unwrap();
     assert!(on(&plan, "nn.dense").iter().any(|device| device == "cpu"));
+    assert!(!plan.splits.is_empty());
+
+    // What it splits is split again, over devices of the same names, wherever they stand in the list.
+    folder.succeeds(
+        "plan m.relay --profile p.csv=a/gpu0 --profile p.csv=a/cpu --like plan.json --ratios equal --output like.json",
+    );
+    let like = Plan::from_json(&std::fs::read(folder.path("like.json")).unwrap()).unwrap();
+    let named = |plan: &Plan| -> Vec<(u32, Vec<String>)> {
+        let name = |d: &DeviceId| plan.devices[d.0 as usize].device.clone();
+        plan.splits.iter().map(|split| (split.operator.0, split.devices.iter().map(name).collect())).collect()
+    };
+    assert_eq!(named(&like), named(&plan));
+    folder.write("other.relay", "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }");
+    for (line, part) in [
+        ("plan m.relay --like plan.json", "it splits over a/cpu, which is not there; there are local/cpu"),
+        ("plan other.relay --like plan.json", "it is a plan of m.relay, which is not the file that is planned now"),
+        ("plan m.relay --like m.relay", "not a plan, as `edgecut plan` writes them: this is Relay text"),
+        ("plan m.relay --like plan.json --granularity op", "give --granularity"),
+    ] {
+        folder.refuses(line, part);
+    }
 }

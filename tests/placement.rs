@@ -162,6 +162,15 @@ proptest! {
     }
 }
 
+/// Operators that nothing connects have more ideals than there is memory for: that is found out before it is taken.
+#[test]
+fn more_ideals_than_memory_has_room_for_are_not_made() {
+    let mut wide = workload(1, 1, 1, 1);
+    wide.operators = vec![wide.operators[0].clone(); 40_000];
+    (0i64..).zip(&mut wide.operators).for_each(|(id, operator)| (operator.id, operator.colour) = (id, None));
+    assert_eq!(ideals::search(&wide, &Bundles::new(&wide), f64::INFINITY, 1_000_000, &|| false), None);
+}
+
 /// As [`workload`], but mostly a path with detours, so that transfers and memory decide.
 fn path_like(seed: u64, count: usize, accelerators: u32) -> Workload {
     let mut rng = Rng::with_seed(seed);

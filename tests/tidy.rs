@@ -8,18 +8,25 @@ use std::{
 /// What each top-level module may name with `crate::…`. A missing arrow is the rule; see ARCHITECTURE.md.
 const MAY_KNOW: &[(&str, &[&str])] = &[
     ("units", &[]),
+    ("statistics", &["units"]),
     ("graph", &["units"]),
     ("files", &[]),
     ("values", &["files", "graph", "units"]),
     ("ops", &["graph", "units"]),
     ("relay", &["graph", "ops", "units", "values"]),
-    ("engine", &["graph", "ops", "units", "values"]),
+    ("engine", &["graph", "ops", "statistics", "units", "values"]),
     ("memory", &["graph", "ops", "units"]),
     ("plan", &["graph", "memory", "ops", "units"]),
-    ("profile", &["engine", "files", "graph", "ops", "units", "values"]),
+    ("profile", &["engine", "files", "graph", "ops", "statistics", "units", "values"]),
     ("cluster", &["units"]),
-    ("agent", &["cluster", "engine", "files", "graph", "ops", "plan", "profile", "relay", "units", "values"]),
-    ("run", &["agent", "cluster", "engine", "graph", "ops", "plan", "profile", "relay", "units", "values"]),
+    (
+        "agent",
+        &["cluster", "engine", "files", "graph", "ops", "plan", "profile", "relay", "statistics", "units", "values"],
+    ),
+    (
+        "run",
+        &["agent", "cluster", "engine", "graph", "ops", "plan", "profile", "relay", "statistics", "units", "values"],
+    ),
     ("fuzz", &["relay", "values"]),
     ("report", &["graph", "memory", "plan", "profile", "relay", "units"]),
 ];

@@ -105,6 +105,8 @@ struct Usage {
 #[derive(Debug, Clone, Default)]
 struct Track {
     parameters: Bytes,
+    /// Most that was taken while that was made ready.
+    loading: Bytes,
     live: Bytes,
     /// Most that was live since the running stage began; `None` while none is running.
     most_live: Option<Bytes>,
@@ -169,10 +171,10 @@ impl Board {
         Board { setup: setup.clone(), usage, tracks, inferences: BTreeMap::new(), floor: 0, finished: BTreeSet::new() }
     }
 
-    /// What the loaded stages of a partition hold for good.
-    pub fn set_parameters(&mut self, partition: usize, bytes: Bytes) {
+    /// What the loaded stages of a partition hold for good, and the most that loading them took.
+    pub fn set_parameters(&mut self, partition: usize, bytes: Bytes, loading: Bytes) {
         let track = &mut self.tracks[partition];
-        track.parameters = bytes;
+        (track.parameters, track.loading) = (bytes, loading);
         track.peak = track.peak.max(track.parameters + track.live);
     }
 
@@ -186,6 +188,7 @@ impl Board {
             device: self.setup.partitions[index].device.clone(),
             parameters: track.parameters,
             peak: track.peak,
+            loading: track.loading,
         };
         self.tracks.iter().take(self.setup.partitions.len()).enumerate().map(of).collect()
     }

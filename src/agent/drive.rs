@@ -7,7 +7,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 use super::{
     device::Lease,
     error::HostError,
-    execute::{self, Loaded, Streamed},
+    execute::{self, Loaded, Ready, Streamed},
     host::Host,
     message::{Command, Event},
     session::{News, Session},
@@ -65,21 +65,21 @@ impl Host {
         }
         client.tell(Event::Admitted).await?;
         let streamed = Arc::new(client.parameters(&setup).await?);
-        let (loaded, parameters) = load_all(&setup, &held, &streamed).await?;
+        let ready = load_all(&setup, &held, &streamed).await?;
         drop(streamed);
         // The graphs with their constants are loaded and not needed any more.
         let setup = Arc::new(Arc::unwrap_or_clone(setup).without_graphs());
 
         let (session, news) = Session::new(setup, self.clock(), self.shutdown().child());
-        for (partition, bytes) in held.iter().zip(parameters) {
-            session.set_parameters(partition.index, bytes);
+        for (partition, ready) in held.iter().zip(&ready) {
+            session.set_parameters(partition.index, ready.held, ready.loading);
         }
         self.add_session(&session)?;
         // Ends the session also when this future is dropped.
         let ending = Ending { host: self.clone(), session: session.clone() };
         let mut working = JoinSet::new();
-        for (partition, loaded) in held.into_iter().zip(loaded) {
-            working.spawn(compute(session.clone(), partition, loaded));
+        for (partition, ready) in held.into_iter().zip(ready) {
+            working.spawn(compute(session.clone(), partition, ready.stages));
         }
         client.tell(Event::Loaded(session.memory())).await?;
         let outcome = self.attend(client, &session, news).await;
@@ -212,11 +212,7 @@ impl Drop for Ending {
 }
 
 /// Loads all partitions, each on its device's thread.
-async fn load_all(
-    setup: &Arc<Setup>,
-    held: &[Held],
-    streamed: &Arc<Streamed>,
-) -> Result<(Vec<Loaded>, Vec<Bytes>), HostError> {
+async fn load_all(setup: &Arc<Setup>, held: &[Held], streamed: &Arc<Streamed>) -> Result<Vec<Ready>, HostError> {
     let loading = held.iter().map(|partition| {
         let (setup, streamed) = (setup.clone(), streamed.clone());
         let (index, limit) = (partition.index, partition.limit);
@@ -230,7 +226,7 @@ async fn load_all(
             partition.lease.run("loading", load).await
         }
     });
-    Ok(futures::future::try_join_all(loading).await?.into_iter().unzip())
+    futures::future::try_join_all(loading).await
 }
 
 /// Computes a partition until the session ends; a failure is the session's.

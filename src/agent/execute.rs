@@ -41,8 +41,16 @@ fn fits(partition: &Partition, limit: Bytes, parameters: Bytes) -> Result<(), Ho
     }
 }
 
-/// Makes all stages of `partition` ready. Returns what they hold, which may be more than the parameters are in the
-/// model: weights are packed.
+/// The stages of a partition, and what that took.
+pub struct Ready {
+    pub stages: Loaded,
+    /// What they hold, which may be more than the parameters are in the model: weights are packed.
+    pub held: Bytes,
+    /// Most that was taken at one time until then.
+    pub loading: Bytes,
+}
+
+/// Makes all stages of `partition` ready.
 ///
 /// # Errors
 /// If the engine refuses a stage, or what is loaded leaves too little of `limit` to run.
@@ -51,17 +59,18 @@ pub fn load(
     partition: &Partition,
     streamed: &Streamed,
     limit: Bytes,
-) -> Result<(Loaded, Bytes), HostError> {
-    let mut loaded = Vec::with_capacity(partition.stages.len());
-    let mut held = Bytes::ZERO;
+) -> Result<Ready, HostError> {
+    let mut stages = Vec::with_capacity(partition.stages.len());
+    let (mut held, mut loading) = (Bytes::ZERO, Bytes::ZERO);
     for stage in &partition.stages {
         let executable = load_stage(engine, stage, streamed)
             .map_err(|cause| HostError::Engine { what: format!("stage {}", stage.name), cause })?;
+        loading = loading.max(held + executable.loading_bytes());
         held += executable.parameter_bytes();
         fits(partition, limit, held)?;
-        loaded.push(executable);
+        stages.push(executable);
     }
-    Ok((loaded, held))
+    Ok(Ready { stages, held, loading })
 }
 
 fn load_stage(

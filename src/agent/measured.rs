@@ -74,4 +74,6 @@ pub struct DeviceMemory {
     pub parameters: Bytes,
     /// Most that parameters, live tensors and workspace took together.
     pub peak: Bytes,
+    /// Most that the stages took while they were made ready: contents of parameters as they come, and packed.
+    pub loading: Bytes,
 }

@@ -25,6 +25,7 @@ use super::{
 use crate::{
     cluster::{FitError, LinkCost},
     graph::{DType, TensorData, TensorType},
+    statistics::{median, quantile},
     units::{Bytes, Micros},
 };
 
@@ -68,9 +69,8 @@ impl ProbeFit {
     /// If there are not two sizes beside nothing.
     pub fn of(samples: &[ProbeSample]) -> Result<ProbeFit, FitError> {
         let (empty, mut filled): (Vec<&ProbeSample>, Vec<&ProbeSample>) = samples.iter().partition(|s| s.bytes.0 == 0);
-        let mut nothing: Vec<f64> = empty.iter().map(|s| s.round_trip.0).collect();
-        nothing.sort_unstable_by(f64::total_cmp);
-        let back = Micros(nothing.get(nothing.len() / 2).copied().unwrap_or_default() / 2.0);
+        let nothing: Vec<Micros> = empty.iter().map(|s| s.round_trip).collect();
+        let back = Micros(median(&nothing).0 / 2.0);
         // Of each size, the quarter that something else held up the most is not the link's.
         filled.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(a.round_trip.0.total_cmp(&b.round_trip.0)));
         let kept = filled.chunk_by(|a, b| a.bytes == b.bytes).flat_map(|alike| &alike[..(alike.len() * 3).div_ceil(4)]);
@@ -80,8 +80,9 @@ impl ProbeFit {
         let deviation = |(bytes, time): &(Bytes, Micros)| (cost.time(*bytes).0 - time.0).abs() / time.0;
         let mut deviations: Vec<f64> = points.iter().map(deviation).collect();
         deviations.sort_unstable_by(f64::total_cmp);
+        let error = quantile(&deviations, 0.5).unwrap_or_default();
         let largest = samples.iter().map(|s| s.bytes).max().unwrap_or_default();
-        Ok(ProbeFit { cost, error: deviations[deviations.len() / 2], largest, samples: samples.len() })
+        Ok(ProbeFit { cost, error, largest, samples: samples.len() })
     }
 }
 

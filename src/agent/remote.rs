@@ -49,7 +49,11 @@ impl RemoteAgent {
     pub async fn connect(peer: &Peer, identity: Option<&Identity>) -> Result<RemoteAgent, AgentError> {
         let absent =
             |cause: String| AgentError::Absent { agent: peer.server.clone(), address: peer.address.clone(), cause };
-        let channel = connect(peer, identity).await.map_err(|e| absent(e.to_string()))?;
+        let channel = connect(peer, identity).await.map_err(|error| {
+            let cause = error.to_string();
+            let hint = if cause.contains("refused") { " (is `edgecut agent` running there?)" } else { "" };
+            absent(cause + hint)
+        })?;
         let agent = RemoteAgent {
             name: peer.server.clone(),
             client: AgentClient::new(channel).max_decoding_message_size(LARGEST_MESSAGE),

@@ -96,8 +96,8 @@ impl Session {
         self.state().links = links;
     }
 
-    pub fn set_parameters(&self, partition: usize, bytes: Bytes) {
-        self.state().board.set_parameters(partition, bytes);
+    pub fn set_parameters(&self, partition: usize, bytes: Bytes, loading: Bytes) {
+        self.state().board.set_parameters(partition, bytes, loading);
     }
 
     pub fn memory(&self) -> Vec<DeviceMemory> {

@@ -15,9 +15,10 @@ use super::{
 use crate::{
     graph::{Granularity, Graph, TensorData},
     profile::{
-        Mode, Sampling, Signature, Statistics,
+        Mode, Sampling, Signature,
         measure::{Cost, Measured},
     },
+    statistics::Statistics,
     units::{Bytes, Micros},
 };
 

@@ -117,15 +117,15 @@ impl From<Peer> for setup::Peer {
 
 impl From<measured::DeviceMemory> for DeviceMemory {
     fn from(from: measured::DeviceMemory) -> DeviceMemory {
-        let (parameter_bytes, peak_bytes) = (from.parameters.0, from.peak.0);
-        DeviceMemory { device: from.device.to_string(), parameter_bytes, peak_bytes }
+        let (parameter_bytes, peak_bytes, loading_bytes) = (from.parameters.0, from.peak.0, from.loading.0);
+        DeviceMemory { device: from.device.to_string(), parameter_bytes, peak_bytes, loading_bytes }
     }
 }
 
 impl From<DeviceMemory> for measured::DeviceMemory {
     fn from(from: DeviceMemory) -> measured::DeviceMemory {
         let (parameters, peak) = (Bytes(from.parameter_bytes), Bytes(from.peak_bytes));
-        measured::DeviceMemory { device: from.device.into(), parameters, peak }
+        measured::DeviceMemory { device: from.device.into(), parameters, peak, loading: Bytes(from.loading_bytes) }
     }
 }
 

@@ -97,7 +97,7 @@ fn host_name() -> SmolStr {
 
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {cause}")]
+#[error("cannot listen on {address}: {cause}; expected HOST:PORT of this machine, such as 127.0.0.1:7600")]
 struct BadAddress {
     address: String,
     cause: std::io::Error,

@@ -8,7 +8,10 @@ use std::{
 
 use miette::{LabeledSpan, NamedSource, Report, miette};
 
-use super::{Failure, Outcome, kind};
+use super::{
+    Failure, Outcome,
+    kind::{self, Kind},
+};
 use crate::{
     agent::{
         fleet::{Fleet, read_links, write_links},
@@ -66,8 +69,8 @@ pub fn read_cluster(path: &Path) -> Result<Cluster, Failure> {
     let text = std::fs::read_to_string(path).map_err(|e| Failure::bad_input(Located::new(path, e)))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     Cluster::parse(&text, folder).map_err(|error| {
-        if let Some(kind) = kind::besides(text.as_bytes()).filter(|kind| !kind.contains("--cluster")) {
-            return Failure::BadInput(Report::msg(format!("{}: not a cluster file: {kind}", path.display())));
+        if kind::other(text.as_bytes(), Kind::Toml).is_some() {
+            return kind::instead(path, text.as_bytes(), Kind::Toml, error);
         }
         let labels = error.span.map(|span| LabeledSpan::new_with_span(None, span));
         let report: Report = miette!(labels = labels.into_iter().collect::<Vec<_>>(), "{}", error.message);
@@ -91,9 +94,15 @@ impl Missing {
 
 /// Reaches the agents of all servers.
 pub async fn reach_all(cluster: &Cluster) -> Result<Fleet, Failure> {
-    let fleet = Fleet::reach(cluster).await.map_err(Failure::bad_input)?;
+    let fleet = reach(cluster).await?;
     Missing::check(&fleet)?;
     Ok(fleet)
+}
+
+/// Reaches the agents that answer.
+pub async fn reach(cluster: &Cluster) -> Result<Fleet, Failure> {
+    let fleet = Fleet::reach(cluster).await;
+    fleet.map_err(|error| Failure::BadInput(Report::msg(format!("[tls] of the cluster file: {error}"))))
 }
 
 /// The links between the servers that answered, from the cluster file, from the table at `path`, or measured now and
@@ -117,7 +126,7 @@ pub async fn links(fleet: &Fleet, cluster: &Cluster, path: &Path, again: bool) -
 pub fn link_table(path: &Path) -> Result<LinkTable, Failure> {
     read_links(path).map_err(|error| {
         let bytes = std::fs::read(path).unwrap_or_default();
-        kind::instead(path, &bytes, "a table of links", error)
+        kind::instead(path, &bytes, Kind::Links, error)
     })
 }
 

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, path::Path};
 use miette::Report;
 use smol_str::SmolStr;
 
-use super::{Failure, kind};
+use super::{
+    Failure,
+    kind::{self, Kind},
+};
 use crate::{
     engine::EngineError,
     graph::{Dim, Graph, TensorData, TensorId, TensorType},
@@ -21,12 +24,11 @@ impl Given {
     /// Reads the `inputs` file, if there is one.
     pub fn open(inputs: Option<&Path>) -> Result<Given, Failure> {
         let Some(path) = inputs else { return Ok(Given::default()) };
-        let given = read_npz(path).map_err(|error| {
-            let bytes = std::fs::read(path).unwrap_or_default();
-            match bytes.starts_with(b"PK") {
-                true => Failure::bad_input(error),
-                false => kind::instead(path, &bytes, "an .npz file", error),
+        let given = read_npz(path).map_err(|error| match std::fs::read(path) {
+            Ok(bytes) if !bytes.starts_with(b"PK") => {
+                kind::instead(path, &bytes, Kind::Npz, "expected an .npz file, as `numpy.savez` writes them")
             }
+            _ => Failure::bad_input(error),
         })?;
         let is_foreign = |name: &&String| !name.starts_with("in_") && !name.starts_with("out_");
         let names = || given.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");

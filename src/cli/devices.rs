@@ -6,8 +6,8 @@ use comfy_table::Table;
 use serde::Serialize;
 
 use super::{
-    Failure, Outcome,
-    cluster::{ClusterFlag, Missing, links, runtime},
+    Outcome,
+    cluster::{ClusterFlag, Missing, links, reach, runtime},
     format::{Format, print_csv, print_json},
     table::table,
 };
@@ -73,7 +73,7 @@ impl Devices {
         let cluster = self.cluster.read()?;
         let runtime = runtime()?;
         runtime.block_on(async {
-            let fleet = Fleet::reach(&cluster).await.map_err(Failure::bad_input)?;
+            let fleet = reach(&cluster).await?;
             // Devices are shown whatever becomes of the links.
             let (links, failure) = match links(&fleet, &cluster, &self.links, self.measure).await {
                 Ok(links) => (links, None),

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -11,7 +10,9 @@ use miette::Report;
 use super::{
     Failure, Outcome,
     contents::Contents,
-    file, kind,
+    file,
+    format::print_all,
+    kind,
     model::{Model, ModelArguments, beside},
 };
 use crate::{
@@ -103,7 +104,7 @@ impl Export {
     fn write(&self, text: &str) -> Outcome {
         match &self.output {
             Some(path) => file::write(path, text.as_bytes()),
-            None => std::io::stdout().write_all(text.as_bytes()).map_err(Failure::failed),
+            None => print_all(text.as_bytes()),
         }
     }
 
@@ -133,7 +134,9 @@ impl Export {
         }
         let manifest = serde_json::to_string_pretty(&export.manifest).map_err(Failure::failed)? + "\n";
         file::write(&folder.join("manifest.json"), manifest.as_bytes())?;
-        println!("{} modules and manifest.json in {}", export.modules.len(), folder.display());
+        let count = export.modules.len();
+        let modules = if count == 1 { "module" } else { "modules" };
+        println!("{count} {modules} and manifest.json in {}", folder.display());
         Ok(())
     }
 

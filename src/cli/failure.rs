@@ -45,6 +45,16 @@ impl Failure {
         Failure::Failed(Report::msg(format!("{file} cannot be written: {error}")))
     }
 
+    /// The same, with where the input stands that led to it.
+    pub fn at(self, place: impl std::fmt::Display) -> Failure {
+        let told = |report: Report| Report::msg(format!("{place}: {report}"));
+        match self {
+            Failure::Failed(report) => Failure::Failed(told(report)),
+            Failure::BadInput(report) => Failure::BadInput(told(report)),
+            Failure::NoPlan(report) => Failure::NoPlan(told(report)),
+        }
+    }
+
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::Failed(_) => 1,

@@ -17,11 +17,16 @@ pub enum Format {
 
 /// Prints rows under a header of their fields' names.
 pub fn print_csv<T: Serialize>(rows: &[T]) -> Outcome {
-    let mut writer = csv::Writer::from_writer(io::stdout().lock());
-    for row in rows {
-        writer.serialize(row).map_err(Failure::failed)?;
+    print_all(&to_csv(rows)?)
+}
+
+/// Writes to stdout. Whoever reads it may stop, as `head` does: then the program ends, and there is nothing to report.
+pub fn print_all(text: &[u8]) -> Outcome {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(1),
+        written => written.map_err(|error| Failure::unwritable("stdout", &error)),
     }
-    writer.flush().map_err(Failure::failed)
 }
 
 /// Rows under a header of their fields' names.
@@ -35,7 +40,6 @@ pub fn to_csv<T: Serialize>(rows: &[T]) -> Result<Vec<u8>, Failure> {
 
 /// Prints a value as indented JSON.
 pub fn print_json(value: &impl Serialize) -> Outcome {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value).map_err(Failure::failed)?;
-    writeln!(out).map_err(Failure::failed)
+    let text = serde_json::to_string_pretty(value).map_err(Failure::failed)? + "\n";
+    print_all(text.as_bytes())
 }

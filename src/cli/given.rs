@@ -9,7 +9,7 @@ use super::{
     Failure,
     cluster::Located,
     file,
-    kind::{self, is_json_object},
+    kind::{self, Kind, is_json_object},
     model::{Model, ModelArguments, ModelFlags},
 };
 use crate::{
@@ -53,13 +53,13 @@ impl Source {
     pub fn read(&self, subject: &Subject) -> Result<Imported, Failure> {
         let text = text(&self.path)?;
         let bad = |what: String| Failure::BadInput(Report::msg(format!("{}: {what}", self.path.display())));
-        match (kind(&text), subject) {
-            (Kind::Other(what), _) => Err(bad(format!("not a profile: {what}"))),
-            (Kind::Rows, _) => {
+        match (times(&text), subject) {
+            (Times::None(kind), _) => Err(bad(format!("not a profile: {kind}"))),
+            (Times::Rows, _) => {
                 let rows = self.renamed(files::parse(&text).map_err(&bad)?).map_err(bad)?;
                 Ok(Imported { rows, unused: 0, unused_time: crate::units::Micros::ZERO, missing: 0 })
             }
-            (Kind::Eop, Subject::Relay { model, text: relay, .. }) => {
+            (Times::Eop, Subject::Relay { model, text: relay, .. }) => {
                 let measured = eop::read(&text).map_err(|e| bad(e.to_string()))?;
                 let numbered = numbers::operators(relay, &model.import.graph).ok_or_else(|| {
                     bad("the module cannot be numbered as EOP does: it has more than calls, tuples and projections in main".into())
@@ -67,12 +67,12 @@ impl Source {
                 let place = self.place("eop", if measured.is_gpu { "gpu0" } else { "cpu" });
                 import::eop(&measured, &model.import.graph, &numbered, &place).map_err(|e| bad(e.to_string()))
             }
-            (Kind::Eop, Subject::Dump { .. }) => {
+            (Times::Eop, Subject::Dump { .. }) => {
                 Err(bad("a profile of EOP's is of a Relay module: give that as the model".into()))
             }
-            (Kind::Trace | Kind::Dump, Subject::Dump { dump, .. }) => {
-                let trace = match kind(&text) {
-                    Kind::Trace => text,
+            (Times::Trace | Times::Dump, Subject::Dump { dump, .. }) => {
+                let trace = match times(&text) {
+                    Times::Trace => text,
                     _ => self::text(
                         &beside(&self.path).ok_or_else(|| bad("its trace has no name to be found by".into()))?,
                     )?,
@@ -80,7 +80,7 @@ impl Source {
                 let times = dump.times(&trace).map_err(|e| bad(e.to_string()))?;
                 Ok(import::tvm(&dump.graph, &times, &self.place("tvm", dump.device())))
             }
-            (Kind::Trace | Kind::Dump, Subject::Relay { .. }) => {
+            (Times::Trace | Times::Dump, Subject::Relay { .. }) => {
                 Err(bad("a trace of TVM's debug executor is of a graph dump: give the dump as the model".into()))
             }
         }
@@ -108,32 +108,30 @@ impl Source {
     }
 }
 
-/// What a file is.
+/// What a file says of times.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Times {
     Rows,
     Eop,
     Trace,
     Dump,
-    /// None of these, but something that is known.
-    Other(&'static str),
+    /// Nothing: it is of another kind that is known.
+    None(Kind),
 }
 
-fn kind(text: &str) -> Kind {
+fn times(text: &str) -> Times {
     let is_json = text.trim_start().starts_with('{');
     let header = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let has = |name: &str| header.split(',').any(|cell| cell.trim() == name);
     match is_json {
-        true if text.contains("\"traceEvents\"") => Kind::Trace,
-        true if text.contains("\"arg_nodes\"") => Kind::Dump, // JSON of TVM's
-        false if has("a_name") => Kind::Eop,
-        false if has("signature") || header.is_empty() => Kind::Rows,
-        _ => match kind::besides(text.as_bytes())
-            .filter(|what| !what.contains("this is JSON") && !what.contains("expected"))
-        {
-            Some(what) => Kind::Other(what),
-            None if is_json => Kind::Dump,
-            None => Kind::Rows,
+        true if text.contains("\"traceEvents\"") => Times::Trace,
+        true if text.contains("\"arg_nodes\"") => Times::Dump, // JSON of TVM's
+        false if has("a_name") => Times::Eop,
+        false if has("signature") || header.is_empty() => Times::Rows,
+        _ => match kind::besides(text.as_bytes()) {
+            Some(Kind::Json) => Times::Dump,
+            Some(Kind::Csv) | None => Times::Rows,
+            Some(kind) => Times::None(kind),
         },
     }
 }
@@ -156,13 +154,13 @@ impl Subject {
     /// # Errors
     /// If there is no such file, or it is of another kind that is known.
     pub fn of_dump(source: &Path) -> Result<Option<PathBuf>, Failure> {
-        match kind(&text(source)?) {
-            Kind::Dump => Ok(Some(source.to_path_buf())),
-            Kind::Trace => Ok(beside(source)),
-            Kind::Other(what) => {
-                Err(Failure::BadInput(Report::msg(format!("{}: not a profile: {what}", source.display()))))
+        match times(&text(source)?) {
+            Times::Dump => Ok(Some(source.to_path_buf())),
+            Times::Trace => Ok(beside(source)),
+            Times::None(kind) => {
+                Err(Failure::BadInput(Report::msg(format!("{}: not a profile: {kind}", source.display()))))
             }
-            Kind::Rows | Kind::Eop => Ok(None),
+            Times::Rows | Times::Eop => Ok(None),
         }
     }
 

@@ -1,13 +1,11 @@
 //! `edgecut inspect`: what is in a model.
 
-use std::io::Write;
-
 use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use serde::Serialize;
 
 use super::{
     Failure, Outcome,
-    format::Format,
+    format::{Format, print_all},
     model::{Model, ModelArguments},
 };
 use crate::{
@@ -64,7 +62,7 @@ impl Inspect {
             Format::Csv => csv(&model.import.graph).map_err(Failure::failed)?,
             Format::Json => json(&model).map_err(Failure::failed)?,
         };
-        std::io::stdout().write_all(text.as_bytes()).map_err(Failure::failed)
+        print_all(text.as_bytes())
     }
 }
 

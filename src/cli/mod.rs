@@ -78,13 +78,18 @@ pub fn main() -> std::process::ExitCode {
 }
 
 /// Whoever reads our output may stop reading, as `head` does: then there is nothing left to do, and nothing to report.
-/// `println!` panics there. The signal that other programs die of would also end agents whose client is gone.
+/// `println!` panics there, as it does where a disk is full, which is reported. The signal that other programs die of
+/// would also end agents whose client is gone.
 fn end_with_the_reader() {
     let report = std::panic::take_hook();
+    let gone = std::io::Error::from_raw_os_error(libc::EPIPE).to_string();
     std::panic::set_hook(Box::new(move |panic| {
-        if panic.payload_as_str().is_some_and(|text| text.starts_with("failed printing to stdout")) {
-            std::process::exit(1);
+        let Some(why) = panic.payload_as_str().and_then(|text| text.strip_prefix("failed printing to stdout: ")) else {
+            return report(panic);
+        };
+        if why != gone {
+            Failure::Failed(miette::Report::msg(format!("stdout cannot be written: {why}"))).print();
         }
-        report(panic);
+        std::process::exit(1);
     }));
 }

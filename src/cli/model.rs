@@ -11,7 +11,7 @@ use miette::Report;
 use super::{
     Failure,
     contents::{Contents, Given},
-    kind,
+    kind::{self, Kind},
 };
 use crate::{
     engine::{CpuEngine, Engine, EngineError},
@@ -118,7 +118,7 @@ impl ModelArguments {
         let params = match &flags.params {
             Some(path) => Params::open(path).map_err(|error| {
                 let bytes = std::fs::read(path).unwrap_or_default();
-                match kind::besides(&bytes) {
+                match kind::other(&bytes, Kind::Params) {
                     Some(kind) => Failure::BadInput(Report::msg(format!("{error}; {kind}"))),
                     None => Failure::import(error),
                 }

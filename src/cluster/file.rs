@@ -47,7 +47,7 @@ struct ServerText {
     name: Spanned<SmolStr>,
     address: Option<Spanned<String>>,
     tls_name: Option<String>,
-    #[serde(default, deserialize_with = "with_unit")]
+    #[serde(default, deserialize_with = "size")]
     memory: Option<Bytes>,
     threads: Option<Spanned<u32>>,
     #[serde(rename = "device", default)]
@@ -72,7 +72,7 @@ struct LabText {
 #[serde(deny_unknown_fields)]
 struct DeviceText {
     name: Spanned<SmolStr>,
-    #[serde(default, deserialize_with = "with_unit")]
+    #[serde(default, deserialize_with = "size")]
     memory: Option<Bytes>,
     threads: Option<Spanned<u32>>,
 }
@@ -99,6 +99,11 @@ where
 {
     let text = String::deserialize(deserializer)?;
     text.parse().map(Some).map_err(de::Error::custom)
+}
+
+/// A size written as a string, which must have a unit.
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bytes>, D::Error> {
+    Bytes::with_unit(&String::deserialize(deserializer)?).map(Some).map_err(de::Error::custom)
 }
 
 impl Cluster {
@@ -276,6 +281,7 @@ mod tests {
             ("[[server]]\nname = \"a b\"", "cannot be called", "\"a b\""),
             ("[[server]]\nname = \"a\"\naddress = \"h\"", "expected host:port", "\"h\""),
             ("[[server]]\nname = \"a\"\nmemory = \"lots\"", "is not a size", "\"lots\""),
+            ("[[server]]\nname = \"a\"\nmemory = \"12\"", "is not a size", "\"12\""),
             ("[[server]]\nname = \"a\"\nthreads = 0", "expected 1 to 1024", "0"),
             ("[[server]]\nname = \"a\"\n[[server]]\nname = \"b\"", "cannot reach", "\"b\""),
             ("source = \"x\"\n[[server]]\nname = \"a\"", "not the name", "\"x\""),

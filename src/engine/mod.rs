@@ -105,6 +105,9 @@ pub trait Executable: Send {
 
     /// What the loaded graph holds for its lifetime: packed weights and constants.
     fn parameter_bytes(&self) -> Bytes;
+
+    /// Most memory that loading took at one time, what is held included.
+    fn loading_bytes(&self) -> Bytes;
 }
 
 /// One measured run.

@@ -1,7 +1,7 @@
 //! What a measurement adds to every time: the time of one that measures nothing.
 
 use super::{CpuClock, timed};
-use crate::units::Micros;
+use crate::{statistics::median, units::Micros};
 
 /// Calls that are measured; the first ones, which warm up, are not counted.
 const CALLS: usize = 300;
@@ -31,14 +31,10 @@ impl Overhead {
             let (done, wall, cpu) = timed(clock, || call(prepared));
             done?;
             if number >= WARM_UP {
-                walls.push(wall.0);
-                cpus.push(cpu.0);
+                walls.push(wall);
+                cpus.push(cpu);
             }
         }
-        let median = |mut times: Vec<f64>| {
-            times.sort_unstable_by(f64::total_cmp);
-            Micros(times[times.len() / 2])
-        };
-        Ok(Overhead { wall: median(walls), cpu: median(cpus) })
+        Ok(Overhead { wall: median(&walls), cpu: median(&cpus) })
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::Value as Json;
 use smallvec::SmallVec;
 
@@ -54,12 +54,10 @@ pub struct Datum {
     rest: serde_json::Map<String, Json>,
 }
 
-/// What a file may be.
+/// What tells the two forms of a file apart. Each is then read by itself, so that an error has its line.
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum File {
-    Pattern(Pattern),
-    Graph(Graph),
+struct Form {
+    tensors: Option<IgnoredAny>,
 }
 
 /// The same program as bare tensors and operators, without frees.
@@ -148,9 +146,10 @@ impl Pattern {
     /// # Errors
     /// If the text is no JSON or a field is missing, with line and column.
     pub fn parse(text: &[u8]) -> Result<Pattern, PatternError> {
-        let pattern = match serde_json::from_slice(text)? {
-            File::Pattern(pattern) => pattern,
-            File::Graph(graph) => graph.pattern(),
+        let form: Form = serde_json::from_slice(text)?;
+        let pattern = match form.tensors {
+            Some(_) => serde_json::from_slice::<Graph>(text)?.pattern(),
+            None => serde_json::from_slice(text)?,
         };
         let sizes = pattern.data.iter().map(|d| d.size).chain(pattern.code.iter().map(|record| record.workspace));
         let all = sizes.map(u128::from).sum::<u128>();

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::Micros;
+use crate::{statistics::median, units::Micros};
 
 /// One measurement. Work is in FLOPs or bytes; a growth knows only its ratios.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -94,9 +94,8 @@ impl Pattern {
         }
         Some(match self {
             Pattern::Constant => {
-                let mut times: Vec<f64> = sorted.iter().map(|p| p.time.0).collect();
-                times.sort_by(f64::total_cmp);
-                Growth::Constant(Micros(times[times.len() / 2]))
+                let times: Vec<Micros> = sorted.iter().map(|p| p.time).collect();
+                Growth::Constant(median(&times))
             }
             Pattern::Affine => affine(&sorted),
             Pattern::Stepped => {

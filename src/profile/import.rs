@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Item, Mode, Place, Row, Statistics,
+    Item, Mode, Place, Row,
     eop::{EopRow, Measured},
     items,
     measure::Cost,
@@ -14,6 +14,7 @@ use super::{
 use crate::{
     engine::EngineId,
     graph::{Arg, Granularity, Graph, Operator, OperatorId, Origin, TensorId, TensorType},
+    statistics::Statistics,
     units::{Bytes, Micros},
 };
 

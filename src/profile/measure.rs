@@ -8,10 +8,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Item, Sampling, Signature, Statistics, sampling::Samples, surroundings::Surroundings};
+use super::{Item, Sampling, Signature, sampling::Samples, surroundings::Surroundings};
 use crate::{
     engine::{Engine, EngineError, Executable, ParameterSource},
     graph::{Graph, OperatorId, Part, TensorData, TensorId},
+    statistics::Statistics,
     units::{Bytes, Micros},
     values,
 };

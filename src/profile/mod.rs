@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`items`] | what is measured as one: operators or fused groups, each with its [`Signature`] |
 //! | [`measure`] | the measuring: each signature alone, the model in order, the model as a whole |
-//! | [`Statistics`], [`Sampling`] | what is said of samples, and when there are enough |
+//! | [`Sampling`] | when there are enough samples |
 //! | [`Row`], [`Store`] | the CSV table, written as rows come, resumed and reused |
 //! | [`eop`], [`tvmdbg`], [`import`] | profiles that EOP's tool and TVM's debug executor took, as rows |
 //! | [`files`] | profiles that somebody names, read with what is wrong in them |
@@ -24,7 +24,6 @@ pub mod measure;
 pub mod model;
 mod sampling;
 mod signature;
-mod statistics;
 mod store;
 mod summary;
 mod surroundings;
@@ -34,7 +33,6 @@ pub mod tvmdbg;
 pub use item::{Item, fusion_class, items};
 pub use sampling::Sampling;
 pub use signature::Signature;
-pub use statistics::{Statistics, median};
 pub use store::{Key, Store, StoreError};
 pub use summary::{Kind, Summary, Whole};
 pub use surroundings::Surroundings;

@@ -9,12 +9,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde::Serialize;
 
 use super::{
-    Item, Row, Signature, Statistics,
+    Item, Row, Signature,
     growth::{Fit, Growth, Pattern, Point},
     measure::Cost,
-    statistics::quantile,
 };
-use crate::units::{Bytes, Micros};
+use crate::{
+    statistics::{Statistics, quantile},
+    units::{Bytes, Micros},
+};
 
 /// See the module's head.
 #[derive(Debug, Clone, Default)]
@@ -339,7 +341,7 @@ mod tests {
     use crate::{
         engine::EngineId,
         graph::{Arg, Attrs, DType, Granularity, Graph, Operator, Origin, TensorType},
-        profile::{Mode, Place, Statistics, items},
+        profile::{Mode, Place, items},
         units::Bytes,
     };
 

@@ -4,13 +4,10 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Statistics,
-    measure::Cost,
-    statistics::{median, median_uncertainty},
-};
+use super::measure::Cost;
 use crate::{
     engine::Sample,
+    statistics::{Statistics, median, median_uncertainty},
     units::{Bytes, Micros},
 };
 

@@ -282,7 +282,8 @@ mod tests {
     use crate::{
         engine::EngineId,
         graph::Graph,
-        profile::{Item, Statistics, measure::Cost},
+        profile::{Item, measure::Cost},
+        statistics::Statistics,
         units::{Bytes, Micros},
     };
 

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Item, Signature, Statistics, measure::Cost};
+use super::{Item, Signature, measure::Cost};
 use crate::{
     engine::EngineId,
     graph::Granularity,
+    statistics::Statistics,
     units::{Bytes, Micros},
 };
 

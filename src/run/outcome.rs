@@ -10,6 +10,7 @@ use crate::{
     agent::measured::Measured,
     graph::TensorId,
     plan::{GroupId, Plan, Strategy},
+    statistics::{Statistics, median},
     units::{Bytes, Micros},
 };
 
@@ -78,43 +79,17 @@ pub struct MemoryUse {
     pub predicted_arena_bytes: Bytes,
     /// The agent's own count: parameters, live tensors and workspace at their peak.
     pub peak_bytes: Bytes,
+    /// Most that its stages took while they were made ready, which no limit holds for: weights before and after packing.
+    pub loading_bytes: Bytes,
 }
 
 impl Latencies {
     /// `None` of no times.
     pub fn of(times: &[Micros]) -> Option<Latencies> {
-        let mut sorted: Vec<f64> = times.iter().map(|t| t.0).collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        let (first, last) = (*sorted.first()?, *sorted.last()?);
-        let median = middle(&sorted);
-        let mut deviations: Vec<f64> = sorted.iter().map(|t| (t - median).abs()).collect();
-        deviations.sort_unstable_by(f64::total_cmp);
-        // Nearest rank.
-        let p95 = sorted[(sorted.len() * 95).div_ceil(100) - 1];
-        Some(Latencies {
-            n: sorted.len(),
-            median_us: Micros(median),
-            mad_us: Micros(middle(&deviations)),
-            min_us: Micros(first),
-            p95_us: Micros(p95),
-            max_us: Micros(last),
-        })
+        let Statistics { n, median, mad, min, p95 } = Statistics::of(times)?;
+        let max = times.iter().copied().fold(min, Micros::max);
+        Some(Latencies { n: n as usize, median_us: median, mad_us: mad, min_us: min, p95_us: p95, max_us: max })
     }
-}
-
-/// The median of sorted numbers; zero of none.
-fn middle(sorted: &[f64]) -> f64 {
-    match (sorted.len(), sorted.len() / 2) {
-        (0, _) => 0.0,
-        (n, half) if n % 2 == 0 => (sorted[half - 1] + sorted[half]) / 2.0,
-        (_, half) => sorted[half],
-    }
-}
-
-pub(super) fn median(times: impl Iterator<Item = Micros>) -> Micros {
-    let mut times: Vec<f64> = times.map(|t| t.0).collect();
-    times.sort_unstable_by(f64::total_cmp);
-    Micros(middle(&times))
 }
 
 impl Outcome {
@@ -152,7 +127,7 @@ fn groups(plan: &Plan, record: &Record) -> Vec<GroupTime> {
             name: planned.name.clone(),
             device: device_name(plan, device.0 as usize),
             predicted_us: planned.time_us,
-            measured_us: median(times.into_iter()),
+            measured_us: median(&times),
             predicted_workspace_bytes: planned.workspace_bytes,
             workspace_bytes: workspace,
         })
@@ -178,14 +153,16 @@ fn transfers(plan: &Plan, deployment: &Deployment, record: &Record) -> Vec<Trans
                 Some((m.inference, arrival.end, arrival.start))
             });
             let took = |(inference, (start, _)): (&u64, &(Micros, Micros))| Some(come.get(inference)?.0 - *start);
+            let times: Vec<Micros> = sent.iter().filter_map(took).collect();
+            let waits: Vec<Micros> = sent.values().map(|(start, ready)| *start - *ready).collect();
             costs.push(TransferCost {
                 tensor: value.name.to_string(),
                 from: setup.server.to_string(),
                 to: peer.server.to_string(),
                 bytes: value.bytes(),
                 predicted_us: tensor.and_then(|tensor| predicted(plan, tensor, &setup.server, &peer.server)),
-                measured_us: median(sent.iter().filter_map(took)),
-                waited_us: median(sent.values().map(|(start, ready)| *start - *ready)),
+                measured_us: median(&times),
+                waited_us: median(&waits),
             });
         }
     }
@@ -224,6 +201,7 @@ fn memory(plan: &Plan, record: &Record) -> Vec<MemoryUse> {
             predicted_load_bytes: device.memory.load_bytes,
             predicted_arena_bytes: device.memory.arena_bytes,
             peak_bytes: measured.peak,
+            loading_bytes: measured.loading,
         });
     }
     found
@@ -245,7 +223,7 @@ mod tests {
             (found.n, found.median_us, found.min_us, found.max_us),
             (100, Micros(50.5), Micros(1.0), Micros(100.0))
         );
-        assert_eq!((found.p95_us, found.mad_us), (Micros(95.0), Micros(25.0)));
+        assert!((found.p95_us.0 - 95.05).abs() < 1e-9 && found.mad_us == Micros(25.0), "{found:?}");
         assert_eq!(Latencies::of(&times[..1]).unwrap().p95_us, Micros(100.0));
         assert_eq!(Latencies::of(&[]), None);
     }

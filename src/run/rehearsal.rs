@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use super::{
     deploy::{DeployError, DeployOptions, deploy},
     execute::{Record, RunError, RunOptions, execute},
-    outcome::{Outcome, median},
+    outcome::Outcome,
 };
 use crate::{
     agent::{Agent, fleet::Fleet},
@@ -15,6 +15,7 @@ use crate::{
     engine::EngineError,
     graph::{Graph, TensorData, TensorId},
     plan::Plan,
+    statistics::median,
     units::Micros,
 };
 
@@ -98,7 +99,7 @@ fn wakes(record: &Record) -> BTreeMap<SmolStr, Micros> {
             }
         }
         if !waits.is_empty() {
-            found.insert(server.clone(), median(waits.into_iter()));
+            found.insert(server.clone(), median(&waits));
         }
     }
     found

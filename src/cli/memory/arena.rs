@@ -1,6 +1,6 @@
 //! `edgecut memory --arena`: packs the buffers of a CSV file.
 
-use std::{io::Write, path::Path};
+use std::path::Path;
 
 use miette::Report;
 use serde::Serialize;
@@ -10,6 +10,7 @@ use crate::{
     cli::{
         Failure, Outcome, file,
         format::{self, Format},
+        kind::{self, Kind},
     },
     memory::{
         self, Options, Packing,
@@ -33,7 +34,8 @@ struct Summary {
 pub fn run(memory: &Memory, input: &Path) -> Outcome {
     let name = input.display().to_string();
     let bad = |error: &dyn std::error::Error| Failure::BadInput(Report::msg(format!("{name}: {error}")));
-    let table = Table::parse(&file::read(input)?).map_err(|e| bad(&e))?;
+    let bytes = file::read(input)?;
+    let table = Table::parse(&bytes).map_err(|error| kind::instead(input, &bytes, Kind::Buffers, error))?;
     let options = Options { capacity: memory.capacity, effort: memory.effort(300) };
     if !memory.pool.is_empty() {
         return in_pools(memory, &table, &options);
@@ -59,7 +61,7 @@ pub fn run(memory: &Memory, input: &Path) -> Outcome {
         Format::Json => serde_json::to_string_pretty(&summary).map_err(Failure::failed)? + "\n",
         Format::Table => format!("{summary}\n"),
     };
-    std::io::stdout().write_all(text.as_bytes()).map_err(Failure::failed)
+    format::print_all(text.as_bytes())
 }
 
 /// What is told of a pool.

@@ -56,7 +56,8 @@ pub fn run(memory: &Memory, input: &Path) -> Outcome {
             .rsplit_once(char::is_whitespace)
             .ok_or_else(|| bad(format!("`{line}` is not `path limit`, such as `unet.json 40%`")))?;
         let limit: Limit = limit.parse().map_err(|error| bad(format!("{error}")))?;
-        let workload = fit::read(&folder.join(path.trim()))?;
+        let place = || format!("{}:{number}", input.display());
+        let workload = fit::read(&folder.join(path.trim())).map_err(|failure| failure.at(place()))?;
         let solved = fit::solve(&workload, memory)?;
         let row = row(path.trim(), &workload, &solved, limit)?;
         if row.opt_simul_memory.is_none() {
@@ -65,13 +66,12 @@ pub fn run(memory: &Memory, input: &Path) -> Outcome {
         eprintln!("{} {}", row.name, if row.opt_simul_memory.is_some() { "done" } else { "not within its limit" });
         rows.push(row);
     }
-    let csv = csv(&rows)?;
     if let Some(output) = &memory.output {
-        file::write(output, csv.as_bytes())?;
+        file::write(output, &format::to_csv(&rows)?)?;
     }
     match memory.format {
         Format::Json => format::print_json(&rows)?,
-        Format::Csv => print!("{csv}"),
+        Format::Csv => format::print_csv(&rows)?,
         Format::Table => table(&rows),
     }
     if missed.is_empty() { Ok(()) } else { Err(Failure::NoPlan(Report::msg(missed.join("\n")))) }
@@ -106,15 +106,6 @@ fn row(name: &str, workload: &Workload, solved: &Solved<'_>, limit: Limit) -> Re
         ori_simul_latency: original_latency,
         ori_simul_memory: original_peak,
     })
-}
-
-fn csv(rows: &[Row]) -> Result<String, Failure> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for row in rows {
-        writer.serialize(row).map_err(Failure::failed)?;
-    }
-    let bytes = writer.into_inner().map_err(|error| Failure::failed(error.into_error()))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn table(rows: &[Row]) {

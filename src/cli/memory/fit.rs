@@ -14,6 +14,7 @@ use crate::{
     cli::{
         Failure, Outcome, file,
         format::{self, Format},
+        kind::{self, Kind},
     },
     memory::{
         fit::Options,
@@ -95,8 +96,8 @@ pub fn is_network(input: &Path) -> Result<bool, Failure> {
 
 /// Reads a graph of either form.
 pub fn read(input: &Path) -> Result<Workload, Failure> {
-    let bad = |error| Failure::BadInput(Report::msg(format!("{}: {error}", input.display())));
-    Workload::parse(&file::read(input)?).map_err(bad)
+    let bytes = file::read(input)?;
+    Workload::parse(&bytes).map_err(|error| kind::instead(input, &bytes, Kind::Graph, error))
 }
 
 /// Searches as long as the flags say.

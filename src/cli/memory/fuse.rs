@@ -7,7 +7,10 @@ use serde::Serialize;
 
 use super::{Memory, place, subject::Subject};
 use crate::{
-    cli::{Failure, Outcome, file},
+    cli::{
+        Failure, Outcome, file,
+        kind::{self, Kind},
+    },
     graph::Contracted,
     memory::meta::{
         fuse::{Use, fuse},
@@ -80,6 +83,9 @@ fn read(path: Option<&Path>) -> Result<Library, Failure> {
     let Some(path) = path else { return Library::built_in().map_err(Failure::failed) };
     let text = String::from_utf8_lossy(&file::read(path)?).into_owned();
     Library::parse(&text).map_err(|LibraryError { message, span }| {
+        if kind::other(text.as_bytes(), Kind::Patterns).is_some() {
+            return kind::instead(path, text.as_bytes(), Kind::Patterns, message);
+        }
         let Some(span) = span else { return Failure::BadInput(Report::msg(format!("{}: {message}", path.display()))) };
         let report: Report = miette!(labels = vec![LabeledSpan::new_with_span(None, span)], "{message}");
         Failure::BadInput(report.with_source_code(NamedSource::new(path.to_string_lossy(), text).with_language("toml")))

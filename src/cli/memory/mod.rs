@@ -20,7 +20,7 @@ use subject::Subject;
 
 use crate::{
     cli::{
-        Failure, Outcome,
+        Failure, Outcome, file,
         format::Format,
         model::{ModelArguments, ModelFlags},
     },
@@ -118,7 +118,7 @@ pub struct Memory {
     minimize: bool,
 
     /// Find a packing that fits in this size; exit code 3 if none is found
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["limit", "slowdown", "pareto", "run"])]
     capacity: Option<Bytes>,
 
     /// A memory for the buffers of --arena, in order of preference: what does not fit goes to the next. The last one
@@ -214,7 +214,14 @@ impl Memory {
             let text = "--figures, --liveness and --map show the model as it is: leave out --limit, --slowdown, --pareto and --run";
             return Err(Failure::BadInput(miette::Report::msg(text)));
         }
+        for (flag, folder) in [("--figures", &self.figures), ("--liveness", &self.liveness)] {
+            if let Some(file) = folder.as_deref().filter(|folder| folder.exists() && !folder.is_dir()) {
+                let text = format!("{flag} {}: it is a file; name a folder", file.display());
+                return Err(Failure::BadInput(miette::Report::msg(text)));
+            }
+        }
         self.check_flags()?;
+        self.output.as_deref().map_or(Ok(()), file::check_place)?;
         let rule = self.in_place.rule();
         if let Some(model) = &self.model {
             let source = ModelArguments { model: model.clone(), flags: self.flags.clone() };

@@ -86,7 +86,7 @@ pub fn show(memory: &Memory, subject: &Subject, placements: &Placements, fusion:
     });
     let rows: Vec<Row<'_>> = rows.collect();
     if let Some(path) = &memory.output {
-        file::write(path, &csv(&rows)?)?;
+        file::write(path, &format::to_csv(&rows)?)?;
     }
     let summary = Summary { fusion, ..summary(subject, placements) };
     match memory.format {
@@ -121,14 +121,6 @@ fn summary(subject: &Subject, placements: &Placements) -> Summary {
         joined_in_place: best.joined.len(),
         fusion: None,
     }
-}
-
-fn csv<T: Serialize>(rows: &[T]) -> Result<Vec<u8>, Failure> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for row in rows {
-        writer.serialize(row).map_err(Failure::failed)?;
-    }
-    writer.into_inner().map_err(|error| Failure::failed(error.into_error()))
 }
 
 impl std::fmt::Display for Summary {

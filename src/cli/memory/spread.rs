@@ -9,6 +9,7 @@ use crate::{
         format::{self, Format},
     },
     memory::workload::{Target, Workload},
+    statistics::quantile,
     units::{Bytes, Micros},
 };
 
@@ -65,8 +66,8 @@ fn print(rows: &[Row]) {
         ("time", rows.iter().filter_map(|r| Some(100.0 * (r.time_ratio? - 1.0))).collect()),
     ] {
         values.sort_by(f64::total_cmp);
-        if let (Some(least), Some(most)) = (values.first(), values.last()) {
-            println!("{name}: least {least:.2} %, median {:.2} %, most {most:.2} %", values[values.len() / 2]);
+        if let (Some(least), Some(median), Some(most)) = (values.first(), quantile(&values, 0.5), values.last()) {
+            println!("{name}: least {least:.2} %, median {median:.2} %, most {most:.2} %");
         }
     }
 }

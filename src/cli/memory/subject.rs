@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use miette::Report;
-
 use crate::{
-    cli::{Failure, file, kind, model::ModelArguments},
+    cli::{
+        Failure, file,
+        kind::{self, Kind},
+        model::ModelArguments,
+    },
     graph::{Contracted, Granularity, Graph, Operator, OperatorId},
     memory::{
         Reuse, Sharing,
@@ -113,8 +115,8 @@ impl Subject {
 
     /// A network from a file; its operators take the same time each.
     pub fn network(path: &Path, rule: InPlace) -> Result<Subject, Failure> {
-        let bad = |error| Failure::BadInput(Report::msg(format!("{}: {error}", path.display())));
-        let network = Network::parse(&file::read(path)?).map_err(bad)?;
+        let bytes = file::read(path)?;
+        let network = Network::parse(&bytes).map_err(|error| kind::instead(path, &bytes, Kind::Graph, error))?;
         let ids: Vec<OperatorId> = network.graph.operators().map(|(id, _)| id).collect();
         let name = |(_, operator): (OperatorId, &crate::graph::Operator)| {
             operator.label.as_ref().unwrap_or(&operator.name).to_string()
@@ -196,5 +198,5 @@ fn find(stem: &str, hash: &str) -> Option<PathBuf> {
 fn rows(path: &Path) -> Result<Vec<Row>, Failure> {
     let bytes = file::read(path)?;
     let rows = std::str::from_utf8(&bytes).map_err(|error| error.to_string()).and_then(files::parse);
-    rows.map_err(|error| kind::instead(path, &bytes, "a profile", error))
+    rows.map_err(|error| kind::instead(path, &bytes, Kind::Profile, error))
 }

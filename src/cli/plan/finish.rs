@@ -49,7 +49,7 @@ pub(super) struct Found<'a> {
 }
 
 /// Where a plan goes if nothing else is said.
-const DEFAULT_OUTPUT: &str = "plan.json";
+pub(super) const DEFAULT_OUTPUT: &str = "plan.json";
 
 /// The searches' options.
 pub(super) fn options(arguments: &Plan) -> Options {
@@ -112,7 +112,7 @@ pub(super) fn within_memory(
     options: &Options,
 ) -> Result<Fitted, Failure> {
     match arguments.ratios {
-        Ratios::Tuned if limited(task) && !arguments.pareto => best(task, answer, options),
+        Ratios::Tuned if limited(task) && !arguments.pareto && arguments.like.is_none() => best(task, answer, options),
         _ => Ok(Fitted { answer: answer.map_err(no_plan)?, schedules: Vec::new() }),
     }
 }
@@ -184,7 +184,7 @@ fn write(path: &Path, plan: &plan::Plan) -> Outcome {
 fn write_front(path: &Path, points: &[Point], in_file: impl Fn(&Answer) -> Result<plan::Plan, Failure>) -> Outcome {
     let csv = front_csv(points)?;
     if path.extension().is_some_and(|extension| extension == "csv") && !path.is_dir() {
-        file::write(path, csv.as_bytes())?;
+        file::write(path, &csv)?;
         eprintln!("front written to {}", path.display());
         return Ok(());
     }
@@ -197,7 +197,7 @@ fn write_front(path: &Path, points: &[Point], in_file: impl Fn(&Answer) -> Resul
         write(&path.join(format!("plan-{number}.json")), &in_file(&point.answer)?)?;
     }
     let table = path.join("front.csv");
-    file::write(&table, csv.as_bytes())?;
+    file::write(&table, &csv)?;
     eprintln!("front written to {}", table.display());
     Ok(())
 }

@@ -9,13 +9,14 @@ use miette::Report;
 use super::{
     Plan,
     finish::{Found, finish, options, within_memory},
-    rules,
+    like, rules,
 };
 use crate::{
     cli::{
         Failure, Outcome,
         cluster::link_table,
         given::{Source, Subject, rows},
+        profile::GranularityFlag,
     },
     cluster::{DeviceKind, DeviceName, DeviceSpec, Inventory, Link},
     graph::{Granularity, OperatorId},
@@ -48,6 +49,11 @@ pub(super) fn is_given(arguments: &Plan) -> bool {
 /// Plans the model at `path`.
 pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
     let bad = |what: String| Failure::BadInput(Report::msg(what));
+    let idle = arguments.idle(&[]);
+    if !idle.is_empty() {
+        let what = "the profiles are given as files, so that nothing is measured or run: leave out";
+        return Err(bad(format!("{what} {}", idle.join(", "))));
+    }
     let subject = Subject::open(path, &arguments.flags)?;
     let mut sources: Vec<Source> = arguments.profile.iter().map(|text| Source::parse(text)).collect();
     if !is_given(arguments) {
@@ -59,6 +65,9 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
     }
     let rows = rows(&sources, &subject)?;
     let granularity = granularity(&rows).map_err(bad)?;
+    if matches!(arguments.granularity, GranularityFlag::Op) && granularity != Granularity::Op {
+        return Err(bad("--granularity op: the profiles are of fused groups".to_string()));
+    }
     let graph = subject.graph();
     let items = items(graph, granularity);
     let names: Vec<String> = items.iter().map(|item| item.name.clone()).collect();
@@ -82,6 +91,7 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
     }
     let inventory = inventory(arguments, devices)?;
     rules::check(&rules, &names, &inventory)?;
+    let like = like::splits(arguments, subject.hash(), granularity, &inventory)?;
     let mut network = network(&inventory, |_| None, arguments.memory)
         .map_err(|e| bad(format!("{e}: give it in a file as `--links`, or in that of `--cluster`")))?;
     // A file of measurements does not say what memory its device has.
@@ -102,7 +112,10 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
     };
     rules::apply(&rules, &mut task);
     let options = options(arguments);
-    let answer = split::plan_from(&task, &options, arguments.ratios, None);
+    let answer = match &like {
+        Some(splits) => split::plan_like(&task, &options, arguments.ratios, splits),
+        None => split::plan_from(&task, &options, arguments.ratios, None),
+    };
     let Fitted { answer, schedules } = within_memory(arguments, &task, answer, &options)?;
     let inputs = arguments.flags.inputs.as_ref().filter(|_| subject.is_selected());
     let reference = ModelRef {

@@ -2,17 +2,21 @@
 
 mod finish;
 mod given;
+mod like;
 mod model;
 mod print;
 mod rehearse;
 mod rules;
 mod workload;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use miette::Report;
 
 use super::{
-    Outcome,
+    Failure, Outcome,
     cluster::{ClusterFlag, ThreadsFlag},
+    file,
     format::Format,
     given::{is_debug_dump, is_dump},
     model::ModelFlags,
@@ -53,7 +57,7 @@ pub struct Plan {
     latency: Option<Micros>,
 
     /// The plan must give at least this many results a second
-    #[arg(long, value_name = "PER_SECOND")]
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     throughput: Option<f64>,
 
     /// Place each operator by itself, or what TVM's fusion rules would compile into one kernel
@@ -100,10 +104,11 @@ pub struct Plan {
     #[arg(long)]
     estimate: bool,
 
-    /// How many plans are run on the agents, to learn what operators and transfers take in their places and to choose by
-    /// it; 0 to plan by profiles alone
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    rehearse: usize,
+    /// Rounds of rehearsal, 3 if not given: each runs plans on the agents, to learn what operators and transfers take in
+    /// their places, and all but the last plan anew by that. The best plan that was run is given out; 0 to plan by
+    /// profiles alone
+    #[arg(long, value_name = "N")]
+    rehearse: Option<usize>,
 
     /// Where measured links are kept; links.csv among the profiles if not given
     #[arg(long, value_name = "FILE")]
@@ -131,13 +136,46 @@ pub struct Plan {
     format: Format,
 }
 
+/// Reads how many results a second are wanted.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| *rate > 0.0 && rate.is_finite());
+    rate.ok_or_else(|| format!("`{text}` is no number of results a second: expected one above 0, such as 30"))
+}
+
 impl Plan {
     pub fn run(self) -> Outcome {
+        if self.is_to_be_rehearsed() && (self.pareto || self.estimate) {
+            let (flag, why) = match self.pareto {
+                true => ("--pareto", "the plans of a front are not run"),
+                false => ("--estimate", "then nothing is run"),
+            };
+            let what = format!("--rehearse says nothing with {flag}: {why}; leave one of them out");
+            return Err(Failure::BadInput(Report::msg(what)));
+        }
+        let default = self.workload.is_none().then_some(Path::new(finish::DEFAULT_OUTPUT));
+        if let (false, Some(path)) = (self.pareto, self.output.as_deref().or(default)) {
+            file::check_place(path)?;
+        }
         match (&self.workload, &self.model) {
             (Some(path), _) if is_debug_dump(path) => given::run(&self, path),
             (Some(path), _) => workload::run(&self, path),
             (None, Some(path)) if is_dump(path) || given::is_given(&self) => given::run(&self, path),
             (None, _) => model::run(&self),
         }
+    }
+
+    /// Whether rehearsals were asked for.
+    fn is_to_be_rehearsed(&self) -> bool {
+        self.rehearse.is_some_and(|rounds| rounds > 0)
+    }
+
+    /// Of the flags on what is measured and run, and of `others`, those that were given.
+    fn idle(&self, others: &[(&'static str, bool)]) -> Vec<&'static str> {
+        let own = [
+            ("--threads", self.threads.threads.is_some()),
+            ("--estimate", self.estimate),
+            ("--rehearse", self.is_to_be_rehearsed()),
+        ];
+        others.iter().chain(&own).filter(|(_, is_given)| *is_given).map(|(flag, _)| *flag).collect()
     }
 }

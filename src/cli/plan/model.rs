@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 use super::{
     Plan,
     finish::{Found, finish, in_file, options, within_memory},
+    like,
     rehearse::{Rehearsed, Theatre},
     rules,
 };
@@ -19,15 +20,14 @@ use crate::{
     },
     cli::{
         Failure, Outcome,
-        cluster::{Located, links, reach_all, runtime},
+        cluster::{links, reach_all, runtime},
         model::ModelArguments,
         survey::profiles,
     },
     cluster::Inventory,
     graph::OperatorId,
     plan::{
-        self,
-        file::ModelRef,
+        file::{ModelRef, Split},
         fitted::Fitted,
         problem::Targets,
         search::Options,
@@ -69,14 +69,17 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         contents: contents.given(),
     };
     let runtime = runtime()?;
-    let (fleet, inventory, profiles) = runtime.block_on(async {
+    let (fleet, inventory, profiles, like) = runtime.block_on(async {
         let fleet = reach_all(&cluster).await?;
-        rules::check(&rules, &names, &fleet.inventory(&cluster, Vec::new()))?;
+        let devices = fleet.inventory(&cluster, Vec::new());
+        rules::check(&rules, &names, &devices)?;
+        let like = like::splits(arguments, &model.import.hash, granularity, &devices)?;
         let table = arguments.links.clone().unwrap_or_else(|| folder.join("links.csv"));
         let links = links(&fleet, &cluster, &table, false).await?;
         let inventory = fleet.inventory(&cluster, links);
         let profiles = profiles(&fleet, &cluster, &inventory, &survey).await?;
-        Ok::<(Fleet, Inventory, Vec<Surveyed>), Failure>((fleet, inventory, profiles))
+        let found: (Fleet, Inventory, Vec<Surveyed>, Option<Vec<Split>>) = (fleet, inventory, profiles, like);
+        Ok::<_, Failure>(found)
     })?;
 
     let address =
@@ -102,17 +105,23 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     let displaces = Surroundings::bytes(graph);
     let shards = Shards::open(folder, &profiles, &items, survey.sampling, displaces);
     let mut shards = shards.map_err(Failure::bad_input)?;
-    let rounds = match (arguments.estimate, arguments.rehearse) {
+    let rehearsals = match arguments.estimate || arguments.pareto {
+        true => 0,
+        false => arguments.rehearse.unwrap_or(REHEARSALS),
+    };
+    let rounds = match (arguments.estimate, rehearsals) {
         (true, _) => 0,
         (false, 0) => ROUNDS,
         // Rehearsals say it better.
         (false, _) => ROUNDS_BEFORE_REHEARSALS,
     };
-    let (answer, told) = match &arguments.like {
+    let (answer, told) = match &like {
         None => settle(&task, &options, arguments.ratios, &mut shards, &fleet, &runtime, rounds)?,
-        Some(path) => {
-            let (answer, told) = like(&task, &options, arguments.ratios, &shards, path)?;
-            (Ok(answer), told)
+        Some(splits) => {
+            let mut sampled = Sampled::default();
+            shards.tell(&mut sampled);
+            let task = Task { shards: &sampled, ..task.clone() };
+            (split::plan_like(&task, &options, arguments.ratios, splits), sampled)
         }
     };
     let reference = ModelRef {
@@ -123,10 +132,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     };
     let threads: Vec<Option<u32>> = inventory.devices.iter().map(|device| Some(device.threads)).collect();
     let known_alone = Task { shards: &told, ..task.clone() };
-    let Fitted { answer, schedules } = match (arguments.like.is_some(), answer) {
-        (true, Ok(answer)) => Fitted { answer, schedules: Vec::new() },
-        (_, answer) => within_memory(arguments, &known_alone, answer, &options)?,
-    };
+    let Fitted { answer, schedules } = within_memory(arguments, &known_alone, answer, &options)?;
     let theatre = Theatre {
         fleet: &fleet,
         cluster: &cluster,
@@ -134,11 +140,11 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         runtime: &runtime,
         options: &options,
         is_free: arguments.ratios == Ratios::Tuned && arguments.like.is_none(),
-        rounds: arguments.rehearse,
+        rounds: rehearsals,
         in_file: &|answer| in_file(arguments, granularity, &reference, &threads, answer),
     };
     // What is computed in parts to keep a limit stays as it is.
-    let is_rehearsed = arguments.rehearse > 0 && !arguments.estimate && !arguments.pareto && schedules.is_empty();
+    let is_rehearsed = rehearsals > 0 && schedules.is_empty();
     let Rehearsed { answer, known, note } = match is_rehearsed {
         true => theatre.rehearsed(&known_alone, &told, answer)?,
         false => Rehearsed { answer, known: InPlace::default(), note: None },
@@ -171,23 +177,8 @@ fn others(folder: &Path, profile: &Surveyed) -> Result<Vec<Row>, Failure> {
     Ok(all.into_iter().filter(alike).collect())
 }
 
-/// A plan that splits what the one at `path` splits, and what is known of shards.
-fn like(
-    task: &Task<'_>,
-    options: &Options,
-    ratios: Ratios,
-    shards: &Shards<'_>,
-    path: &Path,
-) -> Result<(Answer, Sampled), Failure> {
-    let text = std::fs::read(path).map_err(|error| Failure::unreadable(&path.display().to_string(), &error))?;
-    let other = plan::Plan::from_json(&text).map_err(|e| Failure::bad_input(Located::new(path, e)))?;
-    let mut sampled = Sampled::default();
-    shards.tell(&mut sampled);
-    let task = Task { shards: &sampled, ..task.clone() };
-    let answer = split::plan_like(&task, options, ratios, &other.splits);
-    let answer = answer.map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
-    Ok((answer, sampled))
-}
+/// Rounds of rehearsal if nothing is said.
+const REHEARSALS: usize = 3;
 
 /// How often a plan is made anew after its shards were measured.
 const ROUNDS: usize = 8;

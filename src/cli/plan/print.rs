@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     cli::{
         Failure, Outcome,
-        format::Format,
+        format::{Format, print_csv, print_json, to_csv},
         table::{MANY_GROUPS, SMALL, shortened, small, table},
     },
     plan::{self, Problem, file::Source, problem::DeviceId, solve::Solution, split::front::Point, table},
@@ -25,8 +25,8 @@ pub(super) fn print(format: Format, problem: &Problem, plan: &plan::Plan, soluti
 pub(super) fn print_front(format: Format, points: &[Point]) -> Outcome {
     let rows = front_rows(points);
     match format {
-        Format::Csv => print!("{}", front_csv(points)?),
-        Format::Json => println!("{}", serde_json::to_string_pretty(&rows).map_err(Failure::failed)?),
+        Format::Csv => print_csv(&rows)?,
+        Format::Json => print_json(&rows)?,
         Format::Table => {
             let mut lines = table([">latency", ">between results", ">peak", ">devices", ">operators split"]);
             for (point, row) in points.iter().zip(&rows) {
@@ -41,10 +41,8 @@ pub(super) fn print_front(format: Format, points: &[Point]) -> Outcome {
 }
 
 /// The rows of a front as CSV.
-pub(super) fn front_csv(points: &[Point]) -> Result<String, Failure> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    front_rows(points).iter().try_for_each(|row| writer.serialize(row)).map_err(Failure::failed)?;
-    String::from_utf8(writer.into_inner().map_err(Failure::failed)?).map_err(Failure::failed)
+pub(super) fn front_csv(points: &[Point]) -> Result<Vec<u8>, Failure> {
+    to_csv(&front_rows(points))
 }
 
 fn front_rows(points: &[Point]) -> Vec<FrontRow> {

@@ -10,7 +10,8 @@ use super::Plan;
 use crate::cli::{
     Failure, Outcome, file,
     format::{Format, print_csv},
-    kind,
+    kind::{self, Kind},
+    profile::GranularityFlag,
 };
 use crate::plan::{
     problem::Objective,
@@ -44,7 +45,7 @@ pub(super) fn run(flags: &Plan, path: &Path) -> Outcome {
         return Err(named(what));
     }
     let text = std::fs::read(path).map_err(|e| named(e.to_string()))?;
-    let workload = Workload::from_json(&text).map_err(|e| kind::instead(path, &text, "a workload", e))?;
+    let workload = Workload::from_json(&text).map_err(|e| kind::instead(path, &text, Kind::Workload, e))?;
     let mut options = throughput::Options { seed: flags.seed, ..throughput::Options::default() };
     if let Some(budget) = flags.budget {
         // What was asked for is done in full, however long it takes.
@@ -81,14 +82,14 @@ fn idle(flags: &Plan) -> Vec<&'static str> {
         ("--pareto", flags.pareto),
         ("--no-split", flags.no_split),
         ("--ratios", flags.ratios != Ratios::Tuned),
+        ("--like", flags.like.is_some()),
+        ("--granularity", matches!(flags.granularity, GranularityFlag::Op)),
         ("--pin", !flags.pin.is_empty()),
         ("--ban", !flags.ban.is_empty()),
-        ("--threads", flags.threads.threads.is_some()),
         ("--profile", flags.profile != ["profiles"]),
-        ("--estimate", flags.estimate),
         ("--links", flags.links.is_some()),
     ];
-    all.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag).collect()
+    flags.idle(&all)
 }
 
 fn no_plan(reason: NoAnswer) -> Failure {

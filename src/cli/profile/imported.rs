@@ -46,8 +46,8 @@ pub(super) fn run(
     for source in &sources {
         if model.is_none() {
             let dump = Subject::of_dump(&source.path)?.ok_or_else(|| {
-                let what = "a profile of EOP's is of a Relay module: give it as MODEL; of a dump, the graph dump and \
-                            the execution trace lie beside each other";
+                let what = "neither a graph dump nor an execution trace of TVM's debug executor, beside each other; a \
+                            profile of EOP's is of a Relay module, which is to be given as MODEL";
                 Failure::BadInput(Report::msg(format!("{}: {what}", source.path.display())))
             });
             open = Some(Subject::open(&dump?, flags)?);

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use crate::cli::{
     Failure, Outcome,
     cluster::{ClusterFlag, ThreadsFlag},
+    file,
     format::Format,
     kind,
     model::ModelFlags,
@@ -63,6 +64,7 @@ impl Run {
     pub fn run(self) -> Outcome {
         let name = self.input.display().to_string();
         let bytes = std::fs::read(&self.input).map_err(|error| Failure::unreadable(&name, &error))?;
+        [&self.outputs, &self.trace].into_iter().flatten().try_for_each(|path| file::check_place(path))?;
         match kind::is_json_object(&bytes) {
             true => plan::run(&self, &bytes),
             false => model::run(&self),

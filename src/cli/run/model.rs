@@ -6,7 +6,7 @@ use super::Run;
 use crate::{
     cli::{Failure, Outcome, contents::engine_failure, format::Format, model::ModelArguments},
     engine::{CpuEngine, Engine, Sample},
-    profile::Statistics,
+    statistics::Statistics,
     units::Micros,
     values::write_npz,
 };

@@ -9,7 +9,7 @@ use crate::{
         table::{MANY_GROUPS, SMALL, shortened, small, table},
     },
     plan::Plan,
-    run::{self, Difference},
+    run::{self, Difference, MemoryUse, TransferCost},
     units::{Bytes, Micros},
 };
 
@@ -80,6 +80,18 @@ fn off(predicted: Micros, measured: Micros) -> String {
     if predicted.0 > 0.0 { format!("{:+.1} %", 100.0 * (measured.0 / predicted.0 - 1.0)) } else { String::new() }
 }
 
+/// All transfers in a line. Those over different links go at the same time.
+fn moved(transfers: &[TransferCost]) -> String {
+    let bytes: Bytes = transfers.iter().map(|transfer| transfer.bytes).sum();
+    let predicted: Micros = transfers.iter().filter_map(|transfer| transfer.predicted_us).sum();
+    let measured: Micros = transfers.iter().map(|transfer| transfer.measured_us).sum();
+    let count = transfers.len();
+    format!(
+        "{count} transfers of {bytes} together: predicted {predicted}, measured {measured} ({})",
+        off(predicted, measured)
+    )
+}
+
 fn page(plan: &Plan, outcome: &run::Outcome) -> String {
     let all: Micros = outcome.groups.iter().map(|group| group.measured_us).sum();
     let mut groups = table([">group", "operators", "device", ">predicted", ">measured", ">off"]);
@@ -112,7 +124,7 @@ fn page(plan: &Plan, outcome: &run::Outcome) -> String {
                 transfer.waited_us.to_string(),
             ]);
         }
-        text += &format!("{transfers}\n\n");
+        text += &format!("{transfers}\n{}\n\n", moved(&outcome.transfers));
     }
     let mut memory = table([
         "device",
@@ -157,8 +169,9 @@ fn page(plan: &Plan, outcome: &run::Outcome) -> String {
             rate(interval)
         );
     }
-    let most = outcome.memory.iter().map(|device| device.peak_bytes).max().unwrap_or(Bytes::ZERO);
-    text += &format!("memory: at most {most} on any device\n");
+    let most = |of: fn(&MemoryUse) -> Bytes| outcome.memory.iter().map(of).max().unwrap_or_default();
+    let (running, loading) = (most(|device| device.peak_bytes), most(|device| device.loading_bytes));
+    text += &format!("memory: at most {running} on any device while it ran, {loading} while it was loaded\n");
     if outcome.clock_uncertainty_us > Micros::ZERO {
         text += &format!("clocks of different servers agree to ± {}\n", outcome.clock_uncertainty_us);
     }

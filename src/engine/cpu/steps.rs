@@ -31,6 +31,7 @@ pub(super) struct Steps {
     /// Parameters and constants that the graph returns as they are.
     kept: Vec<(TensorId, Arc<Tensor>)>,
     parameter_bytes: Bytes,
+    loading_bytes: Bytes,
 }
 
 /// One group; one operator of it where shapes are not known beforehand.
@@ -85,6 +86,9 @@ struct Contents<'a> {
     graph: &'a Graph,
     parameter: &'a ParameterSource<'a>,
     seen: HashMap<TensorId, Arc<Tensor>>,
+    meter: &'a Meter,
+    /// Most bytes that were there at one time with a content that the meter did not count.
+    most: i64,
 }
 
 impl Contents<'_> {
@@ -98,6 +102,7 @@ impl Contents<'_> {
             _ => Meter::pause(|| (self.parameter)(id))?,
         };
         let content = Arc::new(to_tract(&tensor.name, &data, &tensor.ty)?);
+        self.most = self.most.max(self.meter.live() + data.bytes().len() as i64);
         // Its memory was not counted when it was taken.
         Meter::pause(|| drop(data));
         self.seen.insert(id, Arc::clone(&content));
@@ -116,7 +121,7 @@ impl Steps {
         let turn = core.turn();
         let counted = core.meter.join();
         core.meter.reset();
-        let mut contents = Contents { graph, parameter, seen: HashMap::new() };
+        let mut contents = Contents { graph, parameter, seen: HashMap::new(), meter: &core.meter, most: 0 };
         let mut kept = Vec::new();
         for output in &graph.outputs {
             if matches!(graph.tensor(*output).origin, Origin::Parameter | Origin::Constant(_)) {
@@ -147,6 +152,7 @@ impl Steps {
         }
         mark_last_uses(graph, &mut steps);
         let programs = programs.made;
+        let loading = core.meter.peak().max(contents.most);
         drop(contents);
         let held = core.meter.live();
         drop((counted, turn));
@@ -163,6 +169,7 @@ impl Steps {
             outputs: graph.outputs.iter().map(|id| named(*id)).collect(),
             kept,
             parameter_bytes: Bytes(held.max(0) as u64),
+            loading_bytes: Bytes(loading.max(0) as u64),
         })
     }
 
@@ -259,6 +266,10 @@ impl Executable for Steps {
 
     fn parameter_bytes(&self) -> Bytes {
         self.parameter_bytes
+    }
+
+    fn loading_bytes(&self) -> Bytes {
+        self.loading_bytes
     }
 }
 

@@ -6,7 +6,10 @@ use super::{
     card::{Card, CardError},
     heap::Heap,
 };
-use crate::units::{Bytes, Micros};
+use crate::{
+    statistics::median,
+    units::{Bytes, Micros},
+};
 
 /// Which main memory a tensor lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,11 +43,11 @@ impl HostLink {
         let (mut to_card, mut from_card) = (Vec::new(), Vec::new());
         let mut size = SMALLEST;
         while size <= LARGEST {
-            let to = median(|| {
+            let to = timed(|| {
                 card.write(region.address(), &buffer.bytes()[..size])?;
                 card.synchronise()
             })?;
-            let from = median(|| card.read(region.address(), &mut buffer.bytes_mut()[..size]))?;
+            let from = timed(|| card.read(region.address(), &mut buffer.bytes_mut()[..size]))?;
             to_card.push((Bytes(size as u64), to));
             from_card.push((Bytes(size as u64), from));
             size *= 4;
@@ -53,16 +56,16 @@ impl HostLink {
     }
 }
 
-fn median(mut copy: impl FnMut() -> Result<(), CardError>) -> Result<Micros, CardError> {
+/// The median of some copies, after one that does not count.
+fn timed(mut copy: impl FnMut() -> Result<(), CardError>) -> Result<Micros, CardError> {
     copy()?;
     let mut times = Vec::with_capacity(COPIES);
     for _ in 0..COPIES {
         let start = Instant::now();
         copy()?;
-        times.push(Micros::from(start.elapsed()).0);
+        times.push(Micros::from(start.elapsed()));
     }
-    times.sort_unstable_by(f64::total_cmp);
-    Ok(Micros(times[COPIES / 2]))
+    Ok(median(&times))
 }
 
 /// Main memory of one kind.

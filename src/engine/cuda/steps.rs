@@ -33,6 +33,7 @@ pub(super) struct Steps {
     /// Parameters and constants that the graph returns as they are.
     kept: HashMap<TensorId, TensorData>,
     parameter_bytes: Bytes,
+    loading_bytes: Bytes,
 }
 
 struct Step {
@@ -65,6 +66,7 @@ impl Steps {
     ) -> Result<Steps, EngineError> {
         let _turn = core.turn();
         let before = core.heap.live();
+        core.heap.reset_peak();
         let content = |id: TensorId| match &graph.tensor(id).origin {
             Origin::Constant(data) => Ok(data.clone()),
             _ => parameter(id),
@@ -95,13 +97,14 @@ impl Steps {
             let tensor = graph.tensor(id);
             Named { id, name: tensor.name.to_string(), ty: tensor.ty.clone() }
         };
-        let parameter_bytes = core.heap.live() - before;
+        let (parameter_bytes, loading_bytes) = (core.heap.live() - before, core.heap.peak() - before);
         Ok(Steps {
             steps,
             inputs: graph.inputs().map(named).collect(),
             outputs: graph.outputs.iter().map(|id| named(*id)).collect(),
             kept,
             parameter_bytes,
+            loading_bytes,
             core: Arc::clone(&core),
         })
     }
@@ -164,6 +167,10 @@ impl Executable for Steps {
 
     fn parameter_bytes(&self) -> Bytes {
         self.parameter_bytes
+    }
+
+    fn loading_bytes(&self) -> Bytes {
+        self.loading_bytes
     }
 }
 

@@ -76,6 +76,7 @@ fn memory_is_counted_as_it_is_taken() {
     let x = content(TensorId(0)).unwrap();
     let mut whole = engine.load(&graph, &content).unwrap();
     assert_eq!(whole.parameter_bytes(), Bytes(4096), "one copy of the weight");
+    assert!(whole.loading_bytes() >= Bytes(4096), "{}", whole.loading_bytes());
     let (_, sample) = whole.run_measured(std::slice::from_ref(&x)).unwrap();
     // An operand and a result at a time: what was read is given back before the next is made.
     assert_eq!((sample.peak, sample.workspace), (Bytes(8192), Bytes::ZERO), "{sample:?}");

@@ -65,11 +65,11 @@ pub(super) fn rewritten(task: &Task<'_>, answer: &Answer, chosen: Vec<(Schedule,
     let arenas = solve::arenas(&evaluation.accounts).ok()?;
     let before = |unit: &Unit| unit.before.filter(|_| unit.is_whole);
     let of = units.iter().map(|unit| before(unit).and_then(|id| expanded.of[id.0 as usize])).collect();
-    let shards: BTreeMap<GroupId, Shard> = (0u32..)
-        .map(GroupId)
-        .zip(&units)
-        .filter_map(|(id, unit)| Some((id, expanded.shards.get(&before(unit)?)?.clone())))
-        .collect();
+    let moved = |old: &BTreeMap<GroupId, Shard>| -> BTreeMap<GroupId, Shard> {
+        let groups = (0u32..).map(GroupId).zip(&units);
+        groups.filter_map(|(id, unit)| Some((id, placed(old.get(&before(unit)?)?, &unit.operators)))).collect()
+    };
+    let (shards, joined) = (moved(&expanded.shards), moved(&expanded.joined));
     let value = evaluation.score.value;
     let given = match task.objective {
         // What is computed in parts may need less than the largest group as a whole.
@@ -87,8 +87,15 @@ pub(super) fn rewritten(task: &Task<'_>, answer: &Answer, chosen: Vec<(Schedule,
         in_flight: None,
         evaluation,
     };
-    let expanded = Expanded { graph: written.graph, problem, of, shards, ..expanded.clone() };
+    let expanded = Expanded { graph: written.graph, problem, of, shards, joined, ..expanded.clone() };
     Some(Fitted { answer: Answer { solution, expanded, ..answer.clone() }, schedules })
+}
+
+/// `shard` with its operators, in program order, as `operators` of another graph.
+fn placed(shard: &Shard, operators: &[OperatorId]) -> Shard {
+    let at: HashMap<OperatorId, OperatorId> = shard.operators.iter().copied().zip(operators.iter().copied()).collect();
+    let copies = shard.copies.iter().filter_map(|id| at.get(id).copied()).collect();
+    Shard { operators: operators.to_vec(), copies, ..shard.clone() }
 }
 
 /// By device: what it computes in its order, each run that is scheduled step by step.

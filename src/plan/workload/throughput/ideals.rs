@@ -18,6 +18,8 @@ use crate::plan::workload::{Workload, load::Bundles};
 /// Ideals that are looked at, and cells of the tables over them.
 const MOST: usize = 60_000;
 const CELLS: usize = 8_000_000;
+/// Bytes that the ideals of one size may take.
+const BYTES: usize = 1 << 28;
 
 /// Differences of ideals between two looks at the clock.
 const STRIDE: u64 = 1 << 16;
@@ -185,7 +187,7 @@ impl Units {
         units
     }
 
-    /// Every ideal; `None` if there are more than `most`.
+    /// Every ideal; `None` if there are more than `most`, or so many of one size that they take too much memory.
     fn lattice(&self, most: usize) -> Option<Lattice> {
         let mut rng = Rng::with_seed(1);
         // A set is known by the exclusive or of its members' numbers.
@@ -197,18 +199,21 @@ impl Units {
         for _ in 0..self.members.len() {
             let mut numbers: HashMap<u128, u32> = HashMap::new();
             let mut next: Vec<Ideal> = Vec::new();
+            let mut bytes = 0;
             for ideal in &level {
                 for &unit in &ideal.ready {
                     let key = ideal.key ^ keys[unit];
                     let number = *numbers.entry(key).or_insert(lattice.len() as u32);
                     if number as usize == lattice.len() {
                         lattice.push(Vec::new());
-                        next.push(self.with(ideal, unit, number, key));
+                        let with = self.with(ideal, unit, number, key);
+                        bytes += with.has.len() + with.ready.len() * size_of::<usize>();
+                        next.push(with);
                     }
                     lattice[number as usize].push((unit, ideal.number));
-                }
-                if lattice.len() > most {
-                    return None;
+                    if lattice.len() > most || bytes > BYTES {
+                        return None;
+                    }
                 }
             }
             level = next;

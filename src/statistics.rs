@@ -1,4 +1,5 @@
-//! What is said of a set of samples: order statistics, because times have long tails.
+//! What is said of a set of samples: order statistics, because times have long tails. Every median and percentile that is
+//! reported is one of these.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +41,7 @@ pub fn median(samples: &[Micros]) -> Micros {
 /// Distribution-free: between the order statistics of ranks n/2 ± 0.98 √n (the normal approximation of the
 /// binomial; Conover, Practical Nonparametric Statistics, 3.2). `None` below six samples, which have no
 /// such interval.
-pub(super) fn median_uncertainty(samples: &[Micros]) -> Option<f64> {
+pub fn median_uncertainty(samples: &[Micros]) -> Option<f64> {
     let n = samples.len();
     if n < 6 {
         return None;
@@ -60,7 +61,7 @@ fn sorted(samples: &[Micros]) -> Vec<f64> {
 }
 
 /// Linear interpolation between the two nearest of `sorted`; `None` of none.
-pub(super) fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
+pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let at = q * sorted.len().checked_sub(1)? as f64;
     let (below, above) = (*sorted.get(at.floor() as usize)?, *sorted.get(at.ceil() as usize)?);
     Some(below + (above - below) * at.fract())
