@@ -134,12 +134,19 @@ with open(sys.argv[2], "w") as out:
 END
 }
 
-# Limits of server $1: $2 bytes, share $3 of a processor; - for none. Prints the files that a process joins them by.
+# Limits of server $1 on cores $4: $2 bytes, share $3 of a processor; - for none. Prints the files that a process joins them by.
 # Servers go ahead of what else this machine does, so that they are disturbed as little as machines of their own would be.
 make_cgroup() {
-    local name=$1 memory=$2 cpu=$3 quota period=10000 folder
+    local name=$1 memory=$2 cpu=$3 cores=$4 quota period folder
     [ "$memory" = - ] || memory=$((memory + OWN_MEMORY))
-    quota=$(awk -v share="$cpu" -v period=$period 'BEGIN { print int(share == "-" ? 0 : share * period) }')
+    # Turns of a tick of the kernel, the shortest that it keeps and so the nearest to a slower processor, with 1 ms of it at
+    # least, the shortest that it takes. All of one core is not limited: even a limit that is never reached would take a
+    # tenth of it.
+    read -r quota period < <(awk -v share="$cpu" -v cores="$cores" 'BEGIN {
+        if (cores ~ /^[0-9]+$/ && share + 0 >= 1) share = "-"
+        period = share == "-" || share > 0.25 ? 4000 : int(1000 / share) + 1
+        print int(share == "-" ? 0 : share * period), period
+    }')
     if [ "$(controllers)" = v2 ]; then
         folder=/sys/fs/cgroup/edgecut-$LAB
         echo '+cpu +memory' >/sys/fs/cgroup/cgroup.subtree_control
@@ -244,7 +251,7 @@ up() {
         [ "$memory" = - ] || agent+=(--memory "${memory}B")
         [ "$cores" = - ] || agent=(taskset --cpu-list "$cores" "${agent[@]}")
         local -a groups
-        mapfile -t groups < <(make_cgroup "$name" "$memory" "$cpu")
+        mapfile -t groups < <(make_cgroup "$name" "$memory" "$cpu" "$cores")
         [ ${#groups[@]} -gt 0 ] || fail "$name: its share of processor and memory cannot be set (cgroups)"
         (
             for group in "${groups[@]}"; do echo "$BASHPID" >"$group"; done

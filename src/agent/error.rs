@@ -54,8 +54,7 @@ pub enum HostError {
 impl From<HostError> for Status {
     fn from(error: HostError) -> Status {
         let code = match &error {
-            HostError::Memory { .. } => Code::FailedPrecondition,
-            HostError::OverLimit { .. } => Code::ResourceExhausted,
+            HostError::Memory { .. } | HostError::OverLimit { .. } => Code::ResourceExhausted,
             HostError::Busy { .. } | HostError::ShuttingDown => Code::Unavailable,
             HostError::NoDevice { .. } => Code::NotFound,
             HostError::Engine { .. } | HostError::Panic { .. } => Code::Internal,
@@ -89,7 +88,7 @@ pub enum AgentError {
     Late { agent: SmolStr, doing: String, after: Duration },
     #[error("agent {agent}: {message}")]
     Refused { agent: SmolStr, message: String },
-    /// A run took more memory than it may.
+    /// A partition needs more memory than it may have, or a run took more.
     #[error("agent {agent}: {message}")]
     Memory { agent: SmolStr, message: String },
     /// Another agent that it works with failed it.
@@ -117,7 +116,7 @@ impl AgentError {
     pub fn from_host(agent: SmolStr, error: &HostError) -> AgentError {
         let message = error.to_string();
         match error {
-            HostError::OverLimit { .. } => AgentError::Memory { agent, message },
+            HostError::Memory { .. } | HostError::OverLimit { .. } => AgentError::Memory { agent, message },
             HostError::Link { .. } => AgentError::Peer { agent, message },
             _ => AgentError::Refused { agent, message },
         }

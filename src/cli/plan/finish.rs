@@ -112,13 +112,13 @@ pub(super) fn within_memory(
     options: &Options,
 ) -> Result<Fitted, Failure> {
     match arguments.ratios {
-        Ratios::Tuned if limited(task) && !arguments.pareto && arguments.like.is_none() => best(task, answer, options),
+        Ratios::Tuned if is_limited(task) && !arguments.pareto && arguments.like.is_none() => best(task, answer, options),
         _ => Ok(Fitted { answer: answer.map_err(no_plan)?, schedules: Vec::new() }),
     }
 }
 
 /// Whether some device has room for less than everything there is.
-fn limited(task: &Task<'_>) -> bool {
+pub(super) fn is_limited(task: &Task<'_>) -> bool {
     let tensors = task.ways.graph.tensors().filter_map(|(_, tensor)| tensor.ty.bytes()).sum::<Bytes>();
     let costs = task.costs.iter().flat_map(|row| row.iter().flatten().map(|cost| cost.held + cost.workspace).max());
     let all = tensors + costs.sum::<Bytes>();

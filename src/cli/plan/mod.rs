@@ -7,6 +7,7 @@ mod model;
 mod print;
 mod rehearse;
 mod rules;
+mod settle;
 mod workload;
 
 use std::path::{Path, PathBuf};

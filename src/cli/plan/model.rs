@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use miette::Report;
-use tokio::runtime::Runtime;
 
 use super::{
     Plan,
@@ -11,8 +10,8 @@ use super::{
     like,
     rehearse::{Rehearsed, Theatre},
     rules,
+    settle::Settling,
 };
-
 use crate::{
     agent::{
         fleet::Fleet,
@@ -31,7 +30,6 @@ use crate::{
         fitted::Fitted,
         problem::Targets,
         search::Options,
-        solve::NoPlan,
         split::{self, Answer, Ratios, Sampled, Task, Ways},
     },
     profile::{Mode, Row, Sampling, Surroundings, files, items},
@@ -115,15 +113,22 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         // Rehearsals say it better.
         (false, _) => ROUNDS_BEFORE_REHEARSALS,
     };
-    let (answer, told) = match &like {
-        None => settle(&task, &options, arguments.ratios, &mut shards, &fleet, &runtime, rounds)?,
+    let mut settling =
+        Settling { task: &task, options: &options, shards: &mut shards, fleet: &fleet, runtime: &runtime, rounds };
+    let (fitted, told) = match &like {
+        None => {
+            let (answer, told) = settling.settled(arguments.ratios)?;
+            let within = |task: &Task<'_>, answer| within_memory(arguments, task, answer, &options);
+            settling.refitted(answer, told, &within)?
+        }
         Some(splits) => {
-            let mut sampled = Sampled::default();
-            shards.tell(&mut sampled);
-            let task = Task { shards: &sampled, ..task.clone() };
-            (split::plan_like(&task, &options, arguments.ratios, splits), sampled)
+            let told = settling.told();
+            let task = Task { shards: &told, ..task.clone() };
+            let answer = split::plan_like(&task, &options, arguments.ratios, splits);
+            (within_memory(arguments, &task, answer, &options)?, told)
         }
     };
+    let Fitted { answer, schedules } = fitted;
     let reference = ModelRef {
         path: source.model.display().to_string(),
         blake3: model.import.hash.clone(),
@@ -132,7 +137,6 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     };
     let threads: Vec<Option<u32>> = inventory.devices.iter().map(|device| Some(device.threads)).collect();
     let known_alone = Task { shards: &told, ..task.clone() };
-    let Fitted { answer, schedules } = within_memory(arguments, &known_alone, answer, &options)?;
     let theatre = Theatre {
         fleet: &fleet,
         cluster: &cluster,
@@ -183,43 +187,3 @@ const REHEARSALS: usize = 3;
 /// How often a plan is made anew after its shards were measured.
 const ROUNDS: usize = 8;
 const ROUNDS_BEFORE_REHEARSALS: usize = 2;
-
-/// Plans with estimates, measures the shards of what comes out, and plans again until nothing new is asked for. Gives
-/// what it knew of shards in the end, too.
-fn settle(
-    task: &Task<'_>,
-    options: &Options,
-    ratios: Ratios,
-    shards: &mut Shards<'_>,
-    fleet: &Fleet,
-    runtime: &Runtime,
-    rounds: usize,
-) -> Result<(Result<Answer, NoPlan>, Sampled), Failure> {
-    let mut before = None;
-    for round in 0.. {
-        let mut sampled = Sampled::default();
-        shards.tell(&mut sampled);
-        let task = Task { shards: &sampled, ..task.clone() };
-        let answer = match split::plan_from(&task, options, ratios, before.as_ref()) {
-            Ok(answer) => answer,
-            Err(why) => return Ok((Err(why), sampled)),
-        };
-        if answer.splits.is_empty() || round == rounds {
-            return Ok((Ok(answer), sampled));
-        }
-        let mut measured = 0;
-        let mut count = |_: &str| measured += 1;
-        let measuring = shards.measure(fleet, &answer.expanded, &mut count);
-        let added = runtime.block_on(measuring).map_err(Failure::failed)?;
-        match (added, &before) {
-            (0, None) => return Ok((Ok(answer), sampled)),
-            // What comes out with all that is known, and from the beginning: the same comes out the next time.
-            (0, Some(_)) => before = None,
-            _ => {
-                eprintln!("measured {measured} shards, kept in the profiles");
-                before = Some(answer.choices);
-            }
-        }
-    }
-    Err(Failure::Failed(Report::msg("no plan was made")))
-}

@@ -81,8 +81,9 @@ impl Theatre<'_> {
     pub(super) fn rehearsed(&self, task: &Task<'_>, told: &Sampled, first: Answer) -> Result<Rehearsed, Failure> {
         let mut known = InPlace::default();
         let mut tried: Vec<Tried> = Vec::new();
-        let mut next = vec![first.clone()];
-        if self.is_free && !first.splits.is_empty() {
+        let is_split = !first.splits.is_empty();
+        let mut next = vec![first];
+        if self.is_free && is_split {
             let none = Task { ways: Ways::none(task.ways.graph, task.ways.groups), ..task.clone() };
             next.extend(split::plan(&none, self.options).ok());
         }
@@ -113,7 +114,7 @@ impl Theatre<'_> {
                 tried.extend(self.tried(task, told, answer, &mut known)?);
             }
         }
-        self.best(task, told, first, tried, known)
+        self.best(task, told, tried, known)
     }
 
     /// The best of what was `tried`, at the costs that are known now.
@@ -121,15 +122,11 @@ impl Theatre<'_> {
         &self,
         task: &Task<'_>,
         told: &Sampled,
-        first: Answer,
         mut tried: Vec<Tried>,
         known: InPlace,
     ) -> Result<Rehearsed, Failure> {
         let (now, sampled) = Self::with(&known, task, told);
         let now = Task { shards: &sampled, ..now };
-        if tried.is_empty() {
-            return Ok(Rehearsed { answer: first, known, note: None });
-        }
         tried.sort_by(|a, b| a.latency().0.total_cmp(&b.latency().0));
         let mut judged = Vec::new();
         let mut missed = None;
@@ -154,7 +151,10 @@ impl Theatre<'_> {
             (None, Some(why)) => {
                 Err(Failure::NoPlan(Report::msg(format!("at what the agents took in rehearsals, {why}"))))
             }
-            (None, None) => Ok(Rehearsed { answer: first, known, note: None }),
+            (None, None) => {
+                let why = "no plan that was found fits what the agents have left; --rehearse 0 plans by profiles alone";
+                Err(Failure::NoPlan(Report::msg(why)))
+            }
         }
     }
 
