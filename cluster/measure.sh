@@ -69,9 +69,8 @@ echo "cluster,model,target,round,devices,splits,predicted_us,measured_us,error,b
 memory_device,predicted_memory_bytes,measured_memory_bytes,memory_limit_bytes,memory_error,outputs" >"$OUT"
 for ((round = 1; round <= ROUNDS; round++)); do
     up=
-    for triple in "${TRIPLES[@]}"; do
-        IFS=: read -r cluster model target <<<"$triple"
-        IFS=+ read -r -a flags <<<"${target/#latency/}"
+    for subject in $(printf '%s\n' "${TRIPLES[@]}" | cut -d: -f1,2 | awk '!seen[$0]++'); do
+        IFS=: read -r cluster model <<<"$subject"
         path=$(find_model "$model")
         if [ "$up" != "$cluster" ]; then
             "$LAB" down
@@ -79,32 +78,34 @@ for ((round = 1; round <= ROUNDS; round++)); do
             up=$cluster
         fi
         file=$("$LAB" cluster)
-        echo "measure: round $round: $cluster, $model, $target" >&2
-        # Other ratios are compared on the same operators.
-        tuned=$WORK/$cluster-$model-tuned.json
-        [[ $target != *--ratios* ]] || [ ! -e "$tuned" ] || flags+=(--like "$tuned")
-        if ! plan "$WORK/plan.json" "${flags[@]}"; then
-            tail -3 "$WORK/plan.err" >&2
-            continue
-        fi
-        [ "$target" != latency ] || cp "$WORK/plan.json" "$tuned"
+        rm -f "$WORK"/*.json*
+        targets=()
+        for triple in "${TRIPLES[@]}"; do
+            [[ $triple == "$subject":* ]] || continue
+            target=${triple#"$subject":}
+            echo "measure: round $round: $cluster, $model, $target" >&2
+            IFS=+ read -r -a flags <<<"${target/#latency/}"
+            # Other ratios are compared on the same operators.
+            [[ $target != *--ratios* ]] || [ ! -e "$WORK/plan-latency.json" ] || flags+=(--like "$WORK/plan-latency.json")
+            if plan "$WORK/plan-$target.json" "${flags[@]}"; then targets+=("$target"); else tail -3 "$WORK/plan.err" >&2; fi
+        done
+        [ ${#targets[@]} -gt 0 ] || continue
         # Every device alone: the best of them by its own measurement is what a plan must beat.
         mapfile -t devices < <(python3 -c 'import json, sys
-for d in json.load(open(sys.argv[1]))["devices"]: print(d["server"] + "/" + d["device"])' "$WORK/plan.json")
-        alone=()
+for d in json.load(open(sys.argv[1]))["devices"]: print(d["server"] + "/" + d["device"])' "$WORK/plan-${targets[0]}.json")
         for device in "${devices[@]}"; do
-            name=$WORK/alone-${device//\//-}.json
-            ! plan "$name" --no-split --rehearse 0 --pin "*=$device" || alone+=("$name")
+            plan "$WORK/alone-${device//\//-}.json" --no-split --rehearse 0 --pin "*=$device" || true
         done
-        outputs=equal
-        inside run "$WORK/plan.json" --repeat 1 >"$WORK/check.out" 2>&1 || outputs="$(tail -1 "$WORK/check.out" | tr ',' ';')"
-        rm -f "$WORK"/*.run-*
+        # All in turn, so that what disturbs the machine for a while disturbs all alike.
         for ((turn = 1; turn <= TURNS; turn++)); do
-            for which in "$WORK/plan.json" "${alone[@]}"; do
+            for which in "$WORK"/plan-*.json "$WORK"/alone-*.json; do
                 inside run "$which" --no-check --repeat "$REPEAT" --format json >"$which.run-$turn" 2>/dev/null || rm -f "$which.run-$turn"
             done
         done
-        python3 - "$OUT" "$WORK" "$cluster" "$model" "$target" "$round" "$outputs" <<'END'
+        for target in "${targets[@]}"; do
+            outputs=equal
+            inside run "$WORK/plan-$target.json" --repeat 1 >"$WORK/check.out" 2>&1 || outputs="$(tail -1 "$WORK/check.out" | tr ',' ';')"
+            python3 - "$OUT" "$WORK" "$cluster" "$model" "$target" "$round" "$outputs" <<'END'
 import csv, glob, json, statistics, sys
 
 out, work, *head, outputs = sys.argv[1:]
@@ -115,7 +116,8 @@ def runs(plan):
 def latency(of):
     return statistics.median(run["latency"]["median_us"] for run in of)
 
-plan, ran = json.load(open(work + "/plan.json")), runs(work + "/plan.json")
+name = f"{work}/plan-{head[2]}.json"
+plan, ran = json.load(open(name)), runs(name)
 alone = {name: latency(runs(name)) for name in glob.glob(work + "/alone-*.json") if runs(name)}
 predicted, measured = plan["predicted"]["latency_us"], latency(ran)
 best = min(alone, key=alone.get) if alone else None
@@ -133,6 +135,7 @@ row = head + [
 with open(out, "a") as file:
     csv.writer(file, lineterminator="\n").writerow(row)
 END
+        done
     done
     "$LAB" down
 done

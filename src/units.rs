@@ -148,6 +148,11 @@ impl Micros {
     pub fn max(self, other: Micros) -> Micros {
         Micros(self.0.max(other.0))
     }
+
+    /// The smaller of two times.
+    pub fn min(self, other: Micros) -> Micros {
+        Micros(self.0.min(other.0))
+    }
 }
 
 impl FromStr for Micros {

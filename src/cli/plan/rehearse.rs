@@ -49,25 +49,25 @@ pub(super) struct Rehearsed {
 /// One plan that was run.
 struct Tried {
     answer: Answer,
+    /// The last time.
     rehearsal: Rehearsal,
+    /// Of all times the fastest: what disturbs a run makes it slower, never faster.
+    fastest: Micros,
 }
 
 impl Tried {
-    fn latency(&self) -> Micros {
-        self.rehearsal.outcome.latency.median_us
-    }
-
     fn is(&self, other: &Answer) -> bool {
         self.answer.splits == other.splits
             && self.answer.solution.evaluation.placement == other.solution.evaluation.placement
     }
 }
 
-/// Of two plans, what is slower by more than this in its first rehearsal does not get another one.
-const WORTH_ANOTHER: f64 = 1.15;
+/// So many plans are compared in the end, in so many turns; none that was slower by more than this until then.
+const FINALISTS: usize = 3;
+const TURNS: usize = 2;
+const WORTH_A_TURN: f64 = 1.2;
 
-/// What takes longer than predicted by this factor is run again, so often at the most, and the fastest counts: what
-/// disturbs a run makes it slower, never faster.
+/// What takes longer than predicted by this factor at first is run again, so often at the most.
 const SURPRISE: f64 = 1.1;
 const OPINIONS: usize = 3;
 
@@ -76,8 +76,8 @@ const SPREADINGS: usize = 4;
 
 impl Theatre<'_> {
     /// Runs `first`, the best plan that splits nothing, and what the search makes of what these show; and in the end the
-    /// best two once more, one after the other, because machines change their speed from minute to minute. `told` is
-    /// what was known of shards.
+    /// best of them in turn, because machines change their speed from minute to minute. `told` is what was known of
+    /// shards.
     pub(super) fn rehearsed(&self, task: &Task<'_>, told: &Sampled, first: Answer) -> Result<Rehearsed, Failure> {
         let mut known = InPlace::default();
         let mut tried: Vec<Tried> = Vec::new();
@@ -90,9 +90,9 @@ impl Theatre<'_> {
         let rounds = if self.is_free { self.rounds } else { 1 };
         for round in 0..rounds {
             for answer in next.drain(..) {
-                tried.extend(self.tried(task, told, answer, &mut known)?);
+                tried.extend(self.tried(task, told, answer, &mut known, OPINIONS)?);
             }
-            let fastest = tried.iter().min_by(|a, b| a.latency().0.total_cmp(&b.latency().0));
+            let fastest = tried.iter().min_by(|a, b| a.fastest.0.total_cmp(&b.fastest.0));
             let (Some(fastest), true) = (fastest, self.is_free) else { break };
             if round + 1 < rounds {
                 // From the best one at first, then from the beginning: another way may look better now.
@@ -103,18 +103,45 @@ impl Theatre<'_> {
                 next.extend(answer.ok().filter(|answer| tried.iter().all(|tried| !tried.is(answer))));
             }
         }
-        if tried.len() > 1 {
-            tried.sort_by(|a, b| a.latency().0.total_cmp(&b.latency().0));
-            let limit = WORTH_ANOTHER * tried[0].latency().0;
-            let again: Vec<Answer> =
-                tried.iter().take(2).filter(|t| t.latency().0 <= limit).map(|t| t.answer.clone()).collect();
-            tried.drain(..again.len());
-            // The best one comes last: what it shows is the newest.
-            for answer in again.into_iter().rev() {
-                tried.extend(self.tried(task, told, answer, &mut known)?);
+        self.compare(task, told, &mut tried, &mut known)?;
+        self.best(task, told, tried, known)
+    }
+
+    /// Runs the best of `tried` in turn, so that what disturbs the agents for a while disturbs all alike, and the best of
+    /// them once more: what it shows is the newest that is known.
+    fn compare(
+        &self,
+        task: &Task<'_>,
+        told: &Sampled,
+        tried: &mut Vec<Tried>,
+        known: &mut InPlace,
+    ) -> Result<(), Failure> {
+        let by_time = |a: &Tried, b: &Tried| a.fastest.0.total_cmp(&b.fastest.0);
+        tried.sort_by(by_time);
+        let limit = tried.first().map_or(0.0, |best| WORTH_A_TURN * best.fastest.0);
+        tried.truncate(FINALISTS);
+        tried.retain(|one| one.fastest.0 <= limit);
+        if tried.len() < 2 {
+            return Ok(());
+        }
+        let mut last = 0;
+        for _ in 0..TURNS {
+            for (index, one) in tried.iter_mut().enumerate() {
+                if let Some(again) = self.tried(task, told, one.answer.clone(), known, 1)? {
+                    let fastest = one.fastest.min(again.fastest);
+                    *one = Tried { fastest, ..again };
+                    last = index;
+                }
             }
         }
-        self.best(task, told, tried, known)
+        let best = (0..tried.len()).min_by(|a, b| by_time(&tried[*a], &tried[*b]));
+        if let Some(best) = best.filter(|best| *best != last)
+            && let Some(again) = self.tried(task, told, tried[best].answer.clone(), known, 1)?
+        {
+            let fastest = tried[best].fastest.min(again.fastest);
+            tried[best] = Tried { fastest, ..again };
+        }
+        Ok(())
     }
 
     /// The best of what was `tried`, at the costs that are known now.
@@ -127,7 +154,7 @@ impl Theatre<'_> {
     ) -> Result<Rehearsed, Failure> {
         let (now, sampled) = Self::with(&known, task, told);
         let now = Task { shards: &sampled, ..now };
-        tried.sort_by(|a, b| a.latency().0.total_cmp(&b.latency().0));
+        tried.sort_by(|a, b| a.fastest.0.total_cmp(&b.fastest.0));
         let mut judged = Vec::new();
         let mut missed = None;
         for one in tried {
@@ -165,13 +192,14 @@ impl Theatre<'_> {
         (task, sampled)
     }
 
-    /// Runs `answer` and learns from it. `None` if an agent has no room for it.
+    /// Runs `answer`, up to `opinions` times if it surprises, and learns from it. `None` if an agent has no room for it.
     fn tried(
         &self,
         task: &Task<'_>,
         told: &Sampled,
         answer: Answer,
         known: &mut InPlace,
+        opinions: usize,
     ) -> Result<Option<Tried>, Failure> {
         let alone = Task { shards: told, ..task.clone() };
         let alone = alone.expand(&answer.applied).map_err(Failure::failed)?;
@@ -182,7 +210,7 @@ impl Theatre<'_> {
         let stage =
             Stage { fleet: self.fleet, cluster: self.cluster, graph, content: &|id| contents.of(id), given: &given };
         let mut fastest: Option<Rehearsal> = None;
-        for _ in 0..OPINIONS {
+        for _ in 0..opinions {
             let rehearsal = match self.runtime.block_on(rehearse(&stage, &plan)) {
                 Ok(rehearsal) => rehearsal,
                 Err(RehearsalError::Run(RunError::Agent(AgentError::Memory { agent, message }))) => {
@@ -218,6 +246,7 @@ impl Theatre<'_> {
             let short = rehearsal.outcome.latency.median_us - evaluation.latency();
             known.spread(short, evaluation.exchanges());
         }
-        Ok(Some(Tried { answer, rehearsal }))
+        let fastest = rehearsal.outcome.latency.median_us;
+        Ok(Some(Tried { answer, rehearsal, fastest }))
     }
 }

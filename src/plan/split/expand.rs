@@ -95,6 +95,10 @@ impl Task<'_> {
             let step = way.grain as f64 / way.size as f64;
             let wanted = choice.devices.iter().zip(&choice.fractions).map(|(d, f)| (*d, f / total));
             let parts: Vec<(DeviceId, f64)> = wanted.filter(|(_, f)| *f >= 0.5 * step).collect();
+            // One that gets everything computes it as it is.
+            if parts.len() < 2 {
+                continue;
+            }
             let fractions: Vec<f64> = parts.iter().map(|part| part.1).collect();
             let operators = &self.ways.groups[*group];
             if let Some(found) = self.ways.divisions(operators, way, &fractions) {
