@@ -279,6 +279,21 @@ impl Solution {
         if !flight::is_stream(problem) || self.in_flight.is_some() {
             return Ok(true);
         }
+        if !self.fill(problem)? {
+            return Ok(false);
+        }
+        let interval = self.interval();
+        if problem.objective == Objective::Throughput {
+            self.evaluation.score.value = interval.0;
+        }
+        Ok(problem.targets.throughput.is_none_or(|rate| interval.0 * rate <= 1e6 * (1.0 + 1e-9)))
+    }
+
+    /// Has as many inputs under way as are wanted and the limits of `problem` have room for; false if not even one has room.
+    ///
+    /// # Errors
+    /// If what is held does not fit in 63 bits.
+    pub(super) fn fill(&mut self, problem: &Problem) -> Result<bool, ProblemError> {
         let (single, waiting) = (arenas(&self.evaluation.accounts)?, flight::waiting(&self.evaluation));
         let with = |count: u32| -> Vec<Bytes> {
             single.iter().zip(&waiting).map(|(arena, waiting)| *arena + flight::others(*waiting, count)).collect()
@@ -287,11 +302,7 @@ impl Solution {
         let mut fitting = counts.filter(|count| overfull(problem, &self.evaluation, &with(*count)).is_empty());
         let Some(count) = fitting.next() else { return Ok(false) };
         (self.arenas, self.in_flight) = (with(count), Some(count));
-        let interval = self.interval();
-        if problem.objective == Objective::Throughput {
-            self.evaluation.score.value = interval.0;
-        }
-        Ok(problem.targets.throughput.is_none_or(|rate| interval.0 * rate <= 1e6 * (1.0 + 1e-9)))
+        Ok(true)
     }
 
     /// By device: what it must have, parameters and arena.

@@ -132,10 +132,7 @@ const WORTH: f64 = 0.97;
 /// one whose devices compute what is too much for them in schedules that need less.
 fn best(task: &Task<'_>, answer: Result<Answer, NoPlan>, options: &Options) -> Result<Fitted, Failure> {
     let value = |answer: &Answer| front::value(task.objective, answer);
-    let other = front::within(task, options).ok().and_then(|mut other| {
-        let fits = other.solution.stream(&other.expanded.problem);
-        fits.is_ok_and(|fits| fits).then_some(other)
-    });
+    let other = front::within(task, options).ok();
     let plain = match (answer, other) {
         (Ok(answer), Some(other)) if value(&other) < value(&answer) => Ok(other),
         (Err(_), Some(other)) => Ok(other),

@@ -5,7 +5,12 @@ use std::{collections::BTreeSet, fmt};
 
 use super::{Answer, Task, bound::bound, plan};
 use crate::{
-    plan::{bound::Bounds, problem::Objective, search::Options, solve::NoPlan},
+    plan::{
+        bound::Bounds,
+        problem::Objective,
+        search::Options,
+        solve::{NoPlan, arenas},
+    },
     units::{Bytes, Micros},
 };
 
@@ -39,10 +44,12 @@ const SHARE: u32 = 4;
 /// # Errors
 /// If there is no plan for the task's own objective.
 pub fn front(task: &Task<'_>, options: &Options) -> Result<Vec<Point>, NoPlan> {
-    let mut points = vec![Point::of(plan(task, options)?)];
+    let mut points: Vec<Point> = Point::of(task, plan(task, options)?).into_iter().collect();
     for objective in [Objective::Latency, Objective::Throughput, Objective::Memory] {
         if objective != task.objective {
-            points.extend(plan(&Task { objective, ..task.clone() }, options).ok().map(Point::of));
+            points.extend(
+                plan(&Task { objective, ..task.clone() }, options).ok().and_then(|answer| Point::of(task, answer)),
+            );
         }
     }
     let groups = task.names.len();
@@ -63,7 +70,7 @@ pub fn front(task: &Task<'_>, options: &Options) -> Result<Vec<Point>, NoPlan> {
         for device in &mut tight.network.devices {
             device.memory = Some(device.memory.map_or(limit, |memory| memory.min(limit)));
         }
-        points.extend(plan(&tight, &few).ok().map(Point::of));
+        points.extend(plan(&tight, &few).ok().and_then(|answer| Point::of(task, answer)));
     }
     Ok(undominated(points))
 }
@@ -86,36 +93,46 @@ pub fn within(task: &Task<'_>, options: &Options) -> Result<Answer, NoPlan> {
     let mut free = task.clone();
     free.network.devices.iter_mut().for_each(|device| device.memory = None);
     let points = front(&free, options).unwrap_or_default();
-    let fitting = points.into_iter().map(|point| point.answer).filter(|answer| fits(task, answer));
+    let fitting = points.into_iter().filter_map(|point| limited(task, point.answer));
     let value = |answer: &Answer| value(task.objective, answer);
-    let best = fitting.min_by(|a, b| value(a).total_cmp(&value(b)));
+    let best = fitting.min_by(|a, b| value(&a.0).total_cmp(&value(&b.0)));
     let own = if best.is_some() && alike { None } else { Some(plan(task, options)) };
-    let mut best = match (best, own) {
-        (Some(best), Some(Ok(own))) if value(&own) < value(&best) => own,
+    let (mut best, is_foreign) = match (best, own) {
+        (Some(best), Some(Ok(own))) if value(&own) < value(&best.0) => (own, false),
         (Some(best), _) => best,
         (None, own) => return own.unwrap_or_else(|| plan(task, options)),
     };
-    for (device, given) in best.expanded.problem.devices.iter_mut().zip(&task.network.devices) {
-        device.memory = given.memory;
-    }
-    let objective = task.objective;
-    if best.expanded.problem.objective != objective {
+    if is_foreign {
         // It was planned for another objective, whose bound says nothing here.
-        best.expanded.problem.objective = objective;
-        best.solution.evaluation.score.value = value(&best);
         let whole = Bounds::of(&best.expanded.problem);
         let unsplit = task.expand(&Default::default()).map(|unsplit| bound(task, &unsplit.problem));
-        best.solution.bound = unsplit.unwrap_or_else(|_| whole.on(objective));
+        best.solution.bound = unsplit.unwrap_or_else(|_| whole.on(task.objective));
         best.solution.bounds = whole;
         best.whole = None;
     }
     Ok(best)
 }
 
-/// Whether every device has room for what a plan gives it.
-fn fits(task: &Task<'_>, answer: &Answer) -> bool {
+/// `answer`, which was planned without limits, as an answer to `task`, and whether it was planned for another objective;
+/// `None` if a device has no room for what it is given.
+fn limited(task: &Task<'_>, mut answer: Answer) -> Option<(Answer, bool)> {
+    let (problem, solution) = (&mut answer.expanded.problem, &mut answer.solution);
+    for (device, given) in problem.devices.iter_mut().zip(&task.network.devices) {
+        device.memory = given.memory;
+    }
+    let is_foreign = problem.objective != task.objective;
+    problem.objective = task.objective;
+    // As many inputs under way as these limits have room for.
+    if solution.in_flight.take().is_some() {
+        solution.arenas = arenas(&solution.evaluation.accounts).ok()?;
+    }
+    if !solution.stream(problem).ok()? {
+        return None;
+    }
     let limits = task.network.devices.iter().map(|device| device.memory.unwrap_or(Bytes(u64::MAX)));
-    answer.solution.reserved().zip(limits).all(|(reserved, limit)| reserved <= limit)
+    let fits = solution.reserved().zip(limits).all(|(reserved, limit)| reserved <= limit);
+    answer.solution.evaluation.score.value = value(task.objective, &answer);
+    fits.then_some((answer, is_foreign))
 }
 
 /// What a plan is worth by an objective, the smaller the better.
@@ -123,7 +140,7 @@ pub fn value(objective: Objective, answer: &Answer) -> f64 {
     let evaluation = &answer.solution.evaluation;
     match objective {
         Objective::Latency => evaluation.latency().0,
-        Objective::Throughput => evaluation.loads.interval().0,
+        Objective::Throughput => answer.solution.interval().0,
         Objective::Memory => evaluation.peak().0 as f64,
     }
 }
@@ -144,11 +161,16 @@ impl fmt::Display for Without {
 }
 
 impl Point {
-    fn of(answer: Answer) -> Point {
+    /// `None` if a stream, where `task` is about one, has no room.
+    fn of(task: &Task<'_>, mut answer: Answer) -> Option<Point> {
+        let is_stream = task.objective == Objective::Throughput || task.targets.throughput.is_some();
+        if is_stream && answer.solution.in_flight.is_none() && !answer.solution.fill(&answer.expanded.problem).ok()? {
+            return None;
+        }
         let evaluation = &answer.solution.evaluation;
-        let (latency, interval) = (evaluation.latency(), evaluation.loads.interval());
+        let (latency, interval) = (evaluation.latency(), answer.solution.interval());
         let peak = answer.solution.reserved().max().unwrap_or_default();
-        Point { answer, latency, interval, peak }
+        Some(Point { answer, latency, interval, peak })
     }
 
     fn beats(&self, other: &Point) -> bool {
