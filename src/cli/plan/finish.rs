@@ -112,7 +112,9 @@ pub(super) fn within_memory(
     options: &Options,
 ) -> Result<Fitted, Failure> {
     match arguments.ratios {
-        Ratios::Tuned if is_limited(task) && !arguments.pareto && arguments.like.is_none() => best(task, answer, options),
+        Ratios::Tuned if is_limited(task) && !arguments.pareto && arguments.like.is_none() => {
+            best(task, answer, options)
+        }
         _ => Ok(Fitted { answer: answer.map_err(no_plan)?, schedules: Vec::new() }),
     }
 }
