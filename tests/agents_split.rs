@@ -205,6 +205,32 @@ async fn what_is_too_much_for_a_device_is_computed_in_parts_within_its_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shards_of_a_plan_with_schedules_are_of_its_graph() {
+    let graph = import("model", WIDE.as_bytes(), &ImportOptions::default()).unwrap().graph;
+    let items = items(&graph, Granularity::Fused);
+    let groups = groups(&items);
+    let agents = Agents::start(2, None).await;
+    let mut shards = 0;
+    for limit in [Bytes(2 << 20), Bytes(3 << 20), Bytes(4 << 20)] {
+        let task = task(Ways::of(&graph, &groups), &items, &agents, limit, Objective::Latency);
+        let options = Options { budget: Some(200), cut_off: None, ..Options::default() };
+        let Some(found) = fitted(&task, &options) else { continue };
+        let expanded = &found.answer.expanded;
+        for (id, shard) in &expanded.shards {
+            assert_eq!(shard.operators, expanded.problem.group(*id).operators);
+            assert!(shard.copies.iter().all(|id| shard.operators.contains(id)));
+            // They slice and join in this graph, too.
+            let is_copy = |id: &OperatorId| {
+                ["strided_slice", "concatenate"].contains(&expanded.graph.operator(*id).name.as_str())
+            };
+            assert!(shard.copies.iter().all(is_copy), "{shard:?}");
+            shards += 1;
+        }
+    }
+    assert!(shards > 0, "no plan splits anything");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inputs_under_way_are_counted_where_a_stream_is_planned() {
     let graph = chain(6, 1 << 16);
     let items = items(&graph, Granularity::Op);

@@ -23,7 +23,7 @@ use super::{
     split::{Answer, Task, plan},
     work::Placement,
 };
-use crate::units::Bytes;
+use crate::{memory::fit, units::Bytes};
 
 /// A plan, and the schedules by which it keeps its limits.
 #[derive(Debug, Clone)]
@@ -36,6 +36,8 @@ pub struct Fitted {
 const LOOSER: [Option<f64>; 6] = [Some(1.1), Some(1.25), Some(1.5), Some(2.0), Some(4.0), None];
 /// Part of the evaluations, and of the time, that each of these gets.
 const SHARE: u32 = 4;
+/// Steps of schedules that are looked at for one run of groups, for each evaluation that the searches may make.
+const STEPS: u64 = 200;
 /// How often schedules are taken smaller because the whole account is above a limit.
 const TIGHTENINGS: usize = 6;
 
@@ -47,6 +49,8 @@ pub fn fitted(task: &Task<'_>, options: &Options) -> Option<Fitted> {
         cut_off: options.cut_off.map(|limit| limit / SHARE),
         ..*options
     };
+    let budget = options.evaluations(task.names.len()).saturating_mul(STEPS);
+    let effort = fit::Options { seed: options.seed, budget, cut_off: None };
     let mut best: Option<Fitted> = None;
     let mut seen: Vec<Placement> = Vec::new();
     for factor in LOOSER {
@@ -60,7 +64,7 @@ pub fn fitted(task: &Task<'_>, options: &Options) -> Option<Fitted> {
             continue;
         }
         seen.push(answer.solution.evaluation.placement.clone());
-        if let Some(found) = within(task, answer, options.seed) {
+        if let Some(found) = within(task, answer, &effort) {
             let value = |fitted: &Fitted| fitted.answer.solution.value();
             best = best.filter(|best| value(best) <= value(&found)).or(Some(found));
         }
@@ -69,7 +73,7 @@ pub fn fitted(task: &Task<'_>, options: &Options) -> Option<Fitted> {
 }
 
 /// `answer` with what is over the limits of `task` scheduled into them.
-fn within(task: &Task<'_>, answer: Answer, seed: u64) -> Option<Fitted> {
+fn within(task: &Task<'_>, answer: Answer, effort: &fit::Options) -> Option<Fitted> {
     let evaluation = &answer.solution.evaluation;
     let limit = |device: usize| task.network.devices[device].memory.unwrap_or(Bytes(u64::MAX));
     let is_over: Vec<bool> = answer.solution.reserved().enumerate().map(|(d, reserved)| reserved > limit(d)).collect();
@@ -79,7 +83,7 @@ fn within(task: &Task<'_>, answer: Answer, seed: u64) -> Option<Fitted> {
     }
     let problem = &answer.expanded.problem;
     let over = (0u32..).zip(&is_over).filter(|(_, is_over)| **is_over).map(|(device, _)| DeviceId(device));
-    let runs: Vec<Run<'_>> = over.flat_map(|device| Run::all(task, &answer, device, seed)).collect();
+    let runs: Vec<Run<'_>> = over.flat_map(|device| Run::all(task, &answer, device, effort)).collect();
     let mut slack = vec![0u64; problem.devices.len()];
     for _ in 0..TIGHTENINGS {
         let mut chosen: Vec<(Schedule, Vec<StepCost>)> = Vec::new();

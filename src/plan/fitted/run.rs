@@ -21,8 +21,6 @@ use crate::{
     units::{Bytes, Micros},
 };
 
-/// Steps of schedules looked at for one run.
-const EFFORT: u64 = 4_000_000;
 /// More groups than this in one run are not scheduled: that would take minutes.
 const MOST_GROUPS: usize = 2_000;
 
@@ -49,7 +47,7 @@ pub(super) struct StepCost {
 
 impl<'a> Run<'a> {
     /// The runs of a device in which something can be gained.
-    pub(super) fn all(task: &Task<'_>, answer: &'a Answer, device: DeviceId, seed: u64) -> Vec<Run<'a>> {
+    pub(super) fn all(task: &Task<'_>, answer: &'a Answer, device: DeviceId, effort: &fit::Options) -> Vec<Run<'a>> {
         let (problem, evaluation) = (&answer.expanded.problem, &answer.solution.evaluation);
         let limit = task.network.devices[device.0 as usize].memory.unwrap_or(Bytes(u64::MAX));
         let account = &evaluation.accounts[device.0 as usize];
@@ -58,12 +56,18 @@ impl<'a> Run<'a> {
             if groups.len() > MOST_GROUPS || peak(evaluation, account, &groups, device) <= limit {
                 continue;
             }
-            runs.extend(Run::new(task, answer, device, groups, seed));
+            runs.extend(Run::new(task, answer, device, groups, effort));
         }
         runs
     }
 
-    fn new(task: &Task<'_>, answer: &'a Answer, device: DeviceId, groups: Vec<GroupId>, seed: u64) -> Option<Run<'a>> {
+    fn new(
+        task: &Task<'_>,
+        answer: &'a Answer,
+        device: DeviceId,
+        groups: Vec<GroupId>,
+        effort: &fit::Options,
+    ) -> Option<Run<'a>> {
         let expanded = &answer.expanded;
         let problem = &expanded.problem;
         let operators: Vec<OperatorId> =
@@ -85,8 +89,7 @@ impl<'a> Run<'a> {
             Some((*group.operators.first()?, whole?))
         });
         let costs = Parts { task, graph: &stepped.graph, device, of_first: of_first.collect() };
-        let options = fit::Options { seed, budget: EFFORT, cut_off: None };
-        let fitted = model::fit(&Model { stepped: &stepped, costs: &costs, host: None }, &options).ok()?;
+        let fitted = model::fit(&Model { stepped: &stepped, costs: &costs, host: None }, effort).ok()?;
         let beside = beside(problem, &answer.solution.evaluation, device, &groups);
         Some(Run { device, expanded, groups, beside, part, fitted })
     }
