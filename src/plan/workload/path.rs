@@ -23,7 +23,7 @@ const PATHS: usize = 400;
 const WORK: usize = 40_000_000;
 /// Prices that are tried for one path.
 const PRICES: usize = 24;
-/// Paths that are looked at closely; blocks of one of them, and of all together.
+/// Paths that are looked at closely; blocks of one of them, and of all together with what comes into them.
 const CLOSELY: usize = 60;
 const MOST_BLOCKS: usize = 700_000;
 const BLOCKS: usize = 4_000_000;
@@ -74,9 +74,9 @@ pub fn finish(workload: &Workload, problem: &Bundles, seed: u64) -> f64 {
     let mut left = BLOCKS;
     for (_, path) in found.iter().take(CLOSELY) {
         let along = Along::new(&paths, path);
-        if let Some(blocks) = along.blocks(left.min(MOST_BLOCKS)) {
+        left = left.saturating_sub(workload.operators.len());
+        if let Some(blocks) = along.blocks(&mut left) {
             best = best.max(along.bound(blocks.inside, &|price| along.shortest_with(&blocks, price)));
-            left = left.saturating_sub(blocks.blocks.len() + workload.operators.len());
         }
     }
     // Sums in another order than the simulation's must not put the bound above what can be reached.
@@ -240,8 +240,8 @@ impl<'a> Along<'a> {
         done
     }
 
-    /// Every block that fits on an accelerator; `None` if there are more than `most`.
-    fn blocks(&self, most: usize) -> Option<Blocks> {
+    /// Every block that fits on an accelerator; `None` if there are too many, or that takes more than what is `left`.
+    fn blocks(&self, left: &mut usize) -> Option<Blocks> {
         let transfer = |op: usize| self.paths.workload.operators[op].transfer;
         let graph = Neighbours { readers: &self.paths.readers, makers: &self.paths.makers, transfer: &transfer };
         let inside = Inside::new(self.path, &self.paths.order, &self.paths.readers);
@@ -256,7 +256,9 @@ impl<'a> Along<'a> {
             let (mut on_path, mut size, mut time) = (0.0, 0.0, 0.0);
             borders.blocks(from, |to, border| {
                 on_path += self.sizes[to];
+                *left = left.saturating_sub(1);
                 for op in inside.at(from, to) {
+                    *left = left.saturating_sub(1);
                     size += inner_size(op);
                     time += self.paths.accelerator[op];
                 }
@@ -265,9 +267,9 @@ impl<'a> Along<'a> {
                 if fits {
                     blocks.push(Block { from: from as u32, to: to as u32, time: border + time, size });
                 }
-                fits && blocks.len() <= most
+                fits && blocks.len() <= MOST_BLOCKS && *left > 0
             });
-            if blocks.len() > most {
+            if blocks.len() > MOST_BLOCKS || *left == 0 {
                 return None;
             }
         }
