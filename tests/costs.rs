@@ -245,7 +245,7 @@ fn what_cannot_be_imported_is_refused_with_its_place() {
             "profile m.relay --import other.csv",
             "other.csv: line 2: the profile has `nn.dense-4`, number 4 of the module is",
         ),
-        ("profile --import other.csv", "other.csv: a profile of EOP's is of a Relay module"),
+        ("profile --import other.csv", "other.csv: neither a graph dump nor an execution trace"),
         ("profile --import x.graph_dump.json", "x.graph_dump.json: not a graph dump"),
         ("profile --import y.json", "y.json"),
         ("profile m.relay --import y.json", "y.json: a trace of TVM's debug executor is of a graph dump"),

@@ -184,5 +184,5 @@ fn others(folder: &Path, profile: &Surveyed) -> Result<Vec<Row>, Failure> {
 const REHEARSALS: usize = 3;
 
 /// How often a plan is made anew after its shards were measured.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 24;
 const ROUNDS_BEFORE_REHEARSALS: usize = 2;
