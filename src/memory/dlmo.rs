@@ -242,6 +242,8 @@ struct Reader<'a> {
     storage: HashMap<u64, u32>,
     /// For each storage its current value.
     current: Vec<Option<ValueIndex>>,
+    /// For each storage the names that hold it: it is freed with the last of them.
+    holders: HashMap<u32, Vec<u64>>,
     reading: Reading,
 }
 
@@ -252,6 +254,7 @@ impl<'a> Reader<'a> {
             sizes: pattern.data.iter().map(|d| (d.id, d.size)).collect(),
             storage: HashMap::new(),
             current: Vec::new(),
+            holders: HashMap::new(),
             reading: Reading { program: Program::default(), records: Vec::new(), ids: Vec::new(), views: Vec::new() },
         }
     }
@@ -261,6 +264,7 @@ impl<'a> Reader<'a> {
             let storage = self.storage(id, 0)?;
             self.reading.program.resident += self.sizes[&id];
             self.value(storage, Value::default());
+            self.hold(storage, id);
         }
         for (index, record) in self.pattern.code.iter().enumerate() {
             match record.name.as_str() {
@@ -283,8 +287,21 @@ impl<'a> Reader<'a> {
     }
 
     fn free(&mut self, record: &Record) {
-        for storage in record.outs.iter().filter_map(|id| self.storage.get(id)) {
-            self.current[*storage as usize] = None;
+        for id in &record.outs {
+            let Some(storage) = self.storage.get(id) else { continue };
+            let Some(names) = self.holders.get_mut(storage) else { continue };
+            names.retain(|name| name != id);
+            if names.is_empty() {
+                self.holders.remove(storage);
+                self.current[*storage as usize] = None;
+            }
+        }
+    }
+
+    fn hold(&mut self, storage: u32, id: u64) {
+        let names = self.holders.entry(storage).or_default();
+        if !names.contains(&id) {
+            names.push(id);
         }
     }
 
@@ -294,6 +311,7 @@ impl<'a> Reader<'a> {
         };
         let storage = self.storage(*source, index)?;
         self.storage.insert(*view, storage);
+        self.hold(storage, *view);
         let (ids, views) = (&mut self.reading.ids[storage as usize], &mut self.reading.views[storage as usize]);
         if !ids.contains(view) {
             ids.push(*view);
@@ -324,6 +342,7 @@ impl<'a> Reader<'a> {
         let mut written: SmallVec<[u32; 2]> = SmallVec::new();
         for id in &record.outs {
             let storage = self.storage(*id, index)?;
+            self.hold(storage, *id);
             if written.contains(&storage) {
                 continue;
             }
@@ -419,5 +438,33 @@ impl Reading {
             }
         }
         code
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(freed: &str) -> Pattern {
+        let text = format!(
+            r#"{{"data": [{{"id": 0, "size": 8}}, {{"id": 1, "size": 64}}, {{"id": 2, "size": 64}}, {{"id": 3, "size": 4}}],
+                "outputs": [3],
+                "code": [
+                    {{"name": "make", "attr": {{}}, "ins": [0], "outs": [1], "workspace": 0, "time": 1.0}},
+                    {{"name": ".share", "attr": {{}}, "ins": [1], "outs": [2]}},
+                    {{"name": ".dealloc", "attr": {{}}, "ins": [], "outs": {freed}}},
+                    {{"name": "use", "attr": {{}}, "ins": [1], "outs": [3], "workspace": 0, "time": 1.0}}
+                ]}}"#
+        );
+        Pattern::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_is_shared_is_freed_with_the_last_of_its_names() {
+        for one in ["[1]", "[2]"] {
+            assert_eq!(pattern(one).read().unwrap().program.operators.len(), 2, "{one}");
+        }
+        let both = pattern("[1, 2]").read();
+        assert!(both.is_err_and(|error| error.to_string().contains("read after it was freed")));
     }
 }
