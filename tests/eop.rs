@@ -2,20 +2,15 @@
 //! what splitting in ratios adds; of ResNet-18 plans by the program's own search: both devices together, a card with
 //! little memory, a card without some kernels.
 
+#[path = "common/card.rs"]
+mod card;
+
 use std::{collections::BTreeMap, path::Path};
 
+use card::{CPU, Card, GPU};
 use edgecut::{
-    graph::{Granularity, Graph, OperatorId},
-    plan::{
-        DeviceId, Plan,
-        assemble::Network,
-        check,
-        file::ModelRef,
-        pair::Pair,
-        problem::{Cost, Device, Link, LinkId, Objective, Targets},
-        search::Options,
-        split::{Proportional, Task, Ways, divided, plan},
-    },
+    graph::{Granularity, Graph},
+    plan::{DeviceId, Plan, pair::Pair, problem::Cost},
     profile::{
         eop::{self, EopRow},
         growth::{Fit, Growth, Point},
@@ -187,36 +182,8 @@ fn recorded() -> Option<(Graph, Vec<Vec<Option<Cost>>>)> {
 /// The plan for one server with both devices. Every transfer takes 10 us, as one edge of EOP's own model does, whatever
 /// its size; a shard takes its share of its operator's time.
 fn on_both(graph: &Graph, costs: &[Vec<Option<Cost>>], memory: Option<Bytes>) -> Plan {
-    let device = |name: &str, memory| Device { server: "eop".into(), name: name.into(), address: None, memory };
-    let way = |name: &str| Link { name: name.into(), latency: Micros(10.0), per_byte: 0.0 };
-    let items = items(graph, Granularity::Op);
-    let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
-    let task = Task {
-        ways: Ways::of(graph, &groups),
-        names: items.iter().map(|item| item.name.clone()).collect(),
-        costs: costs.to_vec(),
-        network: Network {
-            devices: vec![device("cpu", None), device("gpu0", memory)],
-            links: vec![way("there"), way("back")],
-            routes: vec![None, Some(LinkId(0)), Some(LinkId(1)), None],
-            source: DeviceId(0),
-            sink: DeviceId(0),
-        },
-        objective: Objective::Latency,
-        targets: Targets::default(),
-        shards: &Proportional::default(),
-    };
-    let options = Options { budget: Some(1_000), cut_off: None, ..Options::default() };
-    let answer = plan(&task, &options).unwrap();
-    let mut made = Plan::new(&answer.expanded.problem, &answer.solution, ModelRef::default(), Granularity::Op, 0);
-    made.splits = answer.splits.clone();
-    check::plan(&answer.expanded.problem, &made).unwrap();
-    assert_eq!(divided(graph, &made.splits).unwrap(), answer.expanded.graph);
-    made
+    Card { memory, latency: Micros(10.0), per_byte: 0.0 }.planned(graph, costs.to_vec(), 1_000).1
 }
-
-const CPU: DeviceId = DeviceId(0);
-const GPU: DeviceId = DeviceId(1);
 
 fn is_on(plan: &Plan, device: DeviceId, name: &str) -> bool {
     let mut of_name = plan.groups.iter().filter(|group| group.name.contains(name)).peekable();

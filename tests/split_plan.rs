@@ -1,10 +1,13 @@
 //! Plans with split operators: better than whole ones where that pays, never worse, above their bound, and computing
 //! what the model computes.
 
+#[path = "common/card.rs"]
+mod card;
 mod common;
 
 use std::path::Path;
 
+use card::{CPU, Card, GPU};
 use edgecut::{
     engine::{CpuEngine, Engine, EngineError},
     graph::{Granularity, Graph, OperatorId, TensorData},
@@ -258,48 +261,26 @@ fn resnet_is_faster_on_two_devices() {
 /// up of the operators' work, and the card has no kernel for pooling.
 #[test]
 fn a_processor_and_a_card_share_what_pays_and_the_rest_stays() {
-    let device = |name: &str| Device { server: "s0".into(), name: name.into(), address: None, memory: None };
-    let way = |name: &str| Link { name: name.into(), latency: Micros(10.0), per_byte: 1.0 / 10_000.0 };
     let graph = model(MODEL);
     let items = items(&graph, Granularity::Op);
-    let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
     let mut costs = costs(&items, &[2_000.0, 16_000.0]);
     for (item, costs) in items.iter().zip(&mut costs) {
         if item.name.contains("pool") {
             costs[1] = None;
         }
     }
-    let task = Task {
-        ways: Ways::of(&graph, &groups),
-        names: items.iter().map(|item| item.name.clone()).collect(),
-        costs,
-        network: Network {
-            devices: vec![device("cpu"), device("gpu0")],
-            links: vec![way("s0/cpu → s0/gpu0"), way("s0/gpu0 → s0/cpu")],
-            routes: vec![None, Some(LinkId(0)), Some(LinkId(1)), None],
-            source: DeviceId(0),
-            sink: DeviceId(0),
-        },
-        objective: Objective::Latency,
-        targets: Targets::default(),
-        shards: &Proportional::default(),
-    };
-    let options = Options { budget: Some(2_000), cut_off: None, ..Options::default() };
-    let answer = plan(&task, &options).unwrap();
-    let reference = ModelRef::default();
-    let mut made = Plan::new(&answer.expanded.problem, &answer.solution, reference, Granularity::Op, 0);
-    made.splits = answer.splits.clone();
-    check::plan(&answer.expanded.problem, &made).unwrap();
+    let alone: f64 = costs.iter().map(|costs| costs[0].map_or(0.0, |cost| cost.time.0)).sum();
+    let card = Card { memory: None, latency: Micros(10.0), per_byte: 1.0 / 10_000.0 };
+    let (answer, made) = card.planned(&graph, costs, 2_000);
     for group in made.groups.iter().filter(|group| group.name.contains("pool")) {
-        assert!(group.strategy.devices().all(|device| device == DeviceId(0)), "{} is not on the processor", group.name);
+        assert!(group.strategy.devices().all(|device| device == CPU), "{} is not on the processor", group.name);
     }
-    let on_card = made.groups.iter().filter(|group| group.strategy.devices().any(|device| device == DeviceId(1)));
+    let on_card = made.groups.iter().filter(|group| group.strategy.devices().any(|device| device == GPU));
     assert!(on_card.count() > 0, "the card is left idle");
     // Shares follow the devices' speeds: some of the convolutions are cut, and not in the middle.
     let shares: Vec<f64> =
         answer.splits.iter().map(|split| split.cuts[1] as f64 / *split.cuts.last().unwrap() as f64).collect();
     assert!(shares.iter().any(|share| *share < 0.4 || *share > 0.6), "{shares:?}");
-    let alone: f64 = task.costs.iter().map(|costs| costs[0].map_or(0.0, |cost| cost.time.0)).sum();
     assert!(answer.solution.value() < alone / 2.0, "{} against {alone}", answer.solution.value());
     assert_near(&computed(&answer.expanded.graph), &computed(&graph));
 }

@@ -10,8 +10,10 @@ use crate::{
     agent::{
         Agent, AgentError,
         clock::{Clock, ClockOffset},
+        fleet::Fleet,
         measured::Measured,
         message::{Command, Event},
+        setup::Setup,
     },
     graph::TensorData,
     units::Micros,
@@ -93,6 +95,18 @@ struct Open {
     arrived: Option<Micros>,
     /// Servers that have finished with it.
     finished: usize,
+}
+
+/// The agents of a deployment, in the order of its setups.
+///
+/// # Errors
+/// If one of them was not reached.
+pub fn agents(deployment: &Deployment, fleet: &Fleet) -> Result<Vec<Agent>, RunError> {
+    let agent = |setup: &Setup| {
+        let reached = fleet.agent(&setup.server).ok_or_else(|| RunError::NoAgent(setup.server.clone()))?;
+        reached.cloned().map_err(RunError::Agent)
+    };
+    deployment.setups.iter().map(agent).collect()
 }
 
 /// Runs a deployment on its agents (in the order of its setups).

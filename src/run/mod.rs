@@ -17,6 +17,6 @@ pub mod trace;
 
 pub use compare::Difference;
 pub use deploy::{DeployError, DeployOptions, Deployment, deploy};
-pub use execute::{RunError, RunOptions, execute};
+pub use execute::{RunError, RunOptions, agents, execute};
 pub use network::{NetworkError, network};
 pub use outcome::{GroupTime, Latencies, MemoryUse, Outcome, TransferCost};

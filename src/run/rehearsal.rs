@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use smol_str::SmolStr;
 
 use super::{
-    deploy::{DeployError, DeployOptions, deploy},
-    execute::{Record, RunError, RunOptions, execute},
+    deploy::{DeployError, DeployOptions, Deployment, deploy},
+    execute::{Record, RunError, RunOptions, agents, execute},
     outcome::Outcome,
 };
 use crate::{
-    agent::{Agent, fleet::Fleet},
+    agent::fleet::Fleet,
     cluster::Cluster,
     engine::EngineError,
     graph::{Graph, TensorData, TensorId},
@@ -64,24 +64,24 @@ const MOST: f64 = 40.0;
 /// # Errors
 /// If an agent refuses its part, fails or is lost.
 pub async fn rehearse(stage: &Stage<'_>, plan: &Plan) -> Result<Rehearsal, RehearsalError> {
-    let options = DeployOptions {
-        session: format!("{}-{:016x}", std::process::id(), fastrand::u64(..)),
-        in_flight: 1,
-        streamed: stage.given.keys().cloned().collect(),
-    };
-    let deployment = deploy(stage.graph, plan, stage.cluster, &options)?;
-    let mut agents: Vec<Agent> = Vec::with_capacity(deployment.setups.len());
-    for setup in &deployment.setups {
-        let agent = stage.fleet.agent(&setup.server).ok_or_else(|| RunError::NoAgent(setup.server.clone()))?;
-        agents.push(agent.map_err(RunError::Agent)?.clone());
-    }
-    let inputs = deployment.inputs.iter().map(|id| (stage.content)(*id)).collect::<Result<Vec<_>, _>>()?;
-    let expected = plan.predicted.latency_us;
-    let repeat = (ENOUGH.0 / expected.0.max(1.0)).clamp(FEWEST, MOST) as u64;
-    let how = RunOptions { repeat, in_flight: 1, expected };
-    let record = execute(&deployment, &agents, &inputs, stage.given, &how).await?;
+    let repeat = (ENOUGH.0 / plan.predicted.latency_us.0.max(1.0)).clamp(FEWEST, MOST) as u64;
+    let (deployment, record) = perform(stage, plan, repeat).await?;
     let outcome = Outcome::of(plan, &deployment, &record).ok_or(RehearsalError::Nothing)?;
     Ok(Rehearsal { outcome, wakes: wakes(&record) })
+}
+
+/// Runs `plan` so often, one input at a time.
+///
+/// # Errors
+/// If an agent refuses its part, fails or is lost.
+pub async fn perform(stage: &Stage<'_>, plan: &Plan, repeat: u64) -> Result<(Deployment, Record), RehearsalError> {
+    let options = DeployOptions::new(1, stage.given);
+    let deployment = deploy(stage.graph, plan, stage.cluster, &options)?;
+    let agents = agents(&deployment, stage.fleet)?;
+    let inputs = deployment.inputs.iter().map(|id| (stage.content)(*id)).collect::<Result<Vec<_>, _>>()?;
+    let how = RunOptions { repeat, in_flight: 1, expected: plan.predicted.latency_us };
+    let record = execute(&deployment, &agents, &inputs, stage.given, &how).await?;
+    Ok((deployment, record))
 }
 
 /// By server, the median time from what a stage waited for to its beginning, of stages whose device had nothing else to do.

@@ -1,7 +1,7 @@
 //! `edgecut memory MODEL --cluster FILE --run`: a schedule on the agents of its cluster, with tensors on a neighbour
 //! meanwhile, beside program order on the same agent.
 
-use std::{collections::BTreeSet, path::Path};
+use std::path::Path;
 
 use miette::Report;
 use tokio::runtime::Runtime;
@@ -33,7 +33,10 @@ use crate::{
         file::ModelRef,
         problem::Cost,
     },
-    run::{self, DeployOptions, Difference, RunError, RunOptions, deploy, execute, network},
+    run::{
+        self, Difference, network,
+        rehearsal::{RehearsalError, Stage, perform},
+    },
     units::{Bytes, Micros},
 };
 
@@ -181,23 +184,18 @@ impl<'a> Place<'a> {
         plan::check::plan(problem, &plan).map_err(Failure::failed)?;
         let contents = Contents::new(&away.graph, Given::default(), &self.subject.params)?;
         let given = contents.given();
-        let options = DeployOptions {
-            session: format!("{}-{:016x}", std::process::id(), fastrand::u64(..)),
-            in_flight: 1,
-            streamed: given.keys().cloned().collect::<BTreeSet<_>>(),
+        let stage = Stage {
+            fleet: &self.fleet,
+            cluster: &self.cluster,
+            graph: &away.graph,
+            content: &|id| contents.of(id),
+            given: &given,
         };
-        let deployment = deploy(&away.graph, &plan, &self.cluster, &options).map_err(Failure::failed)?;
-        let mut agents = Vec::new();
-        for setup in &deployment.setups {
-            let agent = self.fleet.agent(&setup.server);
-            let agent = agent.ok_or_else(|| Failure::failed(RunError::NoAgent(setup.server.clone())))?;
-            agents.push(agent.map_err(Failure::failed)?.clone());
-        }
-        let inputs = deployment.inputs.iter().map(|id| contents.of(*id)).collect::<Result<Vec<_>, _>>();
-        let inputs = inputs.map_err(engine_failure)?;
-        let how = RunOptions { repeat: REPEAT, in_flight: 1, expected: plan.predicted.latency_us };
-        let record = self.runtime.block_on(execute(&deployment, &agents, &inputs, &given, &how));
-        let record = record.map_err(Failure::failed)?;
+        let performed = self.runtime.block_on(perform(&stage, &plan, REPEAT));
+        let (deployment, record) = performed.map_err(|error| match error {
+            RehearsalError::Contents(error) => engine_failure(error),
+            error => Failure::failed(error),
+        })?;
         let outcome = run::Outcome::of(&plan, &deployment, &record);
         let outcome = outcome.ok_or_else(|| Failure::Failed(Report::msg("no run was measured")))?;
         let memory = |device: DeviceId| outcome.memory.iter().find(|m| m.device == problem.device(device).full_name());

@@ -142,8 +142,8 @@ pub struct Memory {
     #[arg(long, value_name = "FILE", requires = "model")]
     cluster: Option<PathBuf>,
 
-    /// Run the schedule of a model on this machine's processor, or with --cluster on the agents of two servers; compare its results with the model's, and measure its
-    /// memory and time against the model's
+    /// Run the schedule of a model on this machine's processor, or with --cluster on the agents of two servers; compare
+    /// its results with the model's, and measure its memory and time against the model's
     #[arg(long, requires = "model", conflicts_with = "pareto")]
     run: bool,
 

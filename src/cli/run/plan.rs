@@ -1,12 +1,10 @@
 //! A plan on the agents of its cluster: deploy, execute, compare with one device, print predicted against measured.
 
-use std::collections::BTreeSet;
-
 use miette::Report;
 
 use super::{Run, print::print};
 use crate::{
-    agent::{Agent, AgentError},
+    agent::AgentError,
     cli::{
         Failure, Outcome,
         cluster::{Located, reach_all, read_cluster, runtime},
@@ -19,7 +17,7 @@ use crate::{
     graph::Graph,
     plan::{Plan, flight, schedule::scheduled, split::divided},
     run::{
-        self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, deploy, execute,
+        self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, agents, deploy, execute,
         execute::Record,
     },
     values::write_npz,
@@ -100,11 +98,7 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     async fn run(&self, graph: &Graph) -> Result<(Deployment, Result<Record, RunError>), Failure> {
         let given = self.contents.given();
-        let options = DeployOptions {
-            session: format!("{}-{:016x}", std::process::id(), fastrand::u64(..)),
-            in_flight: self.in_flight,
-            streamed: given.keys().cloned().collect::<BTreeSet<_>>(),
-        };
+        let options = DeployOptions::new(self.in_flight, &given);
         let deployment = deploy(graph, self.plan, self.cluster, &options).map_err(|error| match error {
             DeployError::Setup(_) => Failure::failed(error),
             _ => Failure::bad_input(Located::new(&self.arguments.input, error)),
@@ -115,13 +109,7 @@ impl Attempt<'_> {
             expected: self.plan.predicted.latency_us,
         };
         let fleet = reach_all(&only(self.cluster, &deployment)).await?;
-        let mut agents: Vec<Agent> = Vec::new();
-        for setup in &deployment.setups {
-            match fleet.agent(&setup.server) {
-                Some(agent) => agents.push(agent.map_err(Failure::failed)?.clone()),
-                None => return Err(Failure::failed(RunError::NoAgent(setup.server.clone()))),
-            }
-        }
+        let agents = agents(&deployment, &fleet).map_err(Failure::failed)?;
         let inputs = deployment.inputs.iter().map(|id| self.contents.of(*id)).collect::<Result<Vec<_>, _>>();
         let inputs = inputs.map_err(engine_failure)?;
         let record = execute(&deployment, &agents, &inputs, &given, &how).await;

@@ -44,11 +44,7 @@ const TIGHTENINGS: usize = 6;
 /// The best plan for `task` in which devices that are given too much compute it in schedules that need less; `None` if
 /// none keeps the limits and targets. Deterministic by seed and budget, but for the searches' own cut-off.
 pub fn fitted(task: &Task<'_>, options: &Options) -> Option<Fitted> {
-    let few = Options {
-        budget: Some(options.evaluations(task.names.len()) / u64::from(SHARE)),
-        cut_off: options.cut_off.map(|limit| limit / SHARE),
-        ..*options
-    };
+    let few = options.part(SHARE, task.names.len());
     let budget = options.evaluations(task.names.len()).saturating_mul(STEPS);
     let effort = fit::Options { seed: options.seed, budget, cut_off: None };
     let mut best: Option<Fitted> = None;

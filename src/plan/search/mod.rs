@@ -64,6 +64,12 @@ impl Options {
     pub fn evaluations(&self, groups: usize) -> u64 {
         self.budget.unwrap_or(BUDGET.min(GROUPS / (1 + groups as u64)))
     }
+
+    /// One of so many parts of the evaluations of a problem of so many groups, and of the time.
+    pub fn part(&self, parts: u32, groups: usize) -> Options {
+        let cut_off = self.cut_off.map(|limit| limit / parts);
+        Options { budget: Some(self.evaluations(groups) / u64::from(parts)), cut_off, ..*self }
+    }
 }
 
 /// Each group whole on one device, and a topological order.

@@ -53,11 +53,7 @@ pub fn front(task: &Task<'_>, options: &Options) -> Result<Vec<Point>, NoPlan> {
         }
     }
     let groups = task.names.len();
-    let few = Options {
-        budget: Some(options.evaluations(groups) / u64::from(SHARE)),
-        cut_off: options.cut_off.map(|limit| limit / SHARE),
-        ..*options
-    };
+    let few = options.part(SHARE, groups);
     let peaks = || points.iter().map(|point| point.peak.0 as f64);
     let (least, most) = (peaks().fold(f64::INFINITY, f64::min), peaks().fold(0.0, f64::max));
     let between = match task.objective {
