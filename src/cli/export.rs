@@ -87,8 +87,7 @@ impl Export {
         let place = |operator: OperatorId| {
             let group = plan.groups.iter().find(|group| group.operators.contains(&operator))?;
             let device = group.strategy.devices().next()?.0 as usize;
-            let named = plan.devices.get(device)?;
-            Some((device, format!("{}/{}", named.server, named.device)))
+            Some((device, plan.devices.get(device)?.full_name()))
         };
         self.write(&self.text(graph, &place)?)
     }

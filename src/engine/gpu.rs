@@ -41,6 +41,9 @@ pub struct Gpu {
     pub memory: Bytes,
 }
 
+/// The driver's error where it has no card, `CUDA_ERROR_NO_DEVICE`.
+pub const NO_DEVICE: i32 = 100;
+
 /// Why no GPU is offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lacking {
@@ -185,7 +188,7 @@ impl fmt::Display for Lacking {
             Lacking::Version { found, wanted } => {
                 write!(f, "the NVIDIA driver is for CUDA {found}, {wanted} is needed: install a newer driver")
             }
-            Lacking::Card { code: 100, .. } => f.write_str("the NVIDIA driver finds no card"),
+            Lacking::Card { code: NO_DEVICE, .. } => f.write_str("the NVIDIA driver finds no card"),
             Lacking::Card { code, why } => write!(f, "the NVIDIA driver does not start: {why} (error {code})"),
             Lacking::Library { library, why } => write!(
                 f,
@@ -228,7 +231,7 @@ mod tests {
                 Lacking::Version { found: CudaVersion(11040), wanted: CudaVersion(12000) },
                 "no GPU: the NVIDIA driver is for CUDA 11.4, 12.0 is needed: install a newer driver",
             ),
-            (Lacking::Card { code: 100, why: String::new() }, "no GPU: the NVIDIA driver finds no card"),
+            (Lacking::Card { code: NO_DEVICE, why: String::new() }, "no GPU: the NVIDIA driver finds no card"),
             (
                 Lacking::Card { code: 803, why: "other versions".to_string() },
                 "no GPU: the NVIDIA driver does not start: other versions (error 803)",

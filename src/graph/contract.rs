@@ -200,13 +200,7 @@ impl Contracted {
                 let mut operator = graph.operator(first).clone();
                 let outputs = std::mem::take(&mut operator.outputs);
                 // Everything that is read was made by a vertex before, so it is needed and known.
-                let known = |tensor: &mut TensorId| *tensor = new[tensor.0 as usize].unwrap_or(*tensor);
-                for arg in &mut operator.args {
-                    match arg {
-                        Arg::Tensor(tensor) => known(tensor),
-                        Arg::Tuple(tensors) => tensors.iter_mut().for_each(known),
-                    }
-                }
+                operator.redirect(|tensor| new[tensor.0 as usize]);
                 (operator, outputs)
             }
             Some(name) => {

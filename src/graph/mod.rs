@@ -7,6 +7,7 @@ mod attrs;
 mod check;
 mod constant;
 mod contract;
+mod copy;
 mod dtype;
 mod fusion;
 mod part;

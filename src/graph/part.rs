@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Arg, Graph, OperatorId, Origin, TensorId};
+use super::{Graph, OperatorId, Origin, TensorId};
 
 /// Some operators of a whole graph, cut out.
 ///
@@ -45,18 +45,9 @@ impl Part {
                     part.graph.add_tensor(tensor.name.clone(), tensor.ty.clone(), origin)
                 });
             }
-            let mut copy = operator.clone();
-            for arg in &mut copy.args {
-                match arg {
-                    Arg::Tensor(tensor) => *tensor = here[tensor],
-                    Arg::Tuple(tensors) => tensors.iter_mut().for_each(|t| *t = here[t]),
-                }
-            }
-            let types: Vec<_> = operator.outputs.iter().map(|t| whole.tensor(*t).ty.clone()).collect();
-            let new = part.graph.add_operator(copy, &types);
+            let new = part.graph.copy_operator(whole, id, |t| here.get(&t).copied());
             part.whole_operator.push(id);
             for (old, new) in operator.outputs.iter().zip(part.graph.operator(new).outputs.clone()) {
-                part.graph.tensor_mut(new).name = whole.tensor(*old).name.clone();
                 part.whole_tensor.push(*old);
                 here.insert(*old, new);
                 if needed_outside.contains(old) {

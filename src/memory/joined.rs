@@ -62,7 +62,7 @@ pub(super) fn places(graph: &Graph, sharing: &Sharing<'_>) -> HashMap<TensorId, 
 }
 
 /// The operators that may join in place, in program order.
-fn joins(graph: &Graph, sharing: &Sharing<'_>) -> Vec<OperatorId> {
+pub(super) fn joins(graph: &Graph, sharing: &Sharing<'_>) -> Vec<OperatorId> {
     graph.operators().map(|(id, _)| id).filter(|id| (sharing.reuse)(*id) == Reuse::Join).collect()
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{
-    Lifetimes, Options, OrderError, Packing, Reuse, Sharing, bound,
+    Lifetimes, Options, OrderError, Packing, Sharing, bound,
     check::{self, contents},
     joined, lifetimes,
     lower::{Lowered, lower},
@@ -64,8 +64,8 @@ pub fn place(
     let lifetimes = lifetimes(graph, &order, sharing)?;
     let packing = pack(&lifetimes.buffers, options)?;
     check::packing(&lifetimes.buffers, &packing)?;
-    let joins = graph.operators().map(|(id, _)| id).filter(|id| (sharing.reuse)(*id) == Reuse::Join);
-    let placed = Placed { joined: joins.collect(), order, lifetimes, packing };
+    let joined = joined::joins(graph, sharing).into_iter().collect();
+    let placed = Placed { joined, order, lifetimes, packing };
     contents::contents(graph, sharing, &placed)?;
     Ok(placed)
 }
@@ -99,7 +99,7 @@ pub fn best(graph: &Graph, sharing: &Sharing<'_>, options: &Options) -> Result<P
         Ok(())
     };
     try_with(&ordered, &apart)?;
-    if graph.operators().any(|(id, _)| (sharing.reuse)(id) == Reuse::Join) {
+    if !joined::joins(graph, sharing).is_empty() {
         let (in_place, lower) = least(sharing)?;
         bound = bound.min(lower);
         for order in [&in_place, &ordered, &program_order] {
@@ -120,7 +120,10 @@ impl Placed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::{Arg, Attrs, DType, Operator, Origin, TensorId, TensorType};
+    use crate::{
+        graph::{Arg, Attrs, DType, Operator, Origin, TensorId, TensorType},
+        memory::Reuse,
+    };
 
     /// A random graph of `own`, `map` (in place), `view` and `join`; what nobody reads is a result.
     fn graph(rng: &mut fastrand::Rng, operators: usize) -> Graph {

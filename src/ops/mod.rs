@@ -74,6 +74,8 @@ pub(crate) mod window;
 
 use std::{collections::HashMap, sync::LazyLock};
 
+use crate::graph::Operator;
+
 pub use crate::graph::FusionClass;
 pub use def::{Alias, AttrDef, AttrKind, Call, Kernel, OpDef, TypeError, Typed, Unsupported};
 pub use join::joins_in_a_row;
@@ -146,6 +148,11 @@ static BY_NAME: LazyLock<HashMap<&'static str, &'static OpDef>> =
 /// What is known of the operator `name`; `None` for one that is kept as an opaque vertex.
 pub fn lookup(name: &str) -> Option<&'static OpDef> {
     BY_NAME.get(name).copied()
+}
+
+/// Whether an operator's output is its first operand's bytes under another shape.
+pub fn is_view(operator: &Operator) -> bool {
+    lookup(&operator.name).is_some_and(|def| def.alias == Alias::View)
 }
 
 /// All known operators, family by family.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Call, Kernel, Typed, lookup};
+use super::{Call, Kernel, Typed, is_view, lookup};
 use crate::{
     graph::{Graph, Operator, Origin, TensorId},
     units::Bytes,
@@ -68,7 +68,7 @@ pub fn summary(graph: &Graph) -> Summary {
         });
         kind.count += 1;
         kind.flops = kind.flops.saturating_add(flops(graph, operator));
-        if lookup(&operator.name).is_none_or(|def| def.alias != super::Alias::View) {
+        if !is_view(operator) {
             let sizes = operator.outputs.iter().filter_map(|tensor| graph.tensor(*tensor).ty.bytes());
             kind.output_bytes += sizes.sum();
         }

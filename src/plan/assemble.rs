@@ -20,6 +20,15 @@ pub struct CostedGroup {
     pub costs: Vec<Option<Cost>>,
 }
 
+impl CostedGroup {
+    /// A group that only `device`, one of so many, can compute.
+    pub fn on(device: DeviceId, devices: usize, name: String, operators: Vec<OperatorId>, cost: Cost) -> CostedGroup {
+        let mut costs = vec![None; devices];
+        costs[device.0 as usize] = Some(cost);
+        CostedGroup { name, operators, costs }
+    }
+}
+
 /// Devices, and the links between them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     graph::{Arg, Attr, Attrs, Graph, Operator, OperatorId, TensorId, TensorType},
     memory::model::Scheduled,
-    ops::{self, Alias},
+    ops::is_view,
     units::{Bytes, Micros},
 };
 
@@ -46,9 +46,7 @@ pub struct Away {
 /// If a device has too little memory.
 pub fn away(scheduled: &Scheduled, costs: &[Cost], hosts: &Hosts<'_>) -> Result<Away, NoPlan> {
     let mut made = Made { hosts, whole: &scheduled.graph, graph: Graph::new(), at: HashMap::new(), groups: Vec::new() };
-    for (id, tensor) in scheduled.graph.tensors().filter(|(id, _)| scheduled.graph.producer(*id).is_none()) {
-        made.at.insert(id, made.graph.add_tensor(tensor.name.clone(), tensor.ty.clone(), tensor.origin.clone()));
-    }
+    made.at = made.graph.copy_outside(&scheduled.graph);
     let on_host: HashSet<TensorId> = scheduled.on_host.iter().copied().collect();
     let mut newest: Option<TensorId> = scheduled.graph.inputs().next();
     for (index, step) in scheduled.steps.iter().enumerate() {
@@ -70,7 +68,6 @@ pub fn away(scheduled: &Scheduled, costs: &[Cost], hosts: &Hosts<'_>) -> Result<
     let Made { graph, groups, .. } = made;
     let devices: Vec<DeviceId> = groups.iter().map(|(device, _)| *device).collect();
     let groups = groups.into_iter().map(|(_, group)| group).collect();
-    let is_view = |operator: &Operator| ops::lookup(&operator.name).is_some_and(|def| def.alias == Alias::View);
     let network = hosts.network.clone();
     let problem = assemble(&graph, groups, network, is_view, Objective::Latency, Targets::default());
     problem.check()?;
@@ -136,29 +133,14 @@ impl Made<'_> {
 
     /// An operator of the whole graph, its operands where they are now.
     fn copied(&mut self, id: OperatorId) -> OperatorId {
-        let mut operator = self.whole.operator(id).clone();
-        let place = |t: &mut TensorId| *t = self.at.get(t).copied().unwrap_or(*t);
-        for arg in &mut operator.args {
-            match arg {
-                Arg::Tensor(tensor) => place(tensor),
-                Arg::Tuple(tensors) => tensors.iter_mut().for_each(place),
-            }
-        }
-        let of = self.whole.operator(id).outputs.iter().map(|t| self.whole.tensor(*t));
-        let types: Vec<TensorType> = of.clone().map(|tensor| tensor.ty.clone()).collect();
-        let new = self.graph.add_operator(operator, &types);
-        let outputs = self.graph.operator(new).outputs.clone();
-        for (output, (old, tensor)) in outputs.into_iter().zip(self.whole.operator(id).outputs.iter().zip(of)) {
-            self.graph.tensor_mut(output).name = tensor.name.clone();
-            self.at.insert(*old, output);
-        }
+        let new = self.graph.copy_operator(self.whole, id, |t| self.at.get(&t).copied());
+        self.at.extend(self.whole.operator(id).outputs.iter().copied().zip(self.graph.operator(new).outputs.clone()));
         new
     }
 
     fn group(&mut self, device: DeviceId, name: String, operators: Vec<OperatorId>, cost: Cost) {
-        let on = |other: usize| (other == device.0 as usize).then_some(cost);
-        let costs = (0..self.hosts.network.devices.len()).map(on).collect();
-        self.groups.push((device, CostedGroup { name, operators, costs }));
+        let devices = self.hosts.network.devices.len();
+        self.groups.push((device, CostedGroup::on(device, devices, name, operators, cost)));
     }
 }
 

@@ -15,7 +15,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use wildmatch::WildMatch;
 
-use super::{GroupId, Plan, Problem, Strategy, TensorIndex, file::Transfer, problem::Objective, rule};
+use super::{
+    GroupId, Plan, Problem, Strategy, TensorIndex,
+    file::{DevicePlan, Transfer},
+    problem::Objective,
+    rule,
+};
 use crate::units::Bytes;
 
 /// What is wrong with a plan.
@@ -73,7 +78,7 @@ pub fn rules(plan: &Plan, names: &[Option<&str>]) -> Result<(), Flaw> {
             let is_meant =
                 name.is_some_and(|name| std::iter::once(name).chain(name.split('+')).any(|name| pattern.matches(name)));
             for device in group.strategy.devices().filter(|_| is_meant) {
-                let at = plan.devices.get(device.0 as usize).map(|d| format!("{}/{}", d.server, d.device));
+                let at = plan.devices.get(device.0 as usize).map(DevicePlan::full_name);
                 let on_it = at.as_deref() == Some(rule.device.as_str());
                 if on_it != (rule.kind == rule::Kind::Pin) {
                     let (group, device) = (group.name.clone(), at.unwrap_or_default());
@@ -301,7 +306,7 @@ impl<'a> Checker<'a> {
             }
             let load = parameters + self.peak(device, &groups, arrivals);
             highest = highest.max(load);
-            let name = format!("{}/{}", entry.server, entry.device);
+            let name = entry.full_name();
             figure(
                 format!("what {name} holds of parameters"),
                 entry.memory.parameter_bytes.0 as f64,

@@ -118,6 +118,13 @@ pub struct DevicePlan {
     pub memory: MemoryPlan,
 }
 
+impl DevicePlan {
+    /// `server/device`, as pins and tables name it.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.server, self.device)
+    }
+}
+
 /// Predicted memory of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryPlan {

@@ -6,10 +6,9 @@
 //! all others wait where that takes the most. Which of several equally loaded devices inputs queue at is chance.
 
 use super::{
-    Problem,
     account::ALIGNMENT,
     evaluate::Evaluation,
-    problem::Objective,
+    problem::{Objective, Targets},
     work::{Origin, PieceId},
 };
 use crate::units::Bytes;
@@ -19,9 +18,9 @@ pub const EACH: u32 = 2;
 /// More are never under way.
 pub const MOST: u32 = 64;
 
-/// Whether a plan for `problem` is one for a stream of inputs.
-pub fn is_stream(problem: &Problem) -> bool {
-    problem.objective == Objective::Throughput || problem.targets.throughput.is_some()
+/// Whether a plan for this is one for a stream of inputs.
+pub fn is_stream(objective: Objective, targets: &Targets) -> bool {
+    objective == Objective::Throughput || targets.throughput.is_some()
 }
 
 /// How many inputs under way keep the busiest device or link busy: two a device, and as many as come between an input and
@@ -35,6 +34,11 @@ pub fn wanted(evaluation: &Evaluation) -> u32 {
 /// By device: the most that one input holds there while it waits.
 pub fn waiting(evaluation: &Evaluation) -> Vec<Bytes> {
     (0..evaluation.work.sequences.len()).map(|device| on(evaluation, device)).collect()
+}
+
+/// By device what is reserved with `count` inputs under way, where one alone takes `single`.
+pub fn together(single: &[Bytes], evaluation: &Evaluation, count: u32) -> Vec<Bytes> {
+    single.iter().zip(waiting(evaluation)).map(|(single, waiting)| *single + others(waiting, count)).collect()
 }
 
 /// What the others hold, `count` inputs being under way, where one holds `waiting`.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DeviceId;
 use crate::{
-    graph::{Arg, Graph, OperatorId, Part, TensorId, TensorType},
+    graph::{Graph, OperatorId, Part, TensorId},
     memory::{
         check::values,
         model::{Scheduled, Unmade, replayed},
@@ -76,10 +76,7 @@ pub fn scheduled(graph: &Graph, schedules: &[Schedule]) -> Result<Written, Sched
     }
     let runs = schedules.iter().map(|schedule| Run::of(graph, schedule)).collect::<Result<Vec<_>, _>>()?;
     let mut merge = Merge { whole: graph, out: Graph::new(), at: HashMap::new(), kept: HashMap::new() };
-    for (id, tensor) in graph.tensors().filter(|(id, _)| graph.producer(*id).is_none()) {
-        let new = merge.out.add_tensor(tensor.name.clone(), tensor.ty.clone(), tensor.origin.clone());
-        merge.at.insert(id, new);
-    }
+    merge.at = merge.out.copy_outside(graph);
     let mut left: Vec<OperatorId> = graph.operators().map(|(id, _)| id).filter(|id| !taken.contains(id)).collect();
     let mut open: Vec<Open<'_>> = runs.iter().map(Open::of).collect();
     loop {
@@ -193,7 +190,7 @@ impl Merge<'_> {
         if !operator.operands().all(|t| at(t).is_some()) {
             return false;
         }
-        let new = copy(&mut self.out, self.whole, id, &|t| self.at.get(&t).copied());
+        let new = self.out.copy_operator(self.whole, id, |t| self.at.get(&t).copied());
         let outputs = operator.outputs.iter().copied().zip(self.out.operator(new).outputs.clone());
         self.at.extend(outputs);
         self.kept.insert(id, new);
@@ -211,7 +208,7 @@ impl Merge<'_> {
         let mut made = Vec::with_capacity(step.len());
         for id in step {
             let at = |t: TensorId| open.from.get(&t).map_or_else(|| open.at.get(&t), |t| self.at.get(t)).copied();
-            let new = copy(&mut self.out, graph, *id, &at);
+            let new = self.out.copy_operator(graph, *id, at);
             let outputs: Vec<_> =
                 graph.operator(*id).outputs.iter().copied().zip(self.out.operator(new).outputs.clone()).collect();
             for (old, new) in outputs {
@@ -223,23 +220,4 @@ impl Merge<'_> {
         open.steps.push(made);
         true
     }
-}
-
-/// Adds operator `id` of `from` to `out`, its operands where `at` says.
-fn copy(out: &mut Graph, from: &Graph, id: OperatorId, at: &dyn Fn(TensorId) -> Option<TensorId>) -> OperatorId {
-    let mut operator = from.operator(id).clone();
-    let place = |t: &mut TensorId| *t = at(*t).unwrap_or(*t);
-    for arg in &mut operator.args {
-        match arg {
-            Arg::Tensor(tensor) => place(tensor),
-            Arg::Tuple(tensors) => tensors.iter_mut().for_each(place),
-        }
-    }
-    let types: Vec<TensorType> = operator.outputs.iter().map(|t| from.tensor(*t).ty.clone()).collect();
-    let names: Vec<_> = operator.outputs.iter().map(|t| from.tensor(*t).name.clone()).collect();
-    let new = out.add_operator(operator, &types);
-    for (output, name) in out.operator(new).outputs.clone().into_iter().zip(names) {
-        out.tensor_mut(output).name = name;
-    }
-    new
 }

@@ -81,10 +81,10 @@ pub fn solve(problem: &Problem, options: &Options) -> Result<Solution, NoPlan> {
     if !proven.is_empty() {
         return Err(NoPlan::Targets { proven: true, shortages: proven });
     }
-    let found = search(problem, options, &bounds, &pace, flight::is_stream(problem));
+    let found = search(problem, options, &bounds, &pace, flight::is_stream(problem.objective, &problem.targets));
     match found {
         // Limits may leave room for fewer inputs at a time than the devices could keep busy.
-        Err(NoPlan::Targets { .. }) if flight::is_stream(problem) => {
+        Err(NoPlan::Targets { .. }) if flight::is_stream(problem.objective, &problem.targets) => {
             let mut fewer = search(problem, options, &bounds, &pace, false)?;
             if fewer.stream(problem)? { Ok(fewer) } else { found }
         }
@@ -126,11 +126,8 @@ fn search(
                 NoPlan::Targets { proven: session.proven && untightened, shortages: missed(problem, &evaluation) };
             return Err(nearest.unwrap_or(missed));
         }
-        let mut arenas = arenas(&evaluation.accounts)?;
         let in_flight = is_stream.then(|| flight::wanted(&evaluation));
-        for (arena, waiting) in arenas.iter_mut().zip(flight::waiting(&evaluation)) {
-            *arena += flight::others(waiting, in_flight.unwrap_or(1));
-        }
+        let arenas = flight::together(&arenas(&evaluation.accounts)?, &evaluation, in_flight.unwrap_or(1));
         let over = overfull(problem, &evaluation, &arenas);
         if over.is_empty() {
             if session.proven && evaluation.score.value > bound.value && untightened {
@@ -276,7 +273,7 @@ impl Solution {
     /// # Errors
     /// If what is held does not fit in 63 bits.
     pub fn stream(&mut self, problem: &Problem) -> Result<bool, ProblemError> {
-        if !flight::is_stream(problem) || self.in_flight.is_some() {
+        if !flight::is_stream(problem.objective, &problem.targets) || self.in_flight.is_some() {
             return Ok(true);
         }
         if !self.fill(problem)? {
@@ -294,10 +291,8 @@ impl Solution {
     /// # Errors
     /// If what is held does not fit in 63 bits.
     pub(super) fn fill(&mut self, problem: &Problem) -> Result<bool, ProblemError> {
-        let (single, waiting) = (arenas(&self.evaluation.accounts)?, flight::waiting(&self.evaluation));
-        let with = |count: u32| -> Vec<Bytes> {
-            single.iter().zip(&waiting).map(|(arena, waiting)| *arena + flight::others(*waiting, count)).collect()
-        };
+        let single = arenas(&self.evaluation.accounts)?;
+        let with = |count: u32| flight::together(&single, &self.evaluation, count);
         let counts = (1..=flight::wanted(&self.evaluation)).rev();
         let mut fitting = counts.filter(|count| overfull(problem, &self.evaluation, &with(*count)).is_empty());
         let Some(count) = fitting.next() else { return Ok(false) };

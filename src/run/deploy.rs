@@ -273,7 +273,7 @@ fn check_order(needs: &Needs<'_>) -> Result<(), DeployError> {
                 let plan = &needs.plan.devices[device];
                 return Err(DeployError::Order {
                     group: needs.plan.groups[group as usize].name.clone(),
-                    device: format!("{}/{}", plan.server, plan.device),
+                    device: plan.full_name(),
                     tensor: needs.graph.tensor(tensor).name.clone(),
                 });
             }

@@ -9,7 +9,7 @@ use super::{deploy::Deployment, execute::Record};
 use crate::{
     agent::measured::Measured,
     graph::TensorId,
-    plan::{GroupId, Plan, Strategy},
+    plan::{GroupId, Plan, Strategy, file::DevicePlan},
     statistics::{Statistics, median},
     units::{Bytes, Micros},
 };
@@ -208,7 +208,7 @@ fn memory(plan: &Plan, record: &Record) -> Vec<MemoryUse> {
 }
 
 fn device_name(plan: &Plan, device: usize) -> String {
-    plan.devices.get(device).map_or(String::new(), |d| format!("{}/{}", d.server, d.device))
+    plan.devices.get(device).map_or(String::new(), DevicePlan::full_name)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{deploy::Deployment, execute::Record};
 use crate::{
     agent::measured::Measured,
-    plan::{DeviceId, Plan},
+    plan::{DeviceId, Plan, file::DevicePlan},
     units::Micros,
 };
 
@@ -103,7 +103,7 @@ pub fn trace(plan: &Plan, deployment: &Deployment, record: &Record) -> Result<St
             span(name, *lane, MEASURED, *start - Micros(begin), *time, *number)
         }),
     );
-    let devices = plan.devices.iter().map(|d| format!("{}/{}", d.server, d.device));
+    let devices = plan.devices.iter().map(DevicePlan::full_name);
     let lanes = devices.chain(links.iter().map(|(from, to)| format!("link {from} → {to}")));
     for (pid, name) in lanes.collect::<Vec<_>>().into_iter().enumerate() {
         events.push(named("process_name", pid, 0, &name));

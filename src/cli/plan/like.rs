@@ -7,7 +7,10 @@ use crate::{
     cli::{Failure, kind},
     cluster::Inventory,
     graph::Granularity,
-    plan::{self, DeviceId, file::Split},
+    plan::{
+        self, DeviceId,
+        file::{DevicePlan, Split},
+    },
 };
 
 /// What the plan of `--like` splits; `None` without the flag. `hash` is that of the model that is planned now.
@@ -30,7 +33,7 @@ pub(super) fn splits(
     let names: Vec<String> = inventory.devices.iter().map(|device| device.name.to_string()).collect();
     let here = |id: &DeviceId| {
         let device = other.devices.get(id.0 as usize);
-        let name = device.map(|device| format!("{}/{}", device.server, device.device)).unwrap_or_default();
+        let name = device.map(DevicePlan::full_name).unwrap_or_default();
         let found = (0u32..).zip(&names).find(|(_, here)| **here == name);
         let missing = || bad(format!("it splits over {name}, which is not there; there are {}", names.join(", ")));
         found.map(|(index, _)| DeviceId(index)).ok_or_else(missing)

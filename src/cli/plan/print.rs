@@ -102,7 +102,7 @@ fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String 
     let mut devices = table(["device", ">groups", ">busy", ">parameters", ">peak load", ">arena", ">limit"]);
     for device in &plan.devices {
         devices.add_row([
-            format!("{}/{}", device.server, device.device),
+            device.full_name(),
             device.order.len().to_string(),
             device.busy_us.to_string(),
             device.memory.parameter_bytes.to_string(),

@@ -13,7 +13,7 @@ use super::{
     nvrtc::Compiler,
 };
 use crate::{
-    engine::gpu::{CudaVersion, Gpu, GpuLibrary, GpuReport, Lacking},
+    engine::gpu::{CudaVersion, Gpu, GpuLibrary, GpuReport, Lacking, NO_DEVICE},
     units::Bytes,
 };
 
@@ -27,9 +27,6 @@ const MULTIPROCESSORS: c_int = 16;
 const MEMORY_CLOCK_RATE: c_int = 36;
 const MAJOR: c_int = 75;
 const MINOR: c_int = 76;
-
-/// `CUDA_ERROR_NO_DEVICE`.
-const NO_DEVICE: c_int = 100;
 
 /// What the engine calls through the bindings, which end in a panic where one is missing.
 const CALLED: [&CStr; 33] = [

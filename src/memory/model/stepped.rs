@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::{
-    graph::{Arg, Attrs, Graph, Operator, OperatorId, Origin, TensorId, TensorType},
+    graph::{Arg, Attrs, Graph, Operator, OperatorId, Origin, TensorId},
     memory::{
         OrderError, Reuse,
         fit::Step,
@@ -152,11 +152,8 @@ impl Stepped {
     pub fn scheduled(&self, lowered: &Lowered, schedule: &[Step]) -> Scheduled {
         let mut made = Scheduled { graph: Graph::new(), steps: Vec::new(), on_host: Vec::new() };
         // For each tensor the one that holds it now, and the one that holds it on the host.
-        let mut now: HashMap<TensorId, TensorId> = HashMap::new();
+        let mut now = made.graph.copy_outside(&self.graph);
         let mut stored: HashMap<TensorId, TensorId> = HashMap::new();
-        for (id, tensor) in self.graph.tensors().filter(|(id, _)| self.graph.producer(*id).is_none()) {
-            now.insert(id, made.graph.add_tensor(tensor.name.clone(), tensor.ty.clone(), tensor.origin.clone()));
-        }
         for step in schedule {
             let copied = match *step {
                 Step::Run(operator) => {
@@ -220,10 +217,7 @@ pub struct Unmade {
 /// If a step names or reads what is not there, or a result is never made.
 pub fn replayed(graph: &Graph, steps: &[Vec<OperatorId>]) -> Result<Scheduled, Unmade> {
     let mut made = Scheduled { graph: Graph::new(), steps: Vec::new(), on_host: Vec::new() };
-    let mut now: HashMap<TensorId, TensorId> = HashMap::new();
-    for (id, tensor) in graph.tensors().filter(|(id, _)| graph.producer(*id).is_none()) {
-        now.insert(id, made.graph.add_tensor(tensor.name.clone(), tensor.ty.clone(), tensor.origin.clone()));
-    }
+    let mut now = made.graph.copy_outside(graph);
     for (step, operators) in steps.iter().enumerate() {
         let mut inside: HashSet<TensorId> = HashSet::new();
         for id in operators {
@@ -251,22 +245,10 @@ impl Scheduled {
     /// Adds a group of `whole`; its results are where the tensors are from now on.
     fn run(&mut self, whole: &Graph, operators: &[OperatorId], now: &mut HashMap<TensorId, TensorId>) {
         let mut step = Vec::with_capacity(operators.len());
-        for operator in operators.iter().map(|id| whole.operator(*id)) {
-            let mut copy = operator.clone();
-            for arg in &mut copy.args {
-                let place = |t: &mut TensorId| *t = now.get(t).copied().unwrap_or(*t);
-                match arg {
-                    Arg::Tensor(tensor) => place(tensor),
-                    Arg::Tuple(tensors) => tensors.iter_mut().for_each(place),
-                }
-            }
-            let types: Vec<TensorType> = operator.outputs.iter().map(|t| whole.tensor(*t).ty.clone()).collect();
-            let id = self.graph.add_operator(copy, &types);
-            for (old, new) in operator.outputs.iter().zip(self.graph.operator(id).outputs.clone()) {
-                self.graph.tensor_mut(new).name = whole.tensor(*old).name.clone();
-                now.insert(*old, new);
-            }
-            step.push(id);
+        for id in operators {
+            let new = self.graph.copy_operator(whole, *id, |t| now.get(&t).copied());
+            now.extend(whole.operator(*id).outputs.iter().copied().zip(self.graph.operator(new).outputs.clone()));
+            step.push(new);
         }
         self.steps.push(step);
     }

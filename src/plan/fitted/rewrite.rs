@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Fitted, run::StepCost};
 use crate::{
-    graph::{Graph, Operator, OperatorId},
-    ops::{self, Alias},
+    graph::{Graph, OperatorId},
+    ops::is_view,
     plan::{
         DeviceId, GroupId,
         assemble::{CostedGroup, assemble},
@@ -42,12 +42,8 @@ pub(super) fn rewritten(task: &Task<'_>, answer: &Answer, chosen: Vec<(Schedule,
     let units = merged(&written.graph, &mut queues)?;
 
     let devices = task.network.devices.len();
-    let group = |unit: &Unit| {
-        let on = |device: usize| (device == unit.device.0 as usize).then_some(unit.cost);
-        let costs = (0..devices).map(on).collect();
-        CostedGroup { name: unit.name.clone(), operators: unit.operators.clone(), costs }
-    };
-    let is_view = |operator: &Operator| ops::lookup(&operator.name).is_some_and(|def| def.alias == Alias::View);
+    let group =
+        |unit: &Unit| CostedGroup::on(unit.device, devices, unit.name.clone(), unit.operators.clone(), unit.cost);
     let groups = units.iter().map(group).collect();
     let mut problem = assemble(&written.graph, groups, task.network.clone(), is_view, task.objective, task.targets);
     // Of weights that a shard slices only the slice counts: the problem before knows.

@@ -188,9 +188,7 @@ struct Parts<'a, 'b> {
 
 impl Costs for Parts<'_, '_> {
     fn part(&self, group: &[OperatorId], whole: Micros, share: f64) -> Micros {
-        let rule = Proportional::default();
-        let fixed = rule.launch.0.min(whole.0);
-        let by_rule = Micros(fixed + (whole.0 - fixed) * share);
+        let by_rule = Proportional::default().part(whole, share);
         let Some(number) = group.first().and_then(|first| self.of_first.get(first)) else { return by_rule };
         let shard = Shard { share, group: Some(*number), ..Shard::default() };
         let costs = self.task.shards.costs(self.graph, &shard, &self.task.costs[*number]);
@@ -199,7 +197,7 @@ impl Costs for Parts<'_, '_> {
 
     fn copy(&self, bytes: Bytes) -> Micros {
         let rule = Proportional::default();
-        Micros(rule.launch.0 + bytes.0 as f64 * rule.per_byte)
+        rule.launch + rule.copying(bytes)
     }
 }
 

@@ -50,13 +50,25 @@ impl Default for Proportional {
     }
 }
 
+impl Proportional {
+    /// What such a share of an operator takes, all of which takes `whole`.
+    pub fn part(&self, whole: Micros, share: f64) -> Micros {
+        let fixed = self.launch.0.min(whole.0);
+        Micros(fixed + (whole.0 - fixed) * share)
+    }
+
+    /// What copying so much takes.
+    pub fn copying(&self, bytes: Bytes) -> Micros {
+        Micros(bytes.0 as f64 * self.per_byte)
+    }
+}
+
 impl ShardCosts for Proportional {
     fn costs(&self, graph: &Graph, shard: &Shard, whole: &[Option<Cost>]) -> Vec<Option<Cost>> {
-        let copied = Micros(copied_bytes(graph, shard).0 as f64 * self.per_byte);
+        let copied = self.copying(copied_bytes(graph, shard));
         let cost = |whole: &Option<Cost>| {
             let whole = (*whole)?;
-            let fixed = self.launch.0.min(whole.time.0);
-            let time = Micros(fixed + (whole.time.0 - fixed) * shard.share) + copied;
+            let time = self.part(whole.time, shard.share) + copied;
             let workspace = Bytes((whole.workspace.0 as f64 * shard.share) as u64);
             Some(Cost { time, workspace, held: whole.held })
         };

@@ -7,9 +7,9 @@ use super::{
     ways::{Way, Ways},
 };
 use crate::{
-    graph::{Graph, Operator, OperatorId, TensorId},
+    graph::{Graph, OperatorId, TensorId},
     ops::{
-        self, Alias,
+        is_view,
         shard::SplitError,
         sharded::{Division, Role, sharded},
     },
@@ -206,10 +206,6 @@ fn sliced_weights(graph: &Graph, problem: &mut Problem) {
             problem.parameters.push(bytes);
         }
     }
-}
-
-fn is_view(operator: &Operator) -> bool {
-    ops::lookup(&operator.name).is_some_and(|def| def.alias == Alias::View)
 }
 
 /// The cost on one device, and nothing elsewhere.

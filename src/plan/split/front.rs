@@ -7,6 +7,7 @@ use super::{Answer, Task, bound::bound, plan};
 use crate::{
     plan::{
         bound::Bounds,
+        flight,
         problem::Objective,
         search::Options,
         solve::{NoPlan, arenas},
@@ -159,7 +160,7 @@ impl fmt::Display for Without {
 impl Point {
     /// `None` if a stream, where `task` is about one, has no room.
     fn of(task: &Task<'_>, mut answer: Answer) -> Option<Point> {
-        let is_stream = task.objective == Objective::Throughput || task.targets.throughput.is_some();
+        let is_stream = flight::is_stream(task.objective, &task.targets);
         if is_stream && answer.solution.in_flight.is_none() && !answer.solution.fill(&answer.expanded.problem).ok()? {
             return None;
         }

@@ -45,7 +45,14 @@ mod tests {
     #[test]
     fn equal_devices_are_not_told_apart() {
         let bundle = Bundle { on_accelerator: true, ..Bundle::default() };
-        let problem = Bundles { bundles: vec![bundle; 3], nets: Vec::new(), accelerators: 3, cpus: 0, memory: 1.0 };
+        let problem = Bundles {
+            bundles: vec![bundle; 3],
+            of: Vec::new(),
+            nets: Vec::new(),
+            accelerators: 3,
+            cpus: 0,
+            memory: 1.0,
+        };
         let mut seen = 0;
         assert!(assignments(&problem, 0, |_| seen += 1));
         assert_eq!(seen, 5, "the partitions of three things");

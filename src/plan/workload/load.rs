@@ -12,6 +12,8 @@ use super::{Place, Workload};
 #[derive(Debug, Clone)]
 pub struct Bundles {
     pub bundles: Vec<Bundle>,
+    /// For each operator its bundle.
+    pub of: Vec<usize>,
     pub nets: Vec<Net>,
     pub accelerators: usize,
     pub cpus: usize,
@@ -88,7 +90,7 @@ impl Bundles {
             net.readers.iter().for_each(|reader| bundles[*reader].reads.push(index));
         }
         let (accelerators, cpus) = (workload.accelerators as usize, workload.cpus as usize);
-        Bundles { bundles, nets, accelerators, cpus, memory: workload.memory }
+        Bundles { bundles, of, nets, accelerators, cpus, memory: workload.memory }
     }
 
     pub fn devices(&self) -> usize {

@@ -89,7 +89,6 @@ struct Walk<'a, 'b> {
     best: Candidate,
     undo: Vec<(usize, usize)>,
     /// By operator.
-    bundle_of: Vec<usize>,
     /// Operators of the units that keep the end waiting, and how many accepted moves ago.
     critical: Vec<u32>,
     age: u32,
@@ -100,10 +99,6 @@ impl<'a, 'b> Walk<'a, 'b> {
         let mut sizes = vec![0.0; problem.accelerators + 1];
         start.device.iter().enumerate().for_each(|(bundle, device)| sizes[*device] += problem.bundles[bundle].size);
         let scale = if scale.is_finite() && scale > 0.0 { scale } else { 1.0 };
-        let mut bundle_of = vec![0; problem.bundles.iter().map(|bundle| bundle.operators.len()).sum()];
-        for (index, bundle) in problem.bundles.iter().enumerate() {
-            bundle.operators.iter().for_each(|op| bundle_of[*op] = index);
-        }
         let (device, undo, critical) = (start.device.clone(), Vec::new(), Vec::new());
         let (weights, weight) = (WEIGHTS[0], WEIGHTS[0].0);
         Walk {
@@ -117,7 +112,6 @@ impl<'a, 'b> Walk<'a, 'b> {
             focused: false,
             best: start,
             undo,
-            bundle_of,
             critical,
             age: 0,
         }
@@ -201,7 +195,7 @@ impl<'a, 'b> Walk<'a, 'b> {
     fn propose(&mut self, rng: &mut Rng) {
         let problem = self.problem;
         let bundle = match rng.choice(&self.critical) {
-            Some(op) if rng.u8(0..3) > 0 => self.bundle_of[*op as usize],
+            Some(op) if rng.u8(0..3) > 0 => self.problem.of[*op as usize],
             _ => rng.usize(0..problem.bundles.len()),
         };
         let home = self.device[bundle];

@@ -150,15 +150,11 @@ struct Units {
 
 impl Units {
     fn new(workload: &Workload, problem: &Bundles) -> Units {
-        let mut bundle_of = vec![0; workload.operators.len()];
-        for (index, bundle) in problem.bundles.iter().enumerate() {
-            bundle.operators.iter().for_each(|op| bundle_of[*op] = index);
-        }
         let mut graph: DiGraph<(), ()> = DiGraph::new();
         let vertices: Vec<_> = problem.bundles.iter().map(|_| graph.add_node(())).collect();
         let mut order: Vec<(usize, usize)> = Vec::new();
         for (from, to) in &workload.edges {
-            let (a, b) = (bundle_of[*from], bundle_of[*to]);
+            let (a, b) = (problem.of[*from], problem.of[*to]);
             match (workload.operators[*from].is_backward, workload.operators[*to].is_backward) {
                 _ if a == b => {}
                 (false, false) => order.push((a, b)),
