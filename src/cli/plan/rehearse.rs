@@ -20,6 +20,7 @@ use crate::{
         in_place::InPlace,
         rehearsal::{Rehearsal, RehearsalError, Stage, rehearse},
     },
+    statistics::quantile,
     units::Micros,
 };
 
@@ -49,10 +50,7 @@ pub(super) struct Rehearsed {
 /// One plan that was run.
 struct Tried {
     answer: Answer,
-    /// The last time.
     rehearsal: Rehearsal,
-    /// Of all times the fastest: what disturbs a run makes it slower, never faster.
-    fastest: Micros,
 }
 
 impl Tried {
@@ -60,12 +58,27 @@ impl Tried {
         self.answer.splits == other.splits
             && self.answer.solution.evaluation.placement == other.solution.evaluation.placement
     }
+
+    fn latency(&self) -> Micros {
+        self.rehearsal.outcome.latency.median_us
+    }
+
+    fn uses_one_device(&self) -> bool {
+        let mut devices = self.answer.solution.evaluation.placement.strategies.iter().flat_map(|s| s.devices());
+        let first = devices.next();
+        devices.all(|device| Some(device) == first)
+    }
 }
 
-/// So many plans are compared in the end, in so many turns; none that was slower by more than this until then.
+/// So many plans are compared in the end, and the best one on a single device, in so many turns; none that was slower by
+/// more than this until then.
 const FINALISTS: usize = 3;
-const TURNS: usize = 2;
+const TURNS: usize = 3;
 const WORTH_A_TURN: f64 = 1.2;
+
+/// What is gained by several devices must be more than this: links and other servers disturb, and a single device does not
+/// depend on them.
+const WORTH_ANOTHER_DEVICE: f64 = 1.03;
 
 /// What takes longer than predicted by this factor at first is run again, so often at the most.
 const SURPRISE: f64 = 1.1;
@@ -90,9 +103,9 @@ impl Theatre<'_> {
         let rounds = if self.is_free { self.rounds } else { 1 };
         for round in 0..rounds {
             for answer in next.drain(..) {
-                tried.extend(self.tried(task, told, answer, &mut known, OPINIONS)?);
+                tried.extend(self.tried(task, told, answer, &mut known)?);
             }
-            let fastest = tried.iter().min_by(|a, b| a.fastest.0.total_cmp(&b.fastest.0));
+            let fastest = tried.iter().min_by(|a, b| a.latency().0.total_cmp(&b.latency().0));
             let (Some(fastest), true) = (fastest, self.is_free) else { break };
             if round + 1 < rounds {
                 // From the best one at first, then from the beginning: another way may look better now.
@@ -103,58 +116,61 @@ impl Theatre<'_> {
                 next.extend(answer.ok().filter(|answer| tried.iter().all(|tried| !tried.is(answer))));
             }
         }
-        self.compare(task, told, &mut tried, &mut known)?;
+        let tried = self.compared(task, told, tried, &mut known)?;
         self.best(task, told, tried, known)
     }
 
-    /// Runs the best of `tried` in turn, so that what disturbs the agents for a while disturbs all alike, and the best of
-    /// them once more: what it shows is the newest that is known.
-    fn compare(
-        &self,
-        task: &Task<'_>,
-        told: &Sampled,
-        tried: &mut Vec<Tried>,
-        known: &mut InPlace,
-    ) -> Result<(), Failure> {
-        let by_time = |a: &Tried, b: &Tried| a.fastest.0.total_cmp(&b.fastest.0);
-        tried.sort_by(by_time);
-        let limit = tried.first().map_or(0.0, |best| WORTH_A_TURN * best.fastest.0);
-        tried.truncate(FINALISTS);
-        tried.retain(|one| one.fastest.0 <= limit);
-        if tried.len() < 2 {
-            return Ok(());
-        }
-        let mut last = 0;
-        for _ in 0..TURNS {
-            for (index, one) in tried.iter_mut().enumerate() {
-                if let Some(again) = self.tried(task, told, one.answer.clone(), known, 1)? {
-                    let fastest = one.fastest.min(again.fastest);
-                    *one = Tried { fastest, ..again };
-                    last = index;
-                }
-            }
-        }
-        let best = (0..tried.len()).min_by(|a, b| by_time(&tried[*a], &tried[*b]));
-        if let Some(best) = best.filter(|best| *best != last)
-            && let Some(again) = self.tried(task, told, tried[best].answer.clone(), known, 1)?
-        {
-            let fastest = tried[best].fastest.min(again.fastest);
-            tried[best] = Tried { fastest, ..again };
-        }
-        Ok(())
-    }
-
-    /// The best of what was `tried`, at the costs that are known now.
-    fn best(
+    /// Runs the best of `tried` in turn, so that what disturbs the agents for a while disturbs all alike, and returns them
+    /// from the best to the worst, each with a run that is neither its luckiest nor its unluckiest. That of the best is what
+    /// is known from then on.
+    fn compared(
         &self,
         task: &Task<'_>,
         told: &Sampled,
         mut tried: Vec<Tried>,
-        known: InPlace,
-    ) -> Result<Rehearsed, Failure> {
+        known: &mut InPlace,
+    ) -> Result<Vec<Tried>, Failure> {
+        tried.sort_by(|a, b| a.latency().0.total_cmp(&b.latency().0));
+        let limit = tried.first().map_or(0.0, |best| WORTH_A_TURN * best.latency().0);
+        let single = tried.iter().position(Tried::uses_one_device);
+        let finalists = (0..).zip(tried).filter(|(place, _)| *place < FINALISTS || Some(*place) == single);
+        let finalists = finalists.map(|(_, one)| one).filter(|one| one.latency().0 <= limit).collect::<Vec<_>>();
+        let mut turns: Vec<Vec<Rehearsal>> = Vec::new();
+        for _ in 0..TURNS {
+            let turn = finalists.iter().map(|one| self.run(&one.answer, 1)).collect::<Result<Option<Vec<_>>, _>>()?;
+            turns.extend(turn);
+        }
+        if turns.is_empty() {
+            return Ok(finalists);
+        }
+        let latency = |turn: &Vec<Rehearsal>, one: usize| turn[one].outcome.latency.median_us.0;
+        let score = |(index, one): (usize, &Tried)| {
+            let mut beside: Vec<f64> = turns.iter().map(|turn| latency(turn, index) / latency(turn, 0)).collect();
+            beside.sort_by(f64::total_cmp);
+            let worth = if one.uses_one_device() { 1.0 } else { WORTH_ANOTHER_DEVICE };
+            quantile(&beside, 0.5).map_or(f64::INFINITY, |middle| worth * middle)
+        };
+        let scores: Vec<f64> = finalists.iter().enumerate().map(score).collect();
+        let mut compared: Vec<(f64, Tried)> = Vec::new();
+        for (index, one) in finalists.into_iter().enumerate() {
+            let mut own: Vec<Rehearsal> = turns.iter().map(|turn| turn[index].clone()).collect();
+            own.sort_by(|a, b| a.outcome.latency.median_us.0.total_cmp(&b.outcome.latency.median_us.0));
+            let middle = own.swap_remove(own.len() / 2);
+            compared.push((scores[index], Tried { rehearsal: middle, ..one }));
+        }
+        compared.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let compared: Vec<Tried> = compared.into_iter().map(|(_, one)| one).collect();
+        // What was learnt last counts.
+        for one in compared.iter().rev() {
+            self.learn(task, told, one, known)?;
+        }
+        Ok(compared)
+    }
+
+    /// The first of what was `tried` that will do, at the costs that are known now.
+    fn best(&self, task: &Task<'_>, told: &Sampled, tried: Vec<Tried>, known: InPlace) -> Result<Rehearsed, Failure> {
         let (now, sampled) = Self::with(&known, task, told);
         let now = Task { shards: &sampled, ..now };
-        tried.sort_by(|a, b| a.fastest.0.total_cmp(&b.fastest.0));
         let mut judged = Vec::new();
         let mut missed = None;
         for one in tried {
@@ -192,18 +208,23 @@ impl Theatre<'_> {
         (task, sampled)
     }
 
-    /// Runs `answer`, up to `opinions` times if it surprises, and learns from it. `None` if an agent has no room for it.
+    /// Runs `answer` and learns from it. `None` if an agent has no room for it.
     fn tried(
         &self,
         task: &Task<'_>,
         told: &Sampled,
         answer: Answer,
         known: &mut InPlace,
-        opinions: usize,
     ) -> Result<Option<Tried>, Failure> {
-        let alone = Task { shards: told, ..task.clone() };
-        let alone = alone.expand(&answer.applied).map_err(Failure::failed)?;
-        let plan = (self.in_file)(&answer)?;
+        let Some(rehearsal) = self.run(&answer, OPINIONS)? else { return Ok(None) };
+        let tried = Tried { answer, rehearsal };
+        self.learn(task, told, &tried, known)?;
+        Ok(Some(tried))
+    }
+
+    /// Runs `answer`, up to `opinions` times if it surprises; the fastest run counts. `None` if an agent has no room for it.
+    fn run(&self, answer: &Answer, opinions: usize) -> Result<Option<Rehearsal>, Failure> {
+        let plan = (self.in_file)(answer)?;
         let graph = &answer.expanded.graph;
         let contents = self.model.contents(graph)?;
         let given = contents.given();
@@ -236,17 +257,23 @@ impl Theatre<'_> {
             rehearsal.outcome.latency.median_us,
             plan.predicted.latency_us,
         );
-        known.learn(&alone, &plan, &rehearsal);
+        Ok(Some(rehearsal))
+    }
+
+    /// Adds to what is `known` what the rehearsal of a plan showed.
+    fn learn(&self, task: &Task<'_>, told: &Sampled, one: &Tried, known: &mut InPlace) -> Result<(), Failure> {
+        let Tried { answer, rehearsal } = one;
+        let alone = Task { shards: told, ..task.clone() };
+        let alone = alone.expand(&answer.applied).map_err(Failure::failed)?;
+        known.learn(&alone, &(self.in_file)(answer)?, rehearsal);
         for _ in 0..SPREADINGS {
             let (now, sampled) = Self::with(known, task, told);
             let now = Task { shards: &sampled, ..now };
             let expanded = now.expand(&answer.applied).map_err(Failure::failed)?;
             let placement = answer.solution.evaluation.placement.clone();
             let evaluation = Evaluation::of(&expanded.problem, placement).map_err(Failure::failed)?;
-            let short = rehearsal.outcome.latency.median_us - evaluation.latency();
-            known.spread(short, evaluation.exchanges());
+            known.spread(one.latency() - evaluation.latency(), evaluation.exchanges());
         }
-        let fastest = rehearsal.outcome.latency.median_us;
-        Ok(Some(Tried { answer, rehearsal, fastest }))
+        Ok(())
     }
 }
