@@ -388,13 +388,14 @@ fn a_plan_over_cpu_and_gpu_runs_as_predicted() {
     let json = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
     std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("models/resnet18.relay"), folder.path().join("m.relay"))
         .unwrap();
-    // 45 MiB of parameters, and activations.
-    let cluster = "[[server]]\nname = \"local\"\ndevice = [{ name = \"gpu0\", memory = \"24MiB\" }]\n";
-    std::fs::write(folder.path().join("small-card.toml"), cluster).unwrap();
+    // 45 MiB of parameters, and activations: neither device holds the model alone.
+    let cluster = "[[server]]\nname = \"local\"\n\
+                   device = [{ name = \"cpu\", memory = \"36MiB\" }, { name = \"gpu0\", memory = \"24MiB\" }]\n";
+    std::fs::write(folder.path().join("small.toml"), cluster).unwrap();
     let devices = json(&edgecut("devices --format json"));
     let named = devices["devices"].as_array().unwrap().iter().map(|device| device["device"].as_str().unwrap());
     assert_eq!(named.collect::<Vec<_>>()[..2], ["local/cpu", "local/gpu0"]);
-    for (name, flags) in [("free", ""), ("small", " --cluster small-card.toml")] {
+    for (name, flags) in [("free", ""), ("small", " --cluster small.toml")] {
         edgecut(&format!("plan m.relay{flags} --output {name}.json"));
         let plan = json(&std::fs::read_to_string(folder.path().join(format!("{name}.json"))).unwrap());
         let devices = plan["devices"].as_array().unwrap();
