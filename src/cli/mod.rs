@@ -52,7 +52,7 @@ enum Verb {
 /// Parses the command line and runs the verb. The exit code is 0 when done, else [`Failure::exit_code`].
 pub fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
-    crate::engine::keep_freed_memory();
+    crate::engine::prepare_heap();
     end_with_the_reader();
     // Paths in messages are to be copied: they stay in one piece. Setting it can only fail the second time.
     let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));

@@ -15,6 +15,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
 };
 
+use super::heap::advise_large_pages;
 use crate::units::Bytes;
 
 /// The system's allocator with counters. Every allocation costs two relaxed additions.
@@ -67,12 +68,13 @@ fn count(bytes: i64) {
     }
 }
 
-// SAFETY: every call is handed to `System` unchanged; counting allocates nothing and cannot unwind.
+// SAFETY: every call is handed to `System` unchanged; counting and advice allocate nothing and cannot unwind.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise on `layout` is `System`'s requirement.
         let pointer = unsafe { System.alloc(layout) };
         if !pointer.is_null() {
+            advise_large_pages(pointer, layout.size());
             count(layout.size() as i64);
         }
         pointer
@@ -82,6 +84,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
         // SAFETY: as in `alloc`.
         let pointer = unsafe { System.alloc_zeroed(layout) };
         if !pointer.is_null() {
+            advise_large_pages(pointer, layout.size());
             count(layout.size() as i64);
         }
         pointer

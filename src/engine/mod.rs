@@ -8,8 +8,8 @@ mod contain;
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
-mod freed;
 mod gpu;
+mod heap;
 mod memory;
 mod overhead;
 mod quota;
@@ -26,8 +26,8 @@ use crate::{
 
 pub use clock::{CpuClock, timed};
 pub use cpu::CpuEngine;
-pub use freed::keep_freed_memory;
 pub use gpu::{CudaVersion, Gpu, GpuLibrary, GpuReport, Lacking, Started, StartedGpu, start_gpus};
+pub use heap::prepare_heap;
 pub use memory::{CountingAllocator, Joined, Meter};
 pub use quota::processor_quota;
 
