@@ -1,8 +1,9 @@
 //! What rehearsals have shown of costs: what groups, shards and transfers take in their places, which is not what they
 //! take alone. Caches are colder, and the same core receives and sends.
 //!
-//! What was rehearsed counts as it was measured. What was not is scaled by how much longer than alone what was rehearsed
-//! takes on that device: else whatever nobody has tried would look better than all that was.
+//! What was rehearsed counts as it was measured, and of several times the least does: what disturbs a device for a while
+//! is no reason to give it less. What was not rehearsed is scaled by how much longer than alone what was takes on that
+//! device: else whatever nobody has tried would look better than all that was.
 
 use std::collections::BTreeMap;
 
@@ -21,16 +22,21 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InPlace {
     /// Whole groups that neither slice nor join.
-    whole: BTreeMap<(DeviceId, usize), Micros>,
+    whole: BTreeMap<(DeviceId, usize), Times>,
     /// Shards, and whole groups that slice or join.
     shards: Vec<Shown>,
-    /// By device.
-    slowdown: BTreeMap<DeviceId, Slowdown>,
     /// By the name of a link: its cost.
     links: BTreeMap<String, LinkCost>,
     /// What an exchange takes beyond its transfer: devices are now faster, now slower, and who waits for another waits for
     /// the slower of the two every time.
     jitter: Micros,
+}
+
+/// What the same takes alone and in its place; or sums of that.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Times {
+    alone: Micros,
+    in_place: Micros,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -40,31 +46,36 @@ struct Shown {
     axis: usize,
     share: f64,
     copied: Bytes,
+    /// In its place.
     cost: Cost,
+    alone: Micros,
+    /// Whether it is a part of its group.
+    is_part: bool,
 }
 
-/// Sums over all that was rehearsed on a device.
+/// Sums over all that is known of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Slowdown {
-    whole: Ratio,
-    shards: Ratio,
+    whole: Times,
+    parts: Times,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Ratio {
-    alone: Micros,
-    in_place: Micros,
-}
-
-impl Ratio {
-    fn add(&mut self, alone: Micros, in_place: Micros) {
-        self.alone += alone;
-        self.in_place += in_place;
+impl Times {
+    fn add(&mut self, other: Times) {
+        self.alone += other.alone;
+        self.in_place += other.in_place;
     }
 
-    /// `None` of nothing.
-    fn value(self) -> Option<f64> {
+    /// How much longer it takes in its place; `None` of nothing.
+    fn ratio(self) -> Option<f64> {
         (self.alone.0 > 0.0 && self.in_place.0 > 0.0).then(|| self.in_place.0 / self.alone.0)
+    }
+}
+
+impl Shown {
+    fn is_same(&self, other: &Shown) -> bool {
+        let place = |s: &Shown| (s.device, s.group, s.axis, s.copied);
+        place(self) == place(other) && self.share == other.share
     }
 }
 
@@ -72,8 +83,9 @@ impl Ratio {
 const APART: u64 = 4;
 
 impl InPlace {
-    /// Adds what `rehearsal` of `plan` showed. `alone` is what was planned, at the costs that were measured alone.
-    pub fn learn(&mut self, alone: &Expanded, plan: &Plan, rehearsal: &Rehearsal) {
+    /// What is known after `rehearsal` of `plan`, which counts before everything else. `alone` is what was planned, at the
+    /// costs that were measured alone.
+    pub fn after(mut self, alone: &Expanded, plan: &Plan, rehearsal: &Rehearsal) -> InPlace {
         for time in &rehearsal.outcome.groups {
             let id = GroupId(time.group);
             let (Some(group), Some(Some(of))) =
@@ -83,27 +95,59 @@ impl InPlace {
             };
             let Strategy::Whole { device } = group.strategy;
             let Some(cost) = alone.problem.cost(id, device) else { continue };
-            let slowdown = self.slowdown.entry(device).or_default();
-            let shard = alone.shards.get(&id);
-            let ratio = if shard.is_some() { &mut slowdown.shards } else { &mut slowdown.whole };
-            ratio.add(cost.time, time.measured_us);
-            match shard.or_else(|| alone.joined.get(&id)) {
+            let part = alone.shards.get(&id);
+            match part.or_else(|| alone.joined.get(&id)) {
                 None => {
-                    self.whole.insert((device, *of), time.measured_us);
+                    self.whole.insert((device, *of), Times { alone: cost.time, in_place: time.measured_us });
                 }
                 Some(shard) => {
-                    let (axis, share, copied) = (shard.axis, shard.share, copied_bytes(&alone.graph, shard));
-                    let same = |s: &Shown| {
-                        (s.device, s.group, s.axis, s.copied) == (device, *of, axis, copied) && s.share == share
+                    let shown = Shown {
+                        device,
+                        group: *of,
+                        axis: shard.axis,
+                        share: shard.share,
+                        copied: copied_bytes(&alone.graph, shard),
+                        cost: Cost { time: time.measured_us, ..cost },
+                        alone: cost.time,
+                        is_part: part.is_some(),
                     };
-                    self.shards.retain(|shown| !same(shown));
-                    let cost = Cost { time: time.measured_us, ..cost };
-                    self.shards.push(Shown { device, group: *of, axis, share, copied, cost });
+                    self.shards.retain(|before| !before.is_same(&shown));
+                    self.shards.push(shown);
                 }
             }
         }
         self.learn_links(rehearsal);
         self.jitter = Micros::ZERO;
+        self
+    }
+
+    /// The same with the least that things took here or `before`.
+    pub fn or_less(mut self, before: &InPlace) -> InPlace {
+        for (key, times) in &mut self.whole {
+            if let Some(before) = before.whole.get(key) {
+                times.in_place = times.in_place.min(before.in_place);
+            }
+        }
+        for shown in &mut self.shards {
+            if let Some(before) = before.shards.iter().find(|before| before.is_same(shown)) {
+                shown.cost.time = shown.cost.time.min(before.cost.time);
+            }
+        }
+        self
+    }
+
+    /// How much longer what is known of a device takes in its place.
+    fn slowdowns(&self) -> BTreeMap<DeviceId, Slowdown> {
+        let mut slowdowns: BTreeMap<DeviceId, Slowdown> = BTreeMap::new();
+        for ((device, _), times) in &self.whole {
+            slowdowns.entry(*device).or_default().whole.add(*times);
+        }
+        for shown in &self.shards {
+            let slowdown = slowdowns.entry(shown.device).or_default();
+            let times = if shown.is_part { &mut slowdown.parts } else { &mut slowdown.whole };
+            times.add(Times { alone: shown.alone, in_place: shown.cost.time });
+        }
+        slowdowns
     }
 
     /// Adds to what every exchange takes, so that what was rehearsed is predicted to take as long as it did: it is `short`
@@ -128,16 +172,16 @@ impl InPlace {
 
     /// Puts what is known into `task`, and into what `sampled` knows of shards.
     pub fn tell(&self, task: &mut Task<'_>, sampled: &mut Sampled) {
+        let slowdowns = self.slowdowns();
         let mut all = Slowdown::default();
-        for slowdown in self.slowdown.values() {
-            all.whole.add(slowdown.whole.alone, slowdown.whole.in_place);
-            all.shards.add(slowdown.shards.alone, slowdown.shards.in_place);
+        for slowdown in slowdowns.values() {
+            all.whole.add(slowdown.whole);
+            all.parts.add(slowdown.parts);
         }
         for device in (0..task.network.devices.len() as u32).map(DeviceId) {
-            let own = self.slowdown.get(&device).copied().unwrap_or_default();
-            let whole =
-                [own.whole, own.shards, all.whole, all.shards].into_iter().find_map(Ratio::value).unwrap_or(1.0);
-            let shards = [own.shards, all.shards].into_iter().find_map(Ratio::value).unwrap_or(whole);
+            let own = slowdowns.get(&device).copied().unwrap_or_default();
+            let whole = [own.whole, own.parts, all.whole, all.parts].into_iter().find_map(Times::ratio).unwrap_or(1.0);
+            let shards = [own.parts, all.parts].into_iter().find_map(Times::ratio).unwrap_or(whole);
             for row in &mut task.costs {
                 if let Some(Some(cost)) = row.get_mut(device.0 as usize) {
                     cost.time = Micros(cost.time.0 * whole);
@@ -145,9 +189,9 @@ impl InPlace {
             }
             sampled.scale(device, shards);
         }
-        for ((device, group), time) in &self.whole {
+        for ((device, group), times) in &self.whole {
             if let Some(Some(cost)) = task.costs.get_mut(*group).and_then(|row| row.get_mut(device.0 as usize)) {
-                cost.time = *time;
+                cost.time = times.in_place;
             }
         }
         for shown in &self.shards {
@@ -208,10 +252,22 @@ mod tests {
 
     #[test]
     fn what_was_not_rehearsed_is_as_much_slower_as_what_was() {
-        let mut ratio = Ratio::default();
-        assert_eq!(ratio.value(), None);
-        ratio.add(Micros(10.0), Micros(12.0));
-        ratio.add(Micros(30.0), Micros(32.0));
-        assert_eq!(ratio.value(), Some(1.1));
+        let times = |alone, in_place| Times { alone: Micros(alone), in_place: Micros(in_place) };
+        let mut sum = Times::default();
+        assert_eq!(sum.ratio(), None);
+        sum.add(times(10.0, 12.0));
+        sum.add(times(30.0, 32.0));
+        assert_eq!(sum.ratio(), Some(1.1));
+    }
+
+    #[test]
+    fn of_several_times_the_least_counts() {
+        let known = |one, other| {
+            let times = |in_place| Times { alone: Micros(1.0), in_place: Micros(in_place) };
+            let whole = BTreeMap::from([((DeviceId(0), 0), times(one)), ((DeviceId(1), 0), times(other))]);
+            InPlace { whole, ..InPlace::default() }
+        };
+        assert_eq!(known(3.0, 2.0).or_less(&known(1.0, 4.0)), known(1.0, 2.0));
+        assert_eq!(known(3.0, 2.0).or_less(&InPlace::default()), known(3.0, 2.0));
     }
 }

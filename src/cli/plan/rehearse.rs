@@ -160,9 +160,8 @@ impl Theatre<'_> {
         }
         compared.sort_by(|a, b| a.0.total_cmp(&b.0));
         let compared: Vec<Tried> = compared.into_iter().map(|(_, one)| one).collect();
-        // What was learnt last counts.
         for one in compared.iter().rev() {
-            self.learn(task, told, one, known)?;
+            *known = self.after(task, told, one, known)?;
         }
         Ok(compared)
     }
@@ -218,7 +217,7 @@ impl Theatre<'_> {
     ) -> Result<Option<Tried>, Failure> {
         let Some(rehearsal) = self.run(&answer, OPINIONS)? else { return Ok(None) };
         let tried = Tried { answer, rehearsal };
-        self.learn(task, told, &tried, known)?;
+        *known = self.after(task, told, &tried, known)?.or_less(known);
         Ok(Some(tried))
     }
 
@@ -260,20 +259,20 @@ impl Theatre<'_> {
         Ok(Some(rehearsal))
     }
 
-    /// Adds to what is `known` what the rehearsal of a plan showed.
-    fn learn(&self, task: &Task<'_>, told: &Sampled, one: &Tried, known: &mut InPlace) -> Result<(), Failure> {
+    /// What is `known` with what the rehearsal of a plan showed, which counts before everything else.
+    fn after(&self, task: &Task<'_>, told: &Sampled, one: &Tried, known: &InPlace) -> Result<InPlace, Failure> {
         let Tried { answer, rehearsal } = one;
         let alone = Task { shards: told, ..task.clone() };
         let alone = alone.expand(&answer.applied).map_err(Failure::failed)?;
-        known.learn(&alone, &(self.in_file)(answer)?, rehearsal);
+        let mut after = known.clone().after(&alone, &(self.in_file)(answer)?, rehearsal);
         for _ in 0..SPREADINGS {
-            let (now, sampled) = Self::with(known, task, told);
+            let (now, sampled) = Self::with(&after, task, told);
             let now = Task { shards: &sampled, ..now };
             let expanded = now.expand(&answer.applied).map_err(Failure::failed)?;
             let placement = answer.solution.evaluation.placement.clone();
             let evaluation = Evaluation::of(&expanded.problem, placement).map_err(Failure::failed)?;
-            known.spread(one.latency() - evaluation.latency(), evaluation.exchanges());
+            after.spread(one.latency() - evaluation.latency(), evaluation.exchanges());
         }
-        Ok(())
+        Ok(after)
     }
 }
