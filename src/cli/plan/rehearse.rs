@@ -116,8 +116,25 @@ impl Theatre<'_> {
                 next.extend(answer.ok().filter(|answer| tried.iter().all(|tried| !tried.is(answer))));
             }
         }
+        for answer in self.by_rules(task, told, &tried, &known) {
+            tried.extend(self.tried(task, told, answer, &mut known)?);
+        }
         let tried = self.compared(task, told, tried, &mut known)?;
         self.best(task, told, tried, known)
+    }
+
+    /// What the fastest of `tried` splits, in ratios by rule: what was measured while something disturbed one of the devices
+    /// tunes ratios to what will not come again.
+    fn by_rules(&self, task: &Task<'_>, told: &Sampled, tried: &[Tried], known: &InPlace) -> Vec<Answer> {
+        let fastest = tried.iter().min_by(|a, b| a.latency().0.total_cmp(&b.latency().0));
+        let Some(fastest) = fastest.filter(|one| self.is_free && !one.answer.splits.is_empty()) else {
+            return Vec::new();
+        };
+        let (task, sampled) = Self::with(known, task, told);
+        let task = Task { shards: &sampled, ..task };
+        let rules = [Ratios::Equal, Ratios::Proportional].into_iter();
+        let answers = rules.filter_map(|r| split::plan_like(&task, self.options, r, &fastest.answer.splits).ok());
+        answers.filter(|answer| tried.iter().all(|tried| !tried.is(answer))).collect()
     }
 
     /// Runs the best of `tried` in turn, so that what disturbs the agents for a while disturbs all alike, and returns them
