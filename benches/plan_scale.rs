@@ -1,8 +1,9 @@
 //! How planning grows: synthetic problems of up to 20 000 groups on 64 devices, and resnet152 on eight.
 //!
 //! Prints one line a problem: seconds, evaluations, the value against the bound, and the most memory of the process
-//! (VmHWM, which begins anew with every line); then the growth, fitted to the seconds as
-//! groups^a · devices^b. `cargo bench --bench plan_scale`, with `-- resnet` for resnet152 alone.
+//! (VmHWM, which begins anew with every line); then the growth as groups^a · devices^b: of the seconds, fitted to the
+//! problems that the clock did not end, and of the seconds that an evaluation takes, fitted to all.
+//! `cargo bench --bench plan_scale`, with `-- resnet` for resnet152 alone.
 
 use std::{path::Path, time::Instant};
 
@@ -31,16 +32,25 @@ fn main() {
         "{:<26} {:>8} {:>12} {:>12} {:>12} {:>7} {:>9}",
         "problem", "seconds", "evaluations", "value us", "bound us", "gap %", "MiB"
     );
-    let mut points = Vec::new();
+    let (mut whole, mut each) = (Vec::new(), Vec::new());
+    let cut_off = Options::default().cut_off.map_or(f64::INFINITY, |limit| limit.as_secs_f64());
     let only_resnet = std::env::args().any(|argument| argument == "resnet");
     for (groups, devices) in SIZES.into_iter().filter(|_| !only_resnet) {
         let problem = synthetic(groups, devices);
         let name = format!("{groups} x {devices}");
-        let seconds = measured(&name, || solve(&problem, &Options::default()));
-        points.push([(groups as f64).ln(), (devices as f64).ln(), seconds.ln()]);
+        let (seconds, evaluations) = measured(&name, || solve(&problem, &Options::default()));
+        let point = |value: f64| [(groups as f64).ln(), (devices as f64).ln(), value.ln()];
+        if seconds < cut_off {
+            whole.push(point(seconds));
+        }
+        if evaluations > 0 {
+            each.push(point(seconds / evaluations as f64));
+        }
     }
-    if let Some([a, b]) = growth(&points) {
-        println!("seconds grow as groups^{a:.2} x devices^{b:.2}");
+    for (what, points) in [("seconds", whole), ("seconds an evaluation", each)] {
+        if let Some([a, b]) = growth(&points) {
+            println!("{what} grow as groups^{a:.2} x devices^{b:.2} ({} problems)", points.len());
+        }
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/relay/models/resnet152.relay");
     match std::fs::read(&path) {
@@ -49,8 +59,8 @@ fn main() {
     }
 }
 
-/// Prints a line of what `solve` finds and takes, and returns the seconds.
-fn measured(name: &str, solve: impl FnOnce() -> Result<Solution, NoPlan>) -> f64 {
+/// Prints a line of what `solve` finds and takes, and returns the seconds and the evaluations.
+fn measured(name: &str, solve: impl FnOnce() -> Result<Solution, NoPlan>) -> (f64, u64) {
     // Begins VmHWM anew, where the system allows it.
     let _only_then = std::fs::write("/proc/self/clear_refs", "5");
     let start = Instant::now();
@@ -58,16 +68,21 @@ fn measured(name: &str, solve: impl FnOnce() -> Result<Solution, NoPlan>) -> f64
     let seconds = start.elapsed().as_secs_f64();
     let peak = most_memory().map_or("unknown".to_string(), |kib| (kib / 1024).to_string());
     match solution {
-        Ok(solution) => println!(
-            "{name:<26} {seconds:>8.2} {:>12} {:>12.0} {:>12.0} {:>7.2} {peak:>9}",
-            solution.evaluations,
-            solution.value(),
-            solution.bound.value,
-            100.0 * solution.gap()
-        ),
-        Err(reason) => println!("{name:<26} {seconds:>8.2} {reason}"),
+        Ok(solution) => {
+            println!(
+                "{name:<26} {seconds:>8.2} {:>12} {:>12.0} {:>12.0} {:>7.2} {peak:>9}",
+                solution.evaluations,
+                solution.value(),
+                solution.bound.value,
+                100.0 * solution.gap()
+            );
+            (seconds, solution.evaluations)
+        }
+        Err(reason) => {
+            println!("{name:<26} {seconds:>8.2} {reason}");
+            (seconds, 0)
+        }
     }
-    seconds
 }
 
 /// The most memory that the process had, in KiB.
