@@ -2,7 +2,7 @@
 //!
 //! Prints one line a problem: seconds, evaluations, the value against the bound, and the most memory of the process
 //! (VmHWM, which begins anew with every line); then the growth as groups^a · devices^b: of the seconds, fitted to the
-//! problems that the clock did not end, and of the seconds that an evaluation takes, fitted to all.
+//! problems that took less than the cut-off, and of the seconds that an evaluation takes, fitted to all.
 //! `cargo bench --bench plan_scale`, with `-- resnet` for resnet152 alone.
 
 use std::{path::Path, time::Instant};
@@ -40,7 +40,7 @@ fn main() {
         let name = format!("{groups} x {devices}");
         let (seconds, evaluations) = measured(&name, || solve(&problem, &Options::default()));
         let point = |value: f64| [(groups as f64).ln(), (devices as f64).ln(), value.ln()];
-        if seconds < cut_off {
+        if seconds < cut_off && evaluations > 0 {
             whole.push(point(seconds));
         }
         if evaluations > 0 {

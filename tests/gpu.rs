@@ -369,8 +369,8 @@ fn copies_cost_what_a_line_says() {
     assert!(Bytes::ZERO < free && free <= total);
 }
 
-/// The program's plan and run over the processor and the card of this machine. So that the processor has something to do
-/// beside a fast card, the plan may take less of the card's memory than the model's parameters need.
+/// The program's plan and run over the processor and the card of this machine: free, and with less memory on either than
+/// the model's parameters need, so that both must compute.
 #[test]
 fn a_plan_over_cpu_and_gpu_runs_as_predicted() {
     if gpu().is_none() {
@@ -390,7 +390,7 @@ fn a_plan_over_cpu_and_gpu_runs_as_predicted() {
         .unwrap();
     // 45 MiB of parameters, and activations: neither device holds the model alone.
     let cluster = "[[server]]\nname = \"local\"\n\
-                   device = [{ name = \"cpu\", memory = \"36MiB\" }, { name = \"gpu0\", memory = \"24MiB\" }]\n";
+                   device = [{ name = \"cpu\", memory = \"40MiB\" }, { name = \"gpu0\", memory = \"30MiB\" }]\n";
     std::fs::write(folder.path().join("small.toml"), cluster).unwrap();
     let devices = json(&edgecut("devices --format json"));
     let named = devices["devices"].as_array().unwrap().iter().map(|device| device["device"].as_str().unwrap());

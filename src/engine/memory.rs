@@ -18,7 +18,8 @@ use std::{
 use super::heap::advise_large_pages;
 use crate::units::Bytes;
 
-/// The system's allocator with counters. Every allocation costs two relaxed additions.
+/// The system's allocator with counters. Every allocation costs two relaxed additions; where
+/// [`prepare_heap`](super::prepare_heap) was called, large ones ask for large pages.
 pub struct CountingAllocator;
 
 /// Bytes that are allocated now, and the most that were since the peak was last reset.
@@ -100,6 +101,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
         // SAFETY: as in `dealloc`, and `size` obeys the caller's promise.
         let moved = unsafe { System.realloc(pointer, layout, size) };
         if !moved.is_null() {
+            advise_large_pages(moved, size);
             count(size as i64 - layout.size() as i64);
         }
         moved

@@ -200,7 +200,7 @@ impl Contracted {
                 let mut operator = graph.operator(first).clone();
                 let outputs = std::mem::take(&mut operator.outputs);
                 // Everything that is read was made by a vertex before, so it is needed and known.
-                operator.redirect(|tensor| new[tensor.0 as usize]);
+                operator.redirect(|tensor| new[tensor.0 as usize].unwrap_or(tensor));
                 (operator, outputs)
             }
             Some(name) => {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Arg, Graph, Operator, OperatorId, TensorId, TensorType};
+use super::{Graph, OperatorId, TensorId, TensorType};
 
 impl Graph {
     /// Adds what `from` has from outside: inputs, parameters and constants. Returns where each of them is now.
@@ -13,14 +13,8 @@ impl Graph {
             .collect()
     }
 
-    /// Adds operator `id` of `from`, its operands where `at` has them; its outputs keep their names. An operand that `at`
-    /// does not know keeps its number.
-    pub fn copy_operator(
-        &mut self,
-        from: &Graph,
-        id: OperatorId,
-        at: impl Fn(TensorId) -> Option<TensorId>,
-    ) -> OperatorId {
+    /// Adds operator `id` of `from`, its operands where `at` has them in this graph; its outputs keep their names.
+    pub fn copy_operator(&mut self, from: &Graph, id: OperatorId, at: impl Fn(TensorId) -> TensorId) -> OperatorId {
         let whole = from.operator(id);
         let types: Vec<TensorType> = whole.outputs.iter().map(|t| from.tensor(*t).ty.clone()).collect();
         let mut operator = whole.clone();
@@ -30,18 +24,5 @@ impl Graph {
             self.tensor_mut(output).name = from.tensor(*old).name.clone();
         }
         new
-    }
-}
-
-impl Operator {
-    /// Reads its operands where `at` has them; one that `at` does not know it reads where it did.
-    pub fn redirect(&mut self, at: impl Fn(TensorId) -> Option<TensorId>) {
-        let place = |tensor: &mut TensorId| *tensor = at(*tensor).unwrap_or(*tensor);
-        for arg in &mut self.args {
-            match arg {
-                Arg::Tensor(tensor) => place(tensor),
-                Arg::Tuple(tensors) => tensors.iter_mut().for_each(place),
-            }
-        }
     }
 }

@@ -118,6 +118,17 @@ impl Operator {
     pub fn operands(&self) -> impl Iterator<Item = TensorId> + '_ {
         self.args.iter().flat_map(|arg| arg.tensors().iter().copied())
     }
+
+    /// Reads every operand where `at` has it.
+    pub fn redirect(&mut self, at: impl Fn(TensorId) -> TensorId) {
+        let place = |tensor: &mut TensorId| *tensor = at(*tensor);
+        for arg in &mut self.args {
+            match arg {
+                Arg::Tensor(tensor) => place(tensor),
+                Arg::Tuple(tensors) => tensors.iter_mut().for_each(place),
+            }
+        }
+    }
 }
 
 impl Graph {

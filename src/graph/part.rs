@@ -45,7 +45,7 @@ impl Part {
                     part.graph.add_tensor(tensor.name.clone(), tensor.ty.clone(), origin)
                 });
             }
-            let new = part.graph.copy_operator(whole, id, |t| here.get(&t).copied());
+            let new = part.graph.copy_operator(whole, id, |t| here[&t]);
             part.whole_operator.push(id);
             for (old, new) in operator.outputs.iter().zip(part.graph.operator(new).outputs.clone()) {
                 part.whole_tensor.push(*old);

@@ -21,10 +21,12 @@ pub struct CostedGroup {
 }
 
 impl CostedGroup {
-    /// A group that only `device`, one of so many, can compute.
+    /// A group that only `device` of so many can compute.
     pub fn on(device: DeviceId, devices: usize, name: String, operators: Vec<OperatorId>, cost: Cost) -> CostedGroup {
         let mut costs = vec![None; devices];
-        costs[device.0 as usize] = Some(cost);
+        if let Some(entry) = costs.get_mut(device.0 as usize) {
+            *entry = Some(cost);
+        }
         CostedGroup { name, operators, costs }
     }
 }

@@ -133,7 +133,7 @@ impl Made<'_> {
 
     /// An operator of the whole graph, its operands where they are now.
     fn copied(&mut self, id: OperatorId) -> OperatorId {
-        let new = self.graph.copy_operator(self.whole, id, |t| self.at.get(&t).copied());
+        let new = self.graph.copy_operator(self.whole, id, |t| self.at.get(&t).copied().unwrap_or(t));
         self.at.extend(self.whole.operator(id).outputs.iter().copied().zip(self.graph.operator(new).outputs.clone()));
         new
     }

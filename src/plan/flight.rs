@@ -36,9 +36,10 @@ pub fn waiting(evaluation: &Evaluation) -> Vec<Bytes> {
     (0..evaluation.work.sequences.len()).map(|device| on(evaluation, device)).collect()
 }
 
-/// By device what is reserved with `count` inputs under way, where one alone takes `single`.
-pub fn together(single: &[Bytes], evaluation: &Evaluation, count: u32) -> Vec<Bytes> {
-    single.iter().zip(waiting(evaluation)).map(|(single, waiting)| *single + others(waiting, count)).collect()
+/// By device what is reserved with `count` inputs under way, where one alone takes `single` and holds `waiting` while it
+/// waits.
+pub fn reserved(single: &[Bytes], waiting: &[Bytes], count: u32) -> Vec<Bytes> {
+    single.iter().zip(waiting).map(|(single, waiting)| *single + others(*waiting, count)).collect()
 }
 
 /// What the others hold, `count` inputs being under way, where one holds `waiting`.

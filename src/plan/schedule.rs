@@ -190,7 +190,7 @@ impl Merge<'_> {
         if !operator.operands().all(|t| at(t).is_some()) {
             return false;
         }
-        let new = self.out.copy_operator(self.whole, id, |t| self.at.get(&t).copied());
+        let new = self.out.copy_operator(self.whole, id, |t| self.at.get(&t).copied().unwrap_or(t));
         let outputs = operator.outputs.iter().copied().zip(self.out.operator(new).outputs.clone());
         self.at.extend(outputs);
         self.kept.insert(id, new);
@@ -208,7 +208,7 @@ impl Merge<'_> {
         let mut made = Vec::with_capacity(step.len());
         for id in step {
             let at = |t: TensorId| open.from.get(&t).map_or_else(|| open.at.get(&t), |t| self.at.get(t)).copied();
-            let new = self.out.copy_operator(graph, *id, at);
+            let new = self.out.copy_operator(graph, *id, |t| at(t).unwrap_or(t));
             let outputs: Vec<_> =
                 graph.operator(*id).outputs.iter().copied().zip(self.out.operator(new).outputs.clone()).collect();
             for (old, new) in outputs {

@@ -127,7 +127,8 @@ fn search(
             return Err(nearest.unwrap_or(missed));
         }
         let in_flight = is_stream.then(|| flight::wanted(&evaluation));
-        let arenas = flight::together(&arenas(&evaluation.accounts)?, &evaluation, in_flight.unwrap_or(1));
+        let arenas =
+            flight::reserved(&arenas(&evaluation.accounts)?, &flight::waiting(&evaluation), in_flight.unwrap_or(1));
         let over = overfull(problem, &evaluation, &arenas);
         if over.is_empty() {
             if session.proven && evaluation.score.value > bound.value && untightened {
@@ -291,8 +292,8 @@ impl Solution {
     /// # Errors
     /// If what is held does not fit in 63 bits.
     pub(super) fn fill(&mut self, problem: &Problem) -> Result<bool, ProblemError> {
-        let single = arenas(&self.evaluation.accounts)?;
-        let with = |count: u32| flight::together(&single, &self.evaluation, count);
+        let (single, waiting) = (arenas(&self.evaluation.accounts)?, flight::waiting(&self.evaluation));
+        let with = |count: u32| flight::reserved(&single, &waiting, count);
         let counts = (1..=flight::wanted(&self.evaluation)).rev();
         let mut fitting = counts.filter(|count| overfull(problem, &self.evaluation, &with(*count)).is_empty());
         let Some(count) = fitting.next() else { return Ok(false) };

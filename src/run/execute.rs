@@ -101,7 +101,7 @@ struct Open {
 ///
 /// # Errors
 /// If one of them was not reached.
-pub fn agents(deployment: &Deployment, fleet: &Fleet) -> Result<Vec<Agent>, RunError> {
+pub fn agents_of(deployment: &Deployment, fleet: &Fleet) -> Result<Vec<Agent>, RunError> {
     let agent = |setup: &Setup| {
         let reached = fleet.agent(&setup.server).ok_or_else(|| RunError::NoAgent(setup.server.clone()))?;
         reached.cloned().map_err(RunError::Agent)

@@ -1,9 +1,8 @@
 //! What rehearsals have shown of costs: what groups, shards and transfers take in their places, which is not what they
 //! take alone. Caches are colder, and the same core receives and sends.
 //!
-//! What was rehearsed counts as it was measured, and of several times the least does: what disturbs a device for a while
-//! is no reason to give it less. What was not rehearsed is scaled by how much longer than alone what was takes on that
-//! device: else whatever nobody has tried would look better than all that was.
+//! What was rehearsed counts as it was measured, the newest or the least of several times. What was not is scaled by how
+//! much longer than alone what was takes on that device: else whatever nobody has tried would look better than all that was.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +116,10 @@ impl InPlace {
             }
         }
         self.learn_links(rehearsal);
-        self.jitter = Micros::ZERO;
+        // What exchanges nothing says nothing of exchanges.
+        if !plan.transfers.is_empty() {
+            self.jitter = Micros::ZERO;
+        }
         self
     }
 
@@ -269,5 +271,13 @@ mod tests {
         };
         assert_eq!(known(3.0, 2.0).or_less(&known(1.0, 4.0)), known(1.0, 2.0));
         assert_eq!(known(3.0, 2.0).or_less(&InPlace::default()), known(3.0, 2.0));
+        let shown = |share, time| {
+            let cost = Cost { time: Micros(time), ..Cost::default() };
+            let (device, copied, alone) = (DeviceId(0), Bytes(8), Micros(1.0));
+            let shown = Shown { device, group: 0, axis: 1, share, copied, cost, alone, is_part: true };
+            InPlace { shards: vec![shown], ..InPlace::default() }
+        };
+        assert_eq!(shown(0.5, 3.0).or_less(&shown(0.5, 1.0)), shown(0.5, 1.0));
+        assert_eq!(shown(0.5, 3.0).or_less(&shown(0.25, 1.0)), shown(0.5, 3.0));
     }
 }

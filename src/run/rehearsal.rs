@@ -5,19 +5,11 @@ use std::collections::BTreeMap;
 use smol_str::SmolStr;
 
 use super::{
-    deploy::{DeployError, DeployOptions, Deployment, deploy},
-    execute::{Record, RunError, RunOptions, agents, execute},
+    execute::Record,
     outcome::Outcome,
+    perform::{PerformError, Stage, perform},
 };
-use crate::{
-    agent::fleet::Fleet,
-    cluster::Cluster,
-    engine::EngineError,
-    graph::{Graph, TensorData, TensorId},
-    plan::Plan,
-    statistics::median,
-    units::Micros,
-};
+use crate::{plan::Plan, statistics::median, units::Micros};
 
 /// What running a plan a few times showed.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,25 +23,9 @@ pub struct Rehearsal {
 #[derive(Debug, thiserror::Error)]
 pub enum RehearsalError {
     #[error(transparent)]
-    Deploy(#[from] DeployError),
-    #[error(transparent)]
-    Run(#[from] RunError),
-    #[error(transparent)]
-    Contents(#[from] EngineError),
+    Perform(#[from] PerformError),
     #[error("no run was measured")]
     Nothing,
-}
-
-/// What a plan is rehearsed with.
-pub struct Stage<'a> {
-    pub fleet: &'a Fleet,
-    pub cluster: &'a Cluster,
-    /// The graph that the plan is of: the model's, with the plan's splits.
-    pub graph: &'a Graph,
-    /// The contents of that graph's inputs.
-    pub content: &'a dyn Fn(TensorId) -> Result<TensorData, EngineError>,
-    /// Contents that agents cannot generate, by name.
-    pub given: &'a BTreeMap<SmolStr, TensorData>,
 }
 
 /// Runs are counted until they have taken about so long together.
@@ -68,20 +44,6 @@ pub async fn rehearse(stage: &Stage<'_>, plan: &Plan) -> Result<Rehearsal, Rehea
     let (deployment, record) = perform(stage, plan, repeat).await?;
     let outcome = Outcome::of(plan, &deployment, &record).ok_or(RehearsalError::Nothing)?;
     Ok(Rehearsal { outcome, wakes: wakes(&record) })
-}
-
-/// Runs `plan` so often, one input at a time.
-///
-/// # Errors
-/// If an agent refuses its part, fails or is lost.
-pub async fn perform(stage: &Stage<'_>, plan: &Plan, repeat: u64) -> Result<(Deployment, Record), RehearsalError> {
-    let options = DeployOptions::new(1, stage.given);
-    let deployment = deploy(stage.graph, plan, stage.cluster, &options)?;
-    let agents = agents(&deployment, stage.fleet)?;
-    let inputs = deployment.inputs.iter().map(|id| (stage.content)(*id)).collect::<Result<Vec<_>, _>>()?;
-    let how = RunOptions { repeat, in_flight: 1, expected: plan.predicted.latency_us };
-    let record = execute(&deployment, &agents, &inputs, stage.given, &how).await?;
-    Ok((deployment, record))
 }
 
 /// By server, the median time from what a stage waited for to its beginning, of stages whose device had nothing else to do.

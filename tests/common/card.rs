@@ -15,16 +15,16 @@ use edgecut::{
     units::{Bytes, Micros},
 };
 
-pub const CPU: DeviceId = DeviceId(0);
-pub const GPU: DeviceId = DeviceId(1);
-
-/// The card.
+/// A card beside a processor: what it has of memory, and the link to it.
 pub struct Card {
     pub memory: Option<Bytes>,
     /// Of a transfer either way: what each takes, and each of its bytes.
     pub latency: Micros,
     pub per_byte: f64,
 }
+
+pub const CPU: DeviceId = DeviceId(0);
+pub const GPU: DeviceId = DeviceId(1);
 
 impl Card {
     /// The plan of least latency for the operators of `graph`, checked; `costs` are by operator and device. A shard takes its

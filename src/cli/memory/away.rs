@@ -35,7 +35,7 @@ use crate::{
     },
     run::{
         self, Difference, network,
-        rehearsal::{RehearsalError, Stage, perform},
+        perform::{PerformError, Stage, perform},
     },
     units::{Bytes, Micros},
 };
@@ -193,7 +193,7 @@ impl<'a> Place<'a> {
         };
         let performed = self.runtime.block_on(perform(&stage, &plan, REPEAT));
         let (deployment, record) = performed.map_err(|error| match error {
-            RehearsalError::Contents(error) => engine_failure(error),
+            PerformError::Contents(error) => engine_failure(error),
             error => Failure::failed(error),
         })?;
         let outcome = run::Outcome::of(&plan, &deployment, &record);

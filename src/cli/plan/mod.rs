@@ -106,8 +106,8 @@ pub struct Plan {
     estimate: bool,
 
     /// Rounds of rehearsal, 3 if not given: each runs plans on the agents, to learn what operators and transfers take in
-    /// their places, and all but the last plan anew by that. The best plan that was run is given out; 0 to plan by
-    /// profiles alone
+    /// their places, and plans anew by that. In the end the best plans that were run take turns, and the best of them is
+    /// given out: one for a single device unless a second one gains 3 %. 0 to plan by profiles alone
     #[arg(long, value_name = "N")]
     rehearse: Option<usize>,
 

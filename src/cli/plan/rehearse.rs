@@ -1,5 +1,6 @@
 //! Plans tried on the agents: what comes out of the tables is run, what it takes in its place goes into the tables, and
-//! the search goes on from there. What is given out is the best of what was run.
+//! the search goes on from there. The best of what was run takes turns, beside the best plan for a single device, and one of
+//! them is given out.
 
 use miette::Report;
 use tokio::runtime::Runtime;
@@ -18,7 +19,8 @@ use crate::{
     run::{
         RunError,
         in_place::InPlace,
-        rehearsal::{Rehearsal, RehearsalError, Stage, rehearse},
+        perform::{PerformError, Stage},
+        rehearsal::{Rehearsal, RehearsalError, rehearse},
     },
     statistics::quantile,
     units::Micros,
@@ -62,23 +64,42 @@ impl Tried {
     fn latency(&self) -> Micros {
         self.rehearsal.outcome.latency.median_us
     }
-
-    fn uses_one_device(&self) -> bool {
-        let mut devices = self.answer.solution.evaluation.placement.strategies.iter().flat_map(|s| s.devices());
-        let first = devices.next();
-        devices.all(|device| Some(device) == first)
-    }
 }
 
-/// So many plans are compared in the end, and the best one on a single device, in so many turns; none that was slower by
+fn uses_one_device(answer: &Answer) -> bool {
+    let mut devices = answer.solution.evaluation.placement.strategies.iter().flat_map(|strategy| strategy.devices());
+    let first = devices.next();
+    devices.all(|device| Some(device) == first)
+}
+
+/// The place of each plan, 0 the best, by what it took in turns: the median of its latency beside the mean of all plans' in
+/// the same turn. A plan for more than a single device must be [`WORTH_A_SECOND`].
+fn places(latencies: &[Vec<f64>], single: &[bool]) -> Vec<usize> {
+    let turns = latencies.iter().map(Vec::len).min().unwrap_or(0);
+    let mean = |turn: usize| latencies.iter().map(|of| of[turn]).sum::<f64>() / latencies.len() as f64;
+    let score = |(of, single): (&Vec<f64>, &bool)| {
+        let mut beside: Vec<f64> = (0..turns).map(|turn| of[turn] / mean(turn)).collect();
+        beside.sort_by(f64::total_cmp);
+        quantile(&beside, 0.5).unwrap_or(1.0) * if *single { 1.0 } else { WORTH_A_SECOND }
+    };
+    let scores: Vec<f64> = latencies.iter().zip(single).map(score).collect();
+    let is_before = |a: usize, b: usize| scores[a].total_cmp(&scores[b]).then(a.cmp(&b)).is_lt();
+    (0..scores.len()).map(|one| (0..scores.len()).filter(|other| is_before(*other, one)).count()).collect()
+}
+
+/// So many plans are compared in the end, and the best one for a single device, in so many turns; none that was slower by
 /// more than this until then.
 const FINALISTS: usize = 3;
 const TURNS: usize = 3;
 const WORTH_A_TURN: f64 = 1.2;
 
-/// What is gained by several devices must be more than this: links and other servers disturb, and a single device does not
-/// depend on them.
-const WORTH_ANOTHER_DEVICE: f64 = 1.03;
+/// What a second device gains must be more than this: everything that disturbs either of them or the way between disturbs
+/// such a plan.
+const WORTH_A_SECOND: f64 = 1.03;
+
+/// So many of the devices that are fastest alone are asked for their best plan, with such a share of the evaluations.
+const SINGLES: usize = 3;
+const FOR_OTHERS: u32 = 4;
 
 /// What takes longer than predicted by this factor at first is run again, so often at the most.
 const SURPRISE: f64 = 1.1;
@@ -88,17 +109,21 @@ const OPINIONS: usize = 3;
 const SPREADINGS: usize = 4;
 
 impl Theatre<'_> {
-    /// Runs `first`, the best plan that splits nothing, and what the search makes of what these show; and in the end the
-    /// best of them in turn, because machines change their speed from minute to minute. `told` is what was known of
-    /// shards.
+    /// Runs `first`, the best plans that split nothing and that need a single device, and what the search makes of what these
+    /// show; and in the end the best of them in turn, because machines change their speed from minute to minute. `told` is
+    /// what was known of shards.
     pub(super) fn rehearsed(&self, task: &Task<'_>, told: &Sampled, first: Answer) -> Result<Rehearsed, Failure> {
         let mut known = InPlace::default();
         let mut tried: Vec<Tried> = Vec::new();
-        let is_split = !first.splits.is_empty();
         let mut next = vec![first];
-        if self.is_free && is_split {
-            let none = Task { ways: Ways::none(task.ways.graph, task.ways.groups), ..task.clone() };
-            next.extend(split::plan(&none, self.options).ok());
+        if self.is_free {
+            if !next[0].splits.is_empty() {
+                let none = Task { ways: Ways::none(task.ways.graph, task.ways.groups), ..task.clone() };
+                next.extend(split::plan(&none, self.options).ok());
+            }
+            if task.objective == Objective::Latency && !next.iter().any(uses_one_device) {
+                next.extend(self.single(task));
+            }
         }
         let rounds = if self.is_free { self.rounds } else { 1 };
         for round in 0..rounds {
@@ -116,11 +141,36 @@ impl Theatre<'_> {
                 next.extend(answer.ok().filter(|answer| tried.iter().all(|tried| !tried.is(answer))));
             }
         }
-        for answer in self.by_rules(task, told, &tried, &known) {
-            tried.extend(self.tried(task, told, answer, &mut known)?);
+        // Rehearsals are of one input at a time: only of latency do they say which plan is best.
+        if task.objective == Objective::Latency {
+            for answer in self.by_rules(task, told, &tried, &known) {
+                if tried.iter().all(|tried| !tried.is(&answer)) {
+                    tried.extend(self.tried(task, told, answer, &mut known)?);
+                }
+            }
+            tried = self.compared(tried)?;
         }
-        let tried = self.compared(task, told, tried, &mut known)?;
         self.best(task, told, tried, known)
+    }
+
+    /// The best plan for any single device of those that are fastest alone.
+    fn single(&self, task: &Task<'_>) -> Option<Answer> {
+        let alone = |device: usize| -> Option<(f64, usize)> {
+            let times = task.costs.iter().map(|row| Some(row.get(device).copied()??.time.0));
+            Some((times.sum::<Option<f64>>()?, device))
+        };
+        let mut devices: Vec<(f64, usize)> = (0..task.network.devices.len()).filter_map(alone).collect();
+        devices.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let few = self.options.part(FOR_OTHERS, task.names.len());
+        let plan = |(_, device): &(f64, usize)| {
+            let mut task = Task { ways: Ways::none(task.ways.graph, task.ways.groups), ..task.clone() };
+            for row in &mut task.costs {
+                row.iter_mut().enumerate().filter(|(other, _)| other != device).for_each(|(_, cost)| *cost = None);
+            }
+            split::plan(&task, &few).ok()
+        };
+        let answers = devices.iter().take(SINGLES).filter_map(plan);
+        answers.min_by(|a, b| a.solution.value().total_cmp(&b.solution.value()))
     }
 
     /// What the fastest of `tried` splits, in ratios by rule: what was measured while something disturbed one of the devices
@@ -132,66 +182,54 @@ impl Theatre<'_> {
         };
         let (task, sampled) = Self::with(known, task, told);
         let task = Task { shards: &sampled, ..task };
+        let few = self.options.part(FOR_OTHERS, task.names.len());
         let rules = [Ratios::Equal, Ratios::Proportional].into_iter();
-        let answers = rules.filter_map(|r| split::plan_like(&task, self.options, r, &fastest.answer.splits).ok());
-        answers.filter(|answer| tried.iter().all(|tried| !tried.is(answer))).collect()
+        rules.filter_map(|rule| split::plan_like(&task, &few, rule, &fastest.answer.splits).ok()).collect()
     }
 
-    /// Runs the best of `tried` in turn, so that what disturbs the agents for a while disturbs all alike, and returns them
-    /// from the best to the worst, each with a run that is neither its luckiest nor its unluckiest. That of the best is what
-    /// is known from then on.
-    fn compared(
-        &self,
-        task: &Task<'_>,
-        told: &Sampled,
-        mut tried: Vec<Tried>,
-        known: &mut InPlace,
-    ) -> Result<Vec<Tried>, Failure> {
+    /// Runs the fastest of `tried` in turn, so that what disturbs the agents for a while disturbs all alike. They come back
+    /// from the best to the worst, each with the middle one of its runs; behind them, those that took no part.
+    fn compared(&self, mut tried: Vec<Tried>) -> Result<Vec<Tried>, Failure> {
         tried.sort_by(|a, b| a.latency().0.total_cmp(&b.latency().0));
         let limit = tried.first().map_or(0.0, |best| WORTH_A_TURN * best.latency().0);
-        let single = tried.iter().position(Tried::uses_one_device);
-        let finalists = (0..).zip(tried).filter(|(place, _)| *place < FINALISTS || Some(*place) == single);
-        let finalists = finalists.map(|(_, one)| one).filter(|one| one.latency().0 <= limit).collect::<Vec<_>>();
-        let mut turns: Vec<Vec<Rehearsal>> = Vec::new();
-        for _ in 0..TURNS {
-            let turn = finalists.iter().map(|one| self.run(&one.answer, 1)).collect::<Result<Option<Vec<_>>, _>>()?;
-            turns.extend(turn);
+        let single = tried.iter().position(|one| uses_one_device(&one.answer));
+        let (mut finalists, mut others) = (Vec::new(), Vec::new());
+        for (place, one) in tried.into_iter().enumerate() {
+            let takes_part = (place < FINALISTS || Some(place) == single) && one.latency().0 <= limit;
+            if takes_part { finalists.push((one, Vec::new())) } else { others.push(one) }
         }
-        if turns.is_empty() {
-            return Ok(finalists);
+        for _ in 0..if finalists.len() > 1 { TURNS } else { 0 } {
+            for (one, runs) in &mut finalists {
+                runs.extend(self.run(&one.answer, 1)?);
+            }
         }
-        let latency = |turn: &Vec<Rehearsal>, one: usize| turn[one].outcome.latency.median_us.0;
-        let score = |(index, one): (usize, &Tried)| {
-            let mut beside: Vec<f64> = turns.iter().map(|turn| latency(turn, index) / latency(turn, 0)).collect();
-            beside.sort_by(f64::total_cmp);
-            let worth = if one.uses_one_device() { 1.0 } else { WORTH_ANOTHER_DEVICE };
-            quantile(&beside, 0.5).map_or(f64::INFINITY, |middle| worth * middle)
-        };
-        let scores: Vec<f64> = finalists.iter().enumerate().map(score).collect();
-        let mut compared: Vec<(f64, Tried)> = Vec::new();
-        for (index, one) in finalists.into_iter().enumerate() {
-            let mut own: Vec<Rehearsal> = turns.iter().map(|turn| turn[index].clone()).collect();
-            own.sort_by(|a, b| a.outcome.latency.median_us.0.total_cmp(&b.outcome.latency.median_us.0));
-            let middle = own.swap_remove(own.len() / 2);
-            compared.push((scores[index], Tried { rehearsal: middle, ..one }));
+        // An agent that had no room in one of the turns may have none later.
+        let most = finalists.iter().map(|(_, runs)| runs.len()).max().unwrap_or(0);
+        finalists.retain(|(_, runs): &(Tried, Vec<Rehearsal>)| runs.len() == most);
+        let latency = |run: &Rehearsal| run.outcome.latency.median_us.0;
+        let latencies: Vec<Vec<f64>> = finalists.iter().map(|(_, runs)| runs.iter().map(latency).collect()).collect();
+        let single: Vec<bool> = finalists.iter().map(|(one, _)| uses_one_device(&one.answer)).collect();
+        let mut places = places(&latencies, &single).into_iter();
+        let mut compared: Vec<(usize, Tried)> = Vec::new();
+        for (one, mut runs) in finalists {
+            runs.sort_by(|a, b| latency(a).total_cmp(&latency(b)));
+            let middle = runs.len() / 2;
+            let rehearsal = if runs.is_empty() { one.rehearsal } else { runs.swap_remove(middle) };
+            compared.push((places.next().unwrap_or_default(), Tried { rehearsal, ..one }));
         }
-        compared.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let compared: Vec<Tried> = compared.into_iter().map(|(_, one)| one).collect();
-        for one in compared.iter().rev() {
-            *known = self.after(task, told, one, known)?;
-        }
-        Ok(compared)
+        compared.sort_by_key(|(place, _)| *place);
+        Ok(compared.into_iter().map(|(_, one)| one).chain(others).collect())
     }
 
-    /// The first of what was `tried` that will do, at the costs that are known now.
+    /// The first of what was `tried` that will do, at what is `known` after its own rehearsal.
     fn best(&self, task: &Task<'_>, told: &Sampled, tried: Vec<Tried>, known: InPlace) -> Result<Rehearsed, Failure> {
-        let (now, sampled) = Self::with(&known, task, told);
-        let now = Task { shards: &sampled, ..now };
-        let mut judged = Vec::new();
+        let mut judged: Vec<(Answer, Rehearsal, InPlace)> = Vec::new();
         let mut missed = None;
         for one in tried {
-            match judged_anew(&now, &one.answer) {
-                Ok(answer) => judged.push((answer, one.rehearsal)),
+            let known = self.after(task, told, &one, &known)?;
+            let (now, sampled) = Self::with(&known, task, told);
+            match judged_anew(&Task { shards: &sampled, ..now }, &one.answer) {
+                Ok(answer) => judged.push((answer, one.rehearsal, known)),
                 Err(why) => missed = missed.or(Some(why)),
             }
         }
@@ -199,7 +237,7 @@ impl Theatre<'_> {
             judged.sort_by(|a, b| a.0.solution.value().total_cmp(&b.0.solution.value()));
         }
         match (judged.into_iter().next(), missed) {
-            (Some((answer, rehearsal)), _) => {
+            (Some((answer, rehearsal, known)), _) => {
                 let latency = rehearsal.outcome.latency;
                 let note = format!(
                     "rehearsed on the agents: {} (median of {} runs, ± {}); times are those of groups in their places",
@@ -250,7 +288,10 @@ impl Theatre<'_> {
         for _ in 0..opinions {
             let rehearsal = match self.runtime.block_on(rehearse(&stage, &plan)) {
                 Ok(rehearsal) => rehearsal,
-                Err(RehearsalError::Run(RunError::Agent(AgentError::Memory { agent, message }))) => {
+                Err(RehearsalError::Perform(PerformError::Run(RunError::Agent(AgentError::Memory {
+                    agent,
+                    message,
+                })))) => {
                     eprintln!("not rehearsed: {agent}: {message}");
                     return Ok(None);
                 }
@@ -291,5 +332,24 @@ impl Theatre<'_> {
             after.spread(one.latency() - evaluation.latency(), evaluation.exchanges());
         }
         Ok(after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_in_its_turns_is_first_and_one_device_before_two_that_gain_little() {
+        // The second turn was slow for all, and lucky for nobody.
+        assert_eq!(places(&[vec![10.0, 30.0, 11.0], vec![8.0, 24.0, 9.0]], &[false, false]), [1, 0]);
+        assert_eq!(places(&[vec![10.0, 20.0], vec![9.8, 19.6]], &[true, false]), [0, 1]);
+        assert_eq!(places(&[vec![10.0, 20.0], vec![9.0, 18.0]], &[true, false]), [1, 0]);
+        assert_eq!(places(&[vec![10.0], vec![9.0], vec![9.5]], &[false, false, false]), [2, 0, 1]);
+        // One plan, or no turn, changes nothing.
+        assert_eq!(places(&[vec![]], &[false]), [0]);
+        assert_eq!(places(&[vec![], vec![]], &[false, false]), [0, 1]);
+        assert_eq!(places(&[], &[]), [0; 0]);
+        assert_eq!(places(&[vec![0.0], vec![0.0]], &[false, true]).len(), 2);
     }
 }

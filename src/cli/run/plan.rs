@@ -17,7 +17,7 @@ use crate::{
     graph::Graph,
     plan::{Plan, flight, schedule::scheduled, split::divided},
     run::{
-        self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, agents, deploy, execute,
+        self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, agents_of, deploy, execute,
         execute::Record,
     },
     values::write_npz,
@@ -109,7 +109,7 @@ impl Attempt<'_> {
             expected: self.plan.predicted.latency_us,
         };
         let fleet = reach_all(&only(self.cluster, &deployment)).await?;
-        let agents = agents(&deployment, &fleet).map_err(Failure::failed)?;
+        let agents = agents_of(&deployment, &fleet).map_err(Failure::failed)?;
         let inputs = deployment.inputs.iter().map(|id| self.contents.of(*id)).collect::<Result<Vec<_>, _>>();
         let inputs = inputs.map_err(engine_failure)?;
         let record = execute(&deployment, &agents, &inputs, &given, &how).await;

@@ -246,7 +246,7 @@ impl Scheduled {
     fn run(&mut self, whole: &Graph, operators: &[OperatorId], now: &mut HashMap<TensorId, TensorId>) {
         let mut step = Vec::with_capacity(operators.len());
         for id in operators {
-            let new = self.graph.copy_operator(whole, *id, |t| now.get(&t).copied());
+            let new = self.graph.copy_operator(whole, *id, |t| now.get(&t).copied().unwrap_or(t));
             now.extend(whole.operator(*id).outputs.iter().copied().zip(self.graph.operator(new).outputs.clone()));
             step.push(new);
         }

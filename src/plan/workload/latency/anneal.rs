@@ -88,7 +88,6 @@ struct Walk<'a, 'b> {
     focused: bool,
     best: Candidate,
     undo: Vec<(usize, usize)>,
-    /// By operator.
     /// Operators of the units that keep the end waiting, and how many accepted moves ago.
     critical: Vec<u32>,
     age: u32,
