@@ -163,7 +163,7 @@ make_cgroup() {
         mkdir -p "/sys/fs/cgroup/cpu/$folder" "/sys/fs/cgroup/memory/$folder"
         echo 262144 | tee "/sys/fs/cgroup/cpu/edgecut-$LAB/cpu.shares" >"/sys/fs/cgroup/cpu/$folder/cpu.shares"
         if [ "$quota" != 0 ]; then
-            echo $period >"/sys/fs/cgroup/cpu/$folder/cpu.cfs_period_us"
+            echo "$period" >"/sys/fs/cgroup/cpu/$folder/cpu.cfs_period_us"
             echo "$quota" >"/sys/fs/cgroup/cpu/$folder/cpu.cfs_quota_us"
         fi
         [ "$memory" = - ] || echo "$memory" >"/sys/fs/cgroup/memory/$folder/memory.limit_in_bytes"
