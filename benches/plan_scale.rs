@@ -40,11 +40,12 @@ fn main() {
         let name = format!("{groups} x {devices}");
         let (seconds, evaluations) = measured(&name, || solve(&problem, &Options::default()));
         let point = |value: f64| [(groups as f64).ln(), (devices as f64).ln(), value.ln()];
-        if seconds < cut_off && evaluations > 0 {
-            whole.push(point(seconds));
+        if evaluations == 0 {
+            continue;
         }
-        if evaluations > 0 {
-            each.push(point(seconds / evaluations as f64));
+        each.push(point(seconds / evaluations as f64));
+        if seconds < cut_off {
+            whole.push(point(seconds));
         }
     }
     for (what, points) in [("seconds", whole), ("seconds an evaluation", each)] {

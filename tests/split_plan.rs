@@ -7,7 +7,7 @@ mod common;
 
 use std::path::Path;
 
-use card::{CPU, Card, GPU};
+use card::{CPU, Card, GPU, in_file};
 use edgecut::{
     engine::{CpuEngine, Engine, EngineError},
     graph::{Granularity, Graph, OperatorId, TensorData},
@@ -15,12 +15,10 @@ use edgecut::{
     plan::{
         DeviceId, Plan,
         assemble::Network,
-        check,
-        file::ModelRef,
         problem::{Cost, Device, Link, LinkId, Objective, Targets},
         search::Options,
         split::{
-            Answer, Proportional, Task, Ways, divided,
+            Answer, Proportional, Task, Ways,
             front::{front, value, within},
             plan,
         },
@@ -103,21 +101,13 @@ fn options(budget: u64) -> Options {
 fn answer(graph: &Graph, speeds: &[f64], bandwidth: f64, objective: Objective) -> Answer {
     let answer =
         on_task(graph, speeds, bandwidth, objective, |task| checked(graph, plan(&task, &options(2_000)).unwrap()));
-    let read = Plan::from_json(in_file(&answer).to_json().unwrap().as_bytes()).unwrap();
+    let read = Plan::from_json(in_file(graph, &answer, Granularity::Fused).to_json().unwrap().as_bytes()).unwrap();
     assert_eq!(read.splits, answer.splits);
     answer
 }
 
-fn in_file(answer: &Answer) -> Plan {
-    let reference = ModelRef::default();
-    let mut plan = Plan::new(&answer.expanded.problem, &answer.solution, reference, Granularity::Fused, 0);
-    plan.splits = answer.splits.clone();
-    plan
-}
-
 fn checked(graph: &Graph, answer: Answer) -> Answer {
-    check::plan(&answer.expanded.problem, &in_file(&answer)).unwrap();
-    assert_eq!(divided(graph, &answer.splits).unwrap(), answer.expanded.graph);
+    in_file(graph, &answer, Granularity::Fused);
     assert!(answer.solution.bound.value <= answer.solution.value() * (1.0 + 1e-9));
     answer
 }

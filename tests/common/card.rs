@@ -51,10 +51,16 @@ impl Card {
         };
         let options = Options { budget: Some(budget), cut_off: None, ..Options::default() };
         let answer = plan(&task, &options).unwrap();
-        let mut made = Plan::new(&answer.expanded.problem, &answer.solution, ModelRef::default(), Granularity::Op, 0);
-        made.splits = answer.splits.clone();
-        check::plan(&answer.expanded.problem, &made).unwrap();
-        assert_eq!(divided(graph, &made.splits).unwrap(), answer.expanded.graph);
+        let made = in_file(graph, &answer, Granularity::Op);
         (answer, made)
     }
+}
+
+/// An answer for `graph` as a plan file has it, checked.
+pub fn in_file(graph: &Graph, answer: &Answer, granularity: Granularity) -> Plan {
+    let mut made = Plan::new(&answer.expanded.problem, &answer.solution, ModelRef::default(), granularity, 0);
+    made.splits = answer.splits.clone();
+    check::plan(&answer.expanded.problem, &made).unwrap();
+    assert_eq!(divided(graph, &made.splits).unwrap(), answer.expanded.graph);
+    made
 }

@@ -5,6 +5,7 @@
 use miette::Report;
 use tokio::runtime::Runtime;
 
+use super::rules;
 use crate::{
     agent::{AgentError, fleet::Fleet},
     cli::{Failure, model::Model},
@@ -13,8 +14,9 @@ use crate::{
         self,
         evaluate::Evaluation,
         problem::Objective,
+        rule::{Kind, Rule},
         search::Options,
-        split::{self, Answer, Ratios, Sampled, Task, Ways, judged_anew},
+        split::{self, Answer, Ratios, Sampled, Task, Ways, judged_anew, speeds},
     },
     run::{
         RunError,
@@ -72,9 +74,13 @@ fn uses_one_device(answer: &Answer) -> bool {
     devices.all(|device| Some(device) == first)
 }
 
-/// The place of each plan, 0 the best, by what it took in turns: the median of its latency beside the mean of all plans' in
-/// the same turn. A plan for more than a single device must be [`WORTH_A_SECOND`].
-fn places(latencies: &[Vec<f64>], single: &[bool]) -> Vec<usize> {
+fn fastest(tried: &[Tried]) -> Option<&Tried> {
+    tried.iter().min_by(|a, b| a.latency().0.total_cmp(&b.latency().0))
+}
+
+/// How long each plan took in turns, the less the better: the median of its latency beside the mean of all plans' in the
+/// same turn. A plan for more than a single device must be [`WORTH_A_SECOND`].
+fn scores(latencies: &[Vec<f64>], single: &[bool]) -> Vec<f64> {
     let turns = latencies.iter().map(Vec::len).min().unwrap_or(0);
     let mean = |turn: usize| latencies.iter().map(|of| of[turn]).sum::<f64>() / latencies.len() as f64;
     let score = |(of, single): (&Vec<f64>, &bool)| {
@@ -82,9 +88,7 @@ fn places(latencies: &[Vec<f64>], single: &[bool]) -> Vec<usize> {
         beside.sort_by(f64::total_cmp);
         quantile(&beside, 0.5).unwrap_or(1.0) * if *single { 1.0 } else { WORTH_A_SECOND }
     };
-    let scores: Vec<f64> = latencies.iter().zip(single).map(score).collect();
-    let is_before = |a: usize, b: usize| scores[a].total_cmp(&scores[b]).then(a.cmp(&b)).is_lt();
-    (0..scores.len()).map(|one| (0..scores.len()).filter(|other| is_before(*other, one)).count()).collect()
+    latencies.iter().zip(single).map(score).collect()
 }
 
 /// So many plans are compared in the end, and the best one for a single device, in so many turns; none that was slower by
@@ -130,8 +134,7 @@ impl Theatre<'_> {
             for answer in next.drain(..) {
                 tried.extend(self.tried(task, told, answer, &mut known)?);
             }
-            let fastest = tried.iter().min_by(|a, b| a.latency().0.total_cmp(&b.latency().0));
-            let (Some(fastest), true) = (fastest, self.is_free) else { break };
+            let (Some(fastest), true) = (fastest(&tried), self.is_free) else { break };
             if round + 1 < rounds {
                 // From the best one at first, then from the beginning: another way may look better now.
                 let before = (round % 2 == 0).then_some(&fastest.answer.choices);
@@ -155,18 +158,15 @@ impl Theatre<'_> {
 
     /// The best plan for any single device of those that are fastest alone.
     fn single(&self, task: &Task<'_>) -> Option<Answer> {
-        let alone = |device: usize| -> Option<(f64, usize)> {
-            let times = task.costs.iter().map(|row| Some(row.get(device).copied()??.time.0));
-            Some((times.sum::<Option<f64>>()?, device))
-        };
-        let mut devices: Vec<(f64, usize)> = (0..task.network.devices.len()).filter_map(alone).collect();
-        devices.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let speeds = speeds(&task.costs, task.network.devices.len());
+        let computes_all = |device: &usize| task.costs.iter().all(|row| row.get(*device).is_some_and(Option::is_some));
+        let mut devices: Vec<usize> = (0..speeds.len()).filter(computes_all).collect();
+        devices.sort_by(|a, b| speeds[*b].total_cmp(&speeds[*a]));
         let few = self.options.part(FOR_OTHERS, task.names.len());
-        let plan = |(_, device): &(f64, usize)| {
+        let plan = |device: &usize| {
             let mut task = Task { ways: Ways::none(task.ways.graph, task.ways.groups), ..task.clone() };
-            for row in &mut task.costs {
-                row.iter_mut().enumerate().filter(|(other, _)| other != device).for_each(|(_, cost)| *cost = None);
-            }
+            let pin = Rule { kind: Kind::Pin, groups: "*".into(), device: task.network.devices[*device].full_name() };
+            rules::apply(&[pin], &mut task);
             split::plan(&task, &few).ok()
         };
         let answers = devices.iter().take(SINGLES).filter_map(plan);
@@ -176,15 +176,13 @@ impl Theatre<'_> {
     /// What the fastest of `tried` splits, in ratios by rule: what was measured while something disturbed one of the devices
     /// tunes ratios to what will not come again.
     fn by_rules(&self, task: &Task<'_>, told: &Sampled, tried: &[Tried], known: &InPlace) -> Vec<Answer> {
-        let fastest = tried.iter().min_by(|a, b| a.latency().0.total_cmp(&b.latency().0));
-        let Some(fastest) = fastest.filter(|one| self.is_free && !one.answer.splits.is_empty()) else {
-            return Vec::new();
-        };
+        let split = fastest(tried).filter(|one| self.is_free && !one.answer.splits.is_empty());
+        let Some(Tried { answer, .. }) = split else { return Vec::new() };
         let (task, sampled) = Self::with(known, task, told);
         let task = Task { shards: &sampled, ..task };
         let few = self.options.part(FOR_OTHERS, task.names.len());
         let rules = [Ratios::Equal, Ratios::Proportional].into_iter();
-        rules.filter_map(|rule| split::plan_like(&task, &few, rule, &fastest.answer.splits).ok()).collect()
+        rules.filter_map(|rule| split::plan_like(&task, &few, rule, &answer.splits).ok()).collect()
     }
 
     /// Runs the fastest of `tried` in turn, so that what disturbs the agents for a while disturbs all alike. They come back
@@ -198,7 +196,8 @@ impl Theatre<'_> {
             let takes_part = (place < FINALISTS || Some(place) == single) && one.latency().0 <= limit;
             if takes_part { finalists.push((one, Vec::new())) } else { others.push(one) }
         }
-        for _ in 0..if finalists.len() > 1 { TURNS } else { 0 } {
+        let turns = if finalists.len() > 1 { TURNS } else { 0 };
+        for _ in 0..turns {
             for (one, runs) in &mut finalists {
                 runs.extend(self.run(&one.answer, 1)?);
             }
@@ -209,15 +208,14 @@ impl Theatre<'_> {
         let latency = |run: &Rehearsal| run.outcome.latency.median_us.0;
         let latencies: Vec<Vec<f64>> = finalists.iter().map(|(_, runs)| runs.iter().map(latency).collect()).collect();
         let single: Vec<bool> = finalists.iter().map(|(one, _)| uses_one_device(&one.answer)).collect();
-        let mut places = places(&latencies, &single).into_iter();
-        let mut compared: Vec<(usize, Tried)> = Vec::new();
-        for (one, mut runs) in finalists {
+        let mut compared: Vec<(f64, Tried)> = Vec::new();
+        for (score, (one, mut runs)) in scores(&latencies, &single).into_iter().zip(finalists) {
             runs.sort_by(|a, b| latency(a).total_cmp(&latency(b)));
             let middle = runs.len() / 2;
             let rehearsal = if runs.is_empty() { one.rehearsal } else { runs.swap_remove(middle) };
-            compared.push((places.next().unwrap_or_default(), Tried { rehearsal, ..one }));
+            compared.push((score, Tried { rehearsal, ..one }));
         }
-        compared.sort_by_key(|(place, _)| *place);
+        compared.sort_by(|a, b| a.0.total_cmp(&b.0));
         Ok(compared.into_iter().map(|(_, one)| one).chain(others).collect())
     }
 
@@ -341,15 +339,21 @@ mod tests {
 
     #[test]
     fn the_best_in_its_turns_is_first_and_one_device_before_two_that_gain_little() {
+        let order = |latencies: &[Vec<f64>], single: &[bool]| {
+            let scores = scores(latencies, single);
+            let mut order: Vec<usize> = (0..scores.len()).collect();
+            order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+            order
+        };
         // The second turn was slow for all, and lucky for nobody.
-        assert_eq!(places(&[vec![10.0, 30.0, 11.0], vec![8.0, 24.0, 9.0]], &[false, false]), [1, 0]);
-        assert_eq!(places(&[vec![10.0, 20.0], vec![9.8, 19.6]], &[true, false]), [0, 1]);
-        assert_eq!(places(&[vec![10.0, 20.0], vec![9.0, 18.0]], &[true, false]), [1, 0]);
-        assert_eq!(places(&[vec![10.0], vec![9.0], vec![9.5]], &[false, false, false]), [2, 0, 1]);
+        assert_eq!(order(&[vec![10.0, 30.0, 11.0], vec![8.0, 24.0, 9.0]], &[false, false]), [1, 0]);
+        assert_eq!(order(&[vec![9.8, 19.6], vec![10.0, 20.0]], &[false, true]), [1, 0]);
+        assert_eq!(order(&[vec![10.0, 20.0], vec![9.0, 18.0]], &[true, false]), [1, 0]);
+        assert_eq!(order(&[vec![10.0], vec![9.0], vec![9.5]], &[false, false, false]), [1, 2, 0]);
         // One plan, or no turn, changes nothing.
-        assert_eq!(places(&[vec![]], &[false]), [0]);
-        assert_eq!(places(&[vec![], vec![]], &[false, false]), [0, 1]);
-        assert_eq!(places(&[], &[]), [0; 0]);
-        assert_eq!(places(&[vec![0.0], vec![0.0]], &[false, true]).len(), 2);
+        assert_eq!(order(&[vec![]], &[false]), [0]);
+        assert_eq!(order(&[vec![], vec![]], &[false, false]), [0, 1]);
+        assert_eq!(order(&[], &[]), [0; 0]);
+        assert_eq!(order(&[vec![0.0], vec![0.0]], &[false, true]).len(), 2);
     }
 }

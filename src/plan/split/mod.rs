@@ -45,7 +45,7 @@ use crate::{
 
 pub use costs::{Proportional, Sampled, Shard, ShardCosts};
 pub use expand::{Choice, Expanded, Task};
-pub use ratios::Ratios;
+pub use ratios::{Ratios, speeds};
 pub use ways::Ways;
 
 /// The best plan found, and the graph that it is of.
