@@ -20,6 +20,9 @@ use crate::{
 /// Makes of an answer to a task one that keeps its limits on memory.
 pub(super) type Within<'f> = dyn Fn(&Task<'_>, Result<Answer, NoPlan>) -> Result<Fitted, Failure> + 'f;
 
+/// What must be left of a plan's value for it to be worth going on.
+const ENOUGH: f64 = 0.995;
+
 /// What plans are made of, and who measures.
 pub(super) struct Settling<'a, 's> {
     /// Without anything known of shards.
@@ -33,25 +36,36 @@ pub(super) struct Settling<'a, 's> {
 }
 
 impl Settling<'_, '_> {
-    /// The best plan, and what was known of shards in the end.
+    /// The best plan, and what was known of shards in the end: what comes out of it from the beginning, and from there on as
+    /// long as that gains. The same comes out the next time.
     pub(super) fn settled(&mut self, ratios: Ratios) -> Result<(Result<Answer, NoPlan>, Sampled), Failure> {
         let mut before = None;
+        // Found from the beginning, with nothing in it estimated.
+        let mut best: Option<Answer> = None;
         for round in 0.. {
             let sampled = self.told();
             let task = Task { shards: &sampled, ..self.task.clone() };
             let answer = match plan_from(&task, self.options, ratios, before.as_ref()) {
                 Ok(answer) => answer,
-                Err(why) => return Ok((Err(why), sampled)),
+                Err(why) => return Ok((best.ok_or(why), sampled)),
             };
-            if answer.splits.is_empty() || round == self.rounds {
-                return Ok((Ok(answer), sampled));
+            let value = |answer: &Answer| answer.solution.evaluation.score;
+            let is_last = answer.splits.is_empty() || round >= self.rounds;
+            if !is_last && self.measured(&answer)? > 0 {
+                (before, best) = (Some(answer.choices), None);
+                continue;
             }
-            match (self.measured(&answer)?, &before) {
-                (0, None) => return Ok((Ok(answer), sampled)),
-                // What comes out with all that is known, and from the beginning: the same comes out the next time.
-                (0, Some(_)) => before = None,
-                _ => before = Some(answer.choices),
+            let gains = |best: &Answer| value(&answer).better(&value(best));
+            let is_better = best.as_ref().is_none_or(gains);
+            let is_enough = best.as_ref().is_some_and(|best| value(&answer).value > ENOUGH * value(best).value);
+            if is_last || is_enough {
+                let best = best.filter(|_| !is_better).unwrap_or(answer);
+                return Ok((Ok(best), sampled));
             }
+            (before, best) = match before {
+                Some(_) if best.is_none() => (None, None),
+                _ => (Some(answer.choices.clone()), Some(answer)),
+            };
         }
         Err(Failure::Failed(Report::msg("no plan was made")))
     }
