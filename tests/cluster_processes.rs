@@ -127,6 +127,20 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
     let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap();
     assert_eq!(read("bare.json"), read("again.json"), "by the same profiles the same plan");
 
+    // A plan for a stream is rehearsed as one, and predicted to take what it took.
+    let stream = lab.edgecut(&format!(
+        "plan {alone} --objective throughput --memory 1GiB --rehearse 1 --budget 500 --output stream.json"
+    ));
+    assert!(stream.status.success(), "{}", stderr(&stream));
+    assert!(stderr(&stream).contains(" between results, predicted "), "{}", stderr(&stream));
+    let streamed = Plan::from_json(read("stream.json").as_bytes()).unwrap();
+    let between = format!("rehearsed on the agents: {} between ", streamed.predicted.interval_us);
+    assert!(streamed.notes.iter().any(|note| note.starts_with(&between)), "{between}: {:?}", streamed.notes);
+    let run = lab.edgecut("run stream.json --throughput --repeat 10 --format json");
+    assert!(run.status.success(), "{}", stderr(&run));
+    let outcome: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert!(outcome["interval_us"].as_f64().unwrap() > 0.0, "{outcome}");
+
     // From the plan's own folder, without being told of the cluster again.
     let mut command = edgecut(lab.folder.path());
     command.args("run p/plan.json --repeat 5 --format json --outputs parts.npz".split(' '));

@@ -29,6 +29,9 @@ pub struct InPlace {
     /// What an exchange takes beyond its transfer: devices are now faster, now slower, and who waits for another waits for
     /// the slower of the two every time.
     jitter: Micros,
+    /// How much longer all computations take with several inputs under way: the cores that compute also carry what others
+    /// send meanwhile. Nothing if plans are not for a stream.
+    crowd: Option<f64>,
 }
 
 /// What the same takes alone and in its place; or sums of that.
@@ -115,12 +118,22 @@ impl InPlace {
                 }
             }
         }
-        self.learn_links(rehearsal);
-        // What exchanges nothing says nothing of exchanges.
-        if !plan.transfers.is_empty() {
-            self.jitter = Micros::ZERO;
+        // In a stream transfers wait for each other.
+        if rehearsal.outcome.interval_us.is_none() {
+            self.learn_links(rehearsal);
+            // What exchanges nothing says nothing of exchanges.
+            if !plan.transfers.is_empty() {
+                self.jitter = Micros::ZERO;
+            }
         }
+        self.crowd = None;
         self
+    }
+
+    /// Makes computations longer so that the busiest device of what was rehearsed, which is busy for `load` with a result,
+    /// is taken to be busy for all of the time `between` two results.
+    pub fn crowded(&mut self, between: Micros, load: Micros) {
+        self.crowd = (load.0 > 0.0).then(|| between.0 / load.0);
     }
 
     /// The same with the least that things took here or `before`.
@@ -198,6 +211,12 @@ impl InPlace {
         }
         for shown in &self.shards {
             sampled.add(shown.device, shown.group, shown.axis, shown.share, shown.copied, shown.cost);
+        }
+        if let Some(crowd) = self.crowd {
+            for cost in task.costs.iter_mut().flatten().flatten() {
+                cost.time = Micros(cost.time.0 * crowd);
+            }
+            (0..task.network.devices.len() as u32).for_each(|device| sampled.scale(DeviceId(device), crowd));
         }
         for link in &mut task.network.links {
             if let Some(cost) = self.links.get(&link.name) {

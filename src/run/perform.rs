@@ -16,16 +16,21 @@ use crate::{
     plan::Plan,
 };
 
-/// Runs `plan` so often, one input at a time.
+/// Runs `plan` so often, with so many inputs under way at a time.
 ///
 /// # Errors
 /// If an agent refuses its part, fails or is lost.
-pub async fn perform(stage: &Stage<'_>, plan: &Plan, repeat: u64) -> Result<(Deployment, Record), PerformError> {
-    let options = DeployOptions::new(1, stage.given);
+pub async fn perform(
+    stage: &Stage<'_>,
+    plan: &Plan,
+    repeat: u64,
+    in_flight: u32,
+) -> Result<(Deployment, Record), PerformError> {
+    let options = DeployOptions::new(in_flight, stage.given);
     let deployment = deploy(stage.graph, plan, stage.cluster, &options)?;
     let agents = agents_of(&deployment, stage.fleet)?;
     let inputs = deployment.inputs.iter().map(|id| (stage.content)(*id)).collect::<Result<Vec<_>, _>>()?;
-    let how = RunOptions { repeat, in_flight: 1, expected: plan.predicted.latency_us };
+    let how = RunOptions { repeat, in_flight, expected: plan.predicted.latency_us };
     let record = execute(&deployment, &agents, &inputs, stage.given, &how).await?;
     Ok((deployment, record))
 }

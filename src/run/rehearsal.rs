@@ -5,18 +5,36 @@ use std::collections::BTreeMap;
 use smol_str::SmolStr;
 
 use super::{
-    execute::Record,
+    execute::{Record, RunError},
     outcome::Outcome,
     perform::{PerformError, Stage, perform},
 };
-use crate::{plan::Plan, statistics::median, units::Micros};
+use crate::{
+    agent::AgentError,
+    plan::{Plan, flight, problem::Objective},
+    statistics::median,
+    units::Micros,
+};
 
 /// What running a plan a few times showed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rehearsal {
     pub outcome: Outcome,
-    /// By server: how long after the last thing that it waited for an idle device begins to compute.
+    /// By server: how long after the last thing that it waited for an idle device begins to compute. Nothing of a stream,
+    /// where devices are rarely idle.
     pub wakes: BTreeMap<SmolStr, Micros>,
+}
+
+impl Rehearsal {
+    /// What the plan is judged by: the time between results if it is for a stream, else the latency.
+    pub fn time(&self) -> Micros {
+        self.outcome.interval_us.unwrap_or(self.outcome.latency.median_us)
+    }
+
+    /// What `plan` predicted of that.
+    pub fn predicted(&self, plan: &Plan) -> Micros {
+        if self.outcome.interval_us.is_some() { plan.predicted.interval_us } else { plan.predicted.latency_us }
+    }
 }
 
 /// Why a plan could not be rehearsed.
@@ -35,15 +53,28 @@ const ENOUGH: Micros = Micros(1e6);
 const FEWEST: f64 = 8.0;
 const MOST: f64 = 40.0;
 
-/// Runs `plan` often enough for medians, one input at a time.
+/// Runs `plan` often enough for medians: one input at a time, or as many under way as a plan for throughput says.
 ///
 /// # Errors
 /// If an agent refuses its part, fails or is lost.
 pub async fn rehearse(stage: &Stage<'_>, plan: &Plan) -> Result<Rehearsal, RehearsalError> {
-    let repeat = (ENOUGH.0 / plan.predicted.latency_us.0.max(1.0)).clamp(FEWEST, MOST) as u64;
-    let (deployment, record) = perform(stage, plan, repeat).await?;
+    let mut in_flight = match plan.objective {
+        Objective::Throughput => plan.in_flight.unwrap_or(1).clamp(1, flight::MOST),
+        Objective::Latency | Objective::Memory => 1,
+    };
+    let between = if in_flight > 1 { plan.predicted.interval_us } else { plan.predicted.latency_us };
+    let repeat = (ENOUGH.0 / between.0.max(1.0)).clamp(FEWEST, MOST) as u64;
+    let (deployment, record) = loop {
+        // At the beginning and at the end fewer are under way: some more runs, so that this matters little.
+        let repeat = repeat + 2 * u64::from(in_flight - 1);
+        match perform(stage, plan, repeat, in_flight).await {
+            Err(PerformError::Run(RunError::Agent(AgentError::Memory { .. }))) if in_flight > 1 => in_flight -= 1,
+            performed => break performed?,
+        }
+    };
     let outcome = Outcome::of(plan, &deployment, &record).ok_or(RehearsalError::Nothing)?;
-    Ok(Rehearsal { outcome, wakes: wakes(&record) })
+    let wakes = if in_flight > 1 { BTreeMap::new() } else { wakes(&record) };
+    Ok(Rehearsal { outcome, wakes })
 }
 
 /// By server, the median time from what a stage waited for to its beginning, of stages whose device had nothing else to do.

@@ -191,7 +191,7 @@ impl<'a> Place<'a> {
             content: &|id| contents.of(id),
             given: &given,
         };
-        let performed = self.runtime.block_on(perform(&stage, &plan, REPEAT));
+        let performed = self.runtime.block_on(perform(&stage, &plan, REPEAT, 1));
         let (deployment, record) = performed.map_err(|error| match error {
             PerformError::Contents(error) => engine_failure(error),
             error => Failure::failed(error),

@@ -63,8 +63,8 @@ impl Tried {
             && self.answer.solution.evaluation.placement == other.solution.evaluation.placement
     }
 
-    fn latency(&self) -> Micros {
-        self.rehearsal.outcome.latency.median_us
+    fn time(&self) -> Micros {
+        self.rehearsal.time()
     }
 }
 
@@ -75,20 +75,20 @@ fn uses_one_device(answer: &Answer) -> bool {
 }
 
 fn fastest(tried: &[Tried]) -> Option<&Tried> {
-    tried.iter().min_by(|a, b| a.latency().0.total_cmp(&b.latency().0))
+    tried.iter().min_by(|a, b| a.time().0.total_cmp(&b.time().0))
 }
 
-/// How long each plan took in turns, the less the better: the median of its latency beside the mean of all plans' in the
+/// How long each plan took in turns, the less the better: the median of its time beside the mean of all plans' in the
 /// same turn. A plan for more than a single device must be [`WORTH_A_SECOND`].
-fn scores(latencies: &[Vec<f64>], single: &[bool]) -> Vec<f64> {
-    let turns = latencies.iter().map(Vec::len).min().unwrap_or(0);
-    let mean = |turn: usize| latencies.iter().map(|of| of[turn]).sum::<f64>() / latencies.len() as f64;
+fn scores(times: &[Vec<f64>], single: &[bool]) -> Vec<f64> {
+    let turns = times.iter().map(Vec::len).min().unwrap_or(0);
+    let mean = |turn: usize| times.iter().map(|of| of[turn]).sum::<f64>() / times.len() as f64;
     let score = |(of, single): (&Vec<f64>, &bool)| {
         let mut beside: Vec<f64> = (0..turns).map(|turn| of[turn] / mean(turn)).collect();
         beside.sort_by(f64::total_cmp);
         quantile(&beside, 0.5).unwrap_or(1.0) * if *single { 1.0 } else { WORTH_A_SECOND }
     };
-    latencies.iter().zip(single).map(score).collect()
+    times.iter().zip(single).map(score).collect()
 }
 
 /// So many plans are compared in the end, and the best one for a single device, in so many turns; none that was slower by
@@ -125,7 +125,7 @@ impl Theatre<'_> {
                 let none = Task { ways: Ways::none(task.ways.graph, task.ways.groups), ..task.clone() };
                 next.extend(split::plan(&none, self.options).ok());
             }
-            if task.objective == Objective::Latency && !next.iter().any(uses_one_device) {
+            if task.objective != Objective::Memory && !next.iter().any(uses_one_device) {
                 next.extend(self.single(task));
             }
         }
@@ -144,8 +144,8 @@ impl Theatre<'_> {
                 next.extend(answer.ok().filter(|answer| tried.iter().all(|tried| !tried.is(answer))));
             }
         }
-        // Rehearsals are of one input at a time: only of latency do they say which plan is best.
-        if task.objective == Objective::Latency {
+        // Of memory, tables say which plan is best.
+        if task.objective != Objective::Memory {
             for answer in self.by_rules(task, told, &tried, &known) {
                 if tried.iter().all(|tried| !tried.is(&answer)) {
                     tried.extend(self.tried(task, told, answer, &mut known)?);
@@ -188,12 +188,12 @@ impl Theatre<'_> {
     /// Runs the fastest of `tried` in turn, so that what disturbs the agents for a while disturbs all alike. They come back
     /// from the best to the worst, each with the middle one of its runs; behind them, those that took no part.
     fn compared(&self, mut tried: Vec<Tried>) -> Result<Vec<Tried>, Failure> {
-        tried.sort_by(|a, b| a.latency().0.total_cmp(&b.latency().0));
-        let limit = tried.first().map_or(0.0, |best| WORTH_A_TURN * best.latency().0);
+        tried.sort_by(|a, b| a.time().0.total_cmp(&b.time().0));
+        let limit = tried.first().map_or(0.0, |best| WORTH_A_TURN * best.time().0);
         let single = tried.iter().position(|one| uses_one_device(&one.answer));
         let (mut finalists, mut others) = (Vec::new(), Vec::new());
         for (place, one) in tried.into_iter().enumerate() {
-            let takes_part = (place < FINALISTS || Some(place) == single) && one.latency().0 <= limit;
+            let takes_part = (place < FINALISTS || Some(place) == single) && one.time().0 <= limit;
             if takes_part { finalists.push((one, Vec::new())) } else { others.push(one) }
         }
         let turns = if finalists.len() > 1 { TURNS } else { 0 };
@@ -205,12 +205,12 @@ impl Theatre<'_> {
         // An agent that had no room in one of the turns may have none later.
         let most = finalists.iter().map(|(_, runs)| runs.len()).max().unwrap_or(0);
         finalists.retain(|(_, runs): &(Tried, Vec<Rehearsal>)| runs.len() == most);
-        let latency = |run: &Rehearsal| run.outcome.latency.median_us.0;
-        let latencies: Vec<Vec<f64>> = finalists.iter().map(|(_, runs)| runs.iter().map(latency).collect()).collect();
+        let time = |run: &Rehearsal| run.time().0;
+        let times: Vec<Vec<f64>> = finalists.iter().map(|(_, runs)| runs.iter().map(time).collect()).collect();
         let single: Vec<bool> = finalists.iter().map(|(one, _)| uses_one_device(&one.answer)).collect();
         let mut compared: Vec<(f64, Tried)> = Vec::new();
-        for (score, (one, mut runs)) in scores(&latencies, &single).into_iter().zip(finalists) {
-            runs.sort_by(|a, b| latency(a).total_cmp(&latency(b)));
+        for (score, (one, mut runs)) in scores(&times, &single).into_iter().zip(finalists) {
+            runs.sort_by(|a, b| time(a).total_cmp(&time(b)));
             let middle = runs.len() / 2;
             let rehearsal = if runs.is_empty() { one.rehearsal } else { runs.swap_remove(middle) };
             compared.push((score, Tried { rehearsal, ..one }));
@@ -231,16 +231,17 @@ impl Theatre<'_> {
                 Err(why) => missed = missed.or(Some(why)),
             }
         }
-        if task.objective != Objective::Latency {
+        if task.objective == Objective::Memory {
             judged.sort_by(|a, b| a.0.solution.value().total_cmp(&b.0.solution.value()));
         }
         match (judged.into_iter().next(), missed) {
             (Some((answer, rehearsal, known)), _) => {
                 let latency = rehearsal.outcome.latency;
-                let note = format!(
-                    "rehearsed on the agents: {} (median of {} runs, ± {}); times are those of groups in their places",
-                    latency.median_us, latency.n, latency.mad_us
-                );
+                let seen = match rehearsal.outcome.interval_us {
+                    Some(between) => format!("{between} between {} results", latency.n),
+                    None => format!("{} (median of {} runs, ± {})", latency.median_us, latency.n, latency.mad_us),
+                };
+                let note = format!("rehearsed on the agents: {seen}; times are those of groups in their places");
                 Ok(Rehearsed { answer, known, note: Some(note) })
             }
             (None, Some(why)) => {
@@ -295,22 +296,22 @@ impl Theatre<'_> {
                 }
                 Err(error) => return Err(Failure::failed(error)),
             };
-            let latency = |rehearsal: &Rehearsal| rehearsal.outcome.latency.median_us;
-            if fastest.as_ref().is_none_or(|before| latency(&rehearsal) < latency(before)) {
+            if fastest.as_ref().is_none_or(|before| rehearsal.time() < before.time()) {
                 fastest = Some(rehearsal);
             }
-            if fastest.as_ref().is_some_and(|fastest| latency(fastest).0 <= SURPRISE * plan.predicted.latency_us.0) {
+            if fastest.as_ref().is_some_and(|fastest| fastest.time().0 <= SURPRISE * fastest.predicted(&plan).0) {
                 break;
             }
         }
         let Some(rehearsal) = fastest else { return Ok(None) };
         let devices = plan.devices.iter().filter(|device| !device.order.is_empty()).count();
         eprintln!(
-            "rehearsed a plan on {devices} {}, {} operators split: {}, predicted {}",
+            "rehearsed a plan on {devices} {}, {} operators split: {}{}, predicted {}",
             if devices == 1 { "device" } else { "devices" },
             plan.splits.len(),
-            rehearsal.outcome.latency.median_us,
-            plan.predicted.latency_us,
+            rehearsal.time(),
+            if rehearsal.outcome.interval_us.is_some() { " between results" } else { "" },
+            rehearsal.predicted(&plan),
         );
         Ok(Some(rehearsal))
     }
@@ -327,7 +328,12 @@ impl Theatre<'_> {
             let expanded = now.expand(&answer.applied).map_err(Failure::failed)?;
             let placement = answer.solution.evaluation.placement.clone();
             let evaluation = Evaluation::of(&expanded.problem, placement).map_err(Failure::failed)?;
-            after.spread(one.latency() - evaluation.latency(), evaluation.exchanges());
+            if let Some(between) = rehearsal.outcome.interval_us {
+                let busiest = evaluation.loads.devices.iter().copied().fold(Micros::ZERO, Micros::max);
+                after.crowded(between, busiest);
+                break;
+            }
+            after.spread(one.time() - evaluation.latency(), evaluation.exchanges());
         }
         Ok(after)
     }
