@@ -29,8 +29,8 @@ pub struct InPlace {
     /// What an exchange takes beyond its transfer: devices are now faster, now slower, and who waits for another waits for
     /// the slower of the two every time.
     jitter: Micros,
-    /// How much longer all computations take with several inputs under way: the cores that compute also carry what others
-    /// send meanwhile. Nothing if plans are not for a stream.
+    /// How much longer all computations are taken to take with several inputs under way, of plans for a stream: the cores
+    /// that compute also carry what others send meanwhile, and now and then wait although there are other inputs.
     crowd: Option<f64>,
 }
 
@@ -118,22 +118,25 @@ impl InPlace {
                 }
             }
         }
-        // In a stream transfers wait for each other.
-        if rehearsal.outcome.interval_us.is_none() {
-            self.learn_links(rehearsal);
-            // What exchanges nothing says nothing of exchanges.
-            if !plan.transfers.is_empty() {
-                self.jitter = Micros::ZERO;
-            }
+        self.learn_links(rehearsal);
+        // What exchanges nothing says nothing of exchanges.
+        if !plan.transfers.is_empty() {
+            (self.jitter, self.crowd) = (Micros::ZERO, None);
         }
-        self.crowd = None;
         self
     }
 
-    /// Makes computations longer so that the busiest device of what was rehearsed, which is busy for `load` with a result,
-    /// is taken to be busy for all of the time `between` two results.
-    pub fn crowded(&mut self, between: Micros, load: Micros) {
-        self.crowd = (load.0 > 0.0).then(|| between.0 / load.0);
+    /// Changes what computations are taken to take so that what was rehearsed is predicted to take as long between results
+    /// as it did: it is predicted to take `least`.
+    pub fn crowd(&mut self, between: Micros, least: Micros) {
+        if between.0 > 0.0 && least.0 > 0.0 {
+            self.crowd = Some(self.crowd.unwrap_or(1.0) * between.0 / least.0);
+        }
+    }
+
+    /// The same as crowded as `other`: who exchanges nothing does not learn what exchanges take.
+    pub fn as_crowded_as(self, other: &InPlace) -> InPlace {
+        InPlace { crowd: other.crowd, ..self }
     }
 
     /// The same with the least that things took here or `before`.

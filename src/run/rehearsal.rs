@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use smol_str::SmolStr;
 
 use super::{
-    execute::{Record, RunError},
+    execute::Record,
     outcome::Outcome,
     perform::{PerformError, Stage, perform},
 };
 use crate::{
-    agent::AgentError,
     plan::{Plan, flight, problem::Objective},
     statistics::median,
     units::Micros,
@@ -58,20 +57,15 @@ const MOST: f64 = 40.0;
 /// # Errors
 /// If an agent refuses its part, fails or is lost.
 pub async fn rehearse(stage: &Stage<'_>, plan: &Plan) -> Result<Rehearsal, RehearsalError> {
-    let mut in_flight = match plan.objective {
+    let in_flight = match plan.objective {
         Objective::Throughput => plan.in_flight.unwrap_or(1).clamp(1, flight::MOST),
         Objective::Latency | Objective::Memory => 1,
     };
     let between = if in_flight > 1 { plan.predicted.interval_us } else { plan.predicted.latency_us };
     let repeat = (ENOUGH.0 / between.0.max(1.0)).clamp(FEWEST, MOST) as u64;
-    let (deployment, record) = loop {
-        // At the beginning and at the end fewer are under way: some more runs, so that this matters little.
-        let repeat = repeat + 2 * u64::from(in_flight - 1);
-        match perform(stage, plan, repeat, in_flight).await {
-            Err(PerformError::Run(RunError::Agent(AgentError::Memory { .. }))) if in_flight > 1 => in_flight -= 1,
-            performed => break performed?,
-        }
-    };
+    // At the beginning and at the end fewer are under way: some more runs, so that this matters little.
+    let repeat = repeat + 2 * u64::from(in_flight - 1);
+    let (deployment, record) = perform(stage, plan, repeat, in_flight).await?;
     let outcome = Outcome::of(plan, &deployment, &record).ok_or(RehearsalError::Nothing)?;
     let wakes = if in_flight > 1 { BTreeMap::new() } else { wakes(&record) };
     Ok(Rehearsal { outcome, wakes })

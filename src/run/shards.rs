@@ -1,7 +1,10 @@
 //! Shards measured on the devices that a plan gives them to: a split is planned with estimates first, then with what its
 //! shards really take. What was measured is kept in the devices' profiles, so that it is measured once.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
 
 use crate::{
     agent::{AgentError, fleet::Fleet, share::measure_share, survey::Surveyed},
@@ -17,12 +20,13 @@ use crate::{
         },
     },
     profile::{Item, Row, Sampling, Share, Signature, Store, StoreError, measure, model::CostModel},
+    statistics::quantile,
     units::{Bytes, Micros},
 };
 
-/// A shard that takes longer than was expected by this factor is measured again, so often at the most and each time after
-/// all others: machines are slower for some seconds now and then, and a plan would avoid for good what such a second made
-/// look slow. The least counts.
+/// A shard that takes longer than was expected by this factor, and by more than its device's other shards do, is measured
+/// again after these, so often at the most: machines are slower for some seconds now and then, and a plan would avoid for
+/// good what such a second made look slow. The least counts.
 const SURPRISE: f64 = 1.2;
 const AGAIN: usize = 2;
 
@@ -41,11 +45,9 @@ pub struct Shards<'a> {
 /// A shard that is to be measured.
 struct Unknown {
     device: DeviceId,
-    /// The item in whose name it is kept.
-    first: usize,
-    share: Share,
+    /// The items in whose names it is kept, as what it is of each.
+    kept: Vec<(usize, Item, Share)>,
     graph: Graph,
-    part: Item,
     /// What the plan that asks for it took it to take.
     expected: Micros,
     name: String,
@@ -114,58 +116,105 @@ impl<'a> Shards<'a> {
             let copied = copied_bytes(&expanded.graph, shard);
             let share = Share { axis: shard.axis, fraction: shard.share, copied };
             let is_same = |row: &Row| row.id == first && row.share().is_some_and(|other| other.is(&share));
-            let is_waiting = |other: &Unknown| (other.device, other.first) == (device, first) && other.share.is(&share);
-            if store.shares().iter().any(is_same) || unknown.iter().any(is_waiting) {
+            let mut waiting = unknown.iter().filter(|other| other.device == device).flat_map(|other| &other.kept);
+            if store.shares().iter().any(is_same) || waiting.any(|(id, _, other)| *id == first && other.is(&share)) {
                 continue;
             }
             let graph = alone(&expanded.graph, &group.operators);
             let operators: Vec<OperatorId> = graph.operators().map(|(id, _)| id).collect();
             let part = Item::new(&graph, operators);
+            let known = store.shares().iter().find(|row| row.signature == part.signature);
+            if let Some(cost) = known.map(|row| row.cost().ok_or_else(|| row.note.clone())) {
+                store.record_share(first, &self.items[first], &part, &share, &cost)?;
+                added += 1;
+                continue;
+            }
+            let is_alike = |other: &&mut Unknown| {
+                other.device == device && other.kept.iter().any(|(_, other, _)| other.signature == part.signature)
+            };
+            if let Some(alike) = unknown.iter_mut().find(is_alike) {
+                alike.kept.push((first, part, share));
+                continue;
+            }
             let expected = expanded.problem.cost(*id, device).map_or(Micros::ZERO, |cost| cost.time);
-            unknown.push(Unknown {
-                device,
-                first,
-                share,
-                graph,
-                part,
-                expected,
-                name: group.name.clone(),
-                least: None,
-            });
+            let (name, kept) = (group.name.clone(), vec![(first, part, share)]);
+            unknown.push(Unknown { device, kept, graph, expected, name, least: None });
         }
+        // By device: how many times longer than expected its shards take as a rule, where that is longer.
+        let mut usual: BTreeMap<DeviceId, f64> = BTreeMap::new();
         for look in 0..=AGAIN {
-            let mut surprising = Vec::new();
-            for mut one in unknown {
-                let (spec, store) = &mut self.devices[one.device.0 as usize];
-                let same = store.shares().iter().find(|row| row.signature == one.part.signature);
-                let cost = match same.map(|row| row.cost().ok_or_else(|| row.note.clone())) {
-                    Some(cost) => cost,
-                    None => {
-                        if look == 0 {
-                            each(&one.name);
+            let (mut surprising, mut seen): (Vec<Unknown>, BTreeMap<DeviceId, Vec<f64>>) = Default::default();
+            let mut left = unknown.into_iter();
+            while let Some(mut one) = left.next() {
+                if look == 0 {
+                    each(&one.name);
+                }
+                match self.look(fleet, &one).await {
+                    Ok(Some(Ok(cost)))
+                        if one.least.as_ref().is_none_or(|least| cost.time.median < least.time.median) =>
+                    {
+                        one.least = Some(cost);
+                    }
+                    Ok(Some(Err(why))) if one.least.is_none() => added += self.keep(&one, &Err(why))?,
+                    Ok(_) => {}
+                    Err(error) => {
+                        for one in surprising.into_iter().chain([one]).chain(left) {
+                            self.keep_least(one)?;
                         }
-                        let Some(agent) = fleet.agent(&spec.name.server) else { continue };
-                        measure_share(agent?, spec, one.graph.clone(), self.displaces, self.sampling).await?
-                    }
-                };
-                let cost = match (one.least.take(), cost) {
-                    (Some(least), Ok(cost)) if cost.time.median < least.time.median => Ok(cost),
-                    (Some(least), _) => Ok(least),
-                    (None, cost) => cost,
-                };
-                match cost {
-                    Ok(cost) if look < AGAIN && cost.time.median.0 > SURPRISE * one.expected.0 => {
-                        surprising.push(Unknown { least: Some(cost), ..one });
-                    }
-                    cost => {
-                        store.record_share(one.first, &self.items[one.first], &one.part, &one.share, &cost)?;
-                        added += 1;
+                        return Err(error.into());
                     }
                 }
+                let usual = usual.get(&one.device).copied().unwrap_or(1.0);
+                seen.entry(one.device).or_default().extend(one.surprise());
+                match one.surprise() {
+                    Some(surprise) if look < AGAIN && surprise > SURPRISE * usual => surprising.push(one),
+                    _ => added += self.keep_least(one)?,
+                }
             }
-            unknown = surprising;
+            if look == 0 {
+                let median = |mut of: Vec<f64>| {
+                    of.sort_by(f64::total_cmp);
+                    quantile(&of, 0.5).unwrap_or(1.0).max(1.0)
+                };
+                usual = seen.into_iter().map(|(device, of)| (device, median(of))).collect();
+            }
+            unknown = Vec::new();
+            for one in surprising {
+                let usual = usual.get(&one.device).copied().unwrap_or(1.0);
+                match one.surprise() {
+                    Some(surprise) if surprise > SURPRISE * usual => unknown.push(one),
+                    _ => added += self.keep_least(one)?,
+                }
+            }
         }
         Ok(added)
+    }
+
+    /// Measures `one` once; `None` if its server is none of the fleet's.
+    async fn look(&self, fleet: &Fleet, one: &Unknown) -> Result<Option<Result<measure::Cost, String>>, AgentError> {
+        let spec = &self.devices[one.device.0 as usize].0;
+        let Some(agent) = fleet.agent(&spec.name.server) else { return Ok(None) };
+        measure_share(agent?, spec, one.graph.clone(), self.displaces, self.sampling).await.map(Some)
+    }
+
+    /// Keeps the least that `one` took, if it was measured. Returns how many rows that added.
+    fn keep_least(&mut self, mut one: Unknown) -> Result<usize, StoreError> {
+        one.least.take().map_or(Ok(0), |least| self.keep(&one, &Ok(least)))
+    }
+
+    fn keep(&mut self, one: &Unknown, cost: &Result<measure::Cost, String>) -> Result<usize, StoreError> {
+        let store = &mut self.devices[one.device.0 as usize].1;
+        for (first, part, share) in &one.kept {
+            store.record_share(*first, &self.items[*first], part, share, cost)?;
+        }
+        Ok(one.kept.len())
+    }
+}
+
+impl Unknown {
+    /// How many times longer than expected it took at least, if it was measured.
+    fn surprise(&self) -> Option<f64> {
+        self.least.as_ref().map(|least| least.time.median.0 / self.expected.0.max(f64::MIN_POSITIVE))
     }
 }
 

@@ -271,7 +271,9 @@ impl Theatre<'_> {
     ) -> Result<Option<Tried>, Failure> {
         let Some(rehearsal) = self.run(&answer, OPINIONS)? else { return Ok(None) };
         let tried = Tried { answer, rehearsal };
-        *known = self.after(task, told, &tried, known)?.or_less(known);
+        let exchanges = !tried.rehearsal.outcome.transfers.is_empty();
+        let after = self.after(task, told, &tried, known)?.or_less(known);
+        *known = if exchanges { after } else { after.as_crowded_as(known) };
         Ok(Some(tried))
     }
 
@@ -328,12 +330,18 @@ impl Theatre<'_> {
             let expanded = now.expand(&answer.applied).map_err(Failure::failed)?;
             let placement = answer.solution.evaluation.placement.clone();
             let evaluation = Evaluation::of(&expanded.problem, placement).map_err(Failure::failed)?;
-            if let Some(between) = rehearsal.outcome.interval_us {
-                let busiest = evaluation.loads.devices.iter().copied().fold(Micros::ZERO, Micros::max);
-                after.crowded(between, busiest);
-                break;
+            match rehearsal.outcome.interval_us {
+                Some(between) => {
+                    let busiest = evaluation.loads.devices.iter().copied().fold(Micros::ZERO, Micros::max);
+                    let count = f64::from(answer.solution.in_flight.unwrap_or(1));
+                    let least = busiest.max(Micros(evaluation.latency().0 / count));
+                    // Where a link takes the longest, it says itself what it takes.
+                    if least >= evaluation.loads.interval() {
+                        after.crowd(between, least);
+                    }
+                }
+                None => after.spread(one.time() - evaluation.latency(), evaluation.exchanges()),
             }
-            after.spread(one.time() - evaluation.latency(), evaluation.exchanges());
         }
         Ok(after)
     }

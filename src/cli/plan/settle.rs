@@ -1,7 +1,6 @@
 //! Plans and measurements in turn: a plan is made with estimates of what shards take, the shards that it asks for are
-//! measured, and it is made again, until nothing in it is an estimate.
+//! measured, and it is made again, until nothing is left to measure.
 
-use miette::Report;
 use tokio::runtime::Runtime;
 
 use super::finish::is_limited;
@@ -20,7 +19,8 @@ use crate::{
 /// Makes of an answer to a task one that keeps its limits on memory.
 pub(super) type Within<'f> = dyn Fn(&Task<'_>, Result<Answer, NoPlan>) -> Result<Fitted, Failure> + 'f;
 
-/// What must be left of a plan's value for it to be worth going on.
+/// How often the search goes on from what it found at the most, and what must be left of the value for another time.
+const FURTHER: usize = 4;
 const ENOUGH: f64 = 0.995;
 
 /// What plans are made of, and who measures.
@@ -36,38 +36,46 @@ pub(super) struct Settling<'a, 's> {
 }
 
 impl Settling<'_, '_> {
-    /// The best plan, and what was known of shards in the end: what comes out of it from the beginning, and from there on as
-    /// long as that gains. The same comes out the next time.
+    /// The best plan, and what was known of shards in the end: what comes out from the beginning with nothing left to
+    /// measure, and what the search makes of that as long as it gains. Unless rounds ran out, the same comes out the next
+    /// time.
     pub(super) fn settled(&mut self, ratios: Ratios) -> Result<(Result<Answer, NoPlan>, Sampled), Failure> {
+        let (mut rounds, mut further) = (0, 0);
         let mut before = None;
-        // Found from the beginning, with nothing in it estimated.
+        // Found from the beginning with nothing left to measure, or made of that.
         let mut best: Option<Answer> = None;
-        for round in 0.. {
+        loop {
             let sampled = self.told();
             let task = Task { shards: &sampled, ..self.task.clone() };
             let answer = match plan_from(&task, self.options, ratios, before.as_ref()) {
                 Ok(answer) => answer,
                 Err(why) => return Ok((best.ok_or(why), sampled)),
             };
-            let value = |answer: &Answer| answer.solution.evaluation.score;
-            let is_last = answer.splits.is_empty() || round >= self.rounds;
-            if !is_last && self.measured(&answer)? > 0 {
+            if rounds == self.rounds {
+                return Ok((Ok(best.unwrap_or(answer)), sampled));
+            }
+            if self.measured(&answer)? > 0 {
                 (before, best) = (Some(answer.choices), None);
+                (rounds, further) = (rounds + 1, 0);
                 continue;
             }
-            let gains = |best: &Answer| value(&answer).better(&value(best));
-            let is_better = best.as_ref().is_none_or(gains);
-            let is_enough = best.as_ref().is_some_and(|best| value(&answer).value > ENOUGH * value(best).value);
-            if is_last || is_enough {
-                let best = best.filter(|_| !is_better).unwrap_or(answer);
-                return Ok((Ok(best), sampled));
-            }
-            (before, best) = match before {
-                Some(_) if best.is_none() => (None, None),
-                _ => (Some(answer.choices.clone()), Some(answer)),
+            let is_over = answer.splits.is_empty() || further == FURTHER;
+            (before, best) = match (before, best) {
+                (Some(_), None) => (None, None),
+                (None, _) if is_over => return Ok((Ok(answer), sampled)),
+                (None, _) => (Some(answer.choices.clone()), Some(answer)),
+                (Some(_), Some(best)) => {
+                    let value = |answer: &Answer| answer.solution.evaluation.score;
+                    let (new, old) = (value(&answer), value(&best));
+                    if is_over || new.value >= ENOUGH * old.value {
+                        let best = if new.better(&old) { answer } else { best };
+                        return Ok((Ok(best), sampled));
+                    }
+                    (Some(answer.choices.clone()), Some(answer))
+                }
             };
+            further += usize::from(best.is_some());
         }
-        Err(Failure::Failed(Report::msg("no plan was made")))
     }
 
     /// What `within` makes of `answer` to keep limits on memory, found again where what its shards hold was an estimate
