@@ -118,9 +118,12 @@ impl InPlace {
                 }
             }
         }
-        self.learn_links(rehearsal);
+        // In a stream a transfer's time is also that of others, which share the way.
+        if rehearsal.outcome.interval_us.is_none() {
+            self.learn_links(rehearsal);
+        }
         // What exchanges nothing says nothing of exchanges.
-        if !plan.transfers.is_empty() {
+        if !rehearsal.outcome.transfers.is_empty() {
             (self.jitter, self.crowd) = (Micros::ZERO, None);
         }
         self

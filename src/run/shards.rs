@@ -24,11 +24,13 @@ use crate::{
     units::{Bytes, Micros},
 };
 
-/// A shard that takes longer than was expected by this factor, and by more than its device's other shards do, is measured
-/// again after these, so often at the most: machines are slower for some seconds now and then, and a plan would avoid for
-/// good what such a second made look slow. The least counts.
+/// A shard that takes longer than was expected by this factor is measured again, after all others and so often at the
+/// most: machines are slower for some seconds now and then, and a plan would avoid for good what such a second made look
+/// slow. The least counts. Where [`MANY`] shards of a device were measured and most take longer than expected, that much
+/// is no surprise.
 const SURPRISE: f64 = 1.2;
 const AGAIN: usize = 2;
+const MANY: usize = 5;
 
 /// What is known of shards of the items of one model.
 pub struct Shards<'a> {
@@ -176,7 +178,8 @@ impl<'a> Shards<'a> {
                     of.sort_by(f64::total_cmp);
                     quantile(&of, 0.5).unwrap_or(1.0).max(1.0)
                 };
-                usual = seen.into_iter().map(|(device, of)| (device, median(of))).collect();
+                let many = seen.into_iter().filter(|(_, of)| of.len() >= MANY);
+                usual = many.map(|(device, of)| (device, median(of))).collect();
             }
             unknown = Vec::new();
             for one in surprising {

@@ -335,7 +335,7 @@ impl Theatre<'_> {
                     let busiest = evaluation.loads.devices.iter().copied().fold(Micros::ZERO, Micros::max);
                     let count = f64::from(answer.solution.in_flight.unwrap_or(1));
                     let least = busiest.max(Micros(evaluation.latency().0 / count));
-                    // Where a link takes the longest, it says itself what it takes.
+                    // Where a link takes the longest, computations are not what takes so long.
                     if least >= evaluation.loads.interval() {
                         after.crowd(between, least);
                     }

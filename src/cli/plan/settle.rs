@@ -1,5 +1,5 @@
 //! Plans and measurements in turn: a plan is made with estimates of what shards take, the shards that it asks for are
-//! measured, and it is made again, until nothing is left to measure.
+//! measured, and it is made again, until nothing is left to measure or rounds run out.
 
 use tokio::runtime::Runtime;
 
@@ -52,7 +52,7 @@ impl Settling<'_, '_> {
                 Err(why) => return Ok((best.ok_or(why), sampled)),
             };
             if rounds == self.rounds {
-                return Ok((Ok(best.unwrap_or(answer)), sampled));
+                return Ok((Ok(answer), sampled));
             }
             if self.measured(&answer)? > 0 {
                 (before, best) = (Some(answer.choices), None);
