@@ -106,6 +106,58 @@ impl<'a> Shards<'a> {
         expanded: &Expanded,
         each: &mut dyn FnMut(&str),
     ) -> Result<usize, ShardError> {
+        let (mut unknown, mut added) = self.unknown(expanded)?;
+        // By device: how many times longer than expected its shards take as a rule, where that is longer.
+        let mut usual: BTreeMap<DeviceId, f64> = BTreeMap::new();
+        for look in 0..=AGAIN {
+            let (mut surprising, mut seen): (Vec<Unknown>, BTreeMap<DeviceId, Vec<f64>>) = Default::default();
+            let mut left = unknown.into_iter();
+            while let Some(mut one) = left.next() {
+                if look == 0 {
+                    each(&one.name);
+                }
+                match self.look(fleet, &one).await {
+                    Ok(Some(Ok(cost)))
+                        if one.least.as_ref().is_none_or(|least| cost.time.median < least.time.median) =>
+                    {
+                        one.least = Some(cost);
+                    }
+                    Ok(Some(Err(why))) if one.least.is_none() => added += self.keep(&one, &Err(why))?,
+                    Ok(_) => {}
+                    Err(error) => {
+                        for one in surprising.into_iter().chain([one]).chain(left) {
+                            self.keep_least(one)?;
+                        }
+                        return Err(error.into());
+                    }
+                }
+                seen.entry(one.device).or_default().extend(one.longer());
+                match look < AGAIN && one.surprises(&usual) {
+                    true => surprising.push(one),
+                    false => added += self.keep_least(one)?,
+                }
+            }
+            if look == 0 {
+                let median = |mut of: Vec<f64>| {
+                    of.sort_by(f64::total_cmp);
+                    quantile(&of, 0.5).unwrap_or(1.0).max(1.0)
+                };
+                let many = seen.into_iter().filter(|(_, of)| of.len() >= MANY);
+                usual = many.map(|(device, of)| (device, median(of))).collect();
+            }
+            let (again, usual_ones): (Vec<Unknown>, Vec<Unknown>) =
+                surprising.into_iter().partition(|one| one.surprises(&usual));
+            for one in usual_ones {
+                added += self.keep_least(one)?;
+            }
+            unknown = again;
+        }
+        Ok(added)
+    }
+
+    /// The shards of `expanded` that are to be measured, each once. What is known of some by the same shards of other items is
+    /// kept as theirs; how many rows that added.
+    fn unknown(&mut self, expanded: &Expanded) -> Result<(Vec<Unknown>, usize), StoreError> {
         let mut unknown: Vec<Unknown> = Vec::new();
         let mut added = 0;
         for (id, shard) in &expanded.shards {
@@ -142,55 +194,7 @@ impl<'a> Shards<'a> {
             let (name, kept) = (group.name.clone(), vec![(first, part, share)]);
             unknown.push(Unknown { device, kept, graph, expected, name, least: None });
         }
-        // By device: how many times longer than expected its shards take as a rule, where that is longer.
-        let mut usual: BTreeMap<DeviceId, f64> = BTreeMap::new();
-        for look in 0..=AGAIN {
-            let (mut surprising, mut seen): (Vec<Unknown>, BTreeMap<DeviceId, Vec<f64>>) = Default::default();
-            let mut left = unknown.into_iter();
-            while let Some(mut one) = left.next() {
-                if look == 0 {
-                    each(&one.name);
-                }
-                match self.look(fleet, &one).await {
-                    Ok(Some(Ok(cost)))
-                        if one.least.as_ref().is_none_or(|least| cost.time.median < least.time.median) =>
-                    {
-                        one.least = Some(cost);
-                    }
-                    Ok(Some(Err(why))) if one.least.is_none() => added += self.keep(&one, &Err(why))?,
-                    Ok(_) => {}
-                    Err(error) => {
-                        for one in surprising.into_iter().chain([one]).chain(left) {
-                            self.keep_least(one)?;
-                        }
-                        return Err(error.into());
-                    }
-                }
-                let usual = usual.get(&one.device).copied().unwrap_or(1.0);
-                seen.entry(one.device).or_default().extend(one.surprise());
-                match one.surprise() {
-                    Some(surprise) if look < AGAIN && surprise > SURPRISE * usual => surprising.push(one),
-                    _ => added += self.keep_least(one)?,
-                }
-            }
-            if look == 0 {
-                let median = |mut of: Vec<f64>| {
-                    of.sort_by(f64::total_cmp);
-                    quantile(&of, 0.5).unwrap_or(1.0).max(1.0)
-                };
-                let many = seen.into_iter().filter(|(_, of)| of.len() >= MANY);
-                usual = many.map(|(device, of)| (device, median(of))).collect();
-            }
-            unknown = Vec::new();
-            for one in surprising {
-                let usual = usual.get(&one.device).copied().unwrap_or(1.0);
-                match one.surprise() {
-                    Some(surprise) if surprise > SURPRISE * usual => unknown.push(one),
-                    _ => added += self.keep_least(one)?,
-                }
-            }
-        }
-        Ok(added)
+        Ok((unknown, added))
     }
 
     /// Measures `one` once; `None` if its server is none of the fleet's.
@@ -216,8 +220,14 @@ impl<'a> Shards<'a> {
 
 impl Unknown {
     /// How many times longer than expected it took at least, if it was measured.
-    fn surprise(&self) -> Option<f64> {
+    fn longer(&self) -> Option<f64> {
         self.least.as_ref().map(|least| least.time.median.0 / self.expected.0.max(f64::MIN_POSITIVE))
+    }
+
+    /// Whether that is more than is `usual` on its device.
+    fn surprises(&self, usual: &BTreeMap<DeviceId, f64>) -> bool {
+        let usual = usual.get(&self.device).copied().unwrap_or(1.0);
+        self.longer().is_some_and(|longer| longer > SURPRISE * usual)
     }
 }
 
