@@ -15,7 +15,7 @@ use super::{
 use crate::{
     agent::{
         fleet::{Fleet, read_links, write_links},
-        turns::ask_for_short_turns,
+        turns::ask_to_go_first,
     },
     cluster::{Cluster, Link, LinkTable, MOST_THREADS},
 };
@@ -134,7 +134,7 @@ pub fn link_table(path: &Path) -> Result<LinkTable, Failure> {
 pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .on_thread_start(ask_for_short_turns)
+        .on_thread_start(ask_to_go_first)
         .enable_all()
         .build()
         .map_err(Failure::failed)
