@@ -31,7 +31,7 @@ use crate::{
 
 /// The smallest and the largest transfer that are timed, nothing apart; sizes grow fourfold. Smaller ones say nothing of
 /// the rate: queues and token buckets let a few packets through at once.
-const SMALLEST: u64 = 1 << 14;
+const SMALLEST: u64 = 1 << 15;
 pub const LARGEST: u64 = 16 << 20;
 
 /// The largest transfer that a peer takes in.
@@ -87,7 +87,7 @@ impl ProbeFit {
 }
 
 impl Host {
-    /// Times transfers to `peer`: of nothing and of sizes from 16 KiB to `largest`, several of each, fewer of the large
+    /// Times transfers to `peer`: of nothing and of sizes from 32 KiB to `largest`, several of each, fewer of the large
     /// ones. Once `budget` is spent only as much is added as a line needs.
     ///
     /// # Errors
