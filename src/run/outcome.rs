@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use smol_str::SmolStr;
 
-use super::{deploy::Deployment, execute::Record};
+use super::{
+    crossing::{Crossing, crossings},
+    deploy::Deployment,
+    execute::Record,
+};
 use crate::{
-    agent::measured::Measured,
     graph::TensorId,
     plan::{GroupId, Plan, Strategy, file::DevicePlan},
     statistics::{Statistics, median},
@@ -62,7 +64,7 @@ pub struct TransferCost {
     pub to: String,
     pub bytes: Bytes,
     pub predicted_us: Option<Micros>,
-    /// From the first byte leaving to the last one being there: median over the runs.
+    /// From the first byte leaving, with nothing before it on the link, to the last one being there: median over the runs.
     pub measured_us: Micros,
     /// How long it waited for the link: median over the runs.
     pub waited_us: Micros,
@@ -136,6 +138,7 @@ fn groups(plan: &Plan, record: &Record) -> Vec<GroupTime> {
 }
 
 fn transfers(plan: &Plan, deployment: &Deployment, record: &Record) -> Vec<TransferCost> {
+    let crossings = crossings(record);
     let mut costs = Vec::new();
     for setup in &deployment.setups {
         for outgoing in &setup.sends {
@@ -144,40 +147,20 @@ fn transfers(plan: &Plan, deployment: &Deployment, record: &Record) -> Vec<Trans
                 continue;
             };
             let tensor = deployment.tensors.get(outgoing.value.0 as usize).copied();
-            let sent = timed(record, &setup.server, |m| {
-                let of_this = m.transfers.iter().find(|t| t.value == outgoing.value && t.to == peer.server)?;
-                Some((m.inference, of_this.start, of_this.ready))
-            });
-            let come = timed(record, &peer.server, |m| {
-                let arrival = m.arrivals.iter().find(|a| a.value == outgoing.value)?;
-                Some((m.inference, arrival.end, arrival.start))
-            });
-            let took = |(inference, (start, _)): (&u64, &(Micros, Micros))| Some(come.get(inference)?.0 - *start);
-            let times: Vec<Micros> = sent.iter().filter_map(took).collect();
-            let waits: Vec<Micros> = sent.values().map(|(start, ready)| *start - *ready).collect();
+            let of_link = crossings.get(&(setup.server.clone(), peer.server.clone()));
+            let seen = || of_link.into_iter().flatten().filter(|crossing| crossing.value == outgoing.value);
             costs.push(TransferCost {
                 tensor: value.name.to_string(),
                 from: setup.server.to_string(),
                 to: peer.server.to_string(),
                 bytes: value.bytes(),
                 predicted_us: tensor.and_then(|tensor| predicted(plan, tensor, &setup.server, &peer.server)),
-                measured_us: median(&times),
-                waited_us: median(&waits),
+                measured_us: median(&seen().map(Crossing::time).collect::<Vec<_>>()),
+                waited_us: median(&seen().map(Crossing::wait).collect::<Vec<_>>()),
             });
         }
     }
     costs
-}
-
-/// Two times of each run of one server, on our clock.
-fn timed(
-    record: &Record,
-    server: &SmolStr,
-    of: impl Fn(&Measured) -> Option<(u64, Micros, Micros)>,
-) -> BTreeMap<u64, (Micros, Micros)> {
-    let here = |at: Micros| record.clocks.get(server).map_or(at, |clock| clock.here(at));
-    let measured = record.measured.get(server).into_iter().flatten();
-    measured.filter_map(of).map(|(inference, a, b)| (inference, (here(a), here(b)))).collect()
 }
 
 fn predicted(plan: &Plan, tensor: TensorId, from: &str, to: &str) -> Option<Micros> {

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{deploy::Deployment, execute::Record};
+use super::{crossing::crossings, deploy::Deployment, execute::Record};
 use crate::{
     agent::measured::Measured,
     plan::{DeviceId, Plan, file::DevicePlan},
@@ -84,17 +84,13 @@ pub fn trace(plan: &Plan, deployment: &Deployment, record: &Record) -> Result<St
                 spans.push((name, lane, here(step.end) - step.wall, step.wall, step.group as usize));
             }
         }
-        for sent in &run.transfers {
-            let arrived = record.measured.get(&sent.to).and_then(|other| {
-                let other = other.iter().find(|m| m.inference == inference)?;
-                let end = other.arrivals.iter().find(|a| a.value == sent.value)?.end;
-                Some(record.clocks.get(&sent.to).map_or(end, |clock| clock.here(end)))
-            });
-            let start = here(sent.start);
-            let end = arrived.unwrap_or_else(|| here(sent.end));
-            let value = deployment.setups.first().and_then(|setup| setup.value(sent.value));
+    }
+    for ((from, to), crossed) in crossings(record) {
+        let lane = link(&from, &to);
+        for crossing in crossed.iter().filter(|crossing| crossing.inference == inference) {
+            let value = deployment.setups.first().and_then(|setup| setup.value(crossing.value));
             let (name, bytes) = value.map_or((String::new(), 0), |v| (v.name.to_string(), v.bytes().0 as usize));
-            spans.push((name, link(server, &sent.to), start, (end - start).max(Micros::ZERO), bytes));
+            spans.push((name, lane, crossing.start, crossing.time(), bytes));
         }
     }
     let begin = spans.iter().map(|s| s.2.0).fold(f64::INFINITY, f64::min);
