@@ -84,6 +84,14 @@ impl Shown {
 /// A line is fitted to sizes that differ by this factor; of more equal ones only the mean says something.
 const APART: u64 = 4;
 
+/// A line that makes a link so many times faster than all bytes in all their time is noise's: small ones took longer than large
+/// ones that lay behind others.
+const NOISE: f64 = 10.0;
+
+/// How often the latency is predicted anew to find what exchanges take, and how close is close enough.
+const SPREADINGS: usize = 12;
+const CLOSE: f64 = 0.003;
+
 impl InPlace {
     /// What is known after `rehearsal` of `plan`, which counts before everything else. `alone` is what was planned, at the
     /// costs that were measured alone.
@@ -171,12 +179,48 @@ impl InPlace {
         slowdowns
     }
 
-    /// Adds to what every exchange takes, so that what was rehearsed is predicted to take as long as it did: it is `short`
-    /// of that with so many `exchanges` one after the other.
-    pub fn spread(&mut self, short: Micros, exchanges: usize) {
-        if exchanges > 0 {
-            self.jitter = (self.jitter + Micros(short.0 / exchanges as f64)).max(Micros::ZERO);
+    /// Makes every exchange take so much more that what was rehearsed is predicted to take as long as it did: `latency` predicts
+    /// it, with `exchanges` one after the other as long as they take no more.
+    ///
+    /// # Errors
+    /// Those of `latency`.
+    pub fn spread<E>(
+        &mut self,
+        wanted: Micros,
+        exchanges: usize,
+        latency: impl Fn(&InPlace) -> Result<Micros, E>,
+    ) -> Result<(), E> {
+        let mut low = (Micros::ZERO, latency(&InPlace { jitter: Micros::ZERO, ..self.clone() })?);
+        if exchanges == 0 {
+            return Ok(());
         }
+        self.jitter = Micros::ZERO;
+        if low.1 >= wanted {
+            return Ok(());
+        }
+        let mut high: Option<(Micros, Micros)> = None;
+        self.jitter = Micros((wanted - low.1).0 / exchanges as f64);
+        for _ in 0..SPREADINGS {
+            let now = (self.jitter, latency(self)?);
+            if (now.1 - wanted).0.abs() <= CLOSE * wanted.0 {
+                break;
+            }
+            // With dearer exchanges another way through the plan may be the longest, and what queues for a link pays for all
+            // before it: no line leads to the right value, but more is never less.
+            if now.1 < wanted {
+                low = now
+            } else {
+                high = Some(now)
+            }
+            self.jitter = match high {
+                None => Micros(2.0 * now.0.0),
+                Some(high) => {
+                    let part = (wanted - low.1).0 / (high.1 - low.1).0.max(f64::MIN_POSITIVE);
+                    low.0 + Micros((high.0 - low.0).0 * part.clamp(0.1, 0.9))
+                }
+            };
+        }
+        Ok(())
     }
 
     fn learn_links(&mut self, rehearsal: &Rehearsal) {
@@ -216,7 +260,7 @@ impl InPlace {
             }
         }
         for shown in &self.shards {
-            sampled.add(shown.device, shown.group, shown.axis, shown.share, shown.copied, shown.cost);
+            sampled.retime(shown.device, shown.group, shown.axis, shown.share, shown.copied, shown.cost);
         }
         if let Some(crowd) = self.crowd {
             for cost in task.costs.iter_mut().flatten().flatten() {
@@ -243,12 +287,18 @@ impl InPlace {
 fn cost(transfers: &[&TransferCost]) -> Option<LinkCost> {
     let sizes = || transfers.iter().map(|t| t.bytes);
     let (least, most) = (sizes().min()?, sizes().max()?);
-    let points: Vec<(Bytes, Micros)> = transfers.iter().map(|t| (t.bytes, t.measured_us)).collect();
-    if let (Ok(fit), true) = (LinkCost::fit(&points), most.0 >= APART * least.0.max(1)) {
-        return Some(fit);
-    }
     let (bytes, time): (Bytes, Micros) = (sizes().sum(), transfers.iter().map(|t| t.measured_us).sum());
-    (bytes.0 > 0 && time.0 > 0.0).then(|| LinkCost { latency: Micros::ZERO, rate: Rate(bytes.0 as f64 / time.0) })
+    if bytes == Bytes::ZERO || time <= Micros::ZERO {
+        return None;
+    }
+    // What all took together is right for all together.
+    let mean = LinkCost { latency: Micros::ZERO, rate: Rate(bytes.0 as f64 / time.0) };
+    let points: Vec<(Bytes, Micros)> = transfers.iter().map(|t| (t.bytes, t.measured_us)).collect();
+    let line = LinkCost::fit(&points).ok().filter(|line| {
+        let tells = most.0 >= APART * least.0.max(1) && line.latency > Micros::ZERO;
+        tells && line.rate.0 < NOISE * mean.rate.0
+    });
+    Some(line.unwrap_or(mean))
 }
 
 #[cfg(test)]
@@ -274,7 +324,26 @@ mod tests {
         assert!((line.latency.0 - 50.0).abs() < 1e-6 && (line.rate.0 - 1024.0).abs() < 1e-6);
         let mean = of(&[transfer(16, 15.0), transfer(16, 17.0)]).unwrap();
         assert_eq!((mean.latency, mean.rate), (Micros::ZERO, Rate(1024.0)));
+        let burst = of(&[transfer(16, 8.0), transfer(1024, 1032.0)]).unwrap();
+        assert_eq!((burst.latency, burst.rate), (Micros::ZERO, Rate(1024.0)));
+        let behind = of(&[transfer(4, 18.0), transfer(16, 12.0)]).unwrap();
+        assert_eq!((behind.latency, behind.rate), (Micros::ZERO, Rate(20480.0 / 30.0)));
         assert_eq!(of(&[transfer(0, 5.0)]), None);
+    }
+
+    #[test]
+    fn exchanges_take_what_is_missing_whichever_way_is_the_longest() {
+        // Four exchanges on the way that is the longest at first, twelve on another.
+        let latency =
+            |known: &InPlace| Ok::<_, ()>(Micros((48.0 + 4.0 * known.jitter.0).max(47.0 + 12.0 * known.jitter.0)));
+        for (wanted, jitter) in [(52.0, 5.0 / 12.0), (48.2, 0.05), (47.0, 0.0), (20.0, 0.0), (500.0, 453.0 / 12.0)] {
+            let mut known = InPlace { jitter: Micros(9.0), ..InPlace::default() };
+            known.spread(Micros(wanted), 4, latency).unwrap();
+            assert!((known.jitter.0 - jitter).abs() < 0.01 + 0.03 * jitter, "{wanted}: {:?}", known.jitter);
+        }
+        let mut alone = InPlace::default();
+        alone.spread(Micros(60.0), 0, |_| Ok::<_, ()>(Micros(50.0))).unwrap();
+        assert_eq!(alone.jitter, Micros::ZERO);
     }
 
     #[test]

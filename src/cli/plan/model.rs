@@ -148,11 +148,15 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     };
     // What is computed in parts to keep a limit stays as it is.
     let is_rehearsed = rehearsals > 0 && schedules.is_empty();
-    let Rehearsed { answer, known, note } = match is_rehearsed {
-        true => theatre.rehearsed(&known_alone, &told, answer)?,
-        false => Rehearsed { answer, known: InPlace::default(), note: None },
+    let (Rehearsed { answer, known, note }, told) = match is_rehearsed {
+        true => {
+            let rehearsed = theatre.rehearsed(&known_alone, &told, answer)?;
+            let (answer, told) = settling.weighed(rehearsed.answer, told.clone(), &rehearsed.known)?;
+            (Rehearsed { answer, ..rehearsed }, told)
+        }
+        false => (Rehearsed { answer, known: InPlace::default(), note: None }, told),
     };
-    let (task, sampled) = Theatre::with(&known, &known_alone, &told);
+    let (task, sampled) = Theatre::with(&known, &task, &told);
     let task = Task { shards: &sampled, ..task };
     let mut estimated = costs.estimated;
     estimated.retain(|(device, group)| !known.has(*device, *group));

@@ -109,8 +109,8 @@ const FOR_OTHERS: u32 = 4;
 const SURPRISE: f64 = 1.1;
 const OPINIONS: usize = 3;
 
-/// With dearer exchanges another way through the plan may be the longest: so often what lacks is spread over those on it.
-const SPREADINGS: usize = 4;
+/// With slower computations something else may be what a stream waits for: so often they are made slower.
+const CROWDINGS: usize = 4;
 
 impl Theatre<'_> {
     /// Runs `first`, the best plans that split nothing and that need a single device, and what the search makes of what these
@@ -196,8 +196,8 @@ impl Theatre<'_> {
             let takes_part = (place < FINALISTS || Some(place) == single) && one.time().0 <= limit;
             if takes_part { finalists.push((one, Vec::new())) } else { others.push(one) }
         }
-        let turns = if finalists.len() > 1 { TURNS } else { 0 };
-        for _ in 0..turns {
+        // Also if there is but one: of those before, the fastest counted, which is no more than the best moment.
+        for _ in 0..TURNS {
             for (one, runs) in &mut finalists {
                 runs.extend(self.run(&one.answer, 1)?);
             }
@@ -324,23 +324,26 @@ impl Theatre<'_> {
         let alone = Task { shards: told, ..task.clone() };
         let alone = alone.expand(&answer.applied).map_err(Failure::failed)?;
         let mut after = known.clone().after(&alone, &(self.in_file)(answer)?, rehearsal);
-        for _ in 0..SPREADINGS {
-            let (now, sampled) = Self::with(&after, task, told);
+        let evaluated = |known: &InPlace| {
+            let (now, sampled) = Self::with(known, task, told);
             let now = Task { shards: &sampled, ..now };
             let expanded = now.expand(&answer.applied).map_err(Failure::failed)?;
             let placement = answer.solution.evaluation.placement.clone();
-            let evaluation = Evaluation::of(&expanded.problem, placement).map_err(Failure::failed)?;
-            match rehearsal.outcome.interval_us {
-                Some(between) => {
-                    let busiest = evaluation.loads.devices.iter().copied().fold(Micros::ZERO, Micros::max);
-                    let count = f64::from(answer.solution.in_flight.unwrap_or(1));
-                    let least = busiest.max(Micros(evaluation.latency().0 / count));
-                    // Where a link takes the longest, computations are not what takes so long.
-                    if least >= evaluation.loads.interval() {
-                        after.crowd(between, least);
-                    }
-                }
-                None => after.spread(one.time() - evaluation.latency(), evaluation.exchanges()),
+            Evaluation::of(&expanded.problem, placement).map_err(Failure::failed)
+        };
+        let Some(between) = rehearsal.outcome.interval_us else {
+            let exchanges = evaluated(&after)?.exchanges();
+            after.spread(one.time(), exchanges, |known| Ok::<_, Failure>(evaluated(known)?.latency()))?;
+            return Ok(after);
+        };
+        for _ in 0..CROWDINGS {
+            let evaluation = evaluated(&after)?;
+            let busiest = evaluation.loads.devices.iter().copied().fold(Micros::ZERO, Micros::max);
+            let count = f64::from(answer.solution.in_flight.unwrap_or(1));
+            let least = busiest.max(Micros(evaluation.latency().0 / count));
+            // Where a link takes the longest, computations are not what takes so long.
+            if least >= evaluation.loads.interval() {
+                after.crowd(between, least);
             }
         }
         Ok(after)

@@ -3,7 +3,7 @@
 
 use tokio::runtime::Runtime;
 
-use super::finish::is_limited;
+use super::{finish::is_limited, rehearse::Theatre};
 use crate::{
     agent::fleet::Fleet,
     cli::Failure,
@@ -13,7 +13,7 @@ use crate::{
         solve::NoPlan,
         split::{Answer, Ratios, Sampled, Task, judged_anew, plan_from},
     },
-    run::shards::Shards,
+    run::{in_place::InPlace, shards::Shards},
 };
 
 /// Makes of an answer to a task one that keeps its limits on memory.
@@ -100,6 +100,29 @@ impl Settling<'_, '_> {
             };
         }
         Ok((fitted, told))
+    }
+
+    /// `answer`, which rehearsals led to, with what its shards need of memory measured where that was an estimate; and what
+    /// is known of shards then. `known` says how long they take in their places.
+    pub(super) fn weighed(
+        &mut self,
+        answer: Answer,
+        told: Sampled,
+        known: &InPlace,
+    ) -> Result<(Answer, Sampled), Failure> {
+        if answer.splits.is_empty() || self.measured(&answer)? == 0 {
+            return Ok((answer, told));
+        }
+        let told = self.told();
+        let (task, sampled) = Theatre::with(known, self.task, &told);
+        match judged_anew(&Task { shards: &sampled, ..task }, &answer) {
+            Ok(answer) => Ok((answer, told)),
+            // The agents, which enforce their limits, have run it.
+            Err(why) => {
+                eprintln!("memory as it was estimated before: by what its shards take alone, {why}");
+                Ok((answer, told))
+            }
+        }
     }
 
     /// What is known of shards.

@@ -101,6 +101,12 @@ struct Sample {
 /// Shares that differ by less are the same.
 const SAME_SHARE: f64 = 1e-9;
 
+impl Sample {
+    fn is(&self, share: f64, copied: Bytes) -> bool {
+        (self.share - share).abs() <= SAME_SHARE && self.copied == copied
+    }
+}
+
 impl Sampled {
     pub fn new(rule: Proportional) -> Sampled {
         Sampled { rule, samples: BTreeMap::new() }
@@ -117,6 +123,14 @@ impl Sampled {
         self.insert((device, group, None), share, Bytes::ZERO, cost);
     }
 
+    /// Adds a shard as [`Sampled::add`] does of which another measurement may tell better what it needs of memory: then
+    /// only the time of `cost` counts.
+    pub fn retime(&mut self, device: DeviceId, group: usize, axis: usize, share: f64, copied: Bytes, cost: Cost) {
+        let known = self.samples.get(&(device, group, Some(axis))).and_then(|s| s.iter().find(|s| s.is(share, copied)));
+        let cost = known.map_or(cost, |known| Cost { time: cost.time, ..known.cost });
+        self.add(device, group, axis, share, copied, cost);
+    }
+
     /// Makes all that is known of `device` slower by `factor`.
     pub fn scale(&mut self, device: DeviceId, factor: f64) {
         for (_, samples) in self.samples.iter_mut().filter(|((of, ..), _)| *of == device) {
@@ -129,7 +143,7 @@ impl Sampled {
     fn insert(&mut self, key: (DeviceId, usize, Option<usize>), share: f64, copied: Bytes, cost: Cost) {
         let time = Micros((cost.time.0 - self.copying(copied).0).max(0.0));
         let samples = self.samples.entry(key).or_default();
-        samples.retain(|s| (s.share - share).abs() > SAME_SHARE || s.copied != copied);
+        samples.retain(|s| !s.is(share, copied));
         samples.push(Sample { share, copied, cost: Cost { time, ..cost } });
         samples.sort_by(|a, b| a.share.total_cmp(&b.share).then(a.copied.cmp(&b.copied)));
     }
@@ -137,9 +151,8 @@ impl Sampled {
     /// Whether this very shard was measured on `device`, with slices and joins as large as its own.
     pub fn is_measured(&self, graph: &Graph, device: DeviceId, shard: &Shard) -> bool {
         let copied = copied_bytes(graph, shard);
-        let is_same = |s: &Sample| (s.share - shard.share).abs() <= SAME_SHARE && s.copied == copied;
         let group = shard.group.and_then(|group| self.samples.get(&(device, group, Some(shard.axis))));
-        group.is_some_and(|samples| samples.iter().any(is_same))
+        group.is_some_and(|samples| samples.iter().any(|s| s.is(shard.share, copied)))
     }
 
     /// The time of slices and joins that write so much.
@@ -237,5 +250,11 @@ mod tests {
         assert!(sampled.is_measured(&graph, DeviceId(0), &shard(0.5)));
         assert!(!sampled.is_measured(&graph, DeviceId(0), &shard(0.75)));
         assert_eq!(sampled.costs(&graph, &shard(0.5), &[Some(cost(102.0)), None])[1], None);
+        let other = Cost { workspace: Bytes(7), ..cost(65.0) };
+        for (share, workspace) in [(0.5, Bytes(100)), (0.6, Bytes(7))] {
+            sampled.retime(DeviceId(0), 3, 0, share, Bytes::ZERO, other);
+            let now = sampled.costs(&graph, &shard(share), &[Some(cost(102.0))])[0].unwrap();
+            assert_eq!((now.time, now.workspace), (Micros(65.0), workspace), "{share}");
+        }
     }
 }
