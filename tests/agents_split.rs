@@ -185,6 +185,12 @@ async fn what_is_too_much_for_a_device_is_computed_in_parts_within_its_limit() {
         let options = Options { budget: Some(200), cut_off: None, ..Options::default() };
         assert!(matches!(plan(&task, &options), Err(NoPlan::Targets { .. })), "as a whole it is too much");
         let found = fitted(&task, &options).expect("in parts it is not");
+        // With other times it is the same plan.
+        let latency = |answer: &Answer| answer.solution.evaluation.latency();
+        let twice = Micros(2.0 * latency(&found.answer).0);
+        let slower = found.retimed(&BTreeMap::new(), twice, |evaluation| evaluation.latency()).unwrap();
+        assert!((latency(&slower).0 / twice.0 - 1.0).abs() < 0.01, "{} of {twice}", latency(&slower));
+        assert_eq!(slower.solution.evaluation.placement, found.answer.solution.evaluation.placement);
         let mut plan = written(&found.answer);
         plan.schedules.clone_from(&found.schedules);
         check::plan(&found.answer.expanded.problem, &plan).unwrap();

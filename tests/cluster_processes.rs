@@ -14,7 +14,8 @@ use std::{
 use common::process::{AgentProcess, Authority, edgecut, ending, model, within};
 use edgecut::{
     graph::{DType, TensorType},
-    plan::Plan,
+    plan::{Plan, file::Source},
+    units::Micros,
     values::{read_npz, seeded, write_npz},
 };
 
@@ -181,6 +182,28 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
     // Every input under way takes memory; where the limits leave room for one only, there is no pipeline.
     let alone = stderr(&throughput).contains("trying 1");
     assert!(alone || outcome["interval_us"].as_f64().is_some_and(|time| time > 0.0), "{outcome}");
+}
+
+#[test]
+fn what_keeps_a_limit_by_a_schedule_is_rehearsed_as_it_is() {
+    let lab = Lab::start(1);
+    // As a whole it takes 10.8 MiB.
+    let subject = model("squeezenet_v1.1");
+    let plan = lab.edgecut(&format!("plan {subject} --memory 9MiB --profile-budget 1s --rehearse 1 --budget 500"));
+    assert!(plan.status.success(), "{}", stderr(&plan));
+    let message = stderr(&plan);
+    assert!(message.contains("0 operators split, with schedules of its own: "), "{message}");
+    let planned = Plan::from_json(&fs::read(lab.path("plan.json")).unwrap()).unwrap();
+    assert!(!planned.schedules.is_empty());
+    let rehearsed = planned.notes.iter().find(|note| note.starts_with("rehearsed on the agents: "));
+    let said = rehearsed.and_then(|note| note.split(['(', ':']).nth(1)).unwrap();
+    let said: Micros = said.trim().parse().unwrap();
+    // Its parts, of which nobody knew how long they take, are predicted to take what they took.
+    assert!(planned.groups.iter().all(|group| group.source == Source::Measured));
+    let predicted = planned.predicted.latency_us;
+    assert!((predicted.0 / said.0 - 1.0).abs() < 0.01, "{predicted}, {said}");
+    let run = lab.edgecut("run plan.json --repeat 3 --format json");
+    assert!(run.status.success(), "{}", stderr(&run));
 }
 
 #[test]

@@ -42,6 +42,8 @@ pub(super) struct Found<'a> {
     pub(super) estimated: BTreeSet<(DeviceId, usize)>,
     pub(super) reference: ModelRef,
     pub(super) rules: Vec<Rule>,
+    /// Whether all of it was measured in rehearsals, as it is.
+    pub(super) is_measured: bool,
     /// By device.
     pub(super) threads: Vec<Option<u32>>,
     /// What a person should know of the plan beside.
@@ -58,13 +60,15 @@ pub(super) fn options(arguments: &Plan) -> Options {
 
 /// Prints what was found and writes it to its files.
 pub(super) fn finish(arguments: &Plan, options: &Options, granularity: Granularity, found: Found<'_>) -> Outcome {
-    let Found { task, answer, schedules, sampled, estimated, reference, rules, threads, notes } = found;
+    let Found { task, answer, schedules, sampled, estimated, reference, rules, is_measured, threads, notes } = found;
     let in_file = |answer: &Answer, schedules: &[Schedule]| -> Result<plan::Plan, Failure> {
         let mut plan = in_file(arguments, granularity, &reference, &threads, answer)?;
         plan.rules.clone_from(&rules);
         plan.schedules = schedules.to_vec();
         plan.notes.extend(schedules.iter().map(|schedule| told(schedule, task)));
-        mark(&mut plan, &answer.expanded, sampled, &estimated);
+        if !is_measured {
+            mark(&mut plan, &answer.expanded, sampled, &estimated);
+        }
         let name = |of: &Option<usize>| of.and_then(|group| task.names.get(group)).map(String::as_str);
         let names: Vec<Option<&str>> = answer.expanded.of.iter().map(name).collect();
         check::rules(&plan, &names).map_err(Failure::failed)?;
@@ -115,7 +119,7 @@ pub(super) fn within_memory(
         Ratios::Tuned if is_limited(task) && !arguments.pareto && arguments.like.is_none() => {
             best(task, answer, options)
         }
-        _ => Ok(Fitted { answer: answer.map_err(no_plan)?, schedules: Vec::new() }),
+        _ => answer.map(Fitted::from).map_err(no_plan),
     }
 }
 
@@ -141,12 +145,12 @@ fn best(task: &Task<'_>, answer: Result<Answer, NoPlan>, options: &Options) -> R
         (answer, _) => answer,
     };
     if plain.as_ref().is_ok_and(|plain| plain.solution.gap() <= 1.0 - WORTH) {
-        return Ok(Fitted { answer: plain.map_err(no_plan)?, schedules: Vec::new() });
+        return plain.map(Fitted::from).map_err(no_plan);
     }
     match (plain, fitted(task, options)) {
         (Ok(plain), Some(fitted)) if value(&fitted.answer) < WORTH * value(&plain) => Ok(fitted),
         (Err(_), Some(fitted)) => Ok(fitted),
-        (plain, _) => Ok(Fitted { answer: plain.map_err(no_plan)?, schedules: Vec::new() }),
+        (plain, _) => plain.map(Fitted::from).map_err(no_plan),
     }
 }
 

@@ -129,8 +129,18 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
         "the model is a graph dump, which names kernels and has none: this plan can be looked at, not run or exported";
     let notes = matches!(subject, Subject::Dump { .. }).then(|| dumped.to_string()).into_iter().collect();
     let estimated = costs.estimated;
-    let found =
-        Found { task: &task, answer, schedules, sampled: &sampled, estimated, reference, rules, threads, notes };
+    let found = Found {
+        task: &task,
+        answer,
+        schedules,
+        is_measured: false,
+        sampled: &sampled,
+        estimated,
+        reference,
+        rules,
+        threads,
+        notes,
+    };
     finish(arguments, &options, granularity, found)
 }
 

@@ -127,7 +127,6 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
             (within_memory(arguments, &task, answer, &options)?, told)
         }
     };
-    let Fitted { answer, schedules } = fitted;
     let reference = ModelRef {
         path: source.model.display().to_string(),
         blake3: model.import.hash.clone(),
@@ -146,16 +145,16 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         rounds: rehearsals,
         in_file: &|answer| in_file(arguments, granularity, &reference, &threads, answer),
     };
-    // What is computed in parts to keep a limit stays as it is.
-    let is_rehearsed = rehearsals > 0 && schedules.is_empty();
-    let (Rehearsed { answer, known, note }, told) = match is_rehearsed {
+    let is_rehearsed = rehearsals > 0;
+    let (Rehearsed { fitted, known, note }, told) = match is_rehearsed {
         true => {
-            let rehearsed = theatre.rehearsed(&known_alone, &told, answer)?;
-            let (answer, told) = settling.weighed(rehearsed.answer, told.clone(), &rehearsed.known)?;
-            (Rehearsed { answer, ..rehearsed }, told)
+            let rehearsed = theatre.rehearsed(&known_alone, &told, fitted)?;
+            let (fitted, told) = settling.weighed(rehearsed.fitted, told.clone(), &rehearsed.known)?;
+            (Rehearsed { fitted, ..rehearsed }, told)
         }
-        false => (Rehearsed { answer, known: InPlace::default(), note: None }, told),
+        false => (Rehearsed { fitted, known: InPlace::default(), note: None }, told),
     };
+    let Fitted { answer, schedules } = fitted;
     let (task, sampled) = Theatre::with(&known, &task, &told);
     let task = Task { shards: &sampled, ..task };
     let mut estimated = costs.estimated;
@@ -163,6 +162,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     let found = Found {
         task: &task,
         answer,
+        is_measured: is_rehearsed && !schedules.is_empty(),
         schedules,
         sampled: &sampled,
         estimated,

@@ -11,8 +11,9 @@ use crate::{
     cli::{Failure, model::Model},
     cluster::Cluster,
     plan::{
-        self,
+        self, GroupId,
         evaluate::Evaluation,
+        fitted::Fitted,
         problem::Objective,
         rule::{Kind, Rule},
         search::Options,
@@ -45,7 +46,7 @@ pub(super) struct Theatre<'a> {
 
 /// The plan to be given out, and what is known now.
 pub(super) struct Rehearsed {
-    pub(super) answer: Answer,
+    pub(super) fitted: Fitted,
     pub(super) known: InPlace,
     /// What a person should know of it.
     pub(super) note: Option<String>,
@@ -53,14 +54,20 @@ pub(super) struct Rehearsed {
 
 /// One plan that was run.
 struct Tried {
-    answer: Answer,
+    fitted: Fitted,
     rehearsal: Rehearsal,
 }
 
 impl Tried {
     fn is(&self, other: &Answer) -> bool {
-        self.answer.splits == other.splits
-            && self.answer.solution.evaluation.placement == other.solution.evaluation.placement
+        let placement = |answer: &Answer| answer.solution.evaluation.placement.clone();
+        let answer = &self.fitted.answer;
+        !self.is_scheduled() && answer.splits == other.splits && placement(answer) == placement(other)
+    }
+
+    /// Whether devices compute in schedules. The tables do not know the steps of these.
+    fn is_scheduled(&self) -> bool {
+        !self.fitted.schedules.is_empty()
     }
 
     fn time(&self) -> Micros {
@@ -116,39 +123,44 @@ impl Theatre<'_> {
     /// Runs `first`, the best plans that split nothing and that need a single device, and what the search makes of what these
     /// show; and in the end the best of them in turn, because machines change their speed from minute to minute. `told` is
     /// what was known of shards.
-    pub(super) fn rehearsed(&self, task: &Task<'_>, told: &Sampled, first: Answer) -> Result<Rehearsed, Failure> {
+    pub(super) fn rehearsed(&self, task: &Task<'_>, told: &Sampled, first: Fitted) -> Result<Rehearsed, Failure> {
         let mut known = InPlace::default();
         let mut tried: Vec<Tried> = Vec::new();
         let mut next = vec![first];
         if self.is_free {
-            if !next[0].splits.is_empty() {
-                let none = Task { ways: Ways::none(task.ways.graph, task.ways.groups), ..task.clone() };
-                next.extend(split::plan(&none, self.options).ok());
+            let added = |next: &mut Vec<Fitted>, answer: Option<Answer>| next.extend(answer.map(Fitted::from));
+            if !next[0].schedules.is_empty() {
+                added(&mut next, split::plan(task, self.options).ok());
             }
-            if task.objective != Objective::Memory && !next.iter().any(uses_one_device) {
-                next.extend(self.single(task));
+            if !next.iter().any(|fitted| fitted.schedules.is_empty() && fitted.answer.splits.is_empty()) {
+                let none = Task { ways: Ways::none(task.ways.graph, task.ways.groups), ..task.clone() };
+                added(&mut next, split::plan(&none, self.options).ok());
+            }
+            if task.objective != Objective::Memory && !next.iter().any(|fitted| uses_one_device(&fitted.answer)) {
+                added(&mut next, self.single(task));
             }
         }
         let rounds = if self.is_free { self.rounds } else { 1 };
         for round in 0..rounds {
-            for answer in next.drain(..) {
-                tried.extend(self.tried(task, told, answer, &mut known)?);
+            for fitted in next.drain(..) {
+                tried.extend(self.tried(task, told, fitted, &mut known)?);
             }
             let (Some(fastest), true) = (fastest(&tried), self.is_free) else { break };
             if round + 1 < rounds {
                 // From the best one at first, then from the beginning: another way may look better now.
-                let before = (round % 2 == 0).then_some(&fastest.answer.choices);
+                let before = (round % 2 == 0).then_some(&fastest.fitted.answer.choices);
                 let (task, sampled) = Self::with(&known, task, told);
                 let task = Task { shards: &sampled, ..task };
                 let answer = split::plan_from(&task, self.options, Ratios::Tuned, before);
-                next.extend(answer.ok().filter(|answer| tried.iter().all(|tried| !tried.is(answer))));
+                let answer = answer.ok().filter(|answer| tried.iter().all(|tried| !tried.is(answer)));
+                next.extend(answer.map(Fitted::from));
             }
         }
         // Of memory, tables say which plan is best.
         if task.objective != Objective::Memory {
             for answer in self.by_rules(task, told, &tried, &known) {
                 if tried.iter().all(|tried| !tried.is(&answer)) {
-                    tried.extend(self.tried(task, told, answer, &mut known)?);
+                    tried.extend(self.tried(task, told, Fitted::from(answer), &mut known)?);
                 }
             }
             tried = self.compared(tried)?;
@@ -176,8 +188,8 @@ impl Theatre<'_> {
     /// What the fastest of `tried` splits, in ratios by rule: what was measured while something disturbed one of the devices
     /// tunes ratios to what will not come again.
     fn by_rules(&self, task: &Task<'_>, told: &Sampled, tried: &[Tried], known: &InPlace) -> Vec<Answer> {
-        let split = fastest(tried).filter(|one| self.is_free && !one.answer.splits.is_empty());
-        let Some(Tried { answer, .. }) = split else { return Vec::new() };
+        let split = fastest(tried).map(|one| &one.fitted.answer).filter(|one| self.is_free && !one.splits.is_empty());
+        let Some(answer) = split else { return Vec::new() };
         let (task, sampled) = Self::with(known, task, told);
         let task = Task { shards: &sampled, ..task };
         let few = self.options.part(FOR_OTHERS, task.names.len());
@@ -190,7 +202,7 @@ impl Theatre<'_> {
     fn compared(&self, mut tried: Vec<Tried>) -> Result<Vec<Tried>, Failure> {
         tried.sort_by(|a, b| a.time().0.total_cmp(&b.time().0));
         let limit = tried.first().map_or(0.0, |best| WORTH_A_TURN * best.time().0);
-        let single = tried.iter().position(|one| uses_one_device(&one.answer));
+        let single = tried.iter().position(|one| uses_one_device(&one.fitted.answer));
         let (mut finalists, mut others) = (Vec::new(), Vec::new());
         for (place, one) in tried.into_iter().enumerate() {
             let takes_part = (place < FINALISTS || Some(place) == single) && one.time().0 <= limit;
@@ -199,7 +211,7 @@ impl Theatre<'_> {
         // Also if there is but one: of those before, the fastest counted, which is no more than the best moment.
         for _ in 0..TURNS {
             for (one, runs) in &mut finalists {
-                runs.extend(self.run(&one.answer, 1)?);
+                runs.extend(self.run(&one.fitted, 1)?);
             }
         }
         // An agent that had no room in one of the turns may have none later.
@@ -207,7 +219,7 @@ impl Theatre<'_> {
         finalists.retain(|(_, runs): &(Tried, Vec<Rehearsal>)| runs.len() == most);
         let time = |run: &Rehearsal| run.time().0;
         let times: Vec<Vec<f64>> = finalists.iter().map(|(_, runs)| runs.iter().map(time).collect()).collect();
-        let single: Vec<bool> = finalists.iter().map(|(one, _)| uses_one_device(&one.answer)).collect();
+        let single: Vec<bool> = finalists.iter().map(|(one, _)| uses_one_device(&one.fitted.answer)).collect();
         let mut compared: Vec<(f64, Tried)> = Vec::new();
         for (score, (one, mut runs)) in scores(&times, &single).into_iter().zip(finalists) {
             runs.sort_by(|a, b| time(a).total_cmp(&time(b)));
@@ -221,28 +233,38 @@ impl Theatre<'_> {
 
     /// The first of what was `tried` that will do, at what is `known` after its own rehearsal.
     fn best(&self, task: &Task<'_>, told: &Sampled, tried: Vec<Tried>, known: InPlace) -> Result<Rehearsed, Failure> {
-        let mut judged: Vec<(Answer, Rehearsal, InPlace)> = Vec::new();
+        let mut judged: Vec<(Fitted, Rehearsal, InPlace)> = Vec::new();
         let mut missed = None;
         for one in tried {
             let known = self.after(task, told, &one, &known)?;
-            let (now, sampled) = Self::with(&known, task, told);
-            match judged_anew(&Task { shards: &sampled, ..now }, &one.answer) {
-                Ok(answer) => judged.push((answer, one.rehearsal, known)),
+            let answer = if one.is_scheduled() {
+                let times = one.rehearsal.outcome.groups.iter().map(|time| (GroupId(time.group), time.measured_us));
+                let is_stream = one.rehearsal.outcome.interval_us.is_some();
+                one.fitted.retimed(&times.collect(), one.time(), |evaluation| match is_stream {
+                    true => evaluation.loads.interval(),
+                    false => evaluation.latency(),
+                })
+            } else {
+                let (now, sampled) = Self::with(&known, task, told);
+                judged_anew(&Task { shards: &sampled, ..now }, &one.fitted.answer)
+            };
+            match answer {
+                Ok(answer) => judged.push((Fitted { answer, ..one.fitted }, one.rehearsal, known)),
                 Err(why) => missed = missed.or(Some(why)),
             }
         }
         if task.objective == Objective::Memory {
-            judged.sort_by(|a, b| a.0.solution.value().total_cmp(&b.0.solution.value()));
+            judged.sort_by(|a, b| a.0.answer.solution.value().total_cmp(&b.0.answer.solution.value()));
         }
         match (judged.into_iter().next(), missed) {
-            (Some((answer, rehearsal, known)), _) => {
+            (Some((fitted, rehearsal, known)), _) => {
                 let latency = rehearsal.outcome.latency;
                 let seen = match rehearsal.outcome.interval_us {
                     Some(between) => format!("{between} between {} results", latency.n),
                     None => format!("{} (median of {} runs, ± {})", latency.median_us, latency.n, latency.mad_us),
                 };
                 let note = format!("rehearsed on the agents: {seen}; times are those of groups in their places");
-                Ok(Rehearsed { answer, known, note: Some(note) })
+                Ok(Rehearsed { fitted, known, note: Some(note) })
             }
             (None, Some(why)) => {
                 Err(Failure::NoPlan(Report::msg(format!("at what the agents took in rehearsals, {why}"))))
@@ -261,24 +283,24 @@ impl Theatre<'_> {
         (task, sampled)
     }
 
-    /// Runs `answer` and learns from it. `None` if an agent has no room for it.
+    /// Runs `fitted` and learns from it. `None` if an agent has no room for it.
     fn tried(
         &self,
         task: &Task<'_>,
         told: &Sampled,
-        answer: Answer,
+        fitted: Fitted,
         known: &mut InPlace,
     ) -> Result<Option<Tried>, Failure> {
-        let Some(rehearsal) = self.run(&answer, OPINIONS)? else { return Ok(None) };
-        let tried = Tried { answer, rehearsal };
+        let Some(rehearsal) = self.run(&fitted, OPINIONS)? else { return Ok(None) };
+        let tried = Tried { fitted, rehearsal };
         let exchanges = !tried.rehearsal.outcome.transfers.is_empty();
         let after = self.after(task, told, &tried, known)?.or_less(known);
         *known = if exchanges { after } else { after.as_crowded_as(known) };
         Ok(Some(tried))
     }
 
-    /// Runs `answer`, up to `opinions` times if it surprises; the fastest run counts. `None` if an agent has no room for it.
-    fn run(&self, answer: &Answer, opinions: usize) -> Result<Option<Rehearsal>, Failure> {
+    /// Runs `fitted`, up to `opinions` times if it surprises; the fastest run counts. `None` if an agent has no room for it.
+    fn run(&self, Fitted { answer, schedules }: &Fitted, opinions: usize) -> Result<Option<Rehearsal>, Failure> {
         let plan = (self.in_file)(answer)?;
         let graph = &answer.expanded.graph;
         let contents = self.model.contents(graph)?;
@@ -308,9 +330,10 @@ impl Theatre<'_> {
         let Some(rehearsal) = fastest else { return Ok(None) };
         let devices = plan.devices.iter().filter(|device| !device.order.is_empty()).count();
         eprintln!(
-            "rehearsed a plan on {devices} {}, {} operators split: {}{}, predicted {}",
+            "rehearsed a plan on {devices} {}, {} operators split{}: {}{}, predicted {}",
             if devices == 1 { "device" } else { "devices" },
             plan.splits.len(),
+            if schedules.is_empty() { "" } else { ", with schedules of its own" },
             rehearsal.time(),
             if rehearsal.outcome.interval_us.is_some() { " between results" } else { "" },
             rehearsal.predicted(&plan),
@@ -320,7 +343,10 @@ impl Theatre<'_> {
 
     /// What is `known` with what the rehearsal of a plan showed, which counts before everything else.
     fn after(&self, task: &Task<'_>, told: &Sampled, one: &Tried, known: &InPlace) -> Result<InPlace, Failure> {
-        let Tried { answer, rehearsal } = one;
+        if one.is_scheduled() {
+            return Ok(known.clone());
+        }
+        let Tried { fitted: Fitted { answer, .. }, rehearsal } = one;
         let alone = Task { shards: told, ..task.clone() };
         let alone = alone.expand(&answer.applied).map_err(Failure::failed)?;
         let mut after = known.clone().after(&alone, &(self.in_file)(answer)?, rehearsal);

@@ -95,32 +95,33 @@ impl Settling<'_, '_> {
             told = self.told();
             let task = Task { shards: &told, ..self.task.clone() };
             fitted = match judged_anew(&task, &fitted.answer) {
-                Ok(answer) => Fitted { answer, schedules: Vec::new() },
+                Ok(answer) => Fitted::from(answer),
                 Err(why) => within(&task, Err(why))?,
             };
         }
         Ok((fitted, told))
     }
 
-    /// `answer`, which rehearsals led to, with what its shards need of memory measured where that was an estimate; and what
+    /// `fitted`, which rehearsals led to, with what its shards need of memory measured where that was an estimate; and what
     /// is known of shards then. `known` says how long they take in their places.
     pub(super) fn weighed(
         &mut self,
-        answer: Answer,
+        fitted: Fitted,
         told: Sampled,
         known: &InPlace,
-    ) -> Result<(Answer, Sampled), Failure> {
-        if answer.splits.is_empty() || self.measured(&answer)? == 0 {
-            return Ok((answer, told));
+    ) -> Result<(Fitted, Sampled), Failure> {
+        let is_weighed = fitted.answer.splits.is_empty() || !fitted.schedules.is_empty();
+        if is_weighed || self.measured(&fitted.answer)? == 0 {
+            return Ok((fitted, told));
         }
         let told = self.told();
         let (task, sampled) = Theatre::with(known, self.task, &told);
-        match judged_anew(&Task { shards: &sampled, ..task }, &answer) {
-            Ok(answer) => Ok((answer, told)),
+        match judged_anew(&Task { shards: &sampled, ..task }, &fitted.answer) {
+            Ok(answer) => Ok((Fitted::from(answer), told)),
             // The agents, which enforce their limits, have run it.
             Err(why) => {
                 eprintln!("memory as it was estimated before: by what its shards take alone, {why}");
-                Ok((answer, told))
+                Ok((fitted, told))
             }
         }
     }

@@ -12,24 +12,87 @@
 mod rewrite;
 mod run;
 
+use std::collections::BTreeMap;
+
 use self::{
     rewrite::rewritten,
     run::{Run, StepCost},
 };
 use super::{
-    DeviceId,
+    DeviceId, GroupId, Problem,
+    bound::Bounded,
+    evaluate::Evaluation,
+    problem::ProblemError,
     schedule::Schedule,
     search::Options,
-    split::{Answer, Task, plan},
+    solve::{NoPlan, judge},
+    split::{Answer, Expanded, Task, plan},
     work::Placement,
 };
-use crate::{memory::fit, units::Bytes};
+use crate::{
+    memory::fit,
+    units::{Bytes, Micros},
+};
 
 /// A plan, and the schedules by which it keeps its limits.
 #[derive(Debug, Clone)]
 pub struct Fitted {
     pub answer: Answer,
     pub schedules: Vec<Schedule>,
+}
+
+impl From<Answer> for Fitted {
+    /// A plan that keeps its limits without schedules.
+    fn from(answer: Answer) -> Fitted {
+        Fitted { answer, schedules: Vec::new() }
+    }
+}
+
+/// How often times are made longer or shorter for the sake of what all take together, and how close is close enough.
+const RETIMINGS: usize = 8;
+const CLOSE: f64 = 0.003;
+
+impl Fitted {
+    /// The plan at other `times` of its groups, all of them so much longer or shorter that what it `takes` is what is
+    /// `wanted`: what they do not explain of that is waiting, which has no place of its own. Its bound stays what it was.
+    ///
+    /// # Errors
+    /// If it misses the targets then.
+    pub fn retimed(
+        &self,
+        times: &BTreeMap<GroupId, Micros>,
+        wanted: Micros,
+        takes: impl Fn(&Evaluation) -> Micros,
+    ) -> Result<Answer, NoPlan> {
+        let Answer { solution: before, expanded, .. } = &self.answer;
+        let placement = || before.evaluation.placement.clone();
+        let mut problem = timed(&expanded.problem, times, 1.0);
+        let mut factor = 1.0;
+        for _ in 0..RETIMINGS {
+            let now = takes(&Evaluation::of(&problem, placement()).map_err(|e| ProblemError { what: e.to_string() })?);
+            if now <= Micros::ZERO || (now - wanted).0.abs() <= CLOSE * wanted.0 {
+                break;
+            }
+            factor *= wanted.0 / now.0;
+            problem = timed(&expanded.problem, times, factor);
+        }
+        let mut solution = judge(&problem, placement())?;
+        let value = before.bound.value.min(solution.value());
+        solution.bound = Bounded { value, ..before.bound.clone() };
+        solution.evaluations = before.evaluations;
+        Ok(Answer { solution, expanded: Expanded { problem, ..expanded.clone() }, ..self.answer.clone() })
+    }
+}
+
+/// `problem` with `times` of its groups, wherever they are computed, all by `factor`.
+fn timed(problem: &Problem, times: &BTreeMap<GroupId, Micros>, factor: f64) -> Problem {
+    let mut timed = problem.clone();
+    for (id, group) in (0u32..).map(GroupId).zip(&mut timed.groups) {
+        for cost in group.costs.iter_mut().flatten() {
+            cost.time = Micros(factor * times.get(&id).unwrap_or(&cost.time).0);
+        }
+    }
+    timed
 }
 
 /// Limits that placements are found under, as multiples of the real ones; without any at last.
