@@ -114,17 +114,17 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     };
     let mut settling =
         Settling { task: &task, options: &options, shards: &mut shards, fleet: &fleet, runtime: &runtime, rounds };
+    let within = |task: &Task<'_>, answer| within_memory(arguments, task, answer, &options);
     let (fitted, told) = match &like {
         None => {
             let (answer, told) = settling.settled(arguments.ratios)?;
-            let within = |task: &Task<'_>, answer| within_memory(arguments, task, answer, &options);
             settling.refitted(answer, told, &within)?
         }
         Some(splits) => {
             let told = settling.told();
             let task = Task { shards: &told, ..task.clone() };
             let answer = split::plan_like(&task, &options, arguments.ratios, splits);
-            (within_memory(arguments, &task, answer, &options)?, told)
+            (within(&task, answer)?, told)
         }
     };
     let reference = ModelRef {
@@ -143,6 +143,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         options: &options,
         is_free: arguments.ratios == Ratios::Tuned && arguments.like.is_none(),
         rounds: rehearsals,
+        within: &within,
         in_file: &|answer| in_file(arguments, granularity, &reference, &threads, answer),
     };
     let is_rehearsed = rehearsals > 0;

@@ -5,7 +5,7 @@
 use miette::Report;
 use tokio::runtime::Runtime;
 
-use super::rules;
+use super::{rules, settle::Within};
 use crate::{
     agent::{AgentError, fleet::Fleet},
     cli::{Failure, model::Model},
@@ -26,7 +26,7 @@ use crate::{
         rehearsal::{Rehearsal, RehearsalError, rehearse},
     },
     statistics::quantile,
-    units::Micros,
+    units::{Bytes, Micros},
 };
 
 /// Who plays, and what.
@@ -40,6 +40,8 @@ pub(super) struct Theatre<'a> {
     pub(super) is_free: bool,
     /// How often a plan is made anew after others were run.
     pub(super) rounds: usize,
+    /// Makes of an answer one that keeps limits on memory.
+    pub(super) within: &'a Within<'a>,
     /// An answer as a plan that can be run.
     pub(super) in_file: &'a dyn Fn(&Answer) -> Result<plan::Plan, Failure>,
 }
@@ -116,6 +118,11 @@ const FOR_OTHERS: u32 = 4;
 const SURPRISE: f64 = 1.1;
 const OPINIONS: usize = 3;
 
+/// If agents have no room for anything, something is planned for a little less than there is, so often at the most, and each
+/// time for twice as much less: what a run needs of memory is predicted to some percent.
+const SPARED: f64 = 0.01;
+const SPARINGS: i32 = 3;
+
 /// With slower computations something else may be what a stream waits for: so often they are made slower.
 const CROWDINGS: usize = 4;
 
@@ -145,6 +152,9 @@ impl Theatre<'_> {
             for fitted in next.drain(..) {
                 tried.extend(self.tried(task, told, fitted, &mut known)?);
             }
+            if tried.is_empty() && self.is_free {
+                tried.extend(self.sparing(task, told, &mut known)?);
+            }
             let (Some(fastest), true) = (fastest(&tried), self.is_free) else { break };
             if round + 1 < rounds {
                 // From the best one at first, then from the beginning: another way may look better now.
@@ -166,6 +176,24 @@ impl Theatre<'_> {
             tried = self.compared(tried)?;
         }
         self.best(task, told, tried, known)
+    }
+
+    /// What there is room for if a little less memory is planned with; `None` if nothing is.
+    fn sparing(&self, task: &Task<'_>, told: &Sampled, known: &mut InPlace) -> Result<Option<Tried>, Failure> {
+        for time in 0..SPARINGS {
+            let mut less = Task { shards: told, ..task.clone() };
+            for limit in less.network.devices.iter_mut().filter_map(|device| device.memory.as_mut()) {
+                *limit = Bytes((limit.0 as f64 * (1.0 - SPARED * 2f64.powi(time))) as u64);
+            }
+            let Ok(mut fitted) = (self.within)(&less, split::plan(&less, self.options)) else { return Ok(None) };
+            // The limits are what they were.
+            fitted.answer.expanded.problem.devices.clone_from(&task.network.devices);
+            let tried = self.tried(task, told, fitted, known)?;
+            if tried.is_some() {
+                return Ok(tried);
+            }
+        }
+        Ok(None)
     }
 
     /// The best plan for any single device of those that are fastest alone.
