@@ -187,7 +187,7 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
 #[test]
 fn what_keeps_a_limit_by_a_schedule_is_rehearsed_as_it_is() {
     let lab = Lab::start(1);
-    // As a whole it takes 10.8 MiB.
+    // As a whole it takes 9.8 MiB.
     let subject = model("squeezenet_v1.1");
     let plan = lab.edgecut(&format!("plan {subject} --memory 9MiB --profile-budget 1s --rehearse 1 --budget 500"));
     assert!(plan.status.success(), "{}", stderr(&plan));
