@@ -187,10 +187,13 @@ async fn what_is_too_much_for_a_device_is_computed_in_parts_within_its_limit() {
         let found = fitted(&task, &options).expect("in parts it is not");
         // With other times it is the same plan.
         let latency = |answer: &Answer| answer.solution.evaluation.latency();
-        let twice = Micros(2.0 * latency(&found.answer).0);
-        let slower = found.retimed(&BTreeMap::new(), twice, |evaluation| evaluation.latency()).unwrap();
-        assert!((latency(&slower).0 / twice.0 - 1.0).abs() < 0.01, "{} of {twice}", latency(&slower));
-        assert_eq!(slower.solution.evaluation.placement, found.answer.solution.evaluation.placement);
+        for factor in [2.0, 0.4] {
+            let wanted = Micros(factor * latency(&found.answer).0);
+            let other = found.retimed(&BTreeMap::new(), wanted, |evaluation| evaluation.latency()).unwrap();
+            assert!((latency(&other).0 / wanted.0 - 1.0).abs() < 1e-6, "{} of {wanted}", latency(&other));
+            assert!(other.solution.bound.value <= other.solution.value());
+            assert_eq!(other.solution.evaluation.placement, found.answer.solution.evaluation.placement);
+        }
         let mut plan = written(&found.answer);
         plan.schedules.clone_from(&found.schedules);
         check::plan(&found.answer.expanded.problem, &plan).unwrap();

@@ -287,6 +287,22 @@ impl Solution {
         Ok(problem.targets.throughput.is_none_or(|rate| interval.0 * rate <= 1e6 * (1.0 + 1e-9)))
     }
 
+    /// Has no more than `most` inputs under way, if it is a plan for a stream.
+    ///
+    /// # Errors
+    /// If what is held does not fit in 63 bits.
+    pub fn at_most(&mut self, most: u32, problem: &Problem) -> Result<(), ProblemError> {
+        if self.in_flight.is_some_and(|count| count > most.max(1)) {
+            let single = arenas(&self.evaluation.accounts)?;
+            self.in_flight = Some(most.max(1));
+            self.arenas = flight::reserved(&single, &flight::waiting(&self.evaluation), most.max(1));
+            if problem.objective == Objective::Throughput {
+                self.evaluation.score.value = self.interval().0;
+            }
+        }
+        Ok(())
+    }
+
     /// Has as many inputs under way as are wanted and the limits of `problem` have room for; false if not even one has room.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use crate::{
         problem::Objective,
         rule::{Kind, Rule},
         search::Options,
-        split::{self, Answer, Ratios, Sampled, Task, Ways, judged_anew, speeds},
+        split::{self, Answer, Ratios, Sampled, Task, Ways, front, judged_anew, speeds},
     },
     run::{
         RunError,
@@ -83,6 +83,14 @@ fn uses_one_device(answer: &Answer) -> bool {
     devices.all(|device| Some(device) == first)
 }
 
+/// `answer` with no more inputs under way than in what was `run`.
+pub(super) fn no_fuller(mut answer: Answer, run: &Answer) -> Result<Answer, Failure> {
+    if let Some(most) = run.solution.in_flight {
+        answer.solution.at_most(most, &answer.expanded.problem).map_err(Failure::failed)?;
+    }
+    Ok(answer)
+}
+
 fn fastest(tried: &[Tried]) -> Option<&Tried> {
     tried.iter().min_by(|a, b| a.time().0.total_cmp(&b.time().0))
 }
@@ -137,13 +145,16 @@ impl Theatre<'_> {
         if self.is_free {
             let added = |next: &mut Vec<Fitted>, answer: Option<Answer>| next.extend(answer.map(Fitted::from));
             if !next[0].schedules.is_empty() {
-                added(&mut next, split::plan(task, self.options).ok());
+                let plans = [split::plan(task, self.options), front::within(task, self.options)].into_iter().flatten();
+                let value = |answer: &Answer| front::value(task.objective, answer);
+                added(&mut next, plans.min_by(|a, b| value(a).total_cmp(&value(b))));
             }
             if !next.iter().any(|fitted| fitted.schedules.is_empty() && fitted.answer.splits.is_empty()) {
                 let none = Task { ways: Ways::none(task.ways.graph, task.ways.groups), ..task.clone() };
                 added(&mut next, split::plan(&none, self.options).ok());
             }
-            if task.objective != Objective::Memory && !next.iter().any(|fitted| uses_one_device(&fitted.answer)) {
+            let is_single = |fitted: &Fitted| fitted.schedules.is_empty() && uses_one_device(&fitted.answer);
+            if task.objective != Objective::Memory && !next.iter().any(is_single) {
                 added(&mut next, self.single(task));
             }
         }
@@ -267,17 +278,20 @@ impl Theatre<'_> {
             let known = self.after(task, told, &one, &known)?;
             let answer = if one.is_scheduled() {
                 let times = one.rehearsal.outcome.groups.iter().map(|time| (GroupId(time.group), time.measured_us));
-                let is_stream = one.rehearsal.outcome.interval_us.is_some();
-                one.fitted.retimed(&times.collect(), one.time(), |evaluation| match is_stream {
-                    true => evaluation.loads.interval(),
-                    false => evaluation.latency(),
+                let count = one.rehearsal.outcome.interval_us.and(one.fitted.answer.solution.in_flight);
+                one.fitted.retimed(&times.collect(), one.time(), |evaluation| match count {
+                    Some(count) => evaluation.loads.interval().max(Micros(evaluation.latency().0 / f64::from(count))),
+                    None => evaluation.latency(),
                 })
             } else {
                 let (now, sampled) = Self::with(&known, task, told);
                 judged_anew(&Task { shards: &sampled, ..now }, &one.fitted.answer)
             };
             match answer {
-                Ok(answer) => judged.push((Fitted { answer, ..one.fitted }, one.rehearsal, known)),
+                Ok(answer) => {
+                    let answer = no_fuller(answer, &one.fitted.answer)?;
+                    judged.push((Fitted { answer, ..one.fitted }, one.rehearsal, known));
+                }
                 Err(why) => missed = missed.or(Some(why)),
             }
         }

@@ -3,7 +3,10 @@
 
 use tokio::runtime::Runtime;
 
-use super::{finish::is_limited, rehearse::Theatre};
+use super::{
+    finish::is_limited,
+    rehearse::{Theatre, no_fuller},
+};
 use crate::{
     agent::fleet::Fleet,
     cli::Failure,
@@ -117,7 +120,7 @@ impl Settling<'_, '_> {
         let told = self.told();
         let (task, sampled) = Theatre::with(known, self.task, &told);
         match judged_anew(&Task { shards: &sampled, ..task }, &fitted.answer) {
-            Ok(answer) => Ok((Fitted::from(answer), told)),
+            Ok(answer) => Ok((Fitted::from(no_fuller(answer, &fitted.answer)?), told)),
             // The agents, which enforce their limits, have run it.
             Err(why) => {
                 eprintln!("memory as it was estimated before: by what its shards take alone, {why}");

@@ -20,7 +20,6 @@ use self::{
 };
 use super::{
     DeviceId, GroupId, Problem,
-    bound::Bounded,
     evaluate::Evaluation,
     problem::ProblemError,
     schedule::Schedule,
@@ -48,13 +47,10 @@ impl From<Answer> for Fitted {
     }
 }
 
-/// How often times are made longer or shorter for the sake of what all take together, and how close is close enough.
-const RETIMINGS: usize = 8;
-const CLOSE: f64 = 0.003;
-
 impl Fitted {
-    /// The plan at other `times` of its groups, all of them so much longer or shorter that what it `takes` is what is
-    /// `wanted`: what they do not explain of that is waiting, which has no place of its own. Its bound stays what it was.
+    /// The plan at other `times` of its groups, then all of it, links too, so much slower or faster that what it `takes` is what
+    /// is `wanted`: what times do not explain of that has no place of its own. Its bound stays what it was unless the plan is
+    /// faster than that.
     ///
     /// # Errors
     /// If it misses the targets then.
@@ -66,31 +62,29 @@ impl Fitted {
     ) -> Result<Answer, NoPlan> {
         let Answer { solution: before, expanded, .. } = &self.answer;
         let placement = || before.evaluation.placement.clone();
-        let mut problem = timed(&expanded.problem, times, 1.0);
-        let mut factor = 1.0;
-        for _ in 0..RETIMINGS {
-            let now = takes(&Evaluation::of(&problem, placement()).map_err(|e| ProblemError { what: e.to_string() })?);
-            if now <= Micros::ZERO || (now - wanted).0.abs() <= CLOSE * wanted.0 {
-                break;
-            }
-            factor *= wanted.0 / now.0;
-            problem = timed(&expanded.problem, times, factor);
-        }
+        let first = timed(&expanded.problem, times, 1.0);
+        let now = takes(&Evaluation::of(&first, placement()).map_err(|e| ProblemError { what: e.to_string() })?);
+        let factor = if now > Micros::ZERO { wanted.0 / now.0 } else { 1.0 };
+        let problem = timed(&expanded.problem, times, factor);
         let mut solution = judge(&problem, placement())?;
-        let value = before.bound.value.min(solution.value());
-        solution.bound = Bounded { value, ..before.bound.clone() };
+        if before.bound.value <= solution.value() {
+            solution.bound = before.bound.clone();
+        }
         solution.evaluations = before.evaluations;
         Ok(Answer { solution, expanded: Expanded { problem, ..expanded.clone() }, ..self.answer.clone() })
     }
 }
 
-/// `problem` with `times` of its groups, wherever they are computed, all by `factor`.
+/// `problem` with `times` of its groups, wherever they are computed; they and its links take all of it by `factor`.
 fn timed(problem: &Problem, times: &BTreeMap<GroupId, Micros>, factor: f64) -> Problem {
     let mut timed = problem.clone();
     for (id, group) in (0u32..).map(GroupId).zip(&mut timed.groups) {
         for cost in group.costs.iter_mut().flatten() {
             cost.time = Micros(factor * times.get(&id).unwrap_or(&cost.time).0);
         }
+    }
+    for link in &mut timed.links {
+        (link.latency, link.per_byte) = (Micros(factor * link.latency.0), factor * link.per_byte);
     }
     timed
 }
