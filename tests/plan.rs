@@ -17,7 +17,7 @@ use edgecut::{
             quick::Quick,
             replay::{Change, Replay},
         },
-        solve::{NoPlan, Solution, solve},
+        solve::{NoPlan, Solution, judge, solve},
         work::Placement,
     },
     units::{Bytes, Micros},
@@ -137,6 +137,26 @@ proptest! {
         problem.check().unwrap();
         let solution = anyhow_placed(&problem, &mut Rng::with_seed(seed));
         prop_assert_eq!(check::plan(&problem, &written(&problem, &solution)), Ok(()));
+    }
+
+    #[test]
+    fn what_is_judged_to_keep_limits_keeps_them_with_its_arenas(seed: u64, groups in 1usize..20, devices in 1usize..4) {
+        let mut problem = problem(seed, groups, devices);
+        problem.objective = Objective::Latency;
+        let solution = anyhow_placed(&problem, &mut Rng::with_seed(seed));
+        let placement = solution.evaluation.placement.clone();
+        for (device, reserved) in problem.devices.iter_mut().zip(solution.reserved()) {
+            device.memory = Some(reserved);
+        }
+        let judged = judge(&problem, placement.clone()).unwrap();
+        prop_assert_eq!(check::plan(&problem, &written(&problem, &judged)), Ok(()));
+        let limit = problem.devices[Rng::with_seed(seed).usize(0..devices)].memory.as_mut().unwrap();
+        if *limit > Bytes::ZERO {
+            *limit = *limit - Bytes(1);
+            let missed = judge(&problem, placement);
+            let is_full = matches!(&missed, Err(NoPlan::Targets { shortages, .. }) if shortages.len() == 1);
+            prop_assert!(is_full, "{:?}", missed);
+        }
     }
 
     #[test]

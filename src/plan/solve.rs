@@ -142,10 +142,7 @@ fn search(
             let limit = &mut tight.devices[device.0 as usize].memory;
             *limit = limit.map(|bytes| bytes - *short);
         }
-        nearest = Some(NoPlan::Targets {
-            proven: false,
-            shortages: over.iter().map(|(d, s)| fullest(problem, &evaluation, *d, *s)).collect(),
-        });
+        nearest = Some(NoPlan::Targets { proven: false, shortages: too_full(problem, &evaluation, &over) });
     }
     Err(nearest.unwrap_or(NoPlan::Targets { proven: false, shortages: Vec::new() }))
 }
@@ -162,6 +159,10 @@ pub fn judge(problem: &Problem, placement: Placement) -> Result<Solution, NoPlan
         return Err(NoPlan::Targets { proven: false, shortages: missed(problem, &evaluation) });
     }
     let arenas = arenas(&evaluation.accounts)?;
+    let over = overfull(problem, &evaluation, &arenas);
+    if !over.is_empty() {
+        return Err(NoPlan::Targets { proven: false, shortages: too_full(problem, &evaluation, &over) });
+    }
     let mut solution = Solution { evaluation, arenas, bounds, bound, evaluations: 1, in_flight: None };
     match solution.stream(problem)? {
         true => Ok(solution),
@@ -229,6 +230,10 @@ fn missed(problem: &Problem, evaluation: &Evaluation) -> Vec<Shortage> {
         shortages.push(Shortage::Interval { interval, target, excess: interval - target });
     }
     shortages
+}
+
+fn too_full(problem: &Problem, evaluation: &Evaluation, over: &[(DeviceId, Bytes)]) -> Vec<Shortage> {
+    over.iter().map(|(device, short)| fullest(problem, evaluation, *device, *short)).collect()
 }
 
 fn fullest(problem: &Problem, evaluation: &Evaluation, device: DeviceId, short: Bytes) -> Shortage {
