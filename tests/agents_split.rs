@@ -191,7 +191,7 @@ async fn what_is_too_much_for_a_device_is_computed_in_parts_within_its_limit() {
             let wanted = Micros(factor * latency(&found.answer).0);
             let other = found.retimed(&BTreeMap::new(), wanted, |evaluation| evaluation.latency()).unwrap();
             assert!((latency(&other).0 / wanted.0 - 1.0).abs() < 1e-6, "{} of {wanted}", latency(&other));
-            assert!(other.solution.bound.value <= other.solution.value());
+            assert!(other.solution.gap() >= found.answer.solution.gap() - 1e-9, "a faster machine proves nothing");
             assert_eq!(other.solution.evaluation.placement, found.answer.solution.evaluation.placement);
         }
         let mut plan = written(&found.answer);

@@ -160,6 +160,16 @@ proptest! {
     }
 
     #[test]
+    fn with_fewer_inputs_under_way_a_target_is_missed_where_the_checker_says_so(seed: u64, groups in 2usize..20, devices in 2usize..5) {
+        let mut problem = problem(seed, groups, devices);
+        problem.objective = Objective::Throughput;
+        let mut solution = solve(&problem, &options(200)).unwrap();
+        problem.targets.throughput = (solution.interval() > Micros::ZERO).then(|| 1e6 / solution.interval().0);
+        let kept = solution.at_most(1, &problem);
+        prop_assert_eq!(kept.is_ok(), check::plan(&problem, &written(&problem, &solution)).is_ok(), "{:?}", kept);
+    }
+
+    #[test]
     fn the_checker_sees_what_is_changed(seed: u64, groups in 2usize..20, devices in 2usize..5) {
         let problem = problem(seed, groups, devices);
         let mut rng = Rng::with_seed(seed);

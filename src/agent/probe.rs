@@ -5,12 +5,15 @@
 //! as it is in a run.
 
 use std::{
-    thread,
+    io, thread,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes as Buffer;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::Status;
 
@@ -32,7 +35,7 @@ use crate::{
 /// The smallest and the largest transfer that are timed, nothing apart; sizes grow fourfold. Smaller ones say nothing of
 /// the rate: queues and token buckets let a few packets through at once.
 const SMALLEST: u64 = 1 << 15;
-pub const LARGEST: u64 = 16 << 20;
+pub const LARGEST: u64 = 8 << 20;
 
 /// The largest transfer that a peer takes in.
 const LARGEST_ABSORBED: u64 = 64 << 20;
@@ -109,8 +112,8 @@ impl Host {
 
         let (departures, mut departing) = mpsc::unbounded_channel::<Buffer>();
         let (arrivals, arrived) = mpsc::channel(1);
-        let timing =
-            tokio::task::spawn_blocking(move || time_transfers(largest, budget, &departures, arrived, &samples));
+        let timing = computing(move || time_transfers(largest, budget, &departures, arrived, &samples));
+        let timing = timing.map_err(|error| failed(error.to_string()))?;
         while let Some(data) = departing.recv().await {
             let bytes = data.len() as u64;
             let exchange = async {
@@ -128,7 +131,7 @@ impl Host {
                 break;
             }
         }
-        timing.await.map_err(|ended| failed(ended.to_string()))?
+        timing.await.map_err(|_| failed("what times it has ended".to_string()))?
     }
 
     /// The far end of a probe: takes transfers in as a run's are, and acknowledges each.
@@ -140,15 +143,15 @@ impl Host {
         S: futures::Stream<Item = Result<AbsorbChunk, Status>> + Unpin,
     {
         let mut transfer = Assembler::default();
-        // A thread that takes them, as one that computes does.
         let (wholes, mut taken) = mpsc::channel::<TensorData>(1);
-        tokio::task::spawn_blocking(move || {
+        let taking = computing(move || {
             while taken.blocking_recv().is_some() {
                 if replies.blocking_send(AbsorbReply {}).is_err() {
                     return;
                 }
             }
         });
+        taking.map_err(|error| HostError::Request(format!("no thread can be started: {error}")))?;
         while let Some(chunk) = stream.next().await {
             let Ok(AbsorbChunk { bytes, data }) = chunk else { return Err(HostError::Abandoned) };
             if bytes > LARGEST_ABSORBED {
@@ -162,6 +165,14 @@ impl Host {
         }
         Ok(())
     }
+}
+
+/// Does `work` on a thread like those that compute, of ordinary priority, which tokio's are not.
+fn computing<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<oneshot::Receiver<T>> {
+    let (done, result) = oneshot::channel();
+    // Nobody may be waiting for the result.
+    thread::Builder::new().name("probe".into()).spawn(move || drop(done.send(work())))?;
+    Ok(result)
 }
 
 /// Asks for transfers one after the other and times each until it is acknowledged. Blocks its thread.

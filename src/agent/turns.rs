@@ -8,7 +8,7 @@
 //! hardly ever waits: that is for those who may raise priorities (root, `LimitNICE=` of systemd).
 
 /// Asks for short turns for the calling thread, and for high priority where it may have that. Threads that it starts have
-/// neither. Does nothing where the kernel knows of no such thing.
+/// neither. Kernels before Linux 6.12 give the priority alone.
 #[cfg(target_os = "linux")]
 pub fn ask_to_go_first() {
     // SAFETY: it reads the calling thread's nice value and touches no memory.
@@ -37,7 +37,7 @@ fn ask_for_turns(nice: i32) -> bool {
         sched_period: 0,
     };
     // SAFETY: 0 is the calling thread; the structure has the size that it says and is only read, during the call.
-    // Where the call fails, as on older kernels, turns stay as they are.
+    // Where the call fails, turns and priority stay as they are.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wanted, 0) == 0 }
 }
 

@@ -285,18 +285,21 @@ impl Solution {
         if !self.fill(problem)? {
             return Ok(false);
         }
-        let interval = self.interval();
         if problem.objective == Objective::Throughput {
-            self.evaluation.score.value = interval.0;
+            self.evaluation.score.value = self.interval().0;
         }
-        Ok(problem.targets.throughput.is_none_or(|rate| interval.0 * rate <= 1e6 * (1.0 + 1e-9)))
+        Ok(self.keeps_throughput(problem))
+    }
+
+    fn keeps_throughput(&self, problem: &Problem) -> bool {
+        problem.targets.throughput.is_none_or(|rate| self.interval().0 * rate <= 1e6 * (1.0 + 1e-9))
     }
 
     /// Has no more than `most` inputs under way, if it is a plan for a stream.
     ///
     /// # Errors
-    /// If what is held does not fit in 63 bits.
-    pub fn at_most(&mut self, most: u32, problem: &Problem) -> Result<(), ProblemError> {
+    /// If the target of throughput is missed then.
+    pub fn at_most(&mut self, most: u32, problem: &Problem) -> Result<(), NoPlan> {
         if self.in_flight.is_some_and(|count| count > most.max(1)) {
             let single = arenas(&self.evaluation.accounts)?;
             self.in_flight = Some(most.max(1));
@@ -305,7 +308,13 @@ impl Solution {
                 self.evaluation.score.value = self.interval().0;
             }
         }
-        Ok(())
+        if self.keeps_throughput(problem) {
+            return Ok(());
+        }
+        let interval = self.interval();
+        let target = problem.targets.throughput.map_or(interval, |rate| Micros(1e6 / rate));
+        let shortages = vec![Shortage::Interval { interval, target, excess: interval - target }];
+        Err(NoPlan::Targets { proven: false, shortages })
     }
 
     /// Has as many inputs under way as are wanted and the limits of `problem` have room for; false if not even one has room.

@@ -147,13 +147,9 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         in_file: &|answer| in_file(arguments, granularity, &reference, &threads, answer),
     };
     let is_rehearsed = rehearsals > 0;
-    let (Rehearsed { fitted, known, note }, told) = match is_rehearsed {
-        true => {
-            let rehearsed = theatre.rehearsed(&known_alone, &told, fitted)?;
-            let (fitted, told) = settling.weighed(rehearsed.fitted, told.clone(), &rehearsed.known)?;
-            (Rehearsed { fitted, ..rehearsed }, told)
-        }
-        false => (Rehearsed { fitted, known: InPlace::default(), note: None }, told),
+    let (Rehearsed { fitted, known, notes }, told) = match is_rehearsed {
+        true => settling.weighed(theatre.rehearsed(&known_alone, &told, fitted)?, told.clone()),
+        false => (Rehearsed { fitted, known: InPlace::default(), notes: Vec::new() }, told),
     };
     let Fitted { answer, schedules } = fitted;
     let (task, sampled) = Theatre::with(&known, &task, &told);
@@ -170,7 +166,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         reference: reference.clone(),
         rules,
         threads: threads.clone(),
-        notes: note.into_iter().collect(),
+        notes,
     };
     finish(arguments, &options, granularity, found)
 }

@@ -17,6 +17,7 @@ use crate::{
         problem::Objective,
         rule::{Kind, Rule},
         search::Options,
+        solve::NoPlan,
         split::{self, Answer, Ratios, Sampled, Task, Ways, front, judged_anew, speeds},
     },
     run::{
@@ -51,7 +52,7 @@ pub(super) struct Rehearsed {
     pub(super) fitted: Fitted,
     pub(super) known: InPlace,
     /// What a person should know of it.
-    pub(super) note: Option<String>,
+    pub(super) notes: Vec<String>,
 }
 
 /// One plan that was run.
@@ -83,10 +84,10 @@ fn uses_one_device(answer: &Answer) -> bool {
     devices.all(|device| Some(device) == first)
 }
 
-/// `answer` with no more inputs under way than in what was `run`.
-pub(super) fn no_fuller(mut answer: Answer, run: &Answer) -> Result<Answer, Failure> {
+/// `answer` with no more inputs under way than what was `run` was planned for.
+pub(super) fn no_fuller(mut answer: Answer, run: &Answer) -> Result<Answer, NoPlan> {
     if let Some(most) = run.solution.in_flight {
-        answer.solution.at_most(most, &answer.expanded.problem).map_err(Failure::failed)?;
+        answer.solution.at_most(most, &answer.expanded.problem)?;
     }
     Ok(answer)
 }
@@ -135,8 +136,8 @@ const SPARINGS: i32 = 3;
 const CROWDINGS: usize = 4;
 
 impl Theatre<'_> {
-    /// Runs `first`, the best plans that split nothing and that need a single device, and what the search makes of what these
-    /// show; and in the end the best of them in turn, because machines change their speed from minute to minute. `told` is
+    /// Runs `first`, the best plans without schedules, without splits and for a single device, and what the search makes of what
+    /// these show; and in the end the best of them in turn, because machines change their speed from minute to minute. `told` is
     /// what was known of shards.
     pub(super) fn rehearsed(&self, task: &Task<'_>, told: &Sampled, first: Fitted) -> Result<Rehearsed, Failure> {
         let mut known = InPlace::default();
@@ -184,7 +185,11 @@ impl Theatre<'_> {
                     tried.extend(self.tried(task, told, Fitted::from(answer), &mut known)?);
                 }
             }
+            let nothing_before = tried.is_empty();
             tried = self.compared(tried)?;
+            if tried.is_empty() && !nothing_before && self.is_free {
+                tried.extend(self.sparing(task, told, &mut known)?);
+            }
         }
         self.best(task, told, tried, known)
     }
@@ -237,7 +242,8 @@ impl Theatre<'_> {
     }
 
     /// Runs the fastest of `tried` in turn, so that what disturbs the agents for a while disturbs all alike. They come back
-    /// from the best to the worst, each with the middle one of its runs; behind them, those that took no part.
+    /// from the best to the worst, each with the middle one of its runs; behind them, those that took no part. Whatever an agent
+    /// had no room for any more is left out.
     fn compared(&self, mut tried: Vec<Tried>) -> Result<Vec<Tried>, Failure> {
         tried.sort_by(|a, b| a.time().0.total_cmp(&b.time().0));
         let limit = tried.first().map_or(0.0, |best| WORTH_A_TURN * best.time().0);
@@ -254,17 +260,14 @@ impl Theatre<'_> {
             }
         }
         // An agent that had no room in one of the turns may have none later.
-        let most = finalists.iter().map(|(_, runs)| runs.len()).max().unwrap_or(0);
-        finalists.retain(|(_, runs): &(Tried, Vec<Rehearsal>)| runs.len() == most);
+        finalists.retain(|(_, runs): &(Tried, Vec<Rehearsal>)| runs.len() == TURNS);
         let time = |run: &Rehearsal| run.time().0;
         let times: Vec<Vec<f64>> = finalists.iter().map(|(_, runs)| runs.iter().map(time).collect()).collect();
         let single: Vec<bool> = finalists.iter().map(|(one, _)| uses_one_device(&one.fitted.answer)).collect();
         let mut compared: Vec<(f64, Tried)> = Vec::new();
         for (score, (one, mut runs)) in scores(&times, &single).into_iter().zip(finalists) {
             runs.sort_by(|a, b| time(a).total_cmp(&time(b)));
-            let middle = runs.len() / 2;
-            let rehearsal = if runs.is_empty() { one.rehearsal } else { runs.swap_remove(middle) };
-            compared.push((score, Tried { rehearsal, ..one }));
+            compared.push((score, Tried { rehearsal: runs.swap_remove(TURNS / 2), ..one }));
         }
         compared.sort_by(|a, b| a.0.total_cmp(&b.0));
         Ok(compared.into_iter().map(|(_, one)| one).chain(others).collect())
@@ -287,11 +290,8 @@ impl Theatre<'_> {
                 let (now, sampled) = Self::with(&known, task, told);
                 judged_anew(&Task { shards: &sampled, ..now }, &one.fitted.answer)
             };
-            match answer {
-                Ok(answer) => {
-                    let answer = no_fuller(answer, &one.fitted.answer)?;
-                    judged.push((Fitted { answer, ..one.fitted }, one.rehearsal, known));
-                }
+            match answer.and_then(|answer| no_fuller(answer, &one.fitted.answer)) {
+                Ok(answer) => judged.push((Fitted { answer, ..one.fitted }, one.rehearsal, known)),
                 Err(why) => missed = missed.or(Some(why)),
             }
         }
@@ -305,8 +305,11 @@ impl Theatre<'_> {
                     Some(between) => format!("{between} between {} results", latency.n),
                     None => format!("{} (median of {} runs, ± {})", latency.median_us, latency.n, latency.mad_us),
                 };
-                let note = format!("rehearsed on the agents: {seen}; times are those of groups in their places");
-                Ok(Rehearsed { fitted, known, note: Some(note) })
+                let times = match fitted.schedules.is_empty() {
+                    true => "times are those of groups in their places",
+                    false => "times are those of groups there, all of them and the links' fitted to the whole",
+                };
+                Ok(Rehearsed { fitted, known, notes: vec![format!("rehearsed on the agents: {seen}; {times}")] })
             }
             (None, Some(why)) => {
                 Err(Failure::NoPlan(Report::msg(format!("at what the agents took in rehearsals, {why}"))))

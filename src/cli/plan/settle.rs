@@ -5,7 +5,7 @@ use tokio::runtime::Runtime;
 
 use super::{
     finish::is_limited,
-    rehearse::{Theatre, no_fuller},
+    rehearse::{Rehearsed, Theatre, no_fuller},
 };
 use crate::{
     agent::fleet::Fleet,
@@ -16,7 +16,7 @@ use crate::{
         solve::NoPlan,
         split::{Answer, Ratios, Sampled, Task, judged_anew, plan_from},
     },
-    run::{in_place::InPlace, shards::Shards},
+    run::shards::{ShardError, Shards},
 };
 
 /// Makes of an answer to a task one that keeps its limits on memory.
@@ -57,7 +57,7 @@ impl Settling<'_, '_> {
             if rounds == self.rounds {
                 return Ok((Ok(answer), sampled));
             }
-            if self.measured(&answer)? > 0 {
+            if self.measured(&answer).map_err(Failure::failed)? > 0 {
                 (before, best) = (Some(answer.choices), None);
                 (rounds, further) = (rounds + 1, 0);
                 continue;
@@ -92,7 +92,7 @@ impl Settling<'_, '_> {
         let mut fitted = within(&Task { shards: &told, ..self.task.clone() }, answer)?;
         for _ in 0..if is_limited(self.task) { self.rounds } else { 0 } {
             let is_settled = fitted.answer.splits.is_empty() || !fitted.schedules.is_empty();
-            if is_settled || self.measured(&fitted.answer)? == 0 {
+            if is_settled || self.measured(&fitted.answer).map_err(Failure::failed)? == 0 {
                 break;
             }
             told = self.told();
@@ -105,26 +105,35 @@ impl Settling<'_, '_> {
         Ok((fitted, told))
     }
 
-    /// `fitted`, which rehearsals led to, with what its shards need of memory measured where that was an estimate; and what
-    /// is known of shards then. `known` says how long they take in their places.
-    pub(super) fn weighed(
-        &mut self,
-        fitted: Fitted,
-        told: Sampled,
-        known: &InPlace,
-    ) -> Result<(Fitted, Sampled), Failure> {
-        let is_weighed = fitted.answer.splits.is_empty() || !fitted.schedules.is_empty();
-        if is_weighed || self.measured(&fitted.answer)? == 0 {
-            return Ok((fitted, told));
+    /// What rehearsals led to, with what its shards need of memory measured where that was an estimate; and what is known of
+    /// shards then, `told` being what was known before. The agents, which enforce their limits, have run it: where it cannot be
+    /// weighed it is given out as it is.
+    pub(super) fn weighed(&mut self, mut rehearsed: Rehearsed, told: Sampled) -> (Rehearsed, Sampled) {
+        let fitted = &rehearsed.fitted;
+        if fitted.answer.splits.is_empty() || !fitted.schedules.is_empty() {
+            return (rehearsed, told);
         }
-        let told = self.told();
-        let (task, sampled) = Theatre::with(known, self.task, &told);
-        match judged_anew(&Task { shards: &sampled, ..task }, &fitted.answer) {
-            Ok(answer) => Ok((Fitted::from(no_fuller(answer, &fitted.answer)?), told)),
-            // The agents, which enforce their limits, have run it.
+        match self.measured(&fitted.answer) {
+            Ok(0) => return (rehearsed, told),
+            Ok(_) => {}
             Err(why) => {
-                eprintln!("memory as it was estimated before: by what its shards take alone, {why}");
-                Ok((fitted, told))
+                let what = "what its shards need of memory is an estimate, measuring them failed";
+                rehearsed.notes.push(format!("{what}: {why}"));
+                return (rehearsed, told);
+            }
+        }
+        let now = self.told();
+        let (task, sampled) = Theatre::with(&rehearsed.known, self.task, &now);
+        let weighed = judged_anew(&Task { shards: &sampled, ..task }, &fitted.answer);
+        match weighed.and_then(|answer| no_fuller(answer, &fitted.answer)) {
+            Ok(answer) => {
+                rehearsed.fitted = Fitted::from(answer);
+                (rehearsed, now)
+            }
+            Err(why) => {
+                let what = "memory is as it was estimated before rehearsals; by what its shards take alone,";
+                rehearsed.notes.push(format!("{what} {why}"));
+                (rehearsed, told)
             }
         }
     }
@@ -137,11 +146,11 @@ impl Settling<'_, '_> {
     }
 
     /// Measures the shards of `answer` that nobody knows, and counts them.
-    fn measured(&mut self, answer: &Answer) -> Result<usize, Failure> {
+    fn measured(&mut self, answer: &Answer) -> Result<usize, ShardError> {
         let mut measured = 0;
         let mut count = |_: &str| measured += 1;
         let measuring = self.shards.measure(self.fleet, &answer.expanded, &mut count);
-        let added = self.runtime.block_on(measuring).map_err(Failure::failed)?;
+        let added = self.runtime.block_on(measuring)?;
         if measured > 0 {
             eprintln!("measured {measured} shards, kept in the profiles");
         }

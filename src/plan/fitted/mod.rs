@@ -20,6 +20,7 @@ use self::{
 };
 use super::{
     DeviceId, GroupId, Problem,
+    bound::Bounded,
     evaluate::Evaluation,
     problem::ProblemError,
     schedule::Schedule,
@@ -49,8 +50,8 @@ impl From<Answer> for Fitted {
 
 impl Fitted {
     /// The plan at other `times` of its groups, then all of it, links too, so much slower or faster that what it `takes` is what
-    /// is `wanted`: what times do not explain of that has no place of its own. Its bound stays what it was unless the plan is
-    /// faster than that.
+    /// is `wanted`: what times do not explain of that has no place of its own. If it is faster, its bound is lower by as much: other
+    /// plans would have been faster too.
     ///
     /// # Errors
     /// If it misses the targets then.
@@ -67,9 +68,8 @@ impl Fitted {
         let factor = if now > Micros::ZERO { wanted.0 / now.0 } else { 1.0 };
         let problem = timed(&expanded.problem, times, factor);
         let mut solution = judge(&problem, placement())?;
-        if before.bound.value <= solution.value() {
-            solution.bound = before.bound.clone();
-        }
+        let faster = if before.value() > 0.0 { (solution.value() / before.value()).min(1.0) } else { 1.0 };
+        solution.bound = Bounded { value: before.bound.value * faster, by: before.bound.by };
         solution.evaluations = before.evaluations;
         Ok(Answer { solution, expanded: Expanded { problem, ..expanded.clone() }, ..self.answer.clone() })
     }
