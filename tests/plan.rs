@@ -221,6 +221,30 @@ proptest! {
     }
 }
 
+/// For how many of [`PROBLEMS`] problems plans are found, where devices have so many times the memory that some placement
+/// needs, which nobody tells the search.
+const TIGHT: [(f64, usize); 2] = [(1.1, 38), (1.01, 36)];
+const PROBLEMS: u64 = 40;
+
+#[test]
+fn where_hardly_any_memory_is_left_over_plans_are_found() {
+    for (room, wanted) in TIGHT {
+        let is_solved = |seed: &u64| {
+            let mut problem = problem(*seed, 30, 3);
+            problem.objective = Objective::Latency;
+            let some = anyhow_placed(&problem, &mut Rng::with_seed(*seed));
+            for (device, reserved) in problem.devices.iter_mut().zip(some.reserved()) {
+                device.memory = Some(Bytes((reserved.0 as f64 * room) as u64));
+            }
+            let plan = solve(&problem, &options(4000));
+            plan.is_ok_and(|plan| check::plan(&problem, &written(&problem, &plan)) == Ok(()))
+        };
+        let solved = (0..PROBLEMS).filter(is_solved).count();
+        assert!(solved >= wanted, "{solved} of {PROBLEMS} with {room} times what is needed");
+        println!("{solved} of {PROBLEMS} with {room} times what is needed");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 

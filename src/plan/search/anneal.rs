@@ -1,9 +1,10 @@
 //! Simulated annealing from the best placement so far: move a group, move a connected run of groups, move a
-//! group in the order.
+//! group in the order; where memory may decide, exchange runs of groups between two devices.
 //!
 //! Groups that keep the last result waiting are moved more often than others. The energy is the objective's value,
-//! raised by what is violated; the temperature falls geometrically with the evaluations spent. A move is simulated from where it first makes a difference to where
-//! it is certain to be refused ([`Replay`]); only where memory may decide, the whole placement is evaluated.
+//! raised by what is violated; the temperature falls geometrically with the evaluations spent. A move is simulated from
+//! where it first makes a difference to where it is certain to be refused ([`Replay`]); only where memory may decide, the
+//! whole placement is evaluated.
 
 use fastrand::Rng;
 
@@ -18,6 +19,11 @@ use crate::plan::{DeviceId, GroupId, Problem, evaluate::Score, problem::Objectiv
 const HEATS: [f64; 4] = [0.1, 1.0, 0.3, 0.1];
 /// How far it cools, as a fraction of that.
 const COOLING: f64 = 1e-3;
+/// How much dearer a placement is that violates a limit by all of it: where some placement keeps them, and before.
+const PENALTY: f64 = 4.0;
+const PENALTY_AT_FIRST: f64 = 30.0;
+/// Of so many moves one is an exchange where memory may decide.
+const EXCHANGES: u8 = 4;
 /// Longest run of groups moved together.
 const LONGEST: usize = 64;
 /// Moves that are accepted between two looks for the groups that keep the rest waiting.
@@ -30,7 +36,7 @@ pub fn search(session: &mut Session<'_>) {
     }
     let tails = session.tails.clone();
     let mut rng = Rng::with_seed(session.options.seed);
-    let mut moves = Moves::new(problem);
+    let mut moves = Moves::new(problem, session.needs_account());
     let steps = session.left() / HEATS.len() as u64;
     // Only where nothing but the latency counts is a late finish a reason to give up.
     let by_latency = problem.objective == Objective::Latency;
@@ -38,6 +44,9 @@ pub fn search(session: &mut Session<'_>) {
         let pace = session.pace().round(HEATS.len() - round);
         let Some((score, whole)) = session.best.clone() else { return };
         let mut at = Replay::new(problem, &tails, &whole);
+        // While nothing keeps the limits, that is what to look for.
+        let penalty = if score.feasible() { PENALTY } else { PENALTY_AT_FIRST };
+        let energy = |score: &Score| energy(score, penalty);
         let mut now = energy(&score);
         moves.look(&at);
         let hottest = heat * now.max(f64::MIN_POSITIVE) / moves.critical.len().max(1) as f64;
@@ -83,14 +92,17 @@ fn judged(session: &mut Session<'_>, at: &mut Replay<'_>, limit: f64) -> Option<
     }
 }
 
-fn energy(score: &Score) -> f64 {
+/// The value of a placement, more by `penalty` times what it violates.
+fn energy(score: &Score, penalty: f64) -> f64 {
     // Ties decide where the value is flat, without ever outweighing it.
-    score.value * (1.0 + 4.0 * score.violation) + 1e-6 * score.tie.min(score.value) + score.violation
+    score.value * (1.0 + penalty * score.violation) + 1e-6 * score.tie.min(score.value) + score.violation
 }
 
 /// What neighbours are made from.
 struct Moves<'a> {
     problem: &'a Problem,
+    /// Whether memory may decide.
+    is_tight: bool,
     /// By group: groups that it exchanges tensors with.
     near: Vec<Vec<GroupId>>,
     /// Groups that keep the last result waiting, and how many moves ago.
@@ -101,7 +113,7 @@ struct Moves<'a> {
 }
 
 impl<'a> Moves<'a> {
-    fn new(problem: &'a Problem) -> Moves<'a> {
+    fn new(problem: &'a Problem, is_tight: bool) -> Moves<'a> {
         let mut near = vec![Vec::new(); problem.groups.len()];
         for (tensor, readers) in problem.tensors.iter().zip(problem.consumers()) {
             for reader in readers {
@@ -110,7 +122,7 @@ impl<'a> Moves<'a> {
                 near[producer.0 as usize].push(reader);
             }
         }
-        Moves { problem, near, critical: Vec::new(), age: 0, changes: Vec::new() }
+        Moves { problem, is_tight, near, critical: Vec::new(), age: 0, changes: Vec::new() }
     }
 
     fn look(&mut self, at: &Replay<'_>) {
@@ -128,6 +140,10 @@ impl<'a> Moves<'a> {
     /// Draws a move; false if it leads nowhere.
     fn neighbour(&mut self, at: &Replay<'_>, rng: &mut Rng) -> bool {
         self.changes.clear();
+        if self.is_tight && rng.u8(0..EXCHANGES) == 0 {
+            self.exchange(at, rng);
+            return !self.changes.is_empty();
+        }
         let anyone = GroupId(rng.u32(0..self.problem.groups.len() as u32));
         let group = match rng.u8(0..3) {
             0 => anyone,
@@ -143,14 +159,34 @@ impl<'a> Moves<'a> {
             _ => {
                 let Some(device) = self.target(at, group, rng) else { return false };
                 let longest = 1 << rng.u32(1..=LONGEST.ilog2());
-                for member in self.run_of(at, group, longest, rng) {
-                    if self.problem.cost(member, device).is_some() {
-                        self.changes.push(Change { group: member, device, rank: at.rank(member) });
-                    }
-                }
+                self.carry(at, group, longest, device, rng);
             }
         }
         !self.changes.is_empty()
+    }
+
+    /// Two devices exchange runs of groups: where both are full, neither can take anything without giving something.
+    fn exchange(&mut self, at: &Replay<'_>, rng: &mut Rng) {
+        let groups = self.problem.groups.len() as u32;
+        let (one, other) = (GroupId(rng.u32(0..groups)), GroupId(rng.u32(0..groups)));
+        let (here, there) = (at.device(one), at.device(other));
+        if here != there {
+            for (group, device) in [(one, there), (other, here)] {
+                // Mostly short: what fills a gap is small.
+                let mut most = || rng.u32(0..=LONGEST.ilog2());
+                let longest = 1 << most().min(most());
+                self.carry(at, group, longest, device, rng);
+            }
+        }
+    }
+
+    /// Moves up to `longest` groups around `group` to `device`, those that run there.
+    fn carry(&mut self, at: &Replay<'_>, group: GroupId, longest: usize, device: DeviceId, rng: &mut Rng) {
+        for member in self.run_of(at, group, longest, rng) {
+            if self.problem.cost(member, device).is_some() {
+                self.changes.push(Change { group: member, device, rank: at.rank(member) });
+            }
+        }
     }
 
     /// Another device for `group`: mostly one that a neighbour is on.

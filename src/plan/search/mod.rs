@@ -182,6 +182,11 @@ impl<'a> Session<'a> {
         self.budget.saturating_sub(self.spent)
     }
 
+    /// Whether memory may decide anything.
+    pub fn needs_account(&self) -> bool {
+        self.quick.needs_account()
+    }
+
     /// The score by times alone; `None` where memory may decide.
     pub fn judge(&self, makespan: f64, interval: f64) -> Option<Score> {
         (!self.quick.needs_account()).then(|| self.quick.judge(makespan, interval))
