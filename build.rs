@@ -1,9 +1,19 @@
-//! Compiles `proto/edgecut.proto` into the gRPC client and server. protox parses it, so that no system protoc
-//! is needed.
+//! Tells tests whether the conformance data lies beside the checkout: `cfg(shared)`. Without it, what needs the data is
+//! listed as ignored. `cfg(gpu)` tells whether a driver for NVIDIA GPUs is loaded.
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("cargo::rerun-if-changed=proto/edgecut.proto");
-    let files = protox::compile(["edgecut.proto"], ["proto"])?;
-    tonic_prost_build::configure().bytes(".").compile_fds(files)?;
-    Ok(())
+use std::path::Path;
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(shared)");
+    println!("cargo::rustc-check-cfg=cfg(gpu)");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=EDGECUT_REQUIRE_GPU");
+    println!("cargo::rerun-if-env-changed=EDGECUT_REQUIRE_SHARED");
+    let required = std::env::var_os("EDGECUT_REQUIRE_GPU").is_some();
+    if required || Path::new("/proc/driver/nvidia/version").exists() {
+        println!("cargo::rustc-cfg=gpu");
+    }
+    if Path::new("../shared/relay").exists() {
+        println!("cargo::rustc-cfg=shared");
+    }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use edgecut::{
     engine::CountingAllocator,
-    graph::{Arg, Attrs, DType, Graph, Operator, Origin, TensorType},
+    graph::{DType, Graph, Operator, Origin, TensorType},
     relay::{self, ImportOptions},
     values::seeded,
 };
@@ -111,15 +111,7 @@ fn constants() -> String {
     for index in 0..GENERATED / (768 * 1024 * 4 * 4 / 3) {
         let Ok(data) = seeded(&format!("constant{index}"), &ty) else { continue };
         let constant = graph.add_tensor("constant", ty.clone(), Origin::Constant(data));
-        let operator = Operator {
-            name: "add".into(),
-            attrs: Attrs::new(),
-            args: vec![Arg::Tensor(sum), Arg::Tensor(constant)],
-            outputs: Vec::new(),
-            tuple_result: false,
-            label: None,
-            place: None,
-        };
+        let operator = Operator::new("add", [sum, constant]);
         let id = graph.add_operator(operator, std::slice::from_ref(&ty));
         sum = graph.operator(id).outputs[0];
     }

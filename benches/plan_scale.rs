@@ -8,18 +8,18 @@
 use std::{path::Path, time::Instant};
 
 use edgecut::{
-    graph::{Granularity, OperatorId, TensorId},
+    graph::{Granularity, LinkCost, OperatorId, TensorId},
     plan::{
-        DeviceId, GroupId, Problem, TensorIndex,
+        DeviceId, GroupId, PlanRequest, Problem, TensorIndex,
         assemble::Network,
         problem::{Cost, Device, Group, Link, LinkId, Objective, Targets, Tensor},
         search::Options,
         solve::{NoPlan, Solution, solve},
-        split::{Proportional, Task, Ways, plan},
+        split::{self, SplitOptions},
     },
     profile::items,
     relay::{ImportOptions, import},
-    units::{Bytes, Micros},
+    units::{Bytes, Micros, Rate},
 };
 
 const SIZES: [(usize, usize); 9] =
@@ -110,8 +110,7 @@ fn cluster(devices: usize) -> Network {
     let device = |d: usize| Device { server: format!("s{d}"), name: "cpu".into(), address: None, memory: None };
     let link = |i: usize| Link {
         name: format!("{} to {}", i / devices, i % devices),
-        latency: Micros(200.0),
-        per_byte: 1.0 / 125.0,
+        cost: LinkCost { latency: Micros(200.0), rate: Rate(125.0) },
     };
     let route = |i: usize| (i / devices != i % devices).then_some(LinkId(i as u32));
     Network {
@@ -184,16 +183,10 @@ fn resnet(text: &[u8]) {
     let costs: Vec<Vec<Option<Cost>>> =
         items.iter().map(|item| speeds.iter().map(|speed| cost(item.flops, speed)).collect()).collect();
     for objective in [Objective::Latency, Objective::Throughput] {
-        let task = Task {
-            ways: Ways::of(&graph, &groups),
-            names: items.iter().map(|item| item.name.clone()).collect(),
-            costs: costs.clone(),
-            network: cluster(8),
-            objective,
-            targets: Targets::default(),
-            shards: &Proportional::default(),
-        };
-        match task.expand(&Default::default()) {
+        let names = items.iter().map(|item| item.name.clone()).collect();
+        let request = PlanRequest::new(SplitOptions::of(&graph, &groups), names, costs.clone(), cluster(8));
+        let request = PlanRequest { objective, ..request };
+        match request.expand(&Default::default()) {
             Ok(whole) => {
                 measured(&format!("resnet152 x 8 {objective}"), || solve(&whole.problem, &Options::default()));
                 let usual = Options::default().evaluations(whole.problem.groups.len());
@@ -202,6 +195,6 @@ fn resnet(text: &[u8]) {
             }
             Err(error) => eprintln!("{error}"),
         }
-        measured("  with splits", || plan(&task, &Options::default()).map(|answer| answer.solution));
+        measured("  with splits", || split::solve(&request, None).map(|answer| answer.solution));
     }
 }

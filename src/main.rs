@@ -1,8 +1,109 @@
-//! The `edgecut` binary: everything is in the library's `cli`.
+//! The command line: one file a verb. A verb parses its flags, calls the libraries and prints; no logic lives here.
+
+mod agent;
+mod cluster;
+mod completions;
+mod contents;
+mod deployed;
+mod devices;
+mod diagnostic;
+mod export;
+mod failure;
+mod format;
+mod ineffective;
+mod inspect;
+mod kind;
+mod man;
+mod memory;
+mod model;
+mod operators;
+mod plan;
+mod profile;
+mod profile_source;
+mod report;
+mod run;
+mod source_file;
+mod survey;
+mod table;
+mod workload;
+
+use clap::{Parser, Subcommand};
+
+use failure::{Failure, Outcome};
 
 #[global_allocator]
-static ALLOCATOR: edgecut::engine::CountingAllocator = edgecut::engine::CountingAllocator;
+static ALLOCATOR: edgecut_engine::CountingAllocator = edgecut_engine::CountingAllocator;
 
+/// Profile TVM Relay models on an edge cluster and plan how to split their operators over it.
+#[derive(Parser)]
+#[command(name = "edgecut", version, max_term_width = 110, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Inspect(inspect::Inspect),
+    Profile(Box<profile::Profile>),
+    Plan(Box<plan::Plan>),
+    Run(Box<run::Run>),
+    Memory(memory::Memory),
+    Workload(workload::Workload),
+    Export(export::Export),
+    Report(report::Report),
+    Operators(operators::Operators),
+    Devices(devices::Devices),
+    Agent(agent::Agent),
+    Completions(completions::Completions),
+    #[command(name = "man")]
+    Manual(man::Manual),
+}
+
+/// Parses the command line and runs the verb. The exit code is 0 when done, else [`Failure::exit_code`].
 fn main() -> std::process::ExitCode {
-    edgecut::cli::main()
+    let arguments = Arguments::parse();
+    edgecut_engine::configure_heap();
+    end_with_the_reader();
+    // Paths in messages are to be copied: they stay in one piece. Setting it can only fail the second time.
+    let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
+    let outcome: Outcome = match arguments.verb {
+        Verb::Inspect(verb) => verb.run(),
+        Verb::Profile(verb) => verb.run(),
+        Verb::Plan(verb) => verb.run(),
+        Verb::Run(verb) => verb.run(),
+        Verb::Memory(verb) => verb.run(),
+        Verb::Workload(verb) => verb.run(),
+        Verb::Export(verb) => verb.run(),
+        Verb::Report(verb) => verb.run(),
+        Verb::Operators(verb) => verb.run(),
+        Verb::Devices(verb) => verb.run(),
+        Verb::Agent(verb) => verb.run(),
+        Verb::Completions(verb) => verb.run(),
+        Verb::Manual(verb) => verb.run(),
+    };
+    match outcome {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            failure.exit_code()
+        }
+    }
+}
+
+/// Whoever reads our output may stop reading, as `head` does: then there is nothing left to do, and nothing to report.
+/// `println!` panics there, as it does where a disk is full, which is reported. The signal that other programs die of
+/// would also end agents whose client is gone.
+fn end_with_the_reader() {
+    let report = std::panic::take_hook();
+    let gone = std::io::Error::from_raw_os_error(libc::EPIPE).to_string();
+    std::panic::set_hook(Box::new(move |panic| {
+        let Some(why) = panic.payload_as_str().and_then(|text| text.strip_prefix("failed printing to stdout: ")) else {
+            return report(panic);
+        };
+        if why != gone {
+            Failure::Failed(miette::Report::msg(format!("stdout cannot be written: {why}"))).print();
+        }
+        std::process::exit(1);
+    }));
 }

@@ -1,4 +1,4 @@
-//! The promises of `edgecut::fuzz` on mutated files: the bodies that libFuzzer runs, here on any toolchain.
+//! The promises of `edgecut_fuzz` on mutated files: the bodies that libFuzzer runs, here on any toolchain.
 //!
 //! Real files are cut, flipped, doubled and spliced. `EDGECUT_FUZZ_SECONDS=600 EDGECUT_FUZZ=text cargo test --release
 //! --test fuzz -- --nocapture` runs one body for ten minutes. A file that breaks a promise is kept, and its name told.
@@ -16,9 +16,9 @@ use arbtest::{
 };
 use edgecut::{
     engine::{CountingAllocator, CpuClock},
-    fuzz::BODIES,
     ops,
 };
+use edgecut_fuzz::BODIES;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;

@@ -23,13 +23,13 @@ use cudarc::{
 };
 use edgecut::{
     engine::{
-        CpuEngine, CudaVersion, Engine, EngineError, Gpu, GpuReport,
-        cuda::{CudaEngine, Memory},
+        CudaVersion, Engine, EngineError, Gpu, GpuReport, TractEngine,
+        cuda::{CudaEngine, HostMemory},
     },
     graph::{Granularity, Graph, Origin, Part, TensorData, TensorId},
     profile::{
         Sampling, items,
-        measure::{Subject, in_situ, whole},
+        measure::{ProfileTarget, in_situ, whole_model},
     },
     relay::{ImportOptions, import},
     units::{Bytes, Micros},
@@ -37,16 +37,12 @@ use edgecut::{
 };
 
 /// How the refusal of an operator reads.
-const REFUSED: &str = "cannot run on this engine";
+const REFUSED: &str = "is not supported by this engine";
 
-/// The first GPU, or nothing, said aloud.
-fn gpu() -> Option<(GpuReport, CudaEngine)> {
-    let report = GpuReport::look();
-    if report.usable().is_empty() {
-        assert!(std::env::var_os("EDGECUT_REQUIRE_GPU").is_none(), "{}", report.notes().join("; "));
-        eprintln!("SKIPPED, NOT RUN: {}", report.notes().join("; "));
-        return None;
-    }
+/// The first GPU.
+fn gpu() -> (GpuReport, CudaEngine) {
+    let report = GpuReport::detect();
+    assert!(!report.usable().is_empty(), "{}", report.notes().join("; "));
     let engine = CudaEngine::new(&report, 0).unwrap();
     let version = |version: Option<CudaVersion>| version.map_or("none".to_string(), |version| version.to_string());
     println!(
@@ -57,17 +53,7 @@ fn gpu() -> Option<(GpuReport, CudaEngine)> {
         version(report.cublas),
         if report.cudnn { "there" } else { "none" }
     );
-    Some((report, engine))
-}
-
-fn shared(folder: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/relay").join(folder);
-    if !path.exists() {
-        assert!(std::env::var_os("EDGECUT_REQUIRE_SHARED").is_none(), "{} is missing", path.display());
-        eprintln!("skipped: {} is missing", path.display());
-        return None;
-    }
-    Some(path)
+    (report, engine)
 }
 
 fn wanted(name: &str) -> bool {
@@ -88,7 +74,7 @@ fn content(graph: &Graph, id: TensorId) -> Result<TensorData, EngineError> {
 
 /// Every operator case: right, refused by name, or wrong.
 fn operator_cases(engine: &CudaEngine) {
-    let Some(cases) = cases::all() else { return };
+    let cases = cases::all();
     let (mut right, mut refused, mut wrong) = (0, BTreeMap::<String, usize>::new(), Vec::new());
     for case in cases.iter().filter(|case| wanted(&format!("{}/{}", case.family, case.name))) {
         match case.run(engine) {
@@ -105,13 +91,14 @@ fn operator_cases(engine: &CudaEngine) {
 
 /// Computes operator by operator: on `engine` what it can, the rest on a CPU. Counts the latter by name.
 fn with_fallback(engine: &CudaEngine, graph: &Graph) -> (Vec<TensorData>, BTreeMap<String, usize>) {
-    let cpu = CpuEngine::new(1).unwrap();
+    let cpu = TractEngine::new(1).unwrap();
     let mut table: HashMap<TensorId, TensorData> = HashMap::new();
     let mut fallen: BTreeMap<String, usize> = BTreeMap::new();
     for (id, operator) in graph.operators() {
         let part = Part::cut(graph, &[id]);
         let whole = |t: TensorId| part.whole_tensor[t.0 as usize];
-        let value = |t: TensorId| table.get(&whole(t)).cloned().map_or_else(|| content(graph, whole(t)), Ok);
+        let value =
+            |t: TensorId| table.get(&whole_model(t)).cloned().map_or_else(|| content(graph, whole_model(t)), Ok);
         let made = match engine.evaluate(&part.graph, &value) {
             Ok(made) => made,
             Err(EngineError::Unsupported(_)) => {
@@ -120,7 +107,7 @@ fn with_fallback(engine: &CudaEngine, graph: &Graph) -> (Vec<TensorData>, BTreeM
             }
             Err(error) => panic!("{}: {error}", operator.name),
         };
-        let outputs = part.graph.outputs.iter().map(|t| whole(*t));
+        let outputs = part.graph.outputs.iter().map(|t| whole_model(*t));
         table.extend(outputs.zip(made));
     }
     let output = |id: &TensorId| table.get(id).cloned().unwrap_or_else(|| content(graph, *id).unwrap());
@@ -129,24 +116,18 @@ fn with_fallback(engine: &CudaEngine, graph: &Graph) -> (Vec<TensorData>, BTreeM
 
 /// Every model whose outputs TVM computed.
 fn expected_outputs(engine: &CudaEngine) {
-    let (Some(expected), Some(models)) = (shared("expected"), shared("models")) else { return };
-    let mut names: Vec<String> = std::fs::read_dir(&expected)
-        .unwrap()
-        .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_suffix(".npz").map(str::to_string))
-        .filter(|name| wanted(name))
-        .collect();
-    names.sort();
+    let names: Vec<String> = cases::models_with_outputs().into_iter().filter(|name| wanted(name)).collect();
     let (mut wrong, mut fallen_back) = (Vec::new(), 0);
     for name in &names {
         let began = Instant::now();
-        let graph = load(&models.join(format!("{name}.relay")));
+        let graph = load(&cases::model(name));
         let value = |id: TensorId| content(&graph, id);
         let (made, fallen) = match engine.evaluate(&graph, &value) {
             Ok(made) => (made, BTreeMap::new()),
             Err(EngineError::Unsupported(_)) => with_fallback(engine, &graph),
             Err(error) => panic!("{name}: {error}"),
         };
-        let want = read_npz(&expected.join(format!("{name}.npz"))).unwrap();
+        let want = read_npz(&cases::data().join(format!("expected/{name}.npz"))).unwrap();
         let mut worst = 0f64;
         for (index, made) in made.iter().enumerate() {
             let want = &want[&format!("out_{index}")];
@@ -167,36 +148,39 @@ fn expected_outputs(engine: &CudaEngine) {
 }
 
 #[test]
-fn rehearsed_operators_compute_what_tvm_computes() {
-    operator_cases(&CudaEngine::rehearsal().unwrap());
+fn operators_on_the_fake_driver_compute_what_tvm_computes() {
+    operator_cases(&CudaEngine::with_fake_driver().unwrap());
 }
 
 #[test]
-fn rehearsed_models_compute_what_tvm_computes() {
-    expected_outputs(&CudaEngine::rehearsal().unwrap());
+fn models_on_the_fake_driver_compute_what_tvm_computes() {
+    expected_outputs(&CudaEngine::with_fake_driver().unwrap());
 }
 
 #[test]
+#[cfg_attr(not(gpu), ignore = "needs an NVIDIA GPU")]
 fn operators_on_the_card_compute_what_tvm_computes() {
-    let Some((_, engine)) = gpu() else { return };
+    let (_, engine) = gpu();
     operator_cases(&engine);
 }
 
 #[test]
+#[cfg_attr(not(gpu), ignore = "needs an NVIDIA GPU")]
 fn models_on_the_card_compute_what_tvm_computes() {
-    let Some((_, engine)) = gpu() else { return };
+    let (_, engine) = gpu();
     expected_outputs(&engine);
 }
 
 #[test]
+#[cfg_attr(not(gpu), ignore = "needs an NVIDIA GPU")]
 fn operators_add_up_to_the_model() {
-    let (Some((_, engine)), Some(models)) = (gpu(), shared("models")) else { return };
+    let (_, engine) = gpu();
     for name in ["resnet50", "torch_bert_base"] {
-        let graph = load(&models.join(format!("{name}.relay")));
+        let graph = load(&cases::model(name));
         let items = items(&graph, Granularity::Op);
         let parameter = |id: TensorId| content(&graph, id);
         let inputs: Vec<TensorData> = graph.inputs().map(|id| parameter(id).unwrap()).collect();
-        let subject = Subject {
+        let subject = ProfileTarget {
             engine: &engine,
             graph: &graph,
             items: &items,
@@ -214,7 +198,7 @@ fn operators_add_up_to_the_model() {
             std::ops::ControlFlow::Continue(())
         })
         .unwrap();
-        let all = whole(&subject, &sampling, None).unwrap();
+        let all = whole_model(&subject, &sampling, None).unwrap();
         let off = walls / all.time.median.0 - 1.0;
         println!(
             "{name}: operators {walls:.0} us (on the card {kernels:.0} us), whole {:.0} us (on the card {:.0} us): {:+.1} %",
@@ -247,8 +231,8 @@ fn measured(engine: &CudaEngine, text: &str) -> Micros {
     let parameter = |id: TensorId| content(&graph, id);
     let inputs: Vec<TensorData> = graph.inputs().map(|id| parameter(id).unwrap()).collect();
     let subject =
-        Subject { engine, graph: &graph, items: &items, inputs: &inputs, parameter: &parameter, memory: None };
-    whole(&subject, &Sampling::default(), None).unwrap().time.median
+        ProfileTarget { engine, graph: &graph, items: &items, inputs: &inputs, parameter: &parameter, memory: None };
+    whole_model(&subject, &Sampling::default(), None).unwrap().time.median
 }
 
 /// What the card could compute at most: one multiply-add a clock on each of 128 single-precision units of a
@@ -299,8 +283,9 @@ fn by_cublas(rows: usize, columns: usize, depth: usize) -> Option<f64> {
 }
 
 #[test]
+#[cfg_attr(not(gpu), ignore = "needs an NVIDIA GPU")]
 fn a_dense_layer_is_as_fast_as_the_matrix_library() {
-    let Some((report, engine)) = gpu() else { return };
+    let (report, engine) = gpu();
     const N: usize = 4096;
     let text = format!(
         "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[({N}, {N}), float32], %w: Tensor[({N}, {N}), float32]) {{\n  \
@@ -313,8 +298,9 @@ fn a_dense_layer_is_as_fast_as_the_matrix_library() {
 }
 
 #[test]
+#[cfg_attr(not(gpu), ignore = "needs an NVIDIA GPU")]
 fn a_convolution_against_the_libraries() {
-    let Some((report, engine)) = gpu() else { return };
+    let (report, engine) = gpu();
     const C: usize = 256;
     const S: usize = 56;
     let text = format!(
@@ -354,12 +340,13 @@ fn a_convolution_against_the_libraries() {
 }
 
 #[test]
+#[cfg_attr(not(gpu), ignore = "needs an NVIDIA GPU")]
 fn copies_cost_what_a_line_says() {
-    let Some((_, engine)) = gpu() else { return };
-    for memory in [Memory::Pageable, Memory::Pinned] {
+    let (_, engine) = gpu();
+    for memory in [HostMemory::Pageable, HostMemory::Pinned] {
         let link = engine.host_link(memory).unwrap();
-        for (direction, samples) in [("to the card", &link.to_card), ("back", &link.from_card)] {
-            let cost = edgecut::cluster::LinkCost::fit(samples).unwrap();
+        for (direction, samples) in [("to the card", &link.to_device), ("back", &link.from_device)] {
+            let cost = edgecut::graph::LinkCost::fit(samples).unwrap();
             println!("{memory:?} {direction}: {} + bytes / {}", cost.latency, cost.rate);
             let off = samples.iter().map(|(bytes, time)| (cost.time(*bytes).0 / time.0 - 1.0).abs());
             assert!(off.fold(0.0, f64::max) < 1.0, "{memory:?} {direction}: {samples:?}");
@@ -372,6 +359,7 @@ fn copies_cost_what_a_line_says() {
 /// The program's plan and run over the processor and the card of this machine: free, and with less memory on either than
 /// the model's parameters need, so that both must compute.
 #[test]
+#[cfg_attr(not(gpu), ignore = "needs an NVIDIA GPU")]
 fn a_plan_over_cpu_and_gpu_runs_as_predicted() {
     if gpu().is_none() {
         return;

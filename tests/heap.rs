@@ -1,6 +1,6 @@
 //! The heap in large pages: what a program that prepared its heap allocates lies where the system was asked for them.
 
-use edgecut::engine::{CountingAllocator, prepare_heap};
+use edgecut::engine::{CountingAllocator, configure_heap};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -28,7 +28,7 @@ fn main() {
         eprintln!("SKIPPED: this system has no large pages to ask for, or does not say what was asked for");
         return;
     }
-    prepare_heap();
+    configure_heap();
     for megabytes in [1, 8, 100] {
         let block = vec![1u8; megabytes << 20];
         let middle = block.as_ptr() as usize + block.len() / 2;

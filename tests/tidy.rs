@@ -1,149 +1,138 @@
-//! The repository's own rules: which module may know which, a head on every file, words and sizes.
+//! Rules of the repository that Cargo and the compiler do not keep: no import cycle inside a crate, one public type of a
+//! name in a crate, a head on every file, sizes, banned words, and docs/formats.md against the structs.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+#[path = "tidy/imports.rs"]
+mod imports;
+#[path = "tidy/items.rs"]
+mod items;
+#[path = "tidy/source.rs"]
+mod source;
 
-/// What each top-level module may name with `crate::…`. A missing arrow is the rule; see ARCHITECTURE.md.
+use std::{collections::BTreeMap, fs, path::Path};
+
+use source::{Crate, root};
+
+/// Longest file that is still one idea, and longest function.
+const MOST_LINES: usize = 600;
+const MOST_FUNCTION_LINES: usize = 80;
+
+/// What each crate may depend on besides foreign crates. `interop` is known by the command line alone.
 const MAY_KNOW: &[(&str, &[&str])] = &[
-    ("units", &[]),
-    ("statistics", &["units"]),
-    ("graph", &["units"]),
-    ("files", &[]),
-    ("values", &["files", "graph", "units"]),
-    ("ops", &["graph", "units"]),
-    ("relay", &["graph", "ops", "units", "values"]),
-    ("engine", &["graph", "ops", "statistics", "units", "values"]),
-    ("memory", &["graph", "ops", "units"]),
-    ("plan", &["graph", "memory", "ops", "units"]),
-    ("profile", &["engine", "files", "graph", "ops", "statistics", "units", "values"]),
-    ("cluster", &["units"]),
-    (
-        "agent",
-        &["cluster", "engine", "files", "graph", "ops", "plan", "profile", "relay", "statistics", "units", "values"],
-    ),
-    (
-        "run",
-        &["agent", "cluster", "engine", "graph", "ops", "plan", "profile", "relay", "statistics", "units", "values"],
-    ),
+    ("graph", &[]),
+    ("values", &["graph"]),
+    ("ops", &["graph"]),
+    ("relay", &["graph", "ops"]),
+    ("engine", &["graph", "ops", "values"]),
+    ("profile", &["engine", "graph", "ops", "values"]),
+    ("memory", &["graph", "ops"]),
+    ("plan", &["graph", "memory", "ops"]),
+    ("interop", &["engine", "graph", "memory", "ops", "plan", "profile"]),
+    ("cluster", &["engine", "graph", "memory", "ops", "plan", "profile", "values"]),
+    ("report", &["graph", "memory", "plan", "relay"]),
     ("fuzz", &["relay", "values"]),
-    ("report", &["graph", "memory", "plan", "profile", "relay", "units"]),
 ];
 
-/// Longest file that is still one idea.
-const MOST_LINES: usize = 600;
-
 /// Words with one meaning too many, and what excuses a line: the foreign format or library that forces them.
-const BANNED: &[(&str, &[&str])] = &[(
-    "node",
-    &["node_limit", "nodes_solved", "tract", "Node", "json", "JSON", "serde", "petgraph", "digraph", "shape=box"],
-)];
+const BANNED: &[(&str, &[&str])] = &[
+    (
+        "node",
+        &["node_limit", "nodes_solved", "tract", "Node", "json", "JSON", "serde", "petgraph", "digraph", "shape=box"],
+    ),
+    ("anew", &[]),
+    ("nobody", &[]),
+    ("theatre", &[]),
+    ("sparings", &[]),
+];
 
-fn sources() -> Vec<(PathBuf, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let (mut found, mut folders) = (Vec::new(), vec![root]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                let text = fs::read_to_string(&path).unwrap();
-                found.push((path, text));
-            }
-        }
-    }
-    assert!(!found.is_empty());
-    found.sort();
-    found
-}
-
-/// `src/graph/part.rs` and `src/graph.rs` are both of module `graph`.
-fn module(path: &Path) -> String {
-    let inside = path.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
-    let first = inside.components().next().unwrap().as_os_str().to_string_lossy().into_owned();
-    first.trim_end_matches(".rs").to_string()
-}
-
-/// The top-level modules that a file names by `crate::x` or in `use crate::{x, y::z}`.
-fn known(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for (at, marker) in text.match_indices("crate::") {
-        if text[..at].ends_with('$') {
-            continue;
-        }
-        let rest = &text[at + marker.len()..];
-        let Some(list) = rest.strip_prefix('{') else {
-            found.push(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
-            continue;
-        };
-        let (mut depth, mut path) = (1, String::new());
-        for c in list.chars() {
-            match c {
-                '{' => depth += 1,
-                '}' => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 || (depth == 1 && c == ',') {
-                found.push(path.split("::").next().unwrap_or_default().trim().to_string());
-                path.clear();
-            } else {
-                path.push(c);
-            }
-            if depth == 0 {
-                break;
-            }
-        }
-    }
-    found
+fn passes(wrong: &[String]) {
+    assert!(wrong.is_empty(), "{} findings:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
-fn arrows_point_down_only() {
+fn crates_depend_on_those_below() {
     let mut wrong = Vec::new();
-    let names: Vec<&str> = MAY_KNOW.iter().map(|m| m.0).collect();
-    for (path, text) in sources() {
-        let here = module(&path);
-        if ["main", "lib", "cli"].contains(&here.as_str()) {
-            continue;
-        }
-        let Some((_, allowed)) = MAY_KNOW.iter().find(|m| m.0 == here) else {
-            wrong.push(format!("{}: module `{here}` has no line in MAY_KNOW", path.display()));
+    for found in Crate::all() {
+        let Some((_, allowed)) = MAY_KNOW.iter().find(|(name, _)| *name == found.name) else {
+            assert_eq!(found.name, "edgecut", "a crate without a line in MAY_KNOW");
             continue;
         };
-        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        for other in known(code) {
-            if other == "cli" {
-                wrong.push(format!("{}: `{here}` must not know the command line", path.display()));
-            } else if names.contains(&other.as_str()) && other != here && !allowed.contains(&other.as_str()) {
-                wrong.push(format!("{}: `{here}` must not know `{other}`", path.display()));
+        for other in found.dependencies() {
+            if !allowed.contains(&other.as_str()) {
+                wrong.push(format!("{} must not depend on {other}", found.name));
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    passes(&wrong);
+}
+
+#[test]
+fn no_import_cycles() {
+    let mut wrong = Vec::new();
+    for found in Crate::all() {
+        for cycle in imports::cycles(&found) {
+            wrong.push(format!("{}: {}", found.name, cycle.join(" -> ")));
+        }
+    }
+    passes(&wrong);
+}
+
+#[test]
+fn one_public_type_of_a_name_in_a_crate() {
+    let mut wrong = Vec::new();
+    for found in Crate::all() {
+        let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for module in &found.modules {
+            for name in items::public_types(&module.file) {
+                places.entry(name).or_default().push(module.shown());
+            }
+        }
+        for (name, places) in places.into_iter().filter(|(_, places)| places.len() > 1) {
+            wrong.push(format!("{}: {name} in {}", found.name, places.join(", ")));
+        }
+    }
+    passes(&wrong);
+}
+
+#[test]
+fn functions_fit_a_screen() {
+    let mut wrong = Vec::new();
+    for found in Crate::all() {
+        for module in &found.modules {
+            for (name, lines) in items::functions(&module.file) {
+                if lines > MOST_FUNCTION_LINES {
+                    wrong.push(format!("{}: `{name}` has {lines} lines", module.shown()));
+                }
+            }
+        }
+    }
+    passes(&wrong);
 }
 
 #[test]
 fn every_file_says_what_lives_in_it() {
-    let without: Vec<_> = sources().into_iter().filter(|(_, text)| !text.starts_with("//!")).map(|s| s.0).collect();
-    assert!(without.is_empty(), "no `//!` head: {without:?}");
+    let without: Vec<String> = source::texts()
+        .into_iter()
+        .filter(|(_, text)| !text.starts_with("//!"))
+        .map(|(path, _)| format!("{}: no `//!` head", path.display()))
+        .collect();
+    passes(&without);
 }
 
 #[test]
 fn files_are_one_idea_long() {
-    let long: Vec<_> = sources()
+    let long: Vec<String> = source::texts()
         .into_iter()
         .map(|(path, text)| (path, text.lines().count()))
         .filter(|(_, lines)| *lines > MOST_LINES)
+        .map(|(path, lines)| format!("{}: {lines} lines", path.display()))
         .collect();
-    assert!(long.is_empty(), "over {MOST_LINES} lines: {long:?}");
+    passes(&long);
 }
 
 #[test]
 fn one_word_a_thing() {
     let mut wrong = Vec::new();
-    for (path, text) in sources() {
+    for (path, text) in source::texts() {
         for (number, line) in text.lines().enumerate() {
             for (word, excuses) in BANNED {
                 let words = line.split(|c: char| !c.is_alphanumeric());
@@ -154,19 +143,39 @@ fn one_word_a_thing() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    passes(&wrong);
 }
 
 #[test]
 fn nothing_is_left_to_do() {
     let marks = ["todo!(", "unimplemented!(", "FIXME", "XXX", "TODO"];
     let mut wrong = Vec::new();
-    for (path, text) in sources() {
-        for mark in marks {
-            if text.contains(mark) {
-                wrong.push(format!("{}: {mark}", path.display()));
-            }
+    for (path, text) in source::texts() {
+        for mark in marks.iter().filter(|mark| text.contains(**mark)) {
+            wrong.push(format!("{}: {mark}", path.display()));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    passes(&wrong);
+}
+
+/// Structs whose fields are columns or keys of a file format that docs/formats.md describes.
+const FORMATS: &[(&str, &str)] = &[
+    ("crates/profile/src/row.rs", "ProfileRow"),
+    ("crates/plan/src/file.rs", "Plan"),
+    ("crates/plan/src/file.rs", "GroupPlan"),
+    ("crates/plan/src/file.rs", "DevicePlan"),
+];
+
+#[test]
+fn formats_are_documented() {
+    let docs = fs::read_to_string(root().join("docs/formats.md")).unwrap();
+    let mut wrong = Vec::new();
+    for (file, name) in FORMATS {
+        let fields = items::serialised_fields(Path::new(file), name);
+        assert!(!fields.is_empty(), "{file} has no struct {name}");
+        for field in fields.iter().filter(|field| !docs.contains(&format!("`{field}`"))) {
+            wrong.push(format!("docs/formats.md does not mention `{field}` of {name}"));
+        }
+    }
+    passes(&wrong);
 }

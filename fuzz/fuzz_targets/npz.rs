@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| edgecut::fuzz::npz(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| edgecut_fuzz::npz(bytes));

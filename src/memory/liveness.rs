@@ -1,193 +1,160 @@
-//! When each tensor is used, from its birth to its death, and how long it lies idle in between.
-//!
-//! Kernels run one after the other, again and again: what is *global* (a weight) wraps round from the last use in
-//! one iteration to the first use in the next. A tensor is born with the first kernel that uses it and dead with
-//! the kernel after the last that reads it.
+//! `edgecut memory liveness`: births, deaths and idle periods of tensors, of a model or of a traced PyTorch graph.
 
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use edgecut_graph::{OperatorId, units::Bytes};
+use edgecut_interop::{fx, g10};
+use edgecut_memory::{PackOptions, liveness::Trace, place::best_placement, trace::trace};
+use miette::Report;
 use serde::Serialize;
 
-/// Kernels in order, and the tensors they use.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Trace {
-    pub tensors: Vec<Tensor>,
-    pub kernels: Vec<Kernel>,
+use super::{effort, figures, subject::SubjectFlags};
+use crate::{
+    Failure, Outcome,
+    format::{self, Format},
+    ineffective, source_file,
+};
+
+/// Millions of placements that are tried if `--effort` is not given.
+const EFFORT: u64 = 30;
+
+/// Report when the tensors of a model, or of a PyTorch trace, are live and idle.
+///
+/// A model's operators run in the order of least peak.
+#[derive(clap::Args)]
+pub struct Liveness {
+    /// Relay text, or a network of bare tensors and operators (JSON)
+    #[arg(value_name = "MODEL", required_unless_present = "trace")]
+    input: Option<PathBuf>,
+
+    #[command(flatten)]
+    flags: SubjectFlags,
+
+    /// Millions of placements to try for the order [default: 30]
+    #[arg(long, value_name = "MILLIONS", help_heading = "Placement")]
+    effort: Option<u64>,
+
+    /// A traced graph's forward function as Python text, instead of MODEL
+    #[arg(long, value_name = "FWD.py", conflicts_with = "input", help_heading = "PyTorch trace")]
+    trace: Option<PathBuf>,
+
+    /// Its backward function
+    #[arg(long, value_name = "BWD.py", help_heading = "PyTorch trace")]
+    backward: Option<PathBuf>,
+
+    /// Times of its kernels: lines of `0 0.125 ms`
+    #[arg(long, value_name = "FILE", help_heading = "PyTorch trace")]
+    times: Option<PathBuf>,
+
+    /// Write tables and the files of the G10 liveness tool into this folder
+    ///
+    /// liveness.csv, idle.csv, memory.csv, and the five files that the G10 tool writes.
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// What G10's files are named after [default: run1]
+    #[arg(long, value_name = "NAME", requires = "output")]
+    run_name: Option<String>,
+
+    /// Count as the G10 tool does, quirks included
+    #[arg(long, requires = "output")]
+    g10_compat: bool,
+
+    /// How to print the result: CSV is that of liveness.csv
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
 }
 
-/// One tensor.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Tensor {
-    pub name: String,
-    pub bytes: u64,
-    /// Whether it stays from one iteration to the next.
-    pub global: bool,
-    /// Whether it is given anew for every iteration.
-    pub input: bool,
-    /// Whether it is handed out at the end.
-    pub result: bool,
+/// The figures of a trace.
+#[derive(Serialize)]
+struct Summary {
+    kernels: usize,
+    tensors: usize,
+    global_bytes: Bytes,
+    peak_bytes: Bytes,
+    peak_kernel: usize,
+    idle_periods: usize,
 }
 
-/// One operator that runs.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Kernel {
-    /// With its arguments, as it is to be shown.
-    pub name: String,
-    pub inputs: Vec<Use>,
-    pub outputs: Vec<Use>,
-    pub time_us: f64,
-}
-
-/// A tensor as a kernel sees it: under which name and in which shape.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Use {
-    pub tensor: usize,
-    pub name: String,
-    /// As in `f32[2, 8]`.
-    pub dimensions: String,
-}
-
-/// The life of one tensor.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Life {
-    /// First kernel that uses it; `None` if none does, or if it is global.
-    pub birth: Option<usize>,
-    /// The kernel after the last that reads it; `None` if none does.
-    pub death: Option<usize>,
-    pub idle: Vec<Period>,
-}
-
-/// A stretch of kernels that do not use a tensor.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Period {
-    /// First idle kernel.
-    pub start: usize,
-    /// The kernel that uses it again; not after `start` if that is in the next iteration.
-    pub end: usize,
-    pub time_us: f64,
-}
-
-/// Memory while one kernel runs, in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Memory {
-    /// What the kernel uses: of that inputs, global tensors, and others.
-    pub active: u64,
-    pub inputs: u64,
-    pub weights: u64,
-    pub intermediates: u64,
-    /// All that lives, global tensors included.
-    pub total: u64,
-}
-
-impl Trace {
-    /// The life of every tensor.
-    pub fn lives(&self) -> Vec<Life> {
-        let count = self.kernels.len();
-        let mut clock = vec![0.0; 2 * count + 1];
-        for kernel in 0..2 * count {
-            clock[kernel + 1] = clock[kernel] + self.kernels[kernel % count].time_us;
-        }
-        let mut used: Vec<Vec<usize>> = vec![Vec::new(); self.tensors.len()];
-        let mut read: Vec<Option<usize>> = vec![None; self.tensors.len()];
-        for (index, kernel) in self.kernels.iter().enumerate() {
-            for tensor in kernel.inputs.iter().chain(&kernel.outputs).map(|u| u.tensor) {
-                if used[tensor].last() != Some(&index) {
-                    used[tensor].push(index);
-                }
-            }
-            kernel.inputs.iter().for_each(|u| read[u.tensor] = Some(index));
-        }
-        let life = |index: usize| {
-            let (uses, tensor) = (&used[index], &self.tensors[index]);
-            let last_read = read[index].map(|kernel| kernel + 1);
-            let before_death = |&kernel: &usize| tensor.global || last_read.is_some_and(|death| kernel < death);
-            let kept: Vec<usize> = uses.iter().copied().filter(before_death).collect();
-            let gap = |pair: &[usize]| Period {
-                start: pair[0] + 1,
-                end: pair[1],
-                time_us: clock[pair[1]] - clock[pair[0] + 1],
-            };
-            let mut idle: Vec<Period> = kept.windows(2).filter(|pair| pair[1] > pair[0] + 1).map(gap).collect();
-            if let (true, Some(&first), Some(&last)) = (tensor.global, kept.first(), kept.last()) {
-                let start = (last + 1) % count;
-                if start != first {
-                    let end = if first < start { first + count } else { first };
-                    idle.push(Period { start, end: first, time_us: clock[end] - clock[start] });
-                }
-            }
-            let (birth, death) = if tensor.global { (None, None) } else { (uses.first().copied(), last_read) };
-            Life { birth, death, idle }
+impl Liveness {
+    pub fn run(self) -> Outcome {
+        figures::check_folder("--output", self.output.as_deref())?;
+        let trace = match (&self.trace, &self.input) {
+            (Some(forward), _) => self.traced(forward)?,
+            (None, Some(input)) => self.of_model(input)?,
+            // clap requires one of them.
+            (None, None) => return Ok(()),
         };
-        (0..self.tensors.len()).map(life).collect()
-    }
-
-    /// Memory over the kernels, exact; a result lives to the end, what nobody reads while its kernel runs.
-    pub fn memory(&self) -> Vec<Memory> {
-        let globals: u64 = self.tensors.iter().filter(|t| t.global).map(|t| t.bytes).sum();
-        let mut memory: Vec<Memory> =
-            self.kernels.iter().map(|_| Memory { total: globals, ..Memory::default() }).collect();
-        for (tensor, life) in self.tensors.iter().zip(self.lives()) {
-            let Some(birth) = life.birth else { continue };
-            let end = if tensor.result { self.kernels.len() } else { life.death.unwrap_or(birth + 1) };
-            // Inputs are there from the beginning.
-            let start = if tensor.input { 0 } else { birth };
-            memory[start..end].iter_mut().for_each(|m| m.total += tensor.bytes);
+        let tables = g10::tables(&trace);
+        let summary = Summary::of(&trace);
+        if let Some(folder) = &self.output {
+            let name = self.run_name.as_deref().unwrap_or("run1");
+            let files = g10::files(&trace, name, self.g10_compat).into_iter().chain(tables.clone());
+            let files: Vec<(String, Vec<u8>)> = files.map(|(name, text)| (name, text.into_bytes())).collect();
+            figures::write_all(folder, &files)?;
         }
-        for (memory, kernel) in memory.iter_mut().zip(&self.kernels) {
-            for index in kernel.tensors() {
-                let tensor = &self.tensors[index];
-                memory.active += tensor.bytes;
-                *match tensor {
-                    Tensor { global: true, .. } => &mut memory.weights,
-                    Tensor { input: true, .. } => &mut memory.inputs,
-                    _ => &mut memory.intermediates,
-                } += tensor.bytes;
-            }
+        match self.format {
+            Format::Csv => format::print_all(tables[0].1.as_bytes()),
+            Format::Json => format::print_json(&summary),
+            Format::Table => format::print_all(format!("{summary}\n").as_bytes()),
         }
-        memory
     }
-}
 
-impl Kernel {
-    /// The tensors it uses, each once.
-    pub fn tensors(&self) -> Vec<usize> {
-        let mut tensors: Vec<usize> = self.inputs.iter().chain(&self.outputs).map(|u| u.tensor).collect();
-        tensors.sort_unstable();
-        tensors.dedup();
-        tensors
+    /// The kernels of a model in the order of least peak.
+    fn of_model(&self, input: &Path) -> Result<Trace, Failure> {
+        let flags = [("--backward", self.backward.is_some()), ("--times", self.times.is_some())];
+        ineffective::refuse(&flags, "a model: only with --trace")?;
+        let subject = self.flags.read(input)?;
+        let (problem, align) = (&subject.problem, self.flags.align());
+        let options = PackOptions { capacity: None, effort: effort(self.effort, EFFORT) };
+        problem.storage_rules(align, |rules| {
+            let placements = best_placement(&problem.graph, rules, &options).map_err(Failure::bad_input)?;
+            let time = |id: OperatorId| problem.time(id);
+            Ok(trace(&problem.graph, &placements.best.order, rules, &time))
+        })
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn trace() -> Trace {
-        let tensor = |name: &str, global| Tensor { name: name.into(), bytes: 10, global, ..Tensor::default() };
-        let uses = |list: &[usize]| list.iter().map(|&tensor| Use { tensor, ..Use::default() }).collect();
-        let kernel = |inputs: &[usize], outputs: &[usize]| Kernel {
-            name: String::new(),
-            inputs: uses(inputs),
-            outputs: uses(outputs),
-            time_us: 2.0,
+    /// The kernels of a traced PyTorch graph.
+    fn traced(&self, forward: &Path) -> Result<Trace, Failure> {
+        let mut flags = self.flags.all();
+        flags.push(("--effort", self.effort.is_some()));
+        ineffective::refuse(&flags, "--trace")?;
+        let text = |path: &Path| Ok::<_, Failure>(String::from_utf8_lossy(&source_file::read(path)?).into_owned());
+        let bad = |path: &Path, error| Failure::BadInput(Report::msg(format!("{}: {error}", path.display())));
+        let times = match &self.times {
+            Some(path) => fx::times(&text(path)?).map_err(|error| bad(path, error))?,
+            None => Vec::new(),
         };
-        Trace {
-            tensors: vec![tensor("weight", true), tensor("a", false), tensor("b", false), tensor("c", false)],
-            kernels: vec![kernel(&[0], &[1]), kernel(&[1], &[2]), kernel(&[2], &[3]), kernel(&[1, 3], &[])],
+        let backward = self.backward.as_deref().map(text).transpose()?.unwrap_or_default();
+        fx::parse(&text(forward)?, &backward, &times).map_err(|error| bad(forward, error))
+    }
+}
+
+impl Summary {
+    fn of(trace: &Trace) -> Summary {
+        let used = trace.memory();
+        let peak = used.iter().enumerate().max_by_key(|(index, m)| (m.total, std::cmp::Reverse(*index)));
+        let (peak_kernel, peak_bytes) = peak.map_or((0, Bytes::ZERO), |(kernel, memory)| (kernel, memory.total));
+        Summary {
+            kernels: trace.kernels.len(),
+            tensors: trace.tensors.len(),
+            global_bytes: trace.tensors.iter().filter(|t| t.global).map(|t| t.bytes).sum(),
+            peak_bytes,
+            peak_kernel,
+            idle_periods: trace.liveness().iter().map(|life| life.idle.len()).sum(),
         }
     }
+}
 
-    #[test]
-    fn idle_is_what_lies_between_uses() {
-        let lives = trace().lives();
-        assert_eq!(lives[0].idle, [Period { start: 1, end: 0, time_us: 6.0 }]);
-        assert_eq!((lives[1].birth, lives[1].death), (Some(0), Some(4)));
-        assert_eq!(lives[1].idle, [Period { start: 2, end: 3, time_us: 2.0 }]);
-        assert!(lives[3].idle.is_empty());
-    }
-
-    #[test]
-    fn memory_counts_what_lives() {
-        let totals: Vec<u64> = trace().memory().iter().map(|m| m.total).collect();
-        assert_eq!(totals, [20, 30, 40, 30]);
-        assert_eq!(trace().memory()[0].weights, 10);
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (peak, kernel) = (self.peak_bytes, self.peak_kernel);
+        writeln!(f, "kernels       {}", self.kernels)?;
+        writeln!(f, "tensors       {}, {} of them global", self.tensors, self.global_bytes)?;
+        writeln!(f, "peak          {peak} ({} bytes) at kernel {kernel}", peak.0)?;
+        write!(f, "idle periods  {}", self.idle_periods)
     }
 }

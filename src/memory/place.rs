@@ -1,258 +1,272 @@
-//! Where the tensors of a graph lie: lifetimes and offsets for an order, and the order for which that is least.
+//! `edgecut memory place`: the arena in program order and in the order of least peak.
 
-use std::collections::HashSet;
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use edgecut_graph::units::Bytes;
+use edgecut_memory::{
+    PackOptions,
+    meta::{
+        effect::{FusionEffect, fuse_and_place},
+        library::{Library, LibraryError},
+    },
+    place::{PlacementResult, best_placement},
+    problem::MemoryProblem,
+};
+use edgecut_report::memory::{charts::OffloadLink, layout::Layout, text};
+use miette::{LabeledSpan, NamedSource, Report, miette};
+use serde::Serialize;
 
 use super::{
-    Lifetimes, Options, OrderError, Packing, Sharing, bound,
-    check::{self, contents},
-    joined, lifetimes,
-    lower::{Lowered, lower},
-    order::least_peak,
-    pack,
+    effort,
+    figures::{self, Figures},
+    subject::{Subject, SubjectFlags},
 };
 use crate::{
-    graph::{Graph, OperatorId},
-    units::{Bytes, Micros},
+    Failure, Outcome,
+    format::{self, Format},
+    kind::{self, Kind},
+    source_file,
 };
 
-/// Sets that the search for an order looks at on each level.
-const WIDTH: usize = 400;
+/// Millions of placements that are tried if `--effort` is not given.
+const EFFORT: u64 = 30;
 
-/// A graph in one order, with its arena.
-#[derive(Debug, Clone)]
-pub struct Placed {
-    pub order: Vec<OperatorId>,
-    /// Of the operators that may join in place those that do.
-    pub joined: HashSet<OperatorId>,
-    pub lifetimes: Lifetimes,
-    pub packing: Packing,
+/// Place the tensors of a model in one arena, in the order of least peak.
+#[derive(clap::Args)]
+pub struct Place {
+    /// Relay text, or a network of bare tensors and operators (JSON)
+    #[arg(value_name = "MODEL")]
+    input: PathBuf,
+
+    #[command(flatten)]
+    flags: SubjectFlags,
+
+    /// Fuse operators first, by the patterns of a file or the built-in ones
+    #[arg(long, value_name = "FILE", num_args = 0..=1, help_heading = "Placement")]
+    fuse: Option<Option<PathBuf>>,
+
+    /// Exit with code 3 if the arena is larger than this
+    #[arg(long, value_name = "SIZE", help_heading = "Placement")]
+    capacity: Option<Bytes>,
+
+    /// Millions of placements to try [default: 30]; 30 take about 1 s
+    #[arg(long, value_name = "MILLIONS", help_heading = "Placement")]
+    effort: Option<u64>,
+
+    /// Write figures into this folder: HTML, SVG, text, Perfetto, Aidge
+    ///
+    /// One HTML page, SVG (and PNG, if built with the feature `png`), a text map, counters for Perfetto, Aidge's
+    /// memory_info.txt.
+    #[arg(long, value_name = "DIR", help_heading = "Figures")]
+    figures: Option<PathBuf>,
+
+    /// Draw a link into the figure of sizes and idle times; repeatable
+    ///
+    /// The line shows what the link could carry away and back while a tensor lies idle. If not given, the links of
+    /// profiles/links.csv are drawn.
+    #[arg(long, value_name = "[NAME=]RATE", requires = "figures", value_parser = figures::link, help_heading = "Figures")]
+    link: Vec<OffloadLink>,
+
+    /// Write all names into the arena map, even where they do not fit
+    #[arg(long, requires = "figures", help_heading = "Figures")]
+    display_names: bool,
+
+    /// Print the arena as a map of 80 columns
+    #[arg(long, help_heading = "Figures")]
+    map: bool,
+
+    /// Write offsets and lifetimes of all buffers to this file
+    #[arg(long, value_name = "FILE.csv")]
+    output: Option<PathBuf>,
+
+    /// How to print the result: CSV has a row a buffer
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
 }
 
-/// A graph in program order and in the best order found.
-#[derive(Debug)]
-pub struct Placements {
-    /// Nothing joined in place.
-    pub program_order: Placed,
-    pub best: Placed,
-    /// No order has a lower peak, under the same rules for views, work in place and joins in place.
-    pub bound: Bytes,
+/// The figures of a placement.
+#[derive(Serialize)]
+struct Summary {
+    model: String,
+    operators: usize,
+    flops: u64,
+    parameter_bytes: Bytes,
+    program_order_peak_bytes: Bytes,
+    program_order_arena_bytes: Bytes,
+    peak_bytes: Bytes,
+    arena_bytes: Bytes,
+    /// Lower bound of the arena for that order.
+    bound_arena_bytes: Bytes,
+    /// Lower bound of the peak over all orders.
+    bound_peak_bytes: Bytes,
+    /// Of the arena to the lower of both bounds.
+    gap: f64,
+    times: String,
+    /// Concatenations whose operands are written where the result is.
+    joined_in_place: usize,
+    /// What fusing changed, if the operators were fused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fusion: Option<FusionEffect>,
 }
 
-/// Why tensors cannot be placed.
-#[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
-    #[error(transparent)]
-    Order(#[from] OrderError),
-    #[error(transparent)]
-    Arena(#[from] super::ArenaError),
-    #[error("a packing does not pass its check: {0}")]
-    Check(#[from] check::Flaw),
-    #[error("a placement does not pass its check: {0}")]
-    Contents(#[from] contents::Flaw),
+/// One tensor or workspace of the placement.
+#[derive(Serialize)]
+struct Row<'a> {
+    buffer: &'a str,
+    kind: &'static str,
+    bytes: Bytes,
+    offset: Bytes,
+    birth: u64,
+    death: u64,
 }
 
-/// Lifetimes and offsets when the operators run in `order`.
-///
-/// # Errors
-/// If the order is none, a size is not known, or the packing does not pass its checks.
-pub fn place(
-    graph: &Graph,
-    order: Vec<OperatorId>,
-    sharing: &Sharing<'_>,
-    options: &Options,
-) -> Result<Placed, PlaceError> {
-    let lifetimes = lifetimes(graph, &order, sharing)?;
-    let packing = pack(&lifetimes.buffers, options)?;
-    check::packing(&lifetimes.buffers, &packing)?;
-    let joined = joined::joins(graph, sharing).into_iter().collect();
-    let placed = Placed { joined, order, lifetimes, packing };
-    contents::contents(graph, sharing, &placed)?;
-    Ok(placed)
-}
-
-/// Places a graph in program order and in orders of least peak, where it pays with concatenations whose operands are made
-/// in place, and keeps what has the smallest arena: a lower peak that packs worse is not better.
-///
-/// # Errors
-/// As [`place`].
-pub fn best(graph: &Graph, sharing: &Sharing<'_>, options: &Options) -> Result<Placements, PlaceError> {
-    let apart = HashSet::new();
-    let program_order: Vec<OperatorId> = graph.operators().map(|(id, _)| id).collect();
-    let least = |sharing: &Sharing<'_>| {
-        let lowered: Lowered = lower(graph, sharing, &|_| Micros(1.0))?;
-        let ordered = least_peak(&lowered.program, &lowered.reuse, WIDTH);
-        Ok::<_, OrderError>((lowered.order(graph, sharing, &ordered.order), Bytes(ordered.bound)))
-    };
-    let before = joined::only(sharing, &apart, |sharing| place(graph, program_order.clone(), sharing, options))?;
-    let (ordered, mut bound) = joined::only(sharing, &apart, least)?;
-    let mut best = before.clone();
-    let mut try_with = |order: &[OperatorId], joined: &HashSet<OperatorId>| -> Result<(), PlaceError> {
-        let tried = joined::only(sharing, joined, |sharing| match lifetimes(graph, order, sharing)?.peak() {
-            // No packing of it is better.
-            peak if peak > best.packing.height => Ok(None),
-            _ => place(graph, order.to_vec(), sharing, options).map(Some),
-        })?;
-        let size = |placed: &Placed| (placed.packing.height, placed.lifetimes.peak());
-        if let Some(tried) = tried.filter(|tried| size(tried) < size(&best)) {
-            best = tried;
-        }
-        Ok(())
-    };
-    try_with(&ordered, &apart)?;
-    if !joined::joins(graph, sharing).is_empty() {
-        let (in_place, lower) = least(sharing)?;
-        bound = bound.min(lower);
-        for order in [&in_place, &ordered, &program_order] {
-            try_with(order, &joined::chosen(graph, order, sharing)?)?;
+impl Place {
+    pub fn run(self) -> Outcome {
+        self.output.as_deref().map_or(Ok(()), source_file::check_place)?;
+        figures::check_folder("--figures", self.figures.as_deref())?;
+        let subject = self.flags.read(&self.input)?;
+        let options = PackOptions { capacity: self.capacity, effort: effort(self.effort, EFFORT) };
+        let align = self.flags.align();
+        match &self.fuse {
+            None => {
+                let problem = &subject.problem;
+                let placed = problem.storage_rules(align, |rules| best_placement(&problem.graph, rules, &options));
+                self.show(&subject, problem, &placed.map_err(Failure::bad_input)?, None)
+            }
+            Some(library) => {
+                let library = read_library(library.as_deref())?;
+                let fusion = fuse_and_place(&subject.problem, &library, align, &options).map_err(Failure::bad_input)?;
+                self.show(&subject, &fusion.problem, &fusion.placements, Some(fusion.effect))
+            }
         }
     }
-    let bound = bound.min(best.lifetimes.peak()).min(before.lifetimes.peak());
-    Ok(Placements { program_order: before, best, bound })
-}
 
-impl Placed {
-    /// Memory in use over the steps of the order.
-    pub fn loads(&self) -> Vec<bound::Load> {
-        bound::loads(&self.lifetimes.buffers)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        graph::{Arg, Attrs, DType, Operator, Origin, TensorId, TensorType},
-        memory::Reuse,
-    };
-
-    /// A random graph of `own`, `map` (in place), `view` and `join`; what nobody reads is a result.
-    fn graph(rng: &mut fastrand::Rng, operators: usize) -> Graph {
-        let mut graph = Graph::new();
-        graph.add_tensor("x", TensorType::of(DType::U8, &[rng.u64(1..4)]), Origin::Input);
-        graph.add_tensor("w", TensorType::of(DType::U8, &[2]), Origin::Parameter);
-        for _ in 0..operators {
-            let tensors = graph.tensors().len() as u32;
-            let size = |graph: &Graph, tensor| graph.tensor(tensor).ty.bytes().unwrap().0;
-            let first = TensorId(rng.u32(0..tensors));
-            let (name, operands, bytes) = match rng.u8(0..4) {
-                0 => ("own", vec![first], rng.u64(1..5)),
-                1 => ("map", vec![first], size(&graph, first)),
-                2 => ("view", vec![first], size(&graph, first)),
-                _ => {
-                    let many: Vec<TensorId> = (0..rng.u32(1..4)).map(|_| TensorId(rng.u32(0..tensors))).collect();
-                    let bytes = many.iter().map(|t| size(&graph, *t)).sum();
-                    ("join", many, bytes)
-                }
-            };
-            let operator = Operator {
-                name: name.into(),
-                attrs: Attrs::new(),
-                args: operands.into_iter().map(Arg::Tensor).collect(),
-                outputs: Vec::new(),
-                tuple_result: false,
-                label: None,
-                place: None,
-            };
-            graph.add_operator(operator, &[TensorType::of(DType::U8, &[bytes])]);
+    /// Prints and writes what was asked for.
+    fn show(
+        &self,
+        subject: &Subject,
+        problem: &MemoryProblem,
+        placements: &PlacementResult,
+        fusion: Option<FusionEffect>,
+    ) -> Outcome {
+        let best = &placements.best;
+        if let Some(capacity) = self.capacity.filter(|capacity| best.packing.height > *capacity) {
+            let (height, bound) = (best.packing.height, best.packing.bound);
+            let short = capacity.shortfall(height);
+            let text = format!("the arena needs {height}, {short} more than {capacity}; its lower bound is {bound}");
+            return Err(Failure::NoPlan(Report::msg(text)));
         }
-        let consumers = graph.consumers();
-        graph.outputs =
-            graph.tensors().map(|(id, _)| id).filter(|id| consumers[id.0 as usize].is_empty() && id.0 > 1).collect();
-        graph
-    }
-
-    fn with_rules<T>(graph: &Graph, with: impl FnOnce(&Sharing<'_>) -> T) -> T {
-        let reuse = |id: OperatorId| match graph.operator(id).name.as_str() {
-            "view" => Reuse::View,
-            "map" => Reuse::InPlace,
-            "join" => Reuse::Join,
-            _ => Reuse::Never,
-        };
-        with(&Sharing { reuse: &reuse, workspace: &|_| Bytes::ZERO, align: 1 })
-    }
-
-    /// The least peak over all orders and all choices of what to join in place.
-    fn brute_force(graph: &Graph, sharing: &Sharing<'_>, order: &mut Vec<OperatorId>) -> Bytes {
-        let is_made = |t: TensorId| graph.producer(t).is_none_or(|producer| order.contains(&producer));
-        let is_ready = |id: &OperatorId| !order.contains(id) && graph.operator(*id).operands().all(is_made);
-        let ready: Vec<OperatorId> = graph.operators().map(|(id, _)| id).filter(is_ready).collect();
-        if ready.is_empty() {
-            let joins: Vec<OperatorId> =
-                order.iter().copied().filter(|id| (sharing.reuse)(*id) == Reuse::Join).collect();
-            let peak = |chosen: u32| {
-                let chosen =
-                    joins.iter().enumerate().filter(|(at, _)| chosen >> at & 1 == 1).map(|(_, id)| *id).collect();
-                joined::only(sharing, &chosen, |sharing| lifetimes(graph, order, sharing).unwrap().peak())
-            };
-            return (0..1 << joins.len()).map(peak).min().unwrap();
+        let mut layout = Layout::new(&subject.title, &problem.graph, best, &|id| problem.time(id));
+        layout.capacity = self.capacity;
+        if let Some(folder) = &self.figures {
+            let figures = Figures { links: &self.link, display_names: self.display_names, align: self.flags.align() };
+            figures.write(folder, problem, placements, &layout)?;
         }
-        let mut best = Bytes(u64::MAX);
-        for id in ready {
-            order.push(id);
-            best = best.min(brute_force(graph, sharing, order));
-            order.pop();
-        }
-        best
-    }
-
-    #[test]
-    fn tensors_lie_where_they_are_read() {
-        let mut rng = fastrand::Rng::with_seed(3);
-        let mut joined = 0;
-        for round in 0..200 {
-            let is_small = round < 150;
-            let graph = graph(&mut rng, if is_small { 6 } else { 40 });
-            with_rules(&graph, |sharing| {
-                // Placing checks contents.
-                let options = Options { effort: 10_000, ..Options::default() };
-                let order: Vec<OperatorId> = graph.operators().map(|(id, _)| id).collect();
-                place(&graph, order, sharing, &options).unwrap();
-                let found = best(&graph, sharing, &options).unwrap();
-                joined += found.best.joined.len();
-                assert!(found.best.packing.height <= found.program_order.packing.height);
-                if is_small {
-                    let least = brute_force(&graph, sharing, &mut Vec::new());
-                    assert!(found.bound <= least, "{} > {least}: {graph:?}", found.bound);
-                }
-            });
-        }
-        assert!(joined > 100);
-    }
-
-    #[test]
-    fn branches_are_made_where_they_are_joined() {
-        let mut graph = Graph::new();
-        let ty = |bytes| TensorType::of(DType::U8, &[bytes]);
-        let x = graph.add_tensor("x", ty(1), Origin::Input);
-        let add = |graph: &mut Graph, name: &str, operands: &[TensorId], bytes| {
-            let args = operands.iter().copied().map(Arg::Tensor).collect();
-            let (name, attrs, outputs) = (name.into(), Attrs::new(), Vec::new());
-            let operator = Operator { name, attrs, args, outputs, tuple_result: false, label: None, place: None };
-            let id = graph.add_operator(operator, &[ty(bytes)]);
-            graph.operator(id).outputs[0]
-        };
-        let branches = [add(&mut graph, "own", &[x], 10), add(&mut graph, "own", &[x], 10)];
-        let joined = add(&mut graph, "join", &branches, 20);
-        let result = add(&mut graph, "own", &[joined], 1);
-        graph.outputs.push(result);
-        with_rules(&graph, |sharing| {
-            let found = best(&graph, sharing, &Options::default()).unwrap();
-            assert_eq!(found.program_order.packing.height, Bytes(40));
-            assert_eq!((found.best.packing.height, found.bound), (Bytes(21), Bytes(21)));
-            let place = |tensor: TensorId| found.best.lifetimes.place[tensor.0 as usize];
-            assert_eq!(branches.map(place), [Bytes(0), Bytes(10)]);
+        let rows = layout.blocks.iter().map(|block| Row {
+            buffer: &block.name,
+            kind: block.kind.name(),
+            bytes: block.size,
+            offset: block.offset,
+            birth: block.lower,
+            death: block.upper,
         });
+        let rows: Vec<Row<'_>> = rows.collect();
+        if let Some(path) = &self.output {
+            source_file::write(path, &format::to_csv(&rows)?)?;
+        }
+        let summary = Summary { fusion, ..summary(subject, problem, placements) };
+        match self.format {
+            Format::Csv => format::print_csv(&rows),
+            Format::Json => format::print_json(&summary),
+            Format::Table => {
+                println!("{summary}");
+                if self.map {
+                    print!("\n{}", text::map(&layout));
+                }
+                Ok(())
+            }
+        }
     }
+}
 
-    #[test]
-    fn what_is_overwritten_is_noticed() {
-        let mut rng = fastrand::Rng::with_seed(8);
-        let graph = graph(&mut rng, 20);
-        with_rules(&graph, |sharing| {
-            let order: Vec<OperatorId> = graph.operators().map(|(id, _)| id).collect();
-            let mut placed = place(&graph, order, sharing, &Options::default()).unwrap();
-            placed.packing.offsets.fill(Bytes::ZERO);
-            assert!(contents::contents(&graph, sharing, &placed).is_err());
-        });
+fn summary(subject: &Subject, problem: &MemoryProblem, placements: &PlacementResult) -> Summary {
+    let (before, best) = (&placements.program_order, &placements.best);
+    Summary {
+        model: subject.title.clone(),
+        operators: problem.graph.operators().len(),
+        flops: problem.flops,
+        parameter_bytes: problem.parameter_bytes(),
+        program_order_peak_bytes: before.lifetimes.peak(),
+        program_order_arena_bytes: before.packing.height,
+        peak_bytes: best.lifetimes.peak(),
+        arena_bytes: best.packing.height,
+        bound_arena_bytes: best.packing.bound,
+        bound_peak_bytes: placements.bound,
+        gap: placements.gap(),
+        times: subject.times.clone(),
+        joined_in_place: best.elided.len(),
+        fusion: None,
+    }
+}
+
+/// The library of a file, or the built-in one.
+fn read_library(path: Option<&Path>) -> Result<Library, Failure> {
+    let Some(path) = path else { return Library::built_in().map_err(Failure::failed) };
+    let text = String::from_utf8_lossy(&source_file::read(path)?).into_owned();
+    Library::parse(&text).map_err(|LibraryError { message, span }| {
+        if kind::other(text.as_bytes(), Kind::Patterns).is_some() {
+            return kind::instead(path, text.as_bytes(), Kind::Patterns, message);
+        }
+        let Some(span) = span else { return Failure::BadInput(Report::msg(format!("{}: {message}", path.display()))) };
+        let report: Report = miette!(labels = vec![LabeledSpan::new_with_span(None, span)], "{message}");
+        Failure::BadInput(report.with_source_code(NamedSource::new(path.to_string_lossy(), text).with_language("toml")))
+    })
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "model        {}", self.model)?;
+        writeln!(f, "operators    {}, {:.3} GFLOP", self.operators, self.flops as f64 / 1e9)?;
+        writeln!(f, "parameters   {}", self.parameter_bytes)?;
+        writeln!(f, "             program order   best order")?;
+        let row = |f: &mut fmt::Formatter<'_>, name: &str, before: Bytes, after: Bytes| {
+            writeln!(f, "{name:<12} {:>13}   {:>10}", before.to_string(), after.to_string())
+        };
+        row(f, "peak", self.program_order_peak_bytes, self.peak_bytes)?;
+        row(f, "arena", self.program_order_arena_bytes, self.arena_bytes)?;
+        writeln!(f, "lower bound  {} for this order, {} for any", self.bound_arena_bytes, self.bound_peak_bytes)?;
+        writeln!(f, "gap          {:.2} %", 100.0 * self.gap)?;
+        if self.joined_in_place > 0 {
+            writeln!(f, "joined       {} concatenations in place", self.joined_in_place)?;
+        }
+        write!(f, "times        {}", self.times)?;
+        self.fusion.as_ref().map_or(Ok(()), |fusion| write!(f, "\n\n{}", Fused(fusion)))
+    }
+}
+
+/// What fusing changed, as a table.
+struct Fused<'a>(&'a FusionEffect);
+
+impl fmt::Display for Fused<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fused(effect) = self;
+        let width = effect.meta_operators.iter().map(|u| u.name.len()).max().unwrap_or(0).max("meta-operator".len());
+        writeln!(f, "{:<width$}  matches  operators", "meta-operator")?;
+        for found in effect.meta_operators.iter().filter(|found| found.matches > 0) {
+            writeln!(f, "{:<width$}  {:>7}  {:>9}", found.name, found.matches, found.operators)?;
+        }
+        writeln!(f, "             {:>10} {:>10}   without scratch", "unfused", "fused")?;
+        writeln!(f, "operators    {:>10} {:>10}", effect.unfused_operators, effect.fused_operators)?;
+        let all = [&effect.unfused, &effect.fused, &effect.without_scratch];
+        let row = |f: &mut fmt::Formatter<'_>, name: &str, [a, b, c]: [Bytes; 3]| {
+            writeln!(f, "{name:<12} {:>10} {:>10}   {:>15}", a.to_string(), b.to_string(), c.to_string())
+        };
+        row(f, "peak", all.map(|figures| figures.peak_bytes))?;
+        row(f, "arena", all.map(|figures| figures.arena_bytes))?;
+        let of = effect.largest_scratch_of.as_ref().map_or(String::new(), |name| format!(" of {name}"));
+        write!(f, "scratch      {} at most{of}", effect.largest_scratch_bytes)
     }
 }

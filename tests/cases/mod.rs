@@ -8,7 +8,7 @@ use std::{
 };
 
 use edgecut::{
-    engine::{CpuEngine, Engine, EngineError},
+    engine::{Engine, EngineError, TractEngine},
     graph::{DType, Graph, TensorData, TensorId},
     relay::{ImportOptions, import},
     values::{read_npz, seeded},
@@ -18,24 +18,43 @@ use edgecut::{
 pub struct Case {
     pub name: String,
     pub family: String,
-    path: PathBuf,
+    pub path: PathBuf,
     rtol: f64,
     atol: f64,
 }
 
-/// All cases below `../shared`; `None`, said aloud, if the folder is not there.
-///
-/// # Panics
-/// If `EDGECUT_REQUIRE_SHARED` is set and the folder is not there.
-pub fn all() -> Option<Vec<Case>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/relay/cases");
-    let index = folder.join("index.csv");
-    if !index.exists() {
-        assert!(std::env::var_os("EDGECUT_REQUIRE_SHARED").is_none(), "{} is missing", index.display());
-        eprintln!("skipped: {} is missing", index.display());
-        return None;
-    }
-    let mut rows = csv::Reader::from_path(index).unwrap();
+/// The Relay conformance data: `../shared/relay` where it lies beside the checkout, else the sample in `tests/data/relay`.
+pub fn data() -> PathBuf {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let shared = repository.join("../shared/relay");
+    if shared.exists() { shared } else { repository.join("tests/data/relay") }
+}
+
+/// The text of the model `name` of the conformance data. What is in `models/` of the repository is not repeated in the sample.
+pub fn model(name: &str) -> PathBuf {
+    let path = data().join(format!("models/{name}.relay"));
+    if path.exists() { path } else { Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("models/{name}.relay")) }
+}
+
+/// Names of the models whose outputs TVM computed, sorted.
+pub fn models_with_outputs() -> Vec<String> {
+    stems(&data().join("expected"), ".npz")
+}
+
+/// Names of the files of `folder` that end in `ending`, without it, sorted.
+pub fn stems(folder: &Path, ending: &str) -> Vec<String> {
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.unwrap().file_name().to_str().and_then(|name| name.strip_suffix(ending)).map(str::to_string)
+    };
+    let mut names: Vec<String> = std::fs::read_dir(folder).unwrap().filter_map(name).collect();
+    names.sort();
+    names
+}
+
+/// All cases of the conformance data.
+pub fn all() -> Vec<Case> {
+    let folder = data().join("cases");
+    let mut rows = csv::Reader::from_path(folder.join("index.csv")).unwrap();
     let case = |row: BTreeMap<String, String>| Case {
         path: folder.join(&row["family"]).join(&row["case"]),
         name: row["case"].clone(),
@@ -43,7 +62,7 @@ pub fn all() -> Option<Vec<Case>> {
         rtol: row["rtol"].parse().unwrap(),
         atol: row["atol"].parse().unwrap(),
     };
-    Some(rows.deserialize().map(|row| case(row.unwrap())).collect())
+    rows.deserialize().map(|row| case(row.unwrap())).collect()
 }
 
 impl Case {
@@ -73,13 +92,13 @@ impl Case {
         let npz = PathBuf::from(format!("{}.npz", self.path.display()));
         let tensors = read_npz(&npz).map_err(|e| e.to_string())?;
         let evaluate = |graph: &Graph| {
-            let engine = CpuEngine::new(1).map_err(|e| e.to_string())?;
+            let engine = TractEngine::new(1).map_err(|e| e.to_string())?;
             compute(&engine, graph, &tensors)?.into_iter().next().ok_or_else(|| "no output".to_string())
         };
         let options = ImportOptions { evaluate: Some(&evaluate), ..ImportOptions::default() };
         let import = import(&self.name, &text, &options).map_err(|e| e.to_string())?;
-        match import.checks.disagreements.first() {
-            Some(first) => Err(format!("the text says {}, inferred is {}", first.theirs, first.ours)),
+        match import.checks.mismatches.first() {
+            Some(first) => Err(format!("the text says {}, inferred is {}", first.stated, first.inferred)),
             None => Ok((import.graph, tensors)),
         }
     }

@@ -1,15 +1,15 @@
 //! A server with a processor and a graphics card behind a link of its own, and the plan for both.
 
 use edgecut::{
-    graph::{Granularity, Graph, OperatorId},
+    graph::{Granularity, Graph, LinkCost, OperatorId},
     plan::{
-        DeviceId, Plan,
+        Candidate, DeviceId, Plan, PlanRequest,
         assemble::Network,
         check,
         file::ModelRef,
-        problem::{Cost, Device, Link, LinkId, Objective, Targets},
+        problem::{Cost, Device, Link, LinkId},
         search::Options,
-        split::{Answer, Proportional, Task, Ways, divided, plan},
+        split::{SplitOptions, divided, solve},
     },
     profile::items,
     units::{Bytes, Micros},
@@ -29,35 +29,29 @@ pub const GPU: DeviceId = DeviceId(1);
 impl Card {
     /// The plan of least latency for the operators of `graph`, checked; `costs` are by operator and device. A shard takes its
     /// share of its operator's time.
-    pub fn planned(&self, graph: &Graph, costs: Vec<Vec<Option<Cost>>>, budget: u64) -> (Answer, Plan) {
+    pub fn planned(&self, graph: &Graph, costs: Vec<Vec<Option<Cost>>>, budget: u64) -> (Candidate, Plan) {
         let device = |name: &str, memory| Device { server: "box".into(), name: name.into(), address: None, memory };
-        let way = |name: &str| Link { name: name.into(), latency: self.latency, per_byte: self.per_byte };
+        let way = |name: &str| Link { name: name.into(), cost: LinkCost::per_byte(self.latency, self.per_byte) };
         let items = items(graph, Granularity::Op);
         let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
-        let task = Task {
-            ways: Ways::of(graph, &groups),
-            names: items.iter().map(|item| item.name.clone()).collect(),
-            costs,
-            network: Network {
-                devices: vec![device("cpu", None), device("gpu0", self.memory)],
-                links: vec![way("there"), way("back")],
-                routes: vec![None, Some(LinkId(0)), Some(LinkId(1)), None],
-                source: CPU,
-                sink: CPU,
-            },
-            objective: Objective::Latency,
-            targets: Targets::default(),
-            shards: &Proportional::default(),
+        let names = items.iter().map(|item| item.name.clone()).collect();
+        let network = Network {
+            devices: vec![device("cpu", None), device("gpu0", self.memory)],
+            links: vec![way("there"), way("back")],
+            routes: vec![None, Some(LinkId(0)), Some(LinkId(1)), None],
+            source: CPU,
+            sink: CPU,
         };
-        let options = Options { budget: Some(budget), cut_off: None, ..Options::default() };
-        let answer = plan(&task, &options).unwrap();
+        let search = Options { budget: Some(budget), cut_off: None, ..Options::default() };
+        let request = PlanRequest::new(SplitOptions::of(graph, &groups), names, costs, network);
+        let answer = solve(&PlanRequest { search, ..request }, None).unwrap();
         let made = in_file(graph, &answer, Granularity::Op);
         (answer, made)
     }
 }
 
 /// An answer for `graph` as a plan file has it, checked.
-pub fn in_file(graph: &Graph, answer: &Answer, granularity: Granularity) -> Plan {
+pub fn in_file(graph: &Graph, answer: &Candidate, granularity: Granularity) -> Plan {
     let mut made = Plan::new(&answer.expanded.problem, &answer.solution, ModelRef::default(), granularity, 0);
     made.splits = answer.splits.clone();
     check::plan(&answer.expanded.problem, &made).unwrap();

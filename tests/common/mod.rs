@@ -2,23 +2,36 @@
 
 #![allow(dead_code)]
 
+pub mod card;
+pub mod problems;
 pub mod process;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use edgecut::{
     agent::{Host, HostOptions, Shutdown, serve},
     cluster::Cluster,
-    engine::{CpuEngine, Engine, EngineError},
-    graph::{Arg, Attrs, DType, Graph, Operator, OperatorId, Origin, TensorData, TensorId, TensorType},
+    engine::{Engine, EngineError, TractEngine},
+    graph::{DType, Graph, Operator, OperatorId, Origin, TensorData, TensorId, TensorType},
     plan::{
-        DeviceId, GroupId, Plan, Strategy,
+        DeviceId, GroupId, Plan,
         file::{Bound, DevicePlan, Granularity, GroupPlan, MemoryPlan, ModelRef, Predicted, VERSION},
         problem::{Objective, Targets},
     },
     units::{Bytes, Micros},
     values::seeded,
 };
+
+/// A file or folder of the conformance data beside the checkout. Tests that need it are ignored where it is absent.
+pub fn shared(path: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared").join(path);
+    assert!(path.exists(), "{} is missing", path.display());
+    path
+}
 
 /// Agents in this process, each behind a socket of its own.
 pub struct Agents {
@@ -49,21 +62,13 @@ impl Agents {
 
 impl Drop for Agents {
     fn drop(&mut self) {
-        self.shutdown.order();
+        self.shutdown.request();
     }
 }
 
 /// An operator without attributes.
 pub fn operator(name: &str, args: &[TensorId]) -> Operator {
-    Operator {
-        name: name.into(),
-        attrs: Attrs::new(),
-        args: args.iter().map(|t| Arg::Tensor(*t)).collect(),
-        outputs: Vec::new(),
-        tuple_result: false,
-        label: None,
-        place: None,
-    }
+    Operator::new(name, args.iter().copied())
 }
 
 /// Adds an element-wise operator and returns its result.
@@ -101,7 +106,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
     let groups = graph.operators().map(|(id, operator)| GroupPlan {
         name: format!("{}_{}", operator.name, id.0),
         operators: vec![id],
-        strategy: Strategy::Whole { device: DeviceId(device_of[id.0 as usize] as u32) },
+        device: DeviceId(device_of[id.0 as usize] as u32),
         time_us: Micros(1.0),
         start_us: Micros::ZERO,
         workspace_bytes: Bytes::ZERO,
@@ -144,7 +149,7 @@ pub fn inputs(graph: &Graph) -> BTreeMap<TensorId, TensorData> {
 
 /// The outputs of a graph run operator by operator on one engine, everything generated.
 pub fn on_one_device(graph: &Graph) -> Vec<TensorData> {
-    let engine = CpuEngine::new(1).unwrap();
+    let engine = TractEngine::new(1).unwrap();
     let steps: Vec<Vec<OperatorId>> = graph.operators().map(|(id, _)| vec![id]).collect();
     let parameter = |id: TensorId| {
         let tensor = graph.tensor(id);

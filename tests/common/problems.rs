@@ -1,12 +1,12 @@
 //! Random problems for tests of planning, and their best plans by trying everything.
 
 use edgecut::{
-    graph,
+    graph::{self, LinkCost},
     plan::{
         DeviceId, GroupId, Problem, TensorIndex,
-        evaluate::Evaluation,
+        evaluation::Evaluation,
+        placement::Placement,
         problem::{Cost, Device, Group, Link, LinkId, Objective, ParameterId, Targets, Tensor},
-        work::Placement,
     },
     units::{Bytes, Micros},
 };
@@ -74,7 +74,7 @@ pub fn problem(seed: u64, groups: usize, devices: usize) -> Problem {
                 1 if !links.is_empty() => Some(LinkId(rng.u32(0..links.len() as u32))),
                 _ => {
                     let (latency, per_byte) = (Micros(f64::from(rng.u32(0..20))), rng.f64() * 0.05);
-                    links.push(Link { name: format!("{from}->{to}"), latency, per_byte });
+                    links.push(Link { name: format!("{from}->{to}"), cost: LinkCost::per_byte(latency, per_byte) });
                     Some(LinkId(links.len() as u32 - 1))
                 }
             });
@@ -124,7 +124,7 @@ pub fn brute_force(problem: &Problem) -> Option<f64> {
             |at: usize| DeviceId((choice / problem.devices.len().pow(at as u32) % problem.devices.len()) as u32);
         let devices: Vec<DeviceId> = (0..problem.groups.len()).map(digit).collect();
         for order in &found {
-            let Ok(evaluation) = Evaluation::of(problem, Placement::whole(&devices, order)) else { continue };
+            let Ok(evaluation) = Evaluation::of(problem, Placement::new(&devices, order)) else { continue };
             if evaluation.score.feasible() && best.is_none_or(|best| evaluation.score.value < best) {
                 best = Some(evaluation.score.value);
             }

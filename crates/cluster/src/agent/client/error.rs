@@ -1,0 +1,81 @@
+//! Why a call to an agent failed.
+
+use std::time::Duration;
+
+use smol_str::SmolStr;
+use tonic::{Code, Status};
+
+use crate::agent::{
+    protocol::error::{REFUSAL, root_cause},
+    server::HostError,
+};
+
+/// Why a call to an agent failed. Every message names the agent.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AgentError {
+    #[error("agent {agent} at {address} does not answer: {cause}")]
+    Unreachable { agent: SmolStr, address: String, cause: String },
+    #[error("agent {agent} speaks protocol {found}, this program {expected}: use the same version of edgecut on both")]
+    ProtocolVersion { agent: SmolStr, found: u32, expected: u32 },
+    #[error("agent {agent} was lost while {doing}: {cause}")]
+    Disconnected { agent: SmolStr, doing: String, cause: String },
+    #[error("agent {agent} did not answer within {} s while {doing}", .after.as_secs_f64())]
+    Timeout { agent: SmolStr, doing: String, after: Duration },
+    #[error("agent {agent}: {message}")]
+    Refused { agent: SmolStr, message: String },
+    /// A partition needs, or used, more memory than its limit.
+    #[error("agent {agent}: {message}")]
+    Memory { agent: SmolStr, message: String },
+    /// A link to another agent failed.
+    #[error("agent {agent}: {message}")]
+    Peer { agent: SmolStr, message: String },
+}
+
+impl AgentError {
+    /// The error for a failed gRPC call: the agent's refusal, or a lost connection.
+    pub fn from_status(agent: &SmolStr, doing: &str, status: &Status) -> AgentError {
+        let agent = agent.clone();
+        if status.metadata().contains_key(REFUSAL) {
+            let message = status.message().to_string();
+            return match status.code() {
+                Code::ResourceExhausted => AgentError::Memory { agent, message },
+                Code::Aborted => AgentError::Peer { agent, message },
+                _ => AgentError::Refused { agent, message },
+            };
+        }
+        let cause = std::error::Error::source(status).map_or(status.message().to_string(), root_cause);
+        AgentError::Disconnected { agent, doing: doing.to_string(), cause }
+    }
+
+    /// The error for a failed call to an embedded agent.
+    pub fn from_host(agent: SmolStr, error: &HostError) -> AgentError {
+        let message = error.to_string();
+        match error {
+            HostError::Memory { .. } | HostError::OverLimit { .. } => AgentError::Memory { agent, message },
+            HostError::Link { .. } => AgentError::Peer { agent, message },
+            _ => AgentError::Refused { agent, message },
+        }
+    }
+
+    pub fn agent(&self) -> &SmolStr {
+        match self {
+            AgentError::Unreachable { agent, .. }
+            | AgentError::ProtocolVersion { agent, .. }
+            | AgentError::Disconnected { agent, .. }
+            | AgentError::Timeout { agent, .. }
+            | AgentError::Refused { agent, .. }
+            | AgentError::Memory { agent, .. }
+            | AgentError::Peer { agent, .. } => agent,
+        }
+    }
+
+    /// Rank by likely causality, the lowest first, when several agents report errors: a lost agent explains all others'
+    /// errors, and an agent's own error those of its peers.
+    pub fn causal_rank(&self) -> u8 {
+        match self {
+            AgentError::Unreachable { .. } | AgentError::Disconnected { .. } | AgentError::Timeout { .. } => 0,
+            AgentError::ProtocolVersion { .. } | AgentError::Refused { .. } | AgentError::Memory { .. } => 1,
+            AgentError::Peer { .. } => 2,
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! An agent in another process: the gRPC client, with a timeout on every call.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use smol_str::SmolStr;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Response, Status, Streaming, transport::Channel};
+
+use super::{
+    error::AgentError,
+    run_handle::{EventSender, RunHandle},
+};
+use crate::{
+    Description,
+    agent::protocol::{
+        Identity,
+        chunks::MAX_MESSAGE_SIZE,
+        connect::connect,
+        named_tensors::NamedTensors,
+        peer::Peer,
+        probe::ProbeSample,
+        profile::{ProfileEvent, ProfileTask},
+        run::{EventReader, RunCommand},
+        setup::Setup,
+        wire::{ClockRequest, DescribeRequest, PROTOCOL, ProbeRequest, RunEvent, agent_client::AgentClient},
+    },
+};
+use edgecut_graph::units::{Bytes, Micros};
+
+/// Timeout of a call that returns at once.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest time between two samples of a probe: more than the timeout of one transfer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// Longest time between two results of a profile, in addition to the sampling budget: loading one operator and taking the
+/// minimum number of samples.
+const PROFILE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A connection to an agent.
+#[derive(Debug, Clone)]
+pub struct RemoteAgent {
+    name: SmolStr,
+    client: AgentClient<Channel>,
+}
+
+impl RemoteAgent {
+    /// Connects to the agent of server `peer.server`.
+    ///
+    /// # Errors
+    /// If no agent answers at the address, or it is not trusted.
+    pub async fn connect(peer: &Peer, identity: Option<&Identity>) -> Result<RemoteAgent, AgentError> {
+        let unreachable = |cause: String| AgentError::Unreachable {
+            agent: peer.server.clone(),
+            address: peer.address.clone(),
+            cause,
+        };
+        let channel = connect(peer, identity).await.map_err(|error| {
+            let cause = error.to_string();
+            let hint = if cause.contains("refused") { " (is `edgecut agent` running there?)" } else { "" };
+            unreachable(cause + hint)
+        })?;
+        let agent = RemoteAgent {
+            name: peer.server.clone(),
+            client: AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE_SIZE),
+        };
+        // Only a reply shows that the other side speaks this protocol and accepts the certificate.
+        match agent.now().await {
+            Ok(_) => Ok(agent),
+            Err(AgentError::Disconnected { cause, .. }) => Err(unreachable(match identity {
+                None => format!("{cause} (does it require TLS? the cluster file has no [tls])"),
+                Some(_) => format!("{cause} (does it use TLS, and did its --client-ca sign our certificate?)"),
+            })),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn name(&self) -> &SmolStr {
+        &self.name
+    }
+
+    /// Awaits the reply to a call, up to a timeout.
+    async fn reply<T>(
+        &self,
+        doing: &str,
+        after: Duration,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, AgentError> {
+        match tokio::time::timeout(after, call).await {
+            Ok(Ok(reply)) => Ok(reply.into_inner()),
+            Ok(Err(status)) => Err(AgentError::from_status(&self.name, doing, &status)),
+            Err(_) => Err(AgentError::Timeout { agent: self.name.clone(), doing: doing.to_string(), after }),
+        }
+    }
+
+    pub async fn describe(&self) -> Result<Description, AgentError> {
+        let mut client = self.client.clone();
+        let reply = self.reply("describing itself", CALL_TIMEOUT, client.describe(DescribeRequest {})).await?;
+        if reply.protocol != PROTOCOL {
+            let (agent, found) = (self.name.clone(), reply.protocol);
+            return Err(AgentError::ProtocolVersion { agent, found, expected: PROTOCOL });
+        }
+        Ok(reply.into())
+    }
+
+    /// The time on the agent's clock.
+    pub async fn now(&self) -> Result<Micros, AgentError> {
+        let mut client = self.client.clone();
+        Ok(Micros(self.reply("reporting its clock", CALL_TIMEOUT, client.clock(ClockRequest {})).await?.now_us))
+    }
+
+    /// Times transfers from this agent to `peer`.
+    pub async fn probe(&self, peer: &Peer, largest: Bytes, budget: Duration) -> Result<Vec<ProbeSample>, AgentError> {
+        let doing = format!("probing its link to {}", peer.server);
+        let mut client = self.client.clone();
+        let request = ProbeRequest {
+            peer: Some(peer.clone().into()),
+            largest_bytes: largest.0,
+            budget_us: budget.as_secs_f64() * 1e6,
+        };
+        let mut stream = self.reply(&doing, CALL_TIMEOUT, client.probe(request)).await?;
+        let mut samples = Vec::new();
+        while let Some(sample) = self.next(&doing, PROBE_TIMEOUT, &mut stream).await? {
+            samples.push(ProbeSample { bytes: Bytes(sample.bytes), round_trip: Micros(sample.round_trip_us) });
+        }
+        Ok(samples)
+    }
+
+    /// The next message of a stream, up to a timeout.
+    async fn next<T>(
+        &self,
+        doing: &str,
+        timeout: Duration,
+        stream: &mut Streaming<T>,
+    ) -> Result<Option<T>, AgentError> {
+        match tokio::time::timeout(timeout, stream.message()).await {
+            Ok(Ok(message)) => Ok(message),
+            Ok(Err(status)) => Err(AgentError::from_status(&self.name, doing, &status)),
+            Err(_) => Err(AgentError::Timeout { agent: self.name.clone(), doing: doing.to_string(), after: timeout }),
+        }
+    }
+
+    /// See [`Agent::profile`](super::Agent::profile).
+    pub fn profile(
+        &self,
+        task: ProfileTask,
+        contents: NamedTensors,
+    ) -> mpsc::Receiver<Result<ProfileEvent, AgentError>> {
+        let (sender, events) = mpsc::channel(16);
+        let agent = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = agent.stream_profile(task, contents, &sender).await {
+                // The receiver may have been dropped.
+                let _ = sender.send(Err(error)).await;
+            }
+        });
+        events
+    }
+
+    async fn stream_profile(
+        &self,
+        task: ProfileTask,
+        contents: NamedTensors,
+        events: &mpsc::Sender<Result<ProfileEvent, AgentError>>,
+    ) -> Result<(), AgentError> {
+        let doing = "profiling";
+        let timeout = PROFILE_TIMEOUT + Duration::try_from_secs_f64(task.sampling.budget.0 / 1e6).unwrap_or_default();
+        let refused = |e: serde_json::Error| AgentError::Refused { agent: self.name.clone(), message: e.to_string() };
+        let pieces = task.into_wire(contents).map_err(refused)?;
+        let (messages, outgoing) = mpsc::channel(2);
+        let mut client = self.client.clone();
+        tokio::spawn(async move {
+            for piece in pieces {
+                if messages.send(piece).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let mut stream = self.reply(doing, CALL_TIMEOUT, client.profile(ReceiverStream::new(outgoing))).await?;
+        loop {
+            let message = tokio::select! {
+                message = self.next(doing, timeout, &mut stream) => message?,
+                // The receiver was dropped. Dropping the stream stops the agent.
+                () = events.closed() => return Ok(()),
+            };
+            let Some(message) = message else { return Ok(()) };
+            if let Some(event) = ProfileEvent::from_wire(message)
+                && events.send(Ok(event)).await.is_err()
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Begins a run; errors are reported through the handle.
+    pub fn run(&self, setup: Arc<Setup>) -> RunHandle {
+        let (commands, received_commands) = mpsc::channel(4);
+        let (sender, events) = mpsc::channel(16);
+        let agent = self.clone();
+        let reader = EventReader::new(&setup);
+        tokio::spawn(async move {
+            if let Err(error) = agent.stream_run(received_commands, reader, &sender).await {
+                // The handle may have been dropped.
+                let _ = sender.send(Err(error)).await;
+            }
+        });
+        RunHandle { commands, events }
+    }
+
+    /// Forwards commands and events until either side ends.
+    async fn stream_run(
+        &self,
+        mut commands: mpsc::Receiver<RunCommand>,
+        mut reader: EventReader,
+        events: &EventSender,
+    ) -> Result<(), AgentError> {
+        let doing = "running its part";
+        let refused = |message: String| AgentError::Refused { agent: self.name.clone(), message };
+        let (messages, outgoing) = mpsc::channel(2);
+        let mut client = self.client.clone();
+        let (name, errors) = (self.name.clone(), events.clone());
+        tokio::spawn(async move {
+            while let Some(command) = commands.recv().await {
+                let pieces = match command.into_wire() {
+                    Ok(pieces) => pieces,
+                    Err(e) => {
+                        let _ = errors.send(Err(AgentError::Refused { agent: name, message: e.to_string() })).await;
+                        return;
+                    }
+                };
+                for piece in pieces {
+                    if messages.send(piece).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        let mut stream: Streaming<RunEvent> =
+            self.reply(doing, CALL_TIMEOUT, client.run(ReceiverStream::new(outgoing))).await?;
+        loop {
+            let message = tokio::select! {
+                message = stream.message() => message,
+                // The handle was dropped. Dropping the stream unloads the run.
+                () = events.closed() => return Ok(()),
+            };
+            let Some(message) = message.map_err(|status| AgentError::from_status(&self.name, doing, &status))? else {
+                return Ok(());
+            };
+            if let Some(event) = reader.read(message).map_err(|e| refused(e.to_string()))?
+                && events.send(Ok(event)).await.is_err()
+            {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The agent: a service on every server of a cluster that describes, profiles and runs; and its client.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`protocol`] | messages and their typed forms, chunks, connections |
+//! | [`server`] | the agent: devices, sessions, runs, profiles, probes; [`serve`] puts it on a socket |
+//! | [`client`] | [`Agent`], embedded or remote with the same methods, and the [`Fleet`] of a cluster |
+//! | [`clock`], [`shutdown`], [`io_priority`] | shared by both sides |
+//!
+//! A run is one bidirectional stream: the setup comes first, and everything is unloaded when the stream ends. Tensors go
+//! from agent to agent, never through the client. Every call has a timeout, and every error names its agent.
+//! Nothing here knows plans or profiles' files.
+
+mod client;
+pub(crate) mod clock;
+pub mod io_priority;
+pub mod protocol;
+mod server;
+mod shutdown;
+
+pub use client::{Agent, AgentError, Fleet, FleetMember, RunHandle};
+pub use protocol::{Identity, SecurityError, check_address};
+pub use server::{Host, HostError, HostOptions, serve};
+pub use shutdown::Shutdown;

@@ -1,0 +1,79 @@
+//! What an agent measures during an inference. Times are on the agent's own clock.
+
+use smol_str::SmolStr;
+
+use super::setup::ValueId;
+use edgecut_graph::units::{Bytes, Micros};
+
+/// All that one server did for one inference.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InferenceTrace {
+    pub inference: u64,
+    /// In order of their ends.
+    pub stages: Vec<StageTime>,
+    pub transfers: Vec<TransferTime>,
+    pub arrivals: Vec<ArrivalTime>,
+    /// Over all inferences so far.
+    pub memory: Vec<DeviceMemory>,
+}
+
+/// One stage on one device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StageTime {
+    pub device: SmolStr,
+    /// Index into the device's partition.
+    pub stage: u32,
+    /// When the last operand was complete; zero without operands.
+    pub ready: Micros,
+    pub start: Micros,
+    /// When its results were available, slightly after the end of its last step.
+    pub end: Micros,
+    pub steps: Vec<StepTime>,
+}
+
+/// One group of operators within a stage.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepTime {
+    /// The group's number in the plan.
+    pub group: u32,
+    pub end: Micros,
+    /// Wall-clock time of the computation alone.
+    pub wall: Micros,
+    /// CPU time of all threads.
+    pub cpu: Micros,
+    pub workspace: Bytes,
+}
+
+/// One value sent to another server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransferTime {
+    pub value: ValueId,
+    /// The server it went to.
+    pub to: SmolStr,
+    /// When it was complete.
+    pub ready: Micros,
+    pub start: Micros,
+    /// When its last byte was passed to the network.
+    pub end: Micros,
+}
+
+/// One value received from another server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ArrivalTime {
+    pub value: ValueId,
+    /// When its first bytes arrived, and when it was complete.
+    pub start: Micros,
+    pub end: Micros,
+}
+
+/// The memory of a partition on its device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceMemory {
+    pub device: SmolStr,
+    /// What the loaded stages hold: packed weights and constants.
+    pub parameters: Bytes,
+    /// Peak of parameters, live tensors and workspace together.
+    pub peak: Bytes,
+    /// Peak while loading: parameters as received, and packed.
+    pub loading: Bytes,
+}

@@ -1,0 +1,26 @@
+//! The protocol between a client and agents, and between agents: messages, their typed forms, connections.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`wire`] | generated from `proto/edgecut.proto`, and conversions to this crate's types |
+//! | [`run`], [`setup`] | commands and events of a run; what each server must do for it |
+//! | [`inference_trace`] | what a server measures during an inference |
+//! | [`profile`], [`probe`] | measurements of operators and of links |
+//! | [`chunks`], [`named_tensors`] | tensors and documents in messages of limited size |
+//! | [`peer`], [`connect`], [`security`] | addresses, HTTP/2 channels, mutual TLS |
+//! | [`error`] | invalid requests, and how a refusal differs from a lost connection |
+
+pub(in crate::agent) mod chunks;
+pub(in crate::agent) mod connect;
+pub(in crate::agent) mod error;
+pub mod inference_trace;
+pub mod named_tensors;
+pub mod peer;
+pub mod probe;
+pub mod profile;
+pub mod run;
+mod security;
+pub mod setup;
+pub(in crate::agent) mod wire;
+
+pub use security::{Identity, SecurityError, check_address};

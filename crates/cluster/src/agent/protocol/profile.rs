@@ -1,0 +1,240 @@
+//! Profiling on an agent: the request ([`ProfileTask`]), its results ([`ProfileEvent`]), and their messages.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+use super::{
+    chunks::{Assembler, DocumentBuffer, chunks, document},
+    error::MessageError,
+    named_tensors::{NamedTensors, StreamedTensor},
+    wire::{self, item_cost::Outcome, profile_event, profile_request},
+};
+use edgecut_engine::statistics::Statistics;
+use edgecut_graph::{
+    Granularity, Graph,
+    units::{Bytes, Micros},
+};
+use edgecut_profile::{Cost, Measurement, MeasurementMode, Sampling, Signature};
+
+/// What to measure on one device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProfileTask {
+    /// The device's name on its server.
+    pub device: SmolStr,
+    /// Threads to compute with; by default the agent's own number.
+    pub threads: Option<u32>,
+    pub mode: MeasurementMode,
+    pub granularity: Granularity,
+    pub sampling: Sampling,
+    /// Whether to measure every item that is not in `known`.
+    pub items: bool,
+    /// Whether to measure the model as a whole, after the items.
+    pub whole: bool,
+    /// Bytes to evict from the caches before every sample of the whole: the working set of the model that the graph is
+    /// a part of.
+    #[serde(default, rename = "displaces")]
+    pub cache_flush: Option<Bytes>,
+    /// Signatures that are measured already. Used by [`MeasurementMode::Isolated`] only.
+    pub known: HashSet<Signature>,
+    pub graph: Graph,
+    /// Inputs and parameters whose contents follow; others are generated from their names.
+    pub streamed: Vec<StreamedTensor>,
+}
+
+/// One result.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ProfileEvent {
+    Item(Measurement),
+    Whole(Cost),
+}
+
+impl ProfileTask {
+    /// The messages of the task and of the contents that it announces.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    pub fn into_wire(
+        self,
+        mut contents: NamedTensors,
+    ) -> Result<impl Iterator<Item = wire::ProfileRequest> + Send, serde_json::Error> {
+        use profile_request::Request;
+        let one = |request| wire::ProfileRequest { request: Some(request) };
+        let json = serde_json::to_vec(&self)?;
+        let announced =
+            (0u32..).zip(self.streamed).filter_map(move |(index, s)| Some((index, contents.remove(&s.name)?)));
+        let tensors = announced.flat_map(|(tensor, data)| {
+            let pieces = chunks(data.bytes());
+            pieces.map(move |data| Request::Content(wire::TensorChunk { tensor, data }))
+        });
+        Ok(document(json).map(Request::Task).chain(tensors).map(one))
+    }
+}
+
+/// Reassembles a task and its contents.
+#[derive(Debug, Default)]
+pub struct TaskReader {
+    document: DocumentBuffer,
+    task: Option<ProfileTask>,
+    tensors: Assembler<u32>,
+    contents: NamedTensors,
+}
+
+impl TaskReader {
+    /// Reads the next message; returns the task when its contents are complete.
+    ///
+    /// # Errors
+    /// If the messages are not a valid task.
+    pub fn read(&mut self, message: wire::ProfileRequest) -> Result<Option<(ProfileTask, NamedTensors)>, MessageError> {
+        use profile_request::Request;
+        let wrong = |what: &str| MessageError::Malformed(what.to_string());
+        match (message.request, &self.task) {
+            (Some(Request::Task(piece)), None) => {
+                let Some(json) = self.document.push(&piece)? else { return Ok(None) };
+                let task: ProfileTask = serde_json::from_slice(&json)
+                    .map_err(|e| MessageError::Malformed(format!("invalid profile task: {e}")))?;
+                self.task = Some(task);
+            }
+            (Some(Request::Content(piece)), Some(task)) => {
+                let announced = task.streamed.get(piece.tensor as usize);
+                let announced = announced.ok_or_else(|| wrong("a tensor that the task does not announce"))?;
+                if let Some(data) = self.tensors.push(piece.tensor, &announced.ty, &piece.data)?.complete() {
+                    self.contents.insert(announced.name.clone(), data);
+                }
+            }
+            _ => return Err(wrong("a profile must begin with its task, followed by its contents")),
+        }
+        let complete = self.task.as_ref().is_some_and(|task| task.streamed.len() == self.contents.len());
+        let task = if complete { self.task.take() } else { None };
+        Ok(task.map(|task| (task, std::mem::take(&mut self.contents))))
+    }
+}
+
+impl From<ProfileEvent> for wire::ProfileEvent {
+    fn from(from: ProfileEvent) -> wire::ProfileEvent {
+        let event = match from {
+            ProfileEvent::Whole(cost) => profile_event::Event::Whole(cost.into()),
+            ProfileEvent::Item(Measurement { item, cost }) => profile_event::Event::Item(wire::ItemCost {
+                item: item as u32,
+                outcome: Some(match cost {
+                    Ok(cost) => Outcome::Cost(cost.into()),
+                    Err(failure) => Outcome::Failure(failure),
+                }),
+            }),
+        };
+        wire::ProfileEvent { event: Some(event) }
+    }
+}
+
+impl ProfileEvent {
+    /// `None` for a message that this version does not know.
+    pub fn from_wire(from: wire::ProfileEvent) -> Option<ProfileEvent> {
+        Some(match from.event? {
+            profile_event::Event::Whole(cost) => ProfileEvent::Whole(cost.into()),
+            profile_event::Event::Item(wire::ItemCost { item, outcome }) => ProfileEvent::Item(Measurement {
+                item: item as usize,
+                cost: match outcome? {
+                    Outcome::Cost(cost) => Ok(cost.into()),
+                    Outcome::Failure(failure) => Err(failure),
+                },
+            }),
+        })
+    }
+}
+
+impl From<Cost> for wire::Cost {
+    fn from(from: Cost) -> wire::Cost {
+        wire::Cost {
+            n: from.time.n,
+            median_us: from.time.median.0,
+            mad_us: from.time.mad.0,
+            min_us: from.time.min.0,
+            p95_us: from.time.p95.0,
+            cpu_median_us: from.cpu.0,
+            kernels_median_us: from.kernels.map(|time| time.0),
+            workspace_bytes: from.workspace.0,
+            held_bytes: from.held.0,
+            disturbed: from.disturbed,
+        }
+    }
+}
+
+impl From<wire::Cost> for Cost {
+    fn from(from: wire::Cost) -> Cost {
+        Cost {
+            time: Statistics {
+                n: from.n,
+                median: Micros(from.median_us),
+                mad: Micros(from.mad_us),
+                min: Micros(from.min_us),
+                p95: Micros(from.p95_us),
+            },
+            cpu: Micros(from.cpu_median_us),
+            kernels: from.kernels_median_us.map(Micros),
+            workspace: Bytes(from.workspace_bytes),
+            held: Bytes(from.held_bytes),
+            disturbed: from.disturbed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edgecut_graph::{DType, Origin, TensorData, TensorType};
+
+    #[test]
+    fn a_task_and_its_contents_are_reassembled() {
+        let mut graph = Graph::new();
+        let ty = TensorType::of(DType::U8, &[3 << 20]);
+        graph.add_tensor("x", ty.clone(), Origin::Input);
+        let data = TensorData::new(DType::U8, [3 << 20], vec![7; 3 << 20]).unwrap();
+        for streamed in [vec![], vec![StreamedTensor { name: "x".into(), ty }]] {
+            let contents: NamedTensors = streamed.iter().map(|s| (s.name.clone(), data.clone())).collect();
+            let task = ProfileTask {
+                device: "cpu".into(),
+                threads: Some(2),
+                mode: MeasurementMode::InSitu,
+                granularity: Granularity::Op,
+                sampling: Sampling::default(),
+                items: true,
+                whole: false,
+                cache_flush: Some(Bytes(9)),
+                known: HashSet::new(),
+                graph: graph.clone(),
+                streamed,
+            };
+            let mut reader = TaskReader::default();
+            let messages: Vec<_> = task.clone().into_wire(contents.clone()).unwrap().collect();
+            let (last, before) = messages.split_last().unwrap();
+            for message in before {
+                assert_eq!(reader.read(message.clone()).unwrap(), None);
+            }
+            assert_eq!(reader.read(last.clone()).unwrap(), Some((task, contents)));
+            assert!(reader.read(wire::ProfileRequest { request: None }).is_err());
+        }
+    }
+
+    #[test]
+    fn results_survive_a_round_trip() {
+        let time = Statistics { n: 5, median: Micros(1.0), mad: Micros(0.5), min: Micros(0.25), p95: Micros(3.0) };
+        let cost = Cost {
+            time,
+            cpu: Micros(2.0),
+            kernels: Some(Micros(0.75)),
+            workspace: Bytes(3),
+            held: Bytes(4),
+            disturbed: 0.5,
+        };
+        let failed = Measurement { item: 8, cost: Err("no kernel".to_string()) };
+        for event in [
+            ProfileEvent::Whole(cost),
+            ProfileEvent::Item(Measurement { item: 7, cost: Ok(cost) }),
+            ProfileEvent::Item(failed),
+        ] {
+            assert_eq!(ProfileEvent::from_wire(event.clone().into()), Some(event));
+        }
+        assert_eq!(ProfileEvent::from_wire(wire::ProfileEvent { event: None }), None);
+    }
+}

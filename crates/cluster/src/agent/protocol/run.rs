@@ -1,0 +1,310 @@
+//! Commands to an agent during a run and its events: the typed forms of `RunRequest` and `RunEvent`.
+//!
+//! An embedded agent receives and sends these directly; a remote one as messages of limited size.
+
+use std::sync::Arc;
+
+use super::{
+    chunks::{Assembled, Assembler, ChunkError, DocumentBuffer, chunks, document},
+    error::MessageError,
+    inference_trace::{DeviceMemory, InferenceTrace},
+    setup::{Setup, ValueId},
+    wire::{self, run_event, run_request},
+};
+use edgecut_graph::{TensorData, TensorType, units::Micros};
+
+/// A command of the client, in this order: `Setup`, every streamed `Parameter`, every `Input`, `Connect`, then `Start`s.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunCommand {
+    Setup(Arc<Setup>),
+    /// A parameter that the setup announces; sent after the setup is admitted.
+    Parameter {
+        index: u32,
+        data: TensorData,
+    },
+    /// One of the source's values, by its index among them.
+    Input {
+        index: u32,
+        data: TensorData,
+    },
+    /// Open the links to the peers; sent when all of them have loaded.
+    Connect,
+    /// Start inference `0`, `1`, …
+    Start(u64),
+}
+
+/// An event that the agent reports.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunEvent {
+    /// The setup fits into memory: parameters may be sent.
+    Admitted,
+    Loaded(Vec<DeviceMemory>),
+    Connected,
+    /// The inference started at the source.
+    Started {
+        inference: u64,
+        at: Micros,
+    },
+    /// All outputs are at the sink. The digest is BLAKE3 of the outputs in order.
+    Arrived {
+        inference: u64,
+        at: Micros,
+        digest: [u8; 32],
+    },
+    /// An output of the first inference, by its index among the sink's values.
+    Output {
+        index: u32,
+        data: TensorData,
+    },
+    /// This server has completed its part of an inference.
+    Measured(InferenceTrace),
+}
+
+impl RunCommand {
+    /// The messages of the command.
+    ///
+    /// # Errors
+    /// If the setup cannot be written as JSON.
+    pub fn into_wire(self) -> Result<Box<dyn Iterator<Item = wire::RunRequest> + Send>, serde_json::Error> {
+        use run_request::Request;
+        let one = |request| wire::RunRequest { request: Some(request) };
+        Ok(match self {
+            RunCommand::Setup(setup) => {
+                let json = serde_json::to_vec(&*setup)?;
+                Box::new(document(json).map(move |piece| one(Request::Setup(piece))))
+            }
+            RunCommand::Parameter { index, data } => {
+                Box::new(tensor_chunks(index, &data).map(move |piece| one(Request::Parameter(piece))))
+            }
+            RunCommand::Input { index, data } => {
+                Box::new(tensor_chunks(index, &data).map(move |piece| one(Request::Input(piece))))
+            }
+            RunCommand::Connect => Box::new(std::iter::once(one(Request::Connect(wire::Connect {})))),
+            RunCommand::Start(inference) => Box::new(std::iter::once(one(Request::Start(wire::Start { inference })))),
+        })
+    }
+}
+
+fn tensor_chunks(tensor: u32, data: &TensorData) -> impl Iterator<Item = wire::TensorChunk> + Send + use<> {
+    chunks(data.bytes()).map(move |data| wire::TensorChunk { tensor, data })
+}
+
+/// Reassembles commands.
+#[derive(Debug, Default)]
+pub struct CommandReader {
+    document: DocumentBuffer,
+    setup: Option<Arc<Setup>>,
+    tensors: Assembler<(&'static str, u32)>,
+}
+
+impl CommandReader {
+    /// Reads the next message; returns a command with its last one.
+    ///
+    /// # Errors
+    /// If the messages are not a valid command, or the setup is inconsistent.
+    pub fn read(&mut self, message: wire::RunRequest) -> Result<Option<RunCommand>, MessageError> {
+        use run_request::Request;
+        let wrong = |what: &str| MessageError::Malformed(what.to_string());
+        let request = message.request.ok_or_else(|| wrong("an empty request"))?;
+        Ok(match request {
+            Request::Setup(piece) => {
+                let Some(json) = self.document.push(&piece)? else { return Ok(None) };
+                let setup: Setup = serde_json::from_slice(&json)
+                    .map_err(|e| MessageError::Malformed(format!("invalid setup: {e}")))?;
+                setup.check()?;
+                let setup = Arc::new(setup);
+                self.setup = Some(setup.clone());
+                Some(RunCommand::Setup(setup))
+            }
+            Request::Parameter(piece) => {
+                let ty = self.setup.as_ref().and_then(|s| Some(&s.streamed.get(piece.tensor as usize)?.ty));
+                let ty = ty.ok_or_else(|| wrong("a parameter that the setup does not announce"))?;
+                let data = self.tensors.push(("parameter", piece.tensor), ty, &piece.data)?;
+                data.complete().map(|data| RunCommand::Parameter { index: piece.tensor, data })
+            }
+            Request::Input(piece) => {
+                let ty = self.setup.as_ref().and_then(|s| s.source_type(piece.tensor));
+                let ty = ty.ok_or_else(|| wrong("an input that the setup does not announce"))?;
+                let data = self.tensors.push(("input", piece.tensor), ty, &piece.data)?;
+                data.complete().map(|data| RunCommand::Input { index: piece.tensor, data })
+            }
+            Request::Connect(_) => Some(RunCommand::Connect),
+            Request::Start(start) => Some(RunCommand::Start(start.inference)),
+        })
+    }
+}
+
+impl RunEvent {
+    /// The messages of the event.
+    pub fn into_wire(self) -> Box<dyn Iterator<Item = wire::RunEvent> + Send> {
+        let event = match self {
+            RunEvent::Admitted => run_event::Event::Admitted(wire::Admitted {}),
+            RunEvent::Loaded(memory) => {
+                run_event::Event::Loaded(wire::Loaded { memory: memory.into_iter().map(Into::into).collect() })
+            }
+            RunEvent::Connected => run_event::Event::Connected(wire::Connected {}),
+            RunEvent::Started { inference, at } => run_event::Event::Started(wire::Started { inference, at_us: at.0 }),
+            RunEvent::Arrived { inference, at, digest } => {
+                let digest = bytes::Bytes::copy_from_slice(&digest);
+                run_event::Event::Arrived(wire::Arrived { inference, at_us: at.0, digest })
+            }
+            RunEvent::Measured(measured) => run_event::Event::Measured(measured.into()),
+            RunEvent::Output { index, data } => {
+                let chunk = |piece| wire::RunEvent { event: Some(run_event::Event::Output(piece)) };
+                return Box::new(tensor_chunks(index, &data).map(chunk));
+            }
+        };
+        Box::new(std::iter::once(wire::RunEvent { event: Some(event) }))
+    }
+}
+
+/// Reassembles events.
+#[derive(Debug)]
+pub struct EventReader {
+    /// Types of the sink's values.
+    outputs: Vec<TensorType>,
+    tensors: Assembler<u32>,
+}
+
+impl EventReader {
+    /// For the events of a run of `setup`.
+    pub fn new(setup: &Setup) -> EventReader {
+        let values = setup.sink.iter().flat_map(|sink| &sink.values);
+        let outputs = values.filter_map(|id: &ValueId| Some(setup.value(*id)?.ty.clone())).collect();
+        EventReader { outputs, tensors: Assembler::default() }
+    }
+
+    /// Reads the next message; returns an event with its last one.
+    ///
+    /// # Errors
+    /// If an output has too many bytes.
+    pub fn read(&mut self, message: wire::RunEvent) -> Result<Option<RunEvent>, ChunkError> {
+        Ok(Some(match message.event {
+            None => return Ok(None),
+            Some(run_event::Event::Admitted(_)) => RunEvent::Admitted,
+            Some(run_event::Event::Loaded(loaded)) => {
+                RunEvent::Loaded(loaded.memory.into_iter().map(Into::into).collect())
+            }
+            Some(run_event::Event::Connected(_)) => RunEvent::Connected,
+            Some(run_event::Event::Started(started)) => {
+                RunEvent::Started { inference: started.inference, at: Micros(started.at_us) }
+            }
+            Some(run_event::Event::Arrived(arrived)) => {
+                let mut digest = [0; 32];
+                digest.iter_mut().zip(&arrived.digest).for_each(|(to, from)| *to = *from);
+                RunEvent::Arrived { inference: arrived.inference, at: Micros(arrived.at_us), digest }
+            }
+            Some(run_event::Event::Measured(measured)) => RunEvent::Measured(measured.into()),
+            Some(run_event::Event::Output(piece)) => {
+                let Some(ty) = self.outputs.get(piece.tensor as usize) else { return Ok(None) };
+                match self.tensors.push(piece.tensor, ty, &piece.data)? {
+                    Assembled::Incomplete => return Ok(None),
+                    Assembled::Complete(data) => RunEvent::Output { index: piece.tensor, data },
+                }
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::protocol::{
+        inference_trace::{ArrivalTime, StageTime, StepTime, TransferTime},
+        named_tensors::StreamedTensor,
+        setup::{Terminal, Value},
+    };
+    use edgecut_graph::{DType, units::Bytes};
+
+    fn tensor() -> TensorData {
+        TensorData::new(DType::U8, [3 << 20], vec![7; 3 << 20]).unwrap()
+    }
+
+    /// A server that is source and sink of one value, and announces one parameter.
+    fn setup() -> Setup {
+        let ty = TensorType::of(DType::U8, &[3 << 20]);
+        let terminal = Some(Terminal { values: vec![ValueId(0)], partition: None });
+        Setup {
+            session: "session".to_string(),
+            server: "server".into(),
+            peers: vec![],
+            values: vec![Value { name: "x".into(), ty: ty.clone() }],
+            partitions: vec![],
+            sends: vec![],
+            source: terminal.clone(),
+            sink: terminal,
+            in_flight: 1,
+            streamed: vec![StreamedTensor { name: "w".into(), ty }],
+        }
+    }
+
+    #[test]
+    fn commands_survive_a_round_trip() {
+        let mut reader = CommandReader::default();
+        for command in [
+            RunCommand::Setup(Arc::new(setup())),
+            RunCommand::Parameter { index: 0, data: tensor() },
+            RunCommand::Input { index: 0, data: tensor() },
+            RunCommand::Connect,
+            RunCommand::Start(7),
+        ] {
+            let messages: Vec<_> = command.clone().into_wire().unwrap().collect();
+            let (last, before) = messages.split_last().unwrap();
+            for message in before {
+                assert_eq!(reader.read(message.clone()).unwrap(), None);
+            }
+            assert_eq!(reader.read(last.clone()).unwrap(), Some(command));
+        }
+    }
+
+    #[test]
+    fn tensors_that_no_setup_announces_are_refused() {
+        use run_request::Request;
+        let chunk = |tensor| wire::TensorChunk { tensor, data: bytes::Bytes::new() };
+        let mut reader = CommandReader::default();
+        for request in [None, Some(Request::Parameter(chunk(0))), Some(Request::Input(chunk(0)))] {
+            assert!(reader.read(wire::RunRequest { request }).is_err());
+        }
+        for message in RunCommand::Setup(Arc::new(setup())).into_wire().unwrap() {
+            reader.read(message).unwrap();
+        }
+        for request in [Request::Parameter(chunk(1)), Request::Input(chunk(1))] {
+            assert!(reader.read(wire::RunRequest { request: Some(request) }).is_err());
+        }
+    }
+
+    #[test]
+    fn events_survive_a_round_trip() {
+        let memory = DeviceMemory { device: "cpu".into(), parameters: Bytes(1), peak: Bytes(2), loading: Bytes(3) };
+        let (value, at) = (ValueId(4), Micros(5.0));
+        let step = StepTime { group: 6, end: at, wall: Micros(7.0), cpu: Micros(8.0), workspace: Bytes(9) };
+        let trace = InferenceTrace {
+            inference: 10,
+            stages: vec![StageTime {
+                device: "cpu".into(),
+                stage: 1,
+                ready: at,
+                start: Micros(6.0),
+                end: Micros(7.0),
+                steps: vec![step],
+            }],
+            transfers: vec![TransferTime { value, to: "b".into(), ready: at, start: Micros(6.0), end: Micros(7.0) }],
+            arrivals: vec![ArrivalTime { value, start: at, end: Micros(6.0) }],
+            memory: vec![memory.clone()],
+        };
+        let mut reader = EventReader::new(&setup());
+        for event in [
+            RunEvent::Admitted,
+            RunEvent::Loaded(vec![memory]),
+            RunEvent::Connected,
+            RunEvent::Started { inference: 1, at },
+            RunEvent::Arrived { inference: 1, at, digest: [3; 32] },
+            RunEvent::Output { index: 0, data: tensor() },
+            RunEvent::Measured(trace),
+        ] {
+            let found: Vec<_> = event.clone().into_wire().filter_map(|message| reader.read(message).unwrap()).collect();
+            assert_eq!(found, [event]);
+        }
+        assert_eq!(reader.read(wire::RunEvent { event: None }).unwrap(), None);
+    }
+}

@@ -1,0 +1,339 @@
+//! What one server must do for a plan: a partition for each device, and the values that stages and servers exchange.
+//!
+//! A partition is a list of stages. A stage is a graph that runs without interruption once its operands are available; it
+//! may compute operators or shards of them. A value is a tensor, or a slice of one, that stages exchange.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+use super::{named_tensors::StreamedTensor, peer::Peer};
+use edgecut_graph::{Graph, OperatorId, Origin, TensorId, TensorType, units::Bytes};
+
+/// One server's part of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Identifies the run on all its servers.
+    pub session: String,
+    /// The server's name in the plan.
+    pub server: SmolStr,
+    /// The servers that this one sends values to.
+    pub peers: Vec<Peer>,
+    /// All values that stages exchange on any server; the same list on every server.
+    pub values: Vec<Value>,
+    pub partitions: Vec<Partition>,
+    pub sends: Vec<Outgoing>,
+    /// At the source: the values that an inference starts with.
+    pub source: Option<Terminal>,
+    /// At the sink: the values that must arrive, in the order of the model's outputs.
+    pub sink: Option<Terminal>,
+    /// Maximum number of inferences in flight.
+    pub in_flight: u32,
+    /// Parameters whose contents are sent after the setup; others are generated from their names.
+    pub streamed: Vec<StreamedTensor>,
+}
+
+/// Index into [`Setup::values`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ValueId(pub u32);
+
+/// A tensor that a stage produces, or the source provides, and others use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Value {
+    /// For messages.
+    pub name: SmolStr,
+    pub ty: TensorType,
+}
+
+/// The operator by which shards read their part of a weight.
+const SLICE: &str = "strided_slice";
+
+/// What one device does for every inference, in order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Partition {
+    /// The device's name on its server.
+    pub device: SmolStr,
+    /// The limit of the plan, where it is tighter than the agent's own.
+    pub memory: Option<Bytes>,
+    /// Threads to compute with; by default the agent's own number.
+    pub threads: Option<u32>,
+    /// Predicted peak of memory beyond the parameters.
+    pub activations: Bytes,
+    pub stages: Vec<Stage>,
+}
+
+/// Operators that a device runs without waiting once the stage's operands are available.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    /// For messages.
+    pub name: String,
+    pub graph: Graph,
+    /// The graph's operators in plan order, by group; each group is computed and timed as a unit.
+    pub steps: Vec<Step>,
+    /// One for each of the graph's inputs, in order.
+    pub operands: Vec<ValueId>,
+    /// One for each of the graph's outputs, in order.
+    pub results: Vec<ValueId>,
+}
+
+/// One group of a stage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// The group's number in the plan.
+    pub group: u32,
+    pub operators: Vec<OperatorId>,
+}
+
+/// A value that is sent to another server when it is complete.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outgoing {
+    pub value: ValueId,
+    /// Index into [`Setup::peers`].
+    pub peer: u32,
+}
+
+/// The source or the sink.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terminal {
+    pub values: Vec<ValueId>,
+    /// The partition whose memory holds them; `None` if the server has no partition.
+    pub partition: Option<u32>,
+}
+
+/// A setup that is inconsistent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("inconsistent setup for server {server}: {what}")]
+pub struct SetupError {
+    server: SmolStr,
+    what: String,
+}
+
+impl Value {
+    /// Size of the content; zero if the type has no fixed size, which [`Setup::check`] refuses.
+    pub fn bytes(&self) -> Bytes {
+        self.ty.bytes().unwrap_or_default()
+    }
+}
+
+impl Partition {
+    /// Size of the parameters and constants of all stages as in the model, each counted once. A parameter of which
+    /// shards read only slices counts as those slices.
+    pub fn parameter_bytes(&self) -> Bytes {
+        let mut seen = BTreeSet::new();
+        let size = |graph: &Graph, id: TensorId| graph.tensor(id).ty.bytes().unwrap_or_default();
+        let mut total = Bytes::ZERO;
+        for graph in self.stages.iter().map(|stage| &stage.graph) {
+            let readers = graph.consumers();
+            for id in graph.parameters() {
+                let readers = readers[id.0 as usize].iter().map(|reader| graph.operator(*reader));
+                let whole = readers.clone().any(|reader| reader.name != SLICE) || graph.outputs.contains(&id);
+                if !whole && readers.len() > 0 {
+                    total += readers.flat_map(|slice| &slice.outputs).map(|slice| size(graph, *slice)).sum();
+                } else if matches!(graph.tensor(id).origin, Origin::Constant(_)) || seen.insert(&graph.tensor(id).name)
+                {
+                    total += size(graph, id);
+                }
+            }
+        }
+        total
+    }
+
+    /// Lower bound on the memory that a run needs beyond the parameters: the largest operand or result.
+    pub fn min_activations(&self) -> Bytes {
+        let graphs = self.stages.iter().map(|stage| &stage.graph);
+        let sizes = graphs.flat_map(|g| g.inputs().chain(g.outputs.iter().copied()).map(|id| g.tensor(id).ty.bytes()));
+        sizes.flatten().max().unwrap_or_default()
+    }
+}
+
+impl Setup {
+    /// Drops the stages' graphs, whose constants take memory, once they are loaded.
+    pub fn without_graphs(mut self) -> Setup {
+        for stage in self.partitions.iter_mut().flat_map(|p| &mut p.stages) {
+            stage.graph = Graph::new();
+        }
+        self
+    }
+
+    pub fn value(&self, id: ValueId) -> Option<&Value> {
+        self.values.get(id.0 as usize)
+    }
+
+    /// The type of the source's value `index`.
+    pub fn source_type(&self, index: u32) -> Option<&TensorType> {
+        let value = self.source.as_ref()?.values.get(index as usize)?;
+        Some(&self.value(*value)?.ty)
+    }
+
+    /// Values that come from other servers: used here, but neither produced nor provided here.
+    pub fn received(&self) -> BTreeSet<ValueId> {
+        let stages = || self.partitions.iter().flat_map(|p| &p.stages);
+        let produced: BTreeSet<ValueId> = stages()
+            .flat_map(|s| &s.results)
+            .chain(self.source.iter().flat_map(|source| &source.values))
+            .copied()
+            .collect();
+        let used = stages().flat_map(|s| &s.operands).chain(self.sink.iter().flat_map(|sink| &sink.values));
+        used.copied().filter(|value| !produced.contains(value)).collect()
+    }
+
+    /// Checks that all indices are in range and the stages' graphs match their values. A setup that comes over the
+    /// network is not used before.
+    ///
+    /// # Errors
+    /// The first inconsistency.
+    pub fn check(&self) -> Result<(), SetupError> {
+        let fail = |what: String| Err(SetupError { server: self.server.clone(), what });
+        if let Some(value) = self.values.iter().find(|v| v.ty.bytes().is_none()) {
+            return fail(format!("value {} has no fixed size: {}", value.name, value.ty));
+        }
+        if self.in_flight == 0 {
+            return fail("no inference may be in flight".into());
+        }
+        let known = |id: &ValueId| self.value(*id).is_some();
+        let mut produced: BTreeSet<ValueId> = BTreeSet::new();
+        for partition in &self.partitions {
+            for stage in &partition.stages {
+                let mut listed: Vec<OperatorId> = stage.steps.iter().flat_map(|s| &s.operators).copied().collect();
+                listed.sort_unstable();
+                if !listed.into_iter().eq(stage.graph.operators().map(|(id, _)| id)) {
+                    return fail(format!("stage {}: its steps must contain each operator once", stage.name));
+                }
+                let inputs: Vec<_> = stage.graph.inputs().collect();
+                for (role, tensors, values) in
+                    [("operand", inputs, &stage.operands), ("result", stage.graph.outputs.clone(), &stage.results)]
+                {
+                    if tensors.len() != values.len() || !values.iter().all(known) {
+                        return fail(format!("stage {}: its {role}s do not match its graph", stage.name));
+                    }
+                    for (tensor, id) in tensors.iter().zip(values) {
+                        let (want, found) = (&stage.graph.tensor(*tensor).ty, self.value(*id).map(|v| &v.ty));
+                        if want.bytes() != found.and_then(|ty| ty.bytes()) {
+                            return fail(format!(
+                                "stage {}: {role} {} has another size than in the graph",
+                                stage.name, id.0
+                            ));
+                        }
+                    }
+                }
+                if let Some(twice) = stage.results.iter().find(|value| !produced.insert(**value)) {
+                    return fail(format!("value {} is produced twice", twice.0));
+                }
+            }
+        }
+        for terminal in self.source.iter().chain(&self.sink) {
+            if !terminal.values.iter().all(known)
+                || terminal.partition.is_some_and(|p| p as usize >= self.partitions.len())
+            {
+                return fail("the source or the sink refers to an unknown value or partition".into());
+            }
+        }
+        let received = self.received();
+        for outgoing in &self.sends {
+            if !known(&outgoing.value) || outgoing.peer as usize >= self.peers.len() {
+                return fail("a transfer refers to an unknown value or peer".into());
+            }
+            if received.contains(&outgoing.value) {
+                return fail(format!("value {} is received and sent on", outgoing.value.0));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edgecut_graph::{DType, Operator};
+
+    /// One stage of two operators on one device: value 0 is received, value 1 is sent.
+    fn setup() -> Setup {
+        let ty = TensorType::of(DType::F32, &[8]);
+        let mut graph = Graph::new();
+        let input = graph.add_tensor("x", ty.clone(), Origin::Input);
+        let first = graph.add_operator(Operator::new("nn.relu", [input]), std::slice::from_ref(&ty));
+        let hidden = graph.operator(first).outputs[0];
+        let second = graph.add_operator(Operator::new("tanh", [hidden]), std::slice::from_ref(&ty));
+        graph.outputs = graph.operator(second).outputs.to_vec();
+        let step = |group, operator| Step { group, operators: vec![operator] };
+        let stage = Stage {
+            name: "relu".to_string(),
+            graph,
+            steps: vec![step(3, first), step(4, second)],
+            operands: vec![ValueId(0)],
+            results: vec![ValueId(1)],
+        };
+        let partition = Partition {
+            device: "cpu".into(),
+            memory: None,
+            threads: None,
+            activations: Bytes::ZERO,
+            stages: vec![stage],
+        };
+        Setup {
+            session: "session".to_string(),
+            server: "server".into(),
+            peers: vec![Peer { server: "peer".into(), address: "peer:1".to_string(), tls_name: None }],
+            values: ["x", "y"].map(|name| Value { name: name.into(), ty: ty.clone() }).to_vec(),
+            partitions: vec![partition],
+            sends: vec![Outgoing { value: ValueId(1), peer: 0 }],
+            source: None,
+            sink: None,
+            in_flight: 1,
+            streamed: vec![],
+        }
+    }
+
+    #[test]
+    fn inconsistent_setups_are_refused() {
+        assert_eq!(setup().check(), Ok(()));
+        assert_eq!(setup().received(), BTreeSet::from([ValueId(0)]));
+        type Change = fn(&mut Setup);
+        let changes: [(&str, Change); 11] = [
+            ("in flight", |s| s.in_flight = 0),
+            ("each operator once", |s| s.partitions[0].stages[0].steps.truncate(1)),
+            ("each operator once", |s| s.partitions[0].stages[0].steps[1].operators = vec![OperatorId(0)]),
+            ("operands do not match", |s| s.partitions[0].stages[0].operands.clear()),
+            ("operands do not match", |s| s.partitions[0].stages[0].operands[0] = ValueId(2)),
+            ("another size", |s| s.values[1].ty = TensorType::of(DType::F32, &[9])),
+            ("produced twice", |s| {
+                let stage = s.partitions[0].stages[0].clone();
+                s.partitions[0].stages.push(stage);
+            }),
+            ("unknown value or partition", |s| s.sink = Some(Terminal { values: vec![], partition: Some(1) })),
+            ("unknown value or partition", |s| s.source = Some(Terminal { values: vec![ValueId(2)], partition: None })),
+            ("unknown value or peer", |s| s.sends[0].peer = 1),
+            ("received and sent on", |s| s.sends[0].value = ValueId(0)),
+        ];
+        for (message, change) in changes {
+            let mut setup = setup();
+            change(&mut setup);
+            let error = setup.check().expect_err(message).to_string();
+            assert!(error.contains(message), "{error}: expected {message}");
+        }
+    }
+
+    #[test]
+    fn parameters_count_once_by_name_and_shards_count_their_slices() {
+        let ty = |size| TensorType::of(DType::U8, &[size]);
+        let sliced = |reader: &str| {
+            let mut graph = Graph::new();
+            let weight = graph.add_tensor("w", ty(100), Origin::Parameter);
+            let read = graph.add_operator(Operator::new(reader, [weight]), &[ty(10)]);
+            graph.outputs = graph.operator(read).outputs.to_vec();
+            graph
+        };
+        let partition = |graphs: [Graph; 2]| {
+            let mut partition = setup().partitions.remove(0);
+            let stage = partition.stages.remove(0);
+            partition.stages = graphs.map(|graph| Stage { graph, ..stage.clone() }).to_vec();
+            partition
+        };
+        assert_eq!(partition([sliced("nn.relu"), sliced("nn.relu")]).parameter_bytes(), Bytes(100));
+        assert_eq!(partition([sliced(SLICE), sliced(SLICE)]).parameter_bytes(), Bytes(20));
+        assert_eq!(partition([sliced(SLICE), sliced("nn.relu")]).parameter_bytes(), Bytes(110));
+        assert_eq!(setup().partitions[0].min_activations(), Bytes(32));
+    }
+}

@@ -1,0 +1,76 @@
+//! Errors of an agent, and the gRPC status that reports them to the client.
+
+use smol_str::SmolStr;
+use tonic::{
+    Code, Status,
+    metadata::{MetadataMap, MetadataValue},
+};
+
+use super::run_state::RunStateError;
+use crate::agent::protocol::{
+    chunks::ChunkError,
+    error::{MessageError, REFUSAL},
+};
+use edgecut_engine::EngineError;
+use edgecut_graph::units::Bytes;
+
+/// Status messages travel in HTTP/2 headers, whose size is limited.
+const MAX_STATUS_LENGTH: usize = 4000;
+
+/// Why an agent did not serve a request.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    #[error(
+        "device {device} cannot hold the partition: it needs {need} (parameters {parameters}), the limit is {limit}: \
+         {shortfall} short"
+    )]
+    Memory { device: SmolStr, need: Bytes, parameters: Bytes, limit: Bytes, shortfall: Bytes },
+    #[error("device {device} used {peak} of memory, the limit is {limit}: {shortfall} over")]
+    OverLimit { device: SmolStr, peak: Bytes, limit: Bytes, shortfall: Bytes },
+    #[error("device {device} is busy with {user}")]
+    Busy { device: SmolStr, user: String },
+    #[error("no device {device}: this server has {known}")]
+    NoDevice { device: SmolStr, known: String },
+    #[error("{what}: {cause}")]
+    Engine { what: String, cause: EngineError },
+    #[error("{what}: the engine panicked: {message}")]
+    Panic { what: String, message: String },
+    #[error("the link to {peer} failed: {cause}")]
+    Link { peer: SmolStr, cause: String },
+    #[error(transparent)]
+    BadRequest(#[from] MessageError),
+    #[error(transparent)]
+    RunState(#[from] RunStateError),
+    #[error(transparent)]
+    Chunk(#[from] ChunkError),
+    #[error("{0}")]
+    Request(String),
+    #[error("the agent is shutting down")]
+    ShuttingDown,
+    #[error("the client closed the connection")]
+    ClientGone,
+}
+
+impl From<HostError> for Status {
+    fn from(error: HostError) -> Status {
+        let code = match &error {
+            HostError::Memory { .. } | HostError::OverLimit { .. } => Code::ResourceExhausted,
+            HostError::Busy { .. } | HostError::ShuttingDown => Code::Unavailable,
+            HostError::NoDevice { .. } => Code::NotFound,
+            HostError::Engine { .. } | HostError::Panic { .. } => Code::Internal,
+            HostError::Link { .. } => Code::Aborted,
+            HostError::BadRequest(_) | HostError::RunState(_) | HostError::Chunk(_) | HostError::Request(_) => {
+                Code::InvalidArgument
+            }
+            HostError::ClientGone => Code::Cancelled,
+        };
+        let mut message = error.to_string();
+        if message.len() > MAX_STATUS_LENGTH {
+            message.truncate(message.floor_char_boundary(MAX_STATUS_LENGTH));
+            message.push_str(" …");
+        }
+        let mut metadata = MetadataMap::new();
+        metadata.insert(REFUSAL, MetadataValue::from_static("1"));
+        Status::with_metadata(code, message, metadata)
+    }
+}

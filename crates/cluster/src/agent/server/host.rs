@@ -1,0 +1,169 @@
+//! The agent without the network: this server's devices and the loaded sessions. The gRPC service calls it for remote
+//! clients; an embedded agent is called directly.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use smol_str::SmolStr;
+
+use super::{device::Device, error::HostError, machine::Machine, session::Session};
+use crate::{
+    Description, DeviceDescription, DeviceKind, HostLink,
+    agent::{clock::Clock, protocol::Identity, shutdown::Shutdown},
+};
+use edgecut_engine::{Engine, EngineError, StartedGpu, StartedGpus, TractEngine, start_gpus};
+use edgecut_graph::{
+    LinkCost,
+    units::{Bytes, Micros},
+};
+
+/// Options for starting an agent.
+#[derive(Debug, Default)]
+pub struct HostOptions {
+    pub name: SmolStr,
+    /// Threads to compute with; by default all that the process may use.
+    pub threads: Option<u32>,
+    /// Main memory that a partition may take; by default all of the machine's.
+    pub memory: Option<Bytes>,
+    /// Certificates for connections to other agents.
+    pub identity: Option<Identity>,
+}
+
+/// One server's agent.
+pub struct Host {
+    name: SmolStr,
+    identity: Option<Identity>,
+    devices: Vec<Arc<Device>>,
+    /// Notes for the user about the devices, such as why there is no GPU.
+    notes: Vec<String>,
+    clock: Clock,
+    sessions: Mutex<HashMap<String, Arc<Session>>>,
+    shutdown: Shutdown,
+}
+
+impl Host {
+    /// Detects the machine's devices and starts a thread for each.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn start(options: HostOptions, shutdown: Shutdown) -> std::io::Result<Arc<Host>> {
+        let machine = Machine::detect();
+        let cpu = DeviceDescription {
+            name: SmolStr::new_static("cpu"),
+            kind: DeviceKind::Cpu,
+            model: machine.cpu.model.clone(),
+            engine: TractEngine::identity().to_string(),
+            threads: options.threads.unwrap_or(machine.cpu.threads).max(1),
+            memory: options.memory.unwrap_or(machine.memory_total),
+            host_link: None,
+        };
+        let cpu_engine = |threads: u32| Ok(Arc::new(TractEngine::new(threads as usize)?) as Arc<dyn Engine>);
+        let mut devices = vec![Device::start(cpu, Box::new(cpu_engine))?];
+        let StartedGpus { gpus, notes } = start_gpus();
+        for (number, gpu) in gpus.into_iter().enumerate() {
+            devices.push(gpu_device(number, gpu)?);
+        }
+        Ok(Arc::new(Host {
+            name: options.name,
+            identity: options.identity,
+            devices,
+            notes,
+            clock: Clock::start(),
+            sessions: Mutex::default(),
+            shutdown,
+        }))
+    }
+
+    pub fn name(&self) -> &SmolStr {
+        &self.name
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    pub fn now(&self) -> Micros {
+        self.clock.now()
+    }
+
+    pub(super) fn shutdown(&self) -> &Shutdown {
+        &self.shutdown
+    }
+
+    pub(super) fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
+    }
+
+    /// The machine and its devices; free memory is read now.
+    pub fn describe(&self) -> Description {
+        let machine = Machine::detect();
+        Description {
+            name: self.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            system: machine.system,
+            cpu: machine.cpu,
+            memory_total: machine.memory_total,
+            memory_available: machine.memory_available,
+            devices: self.devices.iter().map(|device| device.description().clone()).collect(),
+            notes: self.notes.clone(),
+        }
+    }
+
+    /// The device called `name`.
+    ///
+    /// # Errors
+    /// If this server has no such device; the message lists those it has.
+    pub(super) fn device(&self, name: &str) -> Result<&Arc<Device>, HostError> {
+        let found = self.devices.iter().find(|device| device.description().name == name);
+        found.ok_or_else(|| {
+            let known: Vec<_> = self.devices.iter().map(|device| device.description().name.as_str()).collect();
+            HostError::NoDevice { device: name.into(), known: known.join(", ") }
+        })
+    }
+
+    /// The session with this id, for a peer that sends values to it.
+    ///
+    /// # Errors
+    /// If it is not loaded here.
+    pub(super) fn session(&self, id: &str) -> Result<Arc<Session>, HostError> {
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.get(id).cloned().ok_or_else(|| HostError::Request(format!("session {id} is not loaded here")))
+    }
+
+    pub(super) fn add_session(&self, session: &Arc<Session>) -> Result<(), HostError> {
+        let id = session.setup.session.clone();
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        if sessions.contains_key(&id) {
+            return Err(HostError::Request(format!("session {id} is loaded already")));
+        }
+        sessions.insert(id, session.clone());
+        Ok(())
+    }
+
+    pub(super) fn remove_session(&self, session: &Session) {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(&session.setup.session);
+    }
+}
+
+/// Starts the thread of a GPU, whose engine is running. A GPU always computes with all of its multiprocessors.
+fn gpu_device(number: usize, gpu: StartedGpu) -> std::io::Result<Arc<Device>> {
+    let StartedGpu { gpu, engine, free, to_device, from_device } = gpu;
+    let link = LinkCost::fit(&to_device).ok().zip(LinkCost::fit(&from_device).ok());
+    let multiprocessors = engine.threads() as u32;
+    let description = DeviceDescription {
+        name: SmolStr::new(format!("gpu{number}")),
+        kind: DeviceKind::Gpu,
+        model: gpu.description(),
+        engine: engine.id().to_string(),
+        threads: multiprocessors,
+        memory: free,
+        host_link: link.map(|(to_device, from_device)| HostLink { to_device, from_device }),
+    };
+    let create = move |threads: u32| match threads == multiprocessors {
+        true => Ok(Arc::clone(&engine)),
+        false => Err(EngineError::Other(format!("a GPU computes with all of its {multiprocessors} multiprocessors"))),
+    };
+    Device::start(description, Box::new(create))
+}

@@ -1,0 +1,29 @@
+//! The agent itself: it owns this server's devices and serves clients and peers.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`host`] | [`Host`]: devices, sessions, clock; called directly by an embedded agent, through `service` by others |
+//! | [`machine`], [`device`] | the hardware as the operating system reports it; a device's thread, engines and lease |
+//! | [`run`] | one run: admit, load, connect, serve inferences |
+//! | [`session`], [`run_state`] | a loaded run: a lock around a state machine that has no clock, thread or socket |
+//! | [`execute`], [`transfer`] | what computes a session's stages, and what moves its values between agents |
+//! | [`profile`], [`probe`] | measurements of operators and of links |
+//! | [`service`], [`serve`] | the gRPC service, and the socket it listens on |
+
+mod device;
+mod error;
+mod execute;
+mod host;
+mod machine;
+mod probe;
+mod profile;
+mod run;
+mod run_state;
+mod serve;
+mod service;
+mod session;
+mod transfer;
+
+pub use error::HostError;
+pub use host::{Host, HostOptions};
+pub use serve::serve;

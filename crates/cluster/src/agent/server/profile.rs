@@ -1,0 +1,100 @@
+//! Profiling on this server: the device measures and streams results; it stops when the client leaves.
+
+use std::{ops::ControlFlow, sync::Arc};
+
+use tokio::sync::mpsc;
+
+use super::{error::HostError, host::Host};
+use crate::agent::{
+    protocol::{
+        named_tensors::NamedTensors,
+        profile::{ProfileEvent, ProfileTask},
+    },
+    shutdown::Shutdown,
+};
+use edgecut_engine::{Engine, EngineError};
+use edgecut_graph::{TensorData, TensorId, units::Bytes};
+use edgecut_profile::{
+    Measurement, MeasurementMode, items,
+    measure::{ProfileTarget, in_situ, isolated, whole_model},
+};
+use edgecut_values::seeded;
+
+impl Host {
+    /// Measures what `task` requests and sends each result to `events`. Stops after the current item when the receiver is
+    /// dropped.
+    ///
+    /// # Errors
+    /// If the device does not exist or is busy, a tensor does not fit the graph, or the agent shuts down.
+    pub async fn profile(
+        self: Arc<Host>,
+        task: ProfileTask,
+        contents: NamedTensors,
+        events: mpsc::Sender<ProfileEvent>,
+    ) -> Result<(), HostError> {
+        let lease = self.device(&task.device)?.lease("another client's profile").await?;
+        let engine = lease.device().engine(task.threads)?;
+        let limit = lease.device().description().memory;
+        let shutdown = self.shutdown().clone();
+        let measuring = lease.run("profiling", {
+            let shutdown = shutdown.clone();
+            move || measure(&*engine, &task, &contents, limit, &events, &shutdown)
+        });
+        tokio::select! {
+            outcome = measuring => outcome,
+            () = shutdown.requested() => Err(HostError::ShuttingDown),
+        }
+    }
+}
+
+/// Runs on the device's thread.
+fn measure(
+    engine: &dyn Engine,
+    task: &ProfileTask,
+    contents: &NamedTensors,
+    limit: Bytes,
+    events: &mpsc::Sender<ProfileEvent>,
+    shutdown: &Shutdown,
+) -> Result<(), HostError> {
+    let failed = |cause| HostError::Engine { what: "profiling".to_string(), cause };
+    let graph = &task.graph;
+    let items = items(graph, task.granularity);
+    let content = |id: TensorId| content(task, contents, id);
+    let inputs: Vec<TensorData> = graph.inputs().map(content).collect::<Result<_, _>>().map_err(failed)?;
+    let target =
+        ProfileTarget { engine, graph, items: &items, inputs: &inputs, parameter: &content, memory: Some(limit) };
+    let send = |event| match shutdown.is_requested() || events.blocking_send(event).is_err() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    if task.items {
+        let mut each = |measured: Measurement| send(ProfileEvent::Item(measured));
+        match task.mode {
+            MeasurementMode::Isolated => isolated(&target, &task.sampling, &task.known, &mut each),
+            MeasurementMode::InSitu => in_situ(&target, &task.sampling, &mut each),
+        }
+        .map_err(failed)?;
+    }
+    if task.whole && !shutdown.is_requested() && !events.is_closed() {
+        let event = match whole_model(&target, &task.sampling, task.cache_flush) {
+            Ok(cost) => Some(ProfileEvent::Whole(cost)),
+            Err(error) if !task.items => {
+                Some(ProfileEvent::Item(Measurement { item: 0, cost: Err(error.to_string()) }))
+            }
+            // The model does not fit, or holds unsupported operators; the items have reported which.
+            Err(_) => None,
+        };
+        // The last event: whether the client still listens does not matter.
+        let _ = event.map(send);
+    }
+    Ok(())
+}
+
+fn content(task: &ProfileTask, contents: &NamedTensors, id: TensorId) -> Result<TensorData, EngineError> {
+    let tensor = task.graph.tensor(id);
+    match contents.get(&tensor.name) {
+        Some(data) => Ok(data.clone()),
+        None => seeded(&tensor.name, &tensor.ty)
+            .map_err(|e| EngineError::Tensor { name: tensor.name.to_string(), what: e.to_string() }),
+    }
+}

@@ -1,0 +1,244 @@
+//! One run on one agent, from its setup until it is unloaded: admit, load, connect, serve inferences.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::{sync::mpsc, task::JoinSet};
+
+use super::{
+    device::Lease,
+    error::HostError,
+    execute::{self, LoadedPartition},
+    host::Host,
+    session::{Session, SessionReport},
+    transfer::open_link,
+};
+use crate::agent::protocol::{
+    named_tensors::NamedTensors,
+    run::{RunCommand, RunEvent},
+    setup::Setup,
+};
+use edgecut_engine::Executable;
+use edgecut_graph::{TensorData, units::Bytes};
+
+/// The channels to the run's client.
+struct ClientChannel {
+    commands: mpsc::Receiver<RunCommand>,
+    events: mpsc::Sender<RunEvent>,
+}
+
+/// A partition with the lease of its device.
+struct LeasedPartition {
+    index: usize,
+    lease: Lease,
+    limit: Bytes,
+}
+
+impl Host {
+    /// Serves one run; returns without error when the client closes `commands`.
+    ///
+    /// # Errors
+    /// If the run cannot be loaded or fails, or the agent shuts down. Everything is unloaded in any case.
+    pub async fn run(
+        self: Arc<Host>,
+        commands: mpsc::Receiver<RunCommand>,
+        events: mpsc::Sender<RunEvent>,
+    ) -> Result<(), HostError> {
+        let mut client = ClientChannel { commands, events };
+        let shutdown = self.shutdown().clone();
+        let outcome = {
+            let serving = self.serve_run(&mut client);
+            tokio::pin!(serving);
+            tokio::select! {
+                outcome = &mut serving => outcome,
+                () = shutdown.requested() => Err(HostError::ShuttingDown),
+            }
+        };
+        match outcome {
+            Err(HostError::ClientGone) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    async fn serve_run(self: &Arc<Host>, client: &mut ClientChannel) -> Result<(), HostError> {
+        let RunCommand::Setup(setup) = client.receive().await? else {
+            return Err(HostError::Request("a run must begin with its setup".to_string()));
+        };
+        let leased = self.lease_all(&setup).await?;
+        for partition in &leased {
+            execute::admit(&setup.partitions[partition.index], partition.limit)?;
+        }
+        client.send(RunEvent::Admitted).await?;
+        let streamed = Arc::new(client.parameters(&setup).await?);
+        let loaded = load_all(&setup, &leased, &streamed).await?;
+        drop(streamed);
+        // The engines have copied the constants of the graphs.
+        let setup = Arc::new(Arc::unwrap_or_clone(setup).without_graphs());
+
+        let (session, reports) = Session::new(setup, self.clock(), self.shutdown().child());
+        for (partition, loaded) in leased.iter().zip(&loaded) {
+            session.set_parameters(partition.index, loaded.parameters, loaded.loading);
+        }
+        self.add_session(&session)?;
+        let guard = SessionGuard { host: self.clone(), session: session.clone() };
+        let mut computing = JoinSet::new();
+        for (partition, loaded) in leased.into_iter().zip(loaded) {
+            computing.spawn(compute(session.clone(), partition, loaded.stages));
+        }
+        client.send(RunEvent::Loaded(session.memory())).await?;
+        let outcome = self.serve_inferences(client, &session, reports).await;
+        drop(guard);
+        // The leases end when the device threads have returned.
+        while computing.join_next().await.is_some() {}
+        outcome
+    }
+
+    /// Leases the devices of all partitions, with the memory limit of each.
+    async fn lease_all(&self, setup: &Setup) -> Result<Vec<LeasedPartition>, HostError> {
+        let mut leased = Vec::with_capacity(setup.partitions.len());
+        for (index, partition) in setup.partitions.iter().enumerate() {
+            let device = self.device(&partition.device)?;
+            let own = device.description().memory;
+            let limit = partition.memory.map_or(own, |planned| planned.min(own));
+            leased.push(LeasedPartition { index, lease: device.lease("another client's run").await?, limit });
+        }
+        Ok(leased)
+    }
+
+    /// Executes the client's commands and forwards the session's reports until the client closes its side.
+    async fn serve_inferences(
+        self: &Arc<Host>,
+        client: &mut ClientChannel,
+        session: &Arc<Session>,
+        mut reports: mpsc::UnboundedReceiver<Result<SessionReport, HostError>>,
+    ) -> Result<(), HostError> {
+        let mut inputs: BTreeMap<u32, TensorData> = BTreeMap::new();
+        let expected = session.setup.source.as_ref().map_or(0, |source| source.values.len());
+        loop {
+            tokio::select! {
+                command = client.commands.recv() => match command {
+                    None => return Ok(()),
+                    Some(RunCommand::Input { index, data }) => {
+                        inputs.insert(index, data);
+                    }
+                    Some(RunCommand::Connect) => {
+                        self.connect_all(session).await?;
+                        client.send(RunEvent::Connected).await?;
+                    }
+                    Some(RunCommand::Start(_)) if inputs.len() < expected => {
+                        let what = format!("an inference started with {} of {expected} inputs", inputs.len());
+                        return Err(HostError::Request(what));
+                    }
+                    Some(RunCommand::Start(inference)) => {
+                        let inputs: Vec<TensorData> = inputs.values().cloned().collect();
+                        session.start(inference, &inputs)?;
+                    }
+                    Some(RunCommand::Setup(_) | RunCommand::Parameter { .. }) => {
+                        return Err(HostError::Request("the run is set up already".to_string()));
+                    }
+                },
+                Some(report) = reports.recv() => client.report(report?).await?,
+            }
+        }
+    }
+
+    /// Opens the links to all peers concurrently.
+    async fn connect_all(&self, session: &Arc<Session>) -> Result<(), HostError> {
+        let setup = &session.setup;
+        let opening = (0u32..).zip(&setup.peers).map(|(index, peer)| async move {
+            match setup.sends.iter().any(|send| send.peer == index) {
+                true => open_link(session, peer, self.identity()).await.map(Some),
+                false => Ok(None),
+            }
+        });
+        session.set_links(futures::future::try_join_all(opening).await?);
+        Ok(())
+    }
+}
+
+impl ClientChannel {
+    async fn receive(&mut self) -> Result<RunCommand, HostError> {
+        self.commands.recv().await.ok_or(HostError::ClientGone)
+    }
+
+    async fn send(&self, event: RunEvent) -> Result<(), HostError> {
+        self.events.send(event).await.map_err(|_| HostError::ClientGone)
+    }
+
+    /// Receives all parameters that the setup announces.
+    async fn parameters(&mut self, setup: &Setup) -> Result<NamedTensors, HostError> {
+        let mut streamed = NamedTensors::new();
+        while streamed.len() < setup.streamed.len() {
+            match self.receive().await? {
+                RunCommand::Parameter { index, data } => {
+                    let announced = setup.streamed.get(index as usize);
+                    let name = announced.map(|s| s.name.clone()).unwrap_or_default();
+                    streamed.insert(name, data);
+                }
+                _ => return Err(HostError::Request("expected the parameters that the setup announces".to_string())),
+            }
+        }
+        Ok(streamed)
+    }
+
+    async fn report(&self, report: SessionReport) -> Result<(), HostError> {
+        match report {
+            SessionReport::Started { inference, at } => self.send(RunEvent::Started { inference, at }).await,
+            SessionReport::Finished(trace) => self.send(RunEvent::Measured(trace)).await,
+            SessionReport::Outputs { inference, at, outputs } => {
+                let mut hash = blake3::Hasher::new();
+                for output in &outputs {
+                    hash.update(output.bytes());
+                }
+                self.send(RunEvent::Arrived { inference, at, digest: *hash.finalize().as_bytes() }).await?;
+                if inference == 0 {
+                    for (index, data) in (0u32..).zip(outputs) {
+                        self.send(RunEvent::Output { index, data }).await?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Ends the session when dropped, also with the future that holds it.
+struct SessionGuard {
+    host: Arc<Host>,
+    session: Arc<Session>,
+}
+
+impl Drop for SessionGuard {
+    fn drop(&mut self) {
+        self.session.stop();
+        self.host.remove_session(&self.session);
+    }
+}
+
+/// Loads all partitions, each on its device's thread.
+async fn load_all(
+    setup: &Arc<Setup>,
+    leased: &[LeasedPartition],
+    streamed: &Arc<NamedTensors>,
+) -> Result<Vec<LoadedPartition>, HostError> {
+    let loading = leased.iter().map(|partition| {
+        let (setup, streamed) = (setup.clone(), streamed.clone());
+        let (index, limit) = (partition.index, partition.limit);
+        let threads = setup.partitions[index].threads;
+        async move {
+            let engine = partition.lease.device().engine(threads)?;
+            let load = move || execute::load(&engine, &setup.partitions[index], &streamed, limit);
+            partition.lease.run("loading", load).await
+        }
+    });
+    futures::future::try_join_all(loading).await
+}
+
+/// Computes a partition until the session ends; a failure fails the session.
+async fn compute(session: Arc<Session>, partition: LeasedPartition, stages: Vec<Box<dyn Executable>>) {
+    let LeasedPartition { index, lease, limit } = partition;
+    let computing = session.clone();
+    let done = lease.run("running", move || execute::execute(&computing, index, stages, limit)).await;
+    if let Err(error) = done {
+        session.fail(error);
+    }
+}

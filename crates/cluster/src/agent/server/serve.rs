@@ -1,0 +1,59 @@
+//! The gRPC server of an agent.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::net::TcpListener;
+use tonic::transport::{Server, server::TcpIncoming};
+
+use super::{host::Host, service::Service};
+use crate::agent::protocol::{
+    Identity,
+    chunks::MAX_MESSAGE_SIZE,
+    connect::{FRAME_SIZE, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, WINDOW_SIZE},
+    wire::agent_server::AgentServer,
+};
+
+/// How long connections may take to close after a shutdown was requested.
+const GRACE_PERIOD: Duration = Duration::from_secs(10);
+
+/// Serves `host` on `listener` until its shutdown is requested; then work is cancelled, clients get an error, and
+/// connections are closed. With an identity, only clients with a certificate of its authority are accepted.
+///
+/// # Errors
+/// If TLS cannot be set up or the socket fails.
+pub async fn serve(
+    listener: TcpListener,
+    host: Arc<Host>,
+    identity: Option<&Identity>,
+) -> Result<(), tonic::transport::Error> {
+    let shutdown = host.shutdown().clone();
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<AgentServer<Service>>().await;
+    let mut server = Server::builder()
+        .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
+        .initial_stream_window_size(WINDOW_SIZE)
+        .initial_connection_window_size(WINDOW_SIZE)
+        .max_frame_size(FRAME_SIZE);
+    if let Some(identity) = identity {
+        server = server.tls_config(identity.server())?;
+    }
+    let agent = AgentServer::new(Service::new(host)).max_decoding_message_size(MAX_MESSAGE_SIZE);
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let requested = shutdown.requested();
+    let not_serving = async move {
+        requested.await;
+        health.set_not_serving::<AgentServer<Service>>().await;
+    };
+    let serving =
+        server.add_service(health_service).add_service(agent).serve_with_incoming_shutdown(incoming, not_serving);
+    let grace_period = async {
+        shutdown.requested().await;
+        tokio::time::sleep(GRACE_PERIOD).await;
+    };
+    tokio::select! {
+        outcome = serving => outcome,
+        // A client keeps its connection open, such as a health watch.
+        () = grace_period => Ok(()),
+    }
+}

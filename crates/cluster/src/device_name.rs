@@ -1,0 +1,54 @@
+//! Names of devices: `server/device`.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+/// A device by its server and its name there; displays as `server/device`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct DeviceName {
+    pub server: SmolStr,
+    pub device: SmolStr,
+}
+
+/// Text that is not a device name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a device: expected `server/device`, such as `local/cpu`")]
+pub struct DeviceNameError(String);
+
+impl DeviceName {
+    pub fn new(server: impl Into<SmolStr>, device: impl Into<SmolStr>) -> DeviceName {
+        DeviceName { server: server.into(), device: device.into() }
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}/{}", self.server, self.device))
+    }
+}
+
+impl FromStr for DeviceName {
+    type Err = DeviceNameError;
+    fn from_str(text: &str) -> Result<DeviceName, DeviceNameError> {
+        match text.split_once('/') {
+            Some((server, device)) if !server.is_empty() && !device.is_empty() => Ok(DeviceName::new(server, device)),
+            _ => Err(DeviceNameError(text.to_string())),
+        }
+    }
+}
+
+impl From<DeviceName> for String {
+    fn from(name: DeviceName) -> String {
+        name.to_string()
+    }
+}
+
+impl TryFrom<String> for DeviceName {
+    type Error = DeviceNameError;
+    fn try_from(text: String) -> Result<DeviceName, DeviceNameError> {
+        text.parse()
+    }
+}

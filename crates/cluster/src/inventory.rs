@@ -1,0 +1,136 @@
+//! Hardware: what each server reports, and the devices and links of a cluster that a plan can use.
+
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+use crate::{
+    cluster::Cluster,
+    device_name::DeviceName,
+    link::{HostLink, Link},
+};
+use edgecut_graph::units::Bytes;
+
+/// A server's report of its hardware.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Description {
+    /// The name the agent was started with.
+    pub name: SmolStr,
+    /// The agent's version of edgecut.
+    pub version: String,
+    /// Operating system and its version.
+    pub system: String,
+    pub cpu: CpuDescription,
+    /// Main memory of the machine.
+    pub memory_total: Bytes,
+    /// Main memory that is free now.
+    pub memory_available: Bytes,
+    pub devices: Vec<DeviceDescription>,
+    /// Notes for the user about the devices, such as why there is no GPU.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// The CPU of a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuDescription {
+    pub model: String,
+    pub cores: u32,
+    /// Hardware threads that the agent may use.
+    pub threads: u32,
+    pub architecture: String,
+    pub caches: Vec<Cache>,
+}
+
+/// One level of data cache of a core.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// `L1d`, `L2`, `L3`.
+    pub name: SmolStr,
+    pub size: Bytes,
+}
+
+/// A CPU or GPU of a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeviceDescription {
+    /// Unique on its server: `cpu`, `gpu0`.
+    pub name: SmolStr,
+    pub kind: DeviceKind,
+    /// The model of the hardware.
+    pub model: String,
+    /// Name and version of its engine.
+    pub engine: String,
+    /// Threads to compute with; multiprocessors of a GPU.
+    pub threads: u32,
+    /// Limit on parameters, activations and workspace together.
+    pub memory: Bytes,
+    /// Cost of copies between main memory and the device; `None` if it computes in main memory.
+    #[serde(default)]
+    pub host_link: Option<HostLink>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    Cpu,
+    Gpu,
+}
+
+/// A device of the cluster with its limits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeviceSpec {
+    pub name: DeviceName,
+    pub kind: DeviceKind,
+    /// The hardware's model; for a CPU with its number of cores.
+    pub hardware: String,
+    pub engine: String,
+    pub threads: u32,
+    pub memory: Bytes,
+    pub host_link: Option<HostLink>,
+}
+
+/// The devices of all servers that answered, and the links between these servers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inventory {
+    pub devices: Vec<DeviceSpec>,
+    /// One for every ordered pair of servers.
+    pub links: Vec<Link>,
+    pub source: SmolStr,
+    pub sink: SmolStr,
+}
+
+impl Inventory {
+    /// Combines the cluster file with the servers' descriptions, in the order of the file. A memory limit is the smaller
+    /// of the file's and the server's: an agent refuses more than its own.
+    pub fn new(cluster: &Cluster, descriptions: &[(SmolStr, Description)], links: Vec<Link>) -> Inventory {
+        let mut devices = Vec::new();
+        for server in &cluster.servers {
+            let Some((_, description)) = descriptions.iter().find(|(name, _)| *name == server.name) else { continue };
+            devices.extend(description.devices.iter().map(|device| DeviceSpec {
+                name: DeviceName::new(server.name.clone(), device.name.clone()),
+                kind: device.kind,
+                hardware: match device.kind {
+                    DeviceKind::Cpu => format!("{}, {} cores", device.model, description.cpu.cores),
+                    DeviceKind::Gpu => device.model.clone(),
+                },
+                engine: device.engine.clone(),
+                threads: match device.kind {
+                    DeviceKind::Cpu => server.threads_for(&device.name).unwrap_or(device.threads),
+                    // A GPU computes with all of its multiprocessors.
+                    DeviceKind::Gpu => device.threads,
+                },
+                host_link: device.host_link,
+                memory: server.memory_for(&device.name).map_or(device.memory, |m| m.min(device.memory)),
+            }));
+        }
+        Inventory { devices, links, source: cluster.source.clone(), sink: cluster.sink.clone() }
+    }
+}
+
+impl DeviceKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Cpu => "cpu",
+            DeviceKind::Gpu => "gpu",
+        }
+    }
+}

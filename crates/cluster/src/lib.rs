@@ -1,0 +1,31 @@
+//! Clusters of edge servers: their description, the agents that run on them, and plans executed on the agents.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`Cluster`], [`ClusterError`] | the cluster file (TOML): servers, given links, source and sink |
+//! | [`Description`], [`Inventory`] | what a server reports; the devices and links that a plan can use |
+//! | [`Link`], [`LinkTable`] | a directed connection and its cost; the file of measured links |
+//! | [`agent`] | the service on every server, its protocol and its client |
+//! | [`survey`](mod@survey) | the profile of a model on all devices |
+//! | [`run`] | plans deployed and executed on agents |
+//!
+//! Dependencies: `run` on `survey` and `agent`; `survey` on `agent`; `agent` on the data types; never in reverse. Nothing
+//! here searches for plans: that is `edgecut-plan`, without sockets.
+
+pub mod agent;
+mod cluster;
+mod cluster_file;
+mod device_name;
+mod inventory;
+mod link;
+mod link_table;
+pub mod nearest;
+pub mod run;
+pub mod survey;
+
+pub use cluster::{Cluster, DeviceOverride, Endpoint, MAX_THREADS, Server, TlsFiles};
+pub use cluster_file::ClusterError;
+pub use device_name::{DeviceName, DeviceNameError};
+pub use inventory::{Cache, CpuDescription, Description, DeviceDescription, DeviceKind, DeviceSpec, Inventory};
+pub use link::{HostLink, Link};
+pub use link_table::{LinkRow, LinkTable};

@@ -1,0 +1,302 @@
+//! Driving the agents through a run, and collecting what they measure.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use smol_str::SmolStr;
+use tokio::{sync::mpsc, time::timeout};
+
+use super::deploy::Deployment;
+use crate::agent::{
+    Agent, AgentError, Fleet,
+    clock::{Clock, ClockOffset},
+    protocol::{
+        inference_trace::InferenceTrace,
+        run::{RunCommand, RunEvent},
+        setup::Setup,
+    },
+};
+use edgecut_graph::{TensorData, units::Micros};
+
+/// How often to run, and how.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// Runs that count; one more comes before them, which warms caches and gives the outputs.
+    pub repeat: u64,
+    /// Most inputs under way at a time; 1 measures latency, more throughput.
+    pub in_flight: u32,
+    /// What one run is expected to take: an agent silent for much longer is given up.
+    pub expected: Micros,
+}
+
+/// Why a run did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error("no agent for server {0}")]
+    NoAgent(SmolStr),
+    #[error("nothing happened for {} s: still waiting for {waiting}", .after.as_secs())]
+    Stuck { waiting: String, after: Duration },
+    #[error("run {inference} gave other outputs than the first one")]
+    Different { inference: u64 },
+}
+
+/// What the agents told of a run.
+#[derive(Debug)]
+pub struct Record {
+    /// The sink's values of the first run, in their order.
+    pub sink_values: Vec<TensorData>,
+    /// For each run that counts: from the input leaving the source to the result arriving at the sink.
+    pub latencies: Vec<Micros>,
+    /// When the results of these runs arrived, on our clock.
+    pub arrivals: Vec<Micros>,
+    /// What each server measured in the runs that count, on its own clock.
+    pub measured: BTreeMap<SmolStr, Vec<InferenceTrace>>,
+    /// How far each server's clock is from ours.
+    pub clocks: BTreeMap<SmolStr, ClockOffset>,
+}
+
+/// Loading may pack hundreds of megabytes on a slow processor.
+const LOAD_DEADLINE: Duration = Duration::from_secs(600);
+
+/// What a run may take however short it is expected to be.
+const RUN_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How many times longer than expected a run may take.
+const PATIENCE: f64 = 50.0;
+
+/// How long to wait for a better explanation once something failed: the peers of an agent that died often notice first.
+const AFTERMATH: Duration = Duration::from_millis(500);
+
+/// The runs on all servers, and one place where their events come together.
+struct Players<'a> {
+    deployment: &'a Deployment,
+    commands: Vec<mpsc::Sender<RunCommand>>,
+    events: mpsc::Receiver<(usize, Result<RunEvent, AgentError>)>,
+    /// How far each agent has come.
+    progress: Vec<Progress>,
+}
+
+/// What an agent has reported on the way to its first inference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Progress {
+    Nothing,
+    Admitted,
+    Loaded,
+    Connected,
+}
+
+/// An inference that is under way.
+#[derive(Default)]
+struct Open {
+    started: Option<Micros>,
+    arrived: Option<Micros>,
+    /// Servers that have finished with it.
+    finished: usize,
+}
+
+/// The agents of a deployment, in the order of its setups.
+///
+/// # Errors
+/// If one of them was not reached.
+pub fn agents_of(deployment: &Deployment, fleet: &Fleet) -> Result<Vec<Agent>, RunError> {
+    let agent = |setup: &Setup| {
+        let reached = fleet.agent(&setup.server).ok_or_else(|| RunError::NoAgent(setup.server.clone()))?;
+        reached.cloned().map_err(RunError::Agent)
+    };
+    deployment.setups.iter().map(agent).collect()
+}
+
+/// Runs a deployment on its agents (in the order of its setups).
+///
+/// # Errors
+/// If an agent refuses, fails or is lost: the error names it. Nothing stays loaded anywhere.
+pub async fn execute(
+    deployment: &Deployment,
+    agents: &[Agent],
+    inputs: &[TensorData],
+    parameters: &BTreeMap<SmolStr, TensorData>,
+    options: &RunOptions,
+) -> Result<Record, RunError> {
+    let here = Clock::start();
+    let exchanges = agents.iter().map(|agent| async { Ok((agent.name().clone(), agent.clock_offset(here).await?)) });
+    let clocks: Vec<_> = futures::future::try_join_all(exchanges).await.map_err(RunError::Agent)?;
+    let mut players = Players::begin(deployment, agents);
+    players.all(Progress::Admitted, LOAD_DEADLINE).await?;
+    players.send_contents(inputs, parameters).await;
+    players.all(Progress::Loaded, LOAD_DEADLINE).await?;
+    players.say_all(&RunCommand::Connect).await;
+    players.all(Progress::Connected, RUN_DEADLINE).await?;
+    let mut record = Record {
+        sink_values: Vec::new(),
+        latencies: Vec::new(),
+        arrivals: Vec::new(),
+        measured: BTreeMap::new(),
+        clocks: clocks.into_iter().collect(),
+    };
+    players.run(options, &mut record).await?;
+    Ok(record)
+}
+
+impl<'a> Players<'a> {
+    fn begin(deployment: &'a Deployment, agents: &[Agent]) -> Players<'a> {
+        let (together, events) = mpsc::channel(16);
+        let mut commands = Vec::new();
+        for (index, (setup, agent)) in deployment.setups.iter().zip(agents).enumerate() {
+            let mut run = agent.run(Arc::new(setup.clone()));
+            commands.push(run.commands);
+            let (together, name) = (together.clone(), agent.name().clone());
+            tokio::spawn(async move {
+                while let Some(event) = run.events.recv().await {
+                    let is_last = event.is_err();
+                    if together.send((index, event)).await.is_err() || is_last {
+                        return;
+                    }
+                }
+                let (doing, cause) = ("running its part".to_string(), "it ended the run".to_string());
+                let lost = AgentError::Disconnected { agent: name, doing, cause };
+                // Nobody listens any more if the run is over.
+                let _ = together.send((index, Err(lost))).await;
+            });
+        }
+        let progress = vec![Progress::Nothing; commands.len()];
+        Players { deployment, commands, events, progress }
+    }
+
+    fn name(&self, index: usize) -> &SmolStr {
+        &self.deployment.setups[index].server
+    }
+
+    /// Says something to one agent. If it is gone, its next event says so.
+    async fn say(&self, index: usize, command: RunCommand) {
+        let _ = self.commands[index].send(command).await;
+    }
+
+    async fn say_all(&self, command: &RunCommand) {
+        futures::future::join_all((0..self.commands.len()).map(|index| self.say(index, command.clone()))).await;
+    }
+
+    /// Sends parameters and inputs to those who need them, to all at the same time.
+    async fn send_contents(&self, inputs: &[TensorData], parameters: &BTreeMap<SmolStr, TensorData>) {
+        let sending = self.deployment.setups.iter().enumerate().map(|(index, setup)| async move {
+            for (number, streamed) in (0u32..).zip(&setup.streamed) {
+                if let Some(data) = parameters.get(&streamed.name) {
+                    self.say(index, RunCommand::Parameter { index: number, data: data.clone() }).await;
+                }
+            }
+            if setup.source.is_some() {
+                for (number, data) in (0u32..).zip(inputs) {
+                    self.say(index, RunCommand::Input { index: number, data: data.clone() }).await;
+                }
+            }
+        });
+        futures::future::join_all(sending).await;
+    }
+
+    /// The next event of any agent.
+    async fn next(&mut self, waiting: impl Fn() -> String, deadline: Duration) -> Result<(usize, RunEvent), RunError> {
+        let stuck = || RunError::Stuck { waiting: waiting(), after: deadline };
+        match timeout(deadline, self.events.recv()).await {
+            Ok(Some((index, Ok(event)))) => Ok((index, event)),
+            Ok(Some((_, Err(error)))) => Err(RunError::Agent(self.explain(error).await)),
+            Ok(None) | Err(_) => Err(stuck()),
+        }
+    }
+
+    /// Waits until every agent has come as far as `goal`. One that has nothing to wait for may be further.
+    async fn all(&mut self, goal: Progress, deadline: Duration) -> Result<(), RunError> {
+        loop {
+            let late = self.deployment.setups.iter().zip(&self.progress).filter(|(_, progress)| **progress < goal);
+            let names: Vec<&str> = late.map(|(setup, _)| setup.server.as_str()).collect();
+            if names.is_empty() {
+                return Ok(());
+            }
+            let waiting = format!("{} to be {}", names.join(", "), format!("{goal:?}").to_lowercase());
+            let (index, event) = self.next(|| waiting.clone(), deadline).await?;
+            self.progress[index] = match event {
+                RunEvent::Admitted => Progress::Admitted,
+                RunEvent::Loaded(_) => Progress::Loaded,
+                RunEvent::Connected => Progress::Connected,
+                _ => self.progress[index],
+            };
+        }
+    }
+
+    /// The error that says most of those that come within a moment.
+    async fn explain(&mut self, first: AgentError) -> AgentError {
+        let mut nearest = first;
+        let listening = async {
+            while nearest.causal_rank() > 0 {
+                match self.events.recv().await {
+                    Some((_, Err(error))) if error.causal_rank() < nearest.causal_rank() => nearest = error,
+                    Some(_) => {}
+                    None => break,
+                }
+            }
+        };
+        // What has not been heard by then is not waited for.
+        let _ = timeout(AFTERMATH, listening).await;
+        nearest
+    }
+
+    /// Runs once to warm up, then as often as asked.
+    async fn run(&mut self, options: &RunOptions, record: &mut Record) -> Result<(), RunError> {
+        let expected = Duration::try_from_secs_f64(options.expected.0 / 1e6 * PATIENCE).unwrap_or_default();
+        let deadline = RUN_DEADLINE + expected;
+        let mut outputs: BTreeMap<u32, TensorData> = BTreeMap::new();
+        let wanted =
+            self.deployment.setups.iter().filter_map(|s| s.sink.as_ref()).map(|s| s.values.len()).sum::<usize>();
+        let (mut open, mut next, mut first_digest) = (BTreeMap::<u64, Open>::new(), 0, None);
+        loop {
+            let most = if next <= 1 { 1 } else { options.in_flight as usize };
+            if next <= options.repeat && open.len() < most {
+                open.insert(next, Open::default());
+                self.say_all(&RunCommand::Start(next)).await;
+                next += 1;
+                continue;
+            }
+            if open.is_empty() {
+                break;
+            }
+            let waiting = || {
+                let runs: Vec<String> = open.keys().map(u64::to_string).collect();
+                format!("the result of run {}", runs.join(", "))
+            };
+            let (index, event) = self.next(waiting, deadline).await?;
+            let server = self.name(index).clone();
+            let on_ours = |at: Micros| record.clocks.get(&server).map_or(at, |clock| clock.to_local(at));
+            match event {
+                RunEvent::Started { inference, at } => {
+                    open.entry(inference).or_default().started = Some(on_ours(at));
+                }
+                RunEvent::Arrived { inference, at, digest } => {
+                    if *first_digest.get_or_insert(digest) != digest {
+                        return Err(RunError::Different { inference });
+                    }
+                    open.entry(inference).or_default().arrived = Some(on_ours(at));
+                }
+                RunEvent::Output { index, data } => {
+                    outputs.insert(index, data);
+                }
+                RunEvent::Measured(measured) => {
+                    open.entry(measured.inference).or_default().finished += 1;
+                    if measured.inference > 0 {
+                        record.measured.entry(server).or_default().push(measured);
+                    }
+                }
+                RunEvent::Admitted | RunEvent::Loaded(_) | RunEvent::Connected => {}
+            }
+            let is_over = |number: &u64, run: &mut Open| {
+                run.arrived.is_some() && run.finished == self.commands.len() && (*number > 0 || outputs.len() == wanted)
+            };
+            for (number, run) in open.extract_if(.., is_over) {
+                if let (Some(started), Some(arrived), true) = (run.started, run.arrived, number > 0) {
+                    record.latencies.push(arrived - started);
+                    record.arrivals.push(arrived);
+                }
+            }
+        }
+        record.sink_values = outputs.into_values().collect();
+        Ok(())
+    }
+}

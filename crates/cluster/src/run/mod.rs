@@ -1,0 +1,37 @@
+//! Plans made and executed on the agents of a cluster.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`request`] | from a model, devices and profiles to the planner's request |
+//! | [`recorded`] | devices and profiles that were read from files |
+//! | [`costs`], [`network`], [`shards`] | tables of that request: groups, links, shards measured as plans ask for them |
+//! | [`pilot`] | a plan made on agents: replanning, pilot runs, the choice among candidates |
+//! | [`deploy`] | what each server must do |
+//! | [`execute`], [`perform`] | doing it, alone and from the deployment to the last result |
+//! | [`outcome`], [`crossing`], [`trace`] | measured against predicted, transfers over links, both as a trace |
+//! | [`outputs`] | the model's outputs of a run |
+//! | [`schedule_bench`], [`offload`] | memory schedules of a model run here, and on agents with tensors on a neighbour |
+//! | [`compare`] | outputs against those of one device |
+
+pub mod compare;
+pub mod costs;
+pub mod crossing;
+pub mod deploy;
+pub mod execute;
+pub mod network;
+pub mod offload;
+pub mod outcome;
+pub mod outputs;
+pub mod perform;
+pub mod pilot;
+pub mod recorded;
+pub mod request;
+pub mod schedule_bench;
+pub mod shards;
+pub mod trace;
+
+pub use compare::Difference;
+pub use deploy::{DeployError, DeployOptions, Deployment, deploy};
+pub use execute::{RunError, RunOptions, agents_of, execute};
+pub use network::{NetworkError, network};
+pub use outcome::{GroupTime, Latencies, MemoryUse, Outcome, TransferCost};

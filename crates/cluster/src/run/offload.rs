@@ -1,0 +1,118 @@
+//! A schedule with tensors on a neighbour, run on the agents of a cluster and compared with program order there.
+
+use std::collections::BTreeMap;
+
+use edgecut_engine::EngineError;
+use edgecut_graph::{
+    Granularity, Graph, TensorData, TensorId,
+    units::{Bytes, Micros},
+};
+use edgecut_plan::{
+    self as plan, DeviceId, Plan,
+    check::Violation,
+    file::ModelRef,
+    offload::{OffloadDevices, OffloadPlan},
+};
+use smol_str::SmolStr;
+
+use super::{
+    Difference, Outcome,
+    outputs::{OutputError, outputs},
+    perform::{PerformError, RunContext, perform},
+};
+use crate::{Cluster, agent::Fleet};
+
+/// Measured runs.
+const REPEAT: u64 = 10;
+
+/// The agents, and the contents of the model's tensors.
+pub struct OffloadRunner<'a> {
+    pub fleet: &'a Fleet,
+    pub cluster: &'a Cluster,
+    pub devices: &'a OffloadDevices<'a>,
+    /// The content of a tensor of a graph that computes the model.
+    pub content: &'a dyn Fn(&Graph, TensorId) -> Result<TensorData, EngineError>,
+    /// Contents that agents cannot generate, by name.
+    pub given: &'a BTreeMap<SmolStr, TensorData>,
+}
+
+/// What the run of an offloaded schedule took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OffloadRun {
+    pub outputs: Vec<TensorData>,
+    pub time: Micros,
+    /// Of the computing device.
+    pub parameters: Bytes,
+    /// The most of everything else at one time, on the computing device.
+    pub peak: Bytes,
+    /// The most workspace of a step there beyond what was predicted.
+    pub excess_workspace: Bytes,
+    /// The same as `peak`, on the neighbour.
+    pub neighbour_peak: Bytes,
+}
+
+/// Why the run of an offloaded schedule is not what was predicted.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum OffloadMismatch {
+    #[error("the schedule's results differ from the model's: {0}")]
+    Results(Difference),
+    #[error("the schedule took {peak} when it ran; an arena of {arena} was predicted, and steps took {excess} more")]
+    Memory { peak: Bytes, arena: Bytes, excess: Bytes },
+}
+
+impl OffloadRun {
+    /// Checks the run of a schedule that was predicted to fit in `arena`, whose outputs differ from the model's by
+    /// `difference`.
+    ///
+    /// # Errors
+    /// If the results are not the model's, or the run took more memory than the arena and unpredicted workspace.
+    pub fn check(&self, arena: Bytes, difference: Difference) -> Result<(), OffloadMismatch> {
+        let (peak, excess) = (self.peak, self.excess_workspace);
+        match () {
+            () if !difference.is_tolerable() => Err(OffloadMismatch::Results(difference)),
+            () if peak > arena + excess => Err(OffloadMismatch::Memory { peak, arena, excess }),
+            () => Ok(()),
+        }
+    }
+}
+
+/// Why an offloaded schedule cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum OffloadRunError {
+    #[error("the plan does not pass its check: {0}")]
+    Check(#[from] Violation),
+    #[error(transparent)]
+    Perform(#[from] PerformError),
+    #[error(transparent)]
+    Outputs(#[from] OutputError),
+    #[error("no run was measured")]
+    NothingMeasured,
+}
+
+impl OffloadRunner<'_> {
+    /// Runs the plan of an offloaded schedule.
+    ///
+    /// # Errors
+    /// If the plan is not consistent, or an agent refuses its part, fails or is lost.
+    pub async fn run(&self, offload: &OffloadPlan, seed: u64) -> Result<OffloadRun, OffloadRunError> {
+        let (problem, solution) = (&offload.problem, &offload.solution);
+        let plan = Plan::new(problem, solution, ModelRef::default(), Granularity::Fused, seed);
+        plan::check::plan(problem, &plan)?;
+        let context = RunContext { fleet: self.fleet, cluster: self.cluster, graph: &offload.graph, given: self.given };
+        let (deployment, record) = perform(&context, &plan, REPEAT, 1).await?;
+        let outcome = Outcome::of(&plan, &deployment, &record).ok_or(OffloadRunError::NothingMeasured)?;
+        let memory = |device: DeviceId| outcome.memory.iter().find(|m| m.device == problem.device(device).full_name());
+        let apart = |device: DeviceId| memory(device).map(|m| m.peak_bytes - m.parameter_bytes).unwrap_or_default();
+        let here = problem.device(self.devices.device).full_name();
+        let groups = outcome.groups.iter().filter(|group| group.device == here);
+        let excess = groups.map(|group| group.predicted_workspace_bytes.shortfall(group.workspace_bytes)).max();
+        Ok(OffloadRun {
+            outputs: outputs(&deployment, &record, &|id| (self.content)(&offload.graph, id))?,
+            time: outcome.latency.median_us,
+            parameters: memory(self.devices.device).map(|m| m.parameter_bytes).unwrap_or_default(),
+            peak: apart(self.devices.device),
+            excess_workspace: excess.unwrap_or_default(),
+            neighbour_peak: apart(self.devices.host),
+        })
+    }
+}

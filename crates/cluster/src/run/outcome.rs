@@ -1,0 +1,212 @@
+//! What a run was against what its plan predicted. Pure functions of the plan, the deployment and the record.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{
+    crossing::{Crossing, crossings},
+    deploy::Deployment,
+    execute::Record,
+};
+use edgecut_engine::statistics::{Statistics, median};
+use edgecut_graph::{
+    TensorId,
+    units::{Bytes, Micros},
+};
+use edgecut_plan::{GroupId, Plan, file::DevicePlan};
+
+/// Predicted against measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    pub latency: Latencies,
+    pub predicted_latency_us: Micros,
+    /// Between two results, once the pipeline is full; `None` if inputs were let in one at a time.
+    pub interval_us: Option<Micros>,
+    pub predicted_interval_us: Micros,
+    pub groups: Vec<GroupTime>,
+    pub transfers: Vec<TransferCost>,
+    pub memory: Vec<MemoryUse>,
+    /// How far times of different servers may be off against each other; zero if one clock told them all.
+    pub clock_uncertainty_us: Micros,
+}
+
+/// The distribution of a sample of times.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Latencies {
+    pub n: usize,
+    pub median_us: Micros,
+    /// Median absolute deviation.
+    pub mad_us: Micros,
+    pub min_us: Micros,
+    pub p95_us: Micros,
+    pub max_us: Micros,
+}
+
+/// One group of operators.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GroupTime {
+    pub group: u32,
+    pub name: String,
+    pub device: String,
+    pub predicted_us: Micros,
+    /// Median over the runs.
+    pub measured_us: Micros,
+    pub predicted_workspace_bytes: Bytes,
+    pub workspace_bytes: Bytes,
+}
+
+/// One tensor that went from server to server.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TransferCost {
+    pub tensor: String,
+    pub from: String,
+    pub to: String,
+    pub bytes: Bytes,
+    pub predicted_us: Option<Micros>,
+    /// From the first byte leaving, with nothing before it on the link, to the last one being there: median over the runs.
+    pub measured_us: Micros,
+    /// How long it waited for the link: median over the runs.
+    pub waited_us: Micros,
+}
+
+/// The memory of one device.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MemoryUse {
+    pub device: String,
+    pub limit_bytes: Option<Bytes>,
+    pub predicted_parameter_bytes: Bytes,
+    pub parameter_bytes: Bytes,
+    pub predicted_load_bytes: Bytes,
+    pub predicted_arena_bytes: Bytes,
+    /// The agent's own count: parameters, live tensors and workspace at their peak.
+    pub peak_bytes: Bytes,
+    /// Most that its stages took while they were made ready, which no limit holds for: weights before and after packing.
+    pub loading_bytes: Bytes,
+}
+
+impl Latencies {
+    /// `None` of no times.
+    pub fn of(times: &[Micros]) -> Option<Latencies> {
+        let Statistics { n, median, mad, min, p95 } = Statistics::of(times)?;
+        let max = times.iter().copied().fold(min, Micros::max);
+        Some(Latencies { n: n as usize, median_us: median, mad_us: mad, min_us: min, p95_us: p95, max_us: max })
+    }
+}
+
+impl Outcome {
+    /// Puts the record beside the plan. `None` if no run counted.
+    pub fn of(plan: &Plan, deployment: &Deployment, record: &Record) -> Option<Outcome> {
+        let (first, last) = (record.arrivals.first()?, record.arrivals.last()?);
+        let between = record.arrivals.len().saturating_sub(1);
+        let uncertainty = record.clocks.values().map(|clock| clock.uncertainty).fold(Micros::ZERO, Micros::max);
+        Some(Outcome {
+            latency: Latencies::of(&record.latencies)?,
+            predicted_latency_us: plan.predicted.latency_us,
+            interval_us: (between > 0 && deployment.setups.iter().any(|s| s.in_flight > 1))
+                .then(|| Micros((*last - *first).0 / between as f64)),
+            predicted_interval_us: plan.predicted.interval_us,
+            groups: groups(plan, record),
+            transfers: transfers(plan, deployment, record),
+            memory: memory(plan, record),
+            clock_uncertainty_us: if record.clocks.len() > 1 { uncertainty } else { Micros::ZERO },
+        })
+    }
+}
+
+fn groups(plan: &Plan, record: &Record) -> Vec<GroupTime> {
+    let mut seen: BTreeMap<u32, (Vec<Micros>, Bytes)> = BTreeMap::new();
+    for step in record.measured.values().flatten().flat_map(|m| &m.stages).flat_map(|stage| &stage.steps) {
+        let entry = seen.entry(step.group).or_default();
+        entry.0.push(step.wall);
+        entry.1 = entry.1.max(step.workspace);
+    }
+    let time = |(group, (times, workspace)): (u32, (Vec<Micros>, Bytes))| {
+        let planned = plan.groups.get(group as usize)?;
+        Some(GroupTime {
+            group: GroupId(group).0,
+            name: planned.name.clone(),
+            device: device_name(plan, planned.device.0 as usize),
+            predicted_us: planned.time_us,
+            measured_us: median(&times),
+            predicted_workspace_bytes: planned.workspace_bytes,
+            workspace_bytes: workspace,
+        })
+    };
+    seen.into_iter().filter_map(time).collect()
+}
+
+fn transfers(plan: &Plan, deployment: &Deployment, record: &Record) -> Vec<TransferCost> {
+    let crossings = crossings(record);
+    let mut costs = Vec::new();
+    for setup in &deployment.setups {
+        for outgoing in &setup.sends {
+            let (Some(value), Some(peer)) = (setup.value(outgoing.value), setup.peers.get(outgoing.peer as usize))
+            else {
+                continue;
+            };
+            let tensor = deployment.tensors.get(outgoing.value.0 as usize).copied();
+            let of_link = crossings.get(&(setup.server.clone(), peer.server.clone()));
+            let seen = || of_link.into_iter().flatten().filter(|crossing| crossing.value == outgoing.value);
+            costs.push(TransferCost {
+                tensor: value.name.to_string(),
+                from: setup.server.to_string(),
+                to: peer.server.to_string(),
+                bytes: value.bytes(),
+                predicted_us: tensor.and_then(|tensor| predicted(plan, tensor, &setup.server, &peer.server)),
+                measured_us: median(&seen().map(Crossing::time).collect::<Vec<_>>()),
+                waited_us: median(&seen().map(Crossing::wait).collect::<Vec<_>>()),
+            });
+        }
+    }
+    costs
+}
+
+fn predicted(plan: &Plan, tensor: TensorId, from: &str, to: &str) -> Option<Micros> {
+    let server = |device: edgecut_plan::DeviceId| plan.devices[device.0 as usize].server.as_str();
+    let found = plan.transfers.iter().find(|t| t.tensor == tensor && server(t.from) == from && server(t.to) == to)?;
+    Some(found.time_us)
+}
+
+fn memory(plan: &Plan, record: &Record) -> Vec<MemoryUse> {
+    let mut found = Vec::new();
+    for (index, device) in plan.devices.iter().enumerate() {
+        let last = record.measured.get(device.server.as_str()).and_then(|measured| measured.last());
+        let Some(measured) = last.and_then(|m| m.memory.iter().find(|memory| memory.device == device.device)) else {
+            continue;
+        };
+        found.push(MemoryUse {
+            device: device_name(plan, index),
+            limit_bytes: device.memory_limit_bytes,
+            predicted_parameter_bytes: device.memory.parameter_bytes,
+            parameter_bytes: measured.parameters,
+            predicted_load_bytes: device.memory.load_bytes,
+            predicted_arena_bytes: device.memory.arena_bytes,
+            peak_bytes: measured.peak,
+            loading_bytes: measured.loading,
+        });
+    }
+    found
+}
+
+fn device_name(plan: &Plan, device: usize) -> String {
+    plan.devices.get(device).map_or(String::new(), DevicePlan::full_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distribution_is_told_by_order_statistics() {
+        let times: Vec<Micros> = (1..=100).rev().map(|n| Micros(f64::from(n))).collect();
+        let found = Latencies::of(&times).unwrap();
+        assert_eq!(
+            (found.n, found.median_us, found.min_us, found.max_us),
+            (100, Micros(50.5), Micros(1.0), Micros(100.0))
+        );
+        assert!((found.p95_us.0 - 95.05).abs() < 1e-9 && found.mad_us == Micros(25.0), "{found:?}");
+        assert_eq!(Latencies::of(&times[..1]).unwrap().p95_us, Micros(100.0));
+        assert_eq!(Latencies::of(&[]), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! Planning on agents from beginning to end.
+
+use edgecut_plan::{Candidate, PlanRequest};
+
+use super::{
+    agents::PilotAgents, error::PlanningError, options::PilotOptions, progress::PlanEvent, replan::Replanner,
+    runner::PilotRunner,
+};
+use crate::run::shards::Shards;
+
+/// A plan, and what it is judged by.
+#[derive(Debug, Clone)]
+pub struct Planned<'a> {
+    pub candidate: Candidate,
+    /// At the costs that are known now.
+    pub request: PlanRequest<'a>,
+}
+
+/// The plan for `request`, whose costs are those of profiles: shards that candidates ask for are measured and added to
+/// `shards`, then candidates are run, as far as `options` say.
+///
+/// # Errors
+/// If there is no plan, or an agent fails.
+pub fn plan_on_agents<'a>(
+    agents: &PilotAgents<'_>,
+    request: &PlanRequest<'a>,
+    shards: &mut Shards<'_>,
+    options: &PilotOptions,
+    progress: &dyn Fn(PlanEvent),
+) -> Result<Planned<'a>, PlanningError> {
+    let mut replanner = Replanner { agents, options, progress, request, shards };
+    let (first, request) = replanner.plan()?;
+    if options.rounds == 0 {
+        return Ok(Planned { candidate: first, request });
+    }
+    let (candidate, known) = PilotRunner { agents, options, progress, request: &request }.run(first)?;
+    let (candidate, request) = replanner.measure_memory(candidate, &known, request);
+    Ok(Planned { candidate, request })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, collections::BTreeMap, path::Path, sync::Arc};
+
+    use tokio::runtime::Runtime;
+
+    use edgecut_graph::{
+        Granularity, Graph,
+        units::{Bytes, Micros},
+    };
+    use edgecut_plan::{
+        CostSource,
+        file::ModelRef,
+        problem::{Objective, Targets},
+        search::Options,
+        split::ratios::Ratios,
+    };
+    use edgecut_profile::{CacheFlush, MeasurementMode, Sampling};
+    use edgecut_relay::{ImportOptions, import};
+
+    use super::*;
+    use crate::{
+        Cluster, Inventory,
+        agent::{Fleet, Host, HostOptions, Shutdown, serve},
+        run::request::{DeviceRows, ModelGroups, PlanSettings},
+        survey::{DeviceProfile, MissingPolicy, SurveyRequest, survey},
+    };
+
+    const MODEL: &str = "#[version = \"0.0.5\"]
+def @main(%x: Tensor[(1, 8, 32, 32), float32], %w1: Tensor[(16, 8, 3, 3), float32], %w2: Tensor[(16, 16, 3, 3), float32]) {
+  %0 = nn.conv2d(%x, %w1, padding=[1, 1, 1, 1], channels=16, kernel_size=[3, 3]);
+  %1 = nn.relu(%0);
+  nn.conv2d(%1, %w2, padding=[1, 1, 1, 1], channels=16, kernel_size=[3, 3])
+}
+";
+
+    /// Agents in this process, and all that plans are made from.
+    struct Lab {
+        runtime: Runtime,
+        cluster: Cluster,
+        fleet: Fleet,
+        inventory: Inventory,
+        surveyed: Vec<DeviceProfile>,
+        folder: tempfile::TempDir,
+        sampling: Sampling,
+        shutdown: Shutdown,
+    }
+
+    impl Drop for Lab {
+        fn drop(&mut self) {
+            self.shutdown.request();
+        }
+    }
+
+    /// The agent embedded in this process, or several behind sockets with links of one speed; profiles of `graph` on them.
+    fn lab(graph: &Graph, agents: usize) -> Lab {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (folder, shutdown) = (tempfile::tempdir().unwrap(), Shutdown::new());
+        let sampling = Sampling { budget: Micros(2e5), ..Sampling::default() };
+        let wanted = SurveyRequest {
+            graph,
+            model: "model",
+            model_hash: "0123456789abcdef",
+            mode: MeasurementMode::Isolated,
+            granularity: Granularity::Fused,
+            sampling,
+            whole: false,
+            shard_budget: None,
+            remeasure: false,
+            missing: MissingPolicy::Measure,
+            folder: folder.path(),
+            contents: BTreeMap::new(),
+        };
+        let (cluster, fleet, inventory, surveyed) = runtime.block_on(async {
+            let cluster = match agents {
+                1 => Cluster::embedded(),
+                _ => served(agents, &shutdown).await,
+            };
+            let fleet = Fleet::connect(&cluster).await.unwrap();
+            let inventory = fleet.inventory(&cluster, cluster.links.clone());
+            let surveyed = survey(&fleet, &cluster, &inventory, &wanted, &|_| {}).await.unwrap();
+            (cluster, fleet, inventory, surveyed)
+        });
+        Lab { runtime, cluster, fleet, inventory, surveyed, folder, sampling, shutdown }
+    }
+
+    /// Starts agents `s0`, `s1`, … on free ports.
+    async fn served(count: usize, shutdown: &Shutdown) -> Cluster {
+        let mut text = String::new();
+        for index in 0..count {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            text += &format!("[[server]]\nname = \"s{index}\"\naddress = \"{address}\"\n");
+            let options =
+                HostOptions { name: format!("s{index}").into(), threads: Some(1), memory: None, identity: None };
+            let host: Arc<Host> = Host::start(options, shutdown.child()).unwrap();
+            tokio::spawn(async move { serve(listener, host, None).await.unwrap() });
+        }
+        for from in 0..count {
+            for to in (0..count).filter(|to| *to != from) {
+                let cost = "latency = \"1us\"\nrate = \"1000Gbit/s\"";
+                text += &format!("[[link]]\nfrom = \"s{from}\"\nto = \"s{to}\"\n{cost}\n");
+            }
+        }
+        Cluster::parse(&text, Path::new("")).unwrap()
+    }
+
+    fn settings() -> PlanSettings {
+        PlanSettings {
+            model: ModelRef::default(),
+            cluster: None,
+            objective: Objective::Latency,
+            targets: Targets::default(),
+            memory: None,
+            rules: Vec::new(),
+            may_split: true,
+            ratios: Ratios::Tuned,
+            like: None,
+            fits_memory: true,
+            search: Options { budget: Some(300), cut_off: None, ..Options::default() },
+        }
+    }
+
+    #[test]
+    fn a_model_is_planned_by_agents_in_this_process() {
+        let graph = import("model", MODEL.as_bytes(), &ImportOptions::default()).unwrap().graph;
+        let model = ModelGroups::of(&graph, Granularity::Fused);
+        for agents in [1, 2] {
+            let lab = lab(&graph, agents);
+            let profiles: Vec<DeviceRows> = lab.surveyed.iter().map(DeviceRows::from).collect();
+            let address = |device: &crate::DeviceName| lab.cluster.server(&device.server).map(|s| s.endpoint.clone());
+            let request = settings().request(&model, &lab.inventory, &profiles, address).unwrap();
+            let displaced = CacheFlush::working_set(&graph);
+            let mut shards =
+                Shards::open(lab.folder.path(), &lab.surveyed, &model.items, lab.sampling, displaced).unwrap();
+            let given = BTreeMap::new();
+            let pilot = PilotAgents { fleet: &lab.fleet, cluster: &lab.cluster, given: &given, runtime: &lab.runtime };
+            let events = RefCell::new(Vec::new());
+            let mut planned = |options: &PilotOptions| {
+                plan_on_agents(&pilot, &request, &mut shards, options, &|event| events.borrow_mut().push(event))
+                    .unwrap()
+            };
+            let bare = planned(&PilotOptions::none());
+            assert_eq!(bare.candidate.costs, CostSource::Profile);
+            assert!(events.borrow().iter().all(|event| matches!(event, PlanEvent::ShardsMeasured(_))));
+            events.borrow_mut().clear();
+            assert!(planned(&PilotOptions::none()).candidate.is_same(&bare.candidate), "all is measured");
+            assert_eq!(events.borrow().len(), 0);
+
+            let options = PilotOptions { rounds: 2, run_time: Micros(2e4), turns: 1, ..PilotOptions::default() };
+            let piloted = planned(&options);
+            assert_eq!(piloted.candidate.costs, CostSource::PilotRun);
+            let plan = piloted.candidate.to_plan(&piloted.request).unwrap();
+            assert!(plan.notes.iter().any(|note| note.starts_with("pilot run on the agents: ")), "{:?}", plan.notes);
+            let is_run = |event: &&PlanEvent| matches!(event, PlanEvent::PilotRun { .. });
+            let count = events.borrow().iter().filter(is_run).count();
+            assert!(count >= 2, "a round, and a turn: {count}");
+            let limits = plan.devices.iter().map(|device| device.memory_limit_bytes.unwrap_or(Bytes::ZERO));
+            assert!(limits.into_iter().all(|limit| limit > Bytes::ZERO));
+        }
+    }
+}

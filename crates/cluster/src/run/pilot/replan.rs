@@ -1,0 +1,137 @@
+//! Plans and measurements in turns: a plan is made with estimates of what shards take, the shards that it asks for are
+//! measured, and it is made again, until nothing is left to measure or no round is left.
+
+use edgecut_plan::{Candidate, PlanRequest, constrained::within_memory, plan, solve::NoPlan, split};
+
+use super::{
+    agents::PilotAgents,
+    error::PlanningError,
+    in_context::InContextCosts,
+    options::PilotOptions,
+    progress::PlanEvent,
+    replanning::{Replanning, Solved},
+};
+use crate::run::shards::{ShardError, Shards};
+
+/// Makes plans for one request, and measures what they ask for.
+pub struct Replanner<'a, 'r, 's> {
+    pub agents: &'a PilotAgents<'a>,
+    pub options: &'a PilotOptions,
+    pub progress: &'a dyn Fn(PlanEvent),
+    /// Without costs of shards.
+    pub request: &'a PlanRequest<'r>,
+    pub shards: &'a mut Shards<'s>,
+}
+
+impl<'r> Replanner<'_, 'r, '_> {
+    /// The best plan, and the request at the costs of shards that are known in the end. Unless rounds run out, the same
+    /// comes out the next time.
+    ///
+    /// # Errors
+    /// If there is no plan, or a shard cannot be measured.
+    pub fn plan(&mut self) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
+        if self.request.like.is_some() {
+            let request = self.with_known_shards();
+            return Ok((plan(&request)?, request));
+        }
+        let (solved, request) = self.solved()?;
+        self.within_memory(solved, request)
+    }
+
+    /// The best plan without schedules.
+    fn solved(&mut self) -> Result<(Result<Candidate, NoPlan>, PlanRequest<'r>), PlanningError> {
+        let mut state = Replanning::new(self.options);
+        loop {
+            let request = self.with_known_shards();
+            let candidate = match split::solve(&request, state.start()) {
+                Ok(candidate) => candidate,
+                Err(why) => return Ok((state.into_best().ok_or(why), request)),
+            };
+            if state.is_exhausted() {
+                return Ok((Ok(candidate), request));
+            }
+            let added = self.measure(&candidate)?;
+            let solved = Solved {
+                choices: candidate.choices.clone(),
+                is_split: !candidate.splits.is_empty(),
+                score: candidate.solution.evaluation.score,
+                plan: candidate,
+            };
+            if let Some(candidate) = state.record(solved, added) {
+                return Ok((Ok(candidate), request));
+            }
+        }
+    }
+
+    /// `solved` within the limits on memory, again where the memory of its shards was an estimate that is too small.
+    fn within_memory(
+        &mut self,
+        solved: Result<Candidate, NoPlan>,
+        mut request: PlanRequest<'r>,
+    ) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
+        let mut candidate = within_memory(&request, solved)?;
+        for _ in 0..if self.request.is_limited() { self.options.replans() } else { 0 } {
+            let is_settled = candidate.splits.is_empty() || candidate.is_scheduled();
+            if is_settled || self.measure(&candidate)? == 0 {
+                break;
+            }
+            request = self.with_known_shards();
+            candidate = match split::reevaluate(&request, &candidate) {
+                Ok(candidate) => candidate,
+                Err(why) => within_memory(&request, Err(why))?,
+            };
+        }
+        Ok((candidate, request))
+    }
+
+    /// A candidate chosen by pilot runs, with the memory of its shards measured where that was an estimate, and the
+    /// request at the costs that it is judged by. Agents, which enforce their limits, have run it: where its memory cannot be
+    /// measured the candidate stays as it is. `request` is at the costs known before pilot runs, `known` what these showed.
+    pub fn measure_memory(
+        &mut self,
+        mut candidate: Candidate,
+        known: &InContextCosts,
+        request: PlanRequest<'r>,
+    ) -> (Candidate, PlanRequest<'r>) {
+        if candidate.splits.is_empty() || candidate.is_scheduled() {
+            let request = known.applied_to(&request);
+            return (candidate, request);
+        }
+        match self.measure(&candidate) {
+            Ok(0) => {}
+            Ok(_) => {
+                let now = known.applied_to(&self.with_known_shards());
+                match split::reevaluate(&now, &candidate).and_then(|found| found.limited_to(&candidate)) {
+                    Ok(found) => return (found, now),
+                    Err(why) => {
+                        let what = "memory is as it was estimated before pilot runs; by what its shards take alone,";
+                        candidate.notes.push(format!("{what} {why}"));
+                    }
+                }
+            }
+            Err(why) => {
+                let what = "what its shards need of memory is an estimate, measuring them failed";
+                candidate.notes.push(format!("{what}: {why}"));
+            }
+        }
+        let request = known.applied_to(&request);
+        (candidate, request)
+    }
+
+    /// The request with all that is known of shards.
+    fn with_known_shards(&self) -> PlanRequest<'r> {
+        PlanRequest { shards: self.shards.costs(), ..self.request.clone() }
+    }
+
+    /// Measures the shards of a candidate that were not measured, and counts them.
+    fn measure(&mut self, candidate: &Candidate) -> Result<usize, ShardError> {
+        let mut measured = 0;
+        let mut count = |_: &str| measured += 1;
+        let measuring = self.shards.measure(self.agents.fleet, &candidate.expanded, &mut count);
+        let added = self.agents.runtime.block_on(measuring)?;
+        if measured > 0 {
+            (self.progress)(PlanEvent::ShardsMeasured(measured));
+        }
+        Ok(added)
+    }
+}

@@ -1,0 +1,281 @@
+//! Runs candidates on the agents, learns from what they take, and chooses among them.
+
+use edgecut_graph::units::{Bytes, Micros};
+use edgecut_plan::{
+    Candidate, CostSource, GroupId, PlanRequest,
+    evaluation::Evaluation,
+    plan,
+    problem::{Objective, ProblemError},
+    solve::NoPlan,
+    split,
+};
+
+use super::{
+    agents::PilotAgents,
+    candidates::{add_alternatives, by_ratio_rules},
+    error::PlanningError,
+    in_context::InContextCosts,
+    options::PilotOptions,
+    outcome::{PilotError, PilotOutcome, pilot_run},
+    progress::PlanEvent,
+    scoring::{finalists, scores},
+};
+use crate::{
+    agent::AgentError,
+    run::{
+        RunError,
+        perform::{PerformError, RunContext},
+    },
+};
+
+/// Runs candidates of one request.
+pub struct PilotRunner<'a> {
+    pub agents: &'a PilotAgents<'a>,
+    pub options: &'a PilotOptions,
+    pub progress: &'a dyn Fn(PlanEvent),
+    /// At the costs of profiles and of measured shards.
+    pub request: &'a PlanRequest<'a>,
+}
+
+/// A candidate that was run.
+struct Trial {
+    candidate: Candidate,
+    outcome: PilotOutcome,
+}
+
+impl PilotRunner<'_> {
+    /// The plan, and what is known of costs after its run. `first` and alternatives to it run first; in every further
+    /// round what the search finds at the costs learnt so far; in the end the finalists, in turns.
+    ///
+    /// # Errors
+    /// If no candidate fits the memory that agents have left, none meets the targets at what it took, or an agent
+    /// fails.
+    pub fn run(&self, first: Candidate) -> Result<(Candidate, InContextCosts), PlanningError> {
+        let mut known = InContextCosts::default();
+        let mut trials: Vec<Trial> = Vec::new();
+        let mut next = vec![first];
+        let is_free = self.request.is_free();
+        if is_free {
+            add_alternatives(self.request, self.options, &mut next);
+        }
+        let rounds = if is_free { self.options.rounds } else { 1 };
+        for round in 0..rounds {
+            for candidate in next.drain(..) {
+                trials.extend(self.trial(candidate, &mut known)?);
+            }
+            if trials.is_empty() && is_free {
+                trials.extend(self.with_memory_reserve(&mut known)?);
+            }
+            let (Some(fastest), true) = (fastest(&trials), is_free) else { break };
+            if round + 1 < rounds {
+                // First from the splits of the fastest, then from the beginning: another split may look better now.
+                let start = (round % 2 == 0).then_some(&fastest.candidate.choices);
+                let found = split::solve(&known.applied_to(self.request), start).ok();
+                next.extend(found.filter(|found| is_new(&trials, found)));
+            }
+        }
+        // Which plan needs the least memory follows from sizes, not from times.
+        if self.request.objective != Objective::Memory {
+            trials = self.compared(trials, &mut known)?;
+        }
+        self.best(trials, &known)
+    }
+
+    /// `trials` with candidates of other ratios, the finalists first, from the best to the worst.
+    fn compared(&self, mut trials: Vec<Trial>, known: &mut InContextCosts) -> Result<Vec<Trial>, PlanningError> {
+        let request = known.applied_to(self.request);
+        let others = fastest(&trials).map(|fastest| by_ratio_rules(&request, self.options, &fastest.candidate));
+        for candidate in others.into_iter().flatten() {
+            if is_new(&trials, &candidate) {
+                trials.extend(self.trial(candidate, known)?);
+            }
+        }
+        let nothing_before = trials.is_empty();
+        trials = self.in_turns(trials)?;
+        if trials.is_empty() && !nothing_before && self.request.is_free() {
+            trials.extend(self.with_memory_reserve(known)?);
+        }
+        Ok(trials)
+    }
+
+    /// A candidate planned for a little less memory than there is, for when agents have too little left for any other;
+    /// `None` if they have too little for that as well. What a run needs is predicted to a few percent.
+    fn with_memory_reserve(&self, known: &mut InContextCosts) -> Result<Option<Trial>, PlanningError> {
+        for step in 0..self.options.memory_reserve_steps {
+            let mut less = self.request.clone();
+            for limit in less.network.devices.iter_mut().filter_map(|device| device.memory.as_mut()) {
+                *limit = Bytes((limit.0 as f64 * (1.0 - self.options.memory_reserve * 2f64.powi(step))) as u64);
+            }
+            let Ok(mut candidate) = plan(&less) else { return Ok(None) };
+            // The limits are what they were.
+            candidate.expanded.problem.devices.clone_from(&self.request.network.devices);
+            let trial = self.trial(candidate, known)?;
+            if trial.is_some() {
+                return Ok(trial);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Runs the finalists in turns, so that what disturbs the agents for a while disturbs all alike. They come back from
+    /// the best to the worst, each with the median of its runs, and after them the other trials. A candidate that an
+    /// agent refused in a turn is dropped: it may be refused later.
+    fn in_turns(&self, mut trials: Vec<Trial>) -> Result<Vec<Trial>, PlanningError> {
+        trials.sort_by(|a, b| a.outcome.time().0.total_cmp(&b.outcome.time().0));
+        let times: Vec<f64> = trials.iter().map(|trial| trial.outcome.time().0).collect();
+        let single: Vec<bool> = trials.iter().map(|trial| trial.candidate.uses_one_device()).collect();
+        let PilotOptions { finalists: count, finalist_slowdown, turns, .. } = *self.options;
+        let is_finalist = finalists(&times, &single, count, finalist_slowdown);
+        let (mut compared, mut others): (Vec<(Trial, Vec<PilotOutcome>)>, Vec<Trial>) = Default::default();
+        for (trial, is_finalist) in trials.into_iter().zip(is_finalist) {
+            if is_finalist { compared.push((trial, Vec::new())) } else { others.push(trial) }
+        }
+        // A single finalist runs too: of its runs before only the fastest counted.
+        for _ in 0..turns {
+            for (trial, outcomes) in &mut compared {
+                outcomes.extend(self.attempt(&trial.candidate, 1)?);
+            }
+        }
+        compared.retain(|(_, outcomes)| outcomes.len() == turns);
+        let time = |outcome: &PilotOutcome| outcome.time().0;
+        let times: Vec<Vec<f64>> = compared.iter().map(|(_, outcomes)| outcomes.iter().map(time).collect()).collect();
+        let single: Vec<bool> = compared.iter().map(|(trial, _)| trial.candidate.uses_one_device()).collect();
+        let scores = scores(&times, &single, self.options.second_device_gain);
+        let mut ranked: Vec<(f64, Trial)> = Vec::new();
+        for (score, (trial, mut outcomes)) in scores.into_iter().zip(compared) {
+            outcomes.sort_by(|a, b| time(a).total_cmp(&time(b)));
+            let outcome = if turns > 0 { outcomes.swap_remove(turns / 2) } else { trial.outcome };
+            ranked.push((score, Trial { outcome, candidate: trial.candidate }));
+        }
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(ranked.into_iter().map(|(_, trial)| trial).chain(others).collect())
+    }
+
+    /// The first of `trials` that meets the targets at what it took; where memory is the objective, the one that needs
+    /// the least.
+    fn best(&self, trials: Vec<Trial>, known: &InContextCosts) -> Result<(Candidate, InContextCosts), PlanningError> {
+        let mut judged: Vec<(Candidate, PilotOutcome, InContextCosts)> = Vec::new();
+        let mut missed = None;
+        for trial in trials {
+            let known = self.after(&trial, known)?;
+            match self.rejudged(&trial, &known).and_then(|candidate| candidate.limited_to(&trial.candidate)) {
+                Ok(candidate) => judged.push((candidate, trial.outcome, known)),
+                Err(why) => missed = missed.or(Some(why)),
+            }
+        }
+        if self.request.objective == Objective::Memory {
+            judged.sort_by(|a, b| a.0.solution.value().total_cmp(&b.0.solution.value()));
+        }
+        match (judged.into_iter().next(), missed) {
+            (Some((mut candidate, outcome, known)), _) => {
+                candidate.costs = CostSource::PilotRun;
+                candidate.notes.push(outcome.note(candidate.is_scheduled()));
+                Ok((candidate, known))
+            }
+            (None, Some(why)) => Err(PlanningError::Missed(why)),
+            (None, None) => Err(PlanningError::NoRoom),
+        }
+    }
+
+    /// The candidate of a trial at what it took.
+    fn rejudged(&self, trial: &Trial, known: &InContextCosts) -> Result<Candidate, NoPlan> {
+        let Trial { candidate, outcome } = trial;
+        if !candidate.is_scheduled() {
+            return split::reevaluate(&known.applied_to(self.request), candidate);
+        }
+        let times = outcome.outcome.groups.iter().map(|time| (GroupId(time.group), time.measured_us));
+        let in_flight = outcome.outcome.interval_us.and(candidate.solution.in_flight);
+        candidate.retimed(&times.collect(), outcome.time(), |evaluation| match in_flight {
+            Some(count) => evaluation.loads.interval().max(Micros(evaluation.latency().0 / f64::from(count))),
+            None => evaluation.latency(),
+        })
+    }
+
+    /// Runs a candidate and learns from it. `None` if an agent has too little memory for it.
+    fn trial(&self, candidate: Candidate, known: &mut InContextCosts) -> Result<Option<Trial>, PlanningError> {
+        let Some(outcome) = self.attempt(&candidate, self.options.max_attempts)? else { return Ok(None) };
+        let trial = Trial { candidate, outcome };
+        let exchanges = !trial.outcome.outcome.transfers.is_empty();
+        let after = self.after(&trial, known)?.or_less(known);
+        *known = if exchanges { after } else { after.with_contention_of(known) };
+        Ok(Some(trial))
+    }
+
+    /// Runs a candidate, up to `attempts` times if it is slower than predicted; the fastest run counts. `None` if an
+    /// agent has too little memory for it.
+    fn attempt(&self, candidate: &Candidate, attempts: usize) -> Result<Option<PilotOutcome>, PlanningError> {
+        let plan = candidate.to_plan(self.request)?;
+        let PilotAgents { fleet, cluster, given, runtime } = *self.agents;
+        let context = RunContext { fleet, cluster, graph: &candidate.expanded.graph, given };
+        let mut fastest: Option<PilotOutcome> = None;
+        for _ in 0..attempts {
+            let outcome = match runtime.block_on(pilot_run(&context, &plan, self.options)) {
+                Ok(outcome) => outcome,
+                Err(PilotError::Perform(PerformError::Run(RunError::Agent(AgentError::Memory { agent, message })))) => {
+                    (self.progress)(PlanEvent::PilotRefused { agent: agent.to_string(), message });
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if fastest.as_ref().is_none_or(|before| outcome.time() < before.time()) {
+                fastest = Some(outcome);
+            }
+            let limit = self.options.surprise;
+            if fastest.as_ref().is_some_and(|fastest| fastest.time().0 <= limit * fastest.predicted(&plan).0) {
+                break;
+            }
+        }
+        let Some(outcome) = fastest else { return Ok(None) };
+        (self.progress)(PlanEvent::PilotRun {
+            devices: plan.devices.iter().filter(|device| !device.order.is_empty()).count(),
+            splits: plan.splits.len(),
+            is_scheduled: candidate.is_scheduled(),
+            is_stream: outcome.outcome.interval_us.is_some(),
+            time: outcome.time(),
+            predicted: outcome.predicted(&plan),
+        });
+        Ok(Some(outcome))
+    }
+
+    /// What is known after a trial, which counts more than all before it.
+    fn after(&self, trial: &Trial, known: &InContextCosts) -> Result<InContextCosts, PlanningError> {
+        let Trial { candidate, outcome } = trial;
+        if candidate.is_scheduled() {
+            return Ok(known.clone());
+        }
+        let problem = |error: &dyn std::fmt::Display| ProblemError { what: error.to_string() };
+        let isolated = self.request.expand(&candidate.applied).map_err(|e| problem(&e))?;
+        let mut after = known.clone().after(&isolated, &candidate.to_plan(self.request)?, outcome);
+        let evaluated = |known: &InContextCosts| -> Result<Evaluation, PlanningError> {
+            let expanded = known.applied_to(self.request).expand(&candidate.applied).map_err(|e| problem(&e))?;
+            let placement = candidate.solution.evaluation.placement.clone();
+            Ok(Evaluation::of(&expanded.problem, placement).map_err(|e| problem(&e))?)
+        };
+        let Some(interval) = outcome.outcome.interval_us else {
+            let exchanges = evaluated(&after)?.critical_transfers();
+            after.fit_exchange_overhead(outcome.time(), exchanges, |known| {
+                Ok::<_, PlanningError>(evaluated(known)?.latency())
+            })?;
+            return Ok(after);
+        };
+        for _ in 0..self.options.contention_steps {
+            let evaluation = evaluated(&after)?;
+            let busiest = evaluation.loads.devices.iter().copied().fold(Micros::ZERO, Micros::max);
+            let count = f64::from(candidate.solution.in_flight.unwrap_or(1));
+            let predicted = busiest.max(Micros(evaluation.latency().0 / count));
+            // Where a link takes the longest, the difference is not that of computations.
+            if predicted >= evaluation.loads.interval() {
+                after.fit_contention(interval, predicted);
+            }
+        }
+        Ok(after)
+    }
+}
+
+fn fastest(trials: &[Trial]) -> Option<&Trial> {
+    trials.iter().min_by(|a, b| a.outcome.time().0.total_cmp(&b.outcome.time().0))
+}
+
+fn is_new(trials: &[Trial], candidate: &Candidate) -> bool {
+    trials.iter().all(|trial| !trial.candidate.is_same(candidate))
+}

@@ -1,0 +1,174 @@
+//! From a model, its devices and their profiles to a [`PlanRequest`]: the one way, whether profiles were measured by
+//! agents or read from files.
+
+use std::path::Path;
+
+use edgecut_graph::{Granularity, Graph, OperatorId, units::Bytes};
+use edgecut_plan::{
+    DeviceId, Plan, PlanRequest,
+    file::{ModelRef, Split},
+    like::{LikeError, splits_of},
+    problem::{Objective, Targets},
+    rule::{self, Rule, RuleError},
+    search::Options,
+    split::{costs::ShardCosts, options::SplitOptions, ratios::Ratios},
+};
+use edgecut_profile::{Item, ProfileError, ProfileRow, items, model::CostModel, reader};
+
+use super::{
+    costs::{Costs, NothingKnown},
+    network::{NetworkError, network},
+    shards::{add_estimated, add_measured},
+};
+use crate::{DeviceName, Endpoint, Inventory, survey::DeviceProfile};
+
+/// A model cut into the items that profiles have rows of, which are the groups that plans place.
+#[derive(Debug, Clone)]
+pub struct ModelGroups<'g> {
+    pub graph: &'g Graph,
+    pub granularity: Granularity,
+    pub items: Vec<Item>,
+    /// The operators of each.
+    pub groups: Vec<Vec<OperatorId>>,
+    pub names: Vec<String>,
+}
+
+/// What is wanted of a plan, whatever devices there are.
+#[derive(Debug, Clone)]
+pub struct PlanSettings {
+    /// The model and the cluster file, as the plan file names them.
+    pub model: ModelRef,
+    pub cluster: Option<String>,
+    pub objective: Objective,
+    pub targets: Targets,
+    /// Lowers the memory limit of every device to this.
+    pub memory: Option<Bytes>,
+    pub rules: Vec<Rule>,
+    /// Whether groups may be split, in which ratio, and whether just those that another plan splits.
+    pub may_split: bool,
+    pub ratios: Ratios,
+    pub like: Option<Plan>,
+    /// As [`PlanRequest::fits_memory`].
+    pub fits_memory: bool,
+    pub search: Options,
+}
+
+/// The measurements of one device.
+#[derive(Debug, Clone, Default)]
+pub struct DeviceRows {
+    /// Of whole items.
+    pub rows: Vec<ProfileRow>,
+    /// Of parts of them.
+    pub shards: Vec<ProfileRow>,
+    /// Others of the same device, from which items without rows are estimated.
+    pub related: Vec<ProfileRow>,
+}
+
+/// Why there is no request.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    #[error(transparent)]
+    Like(#[from] LikeError),
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    #[error(transparent)]
+    NothingKnown(#[from] NothingKnown),
+}
+
+impl From<&DeviceProfile> for DeviceRows {
+    fn from(surveyed: &DeviceProfile) -> DeviceRows {
+        DeviceRows { rows: surveyed.rows.clone(), shards: surveyed.shards.clone(), related: Vec::new() }
+    }
+}
+
+impl DeviceRows {
+    /// A profile with what was measured of other models on the same device, as far as `folder` has it.
+    ///
+    /// # Errors
+    /// If a profile cannot be read.
+    pub fn with_related(surveyed: &DeviceProfile, folder: &Path) -> Result<DeviceRows, ProfileError> {
+        let all = if folder.is_dir() { reader::read_all(&[folder.to_path_buf()])? } else { Vec::new() };
+        let is_related = |row: &ProfileRow| surveyed.key.is_of_device(row) && row.mode == surveyed.key.mode;
+        let related = all.into_iter().filter(is_related).collect();
+        Ok(DeviceRows { related, ..DeviceRows::from(surveyed) })
+    }
+}
+
+impl<'g> ModelGroups<'g> {
+    pub fn of(graph: &'g Graph, granularity: Granularity) -> ModelGroups<'g> {
+        let items = items(graph, granularity);
+        let groups = items.iter().map(|item| item.operators.clone()).collect();
+        let names = items.iter().map(|item| item.name.clone()).collect();
+        ModelGroups { graph, granularity, items, groups, names }
+    }
+}
+
+impl PlanSettings {
+    /// Checks rules and the other plan against the devices, before anything is measured on them.
+    ///
+    /// # Errors
+    /// If a rule names no group or no device, or leaves a group no device; if the other plan is of another model or
+    /// splits over other devices.
+    pub fn check(&self, model: &ModelGroups<'_>, inventory: &Inventory) -> Result<(), RequestError> {
+        rule::check_groups(&self.rules, &model.names)?;
+        rule::check_devices(&self.rules, &model.names, &device_names(inventory))?;
+        self.splits_like(model, inventory).map(|_| ())
+    }
+
+    fn splits_like(&self, model: &ModelGroups<'_>, inventory: &Inventory) -> Result<Option<Vec<Split>>, RequestError> {
+        let Some(other) = &self.like else { return Ok(None) };
+        let devices = device_names(inventory);
+        Ok(Some(splits_of(other, &self.model.blake3, model.granularity, &devices)?))
+    }
+
+    /// The request for a plan of `model` on the devices of `inventory`, of each of which `profiles` has the measurements.
+    /// Costs of shards are those of the profiles, and estimates. `address` says where servers are.
+    ///
+    /// # Errors
+    /// As [`PlanSettings::check`]; if a link is missing, or nothing was measured on a device.
+    pub fn request<'a>(
+        &self,
+        model: &'a ModelGroups<'_>,
+        inventory: &Inventory,
+        profiles: &[DeviceRows],
+        address: impl Fn(&DeviceName) -> Option<Endpoint>,
+    ) -> Result<PlanRequest<'a>, RequestError> {
+        self.check(model, inventory)?;
+        let (mut costs, mut shards) = (Costs::of(&model.items), ShardCosts::default());
+        for (id, (device, profile)) in (0u32..).map(DeviceId).zip(inventory.devices.iter().zip(profiles)) {
+            let known = profile.rows.iter().chain(&profile.shards);
+            add_estimated(&model.items, id, &CostModel::of(known), &mut shards);
+            add_measured(&model.items, id, &profile.shards, &mut shards);
+            costs.add(&device.name.to_string(), &profile.rows, &profile.related)?;
+        }
+        let split_options = match self.may_split {
+            true => SplitOptions::of(model.graph, &model.groups),
+            false => SplitOptions::none(model.graph, &model.groups),
+        };
+        let network = network(inventory, address, self.memory)?;
+        let mut request = PlanRequest {
+            model: self.model.clone(),
+            cluster: self.cluster.clone(),
+            granularity: model.granularity,
+            estimated: costs.estimated,
+            shards,
+            threads: inventory.devices.iter().map(|device| Some(device.threads)).collect(),
+            objective: self.objective,
+            targets: self.targets,
+            rules: self.rules.clone(),
+            ratios: self.ratios,
+            like: self.splits_like(model, inventory)?,
+            fits_memory: self.fits_memory,
+            search: self.search,
+            ..PlanRequest::new(split_options, model.names.clone(), costs.rows, network)
+        };
+        request.restrict(&self.rules);
+        Ok(request)
+    }
+}
+
+fn device_names(inventory: &Inventory) -> Vec<String> {
+    inventory.devices.iter().map(|device| device.name.to_string()).collect()
+}

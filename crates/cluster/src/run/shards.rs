@@ -1,0 +1,278 @@
+//! Shards measured on the devices that a plan gives them to: a split is planned with estimates first, then with what its
+//! shards really take. What was measured is kept in the devices' profiles, so that it is measured once.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
+
+use crate::{
+    DeviceSpec,
+    agent::{AgentError, Fleet},
+    survey::{DeviceProfile, measure_shard},
+};
+use edgecut_engine::statistics::quantile;
+use edgecut_graph::{
+    Graph, OperatorId,
+    units::{Bytes, Micros},
+};
+use edgecut_plan::{
+    DeviceId,
+    problem::Cost,
+    split::{
+        Expanded, ShardCosts,
+        costs::copied_bytes,
+        shard_graphs::{FRACTIONS, alone},
+    },
+};
+use edgecut_profile::{
+    Cost as MeasuredCost, Item, ProfileError, ProfileRow, ProfileStore, ProfiledShard, Sampling, Signature,
+    model::CostModel,
+};
+
+/// A shard that takes longer than was expected by this factor is measured again, after all others and so often at the
+/// most: machines are slower for some seconds now and then, and a plan would avoid for good what such a second made look
+/// slow. The least counts. Where [`MANY`] shards of a device were measured and most take longer than expected, that much
+/// is no surprise.
+const SURPRISE: f64 = 1.2;
+const AGAIN: usize = 2;
+const MANY: usize = 5;
+
+/// What is known of shards of the items of one model.
+pub struct Shards<'a> {
+    items: &'a [Item],
+    /// The first item of each signature, in whose name its shards are kept.
+    first: HashMap<&'a Signature, usize>,
+    /// By device; in the order of the inventory.
+    devices: Vec<(DeviceSpec, ProfileStore)>,
+    sampling: Sampling,
+    /// What the model touches: displaced from the caches before each sample.
+    displaces: Bytes,
+}
+
+/// A shard that is to be measured.
+struct Unknown {
+    device: DeviceId,
+    /// The items in whose names it is kept, as what it is of each.
+    kept: Vec<(usize, Item, ProfiledShard)>,
+    graph: Graph,
+    /// What the plan that asks for it took it to take.
+    expected: Micros,
+    name: String,
+    /// The least that it took so far.
+    least: Option<MeasuredCost>,
+}
+
+/// Why a shard could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum ShardError {
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error(transparent)]
+    Store(#[from] ProfileError),
+}
+
+impl<'a> Shards<'a> {
+    /// Reads what is known from the profiles in `folder`.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn open(
+        folder: &Path,
+        profiles: &[DeviceProfile],
+        items: &'a [Item],
+        sampling: Sampling,
+        displaces: Bytes,
+    ) -> Result<Shards<'a>, ProfileError> {
+        let open = |profile: &DeviceProfile| Ok((profile.device.clone(), ProfileStore::open(folder, &profile.key)?));
+        let devices = profiles.iter().map(open).collect::<Result<_, ProfileError>>()?;
+        let mut first = HashMap::new();
+        for (id, item) in items.iter().enumerate() {
+            first.entry(&item.signature).or_insert(id);
+        }
+        Ok(Shards { items, first, devices, sampling, displaces })
+    }
+
+    /// Costs of all shards that were measured, with estimates for others.
+    pub fn costs(&self) -> ShardCosts {
+        let mut costs = ShardCosts::default();
+        for (device, (_, store)) in (0u32..).map(DeviceId).zip(&self.devices) {
+            add_measured(self.items, device, store.shards(), &mut costs);
+            let model = CostModel::of(store.rows().iter().chain(store.shards()));
+            add_estimated(self.items, device, &model, &mut costs);
+        }
+        costs
+    }
+
+    /// Measures the shards of `expanded` that nothing is known of, each on its device. Returns how many rows that
+    /// added; a shard that a device cannot compute has one too, and stays as it was estimated.
+    ///
+    /// # Errors
+    /// If an agent is lost, or a row cannot be written.
+    pub async fn measure(
+        &mut self,
+        fleet: &Fleet,
+        expanded: &Expanded,
+        each: &mut dyn FnMut(&str),
+    ) -> Result<usize, ShardError> {
+        let (mut unknown, mut added) = self.unknown(expanded)?;
+        // By device: how many times longer than expected its shards take as a rule, where that is longer.
+        let mut usual: BTreeMap<DeviceId, f64> = BTreeMap::new();
+        for look in 0..=AGAIN {
+            let (mut surprising, mut seen): (Vec<Unknown>, BTreeMap<DeviceId, Vec<f64>>) = Default::default();
+            let mut left = unknown.into_iter();
+            while let Some(mut one) = left.next() {
+                if look == 0 {
+                    each(&one.name);
+                }
+                match self.look(fleet, &one).await {
+                    Ok(Some(Ok(cost)))
+                        if one.least.as_ref().is_none_or(|least| cost.time.median < least.time.median) =>
+                    {
+                        one.least = Some(cost);
+                    }
+                    Ok(Some(Err(why))) if one.least.is_none() => added += self.keep(&one, &Err(why))?,
+                    Ok(_) => {}
+                    Err(error) => {
+                        for one in surprising.into_iter().chain([one]).chain(left) {
+                            self.keep_least(one)?;
+                        }
+                        return Err(error.into());
+                    }
+                }
+                seen.entry(one.device).or_default().extend(one.longer());
+                match look < AGAIN && one.surprises(&usual) {
+                    true => surprising.push(one),
+                    false => added += self.keep_least(one)?,
+                }
+            }
+            if look == 0 {
+                let median = |mut of: Vec<f64>| {
+                    of.sort_by(f64::total_cmp);
+                    quantile(&of, 0.5).unwrap_or(1.0).max(1.0)
+                };
+                let many = seen.into_iter().filter(|(_, of)| of.len() >= MANY);
+                usual = many.map(|(device, of)| (device, median(of))).collect();
+            }
+            let (again, usual_ones): (Vec<Unknown>, Vec<Unknown>) =
+                surprising.into_iter().partition(|one| one.surprises(&usual));
+            for one in usual_ones {
+                added += self.keep_least(one)?;
+            }
+            unknown = again;
+        }
+        Ok(added)
+    }
+
+    /// The shards of `expanded` that are to be measured, each once. What is known of some by the same shards of other items is
+    /// kept as theirs; how many rows that added.
+    fn unknown(&mut self, expanded: &Expanded) -> Result<(Vec<Unknown>, usize), ProfileError> {
+        let mut unknown: Vec<Unknown> = Vec::new();
+        let mut added = 0;
+        for (id, shard) in &expanded.shards {
+            let group = expanded.problem.group(*id);
+            let device = expanded.problem.device_ids().find(|d| expanded.problem.cost(*id, *d).is_some());
+            let place = device.and_then(|device| self.devices.get_mut(device.0 as usize));
+            let item = shard.group.and_then(|group| self.items.get(group));
+            let (Some(device), Some((_, store)), Some(item)) = (device, place, item) else { continue };
+            let Some(first) = self.first.get(&item.signature).copied() else { continue };
+            let copied = copied_bytes(&expanded.graph, shard);
+            let share = ProfiledShard { axis: shard.axis, fraction: shard.share, copied };
+            let is_same =
+                |row: &ProfileRow| row.id == first && row.shard().is_some_and(|other| other.same_cost(&share));
+            let mut waiting = unknown.iter().filter(|other| other.device == device).flat_map(|other| &other.kept);
+            if store.shards().iter().any(is_same)
+                || waiting.any(|(id, _, other)| *id == first && other.same_cost(&share))
+            {
+                continue;
+            }
+            let graph = alone(&expanded.graph, &group.operators);
+            let operators: Vec<OperatorId> = graph.operators().map(|(id, _)| id).collect();
+            let part = Item::new(&graph, operators);
+            let known = store.shards().iter().find(|row| row.signature == part.signature);
+            if let Some(cost) = known.map(|row| row.cost().ok_or_else(|| row.note.clone())) {
+                store.record_shard(first, &self.items[first], &part, &share, &cost)?;
+                added += 1;
+                continue;
+            }
+            let is_alike = |other: &&mut Unknown| {
+                other.device == device && other.kept.iter().any(|(_, other, _)| other.signature == part.signature)
+            };
+            if let Some(alike) = unknown.iter_mut().find(is_alike) {
+                alike.kept.push((first, part, share));
+                continue;
+            }
+            let expected = expanded.problem.cost(*id, device).map_or(Micros::ZERO, |cost| cost.time);
+            let (name, kept) = (group.name.clone(), vec![(first, part, share)]);
+            unknown.push(Unknown { device, kept, graph, expected, name, least: None });
+        }
+        Ok((unknown, added))
+    }
+
+    /// Measures `one` once; `None` if its server is none of the fleet's.
+    async fn look(&self, fleet: &Fleet, one: &Unknown) -> Result<Option<Result<MeasuredCost, String>>, AgentError> {
+        let spec = &self.devices[one.device.0 as usize].0;
+        let Some(agent) = fleet.agent(&spec.name.server) else { return Ok(None) };
+        measure_shard(agent?, spec, one.graph.clone(), self.displaces, self.sampling).await.map(Some)
+    }
+
+    /// Keeps the least that `one` took, if it was measured. Returns how many rows that added.
+    fn keep_least(&mut self, mut one: Unknown) -> Result<usize, ProfileError> {
+        one.least.take().map_or(Ok(0), |least| self.keep(&one, &Ok(least)))
+    }
+
+    fn keep(&mut self, one: &Unknown, cost: &Result<MeasuredCost, String>) -> Result<usize, ProfileError> {
+        let store = &mut self.devices[one.device.0 as usize].1;
+        for (first, part, share) in &one.kept {
+            store.record_shard(*first, &self.items[*first], part, share, cost)?;
+        }
+        Ok(one.kept.len())
+    }
+}
+
+impl Unknown {
+    /// How many times longer than expected it took at least, if it was measured.
+    fn longer(&self) -> Option<f64> {
+        self.least.as_ref().map(|least| least.time.median.0 / self.expected.0.max(f64::MIN_POSITIVE))
+    }
+
+    /// Whether that is more than is `usual` on its device.
+    fn surprises(&self, usual: &BTreeMap<DeviceId, f64>) -> bool {
+        let usual = usual.get(&self.device).copied().unwrap_or(1.0);
+        self.longer().is_some_and(|longer| longer > SURPRISE * usual)
+    }
+}
+
+/// Adds to `costs` the `rows` of parts of `items` that were measured on `device`.
+pub(crate) fn add_measured(items: &[Item], device: DeviceId, rows: &[ProfileRow], costs: &mut ShardCosts) {
+    let mut of: HashMap<&Signature, Vec<usize>> = HashMap::new();
+    for (id, item) in items.iter().enumerate() {
+        of.entry(&item.signature).or_default().push(id);
+    }
+    for row in rows {
+        let (Some(share), Some(cost), Some(item)) = (row.shard(), row.cost(), items.get(row.id)) else { continue };
+        let cost = planned(&cost, row.parameter_bytes);
+        for group in of.get(&item.signature).into_iter().flatten() {
+            costs.add_measured(device, *group, share.axis, share.fraction, share.copied, cost);
+        }
+    }
+}
+
+/// Adds to `costs` estimates by `model` for parts of `items` on `device`, as far as the model has their families and costs of
+/// the whole.
+pub(crate) fn add_estimated(items: &[Item], device: DeviceId, model: &CostModel, costs: &mut ShardCosts) {
+    for (group, item) in items.iter().enumerate() {
+        let Some(whole) = model.cost(item).map(|estimate| estimate.cost) else { continue };
+        for share in FRACTIONS {
+            let Some(time) = model.shard_time(item, whole.time.median, share) else { continue };
+            let workspace = Bytes((whole.workspace.0 as f64 * share) as u64);
+            let held = whole.held - item.parameter_bytes;
+            costs.add_estimated(device, group, share, Cost { time, workspace, held });
+        }
+    }
+}
+
+/// A measured cost as the planner counts it: parameters apart.
+pub fn planned(cost: &MeasuredCost, parameters: Bytes) -> Cost {
+    Cost { time: cost.time.median, workspace: cost.workspace, held: cost.held - parameters }
+}

@@ -1,0 +1,62 @@
+//! The request of a survey, its progress and its errors.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    DeviceName,
+    agent::{AgentError, protocol::named_tensors::NamedTensors},
+};
+use edgecut_graph::{Granularity, Graph, units::Micros};
+use edgecut_profile::{MeasurementMode, ProfileError, Sampling};
+
+/// What to measure on every device.
+#[derive(Debug, Clone)]
+pub struct SurveyRequest<'a> {
+    pub graph: &'a Graph,
+    /// The model's name; with the hash it identifies the profile.
+    pub model: &'a str,
+    /// The hash of the model's file.
+    pub model_hash: &'a str,
+    pub mode: MeasurementMode,
+    pub granularity: Granularity,
+    pub sampling: Sampling,
+    /// Whether to measure the model as a whole too.
+    pub whole: bool,
+    /// Time for shards of the items on each device; `None` to measure none.
+    pub shard_budget: Option<Micros>,
+    /// Whether to discard earlier measurements.
+    pub remeasure: bool,
+    pub missing: MissingPolicy,
+    /// The folder of the profiles.
+    pub folder: &'a Path,
+    /// Inputs and parameters that are not generated from their names.
+    pub contents: NamedTensors,
+}
+
+/// What to do with items that are not in the profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MissingPolicy {
+    #[default]
+    Measure,
+    /// Leave them without rows.
+    Skip,
+}
+
+/// The progress on one device.
+#[derive(Debug, Clone, Copy)]
+pub struct SurveyProgress<'a> {
+    pub device: &'a DeviceName,
+    pub measured: usize,
+    pub items: usize,
+    /// The last item measured; empty at the beginning.
+    pub item: &'a str,
+}
+
+/// Why a survey failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SurveyError {
+    #[error("{cause}; {kept} of {items} rows of {device} are kept in {}: run the command again to continue", path.display())]
+    Agent { cause: AgentError, device: DeviceName, kept: usize, items: usize, path: PathBuf },
+    #[error(transparent)]
+    Store(#[from] ProfileError),
+}

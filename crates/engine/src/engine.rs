@@ -1,0 +1,101 @@
+//! The interface of all engines: [`Engine`] loads graphs, [`Executable`] runs them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{EngineError, Sample};
+use edgecut_graph::{Graph, OperatorId, TensorData, TensorId, units::Bytes};
+use edgecut_ops::Unsupported;
+
+/// Executes operators on one device.
+pub trait Engine: Send + Sync {
+    /// Name and version, as recorded in profiles.
+    fn id(&self) -> EngineId;
+
+    /// Number of compute threads.
+    fn threads(&self) -> usize;
+
+    /// CPU quota in cores; `None` without a limit.
+    fn quota(&self) -> Option<f64> {
+        None
+    }
+
+    /// Whether the engine can execute this operator of `graph`, and if not, why.
+    fn supports(&self, graph: &Graph, operator: OperatorId) -> Result<(), Unsupported>;
+
+    /// Prepares `graph` to run as one step: packs weights and selects kernels.
+    ///
+    /// `parameter` is called once for each parameter of the graph that is not a constant.
+    ///
+    /// # Errors
+    /// If an operator is not supported, a shape is unknown, or a parameter does not match its type.
+    fn load(&self, graph: &Graph, parameter: &ParameterSource<'_>) -> Result<Box<dyn Executable>, EngineError> {
+        self.load_steps(graph, &[graph.operators().map(|(id, _)| id).collect()], parameter)
+    }
+
+    /// Prepares `graph` to run in steps, each a group of operators that is computed as one.
+    ///
+    /// Together the steps must contain every operator that the outputs need, in topological order.
+    ///
+    /// # Errors
+    /// As [`Engine::load`].
+    fn load_steps(
+        &self,
+        graph: &Graph,
+        steps: &[Vec<OperatorId>],
+        parameter: &ParameterSource<'_>,
+    ) -> Result<Box<dyn Executable>, EngineError>;
+
+    /// Loads `graph` and runs it once, with the inputs and parameters that `content` gives.
+    ///
+    /// # Errors
+    /// As [`Engine::load`], or if the run fails.
+    fn evaluate(&self, graph: &Graph, content: &ParameterSource<'_>) -> Result<Vec<TensorData>, EngineError> {
+        let mut loaded = self.load(graph, content)?;
+        let inputs = graph.inputs().map(content).collect::<Result<Vec<_>, _>>()?;
+        loaded.run(&inputs)
+    }
+}
+
+/// Returns the content of a parameter of the graph.
+pub type ParameterSource<'a> = dyn Fn(TensorId) -> Result<TensorData, EngineError> + 'a;
+
+/// A loaded graph.
+pub trait Executable: Send {
+    /// Runs once. `inputs` in the order of [`Graph::inputs`], results in the order of [`Graph::outputs`].
+    fn run(&mut self, inputs: &[TensorData]) -> Result<Vec<TensorData>, EngineError> {
+        Ok(self.run_measured(inputs)?.0)
+    }
+
+    /// Runs once and measures the computation, without the conversion of inputs and results.
+    fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError>;
+
+    /// Runs once, measures every step in its place, and passes its index and sample to `each`.
+    ///
+    /// Takes the inputs by value, so that those without other references are freed before the first step.
+    fn run_in_steps(
+        &mut self,
+        inputs: Vec<TensorData>,
+        each: &mut dyn FnMut(usize, Sample),
+    ) -> Result<Vec<TensorData>, EngineError>;
+
+    /// Memory held while the graph is loaded: packed weights and constants.
+    fn parameter_bytes(&self) -> Bytes;
+
+    /// Peak memory while loading, including what stays loaded.
+    fn loading_bytes(&self) -> Bytes;
+}
+
+/// Name and version of an engine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EngineId {
+    pub name: String,
+    pub version: String,
+}
+
+impl fmt::Display for EngineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.version)
+    }
+}

@@ -1,0 +1,44 @@
+//! Engines: what executes operators on a device, and how their time and memory are measured.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`Engine`], [`Executable`] | the traits: load a graph, run it as a whole or in steps |
+//! | [`Sample`] | one measured run: time, CPU time, memory |
+//! | [`TractEngine`] (`tract/`) | CPU engine: graphs as tract models |
+//! | `cuda/` (feature `cuda`) | GPU engine: our own kernels and cuBLAS, loaded at run time |
+//! | [`GpuReport`], [`start_gpus`] | which GPUs the machine has, and why one cannot be used |
+//! | [`CpuClock`], [`timed`] | wall-clock and CPU time of a computation |
+//! | [`CountingAllocator`], [`AllocationMeter`] | allocated bytes of the process and of single computations |
+//! | [`configure_heap`], [`cpu_quota`] | heap settings for inference; the CPU limit of a container |
+//! | [`statistics`] | medians, quantiles and confidence intervals of samples |
+//!
+//! An engine receives a graph (a model, a stage, or a single operator) and executes exactly that. It does not know
+//! plans, clusters or the network.
+
+mod allocator;
+mod clock;
+#[cfg(feature = "cuda")]
+pub mod cuda;
+mod engine;
+mod error;
+mod gpu;
+mod gpu_discovery;
+mod heap;
+mod overhead;
+mod panics;
+mod quota;
+mod sample;
+pub mod statistics;
+mod step_tensors;
+mod tract;
+
+pub use allocator::{AllocationMeter, CountingAllocator, MeterGuard};
+pub use clock::{CpuClock, timed};
+pub use engine::{Engine, EngineId, Executable, ParameterSource};
+pub use error::EngineError;
+pub use gpu::{CudaVersion, Gpu, GpuLibrary, GpuReport, MissingRequirement, StartedGpu, StartedGpus};
+pub use gpu_discovery::start_gpus;
+pub use heap::configure_heap;
+pub use quota::cpu_quota;
+pub use sample::Sample;
+pub use tract::TractEngine;

@@ -1,0 +1,30 @@
+//! Optimisation of a whole model: tract's passes, around two defects of the pinned version, and our own rewrites of
+//! convolutions.
+
+use tract_core::{internal::*, optim::Optimizer};
+
+use super::{conv_algorithm::select_conv_algorithms, fold_scales::fold_scales, per_image::split_batches};
+
+/// Declutters `model` and selects kernels, like `into_optimized`.
+///
+/// tract 0.23.9 moves axes through the bias of a convolution as if it were the data: the pass that moves axes fails if a
+/// bias is computed, even from constants. So constants are folded again right before that pass, and if it fails all the
+/// same, it is skipped.
+pub(super) fn optimise(mut model: TypedModel) -> TractResult<TypedModel> {
+    Optimizer::prop_consts().optimize(&mut model)?;
+    fold_scales(&mut model)?;
+    split_batches(&mut model, optimise)?;
+    let mut passes = Optimizer::declutter();
+    let move_axes = passes.passes.pop();
+    let mut decluttered = model.clone();
+    let mut with_moves = Optimizer { passes: passes.passes.clone(), steps: None };
+    with_moves.passes.extend(Optimizer::prop_consts().passes);
+    with_moves.passes.extend(move_axes);
+    if with_moves.optimize(&mut decluttered).is_err() {
+        decluttered = model;
+        passes.optimize(&mut decluttered)?;
+    }
+    select_conv_algorithms(&mut decluttered)?;
+    decluttered.optimize()?;
+    Ok(decluttered)
+}

@@ -1,0 +1,50 @@
+//! The computation graph: operators and tensors in single-assignment form, and algorithms that need names, attributes
+//! and types only. Knows neither Relay text nor the meaning of any operator.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `graph` | [`Graph`]: a DAG of operators over [`Tensor`]s |
+//! | `operator` | [`Operator`]: one call, with its operands and attributes |
+//! | `id` | [`TensorId`], [`OperatorId`] |
+//! | `alias` | storage reuse between the operands and results of an operator |
+//! | `attrs`, `tensor`, `types`, `dtype` | attributes; tensors with content; shapes and types; element types |
+//! | `validate` | invariants of a deserialized graph |
+//! | `copy`, `part` | copies operators between graphs; [`Part`]: a subgraph as a graph |
+//! | `fusion` | fused groups by TVM's rules |
+//! | `constant` | attaches parameter-only computations to the groups that read them |
+//! | `contract` | contracts convex groups of operators to single operators |
+//! | [`query`] | Aidge's pattern language for finding groups of operators |
+//! | [`units`] | bytes, microseconds, rates |
+
+mod alias;
+mod attrs;
+mod constant;
+mod contract;
+mod copy;
+mod dtype;
+mod fusion;
+mod graph;
+mod id;
+mod link;
+mod operator;
+mod part;
+pub mod query;
+mod tensor;
+mod types;
+pub mod units;
+mod validate;
+
+pub use alias::{Alias, InPlacePolicy};
+pub use attrs::{Attr, Attrs};
+pub use constant::attach_constants;
+pub use contract::{ContractedGraph, ConvexGroups};
+pub use dtype::{DType, DTypeError, Exotic};
+pub use fusion::{FusionClass, Granularity, fuse};
+pub use graph::{Graph, Origin, Tensor};
+pub use id::{OperatorId, TensorId};
+pub use link::{FitError, LinkCost};
+pub use operator::{Arg, Operator, SourceLocation};
+pub use part::Part;
+pub use tensor::{TensorData, TensorError};
+pub use types::{Dim, Shape, TensorType, Type};
+pub use validate::GraphError;

@@ -1,0 +1,30 @@
+//! An assignment of bundles to devices with its throughput objective.
+
+use crate::placement::load::{Bundles, Loads};
+
+/// A device for every bundle, and how good that is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ThroughputCandidate {
+    pub device: Vec<usize>,
+    pub largest: f64,
+    /// Bytes above the accelerators' memory.
+    pub over: f64,
+}
+
+impl ThroughputCandidate {
+    pub fn of(problem: &Bundles, device: Vec<usize>) -> ThroughputCandidate {
+        let loads = Loads::new(problem, device);
+        let allowed = loads
+            .device
+            .iter()
+            .enumerate()
+            .all(|(b, d)| *d >= problem.accelerators || problem.bundles[b].on_accelerator);
+        let largest = if allowed { loads.largest() } else { f64::INFINITY };
+        ThroughputCandidate { largest, over: loads.over(), device: loads.device }
+    }
+
+    /// Whether this is to be preferred: within memory first, then the smaller load.
+    pub fn better(&self, other: &ThroughputCandidate) -> bool {
+        self.over.total_cmp(&other.over).then(self.largest.total_cmp(&other.largest)).is_lt()
+    }
+}

@@ -1,0 +1,231 @@
+//! Lowers a packing by searches at selected capacities, the lower bound first.
+//!
+//! The difficulty is not monotone in the capacity, so a binary search with time-outs would be unsound. Instead, each round
+//! tries the lower bound with every preference and then capacities between the bound and the best height; budgets double
+//! from round to round. Components of buffers with disjoint lifetimes are packed independently.
+
+use super::{
+    failed_states::FailedStates,
+    hash::mix,
+    preference::{Preference, SEARCH},
+    problem::Problem,
+    search::{BranchAndBound, Verdict},
+    sections::{Number, Sections},
+};
+use crate::bound;
+
+/// Work of the shortest randomised search, per buffer of the component.
+const RESTART: u64 = 256;
+/// Budget of the first round, per buffer of the component.
+const FIRST_ROUND: u64 = 1024;
+
+/// Lowers `offsets` until every buffer ends at or below `target`, the bound is met, or `effort` is used up.
+///
+/// Returns a proven lower bound on the height.
+pub(super) fn minimize(problem: &Problem<'_>, offsets: &mut [u64], target: u64, effort: u64) -> u64 {
+    let mut state = Budget { left: effort, failed: FailedStates::new() };
+    let mut groups: Vec<Component<'_>> =
+        groups(problem).into_iter().map(|g| Component::new(problem, g, offsets)).collect();
+    let mut round = 0;
+    loop {
+        // The other components may use what one of them needs anyway.
+        let needed = groups.iter().map(|g| g.lower).max().unwrap_or(0);
+        let goal = needed.max(target);
+        let open: Vec<&mut Component<'_>> = groups.iter_mut().filter(|g| g.height > goal).collect();
+        if open.is_empty() || state.left == 0 {
+            return needed;
+        }
+        for group in open {
+            group.round(&mut state, goal, round, offsets);
+        }
+        round += 1;
+    }
+}
+
+struct Budget {
+    left: u64,
+    failed: FailedStates,
+}
+
+/// Buffers whose lifetimes overlap only among themselves.
+struct Component<'a> {
+    problem: &'a Problem<'a>,
+    sections: Width,
+    unit: u64,
+    /// Lower bound on its height.
+    lower: u64,
+    /// Height of its best packing.
+    height: u64,
+    /// The number of seeds of mixed preferences used so far.
+    seeds: u64,
+}
+
+/// Sections in the narrowest integers that hold the offsets.
+enum Width {
+    Narrow(Sections<i32>),
+    Wide(Sections<i64>),
+    /// More than 63 bits: not searched.
+    Beyond,
+}
+
+impl<'a> Component<'a> {
+    fn new(problem: &'a Problem<'a>, members: Vec<u32>, offsets: &[u64]) -> Component<'a> {
+        let buffers: Vec<_> = members.iter().map(|&m| problem.buffers[m as usize]).collect();
+        let unit = unit(&buffers);
+        let sections = Sections::new(problem, &members, unit).map(Width::Narrow);
+        let sections = sections.or_else(|| Sections::new(problem, &members, unit).map(Width::Wide));
+        let height = members.iter().map(|&m| offsets[m as usize] + problem.buffers[m as usize].size.0).max();
+        Component {
+            problem,
+            sections: sections.unwrap_or(Width::Beyond),
+            unit,
+            lower: bound::arena(&buffers).0,
+            height: height.unwrap_or(0),
+            seeds: 0,
+        }
+    }
+
+    /// Tries `goal` with every preference, then heights between it and the best one.
+    fn round(&mut self, state: &mut Budget, goal: u64, round: u32, offsets: &mut [u64]) {
+        let n = self.problem.buffers.len() as u64;
+        let budget = (n * FIRST_ROUND).saturating_mul(1 << round.min(40));
+        for &preference in SEARCH {
+            if self.attempt(state, goal, preference, budget, offsets) != Verdict::Exhausted {
+                return;
+            }
+        }
+        let mut spent = 0;
+        let mut turn = 1;
+        while spent < budget && state.left > 0 {
+            let restart = n * RESTART * luby(turn);
+            turn += 1;
+            spent += restart;
+            self.seeds += 1;
+            let preference = Preference::Mixed { seed: mix(self.seeds) };
+            if self.attempt(state, goal, preference, restart, offsets) != Verdict::Exhausted {
+                return;
+            }
+        }
+        let mut low = goal;
+        while self.height > low + self.unit && state.left > 0 {
+            let middle = low + (self.height - low) / 2;
+            let packed = SEARCH.iter().any(|p| self.attempt(state, middle, *p, budget / 4, offsets) == Verdict::Packed);
+            if !packed {
+                low = middle;
+            }
+        }
+    }
+
+    /// One search at one capacity.
+    fn attempt(
+        &mut self,
+        state: &mut Budget,
+        capacity: u64,
+        preference: Preference,
+        budget: u64,
+        offsets: &mut [u64],
+    ) -> Verdict {
+        let budget = budget.min(state.left);
+        let verdict = match &self.sections {
+            Width::Narrow(sections) => search(sections, capacity, preference, budget, state, offsets),
+            Width::Wide(sections) => search(sections, capacity, preference, budget, state, offsets),
+            Width::Beyond => {
+                state.left = 0;
+                Verdict::Exhausted
+            }
+        };
+        match verdict {
+            Verdict::Packed => self.height = self.measure(offsets),
+            Verdict::Impossible => self.lower = self.lower.max(capacity / self.unit * self.unit + self.unit),
+            Verdict::Exhausted => {}
+        }
+        verdict
+    }
+
+    fn measure(&self, offsets: &[u64]) -> u64 {
+        let members = match &self.sections {
+            Width::Narrow(sections) => &sections.members,
+            Width::Wide(sections) => &sections.members,
+            Width::Beyond => return self.height,
+        };
+        let ends = members.iter().map(|&m| offsets[m as usize] + self.problem.buffers[m as usize].size.0);
+        ends.max().unwrap_or(0)
+    }
+}
+
+fn search<N: Number>(
+    sections: &Sections<N>,
+    capacity: u64,
+    preference: Preference,
+    budget: u64,
+    state: &mut Budget,
+    offsets: &mut [u64],
+) -> Verdict {
+    let Some(capacity) = N::of(capacity / sections.unit) else { return Verdict::Exhausted };
+    let mut search = BranchAndBound::new(sections, preference, capacity, &mut state.failed);
+    let verdict = search.run(budget);
+    if verdict == Verdict::Packed {
+        for (&member, offset) in sections.members.iter().zip(search.offsets()) {
+            offsets[member as usize] = offset.get() * sections.unit;
+        }
+    }
+    // Even a search that ends at once has a cost.
+    state.left = state.left.saturating_sub(search.work() + sections.len() as u64);
+    verdict
+}
+
+/// The buffers of nonzero size and lifetime, by component.
+fn groups(problem: &Problem<'_>) -> Vec<Vec<u32>> {
+    let buffers = problem.buffers;
+    let mut members: Vec<u32> = (0..buffers.len() as u32).collect();
+    members.retain(|&m| buffers[m as usize].size.0 > 0 && buffers[m as usize].lower < buffers[m as usize].upper);
+    members.sort_by_key(|&m| (buffers[m as usize].lower, m));
+    let mut groups: Vec<Vec<u32>> = Vec::new();
+    let mut until = 0;
+    for member in members {
+        let buffer = &buffers[member as usize];
+        match groups.last_mut() {
+            Some(group) if buffer.lower < until => group.push(member),
+            _ => groups.push(vec![member]),
+        }
+        until = until.max(buffer.upper);
+    }
+    groups
+}
+
+/// The largest number that divides all sizes and fixed offsets, and divides or is a multiple of each alignment.
+fn unit(buffers: &[crate::Buffer]) -> u64 {
+    let sizes = buffers.iter().flat_map(|b| [b.size.0, b.fixed.map_or(0, |f| f.0)]);
+    let mut unit = sizes.fold(0, bound::gcd).max(1);
+    loop {
+        let incompatible = buffers.iter().map(|b| b.align).filter(|align| unit % align != 0 && align % unit != 0);
+        let finer = incompatible.fold(unit, bound::gcd);
+        if finer == unit {
+            return unit;
+        }
+        unit = finer;
+    }
+}
+
+/// The sequence 1 1 2 1 1 2 4 1 … of restart lengths (Luby, Sinclair, Zuckerman 1993), from turn 1.
+fn luby(turn: u64) -> u64 {
+    let mut turn = turn;
+    loop {
+        let size = (turn + 1).next_power_of_two();
+        if size == turn + 1 {
+            return size / 2;
+        }
+        turn -= size / 2 - 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restarts_follow_luby() {
+        let lengths: Vec<u64> = (1..16).map(luby).collect();
+        assert_eq!(lengths, [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]);
+    }
+}

@@ -1,0 +1,189 @@
+//! Offsets of buffers in an arena (dynamic storage allocation).
+//!
+//! | module | contents |
+//! |---|---|
+//! | `first_fit`, `preference` | a portfolio of first-fit orders, which nearly always suffices for a network |
+//! | `search`, `sections`, `failed_states` | a canonical branch and bound for one capacity |
+//! | `minimize` | searches at decreasing capacities, if first fit misses the lower bound |
+//! | [`pools`] | several memories, filled in order of preference |
+//!
+//! Effort is counted in work, not in time, so that the same input always gives the same packing.
+
+mod failed_states;
+mod first_fit;
+mod hash;
+mod minimize;
+pub mod pools;
+mod preference;
+mod problem;
+mod search;
+mod sections;
+
+pub use problem::ArenaError;
+
+use problem::Problem;
+
+use super::{Buffer, Packing, bound};
+use edgecut_graph::units::Bytes;
+
+/// Target and effort of a packing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackOptions {
+    /// Stop at the first packing that fits into this capacity instead of searching for the lowest one.
+    pub capacity: Option<Bytes>,
+    /// Unplaced buffers that the search may examine, summed over its steps; about 3·10⁷ take a second. 0: first fit only.
+    pub effort: u64,
+}
+
+impl Default for PackOptions {
+    fn default() -> PackOptions {
+        PackOptions { capacity: None, effort: 1_000_000 }
+    }
+}
+
+/// Assigns every buffer an offset, with an arena as small as possible.
+///
+/// # Errors
+/// If an alignment is 0, a lifetime ends before it begins, fixed offsets overlap, or the sizes add up to more than
+/// 2^62 bytes.
+pub fn pack(buffers: &[Buffer], options: &PackOptions) -> Result<Packing, ArenaError> {
+    let problem = Problem::new(buffers)?;
+    let mut bound = bound::arena(buffers).0;
+    let target = options.capacity.map_or(bound, |capacity| capacity.0.max(bound));
+    let mut offsets = first_fit::portfolio(&problem, target);
+    if problem.height(&offsets) > target && options.effort > 0 {
+        bound = bound.max(minimize::minimize(&problem, &mut offsets, target, options.effort));
+    }
+    let height = Bytes(problem.height(&offsets));
+    Ok(Packing { offsets: offsets.into_iter().map(Bytes).collect(), height, bound: Bytes(bound) })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{
+        pools::{PoolError, pack_pools},
+        *,
+    };
+    use crate::{Pool, check};
+
+    const QUICK: PackOptions = PackOptions { capacity: None, effort: 20_000 };
+
+    fn buffers() -> impl Strategy<Value = Vec<Buffer>> {
+        let buffer = (0u64..40, 1u64..12, 0u64..50, 0u32..4)
+            .prop_map(|(lower, long, size, align)| Buffer::new(lower, lower + long, Bytes(size)).align(1 << align));
+        prop::collection::vec(buffer, 0..40)
+    }
+
+    /// A rectangle of 24 steps and 64 bytes, cut into buffers: they can be packed without a gap.
+    fn jigsaw() -> impl Strategy<Value = Vec<Buffer>> {
+        prop::collection::vec((any::<prop::sample::Index>(), any::<bool>(), 0.0..1.0f64), 1..24).prop_map(|cuts| {
+            let mut buffers = vec![Buffer::new(0, 24, Bytes(64))];
+            for (which, across, at) in cuts {
+                let index = which.index(buffers.len());
+                let mut rest = buffers[index];
+                if across {
+                    let cut = rest.lower + (at * (rest.upper - rest.lower) as f64) as u64;
+                    (buffers[index].upper, rest.lower) = (cut, cut);
+                } else {
+                    let cut = Bytes((at * rest.size.0 as f64) as u64);
+                    (buffers[index].size, rest.size) = (cut, rest.size - cut);
+                }
+                buffers.push(rest);
+            }
+            buffers
+        })
+    }
+
+    /// The lowest height over all orders of first fit, which contain an optimal one: let every buffer of an optimal
+    /// packing sink, then take them in order of offset.
+    fn best_of_all_orders(buffers: &[Buffer]) -> u64 {
+        fn extend(buffers: &[Buffer], placed: &mut Vec<(usize, u64)>, best: &mut u64) {
+            let height = placed.iter().map(|(i, at)| at + buffers[*i].size.0).max().unwrap_or(0);
+            if height >= *best {
+                return;
+            }
+            if placed.len() == buffers.len() {
+                *best = height;
+                return;
+            }
+            for next in (0..buffers.len()).filter(|i| !placed.iter().any(|(p, _)| p == i)).collect::<Vec<_>>() {
+                let conflicts = placed.iter().filter(|(p, _)| buffers[*p].overlaps(&buffers[next]));
+                let top = conflicts.map(|(p, at)| at + buffers[*p].size.0).max().unwrap_or(0);
+                placed.push((next, top.next_multiple_of(buffers[next].align)));
+                extend(buffers, placed, best);
+                placed.pop();
+            }
+        }
+        let mut best = u64::MAX;
+        extend(buffers, &mut Vec::new(), &mut best);
+        best
+    }
+
+    proptest! {
+        #[test]
+        fn packings_are_right(buffers in buffers()) {
+            let packing = pack(&buffers, &QUICK).unwrap();
+            prop_assert_eq!(check::packing(&buffers, &packing), Ok(()));
+        }
+
+        #[test]
+        fn fixed_offsets_are_kept(mut buffers in buffers()) {
+            let packing = pack(&buffers, &QUICK).unwrap();
+            for (buffer, offset) in buffers.iter_mut().zip(&packing.offsets).step_by(3) {
+                buffer.fixed = Some(*offset);
+            }
+            let again = pack(&buffers, &QUICK).unwrap();
+            prop_assert_eq!(check::packing(&buffers, &again), Ok(()));
+        }
+
+        #[test]
+        fn pools_hold_what_they_can(
+            mut buffers in buffers(),
+            first in 0u64..200,
+            second in 0u64..200,
+            last in prop::option::of(0u64..100),
+            fixed in prop::option::of((any::<prop::sample::Index>(), 0u64..60)),
+        ) {
+            if let Some((index, offset)) = fixed.filter(|_| !buffers.is_empty()) {
+                let buffer = index.get(&buffers).align(1).fixed(Bytes(offset));
+                let place = index.index(buffers.len());
+                buffers[place] = buffer;
+            }
+            let pool = |name: &str, capacity| Pool { name: name.to_string(), capacity };
+            let pools = [
+                pool("sram", Some(Bytes(first))),
+                pool("dram", Some(Bytes(second))),
+                pool("flash", last.map(Bytes)),
+            ];
+            match pack_pools(&buffers, &pools, &QUICK) {
+                Ok(pooled) => prop_assert_eq!(check::pools(&buffers, &pools, &pooled), Ok(())),
+                // A pool without an end takes everything.
+                Err(error) => prop_assert!(last.is_some() && matches!(error, PoolError::Full { .. }), "{}", error),
+            }
+        }
+
+        #[test]
+        fn jigsaws_are_solved(buffers in jigsaw()) {
+            let packing = pack(&buffers, &PackOptions { effort: 100_000_000, ..PackOptions::default() }).unwrap();
+            prop_assert_eq!(check::packing(&buffers, &packing), Ok(()));
+            prop_assert_eq!(packing.height, Bytes(64));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+        #[test]
+        fn small_problems_are_solved_to_the_optimum(
+            buffers in prop::collection::vec((0u64..4, 1u64..4, 1u64..6, 0u32..3), 1..8)
+        ) {
+            let buffer = |(lower, long, size, align)| Buffer::new(lower, lower + long, Bytes(size)).align(1u64 << align);
+            let buffers: Vec<Buffer> = buffers.into_iter().map(buffer).collect();
+            let packing = pack(&buffers, &PackOptions { effort: 1_000_000, ..PackOptions::default() }).unwrap();
+            prop_assert_eq!(check::packing(&buffers, &packing), Ok(()));
+            prop_assert_eq!(packing.height.0, best_of_all_orders(&buffers));
+            prop_assert_eq!(packing.bound, packing.height);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A packing problem in the representation of the search: time divided into sections with the same live buffers, sizes
+//! divided by their common unit.
+
+use std::ops::{Add, Range};
+
+use super::{
+    preference::{Preference, Traits},
+    problem::Problem,
+};
+
+/// Integer type of offsets and sizes; narrow ones are faster.
+pub(super) trait Number: Copy + Ord + Default + Add<Output = Self> {
+    fn of(value: u64) -> Option<Self>;
+    fn get(self) -> u64;
+    /// The next multiple of `align`.
+    fn up_to(self, align: Self) -> Self;
+}
+
+macro_rules! number {
+    ($($int:ty),*) => {$(
+        impl Number for $int {
+            fn of(value: u64) -> Option<Self> {
+                <$int>::try_from(value).ok()
+            }
+
+            fn get(self) -> u64 {
+                self as u64
+            }
+
+            fn up_to(self, align: Self) -> Self {
+                match self % align {
+                    0 => self,
+                    rest => self + (align - rest),
+                }
+            }
+        }
+    )*};
+}
+number!(i32, i64);
+
+/// A subset of a problem's buffers, renumbered from 0.
+pub(super) struct Sections<N> {
+    /// Their indices in the problem.
+    pub members: Vec<u32>,
+    /// The divisor of all sizes.
+    pub unit: u64,
+    /// The number of sections.
+    pub count: usize,
+    sizes: Vec<N>,
+    aligns: Vec<N>,
+    fixed: Vec<Option<N>>,
+    spans: Vec<(u32, u32)>,
+    lifetimes: Vec<(u64, u64)>,
+    /// For each buffer the previous one with the same lifetime, size and alignment.
+    twins: Vec<Option<u32>>,
+    starts: Vec<usize>,
+    conflicts: Vec<u32>,
+}
+
+impl<N: Number> Sections<N> {
+    /// `None` if the numbers of `members`, divided by `unit`, do not fit in `N` with room for their sum.
+    pub fn new(problem: &Problem<'_>, members: &[u32], unit: u64) -> Option<Sections<N>> {
+        let of = |old: u32| &problem.buffers[old as usize];
+        let top = |old: u32| of(old).size.0 + of(old).align + of(old).fixed.unwrap_or_default().0;
+        N::of(
+            members
+                .iter()
+                .map(|&old| u128::from(top(old)))
+                .sum::<u128>()
+                .try_into()
+                .map_or(u64::MAX, |s: u64| s / unit),
+        )?;
+        let mut births: Vec<u64> = members.iter().map(|&old| of(old).lower).collect();
+        births.sort_unstable();
+        births.dedup();
+        let section = |step: u64| births.partition_point(|b| *b < step) as u32;
+        let mut number = vec![u32::MAX; problem.buffers.len()];
+        for (new, &old) in (0u32..).zip(members) {
+            number[old as usize] = new;
+        }
+        let mut latest = std::collections::HashMap::new();
+        let mut made = Sections {
+            members: members.to_vec(),
+            unit,
+            count: births.len(),
+            sizes: Vec::new(),
+            aligns: Vec::new(),
+            fixed: Vec::new(),
+            spans: Vec::new(),
+            lifetimes: Vec::new(),
+            twins: Vec::new(),
+            starts: vec![0],
+            conflicts: Vec::new(),
+        };
+        for (new, &old) in (0u32..).zip(members) {
+            let buffer = of(old);
+            made.sizes.push(N::of(buffer.size.0 / unit)?);
+            made.aligns.push(N::of((buffer.align / unit).max(1))?);
+            made.fixed.push(buffer.fixed.map(|offset| N::of(offset.0 / unit)).unwrap_or_default());
+            made.spans.push((section(buffer.lower), section(buffer.upper)));
+            made.lifetimes.push((buffer.lower, buffer.upper));
+            made.twins.push(buffer.fixed.map_or_else(|| latest.insert(buffer, new), |_| None));
+            let conflicts = problem.conflicts(old as usize).iter().map(|&r| number[r as usize]);
+            made.conflicts.extend(conflicts.filter(|&r| r != u32::MAX));
+            made.starts.push(made.conflicts.len());
+        }
+        Some(made)
+    }
+
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    pub fn size(&self, buffer: u32) -> N {
+        self.sizes[buffer as usize]
+    }
+
+    pub fn fixed(&self, buffer: u32) -> Option<N> {
+        self.fixed[buffer as usize]
+    }
+
+    pub fn twin(&self, buffer: u32) -> Option<u32> {
+        self.twins[buffer as usize]
+    }
+
+    /// `offset` rounded up to the buffer's alignment.
+    pub fn align(&self, buffer: u32, offset: N) -> N {
+        offset.up_to(self.aligns[buffer as usize])
+    }
+
+    /// The sections of the buffer's lifetime.
+    pub fn span(&self, buffer: u32) -> Range<usize> {
+        let (start, end) = self.spans[buffer as usize];
+        start as usize..end as usize
+    }
+
+    /// The buffers that share a section with `buffer`.
+    pub fn conflicts(&self, buffer: u32) -> &[u32] {
+        let buffer = buffer as usize;
+        &self.conflicts[self.starts[buffer]..self.starts[buffer + 1]]
+    }
+
+    /// Sorts `buffers` by preference, with their contention computed among themselves.
+    pub fn sort(&self, buffers: &mut [u32], preference: Preference, loads: &mut [N]) {
+        for &buffer in buffers.iter() {
+            loads[self.span(buffer)].fill(N::default());
+        }
+        for &buffer in buffers.iter() {
+            loads[self.span(buffer)].iter_mut().for_each(|load| *load = *load + self.size(buffer));
+        }
+        preference.sort(buffers, |buffer| {
+            let (lower, upper) = self.lifetimes[buffer as usize];
+            let contention = loads[self.span(buffer)].iter().max().copied().unwrap_or_default();
+            Traits { lower, upper, size: self.size(buffer).get(), contention: contention.get() }
+        });
+    }
+}

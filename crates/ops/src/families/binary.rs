@@ -1,0 +1,87 @@
+//! Binary arithmetic with numpy broadcasting: add, multiply, divide, power, bit operations, shifts.
+
+use tract_core::internal::*;
+use tract_core::ops::{binary::TypedBinOp, math};
+
+use crate::def::WireFn;
+use crate::kernel::Wiring;
+use crate::kernel::element::{Integer, Number, for_dtype};
+use crate::kernel::pointwise::{ZipFn, pairs, zip};
+use crate::rules::{FUNCTION_COST, broadcast_type, per_output};
+use crate::split::elementwise;
+use crate::{Alias, FusionClass, OpDef, Typed};
+
+/// A [`ZipFn`] on numbers of any dtype.
+macro_rules! numbers {
+    ($method:ident) => {
+        |out, a, b| for_dtype!(a.datum_type(), T in number => pairs(out, a, b, <T as Number>::$method))
+    };
+}
+
+/// A [`ZipFn`] on integers of any dtype, and on bools.
+macro_rules! integers {
+    ($method:ident, $bool:expr) => {
+        |out, a, b| match a.datum_type() {
+            DatumType::Bool => pairs::<bool, bool>(out, a, b, $bool),
+            dt => for_dtype!(dt, T in integer => pairs(out, a, b, <T as Integer>::$method)),
+        }
+    };
+}
+
+pub(crate) const OPS: &[OpDef] = &[
+    binary("add", |w, c, i| by_tract(w, c, i, math::add, numbers!(add))),
+    binary("subtract", |w, c, i| by_tract(w, c, i, math::sub, numbers!(sub))),
+    binary("multiply", |w, c, i| by_tract(w, c, i, math::mul, numbers!(mul))),
+    binary("divide", |w, c, i| own(w, c, i, numbers!(div))).flops(per_output::<FUNCTION_COST>),
+    binary("trunc_divide", |w, c, i| own(w, c, i, numbers!(trunc_div))).flops(per_output::<FUNCTION_COST>),
+    binary("floor_divide", |w, c, i| own(w, c, i, numbers!(floor_div))).flops(per_output::<FUNCTION_COST>),
+    binary("mod", |w, c, i| own(w, c, i, numbers!(trunc_mod))).flops(per_output::<FUNCTION_COST>),
+    binary("trunc_mod", |w, c, i| own(w, c, i, truncated_remainder)).flops(per_output::<FUNCTION_COST>),
+    binary("floor_mod", |w, c, i| own(w, c, i, numbers!(floor_mod))).flops(per_output::<FUNCTION_COST>),
+    binary("power", |w, c, i| by_tract(w, c, i, math::pow, numbers!(power))).flops(per_output::<FUNCTION_COST>),
+    binary("maximum", |w, c, i| own(w, c, i, numbers!(larger))),
+    binary("minimum", |w, c, i| own(w, c, i, numbers!(smaller))),
+    binary("bitwise_and", |w, c, i| own(w, c, i, integers!(and, |a, b| a & b))),
+    binary("bitwise_or", |w, c, i| own(w, c, i, integers!(or, |a, b| a | b))),
+    binary("bitwise_xor", |w, c, i| own(w, c, i, integers!(xor, |a, b| a ^ b))),
+    binary("left_shift", |w, c, i| own(w, c, i, integers!(shift_left, |a, b| a & !b))),
+    binary("right_shift", |w, c, i| own(w, c, i, integers!(shift_right, |a, b| a & !b))),
+    binary("logical_and", |w, c, i| own(w, c, i, integers!(and, |a, b| a & b))),
+    binary("logical_or", |w, c, i| own(w, c, i, integers!(or, |a, b| a | b))),
+    binary("logical_xor", |w, c, i| own(w, c, i, integers!(xor, |a, b| a ^ b))),
+];
+
+const fn binary(name: &'static str, wire: WireFn) -> OpDef {
+    OpDef::new(name, &["lhs", "rhs"], broadcast_type)
+        .class(FusionClass::Broadcast)
+        .alias(Alias::InPlace)
+        .flops(per_output::<1>)
+        .split(elementwise)
+        .wire(wire)
+}
+
+/// Floats by tract's operator, which is vectorised and fused; integers by a wrapping kernel.
+fn by_tract(
+    wiring: &mut Wiring<'_>,
+    call: &Typed<'_>,
+    inputs: &[OutletId],
+    tract: fn() -> TypedBinOp,
+    function: ZipFn,
+) -> TractResult<TVec<OutletId>> {
+    if !wiring.fact(inputs[0])?.datum_type.is_float() {
+        return own(wiring, call, inputs, function);
+    }
+    let inputs = wiring.same_rank(inputs)?;
+    wiring.wire(tract(), &inputs)
+}
+
+fn own(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId], function: ZipFn) -> TractResult<TVec<OutletId>> {
+    let inputs = wiring.same_rank(inputs)?;
+    wiring.wire(zip(call.def.name, function), &inputs)
+}
+
+/// `a − trunc(a / b) · b` (`topi/broadcast.h`): the remainder of integers; of floats with intermediate rounding, and NaN
+/// for an infinite quotient or divisor.
+fn truncated_remainder(out: &mut Tensor, a: &Tensor, b: &Tensor) -> TractResult<()> {
+    for_dtype!(a.datum_type(), T in number => pairs(out, a, b, |a: T, b: T| a.sub(a.trunc_div(b).mul(b))))
+}

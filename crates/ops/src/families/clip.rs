@@ -1,0 +1,56 @@
+//! `clip`: clamps every element.
+
+use tract_core::internal::*;
+use tract_core::ops::math;
+
+use crate::kernel::Wiring;
+use crate::kernel::element::{Number, for_dtype};
+use crate::kernel::pointwise::each;
+use crate::kernel::recipe::Recipe;
+use crate::rules::{per_output, same_type};
+use crate::split::elementwise;
+use crate::{Alias, AttrDef, AttrKind, FusionClass, OpDef, Typed};
+
+pub(crate) const OPS: &[OpDef] = &[OpDef::new("clip", &["data"], same_type)
+    .attrs(
+        "relay.attrs.ClipAttrs",
+        &[AttrDef::required("a_min", AttrKind::Float), AttrDef::required("a_max", AttrKind::Float)],
+    )
+    .class(FusionClass::Elementwise)
+    .alias(Alias::InPlace)
+    .flops(per_output::<2>)
+    .split(elementwise)
+    .wire(clip)
+    .recipe(|call| bounds(call).ok().map(|(low, high)| Recipe::Clip { low, high }))];
+
+/// `max(min(x, a_max), a_min)` in TVM's order, which turns NaN into `a_max`.
+fn clip(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+    let fact = wiring.fact(inputs[0])?;
+    let (dtype, rank) = (fact.datum_type, fact.rank());
+    if !matches!(dtype, DatumType::F32 | DatumType::F16) {
+        return wiring.host(call, clip_on_host, inputs);
+    }
+    let (low, high) = bounds(call)?;
+    let mut bound = |value: f64| -> TractResult<OutletId> {
+        let scalar = tensor0(value).cast_to_dt(dtype)?.into_owned().broadcast_into_rank(rank)?;
+        wiring.constant(scalar)
+    };
+    let (low, high) = (bound(low)?, bound(high)?);
+    let below = wiring.one(math::min(), &[inputs[0], high])?;
+    wiring.wire(math::max(), &[below, low])
+}
+
+fn bounds(call: &Typed<'_>) -> TractResult<(f64, f64)> {
+    Ok((call.float("a_min", f64::NEG_INFINITY)?, call.float("a_max", f64::INFINITY)?))
+}
+
+/// The bounds truncate to the dtype of the elements.
+fn clip_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    let (low, high) = bounds(call)?;
+    let mut tensor = inputs[0].clone().into_tensor();
+    for_dtype!(tensor.datum_type(), T in number => {
+        let (low, high) = (T::of_f64(low), T::of_f64(high));
+        each::<T>(&mut tensor, |x| x.smaller(high).larger(low))?;
+    });
+    Ok(tvec!(tensor))
+}

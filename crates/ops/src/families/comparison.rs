@@ -1,0 +1,52 @@
+//! Comparisons with numpy broadcasting. Results are bool; every comparison with NaN is false.
+
+use std::cmp::Ordering;
+
+use tract_core::internal::*;
+
+use crate::def::WireFn;
+use crate::kernel::Wiring;
+use crate::kernel::element::for_dtype;
+use crate::kernel::pointwise::{ZipFn, pairs, zip_to_bool};
+use crate::rules::{compare_type, per_output};
+use crate::split::elementwise;
+use crate::{FusionClass, OpDef, Typed};
+
+macro_rules! comparison {
+    ($name:literal, $op:tt) => {
+        comparison!($name, |a, b| a $op b)
+    };
+    ($name:literal, |$a:ident, $b:ident| $holds:expr) => {
+        comparison($name, |w, c, i| {
+            wire(w, c, i, |out, a, b| for_dtype!(a.datum_type(), T in any => pairs(out, a, b, |$a: T, $b: T| $holds)))
+        })
+    };
+}
+
+pub(crate) const OPS: &[OpDef] = &[
+    comparison!("equal", ==),
+    // Not `!=`: TVM uses LLVM's ordered comparison, which is false for NaN.
+    comparison!("not_equal", |a, b| a.partial_cmp(&b).is_some_and(Ordering::is_ne)),
+    comparison!("less", <),
+    comparison!("less_equal", <=),
+    comparison!("greater", >),
+    comparison!("greater_equal", >=),
+];
+
+const fn comparison(name: &'static str, wire: WireFn) -> OpDef {
+    OpDef::new(name, &["lhs", "rhs"], compare_type)
+        .class(FusionClass::Broadcast)
+        .flops(per_output::<1>)
+        .split(elementwise)
+        .wire(wire)
+}
+
+fn wire(
+    wiring: &mut Wiring<'_>,
+    call: &Typed<'_>,
+    inputs: &[OutletId],
+    function: ZipFn,
+) -> TractResult<TVec<OutletId>> {
+    let inputs = wiring.same_rank(inputs)?;
+    wiring.wire(zip_to_bool(call.def.name, function), &inputs)
+}

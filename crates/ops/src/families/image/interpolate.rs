@@ -1,0 +1,170 @@
+//! Coordinate transformations and interpolation methods of resizing.
+//!
+//! After `topi/image/resize.py` of TVM 0.14, whose coordinates are computed in single precision.
+
+use crate::kernel::{remap::Remap, taps::Taps};
+use smallvec::SmallVec;
+
+/// Maps indices of the result, of length `m`, to positions in the data, of length `n`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Coordinates {
+    HalfPixel,
+    AlignCorners,
+    Asymmetric,
+    PytorchHalfPixel,
+    TfHalfPixelForNn,
+    /// The crop in units of the last index of the axis.
+    TfCropAndResize {
+        start: f32,
+        end: f32,
+    },
+}
+
+/// The rounding of nearest-neighbour interpolation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nearest {
+    /// Half away from zero.
+    Round,
+    RoundPreferFloor,
+    RoundPreferCeil,
+    Floor,
+    Ceil,
+}
+
+/// The interpolation method.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Method {
+    Nearest(Nearest),
+    Linear,
+    Cubic {
+        alpha: f32,
+        /// Elements out of bounds have weight zero; else the edge is repeated.
+        exclude_outside: bool,
+    },
+}
+
+impl Coordinates {
+    /// The position in the data of index `x` of the result.
+    pub fn source(self, x: usize, n: usize, m: usize) -> f32 {
+        let (at, n, m) = (x as f32, n as f32, m as f32);
+        let scale = n / m;
+        match self {
+            Coordinates::HalfPixel => (at + 0.5) * scale - 0.5,
+            Coordinates::PytorchHalfPixel if m > 1.0 => (at + 0.5) * scale - 0.5,
+            Coordinates::PytorchHalfPixel => 0.0,
+            Coordinates::AlignCorners => (n - 1.0) / (m - 1.0).max(1.0) * at,
+            Coordinates::Asymmetric => scale * at,
+            Coordinates::TfHalfPixelForNn => (at + 0.5) * scale,
+            Coordinates::TfCropAndResize { start, end } if m > 1.0 => {
+                start * (n - 1.0) + at * (end - start) * (n - 1.0) / (m - 1.0)
+            }
+            Coordinates::TfCropAndResize { start, end } => 0.5 * (start + end) * (n - 1.0),
+        }
+    }
+
+    /// By index of the result: the index itself, or `None` where a crop reads out of bounds.
+    pub fn inside(self, n: usize, m: usize) -> Vec<Option<usize>> {
+        let cropped = matches!(self, Coordinates::TfCropAndResize { .. });
+        let seen = |x: &usize| !cropped || (0.0..=n as f32 - 1.0).contains(&self.source(*x, n, m));
+        (0..m).map(|x| Some(x).filter(seen)).collect()
+    }
+}
+
+impl Nearest {
+    fn index(self, position: f32) -> f32 {
+        // The epsilons keep positions that are integers up to rounding errors.
+        match self {
+            Nearest::Round => position.round(),
+            Nearest::RoundPreferFloor => (position - 0.5).ceil(),
+            Nearest::RoundPreferCeil => (position + 0.5).floor(),
+            Nearest::Floor => (position + 1e-5).floor(),
+            Nearest::Ceil => (position - 1e-5).ceil(),
+        }
+    }
+}
+
+impl Method {
+    /// The elements around `position` on an axis of length `n`, and their weights; indices are clamped.
+    pub fn taps(self, position: f32, n: usize) -> SmallVec<[(usize, f32); 4]> {
+        let clamp = |index: f32| index.clamp(0.0, n.saturating_sub(1) as f32) as usize;
+        let (whole, part) = (position.floor(), position - position.floor());
+        match self {
+            Method::Nearest(nearest) => [(clamp(nearest.index(position)), 1.0)].into_iter().collect(),
+            Method::Linear => [(clamp(whole), 1.0 - part), (clamp(whole + 1.0), part)].into_iter().collect(),
+            Method::Cubic { alpha, exclude_outside } => {
+                let mut weights = cubic(part, alpha);
+                if exclude_outside {
+                    for (i, weight) in weights.iter_mut().enumerate() {
+                        let index = whole - 1.0 + i as f32;
+                        *weight = if index < 0.0 || index > n as f32 - 1.0 { 0.0 } else { *weight };
+                    }
+                    let sum: f32 = weights.iter().sum();
+                    weights.iter_mut().for_each(|w| *w /= sum);
+                }
+                weights.iter().enumerate().map(|(i, w)| (clamp(whole - 1.0 + i as f32), *w)).collect()
+            }
+        }
+    }
+
+    /// The taps of an axis resized from length `n` to `m`. With `repeats`, asymmetric nearest-neighbour enlargement by an
+    /// integer factor repeats each element, regardless of rounding, because TVM then uses integer division.
+    pub fn axis(self, coordinates: Coordinates, n: usize, m: usize, repeats: bool) -> Taps {
+        let whole = repeats && n > 0 && m.is_multiple_of(n) && coordinates == Coordinates::Asymmetric;
+        let factor = m.checked_div(n).unwrap_or(0);
+        if whole && matches!(self, Method::Nearest(_)) && factor as f64 <= 1.0 / (1e-5 * (n as f64 + 1.0)) {
+            return (0..m).map(|x| [(x / factor, 1.0)].into_iter().collect()).collect();
+        }
+        (0..m).map(|x| self.taps(coordinates.source(x, n, m), n)).collect()
+    }
+}
+
+/// Weights of cubic convolution for four neighbours, at fraction `part` between the second and the third.
+pub(crate) fn cubic(part: f32, alpha: f32) -> [f32; 4] {
+    let (t, t2, t3) = (part, part * part, part * part * part);
+    [
+        alpha * (t3 - 2.0 * t2 + t),
+        (alpha + 2.0) * t3 - (3.0 + alpha) * t2 + 1.0,
+        -(alpha + 2.0) * t3 + (3.0 + 2.0 * alpha) * t2 - alpha * t,
+        -alpha * t3 + alpha * t2,
+    ]
+}
+
+/// Index tables that select, along each of `axes`, the nearest element; other axes of `shape` are unchanged.
+pub(crate) fn nearest(shape: &[usize], axes: &[(usize, Taps)]) -> Remap {
+    let mut tables: Vec<Vec<Option<usize>>> = shape.iter().map(|n| (0..*n).map(Some).collect()).collect();
+    for (axis, taps) in axes {
+        tables[*axis] = taps.iter().map(|taps| taps.first().map(|(index, _)| *index)).collect();
+    }
+    Remap::new(tables)
+}
+
+#[cfg(test)]
+mod tests {
+    use tract_core::internal::*;
+
+    use super::*;
+    use crate::kernel::taps::resampled;
+
+    #[test]
+    fn weights_sum_to_one_and_stay_inside() {
+        let cubic = Method::Cubic { alpha: -0.5, exclude_outside: true };
+        for method in [Method::Linear, cubic, Method::Nearest(Nearest::Round)] {
+            for coordinates in [Coordinates::HalfPixel, Coordinates::AlignCorners, Coordinates::TfHalfPixelForNn] {
+                for taps in method.axis(coordinates, 4, 9, true) {
+                    assert!((taps.iter().map(|t| t.1).sum::<f32>() - 1.0).abs() < 1e-6);
+                    assert!(taps.iter().all(|t| t.0 < 4));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn doubling_repeats_and_halving_averages() {
+        let data = tensor2(&[[1f32, 3.0], [5.0, 7.0]]);
+        let double = Method::Nearest(Nearest::Floor).axis(Coordinates::Asymmetric, 2, 4, true);
+        let made = nearest(&[2, 2], &[(1, double)]).apply(&data, &tensor0(0f32)).unwrap();
+        assert_eq!(made, tensor2(&[[1f32, 1., 3., 3.], [5., 5., 7., 7.]]));
+        let halve = Method::Linear.axis(Coordinates::HalfPixel, 2, 1, true);
+        assert_eq!(resampled::<f32>(&data, &[(0, halve.clone()), (1, halve)]).unwrap(), tensor2(&[[4f32]]));
+    }
+}

@@ -1,0 +1,11 @@
+//! Quantised operators (affine quantisation): real = scale · (value − zero point). Scales and zero points are operands, per
+//! tensor or per channel.
+//!
+//! The results are bit-exact with TVM's lowering: fixed-point rescaling in 64 bits with ties upward, table lookup of real
+//! functions, integer softmax.
+
+pub(crate) mod convert;
+pub(crate) mod elementwise;
+pub(crate) mod fixed_point;
+pub(crate) mod linear;
+mod params;

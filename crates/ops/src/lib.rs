@@ -1,0 +1,32 @@
+//! What operators mean: attributes, type rule, cost, aliasing, split axes and kernel of every Relay operator, and the
+//! graph passes built on these.
+//!
+//! To add an operator, add its line to the table `OPS` of a family; to add a family, add its file and a line in
+//! `families::FAMILIES`. This crate knows graphs, and tract for the kernels; it knows no text, engine, plan or file.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `def` | [`OpDef`]: the definition of an operator; [`Call`], [`Typed`]: one call of it |
+//! | `attr`, `rules` | typed access to attributes and operands; type rules that families share |
+//! | `layout`, [`window`], `window_attrs` | layout strings; sliding windows |
+//! | [`split`] | split axes: what a shard needs of each operand, and how results of shards combine |
+//! | [`kernel`] | how calls become tract operators |
+//! | `families` | one file an operator family |
+//! | `registry` | all operators by name |
+//! | [`passes`] | from graph to graph: type inference, sharding, tiling |
+
+mod attr;
+mod def;
+mod families;
+pub mod kernel;
+mod layout;
+pub mod passes;
+mod registry;
+mod rules;
+pub mod split;
+pub mod window;
+mod window_attrs;
+
+pub use def::{AttrDef, AttrKind, Call, Kernel, OpDef, TypeError, Typed, Unsupported};
+pub use edgecut_graph::{Alias, FusionClass};
+pub use registry::{all, is_contiguous_concat, is_view, lookup};

@@ -1,0 +1,18 @@
+//! Passes from graph to graph, and figures derived from the operators' definitions.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`retype`] | repeats type inference after dimensions are bound or operand values become known |
+//! | [`shard`] | the call that computes one shard of an operator |
+//! | [`shard_graph`] | splits operators of a graph into shards |
+//! | [`tile`], `tile_bounds` | computes segments of a graph tile by tile; bounds inference |
+//! | `rewriter` | rewrites a graph whose tensors exist as shards |
+//! | [`summary`] | operator counts, FLOPs and sizes of a model |
+
+pub mod retype;
+mod rewriter;
+pub mod shard;
+pub mod shard_graph;
+pub mod summary;
+pub mod tile;
+mod tile_bounds;

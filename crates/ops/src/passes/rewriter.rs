@@ -1,0 +1,254 @@
+//! Rewrites a graph so that some tensors exist as shards: slices, concatenations and sums are inserted where needed.
+//!
+//! Shared by sharding and tiling, which differ in the order in which they write shards.
+
+use std::{collections::HashMap, ops::Range};
+
+use edgecut_graph::{Arg, Attr, Attrs, Graph, Operator, OperatorId, Origin, TensorId, TensorType, Type};
+
+use crate::{
+    def::{Call, TypeError},
+    passes::shard::{Shard, Slice, SplitError},
+    registry::lookup,
+};
+
+/// A graph some of whose operators are split into shards.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sharded {
+    pub graph: Graph,
+    /// By operator of `graph`: its role.
+    pub roles: Vec<Role>,
+}
+
+/// The role of an operator in a rewritten graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Computes the shard.
+    Compute(Shard),
+    /// Prepares operands of the shard: slices of weights, concatenations and sums of other shards' results.
+    Prepare(Shard),
+    /// Slices a result of the shard for other shards.
+    Serve(Shard),
+    /// Slices an input of the model.
+    Input,
+    /// Combines results of shards to a result of the model.
+    Output,
+}
+
+/// How a tensor of the original graph is represented by shards.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum ShardLayout {
+    Whole,
+    /// Ranges of an axis in ascending order that cover it; neighbours may overlap.
+    Concat {
+        axis: usize,
+        ranges: Vec<Range<u64>>,
+    },
+    /// Partial sums.
+    Partial,
+}
+
+/// A tensor of the rewritten graph that represents a tensor of the original graph or a shard of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ShardTensor {
+    pub tensor: TensorId,
+    /// The shard that produces it; `None` for inputs, parameters and constants.
+    pub producer: Option<Shard>,
+}
+
+/// A rewritten graph under construction, with the representation of every tensor of the original graph.
+pub(crate) struct GraphRewriter<'a> {
+    pub original: &'a Graph,
+    pub out: Sharded,
+    /// By tensor of the original graph: its shards, and their layout.
+    pub shards: Vec<Vec<ShardTensor>>,
+    pub layouts: Vec<ShardLayout>,
+    /// Slices with several readers, by tensor and range.
+    slices: HashMap<(TensorId, Slice), TensorId>,
+}
+
+impl GraphRewriter<'_> {
+    /// Copies the inputs, parameters and constants of `original`.
+    pub fn new(original: &Graph) -> GraphRewriter<'_> {
+        let mut rewriter = GraphRewriter {
+            original,
+            out: Sharded { graph: Graph::new(), roles: Vec::new() },
+            shards: vec![Vec::new(); original.tensors().len()],
+            layouts: vec![ShardLayout::Whole; original.tensors().len()],
+            slices: HashMap::new(),
+        };
+        for (id, tensor) in original.tensors() {
+            if !matches!(tensor.origin, Origin::Operator { .. }) {
+                let new = rewriter.out.graph.add_tensor(tensor.name.clone(), tensor.ty.clone(), tensor.origin.clone());
+                rewriter.shards[id.0 as usize] = vec![ShardTensor { tensor: new, producer: None }];
+            }
+        }
+        rewriter
+    }
+
+    /// Copies an operator unsplit.
+    pub fn keep(&mut self, id: OperatorId, operator: &Operator) -> Result<(), SplitError> {
+        let shard = Shard { operator: id, index: 0 };
+        let mut copy = operator.clone();
+        let needs = vec![None; operator.operands().count()];
+        copy.args = self.operands(operator, &needs, Role::Prepare(shard))?;
+        let types: Vec<TensorType> = operator.outputs.iter().map(|t| self.original.tensor(*t).ty.clone()).collect();
+        let outputs = self.add(copy, &types, Role::Compute(shard));
+        for (old, new) in operator.outputs.iter().zip(outputs) {
+            self.out.graph.tensor_mut(new).name = self.original.tensor(*old).name.clone();
+            self.shards[old.0 as usize] = vec![ShardTensor { tensor: new, producer: Some(shard) }];
+        }
+        Ok(())
+    }
+
+    /// The arguments of `operator`, each operand sliced as `needs` specifies.
+    pub fn operands(
+        &mut self,
+        operator: &Operator,
+        needs: &[Option<Slice>],
+        role: Role,
+    ) -> Result<Vec<Arg>, SplitError> {
+        map_args(operator, needs, |tensor, need| self.read(tensor, need, role))
+    }
+
+    /// A tensor of the original graph, or a slice of it, as one tensor of the rewritten graph.
+    pub fn read(&mut self, tensor: TensorId, need: Option<&Slice>, role: Role) -> Result<TensorId, SplitError> {
+        let shards = self.shards[tensor.0 as usize].clone();
+        match self.layouts[tensor.0 as usize].clone() {
+            ShardLayout::Whole => match shards.first() {
+                Some(shard) => self.slice(*shard, need, role),
+                None => Err(undefined(tensor)),
+            },
+            ShardLayout::Partial => {
+                let mut parts = Vec::with_capacity(shards.len());
+                for shard in shards {
+                    parts.push(self.slice(shard, need, role)?);
+                }
+                let mut parts = parts.into_iter();
+                let mut sum = parts.next().ok_or_else(|| undefined(tensor))?;
+                for part in parts {
+                    let args = vec![Arg::Tensor(sum), Arg::Tensor(part)];
+                    sum = self.call("add", Attrs::new(), args, role)?;
+                }
+                Ok(sum)
+            }
+            ShardLayout::Concat { axis, ranges } => self.concatenate(&shards, axis, &ranges, need, role),
+        }
+    }
+
+    /// The concatenation along `axis` of `shards`, which have these `ranges` of it, restricted to `need`.
+    fn concatenate(
+        &mut self,
+        shards: &[ShardTensor],
+        axis: usize,
+        ranges: &[Range<u64>],
+        need: Option<&Slice>,
+        role: Role,
+    ) -> Result<TensorId, SplitError> {
+        let (mut from, until) = match need {
+            Some(slice) if slice.axis == axis => (slice.begin, slice.end),
+            _ => (0, ranges.last().map_or(0, |range| range.end)),
+        };
+        let along = |range: &Range<u64>, begin, end| Slice { axis, begin: begin - range.start, end: end - range.start };
+        let mut parts = Vec::new();
+        // A single shard that contains the range, or of each shard what its predecessors lack.
+        let single = ranges.iter().position(|range| range.start <= from && until <= range.end);
+        for (shard, range) in shards.iter().zip(ranges).skip(single.unwrap_or(0)) {
+            let end = until.min(range.end);
+            if from < end {
+                let part = self.slice(*shard, Some(&along(range, from, end)), role)?;
+                let across = need.filter(|slice| slice.axis != axis);
+                parts.push(match across {
+                    Some(_) => {
+                        let part = ShardTensor { tensor: part, producer: shard.producer };
+                        self.slice(part, across, role)?
+                    }
+                    None => part,
+                });
+                from = end;
+            }
+        }
+        match parts[..] {
+            [only] => Ok(only),
+            _ => {
+                let attrs = [("axis".into(), Attr::Int(axis as i64))].into_iter().collect();
+                self.call("concatenate", attrs, vec![Arg::Tuple(parts)], role)
+            }
+        }
+    }
+
+    /// A slice of one shard's tensor. Slices of results are attributed to the shard that produces them and shared by
+    /// their readers; slices of weights to the reader.
+    pub fn slice(&mut self, shard: ShardTensor, need: Option<&Slice>, reader: Role) -> Result<TensorId, SplitError> {
+        let Some(need) = need else { return Ok(shard.tensor) };
+        let tensor = self.out.graph.tensor(shard.tensor);
+        if tensor.ty.shape.get(need.axis).and_then(|d| d.get()) == Some(need.end - need.begin) {
+            return Ok(shard.tensor);
+        }
+        let role = match (&tensor.origin, shard.producer) {
+            (Origin::Input, _) => Role::Input,
+            (_, Some(producer)) => Role::Serve(producer),
+            _ => reader,
+        };
+        let key = (shard.tensor, need.clone());
+        let shared = role != reader;
+        if let Some(slice) = self.slices.get(&key).filter(|_| shared) {
+            return Ok(*slice);
+        }
+        let list = |n: u64| Attr::List([Attr::Int(n as i64)].into());
+        let attrs: Attrs = [
+            ("begin".into(), list(need.begin)),
+            ("end".into(), list(need.end)),
+            ("strides".into(), list(1)),
+            ("slice_mode".into(), Attr::Str("end".into())),
+            ("axes".into(), list(need.axis as u64)),
+        ]
+        .into_iter()
+        .collect();
+        let slice = self.call("strided_slice", attrs, vec![Arg::Tensor(shard.tensor)], role)?;
+        if shared {
+            self.slices.insert(key, slice);
+        }
+        Ok(slice)
+    }
+
+    /// Adds a call of an operator with a single result.
+    fn call(&mut self, name: &str, attrs: Attrs, args: Vec<Arg>, role: Role) -> Result<TensorId, SplitError> {
+        let operator = Operator::new(name, args).with_attrs(attrs);
+        let unknown = || TypeError { op: name.into(), what: "is an unknown operator".into() };
+        let def = lookup(name).ok_or_else(unknown)?;
+        let args = self.out.graph.arg_types(&operator);
+        let ty = (def.infer)(&Call { def, attrs: &operator.attrs, args: &args, values: &[] })?;
+        let Type::Tensor(ty) = ty else { return Err(unknown().into()) };
+        self.add(operator, &[ty], role).first().copied().ok_or_else(|| unknown().into())
+    }
+
+    /// Appends an operator and returns its outputs.
+    pub fn add(&mut self, operator: Operator, types: &[TensorType], role: Role) -> Vec<TensorId> {
+        let id = self.out.graph.add_operator(operator, types);
+        self.out.roles.push(role);
+        self.out.graph.operator(id).outputs.clone()
+    }
+}
+
+/// The arguments of `operator` with every operand replaced by `read` of it and its entry in `needs`.
+pub(crate) fn map_args(
+    operator: &Operator,
+    needs: &[Option<Slice>],
+    mut read: impl FnMut(TensorId, Option<&Slice>) -> Result<TensorId, SplitError>,
+) -> Result<Vec<Arg>, SplitError> {
+    let mut needs = needs.iter();
+    let mut args = Vec::with_capacity(operator.args.len());
+    for arg in &operator.args {
+        let mut one = |tensor: &TensorId| read(*tensor, needs.next().and_then(Option::as_ref));
+        args.push(match arg {
+            Arg::Tensor(tensor) => Arg::Tensor(one(tensor)?),
+            Arg::Tuple(tensors) => Arg::Tuple(tensors.iter().map(&mut one).collect::<Result<_, _>>()?),
+        });
+    }
+    Ok(args)
+}
+
+pub(crate) fn undefined(tensor: TensorId) -> SplitError {
+    TypeError { op: "split".into(), what: format!("tensor {} is used before its definition", tensor.0) }.into()
+}

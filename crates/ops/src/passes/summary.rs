@@ -1,0 +1,117 @@
+//! Summary of a model: operator counts, FLOPs, sizes, and unsupported operators.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{Call, Kernel, Typed, is_view, lookup};
+use edgecut_graph::{Graph, Operator, Origin, TensorId, units::Bytes};
+
+/// Summary of a model.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// In descending order of FLOPs.
+    pub kinds: Vec<Kind>,
+    pub operators: usize,
+    pub flops: u64,
+    pub inputs: Vec<Tensor>,
+    pub outputs: Vec<Tensor>,
+    pub parameters: Parameters,
+    /// Total size of all operators' outputs, views excluded.
+    pub output_bytes: Bytes,
+    /// Number of tensors with unknown dimensions.
+    pub unknown_shapes: usize,
+}
+
+/// All operators of one name.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Kind {
+    pub op: String,
+    pub count: usize,
+    pub flops: u64,
+    pub output_bytes: Bytes,
+    /// Why no engine of edgecut supports it.
+    pub unsupported: Option<String>,
+}
+
+/// Name and type of an input or output.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tensor {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub ty: String,
+}
+
+/// Weights, including constants of the model.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Parameters {
+    pub tensors: usize,
+    pub elements: u64,
+    pub bytes: Bytes,
+    /// Number of these that are constants of the model.
+    pub constants: usize,
+}
+
+/// The summary of `graph`.
+pub fn summary(graph: &Graph) -> Summary {
+    let mut kinds: BTreeMap<&str, Kind> = BTreeMap::new();
+    for (_, operator) in graph.operators() {
+        let kind = kinds.entry(&operator.name).or_insert_with(|| Kind {
+            op: operator.name.to_string(),
+            count: 0,
+            flops: 0,
+            output_bytes: Bytes::ZERO,
+            unsupported: unsupported(&operator.name),
+        });
+        kind.count += 1;
+        kind.flops = kind.flops.saturating_add(flops(graph, operator));
+        if !is_view(operator) {
+            let sizes = operator.outputs.iter().filter_map(|tensor| graph.tensor(*tensor).ty.bytes());
+            kind.output_bytes += sizes.sum();
+        }
+    }
+    let mut kinds: Vec<Kind> = kinds.into_values().collect();
+    kinds.sort_by_key(|kind| std::cmp::Reverse((kind.flops, kind.output_bytes, kind.count)));
+    let named = |id: TensorId| {
+        let tensor = graph.tensor(id);
+        Tensor { name: tensor.name.to_string(), ty: tensor.ty.to_string() }
+    };
+    Summary {
+        operators: graph.operators().len(),
+        flops: kinds.iter().fold(0, |sum, kind| sum.saturating_add(kind.flops)),
+        output_bytes: kinds.iter().map(|kind| kind.output_bytes).sum(),
+        kinds,
+        inputs: graph.inputs().map(named).collect(),
+        outputs: graph.outputs.iter().copied().map(named).collect(),
+        parameters: parameters(graph),
+        unknown_shapes: graph.tensors().filter(|(_, tensor)| tensor.ty.shape.fixed().is_none()).count(),
+    }
+}
+
+/// FLOPs of one operator; 0 for an unknown one.
+pub fn flops(graph: &Graph, operator: &Operator) -> u64 {
+    let Some(def) = lookup(&operator.name) else { return 0 };
+    let args = graph.arg_types(operator);
+    let call = Call { def, attrs: &operator.attrs, args: &args, values: &[] };
+    (def.flops)(&Typed { call, out: &graph.result_type(operator) })
+}
+
+fn unsupported(name: &str) -> Option<String> {
+    match lookup(name).map(|def| &def.kernel) {
+        None => Some("unknown operator".to_string()),
+        Some(Kernel::None(reason)) => Some((*reason).to_string()),
+        Some(_) => None,
+    }
+}
+
+fn parameters(graph: &Graph) -> Parameters {
+    let mut all = Parameters::default();
+    for id in graph.parameters() {
+        let tensor = graph.tensor(id);
+        all.tensors += 1;
+        all.constants += usize::from(matches!(tensor.origin, Origin::Constant(_)));
+        all.elements = all.elements.saturating_add(tensor.ty.shape.elements().unwrap_or(0));
+        all.bytes += tensor.ty.bytes().unwrap_or(Bytes::ZERO);
+    }
+    all
+}

@@ -1,0 +1,149 @@
+//! The split axes of an operator: which ranges of its operands a shard needs, and how shard results combine.
+
+use std::{ops::Range, sync::Arc};
+
+use edgecut_graph::Attr;
+
+/// An axis along which a call can be split: an axis of its results, or a reduction axis.
+///
+/// Invariant that every declaration keeps: the shards' results, combined as [`Join`] says, equal the result of the
+/// unsplit call.
+pub struct SplitAxis {
+    pub join: Join,
+    /// Length of the axis; a shard computes a range of it.
+    pub size: u64,
+    /// Shard boundaries are multiples of this.
+    pub grain: u64,
+    /// For each operand (tuples flattened) the range that a shard needs; `None` if it needs the whole operand.
+    pub operands: Vec<Option<AccessMap>>,
+    /// Attributes whose values differ in a shard.
+    pub attrs: Vec<(&'static str, AttrFn)>,
+}
+
+/// How shard results combine to the result of the whole operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Join {
+    /// Concatenated along this axis of each output; `None` for an output that every shard computes whole.
+    Axis(Vec<Option<usize>>),
+    /// Added elementwise: each shard reduces over a range of the reduction axis.
+    Sum,
+}
+
+/// Maps a range of the split axis to the range of one operand's axis that a shard reads.
+#[derive(Clone)]
+pub struct AccessMap {
+    /// The operand's axis.
+    pub axis: usize,
+    pub map: RangeFn,
+}
+
+pub type RangeFn = Arc<dyn Fn(&Range<u64>) -> Range<u64> + Send + Sync>;
+pub type AttrFn = Box<dyn Fn(&Range<u64>) -> Attr + Send + Sync>;
+
+impl SplitAxis {
+    /// A split whose shards need all of each of `operands` operands, until narrowed by the methods below.
+    pub(crate) fn new(join: Join, size: u64, operands: usize) -> SplitAxis {
+        SplitAxis { join, size, grain: 1, operands: (0..operands).map(|_| None).collect(), attrs: Vec::new() }
+    }
+
+    /// A shard reads its own range of `axis` of operand `index`.
+    pub(crate) fn operand(self, index: usize, axis: usize) -> SplitAxis {
+        self.access(index, axis, |range| range.clone())
+    }
+
+    /// A shard reads the range `map` of `axis` of operand `index`.
+    pub(crate) fn access(
+        mut self,
+        index: usize,
+        axis: usize,
+        map: impl Fn(&Range<u64>) -> Range<u64> + Send + Sync + 'static,
+    ) -> SplitAxis {
+        if let Some(operand) = self.operands.get_mut(index) {
+            *operand = Some(AccessMap { axis, map: Arc::new(map) });
+        }
+        self
+    }
+
+    /// A shard reads its range scaled by `times / per` along `axis` of operand `index`. Sets a grain at which the
+    /// scaled boundaries are integers.
+    pub(crate) fn scaled(self, index: usize, axis: usize, times: u64, per: u64) -> SplitAxis {
+        let (times, per) = (times.max(1), per.max(1));
+        let grain = per / gcd(times, per);
+        self.access(index, axis, move |range| range.start * times / per..range.end * times / per).grain(grain)
+    }
+
+    /// A shard's attribute `key` is `value` of its range.
+    pub(crate) fn attr(
+        mut self,
+        key: &'static str,
+        value: impl Fn(&Range<u64>) -> Attr + Send + Sync + 'static,
+    ) -> SplitAxis {
+        self.attrs.push((key, Box::new(value)));
+        self
+    }
+
+    /// Shard boundaries are multiples of `grain`, and of every grain set before.
+    pub(crate) fn grain(mut self, grain: u64) -> SplitAxis {
+        let grain = grain.max(1);
+        self.grain = self.grain / gcd(self.grain, grain) * grain;
+        self
+    }
+
+    /// Shard boundaries, from 0 to the size, that divide the axis in about these fractions (of any sum), rounded to
+    /// the grain. Shards may be empty.
+    pub fn cuts(&self, fractions: &[f64]) -> Vec<u64> {
+        let total: f64 = fractions.iter().sum();
+        let steps = self.size as f64 / self.grain as f64;
+        let mut sum = 0.0;
+        let inner = fractions.iter().take(fractions.len().saturating_sub(1)).map(|fraction| {
+            sum += fraction / total;
+            ((sum * steps).round().max(0.0) as u64).saturating_mul(self.grain).min(self.size)
+        });
+        let mut cuts = vec![0];
+        cuts.extend(inner);
+        cuts.push(self.size);
+        cuts
+    }
+}
+
+impl std::fmt::Debug for SplitAxis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SplitAxis({:?}, {} by {})", self.join, self.size, self.grain)
+    }
+}
+
+/// Greatest common divisor, at least 1.
+pub(crate) fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a.max(1) } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_snap_to_the_grain() {
+        let axis = |size, grain| SplitAxis { join: Join::Sum, size, grain, operands: vec![], attrs: vec![] };
+        assert_eq!(axis(10, 1).cuts(&[0.5, 0.5]), [0, 5, 10]);
+        assert_eq!(axis(10, 1).cuts(&[3.0, 1.0]), [0, 8, 10], "fractions are normalised");
+        assert_eq!(axis(16, 8).cuts(&[0.3, 0.3, 0.4]), [0, 8, 8, 16], "a shard may be empty");
+        assert_eq!(axis(10, 4).cuts(&[0.99, 0.01]), [0, 8, 10], "the last shard takes the remainder");
+    }
+
+    #[test]
+    fn scaled_access_sets_a_grain_with_integer_boundaries() {
+        for (times, per, grain, range, read) in
+            [(2, 1, 1, 3..5, 6..10), (1, 2, 2, 4..6, 2..3), (3, 2, 2, 2..6, 3..9), (4, 6, 3, 3..9, 2..6)]
+        {
+            let axis = SplitAxis::new(Join::Sum, 12, 1).scaled(0, 1, times, per);
+            assert_eq!(axis.grain, grain, "{times}/{per}");
+            let access = axis.operands[0].as_ref().unwrap();
+            assert_eq!((access.axis, (access.map)(&range)), (1, read), "{times}/{per}");
+        }
+    }
+
+    #[test]
+    fn grains_combine_to_their_least_common_multiple() {
+        assert_eq!(SplitAxis::new(Join::Sum, 24, 0).grain(4).grain(6).grain(0).grain, 12);
+    }
+}

@@ -1,0 +1,13 @@
+//! How operators can be split into shards: each family declares its split axes together with its type rule.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`axis`] | [`SplitAxis`]: the operand ranges that a shard reads, and how shard results combine |
+//! | `rules` | split axes that several families share |
+
+pub(crate) mod axis;
+pub(crate) mod rules;
+
+pub(crate) use axis::gcd;
+pub use axis::{AccessMap, AttrFn, Join, RangeFn, SplitAxis};
+pub(crate) use rules::{aligned, along_vectors, batch, elementwise, elementwise_on, off, with_entry};

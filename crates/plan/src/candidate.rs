@@ -1,0 +1,186 @@
+//! A plan while it is being chosen: between the request and the plan file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use edgecut_graph::units::Micros;
+
+use crate::{
+    bound::LowerBound,
+    check::{self, Violation},
+    estimates,
+    evaluation::Evaluation,
+    file::{Plan, Split},
+    problem::{Device, GroupId, Problem, ProblemError},
+    request::PlanRequest,
+    schedule::Schedule,
+    solve::{NoPlan, Solution, judge},
+    split::{choice::Choices, expand::Expanded},
+};
+
+/// A solution with the graph that it is of, and all that the plan file says of it.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    pub solution: Solution,
+    /// The graph and the problem of the solution, with splits and schedules written out.
+    pub expanded: Expanded,
+    pub splits: Vec<Split>,
+    /// By which devices keep their memory limits; none where they keep them as it is.
+    pub schedules: Vec<Schedule>,
+    /// What is split, by group: where a search at other costs of shards may continue.
+    pub choices: Choices,
+    /// The same in the ratios of the request's rule: what [`Candidate::expanded`] was made by.
+    pub applied: Choices,
+    /// The value of the best plan without splits, if there is one.
+    pub whole: Option<f64>,
+    pub costs: CostSource,
+    /// What a person should know of it.
+    pub notes: Vec<String>,
+}
+
+/// Where the times of a candidate come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CostSource {
+    /// Profiles, and what is estimated from them.
+    #[default]
+    Profile,
+    /// A run of the candidate itself.
+    PilotRun,
+}
+
+impl Candidate {
+    /// A candidate in which nothing is split.
+    pub(crate) fn whole(solution: Solution, expanded: Expanded) -> Candidate {
+        let whole = Some(solution.value());
+        Candidate { whole, ..Candidate::split(solution, expanded, Vec::new(), Choices::new(), Choices::new()) }
+    }
+
+    /// A candidate with `splits`.
+    pub(crate) fn split(
+        solution: Solution,
+        expanded: Expanded,
+        splits: Vec<Split>,
+        choices: Choices,
+        applied: Choices,
+    ) -> Candidate {
+        Candidate {
+            solution,
+            expanded,
+            splits,
+            schedules: Vec::new(),
+            choices,
+            applied,
+            whole: None,
+            costs: CostSource::Profile,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Whether devices follow schedules that need less memory. The request's tables do not know their steps.
+    pub fn is_scheduled(&self) -> bool {
+        !self.schedules.is_empty()
+    }
+
+    /// Whether all groups run on one device.
+    pub fn uses_one_device(&self) -> bool {
+        let devices = &self.solution.evaluation.placement.devices;
+        devices.windows(2).all(|pair| pair[0] == pair[1])
+    }
+
+    /// Whether both place and split the same; candidates with schedules are never the same.
+    pub fn is_same(&self, other: &Candidate) -> bool {
+        let placement = |candidate: &Candidate| candidate.solution.evaluation.placement.clone();
+        let is_scheduled = self.is_scheduled() || other.is_scheduled();
+        !is_scheduled && self.splits == other.splits && placement(self) == placement(other)
+    }
+
+    /// The same with no more inputs in flight than `run` was planned for.
+    ///
+    /// # Errors
+    /// If the target of throughput is missed then.
+    pub fn limited_to(mut self, run: &Candidate) -> Result<Candidate, NoPlan> {
+        if let Some(most) = run.solution.in_flight {
+            self.solution.at_most(most, &self.expanded.problem)?;
+        }
+        Ok(self)
+    }
+
+    /// The plan at other `times` of its groups, then all times, those of links too, scaled so that `predict` gives
+    /// `measured`: the difference cannot be attributed to any group. If the plan is faster than before, its bound is
+    /// lower by as much: other plans would be faster too.
+    ///
+    /// # Errors
+    /// If it misses the targets then.
+    pub fn retimed(
+        &self,
+        times: &BTreeMap<GroupId, Micros>,
+        measured: Micros,
+        predict: impl Fn(&Evaluation) -> Micros,
+    ) -> Result<Candidate, NoPlan> {
+        let (before, expanded) = (&self.solution, &self.expanded);
+        let placement = || before.evaluation.placement.clone();
+        let first = timed(&expanded.problem, times, 1.0);
+        let now = predict(&Evaluation::of(&first, placement()).map_err(|e| ProblemError { what: e.to_string() })?);
+        let factor = if now > Micros::ZERO { measured.0 / now.0 } else { 1.0 };
+        let problem = timed(&expanded.problem, times, factor);
+        let mut solution = judge(&problem, placement())?;
+        let faster = if before.value() > 0.0 { (solution.value() / before.value()).min(1.0) } else { 1.0 };
+        solution.bound = LowerBound { value: before.bound.value * faster, by: before.bound.by };
+        solution.evaluations = before.evaluations;
+        Ok(Candidate { solution, expanded: Expanded { problem, ..expanded.clone() }, ..self.clone() })
+    }
+
+    /// The plan file, checked; `request` is the one with the costs that the candidate is judged by.
+    ///
+    /// # Errors
+    /// If the plan does not pass the independent checker.
+    pub fn to_plan(&self, request: &PlanRequest<'_>) -> Result<Plan, Violation> {
+        let problem = &self.expanded.problem;
+        let (model, seed) = (request.model.clone(), request.search.seed);
+        let mut plan = Plan::new(problem, &self.solution, model, request.granularity, seed);
+        plan.splits.clone_from(&self.splits);
+        plan.cluster.clone_from(&request.cluster);
+        for (device, threads) in plan.devices.iter_mut().zip(&request.threads) {
+            device.threads = *threads;
+        }
+        check::plan(problem, &plan)?;
+        plan.rules.clone_from(&request.rules);
+        plan.schedules.clone_from(&self.schedules);
+        plan.notes.extend(self.schedules.iter().map(|schedule| note(schedule, &request.network.devices)));
+        // A run of a candidate with schedules times all its groups.
+        if self.costs == CostSource::Profile || !self.is_scheduled() {
+            estimates::mark(&mut plan, &self.expanded, request);
+        }
+        plan.notes.extend(self.notes.iter().cloned());
+        let name = |of: &Option<usize>| of.and_then(|group| request.names.get(group)).map(String::as_str);
+        let names: Vec<Option<&str>> = self.expanded.of.iter().map(name).collect();
+        check::rules(&plan, &names)?;
+        Ok(plan)
+    }
+}
+
+/// `problem` with `times` of its groups on all devices; then these and the links slower by `factor`.
+fn timed(problem: &Problem, times: &BTreeMap<GroupId, Micros>, factor: f64) -> Problem {
+    let mut timed = problem.clone();
+    for (id, group) in (0u32..).map(GroupId).zip(&mut timed.groups) {
+        for cost in group.costs.iter_mut().flatten() {
+            cost.time = Micros(factor * times.get(&id).unwrap_or(&cost.time).0);
+        }
+    }
+    for link in &mut timed.links {
+        link.cost = link.cost.slower(factor);
+    }
+    timed
+}
+
+/// A schedule in a line.
+fn note(schedule: &Schedule, devices: &[Device]) -> String {
+    let device = devices.get(schedule.device.0 as usize).map(Device::full_name).unwrap_or_default();
+    let distinct: BTreeSet<_> = schedule.steps.iter().collect();
+    let again = schedule.steps.len() - distinct.len();
+    let parts: u64 = schedule.stretches.iter().map(|stretch| stretch.tiles).sum();
+    let (steps, stretches) = (schedule.steps.len(), schedule.stretches.len());
+    format!(
+        "{device} computes {steps} steps in an order of their own to need less memory: {stretches} stretches in {parts} \
+             parts, {again} steps again"
+    )
+}

@@ -1,0 +1,208 @@
+//! Plans for devices that have too little memory for everything at once.
+//!
+//! [`within_memory`] compares a plan with one of the Pareto front and, if that gains little, with plans whose devices
+//! compute runs of groups in schedules that need less memory: in another order, in parts, or computing values again
+//! ([`edgecut_memory::model`]). What comes of a schedule is simulated, accounted for and packed as any other plan. The
+//! placements that are given schedules are those that are best under looser limits; costs of parts are estimates.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `run` | a run of groups, and the schedules found for it |
+//! | `rewrite` | the plan with schedules expanded |
+
+mod rewrite;
+mod run;
+
+use edgecut_graph::units::Bytes;
+use edgecut_memory::remat::RematOptions;
+
+use self::{
+    rewrite::rewritten,
+    run::{Run, StepCost},
+};
+use super::{
+    candidate::Candidate,
+    placement::Placement,
+    problem::DeviceId,
+    request::PlanRequest,
+    schedule::Schedule,
+    solve::NoPlan,
+    split::{front, solve::solve},
+};
+
+/// A plan whose devices compute in parts or again must be better than any other by this factor: those times are
+/// estimates.
+const MIN_GAIN: f64 = 0.97;
+
+/// Limits that placements are found under, as multiples of the real ones; without any at last.
+const LOOSER: [Option<f64>; 6] = [Some(1.1), Some(1.25), Some(1.5), Some(2.0), Some(4.0), None];
+/// The part (one over it) of the evaluations, and of the time, that each of these gets.
+const SEARCH_PART: u32 = 4;
+/// Steps of schedules that are tried for one run of groups, for each evaluation that the searches may make.
+const STEPS: u64 = 200;
+/// How often schedules are made smaller because a device as a whole exceeds its limit.
+const TIGHTENINGS: usize = 6;
+
+/// `solved`, or where some device has too little memory for everything, the best of: `solved`, whose shards may be
+/// measured; a plan found without looking at the limits; a plan with schedules. Only `solved` where the request leaves
+/// no choice.
+///
+/// # Errors
+/// If no plan keeps limits and targets; then with the reason.
+pub fn within_memory(request: &PlanRequest<'_>, solved: Result<Candidate, NoPlan>) -> Result<Candidate, NoPlan> {
+    if !request.is_free() || !request.fits_memory || !request.is_limited() {
+        return solved;
+    }
+    let value = |candidate: &Candidate| front::value(request.objective, candidate);
+    let other = front::within(request).ok();
+    let plain = match (solved, other) {
+        (Ok(solved), Some(other)) if value(&other) < value(&solved) => Ok(other),
+        (Err(_), Some(other)) => Ok(other),
+        (solved, _) => solved,
+    };
+    if plain.as_ref().is_ok_and(|plain| plain.solution.gap() <= 1.0 - MIN_GAIN) {
+        return plain;
+    }
+    match (plain, with_schedules(request)) {
+        (Ok(plain), Some(scheduled)) if value(&scheduled) < MIN_GAIN * value(&plain) => Ok(scheduled),
+        (Err(_), Some(scheduled)) => Ok(scheduled),
+        (plain, _) => plain,
+    }
+}
+
+/// The best plan in which devices that exceed their limits compute in schedules that need less; `None` if none keeps
+/// limits and targets. Deterministic by seed and budget, but for the searches' own cut-off.
+pub fn with_schedules(request: &PlanRequest<'_>) -> Option<Candidate> {
+    let few = request.with_part(SEARCH_PART);
+    let budget = request.search.evaluations(request.names.len()).saturating_mul(STEPS);
+    let effort = RematOptions { seed: request.search.seed, budget, cut_off: None };
+    let mut best: Option<Candidate> = None;
+    let mut seen: Vec<Placement> = Vec::new();
+    for factor in LOOSER {
+        let mut loose = few.clone();
+        for device in &mut loose.network.devices {
+            let looser = |limit: Bytes, factor: f64| Bytes((limit.0 as f64 * factor) as u64);
+            device.memory = device.memory.zip(factor).map(|(limit, factor)| looser(limit, factor));
+        }
+        let Ok(candidate) = solve(&loose, None) else { continue };
+        if seen.contains(&candidate.solution.evaluation.placement) {
+            continue;
+        }
+        seen.push(candidate.solution.evaluation.placement.clone());
+        if let Some(found) = scheduled(request, candidate, &effort) {
+            let value = |candidate: &Candidate| candidate.solution.value();
+            best = best.filter(|best| value(best) <= value(&found)).or(Some(found));
+        }
+    }
+    best
+}
+
+/// `candidate` with schedules for the runs that exceed the limits of `request`.
+fn scheduled(request: &PlanRequest<'_>, candidate: Candidate, effort: &RematOptions) -> Option<Candidate> {
+    let evaluation = &candidate.solution.evaluation;
+    let limit = |device: usize| request.network.devices[device].memory.unwrap_or(Bytes(u64::MAX));
+    let reserved = candidate.solution.reserved().enumerate();
+    let is_over: Vec<bool> = reserved.map(|(device, reserved)| reserved > limit(device)).collect();
+    // No schedule makes parameters smaller.
+    if evaluation.memory.iter().enumerate().any(|(device, account)| account.parameters >= limit(device)) {
+        return None;
+    }
+    let problem = &candidate.expanded.problem;
+    let over = (0u32..).zip(&is_over).filter(|(_, is_over)| **is_over).map(|(device, _)| DeviceId(device));
+    let runs: Vec<Run<'_>> = over.flat_map(|device| Run::all(request, &candidate, device, effort)).collect();
+    let mut slack = vec![0u64; problem.devices.len()];
+    for _ in 0..TIGHTENINGS {
+        let mut chosen: Vec<(Schedule, Vec<StepCost>)> = Vec::new();
+        for run in &runs {
+            let device = run.device.0 as usize;
+            let taken = run.others.0.saturating_add(slack[device]);
+            chosen.extend(run.within(limit(device).0.saturating_sub(taken)));
+        }
+        let mut made = rewritten(request, &candidate, chosen)?;
+        let meets = made.solution.stream(&made.expanded.problem).ok()?;
+        let reserved: Vec<Bytes> = made.solution.reserved().collect();
+        let short = |device: usize| limit(device).shortfall(reserved[device]).0;
+        if (0..reserved.len()).all(|device| short(device) == 0) {
+            return (meets && made.solution.evaluation.score.feasible()).then_some(made);
+        }
+        (0..reserved.len()).for_each(|device| slack[device] += short(device));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        plan,
+        split::ratios::Ratios,
+        testing::{CONVOLUTIONS, WIDE, with_request},
+    };
+
+    fn limit(request: &mut PlanRequest<'_>, bytes: u64) {
+        request.network.devices.iter_mut().for_each(|device| device.memory = Some(Bytes(bytes)));
+    }
+
+    /// The plan passes the checker, and no device reserves more than its limit.
+    fn keeps_limits(request: &PlanRequest<'_>, candidate: &Candidate) {
+        let plan = candidate.to_plan(request).unwrap();
+        for device in &plan.devices {
+            let reserved = device.memory.parameter_bytes + device.memory.arena_bytes;
+            assert!(device.memory_limit_bytes.is_none_or(|limit| reserved <= limit), "{reserved}: {:?}", device.memory);
+        }
+    }
+
+    #[test]
+    fn what_exceeds_a_limit_as_a_whole_keeps_it_in_parts() {
+        for speeds in [&[1000.0][..], &[1000.0, 1000.0]] {
+            with_request(WIDE, speeds, |request| {
+                let mut request = request.unsplit();
+                limit(&mut request, 3 << 20);
+                assert!(request.is_limited());
+                assert!(matches!(solve(&request, None), Err(NoPlan::Targets { .. })), "as a whole it is too much");
+                let found = plan(&request).unwrap();
+                assert!(found.schedules.iter().any(|schedule| !schedule.stretches.is_empty()), "{:?}", found.schedules);
+                keeps_limits(&request, &found);
+                let value = found.solution.value();
+                assert_eq!(value, with_schedules(&request).unwrap().solution.value());
+                limit(&mut request, 64 << 10);
+                assert!(plan(&request).is_err(), "less than the weights and the workspace");
+            });
+        }
+    }
+
+    #[test]
+    fn looser_limits_never_give_slower_plans() {
+        with_request(WIDE, &[1000.0, 700.0], |mut request| {
+            let mut before = f64::INFINITY;
+            for mebibytes in [3, 4, 6, 9, 64] {
+                limit(&mut request, mebibytes << 20);
+                let found = plan(&request).unwrap();
+                keeps_limits(&request, &found);
+                let value = found.solution.value();
+                // Schedules are weighed with a margin.
+                assert!(value * MIN_GAIN <= before, "{mebibytes} MiB: {value} after {before}");
+                before = value;
+            }
+        });
+    }
+
+    #[test]
+    fn without_a_shortage_or_a_choice_the_plan_stays() {
+        with_request(CONVOLUTIONS, &[1000.0, 700.0], |mut request| {
+            limit(&mut request, 1 << 40);
+            assert!(!request.is_limited());
+            let value = |candidate: Result<Candidate, NoPlan>| candidate.map(|found| found.solution.value());
+            assert_eq!(value(plan(&request)), value(solve(&request, None)));
+            limit(&mut request, 200 << 10);
+            assert!(request.is_limited());
+            for request in [
+                PlanRequest { fits_memory: false, ..request.clone() },
+                PlanRequest { ratios: Ratios::Equal, ..request.clone() },
+                PlanRequest { like: Some(Vec::new()), ..request.clone() },
+            ] {
+                assert_eq!(value(plan(&request)), value(solve(&request, None)));
+            }
+        });
+    }
+}

@@ -1,0 +1,85 @@
+//! Partition planning: which device runs which group of operators, in which order, and the predicted latency, throughput
+//! and memory.
+//!
+//! Pure functions from tables and graphs to a [`Plan`]: no engine, no socket, no file. The same problem, seed and budget
+//! give the same plan, whatever the number of threads.
+//!
+//! | input | |
+//! |---|---|
+//! | [`problem`] | groups, tensors, devices, links, targets |
+//! | [`assemble`] | a problem from a graph and the costs of its groups |
+//! | [`rule`] | pins and bans |
+//! | [`request`] | a model, devices, costs, targets, rules and options: what a plan is asked for |
+//! | [`like`] | the splits of another plan, over the devices of this one |
+//!
+//! | model | |
+//! |---|---|
+//! | [`placement`] | the device of every group, and an order |
+//! | `task_graph` | a placement as tasks, replicas of tensors, transfers |
+//! | `simulate` | the timeline and the loads of a task graph |
+//! | `memory_usage` | parameters, live tensors, workspace and arena of every device |
+//! | [`pipeline_depth`] | the inputs in flight of a stream, and their memory |
+//! | [`evaluation`] | all of these for one placement, and its score |
+//!
+//! | optimisation | |
+//! |---|---|
+//! | [`planner`] | [`plan`]: from a request to the best candidate |
+//! | [`candidate`] | a plan while it is being chosen, from which the plan file is made |
+//! | [`bound`] | lower bounds |
+//! | [`search`] | searches for placements |
+//! | [`deadline`] | the progress of a search, by work and by time |
+//! | [`solve`] | bounds and searches combined; the reason if there is no plan |
+//! | [`split`] | placements with groups split over several devices |
+//! | [`constrained`] | plans within memory limits, with memory-saving schedules |
+//! | [`schedule`] | such schedules as graph transformations |
+//! | [`offload`] | a schedule that keeps tensors on another device, as a plan of both |
+//! | [`two_device`] | optimal placement for two devices without overlap |
+//!
+//! | output | |
+//! |---|---|
+//! | [`file`] | `plan.json` |
+//! | [`table`] | `plan.csv` |
+//! | `strategy` | how the plan file writes where a group runs |
+//! | `estimates` | which times of a plan were not measured |
+//! | [`stages`] | the stages of a plan, for execution, export and the account of inputs in flight |
+//! | [`check`] | the independent checker |
+
+pub mod assemble;
+pub mod bound;
+pub mod candidate;
+pub mod check;
+pub mod constrained;
+pub mod deadline;
+mod estimates;
+pub mod evaluation;
+pub mod file;
+pub mod like;
+mod memory_usage;
+pub mod offload;
+pub mod pipeline_depth;
+pub mod placement;
+pub mod planner;
+pub mod problem;
+pub mod request;
+pub mod rule;
+pub mod schedule;
+pub mod search;
+mod simulate;
+pub mod solve;
+pub mod split;
+pub mod stages;
+mod strategy;
+pub mod table;
+mod task_graph;
+#[cfg(test)]
+mod test_problems;
+#[cfg(test)]
+mod testing;
+mod timed_event;
+pub mod two_device;
+
+pub use candidate::{Candidate, CostSource};
+pub use file::Plan;
+pub use planner::plan;
+pub use problem::{DeviceId, GroupId, Problem, TensorIndex};
+pub use request::PlanRequest;

@@ -1,0 +1,110 @@
+//! Splits of another plan of the same model, over the devices of this one: to compare ratios.
+
+use edgecut_graph::Granularity;
+
+use crate::{
+    file::{DevicePlan, Plan, Split},
+    problem::DeviceId,
+};
+
+/// Why the splits of a plan cannot be taken over.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LikeError {
+    #[error("it is a plan of {0}, which is not the file that is planned now")]
+    OtherModel(String),
+    #[error("it places the other of single operators and fused groups: give --granularity")]
+    Granularity,
+    #[error("it splits over {missing}, which is not there; there are {devices}")]
+    Device { missing: String, devices: String },
+}
+
+/// What `other` splits, with devices as numbers of `devices` (`server/device`). `hash` is that of the model planned now.
+///
+/// # Errors
+/// If `other` is of another model or granularity, or splits over a device that is not in `devices`.
+pub fn splits_of(
+    other: &Plan,
+    hash: &str,
+    granularity: Granularity,
+    devices: &[String],
+) -> Result<Vec<Split>, LikeError> {
+    if other.model.blake3 != hash {
+        return Err(LikeError::OtherModel(other.model.path.clone()));
+    }
+    if other.granularity != granularity {
+        return Err(LikeError::Granularity);
+    }
+    let here = |id: &DeviceId| {
+        let name = other.devices.get(id.0 as usize).map(DevicePlan::full_name).unwrap_or_default();
+        let found = (0u32..).zip(devices).find(|(_, here)| **here == name);
+        found.map(|(index, _)| DeviceId(index)).ok_or(LikeError::Device { missing: name, devices: devices.join(", ") })
+    };
+    let moved = |split: &Split| {
+        let devices = split.devices.iter().map(here).collect::<Result<Vec<_>, LikeError>>()?;
+        Ok(Split { devices, ..split.clone() })
+    };
+    other.splits.iter().map(moved).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use edgecut_graph::OperatorId;
+
+    use super::*;
+    use crate::testing::{CONVOLUTIONS, with_request};
+    use crate::{PlanRequest, split::ratios::Ratios};
+
+    #[test]
+    fn splits_are_taken_over_to_devices_of_the_same_name() {
+        with_request(CONVOLUTIONS, &[1000.0, 500.0], |request| {
+            let mut other = crate::plan(&request).unwrap().to_plan(&request).unwrap();
+            let split = Split {
+                operator: OperatorId(0),
+                axis: 0,
+                cuts: vec![0, 3, 8],
+                devices: vec![DeviceId(0), DeviceId(1)],
+            };
+            other.splits = vec![split.clone()];
+            other.model.blake3 = "abc".into();
+            let names = |list: &[&str]| -> Vec<String> { list.iter().map(|name| name.to_string()).collect() };
+            let found = |hash: &str, granularity, devices: &[&str]| {
+                splits_of(&other, hash, granularity, &names(devices)).map_err(|error| error.to_string())
+            };
+            let swapped = Split { devices: vec![DeviceId(2), DeviceId(0)], ..split };
+            assert_eq!(found("abc", request.granularity, &["s1/cpu", "new/cpu", "s0/cpu"]), Ok(vec![swapped]));
+            for (hash, granularity, devices, want) in [
+                ("abd", request.granularity, &["s0/cpu", "s1/cpu"][..], "it is a plan of "),
+                ("abc", Granularity::Fused, &["s0/cpu", "s1/cpu"], "give --granularity"),
+                (
+                    "abc",
+                    request.granularity,
+                    &["s0/cpu", "s2/cpu"],
+                    "splits over s1/cpu, which is not there; there are s0/cpu",
+                ),
+            ] {
+                let error = found(hash, granularity, devices).unwrap_err();
+                assert!(error.contains(want), "{error}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_plan_like_another_splits_the_same_in_its_own_ratio() {
+        with_request(CONVOLUTIONS, &[1000.0, 250.0], |request| {
+            let tuned = crate::plan(&request).unwrap();
+            assert!(!tuned.splits.is_empty());
+            let like = |ratios| {
+                let request = PlanRequest { ratios, like: Some(tuned.splits.clone()), ..request.clone() };
+                let plan = crate::plan(&request).unwrap().to_plan(&request).unwrap();
+                let axes = |splits: &[Split]| -> Vec<_> { splits.iter().map(|s| (s.operator, s.axis)).collect() };
+                assert_eq!(axes(&plan.splits), axes(&tuned.splits), "{ratios}");
+                plan.splits
+            };
+            assert_eq!(like(Ratios::Tuned), tuned.splits);
+            for split in like(Ratios::Equal) {
+                let (first, all) = (split.cuts[1] as f64, *split.cuts.last().unwrap() as f64);
+                assert!((first / all - 0.5).abs() <= 1.0 / all, "{:?}", split.cuts);
+            }
+        });
+    }
+}

@@ -1,0 +1,296 @@
+//! The placement problem as tables: groups of operators, the tensors between them, devices and links.
+//!
+//! A problem is self-contained: it does not know where its times come from (a profile, a cost model, a file of another
+//! tool) nor what its groups compute.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use edgecut_graph::{
+    self as graph, LinkCost,
+    units::{Bytes, Micros},
+};
+
+/// Groups to place, devices to place them on, and the targets that the placement must meet.
+///
+/// Invariants, checked by [`Problem::check`]: groups are in topological order, tables have the right sizes, ids are in
+/// range, times are finite and not negative.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    /// In program order: every tensor is produced before it is used.
+    pub groups: Vec<Group>,
+    pub tensors: Vec<Tensor>,
+    /// The sizes of the parameters; one that several groups of a device use is stored once.
+    pub parameters: Vec<Bytes>,
+    pub devices: Vec<Device>,
+    pub links: Vec<Link>,
+    /// The link from one device to another, row-major by sender; `None` where transfers are free (the diagonal, devices
+    /// with shared memory).
+    pub routes: Vec<Option<LinkId>>,
+    /// Where inputs start.
+    pub source: DeviceId,
+    /// Where results must arrive.
+    pub sink: DeviceId,
+    pub objective: Objective,
+    pub targets: Targets,
+}
+
+/// The unit of placement: an operator or a fused group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// For messages and the patterns of [rules](super::rule).
+    pub name: String,
+    /// Its operators in the graph, in program order.
+    pub operators: Vec<graph::OperatorId>,
+    /// The tensors of other groups and the inputs that it reads, each once.
+    pub inputs: Vec<TensorIndex>,
+    pub outputs: Vec<TensorIndex>,
+    pub parameters: Vec<ParameterId>,
+    /// By device; `None` where the group cannot or must not run.
+    pub costs: Vec<Option<Cost>>,
+}
+
+/// The cost of a group on one device.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Cost {
+    pub time: Micros,
+    /// Memory in use while it runs, in addition to operands and outputs.
+    pub workspace: Bytes,
+    /// Memory of the engine for the whole run, in addition to the parameters (packed weights).
+    pub held: Bytes,
+}
+
+/// A tensor that crosses group borders.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    pub name: String,
+    /// Which tensor of the graph it is.
+    pub graph: graph::TensorId,
+    pub bytes: Bytes,
+    /// The group that produces it; `None` for an input of the model.
+    pub producer: Option<GroupId>,
+    /// The operand of its producer whose storage it shares, if the producer is a view.
+    pub view_of: Option<TensorIndex>,
+    /// Whether the model returns it.
+    pub is_output: bool,
+}
+
+/// A CPU or GPU of a server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Device {
+    pub server: String,
+    pub name: String,
+    /// Where the server's agent listens; `None` for the embedded one.
+    pub address: Option<String>,
+    /// Limit on parameters, activations and workspace together.
+    pub memory: Option<Bytes>,
+}
+
+/// A directed connection, which carries one transfer at a time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Link {
+    pub name: String,
+    pub cost: LinkCost,
+}
+
+/// Targets of the plan.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Targets {
+    #[serde(rename = "latency_us")]
+    pub latency: Option<Micros>,
+    /// Minimum results per second.
+    #[serde(rename = "throughput_per_s")]
+    pub throughput: Option<f64>,
+}
+
+/// What is minimised among the plans that meet the targets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Objective {
+    /// The time from an input to its result.
+    #[default]
+    Latency,
+    /// The load of the busiest device or link.
+    Throughput,
+    /// The largest memory load of any device.
+    Memory,
+}
+
+/// Index of a group in its problem: its position in program order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct GroupId(pub u32);
+
+/// Index of a device in its problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DeviceId(pub u32);
+
+/// Index of a tensor in its problem, not in the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TensorIndex(pub u32);
+
+/// Index of a link in its problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LinkId(pub u32);
+
+/// Index of a parameter in its problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ParameterId(pub u32);
+
+/// What is wrong with a problem's tables.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct ProblemError {
+    pub what: String,
+}
+
+impl Problem {
+    pub fn group(&self, id: GroupId) -> &Group {
+        &self.groups[id.0 as usize]
+    }
+
+    pub fn tensor(&self, id: TensorIndex) -> &Tensor {
+        &self.tensors[id.0 as usize]
+    }
+
+    pub fn device(&self, id: DeviceId) -> &Device {
+        &self.devices[id.0 as usize]
+    }
+
+    pub fn link(&self, id: LinkId) -> &Link {
+        &self.links[id.0 as usize]
+    }
+
+    pub fn group_ids(&self) -> impl DoubleEndedIterator<Item = GroupId> + use<> {
+        (0..self.groups.len() as u32).map(GroupId)
+    }
+
+    pub fn device_ids(&self) -> impl DoubleEndedIterator<Item = DeviceId> + use<> {
+        (0..self.devices.len() as u32).map(DeviceId)
+    }
+
+    pub fn tensor_ids(&self) -> impl DoubleEndedIterator<Item = TensorIndex> + use<> {
+        (0..self.tensors.len() as u32).map(TensorIndex)
+    }
+
+    /// The cost of `group` on `device`; `None` where it cannot run.
+    pub fn cost(&self, group: GroupId, device: DeviceId) -> Option<Cost> {
+        self.groups[group.0 as usize].costs[device.0 as usize]
+    }
+
+    /// The link of a transfer; `None` where it is free.
+    pub fn route(&self, from: DeviceId, to: DeviceId) -> Option<LinkId> {
+        self.routes[from.0 as usize * self.devices.len() + to.0 as usize]
+    }
+
+    /// By tensor: the groups that read it, in program order.
+    pub fn consumers(&self) -> Vec<Vec<GroupId>> {
+        let mut readers = vec![Vec::new(); self.tensors.len()];
+        for id in self.group_ids() {
+            for input in &self.group(id).inputs {
+                readers[input.0 as usize].push(id);
+            }
+        }
+        readers
+    }
+
+    /// Checks the invariants, on which everything else relies for indexing.
+    ///
+    /// # Errors
+    /// The first invalid row.
+    pub fn check(&self) -> Result<(), ProblemError> {
+        let fail = |what: String| Err(ProblemError { what });
+        let devices = self.devices.len();
+        if devices == 0 {
+            return fail("a plan needs at least one device".into());
+        }
+        if self.source.0 as usize >= devices || self.sink.0 as usize >= devices {
+            return fail("the source or the sink is not a device of the cluster".into());
+        }
+        if self.routes.len() != devices * devices
+            || self.routes.iter().flatten().any(|l| l.0 as usize >= self.links.len())
+        {
+            return fail("the table of routes does not match the devices and links".into());
+        }
+        for link in &self.links {
+            if !link.cost.is_valid() {
+                return fail(format!("link {}: latency and time a byte must be finite and not negative", link.name));
+            }
+        }
+        for (id, group) in self.group_ids().zip(&self.groups) {
+            if group.costs.len() != devices {
+                return fail(format!("group {}: {} costs for {devices} devices", group.name, group.costs.len()));
+            }
+            if group.costs.iter().flatten().any(|c| !(c.time.0 >= 0.0 && c.time.0.is_finite())) {
+                return fail(format!("group {}: times must be finite and not negative", group.name));
+            }
+            if group.parameters.iter().any(|p| p.0 as usize >= self.parameters.len()) {
+                return fail(format!("group {}: unknown parameter", group.name));
+            }
+            for input in &group.inputs {
+                let producer = self.tensors.get(input.0 as usize).map(|t| t.producer);
+                if producer.is_none_or(|p| p.is_some_and(|p| p >= id)) {
+                    return fail(format!("group {}: operand {} is not produced before it", group.name, input.0));
+                }
+            }
+            for output in &group.outputs {
+                if self.tensors.get(output.0 as usize).and_then(|t| t.producer) != Some(id) {
+                    return fail(format!("group {}: output {} names another producer", group.name, output.0));
+                }
+            }
+        }
+        for tensor in &self.tensors {
+            let producer = tensor.producer.and_then(|p| self.groups.get(p.0 as usize));
+            if tensor.producer.is_some() && producer.is_none() {
+                return fail(format!("tensor {}: unknown producer", tensor.name));
+            }
+            if tensor.view_of.is_some_and(|v| !producer.is_some_and(|p| p.inputs.contains(&v))) {
+                return fail(format!("tensor {}: is a view of a tensor that its producer does not read", tensor.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Device {
+    /// `server/device`, as pins and tables name it.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.server, self.name)
+    }
+}
+
+impl Link {
+    /// How long `bytes` occupy the link.
+    pub fn time(&self, bytes: Bytes) -> Micros {
+        self.cost.time(bytes)
+    }
+}
+
+impl FromStr for Objective {
+    type Err = ProblemError;
+    fn from_str(text: &str) -> Result<Objective, ProblemError> {
+        match text {
+            "latency" => Ok(Objective::Latency),
+            "throughput" => Ok(Objective::Throughput),
+            "memory" => Ok(Objective::Memory),
+            _ => Err(ProblemError {
+                what: format!("`{text}` is not an objective: expected latency, throughput or memory"),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Objective::Latency => "latency",
+            Objective::Throughput => "throughput",
+            Objective::Memory => "memory",
+        })
+    }
+}

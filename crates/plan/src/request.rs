@@ -1,0 +1,126 @@
+//! What a plan is asked for: a model cut into groups, devices and links, what groups cost, and what the plan must achieve.
+//!
+//! A request is pure data. It does not know whether its costs were read from files or measured by agents; whoever
+//! measures more makes another request of it. What talks to agents stands above this crate: `run::pilot` of the cluster
+//! crate.
+
+use std::collections::BTreeSet;
+
+use edgecut_graph::{Granularity, units::Bytes};
+
+use crate::{
+    assemble::Network,
+    file::{ModelRef, Split},
+    problem::{Cost, Device, DeviceId, Objective, Targets},
+    rule::{self, Rule},
+    search::Options,
+    split::{
+        costs::ShardCosts,
+        options::{SplitOption, SplitOptions},
+        ratios::Ratios,
+    },
+};
+
+/// See the module's head. Rows of all tables are in the order of `split_options.groups`, columns in that of
+/// `network.devices`.
+#[derive(Debug, Clone)]
+pub struct PlanRequest<'a> {
+    /// The model and the cluster file, as the plan file names them.
+    pub model: ModelRef,
+    pub cluster: Option<String>,
+    /// What a group is.
+    pub granularity: Granularity,
+    /// The graph, its groups, and how each can be split.
+    pub split_options: SplitOptions<'a>,
+    /// By group: its name, and what it costs as a whole on each device; `None` where it cannot or must not run.
+    pub names: Vec<String>,
+    pub costs: Vec<Vec<Option<Cost>>>,
+    /// Costs of whole groups that were not measured on that device.
+    pub estimated: BTreeSet<(DeviceId, usize)>,
+    /// What shards of groups cost.
+    pub shards: ShardCosts,
+    pub network: Network,
+    /// By device: threads that it computes with, where that is known.
+    pub threads: Vec<Option<u32>>,
+    pub objective: Objective,
+    pub targets: Targets,
+    /// Rules that `costs` follow; see [`PlanRequest::restrict`].
+    pub rules: Vec<Rule>,
+    /// In which ratio the devices of a split group share it.
+    pub ratios: Ratios,
+    /// Splits of another plan, over these devices: then just these groups are split.
+    pub like: Option<Vec<Split>>,
+    /// Whether a plan that exceeds a memory limit may be replaced by one made for the limit, with schedules if need be.
+    pub fits_memory: bool,
+    pub search: Options,
+}
+
+impl<'a> PlanRequest<'a> {
+    /// A request for the lowest latency without targets or rules, at costs of shards by rule.
+    pub fn new(
+        split_options: SplitOptions<'a>,
+        names: Vec<String>,
+        costs: Vec<Vec<Option<Cost>>>,
+        network: Network,
+    ) -> PlanRequest<'a> {
+        PlanRequest {
+            model: ModelRef::default(),
+            cluster: None,
+            granularity: Granularity::Op,
+            split_options,
+            names,
+            costs,
+            estimated: BTreeSet::new(),
+            shards: ShardCosts::default(),
+            threads: vec![None; network.devices.len()],
+            network,
+            objective: Objective::default(),
+            targets: Targets::default(),
+            rules: Vec::new(),
+            ratios: Ratios::default(),
+            like: None,
+            fits_memory: true,
+            search: Options::default(),
+        }
+    }
+
+    /// The same with no group split.
+    pub fn unsplit(&self) -> PlanRequest<'a> {
+        let split_options = SplitOptions::none(self.split_options.graph, self.split_options.groups);
+        PlanRequest { split_options, ..self.clone() }
+    }
+
+    /// The same with one of `parts` equal parts of the evaluations, and of the time.
+    pub fn with_part(&self, parts: u32) -> PlanRequest<'a> {
+        PlanRequest { search: self.search.part(parts, self.names.len()), ..self.clone() }
+    }
+
+    /// Removes the costs that `rules` forbid.
+    pub fn restrict(&mut self, rules: &[Rule]) {
+        let devices: Vec<String> = self.network.devices.iter().map(Device::full_name).collect();
+        rule::apply(rules, &self.names, &devices, &mut self.costs);
+    }
+
+    /// Whether the planner chooses what is split and in which ratio, and may compare other candidates.
+    pub fn is_free(&self) -> bool {
+        self.ratios == Ratios::Tuned && self.like.is_none()
+    }
+
+    /// Whether some group can be split.
+    pub fn can_split(&self) -> bool {
+        (0..self.split_options.groups.len()).any(|group| !self.split_options.group(group).is_empty())
+    }
+
+    /// The option with number `option` of a group.
+    pub fn split_option(&self, group: usize, option: usize) -> Option<&SplitOption> {
+        self.split_options.group(group).get(option)
+    }
+
+    /// Whether some device has room for less than all tensors, parameters and workspaces together.
+    pub fn is_limited(&self) -> bool {
+        let tensors = self.split_options.graph.tensors().filter_map(|(_, tensor)| tensor.ty.bytes()).sum::<Bytes>();
+        let costs = self.costs.iter().flat_map(|row| row.iter().flatten().map(|cost| cost.held + cost.workspace).max());
+        let all = tensors + costs.sum::<Bytes>();
+        self.network.devices.iter().any(|device| device.memory.is_some_and(|limit| limit < all))
+    }
+}

@@ -1,0 +1,154 @@
+//! Branch and bound over all placements and orders, for small problems.
+//!
+//! A branch appends one group on one device to a list. Adjacent entries that are independent and on different devices
+//! commute, so only the list with the lower group first is explored. A list is pruned when no completion can be better
+//! than the incumbent: the relaxation runs devices in list order, transfers tensors on idle links, and completes the rest
+//! by its tails ([`Tails`]).
+
+use std::rc::Rc;
+
+use super::session::Session;
+use crate::{DeviceId, GroupId, Problem, bound::critical_path::Tails, placement::Placement, problem::Objective};
+use edgecut_graph::units::Bytes;
+
+/// Limit on the groups: beyond it the tree is too large in spite of pruning.
+const MAX_GROUPS: usize = 24;
+/// Limit on the explored branches.
+const MAX_BRANCHES: u64 = 400_000;
+
+/// Explores the tree, and proves the incumbent optimal if it is complete.
+pub(super) fn search(session: &mut Session<'_>) {
+    let problem = session.problem;
+    if problem.groups.len() > MAX_GROUPS || session.is_over() {
+        return;
+    }
+    let reads = |g: GroupId| problem.group(g).inputs.iter().filter_map(|t| problem.tensor(*t).producer).collect();
+    let limited = problem.devices.iter().any(|d| d.memory.is_some());
+    let mut tree = Tree {
+        problem,
+        tails: session.tails.clone(),
+        reads: problem.group_ids().map(reads).collect(),
+        order_matters: problem.objective != Objective::Throughput || problem.targets.latency.is_some() || limited,
+        placed: vec![None; problem.groups.len()],
+        list: Vec::new(),
+        loads: vec![DeviceLoad::default(); problem.devices.len()],
+        branches: 0,
+    };
+    session.proven |= tree.descend(session, 0.0).is_ok();
+}
+
+/// The tree was not explored completely.
+struct Incomplete;
+
+struct Tree<'a> {
+    problem: &'a Problem,
+    tails: Rc<Tails>,
+    reads: Vec<Vec<GroupId>>,
+    order_matters: bool,
+    /// By group in the list: its device and its earliest finish.
+    placed: Vec<Option<(DeviceId, f64)>>,
+    list: Vec<GroupId>,
+    loads: Vec<DeviceLoad>,
+    branches: u64,
+}
+
+/// The load of a device by the list.
+#[derive(Debug, Clone, Copy, Default)]
+struct DeviceLoad {
+    /// When it is idle again.
+    free: f64,
+    busy: f64,
+    parameters: Bytes,
+}
+
+impl Tree<'_> {
+    /// Explores all completions of the list, recursively to a depth of at most [`MAX_GROUPS`].
+    fn descend(&mut self, session: &mut Session<'_>, bound: f64) -> Result<(), Incomplete> {
+        if self.list.len() == self.placed.len() {
+            let devices = self.placed.iter().flatten().map(|p| p.0).collect();
+            let _impossible_is_skipped = session.offer(&Placement { devices, order: self.list.clone() });
+            return Ok(());
+        }
+        let mut branches = Vec::new();
+        for group in self.ready() {
+            for device in self.problem.device_ids().filter(|d| self.is_canonical(group, *d)) {
+                branches.extend(
+                    self.relax(group, device)
+                        .map(|(value, load, finish)| (value.max(bound), group, device, load, finish)),
+                );
+            }
+        }
+        branches.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+        for (bound, group, device, load, finish) in branches {
+            self.branches += 1;
+            if self.branches > MAX_BRANCHES || session.is_over() {
+                return Err(Incomplete);
+            }
+            if session.best.as_ref().is_some_and(|(best, _)| best.feasible() && bound >= best.value) {
+                continue;
+            }
+            let before = std::mem::replace(&mut self.loads[device.0 as usize], load);
+            self.placed[group.0 as usize] = Some((device, finish));
+            self.list.push(group);
+            let outcome = self.descend(session, bound);
+            self.list.pop();
+            self.placed[group.0 as usize] = None;
+            self.loads[device.0 as usize] = before;
+            outcome?;
+        }
+        Ok(())
+    }
+
+    /// The groups that may follow the list.
+    fn ready(&self) -> Vec<GroupId> {
+        let open = |g: &GroupId| self.placed[g.0 as usize].is_none();
+        let read = |g: &GroupId| self.reads[g.0 as usize].iter().all(|r| self.placed[r.0 as usize].is_some());
+        let next = self.problem.group_ids().filter(open).filter(read);
+        if self.order_matters { next.collect() } else { next.take(1).collect() }
+    }
+
+    /// Whether `group` may follow the last entry: they do not commute, or are in ascending order.
+    fn is_canonical(&self, group: GroupId, device: DeviceId) -> bool {
+        let Some(&last) = self.list.last() else { return true };
+        let same_device = self.placed[last.0 as usize].is_some_and(|(at, _)| at == device);
+        last < group || same_device || self.reads[group.0 as usize].contains(&last)
+    }
+
+    /// The lower bound on all completions with `group` on `device`, the device's load then, and the finish of `group`;
+    /// `None` if no completion meets the limits.
+    fn relax(&self, group: GroupId, device: DeviceId) -> Option<(f64, DeviceLoad, f64)> {
+        let problem = self.problem;
+        let cost = problem.cost(group, device)?;
+        let mut load = self.loads[device.0 as usize];
+        let arrivals = problem.group(group).inputs.iter().map(|t| {
+            let tensor = problem.tensor(*t);
+            let (from, produced) =
+                tensor.producer.map_or(Some((problem.source, 0.0)), |p| self.placed[p.0 as usize])?;
+            Some(produced + problem.route(from, device).map_or(0.0, |link| problem.link(link).time(tensor.bytes).0))
+        });
+        let start = arrivals.collect::<Option<Vec<f64>>>()?.into_iter().fold(load.free, f64::max);
+        let finish = start + cost.time.0;
+        let latency = finish + self.tails.group(group, device);
+        load.free = finish;
+        load.busy += cost.time.0;
+        load.parameters += cost.held + self.new_parameters(group, device);
+        let slack = 1.0 + 1e-9;
+        let late = problem.targets.latency.is_some_and(|target| latency > target.0 * slack);
+        let slow = problem.targets.throughput.is_some_and(|rate| load.busy * rate / 1e6 > slack);
+        let full = problem.device(device).memory.is_some_and(|limit| load.parameters > limit);
+        let value = match problem.objective {
+            Objective::Latency => latency,
+            Objective::Throughput => load.busy,
+            Objective::Memory => load.parameters.0 as f64,
+        };
+        (!late && !slow && !full).then_some((value, load, finish))
+    }
+
+    /// Bytes of the parameters of `group` that `device` does not hold yet.
+    fn new_parameters(&self, group: GroupId, device: DeviceId) -> Bytes {
+        let here = |g: &&GroupId| self.placed[g.0 as usize].is_some_and(|(at, _)| at == device);
+        let held: Vec<_> = self.list.iter().filter(here).flat_map(|g| &self.problem.group(*g).parameters).collect();
+        let new = self.problem.group(group).parameters.iter().filter(|p| !held.contains(p));
+        new.map(|p| self.problem.parameters[p.0 as usize]).sum()
+    }
+}

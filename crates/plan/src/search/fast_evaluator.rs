@@ -1,0 +1,319 @@
+//! The score of a placement without a task graph: the simulation of [`crate::simulate`] on flat tables that are reused
+//! between placements.
+//!
+//! Scores are bitwise equal to those of [`Evaluation`], ties included: tasks and replicas have the numbers that
+//! [`TaskGraph::new`] gives them, and events of one instant happen in the same order. Where memory counts, [`Evaluation`]
+//! computes the score.
+//!
+//! [`TaskGraph::new`]: crate::task_graph::TaskGraph::new
+
+use std::collections::BinaryHeap;
+
+use crate::{
+    DeviceId, GroupId, Problem,
+    evaluation::{Evaluation, Score},
+    placement::{Placement, PlacementError},
+    problem::{Group, Objective},
+    timed_event::TimedEvent,
+};
+
+/// The index of no replica, link, task or read.
+const NONE: u32 = u32::MAX;
+
+/// Scores placements of one problem.
+pub struct FastEvaluator<'a> {
+    problem: &'a Problem,
+    /// Whether the score may depend on memory, which needs a full evaluation.
+    depends_on_memory: bool,
+    /// By group: its task, which is its position in the order.
+    task: Vec<u32>,
+    /// By tensor: the replica on its producer's device, or on the source.
+    home: Vec<u32>,
+    replicas: Vec<ReplicaRow>,
+    /// Reads of replicas: the task, and the next read of the same replica.
+    reads: Vec<(u32, u32)>,
+    tasks: Vec<TaskRow>,
+    /// By device: the ends of the linked list of its tasks. `first` advances as they start.
+    first: Vec<u32>,
+    last: Vec<u32>,
+    busy: Vec<bool>,
+    loads: Vec<f64>,
+    link_loads: Vec<f64>,
+    link_busy: Vec<bool>,
+    queues: Vec<BinaryHeap<TimedEvent<(u32, u32, u32)>>>,
+    events: BinaryHeap<TimedEvent<(u8, u32)>>,
+}
+
+#[derive(Clone, Copy)]
+struct ReplicaRow {
+    tensor: u32,
+    device: u32,
+    link: u32,
+    /// Linked lists of its reads and of its copies; the next copy of the replica that it is sent from.
+    reads: u32,
+    last_read: u32,
+    copies: u32,
+    last_copy: u32,
+    next_copy: u32,
+}
+
+#[derive(Clone, Copy)]
+struct TaskRow {
+    group: u32,
+    device: u32,
+    time: f64,
+    missing: u32,
+    /// The first of its outputs, which are numbered consecutively.
+    outputs: u32,
+    next: u32,
+}
+
+/// Kinds of events, in their order at one instant.
+const FINISH: u8 = 0;
+const ARRIVE: u8 = 1;
+const SERVE: u8 = 2;
+
+/// An upper bound on the bytes that any device holds.
+fn max_bytes(problem: &Problem) -> u64 {
+    let costs = |group: &Group| {
+        let each = group.costs.iter().flatten().map(|cost| cost.held.0.saturating_add(cost.workspace.0));
+        each.max().unwrap_or(0)
+    };
+    let tensors = problem.tensors.iter().map(|tensor| tensor.bytes.0);
+    let parameters = problem.parameters.iter().map(|bytes| bytes.0);
+    tensors.chain(parameters).chain(problem.groups.iter().map(costs)).fold(0, u64::saturating_add)
+}
+
+impl<'a> FastEvaluator<'a> {
+    pub fn new(problem: &'a Problem) -> FastEvaluator<'a> {
+        let all = max_bytes(problem);
+        let limited = problem.devices.iter().any(|device| device.memory.is_some_and(|limit| limit.0 < all));
+        let devices = problem.devices.len();
+        FastEvaluator {
+            problem,
+            depends_on_memory: limited || problem.objective == Objective::Memory,
+            task: Vec::new(),
+            home: Vec::new(),
+            replicas: Vec::new(),
+            reads: Vec::new(),
+            tasks: Vec::new(),
+            first: vec![NONE; devices],
+            last: vec![NONE; devices],
+            busy: vec![false; devices],
+            loads: vec![0.0; devices],
+            link_loads: vec![0.0; problem.links.len()],
+            link_busy: vec![false; problem.links.len()],
+            queues: problem.links.iter().map(|_| BinaryHeap::new()).collect(),
+            events: BinaryHeap::new(),
+        }
+    }
+
+    /// The score of the placement with these devices by group and this order.
+    ///
+    /// # Errors
+    /// If the placement is impossible.
+    pub fn score(&mut self, devices: &[DeviceId], order: &[GroupId]) -> Result<Score, PlacementError> {
+        let groups = self.problem.groups.len();
+        if self.depends_on_memory || devices.len() != groups || order.len() != groups || !self.expand(devices, order) {
+            return Ok(Evaluation::of(self.problem, Placement::new(devices, order))?.score);
+        }
+        let makespan = self.run();
+        let interval = self.loads.iter().chain(&self.link_loads).fold(0.0, |a: f64, b| a.max(*b));
+        Ok(self.score_times(makespan, interval))
+    }
+
+    /// Whether the score may depend on memory, not on times alone.
+    pub fn depends_on_memory(&self) -> bool {
+        self.depends_on_memory
+    }
+
+    /// The score by the makespan and the interval between results in microseconds, where memory does not count.
+    pub fn score_times(&self, makespan: f64, interval: f64) -> Score {
+        let mut violation = 0.0;
+        if let Some(target) = self.problem.targets.latency.filter(|target| makespan > target.0) {
+            violation += (makespan - target.0) / target.0.max(1.0);
+        }
+        if let Some(rate) = self.problem.targets.throughput.filter(|rate| interval * rate / 1e6 > 1.0) {
+            violation += interval * rate / 1e6 - 1.0;
+        }
+        let (value, tie) = match self.problem.objective {
+            Objective::Latency => (makespan, interval),
+            Objective::Throughput | Objective::Memory => (interval, makespan),
+        };
+        Score { violation, value, tie }
+    }
+
+    /// Fills the tables; false if the placement is impossible, for reasons that a full evaluation reports.
+    fn expand(&mut self, devices: &[DeviceId], order: &[GroupId]) -> bool {
+        let problem = self.problem;
+        self.replicas.clear();
+        self.reads.clear();
+        self.tasks.clear();
+        self.home.clear();
+        self.home.resize(problem.tensors.len(), NONE);
+        self.task.clear();
+        self.task.resize(problem.groups.len(), NONE);
+        self.first.fill(NONE);
+        self.last.fill(NONE);
+        self.busy.fill(false);
+        self.loads.fill(0.0);
+        self.link_loads.fill(0.0);
+        self.link_busy.fill(false);
+        for (index, tensor) in problem.tensors.iter().enumerate() {
+            if tensor.producer.is_none() {
+                self.home[index] = self.add_replica(index as u32, problem.source.0, NONE);
+            }
+        }
+        for (number, id) in (0u32..).zip(order) {
+            let Some((group, device)) = problem.groups.get(id.0 as usize).zip(devices.get(id.0 as usize)) else {
+                return false;
+            };
+            let Some(cost) = group.costs.get(device.0 as usize).copied().flatten() else { return false };
+            if std::mem::replace(&mut self.task[id.0 as usize], number) != NONE {
+                return false;
+            }
+            for tensor in &group.inputs {
+                let Some(replica) = self.replica_on(tensor.0, device.0) else { return false };
+                let read = self.reads.len() as u32;
+                self.reads.push((number, NONE));
+                let replica = &mut self.replicas[replica as usize];
+                match replica.last_read {
+                    NONE => replica.reads = read,
+                    before => self.reads[before as usize].1 = read,
+                }
+                replica.last_read = read;
+            }
+            let outputs = self.replicas.len() as u32;
+            for tensor in &group.outputs {
+                self.home[tensor.0 as usize] = self.add_replica(tensor.0, device.0, NONE);
+            }
+            let (time, missing) = (cost.time.0, group.inputs.len() as u32);
+            self.tasks.push(TaskRow { group: id.0, device: device.0, time, missing, outputs, next: NONE });
+            self.loads[device.0 as usize] += time;
+            match self.last[device.0 as usize] {
+                NONE => self.first[device.0 as usize] = number,
+                before => self.tasks[before as usize].next = number,
+            }
+            self.last[device.0 as usize] = number;
+        }
+        for (index, _) in problem.tensors.iter().enumerate().filter(|(_, tensor)| tensor.is_output) {
+            self.replica_on(index as u32, problem.sink.0);
+        }
+        true
+    }
+
+    fn add_replica(&mut self, tensor: u32, device: u32, link: u32) -> u32 {
+        let (reads, last_read, copies, last_copy, next_copy) = (NONE, NONE, NONE, NONE, NONE);
+        self.replicas.push(ReplicaRow { tensor, device, link, reads, last_read, copies, last_copy, next_copy });
+        self.replicas.len() as u32 - 1
+    }
+
+    /// The replica of a tensor on a device, sent there if necessary; `None` if the tensor is not produced yet.
+    fn replica_on(&mut self, tensor: u32, device: u32) -> Option<u32> {
+        let home = self.home[tensor as usize];
+        let from = *self.replicas.get(home as usize)?;
+        if from.device == device {
+            return Some(home);
+        }
+        let mut at = from.copies;
+        while at != NONE {
+            if self.replicas[at as usize].device == device {
+                return Some(at);
+            }
+            at = self.replicas[at as usize].next_copy;
+        }
+        let route = self.problem.route(DeviceId(from.device), DeviceId(device));
+        let copy = self.add_replica(tensor, device, route.map_or(NONE, |link| link.0));
+        if let Some(link) = route {
+            let bytes = self.problem.tensors[tensor as usize].bytes;
+            self.link_loads[link.0 as usize] += self.problem.link(link).time(bytes).0;
+        }
+        match from.last_copy {
+            NONE => self.replicas[home as usize].copies = copy,
+            before => self.replicas[before as usize].next_copy = copy,
+        }
+        self.replicas[home as usize].last_copy = copy;
+        Some(copy)
+    }
+
+    /// Simulates, and returns the makespan.
+    fn run(&mut self) -> f64 {
+        let inputs = self.problem.tensors.iter().filter(|tensor| tensor.producer.is_none()).count() as u32;
+        for replica in 0..inputs {
+            self.events.push(TimedEvent(0.0, (ARRIVE, replica)));
+        }
+        for device in 0..self.first.len() {
+            self.start_next(device, 0.0);
+        }
+        let mut makespan = 0.0;
+        while let Some(TimedEvent(now, (kind, id))) = self.events.pop() {
+            makespan = now;
+            match kind {
+                FINISH => {
+                    let task = self.tasks[id as usize];
+                    self.busy[task.device as usize] = false;
+                    let outputs = self.problem.groups[task.group as usize].outputs.len() as u32;
+                    for output in task.outputs..task.outputs + outputs {
+                        self.arrive(output, now);
+                    }
+                    self.start_next(task.device as usize, now);
+                }
+                ARRIVE => {
+                    let link = self.replicas[id as usize].link;
+                    if link != NONE {
+                        self.link_busy[link as usize] = false;
+                        self.events.push(TimedEvent(now, (SERVE, link)));
+                    }
+                    self.arrive(id, now);
+                }
+                _ => self.serve(id as usize, now),
+            }
+        }
+        makespan
+    }
+
+    fn start_next(&mut self, device: usize, now: f64) {
+        let next = self.first[device];
+        if next == NONE || self.busy[device] || self.tasks[next as usize].missing > 0 {
+            return;
+        }
+        let task = self.tasks[next as usize];
+        self.busy[device] = true;
+        self.first[device] = task.next;
+        self.events.push(TimedEvent(now + task.time, (FINISH, next)));
+    }
+
+    fn arrive(&mut self, id: u32, now: f64) {
+        let replica = self.replicas[id as usize];
+        let mut read = replica.reads;
+        while read != NONE {
+            let (task, next) = self.reads[read as usize];
+            self.tasks[task as usize].missing -= 1;
+            read = next;
+        }
+        let mut copy = replica.copies;
+        while copy != NONE {
+            let target = self.replicas[copy as usize];
+            if target.link == NONE {
+                self.events.push(TimedEvent(now, (ARRIVE, copy)));
+            } else {
+                self.queues[target.link as usize].push(TimedEvent(now, (target.tensor, target.device, copy)));
+                if !self.link_busy[target.link as usize] {
+                    self.events.push(TimedEvent(now, (SERVE, target.link)));
+                }
+            }
+            copy = target.next_copy;
+        }
+        self.start_next(replica.device as usize, now);
+    }
+
+    fn serve(&mut self, link: usize, now: f64) {
+        if self.link_busy[link] {
+            return;
+        }
+        let Some(TimedEvent(_, (tensor, _, replica))) = self.queues[link].pop() else { return };
+        self.link_busy[link] = true;
+        let bytes = self.problem.tensors[tensor as usize].bytes;
+        self.events.push(TimedEvent(now + self.problem.links[link].time(bytes).0, (ARRIVE, replica)));
+    }
+}

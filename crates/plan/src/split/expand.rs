@@ -1,0 +1,222 @@
+//! A problem in which some groups are split: its groups are the shards of those and the other groups whole.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    choice::Choices,
+    costs::Shard,
+    ratios::{Ratios, speeds},
+};
+use crate::{
+    assemble::{CostedGroup, assemble},
+    file::Split,
+    problem::{Cost, DeviceId, GroupId, ParameterId, Problem},
+    request::PlanRequest,
+};
+use edgecut_graph::{Graph, OperatorId, TensorId, units::Bytes};
+use edgecut_ops::{
+    is_view,
+    passes::{
+        shard::SplitError,
+        shard_graph::{Role, Sharded, Sharding, shard_graph},
+    },
+};
+
+/// A request with some groups split.
+#[derive(Debug, Clone)]
+pub struct Expanded {
+    /// In which every shard is an operator.
+    pub graph: Graph,
+    /// The groups of `graph`; shards can only run on the devices that they were made for.
+    pub problem: Problem,
+    /// For each group of the problem the group of the request that it is, or is a shard of; `None` for slices of inputs
+    /// and joins of outputs.
+    pub of: Vec<Option<usize>>,
+    /// How the operators of the request's graph are divided, and by group on which devices.
+    pub divisions: BTreeMap<OperatorId, Sharding>,
+    pub homes: BTreeMap<usize, Vec<DeviceId>>,
+    /// For each group of the problem that is a shard: what of.
+    pub shards: BTreeMap<GroupId, Shard>,
+    /// For each whole group of the problem that slices for others, or joins what others made: with what.
+    pub joined: BTreeMap<GroupId, Shard>,
+}
+
+/// The axis that a group is cut along, and the devices of its shards with the share of each.
+type Homes = (usize, Vec<(DeviceId, f64)>);
+
+/// The operators of a split graph: slices of inputs, the shards of each group by number, joins of outputs.
+#[derive(Default)]
+struct Parts {
+    first: Vec<OperatorId>,
+    shards: BTreeMap<(usize, u32), Shard>,
+    last: Vec<OperatorId>,
+}
+
+impl PlanRequest<'_> {
+    /// `choices` with the fractions of the request's rule; those of [`Ratios::Tuned`] stay.
+    pub fn applied(&self, mut choices: Choices) -> Choices {
+        let speeds = speeds(&self.costs, self.network.devices.len());
+        for choice in choices.values_mut() {
+            let fraction = |device: usize| match self.ratios {
+                Ratios::Equal => 1.0,
+                _ => speeds.get(device).copied().unwrap_or_default(),
+            };
+            if self.ratios != Ratios::Tuned {
+                choice.fractions = choice.devices.iter().map(|device| fraction(device.0 as usize)).collect();
+            }
+        }
+        choices
+    }
+
+    /// What `expanded` splits, as the plan file has it.
+    pub fn splits(&self, expanded: &Expanded) -> Vec<Split> {
+        let group_of = |id: &OperatorId| self.split_options.groups.iter().position(|group| group.contains(id));
+        let split = |(operator, division): (&OperatorId, &Sharding)| Split {
+            operator: *operator,
+            axis: division.axis,
+            cuts: division.cuts.clone(),
+            devices: group_of(operator).and_then(|g| expanded.homes.get(&g)).cloned().unwrap_or_default(),
+        };
+        expanded.divisions.iter().map(split).collect()
+    }
+
+    /// The problem in which the groups of `choices` are split so; those that cannot be cut that finely stay whole.
+    ///
+    /// # Errors
+    /// If an operator refuses a shard.
+    pub fn expand(&self, choices: &Choices) -> Result<Expanded, SplitError> {
+        let (divisions, homes) = self.divided(choices);
+        let made = shard_graph(self.split_options.graph, &divisions)?;
+        let Parts { first, shards: parts, last } = self.parts(&made);
+        let free = vec![Some(Cost::default()); self.network.devices.len()];
+        let alone = |id: &OperatorId, device: DeviceId| {
+            let shard = Shard { operators: vec![*id], copies: vec![*id], share: 1.0, ..Shard::default() };
+            let costs = self.shards.costs(&made.graph, &shard, &free);
+            let name = made.graph.operator(*id).name.to_string();
+            CostedGroup { name, operators: vec![*id], costs: only(costs, device) }
+        };
+        let mut of: Vec<Option<usize>> = vec![None; first.len()];
+        let (mut shards, mut joined) = (BTreeMap::new(), BTreeMap::new());
+        let mut groups: Vec<CostedGroup> = first.iter().map(|id| alone(id, self.network.source)).collect();
+        for ((group, number), mut part) in parts {
+            let (whole, name) = (&self.costs[group], &self.names[group]);
+            let home = homes.get(&group).map(|(axis, homes)| (*axis, homes.get(number as usize), homes.len()));
+            let (name, costs) = match home {
+                Some((axis, home, count)) => {
+                    let (device, share) = home.copied().unwrap_or((self.network.source, 1.0));
+                    (part.axis, part.share, part.group) = (axis, share, Some(group));
+                    let costs = self.shards.costs(&made.graph, &part, whole);
+                    (format!("{name}[{}/{count}]", number + 1), only(costs, device))
+                }
+                // A whole group may slice for others, and join what others made.
+                None if !part.copies.is_empty() => {
+                    (part.share, part.group) = (1.0, Some(group));
+                    (name.clone(), self.shards.costs(&made.graph, &part, whole))
+                }
+                None => (name.clone(), whole.clone()),
+            };
+            of.push(Some(group));
+            let id = GroupId(groups.len() as u32);
+            if home.is_some() {
+                shards.insert(id, part.clone());
+            } else if !part.copies.is_empty() {
+                joined.insert(id, part.clone());
+            }
+            groups.push(CostedGroup { name, operators: part.operators, costs });
+        }
+        of.resize(of.len() + last.len(), None);
+        groups.extend(last.iter().map(|id| alone(id, self.network.sink)));
+        let network = self.network.clone();
+        let mut problem = assemble(&made.graph, groups, network, is_view, self.objective, self.targets);
+        sliced_weights(&made.graph, &mut problem);
+        let homes = homes.into_iter().map(|(group, (_, homes))| (group, homes.into_iter().map(|h| h.0).collect()));
+        let homes = homes.collect();
+        Ok(Expanded { graph: made.graph, problem, of, divisions, homes, shards, joined })
+    }
+
+    /// How the operators of the groups of `choices` are divided, and where the shards of each group run.
+    fn divided(&self, choices: &Choices) -> (BTreeMap<OperatorId, Sharding>, HashMap<usize, Homes>) {
+        let (mut divisions, mut homes) = (BTreeMap::new(), HashMap::new());
+        for (group, choice) in choices {
+            let Some(option) = self.split_option(*group, choice.option) else { continue };
+            let total: f64 = choice.fractions.iter().sum();
+            let step = option.grain as f64 / option.size as f64;
+            let wanted = choice.devices.iter().zip(&choice.fractions).map(|(d, f)| (*d, f / total));
+            let parts: Vec<(DeviceId, f64)> = wanted.filter(|(_, f)| *f >= 0.5 * step).collect();
+            // One that gets everything computes it as it is.
+            if parts.len() < 2 {
+                continue;
+            }
+            let fractions: Vec<f64> = parts.iter().map(|part| part.1).collect();
+            let operators = &self.split_options.groups[*group];
+            if let Some(found) = self.split_options.divisions(operators, option, &fractions) {
+                let cuts = operators.last().and_then(|last| found.get(last)).map_or(&[][..], |last| &last.cuts);
+                let shares = cuts.windows(2).map(|cut| (cut[1] - cut[0]) as f64 / option.size as f64);
+                let parts = parts.iter().zip(shares).map(|((device, _), share)| (*device, share)).collect();
+                homes.insert(*group, (option.axis, parts));
+                divisions.extend(found);
+            }
+        }
+        (divisions, homes)
+    }
+
+    /// The operators of a split graph by the group and shard that they belong to.
+    fn parts(&self, made: &Sharded) -> Parts {
+        let groups = self.split_options.groups.iter().enumerate();
+        let group_of: HashMap<OperatorId, usize> =
+            groups.flat_map(|(group, operators)| operators.iter().map(move |id| (*id, group))).collect();
+        let mut parts = Parts::default();
+        for ((id, _), role) in made.graph.operators().zip(&made.roles) {
+            match role {
+                Role::Compute(shard) | Role::Prepare(shard) | Role::Serve(shard) => {
+                    let group = group_of.get(&shard.operator).copied().unwrap_or_default();
+                    let part = parts.shards.entry((group, shard.index)).or_default();
+                    part.operators.push(id);
+                    if !matches!(role, Role::Compute(_)) {
+                        part.copies.push(id);
+                    }
+                }
+                Role::Input => parts.first.push(id),
+                Role::Output => parts.last.push(id),
+            }
+        }
+        parts
+    }
+}
+
+/// Counts, of a weight that a group only slices, the slice: that is what it keeps once it is loaded.
+fn sliced_weights(graph: &Graph, problem: &mut Problem) {
+    let ids: Vec<TensorId> = graph.parameters().collect();
+    let number: HashMap<TensorId, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
+    let mut slices = Vec::new();
+    for (index, group) in problem.groups.iter().enumerate() {
+        let (mut whole, mut sliced): (Vec<usize>, Vec<(usize, Bytes)>) = Default::default();
+        for operator in group.operators.iter().map(|id| graph.operator(*id)) {
+            for parameter in operator.operands().filter_map(|t| number.get(&t)) {
+                match operator.outputs.first() {
+                    Some(output) if operator.name == "strided_slice" => {
+                        sliced.push((*parameter, graph.tensor(*output).ty.bytes().unwrap_or_default()));
+                    }
+                    _ => whole.push(*parameter),
+                }
+            }
+        }
+        sliced.retain(|(parameter, _)| !whole.contains(parameter));
+        if !sliced.is_empty() {
+            slices.push((index, sliced));
+        }
+    }
+    for (group, sliced) in slices {
+        let parameters = &mut problem.groups[group].parameters;
+        parameters.retain(|p| sliced.iter().all(|(whole, _)| *whole != p.0 as usize));
+        for (_, bytes) in sliced {
+            parameters.push(ParameterId(problem.parameters.len() as u32));
+            problem.parameters.push(bytes);
+        }
+    }
+}
+
+/// The cost on one device, and nothing elsewhere.
+fn only(costs: Vec<Option<Cost>>, device: DeviceId) -> Vec<Option<Cost>> {
+    costs.into_iter().enumerate().map(|(d, cost)| cost.filter(|_| d == device.0 as usize)).collect()
+}

@@ -1,0 +1,204 @@
+//! More than one plan: the Pareto front, the best of it within memory limits, and what each server is worth.
+
+use std::{collections::BTreeSet, fmt};
+
+use super::{bound::bound, choice::Choices, ratios::Ratios, solve::solve};
+use crate::{
+    bound::Bounds,
+    candidate::Candidate,
+    pipeline_depth,
+    problem::Objective,
+    request::PlanRequest,
+    solve::{NoPlan, arenas},
+};
+use edgecut_graph::units::{Bytes, Micros};
+
+/// One plan of a front.
+#[derive(Debug, Clone)]
+pub struct Point {
+    pub candidate: Candidate,
+    pub latency: Micros,
+    /// Between results, when inputs are pipelined.
+    pub interval: Micros,
+    /// What the fullest device must have: parameters and arena.
+    pub peak: Bytes,
+}
+
+/// What a plan would be without one server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Without {
+    pub server: String,
+    /// The objective's value then, over its value now; `None` where no plan meets the targets then.
+    pub ratio: Option<f64>,
+}
+
+/// Memory limits that are tried, from the smallest peak up to that of the fastest plan, which is found without one.
+const LIMITS: usize = 9;
+/// The part (one over it) of the evaluations, and of the time, that each of these gets.
+const SEARCH_PART: u32 = 4;
+
+/// Plans none of which is dominated in latency, time between results and peak memory, the fastest first: the best for each
+/// objective, and the best under memory limits from the smallest peak on.
+///
+/// # Errors
+/// If there is no plan for the request's own objective.
+pub fn front(request: &PlanRequest<'_>) -> Result<Vec<Point>, NoPlan> {
+    let mut points: Vec<Point> = Point::of(request, solve(request, None)?).into_iter().collect();
+    for objective in [Objective::Latency, Objective::Throughput, Objective::Memory] {
+        if objective != request.objective {
+            let other = solve(&PlanRequest { objective, ..request.clone() }, None).ok();
+            points.extend(other.and_then(|candidate| Point::of(request, candidate)));
+        }
+    }
+    let peaks = || points.iter().map(|point| point.peak.0 as f64);
+    let (least, most) = (peaks().fold(f64::INFINITY, f64::min), peaks().fold(0.0, f64::max));
+    let between = match request.objective {
+        Objective::Throughput => Objective::Throughput,
+        Objective::Latency | Objective::Memory => Objective::Latency,
+    };
+    for step in 0..LIMITS {
+        let limit = Bytes((least * (most / least.max(1.0)).powf(step as f64 / LIMITS as f64)) as u64);
+        let mut tight = PlanRequest { objective: between, ..request.with_part(SEARCH_PART) };
+        for device in &mut tight.network.devices {
+            device.memory = Some(device.memory.map_or(limit, |memory| memory.min(limit)));
+        }
+        points.extend(solve(&tight, None).ok().and_then(|candidate| Point::of(request, candidate)));
+    }
+    Ok(undominated(points))
+}
+
+/// The best plan for `request` within its limits on memory, by looking at plans that know nothing of the limits.
+///
+/// If all devices have one and the same limit, the plans are those of the [`front`] without it: they do not depend on
+/// the limit, so a looser one never gives a worse plan, and no plan is worse than a point of the front. Only if none of
+/// them keeps within the limits, and where devices have limits of their own, is a plan made for just these limits.
+///
+/// # Errors
+/// If no plan keeps within the limits; then with the reason.
+pub fn within(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
+    let mut limits = request.network.devices.iter().map(|device| device.memory);
+    let first = limits.next().flatten();
+    let alike = limits.all(|limit| limit == first);
+    if first.is_none() && alike {
+        return solve(request, None);
+    }
+    let mut free = request.clone();
+    free.network.devices.iter_mut().for_each(|device| device.memory = None);
+    let points = front(&free).unwrap_or_default();
+    let fitting = points.into_iter().filter_map(|point| limited(request, point.candidate));
+    let value = |candidate: &Candidate| value(request.objective, candidate);
+    let best = fitting.min_by(|a, b| value(&a.0).total_cmp(&value(&b.0)));
+    let own = if best.is_some() && alike { None } else { Some(solve(request, None)) };
+    let (mut best, is_foreign) = match (best, own) {
+        (Some(best), Some(Ok(own))) if value(&own) < value(&best.0) => (own, false),
+        (Some(best), _) => best,
+        (None, own) => return own.unwrap_or_else(|| solve(request, None)),
+    };
+    if is_foreign {
+        // It was planned for another objective, whose bound says nothing here.
+        let whole = Bounds::of(&best.expanded.problem);
+        let unsplit = request.expand(&Choices::new()).map(|unsplit| bound(request, &unsplit.problem));
+        best.solution.bound = unsplit.unwrap_or_else(|_| whole.on(request.objective));
+        best.solution.bounds = whole;
+        best.whole = None;
+    }
+    Ok(best)
+}
+
+/// `candidate`, which was planned without limits, as a candidate for `request`, and whether it was planned for another
+/// objective; `None` if it exceeds a limit.
+fn limited(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<(Candidate, bool)> {
+    let (problem, solution) = (&mut candidate.expanded.problem, &mut candidate.solution);
+    for (device, given) in problem.devices.iter_mut().zip(&request.network.devices) {
+        device.memory = given.memory;
+    }
+    let is_foreign = problem.objective != request.objective;
+    problem.objective = request.objective;
+    // As many inputs in flight as these limits have room for.
+    if solution.in_flight.take().is_some() {
+        solution.arenas = arenas(&solution.evaluation.memory).ok()?;
+    }
+    if !solution.stream(problem).ok()? {
+        return None;
+    }
+    let limits = request.network.devices.iter().map(|device| device.memory.unwrap_or(Bytes(u64::MAX)));
+    let fits = solution.reserved().zip(limits).all(|(reserved, limit)| reserved <= limit);
+    candidate.solution.evaluation.score.value = value(request.objective, &candidate);
+    fits.then_some((candidate, is_foreign))
+}
+
+/// What a plan is worth by an objective, the smaller the better.
+pub fn value(objective: Objective, candidate: &Candidate) -> f64 {
+    let evaluation = &candidate.solution.evaluation;
+    match objective {
+        Objective::Latency => evaluation.latency().0,
+        Objective::Throughput => candidate.solution.interval().0,
+        Objective::Memory => evaluation.peak().0 as f64,
+    }
+}
+
+impl fmt::Display for Without {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ratio {
+            None => write!(f, "without server {} no plan was found", self.server),
+            Some(ratio) if (ratio - 1.0).abs() < 5e-4 => {
+                write!(f, "without server {} the plan is as good", self.server)
+            }
+            Some(ratio) => {
+                let (percent, word) = (100.0 * (ratio - 1.0).abs(), if ratio < 1.0 { "better" } else { "worse" });
+                write!(f, "without server {} the plan is {percent:.1} % {word}", self.server)
+            }
+        }
+    }
+}
+
+impl Point {
+    /// `None` if a stream, where `request` is about one, has no room.
+    fn of(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<Point> {
+        let is_stream = pipeline_depth::is_stream(request.objective, &request.targets);
+        let solution = &mut candidate.solution;
+        if is_stream && solution.in_flight.is_none() && !solution.fill(&candidate.expanded.problem).ok()? {
+            return None;
+        }
+        let evaluation = &candidate.solution.evaluation;
+        let (latency, interval) = (evaluation.latency(), candidate.solution.interval());
+        let peak = candidate.solution.reserved().max().unwrap_or_default();
+        Some(Point { candidate, latency, interval, peak })
+    }
+
+    fn beats(&self, other: &Point) -> bool {
+        self.latency.0 <= other.latency.0 && self.interval.0 <= other.interval.0 && self.peak <= other.peak
+    }
+}
+
+fn undominated(points: Vec<Point>) -> Vec<Point> {
+    let mut front: Vec<Point> = Vec::new();
+    for point in points {
+        if !front.iter().any(|kept| kept.beats(&point)) {
+            front.retain(|kept| !point.beats(kept));
+            front.push(point);
+        }
+    }
+    front.sort_by(|a, b| a.latency.0.total_cmp(&b.latency.0).then(a.peak.cmp(&b.peak)));
+    front
+}
+
+/// What the objective's value would be without each server that `candidate` uses, those of source and sink apart.
+pub fn without(request: &PlanRequest<'_>, candidate: &Candidate) -> Vec<Without> {
+    let network = &request.network;
+    let server = |device: u32| network.devices[device as usize].server.as_str();
+    let used: BTreeSet<&str> =
+        candidate.solution.evaluation.task_graph.tasks.iter().map(|task| server(task.device.0)).collect();
+    let needed = [server(network.source.0), server(network.sink.0)];
+    let spared = |name: &str| {
+        let mut less = PlanRequest { ratios: Ratios::Tuned, like: None, ..request.clone() };
+        for row in &mut less.costs {
+            for (device, cost) in network.devices.iter().zip(row) {
+                *cost = cost.filter(|_| device.server != name);
+            }
+        }
+        let value = solve(&less, None).ok().map(|other| other.solution.value());
+        Without { server: name.to_string(), ratio: value.map(|value| value / candidate.solution.value()) }
+    };
+    used.into_iter().filter(|name| !needed.contains(name)).map(spared).collect()
+}

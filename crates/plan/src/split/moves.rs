@@ -1,0 +1,210 @@
+//! Moves of the search for splits, each on stretches of program order: from all of it, by halves, down to single groups.
+//!
+//! A move that makes the plan better is kept, and the next one goes on from there.
+
+use std::{collections::BTreeSet, ops::Range};
+
+use super::{
+    choice::{Choice, Choices},
+    search::{Found, Search},
+};
+use crate::problem::DeviceId;
+
+/// Shares that a device is given.
+const SHARES: [f64; 11] = [0.15, 0.25, 0.33, 0.4, 0.45, 0.5, 0.55, 0.6, 0.67, 0.75, 0.85];
+/// Ratios are tuned for so many stretches at the most: finer ones would follow the noise of what shards were measured at.
+const STRETCHES: usize = 8;
+
+impl Search<'_, '_> {
+    /// Makes stretches of groups whole, on one of `devices`, where that is better.
+    pub(super) fn left_whole(&mut self, at: &mut Found, devices: &[(DeviceId, f64)]) {
+        let groups = self.request.split_options.groups.len();
+        let mut length = groups.div_ceil(2);
+        while length >= 1 && !self.is_over() {
+            for begin in (0..groups).step_by(length) {
+                let stretch = begin..(begin + length).min(groups);
+                if self.is_over() || at.choices.range(stretch.clone()).next().is_none() {
+                    continue;
+                }
+                let mut fewer = at.choices.clone();
+                fewer.retain(|group, _| !stretch.contains(group));
+                let before: Vec<DeviceId> = self.whole[stretch.clone()].to_vec();
+                for (device, _) in devices.iter().take(2) {
+                    for group in stretch.clone() {
+                        if self.request.costs[group][device.0 as usize].is_some() {
+                            self.whole[group] = *device;
+                        }
+                    }
+                    if let Some(next) = self.judged(fewer.clone()).filter(|next| next.score.better(&at.score)) {
+                        *at = next;
+                        break;
+                    }
+                    self.whole[stretch.clone()].copy_from_slice(&before);
+                }
+            }
+            length = if length == 1 { 0 } else { length.div_ceil(2) };
+        }
+    }
+
+    /// Splits stretches of groups along another axis where that is better, those that were left whole too.
+    pub(super) fn turned(&mut self, at: &mut Found) {
+        let groups = self.request.split_options.groups.len();
+        let options = (0..groups).flat_map(|group| self.request.split_options.group(group));
+        let sides: BTreeSet<Option<usize>> = options.map(|option| option.side).collect();
+        for stretch in stretches(groups, groups) {
+            for side in &sides {
+                if self.is_over() {
+                    return;
+                }
+                let next = self.along(&at.choices, &stretch, *side);
+                let better = |next: &Found| next.score.better(&at.score);
+                if let Some(next) = next.and_then(|next| self.judged(next)).filter(better) {
+                    *at = next;
+                }
+            }
+        }
+    }
+
+    /// `choices` with the groups of `stretch` split along `side` where they can be, in the ratio of the split group that is
+    /// next; `None` if that changes nothing.
+    fn along(&self, choices: &Choices, stretch: &Range<usize>, side: Option<usize>) -> Option<Choices> {
+        let mut next = choices.clone();
+        let mut changed = false;
+        for group in stretch.clone() {
+            let before = choices.range(..=group).next_back();
+            let Some((at, like)) = before.or_else(|| choices.range(group..).next()) else { continue };
+            let costs = &self.request.costs[group];
+            let able = |d: &DeviceId| costs.get(d.0 as usize).is_some_and(Option::is_some);
+            if *at != group && !like.devices.iter().all(able) {
+                continue;
+            }
+            let options = self.request.split_options.group(group);
+            let fits = |number: &usize| {
+                let option = &options[*number];
+                option.side == side && option.size / option.grain >= like.devices.len() as u64
+            };
+            if *at == group && fits(&like.option) {
+                continue;
+            }
+            if let Some(option) = (0..options.len()).find(fits) {
+                next.insert(group, Choice { option, ..like.clone() });
+                changed = true;
+            }
+        }
+        changed.then_some(next)
+    }
+
+    /// Gives, in stretches of every length and place, one of the devices a share of [`SHARES`] where that is better. Unlike
+    /// [`Search::tuned`] this gets from one ratio to quite another, although those between are no better.
+    pub(super) fn shared(&mut self, at: &mut Found) {
+        let groups = self.request.split_options.groups.len();
+        for stretch in overlapping(groups) {
+            let first = at.choices.range(stretch.clone()).next();
+            let Some(devices) = first.map(|(_, choice)| choice.devices.clone()) else { continue };
+            let moved = if devices.len() == 2 { 1 } else { devices.len() };
+            for device in &devices[..moved] {
+                for share in SHARES {
+                    if self.is_over() {
+                        return;
+                    }
+                    let mut next = at.choices.clone();
+                    for (_, choice) in next.range_mut(stretch.clone()) {
+                        give(choice, *device, share);
+                    }
+                    if next == at.choices {
+                        continue;
+                    }
+                    if let Some(next) = self.judged(next).filter(|next| next.score.better(&at.score)) {
+                        *at = next;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Moves the ratios by `steps`: of the whole model, then of halves of it, and so on.
+    pub(super) fn tuned(&mut self, at: &mut Found, steps: &[f64]) {
+        let groups = self.request.split_options.groups.len();
+        for step in steps {
+            for stretch in stretches(groups, STRETCHES) {
+                self.tune(at, &stretch, *step);
+            }
+        }
+    }
+
+    fn tune(&mut self, at: &mut Found, stretch: &Range<usize>, step: f64) {
+        let first = at.choices.range(stretch.clone()).next();
+        let Some(devices) = first.map(|(_, choice)| choice.devices.clone()) else { return };
+        // Of two devices one gets what the other loses.
+        let moved = if devices.len() == 2 { 1 } else { devices.len() };
+        for device in &devices[..moved] {
+            for factor in [1.0 + step, 1.0 / (1.0 + step)] {
+                while !self.is_over() {
+                    let mut next = at.choices.clone();
+                    for (_, choice) in next.range_mut(stretch.clone()) {
+                        if let Some(place) = choice.devices.iter().position(|d| d == device) {
+                            choice.fractions[place] *= factor;
+                        }
+                    }
+                    match self.judged(next).filter(|next| next.score.better(&at.score)) {
+                        Some(next) => *at = next,
+                        None => break,
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Gives `device` this share of what `choice` splits, and the others the rest in the ratio that they have.
+fn give(choice: &mut Choice, device: DeviceId, share: f64) {
+    let Some(place) = choice.devices.iter().position(|d| *d == device) else { return };
+    let others: f64 = choice.fractions.iter().sum::<f64>() - choice.fractions[place];
+    if others > 0.0 {
+        for (index, fraction) in choice.fractions.iter_mut().enumerate() {
+            *fraction = if index == place { share } else { *fraction / others * (1.0 - share) };
+        }
+    }
+}
+
+/// Stretches of `groups` groups of every length that comes of halving, each beginning in the middle of the one before it.
+fn overlapping(groups: usize) -> impl Iterator<Item = Range<usize>> {
+    let halved = |length: &usize| (*length > 1).then(|| length.div_ceil(2));
+    let lengths = std::iter::successors((groups > 0).then_some(groups), halved);
+    lengths.flat_map(move |length| (0..groups).step_by(length.div_ceil(2)).map(move |at| at..(at + length).min(groups)))
+}
+
+/// Stretches of `groups` groups: all of them, halves, quarters, until there are `most` or each is one group.
+fn stretches(groups: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let halved = |length: &usize| (*length > 1).then(|| length.div_ceil(2));
+    let lengths = std::iter::successors((groups > 0).then_some(groups), halved);
+    let enough = move |length: &usize| groups.div_ceil(*length) <= most;
+    let of = move |length: usize| (0..groups).step_by(length).map(move |at| at..(at + length).min(groups));
+    lengths.take_while(enough).flat_map(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_cover_everything_at_every_length() {
+        let found: Vec<Range<usize>> = stretches(5, 5).collect();
+        assert_eq!(found, [0..5, 0..3, 3..5, 0..2, 2..4, 4..5, 0..1, 1..2, 2..3, 3..4, 4..5]);
+        assert_eq!(stretches(5, 2).count(), 3);
+        assert_eq!(stretches(0, 8).count(), 0);
+        let found: Vec<Range<usize>> = overlapping(4).collect();
+        assert_eq!(found, [0..4, 2..4, 0..2, 1..3, 2..4, 3..4, 0..1, 1..2, 2..3, 3..4]);
+    }
+
+    #[test]
+    fn a_share_is_given_and_the_others_keep_their_ratio() {
+        let devices = [0, 1, 2].map(DeviceId).to_vec();
+        let mut choice = Choice { option: 0, fractions: vec![2.0, 1.0, 1.0], devices };
+        give(&mut choice, DeviceId(1), 0.5);
+        assert_eq!(
+            choice.fractions.iter().map(|f| (f * 1e6).round()).collect::<Vec<_>>(),
+            [333333.0, 500000.0, 166667.0]
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! How a group can be split: all its operators alike, so that its shards exchange nothing inside.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    sync::Arc,
+};
+
+use edgecut_graph::{Graph, OperatorId, Origin, TensorId};
+use edgecut_ops::{
+    passes::{shard, shard_graph::Sharding},
+    split::{Join, SplitAxis},
+};
+
+/// How the groups of a graph can be split.
+#[derive(Debug, Clone)]
+pub struct SplitOptions<'a> {
+    pub graph: &'a Graph,
+    /// The operators of each group, in program order.
+    pub groups: &'a [Vec<OperatorId>],
+    axes: Arc<HashMap<OperatorId, Vec<SplitAxis>>>,
+    /// By group.
+    options: Vec<Vec<SplitOption>>,
+}
+
+/// One option to split a group: along an axis of its last operator.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SplitOption {
+    /// Number of the axis among those of the last operator.
+    pub axis: usize,
+    /// The axis of the group's result that its shards lie side by side along; `None` if they are to be added up.
+    pub side: Option<usize>,
+    /// Positions along it, and what shards' ends are multiples of.
+    pub size: u64,
+    pub grain: u64,
+    /// For each tensor that comes from other groups the axis along which a shard needs a part of it; `None` for one
+    /// that every shard needs whole.
+    pub reads: Vec<(TensorId, Option<usize>)>,
+}
+
+impl<'a> SplitOptions<'a> {
+    pub fn of(graph: &'a Graph, groups: &'a [Vec<OperatorId>]) -> SplitOptions<'a> {
+        let axes = groups.iter().flatten().map(|id| (*id, shard::axes(graph, graph.operator(*id))));
+        let mut all = SplitOptions { axes: Arc::new(axes.collect()), ..SplitOptions::none(graph, groups) };
+        all.options = groups.iter().map(|group| all.of_group(group)).collect();
+        all
+    }
+
+    /// Nothing can be split.
+    pub fn none(graph: &'a Graph, groups: &'a [Vec<OperatorId>]) -> SplitOptions<'a> {
+        SplitOptions { graph, groups, axes: Arc::default(), options: Vec::new() }
+    }
+
+    /// The options of group number `group`.
+    pub fn group(&self, group: usize) -> &[SplitOption] {
+        self.options.get(group).map_or(&[], Vec::as_slice)
+    }
+
+    fn of_group(&self, group: &[OperatorId]) -> Vec<SplitOption> {
+        let Some(last) = group.last() else { return Vec::new() };
+        let axes = self.axes.get(last).map_or(&[][..], Vec::as_slice);
+        let option = |(number, axis): (usize, &SplitAxis)| {
+            let side = match &axis.join {
+                Join::Axis(outputs) => Some(outputs.first().copied().flatten()?),
+                Join::Sum if group.len() == 1 => None,
+                Join::Sum => return None,
+            };
+            let option = SplitOption { axis: number, side, size: axis.size, grain: axis.grain, reads: Vec::new() };
+            // Candidate on halves, because what a shard needs is known by example only.
+            let halves = self.divisions(group, &option, &[0.5, 0.5])?;
+            Some(SplitOption { reads: self.reads(group, &halves), ..option })
+        };
+        axes.iter().enumerate().filter_map(option).collect()
+    }
+
+    /// What the operators of a group so divided read from elsewhere, and along which axis.
+    fn reads(
+        &self,
+        group: &[OperatorId],
+        divisions: &BTreeMap<OperatorId, Sharding>,
+    ) -> Vec<(TensorId, Option<usize>)> {
+        let mut reads: Vec<(TensorId, Option<usize>)> = Vec::new();
+        for (id, division) in divisions {
+            let operands = self.graph.operator(*id).operands();
+            for (tensor, access) in operands.zip(self.axes[id].get(division.axis).iter().flat_map(|a| &a.operands)) {
+                let inside = self.graph.producer(tensor).is_some_and(|p| group.contains(&p));
+                let weight = matches!(self.graph.tensor(tensor).origin, Origin::Parameter | Origin::Constant(_));
+                let axis = access.as_ref().map(|access| access.axis);
+                match reads.iter_mut().find(|read| read.0 == tensor) {
+                    _ if inside || weight => {}
+                    Some(read) if read.1 != axis => read.1 = None,
+                    Some(_) => {}
+                    None => reads.push((tensor, axis)),
+                }
+            }
+        }
+        reads
+    }
+
+    /// How every operator of `group` is divided when its result is cut by `fractions`; `None` if fewer than two shards
+    /// come out, or the operators before the last one cannot be cut where it needs them to be.
+    pub fn divisions(
+        &self,
+        group: &[OperatorId],
+        option: &SplitOption,
+        fractions: &[f64],
+    ) -> Option<BTreeMap<OperatorId, Sharding>> {
+        let last = group.last()?;
+        let cuts = self.axes.get(last)?.get(option.axis)?.cuts(fractions);
+        if cuts.windows(2).any(|w| w[0] == w[1]) {
+            return None;
+        }
+        let mut found = BTreeMap::from([(*last, Sharding { axis: option.axis, cuts })]);
+        for id in group.iter().rev() {
+            let division = found.get(id)?.clone();
+            let axis = self.axes.get(id)?.get(division.axis)?;
+            for (tensor, access) in self.graph.operator(*id).operands().zip(&axis.operands) {
+                let Origin::Operator { operator, index } = self.graph.tensor(tensor).origin else { continue };
+                if !group.contains(&operator) {
+                    continue;
+                }
+                let access = access.as_ref()?;
+                let ranges: Vec<Range<u64>> = division.cuts.windows(2).map(|w| (access.map)(&(w[0]..w[1]))).collect();
+                let cuts = boundaries(&ranges)?;
+                let beside = |axis: &SplitAxis| match &axis.join {
+                    Join::Axis(outputs) => outputs.get(index as usize) == Some(&Some(access.axis)),
+                    Join::Sum => false,
+                };
+                let axes = self.axes.get(&operator)?;
+                let number = axes.iter().position(beside)?;
+                let on_grain = cuts.iter().rev().skip(1).all(|cut| cut % axes[number].grain == 0);
+                if !on_grain || cuts.last() != Some(&axes[number].size) {
+                    return None;
+                }
+                let wanted = Sharding { axis: number, cuts };
+                if found.insert(operator, wanted.clone()).is_some_and(|before| before != wanted) {
+                    return None;
+                }
+            }
+        }
+        Some(found)
+    }
+}
+
+/// The boundaries of ranges that follow each other without gap or overlap from 0.
+fn boundaries(ranges: &[Range<u64>]) -> Option<Vec<u64>> {
+    let mut cuts = vec![0];
+    for range in ranges {
+        if cuts.last() != Some(&range.start) || range.is_empty() {
+            return None;
+        }
+        cuts.push(range.end);
+    }
+    Some(cuts)
+}

@@ -1,0 +1,220 @@
+//! The search for splits: runs of groups split alike first, then what is better otherwise, stretch by stretch.
+//!
+//! 1. For every number of devices, the fastest ones: every group is split in proportion to their speeds along the axis
+//!    that asks for the fewest bytes from elsewhere, given how the groups before it are split. The best of these goes on
+//!    first.
+//! 2. It goes on by the moves of [`super::moves`] on stretches of program order, from the whole model down to single
+//!    groups: fractions moved from device to device, another axis, or not split at all. Which kind of move comes first
+//!    decides where it ends: two orders are tried.
+//!
+//! Everything is judged by simulating the problem that comes out. The same request gives the same candidate.
+
+use std::collections::BTreeMap;
+
+use super::{
+    choice::{Choice, Choices},
+    expand::Expanded,
+    options::SplitOption,
+    ratios::speeds,
+};
+use crate::{
+    evaluation::Score,
+    problem::{DeviceId, GroupId},
+    request::PlanRequest,
+    search::fast_evaluator::FastEvaluator,
+};
+use edgecut_graph::TensorId;
+
+/// Steps by which a device's fraction is changed, relative to itself.
+pub(super) const STEPS: [f64; 5] = [0.4, 0.2, 0.1, 0.05, 0.025];
+/// Those of a first pass, and of a last one.
+pub(super) const COARSE: [f64; 2] = [0.4, 0.2];
+pub(super) const FINE: [f64; 3] = [0.1, 0.05, 0.025];
+
+/// Most devices that one group is split over.
+const MOST_DEVICES: usize = 8;
+
+/// How often all moves are made in turn at the most, and what of the value must be left for another turn to be worth it.
+const TURNS: usize = 4;
+const ENOUGH: f64 = 0.997;
+
+/// Splits for some groups, and the devices of the others.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub choices: Choices,
+    pub score: Score,
+    pub evaluations: u64,
+}
+
+/// Looks for splits that are better than `score`, which is what leaving every group whole on its device in `whole` is
+/// worth. `None` if there are none. Goes on from the splits `before`, if there are any that can be computed.
+pub fn search(
+    request: &PlanRequest<'_>,
+    whole: &[DeviceId],
+    score: Score,
+    budget: u64,
+    before: Option<&Choices>,
+) -> Option<Found> {
+    let mut search =
+        Search { request, whole: whole.to_vec(), spent: 0, budget, limit: budget, best: None, floor: score };
+    let subsets = search.subsets();
+    if let Some(mut at) = before.filter(|choices| !choices.is_empty()).and_then(|b| search.judged(b.clone()))
+        && let Some(devices) = subsets.first()
+    {
+        search.settle(&mut at, devices);
+        search.keep(at);
+        return search.found();
+    }
+    let mut starts: Vec<(Found, Vec<(DeviceId, f64)>)> = Vec::new();
+    for devices in subsets {
+        let judged = search.alike(&devices).and_then(|start| search.judged(start));
+        starts.extend(judged.map(|found| (found, devices)));
+    }
+    starts.sort_by(|a, b| a.0.score.total_cmp(&b.0.score));
+    for (start, devices) in starts {
+        // The first order may spend half of what is left.
+        search.limit = search.spent + (budget - search.spent) / 2;
+        let mut at = start.clone();
+        search.tuned(&mut at, &COARSE);
+        search.settle(&mut at, &devices);
+        search.keep(at);
+        search.limit = budget;
+        search.whole = whole.to_vec();
+        let mut at = start;
+        search.left_whole(&mut at, &devices);
+        search.tuned(&mut at, &STEPS);
+        search.settle(&mut at, &devices);
+        search.keep(at);
+        if search.is_over() {
+            break;
+        }
+    }
+    search.found()
+}
+
+pub(super) struct Search<'a, 'b> {
+    pub(super) request: &'a PlanRequest<'b>,
+    /// By group: where it is if it is not split.
+    pub(super) whole: Vec<DeviceId>,
+    spent: u64,
+    budget: u64,
+    /// When to leave off for now.
+    limit: u64,
+    best: Option<Found>,
+    /// What is to be beaten.
+    floor: Score,
+}
+
+impl Search<'_, '_> {
+    /// The best of all that was found, with what was spent on all of it.
+    fn found(self) -> Option<Found> {
+        let Search { best, spent, .. } = self;
+        best.map(|found| Found { evaluations: spent, ..found })
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.spent >= self.limit.min(self.budget)
+    }
+
+    /// All moves in turn, until they gain too little.
+    fn settle(&mut self, at: &mut Found, devices: &[(DeviceId, f64)]) {
+        for _ in 0..TURNS {
+            let before = at.score;
+            self.turned(at);
+            self.left_whole(at, devices);
+            self.shared(at);
+            self.tuned(at, &FINE);
+            if self.is_over() || at.score.value > before.value * ENOUGH && at.score.violation >= before.violation {
+                break;
+            }
+        }
+    }
+
+    /// The fastest devices, two to all of them.
+    fn subsets(&self) -> Vec<Vec<(DeviceId, f64)>> {
+        let speeds = speeds(&self.request.costs, self.request.network.devices.len());
+        let mut fast: Vec<(DeviceId, f64)> = (0u32..).map(DeviceId).zip(speeds).collect();
+        fast.retain(|(_, speed)| *speed > 0.0);
+        // Of equal devices the source first: it needs no transfer of the inputs.
+        fast.sort_by(|a, b| {
+            let far = |d: DeviceId| (d != self.request.network.source, d);
+            b.1.total_cmp(&a.1).then(far(a.0).cmp(&far(b.0)))
+        });
+        let most = fast.len().min(MOST_DEVICES);
+        (2..=most).rev().map(|n| fast[..n].to_vec()).collect()
+    }
+
+    /// Every group that can be split, along the axis that needs the least from elsewhere.
+    fn alike(&self, devices: &[(DeviceId, f64)]) -> Option<Choices> {
+        let mut lies: BTreeMap<TensorId, Option<usize>> = BTreeMap::new();
+        let mut choices = Choices::new();
+        for (group, operators) in self.request.split_options.groups.iter().enumerate() {
+            let able: Vec<&(DeviceId, f64)> =
+                devices.iter().filter(|(d, _)| self.request.costs[group][d.0 as usize].is_some()).collect();
+            if able.len() < 2 {
+                continue;
+            }
+            let fits = |option: &&SplitOption| option.size / option.grain >= able.len() as u64;
+            let options = self.request.split_options.group(group);
+            let priced = options
+                .iter()
+                .enumerate()
+                .filter(|(_, option)| fits(option))
+                .map(|(number, option)| (number, option, self.exchange(group, option, &lies, able.len() as f64)));
+            let best = priced.min_by(|a, b| a.2.total_cmp(&b.2).then(b.1.size.min(64).cmp(&a.1.size.min(64))));
+            let Some((number, option, _)) = best else { continue };
+            let outputs = operators.iter().flat_map(|id| &self.request.split_options.graph.operator(*id).outputs);
+            lies.extend(outputs.filter(|_| option.side.is_some()).map(|t| (*t, option.side)));
+            let fractions = able.iter().map(|(_, speed)| *speed).collect();
+            let devices = able.iter().map(|(d, _)| *d).collect();
+            choices.insert(group, Choice { option: number, fractions, devices });
+        }
+        (!choices.is_empty()).then_some(choices)
+    }
+
+    /// About how many bytes must move if a group is split so over `n` equal devices. `lies` says along which axis the
+    /// tensors made so far are split; those that it lacks are whole on one device.
+    fn exchange(&self, group: usize, option: &SplitOption, lies: &BTreeMap<TensorId, Option<usize>>, n: f64) -> f64 {
+        let graph = self.request.split_options.graph;
+        let size = |t: &TensorId| graph.tensor(*t).ty.bytes().map_or(0.0, |b| b.0 as f64);
+        let read = option.reads.iter().map(|(tensor, axis)| match (axis, lies.get(tensor)) {
+            (None, _) => (n - 1.0) * size(tensor),
+            (Some(axis), Some(Some(side))) if axis == side => 0.0,
+            (Some(_), _) => (1.0 - 1.0 / n) * size(tensor),
+        });
+        let last = self.request.split_options.groups[group].last().map(|id| graph.operator(*id));
+        let made: f64 = last.iter().flat_map(|operator| &operator.outputs).map(size).sum();
+        let summed = if option.side.is_none() { n * made } else { 0.0 };
+        read.sum::<f64>() + summed
+    }
+
+    /// What `choices` are worth; `None` if they cannot be computed, or change nothing.
+    pub(super) fn judged(&mut self, choices: Choices) -> Option<Found> {
+        self.spent += 1;
+        let expanded = self.request.expand(&choices).ok()?;
+        if expanded.divisions.is_empty() {
+            return None;
+        }
+        let order: Vec<GroupId> = expanded.problem.group_ids().collect();
+        let score = FastEvaluator::new(&expanded.problem).score(&self.devices(&expanded)?, &order).ok()?;
+        Some(Found { choices, score, evaluations: 0 })
+    }
+
+    /// The device of every group: the only one it can run on, or that of the group it stands for.
+    fn devices(&self, expanded: &Expanded) -> Option<Vec<DeviceId>> {
+        let problem = &expanded.problem;
+        let device = |id: GroupId| {
+            let able: Vec<DeviceId> = problem.device_ids().filter(|d| problem.cost(id, *d).is_some()).collect();
+            let home = expanded.of.get(id.0 as usize).copied().flatten().and_then(|g| self.whole.get(g)).copied();
+            home.filter(|home| able.contains(home)).or(able.first().copied())
+        };
+        problem.group_ids().map(device).collect()
+    }
+
+    fn keep(&mut self, found: Found) {
+        let better = |than: &Score| found.score.better(than);
+        if better(&self.floor) && self.best.as_ref().is_none_or(|best| better(&best.score)) {
+            self.best = Some(found);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `plan.csv`: one row per group and per transfer, by start time.
+
+use serde::Serialize;
+
+use super::{DeviceId, Plan, file::Source};
+
+/// One line of `plan.csv`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlanRow {
+    pub kind: RowKind,
+    /// The index of the group, or of the transferred tensor in the graph.
+    pub id: u32,
+    pub name: String,
+    /// The device of the group, or the sender.
+    pub server: String,
+    pub device: String,
+    /// The receiver of a transfer.
+    pub to_server: String,
+    pub to_device: String,
+    pub start_us: f64,
+    pub time_us: f64,
+    /// Size of the transfer, or workspace of the group.
+    pub bytes: u64,
+    /// Indices of the group's operators, joined by `+`.
+    pub operators: String,
+    /// Whether the time of the group is measured; none for transfers, whose times follow the link cost.
+    pub source: Option<Source>,
+}
+
+/// What a row describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RowKind {
+    Group,
+    Transfer,
+}
+
+/// The rows of `plan`.
+pub fn rows(plan: &Plan) -> Vec<PlanRow> {
+    let name = |id: DeviceId| {
+        let device = plan.devices.get(id.0 as usize);
+        device.map_or_else(Default::default, |d| (d.server.clone(), d.device.clone()))
+    };
+    let mut rows = Vec::with_capacity(plan.groups.len() + plan.transfers.len());
+    for (id, group) in (0u32..).zip(&plan.groups) {
+        let (server, device) = name(group.device);
+        let operators: Vec<String> = group.operators.iter().map(|o| o.0.to_string()).collect();
+        rows.push(PlanRow {
+            kind: RowKind::Group,
+            id,
+            name: group.name.clone(),
+            server,
+            device,
+            to_server: String::new(),
+            to_device: String::new(),
+            start_us: group.start_us.0,
+            time_us: group.time_us.0,
+            bytes: group.workspace_bytes.0,
+            operators: operators.join("+"),
+            source: Some(group.source),
+        });
+    }
+    for transfer in &plan.transfers {
+        let ((server, device), (to_server, to_device)) = (name(transfer.from), name(transfer.to));
+        rows.push(PlanRow {
+            kind: RowKind::Transfer,
+            id: transfer.tensor.0,
+            name: transfer.name.clone(),
+            server,
+            device,
+            to_server,
+            to_device,
+            start_us: transfer.start_us.0,
+            time_us: transfer.time_us.0,
+            bytes: transfer.bytes.0,
+            operators: String::new(),
+            source: None,
+        });
+    }
+    rows.sort_by(|a, b| a.start_us.total_cmp(&b.start_us).then((a.kind as u8, a.id).cmp(&(b.kind as u8, b.id))));
+    rows
+}
+
+/// The rows as CSV with a header.
+///
+/// # Errors
+/// If a row cannot be serialised.
+pub fn csv(plan: &Plan) -> Result<String, csv::Error> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows(plan) {
+        writer.serialize(row)?;
+    }
+    let bytes = writer.into_inner().map_err(|e| e.into_error())?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

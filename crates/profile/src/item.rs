@@ -1,0 +1,102 @@
+//! Items, the units of measurement: an operator or a fused group, with the columns that describe it in a profile.
+
+use crate::Signature;
+use edgecut_graph::{
+    Arg, FusionClass, Granularity, Graph, Operator, OperatorId, Origin, Part, TensorId, TensorType, attach_constants,
+    fuse, units::Bytes,
+};
+use edgecut_ops as ops;
+use edgecut_ops::{Call, Typed};
+
+/// An operator, or a fused group of operators.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// In program order.
+    pub operators: Vec<OperatorId>,
+    /// The operators' names, joined by `+`.
+    pub name: String,
+    pub signature: Signature,
+    /// Types of operands and parameters, `->`, types of outputs.
+    pub shapes: String,
+    /// Element type of its first output.
+    pub dtype: String,
+    /// Floating-point (or integer) operations; a multiply-add is two.
+    pub flops: u64,
+    /// Minimum memory traffic: operands, parameters and outputs.
+    pub bytes: Bytes,
+    pub output_bytes: Bytes,
+    /// Parameters and constants as stored in the model.
+    pub parameter_bytes: Bytes,
+}
+
+/// The items of a graph, in topological order. Every operator belongs to exactly one.
+pub fn items(graph: &Graph, granularity: Granularity) -> Vec<Item> {
+    let groups = match granularity {
+        Granularity::Op => graph.operators().map(|(id, _)| vec![id]).collect(),
+        Granularity::Fused => attach_constants(graph, fuse(graph, |operator| fusion_class(graph, operator))),
+    };
+    groups.into_iter().map(|operators| Item::new(graph, operators)).collect()
+}
+
+/// The fusion class of an operator for [`fuse`]: the registered one, or opaque if the operator is unknown or the shape
+/// of its result depends on values.
+///
+/// `nn.batch_norm` counts as a broadcast: TVM's `SimplifyInference` rewrites it to a multiplication and an addition
+/// before fusion, so its registered class never applies.
+pub fn fusion_class(graph: &Graph, operator: &Operator) -> FusionClass {
+    let fixed = |tensor: &TensorId| graph.tensor(*tensor).ty.shape.fixed().is_some();
+    let is_data_dependent = operator.operands().all(|t| fixed(&t)) && !operator.outputs.iter().all(fixed);
+    match ops::lookup(&operator.name) {
+        Some(_) if operator.name == "nn.batch_norm" => FusionClass::Broadcast,
+        Some(def) if !is_data_dependent => def.class,
+        _ => FusionClass::Opaque,
+    }
+}
+
+impl Item {
+    /// The item of `operators`, which are in program order.
+    pub fn new(graph: &Graph, operators: Vec<OperatorId>) -> Item {
+        let part = Part::cut(graph, &operators).graph;
+        let names: Vec<&str> = operators.iter().map(|id| graph.operator(*id).name.as_str()).collect();
+        let ty = |id: &TensorId| &part.tensor(*id).ty;
+        let size = |ids: &[TensorId]| ids.iter().filter_map(|id| ty(id).bytes()).sum::<Bytes>();
+        let inputs: Vec<TensorId> = part.inputs().collect();
+        let parameters: Vec<TensorId> = part.parameters().collect();
+        let (output_bytes, parameter_bytes) = (size(&part.outputs), size(&parameters));
+        Item {
+            name: names.join("+"),
+            signature: Signature::of(graph, &operators),
+            shapes: shapes(&part),
+            dtype: part.outputs.first().map_or(String::new(), |id| ty(id).dtype.to_string()),
+            flops: operators.iter().map(|id| flops(graph, graph.operator(*id))).fold(0, u64::saturating_add),
+            bytes: size(&inputs) + parameter_bytes + output_bytes,
+            output_bytes,
+            parameter_bytes,
+            operators,
+        }
+    }
+}
+
+/// Operations of one call; 0 if shapes or the operator are unknown.
+fn flops(graph: &Graph, operator: &Operator) -> u64 {
+    let Some(def) = ops::lookup(&operator.name) else { return 0 };
+    let (args, out) = (graph.arg_types(operator), graph.result_type(operator));
+    let call = Call { def, attrs: &operator.attrs, args: &args, values: &[] };
+    (def.flops)(&Typed { call, out: &out })
+}
+
+/// The types of the tensors that a part reads, in order of first use, and of its outputs.
+fn shapes(part: &Graph) -> String {
+    let list = |types: Vec<&TensorType>| types.iter().map(ToString::to_string).collect::<Vec<_>>().join("|");
+    let mut read: Vec<TensorId> = Vec::new();
+    for (_, operator) in part.operators() {
+        for tensor in operator.args.iter().flat_map(Arg::tensors) {
+            let inside = matches!(part.tensor(*tensor).origin, Origin::Operator { .. });
+            if !inside && !read.contains(tensor) {
+                read.push(*tensor);
+            }
+        }
+    }
+    let types = |ids: &[TensorId]| list(ids.iter().map(|id| &part.tensor(*id).ty).collect());
+    format!("{}->{}", types(&read), types(&part.outputs))
+}

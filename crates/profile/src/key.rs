@@ -1,0 +1,73 @@
+//! The identity of a profile, and the name of its file.
+
+use std::path::{Path, PathBuf};
+
+use crate::{MeasurementMode, ProfileRow, ProfiledDevice};
+use edgecut_graph::Granularity;
+
+/// The identity of a profile. Measurements are reused only if every field is equal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProfileKey {
+    /// Name of the model's file, without folder and extension.
+    pub model: String,
+    /// BLAKE3 of the model's file, in hexadecimal.
+    pub model_hash: String,
+    pub device: ProfiledDevice,
+    pub mode: MeasurementMode,
+    pub granularity: Granularity,
+}
+
+impl ProfileKey {
+    /// `<model>-<hash>/<server>-<device>-<hardware and engine>-<threads>t-<mode>-<granularity>.csv`: profiles of
+    /// different machines have different names.
+    pub fn file(&self) -> PathBuf {
+        let ProfileKey { device, .. } = self;
+        let identity = format!("{}\n{}", device.hardware, device.engine);
+        let identity: String = blake3::hash(identity.as_bytes()).to_hex().chars().take(4).collect();
+        let mode = match self.mode {
+            MeasurementMode::Isolated => "isolated",
+            MeasurementMode::InSitu => "in-situ",
+        };
+        let granularity = match self.granularity {
+            Granularity::Op => "op",
+            Granularity::Fused => "fused",
+        };
+        let hash: String = self.model_hash.chars().take(8).collect();
+        let (server, name) = (file_name_safe(&device.server), file_name_safe(&device.device));
+        let file = format!("{server}-{name}-{identity}-{}t-{mode}-{granularity}.csv", device.threads);
+        Path::new(&format!("{}-{hash}", file_name_safe(&self.model))).join(file)
+    }
+
+    /// Whether `row` belongs to a profile with this device, mode and granularity.
+    pub(super) fn matches(&self, row: &ProfileRow) -> bool {
+        self.is_of_device(row) && (row.mode, row.granularity) == (self.mode, self.granularity)
+    }
+
+    /// Whether `row`, of any model, was measured on the same device with the same engine and threads.
+    pub fn is_of_device(&self, row: &ProfileRow) -> bool {
+        let ProfiledDevice { server, device, hardware, engine, threads } = &self.device;
+        (&row.server, &row.device, &row.hardware, &row.engine, &row.engine_version, &row.threads)
+            == (server, device, hardware, &engine.name, &engine.version, threads)
+    }
+}
+
+/// `name` with every character replaced that is not portable in file names.
+fn file_name_safe(name: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "._".contains(c) { c } else { '-' };
+    let name: String = name.trim_start_matches('.').chars().map(safe).collect();
+    if name.is_empty() { "unnamed".to_string() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_are_portable() {
+        for (name, want) in
+            [("..", "unnamed"), ("", "unnamed"), (".hidden", "hidden"), ("a/b c", "a-b-c"), ("v1.5_x", "v1.5_x")]
+        {
+            assert_eq!(file_name_safe(name), want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Profiles: measured costs of a model's operators on a device, and the cost model fitted to them.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`items`], [`Signature`] | what is measured as one unit (an operator or a fused group), and what makes two units cost the same |
+//! | [`measure`] | measurements: each signature in isolation, the model in order, the model as a whole |
+//! | [`Sampling`], [`Cost`] | stopping criterion of a measurement, and its result |
+//! | `cache_flush` | [`CacheFlush`]: evicts an operator's data between two isolated runs |
+//! | [`ProfileRow`], [`ProfiledDevice`], [`ProfiledShard`] | one line of the CSV table; its device; its shard, where it covers only part of an operator |
+//! | [`ProfileStore`], [`ProfileKey`] | profiles on disk: appended while measuring, resumed and reused |
+//! | [`reader`] | profile files given by the user, with errors by line and column |
+//! | [`growth`] | time as a function of work, fitted to measurements |
+//! | [`model`] | [`model::CostModel`]: measured costs, and estimates for signatures that were not measured |
+//! | [`ProfileSummary`] | time by kind of operator, and its sum against the time of the whole model |
+//!
+//! A measurement needs an engine and a graph; the caller decides where results go. The command line writes them to a
+//! [`ProfileStore`], an agent streams them. This crate does not know clusters, plans or the network.
+
+mod cache_flush;
+mod cost;
+mod csv_file;
+mod device;
+mod error;
+mod family;
+mod family_fit;
+pub mod growth;
+mod item;
+mod key;
+pub mod measure;
+pub mod model;
+mod prediction_error;
+pub mod reader;
+mod row;
+mod sampling;
+mod shard;
+mod signature;
+mod store;
+mod summary;
+
+pub use cache_flush::CacheFlush;
+pub use cost::{Cost, Measurement};
+pub use device::ProfiledDevice;
+pub use error::ProfileError;
+pub use item::{Item, fusion_class, items};
+pub use key::ProfileKey;
+pub use prediction_error::FamilyError;
+pub use row::{MeasurementMode, ProfileRow};
+pub use sampling::Sampling;
+pub use shard::ProfiledShard;
+pub use signature::Signature;
+pub use store::ProfileStore;
+pub use summary::{ModelTime, OperatorTotal, ProfileSummary};

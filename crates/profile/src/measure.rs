@@ -1,0 +1,223 @@
+//! Measurements: each signature in isolation, every item in place while the model runs, the model as a whole.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+use crate::{CacheFlush, Cost, Item, Measurement, Sampling, Signature, sampling::Samples};
+use edgecut_engine::{Engine, EngineError, Executable, ParameterSource};
+use edgecut_graph::{Graph, OperatorId, Part, TensorData, TensorId, units::Bytes};
+use edgecut_values as values;
+
+/// What is measured: items of a graph, by an engine, on given contents.
+pub struct ProfileTarget<'a> {
+    pub engine: &'a dyn Engine,
+    pub graph: &'a Graph,
+    pub items: &'a [Item],
+    /// In the order of [`Graph::inputs`].
+    pub inputs: &'a [TensorData],
+    pub parameter: &'a ParameterSource<'a>,
+    /// Limit on operands, parameters and results of an item; one that exceeds it is not computed.
+    pub memory: Option<Bytes>,
+}
+
+impl ProfileTarget<'_> {
+    /// Fails if `need` exceeds the memory limit.
+    fn check_memory(&self, need: Bytes) -> Result<(), EngineError> {
+        match self.memory.map_or(Bytes::ZERO, |limit| limit.shortfall(need)) {
+            Bytes::ZERO => Ok(()),
+            shortfall => {
+                Err(EngineError::Other(format!("needs {need}, {shortfall} over the memory limit of the device")))
+            }
+        }
+    }
+
+    /// Size of all parameters.
+    fn parameter_bytes(&self) -> Bytes {
+        self.graph.parameters().filter_map(|id| self.graph.tensor(id).ty.bytes()).sum()
+    }
+}
+
+/// Receives each result when it is available; `Break` ends the measurement.
+pub type OnMeasurement<'a> = dyn FnMut(Measurement) -> ControlFlow<()> + 'a;
+
+/// Measures every distinct signature that is not in `known`, in isolation, in the order of the items.
+///
+/// The model is computed item by item, so that each item is measured on its real operands, with the caches flushed
+/// before each sample. An item that cannot be computed is reported, and its consumers get generated values.
+///
+/// # Errors
+/// None that an item causes: those are part of its result.
+pub fn isolated(
+    target: &ProfileTarget<'_>,
+    sampling: &Sampling,
+    known: &HashSet<Signature>,
+    each: &mut OnMeasurement<'_>,
+) -> Result<(), EngineError> {
+    let ProfileTarget { graph, items, .. } = target;
+    let mut seen = known.clone();
+    let first: Vec<bool> = items.iter().map(|item| seen.insert(item.signature.clone())).collect();
+    let Some(last) = first.iter().rposition(|first| *first) else { return Ok(()) };
+    let mut left = first.iter().filter(|first| **first).count() as u32;
+    let budget = Budget::new(sampling);
+    let cache_flush = CacheFlush::of(graph);
+    let mut table: HashMap<TensorId, TensorData> = graph.inputs().zip(target.inputs.iter().cloned()).collect();
+    let last_use = last_uses(graph, items);
+    for (index, item) in items.iter().enumerate().take(last + 1) {
+        let part = Part::cut(graph, &item.operators);
+        let computed = operands(&part, &table).and_then(|inputs| {
+            target.check_memory(item.bytes)?;
+            let whole = |t: TensorId| part.whole_tensor[t.0 as usize];
+            let mut loaded = target.engine.load(&part.graph, &|t| (target.parameter)(whole(t)))?;
+            if !first[index] {
+                return Ok((loaded.run(&inputs)?, None));
+            }
+            let until = budget.deadline(left);
+            let (outputs, cost) = sample(&mut *loaded, &inputs, target.engine, sampling, until, Some(&cache_flush))?;
+            Ok((outputs, cost))
+        });
+        let (outputs, cost) = match computed {
+            Ok((outputs, cost)) => (outputs, cost.map(Ok)),
+            Err(error) => (generated(&part), first[index].then(|| Err(error.to_string()))),
+        };
+        if let Some(cost) = cost {
+            left -= 1;
+            if each(Measurement { item: index, cost }).is_break() {
+                return Ok(());
+            }
+        }
+        let made = part.graph.outputs.iter().map(|t| part.whole_tensor[t.0 as usize]);
+        table.extend(made.zip(outputs));
+        table.retain(|id, _| last_use.get(id).is_some_and(|use_| *use_ > index));
+    }
+    Ok(())
+}
+
+/// Measures every item in its place while the whole model runs.
+///
+/// # Errors
+/// If any item cannot be computed.
+pub fn in_situ(
+    target: &ProfileTarget<'_>,
+    sampling: &Sampling,
+    each: &mut OnMeasurement<'_>,
+) -> Result<(), EngineError> {
+    target.check_memory(target.parameter_bytes())?;
+    let groups: Vec<Vec<OperatorId>> = target.items.iter().map(|item| item.operators.clone()).collect();
+    let mut model = target.engine.load_steps(target.graph, &groups, target.parameter)?;
+    let threads = target.engine.threads();
+    let mut samples: Vec<Samples> = groups.iter().map(|_| Samples::new(threads, target.engine.quota())).collect();
+    model.run_in_steps(target.inputs.to_vec(), &mut |_, _| {})?;
+    let until = Budget::new(sampling).deadline(1);
+    loop {
+        model.run_in_steps(target.inputs.to_vec(), &mut |index, sample| {
+            if let Some(samples) = samples.get_mut(index) {
+                samples.add(sample, threads);
+            }
+        })?;
+        // Items whose results are unused have no step and get no sample.
+        if samples.iter().filter(|s| !s.is_empty()).all(|s| s.enough(sampling, until)) {
+            break;
+        }
+    }
+    for (index, (item, samples)) in target.items.iter().zip(&samples).enumerate() {
+        let cost = samples.cost(item.parameter_bytes).ok_or_else(|| "its result is unused".to_string());
+        if each(Measurement { item: index, cost }).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Measures the model as a whole, as `run` executes it. If the graph is a part of a larger model, `flush` is the size of
+/// that model's working set, which is flushed from the caches before every sample.
+///
+/// # Errors
+/// If the model cannot be computed.
+pub fn whole_model(target: &ProfileTarget<'_>, sampling: &Sampling, flush: Option<Bytes>) -> Result<Cost, EngineError> {
+    target.check_memory(target.parameter_bytes())?;
+    let mut model = target.engine.load(target.graph, target.parameter)?;
+    let cache_flush = flush.map(CacheFlush::new);
+    let until = Budget::new(sampling).deadline(1);
+    let (_, cost) = sample(&mut *model, target.inputs, target.engine, sampling, until, cache_flush.as_ref())?;
+    cost.ok_or_else(|| EngineError::Other("no sample was taken".to_string()))
+}
+
+/// Warms up, then takes samples until there are enough. Returns the outputs of the last run and the cost.
+fn sample(
+    model: &mut dyn Executable,
+    inputs: &[TensorData],
+    engine: &dyn Engine,
+    sampling: &Sampling,
+    until: Instant,
+    cache_flush: Option<&CacheFlush>,
+) -> Result<(Vec<TensorData>, Option<Cost>), EngineError> {
+    let mut outputs = model.run(inputs)?;
+    if Instant::now() < until {
+        outputs = model.run(inputs)?;
+    }
+    let threads = engine.threads();
+    let mut samples = Samples::new(threads, engine.quota());
+    while !samples.enough(sampling, until) {
+        if let Some(cache_flush) = cache_flush {
+            cache_flush.flush();
+        }
+        let (made, sample) = model.run_measured(inputs)?;
+        outputs = made;
+        samples.add(sample, threads);
+    }
+    Ok((outputs, samples.cost(model.parameter_bytes())))
+}
+
+/// The remaining time, divided equally among the remaining items.
+struct Budget {
+    end: Instant,
+}
+
+/// Upper limit of a budget, which as a float may be infinite.
+const MAX_BUDGET: Duration = Duration::from_secs(86_400);
+
+impl Budget {
+    fn new(sampling: &Sampling) -> Budget {
+        let budget = Duration::try_from_secs_f64(sampling.budget.0 / 1e6).unwrap_or(MAX_BUDGET);
+        Budget { end: Instant::now() + budget.min(MAX_BUDGET) }
+    }
+
+    /// When to stop measuring the next of `left` items.
+    fn deadline(&self, left: u32) -> Instant {
+        let now = Instant::now();
+        now + self.end.saturating_duration_since(now) / left.max(1)
+    }
+}
+
+/// The operands of a part: computed values, else generated ones.
+fn operands(part: &Part, table: &HashMap<TensorId, TensorData>) -> Result<Vec<TensorData>, EngineError> {
+    let content = |id: TensorId| {
+        let tensor = part.graph.tensor(id);
+        if let Some(data) = table.get(&part.whole_tensor[id.0 as usize]) {
+            return Ok(data.clone());
+        }
+        let error = |e: values::SeedError| EngineError::Tensor { name: tensor.name.to_string(), what: e.to_string() };
+        values::seeded(&tensor.name, &tensor.ty).map_err(error)
+    };
+    part.graph.inputs().map(content).collect()
+}
+
+/// Generated contents for the outputs of a part that cannot be computed; stops at the first that cannot be generated.
+fn generated(part: &Part) -> Vec<TensorData> {
+    let made = part.graph.outputs.iter().map(|id| part.graph.tensor(*id));
+    made.map_while(|tensor| values::seeded(&tensor.name, &tensor.ty).ok()).collect()
+}
+
+/// For every tensor the last item that uses it.
+fn last_uses(graph: &Graph, items: &[Item]) -> HashMap<TensorId, usize> {
+    let mut found = HashMap::new();
+    for (index, item) in items.iter().enumerate() {
+        for operator in &item.operators {
+            found.extend(graph.operator(*operator).operands().map(|tensor| (tensor, index)));
+        }
+    }
+    found
+}

@@ -1,0 +1,301 @@
+//! Profiles on disk: one CSV file for each model, device, mode and granularity.
+//!
+//! Rows are appended as they are measured, so an interruption loses nothing; measuring the same profile again reads
+//! them back and continues.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File, OpenOptions},
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Cost, Item, Measurement, MeasurementMode, ProfileError, ProfileKey, ProfileRow, ProfiledShard, Signature,
+    csv_file::{encode, replace, summary_path},
+};
+
+/// The file of one profile, open for appending.
+#[derive(Debug)]
+pub struct ProfileStore {
+    key: ProfileKey,
+    path: PathBuf,
+    /// Rows of whole items.
+    rows: Vec<ProfileRow>,
+    /// Rows of shards of items.
+    shards: Vec<ProfileRow>,
+    file: File,
+}
+
+impl ProfileStore {
+    /// Opens the profile of `key` below `folder` and reads its rows. An incomplete last line, left by an interruption,
+    /// is dropped.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written, or is not a profile of this device.
+    pub fn open(folder: &Path, key: &ProfileKey) -> Result<ProfileStore, ProfileError> {
+        let path = folder.join(key.file());
+        let file_error = |source| ProfileError::File { path: path.clone(), source };
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(file_error)?;
+        }
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(file_error(error)),
+        };
+        let whole = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
+        let rows =
+            csv::Reader::from_reader(whole.as_bytes()).into_deserialize::<ProfileRow>().collect::<Result<Vec<_>, _>>();
+        let content = |what| ProfileError::Content { path: path.clone(), what };
+        let rows = rows.map_err(|e| content(e.to_string()))?;
+        if let Some(row) = rows.iter().find(|row| !key.matches(row)) {
+            return Err(content(format!("it contains a row of {}/{} on {}", row.server, row.device, row.hardware)));
+        }
+        let (shards, rows) = rows.into_iter().partition(|row| row.shard().is_some());
+        let file = OpenOptions::new().append(true).create(true).open(&path).map_err(file_error)?;
+        let mut store = ProfileStore { key: key.clone(), path, rows, shards, file };
+        store.rewrite()?;
+        Ok(store)
+    }
+
+    /// Replaces the file with the rows in memory and reopens it for appending.
+    fn rewrite(&mut self) -> Result<(), ProfileError> {
+        let all: Vec<&ProfileRow> = self.rows.iter().chain(&self.shards).collect();
+        replace(&self.path, &all)?;
+        let error = |source| ProfileError::File { path: self.path.clone(), source };
+        self.file = OpenOptions::new().append(true).open(&self.path).map_err(error)?;
+        Ok(())
+    }
+
+    /// Replaces all rows with `rows`, which were measured elsewhere.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn replace_rows(&mut self, rows: Vec<ProfileRow>) -> Result<(), ProfileError> {
+        (self.shards, self.rows) = rows.into_iter().partition(|row| row.shard().is_some());
+        self.finish()
+    }
+
+    /// Removes the rows that do not describe `items`: of a model read with other dimensions, or grouped differently by
+    /// another version.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn retain_items(&mut self, items: &[Item]) -> Result<(), ProfileError> {
+        let before = self.rows.len();
+        self.rows.retain(|row| items.get(row.id).is_some_and(|item| row.is_of(item)));
+        if self.rows.len() == before {
+            return Ok(());
+        }
+        let rows = &self.rows;
+        self.shards.retain(|shard| rows.iter().any(|row| (row.id, &row.operators) == (shard.id, &shard.operators)));
+        self.rewrite()?;
+        // The summary describes the removed rows.
+        let summary = summary_path(&self.path);
+        match fs::remove_file(&summary) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(ProfileError::File { path: summary, source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Rows of whole items.
+    pub fn rows(&self) -> &[ProfileRow] {
+        &self.rows
+    }
+
+    /// Rows of shards, in the order in which they were measured.
+    pub fn shards(&self) -> &[ProfileRow] {
+        &self.shards
+    }
+
+    /// Removes all rows.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn clear(&mut self) -> Result<(), ProfileError> {
+        self.rows.clear();
+        self.shards.clear();
+        let error = |source| ProfileError::File { path: self.path.clone(), source };
+        self.file.set_len(0).map_err(error)
+    }
+
+    /// The signatures that are measured already.
+    pub fn known(&self) -> HashSet<Signature> {
+        self.rows.iter().map(|row| row.signature.clone()).collect()
+    }
+
+    /// Adds the row of a measured item; in isolated mode, also those of all items with the same signature that have
+    /// none yet. The rows are on disk when this returns.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn record(&mut self, items: &[Item], measured: &Measurement) -> Result<(), ProfileError> {
+        let Some(item) = items.get(measured.item) else { return Ok(()) };
+        for (id, other) in items.iter().enumerate() {
+            let same = match self.key.mode {
+                MeasurementMode::Isolated => other.signature == item.signature,
+                MeasurementMode::InSitu => id == measured.item,
+            };
+            if same && self.rows.iter().all(|row| row.id != id) {
+                let ProfileKey { device, mode, granularity, .. } = &self.key;
+                self.add(ProfileRow::new(device, *mode, *granularity, id, other, &measured.cost))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds missing rows of measured signatures: an interruption can come between rows of one signature.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn complete(&mut self, items: &[Item]) -> Result<(), ProfileError> {
+        for row in self.rows.clone() {
+            let cost = row.cost().ok_or(row.note);
+            self.record(items, &Measurement { item: row.id, cost })?;
+        }
+        Ok(())
+    }
+
+    /// Adds the row of `shard` of item `id`, which as a whole is `whole`; `part` is the item that was measured for it.
+    /// The row is on disk when this returns.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn record_shard(
+        &mut self,
+        id: usize,
+        whole: &Item,
+        part: &Item,
+        shard: &ProfiledShard,
+        cost: &Result<Cost, String>,
+    ) -> Result<(), ProfileError> {
+        let ProfileKey { device, mode, granularity, .. } = &self.key;
+        self.add(ProfileRow::new(device, *mode, *granularity, id, part, cost).into_shard_of(whole, shard))
+    }
+
+    fn add(&mut self, row: ProfileRow) -> Result<(), ProfileError> {
+        let text = encode(std::slice::from_ref(&row), self.rows.is_empty() && self.shards.is_empty());
+        let error = |source| ProfileError::File { path: self.path.clone(), source };
+        self.file.write_all(&text.map_err(error)?).and_then(|()| self.file.flush()).map_err(error)?;
+        let rows = if row.shard().is_some() { &mut self.shards } else { &mut self.rows };
+        rows.push(row);
+        Ok(())
+    }
+
+    /// Sorts the rows by position in the model, shards after whole items, and rewrites the file.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn finish(&mut self) -> Result<(), ProfileError> {
+        self.rows.sort_by_key(|row| row.id);
+        self.shards.sort_by_key(|row| row.id);
+        self.rewrite()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ProfiledDevice;
+    use edgecut_engine::{EngineId, statistics::Statistics};
+    use edgecut_graph::{
+        Granularity, Graph,
+        units::{Bytes, Micros},
+    };
+
+    fn key(hardware: &str) -> ProfileKey {
+        let engine = EngineId { name: "tract".to_string(), version: "1".to_string() };
+        let (server, name) = ("lab one".to_string(), "cpu".to_string());
+        let device = ProfiledDevice { server, device: name, hardware: hardware.to_string(), engine, threads: 1 };
+        let (mode, granularity) = (MeasurementMode::Isolated, Granularity::Fused);
+        ProfileKey { model: "a/b".to_string(), model_hash: "0123456789abcdef".to_string(), device, mode, granularity }
+    }
+
+    fn row(key: &ProfileKey, id: usize, cost: Result<Cost, String>) -> ProfileRow {
+        let item = Item::new(&Graph::new(), Vec::new());
+        ProfileRow::new(&key.device, key.mode, key.granularity, id, &item, &cost)
+    }
+
+    fn cost(median: f64) -> Cost {
+        let median = Micros(median);
+        let time = Statistics { n: 7, median, mad: Micros(0.25), min: Micros(1.0), p95: Micros(9.0) };
+        Cost { time, cpu: Micros(2.0), kernels: None, workspace: Bytes(3), held: Bytes(4), disturbed: 0.125 }
+    }
+
+    #[test]
+    fn an_interrupted_profile_keeps_complete_lines_and_continues() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = key("Some CPU, 8 cores");
+        let mut store = ProfileStore::open(folder.path(), &key).unwrap();
+        store.add(row(&key, 2, Ok(cost(12.5)))).unwrap();
+        store.add(row(&key, 1, Err("no, \"this\"\ncannot be".to_string()))).unwrap();
+        let path = store.path().to_path_buf();
+        drop(store);
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"lab one,cpu,\"Some").unwrap();
+
+        let mut store = ProfileStore::open(folder.path(), &key).unwrap();
+        assert_eq!(store.rows().iter().map(|r| r.id).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(store.rows()[0].cost(), Some(cost(12.5)));
+        assert_eq!((store.rows()[1].cost(), store.rows()[1].note.as_str()), (None, "no, \"this\" cannot be"));
+        store.add(row(&key, 0, Ok(cost(1.0)))).unwrap();
+        assert_eq!(store.known().len(), 1);
+        store.finish().unwrap();
+        assert_eq!(store.rows().iter().map(|r| r.id).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(ProfileStore::open(folder.path(), &key).unwrap().rows(), store.rows());
+    }
+
+    #[test]
+    fn rows_of_shards_are_separate_and_removed_with_their_item() {
+        let folder = tempfile::tempdir().unwrap();
+        let (key, item) = (key("this"), Item::new(&Graph::new(), Vec::new()));
+        let shard = ProfiledShard { axis: 1, fraction: 0.25, copied: Bytes(8) };
+        let mut store = ProfileStore::open(folder.path(), &key).unwrap();
+        store.record_shard(0, &item, &item, &shard, &Ok(cost(3.0))).unwrap();
+        store.add(row(&key, 0, Ok(cost(12.5)))).unwrap();
+        let mut store = ProfileStore::open(folder.path(), &key).unwrap();
+        assert_eq!((store.rows().len(), store.shards().len(), store.known().len()), (1, 1, 1));
+        assert_eq!((store.shards()[0].shard(), store.shards()[0].cost()), (Some(shard), Some(cost(3.0))));
+        store.retain_items(std::slice::from_ref(&item)).unwrap();
+        assert_eq!(store.shards().len(), 1);
+        store.retain_items(&[]).unwrap();
+        assert_eq!((store.rows().len(), ProfileStore::open(folder.path(), &key).unwrap().shards().len()), (0, 0));
+    }
+
+    #[test]
+    fn profiles_without_the_columns_of_shards_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = key("this");
+        let mut store = ProfileStore::open(folder.path(), &key).unwrap();
+        store.add(row(&key, 0, Ok(cost(12.5)))).unwrap();
+        let text = fs::read_to_string(store.path()).unwrap();
+        let old: String = text
+            .lines()
+            .map(|line| format!("{}\n", line.replace(",axis,fraction,copied_bytes", "").trim_end_matches(",,,")))
+            .collect();
+        // The note is empty; the columns of shards follow it.
+        fs::write(store.path(), old.replace(",0.125\n", ",0.125,\n")).unwrap();
+        assert_eq!(ProfileStore::open(folder.path(), &key).unwrap().rows(), store.rows());
+    }
+
+    #[test]
+    fn another_machine_has_another_file_and_its_rows_are_rejected() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, there) = (key("this"), key("that"));
+        assert_ne!(here.file(), there.file());
+        let text = here.file().display().to_string();
+        assert!(text.starts_with("a-b-01234567/lab-one-cpu-") && text.ends_with("-1t-isolated-fused.csv"), "{text}");
+        let mut store = ProfileStore::open(folder.path(), &here).unwrap();
+        store.add(row(&there, 0, Ok(cost(1.0)))).unwrap();
+        drop(store);
+        let error = ProfileStore::open(folder.path(), &here).unwrap_err().to_string();
+        assert!(error.contains("not a profile of this device"), "{error}");
+    }
+}

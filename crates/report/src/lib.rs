@@ -1,0 +1,13 @@
+//! Exporters for other tools and for people: graphs, plans and memory layouts as text and figures.
+//!
+//! Exporters are pure functions: they open no files and print nothing.
+//!
+//! | module | output |
+//! |---|---|
+//! | [`dot`] | a graph for Graphviz |
+//! | [`memory`] | memory layouts as SVG, HTML, PNG, text and Perfetto traces |
+//! | [`modules`] | a plan as Relay modules, one per stage |
+
+pub mod dot;
+pub mod memory;
+pub mod modules;

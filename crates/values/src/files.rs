@@ -1,0 +1,53 @@
+//! Atomic files: written completely or not at all.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::Path,
+};
+
+/// Writes a temporary file next to `path` and renames it, so that no reader sees a partial file. Creates missing folders.
+/// The file gets default permissions.
+///
+/// # Errors
+/// If the folder or the file cannot be created, or the error of `fill`; `path` is then unchanged.
+pub fn write_atomic<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&mut File) -> Result<(), E>) -> Result<(), E> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // Reduced by the umask of the process.
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    let mut temporary = builder.tempfile_in(folder)?;
+    fill(temporary.as_file_mut())?;
+    temporary.flush()?;
+    temporary.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_complete_or_unchanged() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/file");
+        write_atomic(&path, |file| file.write_all(b"first")).unwrap();
+        let failed = write_atomic(&path, |file| file.write_all(b"sec").and(Err(io::Error::other("no more"))));
+        assert!(failed.is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left over");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let plain = folder.path().join("plain");
+            fs::write(&plain, "").unwrap();
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+            assert_eq!(mode(&path), mode(&plain));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! `edgecut agent`: serves this machine's devices to whoever plans and runs on the cluster.
+
+use std::{
+    net::{SocketAddr, ToSocketAddrs},
+    path::PathBuf,
+};
+
+use smol_str::SmolStr;
+
+use super::{Failure, Outcome, cluster::runtime};
+use edgecut_cluster::{
+    MAX_THREADS, TlsFiles,
+    agent::{Host, HostOptions, Identity, Shutdown, check_address, serve},
+};
+use edgecut_graph::units::Bytes;
+
+/// Serve this machine's devices to others: profile, load and run parts of models.
+///
+/// Stops on SIGINT and SIGTERM; what is under way is cancelled and its clients are told.
+#[derive(clap::Args)]
+pub struct Agent {
+    /// Where to listen; port 0 takes a free one, which is printed
+    #[arg(long, default_value = "127.0.0.1:7600", value_name = "HOST:PORT")]
+    listen: String,
+    /// This server's name in messages; the host's name if not given
+    #[arg(long)]
+    name: Option<SmolStr>,
+    /// Threads that compute; all that this process may use if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
+    threads: Option<u32>,
+    /// Limit on parameters, activations and workspace together, such as 512MiB
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::with_unit)]
+    memory: Option<Bytes>,
+    /// This agent's certificate (PEM)
+    #[arg(long, help_heading = "Mutual TLS", requires_all = ["tls_key", "client_ca"], value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key (PEM)
+    #[arg(long, help_heading = "Mutual TLS", requires_all = ["tls_cert", "client_ca"], value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// The authority that signs the certificates of clients and other agents (PEM)
+    #[arg(long, help_heading = "Mutual TLS", requires_all = ["tls_cert", "tls_key"], value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+    /// Listen without TLS on an address that other machines can reach
+    #[arg(long, help_heading = "Mutual TLS", conflicts_with = "tls_cert")]
+    insecure: bool,
+}
+
+impl Agent {
+    pub fn run(self) -> Outcome {
+        let identity = match (self.tls_cert, self.tls_key, self.client_ca) {
+            (Some(cert), Some(key), Some(ca)) => {
+                Some(Identity::read(&TlsFiles { ca, cert, key }).map_err(Failure::bad_input)?)
+            }
+            _ => None,
+        };
+        let addresses = self.listen.to_socket_addrs().map_err(|cause| bad_address(&self.listen, cause))?;
+        let addresses: Vec<SocketAddr> = addresses.collect();
+        for address in &addresses {
+            check_address(*address, identity.as_ref(), self.insecure).map_err(Failure::bad_input)?;
+        }
+        let name = self.name.unwrap_or_else(host_name);
+        let runtime = runtime()?;
+        runtime.block_on(async {
+            let shutdown = Shutdown::on_signal().map_err(Failure::failed)?;
+            let options = HostOptions { name, threads: self.threads, memory: self.memory, identity: identity.clone() };
+            let host = Host::start(options, shutdown).map_err(Failure::failed)?;
+            let listener = tokio::net::TcpListener::bind(&*addresses);
+            let listener = listener.await.map_err(|cause| bad_address(&self.listen, cause))?;
+            let address = listener.local_addr().map_err(Failure::failed)?;
+            announce(&host, address, identity.is_some());
+            serve(listener, host.clone(), identity.as_ref()).await.map_err(Failure::failed)?;
+            eprintln!("agent {} has stopped", host.name());
+            Ok(())
+        })
+    }
+}
+
+/// Tells where the agent listens: on stdout, so that whoever asked for port 0 can read it.
+fn announce(host: &Host, address: SocketAddr, tls: bool) {
+    println!("listening on {address}");
+    let how = if tls { "mutual TLS" } else { "no TLS" };
+    for device in host.describe().devices {
+        eprintln!(
+            "agent {}: {} ({}), {} threads, {} of memory, {how}",
+            host.name(),
+            device.name,
+            device.model,
+            device.threads,
+            device.memory,
+        );
+    }
+}
+
+fn host_name() -> SmolStr {
+    sysinfo::System::host_name().map_or(SmolStr::new_static("agent"), SmolStr::new)
+}
+
+/// An address that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {cause}; expected HOST:PORT of this machine, such as 127.0.0.1:7600")]
+struct BadAddress {
+    address: String,
+    cause: std::io::Error,
+}
+
+fn bad_address(address: &str, cause: std::io::Error) -> Failure {
+    Failure::bad_input(BadAddress { address: address.to_string(), cause })
+}

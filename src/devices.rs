@@ -1,0 +1,184 @@
+//! `edgecut devices`: which servers answer, what they have, and what their links cost.
+
+use std::path::PathBuf;
+
+use comfy_table::Table;
+use serde::Serialize;
+
+use super::{
+    Outcome,
+    cluster::{ClusterFlag, Missing, links, reach, runtime},
+    format::{Format, print_csv, print_json},
+    table::table,
+};
+use edgecut_cluster::{Cluster, DeviceKind, Inventory, agent::Fleet};
+use edgecut_graph::units::{Bytes, Micros, Rate};
+
+/// Show the devices of a cluster: what answers, with processors, memory and links, and what does not.
+#[derive(clap::Args)]
+pub struct Devices {
+    #[command(flatten)]
+    cluster: ClusterFlag,
+    /// Where measured links are kept
+    #[arg(long, help_heading = "Cluster", default_value = "profiles/links.csv", value_name = "FILE")]
+    links: PathBuf,
+    /// Measure the links again even if they are known
+    #[arg(long, help_heading = "Cluster")]
+    measure: bool,
+    /// How to print the result: CSV has a row a device
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// One device as a row.
+#[derive(Serialize)]
+struct DeviceRow {
+    device: String,
+    address: String,
+    kind: &'static str,
+    model: String,
+    cores: u32,
+    threads: u32,
+    caches: String,
+    memory_bytes: Bytes,
+    server_memory_bytes: Bytes,
+    server_memory_available_bytes: Bytes,
+    engine: String,
+    system: String,
+    version: String,
+}
+
+/// One direction of a link as a row.
+#[derive(Serialize)]
+struct LinkLine {
+    from: String,
+    to: String,
+    latency_us: Micros,
+    bytes_per_us: Rate,
+    /// `given` by the cluster file or `measured`.
+    origin: &'static str,
+}
+
+/// What a server says of its devices: why it offers no GPU.
+#[derive(Serialize)]
+struct Note {
+    server: String,
+    note: String,
+}
+
+impl Devices {
+    pub fn run(self) -> Outcome {
+        let cluster = self.cluster.read()?;
+        let runtime = runtime()?;
+        runtime.block_on(async {
+            let fleet = reach(&cluster).await?;
+            // Devices are shown whatever becomes of the links.
+            let (links, failure) = match links(&fleet, &cluster, &self.links, self.measure).await {
+                Ok(links) => (links, None),
+                Err(failure) => (Vec::new(), Some(failure)),
+            };
+            let inventory = fleet.inventory(&cluster, links);
+            let notes = notes(&fleet);
+            self.print(&device_rows(&cluster, &fleet, &inventory), &link_lines(&cluster, &inventory), &notes)?;
+            Missing::check(&fleet)?;
+            failure.map_or(Ok(()), Err)
+        })
+    }
+
+    fn print(&self, devices: &[DeviceRow], links: &[LinkLine], notes: &[Note]) -> Outcome {
+        match self.format {
+            Format::Csv => print_csv(devices),
+            Format::Json => print_json(&serde_json::json!({ "devices": devices, "links": links, "notes": notes })),
+            Format::Table => {
+                println!("{}", device_table(devices));
+                for Note { server, note } in notes {
+                    println!("{server}: {note}");
+                }
+                if !links.is_empty() {
+                    println!("\n{}", link_table(links));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn device_rows(cluster: &Cluster, fleet: &Fleet, inventory: &Inventory) -> Vec<DeviceRow> {
+    let mut rows = Vec::new();
+    for (server, _, told) in fleet.connected() {
+        let address = cluster.server(server).map_or(String::new(), |s| s.endpoint.to_string());
+        let caches: Vec<String> = told.cpu.caches.iter().map(|c| format!("{} {}", c.name, c.size)).collect();
+        for device in inventory.devices.iter().filter(|d| d.name.server == *server) {
+            let described = told.devices.iter().find(|d| d.name == device.name.device);
+            rows.push(DeviceRow {
+                device: device.name.to_string(),
+                address: address.clone(),
+                kind: device.kind.name(),
+                model: described.map_or(String::new(), |d| d.model.clone()),
+                cores: told.cpu.cores,
+                threads: device.threads,
+                // Those of the processor.
+                caches: if device.kind == DeviceKind::Cpu { caches.join(", ") } else { String::new() },
+                memory_bytes: device.memory,
+                server_memory_bytes: told.memory_total,
+                server_memory_available_bytes: told.memory_available,
+                engine: device.engine.clone(),
+                system: told.system.clone(),
+                version: told.version.clone(),
+            });
+        }
+    }
+    rows
+}
+
+fn notes(fleet: &Fleet) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for (server, _, told) in fleet.connected() {
+        notes.extend(told.notes.iter().map(|note| Note { server: server.to_string(), note: note.clone() }));
+    }
+    notes
+}
+
+fn link_lines(cluster: &Cluster, inventory: &Inventory) -> Vec<LinkLine> {
+    let line = |link: &edgecut_cluster::Link| LinkLine {
+        from: link.from.to_string(),
+        to: link.to.to_string(),
+        latency_us: link.cost.latency,
+        bytes_per_us: link.cost.rate,
+        origin: if cluster.link(&link.from, &link.to).is_some() { "given" } else { "measured" },
+    };
+    inventory.links.iter().map(line).collect()
+}
+
+fn device_table(rows: &[DeviceRow]) -> Table {
+    let mut devices =
+        table(["device", "at", "model", ">cores", ">threads", "caches", ">limit", ">free of total", "engine"]);
+    for row in rows {
+        devices.add_row([
+            row.device.clone(),
+            row.address.clone(),
+            row.model.clone(),
+            row.cores.to_string(),
+            row.threads.to_string(),
+            row.caches.clone(),
+            row.memory_bytes.to_string(),
+            format!("{} of {}", row.server_memory_available_bytes, row.server_memory_bytes),
+            row.engine.clone(),
+        ]);
+    }
+    devices
+}
+
+fn link_table(lines: &[LinkLine]) -> Table {
+    let mut links = table(["from", "to", ">latency", ">rate", "origin"]);
+    for line in lines {
+        links.add_row([
+            line.from.clone(),
+            line.to.clone(),
+            line.latency_us.to_string(),
+            line.bytes_per_us.to_string(),
+            line.origin.to_string(),
+        ]);
+    }
+    links
+}

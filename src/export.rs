@@ -1,0 +1,168 @@
+//! `edgecut export`: a model or a plan for other tools.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use miette::Report;
+
+use super::{
+    Failure, Outcome,
+    contents::Contents,
+    format::print_all,
+    kind,
+    model::{Model, ModelArguments, beside},
+};
+use crate::source_file as file;
+use edgecut_graph::{Graph, OperatorId, Origin, TensorId};
+use edgecut_plan::{Plan, schedule::apply_schedules, split::divided};
+use edgecut_relay::{
+    Params,
+    print::{parameter_names, print_graph},
+};
+use edgecut_report::{
+    dot::dot,
+    modules::{Source, modules},
+};
+
+/// Write a model as Relay text, for Graphviz or as JSON; or a plan as Relay modules, one for each device's stage.
+#[derive(clap::Args)]
+pub struct Export {
+    /// A model, or a plan that `edgecut plan` wrote
+    #[command(flatten)]
+    input: ModelArguments,
+
+    /// What to write
+    #[arg(long, value_enum)]
+    format: Format,
+
+    /// The file to write, or for a plan's modules the folder; else stdout
+    #[arg(long, short, value_name = "PATH")]
+    output: Option<PathBuf>,
+
+    /// Also write a .params file for each Relay module
+    ///
+    /// Contents are from --params, and what that lacks as `edgecut run` generates it, by the names in the module.
+    #[arg(long)]
+    with_params: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Format {
+    /// Relay text that TVM reads; a plan becomes a folder of modules with a manifest
+    Relay,
+    /// The DOT language of Graphviz; a plan's devices are told apart by colour
+    Dot,
+    /// The graph as edgecut has it
+    Json,
+}
+
+impl Export {
+    pub fn run(self) -> Outcome {
+        let bytes = file::read(&self.input.model)?;
+        let is_plan = kind::is_json_object(&bytes);
+        if self.with_params && (self.format != Format::Relay || self.output.is_none()) {
+            let what = "--with-params writes a file beside the Relay module: give --format relay and --output";
+            return Err(Failure::BadInput(Report::msg(what)));
+        }
+        if !is_plan {
+            let model = self.input.load()?;
+            let graph = &model.import.graph;
+            self.write(&self.text(graph, &|_| None)?)?;
+            return match &self.output {
+                Some(path) if self.with_params => {
+                    let named = parameter_names(graph).into_iter().filter(|(id, _)| is_parameter(graph, *id));
+                    write_params(path, named, &model.contents(graph)?)
+                }
+                _ => Ok(()),
+            };
+        }
+        let plan = Plan::from_json(&bytes).map_err(|error| kind::no_plan(&self.input.model, &bytes, error))?;
+        let model = self.planned(&plan)?;
+        let graph = &model.import.graph;
+        if self.format == Format::Relay {
+            return self.write_modules(&plan, &model);
+        }
+        let place = |operator: OperatorId| {
+            let group = plan.groups.iter().find(|group| group.operators.contains(&operator))?;
+            let device = group.device.0 as usize;
+            Some((device, plan.devices.get(device)?.full_name()))
+        };
+        self.write(&self.text(graph, &place)?)
+    }
+
+    fn text(&self, graph: &Graph, place: &dyn Fn(OperatorId) -> Option<(usize, String)>) -> Result<String, Failure> {
+        match self.format {
+            Format::Relay => Ok(print_graph(graph)),
+            Format::Dot => Ok(dot(graph, place)),
+            Format::Json => serde_json::to_string_pretty(graph).map(|text| text + "\n").map_err(Failure::failed),
+        }
+    }
+
+    fn write(&self, text: &str) -> Outcome {
+        match &self.output {
+            Some(path) => file::write(path, text.as_bytes()),
+            None => print_all(text.as_bytes()),
+        }
+    }
+
+    fn write_modules(&self, plan: &Plan, model: &Model) -> Outcome {
+        let graph = &model.import.graph;
+        let Some(folder) = &self.output else {
+            return Err(Failure::BadInput(Report::msg(
+                "a plan becomes several files: give their folder with --output",
+            )));
+        };
+        let export = modules(plan, graph).map_err(Failure::bad_input)?;
+        std::fs::create_dir_all(folder).map_err(|error| Failure::unwritable(&folder.display().to_string(), &error))?;
+        for (name, text) in &export.modules {
+            file::write(&folder.join(name), text.as_bytes())?;
+        }
+        if self.with_params {
+            let contents = model.contents(graph)?;
+            let by_name: HashMap<&str, TensorId> =
+                graph.tensors().map(|(id, tensor)| (tensor.name.as_str(), id)).collect();
+            for module in &export.manifest.modules {
+                let named = module.inputs.iter().filter_map(|input| match &input.from {
+                    Source::Parameter(name) => Some((*by_name.get(name.as_str())?, input.name.clone())),
+                    _ => None,
+                });
+                write_params(&folder.join(&module.file), named, &contents)?;
+            }
+        }
+        let manifest = serde_json::to_string_pretty(&export.manifest).map_err(Failure::failed)? + "\n";
+        file::write(&folder.join("manifest.json"), manifest.as_bytes())?;
+        let count = export.modules.len();
+        let modules = if count == 1 { "module" } else { "modules" };
+        println!("{count} {modules} and manifest.json in {}", folder.display());
+        Ok(())
+    }
+
+    /// The model that `plan` was made for, which must not have changed since, split as the plan says.
+    fn planned(&self, plan: &Plan) -> Result<Model, Failure> {
+        let (path, flags) = (&self.input.model, self.input.flags.for_plan(&self.input.model, &plan.model));
+        let arguments = ModelArguments { model: beside(path, &plan.model.path), flags };
+        let mut model = arguments.load()?;
+        if model.import.hash != plan.model.blake3 {
+            let what = format!("{} is not the file that was planned: make the plan again", plan.model.path);
+            return Err(Failure::BadInput(Report::msg(what)));
+        }
+        if !plan.splits.is_empty() || !plan.schedules.is_empty() {
+            let split = divided(&model.import.graph, &plan.splits).map_err(Failure::bad_input)?;
+            model.import.graph = apply_schedules(&split, &plan.schedules).map_err(Failure::bad_input)?.graph;
+        }
+        Ok(model)
+    }
+}
+
+fn is_parameter(graph: &Graph, id: TensorId) -> bool {
+    matches!(graph.tensor(id).origin, Origin::Parameter)
+}
+
+/// Writes the contents of tensors, by the names that the module at `path` has for them, to a file beside it.
+fn write_params(path: &Path, named: impl Iterator<Item = (TensorId, String)>, contents: &Contents<'_>) -> Outcome {
+    let content = |(id, name): (TensorId, String)| Ok((name, contents.of(id).map_err(Failure::bad_input)?));
+    let params: Params = named.map(content).collect::<Result<_, Failure>>()?;
+    file::write(&path.with_extension("params"), &params.write())
+}

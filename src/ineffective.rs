@@ -1,0 +1,40 @@
+//! Flags that have no effect with an input or with another flag: refused with one message by every verb.
+
+use miette::Report;
+
+use crate::{Failure, Outcome};
+
+/// A flag as it is written, and whether it was given.
+pub type Flag = (&'static str, bool);
+
+/// Fails if any of `flags` was given, as none of them has an effect with `what`: an input or another flag.
+pub fn refuse(flags: &[Flag], what: &str) -> Outcome {
+    message(flags, what).map_or(Ok(()), |text| Err(Failure::BadInput(Report::msg(text))))
+}
+
+fn message(flags: &[Flag], what: &str) -> Option<String> {
+    let given: Vec<&str> = flags.iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| *flag).collect();
+    match given.as_slice() {
+        [] => None,
+        [flag] => Some(format!("{flag} has no effect with {what}")),
+        flags => Some(format!("{} have no effect with {what}", flags.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_given_flags_are_named() {
+        let cases: [(&[Flag], Option<&str>); 4] = [
+            (&[], None),
+            (&[("--a", false), ("--b", false)], None),
+            (&[("--a", false), ("--b", true)], Some("--b has no effect with x.json")),
+            (&[("--a", true), ("--b", true)], Some("--a, --b have no effect with x.json")),
+        ];
+        for (flags, expected) in cases {
+            assert_eq!(message(flags, "x.json").as_deref(), expected);
+        }
+    }
+}

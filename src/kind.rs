@@ -1,0 +1,250 @@
+//! What kind of file stands where another one should: told only when the file cannot be read as what was wanted.
+
+use std::{fmt, path::Path};
+
+use miette::Report;
+
+use super::{Failure, cluster::Located};
+use edgecut_plan::{Plan, file::PlanFileError};
+
+/// A kind of file that edgecut reads or writes. As text: what the file is, and which flag or verb wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Relay text.
+    Relay,
+    Params,
+    Npz,
+    /// A library of patterns.
+    Patterns,
+    /// Any other TOML: a cluster file, perhaps with what is wrong in it.
+    Toml,
+    Plan,
+    /// The rows of a plan.
+    PlanRows,
+    /// Of exported modules.
+    Manifest,
+    /// An execution trace.
+    Trace,
+    /// TVM's graph.
+    Dump,
+    /// A device-placement problem.
+    Workload,
+    /// A graph to be scheduled.
+    Graph,
+    Profile,
+    /// EOP's profile.
+    Eop,
+    Links,
+    /// Buffers to be packed.
+    Buffers,
+    /// JSON of no kind that is known.
+    Json,
+    /// CSV of no kind that is known.
+    Csv,
+}
+
+impl Kind {
+    /// Whether it says no more than how the file is written.
+    fn is_vague(self) -> bool {
+        matches!(self, Kind::Json | Kind::Csv)
+    }
+
+    /// What was wanted of this kind, in a sentence that says that a file is none.
+    fn wanted(self) -> &'static str {
+        match self {
+            Kind::Npz => "an .npz file, as `numpy.savez` writes them",
+            Kind::Toml => "a cluster file",
+            Kind::Patterns => "a library of patterns",
+            Kind::Plan => "a plan, as `edgecut plan` writes them",
+            Kind::Workload => "a workload",
+            Kind::Graph => "a graph to be scheduled: DLMO's, MAGIS's, or bare tensors and operators",
+            Kind::Profile => "a profile",
+            Kind::Links => "a table of links",
+            Kind::Buffers => "a table of buffers",
+            _ => "what is expected here",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Relay => "this is Relay text; give it as MODEL, without a flag",
+            Kind::Params => "this is a parameter file; name a model, and this file with --params",
+            Kind::Npz => "this is an .npz or another zip archive; name a model, and contents of its inputs with --inputs",
+            Kind::Patterns => "this is TOML, a library of patterns; `memory place --fuse` takes one",
+            Kind::Toml => "this is TOML; name a model, and a cluster file with --cluster",
+            Kind::Plan => "this is a plan; `edgecut run` and `edgecut export` take one",
+            Kind::PlanRows => "this is CSV, the rows of a plan; the .json file of the same name is the plan",
+            Kind::Manifest => {
+                "this is the manifest.json of exported modules; each .relay file in its folder is a model"
+            }
+            Kind::Trace => {
+                "this is an execution trace; `profile --import` takes one of TVM's debug executor, with its graph dump in \
+                 the same folder"
+            }
+            Kind::Dump => {
+                "this is a graph dump of TVM's, which has times of kernels but no kernels to run; `plan` and \
+                 `profile --import` take it, with its execution trace in the same folder"
+            }
+            Kind::Workload => "this is a device-placement workload; `edgecut workload` takes it",
+            Kind::Graph => "this is a graph to be scheduled in memory; `memory schedule` takes it",
+            Kind::Profile => "this is CSV, a profile; name a model, and this file with --profile",
+            Kind::Eop => {
+                "this is CSV, a profile of EOP's; `plan --profile` and `profile --import` take it together with its Relay module"
+            }
+            Kind::Links => "this is CSV, a table of measured links; --links takes it",
+            Kind::Buffers => "this is CSV, buffers to be packed; `memory pack` takes it",
+            Kind::Json => "this is JSON; expected Relay text, as `mod.astext()` prints it",
+            Kind::Csv => "this is CSV; expected Relay text, as `mod.astext()` prints it",
+        })
+    }
+}
+
+/// What the file is, if it is of a kind besides Relay text.
+pub fn of(bytes: &[u8]) -> Option<Kind> {
+    const PARAMS: [u8; 8] = 0xF7E5_8D4F_0504_9CB7_u64.to_le_bytes();
+    if bytes.starts_with(&PARAMS) {
+        return Some(Kind::Params);
+    }
+    if bytes.starts_with(b"PK\x03\x04") {
+        return Some(Kind::Npz);
+    }
+    if is_json_object(bytes) {
+        return Some(json(bytes));
+    }
+    let text = std::str::from_utf8(bytes).ok()?;
+    if text.parse::<toml::Table>().is_ok_and(|table| !table.is_empty()) {
+        return Some(if text.contains("[[pattern]]") { Kind::Patterns } else { Kind::Toml });
+    }
+    csv(text.lines().next()?)
+}
+
+/// The same of a file that is wanted for something else than a model: a Relay module is told too.
+pub fn besides(bytes: &[u8]) -> Option<Kind> {
+    let is_relay = |text: &str| text.contains("def @main") || text.trim_start().starts_with("#[version");
+    let relay = std::str::from_utf8(bytes).is_ok_and(is_relay);
+    of(bytes).or(relay.then_some(Kind::Relay))
+}
+
+/// What a file is instead of what was wanted, if that helps.
+pub fn other(bytes: &[u8], wanted: Kind) -> Option<Kind> {
+    besides(bytes).filter(|kind| *kind != wanted && !kind.is_vague())
+}
+
+/// The failure of reading `bytes`, the file at `path`, as `wanted`: what it is instead, if that helps, else the `error`.
+pub fn instead(path: &Path, bytes: &[u8], wanted: Kind, error: impl fmt::Display) -> Failure {
+    let name = path.display();
+    Failure::BadInput(Report::msg(match other(bytes, wanted) {
+        Some(kind) => format!("{name}: not {}: {kind}", wanted.wanted()),
+        None => format!("{name}: {error}"),
+    }))
+}
+
+/// The failure of reading the file at `path` as a plan.
+pub fn no_plan(path: &Path, bytes: &[u8], error: PlanFileError) -> Failure {
+    match error {
+        PlanFileError::Version { .. } | PlanFileError::Inconsistent(_) => Failure::bad_input(Located::new(path, error)),
+        _ => instead(path, bytes, Kind::Plan, format!("not {}: {error}", Kind::Plan.wanted())),
+    }
+}
+
+/// What a JSON object is, by the names in it.
+fn json(bytes: &[u8]) -> Kind {
+    if Plan::from_json(bytes).is_ok() {
+        return Kind::Plan;
+    }
+    let value: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let has = |names: &[&str]| names.iter().all(|name| value.get(name).is_some());
+    let text = String::from_utf8_lossy(bytes);
+    let is_dump = text.contains("\"arg_nodes\""); // JSON of TVM's
+    if has(&["modules", "outputs", "blake3"]) {
+        Kind::Manifest
+    } else if text.contains("\"traceEvents\"") {
+        Kind::Trace
+    } else if is_dump {
+        Kind::Dump
+    } else if has(&["maxFPGAs"]) {
+        Kind::Workload
+    } else if has(&["data", "code"]) || has(&["ops", "cost_model"]) || has(&["ops", "tensors"]) {
+        Kind::Graph
+    } else {
+        Kind::Json
+    }
+}
+
+/// What a table is, by its header.
+fn csv(header: &str) -> Option<Kind> {
+    let is_name =
+        |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-. ".contains(&b));
+    let columns: Vec<&str> = header.split(',').collect();
+    let has = |names: &[&str]| names.iter().all(|name| columns.iter().any(|column| column.trim() == *name));
+    if columns.len() < 2 || !columns.iter().all(|name| is_name(name)) {
+        return None;
+    }
+    Some(if has(&["signature", "time_us_median"]) {
+        Kind::Profile
+    } else if has(&["from", "to", "bytes_per_us"]) {
+        Kind::Links
+    } else if has(&["kind", "start_us", "to_device"]) {
+        Kind::PlanRows
+    } else if has(&["lower", "upper", "size"]) {
+        Kind::Buffers
+    } else if has(&["a_name"]) {
+        Kind::Eop
+    } else {
+        Kind::Csv
+    })
+}
+
+/// Whether the file begins as a JSON object does, and no Relay text: a block `{ … }` begins with an expression.
+pub fn is_json_object(bytes: &[u8]) -> bool {
+    let text = bytes.trim_ascii_start();
+    text.strip_prefix(b"{").is_some_and(|rest| matches!(rest.trim_ascii_start().first(), Some(b'"' | b'}')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_files_are_told_apart() {
+        for (bytes, part) in [
+            (&b"PK\x03\x04...."[..], "zip"),
+            (b"\xb7\x9c\x04\x05\x4f\x8d\xe5\xf7....", "parameter"),
+            (b" {\"version\": 1}", "JSON"),
+            (b"{}", "JSON"),
+            (b"{\"version\": 1, \"blake3\": \"\", \"modules\": [], \"outputs\": []}", "manifest.json"),
+            (b"{\"arg_nodes\": []}", "graph dump"), // JSON of TVM's
+            (b"{\"maxFPGAs\": 1}", "edgecut workload"),
+            (b"{\"data\": [], \"code\": []}", "memory schedule"),
+            (b"[[server]]\nname = \"edge\"\n", "--cluster"),
+            (b"[[pattern]]\nname = \"Linear\"\n", "--fuse"),
+            (b"kind,time_us\n1,2\n", "this is CSV; expected"),
+            (b"id,lower,upper,size\n", "memory pack"),
+            (b"from,from_address,to,to_address,latency_us,bytes_per_us\n", "--links"),
+            (b"server,signature,time_us_median\n", "--profile"),
+            (b"a_name,forward_fw_mean_time\n", "EOP"),
+        ] {
+            assert!(of(bytes).is_some_and(|kind| kind.to_string().contains(part)), "{part}: {:?}", of(bytes));
+        }
+        for text in ["", "hello", "def @main(%x: int32) {\n  add(%x, 1)\n}", "{ let %x = 1; %x }", "add(1, 2)"] {
+            assert_eq!(of(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(besides(b"def @main(%x: int32) { add(%x, 1) }"), Some(Kind::Relay));
+    }
+
+    #[test]
+    fn a_file_of_the_right_kind_is_told_what_is_wrong_in_it() {
+        for (bytes, wanted, message) in [
+            (&b"{\"maxFPGAs\": 1}"[..], Kind::Workload, "f: no edges"),
+            (b"from,from_address,to,to_address,latency_us,bytes_per_us\n", Kind::Links, "f: no edges"),
+            (b"{\"a\": 1}", Kind::Workload, "f: no edges"),
+            (b"{\"maxFPGAs\": 1}", Kind::Graph, "f: not a graph to be scheduled: DLMO's"),
+            (b"id,lower,upper,size\n", Kind::Profile, "f: not a profile: this is CSV, buffers"),
+        ] {
+            let Failure::BadInput(report) = instead(Path::new("f"), bytes, wanted, "no edges") else { panic!() };
+            assert!(report.to_string().starts_with(message), "{report}");
+        }
+    }
+}

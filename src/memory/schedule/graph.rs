@@ -1,0 +1,190 @@
+//! Schedules of a DLMO or MAGIS graph.
+
+use std::{
+    fmt,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use edgecut_graph::units::{Bytes, Micros};
+use edgecut_interop::memory_workload::{MemoryWorkload, Solved, WrittenSchedule};
+use edgecut_memory::target::Target;
+use indicatif::ProgressBar;
+use miette::Report;
+use serde::Serialize;
+
+use super::{Schedule, seeds};
+use crate::{
+    Failure, Outcome,
+    format::{self, Format},
+    kind::{self, Kind},
+    source_file,
+};
+
+/// The figures of one schedule.
+#[derive(Serialize)]
+struct Summary {
+    operators: usize,
+    original_peak_bytes: Bytes,
+    original_time_us: Micros,
+    limit_bytes: Option<Bytes>,
+    limit_time_us: Option<Micros>,
+    peak_bytes: Bytes,
+    time_us: Micros,
+    bound_peak_bytes: Bytes,
+    bound_time_us: Micros,
+    /// Of the time under a limit, of the peak under a slowdown.
+    gap: f64,
+    repeated: usize,
+    stored: usize,
+    parts: u64,
+    schedules: u64,
+}
+
+/// One point of the front.
+#[derive(Serialize)]
+struct Point {
+    peak_bytes: Bytes,
+    time_us: Micros,
+    peak_ratio: f64,
+    time_ratio: f64,
+}
+
+pub(super) fn run(arguments: &Schedule, input: &Path, bytes: &[u8]) -> Outcome {
+    let workload = parse(input, bytes)?;
+    let target = arguments.target();
+    if let (Some(count), Some(target)) = (arguments.search.seeds, target) {
+        return seeds::run(arguments, &workload, target, count);
+    }
+    let solved = solve(arguments, &workload)?;
+    let Some(target) = target else { return front(arguments, &solved) };
+    let Some(best) = solved.best(target) else {
+        return Err(Failure::NoPlan(Report::msg(solved.why_none(target).to_string())));
+    };
+    let written = solved.write(best).map_err(Failure::failed)?;
+    if let Some(output) = &arguments.output {
+        source_file::write(output, written.json.as_bytes())?;
+    }
+    let summary = summary(&workload, &solved, best, target, &written);
+    match arguments.format {
+        Format::Csv => format::print_csv(&[summary]),
+        Format::Json => format::print_json(&summary),
+        Format::Table => {
+            println!("{summary}");
+            Ok(())
+        }
+    }
+}
+
+/// Reads a graph of either form.
+pub(super) fn parse(input: &Path, bytes: &[u8]) -> Result<MemoryWorkload, Failure> {
+    MemoryWorkload::parse(bytes).map_err(|error| kind::instead(input, bytes, Kind::Graph, error))
+}
+
+/// Searches, and says on stderr how fast that went.
+pub(super) fn solve<'a>(arguments: &Schedule, workload: &'a MemoryWorkload) -> Result<Solved<'a>, Failure> {
+    let start = Instant::now();
+    let solved = solve_from(arguments, workload, arguments.search.seed)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let rate = solved.evaluated as f64 / seconds;
+    eprintln!("looked at {} schedules in {seconds:.2} s: {rate:.0} a second", solved.evaluated);
+    Ok(solved)
+}
+
+/// Searches from a seed.
+pub(super) fn solve_from<'a>(
+    arguments: &Schedule,
+    workload: &'a MemoryWorkload,
+    seed: u64,
+) -> Result<Solved<'a>, Failure> {
+    let message = format!("searching schedules of {} operators", workload.operators());
+    let bar = ProgressBar::new_spinner().with_message(message);
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let solved = workload.solve(&arguments.options(seed)).map_err(Failure::bad_input);
+    bar.finish_and_clear();
+    solved
+}
+
+fn summary(
+    workload: &MemoryWorkload,
+    solved: &Solved<'_>,
+    best: usize,
+    target: Target,
+    written: &WrittenSchedule,
+) -> Summary {
+    let (limit, slowdown) = match target {
+        Target::Limit(limit) => (Some(solved.limit(limit)), None),
+        Target::Slowdown(factor) => (None, Some(Micros(solved.original.time_us.0 * factor))),
+    };
+    Summary {
+        operators: workload.operators(),
+        original_peak_bytes: solved.original.peak_bytes,
+        original_time_us: solved.original.time_us,
+        limit_bytes: limit,
+        limit_time_us: slowdown,
+        peak_bytes: solved.front[best].peak_bytes,
+        time_us: solved.front[best].time_us,
+        bound_peak_bytes: solved.bound.peak_bytes,
+        bound_time_us: solved.bound.time_us,
+        gap: solved.gap(best, target),
+        repeated: written.repeated,
+        stored: written.stored,
+        parts: written.parts,
+        schedules: solved.evaluated,
+    }
+}
+
+fn front(arguments: &Schedule, solved: &Solved<'_>) -> Outcome {
+    let original = &solved.original;
+    let points = solved.front.iter().map(|found| Point {
+        peak_bytes: found.peak_bytes,
+        time_us: found.time_us,
+        peak_ratio: found.peak_bytes.0 as f64 / original.peak_bytes.0 as f64,
+        time_ratio: found.time_us.0 / original.time_us.0,
+    });
+    let points: Vec<Point> = points.collect();
+    if let Some(path) = &arguments.output {
+        source_file::write(path, &format::to_csv(&points)?)?;
+    }
+    match arguments.format {
+        Format::Csv => format::print_csv(&points),
+        Format::Json => format::print_json(&points),
+        Format::Table => {
+            println!("{:>12} {:>7} {:>12} {:>9}", "peak", "", "time", "");
+            for point in &points {
+                println!(
+                    "{:>12} {:>6.1}% {:>12} {:>+8.2}%",
+                    point.peak_bytes.to_string(),
+                    100.0 * point.peak_ratio,
+                    point.time_us.to_string(),
+                    100.0 * (point.time_ratio - 1.0)
+                );
+            }
+            println!("lower bounds: {} and {}", solved.bound.peak_bytes, solved.bound.time_us);
+            Ok(())
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let share = |part: Bytes| 100.0 * part.0 as f64 / self.original_peak_bytes.0 as f64;
+        writeln!(f, "operators    {}", self.operators)?;
+        writeln!(f, "original     {}, {}", self.original_peak_bytes, self.original_time_us)?;
+        if let Some(limit) = self.limit_bytes {
+            writeln!(f, "limit        {limit} ({:.1} % of the original peak)", share(limit))?;
+        }
+        if let Some(limit) = self.limit_time_us {
+            writeln!(f, "limit        {limit}")?;
+        }
+        let slower = 100.0 * (self.time_us.0 / self.original_time_us.0 - 1.0);
+        writeln!(f, "peak         {} ({:.1} % of the original)", self.peak_bytes, share(self.peak_bytes))?;
+        writeln!(f, "time         {} ({slower:+.2} %)", self.time_us)?;
+        writeln!(f, "lower bound  {}, {}", self.bound_peak_bytes, self.bound_time_us)?;
+        writeln!(f, "gap          {:.2} %", 100.0 * self.gap)?;
+        writeln!(f, "run again    {} operators", self.repeated)?;
+        writeln!(f, "to the host  {} values", self.stored)?;
+        writeln!(f, "batch split  {}", if self.parts == 1 { "no".into() } else { format!("{} parts", self.parts) })?;
+        write!(f, "looked at    {} schedules", self.schedules)
+    }
+}

@@ -1,0 +1,157 @@
+//! The input of `edgecut memory`: a model or a network of bare tensors, with sizes, times and rules of storage reuse.
+
+use std::path::{Path, PathBuf};
+
+use edgecut_graph::{Granularity, InPlacePolicy};
+use edgecut_interop::network::Network;
+use edgecut_memory::problem::{GroupCost, MemoryProblem, ModelCosts};
+use edgecut_profile::{Item, ProfileRow, items, model::CostModel, reader};
+use edgecut_relay::Params;
+
+use crate::{
+    Failure,
+    ineffective::{self, Flag},
+    kind::{self, Kind},
+    model::{ModelArguments, ModelFlags},
+    source_file,
+};
+
+/// What every offset is a multiple of if `--align` is not given.
+const ALIGN: u64 = 64;
+
+/// How a model or network is read, and under which rules it is placed.
+#[derive(clap::Args, Debug, Clone)]
+pub struct SubjectFlags {
+    #[command(flatten)]
+    model: ModelFlags,
+
+    /// Times and workspaces by operator; else found in profiles/, else estimated
+    #[arg(long, value_name = "FILE.csv", help_heading = "Model")]
+    profile: Option<PathBuf>,
+
+    /// Whose bytes an element-wise operator may overwrite: any, first, never
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "RULE", help_heading = "Placement")]
+    in_place: Option<InPlace>,
+
+    /// What every offset is a multiple of [default: 64]
+    #[arg(
+        long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 32),
+        help_heading = "Placement"
+    )]
+    align: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum InPlace {
+    /// Those of any operand whose last use it is (the default)
+    Any,
+    /// Only the first operand's, if no other operator reads it
+    First,
+    Never,
+}
+
+/// A problem with its title and where its times come from.
+pub struct Subject {
+    pub title: String,
+    pub problem: MemoryProblem,
+    /// Where the times come from, for people.
+    pub times: String,
+    /// Contents of parameters, as far as a file gives them.
+    pub params: Params,
+}
+
+impl SubjectFlags {
+    /// Reads a Relay model, or a network as JSON.
+    pub fn read(&self, input: &Path) -> Result<Subject, Failure> {
+        let bytes = source_file::read(input)?;
+        if !kind::is_json_object(&bytes) || !Network::is_one(&bytes) {
+            return self.read_model(input);
+        }
+        ineffective::refuse(&self.of_models(), "a network of bare tensors")?;
+        self.read_network(input, &bytes)
+    }
+
+    /// A model, with times from `--profile`, else from a profile in `profiles/`, else estimated.
+    pub fn read_model(&self, input: &Path) -> Result<Subject, Failure> {
+        let arguments = ModelArguments { model: input.to_path_buf(), flags: self.model.clone() };
+        let model = arguments.load()?;
+        model.check_sizes(input)?;
+        let title = arguments.stem();
+        let profile = self.profile.clone().or_else(|| find(&title, &model.import.hash));
+        let costs = profile.as_deref().map(|path| Ok::<_, Failure>(CostModel::of(&rows(path)?))).transpose()?;
+        let graph = model.import.graph;
+        let group = |item: Item| GroupCost {
+            measured: costs
+                .as_ref()
+                .and_then(|costs| costs.measured(&item.signature))
+                .map(|c| (c.time.median, c.workspace)),
+            estimated: costs.as_ref().and_then(|costs| costs.cost(&item)).map(|estimate| estimate.cost.time.median),
+            flops: item.flops,
+            bytes: item.bytes,
+            operators: item.operators,
+        };
+        let operators = graph.operators().map(|(id, _)| group(Item::new(&graph, vec![id]))).collect();
+        let groups = items(&graph, Granularity::Fused).into_iter().map(group).collect();
+        let costs = ModelCosts { operators, groups, is_profiled: costs.is_some() };
+        let estimated = "estimated from FLOPs and bytes; `edgecut profile MODEL --granularity op` measures them";
+        Ok(Subject {
+            title,
+            problem: MemoryProblem::of_model(graph, costs, self.policy()),
+            times: profile.map_or(estimated.to_string(), |path| format!("from {}", path.display())),
+            params: model.params,
+        })
+    }
+
+    /// A network from a file; its operators take 1 µs each.
+    pub fn read_network(&self, input: &Path, bytes: &[u8]) -> Result<Subject, Failure> {
+        let network = Network::parse(bytes).map_err(|error| kind::instead(input, bytes, Kind::Graph, error))?;
+        Ok(Subject {
+            title: input.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            problem: network.problem(self.policy()),
+            times: "not known: 1 µs each".to_string(),
+            params: Params::default(),
+        })
+    }
+
+    /// The flags that only models have a use for.
+    pub fn of_models(&self) -> Vec<Flag> {
+        let mut flags = self.model.given().to_vec();
+        flags.push(("--profile", self.profile.is_some()));
+        flags
+    }
+
+    /// All flags of the group.
+    pub fn all(&self) -> Vec<Flag> {
+        let mut flags = self.of_models();
+        flags.extend([("--in-place", self.in_place.is_some()), ("--align", self.align.is_some())]);
+        flags
+    }
+
+    pub fn align(&self) -> u64 {
+        self.align.unwrap_or(ALIGN)
+    }
+
+    fn policy(&self) -> InPlacePolicy {
+        match self.in_place {
+            None | Some(InPlace::Any) => InPlacePolicy::Any,
+            Some(InPlace::First) => InPlacePolicy::FirstOperand,
+            Some(InPlace::Never) => InPlacePolicy::Never,
+        }
+    }
+}
+
+/// A profile of single operators of a model below `profiles/`, the first by name.
+fn find(stem: &str, hash: &str) -> Option<PathBuf> {
+    let short: String = hash.chars().take(8).collect();
+    let folder = Path::new("profiles").join(format!("{stem}-{short}"));
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).ok()?.filter_map(|e| Some(e.ok()?.path())).collect();
+    files.retain(|path| path.to_string_lossy().ends_with("-op.csv"));
+    files.sort();
+    files.into_iter().next()
+}
+
+fn rows(path: &Path) -> Result<Vec<ProfileRow>, Failure> {
+    let bytes = source_file::read(path)?;
+    let rows = std::str::from_utf8(&bytes).map_err(|error| error.to_string()).and_then(reader::parse);
+    rows.map_err(|error| kind::instead(path, &bytes, Kind::Profile, error))
+}

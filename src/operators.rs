@@ -1,0 +1,28 @@
+//! `edgecut operators`: every Relay operator that edgecut knows, and whether it can run it.
+
+use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
+
+use super::Outcome;
+use edgecut_ops as ops;
+use edgecut_ops::Kernel;
+
+/// List the Relay operators edgecut knows, and how each is computed.
+#[derive(clap::Args)]
+pub struct Operators {}
+
+impl Operators {
+    pub fn run(self) -> Outcome {
+        let mut table = Table::new();
+        table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(["operator", "operands", "kernel"]);
+        for def in ops::all() {
+            let kernel = match def.kernel {
+                Kernel::Wire(_) => "tract",
+                Kernel::Host(_) => "own",
+                Kernel::None(reason) => reason,
+            };
+            table.add_row([def.name, &def.operands.join(", "), kernel]);
+        }
+        println!("{table}");
+        Ok(())
+    }
+}

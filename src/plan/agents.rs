@@ -1,0 +1,98 @@
+//! A model planned for the agents of a cluster: profiles, measured shards and pilot runs.
+
+use std::path::Path;
+
+use miette::Report;
+
+use edgecut_cluster::{
+    DeviceName,
+    run::{
+        pilot::{PilotAgents, PilotOptions, plan_on_agents},
+        request::{DeviceRows, ModelGroups},
+        shards::Shards,
+    },
+    survey::{DeviceProfile, MissingPolicy, SurveyRequest},
+};
+use edgecut_plan::{file::ModelRef, rule};
+use edgecut_profile::{CacheFlush, MeasurementMode, Sampling};
+
+use super::{Plan, output};
+use crate::{
+    Failure, Outcome,
+    cluster::{links, reach_all, runtime},
+    model::ModelArguments,
+    survey::profiles,
+};
+
+/// Plans the model of `arguments`, prints the plan and writes it to its files.
+pub(super) fn run(arguments: &Plan) -> Outcome {
+    let model = arguments.model.clone();
+    let source = ModelArguments { model, flags: arguments.flags.clone() };
+    let model = source.load()?;
+    model.check_sizes(&source.model)?;
+    let graph = &model.import.graph;
+    let given = model.contents(graph)?.given();
+    let groups = ModelGroups::of(graph, arguments.granularity.into());
+    let inputs = source.flags.inputs.as_ref().filter(|_| model.selected);
+    let settings = arguments.settings(ModelRef {
+        path: source.model.display().to_string(),
+        blake3: model.import.hash.clone(),
+        bind_dims: source.flags.bind_dim.clone(),
+        inputs: inputs.map(|inputs| inputs.display().to_string()),
+    })?;
+    rule::check_groups(&settings.rules, &groups.names).map_err(Failure::bad_input)?;
+    let cluster = arguments.cluster.read_with(&arguments.threads)?;
+    let folder = Path::new(arguments.profile.first().map_or("profiles", String::as_str));
+    let survey = SurveyRequest {
+        graph,
+        model: &source.stem(),
+        model_hash: &model.import.hash,
+        mode: MeasurementMode::Isolated,
+        granularity: groups.granularity,
+        sampling: Sampling { budget: arguments.profile_budget, ..Sampling::default() },
+        whole: false,
+        shard_budget: None,
+        remeasure: false,
+        missing: if arguments.estimate { MissingPolicy::Skip } else { MissingPolicy::Measure },
+        folder,
+        contents: given.clone(),
+    };
+    let runtime = runtime()?;
+    let (fleet, inventory, surveyed) = runtime.block_on(async {
+        let fleet = reach_all(&cluster).await?;
+        settings.check(&groups, &fleet.inventory(&cluster, Vec::new())).map_err(|e| arguments.failure(e))?;
+        let table = arguments.links.clone().unwrap_or_else(|| folder.join("links.csv"));
+        let inventory = fleet.inventory(&cluster, links(&fleet, &cluster, &table, false).await?);
+        let surveyed = profiles(&fleet, &cluster, &inventory, &survey).await?;
+        Ok::<_, Failure>((fleet, inventory, surveyed))
+    })?;
+    let profile = |surveyed: &DeviceProfile| match arguments.estimate {
+        true => DeviceRows::with_related(surveyed, folder).map_err(Failure::bad_input),
+        false => Ok(DeviceRows::from(surveyed)),
+    };
+    let measured = surveyed.iter().map(profile).collect::<Result<Vec<_>, Failure>>()?;
+    let address = |device: &DeviceName| cluster.server(&device.server).map(|server| server.endpoint.clone());
+    let request = settings.request(&groups, &inventory, &measured, address);
+    let request = request.map_err(|error| arguments.failure(error))?;
+
+    let shards = Shards::open(folder, &surveyed, &groups.items, survey.sampling, CacheFlush::working_set(graph));
+    let mut shards = shards.map_err(Failure::bad_input)?;
+    let agents = PilotAgents { fleet: &fleet, cluster: &cluster, given: &given, runtime: &runtime };
+    let options = options(arguments);
+    let planned = plan_on_agents(&agents, &request, &mut shards, &options, &|event| eprintln!("{event}"));
+    let planned = planned.map_err(|error| match error.is_no_plan() {
+        true => Failure::NoPlan(Report::msg(error.to_string())),
+        false => Failure::failed(error),
+    })?;
+    output::finish(arguments, &planned.request, &planned.candidate, Vec::new())
+}
+
+/// What is measured and run beyond profiles. Plans of a front are not run.
+fn options(arguments: &Plan) -> PilotOptions {
+    match (arguments.estimate, arguments.pareto, arguments.rehearse) {
+        (true, ..) => PilotOptions::estimates_only(),
+        (false, true, _) => PilotOptions::none(),
+        (false, false, None) => PilotOptions::default(),
+        (false, false, Some(rounds)) => PilotOptions { rounds, ..PilotOptions::default() },
+    }
+}

@@ -1,0 +1,136 @@
+//! A plan on stdout: for people a line a stretch of groups and a line a device, then the figures that judge it.
+
+use serde::Serialize;
+
+use crate::{
+    Failure, Outcome,
+    format::{Format, print_csv, print_json, to_csv},
+    table::{MANY_GROUPS, SMALL, shortened, small, table},
+};
+use edgecut_graph::units::Micros;
+use edgecut_plan as plan;
+use edgecut_plan::{Problem, file::Source, problem::DeviceId, solve::Solution, split::front::Point, table};
+
+pub(crate) fn print(format: Format, problem: &Problem, plan: &plan::Plan, solution: &Solution) -> Outcome {
+    match format {
+        Format::Csv => print!("{}", table::csv(plan).map_err(Failure::failed)?),
+        Format::Json => print!("{}", plan.to_json().map_err(Failure::failed)?),
+        Format::Table => println!("{}", summary(problem, plan, solution)),
+    }
+    Ok(())
+}
+
+/// The plans of a front, one a line.
+pub(crate) fn print_front(format: Format, points: &[Point]) -> Outcome {
+    let rows = front_rows(points);
+    match format {
+        Format::Csv => print_csv(&rows)?,
+        Format::Json => print_json(&rows)?,
+        Format::Table => {
+            let mut lines = table([">latency", ">between results", ">peak", ">devices", ">operators split"]);
+            for (point, row) in points.iter().zip(&rows) {
+                let (devices, splits) = (row.devices.to_string(), row.splits.to_string());
+                let figures = [point.latency.to_string(), point.interval.to_string(), point.peak.to_string()];
+                lines.add_row(figures.into_iter().chain([devices, splits]));
+            }
+            println!("{lines}");
+        }
+    }
+    Ok(())
+}
+
+/// The rows of a front as CSV.
+pub(crate) fn front_csv(points: &[Point]) -> Result<Vec<u8>, Failure> {
+    to_csv(&front_rows(points))
+}
+
+fn front_rows(points: &[Point]) -> Vec<FrontRow> {
+    let row = |point: &Point| FrontRow {
+        latency_us: point.latency.0,
+        interval_us: point.interval.0,
+        peak_bytes: point.peak.0,
+        devices: point
+            .candidate
+            .solution
+            .evaluation
+            .task_graph
+            .sequences
+            .iter()
+            .filter(|tasks| !tasks.is_empty())
+            .count(),
+        splits: point.candidate.splits.len(),
+    };
+    points.iter().map(row).collect()
+}
+
+#[derive(Serialize)]
+struct FrontRow {
+    latency_us: f64,
+    interval_us: f64,
+    peak_bytes: u64,
+    devices: usize,
+    splits: usize,
+}
+
+fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String {
+    let name = |id: DeviceId| problem.device(id).full_name();
+    let all: Micros = plan.groups.iter().map(|group| group.time_us).sum();
+    let mut groups = table([">group", "operators", "device", ">start", ">time", ">workspace"]);
+    let (mut hidden, mut hidden_time) = (0, Micros::ZERO);
+    for (id, group) in plan.groups.iter().enumerate() {
+        if plan.groups.len() > MANY_GROUPS && group.time_us.0 < SMALL * all.0 {
+            (hidden, hidden_time) = (hidden + 1, hidden_time + group.time_us);
+            continue;
+        }
+        groups.add_row([
+            id.to_string(),
+            shortened(&group.name, 56),
+            name(group.device),
+            group.start_us.to_string(),
+            format!("{}{}", if group.source == Source::Estimated { "≈ " } else { "" }, group.time_us),
+            group.workspace_bytes.to_string(),
+        ]);
+    }
+    let mut text = format!("{groups}\n{}", small(hidden, hidden_time));
+    if !plan.transfers.is_empty() {
+        let mut transfers = table(["transfer", "from", "to", ">bytes", ">start", ">time"]);
+        for transfer in &plan.transfers {
+            transfers.add_row([
+                shortened(&transfer.name, 40),
+                name(transfer.from),
+                name(transfer.to),
+                transfer.bytes.to_string(),
+                transfer.start_us.to_string(),
+                transfer.time_us.to_string(),
+            ]);
+        }
+        text += &format!("\n{transfers}\n");
+    }
+    let mut devices = table(["device", ">groups", ">busy", ">parameters", ">peak load", ">arena", ">limit"]);
+    for device in &plan.devices {
+        devices.add_row([
+            device.full_name(),
+            device.order.len().to_string(),
+            device.busy_us.to_string(),
+            device.memory.parameter_bytes.to_string(),
+            device.memory.load_bytes.to_string(),
+            device.memory.arena_bytes.to_string(),
+            device.memory_limit_bytes.map_or("none".to_string(), |limit| limit.to_string()),
+        ]);
+    }
+    text += &format!(
+        "\n{devices}\n\nlatency {}, throughput {:.1}/s, {} transfers\n{} {} against a bound of {} ({}): gap {:.1} %",
+        plan.predicted.latency_us,
+        plan.predicted.throughput_per_s,
+        plan.transfers.len(),
+        problem.objective,
+        solution.display(problem.objective, solution.value()),
+        solution.display(problem.objective, plan.bound.value),
+        plan.bound.by,
+        100.0 * plan.gap
+    );
+    for note in &plan.notes {
+        text += &format!("\nnote: {note}");
+    }
+    text
+}

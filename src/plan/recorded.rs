@@ -1,0 +1,82 @@
+//! A model planned with profiles that are given as files: nothing is measured, and no agent takes part.
+//!
+//! The devices are those that the profiles are of, in their order; transfers between devices of one server are free.
+
+use std::path::Path;
+
+use miette::Report;
+
+use edgecut_cluster::run::{
+    recorded::RecordedProfiles,
+    request::{ModelGroups, RequestError},
+};
+use edgecut_graph::Granularity;
+use edgecut_plan::{file::ModelRef, plan, rule};
+
+use super::{Plan, output};
+use crate::{
+    Failure, Outcome,
+    cluster::link_table,
+    ineffective,
+    profile::GranularityFlag,
+    profile_source::{Source, Subject, rows},
+};
+
+/// Whether profiles were named, and not a folder of them.
+pub(super) fn is_given(arguments: &Plan) -> bool {
+    let is_file = |text: &String| {
+        let path = Path::new(text);
+        let is_named_so = path.extension().is_some_and(|extension| extension == "csv" || extension == "json");
+        Source::parse(text).device.is_some() || path.is_file() || (is_named_so && !path.is_dir())
+    };
+    arguments.profile.len() > 1 || arguments.profile.iter().any(is_file)
+}
+
+/// Plans the model at `path`.
+pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
+    let bad = |what: String| Failure::BadInput(Report::msg(what));
+    ineffective::refuse(&arguments.measuring_flags(), "profiles that are files: nothing is measured or run")?;
+    let subject = Subject::open(path, &arguments.flags)?;
+    let mut sources: Vec<Source> = arguments.profile.iter().map(|text| Source::parse(text)).collect();
+    if !is_given(arguments) {
+        // A dump, whose trace has a name of its own.
+        sources = vec![Source { path: path.to_path_buf(), device: None }];
+    }
+    if let Subject::Relay { model, path, .. } = &subject {
+        model.check_sizes(path)?;
+    }
+    let recorded = RecordedProfiles::of(rows(&sources, &subject)?).map_err(Failure::bad_input)?;
+    if matches!(arguments.granularity, GranularityFlag::Op) && recorded.granularity != Granularity::Op {
+        return Err(bad("--granularity op: the profiles are of fused groups".to_string()));
+    }
+    let groups = ModelGroups::of(subject.graph(), recorded.granularity);
+    let inputs = arguments.flags.inputs.as_ref().filter(|_| subject.is_selected());
+    let mut settings = arguments.settings(ModelRef {
+        path: path.display().to_string(),
+        blake3: subject.hash().to_string(),
+        bind_dims: arguments.flags.bind_dim.clone(),
+        inputs: inputs.map(|inputs| inputs.display().to_string()),
+    })?;
+    // Kernels of a dump are known by name alone: how to split them is not known.
+    let is_dump = matches!(subject, Subject::Dump { .. });
+    settings.may_split &= !is_dump;
+    rule::check_groups(&settings.rules, &groups.names).map_err(Failure::bad_input)?;
+    recorded.check(&groups.items).map_err(Failure::bad_input)?;
+    let cluster = arguments.cluster.path().map(|_| arguments.cluster.read()).transpose()?;
+    let links = match &arguments.links {
+        Some(path) => link_table(path)?.rows.iter().map(|row| row.link()).collect(),
+        None => Vec::new(),
+    };
+    let inventory = recorded.inventory(cluster.as_ref(), &links);
+    let request = settings.request(&groups, &inventory, &recorded.profiles, |_| None);
+    let request = request.map_err(|error| match error {
+        RequestError::Network(error) => {
+            bad(format!("{error}: give it in a file as `--links`, or in that of `--cluster`"))
+        }
+        error => arguments.failure(error),
+    })?;
+    let candidate = plan(&request).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
+    let dumped =
+        "the model is a graph dump, which names kernels and has none: this plan can be looked at, not run or exported";
+    output::finish(arguments, &request, &candidate, is_dump.then(|| dumped.to_string()).into_iter().collect())
+}

@@ -1,0 +1,220 @@
+//! Profiles that are given as files: rows of ours, EOP's CSV, dumps of TVM's debug executor. Which of them a file is,
+//! its content says.
+
+use std::path::{Path, PathBuf};
+
+use miette::Report;
+
+use super::{
+    Failure,
+    cluster::Located,
+    kind::{self, Kind, is_json_object},
+    model::{Model, ModelArguments, ModelFlags},
+};
+use crate::source_file as file;
+use edgecut_graph::Graph;
+use edgecut_interop::{eop, profile_import as import, profile_import::Imported, tvm_debug::Dump};
+use edgecut_plan as plan;
+use edgecut_profile::{ProfileRow, ProfiledDevice, reader};
+use edgecut_relay::eop_numbering;
+
+/// A model that is profiled: Relay, or the graph of a dump.
+pub enum Subject {
+    Relay { model: Box<Model>, text: String, path: PathBuf },
+    Dump { dump: Box<Dump>, hash: String, path: PathBuf },
+}
+
+/// One file of a profile, and whose it is said to be.
+#[derive(Debug, Clone)]
+pub struct Source {
+    pub path: PathBuf,
+    /// Server and device.
+    pub device: Option<(String, String)>,
+}
+
+impl Source {
+    /// `FILE` or `FILE=SERVER/DEVICE`.
+    pub fn parse(text: &str) -> Source {
+        let named = text.rsplit_once('=').and_then(|(path, device)| Some((path, device.split_once('/')?)));
+        match named {
+            Some((path, (server, device))) if !server.is_empty() && !device.is_empty() && !path.is_empty() => {
+                Source { path: path.into(), device: Some((server.to_string(), device.to_string())) }
+            }
+            _ => Source { path: text.into(), device: None },
+        }
+    }
+
+    /// The rows of the file, for the operators of `subject`.
+    pub fn read(&self, subject: &Subject) -> Result<Imported, Failure> {
+        let text = text(&self.path)?;
+        let bad = |what: String| Failure::BadInput(Report::msg(format!("{}: {what}", self.path.display())));
+        match (times(&text), subject) {
+            (Times::None(kind), _) => Err(bad(format!("not a profile: {kind}"))),
+            (Times::Rows, _) => {
+                let rows = self.renamed(reader::parse(&text).map_err(&bad)?).map_err(bad)?;
+                Ok(Imported { rows, unused: 0, unused_time: edgecut_graph::units::Micros::ZERO, missing: 0 })
+            }
+            (Times::Eop, Subject::Relay { model, text: relay, .. }) => {
+                let measured = eop::read(&text).map_err(|e| bad(e.to_string()))?;
+                let numbered = eop_numbering::operators(relay, &model.import.graph).ok_or_else(|| {
+                    bad("the module cannot be numbered as EOP does: it has more than calls, tuples and projections in main".into())
+                })?;
+                let place = self.place("eop", if measured.is_gpu { "gpu0" } else { "cpu" });
+                import::eop(&measured, &model.import.graph, &numbered, &place).map_err(|e| bad(e.to_string()))
+            }
+            (Times::Eop, Subject::Dump { .. }) => {
+                Err(bad("a profile of EOP's is of a Relay module: give that as the model".into()))
+            }
+            (Times::Trace | Times::Dump, Subject::Dump { dump, .. }) => {
+                let trace = match times(&text) {
+                    Times::Trace => text,
+                    _ => self::text(
+                        &beside(&self.path).ok_or_else(|| bad("its trace has no name to be found by".into()))?,
+                    )?,
+                };
+                let times = dump.times(&trace).map_err(|e| bad(e.to_string()))?;
+                Ok(import::tvm(&dump.graph, &times, &self.place("tvm", dump.device())))
+            }
+            (Times::Trace | Times::Dump, Subject::Relay { .. }) => {
+                Err(bad("a trace of TVM's debug executor is of a graph dump: give the dump as the model".into()))
+            }
+        }
+    }
+
+    /// `rows` of the device that they are said to be of.
+    fn renamed(&self, mut rows: Vec<ProfileRow>) -> Result<Vec<ProfileRow>, String> {
+        let Some((server, device)) = &self.device else { return Ok(rows) };
+        let of = |row: &ProfileRow| (row.server.clone(), row.device.clone());
+        if let Some((first, other)) =
+            rows.first().map(of).and_then(|f| Some((f.clone(), rows.iter().map(of).find(|o| *o != f)?)))
+        {
+            let ((a, b), (c, d)) = (first, other);
+            return Err(format!("it has rows of {a}/{b} and {c}/{d}: as {server}/{device} it must be of one device"));
+        }
+        for row in &mut rows {
+            (row.server, row.device) = (server.clone(), device.clone());
+        }
+        Ok(rows)
+    }
+
+    fn place(&self, server: &str, device: &str) -> ProfiledDevice {
+        let (server, device) = self.device.clone().unwrap_or((server.to_string(), device.to_string()));
+        import::place(&server, &device, &self.path.file_stem().unwrap_or_default().to_string_lossy())
+    }
+}
+
+/// What a file says of times.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Times {
+    Rows,
+    Eop,
+    Trace,
+    Dump,
+    /// Nothing: it is of another kind that is known.
+    None(Kind),
+}
+
+fn times(text: &str) -> Times {
+    let is_json = text.trim_start().starts_with('{');
+    let header = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let has = |name: &str| header.split(',').any(|cell| cell.trim() == name);
+    match is_json {
+        true if text.contains("\"traceEvents\"") => Times::Trace,
+        true if text.contains("\"arg_nodes\"") => Times::Dump, // JSON of TVM's
+        false if has("a_name") => Times::Eop,
+        false if has("signature") || header.is_empty() => Times::Rows,
+        _ => match kind::besides(text.as_bytes()) {
+            Some(Kind::Json) => Times::Dump,
+            Some(Kind::Csv) | None => Times::Rows,
+            Some(kind) => Times::None(kind),
+        },
+    }
+}
+
+impl Subject {
+    /// Reads the model at `path`.
+    pub fn open(path: &Path, flags: &ModelFlags) -> Result<Subject, Failure> {
+        if !is_dump(path) {
+            let model = Box::new(ModelArguments { model: path.to_path_buf(), flags: flags.clone() }.load()?);
+            return Ok(Subject::Relay { model, text: text(path)?, path: path.to_path_buf() });
+        }
+        let text = text(path)?;
+        let dump = Dump::read(&text).map_err(|e| Failure::bad_input(Located::new(path, e)))?;
+        let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+        Ok(Subject::Dump { dump: Box::new(dump), hash, path: path.to_path_buf() })
+    }
+
+    /// The graph dump that `source` is, or lies beside; `None` if it is neither a dump nor a trace.
+    ///
+    /// # Errors
+    /// If there is no such file, or it is of another kind that is known.
+    pub fn of_dump(source: &Path) -> Result<Option<PathBuf>, Failure> {
+        match times(&text(source)?) {
+            Times::Dump => Ok(Some(source.to_path_buf())),
+            Times::Trace => Ok(beside(source)),
+            Times::None(kind) => {
+                Err(Failure::BadInput(Report::msg(format!("{}: not a profile: {kind}", source.display()))))
+            }
+            Times::Rows | Times::Eop => Ok(None),
+        }
+    }
+
+    pub fn graph(&self) -> &Graph {
+        match self {
+            Subject::Relay { model, .. } => &model.import.graph,
+            Subject::Dump { dump, .. } => &dump.graph,
+        }
+    }
+
+    /// Whether given inputs selected branches of the model.
+    pub fn is_selected(&self) -> bool {
+        matches!(self, Subject::Relay { model, .. } if model.selected)
+    }
+
+    pub fn path(&self) -> &Path {
+        let (Subject::Relay { path, .. } | Subject::Dump { path, .. }) = self;
+        path
+    }
+
+    pub fn hash(&self) -> &str {
+        match self {
+            Subject::Relay { model, .. } => &model.import.hash,
+            Subject::Dump { hash, .. } => hash,
+        }
+    }
+}
+
+/// Whether the file at `path` is JSON, as dumps are and Relay is not, and no plan.
+pub fn is_dump(path: &Path) -> bool {
+    let is_dump = |text: String| is_json_object(text.as_bytes()) && plan::Plan::from_json(text.as_bytes()).is_err();
+    text(path).is_ok_and(is_dump)
+}
+
+/// The rows of several files for one model.
+pub fn rows(sources: &[Source], subject: &Subject) -> Result<Vec<ProfileRow>, Failure> {
+    let mut rows = Vec::new();
+    for source in sources {
+        let new = source.read(subject)?.rows;
+        let known =
+            |row: &ProfileRow| rows.iter().any(|r: &ProfileRow| (&r.server, &r.device) == (&row.server, &row.device));
+        if let Some(row) = new.iter().find(|row| known(row)) {
+            let (server, device) = (&row.server, &row.device);
+            let what = format!("{}: an earlier profile is of {server}/{device} too", source.path.display());
+            return Err(Failure::BadInput(Report::msg(format!("{what}: name its device, as FILE=SERVER/DEVICE"))));
+        }
+        rows.extend(new);
+    }
+    Ok(rows)
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    Ok(String::from_utf8_lossy(&file::read(path)?).into_owned())
+}
+
+/// The trace of a dump, or the dump of a trace, as TVM names them.
+fn beside(path: &Path) -> Option<PathBuf> {
+    const NAMES: [&str; 2] = ["graph_dump", "execution_trace"];
+    let name = path.file_name()?.to_str()?;
+    let (from, to) = if name.contains(NAMES[0]) { (NAMES[0], NAMES[1]) } else { (NAMES[1], NAMES[0]) };
+    name.contains(from).then(|| path.with_file_name(name.replace(from, to)))
+}

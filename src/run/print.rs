@@ -1,0 +1,197 @@
+//! A plan's run on stdout: predicted against measured.
+
+use comfy_table::Table;
+use serde::Serialize;
+
+use crate::{
+    Outcome,
+    format::{Format, print_csv, print_json},
+    table::{MANY_GROUPS, SMALL, shortened, small, table},
+};
+use edgecut_cluster::run::{self, Difference, MemoryUse, TransferCost};
+use edgecut_graph::units::{Bytes, Micros};
+use edgecut_plan::Plan;
+
+/// One line of the run as CSV: a group, a transfer, or the latency of the whole.
+#[derive(Serialize)]
+struct Row<'a> {
+    kind: &'static str,
+    name: &'a str,
+    /// Where it ran, or came from.
+    device: &'a str,
+    to: &'a str,
+    predicted_us: Option<f64>,
+    measured_us: f64,
+    bytes: u64,
+}
+
+pub(crate) fn print(format: Format, plan: &Plan, outcome: &run::Outcome, difference: Option<Difference>) -> Outcome {
+    match format {
+        Format::Json => print_json(outcome),
+        Format::Csv => print_csv(&rows(outcome)),
+        Format::Table => {
+            println!("{}", page(plan, outcome));
+            if let Some(difference) = difference {
+                println!("outputs against one device: {difference}");
+            }
+            Ok(())
+        }
+    }
+}
+
+fn rows(outcome: &run::Outcome) -> Vec<Row<'_>> {
+    let mut rows: Vec<Row<'_>> = outcome
+        .groups
+        .iter()
+        .map(|group| Row {
+            kind: "group",
+            name: &group.name,
+            device: &group.device,
+            to: "",
+            predicted_us: Some(group.predicted_us.0),
+            measured_us: group.measured_us.0,
+            bytes: group.workspace_bytes.0,
+        })
+        .collect();
+    rows.extend(outcome.transfers.iter().map(|transfer| Row {
+        kind: "transfer",
+        name: &transfer.tensor,
+        device: &transfer.from,
+        to: &transfer.to,
+        predicted_us: transfer.predicted_us.map(|time| time.0),
+        measured_us: transfer.measured_us.0,
+        bytes: transfer.bytes.0,
+    }));
+    rows.push(Row {
+        kind: "latency",
+        name: "",
+        device: "",
+        to: "",
+        predicted_us: Some(outcome.predicted_latency_us.0),
+        measured_us: outcome.latency.median_us.0,
+        bytes: 0,
+    });
+    rows
+}
+
+/// How far a measured time is from its prediction.
+fn off(predicted: Micros, measured: Micros) -> String {
+    if predicted.0 > 0.0 { format!("{:+.1} %", 100.0 * (measured.0 / predicted.0 - 1.0)) } else { String::new() }
+}
+
+/// All transfers in a line. Those over different links go at the same time.
+fn moved(transfers: &[TransferCost]) -> String {
+    let bytes: Bytes = transfers.iter().map(|transfer| transfer.bytes).sum();
+    let predicted: Micros = transfers.iter().filter_map(|transfer| transfer.predicted_us).sum();
+    let measured: Micros = transfers.iter().map(|transfer| transfer.measured_us).sum();
+    let count = transfers.len();
+    format!(
+        "{count} transfers of {bytes} together: predicted {predicted}, measured {measured} ({})",
+        off(predicted, measured)
+    )
+}
+
+fn page(plan: &Plan, outcome: &run::Outcome) -> String {
+    let mut text = groups(outcome);
+    if !outcome.transfers.is_empty() {
+        text += &format!("{}\n{}\n\n", transfers(&outcome.transfers), moved(&outcome.transfers));
+    }
+    text += &format!("{}\n\n{}", memory(&outcome.memory), latency(outcome));
+    if let Some(interval) = outcome.interval_us {
+        let predicted = plan.predicted.interval_us;
+        let rate = |interval: Micros| 1e6 / interval.0.max(f64::MIN_POSITIVE);
+        text += &format!(
+            "between results: predicted {predicted} ({:.1}/s), measured {interval} ({:.1}/s)\n",
+            rate(predicted),
+            rate(interval)
+        );
+    }
+    let most = |of: fn(&MemoryUse) -> Bytes| outcome.memory.iter().map(of).max().unwrap_or_default();
+    let (running, loading) = (most(|device| device.peak_bytes), most(|device| device.loading_bytes));
+    text += &format!("memory: at most {running} on any device while it ran, {loading} while it was loaded\n");
+    if outcome.clock_uncertainty_us > Micros::ZERO {
+        text += &format!("clocks of different servers agree to ± {}\n", outcome.clock_uncertainty_us);
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// Predicted and measured times of groups; the short ones of many in one line.
+fn groups(outcome: &run::Outcome) -> String {
+    let all: Micros = outcome.groups.iter().map(|group| group.measured_us).sum();
+    let mut groups = table([">group", "operators", "device", ">predicted", ">measured", ">off"]);
+    let (mut hidden, mut hidden_time) = (0, Micros::ZERO);
+    for group in &outcome.groups {
+        if outcome.groups.len() > MANY_GROUPS && group.measured_us.0 < SMALL * all.0 {
+            (hidden, hidden_time) = (hidden + 1, hidden_time + group.measured_us);
+            continue;
+        }
+        groups.add_row([
+            group.group.to_string(),
+            shortened(&group.name, 56),
+            group.device.clone(),
+            group.predicted_us.to_string(),
+            group.measured_us.to_string(),
+            off(group.predicted_us, group.measured_us),
+        ]);
+    }
+    format!("{groups}\n{}\n", small(hidden, hidden_time))
+}
+
+fn transfers(costs: &[TransferCost]) -> Table {
+    let mut transfers = table(["transfer", "from", "to", ">bytes", ">predicted", ">measured", ">waited"]);
+    for transfer in costs {
+        transfers.add_row([
+            shortened(&transfer.tensor, 40),
+            transfer.from.clone(),
+            transfer.to.clone(),
+            transfer.bytes.to_string(),
+            transfer.predicted_us.map_or(String::new(), |time| time.to_string()),
+            transfer.measured_us.to_string(),
+            transfer.waited_us.to_string(),
+        ]);
+    }
+    transfers
+}
+
+fn memory(devices: &[MemoryUse]) -> Table {
+    let mut memory = table([
+        "device",
+        ">predicted parameters",
+        ">measured",
+        ">predicted load",
+        ">predicted arena",
+        ">measured peak",
+        ">limit",
+    ]);
+    for device in devices {
+        memory.add_row([
+            device.device.clone(),
+            device.predicted_parameter_bytes.to_string(),
+            device.parameter_bytes.to_string(),
+            device.predicted_load_bytes.to_string(),
+            device.predicted_arena_bytes.to_string(),
+            device.peak_bytes.to_string(),
+            device.limit_bytes.map_or("none".to_string(), |limit| limit.to_string()),
+        ]);
+    }
+    memory
+}
+
+/// Predicted and measured latency in a line.
+fn latency(outcome: &run::Outcome) -> String {
+    let latency = &outcome.latency;
+    format!(
+        "latency: predicted {}, measured {} ({}); median of {} runs, ± {}, min {}, p95 {}\n",
+        outcome.predicted_latency_us,
+        latency.median_us,
+        match outcome.interval_us {
+            None => off(outcome.predicted_latency_us, latency.median_us),
+            Some(_) => "with queueing, which is not predicted".to_string(),
+        },
+        latency.n,
+        latency.mad_us,
+        latency.min_us,
+        latency.p95_us
+    )
+}

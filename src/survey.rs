@@ -1,0 +1,46 @@
+//! Profiles that a verb needs: taken on every device of the cluster, with progress on stderr.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::Failure;
+use edgecut_cluster::{
+    Cluster, Inventory,
+    agent::Fleet,
+    survey::{DeviceProfile, SurveyProgress, SurveyRequest, survey},
+};
+
+/// Takes the profiles of all devices, or reads those that are there, and tells where they are.
+pub async fn profiles(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    inventory: &Inventory,
+    wanted: &SurveyRequest<'_>,
+) -> Result<Vec<DeviceProfile>, Failure> {
+    let (all, bars) = (MultiProgress::new(), Mutex::new(HashMap::<String, ProgressBar>::new()));
+    let progress = |now: SurveyProgress<'_>| {
+        let mut bars = bars.lock().unwrap_or_else(PoisonError::into_inner);
+        let bar = bars.entry(now.device.to_string()).or_insert_with(|| {
+            let style = ProgressStyle::with_template("{elapsed:>4} {prefix} measured {pos}/{len} {wide_msg}");
+            let bar = ProgressBar::new(now.items as u64).with_prefix(now.device.to_string());
+            all.add(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+        });
+        bar.set_length(now.items as u64);
+        bar.set_position(now.measured as u64);
+        bar.set_message(now.item.to_string());
+    };
+    let profiles = survey(fleet, cluster, inventory, wanted, &progress).await;
+    for bar in bars.lock().unwrap_or_else(PoisonError::into_inner).values() {
+        bar.finish_and_clear();
+    }
+    let profiles = profiles.map_err(Failure::failed)?;
+    for profile in &profiles {
+        let how = if profile.changed { "written to" } else { "unchanged, read from" };
+        eprintln!("profile {how} {}", profile.path.display());
+    }
+    Ok(profiles)
+}

@@ -1,0 +1,64 @@
+//! Tables for people: one line a row, numbers to the right.
+
+use comfy_table::{CellAlignment, Table, TableComponent, presets::NOTHING};
+
+use edgecut_graph::units::Micros;
+
+/// An empty table with a rule under its header. Columns whose name begins with `>` are aligned to the right.
+pub fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(NOTHING).set_style(TableComponent::HeaderLines, '─');
+    table.set_header(header.map(|name| name.trim_start_matches('>')));
+    for (column, name) in table.column_iter_mut().zip(header) {
+        column.set_padding((0, 2));
+        if name.starts_with('>') {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// Tables of more groups than this leave out those that take a smaller share of the time than [`SMALL`].
+pub const MANY_GROUPS: usize = 48;
+pub const SMALL: f64 = 0.005;
+
+/// A line on the groups that a table leaves out; empty if it has all of them.
+pub fn small(groups: usize, time: Micros) -> String {
+    match groups {
+        0 => String::new(),
+        _ => format!("and {groups} groups of less than {} % each, {time} together\n", 100.0 * SMALL),
+    }
+}
+
+/// `text` cut to `most` characters, in the middle: kernels' names differ at both ends.
+pub fn shortened(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return text.to_string();
+    }
+    let kept = most.saturating_sub(1);
+    let (head, tail) = (kept.div_ceil(2), kept / 2);
+    let chars: Vec<char> = text.chars().collect();
+    format!("{}…{}", String::from_iter(&chars[..head]), String::from_iter(&chars[length - tail..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_lines() {
+        let mut table = table(["name", ">time"]);
+        table.add_row(["a", "12.5 us"]).add_row(["longer", "3 us"]);
+        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
+        assert_eq!(lines[0], "name       time");
+        assert!(lines[1].starts_with("─────"), "{lines:?}");
+        assert_eq!(&lines[2..], ["a       12.5 us", "longer     3 us"]);
+    }
+
+    #[test]
+    fn long_names_lose_their_middle() {
+        assert_eq!(shortened("conv+relu", 9), "conv+relu");
+        assert_eq!(shortened("nn.conv2d+nn.relu", 9), "nn.c…relu");
+    }
+}

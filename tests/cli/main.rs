@@ -1,0 +1,13 @@
+//! The real binary: flags in, tables, files and exit codes out.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod cluster_processes;
+mod command_line;
+mod costs;
+mod export;
+mod hostile_files;
+mod memory;
+mod model_flags;
+mod plan_advice;

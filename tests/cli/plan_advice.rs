@@ -1,0 +1,99 @@
+//! `plan --advise` and `plan --like` through the real binary: with profiles that are files, and on agents.
+
+use std::{fs, path::Path, time::Duration};
+
+use crate::common::process::{AgentProcess, edgecut, within};
+use edgecut::plan::Plan;
+
+/// Two products that two devices share where the link between them is fast.
+const MODEL: &str = "def @main(%x: Tensor[(64, 256), float32], %w: Tensor[(256, 256), float32]) {
+    %0 = nn.softmax(nn.dense(%x, %w, units=256)); tanh(nn.softmax(nn.dense(%0, %w, units=256))) }";
+
+const FAST_LINKS: &str = "from,from_address,to,to_address,latency_us,bytes_per_us,fit_error,largest_bytes,n\n\
+                          s0,-,s1,-,0.1,1000000,0,1,1\ns1,-,s0,-,0.1,1000000,0,1,1\n";
+
+/// A folder with the model, one profile of it, and the links of two servers.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("m.relay"), MODEL).unwrap();
+    fs::write(path("fast.csv"), FAST_LINKS).unwrap();
+    run(folder.path(), "profile m.relay --budget 50ms --output measured");
+    let made = fs::read_dir(path("measured")).unwrap().next().unwrap().unwrap().path();
+    let mut files = fs::read_dir(made).unwrap().map(|entry| entry.unwrap().path());
+    let profile = files.find(|path| path.to_string_lossy().ends_with("fused.csv")).unwrap();
+    fs::copy(profile, path("p.csv")).unwrap();
+    folder
+}
+
+#[track_caller]
+fn run(folder: &Path, line: &str) {
+    let mut command = edgecut(folder);
+    command.args(line.split_whitespace());
+    let output = within(Duration::from_secs(120), command);
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn plan(folder: &Path, name: &str) -> Plan {
+    Plan::from_json(&fs::read(folder.join(name)).unwrap()).unwrap()
+}
+
+/// What a plan's notes say of its value without a server.
+#[track_caller]
+fn advice(plan: &Plan, server: &str) -> String {
+    let begin = format!("without server {server} ");
+    let note = plan.notes.iter().find_map(|note| note.strip_prefix(&begin));
+    note.unwrap_or_else(|| panic!("nothing of {server} in {:?}", plan.notes)).to_string()
+}
+
+/// Operators that are split, with the names of the devices that share them.
+fn splits(plan: &Plan) -> Vec<(u32, Vec<String>)> {
+    let name = |index: u32| plan.devices[index as usize].full_name();
+    let split = plan.splits.iter();
+    split.map(|split| (split.operator.0, split.devices.iter().map(|device| name(device.0)).collect())).collect()
+}
+
+#[test]
+fn advice_is_the_latency_of_the_plan_without_a_server() {
+    let folder = folder();
+    let here = folder.path();
+    run(here, "plan m.relay --profile p.csv=s0/cpu --output alone.json");
+    let both = "plan m.relay --profile p.csv=s0/cpu --profile p.csv=s1/cpu --links fast.csv";
+    run(here, &format!("{both} --advise --output advised.json"));
+    run(here, &format!("{both} --output plain.json"));
+    let (alone, advised, plain) = (plan(here, "alone.json"), plan(here, "advised.json"), plan(here, "plain.json"));
+    assert!(!advised.splits.is_empty(), "{:?}", advised.groups);
+    assert_eq!(advised.predicted, plain.predicted, "advice changes no plan");
+    assert!(plain.notes.iter().all(|note| !note.starts_with("without server")));
+
+    let worse = 100.0 * (alone.predicted.latency_us.0 / advised.predicted.latency_us.0 - 1.0);
+    assert_eq!(advice(&advised, "s1"), format!("the plan is {worse:.1} % worse"));
+    // Inputs start and results arrive at the first server: a plan without it means nothing.
+    assert!(advised.notes.iter().all(|note| !note.starts_with("without server s0")));
+}
+
+#[test]
+fn agents_split_what_another_plan_splits_and_say_what_that_gains() {
+    let folder = folder();
+    let here = folder.path();
+    let agents = ["s0", "s1"].map(|name| AgentProcess::start(name, "127.0.0.1:0", &[]));
+    let servers = agents.iter().map(|a| format!("[[server]]\nname = \"{}\"\naddress = \"{}\"\n", a.name, a.address));
+    fs::write(here.join("c.toml"), servers.collect::<String>()).unwrap();
+    run(here, "plan m.relay --profile p.csv=s0/cpu --profile p.csv=s1/cpu --links fast.csv --output split.json");
+    let on_agents = "plan m.relay --cluster c.toml --profile-budget 50ms --rehearse 0";
+    run(here, &format!("{on_agents} --like split.json --ratios equal --advise --output like.json"));
+    let (split, like) = (plan(here, "split.json"), plan(here, "like.json"));
+    assert!(!split.splits.is_empty());
+    assert_eq!(splits(&like), splits(&split));
+    for split in &like.splits {
+        let sizes: Vec<u64> = split.cuts.windows(2).map(|cut| cut[1] - cut[0]).collect();
+        assert!(sizes.iter().max() <= sizes.iter().min().map(|least| least + 1).as_ref(), "{sizes:?}");
+    }
+    // The links are real ones: whether both servers gain anything is up to them.
+    assert!(advice(&like, "s1").starts_with("the plan is "));
+
+    // What has to run on the second server cannot do without it.
+    run(here, &format!("{on_agents} --ban nn.dense=s0/cpu --advise --output banned.json"));
+    assert_eq!(advice(&plan(here, "banned.json"), "s1"), "no plan was found");
+    run(here, "run like.json --repeat 2");
+}

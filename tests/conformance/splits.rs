@@ -1,0 +1,90 @@
+//! The law of splitting: an operator's shards, put together, are the operator. Over every operator case and every
+//! axis that its operators can be split along, in halves and in random fractions, on the CPU engine.
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use edgecut::{
+    graph::TensorData,
+    ops::{
+        passes::{
+            shard::{self, SplitError},
+            shard_graph::{Sharding, shard_graph},
+        },
+        split::SplitAxis,
+    },
+};
+use libtest_mimic::Trial;
+
+use crate::{cases, cases::Case, operators::ENGINE, trial};
+
+pub fn trials() -> impl Iterator<Item = Trial> {
+    let law = |case: Case| trial(format!("splits/{}/{}", case.family, case.name), move || check(&case));
+    let cuts = trial("splits: fractions make cuts of the whole axis".to_string(), || {
+        fractions_make_cuts_of_the_whole_axis();
+        Ok(())
+    });
+    cases::all().into_iter().filter(|case| case.read().is_ok_and(|(graph, _)| splits(&graph))).map(law).chain([cuts])
+}
+
+/// Whether an operator of the graph has an axis that it can be split along.
+fn splits(graph: &edgecut::graph::Graph) -> bool {
+    graph.operators().any(|(_, operator)| !shard::axes(graph, operator).is_empty())
+}
+
+/// Splits every operator of the case along each of its axes, twice, and compares the results with the unsplit ones.
+fn check(case: &Case) -> Result<(), String> {
+    let (graph, tensors) = case.read()?;
+    let mut rng = fastrand::Rng::with_seed(u64::from(crc32fast::hash(case.name.as_bytes())));
+    let mut outputs: Option<Vec<TensorData>> = None;
+    for (id, operator) in graph.operators() {
+        for (number, axis) in shard::axes(&graph, operator).iter().enumerate() {
+            for fractions in [vec![0.5, 0.5], vec![rng.f64(), rng.f64(), rng.f64()]] {
+                let mut cuts = axis.cuts(&fractions);
+                cuts.dedup();
+                if cuts.len() < 3 {
+                    continue;
+                }
+                let label = format!("{} {axis:?} at {cuts:?}", operator.name);
+                let divisions = BTreeMap::from([(id, Sharding { axis: number, cuts })]);
+                let split = match shard_graph(&graph, &divisions) {
+                    Ok(split) => split,
+                    // A shard that lies in the padding alone.
+                    Err(SplitError::Empty { .. }) => continue,
+                    Err(why) => return Err(format!("{label}: {why}")),
+                };
+                if outputs.is_none() {
+                    outputs = Some(cases::compute(&*ENGINE, &graph, &tensors)?);
+                }
+                let want = outputs.as_deref().unwrap_or_default();
+                let run = AssertUnwindSafe(|| cases::compute(&*ENGINE, &split.graph, &tensors));
+                let got = catch_unwind(run).unwrap_or_else(|_| Err("panicked".into()));
+                got.and_then(|got| got.iter().zip(want).try_for_each(|(got, want)| case.compare(got, want)))
+                    .map_err(|why| format!("{label}: {why}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fractions_make_cuts_of_the_whole_axis() {
+    let cases = cases::all();
+    let mut rng = fastrand::Rng::with_seed(7);
+    let graphs = cases.iter().step_by(20).filter_map(|case| case.read().ok());
+    for graph in graphs.map(|(graph, _)| graph) {
+        for axis in graph.operators().flat_map(|(_, operator)| shard::axes(&graph, operator)) {
+            let fractions: Vec<f64> = (0..rng.usize(1..6)).map(|_| rng.f64()).collect();
+            assert!(are_cuts(&axis, &axis.cuts(&fractions), fractions.len()), "{axis:?} {fractions:?}");
+        }
+    }
+}
+
+fn are_cuts(axis: &SplitAxis, cuts: &[u64], shards: usize) -> bool {
+    let inner = &cuts[..cuts.len() - 1];
+    cuts.len() == shards + 1
+        && cuts.windows(2).all(|w| w[0] <= w[1])
+        && (cuts[0], cuts[shards]) == (0, axis.size)
+        && inner.iter().all(|cut| cut % axis.grain == 0 || *cut == axis.size)
+}

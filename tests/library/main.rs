@@ -1,0 +1,19 @@
+//! Behaviour of the library through its public items, one file an area.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod eop;
+#[cfg(feature = "exact")]
+mod exact;
+mod memory_fit;
+mod memory_model;
+mod memory_reports;
+mod operators_by_hand;
+mod placement;
+mod plan;
+mod relay_cases;
+mod relay_errors;
+mod relay_printer;
+mod relay_versions;
+mod split_plan;

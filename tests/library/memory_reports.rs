@@ -1,0 +1,56 @@
+//! Memory reports against the tools they follow: G10's files byte for byte, Aidge's networks at their bound.
+
+use crate::common::shared;
+use edgecut::{
+    graph::InPlacePolicy,
+    graph::OperatorId,
+    interop::{fx, g10, network::Network},
+    memory::{PackOptions, StorageRules, bound, place},
+    units::Bytes,
+};
+
+#[test]
+#[cfg_attr(not(shared), ignore = "needs ../shared")]
+fn g10_files_are_equal_byte_for_byte() {
+    let folder = shared("liveness/g10/tiny6");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let times = fx::times(&read("time_dict.txt")).unwrap();
+    let trace = fx::parse(&read("fwd.py"), &read("bwd.py"), &times).unwrap();
+    for (name, content) in g10::files(&trace, "run1", true) {
+        assert_eq!(content, read(&name), "{name}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(shared), ignore = "needs ../shared")]
+fn aidge_networks_lie_at_their_bound() {
+    let folder = shared("liveness/aidge");
+    // The bound under Aidge's rule, and the best of its strategies.
+    for (name, theirs, best) in
+        [("mlp", 1536, 1536), ("resnet8", 196608, 196608), ("incep", 98304, 106496), ("vitblock", 163072, 163072)]
+    {
+        let text = std::fs::read(folder.join(format!("{name}.graph.json"))).unwrap();
+        let network = Network::parse(&text).unwrap();
+        let order: Vec<OperatorId> = network.graph.operators().map(|(id, _)| id).collect();
+        let arena = |rule: InPlacePolicy| {
+            let alias = |id| network.alias(id, rule);
+            let rules = StorageRules { alias: &alias, workspace: &|_| Bytes::ZERO, align: 1 };
+            let placed = place::place(&network.graph, order.clone(), &rules, &PackOptions::default()).unwrap();
+            assert_eq!(placed.packing.height, bound::arena(&placed.lifetimes.buffers), "{name} {rule:?}");
+            placed.packing.height.0
+        };
+        assert_eq!(arena(InPlacePolicy::FirstOperand), theirs, "{name}");
+        let ours = arena(InPlacePolicy::Any);
+        assert!(ours <= best && (name != "vitblock" || ours <= 112896), "{name}: {ours}");
+        assert!(arena(InPlacePolicy::Never) >= ours, "{name}");
+        let alias = |id| network.alias(id, InPlacePolicy::Any);
+        let rules = StorageRules { alias: &alias, workspace: &|_| Bytes::ZERO, align: 1 };
+        let placements = place::best_placement(&network.graph, &rules, &PackOptions::default()).unwrap();
+        eprintln!(
+            "{name}: {ours} in program order, {} reordered, bound {}",
+            placements.best.packing.height.0, placements.bound.0
+        );
+        assert!(placements.best.packing.height.0 <= ours, "{name}");
+        assert!(placements.bound <= placements.best.lifetimes.peak(), "{name}");
+    }
+}

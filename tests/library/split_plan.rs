@@ -1,0 +1,263 @@
+//! Plans with split operators: better than whole ones where that pays, never worse, above their bound, and computing
+//! what the model computes.
+
+use std::path::Path;
+
+use crate::common::card::{CPU, Card, GPU, in_file};
+use edgecut::{
+    engine::{Engine, EngineError, TractEngine},
+    graph::{Granularity, Graph, LinkCost, OperatorId, TensorData},
+    ops::passes::shard,
+    plan::{
+        Candidate, DeviceId, Plan, PlanRequest,
+        assemble::Network,
+        problem::{Cost, Device, Link, LinkId, Objective},
+        search::Options,
+        split::{
+            SplitOptions,
+            front::{front, value, within},
+            solve,
+        },
+    },
+    profile::{Item, items},
+    relay::{ImportOptions, import},
+    units::{Bytes, Micros, Rate},
+    values::seeded,
+};
+
+/// A small convolutional network: two convolutions with pooling between, a residual sum, a dense layer.
+const MODEL: &str = r#"#[version = "0.0.5"]
+def @main(%x: Tensor[(1, 3, 64, 64), float32], %w1: Tensor[(32, 3, 3, 3), float32], %w2: Tensor[(32, 32, 3, 3), float32],
+          %w3: Tensor[(32, 32, 3, 3), float32], %d: Tensor[(10, 8192), float32]) {
+  %0 = nn.conv2d(%x, %w1, padding=[1, 1, 1, 1], channels=32, kernel_size=[3, 3]);
+  %1 = nn.relu(%0);
+  %2 = nn.max_pool2d(%1, pool_size=[2, 2], strides=[2, 2]);
+  %3 = nn.conv2d(%2, %w2, padding=[1, 1, 1, 1], channels=32, kernel_size=[3, 3]);
+  %4 = add(%3, %2);
+  %5 = nn.conv2d(%4, %w3, strides=[2, 2], padding=[1, 1, 1, 1], channels=32, kernel_size=[3, 3]);
+  %6 = nn.batch_flatten(%5);
+  nn.dense(%6, %d, units=10)
+}
+"#;
+
+/// `speeds` devices that compute so many FLOPs a microsecond, with links of so many bytes a microsecond between them.
+fn network(speeds: &[f64], bandwidth: f64) -> Network {
+    let n = speeds.len();
+    let device = |d: usize| Device { server: format!("s{d}"), name: "cpu".into(), address: None, memory: None };
+    let pairs: Vec<(usize, usize)> = (0..n * n).map(|i| (i / n, i % n)).collect();
+    let between: Vec<(usize, usize)> = pairs.iter().copied().filter(|(a, b)| a != b).collect();
+    let link = |(a, b): &(usize, usize)| Link {
+        name: format!("s{a}-s{b}"),
+        cost: LinkCost { latency: Micros(100.0), rate: Rate(bandwidth) },
+    };
+    let route = |pair: &(usize, usize)| between.iter().position(|p| p == pair).map(|at| LinkId(at as u32));
+    Network {
+        devices: (0..n).map(device).collect(),
+        links: between.iter().map(link).collect(),
+        routes: pairs.iter().map(route).collect(),
+        source: DeviceId(0),
+        sink: DeviceId(0),
+    }
+}
+
+fn costs(items: &[Item], speeds: &[f64]) -> Vec<Vec<Option<Cost>>> {
+    let cost = |item: &Item, speed: &f64| {
+        let time = Micros(2.0 + item.flops as f64 / speed + item.bytes.0 as f64 * 1e-4);
+        Some(Cost { time, workspace: Bytes(1024), held: Bytes::ZERO })
+    };
+    items.iter().map(|item| speeds.iter().map(|speed| cost(item, speed)).collect()).collect()
+}
+
+/// Calls `with` on the request to plan `graph`.
+fn on_request<T>(
+    graph: &Graph,
+    speeds: &[f64],
+    bandwidth: f64,
+    objective: Objective,
+    with: impl FnOnce(PlanRequest<'_>) -> T,
+) -> T {
+    let items = items(graph, Granularity::Fused);
+    let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
+    let names = items.iter().map(|item| item.name.clone()).collect();
+    let options = SplitOptions::of(graph, &groups);
+    let request = PlanRequest::new(options, names, costs(&items, speeds), network(speeds, bandwidth));
+    with(PlanRequest { objective, ..request })
+}
+
+fn with_budget<'a>(request: &PlanRequest<'a>, budget: u64) -> PlanRequest<'a> {
+    PlanRequest { search: Options { budget: Some(budget), cut_off: None, ..Options::default() }, ..request.clone() }
+}
+
+fn answer(graph: &Graph, speeds: &[f64], bandwidth: f64, objective: Objective) -> Candidate {
+    let answer = on_request(graph, speeds, bandwidth, objective, |request| {
+        checked(graph, solve(&with_budget(&request, 2_000), None).unwrap())
+    });
+    let read = Plan::from_json(in_file(graph, &answer, Granularity::Fused).to_json().unwrap().as_bytes()).unwrap();
+    assert_eq!(read.splits, answer.splits);
+    answer
+}
+
+fn checked(graph: &Graph, answer: Candidate) -> Candidate {
+    in_file(graph, &answer, Granularity::Fused);
+    assert!(answer.solution.bound.value <= answer.solution.value() * (1.0 + 1e-9));
+    answer
+}
+
+/// A plan within a limit is at least as good as every plan of the front that keeps the limit, and as every plan within
+/// a lower limit.
+#[test]
+fn looser_limits_never_give_worse_plans() {
+    let graph = model(MODEL);
+    let cases = [
+        (vec![10_000.0, 10_000.0], 1000.0, Objective::Latency),
+        (vec![10_000.0, 4_000.0, 2_000.0], 100.0, Objective::Latency),
+        (vec![10_000.0, 7_000.0, 2_000.0], 100.0, Objective::Throughput),
+    ];
+    for (speeds, bandwidth, objective) in cases {
+        let worth = |answer: &Candidate| value(objective, answer);
+        on_request(&graph, &speeds, bandwidth, objective, |request| {
+            let points = front(&with_budget(&request, 400)).unwrap();
+            assert!(!points.is_empty());
+            let peaks = points.iter().map(|point| point.peak.0);
+            let (least, most) = (peaks.clone().min().unwrap(), peaks.max().unwrap());
+            let mut best_so_far = f64::INFINITY;
+            // Below the front there may be a plan for just that limit: those above it are no worse either.
+            let below = [least * 7 / 8, least * 31 / 32];
+            let above = (0..6).map(|step| least + (most - least) * step / 4);
+            for limit in below.into_iter().chain(above).map(Bytes) {
+                let mut tight = request.clone();
+                tight.network.devices.iter_mut().for_each(|device| device.memory = Some(limit));
+                let answer = match within(&with_budget(&tight, 400)) {
+                    Ok(answer) => checked(&graph, answer),
+                    Err(why) => {
+                        assert!(limit.0 < least && best_so_far.is_infinite(), "{limit}: {why}");
+                        continue;
+                    }
+                };
+                assert!(answer.solution.reserved().all(|reserved| reserved <= limit), "{limit}");
+                let found = worth(&answer);
+                assert!((found - answer.solution.value()).abs() <= 1e-9 * found);
+                assert!(found <= best_so_far, "{limit}: {found} after {best_so_far}");
+                best_so_far = found;
+                for point in points.iter().filter(|point| point.peak <= limit) {
+                    assert!(best_so_far <= worth(&point.candidate), "{limit}");
+                }
+            }
+        });
+    }
+}
+
+fn model(text: &str) -> Graph {
+    import("model", text.as_bytes(), &ImportOptions::default()).unwrap().graph
+}
+
+fn computed(graph: &Graph) -> Vec<TensorData> {
+    let content = |id| {
+        let tensor = graph.tensor(id);
+        seeded(&tensor.name, &tensor.ty).map_err(|e| EngineError::Other(e.to_string()))
+    };
+    let mut loaded = TractEngine::new(1).unwrap().load(graph, &content).unwrap();
+    let inputs: Vec<TensorData> = graph.inputs().map(|id| content(id).unwrap()).collect();
+    loaded.run(&inputs).unwrap()
+}
+
+fn assert_near(a: &[TensorData], b: &[TensorData]) {
+    assert_eq!(a.len(), b.len());
+    for (a, b) in a.iter().zip(b) {
+        let (a, b) = (a.to_f64s().unwrap(), b.to_f64s().unwrap());
+        let scale = b.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+        assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-4 * scale), "{a:?} {b:?}");
+    }
+}
+
+#[test]
+fn two_equal_devices_on_a_fast_link_share_the_convolutions() {
+    let graph = model(MODEL);
+    let answer = answer(&graph, &[10_000.0, 10_000.0], 1000.0, Objective::Latency);
+    let (whole, split) = (answer.whole.unwrap(), answer.solution.value());
+    assert!(split < whole / 1.5, "{split} against {whole}");
+    assert_near(&computed(&answer.expanded.graph), &computed(&graph));
+}
+
+#[test]
+fn on_a_slow_link_nothing_is_split() {
+    let answer = answer(&model(MODEL), &[10_000.0, 10_000.0], 0.1, Objective::Latency);
+    assert!(answer.splits.is_empty());
+    assert_eq!(answer.solution.value(), answer.whole.unwrap());
+}
+
+#[test]
+fn unequal_devices_get_unequal_shares() {
+    let graph = model(MODEL);
+    let answer = answer(&graph, &[10_000.0, 5_000.0, 2_500.0], 2000.0, Objective::Latency);
+    let shares: Vec<f64> = answer
+        .splits
+        .iter()
+        .filter(|split| graph.operator(split.operator).name == "nn.conv2d")
+        .map(|split| split.cuts[1] as f64 / split.cuts[split.cuts.len() - 1] as f64)
+        .collect();
+    assert!(!shares.is_empty() && shares.iter().all(|share| (0.4..0.8).contains(share)), "{shares:?}");
+    assert_near(&computed(&answer.expanded.graph), &computed(&graph));
+}
+
+#[test]
+fn the_same_request_gives_the_same_plan() {
+    let graph = model(MODEL);
+    let one = answer(&graph, &[10_000.0, 7_000.0], 500.0, Objective::Latency);
+    let two = answer(&graph, &[10_000.0, 7_000.0], 500.0, Objective::Latency);
+    assert_eq!((one.splits, one.solution.value()), (two.splits, two.solution.value()));
+}
+
+#[test]
+fn every_way_is_an_axis_of_the_last_operator() {
+    let graph = model(MODEL);
+    let items = items(&graph, Granularity::Fused);
+    let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
+    let ways = SplitOptions::of(&graph, &groups);
+    for (number, group) in groups.iter().enumerate() {
+        let axes = shard::axes(&graph, graph.operator(*group.last().unwrap())).len();
+        assert!(ways.group(number).len() <= axes);
+    }
+    assert!((0..groups.len()).all(|g| !ways.group(g).is_empty()), "all of this model can be split");
+}
+
+#[test]
+fn resnet_is_faster_on_two_devices() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/resnet18.relay");
+    let text = std::fs::read_to_string(path).unwrap();
+    let answer = answer(&model(&text), &[40_000.0, 40_000.0], 125.0, Objective::Latency);
+    let (whole, split) = (answer.whole.unwrap(), answer.solution.value());
+    eprintln!(
+        "resnet18, 1 Gbit/s: whole {whole:.0} us, split {split:.0} us, bound {:.0} us",
+        answer.solution.bound.value
+    );
+    assert!(split < whole / 1.3, "{split} against {whole}");
+}
+
+/// A server with a processor and a graphics card that is eight times as fast, behind a link of its own; times are made
+/// up of the operators' work, and the card has no kernel for pooling.
+#[test]
+fn a_processor_and_a_card_share_what_pays_and_the_rest_stays() {
+    let graph = model(MODEL);
+    let items = items(&graph, Granularity::Op);
+    let mut costs = costs(&items, &[2_000.0, 16_000.0]);
+    for (item, costs) in items.iter().zip(&mut costs) {
+        if item.name.contains("pool") {
+            costs[1] = None;
+        }
+    }
+    let alone: f64 = costs.iter().map(|costs| costs[0].map_or(0.0, |cost| cost.time.0)).sum();
+    let card = Card { memory: None, latency: Micros(10.0), per_byte: 1.0 / 10_000.0 };
+    let (answer, made) = card.planned(&graph, costs, 2_000);
+    for group in made.groups.iter().filter(|group| group.name.contains("pool")) {
+        assert!(group.device == CPU, "{} is not on the processor", group.name);
+    }
+    let on_card = made.groups.iter().filter(|group| group.device == GPU);
+    assert!(on_card.count() > 0, "the card is left idle");
+    // Shares follow the devices' speeds: some of the convolutions are cut, and not in the middle.
+    let shares: Vec<f64> =
+        answer.splits.iter().map(|split| split.cuts[1] as f64 / *split.cuts.last().unwrap() as f64).collect();
+    assert!(shares.iter().any(|share| *share < 0.4 || *share > 0.6), "{shares:?}");
+    assert!(answer.solution.value() < alone / 2.0, "{} against {alone}", answer.solution.value());
+    assert_near(&computed(&answer.expanded.graph), &computed(&graph));
+}
