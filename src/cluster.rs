@@ -1,16 +1,14 @@
 //! What verbs that speak to agents share: the `--cluster` flag, its agents and links, and the runtime that the
 //! conversations run on.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use miette::{LabeledSpan, NamedSource, Report, miette};
 
 use super::{
     Failure, Outcome,
     kind::{self, Kind},
+    located::Located,
 };
 use edgecut_cluster::{
     Cluster, Link, LinkTable, MAX_THREADS,
@@ -139,24 +137,3 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .build()
         .map_err(Failure::failed)
 }
-
-/// An error with the file it is about.
-#[derive(Debug)]
-pub struct Located<E> {
-    path: PathBuf,
-    error: E,
-}
-
-impl<E> Located<E> {
-    pub fn new(path: &Path, error: E) -> Located<E> {
-        Located { path: path.to_path_buf(), error }
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for Located<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.error)
-    }
-}
-
-impl<E: fmt::Debug + fmt::Display> std::error::Error for Located<E> {}

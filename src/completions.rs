@@ -1,9 +1,9 @@
 //! `edgecut completions`: completion scripts for shells.
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 
-use crate::{Arguments, Outcome, format::print_all};
+use crate::{Outcome, format::print_all};
 
 /// Print a completion script for a shell.
 ///
@@ -15,9 +15,10 @@ pub struct Completions {
 }
 
 impl Completions {
-    pub fn run(self) -> Outcome {
+    /// Prints the script for `command`.
+    pub fn run(self, mut command: Command) -> Outcome {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Arguments::command(), "edgecut", &mut script);
+        clap_complete::generate(self.shell, &mut command, "edgecut", &mut script);
         print_all(&script)
     }
 }

@@ -4,7 +4,7 @@ use std::{fmt, path::Path};
 
 use miette::Report;
 
-use super::{Failure, cluster::Located};
+use super::{Failure, located::Located};
 use edgecut_plan::{Plan, file::PlanFileError};
 
 /// A kind of file that edgecut reads or writes. As text: what the file is, and which flag or verb wants it.

@@ -13,6 +13,7 @@ mod format;
 mod ineffective;
 mod inspect;
 mod kind;
+mod located;
 mod man;
 mod memory;
 mod model;
@@ -27,7 +28,7 @@ mod survey;
 mod table;
 mod workload;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::{Failure, Outcome};
 
@@ -79,8 +80,8 @@ fn main() -> std::process::ExitCode {
         Verb::Operators(verb) => verb.run(),
         Verb::Devices(verb) => verb.run(),
         Verb::Agent(verb) => verb.run(),
-        Verb::Completions(verb) => verb.run(),
-        Verb::Manual(verb) => verb.run(),
+        Verb::Completions(verb) => verb.run(Arguments::command()),
+        Verb::Manual(verb) => verb.run(Arguments::command()),
     };
     match outcome {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_mangen::Man;
 
-use crate::{Arguments, Failure, Outcome, format::print_all, source_file};
+use crate::{Failure, Outcome, format::print_all, source_file};
 
 /// Print the manual page of edgecut, or write a page for every command into a folder.
 #[derive(clap::Args)]
@@ -16,8 +16,8 @@ pub struct Manual {
 }
 
 impl Manual {
-    pub fn run(self) -> Outcome {
-        let mut root = Arguments::command();
+    /// Prints or writes the pages of `root` and its subcommands.
+    pub fn run(self, mut root: Command) -> Outcome {
         root.build();
         let Some(folder) = &self.output else { return print_all(&page(&root)?) };
         std::fs::create_dir_all(folder).map_err(|error| Failure::unwritable(&folder.display().to_string(), &error))?;

@@ -7,8 +7,8 @@ use miette::Report;
 
 use super::{
     Failure,
-    cluster::Located,
     kind::{self, Kind, is_json_object},
+    located::Located,
     model::{Model, ModelArguments, ModelFlags},
 };
 use crate::source_file as file;
@@ -19,7 +19,7 @@ use edgecut_profile::{ProfileRow, ProfiledDevice, reader};
 use edgecut_relay::eop_numbering;
 
 /// A model that is profiled: Relay, or the graph of a dump.
-pub enum Subject {
+pub enum ProfiledModel {
     Relay { model: Box<Model>, text: String, path: PathBuf },
     Dump { dump: Box<Dump>, hash: String, path: PathBuf },
 }
@@ -45,7 +45,7 @@ impl Source {
     }
 
     /// The rows of the file, for the operators of `subject`.
-    pub fn read(&self, subject: &Subject) -> Result<Imported, Failure> {
+    pub fn read(&self, subject: &ProfiledModel) -> Result<Imported, Failure> {
         let text = text(&self.path)?;
         let bad = |what: String| Failure::BadInput(Report::msg(format!("{}: {what}", self.path.display())));
         match (times(&text), subject) {
@@ -54,7 +54,7 @@ impl Source {
                 let rows = self.renamed(reader::parse(&text).map_err(&bad)?).map_err(bad)?;
                 Ok(Imported { rows, unused: 0, unused_time: edgecut_graph::units::Micros::ZERO, missing: 0 })
             }
-            (Times::Eop, Subject::Relay { model, text: relay, .. }) => {
+            (Times::Eop, ProfiledModel::Relay { model, text: relay, .. }) => {
                 let measured = eop::read(&text).map_err(|e| bad(e.to_string()))?;
                 let numbered = eop_numbering::operators(relay, &model.import.graph).ok_or_else(|| {
                     bad("the module cannot be numbered as EOP does: it has more than calls, tuples and projections in main".into())
@@ -62,10 +62,10 @@ impl Source {
                 let place = self.place("eop", if measured.is_gpu { "gpu0" } else { "cpu" });
                 import::eop(&measured, &model.import.graph, &numbered, &place).map_err(|e| bad(e.to_string()))
             }
-            (Times::Eop, Subject::Dump { .. }) => {
+            (Times::Eop, ProfiledModel::Dump { .. }) => {
                 Err(bad("a profile of EOP's is of a Relay module: give that as the model".into()))
             }
-            (Times::Trace | Times::Dump, Subject::Dump { dump, .. }) => {
+            (Times::Trace | Times::Dump, ProfiledModel::Dump { dump, .. }) => {
                 let trace = match times(&text) {
                     Times::Trace => text,
                     _ => self::text(
@@ -75,7 +75,7 @@ impl Source {
                 let times = dump.times(&trace).map_err(|e| bad(e.to_string()))?;
                 Ok(import::tvm(&dump.graph, &times, &self.place("tvm", dump.device())))
             }
-            (Times::Trace | Times::Dump, Subject::Relay { .. }) => {
+            (Times::Trace | Times::Dump, ProfiledModel::Relay { .. }) => {
                 Err(bad("a trace of TVM's debug executor is of a graph dump: give the dump as the model".into()))
             }
         }
@@ -131,17 +131,17 @@ fn times(text: &str) -> Times {
     }
 }
 
-impl Subject {
+impl ProfiledModel {
     /// Reads the model at `path`.
-    pub fn open(path: &Path, flags: &ModelFlags) -> Result<Subject, Failure> {
+    pub fn open(path: &Path, flags: &ModelFlags) -> Result<ProfiledModel, Failure> {
         if !is_dump(path) {
             let model = Box::new(ModelArguments { model: path.to_path_buf(), flags: flags.clone() }.load()?);
-            return Ok(Subject::Relay { model, text: text(path)?, path: path.to_path_buf() });
+            return Ok(ProfiledModel::Relay { model, text: text(path)?, path: path.to_path_buf() });
         }
         let text = text(path)?;
         let dump = Dump::read(&text).map_err(|e| Failure::bad_input(Located::new(path, e)))?;
         let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
-        Ok(Subject::Dump { dump: Box::new(dump), hash, path: path.to_path_buf() })
+        Ok(ProfiledModel::Dump { dump: Box::new(dump), hash, path: path.to_path_buf() })
     }
 
     /// The graph dump that `source` is, or lies beside; `None` if it is neither a dump nor a trace.
@@ -161,25 +161,25 @@ impl Subject {
 
     pub fn graph(&self) -> &Graph {
         match self {
-            Subject::Relay { model, .. } => &model.import.graph,
-            Subject::Dump { dump, .. } => &dump.graph,
+            ProfiledModel::Relay { model, .. } => &model.import.graph,
+            ProfiledModel::Dump { dump, .. } => &dump.graph,
         }
     }
 
     /// Whether given inputs selected branches of the model.
     pub fn is_selected(&self) -> bool {
-        matches!(self, Subject::Relay { model, .. } if model.selected)
+        matches!(self, ProfiledModel::Relay { model, .. } if model.selected)
     }
 
     pub fn path(&self) -> &Path {
-        let (Subject::Relay { path, .. } | Subject::Dump { path, .. }) = self;
+        let (ProfiledModel::Relay { path, .. } | ProfiledModel::Dump { path, .. }) = self;
         path
     }
 
     pub fn hash(&self) -> &str {
         match self {
-            Subject::Relay { model, .. } => &model.import.hash,
-            Subject::Dump { hash, .. } => hash,
+            ProfiledModel::Relay { model, .. } => &model.import.hash,
+            ProfiledModel::Dump { hash, .. } => hash,
         }
     }
 }
@@ -191,7 +191,7 @@ pub fn is_dump(path: &Path) -> bool {
 }
 
 /// The rows of several files for one model.
-pub fn rows(sources: &[Source], subject: &Subject) -> Result<Vec<ProfileRow>, Failure> {
+pub fn rows(sources: &[Source], subject: &ProfiledModel) -> Result<Vec<ProfileRow>, Failure> {
     let mut rows = Vec::new();
     for source in sources {
         let new = source.read(subject)?.rows;

@@ -13,12 +13,7 @@ use super::{
     table::{shortened, table},
 };
 use crate::source_file as file;
-use edgecut_profile::{
-    ProfileRow,
-    growth::Pattern,
-    model::{CostModel, FamilyError},
-    reader,
-};
+use edgecut_profile::{FamilyError, ProfileRow, growth::Pattern, model::CostModel, reader};
 
 /// Look at profiles that were taken.
 #[derive(clap::Args)]

@@ -109,7 +109,7 @@ impl Liveness {
         ineffective::refuse(&flags, "a model: only with --trace")?;
         let subject = self.flags.read(input)?;
         let (problem, align) = (&subject.problem, self.flags.align());
-        let options = PackOptions { capacity: None, effort: effort(self.effort, EFFORT) };
+        let options = PackOptions { capacity: None, effort: effort::steps(self.effort, EFFORT) };
         problem.storage_rules(align, |rules| {
             let placements = best_placement(&problem.graph, rules, &options).map_err(Failure::bad_input)?;
             let time = |id: OperatorId| problem.time(id);

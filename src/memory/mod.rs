@@ -1,5 +1,6 @@
 //! `edgecut memory`: tensors placed in an arena, schedules under a memory limit, buffers packed, liveness reported.
 
+mod effort;
 mod figures;
 mod liveness;
 mod pack;
@@ -35,9 +36,4 @@ impl Memory {
             Verb::Liveness(verb) => verb.run(),
         }
     }
-}
-
-/// The budget of a search in steps, from `--effort` in millions of them.
-fn effort(millions: Option<u64>, default: u64) -> u64 {
-    millions.unwrap_or(default).saturating_mul(1_000_000)
 }

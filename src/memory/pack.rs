@@ -87,7 +87,7 @@ impl Pack {
         let bytes = source_file::read(&self.file)?;
         let table =
             BufferTable::parse(&bytes).map_err(|error| kind::instead(&self.file, &bytes, Kind::Buffers, error))?;
-        let options = PackOptions { capacity: self.capacity, effort: effort(self.effort, EFFORT) };
+        let options = PackOptions { capacity: self.capacity, effort: effort::steps(self.effort, EFFORT) };
         match self.pool.is_empty() {
             true => self.in_one(&table, &options),
             false => self.in_pools(&table, &options),

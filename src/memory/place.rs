@@ -128,7 +128,7 @@ impl Place {
         self.output.as_deref().map_or(Ok(()), source_file::check_place)?;
         figures::check_folder("--figures", self.figures.as_deref())?;
         let subject = self.flags.read(&self.input)?;
-        let options = PackOptions { capacity: self.capacity, effort: effort(self.effort, EFFORT) };
+        let options = PackOptions { capacity: self.capacity, effort: effort::steps(self.effort, EFFORT) };
         let align = self.flags.align();
         match &self.fuse {
             None => {

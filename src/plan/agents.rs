@@ -16,7 +16,7 @@ use edgecut_cluster::{
 use edgecut_plan::{file::ModelRef, rule};
 use edgecut_profile::{CacheFlush, MeasurementMode, Sampling};
 
-use super::{Plan, output};
+use super::{flags::Plan, output};
 use crate::{
     Failure, Outcome,
     cluster::{links, reach_all, runtime},

@@ -11,7 +11,7 @@ use edgecut_plan::{
 };
 
 use super::{
-    Plan,
+    flags::Plan,
     print::{front_csv, print, print_front},
 };
 use crate::{Failure, Outcome, source_file as file};

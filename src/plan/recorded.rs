@@ -13,13 +13,13 @@ use edgecut_cluster::run::{
 use edgecut_graph::Granularity;
 use edgecut_plan::{file::ModelRef, plan, rule};
 
-use super::{Plan, output};
+use super::{flags::Plan, output};
 use crate::{
     Failure, Outcome,
     cluster::link_table,
     ineffective,
     profile::GranularityFlag,
-    profile_source::{Source, Subject, rows},
+    profile_source::{ProfiledModel, Source, rows},
 };
 
 /// Whether profiles were named, and not a folder of them.
@@ -36,13 +36,13 @@ pub(super) fn is_given(arguments: &Plan) -> bool {
 pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
     let bad = |what: String| Failure::BadInput(Report::msg(what));
     ineffective::refuse(&arguments.measuring_flags(), "profiles that are files: nothing is measured or run")?;
-    let subject = Subject::open(path, &arguments.flags)?;
+    let subject = ProfiledModel::open(path, &arguments.flags)?;
     let mut sources: Vec<Source> = arguments.profile.iter().map(|text| Source::parse(text)).collect();
     if !is_given(arguments) {
         // A dump, whose trace has a name of its own.
         sources = vec![Source { path: path.to_path_buf(), device: None }];
     }
-    if let Subject::Relay { model, path, .. } = &subject {
+    if let ProfiledModel::Relay { model, path, .. } = &subject {
         model.check_sizes(path)?;
     }
     let recorded = RecordedProfiles::of(rows(&sources, &subject)?).map_err(Failure::bad_input)?;
@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
         inputs: inputs.map(|inputs| inputs.display().to_string()),
     })?;
     // Kernels of a dump are known by name alone: how to split them is not known.
-    let is_dump = matches!(subject, Subject::Dump { .. });
+    let is_dump = matches!(subject, ProfiledModel::Dump { .. });
     settings.may_split &= !is_dump;
     rule::check_groups(&settings.rules, &groups.names).map_err(Failure::bad_input)?;
     recorded.check(&groups.items).map_err(Failure::bad_input)?;

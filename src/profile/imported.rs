@@ -9,7 +9,7 @@ use crate::{
     Failure, Outcome,
     format::{Format, print_csv, print_json},
     model::ModelFlags,
-    profile_source::{Source, Subject},
+    profile_source::{ProfiledModel, Source},
     table::table,
 };
 use edgecut_engine::EngineId;
@@ -41,15 +41,15 @@ pub(crate) fn run(
 ) -> Outcome {
     let sources: Vec<Source> = files.iter().map(|file| Source::parse(file)).collect();
     let (mut lines, mut rows): (Vec<Line>, Vec<ProfileRow>) = Default::default();
-    let mut open: Option<Subject> = model.map(|path| Subject::open(path, flags)).transpose()?;
+    let mut open: Option<ProfiledModel> = model.map(|path| ProfiledModel::open(path, flags)).transpose()?;
     for source in &sources {
         if model.is_none() {
-            let dump = Subject::of_dump(&source.path)?.ok_or_else(|| {
+            let dump = ProfiledModel::of_dump(&source.path)?.ok_or_else(|| {
                 let what = "neither a graph dump nor an execution trace of TVM's debug executor, beside each other; a \
                             profile of EOP's is of a Relay module, which is to be given as MODEL";
                 Failure::BadInput(Report::msg(format!("{}: {what}", source.path.display())))
             });
-            open = Some(Subject::open(&dump?, flags)?);
+            open = Some(ProfiledModel::open(&dump?, flags)?);
         }
         let Some(subject) = &open else { continue };
         let imported = source.read(subject)?;
@@ -79,7 +79,7 @@ pub(crate) fn run(
 }
 
 /// Writes the rows where a profile of the same model and device lies.
-fn keep(subject: &Subject, imported: &Imported, output: &Path) -> Result<PathBuf, Failure> {
+fn keep(subject: &ProfiledModel, imported: &Imported, output: &Path) -> Result<PathBuf, Failure> {
     let Some(row) = imported.rows.first() else {
         return Err(Failure::BadInput(Report::msg(format!("{}: no operators", subject.path().display()))));
     };

@@ -1,6 +1,6 @@
 //! A whole model on one device.
 
-use super::Run;
+use super::flags::Run;
 use crate::{Failure, Outcome, contents::engine_failure, format::Format, ineffective, model::ModelArguments};
 use edgecut_engine::{Engine, Sample, TractEngine, statistics::Statistics};
 use edgecut_graph::units::Micros;

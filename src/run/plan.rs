@@ -2,13 +2,14 @@
 
 use miette::Report;
 
-use super::{Run, print::print};
+use super::{flags::Run, print::print};
 use crate::{
     Failure, Outcome,
-    cluster::{Located, reach_all, read_cluster, runtime},
+    cluster::{reach_all, read_cluster, runtime},
     contents::{Contents, engine_failure},
     deployed::{on_this_machine, only, outputs},
     ineffective, kind,
+    located::Located,
     model::{Model, ModelArguments, beside},
     source_file as file,
 };
@@ -122,7 +123,7 @@ fn load(arguments: &Run, plan: &Plan) -> Result<Model, Failure> {
     let source = ModelArguments { model: path.clone(), flags: arguments.flags.for_plan(&arguments.input, &plan.model) };
     let model = source.load()?;
     if model.import.hash != plan.model.blake3 {
-        let what = "this is not the file that the plan was made for (its hash differs): plan it anew, or name the right \
+        let what = "this is not the file that the plan was made for (its hash differs): make the plan again, or name the right \
                     one with --model";
         return Err(Failure::BadInput(Report::msg(format!("{}: {what}", path.display()))));
     }

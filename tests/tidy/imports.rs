@@ -4,11 +4,14 @@
 //! its parent. What a module re-exports is defined elsewhere: such paths lead to where it comes from. Code that is
 //! compiled for tests alone does not count.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    iter::successors,
+};
 
 use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap};
 use syn::{
-    Item, UseTree, Visibility,
+    Item, UseTree,
     visit::{self, Visit},
 };
 
@@ -19,11 +22,11 @@ use crate::{
 
 type Path = Vec<String>;
 
-/// Groups of modules that import each other, each by its path.
+/// Shortest cycles of modules that import each other, each module by its path.
 pub fn cycles(found: &Crate) -> Vec<Vec<String>> {
     let modules: BTreeMap<&[String], usize> =
         found.modules.iter().enumerate().map(|(at, module)| (module.path.as_slice(), at)).collect();
-    let exports: Vec<BTreeMap<String, Path>> = found.modules.iter().map(re_exports).collect();
+    let exports: Vec<BTreeMap<String, Option<Path>>> = found.modules.iter().map(re_exports).collect();
     let mut graph = DiGraphMap::<usize, ()>::new();
     for (from, module) in found.modules.iter().enumerate() {
         for path in named(module) {
@@ -32,36 +35,61 @@ pub fn cycles(found: &Crate) -> Vec<Vec<String>> {
             }
         }
     }
-    let shown = |at: &usize| match found.modules[*at].path.join("::") {
+    let shown = |at: usize| match found.modules[at].path.join("::") {
         root if root.is_empty() => "(root)".to_string(),
         path => path,
     };
-    tarjan_scc(&graph).iter().filter(|group| group.len() > 1).map(|group| group.iter().map(shown).collect()).collect()
+    let cyclic = tarjan_scc(&graph).into_iter().filter(|group| group.len() > 1).flatten();
+    let cycles: BTreeSet<Vec<usize>> = cyclic.filter_map(|start| shortest_cycle(&graph, start)).collect();
+    cycles.into_iter().map(|cycle| cycle.into_iter().map(shown).collect()).collect()
 }
 
-/// The module that defines what `path` names; re-exports are followed.
-fn definer(path: &[String], modules: &BTreeMap<&[String], usize>, exports: &[BTreeMap<String, Path>]) -> Option<usize> {
-    let mut path = path.to_vec();
-    for _ in 0..8 {
-        let (length, at) = (0..=path.len()).rev().find_map(|n| Some((n, *modules.get(&path[..n])?)))?;
-        let Some(exported) = path.get(length).and_then(|name| exports[at].get(name)) else { return Some(at) };
-        path = exported.iter().chain(&path[length + 1..]).cloned().collect();
+/// The shortest cycle through `start`, from its smallest module on.
+fn shortest_cycle(graph: &DiGraphMap<usize, ()>, start: usize) -> Option<Vec<usize>> {
+    let mut reached_from: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut queue = VecDeque::from([start]);
+    while let Some(module) = queue.pop_front() {
+        for next in graph.neighbors(module) {
+            if next == start {
+                let mut cycle: Vec<usize> =
+                    successors(Some(module), |at| (*at != start).then(|| reached_from[at])).collect();
+                cycle.reverse();
+                let smallest = cycle.iter().enumerate().min_by_key(|(_, module)| **module)?.0;
+                cycle.rotate_left(smallest);
+                return Some(cycle);
+            }
+            reached_from.entry(next).or_insert_with(|| {
+                queue.push_back(next);
+                module
+            });
+        }
     }
     None
 }
 
-/// What a module re-exports, by name: the path of what it stands for.
-fn re_exports(module: &Module) -> BTreeMap<String, Path> {
+/// The module that defines what `path` names; re-exports are followed.
+fn definer(
+    path: &[String],
+    modules: &BTreeMap<&[String], usize>,
+    exports: &[BTreeMap<String, Option<Path>>],
+) -> Option<usize> {
+    let mut path = path.to_vec();
+    for _ in 0..8 {
+        let (length, at) = (0..=path.len()).rev().find_map(|n| Some((n, *modules.get(&path[..n])?)))?;
+        let Some(exported) = path.get(length).and_then(|name| exports[at].get(name)) else { return Some(at) };
+        path = exported.as_ref()?.iter().chain(&path[length + 1..]).cloned().collect();
+    }
+    None
+}
+
+/// What a module imports, by name, for its descendants see it too: the path of what it stands for, `None` for what other
+/// crates define.
+fn re_exports(module: &Module) -> BTreeMap<String, Option<Path>> {
     let mut found = BTreeMap::new();
     for item in &module.file.items {
         let Item::Use(item) = item else { continue };
-        if matches!(item.vis, Visibility::Inherited) {
-            continue;
-        }
         leaves(&item.tree, &mut Vec::new(), &mut |path, name| {
-            if let Some(path) = absolute(path, module) {
-                found.insert(name.to_string(), path);
-            }
+            found.insert(name.to_string(), absolute(path, module));
         });
     }
     found
@@ -144,6 +172,9 @@ impl<'a> Visit<'a> for Names<'_> {
             visit::visit_item_mod(self, item);
         }
     }
+
+    // `pub(in crate::agent)` imports nothing.
+    fn visit_visibility(&mut self, _: &'a syn::Visibility) {}
 
     fn visit_item_use(&mut self, item: &'a syn::ItemUse) {
         if is_test(&item.attrs) {

@@ -3,7 +3,7 @@
 //!
 //! Timestamps are in microseconds whatever `displayTimeUnit` says. Edges are by name, and names are not unique (every
 //! reshape is called `reshape_nop`): the vertices are in post-order, so a consumer of k of one name takes the last k that
-//! nobody has consumed yet.
+//! have not been consumed yet.
 
 use std::collections::HashMap;
 
@@ -191,7 +191,7 @@ fn types(file: &DumpFile, index: usize) -> Result<Vec<TensorType>, String> {
 /// A graph while it is read.
 struct DumpReader {
     graph: Graph,
-    /// By name: what vertices of it made, those that nobody has consumed yet, and the last one.
+    /// By name: what vertices of it made, those that has not been consumed yet, and the last one.
     made: HashMap<String, (Vec<Vec<TensorId>>, Vec<TensorId>)>,
 }
 

@@ -37,7 +37,7 @@
 //!
 //! | output | |
 //! |---|---|
-//! | [`file`] | `plan.json` |
+//! | [`file`], `from_solution` | `plan.json`, and how it is made from a solution |
 //! | [`table`] | `plan.csv` |
 //! | `strategy` | how the plan file writes where a group runs |
 //! | `estimates` | which times of a plan were not measured |
@@ -53,6 +53,7 @@ pub mod deadline;
 mod estimates;
 pub mod evaluation;
 pub mod file;
+mod from_solution;
 pub mod like;
 mod memory_usage;
 pub mod offload;

@@ -15,8 +15,6 @@ use crate::{
 use edgecut_engine::statistics::Statistics;
 use edgecut_graph::units::{Bytes, Micros};
 
-pub use crate::prediction_error::FamilyError;
-
 /// Predicts the cost of items on one device from its profile.
 #[derive(Debug, Clone, Default)]
 pub struct CostModel {

@@ -6,7 +6,7 @@ use edgecut_interop::memory_workload::batch::{BatchRow, entries};
 use edgecut_memory::target::Target;
 use miette::Report;
 
-use super::{Schedule, graph};
+use super::{flags::Schedule, search};
 use crate::{
     Failure, Outcome,
     format::{self, Format},
@@ -23,8 +23,8 @@ pub(super) fn run(arguments: &Schedule, list: &Path) -> Outcome {
     for entry in &entries {
         let path = folder.join(&entry.path);
         let bytes = source_file::read(&path).map_err(|failure| failure.at(place(entry.line)))?;
-        let workload = graph::parse(&path, &bytes).map_err(|failure| failure.at(place(entry.line)))?;
-        let solved = graph::solve(arguments, &workload)?;
+        let workload = search::parse(&path, &bytes).map_err(|failure| failure.at(place(entry.line)))?;
+        let solved = search::solve(arguments, &workload)?;
         let row = BatchRow::of(entry, &workload, &solved).map_err(Failure::failed)?;
         if !row.is_found() {
             missed.push(format!("{}: {}", row.name, solved.why_none(Target::Limit(entry.limit))));

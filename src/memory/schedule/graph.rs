@@ -1,23 +1,17 @@
 //! Schedules of a DLMO or MAGIS graph.
 
-use std::{
-    fmt,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{fmt, path::Path};
 
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_interop::memory_workload::{MemoryWorkload, Solved, WrittenSchedule};
 use edgecut_memory::target::Target;
-use indicatif::ProgressBar;
 use miette::Report;
 use serde::Serialize;
 
-use super::{Schedule, seeds};
+use super::{flags::Schedule, search, seeds};
 use crate::{
     Failure, Outcome,
     format::{self, Format},
-    kind::{self, Kind},
     source_file,
 };
 
@@ -51,12 +45,12 @@ struct Point {
 }
 
 pub(super) fn run(arguments: &Schedule, input: &Path, bytes: &[u8]) -> Outcome {
-    let workload = parse(input, bytes)?;
+    let workload = search::parse(input, bytes)?;
     let target = arguments.target();
     if let (Some(count), Some(target)) = (arguments.search.seeds, target) {
         return seeds::run(arguments, &workload, target, count);
     }
-    let solved = solve(arguments, &workload)?;
+    let solved = search::solve(arguments, &workload)?;
     let Some(target) = target else { return front(arguments, &solved) };
     let Some(best) = solved.best(target) else {
         return Err(Failure::NoPlan(Report::msg(solved.why_none(target).to_string())));
@@ -74,35 +68,6 @@ pub(super) fn run(arguments: &Schedule, input: &Path, bytes: &[u8]) -> Outcome {
             Ok(())
         }
     }
-}
-
-/// Reads a graph of either form.
-pub(super) fn parse(input: &Path, bytes: &[u8]) -> Result<MemoryWorkload, Failure> {
-    MemoryWorkload::parse(bytes).map_err(|error| kind::instead(input, bytes, Kind::Graph, error))
-}
-
-/// Searches, and says on stderr how fast that went.
-pub(super) fn solve<'a>(arguments: &Schedule, workload: &'a MemoryWorkload) -> Result<Solved<'a>, Failure> {
-    let start = Instant::now();
-    let solved = solve_from(arguments, workload, arguments.search.seed)?;
-    let seconds = start.elapsed().as_secs_f64();
-    let rate = solved.evaluated as f64 / seconds;
-    eprintln!("looked at {} schedules in {seconds:.2} s: {rate:.0} a second", solved.evaluated);
-    Ok(solved)
-}
-
-/// Searches from a seed.
-pub(super) fn solve_from<'a>(
-    arguments: &Schedule,
-    workload: &'a MemoryWorkload,
-    seed: u64,
-) -> Result<Solved<'a>, Failure> {
-    let message = format!("searching schedules of {} operators", workload.operators());
-    let bar = ProgressBar::new_spinner().with_message(message);
-    bar.enable_steady_tick(Duration::from_millis(100));
-    let solved = workload.solve(&arguments.options(seed)).map_err(Failure::bad_input);
-    bar.finish_and_clear();
-    solved
 }
 
 fn summary(

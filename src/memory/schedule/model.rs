@@ -11,7 +11,8 @@ use edgecut_memory::{
 use miette::Report;
 
 use super::{
-    Schedule,
+    flags::Schedule,
+    notes::notes,
     offload::{self, nearest},
     rows::{self, Row, RunTable},
 };
@@ -78,7 +79,7 @@ fn chosen<'a>(
     }
     let scheduled = best.graph();
     check::values::values(&best.variant.grouped.graph, &scheduled.graph).map_err(Failure::failed)?;
-    let (align, steps) = (arguments.flags.align(), effort(arguments.search.effort, ARENA_EFFORT));
+    let (align, steps) = (arguments.flags.align(), effort::steps(arguments.search.effort, ARENA_EFFORT));
     let arena = schedule_arena::arena(&best, align, steps).map_err(Failure::failed)?.height;
     let tvm_arena = schedule_arena::tvm_arena(grouped, align).map_err(Failure::bad_input)?;
     if let Some(path) = &arguments.output {
@@ -112,13 +113,4 @@ fn run_here<'a>(
         Target::Slowdown(allowed) => bench.smallest_within(fitted, first, allowed, &progress),
     };
     found.map_err(engine_failure)
-}
-
-/// What a table says below its rows.
-pub(super) fn notes(arguments: &Schedule, subject: &Subject, fitted: &ScheduleFront) -> Vec<String> {
-    let mut notes = vec![format!("lower bound of the peak: {}; times {}", fitted.peak_bound, subject.times)];
-    if arguments.execution.cluster.is_some() && !arguments.execution.run {
-        notes.push("copies to a neighbour are simulated at the link's cost; --run runs them on the agents".to_string());
-    }
-    notes
 }

@@ -37,8 +37,8 @@ use miette::Report;
 use tokio::runtime::Runtime;
 
 use super::{
-    Schedule,
-    model::notes,
+    flags::Schedule,
+    notes::notes,
     rows::{self, Row},
 };
 use crate::{

@@ -6,7 +6,7 @@ use edgecut_interop::memory_workload::MemoryWorkload;
 use edgecut_memory::target::Target;
 use serde::Serialize;
 
-use super::{Schedule, graph};
+use super::{flags::Schedule, search};
 use crate::{
     Failure, Outcome,
     format::{self, Format},
@@ -27,7 +27,7 @@ pub(super) fn run(arguments: &Schedule, workload: &MemoryWorkload, target: Targe
     let first = arguments.search.seed;
     let mut rows = Vec::new();
     for seed in first..first.saturating_add(count) {
-        let solved = graph::solve_from(arguments, workload, seed)?;
+        let solved = search::solve_from(arguments, workload, seed)?;
         let best = solved.best(target);
         if let Some(best) = best {
             // Writing a schedule checks it.

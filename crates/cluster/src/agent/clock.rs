@@ -37,7 +37,7 @@ impl ClockOffset {
     }
 
     /// A time of the other clock, on this one.
-    pub fn to_local(&self, there: Micros) -> Micros {
+    pub fn to_local(self, there: Micros) -> Micros {
         there - self.offset
     }
 }

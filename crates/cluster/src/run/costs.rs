@@ -15,7 +15,7 @@ pub struct Costs<'a> {
     items: &'a [Item],
     /// A row an item, with a cost a device; `None` where it cannot run.
     pub rows: Vec<Vec<Option<Cost>>>,
-    /// Devices and items that nobody measured there.
+    /// Devices and items that were not measured there.
     pub estimated: BTreeSet<(DeviceId, usize)>,
     devices: u32,
 }

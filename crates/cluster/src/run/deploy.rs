@@ -37,7 +37,7 @@ pub struct Deployment {
 pub enum Output {
     /// It is the sink's value number so-and-so.
     Sink(u32),
-    /// It is a parameter or a constant, which nobody computes.
+    /// It is a parameter or a constant, which no operator computes.
     Parameter(TensorId),
 }
 

@@ -1,5 +1,5 @@
-//! Shards as graphs of their own, to be measured: what a plan makes of a group, and set fractions of groups that nobody
-//! has planned yet.
+//! Shards as graphs of their own, to be measured: what a plan makes of a group, and fixed fractions of groups that no
+//! plan has split yet.
 
 use super::{costs::is_of_weights, options::SplitOptions};
 use edgecut_graph::{Graph, OperatorId, Origin, Part, TensorId};

@@ -1,0 +1,119 @@
+//! The plan file of a solution: where its groups run and when, its transfers, and the figures that it predicts.
+
+use crate::{
+    Problem,
+    file::{Bound, DevicePlan, GroupPlan, MemoryPlan, ModelRef, Plan, Predicted, Source, Transfer, VERSION},
+    solve::Solution,
+    task_graph::{ReplicaId, ReplicaOrigin, TaskGraph},
+};
+use edgecut_graph::{
+    Granularity,
+    units::{Bytes, Micros},
+};
+
+impl Plan {
+    /// The plan file of `solution`, without splits and schedules.
+    pub fn new(problem: &Problem, solution: &Solution, model: ModelRef, granularity: Granularity, seed: u64) -> Plan {
+        let evaluation = &solution.evaluation;
+        let (work, times) = (&evaluation.task_graph, &evaluation.timeline);
+        let groups = problem.group_ids().zip(&evaluation.placement.devices).map(|(id, device)| GroupPlan {
+            name: problem.group(id).name.clone(),
+            operators: problem.group(id).operators.clone(),
+            device: *device,
+            time_us: Micros::ZERO,
+            start_us: Micros::ZERO,
+            workspace_bytes: Bytes::ZERO,
+            source: Source::Measured,
+        });
+        let mut groups: Vec<GroupPlan> = groups.collect();
+        for (job, start) in work.tasks.iter().zip(&times.starts) {
+            let group = &mut groups[job.group.0 as usize];
+            (group.start_us, group.time_us, group.workspace_bytes) = (*start, job.cost.time, job.cost.workspace);
+        }
+        let interval = solution.interval();
+        let mut plan = Plan {
+            version: VERSION,
+            model,
+            cluster: None,
+            granularity,
+            objective: problem.objective,
+            targets: problem.targets,
+            rules: Vec::new(),
+            seed,
+            predicted: Predicted {
+                latency_us: evaluation.latency(),
+                interval_us: interval,
+                throughput_per_s: if interval.0 > 0.0 { 1e6 / interval.0 } else { 0.0 },
+                peak_bytes: evaluation.peak(),
+            },
+            bound: Bound { value: solution.bound.value, by: solution.bound.by.to_string() },
+            gap: solution.gap(),
+            source: problem.source,
+            sink: problem.sink,
+            devices: devices(problem, solution),
+            in_flight: solution.in_flight,
+            splits: Vec::new(),
+            schedules: Vec::new(),
+            groups,
+            transfers: transfers(problem, solution),
+            notes: Vec::new(),
+        };
+        plan.notes = plan.left_out(problem);
+        plan
+    }
+
+    /// Devices that the plan does not use, and why that is no loss.
+    fn left_out(&self, problem: &Problem) -> Vec<String> {
+        let idle = self.devices.iter().filter(|d| d.order.is_empty() && problem.devices.len() > 1);
+        idle.map(|d| format!("{}/{} is left out: no placement that uses it was found better", d.server, d.device))
+            .collect()
+    }
+}
+
+fn devices(problem: &Problem, solution: &Solution) -> Vec<DevicePlan> {
+    let evaluation = &solution.evaluation;
+    let figures = evaluation
+        .memory
+        .iter()
+        .zip(&solution.arenas)
+        .zip(evaluation.loads.devices.iter().zip(&evaluation.task_graph.sequences));
+    let devices =
+        problem.devices.iter().zip(figures).map(|(device, ((account, arena), (busy, sequence)))| DevicePlan {
+            server: device.server.clone(),
+            device: device.name.clone(),
+            address: device.address.clone(),
+            threads: None,
+            memory_limit_bytes: device.memory,
+            order: sequence.iter().map(|job| evaluation.task_graph.task(*job).group).collect(),
+            busy_us: *busy,
+            memory: MemoryPlan {
+                parameter_bytes: account.parameters,
+                load_bytes: account.load,
+                arena_bytes: *arena,
+                workspace_bytes: account.workspace,
+            },
+        });
+    devices.collect()
+}
+
+fn transfers(problem: &Problem, solution: &Solution) -> Vec<Transfer> {
+    let (work, times) = (&solution.evaluation.task_graph, &solution.evaluation.timeline);
+    let sender = |work: &TaskGraph, from: ReplicaId| work.replica(from).device;
+    let sent =
+        work.replicas.iter().zip(times.births.iter().zip(&times.arrivals)).filter_map(|(piece, (start, end))| {
+            let ReplicaOrigin::Transfer { from, link } = piece.origin else { return None };
+            let tensor = problem.tensor(piece.tensor);
+            Some(Transfer {
+                tensor: tensor.graph,
+                name: tensor.name.clone(),
+                from: sender(work, from),
+                to: piece.device,
+                bytes: piece.bytes,
+                start_us: *start,
+                time_us: link.map_or(*end - *start, |link| problem.link(link).time(piece.bytes)),
+            })
+        });
+    let mut transfers: Vec<Transfer> = sent.collect();
+    transfers.sort_by(|a, b| a.start_us.0.total_cmp(&b.start_us.0).then((a.tensor, a.to).cmp(&(b.tensor, b.to))));
+    transfers
+}

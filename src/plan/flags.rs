@@ -1,0 +1,204 @@
+//! The flags of `edgecut plan`, and what they ask of the planner.
+
+use std::path::{Path, PathBuf};
+
+use miette::Report;
+
+use crate::{
+    Failure,
+    cluster::{ClusterFlag, ThreadsFlag},
+    format::Format,
+    ineffective::Flag,
+    kind,
+    model::ModelFlags,
+    profile::GranularityFlag,
+};
+use edgecut_cluster::run::request::{PlanSettings, RequestError};
+use edgecut_graph::units::{Bytes, Micros};
+use edgecut_plan::{
+    self as plan,
+    file::ModelRef,
+    problem::{Objective, Targets},
+    rule::{Rule, RuleKind},
+    search::Options,
+    split::Ratios,
+};
+
+/// Plan where the operators of a model run, under memory and latency targets.
+#[derive(clap::Args)]
+pub struct Plan {
+    /// Relay text, or a graph dump of TVM's debug executor
+    pub(super) model: PathBuf,
+
+    #[command(flatten)]
+    pub(super) flags: ModelFlags,
+
+    #[command(flatten)]
+    pub(super) cluster: ClusterFlag,
+
+    /// What to improve: latency, throughput or memory
+    ///
+    /// The latency of one input, the largest load of a device or link, or the fullest device's memory.
+    #[arg(long, help_heading = "Targets", default_value = "latency")]
+    pub(super) objective: Objective,
+
+    /// No device may need more than this
+    #[arg(long, help_heading = "Targets", value_name = "SIZE", value_parser = Bytes::with_unit)]
+    pub(super) memory: Option<Bytes>,
+
+    /// The plan must be at least as fast as this
+    #[arg(long, help_heading = "Targets", value_name = "TIME")]
+    pub(super) latency: Option<Micros>,
+
+    /// The plan must give at least this number of results a second
+    #[arg(long, help_heading = "Targets", value_name = "PER_SECOND", value_parser = rate)]
+    pub(super) throughput: Option<f64>,
+
+    /// Place single operators (op), or fused groups
+    #[arg(long, hide_possible_values = true, help_heading = "Placement", value_enum, default_value = "fused")]
+    pub(super) granularity: GranularityFlag,
+
+    /// Also report how much worse the plan is without each server
+    ///
+    /// Of the servers that the plan uses, but for those of the source and the sink.
+    #[arg(long)]
+    pub(super) advise: bool,
+
+    /// Print all plans that no other beats in latency, interval and memory
+    #[arg(long, conflicts_with = "advise")]
+    pub(super) pareto: bool,
+
+    /// Split no group over several devices
+    #[arg(long, help_heading = "Placement")]
+    pub(super) no_split: bool,
+
+    /// The shares of devices in a split group: tuned, equal or proportional
+    ///
+    /// Equal shares, and shares in proportion to the devices' speed, are for comparison.
+    #[arg(long, hide_short_help = true, help_heading = "Placement", value_name = "RULE", default_value = "tuned", conflicts_with_all = ["no_split", "pareto"])]
+    pub(super) ratios: Ratios,
+
+    /// Split what another plan splits, over the same devices
+    ///
+    /// In the ratio of --ratios.
+    #[arg(long, hide_short_help = true, help_heading = "Placement", value_name = "PLAN", conflicts_with_all = ["no_split", "pareto"])]
+    pub(super) like: Option<PathBuf>,
+
+    /// Run groups on one device
+    ///
+    /// Those whose name, or one of whose operators, matches PATTERN (`*` and `?` as in file names).
+    #[arg(long, help_heading = "Placement", value_name = "PATTERN=SERVER/DEVICE")]
+    pub(super) pin: Vec<String>,
+
+    /// Keep groups and their shards off one device
+    #[arg(long, help_heading = "Placement", value_name = "PATTERN=SERVER/DEVICE")]
+    pub(super) ban: Vec<String>,
+
+    #[command(flatten)]
+    pub(super) threads: ThreadsFlag,
+
+    /// Folder of profiles, or a file for each device
+    ///
+    /// A file is FILE[=SERVER/DEVICE], the device if it is another one than in the file. What a folder lacks is measured. With files nothing is measured: CSV of `edgecut profile` or of EOP, an execution
+    /// trace of TVM's debug executor.
+    #[arg(long, value_name = "SOURCE", help_heading = "Profiles", default_value = "profiles")]
+    pub(super) profile: Vec<String>,
+
+    /// Measure nothing: estimate what the profiles lack
+    ///
+    /// From everything that was measured on the same devices.
+    #[arg(long, help_heading = "Profiles")]
+    pub(super) estimate: bool,
+
+    /// Rounds of pilot runs [default: 3]; 0 plans by profiles alone
+    ///
+    /// Each round runs plans on the agents, measures operators and transfers in context, and plans again with these
+    /// costs. In the end the best plans take turns, and the best of them is the result: one for a single device unless
+    /// a second device gains 3 %.
+    #[arg(long, value_name = "N", help_heading = "Profiles")]
+    pub(super) rehearse: Option<usize>,
+
+    /// Where measured links are kept; links.csv among the profiles if not given
+    #[arg(long, hide_short_help = true, help_heading = "Profiles", value_name = "FILE")]
+    pub(super) links: Option<PathBuf>,
+
+    /// Time to spend on measuring, on each device, if that is needed
+    #[arg(long, hide_short_help = true, help_heading = "Profiles", value_name = "TIME", default_value = "20s")]
+    pub(super) profile_budget: Micros,
+
+    /// The same seed and budget give the same plan
+    #[arg(long, value_name = "N", hide_short_help = true, help_heading = "Search", default_value_t = 0)]
+    pub(super) seed: u64,
+
+    /// Number of placements that may be evaluated
+    #[arg(long, hide_short_help = true, help_heading = "Search", value_name = "N")]
+    pub(super) budget: Option<u64>,
+
+    /// Where the plan goes, as .json and .csv [default: plan.json]
+    ///
+    /// With --pareto: a CSV file for the front, or a folder for the front and its plans.
+    #[arg(long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+
+    /// How to print the plan: table, csv or json
+    #[arg(long, value_enum, hide_possible_values = true, default_value_t)]
+    pub(super) format: Format,
+}
+
+impl Plan {
+    /// What is wanted of a plan of `model`.
+    pub(super) fn settings(&self, model: ModelRef) -> Result<PlanSettings, Failure> {
+        let pins = self.pin.iter().map(|text| Rule::parse(RuleKind::Pin, text));
+        let bans = self.ban.iter().map(|text| Rule::parse(RuleKind::Ban, text));
+        Ok(PlanSettings {
+            model,
+            cluster: self.cluster.path().map(|path| path.display().to_string()),
+            objective: self.objective,
+            targets: Targets { latency: self.latency, throughput: self.throughput },
+            memory: self.memory,
+            rules: pins.chain(bans).collect::<Result<_, _>>().map_err(Failure::bad_input)?,
+            may_split: !self.no_split,
+            ratios: self.ratios,
+            like: self.like.as_deref().map(read_plan).transpose()?,
+            fits_memory: !self.pareto,
+            search: Options { seed: self.seed, budget: self.budget, ..Options::default() },
+        })
+    }
+
+    /// Why there is no request, as a failure of the flags that it is about.
+    pub(super) fn failure(&self, error: RequestError) -> Failure {
+        match (error, &self.like) {
+            (RequestError::Like(error), Some(path)) => {
+                Failure::BadInput(Report::msg(format!("--like {}: {error}", path.display())))
+            }
+            (RequestError::Network(error), _) => Failure::failed(error),
+            (error, _) => Failure::bad_input(error),
+        }
+    }
+
+    /// Whether pilot runs were asked for.
+    pub(super) fn has_pilot_runs(&self) -> bool {
+        self.rehearse.is_some_and(|rounds| rounds > 0)
+    }
+
+    /// The flags on what is measured and run, and whether each was given.
+    pub(super) fn measuring_flags(&self) -> [Flag; 3] {
+        [
+            ("--threads", self.threads.threads.is_some()),
+            ("--estimate", self.estimate),
+            ("--rehearse", self.has_pilot_runs()),
+        ]
+    }
+}
+
+/// Reads how many results a second are wanted.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| *rate > 0.0 && rate.is_finite());
+    rate.ok_or_else(|| format!("`{text}` is not a number of results a second: expected one above 0, such as 30"))
+}
+
+/// Reads the plan file at `path`.
+fn read_plan(path: &Path) -> Result<plan::Plan, Failure> {
+    let text = std::fs::read(path).map_err(|error| Failure::unreadable(&path.display().to_string(), &error))?;
+    plan::Plan::from_json(&text).map_err(|error| kind::no_plan(path, &text, error))
+}

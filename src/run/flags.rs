@@ -1,0 +1,54 @@
+//! The flags of `edgecut run`.
+
+use std::path::PathBuf;
+
+use crate::{
+    cluster::{ClusterFlag, ThreadsFlag},
+    format::Format,
+    model::ModelFlags,
+};
+
+/// Run a model on this machine, or a plan on the agents that it was made for, and say how long it took.
+#[derive(clap::Args)]
+pub struct Run {
+    /// Relay text, or the plan.json of `edgecut plan`
+    #[arg(value_name = "MODEL|PLAN")]
+    pub(super) input: PathBuf,
+
+    #[command(flatten)]
+    pub(super) flags: ModelFlags,
+
+    /// The plan's model, if it is not where the plan says
+    #[arg(long, value_name = "FILE", help_heading = "Plans")]
+    pub(super) model: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) cluster: ClusterFlag,
+
+    /// Write the results to this file, as `out_0`, `out_1`, …
+    #[arg(long, value_name = "FILE.npz")]
+    pub(super) outputs: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) threads: ThreadsFlag,
+
+    /// Number of timed runs [default: 1 of a model, 10 of a plan]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) repeat: Option<u32>,
+
+    /// Keep several inputs under way and measure the time between results
+    #[arg(long, help_heading = "Plans")]
+    pub(super) throughput: bool,
+
+    /// Do not compare the outputs with those of the model on this machine
+    #[arg(long, help_heading = "Plans")]
+    pub(super) no_check: bool,
+
+    /// Write predicted and measured times as a Chrome trace, for Perfetto
+    #[arg(long, value_name = "FILE.json", help_heading = "Plans")]
+    pub(super) trace: Option<PathBuf>,
+
+    /// How to print a plan's run
+    #[arg(long, value_enum, default_value_t, help_heading = "Plans")]
+    pub(super) format: Format,
+}
