@@ -20,16 +20,16 @@ use edgecut_graph::units::Bytes;
 #[derive(clap::Args)]
 pub struct Agent {
     /// Where to listen; port 0 takes a free one, which is printed
-    #[arg(long, default_value = "127.0.0.1:7600", value_name = "HOST:PORT")]
+    #[arg(long, help_heading = "Server", default_value = "127.0.0.1:7600", value_name = "HOST:PORT")]
     listen: String,
     /// This server's name in messages; the host's name if not given
-    #[arg(long)]
+    #[arg(long, help_heading = "Server")]
     name: Option<SmolStr>,
     /// Threads that compute; all that this process may use if not given
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
+    #[arg(long, help_heading = "Limits", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     threads: Option<u32>,
     /// Limit on parameters, activations and workspace together, such as 512MiB
-    #[arg(long, value_name = "SIZE", value_parser = Bytes::with_unit)]
+    #[arg(long, help_heading = "Limits", value_name = "SIZE", value_parser = Bytes::with_unit)]
     memory: Option<Bytes>,
     /// This agent's certificate (PEM)
     #[arg(long, help_heading = "Mutual TLS", requires_all = ["tls_key", "client_ca"], value_name = "FILE")]

@@ -259,7 +259,7 @@ fn warn(profile: &DeviceProfile, summary: &ProfileSummary) {
     let device = &profile.device.name;
     if profile.unmeasured_shards > 0 {
         eprintln!(
-            "{} parts of operators are not measured yet on {device}: the same command goes on there",
+            "{} shards are not measured yet on {device}: run the command again to continue",
             profile.unmeasured_shards
         );
     }

@@ -94,7 +94,7 @@ fn liveness_report(trace: &Trace, liveness: &[TensorLiveness]) -> String {
         };
         let _ = writeln!(text, "{}\n{head}\nInactive Periods:", "_ ".repeat(36));
         for (number, period) in life.idle.iter().enumerate() {
-            let _ = writeln!(text, "IdlePeriod {number}: {}--------{}", period.start, period.end);
+            let _ = writeln!(text, "Period {number}: {}--------{}", period.start, period.end);
             let _ = writeln!(text, "Estimated Time:{}us", stream(period.time.0));
         }
         let _ = writeln!(text, "{rule}");
