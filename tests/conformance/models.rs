@@ -16,9 +16,12 @@ use libtest_mimic::Trial;
 
 use crate::{cases, operators::ENGINE, trial};
 
+/// Checks one model's file.
+type Check = fn(&Path) -> Result<(), String>;
+
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    let checks: [(&str, fn(&Path) -> Result<(), String>); 3] = [
+    let checks: [(&str, Check); 3] = [
         ("stated types", stated_types),
         ("printing a module", printing_is_a_fixed_point),
         ("printing a graph", a_graph_comes_back_from_its_own_text),
