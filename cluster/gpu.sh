@@ -59,7 +59,7 @@ suite() {
         "$@" -- --nocapture --test-threads 1
 }
 step 'kernels, compiled for all cards' suite --lib cuda
-step 'the suite on the card' suite --test gpu
+step 'the suite on the GPU' suite --test gpu
 
 # A profile of every example model on processor and card, with the machine's description.
 mkdir -p "$PROFILES"

@@ -1,4 +1,4 @@
-//! `edgecut agent`: serves this machine's devices to whoever plans and runs on the cluster.
+//! `edgecut agent`: serves this machine's devices to clients that plan and run on the cluster.
 
 use std::{
     net::{SocketAddr, ToSocketAddrs},
@@ -75,7 +75,7 @@ impl Agent {
     }
 }
 
-/// Tells where the agent listens: on stdout, so that whoever asked for port 0 can read it.
+/// Prints the address where the agent listens: on stdout, so that a caller who asked for port 0 can read it.
 fn announce(host: &Host, address: SocketAddr, tls: bool) {
     println!("listening on {address}");
     let how = if tls { "mutual TLS" } else { "no TLS" };

@@ -20,7 +20,7 @@ pub fn print_csv<T: Serialize>(rows: &[T]) -> Outcome {
     print_all(&to_csv(rows)?)
 }
 
-/// Writes to stdout. Whoever reads it may stop, as `head` does: then the program ends, and there is nothing to report.
+/// Writes to stdout. The reader may stop, as `head` does: then the program ends, and there is nothing to report.
 pub fn print_all(text: &[u8]) -> Outcome {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {

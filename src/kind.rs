@@ -1,4 +1,4 @@
-//! What kind of file stands where another one should: told only when the file cannot be read as what was wanted.
+//! What kind of file stands where another one should: reported only when the file cannot be read as what was expected.
 
 use std::{fmt, path::Path};
 

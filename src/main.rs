@@ -92,7 +92,7 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-/// Whoever reads our output may stop reading, as `head` does: then there is nothing left to do, and nothing to report.
+/// The reader of our output may stop, as `head` does: then there is nothing left to do, and nothing to report.
 /// `println!` panics there, as it does where a disk is full, which is reported. The signal that other programs die of
 /// would also end agents whose client is gone.
 fn end_with_the_reader() {

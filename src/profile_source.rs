@@ -24,7 +24,7 @@ pub enum ProfiledModel {
     Dump { dump: Box<Dump>, hash: String, path: PathBuf },
 }
 
-/// One file of a profile, and whose it is said to be.
+/// One file of a profile, and the device it is declared to be of.
 #[derive(Debug, Clone)]
 pub struct Source {
     pub path: PathBuf,
@@ -81,7 +81,7 @@ impl Source {
         }
     }
 
-    /// `rows` of the device that they are said to be of.
+    /// `rows` under the name of the declared device.
     fn renamed(&self, mut rows: Vec<ProfileRow>) -> Result<Vec<ProfileRow>, String> {
         let Some((server, device)) = &self.device else { return Ok(rows) };
         let of = |row: &ProfileRow| (row.server.clone(), row.device.clone());

@@ -1,9 +1,10 @@
-//! The engine for NVIDIA GPUs: what TVM computed, on the card, and how close the card comes to its peak.
+//! The engine for NVIDIA GPUs: what TVM computed, on the GPU, and how close the GPU comes to its peak.
 //!
 //! `cargo test --release --features gpu-tests --test gpu -- --nocapture --test-threads 1` on a machine with a GPU runs
 //! everything; with EDGECUT_REQUIRE_GPU=1 a missing GPU is a failure. On a machine without one the tests called
-//! `rehearsed_…` run the same engine with its kernels compiled by the C compiler, those of `strict` run this very suite
-//! by a driver in main memory, and the others say that they are skipped. `EDGECUT_CASES=pool` runs the cases, and the models, whose name contains `pool`. See docs/gpu.md.
+//! `…_fake_driver…` run the same engine with its kernels compiled by the C compiler, those of `strict` run this suite on
+//! a driver in main memory, and the others are listed as ignored. `EDGECUT_CASES=pool` runs only cases and models whose
+//! name contains `pool`. See docs/gpu.md.
 
 mod cases;
 #[path = "gpu/strict.rs"]
@@ -158,14 +159,14 @@ fn models_on_the_fake_driver_compute_what_tvm_computes() {
 
 #[test]
 #[cfg_attr(not(gpu), ignore = "needs an NVIDIA GPU")]
-fn operators_on_the_card_compute_what_tvm_computes() {
+fn operators_on_the_gpu_compute_what_tvm_computes() {
     let (_, engine) = gpu();
     operator_cases(&engine);
 }
 
 #[test]
 #[cfg_attr(not(gpu), ignore = "needs an NVIDIA GPU")]
-fn models_on_the_card_compute_what_tvm_computes() {
+fn models_on_the_gpu_compute_what_tvm_computes() {
     let (_, engine) = gpu();
     expected_outputs(&engine);
 }
@@ -200,7 +201,7 @@ fn operators_add_up_to_the_model() {
         let all = whole_model(&subject, &sampling, None).unwrap();
         let off = walls / all.time.median.0 - 1.0;
         println!(
-            "{name}: operators {walls:.0} us (on the card {kernels:.0} us), whole {:.0} us (on the card {:.0} us): {:+.1} %",
+            "{name}: operators {walls:.0} us (on the GPU {kernels:.0} us), whole {:.0} us (on the GPU {:.0} us): {:+.1} %",
             all.time.median.0,
             all.kernels.map_or(0.0, |time| time.0),
             off * 100.0
@@ -209,7 +210,7 @@ fn operators_add_up_to_the_model() {
     }
 }
 
-/// The median time of a call on the card's stream.
+/// The median time of a call on the GPU's stream.
 fn median(stream: &CudaStream, mut call: impl FnMut()) -> Duration {
     let mut times: Vec<Duration> = (0..30)
         .map(|_| {
@@ -234,8 +235,8 @@ fn measured(engine: &CudaEngine, text: &str) -> Micros {
     whole_model(&subject, &Sampling::default(), None).unwrap().time.median
 }
 
-/// What the card could compute at most: one multiply-add a clock on each of 128 single-precision units of a
-/// multiprocessor, at its highest clock. Some cards have 64 such units: of those the share is half of the true one.
+/// What the GPU could compute at most: one multiply-add a clock on each of 128 single-precision units of a
+/// multiprocessor, at its highest clock. Some GPUs have 64 such units: of those the share is half of the true one.
 fn peak(gpu: &Gpu) -> f64 {
     f64::from(gpu.multiprocessors) * f64::from(gpu.clock_khz) * 1e3 * 256.0
 }
@@ -344,7 +345,7 @@ fn copies_cost_what_a_line_says() {
     let (_, engine) = gpu();
     for memory in [HostMemory::Pageable, HostMemory::Pinned] {
         let link = engine.host_link(memory).unwrap();
-        for (direction, samples) in [("to the card", &link.to_device), ("back", &link.from_device)] {
+        for (direction, samples) in [("to the GPU", &link.to_device), ("back", &link.from_device)] {
             let cost = edgecut::graph::LinkCost::fit(samples).unwrap();
             println!("{memory:?} {direction}: {} + bytes / {}", cost.latency, cost.rate);
             let off = samples.iter().map(|(bytes, time)| (cost.time(*bytes).0 / time.0 - 1.0).abs());
@@ -355,7 +356,7 @@ fn copies_cost_what_a_line_says() {
     assert!(Bytes::ZERO < free && free <= total);
 }
 
-/// The program's plan and run over the processor and the card of this machine: free, and with less memory on either than
+/// The program's plan and run over the processor and the GPU of this machine: free, and with less memory on either than
 /// the model's parameters need, so that both must compute.
 #[test]
 #[cfg_attr(not(gpu), ignore = "needs an NVIDIA GPU")]

@@ -254,7 +254,7 @@ fn check(whole: &ModelTime, sum: &ModelTime) -> String {
     )
 }
 
-/// What a person should know beside the figures, on stderr.
+/// Warnings about the figures, on stderr.
 fn warn(profile: &DeviceProfile, summary: &ProfileSummary) {
     let device = &profile.device.name;
     if profile.unmeasured_shards > 0 {

@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &Run, text: &[u8]) -> Outcome {
     }
 }
 
-/// The plan run with so many inputs under way.
+/// Runs the plan with a number of inputs in flight.
 struct Attempt<'a> {
     arguments: &'a Run,
     plan: &'a Plan,

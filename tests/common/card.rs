@@ -1,4 +1,4 @@
-//! A server with a processor and a graphics card behind a link of its own, and the plan for both.
+//! A server with a processor and a GPU behind a link of its own, and the plan for both.
 
 use edgecut::{
     graph::{Granularity, Graph, LinkCost, OperatorId},

@@ -71,14 +71,14 @@ fn operators_call_driver_and_libraries_as_they_want() {
     assert!(text.contains("Main memory, compute 9.0"), "{text}");
 }
 
-/// A card whose driver has no memory pools, on a machine without cuBLAS.
+/// A GPU whose driver has no memory pools, on a machine without cuBLAS.
 #[test]
 fn operators_call_an_old_driver_as_it_wants() {
     suite(&[OPERATORS], &[("EDGECUT_CARD_POOLS", "0"), ("EDGECUT_CASES", "nn_")], false);
 }
 
 #[test]
-fn rehearsed_plans_over_cpu_and_gpu_run() {
+fn plans_over_cpu_and_gpu_run() {
     let text = suite(&["a_plan_over_cpu_and_gpu_runs_as_predicted"], &[], true);
     assert!(text.contains("small: gpu0: predicted"), "{text}");
 }
@@ -96,7 +96,7 @@ fn notes(which: &[Library], settings: &[(&str, &str)]) -> (bool, Vec<String>) {
 }
 
 #[test]
-fn rehearsed_devices_say_what_is_missing_and_how_to_get_it() {
+fn devices_say_what_is_missing_and_how_to_get_it() {
     let case = |libraries: &[Library], settings: &[(&str, &str)], offered: bool, expected: &[&str]| {
         let (gpu, notes) = notes(libraries, settings);
         assert_eq!(gpu, offered, "{libraries:?} {settings:?}: {notes:?}");
@@ -118,10 +118,10 @@ fn rehearsed_devices_say_what_is_missing_and_how_to_get_it() {
     case(&ALL, &[("EDGECUT_CARD_VERSION", "11040")], false, &[old, "cuDNN"]);
 }
 
-/// A card whose memory somebody else takes while it is used: every operator that fits is measured, and the others say why
+/// A GPU whose memory somebody else takes while it is used: every operator that fits is measured, and the others say why
 /// not.
 #[test]
-fn rehearsed_memory_that_runs_out_is_an_error_of_the_operator() {
+fn memory_that_runs_out_is_an_error_of_the_operator() {
     let folder = libraries(&ALL);
     let model = "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(64, 64), float32], %w: Tensor[(64, 64), float32], \
                  %a: Tensor[(1, 64), float32]) {\n  %0 = nn.dense(%x, %w, units=64);\n  %1 = nn.relu(%0);\n  \

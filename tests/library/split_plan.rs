@@ -234,7 +234,7 @@ fn resnet_is_faster_on_two_devices() {
     assert!(split < whole / 1.3, "{split} against {whole}");
 }
 
-/// A server with a processor and a graphics card that is eight times as fast, behind a link of its own; times are made
+/// A server with a processor and a GPU that is eight times as fast, behind a link of its own; times are made
 /// up of the operators' work, and the card has no kernel for pooling.
 #[test]
 fn a_processor_and_a_card_share_what_pays_and_the_rest_stays() {

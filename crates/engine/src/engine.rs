@@ -71,7 +71,7 @@ pub trait Executable: Send {
     /// Runs once and measures the computation, without the conversion of inputs and results.
     fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError>;
 
-    /// Runs once, measures every step in its place, and passes its index and sample to `each`.
+    /// Runs once, measures every step in context, and passes its index and sample to `each`.
     ///
     /// Takes the inputs by value, so that those without other references are freed before the first step.
     fn run_in_steps(

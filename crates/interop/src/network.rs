@@ -50,7 +50,7 @@ pub struct Network {
 /// Why a file is not a network.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
-    #[error("no JSON of the expected form: {0}")]
+    #[error("not JSON of the expected form: {0}")]
     Json(#[from] serde_json::Error),
     #[error("operator `{operator}`: tensor {tensor} {what}")]
     Tensor { operator: String, tensor: u64, what: &'static str },
@@ -58,7 +58,7 @@ pub enum NetworkError {
 
 impl Network {
     /// # Errors
-    /// If the text is no JSON, or an operator reads what is not there.
+    /// If the text is not JSON, or an operator reads what is not there.
     pub fn parse(text: &[u8]) -> Result<Network, NetworkError> {
         let file: NetworkFile = serde_json::from_slice(text)?;
         let tensors: HashMap<u64, &FileTensor> = file.tensors.iter().map(|t| (t.id, t)).collect();

@@ -16,7 +16,7 @@ use edgecut_profile::{Cost, Item, MeasurementMode, ProfileRow, ProfiledDevice, i
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imported {
     pub rows: Vec<ProfileRow>,
-    /// What the profile has beside the graph's operators (tuples, and what importing computes beforehand), and the time
+    /// What the profile has in addition to the graph's operators (tuples, and what importing computes beforehand), and the time
     /// of that.
     pub unused: usize,
     pub unused_time: Micros,

@@ -2,7 +2,7 @@
 //!
 //! An operator reads values and writes values; running it again yields the same values. A value that is written in
 //! place of another *replaces* it: the other is lost until it is recomputed. Values that stay allocated throughout
-//! (parameters, inputs) have no bytes here: theirs are in [`Program::resident`].
+//! (parameters, inputs) have no bytes here: they are counted in [`Program::resident`].
 
 use edgecut_graph::{
     LinkCost,

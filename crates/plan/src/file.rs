@@ -45,11 +45,11 @@ pub struct Plan {
     /// Of a plan for a stream: how many inputs are under way at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u32>,
-    /// What is split: the operators that `groups` and `transfers` speak of are those of the model's graph with these
+    /// What is split: the operators that `groups` and `transfers` refer to are those of the model's graph with these
     /// made into shards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<Split>,
-    /// What devices compute in other steps, to need less memory: the operators that `groups` and `transfers` speak of are
+    /// What devices compute in other steps, to need less memory: the operators that `groups` and `transfers` refer to are
     /// those of the graph with these written out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedules: Vec<Schedule>,
@@ -124,7 +124,7 @@ impl DevicePlan {
 /// Predicted memory of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryPlan {
-    /// Parameters and what the engine holds beside them.
+    /// Parameters, and what the engine holds in addition.
     pub parameter_bytes: Bytes,
     /// Most that parameters, live tensors and workspace take together at one instant.
     pub load_bytes: Bytes,
@@ -187,7 +187,7 @@ pub struct Transfer {
     pub time_us: Micros,
 }
 
-/// Why a text is no plan.
+/// Why a text is not a plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanFileError {
     #[error("not a plan, as `edgecut plan` writes them: {0}")]
@@ -225,7 +225,7 @@ impl Plan {
     fn check_ids(&self) -> Result<(), String> {
         let known = |device: DeviceId| (device.0 as usize) < self.devices.len();
         if !known(self.source) || !known(self.sink) {
-            return Err("the source or the sink is no device of the plan".into());
+            return Err("the source or the sink is not a device of the plan".into());
         }
         let mut places: Vec<Vec<DeviceId>> = vec![Vec::new(); self.groups.len()];
         for (index, device) in self.devices.iter().enumerate() {

@@ -95,7 +95,7 @@ pub fn isolated(
     Ok(())
 }
 
-/// Measures every item in its place while the whole model runs.
+/// Measures every item in context, while the whole model runs.
 ///
 /// # Errors
 /// If any item cannot be computed.

@@ -16,7 +16,7 @@ pub enum MeasurementMode {
     /// Every distinct signature once, in isolation.
     #[default]
     Isolated,
-    /// Every item in its place while the whole model runs.
+    /// Every item in context, while the whole model runs.
     InSitu,
 }
 

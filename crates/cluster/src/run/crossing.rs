@@ -1,7 +1,7 @@
 //! When values crossed the links of a run, on the client's clock.
 //!
 //! A link carries one value at a time, as it does where plans are simulated. One with a long latency carries more: there the
-//! latency of what follows close behind another is not told, and sums are right all the same.
+//! latency of what follows close behind another is not reported, and sums are right all the same.
 
 use std::collections::{BTreeMap, HashMap};
 

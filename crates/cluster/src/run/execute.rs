@@ -41,7 +41,7 @@ pub enum RunError {
     Different { inference: u64 },
 }
 
-/// What the agents told of a run.
+/// What the agents reported about a run.
 #[derive(Debug)]
 pub struct Record {
     /// The sink's values of the first run, in their order.

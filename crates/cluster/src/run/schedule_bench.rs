@@ -17,7 +17,7 @@ const TRIES: usize = 10;
 /// The content of a tensor of a graph: the model's, or one that computes the same.
 pub type Content<'a> = dyn Fn(&Graph, TensorId) -> Result<TensorData, EngineError> + 'a;
 
-/// A schedule that was run, and the model beside it.
+/// A run of a schedule, and of the model for comparison.
 pub struct ScheduleRun {
     pub schedule: RunCost,
     /// The model's groups in program order.
@@ -81,7 +81,7 @@ impl<'a> ScheduleBench<'a> {
         Ok(ScheduleBench { content, engine, inputs, expected, program_order, one_piece })
     }
 
-    /// Runs a schedule, in turn with the model.
+    /// Runs a schedule, alternating with the model.
     ///
     /// # Errors
     /// If the engine fails.

@@ -150,7 +150,7 @@ impl CompilationUnit<'_> {
         }
     }
 
-    /// Calls a pair of functions of which the first returns a size and the second that many bytes.
+    /// Calls a pair of functions of which the first returns a size and the second a buffer of that size.
     fn bytes(
         &self,
         size: unsafe extern "C" fn(ProgramHandle, *mut usize) -> c_int,

@@ -106,7 +106,7 @@ pub struct FissionBody {
 /// Why a file has no program.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    #[error("no JSON of the expected form: {0}")]
+    #[error("not JSON of the expected form: {0}")]
     Json(#[from] serde_json::Error),
     #[error("the sizes add up to more than 2^60 bytes")]
     Size,
@@ -118,7 +118,7 @@ impl Export {
     /// Reads a file and checks that every operator stands after its arguments.
     ///
     /// # Errors
-    /// If the text is no JSON, a field is missing, or an argument is not made before it is used.
+    /// If the text is not JSON, a field is missing, or an argument is not made before it is used.
     pub fn parse(text: &[u8]) -> Result<Export, ExportError> {
         let export: Export = serde_json::from_slice(text)?;
         let bytes = export.ops.iter().map(|op| u128::from(op.out_bytes) + u128::from(op.extra_bytes)).sum::<u128>();

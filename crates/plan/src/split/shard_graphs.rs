@@ -8,7 +8,7 @@ use edgecut_ops::passes::{
     shard_graph::{Role, shard_graph},
 };
 
-/// The fractions that a profile has beside the whole.
+/// The fractions of a group that a profile has in addition to the whole.
 pub const FRACTIONS: [f64; 3] = [0.5, 0.25, 0.125];
 
 /// A share of a group as a graph of its own.

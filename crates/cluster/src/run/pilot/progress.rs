@@ -7,7 +7,7 @@ use edgecut_graph::units::Micros;
 /// One step of planning on agents.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlanEvent {
-    /// That many shards were measured and stored in the profiles.
+    /// This number of shards was measured and stored in the profiles.
     ShardsMeasured(usize),
     /// An agent has too little memory left for a candidate.
     PilotRefused { agent: String, message: String },

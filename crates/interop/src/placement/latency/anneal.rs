@@ -29,7 +29,7 @@ const STALE: u32 = 32;
 const ROUNDS: usize = 8;
 /// How hot each round begins: once hot enough to leave any valley, then ever nearer to the best.
 const HEATS: [f64; ROUNDS] = [1.0, 10.0, 3.0, 1.0, 1.0, 0.25, 1.0, 0.25];
-/// What evaluations take: one, of so many operators, is worth `(BASE + operators) / OPERATORS` moves of the throughput
+/// Cost of an evaluation: one of `operators` operators counts as `(BASE + operators) / OPERATORS` moves of the throughput
 /// search, about.
 const BASE: u64 = 88;
 const OPERATORS: u64 = 43;

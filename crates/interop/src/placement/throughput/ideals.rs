@@ -2,7 +2,7 @@
 //! all that it needs (Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph Operators", NeurIPS 2020).
 //!
 //! A split is contiguous if devices can be put in an order in which each needs only what those before it have. Then
-//! the first so many devices have an ideal together, and what a device has is the difference of two. Networks are
+//! the first k devices together hold an ideal, and a device holds the difference of two. Networks are
 //! narrow, so there are mostly few ideals; where there are too many, nothing is found. Operators of the backward pass
 //! are taken in the opposite direction, so that they can be with those of the forward pass that they belong to. What
 //! must share a device and would then wait for itself becomes one unit.
@@ -183,7 +183,7 @@ impl Units {
         units
     }
 
-    /// Every ideal; `None` if there are more than `most`, or so many of one size that they take too much memory.
+    /// Every ideal; `None` if there are more than `most`, or too many of one size for memory.
     fn lattice(&self, most: usize) -> Option<Lattice> {
         let mut rng = Rng::with_seed(1);
         // A set is known by the exclusive or of its members' numbers.
