@@ -284,7 +284,7 @@ impl Plan {
     fn check_ids(&self) -> Result<(), String> {
         let known = |device: DeviceId| (device.0 as usize) < self.devices.len();
         if !known(self.source) || !known(self.sink) {
-            return Err("the source or the sink is no device of the plan".into());
+            return Err("the source or the sink is not a device of the plan".into());
         }
         let mut places: Vec<Vec<DeviceId>> = vec![Vec::new(); self.groups.len()];
         for (index, device) in self.devices.iter().enumerate() {

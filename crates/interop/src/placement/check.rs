@@ -7,15 +7,15 @@ use super::{PlacementWorkload, WorkloadDevice};
 /// What is wrong with an assignment.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlacementViolation {
-    #[error("{places} places for {operators} operators")]
+    #[error("{places} device assignments for {operators} operators")]
     Count { operators: usize, places: usize },
-    #[error("{0} is none of the workload's devices")]
+    #[error("{0} is not a device of the workload")]
     NoSuchDevice(WorkloadDevice),
     #[error("operator {id} is on {place}, which cannot compute it")]
     Unsupported { id: i64, place: WorkloadDevice },
-    #[error("operators {first} and {second} have one colour and different devices")]
+    #[error("operators {first} and {second} have the same colour but different devices")]
     Colour { first: i64, second: i64 },
-    #[error("{place} holds {size} bytes, it has {limit}")]
+    #[error("{place} holds {size} bytes, its limit is {limit}")]
     Memory { place: WorkloadDevice, size: f64, limit: f64 },
     #[error("the objective is stated as {stated}, the assignment's is {real}")]
     Objective { stated: f64, real: f64 },
