@@ -15,7 +15,7 @@ use crate::{
     source_file as file,
 };
 
-/// Run a model on this machine, or a plan on the agents that it was made for, and report how long it took.
+/// Run a model on this machine, or a plan on its agents, and report how long it took.
 #[derive(clap::Args)]
 pub struct Run {
     /// Relay text, or the plan.json of `edgecut plan`

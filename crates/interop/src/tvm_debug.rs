@@ -273,7 +273,7 @@ impl DumpReader {
 }
 
 /// Relay's operators in the name of a kernel, joined by `+`: `tvmgen_default_fused_nn_conv2d_add_nn_relu_3` is
-/// `nn.conv2d+add+nn.relu`. What is no operator's name stays as it is.
+/// `nn.conv2d+add+nn.relu`. Other names are unchanged.
 fn operators(kernel: &str) -> String {
     if kernel == "__nop" {
         return "reshape".to_string();

@@ -88,7 +88,7 @@ pub fn throughput(workload: &PlacementWorkload, answer: &super::PlacementSolutio
     figures(answer, largest_load(workload, &answer.places))
 }
 
-/// When one sample is finished; `None` if the blocks wait for each other in a circle.
+/// Finish time of one sample; `None` if the blocks form a cycle.
 ///
 /// Found by relaxing start times until nothing changes, which is slow and plain.
 pub fn sample_latency(workload: &PlacementWorkload, places: &[WorkloadDevice]) -> Option<f64> {

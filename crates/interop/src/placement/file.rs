@@ -177,7 +177,7 @@ impl PlacementWorkload {
     /// A topological order of the operators, the earlier of the file first where there is a choice.
     ///
     /// # Errors
-    /// With the operators that are on circles or behind them.
+    /// With the operators on cycles or reachable from one.
     pub fn order(&self) -> Result<Vec<usize>, Vec<usize>> {
         let mut missing = vec![0usize; self.operators.len()];
         let mut readers = vec![Vec::new(); self.operators.len()];
