@@ -340,7 +340,7 @@ fn what_is_banned_from_a_device_runs_elsewhere() {
     assert_eq!(named(&like), named(&plan));
     folder.write("other.relay", "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }");
     for (line, part) in [
-        ("plan m.relay --like plan.json", "it splits over a/cpu, which is not there; there are local/cpu"),
+        ("plan m.relay --like plan.json", "it splits over a/cpu, which does not exist; available: local/cpu"),
         ("plan other.relay --like plan.json", "it is a plan of m.relay, which is not the file that is planned now"),
         ("plan m.relay --like m.relay", "not a plan, as `edgecut plan` writes them: this is Relay text"),
         ("plan m.relay --like plan.json --granularity op", "give --granularity"),
