@@ -58,7 +58,7 @@ suite() {
         --config 'profile.release.package.edgecut.opt-level=3' --config 'profile.release.package.edgecut.debug=0' \
         "$@" -- --nocapture --test-threads 1
 }
-step 'kernels, compiled for all cards' suite --lib cuda
+step 'kernels, compiled for all architectures' suite -p edgecut-engine --lib cuda
 step 'the suite on the GPU' suite --test gpu
 
 # A profile of every example model on processor and card, with the machine's description.

@@ -63,7 +63,7 @@ impl Export {
         let bytes = file::read(&self.input.model)?;
         let is_plan = kind::is_json_object(&bytes);
         if self.with_params && (self.format != Format::Relay || self.output.is_none()) {
-            let what = "--with-params writes a file beside the Relay module: give --format relay and --output";
+            let what = "--with-params writes a file next to the Relay module: give --format relay and --output";
             return Err(Failure::BadInput(Report::msg(what)));
         }
         if !is_plan {

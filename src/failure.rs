@@ -1,4 +1,4 @@
-//! How a verb ends when it does not succeed: the message for the user, and the exit code.
+//! Failure of a verb: the message for the user and the exit code.
 
 use std::process::ExitCode;
 

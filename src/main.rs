@@ -92,9 +92,8 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-/// The reader of our output may stop, as `head` does: then there is nothing left to do, and nothing to report.
-/// `println!` panics there, as it does where a disk is full, which is reported. The signal that other programs die of
-/// would also end agents whose client is gone.
+/// Exits silently on a broken pipe, as when output goes to `head`. `println!` panics there, as on a full disk, which is
+/// reported. The default action of SIGPIPE would also end agents whose client is gone.
 fn end_with_the_reader() {
     let report = std::panic::take_hook();
     let gone = std::io::Error::from_raw_os_error(libc::EPIPE).to_string();

@@ -127,7 +127,7 @@ fn page(errors: &[FamilyError]) -> String {
         }
         text += &format!("{lines}\n\n");
     }
-    text + "error: median of |predicted − measured| / measured where each time is predicted from the other rows of its family"
+    text + "error: median of |predicted − measured| / measured, each time predicted from the others of its family"
 }
 
 fn measured(row: &FamilyError) -> Measured<'_> {

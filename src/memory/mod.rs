@@ -12,7 +12,7 @@ use clap::Subcommand;
 
 use crate::Outcome;
 
-/// Place tensors in memory, and fit models into less of it; every result with its lower bound.
+/// Place tensors in memory and schedule models within a limit; every result has a lower bound.
 #[derive(clap::Args)]
 pub struct Memory {
     #[command(subcommand)]

@@ -62,7 +62,7 @@ pub(crate) fn run(
         Format::Csv => print_csv(&rows),
         Format::Json => print_json(&lines),
         Format::Table => {
-            let mut table = table(["device", ">operators", ">sum", ">without time", ">beside the operators"]);
+            let mut table = table(["device", ">operators", ">sum", ">without time", ">other entries"]);
             for line in &lines {
                 table.add_row([
                     line.device.clone(),

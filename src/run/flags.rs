@@ -8,7 +8,7 @@ use crate::{
     model::ModelFlags,
 };
 
-/// Run a model on this machine, or a plan on the agents that it was made for, and say how long it took.
+/// Run a model on this machine, or a plan on its agents, and report how long it took.
 #[derive(clap::Args)]
 pub struct Run {
     /// Relay text, or the plan.json of `edgecut plan`
@@ -36,7 +36,7 @@ pub struct Run {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) repeat: Option<u32>,
 
-    /// Keep several inputs under way and measure the time between results
+    /// Keep several inputs in flight and measure the time between results
     #[arg(long, help_heading = "Plans")]
     pub(super) throughput: bool,
 

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Run, text: &[u8]) -> Outcome {
             (deployment, Ok(record)) => break (deployment, record),
             // Every input under way takes memory of its own.
             (_, Err(RunError::Agent(AgentError::Memory { agent, message }))) if in_flight > 1 => {
-                eprintln!("with {in_flight} inputs under way, {agent}: {message}; trying {}", in_flight - 1);
+                eprintln!("with {in_flight} inputs in flight, {agent}: {message}; trying {}", in_flight - 1);
                 in_flight -= 1;
             }
             (_, Err(error)) => return Err(Failure::failed(error)),
@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &Run, text: &[u8]) -> Outcome {
     }
 }
 
-/// Runs the plan with a number of inputs in flight.
+/// The plan run with this number of inputs in flight.
 struct Attempt<'a> {
     arguments: &'a Run,
     plan: &'a Plan,

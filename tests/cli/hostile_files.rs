@@ -1,4 +1,4 @@
-//! Files that nobody wrote in good faith, or that were damaged on the way, through the real binary: an error with
+//! Malicious or damaged files, through the real binary: an error with
 //! exit code 2 within two seconds of processor time and one more for every 10 MB, in memory that the file's size bounds.
 
 use std::{

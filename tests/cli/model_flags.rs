@@ -151,9 +151,9 @@ fn files_of_other_kinds_are_told_by_what_they_are() {
         ("export object.json --format dot", "object.json: not a plan"),
         ("run w.params", "this is a parameter file"),
         ("inspect x.npz", "this is an .npz"),
-        ("run hello.relay", "the file says only `hello`"),
-        ("run empty.relay", "the file says nothing"),
-        ("memory place binary.relay", "no UTF-8 text"),
+        ("run hello.relay", "the file contains only `hello`"),
+        ("run empty.relay", "the file is empty"),
+        ("memory place binary.relay", "not UTF-8 text"),
         ("inspect folder.relay", "folder.relay: Is a directory"),
         ("run folder.relay", "folder.relay: Is a directory"),
         ("export folder.relay --format dot", "folder.relay: Is a directory"),
@@ -194,7 +194,7 @@ fn files_of_other_kinds_are_told_by_what_they_are() {
         ),
         (
             "memory schedule program.json --limit 50%",
-            "program.json: not JSON of the expected form: missing field `outputs` at line 1",
+            "program.json: not a valid DLMO graph: missing field `outputs` at line 1",
         ),
         ("plan m.relay --output folder.relay", "folder.relay is a folder: name a file in it"),
         ("run plan.json --trace folder.relay", "folder.relay is a folder: name a file in it"),
@@ -340,7 +340,7 @@ fn what_is_banned_from_a_device_runs_elsewhere() {
     assert_eq!(named(&like), named(&plan));
     folder.write("other.relay", "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }");
     for (line, part) in [
-        ("plan m.relay --like plan.json", "it splits over a/cpu, which is not there; there are local/cpu"),
+        ("plan m.relay --like plan.json", "it splits over a/cpu, which does not exist; available: local/cpu"),
         ("plan other.relay --like plan.json", "it is a plan of m.relay, which is not the file that is planned now"),
         ("plan m.relay --like m.relay", "not a plan, as `edgecut plan` writes them: this is Relay text"),
         ("plan m.relay --like plan.json --granularity op", "give --granularity"),

@@ -1,6 +1,6 @@
-//! The engine's calls of the driver, of NVRTC and of cuBLAS on a machine without any: libraries in their stead, which
-//! compute in main memory as late as they may and hold every call to the documentation (`driver.c`, `nvrtc.c`,
-//! `cublas.c`). The suite runs by them in a process of its own, and so does the program.
+//! Calls of the driver, NVRTC and cuBLAS on a machine without them: fake libraries (`driver.c`, `nvrtc.c`, `cublas.c`)
+//! compute in main memory, as late as allowed, and check every call against NVIDIA's documentation. The suite and the
+//! program run on them in a process of their own.
 
 use std::{
     path::Path,
@@ -63,17 +63,17 @@ fn suite(tests: &[&str], settings: &[(&str, &str)], with_cublas: bool) -> String
     text
 }
 
-const OPERATORS: &str = "operators_on_the_card_compute_what_tvm_computes";
+const OPERATORS: &str = "operators_on_the_gpu_compute_what_tvm_computes";
 
 #[test]
-fn operators_call_driver_and_libraries_as_they_want() {
+fn operators_call_driver_and_libraries_as_documented() {
     let text = suite(&[OPERATORS, "copies_cost_what_a_line_says"], &[], true);
     assert!(text.contains("Main memory, compute 9.0"), "{text}");
 }
 
 /// A GPU whose driver has no memory pools, on a machine without cuBLAS.
 #[test]
-fn operators_call_an_old_driver_as_it_wants() {
+fn operators_run_without_memory_pools_and_cublas() {
     suite(&[OPERATORS], &[("EDGECUT_CARD_POOLS", "0"), ("EDGECUT_CASES", "nn_")], false);
 }
 
@@ -83,7 +83,7 @@ fn plans_over_cpu_and_gpu_run() {
     assert!(text.contains("small: gpu0: predicted"), "{text}");
 }
 
-/// What the program says of devices where these libraries are, with these settings of the driver.
+/// Whether `edgecut devices` offers a GPU with these libraries and driver settings, and its notes.
 fn notes(which: &[Library], settings: &[(&str, &str)]) -> (bool, Vec<String>) {
     let folder = libraries(which);
     let mut command = with(folder.path(), Path::new(env!("CARGO_BIN_EXE_edgecut")));
@@ -96,7 +96,7 @@ fn notes(which: &[Library], settings: &[(&str, &str)]) -> (bool, Vec<String>) {
 }
 
 #[test]
-fn devices_say_what_is_missing_and_how_to_get_it() {
+fn devices_reports_what_is_missing_and_how_to_install_it() {
     let case = |libraries: &[Library], settings: &[(&str, &str)], offered: bool, expected: &[&str]| {
         let (gpu, notes) = notes(libraries, settings);
         assert_eq!(gpu, offered, "{libraries:?} {settings:?}: {notes:?}");
@@ -118,10 +118,9 @@ fn devices_say_what_is_missing_and_how_to_get_it() {
     case(&ALL, &[("EDGECUT_CARD_VERSION", "11040")], false, &[old, "cuDNN"]);
 }
 
-/// A GPU whose memory somebody else takes while it is used: every operator that fits is measured, and the others say why
-/// not.
+/// A GPU whose memory another process takes meanwhile: every operator that fits is measured, the others have a note.
 #[test]
-fn memory_that_runs_out_is_an_error_of_the_operator() {
+fn out_of_memory_is_an_error_of_the_operator() {
     let folder = libraries(&ALL);
     let model = "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(64, 64), float32], %w: Tensor[(64, 64), float32], \
                  %a: Tensor[(1, 64), float32]) {\n  %0 = nn.dense(%x, %w, units=64);\n  %1 = nn.relu(%0);\n  \

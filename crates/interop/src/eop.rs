@@ -26,7 +26,7 @@ pub struct EopProfile {
     pub is_gpu: bool,
 }
 
-/// A line that is none of an EOP profile.
+/// A line that is not valid in an EOP profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: `{found}` is not {expected}")]
 pub struct EopError {
@@ -66,7 +66,7 @@ pub fn read(text: &str) -> Result<EopProfile, EopError> {
         found.rows.insert(number, EopRow { name, time, line: index + 1 });
     }
     match found.rows.is_empty() {
-        true => Err(EopError { line: 1, found: String::new(), expected: "a profile with a line an operator" }),
+        true => Err(EopError { line: 1, found: String::new(), expected: "a profile with one line per operator" }),
         false => Ok(found),
     }
 }

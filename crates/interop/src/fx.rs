@@ -48,14 +48,14 @@ pub enum FxError {
     Text { line: usize, what: String },
     #[error("there are {times} times for {kernels} kernels")]
     Times { times: usize, kernels: usize },
-    #[error("there is no kernel: expected `def forward(self, …):` and assignments such as `a: \"f32[2, 8]\" = f(x)`")]
+    #[error("found no kernel: expected `def forward(self, …):` and assignments such as `a: \"f32[2, 8]\" = f(x)`")]
     Empty,
 }
 
 /// Reads the forward and the backward function; the times are those of the kernels of both, in microseconds.
 ///
 /// # Errors
-/// With the line, if a statement is not of the expected form or reads an unknown name.
+/// With the line, if a statement is malformed or reads an unknown name.
 pub fn parse(forward: &str, backward: &str, times: &[Micros]) -> Result<Trace, FxError> {
     let mut reader = FxParser::default();
     reader.function(forward, true)?;

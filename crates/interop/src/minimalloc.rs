@@ -89,7 +89,7 @@ impl BufferTable {
             if let Some(at) = column("alignment").filter(|at| cells.filled(*at)) {
                 buffer.align = cells.number(at, "alignment")?;
                 if buffer.align == 0 {
-                    return Err(cells.bad("alignment", "0 aligns nothing: expected 1 or more".to_string()));
+                    return Err(cells.bad("alignment", "expected 1 or more".to_string()));
                 }
             }
             if let Some(at) = column("offset").filter(|at| cells.filled(*at)) {
@@ -219,7 +219,7 @@ mod tests {
             ("id,lower,upper,size\na,0,3,4\nb,0,x,4\n", "line 3, column `upper`: `x` is not a whole number"),
             ("id,lower,upper,size\na,5,3,4\n", "line 2, column `upper`: the lifetime ends at 3 before it begins at 5"),
             ("id,lower,upper,size\na,5,3\n", "line 2: 3 cells, where the header has 4 columns"),
-            ("id,lower,upper,size,alignment\na,0,3,4,0\n", "line 2, column `alignment`: 0 aligns nothing"),
+            ("id,lower,upper,size,alignment\na,0,3,4,0\n", "line 2, column `alignment`: expected 1 or more"),
             ("id,lower,upper,size,gaps\na,0,3,4,1-2\n", "line 2, column `gaps`: gaps in a lifetime cannot be packed"),
         ];
         for (text, want) in cases {

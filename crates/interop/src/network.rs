@@ -50,7 +50,7 @@ pub struct Network {
 /// Why a file is not a network.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
-    #[error("not JSON of the expected form: {0}")]
+    #[error("not a valid network: {0}")]
     Json(#[from] serde_json::Error),
     #[error("operator `{operator}`: tensor {tensor} {what}")]
     Tensor { operator: String, tensor: u64, what: &'static str },
@@ -79,7 +79,7 @@ impl Network {
             for id in &op.outs {
                 let tensor = tensors.get(id).ok_or_else(|| fault(*id, "is not among the tensors"))?;
                 if known.contains_key(id) {
-                    return Err(fault(*id, "is made twice"));
+                    return Err(fault(*id, "has two producers"));
                 }
                 types.push(bytes(tensor));
             }

@@ -16,22 +16,21 @@ use edgecut_profile::{Cost, Item, MeasurementMode, ProfileRow, ProfiledDevice, i
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imported {
     pub rows: Vec<ProfileRow>,
-    /// What the profile has in addition to the graph's operators (tuples, and what importing computes beforehand), and the time
-    /// of that.
+    /// Number and total time of profile entries without an operator in the graph (tuples, constants folded at import).
     pub unused: usize,
     pub unused_time: Micros,
     /// Operators that the profile does not have.
     pub missing: usize,
 }
 
-/// A profile that is of another module.
+/// The profile belongs to another module.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     #[error(
         "line {line}: the profile has `{profiled}-{number}`, number {number} of the module is {found}: is it the module that was profiled?"
     )]
     OtherModule { line: usize, number: usize, profiled: String, found: String },
-    #[error("it has a time for none of the module's operators")]
+    #[error("it has no time for any operator of the module")]
     Nothing,
 }
 
@@ -54,7 +53,7 @@ pub fn eop(
         let other =
             |found: String| ImportError::OtherModule { line: *line, number: *number, profiled: name.clone(), found };
         match numbered.get(number) {
-            None => return Err(other("no call and no tuple".to_string())),
+            None => return Err(other("neither a call nor a tuple".to_string())),
             Some((found, _)) if found != name => return Err(other(format!("`{found}`"))),
             Some((_, Some(operator))) => {
                 times.insert(*operator, *time);

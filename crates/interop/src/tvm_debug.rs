@@ -111,7 +111,7 @@ impl Dump {
         for head in &file.heads {
             let (vertex, output) = (head.first().copied().unwrap_or(usize::MAX), head.get(1).copied().unwrap_or(0));
             let tensor = outputs.get(vertex).and_then(|made| made.get(output)).copied();
-            let missing = || DumpError::Graph(format!("its result {vertex}.{output} is none of its vertices'"));
+            let missing = || DumpError::Graph(format!("its result {vertex}.{output} is not an output of a vertex"));
             reading.graph.outputs.push(tensor.ok_or_else(missing)?);
         }
         let is_gpu = file.attrs.device_index.iter().flat_map(|(_, devices)| devices).any(|device| *device != CPU);
@@ -252,7 +252,7 @@ impl DumpReader {
         let mut taken: HashMap<&str, std::vec::IntoIter<TensorId>> = HashMap::new();
         let mut operands = Vec::with_capacity(names.len());
         for name in names {
-            let missing = || format!("it reads `{}`, which nothing before it is called", truncated(name));
+            let missing = || format!("it reads `{}`, which no earlier entry defines", truncated(name));
             let (open, last) = self.made.get_mut(name).ok_or_else(missing)?;
             let queue = taken.entry(name.as_str()).or_insert_with(|| {
                 let k = wanted.get(name.as_str()).copied().unwrap_or(1);
@@ -273,7 +273,7 @@ impl DumpReader {
 }
 
 /// Relay's operators in the name of a kernel, joined by `+`: `tvmgen_default_fused_nn_conv2d_add_nn_relu_3` is
-/// `nn.conv2d+add+nn.relu`. A name that is not an operator's stays as it is.
+/// `nn.conv2d+add+nn.relu`. Other names are unchanged.
 fn operators(kernel: &str) -> String {
     if kernel == "__nop" {
         return "reshape".to_string();

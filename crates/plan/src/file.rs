@@ -233,7 +233,7 @@ impl Plan {
                 places
                     .get_mut(group.0 as usize)
                     .ok_or_else(|| {
-                        format!("{}/{} runs group {}, which is not there", device.server, device.device, group.0)
+                        format!("{}/{} runs group {}, which does not exist", device.server, device.device, group.0)
                     })?
                     .push(DeviceId(index as u32));
             }
@@ -244,7 +244,7 @@ impl Plan {
             }
         }
         match self.transfers.iter().find(|t| !known(t.from) || !known(t.to)) {
-            Some(transfer) => Err(format!("the transfer of {} names a device that is not there", transfer.name)),
+            Some(transfer) => Err(format!("the transfer of {} names a device that does not exist", transfer.name)),
             None => Ok(()),
         }
     }

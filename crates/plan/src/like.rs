@@ -14,7 +14,7 @@ pub enum LikeError {
     OtherModel(String),
     #[error("it places the other of single operators and fused groups: give --granularity")]
     Granularity,
-    #[error("it splits over {missing}, which is not there; there are {devices}")]
+    #[error("it splits over {missing}, which does not exist; available: {devices}")]
     Device { missing: String, devices: String },
 }
 
@@ -79,7 +79,7 @@ mod tests {
                     "abc",
                     request.granularity,
                     &["s0/cpu", "s2/cpu"],
-                    "splits over s1/cpu, which is not there; there are s0/cpu",
+                    "splits over s1/cpu, which does not exist; available: s0/cpu",
                 ),
             ] {
                 let error = found(hash, granularity, devices).unwrap_err();

@@ -64,7 +64,7 @@ pub struct DeployOptions {
 }
 
 impl DeployOptions {
-    /// A run of its own with this number of inputs in flight, to which the contents of `given` are sent.
+    /// A separate run with this number of inputs in flight, to which the contents of `given` are sent.
     pub fn new(in_flight: u32, given: &BTreeMap<SmolStr, TensorData>) -> DeployOptions {
         let session = format!("{}-{:016x}", std::process::id(), fastrand::u64(..));
         DeployOptions { session, in_flight, streamed: given.keys().cloned().collect() }

@@ -5,7 +5,7 @@ use edgecut_memory::program::ProgramError;
 /// Why a file is not a valid DLMO program.
 #[derive(Debug, thiserror::Error)]
 pub enum PatternError {
-    #[error("not JSON of the expected form: {0}")]
+    #[error("not a valid DLMO graph: {0}")]
     Json(#[from] serde_json::Error),
     #[error("code[{record}] (`{name}`): {what}")]
     Record { record: usize, name: String, what: String },

@@ -12,15 +12,15 @@ use crate::magis::{Export, Op, simulate::simulate};
 /// What is wrong with a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MagisViolation {
-    #[error("operator {0} stands for none of the graph's")]
+    #[error("operator {0} does not correspond to an operator of the graph")]
     Foreign(u64),
-    #[error("operator {op} reads {arg}, which is not made before it")]
+    #[error("operator {op} reads {arg}, which is not produced before it")]
     Early { op: u64, arg: u64 },
     #[error("operator {0} does not read what the graph's operator reads")]
     Operands(u64),
     #[error("operator {0} of the graph is missing")]
     Missing(u64),
-    #[error("the parts of operator {0} do not make up the whole")]
+    #[error("the parts of operator {0} do not cover the whole operator")]
     Parts(u64),
     #[error("latency and peak are not those of a simulation")]
     Figures,

@@ -106,7 +106,7 @@ pub struct FissionBody {
 /// Why a file has no program.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    #[error("not JSON of the expected form: {0}")]
+    #[error("not a valid MAGIS graph: {0}")]
     Json(#[from] serde_json::Error),
     #[error("the sizes add up to more than 2^60 bytes")]
     Size,
@@ -128,7 +128,7 @@ impl Export {
         let mut made: HashMap<u64, ()> = HashMap::new();
         for op in &export.ops {
             if let Some(arg) = op.args.iter().find(|arg| !made.contains_key(arg)) {
-                return Err(op.error(format!("reads {arg}, which no operator before it makes")));
+                return Err(op.error(format!("reads {arg}, which no earlier operator produces")));
             }
             if made.insert(op.id, ()).is_some() {
                 return Err(op.error("another operator has the same id".to_string()));
@@ -147,7 +147,7 @@ impl Export {
     pub fn plain(&self) -> Result<&[Op], ExportError> {
         let scheduled = |op: &&Op| op.fission.is_some() || matches!(op.tag.as_str(), "store" | "load");
         match self.ops.iter().find(scheduled) {
-            Some(op) => Err(op.error("this is a schedule already: give the graph it was made from".to_string())),
+            Some(op) => Err(op.error("this is already a schedule: give the original graph".to_string())),
             None => Ok(&self.ops),
         }
     }

@@ -7,15 +7,15 @@ use super::{PlacementWorkload, WorkloadDevice};
 /// What is wrong with an assignment.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlacementViolation {
-    #[error("{places} places for {operators} operators")]
+    #[error("{places} device assignments for {operators} operators")]
     Count { operators: usize, places: usize },
-    #[error("{0} is none of the workload's devices")]
+    #[error("{0} is not a device of the workload")]
     NoSuchDevice(WorkloadDevice),
     #[error("operator {id} is on {place}, which cannot compute it")]
     Unsupported { id: i64, place: WorkloadDevice },
-    #[error("operators {first} and {second} have one colour and different devices")]
+    #[error("operators {first} and {second} have the same colour but different devices")]
     Colour { first: i64, second: i64 },
-    #[error("{place} holds {size} bytes, it has {limit}")]
+    #[error("{place} holds {size} bytes, its limit is {limit}")]
     Memory { place: WorkloadDevice, size: f64, limit: f64 },
     #[error("the objective is stated as {stated}, the assignment's is {real}")]
     Objective { stated: f64, real: f64 },
@@ -88,7 +88,7 @@ pub fn throughput(workload: &PlacementWorkload, answer: &super::PlacementSolutio
     figures(answer, largest_load(workload, &answer.places))
 }
 
-/// When one sample is finished; `None` if the blocks wait for each other in a circle.
+/// Finish time of one sample; `None` if the blocks form a cycle.
 ///
 /// Found by relaxing start times until nothing changes, which is slow and plain.
 pub fn sample_latency(workload: &PlacementWorkload, places: &[WorkloadDevice]) -> Option<f64> {

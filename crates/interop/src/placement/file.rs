@@ -38,15 +38,15 @@ pub struct Operator {
 pub enum PlacementWorkloadError {
     #[error("not a device-placement workload: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("edge {edge} names operator {id}, which is not there")]
+    #[error("edge {edge} names operator {id}, which does not exist")]
     UnknownOperator { edge: usize, id: i64 },
-    #[error("operator {id} is there twice")]
+    #[error("operator {id} is defined twice")]
     Twice { id: i64 },
     #[error("the edges from operator {id} have different costs, {first} and {second}")]
     Costs { id: i64, first: f64, second: f64 },
     #[error("{what} of operator {id} is {value}: expected a number that is not negative")]
     Negative { what: &'static str, id: i64, value: f64 },
-    #[error("the operators {ids} depend on each other in a circle")]
+    #[error("the operators {ids} form a cycle")]
     Circle { ids: String },
     #[error("there is neither an accelerator nor a CPU")]
     NoDevices,
@@ -112,7 +112,7 @@ impl PlacementWorkload {
     ///
     /// # Errors
     /// If it is not of that form, an edge leads nowhere, a number is negative, costs of one source differ, or the
-    /// operators depend on each other in a circle.
+    /// operators form a cycle.
     pub fn from_json(text: &[u8]) -> Result<PlacementWorkload, PlacementWorkloadError> {
         let raw: Raw = serde_json::from_slice(text)?;
         let mut index = HashMap::with_capacity(raw.operators.len());
@@ -177,7 +177,7 @@ impl PlacementWorkload {
     /// A topological order of the operators, the earlier of the file first where there is a choice.
     ///
     /// # Errors
-    /// With the operators that are on circles or behind them.
+    /// With the operators on cycles or reachable from one.
     pub fn order(&self) -> Result<Vec<usize>, Vec<usize>> {
         let mut missing = vec![0usize; self.operators.len()];
         let mut readers = vec![Vec::new(); self.operators.len()];
@@ -239,11 +239,11 @@ mod tests {
         let edge = |from: i64, to: i64, cost: f64| format!(r#"{{"sourceId": {from}, "destId": {to}, "cost": {cost}}}"#);
         let both = format!("{A},{B}");
         let cases = [
-            (format!("{A},{A}"), String::new(), "there twice"),
+            (format!("{A},{A}"), String::new(), "defined twice"),
             (both.clone(), edge(7, 8, 1.0), "operator 8"),
             (both.clone(), edge(7, 9, -1.0), "not negative"),
             (both.clone(), format!("{},{}", edge(7, 9, 1.0), edge(7, 9, 2.0)), "different costs"),
-            (both.clone(), format!("{},{}", edge(7, 9, 1.0), edge(9, 7, 2.0)), "circle"),
+            (both.clone(), format!("{},{}", edge(7, 9, 1.0), edge(9, 7, 2.0)), "cycle"),
             (both, "3".into(), "not a device-placement workload"),
         ];
         for (operators, edges, want) in cases {

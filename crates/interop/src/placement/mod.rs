@@ -66,9 +66,9 @@ pub enum PlacementError {
         "operators {operators} need {need} bytes on an accelerator, which has {limit}, and there is no CPU for them"
     )]
     TooLarge { operators: String, need: f64, limit: f64 },
-    #[error("the operators need {need} bytes, the {count} accelerators have {room} together, and there is no CPU")]
+    #[error("the operators need {need} bytes, the {count} accelerators have {room} in total, and there is no CPU")]
     Memory { need: f64, room: f64, count: u32 },
-    #[error("operators {operators} run on no accelerator, and there is no CPU")]
+    #[error("operators {operators} cannot run on an accelerator, and there is no CPU")]
     NoDevice { operators: String },
     #[error("no assignment that keeps within the accelerators' memory was found; the nearest is {over} bytes over")]
     NoneFound { over: f64 },

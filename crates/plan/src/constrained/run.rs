@@ -1,4 +1,4 @@
-//! Runs: consecutive groups of a device that wait for nothing that others make of them, and the schedules found for them.
+//! Runs: consecutive groups of a device without a round trip through another device, and their schedules.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,10 +22,10 @@ use edgecut_memory::{
 };
 use edgecut_ops::passes::tile::TiledSegment;
 
-/// More groups than this in one run are not scheduled: that would take minutes.
+/// Maximum number of groups in a run: scheduling more would take minutes.
 const MOST_GROUPS: usize = 2_000;
 
-/// Consecutive groups of a device that do not wait for what others make of them, with their schedules.
+/// Consecutive groups of a device, none dependent on an earlier one through another device, with their schedules.
 pub(super) struct Run<'a> {
     pub(super) device: DeviceId,
     expanded: &'a Expanded,
@@ -36,18 +36,18 @@ pub(super) struct Run<'a> {
     fitted: ScheduleFront,
 }
 
-/// What one step of a schedule is and costs.
+/// Name and cost of one step of a schedule.
 #[derive(Clone)]
 pub(super) struct StepCost {
     pub(super) name: String,
     pub(super) cost: Cost,
-    /// The group that it is, or is a part of.
+    /// The group that the step computes, or of which it computes a part.
     pub(super) group: Option<GroupId>,
     pub(super) is_whole: bool,
 }
 
 impl<'a> Run<'a> {
-    /// The runs of a device in which something can be gained.
+    /// The runs of a device whose peak exceeds its memory limit.
     pub(super) fn all(
         request: &PlanRequest<'_>,
         candidate: &'a Candidate,
@@ -101,7 +101,7 @@ impl<'a> Run<'a> {
         Some(Run { device, expanded, groups, others, part, fitted })
     }
 
-    /// The fastest schedule within a limit in bytes, else the smallest one.
+    /// The fastest schedule within `bytes`, else the one of lowest peak.
     pub(super) fn within(&self, bytes: u64) -> Option<(Schedule, Vec<StepCost>)> {
         let found = self.fitted.within_memory(Bytes(bytes)).or_else(|| self.fitted.front().into_iter().next())?;
         let (variant, numbers) = (found.variant, found.groups());
@@ -147,8 +147,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What an engine holds for the steps so far: those that compute the same from the same parameters share a program; every
-/// other program of a group has packed weights of its own.
+/// Programs loaded by an engine for the steps so far: identical steps with the same parameters share one; every other
+/// program of a group packs its own weights.
 #[derive(Default)]
 struct Programs {
     seen: HashSet<String>,
@@ -156,7 +156,7 @@ struct Programs {
 }
 
 impl Programs {
-    /// What a step of `group` adds to the parameters themselves.
+    /// Bytes that a step of `group` adds to the parameters.
     fn held(&mut self, run: &Run<'_>, graph: &Graph, operators: &[OperatorId], group: Option<GroupId>) -> Bytes {
         let Some(id) = group else { return Bytes::ZERO };
         if !self.seen.insert(key(graph, operators)) {
@@ -169,7 +169,7 @@ impl Programs {
     }
 }
 
-/// The same for steps that compute the same from the same parameters.
+/// Structural key: equal for steps with the same computation and parameters.
 fn key(graph: &Graph, operators: &[OperatorId]) -> String {
     let part = Part::cut(graph, operators);
     let mut key = String::new();
@@ -186,12 +186,12 @@ fn key(graph: &Graph, operators: &[OperatorId]) -> String {
     key
 }
 
-/// What parts of a run's groups cost on its device.
+/// Costs of parts of a run's groups on its device.
 struct Parts<'a, 'b> {
     request: &'a PlanRequest<'b>,
     graph: &'a Graph,
     device: DeviceId,
-    /// For the first operator of each whole group the group of the request.
+    /// First operator of each whole group → number of the group in the request.
     of_first: HashMap<OperatorId, usize>,
 }
 
@@ -210,12 +210,12 @@ impl GroupCosts for Parts<'_, '_> {
     }
 }
 
-/// The groups of a device in its order, cut where one reads what another device made of groups before it.
+/// The groups of a device in its order, cut where one depends on earlier groups of its run through another device.
 fn uninterrupted(problem: &Problem, evaluation: &Evaluation, device: DeviceId) -> Vec<Vec<GroupId>> {
     let homes = &evaluation.placement.devices;
     let consumers = problem.consumers();
     let (mut runs, mut run): (Vec<Vec<GroupId>>, Vec<GroupId>) = Default::default();
-    // What follows from the groups of the run.
+    // Transitive successors of the groups of the run.
     let mut follows: HashSet<GroupId> = HashSet::new();
     for job in &evaluation.task_graph.sequences[device.0 as usize] {
         let id = evaluation.task_graph.task(*job).group;
@@ -238,7 +238,7 @@ fn uninterrupted(problem: &Problem, evaluation: &Evaluation, device: DeviceId) -
     runs
 }
 
-/// From when to when a run is under way.
+/// Start of the first group of a run and end of the last.
 fn window(evaluation: &Evaluation, groups: &[GroupId], device: DeviceId) -> (Micros, Micros) {
     let (first, last) = (groups.first(), groups.last());
     let (mut from, mut to) = (Micros::ZERO, Micros::ZERO);
@@ -254,7 +254,7 @@ fn window(evaluation: &Evaluation, groups: &[GroupId], device: DeviceId) -> (Mic
     (from, to)
 }
 
-/// The most that the device holds while the run is under way: parameters and all that lives at one time.
+/// Peak memory of the device during the run, parameters included.
 fn peak(evaluation: &Evaluation, account: &MemoryUsage, groups: &[GroupId], device: DeviceId) -> Bytes {
     let (from, to) = window(evaluation, groups, device);
     let inside = account.allocations.iter().filter(|footprint| footprint.from < to && footprint.to > from);
@@ -266,7 +266,7 @@ fn peak(evaluation: &Evaluation, account: &MemoryUsage, groups: &[GroupId], devi
     account.parameters + births.iter().map(at).max().unwrap_or_default()
 }
 
-/// Bytes of parameters, and of all tensors that are live on the device at some time of the run and are none of its own.
+/// Bytes of parameters, and of all tensors live on the device during the run that the run neither reads nor writes.
 fn others(problem: &Problem, evaluation: &Evaluation, device: DeviceId, groups: &[GroupId]) -> Bytes {
     let (from, to) = window(evaluation, groups, device);
     let touched: HashSet<_> =

@@ -95,7 +95,7 @@ pub fn within(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
         (None, own) => return own.unwrap_or_else(|| solve(request, None)),
     };
     if is_foreign {
-        // It was planned for another objective, whose bound says nothing here.
+        // It was planned for another objective, whose bound does not apply here.
         let whole = Bounds::of(&best.expanded.problem);
         let unsplit = request.expand(&Choices::new()).map(|unsplit| bound(request, &unsplit.problem));
         best.solution.bound = unsplit.unwrap_or_else(|_| whole.on(request.objective));

@@ -1,6 +1,6 @@
-//! Moves of the search for splits, each on stretches of program order: from all of it, by halves, down to single groups.
+//! Moves of the split search, on segments of program order: the whole order, halves, quarters, down to single groups.
 //!
-//! A move that makes the plan better is kept, and the next one goes on from there.
+//! First improvement: a move that improves the plan is accepted, and the next one starts from it.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -10,13 +10,13 @@ use super::{
 };
 use crate::problem::DeviceId;
 
-/// Shares that a device is given.
+/// Candidate fractions of one device.
 const SHARES: [f64; 11] = [0.15, 0.25, 0.33, 0.4, 0.45, 0.5, 0.55, 0.6, 0.67, 0.75, 0.85];
-/// Maximum number of stretches whose ratios are tuned: finer ones would follow the noise of the measurements.
+/// Maximum number of segments whose ratios are tuned: finer ones would fit the noise of shard measurements.
 const STRETCHES: usize = 8;
 
 impl Search<'_, '_> {
-    /// Makes stretches of groups whole, on one of `devices`, where that is better.
+    /// Unsplits segments of groups onto one of the first two of `devices` where that improves the plan.
     pub(super) fn left_whole(&mut self, at: &mut Found, devices: &[(DeviceId, f64)]) {
         let groups = self.request.split_options.groups.len();
         let mut length = groups.div_ceil(2);
@@ -46,7 +46,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Splits stretches of groups along another axis where that is better, those that were left whole too.
+    /// Splits segments of groups, including whole groups, along another axis where that improves the plan.
     pub(super) fn turned(&mut self, at: &mut Found) {
         let groups = self.request.split_options.groups.len();
         let options = (0..groups).flat_map(|group| self.request.split_options.group(group));
@@ -65,8 +65,8 @@ impl Search<'_, '_> {
         }
     }
 
-    /// `choices` with the groups of `stretch` split along `side` where they can be, in the ratio of the split group that is
-    /// next; `None` if that changes nothing.
+    /// `choices` with the groups of `stretch` split along `side` where they can be, in the ratio of the nearest split
+    /// group before, else after; `None` if nothing changes.
     fn along(&self, choices: &Choices, stretch: &Range<usize>, side: Option<usize>) -> Option<Choices> {
         let mut next = choices.clone();
         let mut changed = false;
@@ -94,8 +94,8 @@ impl Search<'_, '_> {
         changed.then_some(next)
     }
 
-    /// Gives, in stretches of every length and place, one of the devices a share of [`SHARES`] where that is better. Unlike
-    /// [`Search::tuned`] this gets from one ratio to quite another, although those between are no better.
+    /// Sets the fraction of one device to each of [`SHARES`], in overlapping segments of every length, if that improves
+    /// the plan. Unlike [`Search::tuned`], it can leave a local optimum of the ratio.
     pub(super) fn shared(&mut self, at: &mut Found) {
         let groups = self.request.split_options.groups.len();
         for stretch in overlapping(groups) {
@@ -122,7 +122,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Moves the ratios by `steps`: of the whole model, then of halves of it, and so on.
+    /// Scales fractions by each of `steps`: in the whole model, then in halves of it, and so on.
     pub(super) fn tuned(&mut self, at: &mut Found, steps: &[f64]) {
         let groups = self.request.split_options.groups.len();
         for step in steps {
@@ -135,7 +135,7 @@ impl Search<'_, '_> {
     fn tune(&mut self, at: &mut Found, stretch: &Range<usize>, step: f64) {
         let first = at.choices.range(stretch.clone()).next();
         let Some(devices) = first.map(|(_, choice)| choice.devices.clone()) else { return };
-        // Of two devices one gets what the other loses.
+        // With two devices, changing one fraction determines the other.
         let moved = if devices.len() == 2 { 1 } else { devices.len() };
         for device in &devices[..moved] {
             for factor in [1.0 + step, 1.0 / (1.0 + step)] {
@@ -156,7 +156,7 @@ impl Search<'_, '_> {
     }
 }
 
-/// Gives `device` this share of what `choice` splits, and the others the rest in the ratio that they have.
+/// Sets the fraction of `device` to `share`; the others keep their ratio.
 fn give(choice: &mut Choice, device: DeviceId, share: f64) {
     let Some(place) = choice.devices.iter().position(|d| *d == device) else { return };
     let others: f64 = choice.fractions.iter().sum::<f64>() - choice.fractions[place];
@@ -167,14 +167,14 @@ fn give(choice: &mut Choice, device: DeviceId, share: f64) {
     }
 }
 
-/// Stretches of `groups` groups of every length that comes of halving, each beginning in the middle of the one before it.
+/// Segments of `groups` groups, for every length by repeated halving; each starts in the middle of the one before it.
 fn overlapping(groups: usize) -> impl Iterator<Item = Range<usize>> {
     let halved = |length: &usize| (*length > 1).then(|| length.div_ceil(2));
     let lengths = std::iter::successors((groups > 0).then_some(groups), halved);
     lengths.flat_map(move |length| (0..groups).step_by(length.div_ceil(2)).map(move |at| at..(at + length).min(groups)))
 }
 
-/// Stretches of `groups` groups: all of them, halves, quarters, until there are `most` or each is one group.
+/// Segments of `groups` groups: all of them, halves, quarters, until there are `most` or each is one group.
 fn stretches(groups: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let halved = |length: &usize| (*length > 1).then(|| length.div_ceil(2));
     let lengths = std::iter::successors((groups > 0).then_some(groups), halved);

@@ -34,8 +34,7 @@ pub(super) const FINE: [f64; 3] = [0.1, 0.05, 0.025];
 /// Most devices that one group is split over.
 const MOST_DEVICES: usize = 8;
 
-/// Maximum number of rounds over all moves, and the ratio of the new to the old value above which no further round is
-/// made.
+/// Maximum number of passes over all moves; another pass is made if the value fell below this ratio.
 const TURNS: usize = 4;
 const ENOUGH: f64 = 0.997;
 

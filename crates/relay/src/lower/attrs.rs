@@ -119,7 +119,7 @@ impl Lowering<'_, '_> {
         // Arrays that share their elements unfold to any size.
         self.unfolded.set(self.unfolded.get() + 1);
         if self.unfolded.get() > self.budget {
-            let what = format!("its arrays unfold to more than {} values", self.budget);
+            let what = format!("its arrays expand to more than {} values", self.budget);
             return Err(Fault::Metadata(what).at(self.span(expr)));
         }
         let text = |name: &str| entry.field(name).unwrap_or_default();
@@ -128,7 +128,7 @@ impl Lowering<'_, '_> {
                 let items =
                     metadata.elements(entry).map(|item| match item {
                         Some(item) => self.entry_value(item, expr, depth + 1),
-                        None => Err(Fault::Metadata("an array refers to an object that is not there".into())
+                        None => Err(Fault::Metadata("an array refers to an object that does not exist".into())
                             .at(self.span(expr))),
                     });
                 Attr::List(items.collect::<Result<_>>()?)

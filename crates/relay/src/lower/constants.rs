@@ -55,7 +55,7 @@ impl Lowering<'_, '_> {
     pub(super) fn constant(&mut self, expr: ExprId, meta: MetaRef<'_>) -> Result<Value> {
         let span = self.span(expr);
         if meta.key != "relay.Constant" {
-            return Err(Fault::Metadata(format!("`meta[{}]` is no value", meta.key)).at(span));
+            return Err(Fault::Metadata(format!("`meta[{}]` is not a constant", meta.key)).at(span));
         }
         if let Some(known) = self.constants.get(&meta.index) {
             return Ok(Value::Tensor(*known));
@@ -92,7 +92,7 @@ impl Lowering<'_, '_> {
             Expr::WriteRef(..) => {
                 ("`ref_write`", "a reference is state, and operators must be pure to be placed freely")
             }
-            _ => ("this expression", "it is none of the forms that a graph has"),
+            _ => ("this expression", "it has no equivalent in a graph"),
         };
         Fault::ControlFlow { construct, reason: reason.to_string() }.at(self.span(expr))
     }

@@ -31,8 +31,9 @@ impl Lowering<'_, '_> {
                     Expr::Function(literal) => function(self, literal)?,
                     Expr::Operator(operator) => {
                         let name = shown(module.operators[operator.index()].name);
-                        let what =
-                            format!("the file says only `{name}`; expected Relay text, as `mod.astext()` prints it");
+                        let what = format!(
+                            "the file contains only `{name}`; expected Relay text, as `mod.astext()` prints it"
+                        );
                         return Err(Fault::Other(what).at(self.span(expr)));
                     }
                     _ => (expr, root),
@@ -98,7 +99,8 @@ impl Lowering<'_, '_> {
             && !self.module.adts.iter().any(|adt| adt.name == name)
             && !self.module.name_pool.contains(&name)
         {
-            let what = format!("`{}` is no type: expected one like `Tensor[(1, 3), float32]` or `int64`", shown(name));
+            let what =
+                format!("`{}` is not a type: expected, for example, `Tensor[(1, 3), float32]` or `int64`", shown(name));
             return Err(Fault::Other(what).at(binding.span));
         }
         let said = binding.ty.filter(|ty| self.type_of(*ty).is_some()).or(binding.commented);

@@ -259,12 +259,10 @@ impl<'m, 'a> Lowering<'m, 'a> {
             Value::Tuple(list) if index < list.len => return Ok(self.fields[list.start as usize + index as usize]),
             Value::Tuple(list) => list.len,
             _ => {
-                return Err(
-                    Fault::Other("the projection is of a value that is no tuple".to_string()).at(self.span(expr))
-                );
+                return Err(Fault::Other("the projected value is not a tuple".to_string()).at(self.span(expr)));
             }
         };
-        Err(Fault::Other(format!("there is no field {index} in a tuple of {len}")).at(self.span(expr)))
+        Err(Fault::Other(format!("index {index} is out of range for a tuple of {len} fields")).at(self.span(expr)))
     }
 
     /// The tensors of a value, tuples flattened left to right.
@@ -291,7 +289,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         }
         Err(match self.endless() {
             Some((call, name)) => {
-                let reason = format!("{name} calls itself, and nothing that is known while importing ends it");
+                let reason = format!("{name} calls itself, and the depth of the recursion is not known at import");
                 Fault::ControlFlow { construct: "this recursion", reason }.at(self.span(call))
             }
             None => Fault::TooLarge(self.budget).at(self.span(expr)),

@@ -89,7 +89,7 @@ impl Parser<'_> {
 
     pub(super) fn graph_number(&self, span: Span) -> Result<u64> {
         let digits = &self.lexer.slice(span)[1..];
-        digits.parse().map_err(|_| Fault::Token(format!("`%{digits}` is beyond 64 bits")).at(span))
+        digits.parse().map_err(|_| Fault::Token(format!("`%{digits}` does not fit into 64 bits")).at(span))
     }
 
     fn undefined(&self, span: Span, hint: &'static str) -> Box<LocatedFault> {

@@ -51,7 +51,7 @@ impl<'a> Parser<'a> {
             let key = self.lexer.slice(span);
             if self.mode == ParseMode::Strict && key.contains('.') && self.module.attrs.len() as u32 == start {
                 return Err(
-                    Fault::Other(format!("TVM cannot read the dotted attribute `{key}` in the first place")).at(span)
+                    Fault::Other(format!("TVM cannot read the dotted attribute `{key}` as the first one")).at(span)
                 );
             }
             self.lexer.expect(Token::Assign, "`=`")?;
@@ -84,7 +84,7 @@ impl<'a> Parser<'a> {
                 "False" => AttrValue::Bool(false),
                 "None" | "nullptr" => AttrValue::None,
                 _ if self.mode == ParseMode::Tolerant => return self.word(),
-                _ => return Err(self.lexer.unexpected("a value; strings stand in quotes")),
+                _ => return Err(self.lexer.unexpected("a value; strings must be quoted")),
             },
             Token::Quoted | Token::Global if self.mode == ParseMode::Tolerant => AttrValue::Word(text),
             Token::OpenBracket => {

@@ -17,7 +17,7 @@ pub(crate) fn number(text: &str, mode: ParseMode) -> Result<Scalar, String> {
         Some(at) => integer(&body[..at], negative, Some(int_width(&body[at + 1..])?)),
         None if body.bytes().all(|b| b.is_ascii_digit()) => integer(body, negative, None),
         None if mode == ParseMode::Tolerant => float(body, negative, FloatWidth::F32, mode),
-        None => Err("is no integer, and a float needs the suffix `f`".to_string()),
+        None => Err("is not an integer, and a float needs the suffix `f`".to_string()),
     }
 }
 
@@ -52,7 +52,7 @@ fn float_width(width: &str) -> Result<FloatWidth, String> {
 
 fn integer(digits: &str, negative: bool, width: Option<IntWidth>) -> Result<Scalar, String> {
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err("is no integer; put blanks around an operator".to_string());
+        return Err("is not an integer; put spaces around an operator".to_string());
     }
     let magnitude: i64 = digits.parse().map_err(|_| "does not fit 64 bits".to_string())?;
     let value = if negative { -magnitude } else { magnitude };
@@ -68,7 +68,7 @@ fn integer(digits: &str, negative: bool, width: Option<IntWidth>) -> Result<Scal
 }
 
 fn float(digits: &str, negative: bool, width: FloatWidth, mode: ParseMode) -> Result<Scalar, String> {
-    let value: f64 = digits.parse().map_err(|_| "is malformed; put blanks around an operator".to_string())?;
+    let value: f64 = digits.parse().map_err(|_| "is malformed; put spaces around an operator".to_string())?;
     let (limit, name) = match width {
         FloatWidth::F16 => (65504.0, "float16"),
         FloatWidth::F32 => (f64::from(f32::MAX), "float32"),
@@ -77,7 +77,7 @@ fn float(digits: &str, negative: bool, width: FloatWidth, mode: ParseMode) -> Re
     // The largest float32 with the fewest digits is written as a double above it, which TVM refuses.
     let rounds_down = mode == ParseMode::Tolerant && width == FloatWidth::F32 && (value as f32).is_finite();
     if value > limit && !rounds_down {
-        return Err(format!("is beyond the largest {name}"));
+        return Err(format!("exceeds the largest {name}"));
     }
     Ok(Scalar::Float(if negative { -value } else { value }, width))
 }

@@ -100,7 +100,7 @@ impl<'a> Parser<'a> {
     pub(super) fn file(&mut self) -> Result<()> {
         self.header()?;
         if self.lexer.at(Token::End) {
-            let what = "the file says nothing; expected Relay text, as `mod.astext()` prints it";
+            let what = "the file is empty; expected Relay text, as `mod.astext()` prints it";
             return Err(Fault::Other(what.to_string()).at(self.lexer.peek().span));
         }
         let is_module = match self.lexer.peek().token {

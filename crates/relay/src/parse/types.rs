@@ -203,7 +203,7 @@ impl<'a> Parser<'a> {
         let parts = text.strip_prefix("meta[").and_then(|t| t.strip_suffix(']')).and_then(|t| t.split_once("]["));
         match parts.and_then(|(key, index)| Some(MetaRef { key, index: index.parse().ok()? })) {
             Some(meta) => Ok(meta),
-            None => Err(Fault::Metadata(format!("`{text}` has an index beyond 2^32")).at(span)),
+            None => Err(Fault::Metadata(format!("`{text}` has an index above 2^32")).at(span)),
         }
     }
 
