@@ -35,8 +35,7 @@ step() {
     [ "${PIPESTATUS[0]}" = 0 ] || { FAILED+=("$name"); echo "FAILED: $name" | tee -a "$OUT/log.txt"; }
 }
 
-step 'build' cargo build --release --features cuda \
-    --config 'profile.release.package.edgecut.opt-level=3' --config 'profile.release.package.edgecut.debug=0'
+step 'build' cargo build --release --features cuda
 [ -x "$EDGECUT" ] || { echo 'gpu.sh: the program does not build' >&2; exit 1; }
 {
     date -u +%Y-%m-%d
@@ -51,17 +50,14 @@ if ! "$EDGECUT" devices --format json 2>/dev/null | grep -q '"local/gpu0"'; then
     exit 1
 fi
 
-# The suite is built as it is shipped: an engine that is not optimised would launch late.
 export EDGECUT_REQUIRE_GPU=1 EDGECUT_REQUIRE_NVRTC=1
 suite() {
-    cargo test --release --features gpu-tests \
-        --config 'profile.release.package.edgecut.opt-level=3' --config 'profile.release.package.edgecut.debug=0' \
-        "$@" -- --nocapture --test-threads 1
+    cargo test --release --features gpu-tests "$@" -- --nocapture --test-threads 1
 }
 step 'kernels, compiled for all architectures' suite -p edgecut-engine --lib cuda
 step 'the suite on the GPU' suite --test gpu
 
-# A profile of every example model on processor and card, with the machine's description.
+# A profile of every example model on CPU and GPU, with the machine's description.
 mkdir -p "$PROFILES"
 cp "$OUT/machine.txt" "$PROFILES/machine.txt"
 for model in models/*.relay; do
