@@ -35,7 +35,7 @@ impl Failure {
         Failure::BadInput(ImportDiagnostic::report(error))
     }
 
-    /// A file that is not there or cannot be opened.
+    /// A file that does not exist or cannot be opened.
     pub fn unreadable(file: &str, error: &std::io::Error) -> Failure {
         Failure::BadInput(Report::msg(format!("{file}: {error}")))
     }

@@ -65,7 +65,7 @@ enum Verb {
 fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
     edgecut_engine::configure_heap();
-    end_with_the_reader();
+    exit_on_broken_pipe();
     // Paths in messages are to be copied: they stay in one piece. Setting it can only fail the second time.
     let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
     let outcome: Outcome = match arguments.verb {
@@ -94,7 +94,7 @@ fn main() -> std::process::ExitCode {
 
 /// Exits silently on a broken pipe, as when output goes to `head`. `println!` panics there, as on a full disk, which is
 /// reported. The default action of SIGPIPE would also end agents whose client is gone.
-fn end_with_the_reader() {
+fn exit_on_broken_pipe() {
     let report = std::panic::take_hook();
     let gone = std::io::Error::from_raw_os_error(libc::EPIPE).to_string();
     std::panic::set_hook(Box::new(move |panic| {

@@ -196,7 +196,7 @@ fn what_keeps_a_limit_by_a_schedule_has_pilot_runs_as_it_is() {
     let piloted = planned.notes.iter().find(|note| note.starts_with("pilot run on the agents: "));
     let said = piloted.and_then(|note| note.split(['(', ':']).nth(1)).unwrap();
     let said: Micros = said.trim().parse().unwrap();
-    // Its parts, of which nobody knew how long they take, are predicted to take what they took.
+    // Parts without a measurement before are predicted to take what they took in the pilot run.
     assert!(planned.groups.iter().all(|group| group.source == Source::Measured));
     let predicted = planned.predicted.latency_us;
     assert!((predicted.0 / said.0 - 1.0).abs() < 0.01, "{predicted}, {said}");

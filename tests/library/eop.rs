@@ -149,7 +149,7 @@ impl ResNet {
         name
     }
 
-    /// From so many channels to so many, with a window of this size and this stride; with its bias.
+    /// Input channels, output channels, window size and stride; with a bias.
     fn convolution(&mut self, x: &str, [from, to, size, stride]: [usize; 4]) -> String {
         self.convolutions += 1;
         let (n, pad) = (self.convolutions, size / 2);

@@ -218,8 +218,8 @@ proptest! {
     }
 }
 
-/// For how many of [`PROBLEMS`] problems plans are found, where devices have so many times the memory that some placement
-/// needs, which nobody tells the search.
+/// Memory of the devices as a multiple of what a feasible placement needs, which the search does not know, and for how many
+/// of [`PROBLEMS`] problems a plan is found.
 const TIGHT: [(f64, usize); 2] = [(1.1, 38), (1.01, 36)];
 const PROBLEMS: u64 = 40;
 

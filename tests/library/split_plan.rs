@@ -40,7 +40,7 @@ def @main(%x: Tensor[(1, 3, 64, 64), float32], %w1: Tensor[(32, 3, 3, 3), float3
 }
 "#;
 
-/// `speeds` devices that compute so many FLOPs a microsecond, with links of so many bytes a microsecond between them.
+/// Devices of `speeds` FLOPs per microsecond, with links of `bandwidth` bytes per microsecond between all of them.
 fn network(speeds: &[f64], bandwidth: f64) -> Network {
     let n = speeds.len();
     let device = |d: usize| Device { server: format!("s{d}"), name: "cpu".into(), address: None, memory: None };

@@ -58,7 +58,7 @@ pub enum NetworkError {
 
 impl Network {
     /// # Errors
-    /// If the text is not JSON, or an operator reads what is not there.
+    /// If the text is not JSON, or an operator reads a tensor that is not defined.
     pub fn parse(text: &[u8]) -> Result<Network, NetworkError> {
         let file: NetworkFile = serde_json::from_slice(text)?;
         let tensors: HashMap<u64, &FileTensor> = file.tensors.iter().map(|t| (t.id, t)).collect();

@@ -111,7 +111,7 @@ impl<'a> Metadata<'a> {
         }
         let mut by_key = HashMap::default();
         for (key, array) in root.keys.iter().zip(&root.data) {
-            nodes.get(*array).ok_or_else(|| wrong("its root refers to an object that is not there"))?;
+            nodes.get(*array).ok_or_else(|| wrong("its root refers to an object that does not exist"))?;
             by_key.insert(key.0.to_string(), *array);
         }
         let tensors = tensors.into_iter().map(|text| (text, OnceCell::new())).collect();

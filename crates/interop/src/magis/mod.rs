@@ -46,9 +46,9 @@ pub struct CostModel {
     /// Bytes a second, and the part of them that is reached.
     pub peak_bw: f64,
     pub eff_b: f64,
-    /// What every operator takes besides.
+    /// Fixed overhead of every operator.
     pub launch_ms: f64,
-    /// Bytes a second to the host, and what every copy takes besides.
+    /// Bandwidth to the host in bytes per second, and the fixed overhead of every copy.
     pub pcie: f64,
     pub mem_launch_ms: f64,
     #[serde(flatten)]

@@ -47,7 +47,7 @@ pub enum PlacementWorkloadError {
     #[error("{what} of operator {id} is {value}: expected a number that is not negative")]
     Negative { what: &'static str, id: i64, value: f64 },
     #[error("the operators {ids} form a cycle")]
-    Circle { ids: String },
+    Cycle { ids: String },
     #[error("there is neither an accelerator nor a CPU")]
     NoDevices,
     #[error("{given} accelerators and CPUs: expected at most {most}")]
@@ -170,7 +170,7 @@ impl PlacementWorkload {
         let workload = PlacementWorkload { operators, edges, accelerators, cpus, memory: raw.memory };
         match workload.order() {
             Ok(_) => Ok(workload),
-            Err(circle) => Err(PlacementWorkloadError::Circle { ids: workload.ids(&circle) }),
+            Err(cycle) => Err(PlacementWorkloadError::Cycle { ids: workload.ids(&cycle) }),
         }
     }
 

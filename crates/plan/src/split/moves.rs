@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, ops::Range};
 
 use super::{
     choice::{Choice, Choices},
-    search::{Found, Search},
+    search::{Incumbent, Search},
 };
 use crate::problem::DeviceId;
 
@@ -17,7 +17,7 @@ const STRETCHES: usize = 8;
 
 impl Search<'_, '_> {
     /// Unsplits segments of groups onto one of the first two of `devices` where that improves the plan.
-    pub(super) fn left_whole(&mut self, at: &mut Found, devices: &[(DeviceId, f64)]) {
+    pub(super) fn unsplit(&mut self, at: &mut Incumbent, devices: &[(DeviceId, f64)]) {
         let groups = self.request.split_options.groups.len();
         let mut length = groups.div_ceil(2);
         while length >= 1 && !self.is_over() {
@@ -35,7 +35,7 @@ impl Search<'_, '_> {
                             self.whole[group] = *device;
                         }
                     }
-                    if let Some(next) = self.judged(fewer.clone()).filter(|next| next.score.better(&at.score)) {
+                    if let Some(next) = self.evaluate(fewer.clone()).filter(|next| next.score.better(&at.score)) {
                         *at = next;
                         break;
                     }
@@ -47,7 +47,7 @@ impl Search<'_, '_> {
     }
 
     /// Splits segments of groups, including whole groups, along another axis where that improves the plan.
-    pub(super) fn turned(&mut self, at: &mut Found) {
+    pub(super) fn change_axis(&mut self, at: &mut Incumbent) {
         let groups = self.request.split_options.groups.len();
         let options = (0..groups).flat_map(|group| self.request.split_options.group(group));
         let sides: BTreeSet<Option<usize>> = options.map(|option| option.side).collect();
@@ -57,8 +57,8 @@ impl Search<'_, '_> {
                     return;
                 }
                 let next = self.along(&at.choices, &stretch, *side);
-                let better = |next: &Found| next.score.better(&at.score);
-                if let Some(next) = next.and_then(|next| self.judged(next)).filter(better) {
+                let better = |next: &Incumbent| next.score.better(&at.score);
+                if let Some(next) = next.and_then(|next| self.evaluate(next)).filter(better) {
                     *at = next;
                 }
             }
@@ -96,7 +96,7 @@ impl Search<'_, '_> {
 
     /// Sets the fraction of one device to each of [`SHARES`], in overlapping segments of every length, if that improves
     /// the plan. Unlike [`Search::tuned`], it can leave a local optimum of the ratio.
-    pub(super) fn shared(&mut self, at: &mut Found) {
+    pub(super) fn set_fractions(&mut self, at: &mut Incumbent) {
         let groups = self.request.split_options.groups.len();
         for stretch in overlapping(groups) {
             let first = at.choices.range(stretch.clone()).next();
@@ -114,7 +114,7 @@ impl Search<'_, '_> {
                     if next == at.choices {
                         continue;
                     }
-                    if let Some(next) = self.judged(next).filter(|next| next.score.better(&at.score)) {
+                    if let Some(next) = self.evaluate(next).filter(|next| next.score.better(&at.score)) {
                         *at = next;
                     }
                 }
@@ -123,7 +123,7 @@ impl Search<'_, '_> {
     }
 
     /// Scales fractions by each of `steps`: in the whole model, then in halves of it, and so on.
-    pub(super) fn tuned(&mut self, at: &mut Found, steps: &[f64]) {
+    pub(super) fn tune_ratios(&mut self, at: &mut Incumbent, steps: &[f64]) {
         let groups = self.request.split_options.groups.len();
         for step in steps {
             for stretch in stretches(groups, STRETCHES) {
@@ -132,7 +132,7 @@ impl Search<'_, '_> {
         }
     }
 
-    fn tune(&mut self, at: &mut Found, stretch: &Range<usize>, step: f64) {
+    fn tune(&mut self, at: &mut Incumbent, stretch: &Range<usize>, step: f64) {
         let first = at.choices.range(stretch.clone()).next();
         let Some(devices) = first.map(|(_, choice)| choice.devices.clone()) else { return };
         // With two devices, changing one fraction determines the other.
@@ -146,7 +146,7 @@ impl Search<'_, '_> {
                             choice.fractions[place] *= factor;
                         }
                     }
-                    match self.judged(next).filter(|next| next.score.better(&at.score)) {
+                    match self.evaluate(next).filter(|next| next.score.better(&at.score)) {
                         Some(next) => *at = next,
                         None => break,
                     }

@@ -40,7 +40,7 @@ const ENOUGH: f64 = 0.997;
 
 /// Splits for some groups, and the devices of the others.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct Incumbent {
     pub choices: Choices,
     pub score: Score,
     pub evaluations: u64,
@@ -54,20 +54,20 @@ pub fn search(
     score: Score,
     budget: u64,
     before: Option<&Choices>,
-) -> Option<Found> {
+) -> Option<Incumbent> {
     let mut search =
         Search { request, whole: whole.to_vec(), spent: 0, budget, limit: budget, best: None, floor: score };
     let subsets = search.subsets();
-    if let Some(mut at) = before.filter(|choices| !choices.is_empty()).and_then(|b| search.judged(b.clone()))
+    if let Some(mut at) = before.filter(|choices| !choices.is_empty()).and_then(|b| search.evaluate(b.clone()))
         && let Some(devices) = subsets.first()
     {
         search.settle(&mut at, devices);
         search.keep(at);
         return search.found();
     }
-    let mut starts: Vec<(Found, Vec<(DeviceId, f64)>)> = Vec::new();
+    let mut starts: Vec<(Incumbent, Vec<(DeviceId, f64)>)> = Vec::new();
     for devices in subsets {
-        let judged = search.alike(&devices).and_then(|start| search.judged(start));
+        let judged = search.alike(&devices).and_then(|start| search.evaluate(start));
         starts.extend(judged.map(|found| (found, devices)));
     }
     starts.sort_by(|a, b| a.0.score.total_cmp(&b.0.score));
@@ -75,14 +75,14 @@ pub fn search(
         // The first order may spend half of what is left.
         search.limit = search.spent + (budget - search.spent) / 2;
         let mut at = start.clone();
-        search.tuned(&mut at, &COARSE);
+        search.tune_ratios(&mut at, &COARSE);
         search.settle(&mut at, &devices);
         search.keep(at);
         search.limit = budget;
         search.whole = whole.to_vec();
         let mut at = start;
-        search.left_whole(&mut at, &devices);
-        search.tuned(&mut at, &STEPS);
+        search.unsplit(&mut at, &devices);
+        search.tune_ratios(&mut at, &STEPS);
         search.settle(&mut at, &devices);
         search.keep(at);
         if search.is_over() {
@@ -100,16 +100,16 @@ pub(super) struct Search<'a, 'b> {
     budget: u64,
     /// When to leave off for now.
     limit: u64,
-    best: Option<Found>,
+    best: Option<Incumbent>,
     /// What is to be beaten.
     floor: Score,
 }
 
 impl Search<'_, '_> {
     /// The best of all that was found, with what was spent on all of it.
-    fn found(self) -> Option<Found> {
+    fn found(self) -> Option<Incumbent> {
         let Search { best, spent, .. } = self;
-        best.map(|found| Found { evaluations: spent, ..found })
+        best.map(|found| Incumbent { evaluations: spent, ..found })
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -117,13 +117,13 @@ impl Search<'_, '_> {
     }
 
     /// All moves in turn, until they gain too little.
-    fn settle(&mut self, at: &mut Found, devices: &[(DeviceId, f64)]) {
+    fn settle(&mut self, at: &mut Incumbent, devices: &[(DeviceId, f64)]) {
         for _ in 0..TURNS {
             let before = at.score;
-            self.turned(at);
-            self.left_whole(at, devices);
-            self.shared(at);
-            self.tuned(at, &FINE);
+            self.change_axis(at);
+            self.unsplit(at, devices);
+            self.set_fractions(at);
+            self.tune_ratios(at, &FINE);
             if self.is_over() || at.score.value > before.value * ENOUGH && at.score.violation >= before.violation {
                 break;
             }
@@ -189,7 +189,7 @@ impl Search<'_, '_> {
     }
 
     /// What `choices` are worth; `None` if they cannot be computed, or change nothing.
-    pub(super) fn judged(&mut self, choices: Choices) -> Option<Found> {
+    pub(super) fn evaluate(&mut self, choices: Choices) -> Option<Incumbent> {
         self.spent += 1;
         let expanded = self.request.expand(&choices).ok()?;
         if expanded.divisions.is_empty() {
@@ -197,7 +197,7 @@ impl Search<'_, '_> {
         }
         let order: Vec<GroupId> = expanded.problem.group_ids().collect();
         let score = FastEvaluator::new(&expanded.problem).score(&self.devices(&expanded)?, &order).ok()?;
-        Some(Found { choices, score, evaluations: 0 })
+        Some(Incumbent { choices, score, evaluations: 0 })
     }
 
     /// The device of every group: the only one it can run on, or that of the group it stands for.
@@ -211,7 +211,7 @@ impl Search<'_, '_> {
         problem.group_ids().map(device).collect()
     }
 
-    fn keep(&mut self, found: Found) {
+    fn keep(&mut self, found: Incumbent) {
         let better = |than: &Score| found.score.better(than);
         if better(&self.floor) && self.best.as_ref().is_none_or(|best| better(&best.score)) {
             self.best = Some(found);
