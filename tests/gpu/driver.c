@@ -359,7 +359,7 @@ int cuModuleGetFunction(struct Function **made, void *module, const char *name) 
     if (!call || !bytes) return refuse(NOT_FOUND, name);
     struct Function *function = malloc(sizeof *function);
     // Threads that wait for each other are one thread here.
-    int together = strstr(name, "_team") || strstr(name, "softmax") || strstr(name, "normalise");
+    int together = strstr(name, "_by_block") || strstr(name, "softmax") || strstr(name, "normalise");
     *function = (struct Function){(void (*)(const void *, unsigned, unsigned))call, *bytes, together};
     *made = function;
     return SUCCESS;
