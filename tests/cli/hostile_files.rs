@@ -127,7 +127,7 @@ fn long_lists_are_read_in_time_in_proportion() {
     let main = |inside: &str| format!("def @main(%x: Tensor[(2), float32]) {{\n{inside}\n}}\n");
     let many = DEEP / 10;
     let list = |item: &dyn Fn(usize) -> String| (0..many).map(item).collect::<Vec<_>>().join(", ");
-    refused(&folder.write("projections", main(&format!("%x{}", ".0".repeat(DEEP)))), "no tuple");
+    refused(&folder.write("projections", main(&format!("%x{}", ".0".repeat(DEEP)))), "not a tuple");
     refused(&folder.write("dotted-name", main(&format!("%x{}", ".a".repeat(DEEP)))), "expected the index");
     refused(&folder.write("operands", main(&format!("add({})", list(&|_| "%x".into())))), "takes 2 operands");
     for (name, inside) in [
@@ -310,7 +310,7 @@ fn metadata_that_lies_is_refused() {
         places.join(",")
     );
     refused(&write(&shared), "it has no");
-    refused(&folder.write("doubling.relay", doubling()), "unfold");
+    refused(&folder.write("doubling.relay", doubling()), "expand");
     refused(&write(&"{\"root\": {\"a\":".repeat(DEEP)), "metadata");
     refused(&write(&format!("{{\"root\": 1, \"more\": {}", "[".repeat(DEEP))), "metadata");
 }
