@@ -1,6 +1,6 @@
 //! What becomes of a plan: its files, the front or the advice that was asked for, and what is printed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use miette::Report;
 
@@ -40,13 +40,20 @@ pub(super) fn finish(
     print(arguments.format, &candidate.expanded.problem, &plan, &candidate.solution)
 }
 
-/// Writes a plan, and its rows as CSV to a file of the same name.
+/// The JSON and the CSV file of a plan that goes to `path`: the other one has the same name with its own extension.
+fn files(path: &Path) -> (PathBuf, PathBuf) {
+    match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")) {
+        true => (path.with_extension("json"), path.to_path_buf()),
+        false => (path.to_path_buf(), path.with_extension("csv")),
+    }
+}
+
+/// Writes a plan as JSON, and its rows as CSV.
 fn write(path: &Path, plan: &plan::Plan) -> Outcome {
-    let csv = path.with_extension("csv");
-    let files =
-        [(path, plan.to_json().map_err(Failure::failed)?), (csv.as_path(), table::csv(plan).map_err(Failure::failed)?)];
+    let (json, csv) = files(path);
+    let files = [(json, plan.to_json().map_err(Failure::failed)?), (csv, table::csv(plan).map_err(Failure::failed)?)];
     for (path, text) in files {
-        file::write(path, text.as_bytes())?;
+        file::write(&path, text.as_bytes())?;
         eprintln!("plan written to {}", path.display());
     }
     Ok(())
@@ -73,4 +80,21 @@ fn write_front(path: &Path, request: &PlanRequest<'_>, points: &[Point]) -> Outc
     file::write(&table, &csv)?;
     eprintln!("front written to {}", table.display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_and_csv_never_share_a_file() {
+        for (output, json, csv) in [
+            ("plan.json", "plan.json", "plan.csv"),
+            ("x.csv", "x.json", "x.csv"),
+            ("x.CSV", "x.json", "x.CSV"),
+            ("d.csv/plan", "d.csv/plan", "d.csv/plan.csv"),
+        ] {
+            assert_eq!(files(Path::new(output)), (json.into(), csv.into()), "{output}");
+        }
+    }
 }

@@ -21,6 +21,30 @@ fn g10_files_are_equal_byte_for_byte() {
     }
 }
 
+/// The training graphs that come with G10's tool: kernels, tensors and idle periods; of ResNet-50 the whole file of G10,
+/// whose times are not published.
+#[test]
+#[cfg_attr(not(shared), ignore = "needs ../shared")]
+fn dumps_of_pytorch_are_read_as_g10_reads_them() {
+    let folder = shared("liveness/g10/fx");
+    let read = |name: String| std::fs::read_to_string(folder.join(name)).unwrap();
+    for (name, expected) in
+        [("ResNet50", (1834, 2262, 1953)), ("bert", (2957, 3187, 1736)), ("mobilev3small", (1703, 2137, 1579))]
+    {
+        let trace = fx::parse(&read(format!("{name}.forward.py")), &read(format!("{name}.backward.py")), &[]).unwrap();
+        let periods: usize = trace.liveness().iter().map(|life| life.idle.len()).sum();
+        assert_eq!((trace.kernels.len(), trace.tensors.len(), periods), expected, "{name}");
+    }
+    let trace = fx::parse(&read("ResNet50.forward.py".into()), &read("ResNet50.backward.py".into()), &[]).unwrap();
+    let files = g10::files(&trace, "run1", true);
+    let (_, ours) = files.iter().find(|(name, _)| name == "liveness_analysis.config").unwrap();
+    let theirs = read("ResNet50.liveness_analysis.config".into());
+    assert_eq!(ours.lines().count(), theirs.lines().count());
+    for (ours, theirs) in ours.lines().zip(theirs.lines()) {
+        assert!(ours == theirs || theirs.starts_with("Estimated Time:"), "{ours}\n{theirs}");
+    }
+}
+
 #[test]
 #[cfg_attr(not(shared), ignore = "needs ../shared")]
 fn aidge_networks_lie_at_their_bound() {

@@ -1,31 +1,24 @@
 //! Traced PyTorch graphs as their Python text (`fwd.py`, `bwd.py`), as the G10 liveness tool takes them.
 //!
 //! One assignment a statement: `a: "f32[2, 8]" = torch.ops.aten.addmm.default(p2, p4, p1)`. An operator with several
-//! results has no type; they are taken out with `x[0]`. Operators that only show their operand under another shape
-//! are no kernels: their result is another name of the same tensor. What the forward function is given is global.
+//! results has no type; they are taken out with `x[0]`. What the forward function is given is global.
+//!
+//! Every statement is a kernel with tensors of its own, views included, but for those that the G10 tool leaves out by
+//! their names: `squeeze_1` and `unsqueeze_1` (not `squeeze` and `unsqueeze`) are other names of their operand, and
+//! `copy_`, which updates a parameter in place, is skipped.
 
 use std::collections::HashMap;
 
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_memory::liveness::{Kernel, TensorUse, Trace, TracedTensor};
 
-/// Operators whose result is their operand's bytes.
-const VIEWS: &[&str] = &[
-    "view",
-    "_unsafe_view",
-    "t",
-    "transpose",
-    "permute",
-    "unsqueeze",
-    "squeeze",
-    "expand",
-    "detach",
-    "alias",
-    "select",
-    "slice",
-    "as_strided",
-];
+/// Names, up to their number, of results that the G10 tool takes for their operand.
+const ALIASES: [&str; 2] = ["squeeze_", "unsqueeze_"];
 
+/// Names of results that the G10 tool skips with all their operands.
+const SKIPPED: &str = "copy_";
+
+/// Element sizes in bytes, by PyTorch's abbreviations of element types (`torch.utils._dtype_abbrs`).
 const SIZES: &[(&str, u64)] = &[
     ("f64", 8),
     ("f32", 4),
@@ -37,6 +30,15 @@ const SIZES: &[(&str, u64)] = &[
     ("i8", 1),
     ("u8", 1),
     ("b8", 1),
+    ("u16", 2),
+    ("u32", 4),
+    ("u64", 8),
+    ("f8e4m3fn", 1),
+    ("f8e4m3fnuz", 1),
+    ("f8e5m2", 1),
+    ("f8e5m2fnuz", 1),
+    ("f8e8m0fnu", 1),
+    ("c32", 4),
     ("c64", 8),
     ("c128", 16),
 ];
@@ -137,7 +139,9 @@ impl FxParser {
             for parameter in split(&signature[open + 1..close.max(open + 1)], ',') {
                 let (name, ty) = parameter.split_once(':').unwrap_or((parameter, ""));
                 let (name, ty) = (name.trim(), ty.trim().trim_matches('"'));
-                if name == "self" || name.is_empty() || self.names.contains_key(name) {
+                // A dynamic dimension has no storage.
+                let is_tensor = name != "self" && !name.is_empty() && !ty.starts_with("Sym(");
+                if !is_tensor || self.names.contains_key(name) {
                     continue;
                 }
                 self.tensor(name, ty, forward).map_err(fault)?;
@@ -152,10 +156,14 @@ impl FxParser {
             }
             return Ok(());
         }
-        let assigned = split_assignment(text);
-        let Some((target, value)) = assigned.filter(|(_, value)| *value != "None") else { return Ok(()) };
+        // `a = b = None` ends names.
+        let ends_names = split(text, '=').last().is_some_and(|value| value.trim() == "None");
+        let Some((target, value)) = split_assignment(text).filter(|_| !ends_names) else { return Ok(()) };
         let (name, ty) = target.split_once(':').map_or((target, None), |(n, t)| (n, Some(t.trim().trim_matches('"'))));
         let name = name.trim();
+        if name.starts_with(SKIPPED) {
+            return Ok(());
+        }
         if let Some((source, _)) = value.split_once('[')
             && let Some(&kernel) = self.several.get(source.trim())
         {
@@ -167,14 +175,15 @@ impl FxParser {
             .split_once('(')
             .and_then(|(operator, rest)| Some((operator.trim(), rest.trim_end().strip_suffix(')')?)))
             .ok_or_else(|| fault(format!("expected `operator(…)`, found `{value}`")))?;
-        let inputs: Vec<TensorUse> = words(arguments).filter_map(|word| self.names.get(word).cloned()).collect();
-        let short = operator.strip_prefix("torch.ops.aten.").unwrap_or(operator).split('.').next().unwrap_or_default();
-        if let (true, Some(source), Some(ty)) = (VIEWS.contains(&short), inputs.first(), ty) {
-            let shown = TensorUse { tensor: source.tensor, name: name.to_string(), dimensions: ty.to_string() };
-            self.names.insert(name.to_string(), shown);
+        let listed: Vec<&str> = split(arguments, ',').into_iter().map(str::trim).filter(|a| !a.is_empty()).collect();
+        let values = listed.iter().map(|argument| split_assignment(argument).map_or(*argument, |(_, value)| value));
+        let inputs: Vec<TensorUse> = values.flat_map(words).filter_map(|word| self.names.get(word).cloned()).collect();
+        let is_alias = ALIASES.iter().any(|prefix| name.starts_with(prefix));
+        if let (true, Some(source), Some(ty)) = (is_alias, inputs.first(), ty) {
+            let alias = TensorUse { tensor: source.tensor, name: name.to_string(), dimensions: dimensions(ty) };
+            self.names.insert(name.to_string(), alias);
             return Ok(());
         }
-        let listed: Vec<&str> = split(arguments, ',').into_iter().map(str::trim).filter(|a| !a.is_empty()).collect();
         let kernel = Kernel { name: format!("{operator}({})", listed.join(", ")), inputs, ..Kernel::default() };
         self.trace.kernels.push(kernel);
         let index = self.trace.kernels.len() - 1;
@@ -205,10 +214,15 @@ impl FxParser {
             global,
             ..TracedTensor::default()
         });
-        let made = TensorUse { tensor, name: name.to_string(), dimensions: ty.to_string() };
+        let made = TensorUse { tensor, name: name.to_string(), dimensions: dimensions(ty) };
         self.names.insert(name.to_string(), made.clone());
         Ok(made)
     }
+}
+
+/// The element type and the dimensions of a type; newer versions of PyTorch print strides and the device behind them.
+fn dimensions(ty: &str) -> String {
+    ty.split_inclusive(']').next().unwrap_or(ty).to_string()
 }
 
 fn without_comment(line: &str) -> &str {
@@ -269,19 +283,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn views_are_names_and_results_are_taken_out() {
-        let text = "def forward(self, w: \"f32[4]\"):\n    a: \"f32[4]\" = torch.ops.aten.relu.default(w)  # x\n    \
-                    v: \"f32[2, 2]\" = torch.ops.aten.view.default(a, [2, 2]);  a = None\n    \
-                    two = torch.ops.aten.topk.default(v, 1)\n    first: \"f32[2, 1]\" = two[0]\n    return [first]\n";
-        let trace = parse(text, "", &[Micros(1.0), Micros(2.0)]).unwrap();
-        assert_eq!(trace.kernels.len(), 2);
-        assert_eq!(trace.kernels[1].name, "torch.ops.aten.topk.default(v, 1)");
+    fn numbered_squeezes_are_aliases_and_all_else_is_a_kernel() {
+        let text = "def forward(self, w: \"f32[4]\", n: \"Sym(s0)\"):\n    \
+                    a: \"f32[4][1]cuda:0\" = torch.ops.aten.relu.default(w)  # x\n    \
+                    view: \"f32[2, 2]\" = torch.ops.aten.view.default(a, [2, 2]);  a = w = None\n    \
+                    unsqueeze: \"f32[1, 2, 2]\" = torch.ops.aten.unsqueeze.default(view, 0)\n    \
+                    unsqueeze_1: \"f32[1, 1, 2, 2]\" = torch.ops.aten.unsqueeze.default(unsqueeze, 0)\n    \
+                    two = torch.ops.aten.topk.default(unsqueeze_1, 1, view = 3)\n    \
+                    first: \"f32[1, 1, 2, 1]\" = two[0]\n    \
+                    copy_: \"f32[4]\" = torch.ops.aten.copy_.default(w, first);  w = first = None\n    return [first]\n";
+        let trace = parse(text, "", &[]).unwrap();
+        let names: Vec<&str> = trace.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
         assert_eq!(
-            trace.kernels[1].inputs[0],
-            TensorUse { tensor: 1, name: "v".into(), dimensions: "f32[2, 2]".into() }
+            names,
+            [
+                "torch.ops.aten.relu.default(w)",
+                "torch.ops.aten.view.default(a, [2, 2])",
+                "torch.ops.aten.unsqueeze.default(view, 0)",
+                "torch.ops.aten.topk.default(unsqueeze_1, 1, view = 3)",
+            ]
         );
-        assert_eq!(trace.kernels[1].outputs[0].tensor, 2);
-        assert!(trace.tensors[0].global && trace.tensors[2].result);
+        let alias = TensorUse { tensor: 3, name: "unsqueeze_1".into(), dimensions: "f32[1, 1, 2, 2]".into() };
+        assert_eq!(trace.kernels[3].inputs, [alias]);
+        assert_eq!(trace.kernels[0].outputs[0].dimensions, "f32[4]");
+        assert_eq!(trace.kernels[3].outputs[0].tensor, 4);
+        assert!(trace.tensors[0].global && trace.tensors[4].result);
+        assert_eq!(trace.tensors.len(), 5);
     }
 
     #[test]
