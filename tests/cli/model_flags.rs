@@ -153,7 +153,7 @@ fn files_of_other_kinds_are_told_by_what_they_are() {
         ("inspect x.npz", "this is an .npz"),
         ("run hello.relay", "the file says only `hello`"),
         ("run empty.relay", "the file says nothing"),
-        ("memory place binary.relay", "no UTF-8 text"),
+        ("memory place binary.relay", "not UTF-8 text"),
         ("inspect folder.relay", "folder.relay: Is a directory"),
         ("run folder.relay", "folder.relay: Is a directory"),
         ("export folder.relay --format dot", "folder.relay: Is a directory"),
@@ -246,7 +246,7 @@ fn flags_that_say_nothing_of_the_input_are_refused() {
 }
 
 #[test]
-fn output_that_nobody_takes_ends_the_program() {
+fn a_closed_output_pipe_ends_the_program() {
     let folder = Folder::new();
     folder.write("m.relay", "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }");
     folder.write("buffers.csv", "id,lower,upper,size\n0,0,2,8\n");

@@ -9,7 +9,7 @@ use edgecut::{
 const CASES: &[(&str, &str, &str)] = &[
     ("", "1:1", "the file says nothing"),
     ("// only a comment\n", "2:1", "the file says nothing"),
-    ("\u{8}\u{7}pytorch", "1:1", "no UTF-8 text"),
+    ("\u{8}\u{7}pytorch", "1:1", "not UTF-8 text"),
     ("{\"nodes\": []}", "1:2", "expected an expression"),
     ("hello", "1:1", "the file says only `hello`"),
     ("@main = primfn(A: handle) -> () {}", "1:1", "lowered to tensor-level functions"),
@@ -23,7 +23,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ("def @main(%x: float32) { nn.rellu(%x) }", "1:26", "did you mean `nn.relu`?"),
     ("def @main(%x: float32) { my.operator(%x) }", "1:26", "no `ty=` comment gives the type"),
     ("def @main(%x: Tensor[(1, n), float32]) { %x }", "1:26", "an integer or `?`"),
-    ("def @main(%x: floot32, %y) { add(%x, %y) }", "1:11", "`floot32` is no type"),
+    ("def @main(%x: floot32, %y) { add(%x, %y) }", "1:11", "`floot32` is not a type"),
     ("def @main(%x) { add(%x, 1f) }", "1:17", "annotate it"),
     ("def @main(%x: int32) { add(%x) }", "1:24", "operand 1 is missing"),
     ("def @main(%x: int32) { add(%x, %x, %x) }", "1:24", "takes 2 operands, 3 are given"),

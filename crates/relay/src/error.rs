@@ -43,7 +43,7 @@ pub struct SourceSnippet {
 /// The kind of an error.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Fault {
-    #[error("the file is no UTF-8 text; a Relay file is what `mod.astext()` prints")]
+    #[error("the file is not UTF-8 text; a Relay file is what `mod.astext()` prints")]
     NotText,
     #[error("the file is {0} bytes long; at most 4 GiB can be read")]
     TooLong(usize),

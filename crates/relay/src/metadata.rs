@@ -105,7 +105,7 @@ impl<'a> Metadata<'a> {
         })?;
         let Section { root, nodes, b64ndarrays: tensors } = section;
         let wrong = |what: &str| MetadataError { what: what.to_string(), offset: 0 };
-        let root = nodes.get(root).ok_or_else(|| wrong("its root is no object of it"))?;
+        let root = nodes.get(root).ok_or_else(|| wrong("its root is not one of its objects"))?;
         if root.keys.len() != root.data.len() {
             return Err(wrong("its root does not map keys to arrays"));
         }
@@ -204,7 +204,7 @@ mod tests {
     fn a_section_cut_anywhere_is_refused_at_a_place_inside() {
         for len in 0..SECTION.len() {
             match Metadata::read(&SECTION[..len]) {
-                Ok(_) => panic!("{len} bytes are no section"),
+                Ok(_) => panic!("{len} bytes are not a section"),
                 Err(error) => assert!(error.offset <= len),
             }
         }

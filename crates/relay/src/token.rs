@@ -293,8 +293,8 @@ impl<'a> Lexer<'a> {
             Some(b'"') => "this string does not end: expected `\"`".to_string(),
             Some(b'%' | b'@') => format!("expected a name after `{slice}`"),
             Some(b'#') => "expected `#[version = \"0.0.5\"]` or `#[metadata]`".to_string(),
-            Some(b'\r') => "a carriage return must stand before a line feed".to_string(),
-            _ => format!("`{}` begins no token of Relay text", shown(slice).escape_debug()),
+            Some(b'\r') => "a carriage return must precede a line feed".to_string(),
+            _ => format!("`{}` does not start a Relay token", shown(slice).escape_debug()),
         };
         Fault::Token(text).at(Span::new(span.start, span.end))
     }

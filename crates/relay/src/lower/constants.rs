@@ -55,7 +55,7 @@ impl Lowering<'_, '_> {
     pub(super) fn constant(&mut self, expr: ExprId, meta: MetaRef<'_>) -> Result<Value> {
         let span = self.span(expr);
         if meta.key != "relay.Constant" {
-            return Err(Fault::Metadata(format!("`meta[{}]` is no value", meta.key)).at(span));
+            return Err(Fault::Metadata(format!("`meta[{}]` is not a value", meta.key)).at(span));
         }
         if let Some(known) = self.constants.get(&meta.index) {
             return Ok(Value::Tensor(*known));

@@ -98,7 +98,8 @@ impl Lowering<'_, '_> {
             && !self.module.adts.iter().any(|adt| adt.name == name)
             && !self.module.name_pool.contains(&name)
         {
-            let what = format!("`{}` is no type: expected one like `Tensor[(1, 3), float32]` or `int64`", shown(name));
+            let what =
+                format!("`{}` is not a type: expected one such as `Tensor[(1, 3), float32]` or `int64`", shown(name));
             return Err(Fault::Other(what).at(binding.span));
         }
         let said = binding.ty.filter(|ty| self.type_of(*ty).is_some()).or(binding.commented);

@@ -259,9 +259,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
             Value::Tuple(list) if index < list.len => return Ok(self.fields[list.start as usize + index as usize]),
             Value::Tuple(list) => list.len,
             _ => {
-                return Err(
-                    Fault::Other("the projection is of a value that is no tuple".to_string()).at(self.span(expr))
-                );
+                return Err(Fault::Other("the projected value is not a tuple".to_string()).at(self.span(expr)));
             }
         };
         Err(Fault::Other(format!("there is no field {index} in a tuple of {len}")).at(self.span(expr)))

@@ -65,7 +65,7 @@ impl<'a> Parser<'a> {
                 self.lexer.expect(Token::Assign, "`=`")?;
                 self.frames.push(Frame::LetValue(var));
                 if self.lexer.at(Token::Let) {
-                    return Err(self.lexer.unexpected("a `let` in parentheses: without them its end cannot be told"));
+                    return Err(self.lexer.unexpected("a `let` in parentheses: without them its end is ambiguous"));
                 }
                 self.operand_or_match()
             }
@@ -166,14 +166,14 @@ impl<'a> Parser<'a> {
 
     /// After `.`: an index; in tolerant mode also `.0.1`, whose digits the scanner took for one number.
     fn projections(&mut self, tuple: ExprId, start: u32) -> Result<Step> {
-        let token = self.lexer.expect(Token::Number, "the index of a tuple's field")?;
+        let token = self.lexer.expect(Token::Number, "a tuple index")?;
         let text = self.lexer.slice(token.span);
         let strict = self.mode == ParseMode::Strict;
         let mut expr = tuple;
         for digits in text.split('.') {
             let index = digits.parse().ok().filter(|_| !strict || digits.len() == text.len());
             let Some(index) = index else {
-                return Err(self.bad_number(token.span, "is no index of a tuple's field"));
+                return Err(self.bad_number(token.span, "is not a tuple index"));
             };
             expr = self.add(Expr::Project(expr, index), Span { start, end: token.span.end }, self.level(expr));
         }

@@ -5,10 +5,11 @@ use crate::{
     ast::{FloatWidth, IntWidth, Scalar},
 };
 
-/// Parses a number token. Floats keep double precision: TVM rounds constants to their width, but not attributes.
+/// Parses a finite number token. Floats keep double precision: TVM rounds constants to their width, but not
+/// attributes.
 ///
 /// # Errors
-/// A sentence fragment about the token.
+/// The predicate of a message whose subject is the number, such as "does not fit int16".
 pub(crate) fn number(text: &str, mode: ParseMode) -> Result<Scalar, String> {
     let body = text.trim_start_matches('-');
     let negative = (text.len() - body.len()) % 2 == 1;
@@ -17,11 +18,14 @@ pub(crate) fn number(text: &str, mode: ParseMode) -> Result<Scalar, String> {
         Some(at) => integer(&body[..at], negative, Some(int_width(&body[at + 1..])?)),
         None if body.bytes().all(|b| b.is_ascii_digit()) => integer(body, negative, None),
         None if mode == ParseMode::Tolerant => float(body, negative, FloatWidth::F32, mode),
-        None => Err("is no integer, and a float needs the suffix `f`".to_string()),
+        None => Err("is not an integer; a float needs the suffix `f`".to_string()),
     }
 }
 
-/// Reads `inff`, `-inff64`, `nanf`.
+/// Parses a non-finite number token, such as `inff`, `-inff64` or `nanf`.
+///
+/// # Errors
+/// As [`number`].
 pub(crate) fn not_finite(text: &str, mode: ParseMode) -> Result<Scalar, String> {
     let body = text.trim_start_matches('-');
     let negative = (text.len() - body.len()) % 2 == 1;
@@ -52,9 +56,9 @@ fn float_width(width: &str) -> Result<FloatWidth, String> {
 
 fn integer(digits: &str, negative: bool, width: Option<IntWidth>) -> Result<Scalar, String> {
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err("is no integer; put blanks around an operator".to_string());
+        return Err("is not an integer; put spaces around infix operators".to_string());
     }
-    let magnitude: i64 = digits.parse().map_err(|_| "does not fit 64 bits".to_string())?;
+    let magnitude: i64 = digits.parse().map_err(|_| "does not fit int64".to_string())?;
     let value = if negative { -magnitude } else { magnitude };
     let fits32 = i32::try_from(value).is_ok();
     let width = match width {
@@ -68,16 +72,16 @@ fn integer(digits: &str, negative: bool, width: Option<IntWidth>) -> Result<Scal
 }
 
 fn float(digits: &str, negative: bool, width: FloatWidth, mode: ParseMode) -> Result<Scalar, String> {
-    let value: f64 = digits.parse().map_err(|_| "is malformed; put blanks around an operator".to_string())?;
+    let value: f64 = digits.parse().map_err(|_| "is malformed; put spaces around infix operators".to_string())?;
     let (limit, name) = match width {
         FloatWidth::F16 => (65504.0, "float16"),
         FloatWidth::F32 => (f64::from(f32::MAX), "float32"),
         FloatWidth::F64 => (f64::MAX, "float64"),
     };
-    // The largest float32 with the fewest digits is written as a double above it, which TVM refuses.
+    // The shortest decimal that rounds to the largest float32 is larger as a double; TVM rejects it.
     let rounds_down = mode == ParseMode::Tolerant && width == FloatWidth::F32 && (value as f32).is_finite();
     if value > limit && !rounds_down {
-        return Err(format!("is beyond the largest {name}"));
+        return Err(format!("exceeds the largest {name}"));
     }
     Ok(Scalar::Float(if negative { -value } else { value }, width))
 }
