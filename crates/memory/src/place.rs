@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use edgecut_graph::{Alias, DType, Operator, Origin, TensorId, TensorType};
 
-    /// A random graph of `own`, `map` (in place), `view` and `join`; what nobody reads is a result.
+    /// A random graph of `own`, `map` (in place), `view` and `join`; a tensor that no operator reads is a result.
     fn graph(rng: &mut fastrand::Rng, operators: usize) -> Graph {
         let mut graph = Graph::new();
         graph.add_tensor("x", TensorType::of(DType::U8, &[rng.u64(1..4)]), Origin::Input);

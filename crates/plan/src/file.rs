@@ -126,7 +126,7 @@ impl DevicePlan {
 /// Predicted memory of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryPlan {
-    /// Parameters and what the engine holds beside them.
+    /// Parameters, and what the engine holds in addition.
     pub parameter_bytes: Bytes,
     /// Most that parameters, live tensors and workspace take together at one instant.
     pub load_bytes: Bytes,
@@ -189,7 +189,7 @@ pub struct Transfer {
     pub time_us: Micros,
 }
 
-/// Why a text is no plan.
+/// Why a text is not a valid plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanFileError {
     #[error("not a plan, as `edgecut plan` writes them: {0}")]
@@ -255,7 +255,7 @@ impl Plan {
         plan
     }
 
-    /// Devices that the plan does not use, and why that is no loss.
+    /// Notes on devices that the plan does not use, and why using them would not help.
     fn left_out(&self, problem: &Problem) -> Vec<String> {
         let idle = self.devices.iter().filter(|d| d.order.is_empty() && problem.devices.len() > 1);
         idle.map(|d| format!("{}/{} is left out: no placement that uses it was found better", d.server, d.device))
@@ -284,7 +284,7 @@ impl Plan {
     fn check_ids(&self) -> Result<(), String> {
         let known = |device: DeviceId| (device.0 as usize) < self.devices.len();
         if !known(self.source) || !known(self.sink) {
-            return Err("the source or the sink is no device of the plan".into());
+            return Err("the source or the sink is not a device of the plan".into());
         }
         let mut places: Vec<Vec<DeviceId>> = vec![Vec::new(); self.groups.len()];
         for (index, device) in self.devices.iter().enumerate() {

@@ -101,7 +101,7 @@ impl<'a> Run<'a> {
         Some(Run { device, expanded, groups, others, part, fitted })
     }
 
-    /// The fastest schedule within so many bytes, else the smallest one.
+    /// The fastest schedule whose peak is at most `bytes`, else the smallest one.
     pub(super) fn within(&self, bytes: u64) -> Option<(Schedule, Vec<StepCost>)> {
         let found = self.fitted.within_memory(Bytes(bytes)).or_else(|| self.fitted.front().into_iter().next())?;
         let (variant, numbers) = (found.variant, found.groups());

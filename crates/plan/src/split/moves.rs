@@ -12,7 +12,7 @@ use crate::problem::DeviceId;
 
 /// Shares that a device is given.
 const SHARES: [f64; 11] = [0.15, 0.25, 0.33, 0.4, 0.45, 0.5, 0.55, 0.6, 0.67, 0.75, 0.85];
-/// Ratios are tuned for so many stretches at the most: finer ones would follow the noise of what shards were measured at.
+/// Ratios are tuned for at most this number of stretches: finer ones would fit the measurement noise of shards.
 const STRETCHES: usize = 8;
 
 impl Search<'_, '_> {

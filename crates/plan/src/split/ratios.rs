@@ -35,7 +35,7 @@ impl FromStr for Ratios {
             "tuned" => Ok(Ratios::Tuned),
             "equal" => Ok(Ratios::Equal),
             "proportional" => Ok(Ratios::Proportional),
-            _ => Err(ProblemError { what: format!("`{text}` is no rule: expected tuned, equal or proportional") }),
+            _ => Err(ProblemError { what: format!("`{text}` is not a ratio: expected tuned, equal or proportional") }),
         }
     }
 }

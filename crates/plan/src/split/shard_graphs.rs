@@ -1,5 +1,4 @@
-//! Shards as graphs of their own, to be measured: what a plan makes of a group, and set fractions of groups that nobody
-//! has planned yet.
+//! Shards as separate graphs, to be measured: those of a plan, and fixed fractions of groups that are not planned yet.
 
 use super::{costs::is_of_weights, options::SplitOptions};
 use edgecut_graph::{Graph, OperatorId, Origin, Part, TensorId};
@@ -8,7 +7,7 @@ use edgecut_ops::passes::{
     shard_graph::{Role, shard_graph},
 };
 
-/// The fractions that a profile has beside the whole.
+/// The fractions that a profile has in addition to whole groups.
 pub const FRACTIONS: [f64; 3] = [0.5, 0.25, 0.125];
 
 /// A share of a group as a graph of its own.
