@@ -2,7 +2,7 @@
 //!
 //! One assignment a statement: `a: "f32[2, 8]" = torch.ops.aten.addmm.default(p2, p4, p1)`. An operator with several
 //! results has no type; they are taken out with `x[0]`. Operators that only show their operand under another shape
-//! are no kernels: their result is another name of the same tensor. What the forward function is given is global.
+//! are views: their result is an alias of the same tensor. Arguments of the forward function are global.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,7 @@ const SIZES: &[(&str, u64)] = &[
     ("c128", 16),
 ];
 
-/// Why a text is no traced graph.
+/// Why a text is not a valid traced graph.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FxError {
     #[error("line {line}: {what}")]

@@ -3,7 +3,7 @@
 //!
 //! Timestamps are in microseconds whatever `displayTimeUnit` says. Edges are by name, and names are not unique (every
 //! reshape is called `reshape_nop`): the vertices are in post-order, so a consumer of k of one name takes the last k that
-//! nobody has consumed yet.
+//! are not consumed yet.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub struct Dump {
     is_gpu: bool,
 }
 
-/// Why a text is no dump, or a trace none of it.
+/// Why a text is not a valid dump, or a trace does not belong to the dump.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DumpError {
     #[error("not a graph dump of TVM's debug executor: {0}")]
@@ -47,7 +47,7 @@ struct DumpFile {
     attrs: Lists,
 }
 
-/// What the executor knows of each output of each vertex; each list stands behind the name of its kind.
+/// What the executor knows of each output of each vertex; each list follows the name of its kind.
 #[derive(Deserialize, Default)]
 struct Lists {
     #[serde(default)]
@@ -191,7 +191,7 @@ fn types(file: &DumpFile, index: usize) -> Result<Vec<TensorType>, String> {
 /// A graph while it is read.
 struct DumpReader {
     graph: Graph,
-    /// By name: what vertices of it made, those that nobody has consumed yet, and the last one.
+    /// By name: the results of the vertices with that name that are not consumed yet, and those of the last one.
     made: HashMap<String, (Vec<Vec<TensorId>>, Vec<TensorId>)>,
 }
 
@@ -273,7 +273,7 @@ impl DumpReader {
 }
 
 /// Relay's operators in the name of a kernel, joined by `+`: `tvmgen_default_fused_nn_conv2d_add_nn_relu_3` is
-/// `nn.conv2d+add+nn.relu`. What is no operator's name stays as it is.
+/// `nn.conv2d+add+nn.relu`. Parts that are not operator names are kept.
 fn operators(kernel: &str) -> String {
     if kernel == "__nop" {
         return "reshape".to_string();

@@ -115,10 +115,10 @@ pub enum ExportError {
 }
 
 impl Export {
-    /// Reads a file and checks that every operator stands after its arguments.
+    /// Reads a file and checks that every operator comes after its arguments.
     ///
     /// # Errors
-    /// If the text is no JSON, a field is missing, or an argument is not made before it is used.
+    /// If the text is not JSON, a field is missing, or an argument is not made before it is used.
     pub fn parse(text: &[u8]) -> Result<Export, ExportError> {
         let export: Export = serde_json::from_slice(text)?;
         let bytes = export.ops.iter().map(|op| u128::from(op.out_bytes) + u128::from(op.extra_bytes)).sum::<u128>();
@@ -140,7 +140,7 @@ impl Export {
         Ok(export)
     }
 
-    /// The operators of the file, for a file that is no schedule yet.
+    /// The operators of the file, for a file that is not scheduled yet.
     ///
     /// # Errors
     /// If there are copies or split operators in it.

@@ -17,7 +17,7 @@ use super::{
     load::Bundles,
 };
 
-/// Paths that are tried, and the work in operators that they may take in all.
+/// Limits on the paths tried, and on the operators visited over all of them.
 const PATHS: usize = 400;
 const WORK: usize = 40_000_000;
 /// Prices that are tried for one path.
@@ -184,7 +184,7 @@ impl<'a> Along<'a> {
     /// blocks that have up to `inside` bytes besides those of the path.
     fn bound(&self, inside: f64, shortest: &dyn Fn(f64) -> f64) -> f64 {
         let room = self.paths.memory * self.paths.accelerators;
-        // Memory without a limit has no price: 0 · ∞ is no number.
+        // Memory without a limit has no price: 0 · ∞ is NaN.
         let at = |price: f64| shortest(price) - if price > 0.0 { price * room } else { 0.0 };
         let free = at(0.0);
         if self.sizes.iter().sum::<f64>() + inside <= room || free.is_infinite() {
