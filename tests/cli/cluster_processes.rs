@@ -190,13 +190,13 @@ fn what_keeps_a_limit_by_a_schedule_has_pilot_runs_as_it_is() {
     let plan = lab.edgecut(&format!("plan {subject} --memory 9MiB --profile-budget 1s --rehearse 1 --budget 500"));
     assert!(plan.status.success(), "{}", stderr(&plan));
     let message = stderr(&plan);
-    assert!(message.contains("0 operators split, with schedules of its own: "), "{message}");
+    assert!(message.contains("0 operators split, with schedules that need less memory: "), "{message}");
     let planned = Plan::from_json(&fs::read(lab.path("plan.json")).unwrap()).unwrap();
     assert!(!planned.schedules.is_empty());
     let piloted = planned.notes.iter().find(|note| note.starts_with("pilot run on the agents: "));
     let said = piloted.and_then(|note| note.split(['(', ':']).nth(1)).unwrap();
     let said: Micros = said.trim().parse().unwrap();
-    // Its parts, of which nobody knew how long they take, are predicted to take what they took.
+    // Its shards had no measurements: their predicted times are those measured in the pilot run.
     assert!(planned.groups.iter().all(|group| group.source == Source::Measured));
     let predicted = planned.predicted.latency_us;
     assert!((predicted.0 / said.0 - 1.0).abs() < 0.01, "{predicted}, {said}");
@@ -218,7 +218,7 @@ fn a_profile_outlives_its_agent_and_goes_on() {
     let ended = ending(PATIENCE, running);
     let message = stderr(&ended);
     assert_eq!(ended.status.code(), Some(1), "{message}");
-    for part in ["agent s0 was lost while profiling", "rows of s0/cpu are kept", "the same command goes on"] {
+    for part in ["agent s0 was lost while profiling", "rows of s0/cpu are kept", "run the command again to continue"] {
         assert!(message.contains(part), "{message}");
     }
     let kept = rows(lab.folder.path(), "s0");

@@ -15,7 +15,7 @@ pub struct Costs<'a> {
     items: &'a [Item],
     /// A row an item, with a cost a device; `None` where it cannot run.
     pub rows: Vec<Vec<Option<Cost>>>,
-    /// Devices and items that nobody measured there.
+    /// Pairs of a device and an item that were not measured.
     pub estimated: BTreeSet<(DeviceId, usize)>,
     devices: u32,
 }

@@ -37,7 +37,7 @@ pub struct Deployment {
 pub enum Output {
     /// It is the sink's value number so-and-so.
     Sink(u32),
-    /// It is a parameter or a constant, which nobody computes.
+    /// A parameter or a constant; no operator computes it.
     Parameter(TensorId),
 }
 
@@ -52,7 +52,7 @@ pub enum DeployError {
     Setup(#[from] SetupError),
 }
 
-/// What a deployment needs beside the plan and the graph.
+/// What a deployment needs in addition to the plan and the graph.
 #[derive(Debug, Clone)]
 pub struct DeployOptions {
     /// Unique among the runs of all clients.
@@ -64,7 +64,7 @@ pub struct DeployOptions {
 }
 
 impl DeployOptions {
-    /// A run of its own with so many inputs under way, to which the contents of `given` are sent.
+    /// Options for a new session with `in_flight` inputs in flight; the contents of `given` are sent to the agents.
     pub fn new(in_flight: u32, given: &BTreeMap<SmolStr, TensorData>) -> DeployOptions {
         let session = format!("{}-{:016x}", std::process::id(), fastrand::u64(..));
         DeployOptions { session, in_flight, streamed: given.keys().cloned().collect() }

@@ -41,7 +41,7 @@ pub enum RunError {
     Different { inference: u64 },
 }
 
-/// What the agents told of a run.
+/// What the agents reported about a run.
 #[derive(Debug)]
 pub struct Record {
     /// The sink's values of the first run, in their order.
@@ -73,7 +73,7 @@ struct Players<'a> {
     deployment: &'a Deployment,
     commands: Vec<mpsc::Sender<RunCommand>>,
     events: mpsc::Receiver<(usize, Result<RunEvent, AgentError>)>,
-    /// How far each agent has come.
+    /// Progress of each agent.
     progress: Vec<Progress>,
 }
 
@@ -203,7 +203,7 @@ impl<'a> Players<'a> {
         }
     }
 
-    /// Waits until every agent has come as far as `goal`. One that has nothing to wait for may be further.
+    /// Waits until the progress of every agent is at least `goal`.
     async fn all(&mut self, goal: Progress, deadline: Duration) -> Result<(), RunError> {
         loop {
             let late = self.deployment.setups.iter().zip(&self.progress).filter(|(_, progress)| **progress < goal);

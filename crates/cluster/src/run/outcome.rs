@@ -27,7 +27,7 @@ pub struct Outcome {
     pub groups: Vec<GroupTime>,
     pub transfers: Vec<TransferCost>,
     pub memory: Vec<MemoryUse>,
-    /// How far times of different servers may be off against each other; zero if one clock told them all.
+    /// Uncertainty of the offset between clocks of different servers; zero if all times are from one clock.
     pub clock_uncertainty_us: Micros,
 }
 
@@ -95,7 +95,7 @@ impl Latencies {
 }
 
 impl Outcome {
-    /// Puts the record beside the plan. `None` if no run counted.
+    /// Compares the record with the plan. `None` if no run was measured.
     pub fn of(plan: &Plan, deployment: &Deployment, record: &Record) -> Option<Outcome> {
         let (first, last) = (record.arrivals.first()?, record.arrivals.last()?);
         let between = record.arrivals.len().saturating_sub(1);

@@ -17,7 +17,7 @@ const TRIES: usize = 10;
 /// The content of a tensor of a graph: the model's, or one that computes the same.
 pub type Content<'a> = dyn Fn(&Graph, TensorId) -> Result<TensorData, EngineError> + 'a;
 
-/// A schedule that was run, and the model beside it.
+/// A run of a schedule, and of the model in program order.
 pub struct ScheduleRun {
     pub schedule: RunCost,
     /// The model's groups in program order.
@@ -45,7 +45,7 @@ pub struct RunCost {
 pub enum ScheduleRunError {
     #[error("the schedule's results differ from the model's: {0}")]
     Results(Difference),
-    #[error("the schedule took {measured} when it ran, {predicted} were predicted")]
+    #[error("the schedule took {measured} of memory, {predicted} were predicted")]
     Memory { measured: Bytes, predicted: Bytes },
 }
 

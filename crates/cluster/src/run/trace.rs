@@ -33,7 +33,7 @@ struct Trace {
 const PREDICTED: usize = 0;
 const MEASURED: usize = 1;
 
-/// The last run that was measured beside what the plan foretold; both begin at 0.
+/// The last measured run and the plan's prediction; both start at time 0.
 ///
 /// # Errors
 /// Never, unless a number cannot be written.

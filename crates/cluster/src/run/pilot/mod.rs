@@ -4,7 +4,7 @@
 //! [`plan_on_agents`] is the whole of it: a [`PlanRequest`](edgecut_plan::PlanRequest) at the costs of profiles in, the
 //! [`Candidate`](edgecut_plan::Candidate) to be given out. It is a second layer above the pure planner, which never sees a
 //! socket: every step asks that planner for a candidate at other costs. Searches compute for seconds, so all of this is
-//! ordinary blocking code; only conversations with agents run on the runtime.
+//! ordinary blocking code; only network I/O with agents runs on the runtime.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | [`replan`] | plans and measurements of shards in turns, until nothing is left to measure |
 //! | `replanning` | the decisions of that, without agents |
 //! | [`runner`] | runs candidates, learns their costs, chooses |
-//! | `candidates` | what is run besides the planner's first candidate |
+//! | `candidates` | further candidates to run after the planner's first |
 //! | `scoring` | how finalists are compared |
 //! | [`outcome`] | one candidate run on the agents |
 //! | [`in_context`] | what runs show of costs |

@@ -1,8 +1,8 @@
-//! When replanning is over: the decisions of [`Replanner`](super::replan::Replanner) as a state machine without agents.
+//! Termination of replanning: the decisions of [`Replanner`](super::replan::Replanner) as a state machine without agents.
 //!
-//! Each search either asks for shards that nobody has measured, after which the next one continues from its splits with
-//! better costs; or it asks for none. Then the search starts once more from the beginning, because another split may
-//! look better now, and continues from that result as long as it gains.
+//! Each search either asks for shards that are not measured yet, after which the next one continues from its splits
+//! with better costs; or it asks for none. Then the search restarts from scratch, because another split may look better
+//! now, and continues from that result as long as it gains.
 
 use edgecut_plan::{evaluation::Score, split::choice::Choices};
 
