@@ -16,7 +16,7 @@ use edgecut_graph::units::Bytes;
 
 /// Serve this machine's devices to others: profile, load and run parts of models.
 ///
-/// Stops on SIGINT and SIGTERM; what is under way is cancelled and its clients are told.
+/// Stops on SIGINT and SIGTERM; running requests are cancelled and their clients notified.
 #[derive(clap::Args)]
 pub struct Agent {
     /// Where to listen; port 0 takes a free one, which is printed
@@ -25,7 +25,7 @@ pub struct Agent {
     /// This server's name in messages; the host's name if not given
     #[arg(long)]
     name: Option<SmolStr>,
-    /// Threads that compute; all that this process may use if not given
+    /// Number of compute threads; if not given, all that this process may use
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     threads: Option<u32>,
     /// Limit on parameters, activations and workspace together, such as 512MiB

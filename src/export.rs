@@ -52,7 +52,7 @@ pub struct Export {
 enum Format {
     /// Relay text that TVM reads; a plan becomes a folder of modules with a manifest
     Relay,
-    /// The DOT language of Graphviz; a plan's devices are told apart by colour
+    /// The DOT language of Graphviz; a plan's devices have different colours
     Dot,
     /// The graph as edgecut has it
     Json,
@@ -63,7 +63,7 @@ impl Export {
         let bytes = file::read(&self.input.model)?;
         let is_plan = kind::is_json_object(&bytes);
         if self.with_params && (self.format != Format::Relay || self.output.is_none()) {
-            let what = "--with-params writes a file beside the Relay module: give --format relay and --output";
+            let what = "--with-params writes a file next to the Relay module: give --format relay and --output";
             return Err(Failure::BadInput(Report::msg(what)));
         }
         if !is_plan {
@@ -160,7 +160,7 @@ fn is_parameter(graph: &Graph, id: TensorId) -> bool {
     matches!(graph.tensor(id).origin, Origin::Parameter)
 }
 
-/// Writes the contents of tensors, by the names that the module at `path` has for them, to a file beside it.
+/// Writes the contents of tensors, by the names that the module at `path` has for them, to a file next to it.
 fn write_params(path: &Path, named: impl Iterator<Item = (TensorId, String)>, contents: &Contents<'_>) -> Outcome {
     let content = |(id, name): (TensorId, String)| Ok((name, contents.of(id).map_err(Failure::bad_input)?));
     let params: Params = named.map(content).collect::<Result<_, Failure>>()?;

@@ -1,4 +1,4 @@
-//! What kind of file stands where another one should: told only when the file cannot be read as what was wanted.
+//! Detects the kind of a file that was given instead of another, only after the file could not be read as expected.
 
 use std::{fmt, path::Path};
 
@@ -120,7 +120,7 @@ pub fn of(bytes: &[u8]) -> Option<Kind> {
     csv(text.lines().next()?)
 }
 
-/// The same of a file that is wanted for something else than a model: a Relay module is told too.
+/// The same for a file that should not be a model: detects Relay modules too.
 pub fn besides(bytes: &[u8]) -> Option<Kind> {
     let is_relay = |text: &str| text.contains("def @main") || text.trim_start().starts_with("#[version");
     let relay = std::str::from_utf8(bytes).is_ok_and(is_relay);

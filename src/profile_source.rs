@@ -144,10 +144,10 @@ impl Subject {
         Ok(Subject::Dump { dump: Box::new(dump), hash, path: path.to_path_buf() })
     }
 
-    /// The graph dump that `source` is, or lies beside; `None` if it is neither a dump nor a trace.
+    /// The graph dump that `source` is, or is next to; `None` if it is neither a dump nor a trace.
     ///
     /// # Errors
-    /// If there is no such file, or it is of another kind that is known.
+    /// If the file does not exist, or is of another known kind.
     pub fn of_dump(source: &Path) -> Result<Option<PathBuf>, Failure> {
         match times(&text(source)?) {
             Times::Dump => Ok(Some(source.to_path_buf())),

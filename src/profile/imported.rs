@@ -25,7 +25,7 @@ struct Line {
     sum_us: f64,
     /// Operators without a time.
     missing: usize,
-    /// What the file has beside the model's operators, and the time of that.
+    /// Number of entries of the file that are not operators of the model, and their time.
     unused: usize,
     unused_us: f64,
     profile: PathBuf,
@@ -45,8 +45,8 @@ pub(crate) fn run(
     for source in &sources {
         if model.is_none() {
             let dump = Subject::of_dump(&source.path)?.ok_or_else(|| {
-                let what = "neither a graph dump nor an execution trace of TVM's debug executor, beside each other; a \
-                            profile of EOP's is of a Relay module, which is to be given as MODEL";
+                let what = "neither a graph dump nor an execution trace of TVM's debug executor, next to each other; a \
+                            profile of EOP belongs to a Relay module, which must be given as MODEL";
                 Failure::BadInput(Report::msg(format!("{}: {what}", source.path.display())))
             });
             open = Some(Subject::open(&dump?, flags)?);

@@ -105,7 +105,7 @@ impl From<GranularityFlag> for Granularity {
 struct Page<'a> {
     device: String,
     rows: &'a [ProfileRow],
-    /// Of parts of operators.
+    /// Of shards of operators.
     fractions: &'a [ProfileRow],
     kinds: &'a [OperatorTotal],
     sum_us: f64,
@@ -254,12 +254,12 @@ fn check(whole: &ModelTime, sum: &ModelTime) -> String {
     )
 }
 
-/// What a person should know beside the figures, on stderr.
+/// Warnings for the user, on stderr.
 fn warn(profile: &DeviceProfile, summary: &ProfileSummary) {
     let device = &profile.device.name;
     if profile.unmeasured_shards > 0 {
         eprintln!(
-            "{} parts of operators are not measured yet on {device}: the same command goes on there",
+            "{} shards are not measured yet on {device}: run the command again to continue",
             profile.unmeasured_shards
         );
     }

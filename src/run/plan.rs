@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Run, text: &[u8]) -> Outcome {
     }
 }
 
-/// The plan run with so many inputs under way.
+/// One attempt to run the plan, with a number of inputs in flight.
 struct Attempt<'a> {
     arguments: &'a Run,
     plan: &'a Plan,
@@ -122,8 +122,8 @@ fn load(arguments: &Run, plan: &Plan) -> Result<Model, Failure> {
     let source = ModelArguments { model: path.clone(), flags: arguments.flags.for_plan(&arguments.input, &plan.model) };
     let model = source.load()?;
     if model.import.hash != plan.model.blake3 {
-        let what = "this is not the file that the plan was made for (its hash differs): plan it anew, or name the right \
-                    one with --model";
+        let what = "this is not the file that the plan was made for (its hash differs): plan it again, or name the \
+                    right one with --model";
         return Err(Failure::BadInput(Report::msg(format!("{}: {what}", path.display()))));
     }
     Ok(model)
