@@ -62,7 +62,8 @@ fn program(seed: u64, count: usize, host: bool) -> Program {
     program
 }
 
-/// Peak and time of steps, from the lives of values alone: what is made lives to its last use before it is made anew.
+/// Peak and time of steps, from lifetimes alone: a value lives from its production to its last use before it is
+/// recomputed.
 fn replay(program: &Program, steps: &[ScheduleStep]) -> (Bytes, f64) {
     let mut lives: Vec<(usize, usize, u32)> = Vec::new();
     let mut open: Vec<Option<usize>> = vec![None; program.values.len()];

@@ -219,7 +219,7 @@ proptest! {
 }
 
 /// For how many of [`PROBLEMS`] problems plans are found, where devices have so many times the memory that some placement
-/// needs, which nobody tells the search.
+/// needs, which the search is not given.
 const TIGHT: [(f64, usize); 2] = [(1.1, 38), (1.01, 36)];
 const PROBLEMS: u64 = 40;
 
