@@ -91,9 +91,9 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-/// Whoever reads our output may stop reading, as `head` does: then there is nothing left to do, and nothing to report.
-/// `println!` panics there, as it does where a disk is full, which is reported. The signal that other programs die of
-/// would also end agents whose client is gone.
+/// Exits silently when the reader of stdout closes the pipe, as `head` does. `println!` panics on such an error, as it
+/// does if a disk is full, which is reported. Restoring the default action of SIGPIPE instead would also end agents
+/// when a client disconnects.
 fn end_with_the_reader() {
     let report = std::panic::take_hook();
     let gone = std::io::Error::from_raw_os_error(libc::EPIPE).to_string();

@@ -63,13 +63,13 @@ impl Source {
                 import::eop(&measured, &model.import.graph, &numbered, &place).map_err(|e| bad(e.to_string()))
             }
             (Times::Eop, Subject::Dump { .. }) => {
-                Err(bad("a profile of EOP's is of a Relay module: give that as the model".into()))
+                Err(bad("a profile of EOP belongs to a Relay module: give that as the model".into()))
             }
             (Times::Trace | Times::Dump, Subject::Dump { dump, .. }) => {
                 let trace = match times(&text) {
                     Times::Trace => text,
                     _ => self::text(
-                        &beside(&self.path).ok_or_else(|| bad("its trace has no name to be found by".into()))?,
+                        &beside(&self.path).ok_or_else(|| bad("its trace cannot be found by name".into()))?,
                     )?,
                 };
                 let times = dump.times(&trace).map_err(|e| bad(e.to_string()))?;

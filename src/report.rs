@@ -32,7 +32,7 @@ enum What {
     Costs(Costs),
 }
 
-/// The cost model of each device: how the times of operators of one family grow, and how well each is foretold from
+/// The cost model of each device: how the times of operators of one family grow, and how well each is predicted from
 /// the others.
 #[derive(clap::Args)]
 struct Costs {
@@ -132,7 +132,7 @@ fn page(errors: &[FamilyError]) -> String {
         }
         text += &format!("{lines}\n\n");
     }
-    text + "error: median of |foretold − measured| / measured where each time is foretold from the family's others"
+    text + "error: median of |predicted − measured| / measured, each time predicted from the others of its family"
 }
 
 fn measured(row: &FamilyError) -> Measured<'_> {

@@ -17,7 +17,7 @@ use crate::{Failure, Outcome, source_file};
 /// Where measured links are kept.
 const LINKS: &str = "profiles/links.csv";
 
-/// What is drawn besides the placement.
+/// Options of the figures of a placement.
 pub struct Figures<'a> {
     /// In place of measured links.
     pub links: &'a [OffloadLink],

@@ -43,7 +43,7 @@ pub struct Run {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: Option<u32>,
 
-    /// Keep several inputs under way and measure the time between results
+    /// Keep several inputs in flight and measure the time between results
     #[arg(long, help_heading = "Plans")]
     throughput: bool,
 

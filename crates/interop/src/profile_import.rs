@@ -16,8 +16,8 @@ use edgecut_profile::{Cost, Item, MeasurementMode, ProfileRow, ProfiledDevice, i
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imported {
     pub rows: Vec<ProfileRow>,
-    /// What the profile has beside the graph's operators (tuples, and what importing computes beforehand), and the time
-    /// of that.
+    /// Number of entries of the profile that are not operators of the graph (tuples, and operators folded on import),
+    /// and their time.
     pub unused: usize,
     pub unused_time: Micros,
     /// Operators that the profile does not have.
@@ -83,8 +83,8 @@ pub fn tvm(graph: &Graph, times: &[Micros], place: &ProfiledDevice) -> Imported 
     Imported { rows: rows.collect(), unused: 0, unused_time: Micros::ZERO, missing: 0 }
 }
 
-/// Operations of a kernel that computes several operators: of the first one on the first operands, and one an element of
-/// the result for each of the others. 0 of a kernel of one operator.
+/// Operations of a kernel that computes several operators: of the first one on the first operands, and one an element
+/// of the result for each of the others. 0 of a kernel of one operator.
 fn fused_flops(graph: &Graph, item: &Item) -> u64 {
     let Some(kernel) = item.operators.first().map(|id| graph.operator(*id)) else { return 0 };
     let Some((first, others)) = kernel.name.split_once('+') else { return 0 };

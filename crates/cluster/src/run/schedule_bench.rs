@@ -81,7 +81,7 @@ impl<'a> ScheduleBench<'a> {
         Ok(ScheduleBench { content, engine, inputs, expected, program_order, one_piece })
     }
 
-    /// Runs a schedule, in turn with the model.
+    /// Runs a schedule, alternating with the model in program order.
     ///
     /// # Errors
     /// If the engine fails.

@@ -46,9 +46,9 @@ pub struct CostModel {
     /// Bytes a second, and the part of them that is reached.
     pub peak_bw: f64,
     pub eff_b: f64,
-    /// What every operator takes besides.
+    /// Launch overhead of every operator, in milliseconds.
     pub launch_ms: f64,
-    /// Bytes a second to the host, and what every copy takes besides.
+    /// Bandwidth to the host in bytes per second, and the overhead of every copy in milliseconds.
     pub pcie: f64,
     pub mem_launch_ms: f64,
     #[serde(flatten)]

@@ -1,4 +1,5 @@
-//! Runs: consecutive groups of a device that wait for nothing that others make of them, and the schedules found for them.
+//! Runs: consecutive groups of a device that wait for nothing that others make of them, and the schedules found for
+//! them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -147,8 +148,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What an engine holds for the steps so far: those that compute the same from the same parameters share a program; every
-/// other program of a group has packed weights of its own.
+/// What an engine holds for the steps so far: those that compute the same from the same parameters share a program;
+/// every other program of a group has packed weights of its own.
 #[derive(Default)]
 struct Programs {
     seen: HashSet<String>,
@@ -238,7 +239,7 @@ fn uninterrupted(problem: &Problem, evaluation: &Evaluation, device: DeviceId) -
     runs
 }
 
-/// From when to when a run is under way.
+/// The start and the end of a run.
 fn window(evaluation: &Evaluation, groups: &[GroupId], device: DeviceId) -> (Micros, Micros) {
     let (first, last) = (groups.first(), groups.last());
     let (mut from, mut to) = (Micros::ZERO, Micros::ZERO);
@@ -254,7 +255,7 @@ fn window(evaluation: &Evaluation, groups: &[GroupId], device: DeviceId) -> (Mic
     (from, to)
 }
 
-/// The most that the device holds while the run is under way: parameters and all that lives at one time.
+/// The peak memory of the device during the run: parameters and live tensors.
 fn peak(evaluation: &Evaluation, account: &MemoryUsage, groups: &[GroupId], device: DeviceId) -> Bytes {
     let (from, to) = window(evaluation, groups, device);
     let inside = account.allocations.iter().filter(|footprint| footprint.from < to && footprint.to > from);

@@ -5,7 +5,7 @@ use fastrand::Rng;
 use super::candidate::ThroughputCandidate;
 use crate::placement::{PlacementWorkload, load::Bundles, order::order, stretch::Stretches};
 
-/// Orders that are tried, beside the file's own.
+/// Number of orders tried, in addition to the file's own.
 const ORDERS: usize = 24;
 /// The best few become starts of the annealing.
 const KEPT: usize = 4;
