@@ -68,9 +68,9 @@ impl Source {
             (Times::Trace | Times::Dump, Subject::Dump { dump, .. }) => {
                 let trace = match times(&text) {
                     Times::Trace => text,
-                    _ => self::text(
-                        &beside(&self.path).ok_or_else(|| bad("its trace cannot be found by name".into()))?,
-                    )?,
+                    _ => {
+                        self::text(&beside(&self.path).ok_or_else(|| bad("its trace cannot be found by name".into()))?)?
+                    }
                 };
                 let times = dump.times(&trace).map_err(|e| bad(e.to_string()))?;
                 Ok(import::tvm(&dump.graph, &times, &self.place("tvm", dump.device())))
