@@ -16,7 +16,7 @@ use edgecut_graph::units::Bytes;
 
 /// Serve this machine's devices to others: profile, load and run parts of models.
 ///
-/// Stops on SIGINT and SIGTERM; what is under way is cancelled and its clients are told.
+/// Stops on SIGINT and SIGTERM; running requests are cancelled and their clients notified.
 #[derive(clap::Args)]
 pub struct Agent {
     /// Where to listen; port 0 takes a free one, which is printed

@@ -1,5 +1,5 @@
-//! What verbs that speak to agents share: the `--cluster` flag, its agents and links, and the runtime that the
-//! conversations run on.
+//! Shared by the verbs that use agents: the `--cluster` flag, connections to its agents, its links, and the runtime for
+//! network I/O.
 
 use std::path::{Path, PathBuf};
 
@@ -25,12 +25,12 @@ pub struct ClusterFlag {
     cluster: Option<PathBuf>,
 }
 
-/// How to compute there.
+/// The number of compute threads.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ThreadsFlag {
-    /// Threads that compute, on every server
+    /// Number of compute threads on every server
     ///
-    /// If not given, one on this machine, and on a cluster the number of its file or its agents.
+    /// If not given, 1 without --cluster, else the number in the cluster file or of the agent.
     #[arg(long, help_heading = "Cluster", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     pub threads: Option<u32>,
 }
@@ -40,12 +40,12 @@ impl ClusterFlag {
         self.cluster.as_deref()
     }
 
-    /// Reads the file, if one is named.
+    /// Reads the cluster file; without one, the cluster is this machine with an embedded agent.
     pub fn read(&self) -> Result<Cluster, Failure> {
         self.path().map_or_else(|| Ok(Cluster::embedded()), read_cluster)
     }
 
-    /// Reads the file, if one is named, with the threads that are asked for.
+    /// As [`ClusterFlag::read`], with the number of threads overridden by `threads`.
     pub fn read_with(&self, threads: &ThreadsFlag) -> Result<Cluster, Failure> {
         let mut cluster = self.read()?;
         let asked = match self.path() {
@@ -62,7 +62,7 @@ impl ClusterFlag {
     }
 }
 
-/// Reads a cluster file; what is wrong with it is shown in its place.
+/// Reads a cluster file; errors are shown at their line and column.
 pub fn read_cluster(path: &Path) -> Result<Cluster, Failure> {
     let text = std::fs::read_to_string(path).map_err(|e| Failure::bad_input(Located::new(path, e)))?;
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -77,41 +77,41 @@ pub fn read_cluster(path: &Path) -> Result<Cluster, Failure> {
     })
 }
 
-/// Servers that were asked for and did not answer.
+/// Servers of the cluster whose agents did not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub struct Missing(Vec<String>);
 
 impl Missing {
-    /// Fails if any agent did not answer, and names all that did not.
+    /// Fails if any agent did not answer; the message lists all of them.
     pub fn check(fleet: &Fleet) -> Outcome {
         let missing: Vec<String> = fleet.unreachable().map(|e| e.to_string()).collect();
         if missing.is_empty() { Ok(()) } else { Err(Failure::failed(Missing(missing))) }
     }
 }
 
-/// Reaches the agents of all servers.
+/// Connects to the agents of all servers; fails if any does not answer.
 pub async fn reach_all(cluster: &Cluster) -> Result<Fleet, Failure> {
     let fleet = reach(cluster).await?;
     Missing::check(&fleet)?;
     Ok(fleet)
 }
 
-/// Reaches the agents that answer.
+/// Connects to the agents; those that do not answer are [`Fleet::unreachable`].
 pub async fn reach(cluster: &Cluster) -> Result<Fleet, Failure> {
     let fleet = Fleet::connect(cluster).await;
-    fleet.map_err(|error| Failure::BadInput(Report::msg(format!("[tls] of the cluster file: {error}"))))
+    fleet.map_err(|error| Failure::BadInput(Report::msg(format!("[tls] in the cluster file: {error}"))))
 }
 
 /// The links between the servers that answered, from the cluster file, from the table at `path`, or measured now and
-/// added to that table. With `again` the table is not believed.
+/// added to that table. With `again` the table is ignored and all links are measured.
 pub async fn links(fleet: &Fleet, cluster: &Cluster, path: &Path, again: bool) -> Result<Vec<Link>, Failure> {
     let stored = || link_table(path);
     let mut known = if again { LinkTable::default() } else { stored()? };
     let before = known.clone();
     let links = fleet.links(cluster, &mut known, |from, to| eprintln!("measuring the link {from} → {to}"));
     let links = links.await;
-    // What was measured before one failed is kept.
+    // Links measured before a failure are saved.
     if known != before {
         let mut all = stored()?;
         known.rows.into_iter().for_each(|row| all.insert(row));
@@ -128,7 +128,7 @@ pub fn link_table(path: &Path) -> Result<LinkTable, Failure> {
     })
 }
 
-/// The runtime for conversations with agents. Computing is not done on it.
+/// The runtime for network I/O with agents; nothing is computed on it.
 pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

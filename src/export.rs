@@ -52,7 +52,7 @@ pub struct Export {
 enum Format {
     /// Relay text that TVM reads; a plan becomes a folder of modules with a manifest
     Relay,
-    /// The DOT language of Graphviz; a plan's devices are told apart by colour
+    /// The DOT language of Graphviz; a plan's devices have different colours
     Dot,
     /// The graph as edgecut has it
     Json,
@@ -160,7 +160,7 @@ fn is_parameter(graph: &Graph, id: TensorId) -> bool {
     matches!(graph.tensor(id).origin, Origin::Parameter)
 }
 
-/// Writes the contents of tensors, by the names that the module at `path` has for them, to a file beside it.
+/// Writes the contents of tensors, by the names that the module at `path` has for them, to a file next to it.
 fn write_params(path: &Path, named: impl Iterator<Item = (TensorId, String)>, contents: &Contents<'_>) -> Outcome {
     let content = |(id, name): (TensorId, String)| Ok((name, contents.of(id).map_err(Failure::bad_input)?));
     let params: Params = named.map(content).collect::<Result<_, Failure>>()?;

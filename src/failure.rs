@@ -10,12 +10,12 @@ use edgecut_relay::ImportError;
 /// What a verb returns.
 pub type Outcome = Result<(), Failure>;
 
-/// Why a verb did not succeed; each kind has an exit code of its own.
+/// Why a verb failed; each variant has its own exit code.
 #[derive(Debug)]
 pub enum Failure {
-    /// It failed while running: exit code 1.
+    /// Failed while running: exit code 1.
     Failed(Report),
-    /// The input or the usage is bad: exit code 2.
+    /// Bad input or usage: exit code 2.
     BadInput(Report),
     /// No plan satisfies the targets: exit code 3.
     NoPlan(Report),
@@ -45,13 +45,13 @@ impl Failure {
         Failure::Failed(Report::msg(format!("{file} cannot be written: {error}")))
     }
 
-    /// The same, with where the input stands that led to it.
+    /// The same failure, with the message prefixed by the location of its cause, such as a file or a flag.
     pub fn at(self, place: impl std::fmt::Display) -> Failure {
-        let told = |report: Report| Report::msg(format!("{place}: {report}"));
+        let located = |report: Report| Report::msg(format!("{place}: {report}"));
         match self {
-            Failure::Failed(report) => Failure::Failed(told(report)),
-            Failure::BadInput(report) => Failure::BadInput(told(report)),
-            Failure::NoPlan(report) => Failure::NoPlan(told(report)),
+            Failure::Failed(report) => Failure::Failed(located(report)),
+            Failure::BadInput(report) => Failure::BadInput(located(report)),
+            Failure::NoPlan(report) => Failure::NoPlan(located(report)),
         }
     }
 
@@ -70,7 +70,7 @@ impl Failure {
     }
 }
 
-/// An error's message with its causes, for errors that point at no text.
+/// An error's message followed by its causes', for errors without a location in a source text.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();

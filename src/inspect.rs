@@ -130,7 +130,7 @@ fn table(model: &Model) -> String {
         format!("outputs      {}", list(&summary.outputs)),
         format!("operators    {}, {:.3} GFLOP", summary.operators, summary.flops as f64 / 1e9),
         format!(
-            "parameters   {} tensors, {:.3} M elements, {} ({} stand in the file)",
+            "parameters   {} tensors, {:.3} M elements, {} ({} in the file)",
             parameters.tensors,
             parameters.elements as f64 / 1e6,
             parameters.bytes,

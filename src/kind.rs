@@ -101,7 +101,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What the file is, if it is of a kind besides Relay text.
+/// The kind of a file, if it is known and not Relay text.
 pub fn of(bytes: &[u8]) -> Option<Kind> {
     const PARAMS: [u8; 8] = 0xF7E5_8D4F_0504_9CB7_u64.to_le_bytes();
     if bytes.starts_with(&PARAMS) {
@@ -120,7 +120,7 @@ pub fn of(bytes: &[u8]) -> Option<Kind> {
     csv(text.lines().next()?)
 }
 
-/// The same of a file that is wanted for something else than a model: a Relay module is told too.
+/// The same for a file that should not be a model: detects Relay modules too.
 pub fn besides(bytes: &[u8]) -> Option<Kind> {
     let is_relay = |text: &str| text.contains("def @main") || text.trim_start().starts_with("#[version");
     let relay = std::str::from_utf8(bytes).is_ok_and(is_relay);
@@ -132,7 +132,8 @@ pub fn other(bytes: &[u8], wanted: Kind) -> Option<Kind> {
     besides(bytes).filter(|kind| *kind != wanted && !kind.is_vague())
 }
 
-/// The failure of reading `bytes`, the file at `path`, as `wanted`: what it is instead, if that helps, else the `error`.
+/// The failure of reading `bytes`, the file at `path`, as `wanted`: what it is instead, if that helps, else the
+/// `error`.
 pub fn instead(path: &Path, bytes: &[u8], wanted: Kind, error: impl fmt::Display) -> Failure {
     let name = path.display();
     Failure::BadInput(Report::msg(match other(bytes, wanted) {

@@ -1,7 +1,7 @@
 //! edgecut profiles neural networks operator by operator on the servers of an edge cluster, and plans how to
 //! place and split the operators over the cluster's CPUs and GPUs so that memory and latency targets hold.
 //!
-//! This library gathers the workspace's crates under one name; the binary beside it is the command line.
+//! This library gathers the workspace's crates under one name; the binary of this package is the command line.
 //!
 //! | module | crate | what it does |
 //! |---|---|---|

@@ -72,7 +72,7 @@ impl ModelFlags {
     }
 }
 
-/// A path that a plan names: as it stands or, where that is not there, from the plan's folder.
+/// The file `named` in a plan: relative to the working directory or, if it does not exist there, to the plan's folder.
 pub fn beside(plan: &Path, named: &str) -> PathBuf {
     let (here, there) = (PathBuf::from(named), plan.parent().unwrap_or(Path::new("")).join(named));
     if !here.exists() && there.exists() { there } else { here }

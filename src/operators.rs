@@ -1,4 +1,4 @@
-//! `edgecut operators`: every Relay operator that edgecut knows, and whether it can run it.
+//! `edgecut operators`: the Relay operators that edgecut knows, and the kind of their kernels.
 
 use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
 
@@ -6,7 +6,7 @@ use super::Outcome;
 use edgecut_ops as ops;
 use edgecut_ops::Kernel;
 
-/// List the Relay operators edgecut knows, and how each is computed.
+/// List the Relay operators that edgecut knows, and the kernel of each
 #[derive(clap::Args)]
 pub struct Operators {}
 

@@ -68,9 +68,9 @@ impl Source {
             (Times::Trace | Times::Dump, ProfiledModel::Dump { dump, .. }) => {
                 let trace = match times(&text) {
                     Times::Trace => text,
-                    _ => self::text(
-                        &beside(&self.path).ok_or_else(|| bad("its trace has no name to be found by".into()))?,
-                    )?,
+                    _ => {
+                        self::text(&beside(&self.path).ok_or_else(|| bad("its trace cannot be found by name".into()))?)?
+                    }
                 };
                 let times = dump.times(&trace).map_err(|e| bad(e.to_string()))?;
                 Ok(import::tvm(&dump.graph, &times, &self.place("tvm", dump.device())))
@@ -144,10 +144,10 @@ impl ProfiledModel {
         Ok(ProfiledModel::Dump { dump: Box::new(dump), hash, path: path.to_path_buf() })
     }
 
-    /// The graph dump that `source` is, or lies beside; `None` if it is neither a dump nor a trace.
+    /// The graph dump that `source` is, or is next to; `None` if it is neither a dump nor a trace.
     ///
     /// # Errors
-    /// If there is no such file, or it is of another kind that is known.
+    /// If the file does not exist, or is of another known kind.
     pub fn of_dump(source: &Path) -> Result<Option<PathBuf>, Failure> {
         match times(&text(source)?) {
             Times::Dump => Ok(Some(source.to_path_buf())),

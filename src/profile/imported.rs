@@ -25,7 +25,7 @@ struct Line {
     sum_us: f64,
     /// Operators without a time.
     missing: usize,
-    /// What the file has beside the model's operators, and the time of that.
+    /// Number of entries of the file that are not operators of the model, and their time.
     unused: usize,
     unused_us: f64,
     profile: PathBuf,

@@ -105,7 +105,7 @@ impl From<GranularityFlag> for Granularity {
 struct Page<'a> {
     device: String,
     rows: &'a [ProfileRow],
-    /// Of parts of operators.
+    /// Of shards of operators.
     fractions: &'a [ProfileRow],
     kinds: &'a [OperatorTotal],
     sum_us: f64,

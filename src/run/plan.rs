@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Run, text: &[u8]) -> Outcome {
         let attempt = Attempt { arguments, plan: &plan, cluster: &cluster, contents: &contents, in_flight };
         match runtime.block_on(attempt.run(graph))? {
             (deployment, Ok(record)) => break (deployment, record),
-            // Every input under way takes memory of its own.
+            // Every input in flight takes memory.
             (_, Err(RunError::Agent(AgentError::Memory { agent, message }))) if in_flight > 1 => {
                 eprintln!("with {in_flight} inputs in flight, {agent}: {message}; trying {}", in_flight - 1);
                 in_flight -= 1;

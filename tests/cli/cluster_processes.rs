@@ -177,7 +177,7 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
     let throughput = lab.edgecut("run p/plan.json --repeat 12 --throughput --format json");
     assert!(throughput.status.success(), "{}", stderr(&throughput));
     let outcome: serde_json::Value = serde_json::from_slice(&throughput.stdout).unwrap();
-    // Every input under way takes memory; where the limits leave room for one only, there is no pipeline.
+    // Every input in flight takes memory; if the limits allow only one, there is no pipeline.
     let alone = stderr(&throughput).contains("trying 1");
     assert!(alone || outcome["interval_us"].as_f64().is_some_and(|time| time > 0.0), "{outcome}");
 }

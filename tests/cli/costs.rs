@@ -53,7 +53,7 @@ fn fractions_are_measured_once_and_whole_rows_stay_whole() {
     assert_eq!(first, again);
     assert!(said.contains("unchanged"), "{said}");
     let (parts, items): (Vec<_>, Vec<_>) = rows(&first).into_iter().partition(|row| !row["fraction"].is_empty());
-    assert_eq!(items, rows(&whole), "no item is measured anew");
+    assert_eq!(items, rows(&whole), "no item is measured again");
     for item in &items {
         let of: Vec<_> = parts.iter().filter(|part| part["id"] == item["id"]).collect();
         for fraction in ["0.5", "0.25", "0.125"] {

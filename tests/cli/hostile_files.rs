@@ -360,5 +360,5 @@ fn files_that_are_no_text_are_refused() {
         "does not end",
     );
     refused(&folder.write("name.relay", format!("def @main() {{ %{} }}", "a".repeat(1 << 20))), "defined here");
-    refused(&folder.write("number.relay", format!("def @main() {{ {} }}", "9".repeat(1 << 20))), "64 bits");
+    refused(&folder.write("number.relay", format!("def @main() {{ {} }}", "9".repeat(1 << 20))), "int64");
 }

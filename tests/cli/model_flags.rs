@@ -246,7 +246,7 @@ fn flags_that_say_nothing_of_the_input_are_refused() {
 }
 
 #[test]
-fn output_that_nobody_takes_ends_the_program() {
+fn a_closed_output_pipe_ends_the_program() {
     let folder = Folder::new();
     folder.write("m.relay", "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }");
     folder.write("buffers.csv", "id,lower,upper,size\n0,0,2,8\n");

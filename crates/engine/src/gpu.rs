@@ -216,8 +216,8 @@ mod tests {
                 "no GPU: the NVIDIA driver cannot be initialised: other versions (error 803)",
             ),
             (
-                library(GpuLibrary::Nvrtc, "there is no libnvrtc.so.12"),
-                "no GPU: NVRTC cannot be loaded, so kernels cannot be compiled: there is no libnvrtc.so.12; \
+                library(GpuLibrary::Nvrtc, "libnvrtc.so.12 was not found"),
+                "no GPU: NVRTC cannot be loaded, so kernels cannot be compiled: libnvrtc.so.12 was not found; \
                  install it with `pip install nvidia-cuda-nvrtc-cu12` or from NVIDIA's packages, and add its folder to \
                  LD_LIBRARY_PATH",
             ),

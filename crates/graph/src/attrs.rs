@@ -1,6 +1,6 @@
 //! Attributes of an operator: names and values in print order, as read from the text.
 //!
-//! Typed access, with defaults, is up to the operator definitions.
+//! Typed access and defaults are in the operator definitions (crate `ops`).
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 
 use crate::tensor::TensorData;
 
-/// The explicit attributes of an operator; the others have the operator's defaults.
+/// The explicit attributes of an operator. Attributes that are not listed have the operator's defaults.
 ///
 /// Clones share storage: a model has many operators and few distinct attribute lists.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -40,11 +40,12 @@ impl Attrs {
         Attrs::default()
     }
 
+    /// The value of `key`, if it is listed. Linear in the number of attributes.
     pub fn get(&self, key: &str) -> Option<&Attr> {
         self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
-    /// Sets `key`, in place if present, else at the end.
+    /// Replaces the value of `key`, or appends it.
     pub fn set(&mut self, key: impl Into<SmolStr>, value: Attr) {
         let key = key.into();
         let entries = Arc::make_mut(self.0.get_or_insert_default());
@@ -102,6 +103,7 @@ impl From<Attrs> for Entries {
 }
 
 impl Attr {
+    /// The value as an integer; a bool is 0 or 1.
     pub fn int(&self) -> Option<i64> {
         match self {
             Attr::Int(n) => Some(*n),
@@ -110,6 +112,7 @@ impl Attr {
         }
     }
 
+    /// The value as a float; integers are converted.
     pub fn float(&self) -> Option<f64> {
         match self {
             Attr::Float(x) => Some(*x),
@@ -118,6 +121,7 @@ impl Attr {
         }
     }
 
+    /// The value as a bool; an integer is true unless it is 0.
     pub fn bool(&self) -> Option<bool> {
         match self {
             Attr::Bool(b) => Some(*b),

@@ -43,7 +43,7 @@ const SIZES: &[(&str, u64)] = &[
     ("c128", 16),
 ];
 
-/// Why a text is no traced graph.
+/// Why a text is not a valid traced graph.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FxError {
     #[error("line {line}: {what}")]

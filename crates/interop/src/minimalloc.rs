@@ -17,7 +17,7 @@ pub struct BufferTable {
     rows: Vec<StringRecord>,
 }
 
-/// Why a file is no packing problem.
+/// Why a file is not a valid packing problem.
 #[derive(Debug, thiserror::Error)]
 pub enum BufferTableError {
     #[error("line {line}: {source}")]

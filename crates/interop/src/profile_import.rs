@@ -82,8 +82,8 @@ pub fn tvm(graph: &Graph, times: &[Micros], place: &ProfiledDevice) -> Imported 
     Imported { rows: rows.collect(), unused: 0, unused_time: Micros::ZERO, missing: 0 }
 }
 
-/// Operations of a kernel that computes several operators: of the first one on the first operands, and one an element of
-/// the result for each of the others. 0 of a kernel of one operator.
+/// Operations of a kernel that computes several operators: of the first one on the first operands, and one an element
+/// of the result for each of the others. 0 of a kernel of one operator.
 fn fused_flops(graph: &Graph, item: &Item) -> u64 {
     let Some(kernel) = item.operators.first().map(|id| graph.operator(*id)) else { return 0 };
     let Some((first, others)) = kernel.name.split_once('+') else { return 0 };

@@ -23,7 +23,7 @@ pub struct Dump {
     is_gpu: bool,
 }
 
-/// Why a text is no dump, or a trace none of it.
+/// Why a text is not a valid dump, or a trace does not belong to the dump.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DumpError {
     #[error("not a graph dump of TVM's debug executor: {0}")]
@@ -47,7 +47,7 @@ struct DumpFile {
     attrs: Lists,
 }
 
-/// What the executor knows of each output of each vertex; each list stands behind the name of its kind.
+/// What the executor knows of each output of each vertex; each list follows the name of its kind.
 #[derive(Deserialize, Default)]
 struct Lists {
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! The buffers of a schedule, as packing needs them.
+//! The buffers of a schedule: the input of arena packing.
 
 use crate::{
     Buffer,
@@ -7,8 +7,8 @@ use crate::{
 };
 use edgecut_graph::units::Bytes;
 
-/// Buffers over the steps of a schedule: one for each lifetime of a value, then one for each workspace. A value that is
-/// being copied to the host stays live while other operators run during the copy.
+/// Buffers with lifetimes in steps of the schedule (half open): one per lifetime of a value, then one per workspace.
+/// Offsets are multiples of `align` bytes. A value that is copied to the host stays live until the copy ends.
 pub fn schedule_buffers(program: &Program, steps: &[ScheduleStep], align: u64) -> Vec<Buffer> {
     let mut allocator = BufferAllocator {
         program,
@@ -38,7 +38,7 @@ pub fn schedule_buffers(program: &Program, steps: &[ScheduleStep], align: u64) -
     buffers
 }
 
-/// State while the steps of a schedule are gone through; times in microseconds.
+/// State of the simulation of a schedule; times in microseconds.
 struct BufferAllocator<'a> {
     program: &'a Program,
     align: u64,
@@ -46,12 +46,12 @@ struct BufferAllocator<'a> {
     workspaces: Vec<Buffer>,
     /// The buffer of each live value.
     held: Vec<Option<usize>>,
-    /// When each loaded value is available.
+    /// By value: when it is available, if it was loaded; else 0.
     ready: Vec<f64>,
-    /// The times until which the compute and the copy stream are busy.
+    /// When the compute stream and the copy stream become idle.
     computing: f64,
     copying: f64,
-    /// The buffer that is being copied to the host, and until when.
+    /// The buffer that is being copied to the host, and when the copy ends.
     storing: Option<(usize, f64)>,
 }
 
@@ -93,6 +93,7 @@ impl BufferAllocator<'_> {
         self.ready[value as usize] = self.copying;
     }
 
+    /// Starts a copy once both streams are idle; the compute stream then continues.
     fn begin_copy(&mut self, step: u64, value: ValueIndex) {
         let start = self.computing.max(self.copying);
         self.begin(step, start);
@@ -100,7 +101,7 @@ impl BufferAllocator<'_> {
         (self.computing, self.copying) = (start, start + time);
     }
 
-    /// Begins a step; a buffer that is being copied to the host at its start stays live.
+    /// Begins a step at time `start`; a buffer that is being copied to the host then stays live.
     fn begin(&mut self, step: u64, start: f64) {
         self.storing = self.storing.filter(|(_, until)| start < *until);
         if let Some((buffer, _)) = self.storing {
@@ -125,7 +126,7 @@ mod tests {
     use edgecut_graph::{LinkCost, units::Micros};
 
     #[test]
-    fn a_stored_value_is_live_until_it_has_left() {
+    fn a_stored_value_is_live_until_its_copy_ends() {
         // Three operators without operands; the first result is copied to the host during the second.
         let host = Some(LinkCost::per_byte(Micros(15.0), 0.0));
         let mut program = Program { host, ..Program::default() };
@@ -141,7 +142,7 @@ mod tests {
             schedule_buffers(&program, steps, 1).iter().map(|b| (b.lower, b.upper)).collect()
         };
         assert_eq!(lifetimes(&[Run(0), Run(1), Run(2)]), [(0, 1), (1, 2), (2, 4)]);
-        // The copy takes from 10 to 25: across the second operator and the start of the third.
+        // The copy runs from 10 to 25 us: during the second operator and the start of the third.
         assert_eq!(lifetimes(&[Run(0), Store(0), Run(1), Run(2)]), [(0, 4), (2, 3), (3, 5)]);
         assert_eq!(lifetimes(&[Run(0), Store(0), Load(0)]), [(0, 2), (2, 3)]);
     }

@@ -1,4 +1,4 @@
-//! What the lifetimes of a graph's tensors depend on besides the operator order.
+//! Storage rules of a graph: with the operator order they determine the lifetimes of tensors.
 
 use edgecut_graph::{Alias, OperatorId, units::Bytes};
 

@@ -24,7 +24,7 @@ pub struct Candidate {
     /// The graph and the problem of the solution, with splits and schedules written out.
     pub expanded: Expanded,
     pub splits: Vec<Split>,
-    /// By which devices keep their memory limits; none where they keep them as it is.
+    /// Memory-saving schedules by which devices keep their limits; empty if they keep them without.
     pub schedules: Vec<Schedule>,
     /// What is split, by group: where a search at other costs of shards may continue.
     pub choices: Choices,
@@ -33,7 +33,7 @@ pub struct Candidate {
     /// The value of the best plan without splits, if there is one.
     pub whole: Option<f64>,
     pub costs: CostSource,
-    /// What a person should know of it.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 

@@ -42,7 +42,7 @@ pub struct Plan {
     /// Where results must arrive.
     pub sink: DeviceId,
     pub devices: Vec<DevicePlan>,
-    /// Of a plan for a stream: how many inputs are under way at a time.
+    /// Of a plan for a stream: the number of inputs in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u32>,
     /// What is split: the operators that `groups` and `transfers` refer to are those of the model's graph with these
@@ -81,7 +81,7 @@ pub struct Predicted {
     /// From the input's start to the result's arrival.
     pub latency_us: Micros,
     /// The time between results when inputs are pipelined: the load of the busiest device or link, and no less than the
-    /// latency over the inputs under way.
+    /// latency over the inputs in flight.
     pub interval_us: Micros,
     pub throughput_per_s: f64,
     /// The largest [`MemoryPlan::load_bytes`] of any device.
@@ -128,7 +128,7 @@ pub struct MemoryPlan {
     pub parameter_bytes: Bytes,
     /// Most that parameters, live tensors and workspace take together at one instant.
     pub load_bytes: Bytes,
-    /// What is reserved for tensors and workspace, gaps included, with what all inputs under way hold.
+    /// What is reserved for tensors and workspace, gaps included, with what all inputs in flight hold.
     pub arena_bytes: Bytes,
     /// The largest workspace of any of its groups.
     pub workspace_bytes: Bytes,

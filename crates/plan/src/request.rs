@@ -1,8 +1,7 @@
-//! What a plan is asked for: a model cut into groups, devices and links, what groups cost, and what the plan must achieve.
+//! The input of the planner: a model in groups, devices and links, costs of groups, objective and targets.
 //!
-//! A request is pure data. It does not know whether its costs were read from files or measured by agents; whoever
-//! measures more makes another request of it. What talks to agents stands above this crate: `run::pilot` of the cluster
-//! crate.
+//! A request is pure data. It is independent of whether its costs were read from files or measured by agents; new
+//! measurements make a new request. Code that talks to agents is in `run::pilot` of the cluster crate, above this one.
 
 use std::collections::BTreeSet;
 

@@ -23,7 +23,7 @@ pub struct Solution {
     pub bound: LowerBound<f64>,
     /// Placements that were evaluated.
     pub evaluations: u64,
-    /// Of a plan for a stream: inputs under way at a time, whose tensors are among what the arenas hold.
+    /// Of a plan for a stream: the number of inputs in flight; the arenas hold the tensors of all of them.
     pub in_flight: Option<u32>,
 }
 
@@ -92,7 +92,7 @@ pub fn solve(problem: &Problem, options: &Options) -> Result<Solution, NoPlan> {
     }
 }
 
-/// The same with the memory of all inputs under way, or of one alone.
+/// The same with the memory of all inputs in flight, or of a single one.
 fn search(
     problem: &Problem,
     options: &Options,
@@ -271,13 +271,13 @@ impl Solution {
         self.evaluation.score.value
     }
 
-    /// Between results: the load of the busiest device or link, and no shorter than the inputs under way allow.
+    /// Between results: the load of the busiest device or link, and no shorter than the inputs in flight allow.
     pub fn interval(&self) -> Micros {
         let loads = self.evaluation.loads.interval();
         self.in_flight.map_or(loads, |count| loads.max(Micros(self.evaluation.latency().0 / f64::from(count))))
     }
 
-    /// Makes a plan for a stream of one whose memory was counted for one input at a time: with as many inputs under way
+    /// Makes a plan for a stream of one whose memory was counted for one input at a time: with as many inputs in flight
     /// as are wanted and the limits of `problem` have room for. False if the targets are missed then. Nothing changes
     /// where `problem` is about no stream, or that is done already.
     ///
@@ -304,7 +304,7 @@ impl Solution {
         Some(Shortage::Interval { interval, target, excess: interval - target })
     }
 
-    /// Has no more than `most` inputs under way, if it is a plan for a stream.
+    /// Limits a plan for a stream to `most` inputs in flight.
     ///
     /// # Errors
     /// If the target of throughput is missed then.
@@ -327,7 +327,8 @@ impl Solution {
         }
     }
 
-    /// Has as many inputs under way as are wanted and the limits of `problem` have room for; false if not even one has room.
+    /// Sets the number of inputs in flight: the requested one, or fewer where the limits of `problem` require it; false
+    /// if not even one fits.
     ///
     /// # Errors
     /// If what is held does not fit in 63 bits.

@@ -29,7 +29,7 @@ const SLOWDOWN: f64 = 1.1;
 /// Millions of placements that are tried for the arena if `--effort` is not given.
 const ARENA_EFFORT: u64 = 30;
 
-/// Searches, prints, and runs what is chosen if that is wanted.
+/// Searches and prints schedules, and with `--run` runs the chosen one.
 pub(super) fn run(arguments: &Schedule, subject: &Subject) -> Outcome {
     let grouped = subject.problem.grouped();
     let neighbour = arguments.execution.cluster.as_deref().map(nearest).transpose()?;
@@ -60,7 +60,7 @@ fn front(arguments: &Schedule, subject: &Subject, fitted: &ScheduleFront) -> Out
     rows::print(arguments.format, &rows, &notes(arguments, subject, fitted))
 }
 
-/// The schedule that a target chose, with its arena, and run here if that is wanted.
+/// The schedule that meets the target, with its arena; with `--run` it is run on this machine.
 fn chosen<'a>(
     arguments: &Schedule,
     subject: &Subject,

@@ -11,7 +11,7 @@ const RELATIVE: f64 = 1e-3;
 /// How far two lists of tensors are apart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Difference {
-    /// Largest |a − b|; infinite where types differ, or one is no number and the other is.
+    /// Largest |a − b|; infinite where types differ, or exactly one of a and b is NaN.
     pub largest: f64,
     /// Elements that are further apart than is allowed.
     pub wrong: u64,

@@ -1,4 +1,4 @@
-//! When values crossed the links of a run, on the client's clock.
+//! Transfers of a run: when each value crossed its link, on the client's clock.
 //!
 //! A link carries one value at a time, as it does where plans are simulated. One with a long latency carries more: there the
 //! latency of what follows close behind another is not reported, and sums are right all the same.
@@ -11,16 +11,16 @@ use super::execute::Record;
 use crate::agent::protocol::setup::ValueId;
 use edgecut_graph::units::Micros;
 
-/// A value on its way from one server to another.
+/// The transfer of one value from one server to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Crossing {
     pub inference: u64,
     pub value: ValueId,
-    /// When it was there to be sent.
+    /// When the value was available to be sent.
     pub ready: Micros,
-    /// When the link was its own: what is handed to the network while another value is still on its way lies behind that one.
+    /// When the transfer had the link to itself: after the previous transfer ended, even if it was sent earlier.
     pub start: Micros,
-    /// When all of it was there.
+    /// When the value had arrived completely.
     pub end: Micros,
 }
 
@@ -29,22 +29,22 @@ impl Crossing {
         self.end - self.start
     }
 
-    /// How long it waited for the link.
+    /// Time that it waited for the link.
     pub fn wait(&self) -> Micros {
         (self.start - self.ready).max(Micros::ZERO)
     }
 }
 
-/// By the servers at its ends, what crossed each link, in the order in which it was sent.
+/// The transfers of each link in the order of sending; links are keyed by (sending, receiving) server.
 pub type Crossings = BTreeMap<(SmolStr, SmolStr), Vec<Crossing>>;
 
-/// All crossings of a run.
+/// The transfers of a run, with times converted to the client's clock.
 pub fn crossings(record: &Record) -> Crossings {
-    let here = |server: &SmolStr, at: Micros| record.clocks.get(server).map_or(at, |clock| clock.to_local(at));
+    let to_client = |server: &SmolStr, at: Micros| record.clocks.get(server).map_or(at, |clock| clock.to_local(at));
     let mut arrivals: HashMap<(&SmolStr, u64, ValueId), Micros> = HashMap::new();
     for (server, measured) in &record.measured {
         for run in measured {
-            arrivals.extend(run.arrivals.iter().map(|a| ((server, run.inference, a.value), here(server, a.end))));
+            arrivals.extend(run.arrivals.iter().map(|a| ((server, run.inference, a.value), to_client(server, a.end))));
         }
     }
     let mut found = Crossings::new();
@@ -55,23 +55,23 @@ pub fn crossings(record: &Record) -> Crossings {
                 found.entry((from.clone(), sent.to.clone())).or_default().push(Crossing {
                     inference: run.inference,
                     value: sent.value,
-                    ready: here(from, sent.ready),
-                    start: here(from, sent.start),
-                    end: arrived.unwrap_or_else(|| here(from, sent.end)),
+                    ready: to_client(from, sent.ready),
+                    start: to_client(from, sent.start),
+                    end: arrived.unwrap_or_else(|| to_client(from, sent.end)),
                 });
             }
         }
     }
-    found.values_mut().for_each(|crossings| one_at_a_time(crossings));
+    found.values_mut().for_each(|crossings| serialise(crossings));
     found
 }
 
-/// Lets each begin when the one before it has ended.
-fn one_at_a_time(crossings: &mut [Crossing]) {
+/// Delays the start of each transfer to the end of the previous one.
+fn serialise(crossings: &mut [Crossing]) {
     crossings.sort_by(|a, b| a.start.0.total_cmp(&b.start.0));
     let mut free = Micros(f64::NEG_INFINITY);
     for crossing in crossings {
-        // Clocks of two servers agree within some microseconds only.
+        // Clocks of two servers differ by some microseconds: an arrival may precede its start.
         crossing.end = crossing.end.max(crossing.start);
         crossing.start = crossing.start.max(free).min(crossing.end);
         free = free.max(crossing.end);
@@ -84,7 +84,7 @@ mod tests {
     use crate::agent::protocol::inference_trace::{ArrivalTime, InferenceTrace, TransferTime};
 
     #[test]
-    fn what_lies_behind_another_has_waited_and_not_crossed() {
+    fn a_transfer_behind_another_waits_for_the_link() {
         let sent = |value, start: f64| TransferTime {
             value: ValueId(value),
             to: "b".into(),
@@ -92,12 +92,12 @@ mod tests {
             start: Micros(start),
             end: Micros(start + 1.0),
         };
-        let come = |value, end: f64| ArrivalTime { value: ValueId(value), start: Micros::ZERO, end: Micros(end) };
+        let arrival = |value, end: f64| ArrivalTime { value: ValueId(value), start: Micros::ZERO, end: Micros(end) };
         let nothing =
             InferenceTrace { inference: 1, stages: vec![], transfers: vec![], arrivals: vec![], memory: vec![] };
-        // The last one's clock is behind; the first is told last.
+        // The last arrival precedes its start, as clocks differ; the first transfer is recorded last.
         let transfers = vec![sent(1, 20.0), sent(2, 200.0), sent(0, 10.0)];
-        let arrivals = vec![come(0, 100.0), come(1, 130.0), come(2, 190.0)];
+        let arrivals = vec![arrival(0, 100.0), arrival(1, 130.0), arrival(2, 190.0)];
         let record = Record {
             sink_values: vec![],
             latencies: vec![],

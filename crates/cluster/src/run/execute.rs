@@ -22,13 +22,13 @@ use edgecut_graph::{TensorData, units::Micros};
 pub struct RunOptions {
     /// Runs that count; one more comes before them, which warms caches and gives the outputs.
     pub repeat: u64,
-    /// Most inputs under way at a time; 1 measures latency, more throughput.
+    /// Maximum number of inputs in flight; 1 measures latency, more measure throughput.
     pub in_flight: u32,
     /// What one run is expected to take: an agent silent for much longer is given up.
     pub expected: Micros,
 }
 
-/// Why a run did not come to its end.
+/// Why a run did not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
@@ -68,12 +68,12 @@ const PATIENCE: f64 = 50.0;
 /// How long to wait for a better explanation once something failed: the peers of an agent that died often notice first.
 const AFTERMATH: Duration = Duration::from_millis(500);
 
-/// The runs on all servers, and one place where their events come together.
+/// The runs on all servers, with one queue for their events.
 struct Players<'a> {
     deployment: &'a Deployment,
     commands: Vec<mpsc::Sender<RunCommand>>,
     events: mpsc::Receiver<(usize, Result<RunEvent, AgentError>)>,
-    /// How far each agent has come.
+    /// Progress of each agent.
     progress: Vec<Progress>,
 }
 
@@ -86,7 +86,7 @@ enum Progress {
     Connected,
 }
 
-/// An inference that is under way.
+/// An inference in flight.
 #[derive(Default)]
 struct Open {
     started: Option<Micros>,
@@ -203,7 +203,7 @@ impl<'a> Players<'a> {
         }
     }
 
-    /// Waits until every agent has come as far as `goal`. One that has nothing to wait for may be further.
+    /// Waits until the progress of every agent is at least `goal`.
     async fn all(&mut self, goal: Progress, deadline: Duration) -> Result<(), RunError> {
         loop {
             let late = self.deployment.setups.iter().zip(&self.progress).filter(|(_, progress)| **progress < goal);

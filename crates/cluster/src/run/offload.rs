@@ -1,4 +1,4 @@
-//! A schedule with tensors on a neighbour, run on the agents of a cluster and compared with program order there.
+//! Runs a schedule that offloads tensors to a neighbour on the agents of a cluster, and checks results and memory.
 
 use std::collections::BTreeMap;
 
@@ -22,41 +22,44 @@ use super::{
 };
 use crate::{Cluster, agent::Fleet};
 
-/// Measured runs.
+/// Number of measured runs.
 const REPEAT: u64 = 10;
 
-/// The agents, and the contents of the model's tensors.
+/// Runs offloaded schedules on agents.
 pub struct OffloadRunner<'a> {
     pub fleet: &'a Fleet,
     pub cluster: &'a Cluster,
     pub devices: &'a OffloadDevices<'a>,
-    /// The content of a tensor of a graph that computes the model.
+    /// The content of an input, parameter or constant of a graph that computes the model.
     pub content: &'a dyn Fn(&Graph, TensorId) -> Result<TensorData, EngineError>,
     /// Contents that agents cannot generate, by name.
     pub given: &'a BTreeMap<SmolStr, TensorData>,
 }
 
-/// What the run of an offloaded schedule took.
+/// Measured outputs, time and memory of an offloaded schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OffloadRun {
     pub outputs: Vec<TensorData>,
+    /// Median latency.
     pub time: Micros,
-    /// Of the computing device.
+    /// Parameters on the computing device.
     pub parameters: Bytes,
-    /// The most of everything else at one time, on the computing device.
+    /// Peak memory of the computing device without parameters.
     pub peak: Bytes,
-    /// The most workspace of a step there beyond what was predicted.
+    /// The largest excess of a step's workspace on the computing device over its prediction.
     pub excess_workspace: Bytes,
-    /// The same as `peak`, on the neighbour.
+    /// Peak memory of the neighbour without parameters.
     pub neighbour_peak: Bytes,
 }
 
-/// Why the run of an offloaded schedule is not what was predicted.
+/// How the run of an offloaded schedule contradicts its prediction.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum OffloadMismatch {
     #[error("the schedule's results differ from the model's: {0}")]
     Results(Difference),
-    #[error("the schedule took {peak} when it ran; an arena of {arena} was predicted, and steps took {excess} more")]
+    #[error(
+        "the schedule took {peak} of memory; its arena was predicted as {arena}, plus {excess} of unpredicted workspace"
+    )]
     Memory { peak: Bytes, arena: Bytes, excess: Bytes },
 }
 
@@ -65,7 +68,8 @@ impl OffloadRun {
     /// `difference`.
     ///
     /// # Errors
-    /// If the results are not the model's, or the run took more memory than the arena and unpredicted workspace.
+    /// If the results differ from the model's beyond tolerance, or the peak exceeds the arena plus the excess
+    /// workspace.
     pub fn check(&self, arena: Bytes, difference: Difference) -> Result<(), OffloadMismatch> {
         let (peak, excess) = (self.peak, self.excess_workspace);
         match () {
@@ -93,7 +97,7 @@ impl OffloadRunner<'_> {
     /// Runs the plan of an offloaded schedule.
     ///
     /// # Errors
-    /// If the plan is not consistent, or an agent refuses its part, fails or is lost.
+    /// If the plan fails its check, or an agent rejects its part, fails or is lost.
     pub async fn run(&self, offload: &OffloadPlan, seed: u64) -> Result<OffloadRun, OffloadRunError> {
         let (problem, solution) = (&offload.problem, &offload.solution);
         let plan = Plan::new(problem, solution, ModelRef::default(), Granularity::Fused, seed);
@@ -102,7 +106,7 @@ impl OffloadRunner<'_> {
         let (deployment, record) = perform(&context, &plan, REPEAT, 1).await?;
         let outcome = Outcome::of(&plan, &deployment, &record).ok_or(OffloadRunError::NothingMeasured)?;
         let memory = |device: DeviceId| outcome.memory.iter().find(|m| m.device == problem.device(device).full_name());
-        let apart = |device: DeviceId| memory(device).map(|m| m.peak_bytes - m.parameter_bytes).unwrap_or_default();
+        let peak = |device: DeviceId| memory(device).map(|m| m.peak_bytes - m.parameter_bytes).unwrap_or_default();
         let here = problem.device(self.devices.device).full_name();
         let groups = outcome.groups.iter().filter(|group| group.device == here);
         let excess = groups.map(|group| group.predicted_workspace_bytes.shortfall(group.workspace_bytes)).max();
@@ -110,9 +114,9 @@ impl OffloadRunner<'_> {
             outputs: outputs(&deployment, &record, &|id| (self.content)(&offload.graph, id))?,
             time: outcome.latency.median_us,
             parameters: memory(self.devices.device).map(|m| m.parameter_bytes).unwrap_or_default(),
-            peak: apart(self.devices.device),
+            peak: peak(self.devices.device),
             excess_workspace: excess.unwrap_or_default(),
-            neighbour_peak: apart(self.devices.host),
+            neighbour_peak: peak(self.devices.host),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! From a model, its devices and their profiles to a [`PlanRequest`]: the one way, whether profiles were measured by
+//! Makes the planner's [`PlanRequest`] from a model, an inventory and profile rows, whether the rows were measured by
 //! agents or read from files.
 
 use std::path::Path;
@@ -22,18 +22,19 @@ use super::{
 };
 use crate::{DeviceName, Endpoint, Inventory, survey::DeviceProfile};
 
-/// A model cut into the items that profiles have rows of, which are the groups that plans place.
+/// A model cut into items: profiles have one row per item, and plans place items as groups.
 #[derive(Debug, Clone)]
 pub struct ModelGroups<'g> {
     pub graph: &'g Graph,
     pub granularity: Granularity,
     pub items: Vec<Item>,
-    /// The operators of each.
+    /// The operators of each item.
     pub groups: Vec<Vec<OperatorId>>,
+    /// The name of each item.
     pub names: Vec<String>,
 }
 
-/// What is wanted of a plan, whatever devices there are.
+/// The settings of a plan that do not depend on the devices: objective, targets, rules and search options.
 #[derive(Debug, Clone)]
 pub struct PlanSettings {
     /// The model and the cluster file, as the plan file names them.
@@ -44,27 +45,29 @@ pub struct PlanSettings {
     /// Lowers the memory limit of every device to this.
     pub memory: Option<Bytes>,
     pub rules: Vec<Rule>,
-    /// Whether groups may be split, in which ratio, and whether just those that another plan splits.
+    /// Whether groups may be split.
     pub may_split: bool,
+    /// How the shares of the devices of a split group are chosen.
     pub ratios: Ratios,
+    /// If given, just the groups that this plan splits are split.
     pub like: Option<Plan>,
     /// As [`PlanRequest::fits_memory`].
     pub fits_memory: bool,
     pub search: Options,
 }
 
-/// The measurements of one device.
+/// The profile rows of one device.
 #[derive(Debug, Clone, Default)]
 pub struct DeviceRows {
     /// Of whole items.
     pub rows: Vec<ProfileRow>,
-    /// Of parts of them.
+    /// Of shards of items.
     pub shards: Vec<ProfileRow>,
-    /// Others of the same device, from which items without rows are estimated.
+    /// Rows of other models on the same device, from which items without rows are estimated.
     pub related: Vec<ProfileRow>,
 }
 
-/// Why there is no request.
+/// Why the request cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     #[error(transparent)]
@@ -84,7 +87,7 @@ impl From<&DeviceProfile> for DeviceRows {
 }
 
 impl DeviceRows {
-    /// A profile with what was measured of other models on the same device, as far as `folder` has it.
+    /// The rows of a profile, and those of other models on the same device in the profiles of `folder`.
     ///
     /// # Errors
     /// If a profile cannot be read.
@@ -106,11 +109,11 @@ impl<'g> ModelGroups<'g> {
 }
 
 impl PlanSettings {
-    /// Checks rules and the other plan against the devices, before anything is measured on them.
+    /// Checks rules and [`PlanSettings::like`] against the devices, before anything is measured.
     ///
     /// # Errors
-    /// If a rule names no group or no device, or leaves a group no device; if the other plan is of another model or
-    /// splits over other devices.
+    /// If a rule matches no group or no device, or leaves a group without a device; if `like` is a plan of another
+    /// model or splits over other devices.
     pub fn check(&self, model: &ModelGroups<'_>, inventory: &Inventory) -> Result<(), RequestError> {
         rule::check_groups(&self.rules, &model.names)?;
         rule::check_devices(&self.rules, &model.names, &device_names(inventory))?;
@@ -123,11 +126,12 @@ impl PlanSettings {
         Ok(Some(splits_of(other, &self.model.blake3, model.granularity, &devices)?))
     }
 
-    /// The request for a plan of `model` on the devices of `inventory`, of each of which `profiles` has the measurements.
-    /// Costs of shards are those of the profiles, and estimates. `address` says where servers are.
+    /// The request for a plan of `model` on the devices of `inventory`; `profiles` has the rows of each, in the same
+    /// order. Costs of shards are measured where `profiles` has them, else estimated. `address` gives the endpoint of a
+    /// device's server, if known.
     ///
     /// # Errors
-    /// As [`PlanSettings::check`]; if a link is missing, or nothing was measured on a device.
+    /// As [`PlanSettings::check`]; also if a link is missing, or a device has no measurements.
     pub fn request<'a>(
         &self,
         model: &'a ModelGroups<'_>,

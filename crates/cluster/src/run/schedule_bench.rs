@@ -45,7 +45,7 @@ pub struct RunCost {
 pub enum ScheduleRunError {
     #[error("the schedule's results differ from the model's: {0}")]
     Results(Difference),
-    #[error("the schedule took {measured} when it ran, {predicted} were predicted")]
+    #[error("the schedule took {measured} of memory, {predicted} were predicted")]
     Memory { measured: Bytes, predicted: Bytes },
 }
 

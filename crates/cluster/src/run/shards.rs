@@ -1,5 +1,5 @@
-//! Shards measured on the devices that a plan gives them to: a split is planned with estimates first, then with what its
-//! shards really take. What was measured is kept in the devices' profiles, so that it is measured once.
+//! Shards measured on the devices that a plan gives them to: a split is planned with estimates first, then with what
+//! its shards really take. What was measured is kept in the devices' profiles, so that it is measured once.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -30,12 +30,13 @@ use edgecut_profile::{
     model::CostModel,
 };
 
-/// A shard that takes longer than was expected by this factor is measured again, after all others and so often at the
-/// most: machines are slower for some seconds now and then, and a plan would avoid for good what such a second made look
-/// slow. The least counts. Where [`MANY`] shards of a device were measured and most take longer than expected, that much
-/// is no surprise.
+/// A shard slower than expected by more than this factor is measured again after all others, and the fastest
+/// measurement counts: machines are sometimes slow for some seconds, and a plan would never reconsider a shard that was
+/// measured then.
 const SURPRISE: f64 = 1.2;
+/// Maximum number of repetitions of such a measurement.
 const AGAIN: usize = 2;
+/// If at least this number of shards of a device were measured, the median slowdown of all is expected of each.
 const MANY: usize = 5;
 
 /// What is known of shards of the items of one model.
@@ -164,8 +165,8 @@ impl<'a> Shards<'a> {
         Ok(added)
     }
 
-    /// The shards of `expanded` that are to be measured, each once. What is known of some by the same shards of other items is
-    /// kept as theirs; how many rows that added.
+    /// The shards of `expanded` that are to be measured, each once. What is known of some by the same shards of other
+    /// items is kept as theirs; how many rows that added.
     fn unknown(&mut self, expanded: &Expanded) -> Result<(Vec<Unknown>, usize), ProfileError> {
         let mut unknown: Vec<Unknown> = Vec::new();
         let mut added = 0;
@@ -258,8 +259,8 @@ pub(crate) fn add_measured(items: &[Item], device: DeviceId, rows: &[ProfileRow]
     }
 }
 
-/// Adds to `costs` estimates by `model` for parts of `items` on `device`, as far as the model has their families and costs of
-/// the whole.
+/// Adds to `costs` estimates by `model` for parts of `items` on `device`, as far as the model has their families and
+/// costs of the whole.
 pub(crate) fn add_estimated(items: &[Item], device: DeviceId, model: &CostModel, costs: &mut ShardCosts) {
     for (group, item) in items.iter().enumerate() {
         let Some(whole) = model.cost(item).map(|estimate| estimate.cost) else { continue };

@@ -17,10 +17,10 @@ use crate::{CudaVersion, Gpu, GpuLibrary, GpuReport, MissingRequirement, gpu::NO
 use edgecut_graph::units::Bytes;
 
 const DRIVER: &str = "libcuda.so.1";
-/// First version of CUDA whose driver has all functions.
+/// First version of CUDA whose driver has all [`REQUIRED_FUNCTIONS`].
 const OLDEST_DRIVER: CudaVersion = CudaVersion(12000);
 
-/// `CUdevice_attribute`s.
+/// Values of `CUdevice_attribute`; clock rates are in kHz.
 const CLOCK_RATE: c_int = 13;
 const MULTIPROCESSORS: c_int = 16;
 const MEMORY_CLOCK_RATE: c_int = 36;
@@ -64,7 +64,7 @@ const REQUIRED_FUNCTIONS: [&CStr; 33] = [
     c"cuStreamSynchronize",
 ];
 
-/// Detects the driver, its GPUs, and the libraries.
+/// Detects the driver, its GPUs and the CUDA libraries. Whatever cannot be loaded is reported as missing.
 pub(crate) fn detect() -> GpuReport {
     let mut report = match DriverLibrary::open() {
         Ok(driver) => driver.report(),
@@ -84,7 +84,7 @@ pub(crate) fn detect() -> GpuReport {
     // SAFETY: only tries to open the library, under the names that cudarc uses.
     report.cudnn = unsafe { cudarc::cudnn::sys::is_culib_present() };
     if !report.cudnn {
-        let why = "there is no libcudnn.so.9".to_string();
+        let why = "libcudnn.so.9 was not found".to_string();
         report.missing_optional.push(MissingRequirement::Library { library: GpuLibrary::Cudnn, why });
     }
     report

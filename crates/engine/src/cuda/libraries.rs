@@ -30,7 +30,7 @@ pub(super) fn find<T>(name: &str, newest: u32, bind: impl Fn(Library) -> Result<
             Err(error) => rejected.extend(Some(reason(&error)).filter(|why| !why.starts_with(file))),
         }
     }
-    Err(NotFound(if rejected.is_empty() { format!("there is no {}", names.join(", ")) } else { rejected.join("; ") }))
+    Err(NotFound(if rejected.is_empty() { format!("{} was not found", names.join(", ")) } else { rejected.join("; ") }))
 }
 
 /// Possible file names of a library, newest version first.
@@ -85,6 +85,6 @@ mod tests {
         assert_eq!(file_names("cublas", 12), ["libcublas.so.12", "libcublas.so.11", "libcublas.so"]);
         assert_eq!(file_names("nvrtc", 13)[..3], ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"]);
         let missing = find("edgecut_missing", 12, Ok).err().unwrap().0;
-        assert!(missing.starts_with("there is no libedgecut_missing.so.12, "), "{missing}");
+        assert!(missing.starts_with("libedgecut_missing.so.12, "), "{missing}");
     }
 }

@@ -34,11 +34,11 @@ pub(super) fn lower(graph: &Graph, contents: &mut ContentSource<'_>) -> Result<T
     let model = wire_graph(graph, contents)?;
     catch_panic(|| optimise(model))
         .map_err(EngineError::Other)?
-        .map_err(|e| EngineError::Other(format!("the model could not be optimise: {e:#}")))
+        .map_err(|e| EngineError::Other(format!("the model could not be optimised: {e:#}")))
 }
 
-/// The model of `graph` as wired by the operators' kernels. All shapes must be known. Sources and outputs of the model are
-/// those of the graph, in order.
+/// The model of `graph` as wired by the operators' kernels. All shapes must be known. Sources and outputs of the model
+/// are those of the graph, in order.
 ///
 /// Names of wired nodes start with the id of their operator and a colon.
 pub(crate) fn wire_graph(graph: &Graph, contents: &mut ContentSource<'_>) -> Result<TypedModel, EngineError> {

@@ -115,7 +115,7 @@ pub enum ExportError {
 }
 
 impl Export {
-    /// Reads a file and checks that every operator stands after its arguments.
+    /// Reads a file and checks that every operator comes after its arguments.
     ///
     /// # Errors
     /// If the text is not JSON, a field is missing, or an argument is not made before it is used.
@@ -140,7 +140,7 @@ impl Export {
         Ok(export)
     }
 
-    /// The operators of the file, for a file that is no schedule yet.
+    /// The operators of the file, for a file that is not scheduled yet.
     ///
     /// # Errors
     /// If there are copies or split operators in it.

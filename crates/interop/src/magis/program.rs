@@ -43,7 +43,7 @@ pub fn program(ops: &[Op], cost: &CostModel, rounds: u64) -> Program {
         program.values.push(value);
         index.insert(op.id, number);
     }
-    // What is used is no result.
+    // A value that is read is not a result.
     for operator in &program.operators {
         for &read in &operator.reads {
             program.values[read as usize].result = false;

@@ -106,7 +106,7 @@ fn pieces(workload: &PlacementWorkload, places: &[WorkloadDevice]) -> Vec<u32> {
             changed = false;
             for &(from, to) in &workload.edges {
                 let came_back = places[to] == place && places[from] != place;
-                // Coming in for the first time is no return; a path that starts here has been in from the start.
+                // The first entry is not a re-entry; a path that starts here is inside from the start.
                 let been_here = count[from].max(u32::from(places[from] == place));
                 let now = been_here + u32::from(came_back);
                 if now > count[to] {

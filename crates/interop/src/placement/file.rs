@@ -33,7 +33,7 @@ pub struct Operator {
     pub transfer: f64,
 }
 
-/// Why a text is no workload.
+/// Why a text is not a valid workload.
 #[derive(Debug, thiserror::Error)]
 pub enum PlacementWorkloadError {
     #[error("not a device-placement workload: {0}")]

@@ -1,10 +1,10 @@
 //! Lower bound on latency by paths: operators on a path never overlap, and not all of them fit on accelerators.
 //!
-//! On a path of the graph, every operator is on a CPU or in a block of an accelerator. A block takes at least the times of
-//! its operators on the path and the transfers of the path into and out of it, and fits into one accelerator's memory. The
-//! best placement of a path is a shortest path, found by dynamic programming; the total accelerator memory is a Lagrangian
-//! price, and every price gives a bound. Many paths are tried, and the best again with the costs of block
-//! [boundaries](super::border) and [interiors](super::inside).
+//! On a path of the graph, every operator is on a CPU or in a block of an accelerator. A block takes at least the times
+//! of its operators on the path and the transfers of the path into and out of it, and fits into one accelerator's
+//! memory. The best placement of a path is a shortest path, found by dynamic programming; the total accelerator memory
+//! is a Lagrangian price, and every price gives a bound. Many paths are tried, and the best again with the costs of
+//! block [boundaries](super::border) and [interiors](super::inside).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -17,7 +17,7 @@ use super::{
     load::Bundles,
 };
 
-/// Paths that are tried, and the work in operators that they may take in all.
+/// Limits on the paths tried, and on the operators visited over all of them.
 const PATHS: usize = 400;
 const WORK: usize = 40_000_000;
 /// Prices that are tried for one path.
@@ -158,7 +158,7 @@ struct Along<'a> {
 /// Every block of a path that fits on an accelerator, by its end.
 struct Blocks {
     blocks: Vec<Block>,
-    /// Bytes that may come into blocks besides those of the path.
+    /// Bytes that blocks may hold in addition to those of the path.
     inside: f64,
 }
 
@@ -180,11 +180,11 @@ impl<'a> Along<'a> {
         Along { paths, path, sizes, members }
     }
 
-    /// The best of the bounds that the prices of memory give, where `shortest` says what the path takes at a price, with
-    /// blocks that have up to `inside` bytes besides those of the path.
+    /// The best of the bounds that the prices of memory give, where `shortest` says what the path takes at a price,
+    /// with blocks that hold up to `inside` bytes in addition to those of the path.
     fn bound(&self, inside: f64, shortest: &dyn Fn(f64) -> f64) -> f64 {
         let room = self.paths.memory * self.paths.accelerators;
-        // Memory without a limit has no price: 0 · ∞ is no number.
+        // Memory without a limit has no price: 0 · ∞ is NaN.
         let at = |price: f64| shortest(price) - if price > 0.0 { price * room } else { 0.0 };
         let free = at(0.0);
         if self.sizes.iter().sum::<f64>() + inside <= room || free.is_infinite() {

@@ -25,7 +25,7 @@ pub struct SolveOptions {
     pub budget: Option<u64>,
 }
 
-/// Why there is no answer.
+/// Why no solution is returned.
 #[derive(Debug, thiserror::Error)]
 pub enum SolveError {
     #[error(transparent)]

@@ -1,10 +1,10 @@
 //! Lower bound on peak memory over all schedules, with rematerialisation: best-first search backwards over live sets.
 //!
-//! Of a set of values that are live together, one was written last. When it was, the others were live, and so were its
-//! operator's operands, results and workspace. So the others and the operands form a set that was live together before,
-//! and so on back to the empty set. The minimum over all such chains of the largest sum on the chain bounds the peak of
-//! every schedule, however often it recomputes a value. The search expands the set with the smallest sum first; when its
-//! budget is exhausted, the smallest sum of the open sets is a valid bound too.
+//! In any live set, one value was written last. While its operator ran, the other values of the set and the operator's
+//! operands, results and workspace were live. The other values and the operands are the preceding live set, and so on
+//! back to the empty set. The footprint of such a chain is its largest sum of live bytes; the minimum over all chains
+//! bounds the peak of every schedule, however often it recomputes a value. The search expands the set with the
+//! smallest footprint first; when its budget is exhausted, the smallest footprint in the queue is a valid bound too.
 
 use std::{
     cmp::Reverse,
@@ -17,7 +17,7 @@ use edgecut_graph::units::Bytes;
 /// Values that are live together, ascending.
 type LiveSet = Vec<ValueIndex>;
 
-/// Operators whose operand sets are searched from: those with the largest operands.
+/// Number of searches that start from the operands of an operator; those with the largest operands are used.
 const STARTS: usize = 64;
 
 /// A lower bound on the peak of every schedule of `program` without copies to a host. Expands at most `2 · budget` live
@@ -41,7 +41,7 @@ pub fn peak_bound(program: &Program, budget: usize) -> Bytes {
 
 struct BackwardSearch<'a> {
     program: &'a Program,
-    /// Whether another value shares the value's storage.
+    /// By value: whether another value shares its storage.
     is_replaced: Vec<bool>,
 }
 
@@ -53,11 +53,12 @@ impl<'a> BackwardSearch<'a> {
         BackwardSearch { program, is_replaced }
     }
 
-    /// A lower bound, at least `floor`, on the peak of every schedule in which all values of `last` are live together.
+    /// A lower bound in bytes, at least `floor`, on the peak of every schedule in which all values of `last` are live
+    /// together. Reaches at most `budget` live sets.
     fn bound(&self, last: LiveSet, floor: u64, budget: usize) -> u64 {
-        // For each set the smallest peak by which it was reached.
+        // By set: the smallest peak of a chain that reaches it.
         let mut reached: HashMap<LiveSet, u64> = HashMap::new();
-        // By the peak so far, then by the operators left to go through.
+        // Ordered by the peak so far, then by the index of the last producer.
         let mut open: BinaryHeap<Reverse<(u64, usize, LiveSet)>> = BinaryHeap::new();
         open.push(Reverse((floor, self.last_producer(&last), last)));
         while let Some(Reverse((peak, _, set))) = open.pop() {
@@ -84,7 +85,7 @@ impl<'a> BackwardSearch<'a> {
         set.iter().filter_map(|&value| self.program.value(value).producer).max().map_or(0, |last| last as usize + 1)
     }
 
-    /// For each operator that can have run last: the bytes live while it ran, and the set live before it.
+    /// For each operator that may have run last: the bytes live while it ran, and the set live before it.
     ///
     /// If the set before an operator is no larger than `set` and stays under `peak`, that predecessor alone suffices: it
     /// dominates all others.

@@ -1,12 +1,11 @@
-//! Schedules of a model as graphs that any engine runs: reordered, with rematerialisation, and with segments computed in
-//! parts.
+//! Schedules of a model as graphs that any engine runs: reordered, with rematerialisation, and with tiled segments.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`GroupedGraph`], [`UnrolledGraph`] | a graph in operator groups as a program; a schedule of it as a graph |
-//! | [`GroupCosts`] | what parts of groups and copies cost |
-//! | `group_sequence`, `segment`, `tiling` | which segments to compute in how many parts |
-//! | [`Variant`] | the model as it is, reordered, and tiled |
+//! | [`GroupCosts`] | times of tiles and copies |
+//! | `group_sequence`, `segment`, `tiling` | which segments to tile, and into how many tiles |
+//! | [`Variant`] | the model unchanged, reordered, or tiled |
 //! | [`ScheduleFront`], [`Schedule`] | the Pareto front over all variants |
 //! | [`schedule_arena`] | the arena of a schedule |
 //! | [`feasible`] | search for the smallest schedule that is feasible when measured |
@@ -50,7 +49,8 @@ pub struct Model<'a> {
     pub host: Option<LinkCost>,
 }
 
-/// Searches the Pareto front of peak and time of a model. Deterministic for a given seed and budget.
+/// Searches the Pareto front of peak memory (bytes) and time (microseconds) of a model. Deterministic for a given seed
+/// and budget.
 ///
 /// # Errors
 /// If the size of a tensor is unknown.

@@ -21,7 +21,7 @@ impl ParetoFront {
     /// Inserts a schedule unless another one dominates it; returns whether it was inserted.
     pub(super) fn offer(&mut self, cost: &ScheduleCost, decision: &ScheduleDecision) -> bool {
         let at = self.points.partition_point(|p| p.peak <= cost.peak);
-        // Times are summed in different orders: a difference of one in 10⁹ is no improvement.
+        // Times are summed in different orders: a relative difference of 10⁻⁹ is not an improvement.
         if at > 0 && self.points[at - 1].time.0 <= cost.time.0 * (1.0 + 1e-9) {
             return false;
         }

@@ -1,8 +1,8 @@
-//! Greedy descent from program order under decreasing limits, each time by the move that removes the most overload per
-//! time; then simulated annealing at every limit.
+//! Greedy descent from program order under decreasing memory limits: each step applies the move that removes the most
+//! overload per added time; then simulated annealing at every limit.
 //!
-//! The sequence of limits does not depend on the limit that is wanted, and all schedules on the front are kept, so a
-//! looser limit never gives a worse result. The budget is counted in evaluated steps, not in time.
+//! The sequence of limits does not depend on the requested limit, and all schedules on the front are kept, so a looser
+//! limit never gives a worse result. The budget is counted in evaluated steps, not in time.
 
 use std::time::Instant;
 
@@ -19,11 +19,11 @@ use super::{
 };
 use edgecut_graph::units::Bytes;
 
-/// Each limit is this fraction of the peak before it.
+/// Each limit is this fraction of the previous peak.
 const NEXT_LIMIT: f64 = 0.97;
 /// Moves of each kind that are evaluated per greedy step.
 const MOVES_PER_KIND: usize = 16;
-/// Schedules that are slower than program order by this factor end a descent.
+/// A descent ends at a schedule that is slower than program order by more than this factor.
 const MAX_SLOWDOWN: f64 = 4.0;
 
 /// A search on one program.
@@ -31,14 +31,15 @@ pub struct RematSearch<'a, 'p> {
     expander: &'a mut ScheduleExpander<'p>,
     front: &'a mut ParetoFront,
     rng: Rng,
-    /// Steps to evaluate.
+    /// Limit on the expander's work, in evaluated steps.
     budget: u64,
     cut_off: Option<Instant>,
     precedence: Precedence,
     /// Decisions evaluated.
     pub evaluated: u64,
-    /// Time and peak of program order.
+    /// Time of program order, in microseconds.
     time: f64,
+    /// Peak of program order, in bytes.
     peak: u64,
 }
 
@@ -110,7 +111,8 @@ impl<'a, 'p> RematSearch<'a, 'p> {
         met
     }
 
-    /// Anneals from the smallest schedules to the largest: moves needed for a tight limit may be undone for a looser one.
+    /// Anneals under increasing limits: moves needed for a tight limit may be undone under a looser one. `anneal` is
+    /// the budget of annealing per limit.
     fn climb(&mut self, anneal: u64) {
         let mut limits: Vec<Bytes> = Vec::new();
         let mut limit = self.front.points().first().map_or(u64::MAX, |p| p.peak.0) as f64;
@@ -172,7 +174,7 @@ impl<'a, 'p> RematSearch<'a, 'p> {
         }
     }
 
-    /// The cost after a move, which is undone.
+    /// Applies a move, evaluates the decision and undoes the move; `None` if the schedule is infeasible.
     fn attempt(&mut self, decision: &mut ScheduleDecision, change: ScheduleMove, limit: Bytes) -> Option<ScheduleCost> {
         let undo = decision.apply(change);
         self.evaluated += 1;
@@ -249,7 +251,7 @@ impl<'a, 'p> RematSearch<'a, 'p> {
         None
     }
 
-    /// Keeps a value that is evicted, or changes the kind of its recomputation.
+    /// Keeps a value for a read that recomputes it, or changes the mode of its recomputation.
     fn random_restore(&mut self, decision: &ScheduleDecision) -> Option<ScheduleMove> {
         let reads = decision.modes.len();
         let start = self.rng.usize(0..reads);
@@ -262,7 +264,7 @@ impl<'a, 'p> RematSearch<'a, 'p> {
         Some(ScheduleMove::Mode(read as u32, to))
     }
 
-    /// Recomputes a value of some size that is kept.
+    /// Recomputes a value for a read, or changes the mode; not values below 1/4096 of the peak.
     fn random_eviction(&mut self, decision: &ScheduleDecision) -> Option<ScheduleMove> {
         let program = self.expander.program;
         let read = self.rng.usize(0..decision.modes.len());
@@ -279,7 +281,7 @@ impl<'a, 'p> RematSearch<'a, 'p> {
         Some(ScheduleMove::Mode(read as u32, to))
     }
 
-    /// Moves an operator within its range.
+    /// Moves an operator to another position that its dependencies allow.
     fn random_shift(&mut self, decision: &ScheduleDecision, positions: &[u32]) -> Option<ScheduleMove> {
         let operator = self.rng.u32(0..decision.order.len() as u32);
         let (low, high) = self.precedence.range(self.expander.program, positions, operator);
@@ -290,7 +292,7 @@ impl<'a, 'p> RematSearch<'a, 'p> {
         (to != positions[operator as usize]).then_some(ScheduleMove::Shift(operator, to))
     }
 
-    /// Moves the store or the load of a transfer a little earlier or later.
+    /// Moves the store or the load of a transfer by up to 6 positions.
     fn random_transfer(&mut self, decision: &ScheduleDecision, positions: &[u32]) -> Option<ScheduleMove> {
         if decision.transfers.is_empty() {
             return None;

@@ -32,23 +32,23 @@ pub(crate) const OPS: &[OpDef] = &[
     binary("add", |w, c, i| by_tract(w, c, i, math::add, numbers!(add))),
     binary("subtract", |w, c, i| by_tract(w, c, i, math::sub, numbers!(sub))),
     binary("multiply", |w, c, i| by_tract(w, c, i, math::mul, numbers!(mul))),
-    binary("divide", |w, c, i| own(w, c, i, numbers!(div))).flops(per_output::<FUNCTION_COST>),
-    binary("trunc_divide", |w, c, i| own(w, c, i, numbers!(trunc_div))).flops(per_output::<FUNCTION_COST>),
-    binary("floor_divide", |w, c, i| own(w, c, i, numbers!(floor_div))).flops(per_output::<FUNCTION_COST>),
-    binary("mod", |w, c, i| own(w, c, i, numbers!(trunc_mod))).flops(per_output::<FUNCTION_COST>),
-    binary("trunc_mod", |w, c, i| own(w, c, i, truncated_remainder)).flops(per_output::<FUNCTION_COST>),
-    binary("floor_mod", |w, c, i| own(w, c, i, numbers!(floor_mod))).flops(per_output::<FUNCTION_COST>),
+    binary("divide", |w, c, i| by_kernel(w, c, i, numbers!(div))).flops(per_output::<FUNCTION_COST>),
+    binary("trunc_divide", |w, c, i| by_kernel(w, c, i, numbers!(trunc_div))).flops(per_output::<FUNCTION_COST>),
+    binary("floor_divide", |w, c, i| by_kernel(w, c, i, numbers!(floor_div))).flops(per_output::<FUNCTION_COST>),
+    binary("mod", |w, c, i| by_kernel(w, c, i, numbers!(trunc_mod))).flops(per_output::<FUNCTION_COST>),
+    binary("trunc_mod", |w, c, i| by_kernel(w, c, i, truncated_remainder)).flops(per_output::<FUNCTION_COST>),
+    binary("floor_mod", |w, c, i| by_kernel(w, c, i, numbers!(floor_mod))).flops(per_output::<FUNCTION_COST>),
     binary("power", |w, c, i| by_tract(w, c, i, math::pow, numbers!(power))).flops(per_output::<FUNCTION_COST>),
-    binary("maximum", |w, c, i| own(w, c, i, numbers!(larger))),
-    binary("minimum", |w, c, i| own(w, c, i, numbers!(smaller))),
-    binary("bitwise_and", |w, c, i| own(w, c, i, integers!(and, |a, b| a & b))),
-    binary("bitwise_or", |w, c, i| own(w, c, i, integers!(or, |a, b| a | b))),
-    binary("bitwise_xor", |w, c, i| own(w, c, i, integers!(xor, |a, b| a ^ b))),
-    binary("left_shift", |w, c, i| own(w, c, i, integers!(shift_left, |a, b| a & !b))),
-    binary("right_shift", |w, c, i| own(w, c, i, integers!(shift_right, |a, b| a & !b))),
-    binary("logical_and", |w, c, i| own(w, c, i, integers!(and, |a, b| a & b))),
-    binary("logical_or", |w, c, i| own(w, c, i, integers!(or, |a, b| a | b))),
-    binary("logical_xor", |w, c, i| own(w, c, i, integers!(xor, |a, b| a ^ b))),
+    binary("maximum", |w, c, i| by_kernel(w, c, i, numbers!(larger))),
+    binary("minimum", |w, c, i| by_kernel(w, c, i, numbers!(smaller))),
+    binary("bitwise_and", |w, c, i| by_kernel(w, c, i, integers!(and, |a, b| a & b))),
+    binary("bitwise_or", |w, c, i| by_kernel(w, c, i, integers!(or, |a, b| a | b))),
+    binary("bitwise_xor", |w, c, i| by_kernel(w, c, i, integers!(xor, |a, b| a ^ b))),
+    binary("left_shift", |w, c, i| by_kernel(w, c, i, integers!(shift_left, |a, b| a & !b))),
+    binary("right_shift", |w, c, i| by_kernel(w, c, i, integers!(shift_right, |a, b| a & !b))),
+    binary("logical_and", |w, c, i| by_kernel(w, c, i, integers!(and, |a, b| a & b))),
+    binary("logical_or", |w, c, i| by_kernel(w, c, i, integers!(or, |a, b| a | b))),
+    binary("logical_xor", |w, c, i| by_kernel(w, c, i, integers!(xor, |a, b| a ^ b))),
 ];
 
 const fn binary(name: &'static str, wire: WireFn) -> OpDef {
@@ -60,7 +60,7 @@ const fn binary(name: &'static str, wire: WireFn) -> OpDef {
         .wire(wire)
 }
 
-/// Floats by tract's operator, which is vectorised and fused; integers by a wrapping kernel.
+/// Wires tract's operator for floats, which is vectorised and fused; `function`, which wraps, for integers.
 fn by_tract(
     wiring: &mut Wiring<'_>,
     call: &Typed<'_>,
@@ -69,13 +69,18 @@ fn by_tract(
     function: ZipFn,
 ) -> TractResult<TVec<OutletId>> {
     if !wiring.fact(inputs[0])?.datum_type.is_float() {
-        return own(wiring, call, inputs, function);
+        return by_kernel(wiring, call, inputs, function);
     }
     let inputs = wiring.same_rank(inputs)?;
     wiring.wire(tract(), &inputs)
 }
 
-fn own(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId], function: ZipFn) -> TractResult<TVec<OutletId>> {
+fn by_kernel(
+    wiring: &mut Wiring<'_>,
+    call: &Typed<'_>,
+    inputs: &[OutletId],
+    function: ZipFn,
+) -> TractResult<TVec<OutletId>> {
     let inputs = wiring.same_rank(inputs)?;
     wiring.wire(zip(call.def.name, function), &inputs)
 }

@@ -1,4 +1,4 @@
-//! Padding with a constant, with the edge or by reflection, and `nn.dilate`.
+//! Padding with a constant, by edge replication or by reflection, and `nn.dilate`.
 
 use tract_core::internal::*;
 use tract_core::ops::array::{Pad, PadMode};
@@ -52,7 +52,8 @@ enum Padding {
 }
 
 impl Padding {
-    /// The source index of position `at` on an axis of length `n`; `None` for the constant.
+    /// The index into an axis of length `n` that position `at` (negative before the axis) is copied from; `None` for
+    /// the constant.
     fn index(self, at: i64, n: i64) -> Option<usize> {
         let period = match self {
             _ if (0..n).contains(&at) => return usize::try_from(at).ok(),
@@ -68,6 +69,9 @@ impl Padding {
 
 impl Call<'_> {
     /// The attribute `key`: a pair of integers per axis, for `rank` axes.
+    ///
+    /// # Errors
+    /// If it is missing or not such a list, or an integer is 2³¹ or more in magnitude.
     pub(crate) fn pairs(&self, key: &str, rank: usize) -> Result<Vec<(i64, i64)>, TypeError> {
         let pair = |item: &Attr| match item.list()? {
             [a, b] => Some((a.int()?, b.int()?)),
@@ -89,14 +93,15 @@ fn pad_type(call: &Call<'_>) -> Result<Type, TypeError> {
     for (dim, (before, after)) in out.shape.iter_mut().zip(widths) {
         let size = dim.get().map(|n| n as i64 + before + after);
         if size.is_some_and(|n| n < 0) {
-            return Err(call.error(format!("padding {before} and {after} leaves nothing of an axis of {dim}")));
+            return Err(call.error(format!("padding ({before}, {after}) makes the size of an axis of {dim} negative")));
         }
         *dim = map_dim(*dim, |_| size.unwrap_or(0) as u64);
     }
     Ok(out.into())
 }
 
-/// With constant padding every axis: a shard is padded where it ends at an end of the data. Else the axes without padding.
+/// Split axes. Constant padding splits along every axis: only the shards at the ends of the axis are padded. Other
+/// modes split along the axes without padding.
 fn pad_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
     let shape = &call.tensor(0)?.shape;
     let widths = call.pairs("pad_width", shape.rank())?;
@@ -213,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reflections_repeat_the_edge_or_not() {
+    fn reflection_with_and_without_the_edge() {
         let show = |padding: Padding, n| (-4..n + 3).map(|at| padding.index(at, n)).collect::<Vec<_>>();
         let some = |all: &[usize]| all.iter().map(|i| Some(*i)).collect::<Vec<_>>();
         assert_eq!(show(Padding::Reflect, 3), some(&[0, 1, 2, 1, 0, 1, 2, 1, 0, 1]));

@@ -168,7 +168,7 @@ pub(crate) fn new_shape(call: &Call<'_>, source: &Shape, codes: &[i64], reverse:
         let left_in = (0..source.len()).filter(|i| !copied_in[*i]).map(|i| source[i].get());
         let left_out = (0..out.len()).filter(|i| !copied_out.contains(i)).map(|i| out[i].get());
         out[place] = match (product(left_in), product(left_out)) {
-            (Some(_), Some(0)) => return Err(call.error("-1 cannot be inferred beside a dimension of 0")),
+            (Some(_), Some(0)) => return Err(call.error("-1 cannot be inferred next to a dimension of 0")),
             (Some(total), Some(known)) => Dim::Known(total / known),
             _ => Dim::Any,
         };

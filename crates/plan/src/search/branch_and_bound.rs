@@ -1,6 +1,6 @@
 //! Branch and bound over all placements and orders, for small problems.
 //!
-//! A branch appends one group on one device to a list. Adjacent entries that are independent and on different devices
+//! Branching appends one group on one device to a list. Adjacent entries that are independent and on different devices
 //! commute, so only the list with the lower group first is explored. A list is pruned when no completion can be better
 //! than the incumbent: the relaxation runs devices in list order, transfers tensors on idle links, and completes the rest
 //! by its tails ([`Tails`]).
@@ -11,12 +11,12 @@ use super::session::Session;
 use crate::{DeviceId, GroupId, Problem, bound::critical_path::Tails, placement::Placement, problem::Objective};
 use edgecut_graph::units::Bytes;
 
-/// Limit on the groups: beyond it the tree is too large in spite of pruning.
+/// Limit on the groups: beyond it the tree is too large despite pruning.
 const MAX_GROUPS: usize = 24;
-/// Limit on the explored branches.
+/// Limit on the explored branches, over the whole tree.
 const MAX_BRANCHES: u64 = 400_000;
 
-/// Explores the tree, and proves the incumbent optimal if it is complete.
+/// Explores the tree; if it is exhausted, the incumbent is proven optimal.
 pub(super) fn search(session: &mut Session<'_>) {
     let problem = session.problem;
     if problem.groups.len() > MAX_GROUPS || session.is_over() {
@@ -45,19 +45,21 @@ struct Tree<'a> {
     tails: Rc<Tails>,
     reads: Vec<Vec<GroupId>>,
     order_matters: bool,
-    /// By group in the list: its device and its earliest finish.
+    /// By group in the list: its device, and a lower bound on its finish in microseconds.
     placed: Vec<Option<(DeviceId, f64)>>,
     list: Vec<GroupId>,
     loads: Vec<DeviceLoad>,
     branches: u64,
 }
 
-/// The load of a device by the list.
+/// The load of a device from the groups in the list; times in microseconds.
 #[derive(Debug, Clone, Copy, Default)]
 struct DeviceLoad {
-    /// When it is idle again.
+    /// When it becomes idle.
     free: f64,
+    /// Sum of the groups' times.
     busy: f64,
+    /// Parameters, and what the engine holds in addition.
     parameters: Bytes,
 }
 
@@ -99,7 +101,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// The groups that may follow the list.
+    /// The groups whose predecessors are all in the list; just the first one if order does not matter.
     fn ready(&self) -> Vec<GroupId> {
         let open = |g: &GroupId| self.placed[g.0 as usize].is_none();
         let read = |g: &GroupId| self.reads[g.0 as usize].iter().all(|r| self.placed[r.0 as usize].is_some());
@@ -114,8 +116,8 @@ impl Tree<'_> {
         last < group || same_device || self.reads[group.0 as usize].contains(&last)
     }
 
-    /// The lower bound on all completions with `group` on `device`, the device's load then, and the finish of `group`;
-    /// `None` if no completion meets the limits.
+    /// A lower bound on the objective's value over all completions with `group` on `device`, the device's load after
+    /// it, and the finish of `group` in microseconds; `None` if no completion meets the limits and targets.
     fn relax(&self, group: GroupId, device: DeviceId) -> Option<(f64, DeviceLoad, f64)> {
         let problem = self.problem;
         let cost = problem.cost(group, device)?;

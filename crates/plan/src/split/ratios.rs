@@ -1,5 +1,5 @@
-//! In which ratio a split group is shared among its devices: as the search tunes it, or by one of the two rules that are
-//! common elsewhere, to compare with.
+//! In which ratio a split group is shared among its devices: as the search tunes it, or by one of the two rules that
+//! are common elsewhere, to compare with.
 
 use std::{fmt, str::FromStr};
 
@@ -8,12 +8,12 @@ use crate::problem::{Cost, ProblemError};
 /// How the fractions of split groups are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ratios {
-    /// Each stretch of the model as it is best, given transfers and what shards really take.
+    /// Tuned for each stretch of the model, by transfers and the measured costs of shards.
     #[default]
     Tuned,
-    /// Every device gets as much.
+    /// Every device gets an equal share.
     Equal,
-    /// Every device gets as much as it is fast: the reciprocal of what it takes for the whole model.
+    /// Shares are proportional to the devices' speeds, the reciprocals of their times for the whole model.
     Proportional,
 }
 

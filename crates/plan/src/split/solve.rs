@@ -27,8 +27,8 @@ use crate::{
 /// stay whole.
 const SEARCH_PART: u64 = 8;
 
-/// Operators times devices that the search for splits may expand in all, at the default number of evaluations: large
-/// models get fewer.
+/// Limit on the operators × devices that the search for splits expands in total, at the default number of evaluations:
+/// large models get fewer.
 const EXPANSION_BUDGET: u64 = 1_000_000;
 
 /// The best plan found for `request`, whole groups and split ones, without schedules. A request like another plan splits

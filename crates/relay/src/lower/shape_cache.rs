@@ -1,4 +1,4 @@
-//! A cache of recent shapes: models repeat few of them, and equal shapes share their memory.
+//! A cache of recent shapes, so that equal shapes share memory: models repeat a few shapes many times.
 
 use edgecut_graph::{Shape, TensorType};
 
@@ -6,11 +6,11 @@ use edgecut_graph::{Shape, TensorType};
 #[derive(Default)]
 pub(super) struct ShapeCache(Vec<Shape>);
 
-/// Number of cached shapes; a block of a network has fewer.
+/// Number of cached shapes; more than one block of a network has.
 const CAPACITY: usize = 16;
 
 impl ShapeCache {
-    /// Shares the shape of `ty` with an equal cached one.
+    /// Replaces the shape of `ty` with an equal cached one, or caches it.
     pub fn share(&mut self, ty: &mut TensorType) {
         match self.0.iter().position(|known| *known == ty.shape) {
             Some(at) => {

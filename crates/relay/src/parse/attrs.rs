@@ -39,7 +39,7 @@ impl<'a> Parser<'a> {
             if !self.at_attribute() {
                 let expected = match self.lexer.peek().token {
                     Token::Ident | Token::End => "`key=value` or `)`",
-                    _ => "`key=value` or `)`: operands stand before attributes",
+                    _ => "`key=value` or `)`: operands precede attributes",
                 };
                 return Err(self.lexer.unexpected(expected));
             }
@@ -94,7 +94,7 @@ impl<'a> Parser<'a> {
             Token::OpenParen => {
                 self.lexer.take()?;
                 let value = self.attr_value(depth + 1)?;
-                self.lexer.expect(Token::CloseParen, "`)`; a list stands in `[…]`")?;
+                self.lexer.expect(Token::CloseParen, "`)`; a list is written in `[…]`")?;
                 return Ok(value);
             }
             _ => return Err(self.lexer.unexpected("an attribute's value")),

@@ -166,7 +166,7 @@ impl<'a> Parser<'a> {
 
     /// After `.`: an index; in tolerant mode also `.0.1`, whose digits the scanner took for one number.
     fn projections(&mut self, tuple: ExprId, start: u32) -> Result<Step> {
-        let token = self.lexer.expect(Token::Number, "the index of a tuple's field")?;
+        let token = self.lexer.expect(Token::Number, "a tuple index")?;
         let text = self.lexer.slice(token.span);
         let strict = self.mode == ParseMode::Strict;
         let mut expr = tuple;

@@ -5,10 +5,11 @@ use crate::{
     ast::{FloatWidth, IntWidth, Scalar},
 };
 
-/// Parses a number token. Floats keep double precision: TVM rounds constants to their width, but not attributes.
+/// Parses a finite number token. Floats keep double precision: TVM rounds constants to their width, but not
+/// attributes.
 ///
 /// # Errors
-/// A sentence fragment about the token.
+/// The predicate of a message whose subject is the number, such as "does not fit int16".
 pub(crate) fn number(text: &str, mode: ParseMode) -> Result<Scalar, String> {
     let body = text.trim_start_matches('-');
     let negative = (text.len() - body.len()) % 2 == 1;
@@ -21,7 +22,10 @@ pub(crate) fn number(text: &str, mode: ParseMode) -> Result<Scalar, String> {
     }
 }
 
-/// Reads `inff`, `-inff64`, `nanf`.
+/// Parses a non-finite number token, such as `inff`, `-inff64` or `nanf`.
+///
+/// # Errors
+/// As [`number`].
 pub(crate) fn not_finite(text: &str, mode: ParseMode) -> Result<Scalar, String> {
     let body = text.trim_start_matches('-');
     let negative = (text.len() - body.len()) % 2 == 1;
@@ -54,7 +58,7 @@ fn integer(digits: &str, negative: bool, width: Option<IntWidth>) -> Result<Scal
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err("is not an integer; put spaces around an operator".to_string());
     }
-    let magnitude: i64 = digits.parse().map_err(|_| "does not fit 64 bits".to_string())?;
+    let magnitude: i64 = digits.parse().map_err(|_| "does not fit int64".to_string())?;
     let value = if negative { -magnitude } else { magnitude };
     let fits32 = i32::try_from(value).is_ok();
     let width = match width {
@@ -74,7 +78,7 @@ fn float(digits: &str, negative: bool, width: FloatWidth, mode: ParseMode) -> Re
         FloatWidth::F32 => (f64::from(f32::MAX), "float32"),
         FloatWidth::F64 => (f64::MAX, "float64"),
     };
-    // The largest float32 with the fewest digits is written as a double above it, which TVM refuses.
+    // The shortest decimal that rounds to the largest float32 is larger as a double; TVM rejects it.
     let rounds_down = mode == ParseMode::Tolerant && width == FloatWidth::F32 && (value as f32).is_finite();
     if value > limit && !rounds_down {
         return Err(format!("exceeds the largest {name}"));

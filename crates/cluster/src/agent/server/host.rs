@@ -23,9 +23,9 @@ use edgecut_graph::{
 #[derive(Debug, Default)]
 pub struct HostOptions {
     pub name: SmolStr,
-    /// Threads to compute with; by default all that the process may use.
+    /// Number of compute threads; by default all that the process may use.
     pub threads: Option<u32>,
-    /// Main memory that a partition may take; by default all of the machine's.
+    /// Limit on the main memory of a partition; by default all of the machine's.
     pub memory: Option<Bytes>,
     /// Certificates for connections to other agents.
     pub identity: Option<Identity>,
@@ -84,6 +84,7 @@ impl Host {
         self.clock
     }
 
+    /// Time on this agent's clock.
     pub fn now(&self) -> Micros {
         self.clock.now()
     }
@@ -96,7 +97,7 @@ impl Host {
         self.identity.as_ref()
     }
 
-    /// The machine and its devices; free memory is read now.
+    /// The machine and its devices, with the memory that is available at this moment.
     pub fn describe(&self) -> Description {
         let machine = Machine::detect();
         Description {
@@ -132,11 +133,15 @@ impl Host {
         sessions.get(id).cloned().ok_or_else(|| HostError::Request(format!("session {id} is not loaded here")))
     }
 
+    /// Registers a session.
+    ///
+    /// # Errors
+    /// If a session with the same id is loaded.
     pub(super) fn add_session(&self, session: &Arc<Session>) -> Result<(), HostError> {
         let id = session.setup.session.clone();
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         if sessions.contains_key(&id) {
-            return Err(HostError::Request(format!("session {id} is loaded already")));
+            return Err(HostError::Request(format!("session {id} is already loaded")));
         }
         sessions.insert(id, session.clone());
         Ok(())

@@ -1,4 +1,4 @@
-//! Who measures and runs for the planner.
+//! The connections and data with which the planner measures shards and runs candidates.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use edgecut_graph::TensorData;
 
 use crate::{Cluster, agent::Fleet};
 
-/// The agents that measure and run, and what they are given.
+/// The agents that measure shards and run candidates, with the contents that are sent to them.
 #[derive(Clone, Copy)]
 pub struct PilotAgents<'a> {
     pub fleet: &'a Fleet,
     pub cluster: &'a Cluster,
     /// Contents of inputs and parameters that are not generated from their names.
     pub given: &'a BTreeMap<SmolStr, TensorData>,
-    /// On which conversations with agents run; nothing is computed on it.
+    /// The runtime for network I/O with agents; nothing is computed on it.
     pub runtime: &'a Runtime,
 }

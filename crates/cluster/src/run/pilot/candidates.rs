@@ -1,4 +1,4 @@
-//! What is run besides the planner's first candidate: simpler plans, which are hard to predict wrong, and other ratios.
+//! Further candidates to run after the planner's first: simpler plans, which are predicted well, and other ratios.
 
 use edgecut_plan::{
     Candidate, PlanRequest,

@@ -1,19 +1,19 @@
-//! Planning on the agents of a cluster: plans are made, what they ask for is measured, candidates are run, and the plan is
-//! chosen by what they took.
+//! Planning on the agents of a cluster: plans are computed, their shards are measured, candidates are run, and the plan
+//! is chosen by measured times.
 //!
-//! [`plan_on_agents`] is the whole of it: a [`PlanRequest`](edgecut_plan::PlanRequest) at the costs of profiles in, the
-//! [`Candidate`](edgecut_plan::Candidate) to be given out. It is a second layer above the pure planner, which never sees a
-//! socket: every step asks that planner for a candidate at other costs. Searches compute for seconds, so all of this is
-//! ordinary blocking code; only conversations with agents run on the runtime.
+//! [`plan_on_agents`] is the entry point: from a [`PlanRequest`](edgecut_plan::PlanRequest) with the costs of profiles
+//! to the chosen [`Candidate`](edgecut_plan::Candidate). It is a layer above the pure planner, which never sees a
+//! socket: every step asks that planner for a candidate with updated costs. Searches compute for seconds, so all of
+//! this is ordinary blocking code; only network I/O with agents runs on the runtime.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`agents`] | who measures and runs |
 //! | [`planner`] | replanning, pilot runs, and the costs at which the plan is judged |
-//! | [`replan`] | plans and measurements of shards in turns, until nothing is left to measure |
+//! | [`replan`] | alternates planning and measuring shards until nothing is left to measure |
 //! | `replanning` | the decisions of that, without agents |
 //! | [`runner`] | runs candidates, learns their costs, chooses |
-//! | `candidates` | what is run besides the planner's first candidate |
+//! | `candidates` | further candidates to run after the planner's first |
 //! | `scoring` | how finalists are compared |
 //! | [`outcome`] | one candidate run on the agents |
 //! | [`in_context`] | what runs show of costs |

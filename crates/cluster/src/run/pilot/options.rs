@@ -1,48 +1,50 @@
-//! The tuned constants of replanning and pilot runs.
+//! Tuning constants of replanning and pilot runs.
 
 use edgecut_graph::units::Micros;
 
-/// How many pilot runs there are, how long they take, and how their times are read. [`PilotOptions::default`] is tuned
-/// on clusters of two to four servers with one CPU each.
+/// Limits and thresholds of replanning and pilot runs. [`PilotOptions::default`] is tuned on clusters of two to four
+/// servers with one CPU each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PilotOptions {
-    /// Rounds of pilot runs: each runs new candidates, the last one the finalists. 0 plans by profiles alone.
+    /// Number of rounds of pilot runs: each runs new candidates, the last one the finalists. 0: no pilot runs.
     pub rounds: usize,
-    /// How often a plan is made again after its shards were measured: without and with pilot runs, which measure shards
-    /// better.
+    /// Maximum number of times that a plan is recomputed after its shards were measured, without pilot runs.
     pub replans: usize,
+    /// The same before pilot runs, which measure shards more accurately.
     pub replans_before_pilots: usize,
-    /// With all shards measured the search continues from its result, this many times at most, while the objective's
-    /// value falls below this fraction of the value before.
+    /// With all shards measured, maximum number of times that the search continues from its result.
     pub continuations: usize,
+    /// It continues only if the objective's value fell below this fraction of the previous value.
     pub continuation_gain: f64,
 
-    /// The inferences of one pilot run take about this much time together, within these numbers of inferences.
+    /// Target duration of one pilot run; its number of inferences is clamped to the range below.
     pub run_time: Micros,
     pub min_repeats: u64,
     pub max_repeats: u64,
-    /// A run slower than predicted by this factor is repeated, up to this many runs; the fastest counts.
+    /// A run slower than predicted by more than this factor is repeated; the fastest counts.
     pub surprise: f64,
+    /// Maximum number of runs of a candidate that is slower than predicted.
     pub max_attempts: usize,
 
-    /// Candidates compared in the end, in addition to the best one on a single device, and the runs of each. A
-    /// candidate slower than the fastest by more than this factor is not compared.
+    /// Number of finalists, in addition to the best candidate on a single device.
     pub finalists: usize,
+    /// Number of runs of each finalist; they are interleaved.
     pub turns: usize,
+    /// A candidate slower than the fastest by more than this factor is not a finalist.
     pub finalist_slowdown: f64,
-    /// What a second device must gain, as a factor of the time on one device.
+    /// Minimum speed-up of a plan with several devices over the best single device.
     pub second_device_gain: f64,
-    /// Of the devices that are fastest alone this many are tried as the only device.
+    /// Number of devices, fastest first, that are tried as the only device.
     pub single_devices: usize,
-    /// A search for one of the additional candidates gets this part (one over it) of all evaluations.
+    /// A search for a further candidate gets 1/`side_search_part` of the evaluations.
     pub side_search_part: u32,
 
-    /// If no candidate fits the memory that agents have left, candidates are planned for limits smaller by this
-    /// fraction, doubled each time, this many times.
+    /// If no candidate fits the memory that agents have left, candidates are planned with limits lowered by this
+    /// fraction, which doubles in each step.
     pub memory_reserve: f64,
+    /// Maximum number of such steps.
     pub memory_reserve_steps: i32,
-    /// How often the slowdown of computations under contention is adjusted, because another device may become the
-    /// busiest.
+    /// Number of iterations that adjust the slowdown under contention: another device may become the busiest.
     pub contention_steps: usize,
 }
 
@@ -83,7 +85,7 @@ impl PilotOptions {
         PilotOptions { rounds: 0, replans: 0, replans_before_pilots: 0, ..PilotOptions::default() }
     }
 
-    /// How often a plan is made again before pilot runs, if there are any.
+    /// Maximum number of recomputations of a plan: before pilot runs, if there are any.
     pub(crate) fn replans(&self) -> usize {
         if self.rounds > 0 { self.replans_before_pilots } else { self.replans }
     }

@@ -1,4 +1,4 @@
-//! One candidate run on the agents, to learn what it takes.
+//! A pilot run of one candidate on the agents: measured times and memory.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +15,22 @@ use crate::run::{
     perform::{PerformError, RunContext, perform},
 };
 
-/// What running a plan a few times showed.
+/// The measurements of a pilot run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PilotOutcome {
     pub outcome: Outcome,
-    /// By server: how long an idle device takes to begin computing once the last tensor that it waited for has arrived.
-    /// Empty of a stream, where devices are rarely idle.
+    /// By server: median time from the arrival of the last operand to the start of a stage on an idle device. Empty for
+    /// a stream, where devices are rarely idle.
     pub wake_times: BTreeMap<SmolStr, Micros>,
 }
 
 impl PilotOutcome {
-    /// What the plan is judged by: the time between results of a stream, else the latency.
+    /// The measured objective: the interval between results of a stream, else the median latency.
     pub fn time(&self) -> Micros {
         self.outcome.interval_us.unwrap_or(self.outcome.latency.median_us)
     }
 
-    /// What `plan` predicted of that.
+    /// The prediction of `plan` for [`PilotOutcome::time`].
     pub fn predicted(&self, plan: &Plan) -> Micros {
         if self.outcome.interval_us.is_some() { plan.predicted.interval_us } else { plan.predicted.latency_us }
     }
@@ -43,8 +43,8 @@ impl PilotOutcome {
             None => format!("{} (median of {} runs, ± {})", latency.median_us, latency.n, latency.mad_us),
         };
         let times = match is_scheduled {
-            false => "times are those of groups in context",
-            true => "times are those of groups in the run, all of them and the links' scaled to the whole",
+            false => "times of groups are measured in context",
+            true => "times of groups and links are those of the run, scaled to the measured total",
         };
         format!("pilot run on the agents: {measured}; {times}")
     }
@@ -59,10 +59,11 @@ pub enum PilotError {
     NothingMeasured,
 }
 
-/// Runs `plan` often enough for medians: one input at a time, or as many in flight as a plan for throughput says.
+/// Runs `plan` for about [`PilotOptions::run_time`]: with one input at a time, or for throughput with the plan's number
+/// of inputs in flight.
 ///
 /// # Errors
-/// If an agent refuses its part, fails or is lost.
+/// If an agent rejects its part, fails or is lost, or no run was measured.
 pub async fn pilot_run(
     context: &RunContext<'_>,
     plan: &Plan,
@@ -75,7 +76,7 @@ pub async fn pilot_run(
     let interval = if in_flight > 1 { plan.predicted.interval_us } else { plan.predicted.latency_us };
     let repeats = (options.run_time.0 / interval.0.max(1.0)) as u64;
     let repeats = repeats.clamp(options.min_repeats, options.max_repeats);
-    // While the pipeline fills and drains fewer inputs are in flight: some more runs make that matter little.
+    // Fewer inputs are in flight while the pipeline fills and drains; further runs compensate for it.
     let repeats = repeats + 2 * u64::from(in_flight - 1);
     let (deployment, record) = perform(context, plan, repeats, in_flight).await?;
     let outcome = Outcome::of(plan, &deployment, &record).ok_or(PilotError::NothingMeasured)?;
@@ -83,8 +84,8 @@ pub async fn pilot_run(
     Ok(PilotOutcome { outcome, wake_times })
 }
 
-/// By server, the median time from the arrival of a stage's last operand to its beginning, over stages whose device was
-/// idle then.
+/// By server, the median time from the arrival of a stage's last operand to the start of the stage, over stages whose
+/// device was idle at the arrival.
 fn wake_times(record: &Record) -> BTreeMap<SmolStr, Micros> {
     let mut found = BTreeMap::new();
     for (server, measured) in &record.measured {

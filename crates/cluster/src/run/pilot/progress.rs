@@ -1,4 +1,4 @@
-//! What replanning and pilot runs report while they are under way.
+//! Progress events of replanning and pilot runs.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Plans and measurements in turns: a plan is made with estimates of what shards take, the shards that it asks for are
-//! measured, and it is made again, until nothing is left to measure or no round is left.
+//! Alternates planning and measurement: a plan is computed with estimated costs of shards, its shards are measured, and
+//! the plan is recomputed, until nothing is left to measure or no round is left.
 
 use edgecut_plan::{Candidate, PlanRequest, constrained::within_memory, plan, solve::NoPlan, split};
 
@@ -85,8 +85,9 @@ impl<'r> Replanner<'_, 'r, '_> {
     }
 
     /// A candidate chosen by pilot runs, with the memory of its shards measured where that was an estimate, and the
-    /// request at the costs that it is judged by. Agents, which enforce their limits, have run it: where its memory cannot be
-    /// measured the candidate stays as it is. `request` is at the costs known before pilot runs, `known` what these showed.
+    /// request at the costs that it is judged by. Agents, which enforce their limits, have run it: where its memory
+    /// cannot be measured the candidate stays as it is. `request` is at the costs known before pilot runs, `known` what
+    /// these showed.
     pub fn measure_memory(
         &mut self,
         mut candidate: Candidate,

@@ -1,4 +1,4 @@
-//! When replanning is over: the decisions of [`Replanner`](super::replan::Replanner) as a state machine without agents.
+//! Termination of replanning: the decisions of [`Replanner`](super::replan::Replanner) as a state machine without agents.
 //!
 //! Each search either asks for shards that have not been measured, after which the next one continues from its splits with
 //! better costs; or it asks for none. Then the search starts once more from the beginning, because another split may

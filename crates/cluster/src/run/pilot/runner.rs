@@ -44,11 +44,12 @@ struct Trial {
 }
 
 impl PilotRunner<'_> {
-    /// The plan, and what is known of costs after its run. `first` and alternatives to it run first; in every further
-    /// round what the search finds at the costs learnt so far; in the end the finalists, in turns.
+    /// The chosen candidate, and the costs measured in context. Runs `first` and its alternatives, then in every
+    /// further round the candidate that the search finds with the costs measured so far, and last the finalists,
+    /// interleaved.
     ///
     /// # Errors
-    /// If no candidate fits the memory that agents have left, none meets the targets at what it took, or an agent
+    /// If no candidate fits the memory that agents have left, none meets the targets at its measured times, or an agent
     /// fails.
     pub fn run(&self, first: Candidate) -> Result<(Candidate, InContextCosts), PlanningError> {
         let mut known = InContextCosts::default();
@@ -117,9 +118,9 @@ impl PilotRunner<'_> {
         Ok(None)
     }
 
-    /// Runs the finalists in turns, so that what disturbs the agents for a while disturbs all alike. They come back from
-    /// the best to the worst, each with the median of its runs, and after them the other trials. A candidate that an
-    /// agent refused in a turn is dropped: it may be refused later.
+    /// Runs the finalists interleaved, so that a temporary disturbance of the agents affects all of them. Returns them
+    /// best first, each with the median of its runs, followed by the other trials. A candidate that an agent refuses is
+    /// dropped: it might be refused later too.
     fn in_turns(&self, mut trials: Vec<Trial>) -> Result<Vec<Trial>, PlanningError> {
         trials.sort_by(|a, b| a.outcome.time().0.total_cmp(&b.outcome.time().0));
         let times: Vec<f64> = trials.iter().map(|trial| trial.outcome.time().0).collect();
@@ -151,8 +152,8 @@ impl PilotRunner<'_> {
         Ok(ranked.into_iter().map(|(_, trial)| trial).chain(others).collect())
     }
 
-    /// The first of `trials` that meets the targets at what it took; where memory is the objective, the one that needs
-    /// the least.
+    /// The first of `trials` that meets the targets at its measured times; where memory is the objective, the one that
+    /// needs the least.
     fn best(&self, trials: Vec<Trial>, known: &InContextCosts) -> Result<(Candidate, InContextCosts), PlanningError> {
         let mut judged: Vec<(Candidate, PilotOutcome, InContextCosts)> = Vec::new();
         let mut missed = None;
@@ -177,7 +178,7 @@ impl PilotRunner<'_> {
         }
     }
 
-    /// The candidate of a trial at what it took.
+    /// The candidate of a trial with its measured times.
     fn rejudged(&self, trial: &Trial, known: &InContextCosts) -> Result<Candidate, NoPlan> {
         let Trial { candidate, outcome } = trial;
         if !candidate.is_scheduled() {

@@ -1,7 +1,7 @@
 //! How finalists of pilot runs are compared: pure functions of their times.
 //!
-//! Machines change their speed from minute to minute, so finalists run in turns, one run of each per turn, and every run
-//! is compared with the mean of its own turn.
+//! The speed of machines varies from minute to minute, so runs of finalists are interleaved: one run of each per turn.
+//! Every run is compared with the mean of its turn.
 
 use edgecut_engine::statistics::quantile;
 

@@ -1,9 +1,10 @@
-//! Contiguous stretches of a topological order, one after another: on CPUs or as a block of an accelerator.
+//! Partitions of a topological order into contiguous segments (stretches), each on the CPUs or a block on an
+//! accelerator.
 //!
-//! For each order the best cuts by dynamic programming, as if each stretch waited for the one before it. That
-//! overestimates what could run side by side, which the evaluation and the annealing then find. Cuts are made with at
-//! most one block an accelerator, and with any number of blocks whose bytes have a price: the lowest price at which the
-//! blocks can be packed into the memories.
+//! Dynamic programming finds the best cuts of each order, as if segments ran strictly in sequence. This overestimates
+//! the latency of segments that could overlap; evaluation and annealing take overlap into account. There are two
+//! families of cuts: with at most one block per accelerator; and with any number of blocks and a price per byte (a
+//! Lagrange multiplier on memory), at the lowest price at which the blocks can be packed into the memories.
 
 use fastrand::Rng;
 
@@ -12,14 +13,17 @@ use crate::placement::{
     PlacementWorkload, latency_evaluator::LatencyEvaluator, load::Bundles, order::order, stretch::Stretches,
 };
 
+/// Number of random orders, in addition to the file's own.
 const ORDERS: usize = 24;
+/// Number of candidates returned.
 const KEPT: usize = 4;
-/// Cells of the tables that may be filled in all.
+/// Limit on the table cells filled over all orders.
 const CELLS: usize = 150_000_000;
-/// Prices that are tried for one order.
+/// Number of prices tried per order.
 const PRICES: usize = 10;
 
-/// The best cuts of several orders with every number of blocks, the best first.
+/// The best cuts of several orders with every number of blocks, best first. Stops between orders when `late` returns
+/// true.
 pub fn search(
     workload: &PlacementWorkload,
     problem: &Bundles,
@@ -34,7 +38,7 @@ pub fn search(
         found.push(LatencyCandidate::of(&mut evaluator, problem, vec![problem.accelerators; count]));
     }
     let cells = (count * count * (problem.accelerators + 1 + PRICES)).max(1);
-    // Of an order of too many bundles not even one table is made.
+    // With too many bundles not even one table is filled.
     let orders = if cells > CELLS { 0 } else { 1 + ORDERS.min(CELLS / cells) };
     for round in 0..orders {
         if round > 0 && late() {
@@ -52,12 +56,12 @@ pub fn search(
     found
 }
 
-/// One order, and what its stretches take.
+/// One order, and the times of its segments.
 struct LatencyTable<'a> {
     problem: &'a Bundles,
     order: &'a [usize],
     blocks: Stretches,
-    /// The longest chain of CPU times, row-major by start, column end − 1.
+    /// By segment, the sum of CPU times on its longest path: row-major, row start, column end − 1.
     chains: Vec<f64>,
 }
 
@@ -68,7 +72,7 @@ impl<'a> LatencyTable<'a> {
         LatencyTable { problem, order, blocks: Stretches::new(problem, order), chains }
     }
 
-    /// The best cuts with 0, 1, … blocks, each on an accelerator of its own.
+    /// The best cuts with 0, 1, … blocks, each on a separate accelerator: the device of every bundle.
     fn cuts(&self) -> Vec<Vec<usize>> {
         let (count, accelerators) = (self.order.len(), self.problem.accelerators);
         let mut best = vec![vec![f64::INFINITY; count + 1]; accelerators + 1];
@@ -109,12 +113,13 @@ impl<'a> LatencyTable<'a> {
             .collect()
     }
 
-    /// The cuts at the lowest prices of memory at which their blocks fit on the accelerators together.
+    /// The cuts at prices of memory at which the blocks can be packed onto the accelerators, found by bisection towards
+    /// the lowest such price.
     fn priced_cuts(&self) -> Vec<Vec<usize>> {
         let mut found = Vec::new();
         let sized = self.problem.bundles.iter().filter(|bundle| bundle.size > 0.0);
-        let dearest = sized.map(|bundle| bundle.cpu_time / bundle.size).fold(0.0, f64::max);
-        let (mut low, mut high) = (0.0, dearest);
+        let highest = sized.map(|bundle| bundle.cpu_time / bundle.size).fold(0.0, f64::max);
+        let (mut low, mut high) = (0.0, highest);
         for round in 0..PRICES {
             let price = if round == 0 { 0.0 } else { low + (high - low) / if round < 4 { 8.0 } else { 2.0 } };
             match self.blocks_at(price).and_then(|blocks| self.packed(blocks)) {
@@ -131,7 +136,8 @@ impl<'a> LatencyTable<'a> {
         found
     }
 
-    /// The blocks of the best cuts if every byte on an accelerator costs `price`; `None` if there are none.
+    /// The blocks `(start, end)` of the best cuts if every byte on an accelerator costs `price`, in units of time;
+    /// `None` if no cut is feasible.
     fn blocks_at(&self, price: f64) -> Option<Vec<(usize, usize)>> {
         let count = self.order.len();
         let mut sums = vec![0.0];
@@ -166,7 +172,8 @@ impl<'a> LatencyTable<'a> {
         best[count].is_finite().then_some(blocks)
     }
 
-    /// Gives each block an accelerator, the largest first, each where least is left over; `None` if some find no room.
+    /// Assigns blocks to accelerators by best-fit decreasing: the device of every bundle; `None` if some block does not
+    /// fit.
     fn packed(&self, mut blocks: Vec<(usize, usize)>) -> Option<Vec<usize>> {
         let size = |block: &(usize, usize)| -> f64 {
             self.order[block.0..block.1].iter().map(|bundle| self.problem.bundles[*bundle].size).sum()
@@ -185,7 +192,7 @@ impl<'a> LatencyTable<'a> {
     }
 }
 
-/// The longest chain of CPU times in every stretch, row-major by start, column end − 1.
+/// By segment, the sum of CPU times on its longest path: row-major, row start, column end − 1.
 fn chains(problem: &Bundles, order: &[usize]) -> Vec<f64> {
     let count = order.len();
     let mut place = vec![0; count];

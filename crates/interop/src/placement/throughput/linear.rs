@@ -9,7 +9,7 @@ use crate::placement::{PlacementWorkload, load::Bundles, order::order, stretch::
 const ORDERS: usize = 24;
 /// The best few become starts of the annealing.
 const KEPT: usize = 4;
-/// Cells of the tables that may be filled in all.
+/// Limit on the table cells filled over all orders.
 const CELLS: usize = 400_000_000;
 
 /// The best cuts of several orders, the best first.

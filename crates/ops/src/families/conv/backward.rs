@@ -1,4 +1,4 @@
-//! The gradient of a convolution with respect to its weight.
+//! `nn.conv2d_backward_weight`: the gradient of a convolution with respect to its weight.
 
 use tract_core::internal::*;
 
@@ -39,7 +39,7 @@ impl Backward {
         let (channels_out, channels_in) =
             (call.sizes_in(&grad, grad_type, DATA)?[1], call.sizes_in(&data, data_type, DATA)?[1]);
         if call.attr("kernel_size").is_none() {
-            return Err(call.error("kernel_size must be given"));
+            return Err(call.error("kernel_size is missing"));
         }
         let window = call.steps("kernel_size", 2, 1)?;
         let groups = call.groups()?;
@@ -90,14 +90,14 @@ pub(crate) fn backward_kernel(
         "WeightGradient",
         tvec![wide.fact(&out)],
         &operands,
-        move |inputs| for_dtype!(wide, T in number => correlated::<T>(&rows, channels, inputs, &out)),
+        move |inputs| for_dtype!(wide, T in number => correlate::<T>(&rows, channels, inputs, &out)),
     )?[0];
     let made = wiring.cast(made, dtype)?;
     let stored = Layout::parse(WEIGHT).map_err(TractError::msg)?;
     Ok(tvec![stored.wire(&backward.weight, wiring, made)?])
 }
 
-fn correlated<T: Number>(
+fn correlate<T: Number>(
     rows: &Rows,
     channels: Channels,
     inputs: &[TValue],

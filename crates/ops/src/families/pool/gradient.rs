@@ -1,4 +1,4 @@
-//! Gradients of pooling with respect to its data.
+//! Gradients of pooling with respect to its input.
 
 use tract_core::internal::*;
 
@@ -14,7 +14,8 @@ use crate::{
     window::Window,
 };
 
-/// The gradient of a two-dimensional pooling.
+/// Definition of the gradient of two-dimensional max pooling (`LARGEST == MAX`) or average pooling. The result has the
+/// type of `data`.
 pub(crate) const fn gradient<const LARGEST: bool>(
     name: &'static str,
     attrs_key: &'static str,
@@ -62,16 +63,17 @@ fn kernel<const LARGEST: bool>(
     };
     let made = wiring.custom("PoolGradient", tvec![dtype.fact(&shape)], &operands, move |inputs| {
         for_dtype!(dtype, T in number => match LARGEST == MAX {
-            true => to_the_largest::<T>(&rows, inputs, &shape, divisors.len()),
-            false => to_all::<T>(&rows, inputs, &shape, &divisors),
+            true => max_gradient::<T>(&rows, inputs, &shape, divisors.len()),
+            false => average_gradient::<T>(&rows, inputs, &shape, &divisors),
         })
     })?[0];
     let made = wiring.cast(made, given)?;
     Ok(tvec![plain.wire(&layout, wiring, made)?])
 }
 
-/// Adds each gradient to the first maximum of its window.
-fn to_the_largest<T: Number>(
+/// Adds each gradient to the first maximum of its window. `shape` is that of the data, NCHW; `windows` is their number
+/// per plane.
+fn max_gradient<T: Number>(
     rows: &Rows,
     inputs: &[TValue],
     shape: &[usize],
@@ -100,8 +102,13 @@ fn to_the_largest<T: Number>(
     Ok(tvec![result])
 }
 
-/// Distributes each gradient evenly over its window.
-fn to_all<T: Number>(rows: &Rows, inputs: &[TValue], shape: &[usize], divisors: &[i64]) -> TractResult<TVec<Tensor>> {
+/// Distributes each gradient evenly over its window. `divisors` are the sizes of the windows of a plane.
+fn average_gradient<T: Number>(
+    rows: &Rows,
+    inputs: &[TValue],
+    shape: &[usize],
+    divisors: &[i64],
+) -> TractResult<TVec<Tensor>> {
     let mut result = Tensor::zero_dt(T::datum_type(), shape)?;
     {
         let grad = inputs[0].try_as_plain_ram()?;

@@ -73,7 +73,8 @@ impl IncrementalSimulator<'_> {
         }
     }
 
-    /// Whether a tensor has not arrived on a device at the instant `since`. A transfer under way or in a queue is resumed.
+    /// Whether a tensor has not arrived on a device at the instant `since`. A transfer that is active or queued is
+    /// resumed.
     fn is_missing(&mut self, tensor: TensorIndex, device: DeviceId, since: f64) -> bool {
         let (home, produced) = self.home(tensor);
         if home == device {
