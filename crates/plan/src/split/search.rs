@@ -1,8 +1,8 @@
 //! The search for splits: runs of groups split alike first, then what is better otherwise, stretch by stretch.
 //!
 //! 1. For every number of devices, the fastest ones: every group is split in proportion to their speeds along the axis
-//!    that asks for the fewest bytes from elsewhere, given how the groups before it are split. The best of these goes
-//! on    first.
+//!    that asks for the fewest bytes from elsewhere, given how the groups before it are split. The best of these goes on
+//!    first.
 //! 2. It goes on by the moves of [`super::moves`] on stretches of program order, from the whole model down to single
 //!    groups: fractions moved from device to device, another axis, or not split at all. Which kind of move comes first
 //!    decides where it ends: two orders are tried.
@@ -36,7 +36,6 @@ const MOST_DEVICES: usize = 8;
 
 /// Maximum number of passes over all moves; another pass is made if the value fell below this ratio.
 const TURNS: usize = 4;
-/// Another pass follows only if the value fell below this fraction of the previous value.
 const ENOUGH: f64 = 0.997;
 
 /// Splits for some groups, and the devices of the others.
