@@ -128,7 +128,7 @@ fn long_lists_are_read_in_time_in_proportion() {
     let many = DEEP / 10;
     let list = |item: &dyn Fn(usize) -> String| (0..many).map(item).collect::<Vec<_>>().join(", ");
     refused(&folder.write("projections", main(&format!("%x{}", ".0".repeat(DEEP)))), "not a tuple");
-    refused(&folder.write("dotted-name", main(&format!("%x{}", ".a".repeat(DEEP)))), "expected the index");
+    refused(&folder.write("dotted-name", main(&format!("%x{}", ".a".repeat(DEEP)))), "expected a tuple index");
     refused(&folder.write("operands", main(&format!("add({})", list(&|_| "%x".into())))), "takes 2 operands");
     for (name, inside) in [
         ("attributes", format!("sum(%x, {})", list(&|at| format!("k{at}=0")))),
