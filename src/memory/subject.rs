@@ -16,24 +16,24 @@ use crate::{
     source_file,
 };
 
-/// What every offset is a multiple of if `--align` is not given.
+/// Default alignment of offsets.
 const ALIGN: u64 = 64;
 
-/// How a model or network is read, and under which rules it is placed.
+/// Flags for reading a model or network, and rules for placing its tensors.
 #[derive(clap::Args, Debug, Clone)]
 pub struct SubjectFlags {
     #[command(flatten)]
     model: ModelFlags,
 
-    /// Times and workspaces by operator; else found in profiles/, else estimated
+    /// Times and workspaces of operators; by default from profiles/, else estimated
     #[arg(long, value_name = "FILE.csv", help_heading = "Model")]
     profile: Option<PathBuf>,
 
-    /// Whose bytes an element-wise operator may overwrite: any, first, never
+    /// Operands that an element-wise operator may overwrite: any, first, never
     #[arg(long, value_enum, hide_possible_values = true, value_name = "RULE", help_heading = "Placement")]
     in_place: Option<InPlace>,
 
-    /// What every offset is a multiple of [default: 64]
+    /// Alignment of offsets [default: 64]
     #[arg(
         long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 32),
         help_heading = "Placement"
@@ -43,20 +43,20 @@ pub struct SubjectFlags {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum InPlace {
-    /// Those of any operand whose last use it is (the default)
+    /// Any operand at its last use (the default)
     Any,
-    /// Only the first operand's, if no other operator reads it
+    /// Only the first operand, if no other operator reads it
     First,
     Never,
 }
 
-/// A problem with its title and where its times come from.
+/// A memory problem with its title and the source of its times.
 pub struct Subject {
     pub title: String,
     pub problem: MemoryProblem,
-    /// Where the times come from, for people.
+    /// Source of the times, as text for reports.
     pub times: String,
-    /// Contents of parameters, as far as a file gives them.
+    /// Contents of the parameters that a file provides.
     pub params: Params,
 }
 
@@ -113,7 +113,7 @@ impl SubjectFlags {
         })
     }
 
-    /// The flags that only models have a use for.
+    /// The flags that have an effect on models only.
     pub fn of_models(&self) -> Vec<Flag> {
         let mut flags = self.model.given().to_vec();
         flags.push(("--profile", self.profile.is_some()));
@@ -140,7 +140,7 @@ impl SubjectFlags {
     }
 }
 
-/// A profile of single operators of a model below `profiles/`, the first by name.
+/// The first per-operator profile of the model in `profiles/`, by file name.
 fn find(stem: &str, hash: &str) -> Option<PathBuf> {
     let short: String = hash.chars().take(8).collect();
     let folder = Path::new("profiles").join(format!("{stem}-{short}"));

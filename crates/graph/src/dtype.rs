@@ -35,7 +35,7 @@ pub struct Exotic {
     pub lanes: u16,
 }
 
-/// A name is not a dtype.
+/// Error: a name is not a dtype.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a dtype: expected a name such as float32, int8, uint8 or bool")]
 pub struct DTypeError(pub String);

@@ -17,18 +17,18 @@ use crate::{
     split::{choice::Choices, expand::Expanded},
 };
 
-/// A solution with the graph that it is of, and all that the plan file says of it.
+/// A solution with its graph and everything else that the plan file contains.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     pub solution: Solution,
-    /// The graph and the problem of the solution, with splits and schedules written out.
+    /// The graph and the problem of the solution, with splits and schedules expanded.
     pub expanded: Expanded,
     pub splits: Vec<Split>,
     /// Memory-saving schedules by which devices keep their limits; empty if they keep them without.
     pub schedules: Vec<Schedule>,
-    /// What is split, by group: where a search at other costs of shards may continue.
+    /// The split choices by group; a search with other shard costs may start from them.
     pub choices: Choices,
-    /// The same in the ratios of the request's rule: what [`Candidate::expanded`] was made by.
+    /// The same choices with the ratios of the request's rule, from which [`Candidate::expanded`] is built.
     pub applied: Choices,
     /// The value of the best plan without splits, if there is one.
     pub whole: Option<f64>,
@@ -40,7 +40,7 @@ pub struct Candidate {
 /// Where the times of a candidate come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CostSource {
-    /// Profiles, and what is estimated from them.
+    /// Profiles, and estimates from them.
     #[default]
     Profile,
     /// A run of the candidate itself.
@@ -75,7 +75,7 @@ impl Candidate {
         }
     }
 
-    /// Whether devices follow schedules that need less memory. The request's tables do not know their steps.
+    /// Whether some device follows a schedule that needs less memory. The request has no costs of its steps.
     pub fn is_scheduled(&self) -> bool {
         !self.schedules.is_empty()
     }
@@ -86,17 +86,17 @@ impl Candidate {
         devices.windows(2).all(|pair| pair[0] == pair[1])
     }
 
-    /// Whether both place and split the same; candidates with schedules are never the same.
+    /// Whether both have the same placement and splits; candidates with schedules are never equal.
     pub fn is_same(&self, other: &Candidate) -> bool {
         let placement = |candidate: &Candidate| candidate.solution.evaluation.placement.clone();
         let is_scheduled = self.is_scheduled() || other.is_scheduled();
         !is_scheduled && self.splits == other.splits && placement(self) == placement(other)
     }
 
-    /// The same with no more inputs in flight than `run` was planned for.
+    /// The candidate with at most as many inputs in flight as `run`.
     ///
     /// # Errors
-    /// If the target of throughput is missed then.
+    /// If it then misses the throughput target.
     pub fn limited_to(mut self, run: &Candidate) -> Result<Candidate, NoPlan> {
         if let Some(most) = run.solution.in_flight {
             self.solution.at_most(most, &self.expanded.problem)?;
@@ -104,12 +104,12 @@ impl Candidate {
         Ok(self)
     }
 
-    /// The plan at other `times` of its groups, then all times, those of links too, scaled so that `predict` gives
-    /// `measured`: the difference cannot be attributed to any group. If the plan is faster than before, its bound is
-    /// lower by as much: other plans would be faster too.
+    /// The candidate with other `times` of its groups. All times, including those of links, are then scaled so that
+    /// `predict` returns `measured`, since the difference cannot be attributed to a single group. If the candidate is
+    /// faster than before, its bound decreases by the same factor: other plans would be faster too.
     ///
     /// # Errors
-    /// If it misses the targets then.
+    /// If it then misses the targets.
     pub fn retimed(
         &self,
         times: &BTreeMap<GroupId, Micros>,
@@ -129,7 +129,7 @@ impl Candidate {
         Ok(Candidate { solution, expanded: Expanded { problem, ..expanded.clone() }, ..self.clone() })
     }
 
-    /// The plan file, checked; `request` is the one with the costs that the candidate is judged by.
+    /// The plan, checked; `request` has the costs with which the candidate was evaluated.
     ///
     /// # Errors
     /// If the plan does not pass the independent checker.
@@ -146,7 +146,7 @@ impl Candidate {
         plan.rules.clone_from(&request.rules);
         plan.schedules.clone_from(&self.schedules);
         plan.notes.extend(self.schedules.iter().map(|schedule| note(schedule, &request.network.devices)));
-        // A run of a candidate with schedules times all its groups.
+        // A pilot run of a candidate with schedules measures all its groups.
         if self.costs == CostSource::Profile || !self.is_scheduled() {
             estimates::mark(&mut plan, &self.expanded, request);
         }
@@ -158,7 +158,7 @@ impl Candidate {
     }
 }
 
-/// `problem` with `times` of its groups on all devices; then these and the links slower by `factor`.
+/// `problem` with `times` of its groups on all devices; then all times, including those of links, times `factor`.
 fn timed(problem: &Problem, times: &BTreeMap<GroupId, Micros>, factor: f64) -> Problem {
     let mut timed = problem.clone();
     for (id, group) in (0u32..).map(GroupId).zip(&mut timed.groups) {
@@ -172,7 +172,7 @@ fn timed(problem: &Problem, times: &BTreeMap<GroupId, Micros>, factor: f64) -> P
     timed
 }
 
-/// A schedule in a line.
+/// One-line description of a schedule.
 fn note(schedule: &Schedule, devices: &[Device]) -> String {
     let device = devices.get(schedule.device.0 as usize).map(Device::full_name).unwrap_or_default();
     let distinct: BTreeSet<_> = schedule.steps.iter().collect();

@@ -1,10 +1,10 @@
 //! Scheduling priority of I/O threads.
 //!
-//! Where a device computes on the core that also sends and receives, the kernel lets a compute thread finish its time
-//! slice, some milliseconds, before a thread that a message woke up runs: a halo then waits as long as an operator takes.
-//! Since Linux 6.12 a thread can request a shorter slice. It then preempts threads with longer slices when it wakes up, as
-//! long as it has not exceeded its share of the core; the share stays the same, so that no privilege is needed. A thread
-//! that has just sent much has exceeded its share. A high priority enlarges the share, but needs a privilege (root,
+//! Where compute and I/O threads share a core, the kernel lets a compute thread finish its time slice of some
+//! milliseconds before it runs a thread woken by a message: a halo then waits as long as an operator takes. Since Linux
+//! 6.12 a thread can request a shorter slice. It then preempts threads with longer slices when it wakes up, as long as
+//! it has not exceeded its share of the core; the share stays the same, so that no privilege is needed. A thread that
+//! has just sent much has exceeded its share. A high priority enlarges the share, but needs a privilege (root,
 //! `LimitNICE=` of systemd).
 
 /// Requests a short time slice for the calling thread, and a high priority if it is permitted. Threads that it starts

@@ -1,5 +1,5 @@
-//! Optimisation of a whole model: tract's passes, around two defects of the pinned version, and our own rewrites of
-//! convolutions.
+//! Optimisation of a whole model: tract's passes, with a workaround for a defect of the pinned version, and our own
+//! rewrites of convolutions.
 
 use tract_core::{internal::*, optim::Optimizer};
 
@@ -7,9 +7,9 @@ use super::{conv_algorithm::select_conv_algorithms, fold_scales::fold_scales, pe
 
 /// Declutters `model` and selects kernels, like `into_optimized`.
 ///
-/// tract 0.23.9 moves axes through the bias of a convolution as if it were the data: the pass that moves axes fails if a
-/// bias is computed, even from constants. So constants are folded again right before that pass, and if it fails all the
-/// same, it is skipped.
+/// tract 0.23.9 moves axes through the bias of a convolution as if it were the data: the pass that moves axes fails if
+/// a bias is computed, even from constants. So constants are folded again right before that pass, and if it still
+/// fails, it is skipped.
 pub(super) fn optimise(mut model: TypedModel) -> TractResult<TypedModel> {
     Optimizer::prop_consts().optimize(&mut model)?;
     fold_scales(&mut model)?;

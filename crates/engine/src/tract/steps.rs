@@ -1,4 +1,4 @@
-//! A graph as a sequence of steps, each a compiled program, computed on a table of tensors.
+//! A graph as a sequence of steps, each a compiled program, run on a table of live tensors.
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
@@ -137,7 +137,7 @@ impl TractSteps {
                     steps.extend(TractStep::new(&context, index, &alone, &mut contents, &mut programs)?);
                 }
             }
-            // Contents are dropped after their last use: packed weights are not kept unpacked too.
+            // Contents are dropped after their last use, so that weights are not kept both packed and unpacked.
             contents.converted.retain(|id, _| readers_left.get(id).is_some_and(|left| *left > 0));
         }
         find_last_uses(&graph.outputs, steps.iter_mut().map(|step| &mut step.tensors));
@@ -249,8 +249,8 @@ impl Executable for TractSteps {
     }
 }
 
-/// Compiled programs. Steps that compute the same from the same parameters (tiles of a segment, rematerialised operators)
-/// share one, so that packed weights are held once.
+/// Compiled programs. Steps that compute the same from the same parameters (tiles of a segment, rematerialised
+/// operators) share one, so that packed weights are held once.
 #[derive(Default)]
 struct ProgramCache {
     programs: Vec<TractProgram>,

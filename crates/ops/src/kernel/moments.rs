@@ -1,10 +1,11 @@
-//! Loops of normalisations with statistics of the data, and of local response normalisation.
+//! Kernels of normalisations that compute statistics of the data (instance, layer, group), and of local response
+//! normalisation.
 
 use tract_core::internal::*;
 use tract_core::num_traits::Float;
 
-/// Groups of elements that are normalised together: a tensor is a repetition of `count` contiguous groups of `channels ·
-/// inner` elements; each channel has a scale and a shift.
+/// Groups of elements that are normalised together: a tensor is a repetition of `count` contiguous groups of `channels
+/// · inner` elements; each channel has a scale and a shift.
 #[derive(Debug, Clone, Copy)]
 pub struct NormGroups {
     pub count: usize,
@@ -12,8 +13,8 @@ pub struct NormGroups {
     pub inner: usize,
 }
 
-/// Subtracts each group's mean, divides by √(biased variance + `epsilon`), scales and shifts. The inputs are data, scales
-/// and shifts; `scale` and `center` enable the latter two.
+/// Subtracts each group's mean, divides by √(biased variance + `epsilon`), scales and shifts. The inputs are data,
+/// scales and shifts; `scale` and `center` enable the latter two.
 pub(crate) fn normalised<T: Float + Datum>(
     inputs: &[TValue],
     groups: NormGroups,

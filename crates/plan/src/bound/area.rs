@@ -1,8 +1,9 @@
 //! The area bound: the linear relaxation of minimum makespan on unrelated machines.
 //!
-//! The linear program that assigns fractions of groups to devices and minimises the largest load is bounded from below by
-//! its dual: for all device weights w that sum to 1, the largest load is at least Σ over groups of the smallest w · time.
-//! Weights are found by multiplicative updates (Arora, Hazan & Kale 2012); every iterate is a bound, the best is kept.
+//! The linear program that assigns fractions of groups to devices and minimises the largest load is bounded from below
+//! by its dual: for all device weights w that sum to 1, the largest load is at least Σ over groups of the smallest w ·
+//! time. Weights are found by multiplicative updates (Arora, Hazan & Kale 2012); every iterate is a bound, the best is
+//! kept.
 
 use crate::Problem;
 use edgecut_graph::units::Micros;
@@ -11,14 +12,14 @@ const STEPS: usize = 200;
 /// Limit on groups × devices × steps, so that the bound stays cheap on large problems.
 const MAX_WORK: usize = 20_000_000;
 
-/// Lower bound on the largest load, with whole groups.
+/// Lower bound on the largest load, with indivisible groups.
 pub fn interval(problem: &Problem) -> Micros {
     let fastest = problem.groups.iter().map(|group| min(group.costs.iter().flatten().map(|c| c.time.0)));
     let largest = fastest.fold(0.0, f64::max);
     Micros(largest.max(spread(problem)))
 }
 
-/// Lower bound on the largest load in microseconds, with groups divided at will; infinite if some group runs nowhere.
+/// Lower bound on the largest load in microseconds, with divisible groups; infinite if no device supports some group.
 pub fn spread(problem: &Problem) -> f64 {
     let devices = problem.devices.len();
     let mut weights = vec![1.0 / devices as f64; devices];

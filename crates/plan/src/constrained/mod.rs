@@ -1,9 +1,9 @@
-//! Plans for devices that have too little memory for everything at once.
+//! Memory-constrained plans: devices that would exceed their limits follow schedules that need less memory.
 //!
 //! [`within_memory`] compares a plan with one of the Pareto front and, if that gains little, with plans whose devices
-//! compute runs of groups in schedules that need less memory: in another order, in parts, or computing values again
-//! ([`edgecut_memory::model`]). What comes of a schedule is simulated, accounted for and packed as any other plan. The
-//! placements that are given schedules are those that are best under looser limits; costs of parts are estimates.
+//! compute runs of groups in schedules that need less memory: reordered, tiled, or with rematerialisation
+//! ([`edgecut_memory::model`]). The result is simulated, accounted for and packed as any other plan. Schedules are
+//! built for the placements that are best under looser limits; costs of tiles are estimates.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -30,25 +30,23 @@ use super::{
     split::{front, solve::solve},
 };
 
-/// A plan whose devices compute in parts or again must be better than any other by this factor: those times are
-/// estimates.
+/// A plan with schedules must be better than any other by this factor, because the times of its steps are estimates.
 const MIN_GAIN: f64 = 0.97;
 
-/// Limits that placements are found under, as multiples of the real ones; without any at last.
+/// Relaxed limits under which placements are searched, as multiples of the actual ones; the last is unlimited.
 const LOOSER: [Option<f64>; 6] = [Some(1.1), Some(1.25), Some(1.5), Some(2.0), Some(4.0), None];
-/// The part (one over it) of the evaluations, and of the time, that each of these gets.
+/// Each of these searches gets 1 / `SEARCH_PART` of the evaluations and of the time.
 const SEARCH_PART: u32 = 4;
-/// Steps of schedules that are tried for one run of groups, for each evaluation that the searches may make.
+/// Budget of the schedule search of one run of groups, in steps per evaluation of the placement search.
 const STEPS: u64 = 200;
-/// How often schedules are made smaller because a device as a whole exceeds its limit.
+/// Maximum number of times that schedules are tightened because a device as a whole exceeds its limit.
 const TIGHTENINGS: usize = 6;
 
-/// `solved`, or where some device has too little memory for everything, the best of: `solved`, whose shards may be
-/// measured; a plan found without looking at the limits; a plan with schedules. Only `solved` where the request leaves
-/// no choice.
+/// If memory is limited, the best of: `solved`, whose shards may be measured; a plan of the Pareto front within the
+/// limits; a plan with schedules. Returns `solved` if the limits do not bind or the request leaves no choice.
 ///
 /// # Errors
-/// If no plan keeps limits and targets; then with the reason.
+/// If no plan keeps limits and targets, with the reason.
 pub fn within_memory(request: &PlanRequest<'_>, solved: Result<Candidate, NoPlan>) -> Result<Candidate, NoPlan> {
     if !request.is_free() || !request.fits_memory || !request.is_limited() {
         return solved;
@@ -70,8 +68,8 @@ pub fn within_memory(request: &PlanRequest<'_>, solved: Result<Candidate, NoPlan
     }
 }
 
-/// The best plan in which devices that exceed their limits compute in schedules that need less; `None` if none keeps
-/// limits and targets. Deterministic by seed and budget, but for the searches' own cut-off.
+/// The best plan in which devices that exceed their limits follow schedules that need less memory; `None` if none
+/// keeps limits and targets. Deterministic for a seed and budget, unless a search is cut off by time.
 pub fn with_schedules(request: &PlanRequest<'_>) -> Option<Candidate> {
     let few = request.with_part(SEARCH_PART);
     let budget = request.search.evaluations(request.names.len()).saturating_mul(STEPS);
@@ -180,7 +178,7 @@ mod tests {
                 let found = plan(&request).unwrap();
                 keeps_limits(&request, &found);
                 let value = found.solution.value();
-                // Schedules are weighed with a margin.
+                // Plans with schedules must win by a margin.
                 assert!(value * MIN_GAIN <= before, "{mebibytes} MiB: {value} after {before}");
                 before = value;
             }

@@ -1,9 +1,9 @@
 //! The score of a placement without a task graph: the simulation of [`crate::simulate`] on flat tables that are reused
 //! between placements.
 //!
-//! Scores are bitwise equal to those of [`Evaluation`], ties included: tasks and replicas have the numbers that
-//! [`TaskGraph::new`] gives them, and events of one instant happen in the same order. Where memory counts, [`Evaluation`]
-//! computes the score.
+//! Scores are bitwise equal to those of [`Evaluation`], including ties: tasks and replicas are numbered as by
+//! [`TaskGraph::new`], and simultaneous events are processed in the same order. If the score depends on memory,
+//! [`Evaluation`] computes it.
 //!
 //! [`TaskGraph::new`]: crate::task_graph::TaskGraph::new
 
@@ -17,7 +17,7 @@ use crate::{
     timed_event::TimedEvent,
 };
 
-/// The index of no replica, link, task or read.
+/// Null index of a replica, link, task or read.
 const NONE: u32 = u32::MAX;
 
 /// Scores placements of one problem.
@@ -127,7 +127,7 @@ impl<'a> FastEvaluator<'a> {
         self.depends_on_memory
     }
 
-    /// The score by the makespan and the interval between results in microseconds, where memory does not count.
+    /// The score of a makespan and an interval between results, in microseconds, if it does not depend on memory.
     pub fn score_times(&self, makespan: f64, interval: f64) -> Score {
         let mut violation = 0.0;
         if let Some(target) = self.problem.targets.latency.filter(|target| makespan > target.0) {

@@ -81,7 +81,7 @@ impl Device {
         Ok(engine)
     }
 
-    /// Waits up to 5 s for the device and leases it. `user` is named to clients that are refused meanwhile.
+    /// Waits up to 5 s for the device and leases it. Clients that are refused meanwhile are told `user`.
     ///
     /// # Errors
     /// If the device stays leased.
@@ -101,8 +101,8 @@ impl Lease {
         &self.device
     }
 
-    /// Runs `job` on the device's thread. A panic, which only a bug in an engine can cause, becomes an error of the job;
-    /// the thread survives.
+    /// Runs `job` on the device's thread. A panic, which only a bug in an engine can cause, becomes an error of the
+    /// job; the thread survives.
     pub async fn run<T: Send + 'static>(
         &self,
         what: &str,
@@ -113,7 +113,7 @@ impl Lease {
         let job: Job = Box::new(move || {
             let outcome = catch_unwind(AssertUnwindSafe(job))
                 .unwrap_or_else(|panic| Err(HostError::Panic { what: name, message: message(&*panic) }));
-            // The receiver is dropped when the client is gone.
+            // Fails if the client has disconnected and dropped the receiver.
             let _ = reply.send(outcome);
         });
         let lost = || HostError::Request(format!("the thread of device {} has ended", self.device.description.name));
