@@ -1,4 +1,4 @@
-//! Tells tests whether the conformance data lies beside the checkout: `cfg(shared)`. Without it, what needs the data is
+//! Tells tests whether the conformance data lies next to the checkout: `cfg(shared)`. Without it, what needs the data is
 //! listed as ignored. `cfg(gpu)` tells whether a driver for NVIDIA GPUs is loaded.
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! How planning grows: synthetic problems of up to 20 000 groups on 64 devices, and resnet152 on eight.
 //!
 //! Prints one line a problem: seconds, evaluations, the value against the bound, and the most memory of the process
-//! (VmHWM, which begins anew with every line); then the growth as groups^a · devices^b: of the seconds, fitted to the
+//! (VmHWM, which is reset before every line); then the growth as groups^a · devices^b: of the seconds, fitted to the
 //! problems that took less than the cut-off, and of the seconds that an evaluation takes, fitted to all.
 //! `cargo bench --bench plan_scale`, with `-- resnet` for resnet152 alone.
 
@@ -62,7 +62,7 @@ fn main() {
 
 /// Prints a line of what `solve` finds and takes, and returns the seconds and the evaluations.
 fn measured(name: &str, solve: impl FnOnce() -> Result<Solution, NoPlan>) -> (f64, u64) {
-    // Begins VmHWM anew, where the system allows it.
+    // Resets VmHWM, where the system allows it.
     let _only_then = std::fs::write("/proc/self/clear_refs", "5");
     let start = Instant::now();
     let solution = solve();

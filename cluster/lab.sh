@@ -13,7 +13,7 @@ usage: lab.sh check              say what this machine lacks, and how to get it;
        lab.sh down               end all that was started and remove all that was made
        lab.sh run FILE CMD...    up, exec, down: whatever happens, nothing is left
 
-Needs root. Environment: EDGECUT, the program (target/release/edgecut beside this script, or the one in PATH);
+Needs root. Environment: EDGECUT, the program (target/release/edgecut next to this script, or the one in PATH);
 EDGECUT_LAB, the name of the lab ("lab"): labs of different names may be up together.
 END
 }

@@ -11,7 +11,7 @@ usage: measure.sh OUT.csv [CLUSTER:MODEL:TARGET...]
   MODEL     name of a file MODEL.relay in one of the folders of MODELS
   TARGET    flags of `edgecut plan`, with + for a space: latency, --memory+300MiB, --ratios+equal; or latency alone
 Without triples, those of the table in docs/cluster.md. Environment: MODELS (folders, models/ of this repository if not
-given), EDGECUT (the program), ROUNDS (3: how often everything is profiled, planned and run anew), TURNS (3: how often
+given), EDGECUT (the program), ROUNDS (3: how often everything is profiled, planned and run), TURNS (3: how often
 the plans of a triple take turns), REPEAT (8: runs that count each time), PREFIX (a command that others are run by, such as one that makes others wait).
 END
 }

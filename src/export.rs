@@ -12,7 +12,7 @@ use super::{
     contents::Contents,
     format::print_all,
     kind,
-    model::{Model, ModelArguments, beside},
+    model::{Model, ModelArguments, resolve},
 };
 use crate::source_file as file;
 use edgecut_graph::{Graph, OperatorId, Origin, TensorId};
@@ -142,7 +142,7 @@ impl Export {
     /// The model that `plan` was made for, which must not have changed since, split as the plan says.
     fn planned(&self, plan: &Plan) -> Result<Model, Failure> {
         let (path, flags) = (&self.input.model, self.input.flags.for_plan(&self.input.model, &plan.model));
-        let arguments = ModelArguments { model: beside(path, &plan.model.path), flags };
+        let arguments = ModelArguments { model: resolve(path, &plan.model.path), flags };
         let mut model = arguments.load()?;
         if model.import.hash != plan.model.blake3 {
             let what = format!("{} is not the file that was planned: make the plan again", plan.model.path);

@@ -67,13 +67,13 @@ impl ModelFlags {
         if flags.bind_dim.is_empty() {
             flags.bind_dim.clone_from(&model.bind_dims);
         }
-        flags.inputs = flags.inputs.or_else(|| model.inputs.as_deref().map(|inputs| beside(plan, inputs)));
+        flags.inputs = flags.inputs.or_else(|| model.inputs.as_deref().map(|inputs| resolve(plan, inputs)));
         flags
     }
 }
 
 /// The file `named` in a plan: relative to the working directory or, if it does not exist there, to the plan's folder.
-pub fn beside(plan: &Path, named: &str) -> PathBuf {
+pub fn resolve(plan: &Path, named: &str) -> PathBuf {
     let (here, there) = (PathBuf::from(named), plan.parent().unwrap_or(Path::new("")).join(named));
     if !here.exists() && there.exists() { there } else { here }
 }

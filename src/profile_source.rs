@@ -68,9 +68,9 @@ impl Source {
             (Times::Trace | Times::Dump, ProfiledModel::Dump { dump, .. }) => {
                 let trace = match times(&text) {
                     Times::Trace => text,
-                    _ => {
-                        self::text(&beside(&self.path).ok_or_else(|| bad("its trace cannot be found by name".into()))?)?
-                    }
+                    _ => self::text(
+                        &counterpart(&self.path).ok_or_else(|| bad("its trace cannot be found by name".into()))?,
+                    )?,
                 };
                 let times = dump.times(&trace).map_err(|e| bad(e.to_string()))?;
                 Ok(import::tvm(&dump.graph, &times, &self.place("tvm", dump.device())))
@@ -151,7 +151,7 @@ impl ProfiledModel {
     pub fn of_dump(source: &Path) -> Result<Option<PathBuf>, Failure> {
         match times(&text(source)?) {
             Times::Dump => Ok(Some(source.to_path_buf())),
-            Times::Trace => Ok(beside(source)),
+            Times::Trace => Ok(counterpart(source)),
             Times::None(kind) => {
                 Err(Failure::BadInput(Report::msg(format!("{}: not a profile: {kind}", source.display()))))
             }
@@ -212,7 +212,7 @@ fn text(path: &Path) -> Result<String, Failure> {
 }
 
 /// The trace of a dump, or the dump of a trace, as TVM names them.
-fn beside(path: &Path) -> Option<PathBuf> {
+fn counterpart(path: &Path) -> Option<PathBuf> {
     const NAMES: [&str; 2] = ["graph_dump", "execution_trace"];
     let name = path.file_name()?.to_str()?;
     let (from, to) = if name.contains(NAMES[0]) { (NAMES[0], NAMES[1]) } else { (NAMES[1], NAMES[0]) };

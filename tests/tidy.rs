@@ -39,7 +39,9 @@ const BANNED: &[(&str, &[&str])] = &[
         &["node_limit", "nodes_solved", "tract", "Node", "json", "JSON", "serde", "petgraph", "digraph", "shape=box"],
     ),
     ("anew", &[]),
+    ("beside", &[]),
     ("nobody", &[]),
+    ("whoever", &[]),
     ("theatre", &[]),
     ("sparings", &[]),
 ];

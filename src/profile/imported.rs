@@ -45,7 +45,7 @@ pub(crate) fn run(
     for source in &sources {
         if model.is_none() {
             let dump = ProfiledModel::of_dump(&source.path)?.ok_or_else(|| {
-                let what = "neither a graph dump nor an execution trace of TVM's debug executor, beside each other; a \
+                let what = "neither a graph dump nor an execution trace of TVM's debug executor in the same folder; a \
                             profile of EOP's is of a Relay module, which is to be given as MODEL";
                 Failure::BadInput(Report::msg(format!("{}: {what}", source.path.display())))
             });

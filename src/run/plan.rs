@@ -10,7 +10,7 @@ use crate::{
     deployed::{on_this_machine, only, outputs},
     ineffective, kind,
     located::Located,
-    model::{Model, ModelArguments, beside},
+    model::{Model, ModelArguments, resolve},
     source_file as file,
 };
 use edgecut_cluster::{
@@ -119,7 +119,7 @@ impl Attempt<'_> {
 
 /// The model that the plan was made for.
 fn load(arguments: &Run, plan: &Plan) -> Result<Model, Failure> {
-    let path = arguments.model.clone().unwrap_or_else(|| beside(&arguments.input, &plan.model.path));
+    let path = arguments.model.clone().unwrap_or_else(|| resolve(&arguments.input, &plan.model.path));
     let source = ModelArguments { model: path.clone(), flags: arguments.flags.for_plan(&arguments.input, &plan.model) };
     let model = source.load()?;
     if model.import.hash != plan.model.blake3 {
@@ -134,7 +134,7 @@ fn load(arguments: &Run, plan: &Plan) -> Result<Model, Failure> {
 fn cluster(arguments: &Run, plan: &Plan) -> Result<Cluster, Failure> {
     match (arguments.cluster.path(), &plan.cluster) {
         (Some(path), _) => read_cluster(path),
-        (None, Some(path)) => read_cluster(&beside(&arguments.input, path)),
+        (None, Some(path)) => read_cluster(&resolve(&arguments.input, path)),
         (None, None) => Ok(Cluster::embedded()),
     }
 }

@@ -64,7 +64,7 @@ fn each_signature_is_measured_once_in_model_order_and_known_ones_are_not() {
         }
         let add = *found[1].cost.as_ref().unwrap();
         assert!(add.held.0 >= 64 * 64 * 4, "the parameter is held: {add:?}");
-        assert!(add.workspace.0 < 64 * 64 * 4, "adding needs no tensor beside its result: {add:?}");
+        assert!(add.workspace.0 < 64 * 64 * 4, "adding needs no tensor but its result: {add:?}");
 
         let known = HashSet::from([subject.items[0].signature.clone()]);
         let mut rest = Vec::new();

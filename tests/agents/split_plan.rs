@@ -191,7 +191,7 @@ async fn what_is_too_much_for_a_device_is_computed_in_parts_within_its_limit() {
         check::plan(&found.expanded.problem, &plan).unwrap();
         assert!(found.schedules.iter().any(|schedule| !schedule.stretches.is_empty()), "{:?}", found.schedules);
         let plan = Plan::from_json(plan.to_json().unwrap().as_bytes()).unwrap();
-        // Whoever reads the plan finds the graph that it is of.
+        // The graph follows from the model and the plan file.
         let parts = apply_schedules(&divided(&graph, &plan.splits).unwrap(), &plan.schedules).unwrap().graph;
         assert_eq!(parts, found.expanded.graph);
         let (record, found) = run(&agents, &parts, &plan, 1, &format!("fitted-{servers}")).await;

@@ -23,7 +23,7 @@ pub struct Case {
     atol: f64,
 }
 
-/// The Relay conformance data: `../shared/relay` where it lies beside the checkout, else the sample in `tests/data/relay`.
+/// The Relay conformance data: `../shared/relay` where it lies next to the checkout, else the sample in `tests/data/relay`.
 pub fn data() -> PathBuf {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
     let shared = repository.join("../shared/relay");

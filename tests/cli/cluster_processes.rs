@@ -140,7 +140,7 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
     let outcome: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
     assert!(outcome["interval_us"].as_f64().unwrap() > 0.0, "{outcome}");
 
-    // From the plan's own folder, without being told of the cluster again.
+    // From the plan's own folder, without --cluster.
     let mut command = edgecut(lab.folder.path());
     command.args("run p/plan.json --repeat 5 --format json --outputs parts.npz".split(' '));
     let run = within(PATIENCE, command);

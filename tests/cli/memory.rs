@@ -73,7 +73,7 @@ fn figures_stand_alone() {
     let page = std::fs::read_to_string(figures.join("memory.html")).unwrap();
     assert!(page.contains("<svg") && !page.contains("src=") && !page.contains("href="), "nothing is fetched");
     assert!(page.contains("class=\"inner\"") && page.contains("addEventListener(\"wheel\""), "the map zooms");
-    // Every buffer is drawn and told of.
+    // Every buffer is drawn and listed.
     assert_eq!(page.matches("<rect class=\"block").count(), 5);
     assert!(!std::fs::read_to_string(figures.join("arena.svg")).unwrap().contains("<script"));
     for file in ["arena.svg", "consumption.svg", "idle.svg", "sizes.svg"] {

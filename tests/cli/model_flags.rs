@@ -265,7 +265,7 @@ fn a_closed_output_pipe_ends_the_program() {
         "devices --format csv",
         "run plan.json --repeat 1",
     ] {
-        // Whoever reads has gone: quietly.
+        // The reader has closed the pipe: no message.
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = command(line).stdout(writer).output().unwrap();

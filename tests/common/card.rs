@@ -15,7 +15,7 @@ use edgecut::{
     units::{Bytes, Micros},
 };
 
-/// A card beside a processor: what it has of memory, and the link to it.
+/// A GPU next to a CPU: its memory, and the link to it.
 pub struct Card {
     pub memory: Option<Bytes>,
     /// Of a transfer either way: what each takes, and each of its bytes.

@@ -26,7 +26,7 @@ use edgecut::{
     values::seeded,
 };
 
-/// A file or folder of the conformance data beside the checkout. Tests that need it are ignored where it is absent.
+/// A file or folder of the conformance data next to the checkout. Tests that need it are ignored where it is absent.
 pub fn shared(path: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared").join(path);
     assert!(path.exists(), "{} is missing", path.display());

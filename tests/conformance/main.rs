@@ -1,7 +1,7 @@
 //! Conformance data, one test a case: operators, models and the operator registry of TVM, and generated problems with
 //! known optima.
 //!
-//! Relay data is read from `../shared/relay` where it lies beside the checkout, else from the sample in `tests/data`; what the
+//! Relay data is read from `../shared/relay` where it lies next to the checkout, else from the sample in `tests/data`; what the
 //! sample lacks is then one ignored test. `cargo test --test conformance pool` runs the cases whose name contains `pool`.
 
 #[path = "../cases/mod.rs"]

@@ -29,7 +29,7 @@ struct Counter {
 
 /// Counts the allocations of the threads that joined it.
 ///
-/// Freed memory counts for the meter of the freeing thread, whoever allocated it: a computation that frees memory
+/// Freed memory counts for the meter of the freeing thread, not of the allocating one: a computation that frees memory
 /// allocated outside must correct for that.
 #[derive(Debug)]
 pub struct AllocationMeter {

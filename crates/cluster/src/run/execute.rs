@@ -155,7 +155,7 @@ impl<'a> Players<'a> {
                 }
                 let (doing, cause) = ("running its part".to_string(), "it ended the run".to_string());
                 let lost = AgentError::Disconnected { agent: name, doing, cause };
-                // Nobody listens any more if the run is over.
+                // The receiver is dropped if the run is over.
                 let _ = together.send((index, Err(lost))).await;
             });
         }

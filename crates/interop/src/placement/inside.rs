@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn what_lies_between_comes_in_once() {
-        // The path 0 → 1 → 4 → 6 with 2 and 3 beside 1, 5 beside 4; 7 leaves the path and never comes back.
+        // The path 0 → 1 → 4 → 6 with 2 and 3 parallel to 1, 5 parallel to 4; 7 leaves the path and never comes back.
         let edges = [(0, 1), (1, 4), (4, 6), (0, 2), (2, 3), (3, 4), (1, 5), (5, 6), (4, 7)];
         let mut readers = vec![Vec::new(); 8];
         edges.iter().for_each(|(from, to)| readers[*from].push(*to));

@@ -122,12 +122,12 @@ impl<'a> SplitOptions<'a> {
                 let access = access.as_ref()?;
                 let ranges: Vec<Range<u64>> = division.cuts.windows(2).map(|w| (access.map)(&(w[0]..w[1]))).collect();
                 let cuts = boundaries(&ranges)?;
-                let beside = |axis: &SplitAxis| match &axis.join {
+                let is_same_axis = |axis: &SplitAxis| match &axis.join {
                     Join::Axis(outputs) => outputs.get(index as usize) == Some(&Some(access.axis)),
                     Join::Sum => false,
                 };
                 let axes = self.axes.get(&operator)?;
-                let number = axes.iter().position(beside)?;
+                let number = axes.iter().position(is_same_axis)?;
                 let on_grain = cuts.iter().rev().skip(1).all(|cut| cut % axes[number].grain == 0);
                 if !on_grain || cuts.last() != Some(&axes[number].size) {
                     return None;
