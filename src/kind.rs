@@ -121,7 +121,7 @@ pub fn of(bytes: &[u8]) -> Option<Kind> {
 }
 
 /// The same for a file that should not be a model: detects Relay modules too.
-pub fn besides(bytes: &[u8]) -> Option<Kind> {
+pub fn of_any(bytes: &[u8]) -> Option<Kind> {
     let is_relay = |text: &str| text.contains("def @main") || text.trim_start().starts_with("#[version");
     let relay = std::str::from_utf8(bytes).is_ok_and(is_relay);
     of(bytes).or(relay.then_some(Kind::Relay))
@@ -129,7 +129,7 @@ pub fn besides(bytes: &[u8]) -> Option<Kind> {
 
 /// What a file is instead of what was wanted, if that helps.
 pub fn other(bytes: &[u8], wanted: Kind) -> Option<Kind> {
-    besides(bytes).filter(|kind| *kind != wanted && !kind.is_vague())
+    of_any(bytes).filter(|kind| *kind != wanted && !kind.is_vague())
 }
 
 /// The failure of reading `bytes`, the file at `path`, as `wanted`: what it is instead, if that helps, else the
@@ -232,7 +232,7 @@ mod tests {
         for text in ["", "hello", "def @main(%x: int32) {\n  add(%x, 1)\n}", "{ let %x = 1; %x }", "add(1, 2)"] {
             assert_eq!(of(text.as_bytes()), None, "{text}");
         }
-        assert_eq!(besides(b"def @main(%x: int32) { add(%x, 1) }"), Some(Kind::Relay));
+        assert_eq!(of_any(b"def @main(%x: int32) { add(%x, 1) }"), Some(Kind::Relay));
     }
 
     #[test]

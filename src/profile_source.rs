@@ -123,7 +123,7 @@ fn times(text: &str) -> Times {
         true if text.contains("\"arg_nodes\"") => Times::Dump, // JSON of TVM's
         false if has("a_name") => Times::Eop,
         false if has("signature") || header.is_empty() => Times::Rows,
-        _ => match kind::besides(text.as_bytes()) {
+        _ => match kind::of_any(text.as_bytes()) {
             Some(Kind::Json) => Times::Dump,
             Some(Kind::Csv) | None => Times::Rows,
             Some(kind) => Times::None(kind),

@@ -120,7 +120,7 @@ fn six_digits(text: &str) -> String {
     text.replace("0.088388346f", "0.0883883f")
 }
 
-/// What TVM's type inference refuses besides the cases: annotations that the value does not have.
+/// What TVM's type inference refuses in addition to the cases: annotations that the value does not have.
 #[test]
 fn strict_mode_holds_programs_to_their_annotations() {
     for (text, ok) in [

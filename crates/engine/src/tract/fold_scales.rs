@@ -28,7 +28,7 @@ pub(super) fn sole_consumer<'m>(model: &'m TypedModel, node: &TypedNode) -> Trac
     })
 }
 
-/// The operand of the binary operator `next` besides the result of `node`, if it is a constant.
+/// The operand of the binary operator `next` other than the result of `node`, if it is a constant.
 pub(super) fn constant_operand(
     model: &TypedModel,
     next: &TypedNode,

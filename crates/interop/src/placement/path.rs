@@ -162,8 +162,8 @@ struct Blocks {
     inside: f64,
 }
 
-/// A block of a path: from where to where, and besides the path's operators, the time that it takes at its border and
-/// inside, and the bytes inside.
+/// A block of a path: from where to where, and in addition to the path's operators, the time that it takes at its
+/// border and inside, and the bytes inside.
 struct Block {
     from: u32,
     to: u32,
