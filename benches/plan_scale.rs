@@ -10,11 +10,11 @@ use std::{path::Path, time::Instant};
 use edgecut::{
     graph::{Granularity, LinkCost, OperatorId, TensorId},
     plan::{
-        DeviceId, GroupId, PlanRequest, Problem, TensorIndex,
+        DeviceId, GroupId, NoPlan, PlanRequest, Problem, TensorIndex,
         assemble::Network,
         problem::{Cost, Device, Group, Link, LinkId, Objective, Targets, Tensor},
         search::Options,
-        solve::{NoPlan, Solution, solve},
+        solve::{Solution, solve},
         split::{self, SplitOptions},
     },
     profile::items,

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use miette::Report;
-
 use edgecut_cluster::{
     DeviceName,
     run::{
@@ -81,7 +79,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     let options = options(arguments);
     let planned = plan_on_agents(&agents, &request, &mut shards, &options, &|event| eprintln!("{event}"));
     let planned = planned.map_err(|error| match error.is_no_plan() {
-        true => Failure::NoPlan(Report::msg(error.to_string())),
+        true => arguments.no_plan(&error.to_string(), error.no_plan()),
         false => Failure::failed(error),
     })?;
     output::finish(arguments, &planned.request, &planned.candidate, Vec::new())

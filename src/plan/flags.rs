@@ -16,13 +16,17 @@ use crate::{
 use edgecut_cluster::run::request::{PlanSettings, RequestError};
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
-    self as plan,
+    self as plan, NoPlan,
     file::ModelRef,
+    no_plan::{Nearest, Shortage},
     problem::{Objective, Targets},
     rule::{Rule, RuleKind},
     search::Options,
     split::Ratios,
 };
+
+/// How much looser than the nearest plan the targets are that are proposed for it.
+const ROOM: f64 = 1.02;
 
 /// Plan where the operators of a model run, under memory and latency targets.
 #[derive(clap::Args)]
@@ -174,6 +178,33 @@ impl Plan {
             (RequestError::Network(error), _) => Failure::failed(error),
             (error, _) => Failure::bad_input(error),
         }
+    }
+
+    /// That there is no plan, and which flags would accept the nearest one.
+    pub(super) fn no_plan(&self, what: &str, why: Option<&NoPlan>) -> Failure {
+        let accepting = why.and_then(NoPlan::nearest).map(|nearest| self.accepting(nearest)).unwrap_or_default();
+        let nearest = match accepting.is_empty() {
+            true => String::new(),
+            false => format!("\nthe nearest plan is given out with {}", accepting.join(" ")),
+        };
+        Failure::NoPlan(Report::msg(format!("{what}{nearest}")))
+    }
+
+    /// The flags of targets, as loose as `nearest` needs them; empty if it misses something that no flag loosens.
+    fn accepting(&self, nearest: &Nearest) -> Vec<String> {
+        let targets = nearest.accepting(&Targets { latency: self.latency, throughput: self.throughput });
+        let is_over = |limit: Option<Bytes>| limit.is_some_and(|limit| nearest.memory > limit);
+        let is_short = nearest.shortages.iter().any(Shortage::is_of_memory);
+        if is_short && !is_over(self.memory) {
+            return Vec::new();
+        }
+        // Rounded so that what is printed accepts the plan, also in another minute.
+        let latency = targets.latency.filter(|latency| self.latency.is_some_and(|target| *latency > target));
+        let latency = latency.map(|latency| format!("--latency {}us", (latency.0 * ROOM).ceil()));
+        let rate = targets.throughput.filter(|rate| self.throughput.is_some_and(|target| *rate < target));
+        let rate = rate.map(|rate| format!("--throughput {:.3}", rate / ROOM));
+        let memory = is_over(self.memory).then(|| format!("--memory {}KiB", nearest.memory.0.div_ceil(1 << 10)));
+        latency.into_iter().chain(rate).chain(memory).collect()
     }
 
     /// Whether pilot runs were asked for.

@@ -27,7 +27,7 @@ pub(super) fn finish(
     notes: Vec<String>,
 ) -> Outcome {
     if arguments.pareto {
-        let points = front::front(request).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
+        let points = front::front(request).map_err(|why| arguments.no_plan(&why.to_string(), Some(&why)))?;
         if let Some(output) = &arguments.output {
             write_front(output, request, &points)?;
         }

@@ -75,7 +75,7 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
         }
         error => arguments.failure(error),
     })?;
-    let candidate = plan(&request).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
+    let candidate = plan(&request).map_err(|why| arguments.no_plan(&why.to_string(), Some(&why)))?;
     let dumped =
         "the model is a graph dump, which names kernels and has none: this plan can be looked at, not run or exported";
     output::finish(arguments, &request, &candidate, is_dump.then(|| dumped.to_string()).into_iter().collect())

@@ -9,7 +9,7 @@ use edgecut::{
     agent::Fleet,
     graph::{Granularity, Graph, LinkCost, OperatorId, TensorData},
     plan::{
-        Candidate, DeviceId, Plan, PlanRequest,
+        Candidate, DeviceId, NoPlan, Plan, PlanRequest,
         assemble::Network,
         check,
         constrained::with_schedules,
@@ -17,7 +17,6 @@ use edgecut::{
         problem::{Cost, Device, Link, LinkId, Objective},
         schedule::apply_schedules,
         search::Options,
-        solve::NoPlan,
         split::{SplitOptions, divided, solve},
     },
     profile::{Item, items},

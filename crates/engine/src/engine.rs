@@ -80,6 +80,15 @@ pub trait Executable: Send {
         each: &mut dyn FnMut(usize, Sample),
     ) -> Result<Vec<TensorData>, EngineError>;
 
+    /// The same without measuring: `each` gets the index of every step after it, and may take the time.
+    fn run_stepwise(
+        &mut self,
+        inputs: Vec<TensorData>,
+        each: &mut dyn FnMut(usize),
+    ) -> Result<Vec<TensorData>, EngineError> {
+        self.run_in_steps(inputs, &mut |index, _| each(index))
+    }
+
     /// Memory held while the graph is loaded: packed weights and constants.
     fn parameter_bytes(&self) -> Bytes;
 

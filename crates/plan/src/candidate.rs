@@ -10,10 +10,11 @@ use crate::{
     estimates,
     evaluation::Evaluation,
     file::{Plan, Split},
-    problem::{Device, GroupId, Problem, ProblemError},
+    no_plan::NoPlan,
+    problem::{Device, GroupId, Problem, ProblemError, Targets},
     request::PlanRequest,
     schedule::Schedule,
-    solve::{NoPlan, Solution, judge},
+    solve::{Solution, evaluate},
     split::{choice::Choices, expand::Expanded},
 };
 
@@ -93,11 +94,18 @@ impl Candidate {
         !is_scheduled && self.splits == other.splits && placement(self) == placement(other)
     }
 
+    /// The same without targets on times: for a plan that is run to find out what it takes.
+    pub fn without_targets(&self) -> Candidate {
+        let mut candidate = self.clone();
+        candidate.expanded.problem.targets = Targets::default();
+        candidate
+    }
+
     /// The candidate with at most as many inputs in flight as `run`.
     ///
     /// # Errors
-    /// If it then misses the throughput target.
-    pub fn limited_to(mut self, run: &Candidate) -> Result<Candidate, NoPlan> {
+    /// If what is held does not fit in 63 bits.
+    pub fn limited_to(mut self, run: &Candidate) -> Result<Candidate, ProblemError> {
         if let Some(most) = run.solution.in_flight {
             self.solution.at_most(most, &self.expanded.problem)?;
         }
@@ -109,7 +117,7 @@ impl Candidate {
     /// faster than before, its bound decreases by the same factor: other plans would be faster too.
     ///
     /// # Errors
-    /// If it then misses the targets.
+    /// If the times are invalid.
     pub fn retimed(
         &self,
         times: &BTreeMap<GroupId, Micros>,
@@ -122,7 +130,7 @@ impl Candidate {
         let now = predict(&Evaluation::of(&first, placement()).map_err(|e| ProblemError { what: e.to_string() })?);
         let factor = if now > Micros::ZERO { measured.0 / now.0 } else { 1.0 };
         let problem = timed(&expanded.problem, times, factor);
-        let mut solution = judge(&problem, placement())?;
+        let mut solution = evaluate(&problem, placement())?;
         let faster = if before.value() > 0.0 { (solution.value() / before.value()).min(1.0) } else { 1.0 };
         solution.bound = LowerBound { value: before.bound.value * faster, by: before.bound.by };
         solution.evaluations = before.evaluations;

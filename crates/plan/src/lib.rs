@@ -28,7 +28,8 @@
 //! | [`bound`] | lower bounds |
 //! | [`search`] | searches for placements |
 //! | [`deadline`] | the progress of a search, by work and by time |
-//! | [`solve`] | bounds and searches combined; the reason if there is no plan |
+//! | [`solve`] | bounds and searches combined |
+//! | [`no_plan`] | why there is no plan, and what the nearest one misses |
 //! | [`split`] | placements with groups split over several devices |
 //! | [`constrained`] | plans within memory limits, with memory-saving schedules |
 //! | [`schedule`] | such schedules as graph transformations |
@@ -56,6 +57,7 @@ pub mod file;
 mod from_solution;
 pub mod like;
 mod memory_usage;
+pub mod no_plan;
 pub mod offload;
 pub mod pipeline_depth;
 pub mod placement;
@@ -81,6 +83,7 @@ pub mod two_device;
 
 pub use candidate::{Candidate, CostSource};
 pub use file::Plan;
+pub use no_plan::NoPlan;
 pub use planner::plan;
 pub use problem::{DeviceId, GroupId, Problem, TensorIndex};
 pub use request::PlanRequest;

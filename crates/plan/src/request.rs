@@ -105,6 +105,11 @@ impl<'a> PlanRequest<'a> {
         self.ratios == Ratios::Tuned && self.like.is_none()
     }
 
+    /// Whether devices that are short of memory may follow schedules that need less.
+    pub fn may_schedule(&self) -> bool {
+        self.is_free() && self.fits_memory && self.is_limited()
+    }
+
     /// Whether some group can be split.
     pub fn can_split(&self) -> bool {
         (0..self.split_options.groups.len()).any(|group| !self.split_options.group(group).is_empty())

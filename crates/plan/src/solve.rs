@@ -1,10 +1,11 @@
-//! From a problem to an answer: bounds, searches, and where no placement meets the targets, the reason.
+//! From a problem to a solution: bounds, searches, and where no placement meets the targets, the nearest one.
 
 use super::{
     DeviceId, GroupId, Problem,
     bound::{Bounds, LowerBound, critical_path::Tails, footprint},
     evaluation::Evaluation,
     memory_usage::MemoryUsage,
+    no_plan::{Nearest, NoPlan, Shortage},
     placement::Placement,
     problem::{Objective, ProblemError},
     search::{Options, Session},
@@ -25,71 +26,53 @@ pub struct Solution {
     pub evaluations: u64,
     /// Of a plan for a stream: the number of inputs in flight; the arenas hold the tensors of all of them.
     pub in_flight: Option<u32>,
-}
-
-/// Why there is no plan.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum NoPlan {
-    #[error(transparent)]
-    Problem(#[from] ProblemError),
-    #[error("{}{}", if *.proven { "no plan can meet the targets: " } else { "no plan that meets the targets was found: " }, list(.shortages))]
-    Targets {
-        /// Whether a bound or a complete search says that there is none.
-        proven: bool,
-        shortages: Vec<Shortage>,
-    },
-}
-
-/// One way in which the targets are missed.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Shortage {
-    #[error("{group} runs on no device")]
-    Unsupported { group: String },
-    #[error("{group} alone needs {need}, which is {short} more than the largest memory that may run it, {device}, has")]
-    Group { group: String, need: Bytes, short: Bytes, device: String },
-    #[error("the parameters take {need}, which is {short} more than all memories together")]
-    Parameters { need: Bytes, short: Bytes },
-    #[error(
-        "the chain of {groups} groups from {first} to {last} takes {length} on its best devices, {excess} more than the latency target of {target}"
-    )]
-    Chain { groups: usize, first: String, last: String, length: Micros, target: Micros, excess: Micros },
-    #[error("the work spread evenly takes {interval} a result, {excess} more than the target of {target}")]
-    Work { interval: Micros, target: Micros, excess: Micros },
-    #[error("in the nearest plan {device} is short of {short} of its {limit} while {group} runs")]
-    Memory { device: String, group: String, short: Bytes, limit: Bytes },
-    #[error("in the nearest plan the latency is {latency}, {excess} more than the target of {target}")]
-    Latency { latency: Micros, target: Micros, excess: Micros },
-    #[error("in the nearest plan the time between results is {interval}, {excess} more than the target of {target}")]
-    Interval { interval: Micros, target: Micros, excess: Micros },
+    /// The limits and targets that it misses: empty for a plan.
+    pub missed: Vec<Shortage>,
+    /// Whether a complete search says that every placement misses some.
+    pub is_infeasible: bool,
 }
 
 /// How often limits are tightened by what packing adds to the load before that is given up.
 const REPACKINGS: usize = 6;
 /// Share of all evaluations, and of the time, that each of these may take at least.
 const FOR_REPACKING: u64 = 4;
+/// A target is missed if it is exceeded by more than rounding.
+pub(crate) const SLACK: f64 = 1.0 + 1e-9;
 
 /// Finds a placement for `problem`.
 ///
 /// # Errors
-/// If the tables contradict each other, or no placement meets the targets; then with the reason.
+/// If the tables contradict each other, or no placement meets limits and targets; then with the reason.
 pub fn solve(problem: &Problem, options: &Options) -> Result<Solution, NoPlan> {
     problem.check()?;
+    let proof = proof(problem, &Bounds::of(problem));
+    match proof.is_empty() {
+        true => nearest(problem, options)?.met(),
+        false => Err(NoPlan::proved(proof)),
+    }
+}
+
+/// The same; where no placement that meets limits and targets is found, the nearest one, which says what it misses.
+///
+/// # Errors
+/// If the tables contradict each other, or some group runs nowhere.
+pub fn nearest(problem: &Problem, options: &Options) -> Result<Solution, NoPlan> {
+    problem.check()?;
+    let nowhere = unsupported(problem);
+    if !nowhere.is_empty() {
+        return Err(NoPlan::proved(nowhere));
+    }
     let deadline = Deadline::new(options.cut_off);
     let bounds = Bounds::of(problem);
-    let proven = impossible(problem, &bounds);
-    if !proven.is_empty() {
-        return Err(NoPlan::Targets { proven: true, shortages: proven });
+    let is_stream = pipeline_depth::is_stream(problem.objective, &problem.targets);
+    let found = search(problem, options, &bounds, &deadline, is_stream)?;
+    if found.missed.is_empty() || !is_stream {
+        return Ok(found);
     }
-    let found =
-        search(problem, options, &bounds, &deadline, pipeline_depth::is_stream(problem.objective, &problem.targets));
-    match found {
-        // Limits may leave room for fewer inputs at a time than the devices could keep busy.
-        Err(NoPlan::Targets { .. }) if pipeline_depth::is_stream(problem.objective, &problem.targets) => {
-            let mut fewer = search(problem, options, &bounds, &deadline, false)?;
-            if fewer.stream(problem)? { Ok(fewer) } else { found }
-        }
-        found => found,
-    }
+    // Limits may leave room for fewer inputs at a time than the devices could keep busy.
+    let mut fewer = search(problem, options, &bounds, &deadline, false)?;
+    fewer.stream(problem)?;
+    Ok(if fewer.violation() < found.violation() { fewer } else { found })
 }
 
 /// The same with the memory of all inputs in flight, or of a single one.
@@ -104,7 +87,7 @@ fn search(
     let mut tight = problem.clone();
     let budget = options.evaluations(problem.groups.len());
     let mut evaluations = 0;
-    let mut nearest: Option<NoPlan> = None;
+    let mut nearest: Option<Solution> = None;
     for _ in 0..REPACKINGS {
         let left = budget.saturating_sub(evaluations).max(budget / FOR_REPACKING);
         let time = (1.0 - deadline.elapsed()).max(1.0 / FOR_REPACKING as f64);
@@ -116,16 +99,9 @@ fn search(
         if untightened {
             bound = session.bound.clone();
         }
-        let Some((score, whole)) = session.best.take() else {
-            return Err(NoPlan::Targets { proven: session.proven, shortages: Vec::new() });
-        };
+        let Some((score, whole)) = session.best.take() else { break };
         let placement = Placement::new(&whole.devices, &whole.order);
         let evaluation = Evaluation::of(problem, placement).map_err(|e| ProblemError { what: e.to_string() })?;
-        if !score.feasible() {
-            let missed =
-                NoPlan::Targets { proven: session.proven && untightened, shortages: missed(problem, &evaluation) };
-            return Err(nearest.unwrap_or(missed));
-        }
         let in_flight = is_stream.then(|| pipeline_depth::desired(&evaluation));
         let arenas = pipeline_depth::reserved_memory(
             &arenas(&evaluation.memory)?,
@@ -133,56 +109,78 @@ fn search(
             in_flight.unwrap_or(1),
         );
         let over = overfull(problem, &evaluation, &arenas);
-        if over.is_empty() {
-            if session.proven && evaluation.score.value > bound.value && untightened {
-                bound = LowerBound { value: evaluation.score.value, by: "complete search" };
-            }
-            // Bounds of a solver are rounded.
-            bound.value = bound.value.min(evaluation.score.value);
-            return Ok(Solution { evaluation, arenas, bounds: bounds.clone(), bound, evaluations, in_flight });
+        if session.proven && score.feasible() && over.is_empty() && untightened && evaluation.score.value > bound.value
+        {
+            bound = LowerBound { value: evaluation.score.value, by: "complete search" };
+        }
+        // Bounds of a solver are rounded.
+        bound.value = bound.value.min(evaluation.score.value);
+        let is_infeasible = session.proven && untightened && !score.feasible();
+        let (bounds, bound) = (bounds.clone(), bound.clone());
+        let mut found =
+            Solution { evaluation, arenas, bounds, bound, evaluations, in_flight, missed: Vec::new(), is_infeasible };
+        found.judge(problem);
+        let is_over = found.missed.is_empty() || !score.feasible();
+        if nearest.as_ref().is_none_or(|nearest| found.violation() < nearest.violation()) {
+            nearest = Some(found);
+        }
+        if is_over {
+            break;
         }
         for (device, short) in &over {
             let limit = &mut tight.devices[device.0 as usize].memory;
             *limit = limit.map(|bytes| bytes - *short);
         }
-        nearest = Some(too_full(problem, &evaluation, &over));
     }
-    Err(nearest.unwrap_or(NoPlan::Targets { proven: false, shortages: Vec::new() }))
+    let none = || NoPlan::Targets { proven: false, shortages: Vec::new(), nearest: None };
+    let mut found = nearest.ok_or_else(none)?;
+    found.evaluations = evaluations;
+    Ok(found)
 }
 
 /// What `placement` is worth, without looking for a better one.
 ///
 /// # Errors
-/// If it does not fit the problem, or misses the targets.
+/// If it does not fit the problem, or misses limits or targets.
 pub fn judge(problem: &Problem, placement: Placement) -> Result<Solution, NoPlan> {
+    evaluate(problem, placement)?.met()
+}
+
+/// What `placement` is worth, and what it misses.
+///
+/// # Errors
+/// If it does not fit the problem.
+pub fn evaluate(problem: &Problem, placement: Placement) -> Result<Solution, NoPlan> {
     let bounds = Bounds::of(problem);
     let bound = bounds.on(problem.objective);
     let evaluation = Evaluation::of(problem, placement).map_err(|e| ProblemError { what: e.to_string() })?;
-    if !evaluation.score.feasible() {
-        return Err(NoPlan::Targets { proven: false, shortages: missed(problem, &evaluation) });
-    }
     let arenas = arenas(&evaluation.memory)?;
-    let over = overfull(problem, &evaluation, &arenas);
-    if !over.is_empty() {
-        return Err(too_full(problem, &evaluation, &over));
-    }
-    let mut solution = Solution { evaluation, arenas, bounds, bound, evaluations: 1, in_flight: None };
-    match solution.stream(problem)? {
-        true => Ok(solution),
-        false => Err(NoPlan::Targets { proven: false, shortages: missed(problem, &solution.evaluation) }),
-    }
+    let mut solution = Solution {
+        evaluation,
+        arenas,
+        bounds,
+        bound,
+        evaluations: 1,
+        in_flight: None,
+        missed: Vec::new(),
+        is_infeasible: false,
+    };
+    solution.stream(problem)?;
+    Ok(solution)
 }
 
-/// What the bounds alone say cannot be met.
-fn impossible(problem: &Problem, bounds: &Bounds) -> Vec<Shortage> {
-    let mut shortages = Vec::new();
+/// The groups that run on no device.
+pub(crate) fn unsupported(problem: &Problem) -> Vec<Shortage> {
+    let nowhere = problem.groups.iter().filter(|group| group.costs.iter().all(Option::is_none));
+    nowhere.map(|group| Shortage::Unsupported { group: group.name.clone() }).collect()
+}
+
+/// What no placement of `problem` meets, by bounds alone.
+pub(crate) fn proof(problem: &Problem, bounds: &Bounds) -> Vec<Shortage> {
+    let mut shortages = unsupported(problem);
     for id in problem.group_ids() {
-        let mut able = problem.device_ids().filter_map(|d| Some((d, footprint::group(problem, id, d)?))).peekable();
+        let able = problem.device_ids().filter_map(|d| Some((d, footprint::group(problem, id, d)?)));
         let group = problem.group(id).name.clone();
-        if able.peek().is_none() {
-            shortages.push(Shortage::Unsupported { group });
-            continue;
-        }
         let short = |(d, need): (DeviceId, Bytes)| {
             let limit = problem.device(d).memory.unwrap_or(Bytes(u64::MAX));
             (limit.shortfall(need), need, d)
@@ -191,53 +189,35 @@ fn impossible(problem: &Problem, bounds: &Bounds) -> Vec<Shortage> {
             shortages.push(Shortage::Group { group, need, short, device: problem.device(device).full_name() });
         }
     }
-    let room: Option<Bytes> = problem.devices.iter().map(|d| d.memory).sum::<Option<Bytes>>();
-    let need = footprint::parameters(problem);
-    if let Some(short) = room.map(|room| room.shortfall(need)).filter(|s| *s > Bytes::ZERO) {
-        shortages.push(Shortage::Parameters { need, short });
-    }
-    let slack = 1.0 + 1e-9;
-    if let Some(target) = problem.targets.latency.filter(|t| bounds.latency.value.0 > t.0 * slack) {
-        let length = bounds.latency.value;
-        let excess = length - target;
+    shortages.extend(parameters(problem));
+    shortages.extend(critical_path(problem, bounds));
+    shortages.extend(work(problem, bounds));
+    shortages
+}
+
+/// That the latency target is below the bound on the latency, if it is.
+pub(crate) fn critical_path(problem: &Problem, bounds: &Bounds) -> Option<Shortage> {
+    let (target, length) = (problem.targets.latency?, bounds.latency.value);
+    (length.0 > target.0 * SLACK).then(|| {
         let chain = Tails::of(problem).critical_path(problem);
         let name = |g: Option<&(GroupId, DeviceId)>| g.map_or(String::new(), |(g, _)| problem.group(*g).name.clone());
-        let (first, last) = (name(chain.first()), name(chain.last()));
-        shortages.push(Shortage::Chain { groups: chain.len(), first, last, length, target, excess });
-    }
-    if let Some(target) =
-        problem.targets.throughput.map(|rate| Micros(1e6 / rate)).filter(|t| bounds.interval.value.0 > t.0 * slack)
-    {
-        let interval = bounds.interval.value;
-        shortages.push(Shortage::Work { interval, target, excess: interval - target });
-    }
-    shortages
+        let (first, last, on) = (name(chain.first()), name(chain.last()), "on its best devices");
+        Shortage::Chain { groups: chain.len(), first, last, length, on, target, excess: length - target }
+    })
 }
 
-/// What a placement misses.
-fn missed(problem: &Problem, evaluation: &Evaluation) -> Vec<Shortage> {
-    let mut shortages = Vec::new();
-    for (id, account) in problem.device_ids().zip(&evaluation.memory) {
-        let limit = problem.device(id).memory.unwrap_or(Bytes(u64::MAX));
-        let short = limit.shortfall(account.load);
-        if short > Bytes::ZERO {
-            shortages.push(fullest(problem, evaluation, id, short));
-        }
-    }
-    let latency = evaluation.latency();
-    if let Some(target) = problem.targets.latency.filter(|t| latency > *t) {
-        shortages.push(Shortage::Latency { latency, target, excess: latency - target });
-    }
-    let interval = evaluation.loads.interval();
-    if let Some(target) = problem.targets.throughput.map(|rate| Micros(1e6 / rate)).filter(|t| interval > *t) {
-        shortages.push(Shortage::Interval { interval, target, excess: interval - target });
-    }
-    shortages
+/// That all parameters are larger than all memories together, if they are.
+pub(crate) fn parameters(problem: &Problem) -> Option<Shortage> {
+    let room: Bytes = problem.devices.iter().map(|device| device.memory).sum::<Option<Bytes>>()?;
+    let need = footprint::parameters(problem);
+    let short = room.shortfall(need);
+    (short > Bytes::ZERO).then_some(Shortage::Parameters { need, short })
 }
 
-fn too_full(problem: &Problem, evaluation: &Evaluation, over: &[(DeviceId, Bytes)]) -> NoPlan {
-    let shortages = over.iter().map(|(device, short)| fullest(problem, evaluation, *device, *short)).collect();
-    NoPlan::Targets { proven: false, shortages }
+/// That the work is too much for the target of throughput, if it is.
+pub(crate) fn work(problem: &Problem, bounds: &Bounds) -> Option<Shortage> {
+    let (target, interval) = (Micros(1e6 / problem.targets.throughput?), bounds.interval.value);
+    (interval.0 > target.0 * SLACK).then(|| Shortage::Work { interval, target, excess: interval - target })
 }
 
 fn fullest(problem: &Problem, evaluation: &Evaluation, device: DeviceId, short: Bytes) -> Shortage {
@@ -278,37 +258,27 @@ impl Solution {
     }
 
     /// Makes a plan for a stream of one whose memory was counted for one input at a time: with as many inputs in flight
-    /// as are wanted and the limits of `problem` have room for. False if the targets are missed then. Nothing changes
-    /// where `problem` is about no stream, or that is done already.
+    /// as are wanted and the limits of `problem` have room for, at least one. Finds out what it misses; nothing else
+    /// changes where `problem` is about no stream, or that is done already.
     ///
     /// # Errors
     /// If what is held does not fit in 63 bits.
-    pub fn stream(&mut self, problem: &Problem) -> Result<bool, ProblemError> {
-        if !pipeline_depth::is_stream(problem.objective, &problem.targets) || self.in_flight.is_some() {
-            return Ok(true);
+    pub fn stream(&mut self, problem: &Problem) -> Result<(), ProblemError> {
+        if pipeline_depth::is_stream(problem.objective, &problem.targets) && self.in_flight.is_none() {
+            self.fill(problem)?;
+            if problem.objective == Objective::Throughput {
+                self.evaluation.score.value = self.interval().0;
+            }
         }
-        if !self.fill(problem)? {
-            return Ok(false);
-        }
-        if problem.objective == Objective::Throughput {
-            self.evaluation.score.value = self.interval().0;
-        }
-        Ok(self.too_slow(problem).is_none())
-    }
-
-    /// By how much the target of throughput is missed, if it is.
-    fn too_slow(&self, problem: &Problem) -> Option<Shortage> {
-        let interval = self.interval();
-        let rate = problem.targets.throughput.filter(|rate| interval.0 * rate > 1e6 * (1.0 + 1e-9))?;
-        let target = Micros(1e6 / rate);
-        Some(Shortage::Interval { interval, target, excess: interval - target })
+        self.judge(problem);
+        Ok(())
     }
 
     /// Limits a plan for a stream to `most` inputs in flight.
     ///
     /// # Errors
-    /// If the target of throughput is missed then.
-    pub fn at_most(&mut self, most: u32, problem: &Problem) -> Result<(), NoPlan> {
+    /// If what is held does not fit in 63 bits.
+    pub fn at_most(&mut self, most: u32, problem: &Problem) -> Result<(), ProblemError> {
         if self.in_flight.is_some_and(|count| count > most.max(1)) {
             let single = arenas(&self.evaluation.memory)?;
             self.in_flight = Some(most.max(1));
@@ -321,25 +291,58 @@ impl Solution {
                 self.evaluation.score.value = self.interval().0;
             }
         }
-        match self.too_slow(problem) {
-            None => Ok(()),
-            Some(missed) => Err(NoPlan::Targets { proven: false, shortages: vec![missed] }),
-        }
+        self.judge(problem);
+        Ok(())
     }
 
-    /// Sets the number of inputs in flight: the requested one, or fewer where the limits of `problem` require it; false
-    /// if not even one fits.
+    /// Sets the number of inputs in flight: the requested one, or fewer where the limits of `problem` require it; one if
+    /// not even that fits.
     ///
     /// # Errors
     /// If what is held does not fit in 63 bits.
-    pub(super) fn fill(&mut self, problem: &Problem) -> Result<bool, ProblemError> {
+    pub(super) fn fill(&mut self, problem: &Problem) -> Result<(), ProblemError> {
         let (single, waiting) = (arenas(&self.evaluation.memory)?, pipeline_depth::waiting_memory(&self.evaluation));
         let with = |count: u32| pipeline_depth::reserved_memory(&single, &waiting, count);
-        let counts = (1..=pipeline_depth::desired(&self.evaluation)).rev();
-        let mut fitting = counts.filter(|count| overfull(problem, &self.evaluation, &with(*count)).is_empty());
-        let Some(count) = fitting.next() else { return Ok(false) };
+        let mut counts = (1..=pipeline_depth::desired(&self.evaluation)).rev();
+        let count = counts.find(|count| overfull(problem, &self.evaluation, &with(*count)).is_empty()).unwrap_or(1);
         (self.arenas, self.in_flight) = (with(count), Some(count));
-        Ok(true)
+        Ok(())
+    }
+
+    /// Finds out which limits and targets of `problem` it misses.
+    pub(super) fn judge(&mut self, problem: &Problem) {
+        let over = overfull(problem, &self.evaluation, &self.arenas);
+        let full = over.iter().map(|(device, short)| fullest(problem, &self.evaluation, *device, *short));
+        let latency = self.evaluation.latency();
+        let slow = problem.targets.latency.filter(|target| latency > *target);
+        let slow = slow.map(|target| Shortage::Latency { latency, target, excess: latency - target });
+        let interval = self.interval();
+        let rare = problem.targets.throughput.map(|rate| Micros(1e6 / rate));
+        let rare = rare.filter(|target| interval.0 > target.0 * SLACK);
+        let rare = rare.map(|target| Shortage::Interval { interval, target, excess: interval - target });
+        self.missed = full.chain(slow).chain(rare).collect();
+    }
+
+    /// By how much limits and targets are missed together, each relative to itself.
+    pub fn violation(&self) -> f64 {
+        self.missed.iter().map(Shortage::excess).sum()
+    }
+
+    /// Whether it is better than `other`: nearer to limits and targets, or as near and of a better value.
+    pub fn is_better(&self, other: &Solution) -> bool {
+        (self.violation(), self.value()) < (other.violation(), other.value())
+    }
+
+    /// Itself, if it meets limits and targets.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn met(self) -> Result<Solution, NoPlan> {
+        if self.missed.is_empty() {
+            return Ok(self);
+        }
+        let nearest = Some(Box::new(Nearest::of(&self, self.bounds.clone())));
+        Err(NoPlan::Targets { proven: self.is_infeasible, shortages: self.missed, nearest })
     }
 
     /// By device: what it must have, parameters and arena.
@@ -360,14 +363,4 @@ impl Solution {
             Objective::Memory => Bytes(value as u64).to_string(),
         }
     }
-}
-
-fn list(shortages: &[Shortage]) -> String {
-    if shortages.is_empty() {
-        return "every placement that was tried is impossible".into();
-    }
-    let shown: Vec<String> = shortages.iter().take(4).map(|s| s.to_string()).collect();
-    let more = shortages.len().saturating_sub(shown.len());
-    let tail = if more > 0 { format!("; and {more} more") } else { String::new() };
-    shown.join("; ") + &tail
 }

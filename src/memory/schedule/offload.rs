@@ -24,14 +24,13 @@ use edgecut_memory::{
     target::Target,
 };
 use edgecut_plan::{
-    DeviceId,
+    DeviceId, NoPlan,
     offload::{
         OffloadDevices, OffloadPlan,
         choose::{choose, cost},
         offload,
     },
     problem::Cost,
-    solve::NoPlan,
 };
 use miette::Report;
 use tokio::runtime::Runtime;

@@ -240,6 +240,25 @@ impl Executable for TractSteps {
         self.results(&table)
     }
 
+    fn run_stepwise(
+        &mut self,
+        inputs: Vec<TensorData>,
+        each: &mut dyn FnMut(usize),
+    ) -> Result<Vec<TensorData>, EngineError> {
+        let mut table = self.table(inputs.into_iter().map(Cow::Owned))?;
+        let context = Arc::clone(&self.context);
+        let _exclusive = context.lock();
+        for (position, step) in self.steps.iter().enumerate() {
+            let operands = step.operands(&mut table)?;
+            let results = self.programs[step.program].run(&context, operands)?;
+            step.store(&mut table, results);
+            if self.steps.get(position + 1).is_none_or(|next| next.index != step.index) {
+                each(step.index);
+            }
+        }
+        self.results(&table)
+    }
+
     fn parameter_bytes(&self) -> Bytes {
         self.parameter_bytes
     }

@@ -52,8 +52,9 @@ mod tests {
     use super::*;
     use crate::{
         file::{Granularity, ModelRef},
+        no_plan::NoPlan,
         search::Options,
-        solve::{NoPlan, solve},
+        solve::solve,
         test_problems::random,
     };
     use edgecut_graph::units::Bytes;

@@ -22,12 +22,12 @@ use self::{
 };
 use super::{
     candidate::Candidate,
+    file::Split,
     placement::Placement,
     problem::DeviceId,
     request::PlanRequest,
     schedule::Schedule,
-    solve::NoPlan,
-    split::{front, solve::solve},
+    split::{self, front, nearest},
 };
 
 /// A plan with schedules must be better than any other by this factor, because the times of its steps are estimates.
@@ -43,59 +43,58 @@ const STEPS: u64 = 200;
 const TIGHTENINGS: usize = 6;
 
 /// If memory is limited, the best of: `solved`, whose shards may be measured; a plan of the Pareto front within the
-/// limits; a plan with schedules. Returns `solved` if the limits do not bind or the request leaves no choice.
-///
-/// # Errors
-/// If no plan keeps limits and targets, with the reason.
-pub fn within_memory(request: &PlanRequest<'_>, solved: Result<Candidate, NoPlan>) -> Result<Candidate, NoPlan> {
-    if !request.is_free() || !request.fits_memory || !request.is_limited() {
+/// limits; a plan with schedules. Returns `solved` if the limits do not bind or the request leaves no choice. If none
+/// meets limits and targets, the nearest.
+pub fn within_memory(request: &PlanRequest<'_>, solved: Candidate) -> Candidate {
+    if !request.may_schedule() {
         return solved;
     }
-    let value = |candidate: &Candidate| front::value(request.objective, candidate);
-    let other = front::within(request).ok();
-    let plain = match (solved, other) {
-        (Ok(solved), Some(other)) if value(&other) < value(&solved) => Ok(other),
-        (Err(_), Some(other)) => Ok(other),
-        (solved, _) => solved,
+    let plain = match front::within(request) {
+        Ok(other) if front::is_better(request.objective, &other, &solved) => other,
+        _ => solved,
     };
-    if plain.as_ref().is_ok_and(|plain| plain.solution.gap() <= 1.0 - MIN_GAIN) {
+    let is_met = |candidate: &Candidate| candidate.solution.missed.is_empty();
+    if is_met(&plain) && plain.solution.gap() <= 1.0 - MIN_GAIN {
         return plain;
     }
-    match (plain, with_schedules(request)) {
-        (Ok(plain), Some(scheduled)) if value(&scheduled) < MIN_GAIN * value(&plain) => Ok(scheduled),
-        (Err(_), Some(scheduled)) => Ok(scheduled),
-        (plain, _) => plain,
-    }
+    let Some(scheduled) = with_schedules(request) else { return plain };
+    let value = |candidate: &Candidate| front::value(request.objective, candidate);
+    let is_better = match is_met(&plain) && is_met(&scheduled) {
+        true => value(&scheduled) < MIN_GAIN * value(&plain),
+        false => front::is_better(request.objective, &scheduled, &plain),
+    };
+    if is_better { scheduled } else { plain }
 }
 
-/// The best plan in which devices that exceed their limits follow schedules that need less memory; `None` if none
-/// keeps limits and targets. Deterministic for a seed and budget, unless a search is cut off by time.
+/// The best plan in which devices that exceed their limits follow schedules that need less memory; if none meets limits
+/// and targets, the nearest, and `None` if no schedule was found. Deterministic for a seed and budget, unless a search
+/// is cut off by time.
 pub fn with_schedules(request: &PlanRequest<'_>) -> Option<Candidate> {
     let few = request.with_part(SEARCH_PART);
     let budget = request.search.evaluations(request.names.len()).saturating_mul(STEPS);
     let effort = RematOptions { seed: request.search.seed, budget, cut_off: None };
     let mut best: Option<Candidate> = None;
-    let mut seen: Vec<Placement> = Vec::new();
+    let mut seen: Vec<(Vec<Split>, Placement)> = Vec::new();
     for factor in LOOSER {
         let mut loose = few.clone();
         for device in &mut loose.network.devices {
             let looser = |limit: Bytes, factor: f64| Bytes((limit.0 as f64 * factor) as u64);
             device.memory = device.memory.zip(factor).map(|(limit, factor)| looser(limit, factor));
         }
-        let Ok(candidate) = solve(&loose, None) else { continue };
-        if seen.contains(&candidate.solution.evaluation.placement) {
+        let Ok(candidate) = nearest(&loose, None) else { continue };
+        let place = (candidate.splits.clone(), candidate.solution.evaluation.placement.clone());
+        if seen.contains(&place) {
             continue;
         }
-        seen.push(candidate.solution.evaluation.placement.clone());
+        seen.push(place);
         if let Some(found) = scheduled(request, candidate, &effort) {
-            let value = |candidate: &Candidate| candidate.solution.value();
-            best = best.filter(|best| value(best) <= value(&found)).or(Some(found));
+            best = best.filter(|best| !found.solution.is_better(&best.solution)).or(Some(found));
         }
     }
     best
 }
 
-/// `candidate` with schedules for the runs that exceed the limits of `request`.
+/// `candidate` with schedules for the runs that exceed the limits of `request`: if they still do, the nearest to them.
 fn scheduled(request: &PlanRequest<'_>, candidate: Candidate, effort: &RematOptions) -> Option<Candidate> {
     let evaluation = &candidate.solution.evaluation;
     let limit = |device: usize| request.network.devices[device].memory.unwrap_or(Bytes(u64::MAX));
@@ -109,6 +108,7 @@ fn scheduled(request: &PlanRequest<'_>, candidate: Candidate, effort: &RematOpti
     let over = (0u32..).zip(&is_over).filter(|(_, is_over)| **is_over).map(|(device, _)| DeviceId(device));
     let runs: Vec<Run<'_>> = over.flat_map(|device| Run::all(request, &candidate, device, effort)).collect();
     let mut slack = vec![0u64; problem.devices.len()];
+    let mut best: Option<Candidate> = None;
     for _ in 0..TIGHTENINGS {
         let mut chosen: Vec<(Schedule, Vec<StepCost>)> = Vec::new();
         for run in &runs {
@@ -116,24 +116,27 @@ fn scheduled(request: &PlanRequest<'_>, candidate: Candidate, effort: &RematOpti
             let taken = run.others.0.saturating_add(slack[device]);
             chosen.extend(run.within(limit(device).0.saturating_sub(taken)));
         }
-        let mut made = rewritten(request, &candidate, chosen)?;
-        let meets = made.solution.stream(&made.expanded.problem).ok()?;
+        let Some(mut made) = rewritten(request, &candidate, chosen) else { break };
+        made.solution.stream(&made.expanded.problem).ok()?;
+        split::solve::bound_by(request, &mut made).ok()?;
         let reserved: Vec<Bytes> = made.solution.reserved().collect();
         let short = |device: usize| limit(device).shortfall(reserved[device]).0;
-        if (0..reserved.len()).all(|device| short(device) == 0) {
-            return (meets && made.solution.evaluation.score.feasible()).then_some(made);
-        }
+        let keeps_limits = (0..reserved.len()).all(|device| short(device) == 0);
         (0..reserved.len()).for_each(|device| slack[device] += short(device));
+        best = best.filter(|best| !made.solution.is_better(&best.solution)).or(Some(made));
+        if keeps_limits {
+            break;
+        }
     }
-    None
+    best
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        plan,
-        split::ratios::Ratios,
+        NoPlan, plan,
+        split::{ratios::Ratios, solve},
         testing::{CONVOLUTIONS, WIDE, with_request},
     };
 

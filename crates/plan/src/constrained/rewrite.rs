@@ -6,11 +6,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::run::StepCost;
 use crate::{
     assemble::{CostedGroup, assemble},
-    bound::{Bounds, LowerBound, footprint},
     candidate::Candidate,
     evaluation::Evaluation,
     placement::Placement,
-    problem::{Cost, DeviceId, GroupId, Objective},
+    problem::{Cost, DeviceId, GroupId},
     request::PlanRequest,
     schedule::{Schedule, ScheduledGraph, apply_schedules},
     solve::{self, Solution},
@@ -70,21 +69,14 @@ pub(super) fn rewritten(
         groups.filter_map(|(id, unit)| Some((id, placed(old.get(&before(unit)?)?, &unit.operators)))).collect()
     };
     let (shards, joined) = (moved(&expanded.shards), moved(&expanded.joined));
-    let value = evaluation.score.value;
-    let given = match request.objective {
-        // What is computed in parts may need less than the largest group as a whole.
-        Objective::Memory => {
-            let share = footprint::parameters(&problem).0.div_ceil(devices.max(1) as u64);
-            LowerBound { value: share as f64, by: "all parameters spread evenly" }
-        }
-        _ => candidate.solution.bound.clone(),
-    };
     let solution = Solution {
         arenas,
-        bounds: Bounds::of(&problem),
-        bound: LowerBound { value: given.value.min(value), ..given },
+        bounds: candidate.solution.bounds.clone(),
+        bound: candidate.solution.bound.clone(),
         evaluations: candidate.solution.evaluations,
         in_flight: None,
+        missed: Vec::new(),
+        is_infeasible: false,
         evaluation,
     };
     let expanded = Expanded { graph: written.graph, problem, of, shards, joined, ..expanded.clone() };

@@ -13,9 +13,10 @@ use std::collections::{HashMap, HashSet};
 use crate::{
     DeviceId, GroupId, Problem,
     assemble::{CostedGroup, Network, assemble},
+    no_plan::NoPlan,
     placement::Placement,
     problem::{Cost, Objective, Targets},
-    solve::{NoPlan, Solution, judge},
+    solve::{Solution, judge},
 };
 use edgecut_graph::{
     Attr, Attrs, Graph, Operator, OperatorId, TensorId, TensorType,

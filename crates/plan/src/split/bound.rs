@@ -1,65 +1,171 @@
-//! What no plan can go below, however it splits.
+//! What no plan of a request can go below, however it splits groups, and however devices that are short of memory
+//! compute theirs in parts.
 //!
-//! A device gets no more of a group done in a microsecond than in the best of the shares that its costs are made of; a
-//! group that all devices work on together takes at least 1 / Σ rate. A chain of groups takes the sum of that, with
-//! transfers and joins for nothing. And all work must be done by somebody, which is a bound on fractions anyway
-//! ([`area`]).
+//! A device gets no more of a group done in a microsecond than in the best of the shares that its costs are made of. A
+//! group that can be split over devices takes at least 1 / Σ rate on all of them, any other one at least 1 / rate on its
+//! best device, as a whole or in tiles. A chain of groups takes the sum of that, with transfers and joins for nothing;
+//! and all work must be done by some device, which bounds fractions anyway ([`area`]).
 
 use crate::{
     bound::{Bounds, LowerBound, area, footprint},
-    problem::{Cost, DeviceId, Objective, Problem},
+    no_plan::Shortage,
+    problem::{Cost, DeviceId, Group, GroupId, ParameterId, Problem},
     request::PlanRequest,
+    solve::{self, SLACK},
 };
-use edgecut_graph::units::Micros;
+use edgecut_graph::units::{Bytes, Micros};
 
-/// The bound on the objective of `request`; `unsplit` is its problem with every group whole.
-pub fn bound(request: &PlanRequest<'_>, unsplit: &Problem) -> LowerBound<f64> {
-    let splits = |group: usize| !request.split_options.group(group).is_empty();
-    if unsplit.objective == Objective::Memory {
-        return match (0..request.split_options.groups.len()).any(splits) {
-            true => LowerBound {
-                value: footprint::parameters(unsplit).0 as f64 / unsplit.devices.len() as f64,
-                by: "all parameters spread evenly",
-            },
-            false => Bounds::of(unsplit).on(Objective::Memory),
-        };
-    }
-    // Every group that can be split as fast as any share of it is.
-    let mut best = unsplit.clone();
-    for (index, group) in best.groups.iter_mut().enumerate().filter(|(index, _)| splits(*index)) {
-        for (device, cost) in (0u32..).map(DeviceId).zip(&mut group.costs) {
-            *cost = cost.map(|whole| Cost { time: Micros(1.0 / request.shards.rate(index, device, whole)), ..whole });
-        }
-    }
-    let least: Vec<f64> = best
-        .groups
-        .iter()
-        .enumerate()
-        .map(|(index, group)| {
-            let times = group.costs.iter().flatten().map(|cost| cost.time.0);
-            match splits(index) {
-                true => 1.0 / times.map(|time| 1.0 / time.max(f64::MIN_POSITIVE)).sum::<f64>(),
-                false => times.fold(f64::INFINITY, f64::min),
-            }
-        })
-        .collect();
-    // The largest load of all work spread at will, and the largest group that cannot be.
-    let indivisible = (0..least.len()).filter(|group| !splits(*group)).map(|group| least[group]);
-    let even = LowerBound { value: indivisible.fold(area::spread(&best), f64::max), by: "all work spread evenly" };
-    let chain = longest(unsplit, &least);
-    match unsplit.objective == Objective::Latency && chain >= even.value {
-        true => LowerBound { value: chain, by: "longest chain of groups, each on all devices at once" },
-        false => even,
+/// The bounds on every plan of `request`; `unsplit` is its problem with every group whole.
+pub fn bounds(request: &PlanRequest<'_>, unsplit: &Problem) -> Bounds {
+    Relaxation::of(request, unsplit).map_or_else(|| Bounds::of(unsplit), |relaxation| relaxation.bounds(unsplit))
+}
+
+/// Limits and targets of `request` that no plan meets; `unsplit` is its problem with every group whole.
+pub fn proof(request: &PlanRequest<'_>, unsplit: &Problem) -> Vec<Shortage> {
+    match Relaxation::of(request, unsplit) {
+        None => solve::proof(unsplit, &Bounds::of(unsplit)),
+        Some(relaxation) => relaxation.proof(unsplit),
     }
 }
 
-/// The longest chain of groups that take `least` each.
-fn longest(unsplit: &Problem, least: &[f64]) -> f64 {
-    let mut finish = vec![0.0f64; unsplit.groups.len()];
-    for (index, group) in unsplit.groups.iter().enumerate() {
-        let made = group.inputs.iter().filter_map(|t| unsplit.tensor(*t).producer).map(|p| finish[p.0 as usize]);
-        finish[index] = made.fold(0.0, f64::max) + least[index];
+/// Whether groups may be computed in parts, so that the bounds of a placement problem do not hold for `request`.
+pub fn is_relaxed(request: &PlanRequest<'_>) -> bool {
+    may_split(request) || request.may_schedule()
+}
+
+fn may_split(request: &PlanRequest<'_>) -> bool {
+    request.can_split() && request.network.devices.len() > 1
+}
+
+/// What groups take at least.
+struct Relaxation {
+    /// The problem with every group as fast on each device as any share of it.
+    best: Problem,
+    /// By group: whether it can be split over devices.
+    splits: Vec<bool>,
+    /// By group: what it takes at least, on all devices that may share it.
+    least: Vec<f64>,
+}
+
+impl Relaxation {
+    /// `None` if every group is computed as a whole on one device.
+    fn of(request: &PlanRequest<'_>, unsplit: &Problem) -> Option<Relaxation> {
+        if !is_relaxed(request) {
+            return None;
+        }
+        let (may_split, may_schedule) = (may_split(request), request.may_schedule());
+        let splits: Vec<bool> = (0..unsplit.groups.len())
+            .map(|group| may_split && !request.split_options.group(group).is_empty())
+            .collect();
+        let mut best = unsplit.clone();
+        let divisible = |(index, _): &(usize, &mut Group)| may_schedule || splits[*index];
+        for (index, group) in best.groups.iter_mut().enumerate().filter(divisible) {
+            for (device, cost) in (0u32..).map(DeviceId).zip(&mut group.costs) {
+                let rate = |whole: Cost| request.shards.rate(index, device, whole);
+                *cost = cost.map(|whole| Cost { time: Micros(whole.time.0.min(1.0 / rate(whole))), ..whole });
+            }
+        }
+        let least = best.groups.iter().zip(&splits).map(|(group, splits)| {
+            let times = group.costs.iter().flatten().map(|cost| cost.time.0);
+            match splits {
+                true => 1.0 / times.map(|time| 1.0 / time.max(f64::MIN_POSITIVE)).sum::<f64>(),
+                false => times.fold(f64::INFINITY, f64::min),
+            }
+        });
+        let least = least.collect();
+        Some(Relaxation { best, splits, least })
     }
-    // Sums of reciprocals are rounded; a bound must not be above what can be reached.
-    finish.into_iter().fold(0.0, f64::max) * (1.0 - 1e-9)
+
+    /// The bounds at these times.
+    fn bounds(&self, unsplit: &Problem) -> Bounds {
+        let peak = self.peak(unsplit);
+        if !self.splits.contains(&true) {
+            return Bounds { peak, ..Bounds::of(&self.best) };
+        }
+        // The largest load of all work spread at will, and the largest group that cannot be spread.
+        let indivisible = self.least.iter().zip(&self.splits).filter(|(_, splits)| !**splits).map(|(least, _)| *least);
+        let even = Micros(indivisible.fold(area::spread(&self.best), f64::max));
+        let interval = LowerBound { value: even, by: "all work spread evenly" };
+        let chain = Micros(self.chain().1);
+        let latency = match chain >= even {
+            true => LowerBound { value: chain, by: "longest chain of groups, each on all devices at once" },
+            false => interval.clone(),
+        };
+        Bounds { latency, interval, peak }
+    }
+
+    /// The bound on the fullest device's memory.
+    fn peak(&self, unsplit: &Problem) -> LowerBound<Bytes> {
+        let share = Bytes(footprint::parameters(unsplit).0 / unsplit.devices.len().max(1) as u64);
+        let largest = self.indivisible_parameters(unsplit).map(|(_, bytes)| bytes).max().unwrap_or_default();
+        match largest > share {
+            true => LowerBound { value: largest, by: "the parameters of the largest group that cannot be split" },
+            false => LowerBound { value: share, by: "all parameters spread evenly" },
+        }
+    }
+
+    fn proof(&self, unsplit: &Problem) -> Vec<Shortage> {
+        let mut shortages = solve::unsupported(unsplit);
+        // A group may be computed in tiles, but each of them needs all its parameters.
+        for (id, need) in self.indivisible_parameters(unsplit) {
+            let able = unsplit.device_ids().filter(|device| unsplit.cost(id, *device).is_some());
+            let short = |device: DeviceId| {
+                let limit = unsplit.device(device).memory.unwrap_or(Bytes(u64::MAX));
+                (limit.shortfall(need), device)
+            };
+            let least = able.map(short).min().filter(|(short, _)| *short > Bytes::ZERO);
+            shortages.extend(least.map(|(short, device)| {
+                let group = unsplit.group(id).name.clone();
+                Shortage::Group { group, need, short, device: unsplit.device(device).full_name() }
+            }));
+        }
+        shortages.extend(solve::parameters(unsplit));
+        let bounds = self.bounds(unsplit);
+        match self.splits.contains(&true) {
+            true => shortages.extend(self.critical_path(unsplit, &bounds)),
+            false => shortages.extend(solve::critical_path(&self.best, &bounds)),
+        }
+        shortages.extend(solve::work(unsplit, &bounds));
+        shortages
+    }
+
+    /// That the latency target is below the bound on the latency, if it is.
+    fn critical_path(&self, unsplit: &Problem, bounds: &Bounds) -> Option<Shortage> {
+        let (target, length) = (unsplit.targets.latency?, bounds.latency.value);
+        if length.0 <= target.0 * SLACK {
+            return None;
+        }
+        let (chain, sum) = self.chain();
+        let (chain, on) = match sum >= length.0 {
+            true => (chain, "on all devices at once, without transfers"),
+            false => (unsplit.group_ids().collect(), "spread evenly over all devices, without transfers"),
+        };
+        let name = |id: Option<&GroupId>| id.map_or(String::new(), |id| unsplit.group(*id).name.clone());
+        let (first, last, excess) = (name(chain.first()), name(chain.last()), length - target);
+        Some(Shortage::Chain { groups: chain.len(), first, last, length, on, target, excess })
+    }
+
+    /// By group that cannot be split: the bytes of its parameters.
+    fn indivisible_parameters(&self, unsplit: &Problem) -> impl Iterator<Item = (GroupId, Bytes)> {
+        let size = |parameter: &ParameterId| unsplit.parameters[parameter.0 as usize];
+        let groups = unsplit.group_ids().zip(&self.splits).filter(|(_, splits)| !**splits);
+        groups.map(move |(id, _)| (id, unsplit.group(id).parameters.iter().map(size).sum()))
+    }
+
+    /// The longest chain of groups, and its length in microseconds.
+    fn chain(&self) -> (Vec<GroupId>, f64) {
+        let mut finish = vec![0.0f64; self.best.groups.len()];
+        let mut previous: Vec<Option<GroupId>> = vec![None; finish.len()];
+        for (index, group) in self.best.groups.iter().enumerate() {
+            let producers = group.inputs.iter().filter_map(|tensor| self.best.tensor(*tensor).producer);
+            let last = producers.max_by(|a, b| finish[a.0 as usize].total_cmp(&finish[b.0 as usize]));
+            previous[index] = last;
+            finish[index] = last.map_or(0.0, |last| finish[last.0 as usize]) + self.least[index];
+        }
+        let end = self.best.group_ids().max_by(|a, b| finish[a.0 as usize].total_cmp(&finish[b.0 as usize]));
+        let mut chain: Vec<GroupId> = std::iter::successors(end, |group| previous[group.0 as usize]).collect();
+        chain.reverse();
+        // Sums of reciprocals are rounded; a bound must not be above what can be reached.
+        (chain, end.map_or(0.0, |end| finish[end.0 as usize]) * (1.0 - 1e-9))
+    }
 }

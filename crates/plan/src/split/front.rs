@@ -2,14 +2,12 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use super::{bound::bound, choice::Choices, ratios::Ratios, solve::solve};
+use super::{
+    ratios::Ratios,
+    solve::{bound_by, nearest, solve},
+};
 use crate::{
-    bound::Bounds,
-    candidate::Candidate,
-    pipeline_depth,
-    problem::Objective,
-    request::PlanRequest,
-    solve::{NoPlan, arenas},
+    candidate::Candidate, no_plan::NoPlan, pipeline_depth, problem::Objective, request::PlanRequest, solve::arenas,
 };
 use edgecut_graph::units::{Bytes, Micros};
 
@@ -43,7 +41,12 @@ const SEARCH_PART: u32 = 4;
 /// # Errors
 /// If there is no plan for the request's own objective.
 pub fn front(request: &PlanRequest<'_>) -> Result<Vec<Point>, NoPlan> {
-    let mut points: Vec<Point> = Point::of(request, solve(request, None)?).into_iter().collect();
+    Ok(undominated(points(request, solve(request, None)?)))
+}
+
+/// The plans that the front is chosen from: `first`, the best for the other objectives, and under memory limits.
+fn points(request: &PlanRequest<'_>, first: Candidate) -> Vec<Point> {
+    let mut points: Vec<Point> = Point::of(request, first).into_iter().collect();
     for objective in [Objective::Latency, Objective::Throughput, Objective::Memory] {
         if objective != request.objective {
             let other = solve(&PlanRequest { objective, ..request.clone() }, None).ok();
@@ -64,7 +67,7 @@ pub fn front(request: &PlanRequest<'_>) -> Result<Vec<Point>, NoPlan> {
         }
         points.extend(solve(&tight, None).ok().and_then(|candidate| Point::of(request, candidate)));
     }
-    Ok(undominated(points))
+    points
 }
 
 /// The best plan for `request` within its limits on memory, by looking at plans that know nothing of the limits.
@@ -73,41 +76,32 @@ pub fn front(request: &PlanRequest<'_>) -> Result<Vec<Point>, NoPlan> {
 /// the limit, so a looser one never gives a worse plan, and no plan is worse than a point of the front. Only if none of
 /// them keeps within the limits, and where devices have limits of their own, is a plan made for just these limits.
 ///
+/// If none keeps limits and targets, the nearest.
+///
 /// # Errors
-/// If no plan keeps within the limits; then with the reason.
+/// If the tables contradict each other, or some group runs nowhere.
 pub fn within(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
     let mut limits = request.network.devices.iter().map(|device| device.memory);
     let first = limits.next().flatten();
     let alike = limits.all(|limit| limit == first);
     if first.is_none() && alike {
-        return solve(request, None);
+        return nearest(request, None);
     }
     let mut free = request.clone();
     free.network.devices.iter_mut().for_each(|device| device.memory = None);
-    let points = front(&free).unwrap_or_default();
-    let fitting = points.into_iter().filter_map(|point| limited(request, point.candidate));
-    let value = |candidate: &Candidate| value(request.objective, candidate);
-    let best = fitting.min_by(|a, b| value(&a.0).total_cmp(&value(&b.0)));
-    let own = if best.is_some() && alike { None } else { Some(solve(request, None)) };
-    let (mut best, is_foreign) = match (best, own) {
-        (Some(best), Some(Ok(own))) if value(&own) < value(&best.0) => (own, false),
-        (Some(best), _) => best,
-        (None, own) => return own.unwrap_or_else(|| solve(request, None)),
-    };
-    if is_foreign {
-        // It was planned for another objective, whose bound does not apply here.
-        let whole = Bounds::of(&best.expanded.problem);
-        let unsplit = request.expand(&Choices::new()).map(|unsplit| bound(request, &unsplit.problem));
-        best.solution.bound = unsplit.unwrap_or_else(|_| whole.on(request.objective));
-        best.solution.bounds = whole;
-        best.whole = None;
+    let points = points(&free, nearest(&free, None)?);
+    let mut found: Vec<Candidate> =
+        undominated(points).into_iter().filter_map(|point| limited(request, point.candidate)).collect();
+    if !alike || found.iter().all(|candidate| !candidate.solution.missed.is_empty()) {
+        found.push(nearest(request, None)?);
     }
-    Ok(best)
+    let better = |a: Candidate, b: Candidate| if is_better(request.objective, &b, &a) { b } else { a };
+    found.into_iter().reduce(better).map_or_else(|| nearest(request, None), Ok)
 }
 
-/// `candidate`, which was planned without limits, as a candidate for `request`, and whether it was planned for another
-/// objective; `None` if it exceeds a limit.
-fn limited(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<(Candidate, bool)> {
+/// `candidate`, which was planned without limits and perhaps for another objective, as a candidate for `request`; `None`
+/// if its memory does not fit in 63 bits.
+fn limited(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<Candidate> {
     let (problem, solution) = (&mut candidate.expanded.problem, &mut candidate.solution);
     for (device, given) in problem.devices.iter_mut().zip(&request.network.devices) {
         device.memory = given.memory;
@@ -118,13 +112,21 @@ fn limited(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<(Candi
     if solution.in_flight.take().is_some() {
         solution.arenas = arenas(&solution.evaluation.memory).ok()?;
     }
-    if !solution.stream(problem).ok()? {
-        return None;
-    }
-    let limits = request.network.devices.iter().map(|device| device.memory.unwrap_or(Bytes(u64::MAX)));
-    let fits = solution.reserved().zip(limits).all(|(reserved, limit)| reserved <= limit);
+    solution.stream(problem).ok()?;
     candidate.solution.evaluation.score.value = value(request.objective, &candidate);
-    fits.then_some((candidate, is_foreign))
+    bound_by(request, &mut candidate).ok()?;
+    if is_foreign {
+        // The best plan without splits was found for another objective.
+        candidate.whole = None;
+    }
+    Some(candidate)
+}
+
+/// Whether `candidate` is better than `other` by an objective: nearer to limits and targets, or as near and of a better
+/// value.
+pub fn is_better(objective: Objective, candidate: &Candidate, other: &Candidate) -> bool {
+    let rank = |candidate: &Candidate| (candidate.solution.violation(), value(objective, candidate));
+    rank(candidate) < rank(other)
 }
 
 /// What a plan is worth by an objective, the smaller the better.
@@ -157,8 +159,11 @@ impl Point {
     fn of(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<Point> {
         let is_stream = pipeline_depth::is_stream(request.objective, &request.targets);
         let solution = &mut candidate.solution;
-        if is_stream && solution.in_flight.is_none() && !solution.fill(&candidate.expanded.problem).ok()? {
-            return None;
+        if is_stream && solution.in_flight.is_none() {
+            solution.stream(&candidate.expanded.problem).ok()?;
+            if !solution.missed.is_empty() {
+                return None;
+            }
         }
         let evaluation = &candidate.solution.evaluation;
         let (latency, interval) = (evaluation.latency(), candidate.solution.interval());

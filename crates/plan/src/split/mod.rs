@@ -34,4 +34,4 @@ pub use costs::{Proportional, Shard, ShardCosts};
 pub use expand::Expanded;
 pub use options::SplitOptions;
 pub use ratios::{Ratios, speeds};
-pub use solve::{divided, reevaluate, solve};
+pub use solve::{divided, met, nearest, reevaluate, solve};

@@ -7,20 +7,22 @@ use edgecut_ops::passes::{
 };
 
 use super::{
-    bound,
+    bound::{bounds, is_relaxed, proof},
     choice::{Choice, Choices},
     expand::Expanded,
     ratios::Ratios,
     search,
 };
 use crate::{
+    bound::LowerBound,
     candidate::Candidate,
     evaluation::Score,
     file::Split,
+    no_plan::{Nearest, NoPlan},
     problem::{DeviceId, ProblemError},
     request::PlanRequest,
     search::Options,
-    solve::{self, NoPlan, Solution, judge},
+    solve::{self, Solution, evaluate},
 };
 
 /// The part (one over it) of the evaluations that the search for splits may take, and the placing of the groups that
@@ -39,8 +41,16 @@ const EXPANSION_BUDGET: u64 = 1_000_000;
 /// then be better.
 ///
 /// # Errors
-/// If the tables contradict each other, or no plan meets the targets; then with the reason.
+/// If the tables contradict each other, or no plan meets limits and targets; then with the reason.
 pub fn solve(request: &PlanRequest<'_>, start: Option<&Choices>) -> Result<Candidate, NoPlan> {
+    met(request, nearest(request, start)?)
+}
+
+/// The same; where no plan that meets limits and targets is found, the nearest one, which says what it misses.
+///
+/// # Errors
+/// If the tables contradict each other, or some group runs nowhere.
+pub fn nearest(request: &PlanRequest<'_>, start: Option<&Choices>) -> Result<Candidate, NoPlan> {
     match &request.like {
         Some(splits) => like(request, splits),
         None => searched(request, start),
@@ -49,44 +59,67 @@ pub fn solve(request: &PlanRequest<'_>, start: Option<&Choices>) -> Result<Candi
 
 fn searched(request: &PlanRequest<'_>, start: Option<&Choices>) -> Result<Candidate, NoPlan> {
     let unsplit = expand(request, &Choices::new())?;
-    let first = solve::solve(&unsplit.problem, &request.search);
+    let first = solve::nearest(&unsplit.problem, &request.search)?;
     let groups = request.split_options.groups.len();
     if request.network.devices.len() < 2 || !request.can_split() {
-        return Ok(Candidate::whole(first?, unsplit));
+        let mut candidate = Candidate::whole(first, unsplit);
+        bound_by(request, &mut candidate)?;
+        return Ok(candidate);
     }
-    let homes: Vec<DeviceId> = match &first {
-        Ok(solution) => solution.evaluation.placement.devices.clone(),
-        Err(_) => vec![request.network.source; groups],
-    };
-    let floor = first.as_ref().map(|solution| solution.evaluation.score);
-    let floor = floor.unwrap_or(Score { violation: f64::INFINITY, ..Default::default() });
     let size = request.split_options.graph.operators().len() * request.network.devices.len();
     let evaluations = request.search.evaluations(groups);
     let usual = Options { budget: None, ..request.search }.evaluations(groups).max(1);
     let expansions = EXPANSION_BUDGET.saturating_mul(evaluations.max(usual)) / usual;
     let budget = (evaluations / SEARCH_PART).min(expansions / size.max(1) as u64).max(8);
-    let bound = bound::bound(request, &unsplit.problem);
-    let whole = first.as_ref().ok().map(|solution| solution.evaluation.score.value);
-    let found = search::search(request, &homes, floor, budget, start);
-    let split = found.and_then(|found| {
-        let applied = request.applied(found.choices.clone());
-        let expanded = request.expand(&applied).ok()?;
-        let few = Options { budget: Some(budget.max(64)), ..request.search };
-        let mut solution = solve::solve(&expanded.problem, &few).ok()?;
-        let better = |first: &Solution| solution.evaluation.score.better(&first.evaluation.score);
-        let better = request.ratios != Ratios::Tuned || first.as_ref().map_or(true, better);
-        solution.evaluations += found.evaluations;
-        better.then_some((solution, expanded, found.choices, applied))
-    });
-    let mut candidate = match split {
-        Some((solution, expanded, choices, applied)) => {
-            let splits = request.splits(&expanded);
-            Candidate::split(solution, expanded, splits, choices, applied)
+    // Groups stay where the plan without splits has them; if that is no plan, also where no limit was looked at.
+    let mut homes = vec![first.evaluation.placement.devices.clone()];
+    if !first.missed.is_empty() {
+        homes.push(vec![request.network.source; groups]);
+    }
+    let whole = first.missed.is_empty().then(|| first.value());
+    let first = Candidate::whole(first, unsplit);
+    let is_forced = request.ratios != Ratios::Tuned;
+    let mut best: Option<Candidate> = None;
+    for homes in homes {
+        let Some(found) = split_from(request, &homes, &first, budget, start) else { continue };
+        if best.as_ref().is_none_or(|best| is_better(&found.solution, &best.solution)) {
+            best = Some(found);
         }
-        None => Candidate::whole(first?, unsplit),
-    };
-    candidate.solution.bound = bound;
+    }
+    let best = best.filter(|best| is_forced || is_better(&best.solution, &first.solution));
+    let mut candidate = best.unwrap_or(first);
+    bound_by(request, &mut candidate)?;
     Ok(Candidate { whole, ..candidate })
+}
+
+/// The best plan that the search for splits finds from groups on `homes`, if it finds one that may be better than `first`.
+fn split_from(
+    request: &PlanRequest<'_>,
+    homes: &[DeviceId],
+    first: &Candidate,
+    budget: u64,
+    start: Option<&Choices>,
+) -> Option<Candidate> {
+    let floor = match first.solution.missed.is_empty() {
+        true => first.solution.evaluation.score,
+        false => Score { violation: f64::INFINITY, ..Default::default() },
+    };
+    let found = search::search(request, homes, floor, budget, start)?;
+    let applied = request.applied(found.choices.clone());
+    let expanded = request.expand(&applied).ok()?;
+    let few = Options { budget: Some(budget.max(64)), ..request.search };
+    let mut solution = solve::nearest(&expanded.problem, &few).ok()?;
+    solution.evaluations += found.evaluations;
+    let splits = request.splits(&expanded);
+    Some(Candidate::split(solution, expanded, splits, found.choices, applied))
+}
+
+/// Whether a plan is better than `other`: by its score if both meet limits and targets, else by what they miss.
+fn is_better(plan: &Solution, other: &Solution) -> bool {
+    match plan.missed.is_empty() && other.missed.is_empty() {
+        true => plan.evaluation.score.better(&other.evaluation.score),
+        false => plan.is_better(other),
+    }
 }
 
 /// Splits what `splits` split, along the same axes over the same devices, in the ratio of the request's rule; with
@@ -103,25 +136,55 @@ fn like(request: &PlanRequest<'_>, splits: &[Split]) -> Result<Candidate, NoPlan
         choices.insert(group, Choice { option, fractions, devices: split.devices.clone() });
     }
     let applied = request.applied(choices.clone());
-    let (expanded, unsplit) = (expand(request, &applied)?, expand(request, &Choices::new())?);
-    let mut solution = solve::solve(&expanded.problem, &request.search)?;
-    solution.bound = bound::bound(request, &unsplit.problem);
+    let expanded = expand(request, &applied)?;
+    let solution = solve::nearest(&expanded.problem, &request.search)?;
     let splits = request.splits(&expanded);
-    Ok(Candidate::split(solution, expanded, splits, choices, applied))
+    let mut candidate = Candidate::split(solution, expanded, splits, choices, applied);
+    bound_by(request, &mut candidate)?;
+    Ok(candidate)
+}
+
+/// Sets the bounds of `candidate` to those on every plan of `request`, unless it is proved the best one by itself.
+pub(crate) fn bound_by(request: &PlanRequest<'_>, candidate: &mut Candidate) -> Result<(), ProblemError> {
+    let unsplit = expand(request, &Choices::new())?;
+    let solution = &mut candidate.solution;
+    solution.bounds = bounds(request, &unsplit.problem);
+    if is_relaxed(request) {
+        let bound = solution.bounds.on(request.objective);
+        solution.bound = LowerBound { value: bound.value.min(solution.value()), ..bound };
+    }
+    Ok(())
+}
+
+/// `candidate`, if it meets limits and targets.
+///
+/// # Errors
+/// If it does not: what every plan of `request` misses, if that is proved, else what this one misses.
+pub fn met(request: &PlanRequest<'_>, candidate: Candidate) -> Result<Candidate, NoPlan> {
+    if candidate.solution.missed.is_empty() {
+        return Ok(candidate);
+    }
+    let unsplit = expand(request, &Choices::new())?;
+    let proof = proof(request, &unsplit.problem);
+    let nearest = Nearest::of(&candidate.solution, bounds(request, &unsplit.problem));
+    // A complete search of placements says nothing of splits and schedules.
+    let is_searched = candidate.solution.is_infeasible && !is_relaxed(request);
+    let proven = !proof.is_empty() || is_searched;
+    let shortages = if proof.is_empty() { nearest.shortages.clone() } else { proof };
+    Err(NoPlan::Targets { proven, shortages, nearest: Some(Box::new(nearest)) })
 }
 
 /// `candidate` at the costs that `request` has now: the same splits, devices and orders.
 ///
 /// # Errors
-/// If the candidate is of another request, or misses the targets now.
+/// If the candidate is of another request. What it misses now it says itself.
 pub fn reevaluate(request: &PlanRequest<'_>, candidate: &Candidate) -> Result<Candidate, NoPlan> {
     let expanded = expand(request, &candidate.applied)?;
-    let mut solution = judge(&expanded.problem, candidate.solution.evaluation.placement.clone())?;
-    if request.can_split() {
-        solution.bound = bound::bound(request, &expand(request, &Choices::new())?.problem);
-    }
+    let mut solution = evaluate(&expanded.problem, candidate.solution.evaluation.placement.clone())?;
     solution.evaluations = candidate.solution.evaluations;
-    Ok(Candidate { solution, expanded, ..candidate.clone() })
+    let mut candidate = Candidate { solution, expanded, ..candidate.clone() };
+    bound_by(request, &mut candidate)?;
+    Ok(candidate)
 }
 
 fn expand(request: &PlanRequest<'_>, choices: &Choices) -> Result<Expanded, ProblemError> {

@@ -37,7 +37,7 @@ pub struct StepTime {
     /// The group's number in the plan.
     pub group: u32,
     pub end: Micros,
-    /// Wall-clock time of the computation alone.
+    /// Wall-clock time since the step before it, or the start of the stage.
     pub wall: Micros,
     /// CPU time of all threads.
     pub cpu: Micros,

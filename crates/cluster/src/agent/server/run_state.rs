@@ -101,11 +101,6 @@ impl RunState {
         memory.collect()
     }
 
-    /// Whether any inference is in flight on this server.
-    pub fn is_active(&self) -> bool {
-        !self.inferences.is_empty()
-    }
-
     /// An inference begins; at the source with its `inputs`, one for each of the source's values.
     pub fn start(&mut self, number: u64, inputs: &[TensorData], now: Micros) -> Result<Effects, RunStateError> {
         self.inference(number)?.started = true;

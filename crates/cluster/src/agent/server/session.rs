@@ -29,9 +29,9 @@ use edgecut_graph::{
     units::{Bytes, Micros},
 };
 
-/// How long a computing thread polls for its next stage before it sleeps, while an inference is in flight. Waking up a
-/// sleeping core takes longer and finds cold caches; other servers rarely need longer for their shard of the same
-/// operator. The thread yields after every poll, so that receiving threads run first on a shared core.
+/// How long a computing thread polls for its next stage before it sleeps. Waking up a sleeping core takes longer and
+/// finds cold caches; other servers rarely need longer for their shard of the same operator, or a client for the next
+/// input. The thread yields after every poll, so that receiving threads run first on a shared core.
 const SPIN_TIME: Duration = Duration::from_millis(2);
 
 /// A loaded run. It ends with [`Session::stop`], not when it is dropped.
@@ -151,7 +151,7 @@ impl Session {
             if let Some(task) = state.run.next_stage(partition) {
                 return Some(task);
             }
-            if state.run.is_active() && begin.elapsed() < self.spin_time {
+            if begin.elapsed() < self.spin_time {
                 let seen = self.changes.load(Ordering::Acquire);
                 drop(state);
                 while self.changes.load(Ordering::Acquire) == seen && begin.elapsed() < self.spin_time {

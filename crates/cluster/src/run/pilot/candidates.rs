@@ -2,6 +2,7 @@
 
 use edgecut_plan::{
     Candidate, PlanRequest,
+    no_plan::Shortage,
     problem::Objective,
     rule::{Rule, RuleKind},
     split::{self, front, ratios::Ratios, ratios::speeds},
@@ -9,15 +10,20 @@ use edgecut_plan::{
 
 use super::options::PilotOptions;
 
+/// Whether agents would run it: they enforce limits on memory, and targets on times are judged by what runs take.
+pub(super) fn keeps_memory(candidate: &Candidate) -> bool {
+    !candidate.solution.missed.iter().any(Shortage::is_of_memory)
+}
+
 /// Adds to `candidates` the best ones without schedules, without splits, and on a single device, where none of them is so.
 pub(super) fn add_alternatives(request: &PlanRequest<'_>, options: &PilotOptions, candidates: &mut Vec<Candidate>) {
     if candidates.iter().all(Candidate::is_scheduled) {
-        let found = [split::solve(request, None), front::within(request)].into_iter().flatten();
-        let value = |candidate: &Candidate| front::value(request.objective, candidate);
-        candidates.extend(found.min_by(|a, b| value(a).total_cmp(&value(b))));
+        let found = [split::nearest(request, None), front::within(request)].into_iter().flatten();
+        let better = |a, b| if front::is_better(request.objective, &b, &a) { b } else { a };
+        candidates.extend(found.filter(keeps_memory).reduce(better));
     }
     if !candidates.iter().any(|candidate| !candidate.is_scheduled() && candidate.splits.is_empty()) {
-        candidates.extend(split::solve(&request.unsplit(), None).ok());
+        candidates.extend(split::nearest(&request.unsplit(), None).ok().filter(keeps_memory));
     }
     let is_single = |candidate: &Candidate| !candidate.is_scheduled() && candidate.uses_one_device();
     if request.objective != Objective::Memory && !candidates.iter().any(is_single) {
@@ -35,10 +41,10 @@ fn on_one_device(request: &PlanRequest<'_>, options: &PilotOptions) -> Option<Ca
         let mut pinned = request.unsplit().with_part(options.side_search_part);
         let device = request.network.devices[*device].full_name();
         pinned.restrict(&[Rule { kind: RuleKind::Pin, groups: "*".into(), device }]);
-        split::solve(&pinned, None).ok()
+        split::nearest(&pinned, None).ok().filter(keeps_memory)
     };
     let found = devices.iter().take(options.single_devices).filter_map(plan);
-    found.min_by(|a, b| a.solution.value().total_cmp(&b.solution.value()))
+    found.reduce(|a, b| if b.solution.is_better(&a.solution) { b } else { a })
 }
 
 /// What `fastest` splits, in equal and in proportional ratios. Times measured while something disturbed a device tune
@@ -49,5 +55,6 @@ pub(super) fn by_ratio_rules(request: &PlanRequest<'_>, options: &PilotOptions, 
     }
     let like = PlanRequest { like: Some(fastest.splits.clone()), ..request.with_part(options.side_search_part) };
     let rules = [Ratios::Equal, Ratios::Proportional].into_iter();
-    rules.filter_map(|ratios| split::solve(&PlanRequest { ratios, ..like.clone() }, None).ok()).collect()
+    let found = rules.filter_map(|ratios| split::nearest(&PlanRequest { ratios, ..like.clone() }, None).ok());
+    found.filter(keeps_memory).collect()
 }

@@ -1,6 +1,6 @@
 //! Why planning on agents gave no plan.
 
-use edgecut_plan::{check::Violation, problem::ProblemError, solve::NoPlan};
+use edgecut_plan::{NoPlan, check::Violation, problem::ProblemError};
 
 use super::outcome::PilotError;
 use crate::run::shards::ShardError;
@@ -25,6 +25,14 @@ pub enum PlanningError {
 }
 
 impl PlanningError {
+    /// Why there is no plan, if nothing went wrong but that limits or targets are missed.
+    pub fn no_plan(&self) -> Option<&NoPlan> {
+        match self {
+            PlanningError::NoPlan(why) | PlanningError::Missed(why) => Some(why),
+            _ => None,
+        }
+    }
+
     /// Whether the targets cannot be met, and nothing went wrong.
     pub fn is_no_plan(&self) -> bool {
         matches!(self, PlanningError::NoPlan(_) | PlanningError::Missed(_) | PlanningError::NoRoom)

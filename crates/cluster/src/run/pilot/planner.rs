@@ -1,10 +1,10 @@
 //! Planning on agents from beginning to end.
 
-use edgecut_plan::{Candidate, PlanRequest};
+use edgecut_plan::{Candidate, PlanRequest, no_plan::Shortage, planner, split};
 
 use super::{
-    agents::PilotAgents, error::PlanningError, options::PilotOptions, progress::PlanEvent, replan::Replanner,
-    runner::PilotRunner,
+    agents::PilotAgents, candidates::keeps_memory, error::PlanningError, options::PilotOptions, progress::PlanEvent,
+    replan::Replanner, runner::PilotRunner,
 };
 use crate::run::shards::Shards;
 
@@ -17,7 +17,8 @@ pub struct Planned<'a> {
 }
 
 /// The plan for `request`, whose costs are those of profiles: shards that candidates ask for are measured and added to
-/// `shards`, then candidates are run, as far as `options` say.
+/// `shards`, then candidates are run, as far as `options` say. Targets on times are judged by what is known last: a plan
+/// that misses them by its profiles is run all the same.
 ///
 /// # Errors
 /// If there is no plan, or an agent fails.
@@ -28,10 +29,16 @@ pub fn plan_on_agents<'a>(
     options: &PilotOptions,
     progress: &dyn Fn(PlanEvent),
 ) -> Result<Planned<'a>, PlanningError> {
+    let known = PlanRequest { shards: shards.costs(), ..request.clone() };
+    // Costs of profiles prove nothing of times that are measured in runs.
+    let is_final = |shortage: &Shortage| options.rounds == 0 || !shortage.is_of_time();
+    if planner::proof(&known)?.iter().any(is_final) {
+        return Ok(Planned { candidate: planner::plan(&known)?, request: known });
+    }
     let mut replanner = Replanner { agents, options, progress, request, shards };
     let (first, request) = replanner.plan()?;
-    if options.rounds == 0 {
-        return Ok(Planned { candidate: first, request });
+    if options.rounds == 0 || !keeps_memory(&first) {
+        return Ok(Planned { candidate: split::met(&request, first)?, request });
     }
     let (candidate, known) = PilotRunner { agents, options, progress, request: &request }.run(first)?;
     let (candidate, request) = replanner.measure_memory(candidate, &known, request);

@@ -1,7 +1,7 @@
 //! Alternates planning and measurement: a plan is computed with estimated costs of shards, its shards are measured, and
 //! the plan is recomputed, until nothing is left to measure or no round is left.
 
-use edgecut_plan::{Candidate, PlanRequest, constrained::within_memory, plan, solve::NoPlan, split};
+use edgecut_plan::{Candidate, PlanRequest, constrained::within_memory, planner, split};
 
 use super::{
     agents::PilotAgents,
@@ -24,31 +24,28 @@ pub struct Replanner<'a, 'r, 's> {
 }
 
 impl<'r> Replanner<'_, 'r, '_> {
-    /// The best plan, and the request at the costs of shards that are known in the end. Unless rounds run out, the same
-    /// comes out the next time.
+    /// The best plan, or the one that is nearest to limits and targets, and the request at the costs of shards that are
+    /// known in the end. Unless rounds run out, the same comes out the next time.
     ///
     /// # Errors
-    /// If there is no plan, or a shard cannot be measured.
+    /// If some group runs nowhere, or a shard cannot be measured.
     pub fn plan(&mut self) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
         if self.request.like.is_some() {
             let request = self.with_known_shards();
-            return Ok((plan(&request)?, request));
+            return Ok((planner::nearest(&request)?, request));
         }
         let (solved, request) = self.solved()?;
         self.within_memory(solved, request)
     }
 
     /// The best plan without schedules.
-    fn solved(&mut self) -> Result<(Result<Candidate, NoPlan>, PlanRequest<'r>), PlanningError> {
+    fn solved(&mut self) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
         let mut state = Replanning::new(self.options);
         loop {
             let request = self.with_known_shards();
-            let candidate = match split::solve(&request, state.start()) {
-                Ok(candidate) => candidate,
-                Err(why) => return Ok((state.into_best().ok_or(why), request)),
-            };
+            let candidate = split::nearest(&request, state.start())?;
             if state.is_exhausted() {
-                return Ok((Ok(candidate), request));
+                return Ok((candidate, request));
             }
             let added = self.measure(&candidate)?;
             let solved = Solved {
@@ -58,7 +55,7 @@ impl<'r> Replanner<'_, 'r, '_> {
                 plan: candidate,
             };
             if let Some(candidate) = state.record(solved, added) {
-                return Ok((Ok(candidate), request));
+                return Ok((candidate, request));
             }
         }
     }
@@ -66,20 +63,20 @@ impl<'r> Replanner<'_, 'r, '_> {
     /// `solved` within the limits on memory, again where the memory of its shards was an estimate that is too small.
     fn within_memory(
         &mut self,
-        solved: Result<Candidate, NoPlan>,
+        solved: Candidate,
         mut request: PlanRequest<'r>,
     ) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
-        let mut candidate = within_memory(&request, solved)?;
+        let mut candidate = within_memory(&request, solved);
         for _ in 0..if self.request.is_limited() { self.options.replans() } else { 0 } {
             let is_settled = candidate.splits.is_empty() || candidate.is_scheduled();
             if is_settled || self.measure(&candidate)? == 0 {
                 break;
             }
             request = self.with_known_shards();
-            candidate = match split::reevaluate(&request, &candidate) {
-                Ok(candidate) => candidate,
-                Err(why) => within_memory(&request, Err(why))?,
-            };
+            candidate = split::reevaluate(&request, &candidate)?;
+            if !candidate.solution.missed.is_empty() {
+                candidate = within_memory(&request, candidate);
+            }
         }
         Ok((candidate, request))
     }
@@ -102,7 +99,10 @@ impl<'r> Replanner<'_, 'r, '_> {
             Ok(0) => {}
             Ok(_) => {
                 let now = known.applied_to(&self.with_known_shards());
-                match split::reevaluate(&now, &candidate).and_then(|found| found.limited_to(&candidate)) {
+                let found = split::reevaluate(&now, &candidate)
+                    .and_then(|found| Ok(found.limited_to(&candidate)?))
+                    .and_then(|found| split::met(&now, found));
+                match found {
                     Ok(found) => return (found, now),
                     Err(why) => {
                         let what = "memory is as it was estimated before pilot runs; by what its shards take alone,";

@@ -1,18 +1,19 @@
 //! Runs candidates on the agents, learns from what they take, and chooses among them.
 
+use std::cmp::Ordering;
+
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
-    Candidate, CostSource, GroupId, PlanRequest,
+    Candidate, CostSource, GroupId, NoPlan, PlanRequest,
     evaluation::Evaluation,
-    plan,
+    planner,
     problem::{Objective, ProblemError},
-    solve::NoPlan,
     split,
 };
 
 use super::{
     agents::PilotAgents,
-    candidates::{add_alternatives, by_ratio_rules},
+    candidates::{add_alternatives, by_ratio_rules, keeps_memory},
     error::PlanningError,
     in_context::InContextCosts,
     options::PilotOptions,
@@ -71,8 +72,8 @@ impl PilotRunner<'_> {
             if round + 1 < rounds {
                 // First from the splits of the fastest, then from the beginning: another split may look better now.
                 let start = (round % 2 == 0).then_some(&fastest.candidate.choices);
-                let found = split::solve(&known.applied_to(self.request), start).ok();
-                next.extend(found.filter(|found| is_new(&trials, found)));
+                let found = split::nearest(&known.applied_to(self.request), start).ok();
+                next.extend(found.filter(|found| keeps_memory(found) && is_new(&trials, found)));
             }
         }
         // Which plan needs the least memory follows from sizes, not from times.
@@ -107,7 +108,7 @@ impl PilotRunner<'_> {
             for limit in less.network.devices.iter_mut().filter_map(|device| device.memory.as_mut()) {
                 *limit = Bytes((limit.0 as f64 * (1.0 - self.options.memory_reserve * 2f64.powi(step))) as u64);
             }
-            let Ok(mut candidate) = plan(&less) else { return Ok(None) };
+            let Some(mut candidate) = planner::nearest(&less).ok().filter(keeps_memory) else { return Ok(None) };
             // The limits are what they were.
             candidate.expanded.problem.devices.clone_from(&self.request.network.devices);
             let trial = self.trial(candidate, known)?;
@@ -154,28 +155,40 @@ impl PilotRunner<'_> {
 
     /// The first of `trials` that meets the targets at its measured times; where memory is the objective, the one that
     /// needs the least.
+    ///
+    /// # Errors
+    /// If none meets them; then with what the nearest one took.
     fn best(&self, trials: Vec<Trial>, known: &InContextCosts) -> Result<(Candidate, InContextCosts), PlanningError> {
         let mut judged: Vec<(Candidate, PilotOutcome, InContextCosts)> = Vec::new();
-        let mut missed = None;
         for trial in trials {
-            let known = self.after(&trial, known)?;
-            match self.rejudged(&trial, &known).and_then(|candidate| candidate.limited_to(&trial.candidate)) {
-                Ok(candidate) => judged.push((candidate, trial.outcome, known)),
-                Err(why) => missed = missed.or(Some(why)),
-            }
+            let known = self.fitted(&trial, self.after(&trial, known)?)?;
+            let candidate = self.rejudged(&trial, &known)?.limited_to(&trial.candidate)?;
+            judged.push((candidate, trial.outcome, known));
         }
-        if self.request.objective == Objective::Memory {
-            judged.sort_by(|a, b| a.0.solution.value().total_cmp(&b.0.solution.value()));
-        }
-        match (judged.into_iter().next(), missed) {
-            (Some((mut candidate, outcome, known)), _) => {
-                candidate.costs = CostSource::PilotRun;
-                candidate.notes.push(outcome.note(candidate.is_scheduled()));
-                Ok((candidate, known))
-            }
-            (None, Some(why)) => Err(PlanningError::Missed(why)),
-            (None, None) => Err(PlanningError::NoRoom),
-        }
+        let value = |candidate: &Candidate| match self.request.objective {
+            Objective::Memory => candidate.solution.value(),
+            Objective::Latency | Objective::Throughput => 0.0,
+        };
+        let rank = |(candidate, ..): &(Candidate, PilotOutcome, InContextCosts)| {
+            (candidate.solution.violation(), value(candidate))
+        };
+        // The sort is stable: of those that meet the targets the first.
+        judged.sort_by(|a, b| rank(a).partial_cmp(&rank(b)).unwrap_or(Ordering::Equal));
+        let Some((mut candidate, outcome, known)) = judged.into_iter().next() else {
+            return Err(PlanningError::NoRoom);
+        };
+        candidate = split::met(&known.applied_to(self.request), candidate).map_err(|why| match why {
+            // What was measured in runs proves nothing of other plans.
+            NoPlan::Targets { nearest, .. } => PlanningError::Missed(NoPlan::Targets {
+                proven: false,
+                shortages: nearest.as_ref().map(|nearest| nearest.shortages.clone()).unwrap_or_default(),
+                nearest,
+            }),
+            why => PlanningError::NoPlan(why),
+        })?;
+        candidate.costs = CostSource::PilotRun;
+        candidate.notes.push(outcome.note(candidate.is_scheduled()));
+        Ok((candidate, known))
     }
 
     /// The candidate of a trial with its measured times.
@@ -205,7 +218,7 @@ impl PilotRunner<'_> {
     /// Runs a candidate, up to `attempts` times if it is slower than predicted; the fastest run counts. `None` if an
     /// agent has too little memory for it.
     fn attempt(&self, candidate: &Candidate, attempts: usize) -> Result<Option<PilotOutcome>, PlanningError> {
-        let plan = candidate.to_plan(self.request)?;
+        let plan = candidate.without_targets().to_plan(self.request)?;
         let PilotAgents { fleet, cluster, given, runtime } = *self.agents;
         let context = RunContext { fleet, cluster, graph: &candidate.expanded.graph, given };
         let mut fastest: Option<PilotOutcome> = None;
@@ -246,12 +259,8 @@ impl PilotRunner<'_> {
         }
         let problem = |error: &dyn std::fmt::Display| ProblemError { what: error.to_string() };
         let isolated = self.request.expand(&candidate.applied).map_err(|e| problem(&e))?;
-        let mut after = known.clone().after(&isolated, &candidate.to_plan(self.request)?, outcome);
-        let evaluated = |known: &InContextCosts| -> Result<Evaluation, PlanningError> {
-            let expanded = known.applied_to(self.request).expand(&candidate.applied).map_err(|e| problem(&e))?;
-            let placement = candidate.solution.evaluation.placement.clone();
-            Ok(Evaluation::of(&expanded.problem, placement).map_err(|e| problem(&e))?)
-        };
+        let mut after = known.clone().after(&isolated, &candidate.without_targets().to_plan(self.request)?, outcome);
+        let evaluated = |known: &InContextCosts| self.evaluated(candidate, known);
         let Some(interval) = outcome.outcome.interval_us else {
             let exchanges = evaluated(&after)?.critical_transfers();
             after.fit_exchange_overhead(outcome.time(), exchanges, |known| {
@@ -270,6 +279,28 @@ impl PilotRunner<'_> {
             }
         }
         Ok(after)
+    }
+
+    /// `known` with computations scaled so that the latency of the trial's plan is the median that was measured: neither
+    /// the start of a run nor the difference between medians of sums and sums of medians is that of a single group.
+    fn fitted(&self, trial: &Trial, mut known: InContextCosts) -> Result<InContextCosts, PlanningError> {
+        let Trial { candidate, outcome } = trial;
+        if candidate.is_scheduled() || outcome.outcome.interval_us.is_some() {
+            return Ok(known);
+        }
+        for _ in 0..self.options.contention_steps {
+            let predicted = self.evaluated(candidate, &known)?.latency();
+            known.fit_contention(outcome.time(), predicted);
+        }
+        Ok(known)
+    }
+
+    /// The evaluation of a candidate at the costs that are `known`.
+    fn evaluated(&self, candidate: &Candidate, known: &InContextCosts) -> Result<Evaluation, PlanningError> {
+        let problem = |error: &dyn std::fmt::Display| ProblemError { what: error.to_string() };
+        let expanded = known.applied_to(self.request).expand(&candidate.applied).map_err(|e| problem(&e))?;
+        let placement = candidate.solution.evaluation.placement.clone();
+        Ok(Evaluation::of(&expanded.problem, placement).map_err(|e| problem(&e))?)
     }
 }
 
