@@ -27,6 +27,9 @@ pub enum Kind {
     Trace,
     /// TVM's graph.
     Dump,
+    Onnx,
+    /// A file that is not text, and what it is.
+    Binary(&'static str),
     /// A device-placement problem.
     Workload,
     /// A graph to be scheduled.
@@ -87,6 +90,13 @@ impl fmt::Display for Kind {
                 "this is a graph dump of TVM's, which has times of kernels but no kernels to run; `plan` and \
                  `profile --import` take it, with its execution trace in the same folder"
             }
+            Kind::Onnx => {
+                "this is an ONNX model; convert it to Relay text with TVM 0.19 or older, `mod, params = \
+                 relay.frontend.from_onnx(onnx.load(FILE))`, and give what `mod.astext()` prints"
+            }
+            Kind::Binary(what) => {
+                return write!(f, "this is {what}; expected Relay text, as `mod.astext()` prints it");
+            }
             Kind::Workload => "this is a device-placement workload; `edgecut workload` takes it",
             Kind::Graph => "this is a graph to be scheduled in memory; `memory schedule` takes it",
             Kind::Profile => "this is CSV, a profile; name a model, and this file with --profile",
@@ -113,11 +123,41 @@ pub fn of(bytes: &[u8]) -> Option<Kind> {
     if is_json_object(bytes) {
         return Some(json(bytes));
     }
-    let text = std::str::from_utf8(bytes).ok()?;
+    if let Some((_, what)) = SIGNATURES.iter().find(|(signature, _)| bytes.starts_with(signature)) {
+        return Some(Kind::Binary(what));
+    }
+    if is_onnx(bytes) {
+        return Some(Kind::Onnx);
+    }
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(_) => return bytes.iter().take(BEGINNING).any(|byte| *byte == 0).then_some(Kind::Binary("a binary file")),
+    };
     if text.parse::<toml::Table>().is_ok_and(|table| !table.is_empty()) {
         return Some(if text.contains("[[pattern]]") { Kind::Patterns } else { Kind::Toml });
     }
     csv(text.lines().next()?)
+}
+
+/// How files begin that are not models, and what they are.
+const SIGNATURES: &[(&[u8], &str)] = &[
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"\xFF\xD8\xFF", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"%PDF", "a PDF document"),
+    (b"\x7FELF", "a program or a shared library, such as a compiled TVM module"),
+    (b"\x1F\x8B", "a gzip archive: unpack it first"),
+    (b"\x28\xB5\x2F\xFD", "a zstd archive: unpack it first"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"\x93NUMPY", "a NumPy array"),
+];
+/// A binary file has a zero in its first bytes, this many.
+const BEGINNING: usize = 4096;
+
+/// Whether a file begins as ONNX's protocol buffers do: the version of its format, then who made it, its operator sets
+/// or its graph.
+fn is_onnx(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x08, 1..=0x1F, 0x12 | 0x1A | 0x22 | 0x2A | 0x32 | 0x3A | 0x42, ..])
 }
 
 /// The same for a file that should not be a model: detects Relay modules too.
@@ -226,6 +266,10 @@ mod tests {
             (b"from,from_address,to,to_address,latency_us,bytes_per_us\n", "--links"),
             (b"server,signature,time_us_median\n", "--profile"),
             (b"a_name,forward_fw_mean_time\n", "EOP"),
+            (b"\x08\x08\x12\x07pytorch", "ONNX"),
+            (b"\x89PNG\r\n\x1a\n", "PNG image"),
+            (b"\x7FELF\x02\0\xFF", "shared library"),
+            (b"\xFF\0\x01", "a binary file"),
         ] {
             assert!(of(bytes).is_some_and(|kind| kind.to_string().contains(part)), "{part}: {:?}", of(bytes));
         }

@@ -13,6 +13,7 @@ use edgecut_cluster::{
     agent::Fleet,
     survey::{DeviceProfile, SurveyProgress, SurveyRequest, survey},
 };
+use edgecut_profile::{ModelTime, ProfileSummary};
 
 /// Takes the profiles of all devices, or reads those that are there, and tells where they are.
 pub async fn profiles(
@@ -39,6 +40,9 @@ pub async fn profiles(
     }
     let profiles = profiles.map_err(Failure::failed)?;
     for profile in &profiles {
+        // A whole model that was measured before is as good as measured now.
+        let whole = profile.whole.or_else(|| ModelTime::read(&profile.path));
+        ProfileSummary::of(&profile.rows).write(&profile.path, whole).map_err(Failure::failed)?;
         let how = if profile.changed { "written to" } else { "unchanged, read from" };
         eprintln!("profile {how} {}", profile.path.display());
     }

@@ -72,6 +72,10 @@ struct FrontRow {
     splits: usize,
 }
 
+fn inputs(count: u32) -> String {
+    if count == 1 { "one input".to_string() } else { format!("{count} inputs") }
+}
+
 fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String {
     let name = |id: DeviceId| problem.device(id).full_name();
     let all: Micros = plan.groups.iter().map(|group| group.time_us).sum();
@@ -119,9 +123,10 @@ fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String 
         ]);
     }
     text += &format!(
-        "\n{devices}\n\nlatency {}, throughput {:.1}/s, {} transfers\n{} {} against a bound of {} ({}): gap {:.1} %",
+        "\n{devices}\n\nlatency {}, throughput {:.1}/s with {} in flight, {} transfers\n{} {} against a bound of {} ({}): gap {:.1} %",
         plan.predicted.latency_us,
         plan.predicted.throughput_per_s,
+        inputs(plan.predicted.in_flight),
         plan.transfers.len(),
         problem.objective,
         solution.display(problem.objective, solution.value()),

@@ -159,7 +159,6 @@ impl Profile {
         })?;
         let summaries: Vec<ProfileSummary> = profiles.iter().map(|profile| ProfileSummary::of(&profile.rows)).collect();
         for (profile, summary) in profiles.iter().zip(&summaries) {
-            summary.write(&profile.path, profile.whole).map_err(Failure::failed)?;
             warn(profile, summary);
         }
         print(self.format, &profiles, &summaries)
@@ -222,7 +221,7 @@ fn page(profile: &DeviceProfile, summary: &ProfileSummary) -> String {
         }
         costs.add_row(line);
     }
-    let mut kinds = table(["kind", ">count", ">time", ">share"]);
+    let mut kinds = table(["operator", ">count", ">time", ">share"]);
     for kind in &summary.kinds {
         let time = kind.time_us.to_string();
         kinds.add_row([shortened(&kind.operator, LONGEST_NAME), kind.count.to_string(), time, share(kind.time_us.0)]);
@@ -254,6 +253,9 @@ fn check(whole: &ModelTime, sum: &ModelTime) -> String {
     )
 }
 
+/// A sum of operators that differs from the whole model by more than this fraction is warned about.
+const MOST_DIFFERENCE: f64 = 0.1;
+
 /// Warnings about the figures, on stderr.
 fn warn(profile: &DeviceProfile, summary: &ProfileSummary) {
     let device = &profile.device.name;
@@ -265,6 +267,18 @@ fn warn(profile: &DeviceProfile, summary: &ProfileSummary) {
     }
     if summary.missing > 0 {
         eprintln!("{} operators cannot be computed on {device}; the column `note` says why", summary.missing);
+    }
+    if let Some(whole) = profile.whole {
+        let (wall, _) = whole.relative_difference(&summary.sum);
+        if wall.abs() > MOST_DIFFERENCE {
+            eprintln!(
+                "the operators of the model take {} one by one on {device}, {:+.0} % against {} for the whole: something \
+                 else used the machine meanwhile, or the model's operators are faster together; --again measures again",
+                summary.sum.time,
+                100.0 * wall,
+                whole.time
+            );
+        }
     }
     if summary.disturbed > 0 {
         eprintln!(

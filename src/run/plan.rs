@@ -40,9 +40,8 @@ pub(crate) fn run(arguments: &Run, text: &[u8]) -> Outcome {
     let graph = &written.map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?.graph;
     let cluster = cluster(arguments, &plan)?;
     let contents = model.contents(graph)?;
-    let used = plan.devices.iter().filter(|device| !device.order.is_empty()).count() as u32;
     let runtime = runtime()?;
-    let stream = || plan.in_flight.unwrap_or(pipeline_depth::INPUTS_PER_DEVICE * used.max(1));
+    let stream = || plan.in_flight.unwrap_or(plan.predicted.in_flight);
     let mut in_flight = if arguments.throughput { stream().clamp(1, pipeline_depth::MAX_IN_FLIGHT) } else { 1 };
     let (deployment, record) = loop {
         let attempt = Attempt { arguments, plan: &plan, cluster: &cluster, contents: &contents, in_flight };

@@ -263,6 +263,26 @@ fn a_run_whose_agent_is_killed_ends_with_its_name() {
 }
 
 #[test]
+fn an_agent_that_hangs_is_named_and_not_those_that_wait_for_it() {
+    let lab = Lab::start(3);
+    let bert = model("torch_bert_tiny");
+    let pins = "--pin nn.layer_norm*=s1/cpu --pin *softmax*=s2/cpu";
+    let plan = lab.edgecut(&format!("plan {bert} --profile-budget 1s --rehearse 0 --budget 500 --no-split {pins}"));
+    assert!(plan.status.success(), "{}", stderr(&plan));
+    let mut run = lab.command("run plan.json --repeat 1000000 --no-check");
+    let running = run.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_secs(2));
+    lab.agents[1].freeze();
+    let ended = ending(PATIENCE, running);
+    let message = stderr(&ended);
+    assert_eq!(ended.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("agent s1") && !message.contains("agent s0") && !message.contains("agent s2"),
+        "{message}"
+    );
+}
+
+#[test]
 fn an_agent_stops_when_it_is_told_to_and_tells_its_clients() {
     let mut lab = Lab::start(1);
     let profile = format!("profile {} --budget 30s", model("resnet18"));

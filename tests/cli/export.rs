@@ -58,6 +58,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
         predicted: Predicted {
             latency_us: Micros::ZERO,
             interval_us: Micros::ZERO,
+            in_flight: 1,
             throughput_per_s: 0.0,
             peak_bytes: Bytes::ZERO,
         },

@@ -124,6 +124,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
         predicted: Predicted {
             latency_us: Micros(1.0),
             interval_us: Micros(1.0),
+            in_flight: 1,
             throughput_per_s: 1.0,
             peak_bytes: Bytes::ZERO,
         },

@@ -76,6 +76,11 @@ impl AgentProcess {
         self.child.wait().unwrap();
     }
 
+    /// Stops it as a machine that hangs would: connections stay, nothing is answered.
+    pub fn freeze(&self) {
+        signal(self.child.id(), "STOP");
+    }
+
     /// Asks it to stop; gives its exit code.
     pub fn terminate(&mut self, patience: Duration) -> Option<i32> {
         signal(self.child.id(), "TERM");

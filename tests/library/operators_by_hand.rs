@@ -162,6 +162,25 @@ const ALL: &[ByHand] = &[
         inputs: &[&[0.0, -100.0]],
         outputs: &[&[127.0, -1.0]],
     },
+    // Scalars of another type than the data are cast to it.
+    ByHand {
+        parameters: "%i: Tensor[(2), int32], %v: Tensor[(2), float32], %d: int32",
+        body: "sparse_to_dense(%i, %v, %d, output_shape=[4])",
+        inputs: &[&[1.0, 3.0], &[0.5, -2.5], &[7.0]],
+        outputs: &[&[7.0, 0.5, 7.0, -2.5]],
+    },
+    ByHand {
+        parameters: "%x: Tensor[(4), float32], %v: int32",
+        body: "nn.pad(%x, %v, pad_width=[[-1, 2]])",
+        inputs: &[&[1.5, 2.5, 3.5, 4.5], &[7.0]],
+        outputs: &[&[2.5, 3.5, 4.5, 7.0, 7.0]],
+    },
+    ByHand {
+        parameters: "%x: Tensor[(4), float32], %v: Tensor[(2), int32], %b: Tensor[(1), int32], %e: Tensor[(1), int32], %s: Tensor[(1), int32]",
+        body: "strided_set(%x, %v, %b, %e, %s)",
+        inputs: &[&[1.5, 2.5, 3.5, 4.5], &[7.0, 8.0], &[1.0], &[3.0], &[1.0]],
+        outputs: &[&[1.5, 7.0, 8.0, 4.5]],
+    },
 ];
 
 fn tensor(ty: &TensorType, values: &[f64]) -> TensorData {

@@ -16,7 +16,7 @@ use edgecut::{
         split::{
             SplitOptions,
             front::{front, value, within},
-            solve,
+            met, solve,
         },
     },
     profile::{Item, items},
@@ -127,7 +127,8 @@ fn looser_limits_never_give_worse_plans() {
             for limit in below.into_iter().chain(above).map(Bytes) {
                 let mut tight = request.clone();
                 tight.network.devices.iter_mut().for_each(|device| device.memory = Some(limit));
-                let answer = match within(&with_budget(&tight, 400)) {
+                let tight = with_budget(&tight, 400);
+                let answer = match within(&tight).and_then(|nearest| met(&tight, nearest)) {
                     Ok(answer) => checked(&graph, answer),
                     Err(why) => {
                         assert!(limit.0 < least && best_so_far.is_infinite(), "{limit}: {why}");

@@ -84,8 +84,16 @@ pub struct Predicted {
     /// latency over the inputs in flight.
     pub interval_us: Micros,
     pub throughput_per_s: f64,
+    /// The inputs in flight at which that holds: as many as keep the busiest device or link busy, or as the memory limits
+    /// have room for.
+    #[serde(default = "one")]
+    pub in_flight: u32,
     /// The largest [`MemoryPlan::load_bytes`] of any device.
     pub peak_bytes: Bytes,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// What no plan can go below.

@@ -30,7 +30,7 @@ impl Plan {
             let group = &mut groups[job.group.0 as usize];
             (group.start_us, group.time_us, group.workspace_bytes) = (*start, job.cost.time, job.cost.workspace);
         }
-        let interval = solution.interval();
+        let (in_flight, interval) = solution.sustained(problem).unwrap_or((1, evaluation.latency()));
         let mut plan = Plan {
             version: VERSION,
             model,
@@ -44,6 +44,7 @@ impl Plan {
                 latency_us: evaluation.latency(),
                 interval_us: interval,
                 throughput_per_s: if interval.0 > 0.0 { 1e6 / interval.0 } else { 0.0 },
+                in_flight,
                 peak_bytes: evaluation.peak(),
             },
             bound: Bound { value: solution.bound.value, by: solution.bound.by.to_string() },

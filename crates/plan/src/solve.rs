@@ -257,6 +257,19 @@ impl Solution {
         self.in_flight.map_or(loads, |count| loads.max(Micros(self.evaluation.latency().0 / f64::from(count))))
     }
 
+    /// The inputs in flight that keep the busiest device or link busy, or as many as the limits of `problem` have room
+    /// for; and the time between results then.
+    ///
+    /// # Errors
+    /// If what is held does not fit in 63 bits.
+    pub fn sustained(&self, problem: &Problem) -> Result<(u32, Micros), ProblemError> {
+        let mut stream = self.clone();
+        if stream.in_flight.is_none() {
+            stream.fill(problem)?;
+        }
+        Ok((stream.in_flight.unwrap_or(1), stream.interval()))
+    }
+
     /// Makes a plan for a stream of one whose memory was counted for one input at a time: with as many inputs in flight
     /// as are wanted and the limits of `problem` have room for, at least one. Finds out what it misses; nothing else
     /// changes where `problem` is about no stream, or that is done already.

@@ -49,4 +49,4 @@ pub use sampling::Sampling;
 pub use shard::ProfiledShard;
 pub use signature::Signature;
 pub use store::ProfileStore;
-pub use summary::{ModelTime, OperatorTotal, ProfileSummary};
+pub use summary::{ModelTime, OperatorTotal, ProfileSummary, TotalKind};

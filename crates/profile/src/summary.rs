@@ -26,9 +26,11 @@ pub struct ProfileSummary {
     pub disturbed: usize,
 }
 
-/// All operators or groups of one name; one line of the summary file.
+/// All operators or groups of one name; one line of the summary file, whose last two lines are of all of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperatorTotal {
+    pub kind: TotalKind,
+    /// Empty for the sum and for the whole model.
     pub operator: String,
     pub count: usize,
     /// Sum of the medians.
@@ -46,9 +48,17 @@ pub struct ModelTime {
     pub cpu: Micros,
 }
 
-/// Names of the summary file's last two lines.
-const SUM: &str = "(sum)";
-const WHOLE: &str = "(whole model)";
+/// What a line of the summary file is of, so that a sum over lines of one kind counts nothing twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TotalKind {
+    /// All operators or groups of one name.
+    Operator,
+    /// All of them.
+    Sum,
+    /// The whole model, measured in one piece.
+    Model,
+}
 
 /// A row is disturbed if more than this fraction of its samples is.
 const MOSTLY_DISTURBED: f64 = 0.5;
@@ -57,7 +67,8 @@ impl ProfileSummary {
     pub fn of(rows: &[ProfileRow]) -> ProfileSummary {
         let mut kinds: BTreeMap<&str, OperatorTotal> = BTreeMap::new();
         for row in rows {
-            let kind = kinds.entry(&row.operator).or_insert_with(|| OperatorTotal::new(&row.operator));
+            let new = || OperatorTotal::new(TotalKind::Operator, &row.operator);
+            let kind = kinds.entry(&row.operator).or_insert_with(new);
             kind.count += 1;
             kind.time_us += row.time_us_median.unwrap_or(Micros::ZERO);
             kind.cpu_us += row.cpu_us_median.unwrap_or(Micros::ZERO);
@@ -82,12 +93,15 @@ impl ProfileSummary {
     /// # Errors
     /// If the file cannot be written.
     pub fn write(&self, profile: &Path, whole: Option<ModelTime>) -> Result<PathBuf, ProfileError> {
-        let line =
-            |name: &str, of: ModelTime| OperatorTotal { time_us: of.time, cpu_us: of.cpu, ..OperatorTotal::new(name) };
+        let line = |kind: TotalKind, of: ModelTime| OperatorTotal {
+            time_us: of.time,
+            cpu_us: of.cpu,
+            ..OperatorTotal::new(kind, "")
+        };
         let count = self.kinds.iter().map(|kind| kind.count).sum();
         let mut lines = self.kinds.clone();
-        lines.push(OperatorTotal { count, fraction: 1.0, ..line(SUM, self.sum) });
-        lines.extend(whole.map(|whole| OperatorTotal { count: 1, ..line(WHOLE, whole) }));
+        lines.push(OperatorTotal { count, fraction: 1.0, ..line(TotalKind::Sum, self.sum) });
+        lines.extend(whole.map(|whole| OperatorTotal { count: 1, ..line(TotalKind::Model, whole) }));
         let rounded = |time: Micros| Micros((time.0 * 1e3).round() / 1e3);
         for line in &mut lines {
             line.time_us = rounded(line.time_us);
@@ -104,7 +118,7 @@ impl ModelTime {
     /// The time of the whole model in the summary next to `profile`, if there is one.
     pub fn read(profile: &Path) -> Option<ModelTime> {
         let mut lines = csv::Reader::from_path(summary_path(profile)).ok()?.into_deserialize::<OperatorTotal>();
-        let line = lines.find_map(|line| line.ok().filter(|line| line.operator == WHOLE))?;
+        let line = lines.find_map(|line| line.ok().filter(|line| line.kind == TotalKind::Model))?;
         Some(ModelTime { time: line.time_us, cpu: line.cpu_us })
     }
 
@@ -123,8 +137,9 @@ impl From<&Cost> for ModelTime {
 }
 
 impl OperatorTotal {
-    fn new(operator: &str) -> OperatorTotal {
+    fn new(kind: TotalKind, operator: &str) -> OperatorTotal {
         OperatorTotal {
+            kind,
             operator: operator.to_string(),
             count: 0,
             time_us: Micros::ZERO,
@@ -179,6 +194,7 @@ mod tests {
         assert_eq!(ModelTime::read(&profile), Some(whole));
         assert_eq!(whole.relative_difference(&summary.sum), (-0.2, 0.0));
         let text = std::fs::read_to_string(path).unwrap();
-        assert!(text.starts_with("operator,count,time_us,cpu_us,share\nconv,1,6.0,6.0,0.75\n"), "{text}");
+        assert!(text.starts_with("kind,operator,count,time_us,cpu_us,share\noperator,conv,1,6.0,6.0,0.75\n"), "{text}");
+        assert!(text.ends_with("sum,,4,8.0,8.0,1.0\nmodel,,1,10.0,8.0,0.0\n"), "{text}");
     }
 }

@@ -68,9 +68,13 @@ const PATIENCE: f64 = 50.0;
 /// How long to wait for a better explanation once something failed: the peers of an agent that died often notice first.
 const AFTERMATH: Duration = Duration::from_millis(500);
 
+/// How long an agent may take to answer once a link between agents failed: one that is silent has caused that.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+
 /// The runs on all servers, with one queue for their events.
 struct Players<'a> {
     deployment: &'a Deployment,
+    agents: &'a [Agent],
     commands: Vec<mpsc::Sender<RunCommand>>,
     events: mpsc::Receiver<(usize, Result<RunEvent, AgentError>)>,
     /// Progress of each agent.
@@ -139,7 +143,7 @@ pub async fn execute(
 }
 
 impl<'a> Players<'a> {
-    fn begin(deployment: &'a Deployment, agents: &[Agent]) -> Players<'a> {
+    fn begin(deployment: &'a Deployment, agents: &'a [Agent]) -> Players<'a> {
         let (together, events) = mpsc::channel(16);
         let mut commands = Vec::new();
         for (index, (setup, agent)) in deployment.setups.iter().zip(agents).enumerate() {
@@ -160,7 +164,7 @@ impl<'a> Players<'a> {
             });
         }
         let progress = vec![Progress::Nothing; commands.len()];
-        Players { deployment, commands, events, progress }
+        Players { deployment, agents, commands, events, progress }
     }
 
     fn name(&self, index: usize) -> &SmolStr {
@@ -236,7 +240,21 @@ impl<'a> Players<'a> {
         };
         // What has not been heard by then is not waited for.
         let _ = timeout(AFTERMATH, listening).await;
-        nearest
+        match nearest {
+            // Any agent but the one that is silent may be the first to report a link that broke.
+            AgentError::Peer { .. } => self.silent().await.unwrap_or(nearest),
+            nearest => nearest,
+        }
+    }
+
+    /// That an agent does not answer, if one does not.
+    async fn silent(&self) -> Option<AgentError> {
+        let asking = self.agents.iter().map(|agent| async move {
+            let doing = "running its part".to_string();
+            let late = AgentError::Timeout { agent: agent.name().clone(), doing, after: ANSWER_TIME };
+            timeout(ANSWER_TIME, agent.clock_offset(Clock::start())).await.map_or(Some(late), Result::err)
+        });
+        futures::future::join_all(asking).await.into_iter().flatten().next()
     }
 
     /// Runs once to warm up, then as often as asked.

@@ -3,6 +3,7 @@
 use tract_core::internal::*;
 use tract_core::ops::array::{Pad, PadMode};
 
+use crate::families::cast::cast_to;
 use crate::{
     AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
     kernel::{Wiring, recipe::Recipe, remap::Remap},
@@ -180,7 +181,10 @@ fn padded(
     };
     let remap = Remap::new(wiring.concrete(data)?.iter().zip(widths).map(table).collect());
     let dtype = wiring.fact(data)?.datum_type;
-    let value = value.map_or_else(|| wiring.constant(Tensor::zero_scalar_dt(dtype)?), Ok)?;
+    let value = match value {
+        Some(value) => cast_to(wiring, dtype, value)?,
+        None => wiring.constant(Tensor::zero_scalar_dt(dtype)?)?,
+    };
     let recipe = Recipe::Remap { tables: remap.tables().to_vec(), fill: None };
     wiring.with_recipe("Pad", Some(recipe), tvec![dtype.fact(remap.shape())], &[data, value], move |inputs| {
         Ok(tvec![remap.apply(&inputs[0], &inputs[1])?])

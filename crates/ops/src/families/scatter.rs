@@ -104,8 +104,10 @@ fn scatter_type(call: &Call<'_>) -> Result<Type, TypeError> {
 }
 
 /// Combines `updates`, in order, with the elements of a copy of `data` at the row-major indices `to`.
+/// `updates` combined with the elements of `data` at `to`, in the type of `data`.
 fn scatter(data: &Tensor, updates: &Tensor, to: &[usize], reduction: Reduction) -> TractResult<TVec<Tensor>> {
     let mut out = data.clone();
+    let updates = &updates.cast_to_dt(out.datum_type())?;
     match out.datum_type() {
         DatumType::Bool => write::<bool>(&mut out, updates, to, |_, new| new)?,
         dt => for_dtype!(dt, T in number => write::<T>(&mut out, updates, to, |old, new| reduction.combine(old, new))?),
@@ -256,7 +258,7 @@ pub(crate) fn sparse_to_dense(call: &Typed<'_>, inputs: &[TValue]) -> TractResul
         })
         .collect::<TractResult<Vec<usize>>>()?;
     let data = match inputs.get(2) {
-        Some(default) => default.broadcast_scalar_to_shape(&dims)?,
+        Some(default) => default.cast_to_dt(inputs[1].datum_type())?.broadcast_scalar_to_shape(&dims)?,
         None => Tensor::zero_dt(inputs[1].datum_type(), &dims)?,
     };
     let values = match inputs[1].len() == 1 {

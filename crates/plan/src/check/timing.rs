@@ -146,7 +146,8 @@ impl Checker<'_> {
                 loads[self.problem.devices.len() + link] += transfer.time_us.0;
             }
         }
-        let share = self.plan.in_flight.map_or(0.0, |count| predicted.latency_us.0 / f64::from(count.max(1)));
+        let count = self.plan.in_flight.unwrap_or(predicted.in_flight).max(1);
+        let share = predicted.latency_us.0 / f64::from(count);
         let interval = loads.into_iter().fold(share, f64::max);
         figure("the time between results".into(), predicted.interval_us.0, interval)
     }

@@ -166,7 +166,8 @@ impl Point {
             }
         }
         let evaluation = &candidate.solution.evaluation;
-        let (latency, interval) = (evaluation.latency(), candidate.solution.interval());
+        let (_, interval) = candidate.solution.sustained(&candidate.expanded.problem).ok()?;
+        let latency = evaluation.latency();
         let peak = candidate.solution.reserved().max().unwrap_or_default();
         Some(Point { candidate, latency, interval, peak })
     }
