@@ -59,6 +59,13 @@ impl Agent {
             check_address(*address, identity.as_ref(), self.insecure).map_err(Failure::bad_input)?;
         }
         let name = self.name.unwrap_or_else(host_name);
+        // A second subscriber would be refused; there is none before.
+        let _ = tracing_subscriber::fmt()
+            .with_writer(std::io::stderr)
+            .with_max_level(tracing::Level::INFO)
+            .with_target(false)
+            .with_ansi(false)
+            .try_init();
         let runtime = runtime()?;
         runtime.block_on(async {
             let shutdown = Shutdown::on_signal().map_err(Failure::failed)?;

@@ -263,6 +263,26 @@ fn a_run_whose_agent_is_killed_ends_with_its_name() {
 }
 
 #[test]
+fn an_agent_logs_connections_jobs_and_refusals() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let mut command = edgecut(folder.path());
+    command.args(["agent", "--name", "s0", "--listen", "127.0.0.1:0", "--threads", "1", "--memory", "64KiB"]);
+    let agent = AgentProcess::spawn("s0", command.stderr(fs::File::create(&log).unwrap()));
+    let cluster = format!("[[server]]\nname = \"s0\"\naddress = \"{}\"\n", agent.address);
+    fs::write(folder.path().join("lab.toml"), cluster).unwrap();
+    let mut profile = edgecut(folder.path());
+    profile.args(["profile", &model("lstm"), "--cluster", "lab.toml", "--budget", "100ms"]);
+    within(PATIENCE, profile);
+    drop(agent);
+    let log = fs::read_to_string(&log).unwrap();
+    let line = |part: &str| log.lines().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{part}: {log}"));
+    assert!(line("connection from 127.0.0.1:").starts_with("20"), "the time comes first: {log}");
+    line("profile on cpu, ");
+    line(" after ");
+}
+
+#[test]
 fn an_agent_that_hangs_is_named_and_not_those_that_wait_for_it() {
     let lab = Lab::start(3);
     let bert = model("torch_bert_tiny");

@@ -63,7 +63,12 @@ impl AgentProcess {
     pub fn start(name: &str, listen: &str, flags: &[String]) -> AgentProcess {
         let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
         command.args(["agent", "--name", name, "--listen", listen, "--threads", "1"]).args(flags);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        AgentProcess::spawn(name, command.stderr(Stdio::null()))
+    }
+
+    /// Starts the agent that `command` starts.
+    pub fn spawn(name: &str, command: &mut Command) -> AgentProcess {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}"));

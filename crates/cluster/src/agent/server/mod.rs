@@ -9,11 +9,13 @@
 //! | [`execute`], [`transfer`] | what computes a session's stages, and what moves its values between agents |
 //! | [`profile`], [`probe`] | measurements of operators and of links |
 //! | [`service`], [`serve`] | the gRPC service, and the socket it listens on |
+//! | [`job_log`] | the log of connections and jobs |
 
 mod device;
 mod error;
 mod execute;
 mod host;
+mod job_log;
 mod machine;
 mod probe;
 mod profile;

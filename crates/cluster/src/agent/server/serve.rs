@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::TryStreamExt;
 use tokio::net::TcpListener;
 use tonic::transport::{Server, server::TcpIncoming};
 
-use super::{host::Host, service::Service};
+use super::{host::Host, job_log::Client, service::Service};
 use crate::agent::protocol::{
     Identity,
     chunks::MAX_MESSAGE_SIZE,
@@ -40,6 +41,7 @@ pub async fn serve(
     }
     let agent = AgentServer::new(Service::new(host)).max_decoding_message_size(MAX_MESSAGE_SIZE);
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = incoming.inspect_ok(|connection| Client::log_connection(connection.peer_addr().ok()));
     let requested = shutdown.requested();
     let not_serving = async move {
         requested.await;

@@ -7,7 +7,12 @@ use tokio::sync::mpsc;
 use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{error::HostError, host::Host, transfer};
+use super::{
+    error::HostError,
+    host::Host,
+    job_log::{Client, JobLog},
+    transfer,
+};
 use crate::agent::protocol::{
     profile::TaskReader,
     run::CommandReader,
@@ -55,6 +60,7 @@ impl Agent for Service {
     }
 
     async fn probe(&self, request: Request<ProbeRequest>) -> Result<Response<Self::ProbeStream>, Status> {
+        let client = Client::of(&request);
         let ProbeRequest { peer, largest_bytes, budget_us } = request.into_inner();
         let peer = peer.ok_or_else(|| HostError::Request("a probe requires a peer".to_string()))?.into();
         let budget = Duration::try_from_secs_f64(budget_us / 1e6)
@@ -63,6 +69,7 @@ impl Agent for Service {
         let (samples, mut received) = mpsc::channel(QUEUE_LENGTH);
         let host = self.host.clone();
         tokio::spawn(async move {
+            let log = JobLog::begin("measurement of a link", client);
             let probing = tokio::spawn(async move { host.probe(&peer, Bytes(largest_bytes), budget, samples).await });
             while let Some(sample) = received.recv().await {
                 let sample = ProbeSample { bytes: sample.bytes.0, round_trip_us: sample.round_trip.0 };
@@ -70,7 +77,7 @@ impl Agent for Service {
                     return;
                 }
             }
-            send_outcome(probing.await, &sender).await;
+            send_outcome(probing.await, &sender, log).await;
         });
         Ok(reply_stream(receiver))
     }
@@ -78,15 +85,17 @@ impl Agent for Service {
     async fn absorb(&self, request: Request<Streaming<AbsorbChunk>>) -> Result<Response<Self::AbsorbStream>, Status> {
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let (replies, mut received) = mpsc::channel(QUEUE_LENGTH);
+        let client = Client::of(&request);
         let (host, stream) = (self.host.clone(), request.into_inner());
         tokio::spawn(async move {
+            let log = JobLog::begin("measurement of the link from a peer", client);
             let absorbing = tokio::spawn(async move { host.absorb(stream, replies).await });
             while let Some(reply) = received.recv().await {
                 if sender.send(Ok(reply)).await.is_err() {
                     return;
                 }
             }
-            send_outcome(absorbing.await, &sender).await;
+            send_outcome(absorbing.await, &sender, log).await;
         });
         Ok(reply_stream(receiver))
     }
@@ -97,6 +106,7 @@ impl Agent for Service {
     ) -> Result<Response<Self::ProfileStream>, Status> {
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let (events, mut results) = mpsc::channel(QUEUE_LENGTH);
+        let client = Client::of(&request);
         let mut messages = request.into_inner();
         let host = self.host.clone();
         tokio::spawn(async move {
@@ -117,13 +127,15 @@ impl Agent for Service {
                     return;
                 }
             };
+            let what = format!("profile on {}, {}", task.device, counted(task.graph.operators().len(), "operator"));
+            let log = JobLog::begin(what, client);
             let measuring = tokio::spawn(host.profile(task, contents, events));
             while let Some(event) = results.recv().await {
                 if sender.send(Ok(event.into())).await.is_err() {
                     return;
                 }
             }
-            send_outcome(measuring.await, &sender).await;
+            send_outcome(measuring.await, &sender, log).await;
         });
         Ok(reply_stream(receiver))
     }
@@ -133,6 +145,7 @@ impl Agent for Service {
         let (commands, command_receiver) = mpsc::channel(QUEUE_LENGTH);
         let (events, mut results) = mpsc::channel(QUEUE_LENGTH);
         let errors = sender.clone();
+        let client = Client::of(&request);
         let mut messages = request.into_inner();
         // Dropping `commands` ends the run: when the client closes its stream, or is gone.
         tokio::spawn(async move {
@@ -155,6 +168,7 @@ impl Agent for Service {
         });
         let host = self.host.clone();
         tokio::spawn(async move {
+            let log = JobLog::begin("run", client);
             let running = tokio::spawn(host.run(command_receiver, events));
             while let Some(event) = results.recv().await {
                 for message in event.into_wire() {
@@ -163,7 +177,7 @@ impl Agent for Service {
                     }
                 }
             }
-            send_outcome(running.await, &sender).await;
+            send_outcome(running.await, &sender, log).await;
         });
         Ok(reply_stream(receiver))
     }
@@ -178,16 +192,23 @@ impl Agent for Service {
     }
 }
 
-/// Ends a reply stream with the error of `outcome`, if any.
+/// `1 operator`, `2 operators`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Ends a reply stream with the error of `outcome`, if any, and logs it.
 async fn send_outcome<T>(
     outcome: Result<Result<(), HostError>, tokio::task::JoinError>,
     replies: &mpsc::Sender<Result<T, Status>>,
+    log: JobLog,
 ) {
-    let status = match outcome {
-        Ok(Ok(())) => return,
-        Ok(Err(error)) => error.into(),
-        Err(panic) => HostError::Request(format!("the agent failed internally: {panic}")).into(),
+    let error = match outcome {
+        Ok(Ok(())) => return log.end(None),
+        Ok(Err(error)) => error,
+        Err(panic) => HostError::Request(format!("the agent failed internally: {panic}")),
     };
+    log.end(Some(&error));
     // The receiver is dropped when the client is gone.
-    let _ = replies.send(Err(status)).await;
+    let _ = replies.send(Err(error.into())).await;
 }

@@ -1,0 +1,67 @@
+//! The log of an agent's jobs: who asked for what, when it began and how it ended.
+
+use std::{fmt, net::SocketAddr, time::Instant};
+
+use tonic::Request;
+use tracing::{info, warn};
+
+/// A job that is logged when it begins and when it ends.
+pub(super) struct JobLog {
+    what: String,
+    client: Client,
+    begin: Instant,
+    has_ended: bool,
+}
+
+/// Who asked for a job.
+#[derive(Clone, Copy)]
+pub(super) struct Client(Option<SocketAddr>);
+
+impl Client {
+    pub fn of<T>(request: &Request<T>) -> Client {
+        Client(request.remote_addr())
+    }
+
+    /// Logs that it is connected.
+    pub fn log_connection(address: Option<SocketAddr>) {
+        info!("connection from {}", Client(address));
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(address) => address.fmt(f),
+            None => f.write_str("an unknown address"),
+        }
+    }
+}
+
+impl JobLog {
+    /// Logs that `what` begins for `client`.
+    pub fn begin(what: impl Into<String>, client: Client) -> JobLog {
+        let what = what.into();
+        info!("{what} for {client} begins");
+        JobLog { what, client, begin: Instant::now(), has_ended: false }
+    }
+
+    /// Logs that the job has ended, with its error if it failed or was refused.
+    pub fn end(mut self, error: Option<&dyn fmt::Display>) {
+        self.has_ended = true;
+        let JobLog { what, client, begin, .. } = &self;
+        let seconds = begin.elapsed().as_secs_f64();
+        match error {
+            None => info!("{what} for {client} ended after {seconds:.1} s"),
+            Some(error) => warn!("{what} for {client} failed after {seconds:.1} s: {error}"),
+        }
+    }
+}
+
+impl Drop for JobLog {
+    /// A job that has not ended is dropped with its client's connection.
+    fn drop(&mut self) {
+        if !self.has_ended {
+            info!("{} for {} is cancelled: the client is gone", self.what, self.client);
+        }
+    }
+}
