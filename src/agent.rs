@@ -11,6 +11,7 @@ use super::{Failure, Outcome, cluster::runtime};
 use edgecut_cluster::{
     MAX_THREADS, TlsFiles,
     agent::{Host, HostOptions, Identity, Shutdown, check_address, serve},
+    check_name,
 };
 use edgecut_graph::units::Bytes;
 
@@ -23,7 +24,7 @@ pub struct Agent {
     #[arg(long, help_heading = "Server", default_value = "127.0.0.1:7600", value_name = "HOST:PORT")]
     listen: String,
     /// This server's name in messages; the host's name if not given
-    #[arg(long, help_heading = "Server")]
+    #[arg(long, help_heading = "Server", value_parser = agent_name)]
     name: Option<SmolStr>,
     /// Threads that compute; all that this process may use if not given
     #[arg(long, help_heading = "Limits", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
@@ -98,8 +99,13 @@ fn announce(host: &Host, address: SocketAddr, tls: bool) {
     }
 }
 
+fn agent_name(text: &str) -> Result<SmolStr, String> {
+    check_name(text).map_err(|error| format!("an agent {error}"))
+}
+
 fn host_name() -> SmolStr {
-    sysinfo::System::host_name().map_or(SmolStr::new_static("agent"), SmolStr::new)
+    let name = sysinfo::System::host_name().ok().and_then(|name| check_name(&name).ok());
+    name.unwrap_or(SmolStr::new_static("agent"))
 }
 
 /// An address that cannot be listened on.

@@ -35,7 +35,7 @@ pub struct Pack {
     minimize: bool,
 
     /// Find a packing that fits in this size; exit code 3 if there is none
-    #[arg(long, value_name = "SIZE", help_heading = "Target")]
+    #[arg(long, value_name = "SIZE", help_heading = "Target", value_parser = Bytes::with_unit)]
     capacity: Option<Bytes>,
 
     /// A memory for the buffers, in order of preference; repeat it for several
@@ -158,7 +158,7 @@ impl Pack {
 /// `sram=100KB`, or a name alone.
 fn pool(text: &str) -> Result<Pool, UnitError> {
     let (name, capacity) = text.split_once('=').map_or((text, None), |(name, size)| (name, Some(size)));
-    Ok(Pool { name: name.to_string(), capacity: capacity.map(str::parse).transpose()? })
+    Ok(Pool { name: name.to_string(), capacity: capacity.map(Bytes::with_unit).transpose()? })
 }
 
 fn too_small(capacity: Bytes, bound: Bytes, height: Bytes) -> String {

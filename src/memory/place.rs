@@ -49,7 +49,7 @@ pub struct Place {
     fuse: Option<Option<PathBuf>>,
 
     /// Exit with code 3 if the arena is larger than this
-    #[arg(long, value_name = "SIZE", help_heading = "Placement")]
+    #[arg(long, value_name = "SIZE", help_heading = "Placement", value_parser = Bytes::with_unit)]
     capacity: Option<Bytes>,
 
     /// Millions of placements to try [default: 30]; 30 take about 1 s

@@ -14,7 +14,11 @@ use edgecut_cluster::{
 use edgecut_plan::{file::ModelRef, rule};
 use edgecut_profile::{CacheFlush, MeasurementMode, Sampling};
 
-use super::{flags::Plan, output};
+use super::{
+    flags::Plan,
+    output,
+    progress::{self, PlanProgress},
+};
 use crate::{
     Failure, Outcome,
     cluster::{links, reach_all, runtime},
@@ -71,13 +75,16 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     let measured = surveyed.iter().map(profile).collect::<Result<Vec<_>, Failure>>()?;
     let address = |device: &DeviceName| cluster.server(&device.server).map(|server| server.endpoint.clone());
     let request = settings.request(&groups, &inventory, &measured, address);
-    let request = request.map_err(|error| arguments.failure(error))?;
+    let mut request = request.map_err(|error| arguments.failure(error))?;
+    request.search.stop = progress::stop(&runtime, arguments.longest());
 
     let shards = Shards::open(folder, &surveyed, &groups.items, survey.sampling, CacheFlush::working_set(graph));
     let mut shards = shards.map_err(Failure::bad_input)?;
     let agents = PilotAgents { fleet: &fleet, cluster: &cluster, given: &given, runtime: &runtime };
     let options = options(arguments);
-    let planned = plan_on_agents(&agents, &request, &mut shards, &options, &|event| eprintln!("{event}"));
+    let progress = PlanProgress::new(request.search.stop);
+    let planned = plan_on_agents(&agents, &request, &mut shards, &options, &|event| progress.show(&event));
+    drop(progress);
     let planned = planned.map_err(|error| match error.is_no_plan() {
         true => arguments.no_plan(&error.to_string(), error.no_plan()),
         false => Failure::failed(error),

@@ -1,6 +1,9 @@
 //! The flags of `edgecut plan`, and what they ask of the planner.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use miette::Report;
 
@@ -130,6 +133,12 @@ pub struct Plan {
     #[arg(long, hide_short_help = true, help_heading = "Profiles", value_name = "TIME", default_value = "20s")]
     pub(super) profile_budget: Micros,
 
+    /// Give out the best plan found in this time
+    ///
+    /// Ctrl-C does so too. Counts from when the profiles are complete; measurements and runs that have begun end first.
+    #[arg(long, help_heading = "Search", value_name = "TIME")]
+    pub(super) time_limit: Option<Micros>,
+
     /// The same seed and budget give the same plan
     #[arg(long, value_name = "N", hide_short_help = true, help_heading = "Search", default_value_t = 0)]
     pub(super) seed: u64,
@@ -150,6 +159,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The longest time that planning may take.
+    pub(super) fn longest(&self) -> Option<Duration> {
+        self.time_limit.map(|limit| Duration::try_from_secs_f64(limit.0 / 1e6).unwrap_or(Duration::MAX))
+    }
+
     /// What is wanted of a plan of `model`.
     pub(super) fn settings(&self, model: ModelRef) -> Result<PlanSettings, Failure> {
         let pins = self.pin.iter().map(|text| Rule::parse(RuleKind::Pin, text));

@@ -4,6 +4,7 @@ mod agents;
 mod flags;
 mod output;
 mod print;
+mod progress;
 mod recorded;
 
 use std::path::Path;

@@ -13,10 +13,10 @@ use edgecut_cluster::run::{
 use edgecut_graph::Granularity;
 use edgecut_plan::{file::ModelRef, plan, rule};
 
-use super::{flags::Plan, output};
+use super::{flags::Plan, output, progress};
 use crate::{
     Failure, Outcome,
-    cluster::link_table,
+    cluster::{link_table, runtime},
     ineffective,
     profile::GranularityFlag,
     profile_source::{ProfiledModel, Source, rows},
@@ -69,12 +69,14 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
     };
     let inventory = recorded.inventory(cluster.as_ref(), &links);
     let request = settings.request(&groups, &inventory, &recorded.profiles, |_| None);
-    let request = request.map_err(|error| match error {
+    let mut request = request.map_err(|error| match error {
         RequestError::Network(error) => {
             bad(format!("{error}: give it in a file as `--links`, or in that of `--cluster`"))
         }
         error => arguments.failure(error),
     })?;
+    let runtime = runtime()?;
+    request.search.stop = progress::stop(&runtime, arguments.longest());
     let candidate = plan(&request).map_err(|why| arguments.no_plan(&why.to_string(), Some(&why)))?;
     let dumped =
         "the model is a graph dump, which names kernels and has none: this plan can be looked at, not run or exported";

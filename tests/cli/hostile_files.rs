@@ -352,7 +352,7 @@ fn files_that_are_no_text_are_refused() {
             "binary.relay",
             (0..1 << 20).map(|i: u32| (i.wrapping_mul(2654435761) >> 24) as u8).collect::<Vec<u8>>(),
         ),
-        "UTF-8",
+        "binary file",
     );
     refused(&folder.write("one-line.relay", "x ".repeat(1 << 20)), "one-line.relay");
     refused(

@@ -116,14 +116,14 @@ fn what_does_not_fit_goes_to_the_next_pool() {
     let folder = Folder::new();
     let arena = folder.write("arena.csv", "id,lower,upper,size\na,0,9,100\nb,0,3,60\nc,3,9,60\nd,1,2,500\n");
     let result = folder.path("out.csv");
-    let pools = ["--pool", "sram=160", "--pool", "dram"];
+    let pools = ["--pool", "sram=160B", "--pool", "dram"];
     let out = result.display().to_string();
     let found = json(&edgecut(&[&["pack", &arena, "--format", "json", "--output", &out][..], &pools].concat()));
     assert_eq!((&found[0]["arena_bytes"], &found[0]["buffers"]), (&160.into(), &3.into()));
     assert_eq!((&found[1]["pool"], &found[1]["arena_bytes"]), (&"dram".into(), &500.into()));
     let csv = std::fs::read_to_string(&result).unwrap();
     assert!(csv.contains("d,1,2,500,dram,0\n"), "{csv}");
-    let full = edgecut(&["pack", &arena, "--pool", "sram=160", "--pool", "dram=499"]);
+    let full = edgecut(&["pack", &arena, "--pool", "sram=160B", "--pool", "dram=499B"]);
     assert_eq!(full.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&full.stderr).contains("1 buffers of 500 bytes"));
     assert_eq!(edgecut(&["pack", &arena, "--pool", "sram=much"]).status.code(), Some(2));
@@ -242,8 +242,8 @@ fn what_cannot_be_is_said() {
         (&["schedule", "/nowhere.json"], 2, "/nowhere.json"),
         (&["schedule", &pattern, "--limit", "much"], 2, "much"),
         (&["schedule", &pattern, "--slowdown", "0.5"], 2, "factor of 1 or more"),
-        (&["schedule", &pattern, "--limit", "1", "--effort", "1"], 3, "no schedule needs less than"),
-        (&["place", &network, "--capacity", "100"], 3, "more than 100 B"),
+        (&["schedule", &pattern, "--limit", "1B", "--effort", "1"], 3, "no schedule needs less than"),
+        (&["place", &network, "--capacity", "100B"], 3, "more than 100 B"),
         (&["schedule", "--configs", &configs, "--effort", "1"], 2, "configs:2"),
     ];
     for (arguments, code, what) in cases {

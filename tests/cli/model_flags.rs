@@ -153,7 +153,7 @@ fn files_of_other_kinds_are_told_by_what_they_are() {
         ("inspect x.npz", "this is an .npz"),
         ("run hello.relay", "the file contains only `hello`"),
         ("run empty.relay", "the file is empty"),
-        ("memory place binary.relay", "not UTF-8 text"),
+        ("memory place binary.relay", "this is a program or a shared library"),
         ("inspect folder.relay", "folder.relay: Is a directory"),
         ("run folder.relay", "folder.relay: Is a directory"),
         ("export folder.relay --format dot", "folder.relay: Is a directory"),

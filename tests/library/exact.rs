@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 /// What one search found by a program alone, and its bound.
 fn programmed(problem: &Problem) -> (Option<f64>, f64, bool) {
-    let options = Options { seed: 1, budget: Some(200_000), cut_off: None };
+    let options = Options { seed: 1, budget: Some(200_000), cut_off: None, ..Options::default() };
     let mut session = Session::new(problem, Bounds::of(problem).on(problem.objective), options);
     baseline::search(&mut session);
     integer::search(&mut session);
@@ -100,7 +100,7 @@ fn gaps_are_smaller_than_without() {
         let mut problem = problem(seed, 30, 3);
         problem.objective = [Objective::Latency, Objective::Throughput, Objective::Memory][seed as usize % 3];
         slow_links(&mut problem);
-        let options = Options { seed: 1, budget: Some(2_000), cut_off: None };
+        let options = Options { seed: 1, budget: Some(2_000), cut_off: None, ..Options::default() };
         let solution = solve(&problem, &options).unwrap();
         let weaker = Bounds::of(&problem).on(problem.objective).value;
         assert!(solution.bound.value >= weaker && solution.bound.value <= solution.value());

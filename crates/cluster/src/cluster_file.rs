@@ -12,6 +12,7 @@ use toml::Spanned;
 
 use crate::{
     cluster::{Cluster, DeviceOverride, Endpoint, MAX_THREADS, Server, TlsFiles},
+    device_name::check_name,
     link::Link,
 };
 use edgecut_graph::{
@@ -216,13 +217,7 @@ fn server(text: ServerText, before: &[Server]) -> Result<Server, ClusterError> {
 }
 
 fn named(name: &Spanned<SmolStr>, what: &str) -> Result<SmolStr, ClusterError> {
-    let fits = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    if name.get_ref().is_empty() || !name.get_ref().chars().all(fits) {
-        let message =
-            format!("{what} cannot be called `{}`: expected letters, digits, `-`, `_` and `.`", name.get_ref());
-        return Err(at(name.span(), message));
-    }
-    Ok(name.get_ref().clone())
+    check_name(name.get_ref()).map_err(|error| at(name.span(), format!("{what} {error}")))
 }
 
 fn threads(threads: Option<Spanned<u32>>) -> Result<Option<u32>, ClusterError> {

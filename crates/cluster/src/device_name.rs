@@ -18,6 +18,23 @@ pub struct DeviceName {
 #[error("`{0}` is not a device: expected `server/device`, such as `local/cpu`")]
 pub struct DeviceNameError(String);
 
+/// A name that a server or a device cannot have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot be called `{}`: expected letters, digits, `-`, `_` and `.`", .0.escape_debug())]
+pub struct NameError(String);
+
+/// Checks the name of a server or a device, which stands in messages, tables and names of files.
+///
+/// # Errors
+/// If it is empty, or has characters that are not letters, digits, `-`, `_` and `.`.
+pub fn check_name(name: &str) -> Result<SmolStr, NameError> {
+    let fits = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    match !name.is_empty() && name.chars().all(fits) {
+        true => Ok(SmolStr::new(name)),
+        false => Err(NameError(name.to_string())),
+    }
+}
+
 impl DeviceName {
     pub fn new(server: impl Into<SmolStr>, device: impl Into<SmolStr>) -> DeviceName {
         DeviceName { server: server.into(), device: device.into() }

@@ -25,7 +25,7 @@ pub mod survey;
 
 pub use cluster::{Cluster, DeviceOverride, Endpoint, MAX_THREADS, Server, TlsFiles};
 pub use cluster_file::ClusterError;
-pub use device_name::{DeviceName, DeviceNameError};
+pub use device_name::{DeviceName, DeviceNameError, NameError, check_name};
 pub use inventory::{Cache, CpuDescription, Description, DeviceDescription, DeviceKind, DeviceSpec, Inventory};
 pub use link::{HostLink, Link};
 pub use link_table::{LinkRow, LinkTable};

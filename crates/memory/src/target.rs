@@ -38,7 +38,7 @@ impl FromStr for Limit {
         let share = text.trim().strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok());
         match share {
             Some(percent) if percent > 0.0 && percent.is_finite() => Ok(Limit::Share(percent / 100.0)),
-            _ => text.parse().map(Limit::Bytes),
+            _ => Bytes::with_unit(text).map(Limit::Bytes),
         }
     }
 }
@@ -53,5 +53,6 @@ mod tests {
         assert_eq!("1KiB".parse(), Ok(Limit::Bytes(Bytes(1024))));
         assert!("-3%".parse::<Limit>().is_err());
         assert!("much".parse::<Limit>().is_err());
+        assert!("1024".parse::<Limit>().is_err(), "a size has a unit");
     }
 }

@@ -5,11 +5,14 @@
 
 use std::time::{Duration, Instant};
 
+use crate::stop::Stop;
+
 /// A start and an optional time limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
     start: Instant,
     limit: Option<Duration>,
+    stop: Stop,
 }
 
 /// One of several rounds.
@@ -24,7 +27,13 @@ pub struct Round {
 impl Deadline {
     /// A deadline `limit` from now.
     pub fn new(limit: Option<Duration>) -> Deadline {
-        Deadline { start: Instant::now(), limit }
+        Deadline { start: Instant::now(), limit, stop: Stop::never() }
+    }
+
+    /// The same, and no later than `stop`.
+    pub fn or_stop(limit: Option<Duration>, stop: Stop) -> Deadline {
+        let limit = limit.into_iter().chain(stop.remaining()).min();
+        Deadline { start: Instant::now(), limit, stop }
     }
 
     /// The elapsed fraction of the time limit; 0 without one.
@@ -38,7 +47,7 @@ impl Deadline {
     }
 
     pub fn has_passed(&self) -> bool {
-        self.elapsed() >= 1.0
+        self.elapsed() >= 1.0 || self.stop.is_requested()
     }
 
     /// The first of `rounds` that share the remaining time.

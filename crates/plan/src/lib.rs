@@ -28,6 +28,7 @@
 //! | [`bound`] | lower bounds |
 //! | [`search`] | searches for placements |
 //! | [`deadline`] | the progress of a search, by work and by time |
+//! | [`stop`] | a request to give out the best plan so far |
 //! | [`solve`] | bounds and searches combined |
 //! | [`no_plan`] | why there is no plan, and what the nearest one misses |
 //! | [`split`] | placements with groups split over several devices |
@@ -71,6 +72,7 @@ mod simulate;
 pub mod solve;
 pub mod split;
 pub mod stages;
+pub mod stop;
 mod strategy;
 pub mod table;
 mod task_graph;
@@ -87,3 +89,4 @@ pub use no_plan::NoPlan;
 pub use planner::plan;
 pub use problem::{DeviceId, GroupId, Problem, TensorIndex};
 pub use request::PlanRequest;
+pub use stop::Stop;

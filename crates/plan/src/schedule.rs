@@ -112,6 +112,13 @@ impl ScheduledRun {
         let local =
             |ids: &[OperatorId]| -> Option<Vec<OperatorId>> { ids.iter().map(|id| here.get(id).copied()).collect() };
         let order = local(&schedule.operators).ok_or(ScheduleError::TiledSegment)?;
+        // Whatever is computed in tiles has a step for each, so that a graph is no larger than the file that asks for it.
+        let steps: usize = schedule.steps.iter().map(Vec::len).sum();
+        let tiles =
+            schedule.stretches.iter().map(|segment| segment.tiles.saturating_mul(segment.operators.len() as u64));
+        if tiles.fold(0, u64::saturating_add) > steps as u64 {
+            return Err(ScheduleError::TiledSegment);
+        }
         let tiled_graph = if schedule.stretches.is_empty() {
             part.graph.clone()
         } else {

@@ -62,7 +62,7 @@ pub fn nearest(problem: &Problem, options: &Options) -> Result<Solution, NoPlan>
     if !nowhere.is_empty() {
         return Err(NoPlan::proved(nowhere));
     }
-    let deadline = Deadline::new(options.cut_off);
+    let deadline = Deadline::or_stop(options.cut_off, options.stop);
     let bounds = Bounds::of(problem);
     let is_stream = pipeline_depth::is_stream(problem.objective, &problem.targets);
     let found = search(problem, options, &bounds, &deadline, is_stream)?;
@@ -124,7 +124,7 @@ fn search(
         if nearest.as_ref().is_none_or(|nearest| found.violation() < nearest.violation()) {
             nearest = Some(found);
         }
-        if is_over {
+        if is_over || options.stop.is_requested() {
             break;
         }
         for (device, short) in &over {

@@ -21,11 +21,17 @@ pub fn write_atomic<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&mut File
         // Reduced by the umask of the process.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
-    let mut temporary = builder.tempfile_in(folder)?;
+    let mut temporary = builder.tempfile_in(folder).map_err(without_name)?;
     fill(temporary.as_file_mut())?;
     temporary.flush()?;
     temporary.persist(path).map_err(|error| error.error)?;
     Ok(())
+}
+
+/// `error` without the name of a temporary file, which says nothing to the user.
+fn without_name(error: io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(std::error::Error::source).and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.and_then(io::Error::raw_os_error).map_or(error, io::Error::from_raw_os_error)
 }
 
 #[cfg(test)]
@@ -41,6 +47,8 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!(fs::read(&path).unwrap(), b"first");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left over");
+        let inside = write_atomic(&path.join("file"), |file| file.write_all(b"")).unwrap_err();
+        assert!(!inside.to_string().contains(".tmp"), "{inside}");
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;

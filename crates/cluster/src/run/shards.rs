@@ -17,7 +17,7 @@ use edgecut_graph::{
     units::{Bytes, Micros},
 };
 use edgecut_plan::{
-    DeviceId,
+    DeviceId, Stop,
     problem::Cost,
     split::{
         Expanded, ShardCosts,
@@ -105,8 +105,9 @@ impl<'a> Shards<'a> {
         costs
     }
 
-    /// Measures the shards of `expanded` that nothing is known of, each on its device. Returns how many rows that
-    /// added; a shard that a device cannot compute has one too, and stays as it was estimated.
+    /// Measures the shards of `expanded` that nothing is known of, each on its device, until `stop` is requested. Returns
+    /// how many rows that added; a shard that a device cannot compute has one too, and stays as it was estimated. `each`
+    /// gets the name of every shard before it, its number and how many there are.
     ///
     /// # Errors
     /// If an agent is lost, or a row cannot be written.
@@ -114,17 +115,25 @@ impl<'a> Shards<'a> {
         &mut self,
         fleet: &Fleet,
         expanded: &Expanded,
-        each: &mut dyn FnMut(&str),
+        stop: Stop,
+        each: &mut dyn FnMut(&str, usize, usize),
     ) -> Result<usize, ShardError> {
         let (mut unknown, mut added) = self.unknown(expanded)?;
+        let count = unknown.len();
         // By device: how many times longer than expected its shards take as a rule, where that is longer.
         let mut usual: BTreeMap<DeviceId, f64> = BTreeMap::new();
         for look in 0..=AGAIN {
             let (mut surprising, mut seen): (Vec<Unknown>, BTreeMap<DeviceId, Vec<f64>>) = Default::default();
-            let mut left = unknown.into_iter();
-            while let Some(mut one) = left.next() {
+            let mut left = (1..).zip(unknown);
+            while let Some((number, mut one)) = left.next() {
+                if stop.is_requested() {
+                    for one in surprising.into_iter().chain([one]).chain(left.map(|(_, one)| one)) {
+                        added += self.keep_least(one)?;
+                    }
+                    return Ok(added);
+                }
                 if look == 0 {
-                    each(&one.name);
+                    each(&one.name, number, count);
                 }
                 match self.look(fleet, &one).await {
                     Ok(Some(Ok(cost)))
@@ -135,7 +144,7 @@ impl<'a> Shards<'a> {
                     Ok(Some(Err(why))) if one.least.is_none() => added += self.keep(&one, &Err(why))?,
                     Ok(_) => {}
                     Err(error) => {
-                        for one in surprising.into_iter().chain([one]).chain(left) {
+                        for one in surprising.into_iter().chain([one]).chain(left.map(|(_, one)| one)) {
                             self.keep_least(one)?;
                         }
                         return Err(error.into());

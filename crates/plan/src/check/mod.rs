@@ -68,7 +68,7 @@ mod tests {
             let total: Bytes = problem.parameters.iter().copied().sum();
             let limit = Bytes((total.0 + 3000) * (2 + seed % 9) / 10);
             problem.devices.iter_mut().for_each(|device| device.memory = Some(limit));
-            match solve(&problem, &Options { seed, budget: Some(300), cut_off: None }) {
+            match solve(&problem, &Options { seed, budget: Some(300), cut_off: None, ..Options::default() }) {
                 Ok(solution) => {
                     let written = Plan::new(&problem, &solution, ModelRef::default(), Granularity::Op, seed);
                     assert_eq!(plan(&problem, &written), Ok(()), "seed {seed}");

@@ -72,7 +72,7 @@ pub fn within_memory(request: &PlanRequest<'_>, solved: Candidate) -> Candidate 
 pub fn with_schedules(request: &PlanRequest<'_>) -> Option<Candidate> {
     let few = request.with_part(SEARCH_PART);
     let budget = request.search.evaluations(request.names.len()).saturating_mul(STEPS);
-    let effort = RematOptions { seed: request.search.seed, budget, cut_off: None };
+    let effort = RematOptions { seed: request.search.seed, budget, cut_off: request.search.stop.until() };
     let mut best: Option<Candidate> = None;
     let mut seen: Vec<(Vec<Split>, Placement)> = Vec::new();
     for factor in LOOSER {
@@ -80,6 +80,9 @@ pub fn with_schedules(request: &PlanRequest<'_>) -> Option<Candidate> {
         for device in &mut loose.network.devices {
             let looser = |limit: Bytes, factor: f64| Bytes((limit.0 as f64 * factor) as u64);
             device.memory = device.memory.zip(factor).map(|(limit, factor)| looser(limit, factor));
+        }
+        if request.search.stop.is_requested() {
+            break;
         }
         let Ok(candidate) = nearest(&loose, None) else { continue };
         let place = (candidate.splits.clone(), candidate.solution.evaluation.placement.clone());

@@ -2,7 +2,9 @@
 //!
 //! Neighbourhoods: move a group to another device, move a connected run of groups, move a group in the order; where memory
 //! counts, exchange runs of groups between two devices. Groups on the critical path are moved more often than others. The
-//! energy is the objective plus a penalty for violations; cooling is geometric in the evaluations spent. A move is
+//! energy is the objective plus a penalty for violations; until limits and targets are met, it is the violation alone in
+//! rounds of their own, because a gain in time would outweigh the last percent of memory. Cooling is geometric in the
+//! evaluations spent. A move is
 //! simulated from the first instant that it affects until it is certain to be rejected ([`IncrementalSimulator`]); only
 //! where memory counts is the whole placement evaluated.
 
@@ -22,8 +24,14 @@ const FINAL_TEMPERATURE: f64 = 1e-3;
 /// Relative penalty for a violation of 1: once a feasible placement is known, and before.
 const PENALTY: f64 = 4.0;
 const PENALTY_UNTIL_FEASIBLE: f64 = 30.0;
-/// Where memory counts, one move in this many is an exchange.
+/// Where memory counts, one move in this many is an exchange: once a feasible placement is known, and before.
 const EXCHANGE_PERIOD: u8 = 4;
+const EXCHANGE_PERIOD_UNTIL_FEASIBLE: u8 = 2;
+/// Rounds that look for a feasible placement, the part (one over it) of the evaluations that each of them may take, and
+/// its initial temperature as a fraction of the violation.
+const FEASIBILITY_ROUNDS: u64 = 6;
+const FEASIBILITY_PART: u64 = 8;
+const FEASIBILITY_TEMPERATURE: f64 = 0.1;
 /// Limit on the run of groups that moves together.
 const MAX_RUN: usize = 64;
 /// Accepted moves between two updates of the critical path.
@@ -38,6 +46,9 @@ pub(super) fn search(session: &mut Session<'_>) {
     let tails = session.tails.clone();
     let mut rng = Rng::with_seed(session.options.seed);
     let mut moves = Neighbourhood::new(problem, session.depends_on_memory());
+    if session.depends_on_memory() {
+        find_feasible(session, &mut moves, &mut rng);
+    }
     let steps = session.left() / INITIAL_TEMPERATURES.len() as u64;
     // A late makespan rejects a move only where the objective is the latency.
     let by_latency = problem.objective == Objective::Latency;
@@ -76,6 +87,35 @@ pub(super) fn search(session: &mut Session<'_>) {
     }
 }
 
+/// Minimises the violation alone, until a feasible placement is found or the rounds are over.
+fn find_feasible(session: &mut Session<'_>, moves: &mut Neighbourhood<'_>, rng: &mut Rng) {
+    let (problem, tails) = (session.problem, session.tails.clone());
+    let steps = session.left() / FEASIBILITY_PART;
+    moves.seeks_feasibility = true;
+    for _ in 0..FEASIBILITY_ROUNDS {
+        let Some((score, placement)) = session.best.clone().filter(|(score, _)| !score.feasible()) else { break };
+        let mut simulator = IncrementalSimulator::new(problem, &tails, &placement);
+        let mut now = score.violation;
+        let hottest = FEASIBILITY_TEMPERATURE * now;
+        for step in 0..steps {
+            if session.is_over() || session.best.as_ref().is_some_and(|(best, _)| best.feasible()) {
+                break;
+            }
+            let temperature = hottest * FINAL_TEMPERATURE.powf(step as f64 / steps as f64);
+            let limit = now - temperature * (1.0 - rng.f64()).ln();
+            if !moves.draw(&simulator, rng) {
+                continue;
+            }
+            simulator.apply(&moves.changes);
+            match score_move(session, &mut simulator, f64::INFINITY) {
+                Some(score) if score.violation <= limit => now = score.violation,
+                _ => simulator.undo(),
+            }
+        }
+    }
+    moves.seeks_feasibility = false;
+}
+
 /// The score after a move; `None` if the makespan is above `limit`.
 fn score_move(session: &mut Session<'_>, simulator: &mut IncrementalSimulator<'_>, limit: f64) -> Option<Score> {
     session.spend(1);
@@ -103,6 +143,8 @@ struct Neighbourhood<'a> {
     problem: &'a Problem,
     /// Whether the score may depend on memory.
     depends_on_memory: bool,
+    /// Whether moves are to meet limits and targets, and not to improve the objective.
+    seeks_feasibility: bool,
     /// By group: its producers and consumers.
     adjacent: Vec<Vec<GroupId>>,
     /// Groups on the critical path, and the moves accepted since it was updated.
@@ -122,7 +164,15 @@ impl<'a> Neighbourhood<'a> {
                 adjacent[producer.0 as usize].push(reader);
             }
         }
-        Neighbourhood { problem, depends_on_memory, adjacent, critical: Vec::new(), age: 0, changes: Vec::new() }
+        Neighbourhood {
+            problem,
+            depends_on_memory,
+            seeks_feasibility: false,
+            adjacent,
+            critical: Vec::new(),
+            age: 0,
+            changes: Vec::new(),
+        }
     }
 
     fn update_critical_path(&mut self, simulator: &IncrementalSimulator<'_>) {
@@ -140,13 +190,15 @@ impl<'a> Neighbourhood<'a> {
     /// Draws a move into `changes`; false if there is none.
     fn draw(&mut self, simulator: &IncrementalSimulator<'_>, rng: &mut Rng) -> bool {
         self.changes.clear();
-        if self.depends_on_memory && rng.u8(0..EXCHANGE_PERIOD) == 0 {
+        let period = if self.seeks_feasibility { EXCHANGE_PERIOD_UNTIL_FEASIBLE } else { EXCHANGE_PERIOD };
+        if self.depends_on_memory && rng.u8(0..period) == 0 {
             self.exchange(simulator, rng);
             return !self.changes.is_empty();
         }
         let any = GroupId(rng.u32(0..self.problem.groups.len() as u32));
         let group = match rng.u8(0..3) {
             0 => any,
+            _ if self.seeks_feasibility => any,
             _ => rng.choice(&self.critical).copied().unwrap_or(any),
         };
         match rng.u8(0..10) {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::stop::Stop;
+
 /// How hard to search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
@@ -10,11 +12,13 @@ pub struct Options {
     pub budget: Option<u64>,
     /// When to stop although budget is left; results then depend on the speed of the machine.
     pub cut_off: Option<Duration>,
+    /// When to stop all searches.
+    pub stop: Stop,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { seed: 0, budget: None, cut_off: Some(Duration::from_secs(20)) }
+        Options { seed: 0, budget: None, cut_off: Some(Duration::from_secs(20)), stop: Stop::never() }
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub fn new(problem: &'a Problem, bound: LowerBound<f64>, options: Options) -> Session<'a> {
-        let deadline = Deadline::new(options.cut_off);
+        let deadline = Deadline::or_stop(options.cut_off, options.stop);
         let tails = Rc::new(Tails::of(problem));
         let evaluator = FastEvaluator::new(problem);
         let budget = options.evaluations(problem.groups.len());

@@ -48,7 +48,7 @@ pub fn front(request: &PlanRequest<'_>) -> Result<Vec<Point>, NoPlan> {
 fn points(request: &PlanRequest<'_>, first: Candidate) -> Vec<Point> {
     let mut points: Vec<Point> = Point::of(request, first).into_iter().collect();
     for objective in [Objective::Latency, Objective::Throughput, Objective::Memory] {
-        if objective != request.objective {
+        if objective != request.objective && !request.search.stop.is_requested() {
             let other = solve(&PlanRequest { objective, ..request.clone() }, None).ok();
             points.extend(other.and_then(|candidate| Point::of(request, candidate)));
         }
@@ -60,6 +60,9 @@ fn points(request: &PlanRequest<'_>, first: Candidate) -> Vec<Point> {
         Objective::Latency | Objective::Memory => Objective::Latency,
     };
     for step in 0..LIMITS {
+        if request.search.stop.is_requested() {
+            break;
+        }
         let limit = Bytes((least * (most / least.max(1.0)).powf(step as f64 / LIMITS as f64)) as u64);
         let mut tight = PlanRequest { objective: between, ..request.with_part(SEARCH_PART) };
         for device in &mut tight.network.devices {

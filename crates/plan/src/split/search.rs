@@ -113,7 +113,7 @@ impl Search<'_, '_> {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.spent >= self.limit.min(self.budget)
+        self.spent >= self.limit.min(self.budget) || self.request.search.stop.is_requested()
     }
 
     /// All moves in turn, until they gain too little.

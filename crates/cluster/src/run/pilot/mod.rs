@@ -40,6 +40,6 @@ pub use in_context::InContextCosts;
 pub use options::PilotOptions;
 pub use outcome::PilotOutcome;
 pub use planner::{Planned, plan_on_agents};
-pub use progress::PlanEvent;
+pub use progress::{PlanEvent, Progress};
 pub use replan::Replanner;
 pub use runner::PilotRunner;

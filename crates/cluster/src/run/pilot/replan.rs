@@ -8,7 +8,7 @@ use super::{
     error::PlanningError,
     in_context::InContextCosts,
     options::PilotOptions,
-    progress::PlanEvent,
+    progress::{PlanEvent, Progress},
     replanning::{Replanning, Solved},
 };
 use crate::run::shards::{ShardError, Shards};
@@ -43,8 +43,10 @@ impl<'r> Replanner<'_, 'r, '_> {
         let mut state = Replanning::new(self.options);
         loop {
             let request = self.with_known_shards();
+            (self.progress)(PlanEvent::Searching);
             let candidate = split::nearest(&request, state.start())?;
-            if state.is_exhausted() {
+            (self.progress)(PlanEvent::Found(Progress::of(&candidate)));
+            if state.is_exhausted() || self.request.search.stop.is_requested() {
                 return Ok((candidate, request));
             }
             let added = self.measure(&candidate)?;
@@ -66,9 +68,13 @@ impl<'r> Replanner<'_, 'r, '_> {
         solved: Candidate,
         mut request: PlanRequest<'r>,
     ) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
+        if request.may_schedule() {
+            (self.progress)(PlanEvent::SearchingSchedules);
+        }
         let mut candidate = within_memory(&request, solved);
         for _ in 0..if self.request.is_limited() { self.options.replans() } else { 0 } {
             let is_settled = candidate.splits.is_empty() || candidate.is_scheduled();
+            let is_settled = is_settled || self.request.search.stop.is_requested();
             if is_settled || self.measure(&candidate)? == 0 {
                 break;
             }
@@ -127,8 +133,12 @@ impl<'r> Replanner<'_, 'r, '_> {
     /// Measures the shards of a candidate that were not measured, and counts them.
     fn measure(&mut self, candidate: &Candidate) -> Result<usize, ShardError> {
         let mut measured = 0;
-        let mut count = |_: &str| measured += 1;
-        let measuring = self.shards.measure(self.agents.fleet, &candidate.expanded, &mut count);
+        let mut each = |name: &str, number: usize, of: usize| {
+            measured = number;
+            (self.progress)(PlanEvent::MeasuringShard { name: name.to_string(), number, of });
+        };
+        let stop = self.request.search.stop;
+        let measuring = self.shards.measure(self.agents.fleet, &candidate.expanded, stop, &mut each);
         let added = self.agents.runtime.block_on(measuring)?;
         if measured > 0 {
             (self.progress)(PlanEvent::ShardsMeasured(measured));

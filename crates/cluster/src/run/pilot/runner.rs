@@ -63,13 +63,16 @@ impl PilotRunner<'_> {
         let rounds = if is_free { self.options.rounds } else { 1 };
         for round in 0..rounds {
             for candidate in next.drain(..) {
+                if !trials.is_empty() && self.is_stopped() {
+                    break;
+                }
                 trials.extend(self.trial(candidate, &mut known)?);
             }
             if trials.is_empty() && is_free {
                 trials.extend(self.with_memory_reserve(&mut known)?);
             }
             let (Some(fastest), true) = (fastest(&trials), is_free) else { break };
-            if round + 1 < rounds {
+            if round + 1 < rounds && !self.is_stopped() {
                 // First from the splits of the fastest, then from the beginning: another split may look better now.
                 let start = (round % 2 == 0).then_some(&fastest.candidate.choices);
                 let found = split::nearest(&known.applied_to(self.request), start).ok();
@@ -77,7 +80,7 @@ impl PilotRunner<'_> {
             }
         }
         // Which plan needs the least memory follows from sizes, not from times.
-        if self.request.objective != Objective::Memory {
+        if self.request.objective != Objective::Memory && !self.is_stopped() {
             trials = self.compared(trials, &mut known)?;
         }
         self.best(trials, &known)
@@ -133,7 +136,12 @@ impl PilotRunner<'_> {
             if is_finalist { compared.push((trial, Vec::new())) } else { others.push(trial) }
         }
         // A single finalist runs too: of its runs before only the fastest counted.
-        for _ in 0..turns {
+        let mut turns = turns;
+        for turn in 0..turns {
+            if self.is_stopped() {
+                turns = turn;
+                break;
+            }
             for (trial, outcomes) in &mut compared {
                 outcomes.extend(self.attempt(&trial.candidate, 1)?);
             }
@@ -151,6 +159,11 @@ impl PilotRunner<'_> {
         }
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
         Ok(ranked.into_iter().map(|(_, trial)| trial).chain(others).collect())
+    }
+
+    /// Whether to give out the best plan so far.
+    fn is_stopped(&self) -> bool {
+        self.request.search.stop.is_requested()
     }
 
     /// The first of `trials` that meets the targets at its measured times; where memory is the objective, the one that
@@ -223,6 +236,7 @@ impl PilotRunner<'_> {
         let context = RunContext { fleet, cluster, graph: &candidate.expanded.graph, given };
         let mut fastest: Option<PilotOutcome> = None;
         for _ in 0..attempts {
+            (self.progress)(PlanEvent::Running);
             let outcome = match runtime.block_on(pilot_run(&context, &plan, self.options)) {
                 Ok(outcome) => outcome,
                 Err(PilotError::Perform(PerformError::Run(RunError::Agent(AgentError::Memory { agent, message })))) => {

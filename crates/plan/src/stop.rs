@@ -1,0 +1,63 @@
+//! A request to stop planning and give out the best plan so far: after some time, or at any moment.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+/// When to stop. Searches look at it often; what they return then depends on when it came.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Stop {
+    until: Option<Instant>,
+    flag: Option<&'static AtomicBool>,
+}
+
+impl Stop {
+    /// A request that never comes.
+    pub const fn never() -> Stop {
+        Stop { until: None, flag: None }
+    }
+
+    /// A request that comes after `limit`, if there is one, or once `flag` is set.
+    pub fn new(limit: Option<Duration>, flag: &'static AtomicBool) -> Stop {
+        Stop { until: limit.and_then(|limit| Instant::now().checked_add(limit)), flag: Some(flag) }
+    }
+
+    pub fn is_requested(&self) -> bool {
+        self.flag.is_some_and(|flag| flag.load(Ordering::Relaxed))
+            || self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// When the limit is reached; `None` without one.
+    pub fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// The time that is left; `None` without a limit.
+    pub fn remaining(&self) -> Option<Duration> {
+        self.until.map(|until| until.saturating_duration_since(Instant::now()))
+    }
+}
+
+impl PartialEq for Stop {
+    fn eq(&self, other: &Stop) -> bool {
+        let flag = |stop: &Stop| stop.flag.map(std::ptr::from_ref);
+        self.until == other.until && flag(self) == flag(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_comes_by_time_or_by_its_flag() {
+        static FLAG: AtomicBool = AtomicBool::new(false);
+        assert!(!Stop::never().is_requested() && Stop::never().remaining().is_none());
+        assert!(Stop::new(Some(Duration::ZERO), &FLAG).is_requested());
+        let stop = Stop::new(Some(Duration::from_secs(3600)), &FLAG);
+        assert!(!stop.is_requested() && stop.remaining() > Some(Duration::from_secs(3000)));
+        FLAG.store(true, Ordering::Relaxed);
+        assert!(stop.is_requested() && Stop::new(None, &FLAG).is_requested());
+    }
+}
