@@ -199,7 +199,7 @@ mod tests {
                 .to_string()
         };
         assert_eq!(
-            text(false, &[missed.clone()]),
+            text(false, std::slice::from_ref(&missed)),
             "no plan that meets the targets was found: in the nearest plan the latency is 25.00 ms, 3.00 ms more than \
              the target of 22.00 ms; at these costs no plan is below 18.00 ms (longest chain)"
         );
