@@ -35,6 +35,17 @@ def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), floa
 }
 ";
 
+/// The same with a depthwise convolution whose weights are a view that is computed together with it.
+pub(crate) const VIEWED_WEIGHTS: &str = "
+def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), float32], %d: Tensor[(64, 1, 9), float32], %w2: Tensor[(8, 64, 1, 1), float32]) {
+  %0 = nn.conv2d(%x, %w1, channels=64, kernel_size=[1, 1]);
+  %1 = reshape(%d, newshape=[64, 1, 3, 3]);
+  %2 = nn.conv2d(%0, %1, padding=[1, 1, 1, 1], groups=64, channels=64, kernel_size=[3, 3]);
+  %3 = nn.conv2d(%2, %w2, channels=8, kernel_size=[1, 1]);
+  tanh(%3)
+}
+";
+
 /// Calls `with` with the request to plan `model` for servers `s0`, `s1`, … with one device each, of these speeds in FLOPs
 /// a microsecond, and fast links between all of them.
 pub(crate) fn with_request<T>(model: &str, speeds: &[f64], with: impl FnOnce(PlanRequest<'_>) -> T) -> T {

@@ -1,6 +1,6 @@
 //! Variants of a model: as it is, reordered for minimum peak, and with segments computed in parts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
     costs::GroupCosts,
@@ -136,8 +136,45 @@ fn tiled_segments(groups: &[Vec<OperatorId>], tiling: &Tiling) -> Vec<TiledSegme
     segments
 }
 
-/// The groups of a tiled graph: a part of a group is one group, and so is every slice and concatenation. For each, the
-/// group of `whole` that it is part of.
+/// A group of the model and the number of its tile.
+type GroupTile = (usize, u32);
+
+/// For each operator of a tiled graph the part of a group that computes it. What slices or concatenates belongs to a part
+/// if it lies on a path from one of the part's operators to another: computed apart, each would wait for the other.
+fn part_of_operators(tiled: &Sharded, group_of: &HashMap<OperatorId, usize>) -> Vec<Option<GroupTile>> {
+    let graph = &tiled.graph;
+    let computed = |role: &Role| match role {
+        Role::Compute(shard) => Some((group_of[&shard.operator], shard.index)),
+        _ => None,
+    };
+    let mut part_of: Vec<Option<GroupTile>> = tiled.roles.iter().map(computed).collect();
+    // The parts that an operator of none reads from, also through others of none.
+    let mut sources: Vec<BTreeSet<GroupTile>> = vec![BTreeSet::new(); part_of.len()];
+    for (id, operator) in graph.operators().filter(|(id, _)| part_of[id.0 as usize].is_none()) {
+        for producer in operator.operands().filter_map(|tensor| graph.producer(tensor)) {
+            let through = match part_of[producer.0 as usize] {
+                Some(part) => BTreeSet::from([part]),
+                None => sources[producer.0 as usize].clone(),
+            };
+            sources[id.0 as usize].extend(through);
+        }
+    }
+    // Last first, so that what reads an operator is known when its turn comes.
+    let operators: Vec<OperatorId> = graph.operators().map(|(id, _)| id).collect();
+    for reader in operators.into_iter().rev() {
+        let Some(part) = part_of[reader.0 as usize] else { continue };
+        for producer in graph.operator(reader).operands().filter_map(|tensor| graph.producer(tensor)) {
+            let producer = producer.0 as usize;
+            if part_of[producer].is_none() && sources[producer].contains(&part) {
+                part_of[producer] = Some(part);
+            }
+        }
+    }
+    part_of
+}
+
+/// The groups of a tiled graph: a part of a group is one group, and so is every slice and concatenation that is not
+/// inside such a part. For each, the group of `whole` that it is part of.
 fn group_parts(
     whole: &GroupedGraph,
     tiled: Sharded,
@@ -155,9 +192,10 @@ fn group_parts(
         let last = operators.last().map(|id| &graph.operator(*id).outputs);
         last.into_iter().flatten().filter_map(|t| graph.tensor(*t).ty.bytes()).map(|bytes| bytes.0).sum()
     };
-    for ((id, operator), role) in tiled.graph.operators().zip(&tiled.roles) {
-        if let Role::Compute(shard) = role {
-            parts.entry((group_of[&shard.operator], shard.index)).or_default().push(id);
+    let part_of = part_of_operators(&tiled, &group_of);
+    for (id, operator) in tiled.graph.operators() {
+        if let Some(part) = part_of[id.0 as usize] {
+            parts.entry(part).or_default().push(id);
             continue;
         }
         let moved: Bytes = operator.outputs.iter().filter_map(|t| tiled.graph.tensor(*t).ty.bytes()).sum();

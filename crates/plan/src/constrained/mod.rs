@@ -49,15 +49,18 @@ pub fn within_memory(request: &PlanRequest<'_>, solved: Candidate) -> Candidate 
     if !request.may_schedule() {
         return solved;
     }
-    let plain = match front::within(request) {
-        Ok(other) if front::is_better(request.objective, &other, &solved) => other,
+    let alternatives = front::alternatives(request).unwrap_or_default();
+    let mut over = alternatives.clone();
+    over.retain(|candidate| !candidate.solution.missed.is_empty());
+    let plain = match front::nearest_of(request.objective, alternatives) {
+        Some(other) if front::is_better(request.objective, &other, &solved) => other,
         _ => solved,
     };
     let is_met = |candidate: &Candidate| candidate.solution.missed.is_empty();
     if is_met(&plain) && plain.solution.gap() <= 1.0 - MIN_GAIN {
         return plain;
     }
-    let Some(scheduled) = with_schedules(request) else { return plain };
+    let Some(scheduled) = best_schedules(request, over) else { return plain };
     let value = |candidate: &Candidate| front::value(request.objective, candidate);
     let is_better = match is_met(&plain) && is_met(&scheduled) {
         true => value(&scheduled) < MIN_GAIN * value(&plain),
@@ -70,21 +73,21 @@ pub fn within_memory(request: &PlanRequest<'_>, solved: Candidate) -> Candidate 
 /// and targets, the nearest, and `None` if no schedule was found. Deterministic for a seed and budget, unless a search
 /// is cut off by time.
 pub fn with_schedules(request: &PlanRequest<'_>) -> Option<Candidate> {
+    best_schedules(request, front::alternatives(request).unwrap_or_default())
+}
+
+/// The same from `placements`, those that exceed the limits, and from placements under looser limits.
+fn best_schedules(request: &PlanRequest<'_>, placements: Vec<Candidate>) -> Option<Candidate> {
     let few = request.with_part(SEARCH_PART);
     let budget = request.search.evaluations(request.names.len()).saturating_mul(STEPS);
     let effort = RematOptions { seed: request.search.seed, budget, cut_off: request.search.stop.until() };
+    let looser = LOOSER.into_iter().take(0).filter_map(|factor| nearest(&looser(&few, factor), None).ok());
     let mut best: Option<Candidate> = None;
     let mut seen: Vec<(Vec<Split>, Placement)> = Vec::new();
-    for factor in LOOSER {
-        let mut loose = few.clone();
-        for device in &mut loose.network.devices {
-            let looser = |limit: Bytes, factor: f64| Bytes((limit.0 as f64 * factor) as u64);
-            device.memory = device.memory.zip(factor).map(|(limit, factor)| looser(limit, factor));
-        }
+    for candidate in placements.into_iter().chain(looser) {
         if request.search.stop.is_requested() {
             break;
         }
-        let Ok(candidate) = nearest(&loose, None) else { continue };
         let place = (candidate.splits.clone(), candidate.solution.evaluation.placement.clone());
         if seen.contains(&place) {
             continue;
@@ -95,6 +98,15 @@ pub fn with_schedules(request: &PlanRequest<'_>) -> Option<Candidate> {
         }
     }
     best
+}
+
+/// `request` with `factor` times its memory limits, or none.
+fn looser<'a>(request: &PlanRequest<'a>, factor: Option<f64>) -> PlanRequest<'a> {
+    let mut loose = request.clone();
+    for device in &mut loose.network.devices {
+        device.memory = device.memory.zip(factor).map(|(limit, factor)| Bytes((limit.0 as f64 * factor) as u64));
+    }
+    loose
 }
 
 /// `candidate` with schedules for the runs that exceed the limits of `request`: if they still do, the nearest to them.
@@ -140,7 +152,7 @@ mod tests {
     use crate::{
         NoPlan, plan,
         split::{ratios::Ratios, solve},
-        testing::{CONVOLUTIONS, WIDE, with_request},
+        testing::{CONVOLUTIONS, VIEWED_WEIGHTS, WIDE, with_request},
     };
 
     fn limit(request: &mut PlanRequest<'_>, bytes: u64) {
@@ -158,8 +170,13 @@ mod tests {
 
     #[test]
     fn what_exceeds_a_limit_as_a_whole_keeps_it_in_parts() {
-        for speeds in [&[1000.0][..], &[1000.0, 1000.0]] {
-            with_request(WIDE, speeds, |request| {
+        for (model, speeds) in [
+            (WIDE, &[1000.0][..]),
+            (WIDE, &[1000.0, 1000.0]),
+            (VIEWED_WEIGHTS, &[1000.0]),
+            (VIEWED_WEIGHTS, &[1000.0, 1000.0]),
+        ] {
+            with_request(model, speeds, |request| {
                 let mut request = request.unsplit();
                 limit(&mut request, 3 << 20);
                 assert!(request.is_limited());

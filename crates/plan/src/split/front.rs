@@ -32,6 +32,8 @@ pub struct Without {
 
 /// Memory limits that are tried, from the smallest peak up to that of the fastest plan, which is found without one.
 const LIMITS: usize = 9;
+/// Limits below the smallest peak, as multiples of it: the nearest placements to them are good ones for schedules.
+const BELOW_LEAST: [f64; 3] = [0.9, 0.8, 0.7];
 /// The part (one over it) of the evaluations, and of the time, that each of these gets.
 const SEARCH_PART: u32 = 4;
 
@@ -64,42 +66,66 @@ fn points(request: &PlanRequest<'_>, first: Candidate) -> Vec<Point> {
             break;
         }
         let limit = Bytes((least * (most / least.max(1.0)).powf(step as f64 / LIMITS as f64)) as u64);
-        let mut tight = PlanRequest { objective: between, ..request.with_part(SEARCH_PART) };
-        for device in &mut tight.network.devices {
-            device.memory = Some(device.memory.map_or(limit, |memory| memory.min(limit)));
-        }
+        let tight = limited_to(&PlanRequest { objective: between, ..request.with_part(SEARCH_PART) }, limit);
         points.extend(solve(&tight, None).ok().and_then(|candidate| Point::of(request, candidate)));
     }
     points
 }
 
-/// The best plan for `request` within its limits on memory, by looking at plans that know nothing of the limits.
+/// `request` with at most `limit` of memory on each device.
+fn limited_to<'a>(request: &PlanRequest<'a>, limit: Bytes) -> PlanRequest<'a> {
+    let mut tight = request.clone();
+    for device in &mut tight.network.devices {
+        device.memory = Some(device.memory.map_or(limit, |memory| memory.min(limit)));
+    }
+    tight
+}
+
+/// The best plan for `request` within its limits on memory; if none keeps limits and targets, the nearest.
+///
+/// # Errors
+/// If the tables contradict each other, or some group runs nowhere.
+pub fn within(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
+    let best = nearest_of(request.objective, alternatives(request)?);
+    best.map_or_else(|| nearest(request, None), Ok)
+}
+
+/// Plans for `request` among which the best one within its limits on memory is chosen, those that exceed them too.
 ///
 /// If all devices have one and the same limit, the plans are those of the [`front`] without it: they do not depend on
 /// the limit, so a looser one never gives a worse plan, and no plan is worse than a point of the front. Only if none of
 /// them keeps within the limits, and where devices have limits of their own, is a plan made for just these limits.
 ///
-/// If none keeps limits and targets, the nearest.
-///
 /// # Errors
 /// If the tables contradict each other, or some group runs nowhere.
-pub fn within(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
+pub fn alternatives(request: &PlanRequest<'_>) -> Result<Vec<Candidate>, NoPlan> {
     let mut limits = request.network.devices.iter().map(|device| device.memory);
     let first = limits.next().flatten();
     let alike = limits.all(|limit| limit == first);
     if first.is_none() && alike {
-        return nearest(request, None);
+        return Ok(vec![nearest(request, None)?]);
     }
     let mut free = request.clone();
     free.network.devices.iter_mut().for_each(|device| device.memory = None);
     let points = points(&free, nearest(&free, None)?);
+    let least = points.iter().map(|point| point.peak).min().unwrap_or_default();
+    let below = BELOW_LEAST.into_iter().filter_map(|factor| {
+        let limit = Bytes((factor * least.0 as f64) as u64);
+        nearest(&limited_to(&free.with_part(SEARCH_PART), limit), None).ok()
+    });
+    let below: Vec<Candidate> = below.collect();
+    let undominated = undominated(points).into_iter().map(|point| point.candidate);
     let mut found: Vec<Candidate> =
-        undominated(points).into_iter().filter_map(|point| limited(request, point.candidate)).collect();
+        undominated.chain(below).filter_map(|candidate| limited(request, candidate)).collect();
     if !alike || found.iter().all(|candidate| !candidate.solution.missed.is_empty()) {
         found.push(nearest(request, None)?);
     }
-    let better = |a: Candidate, b: Candidate| if is_better(request.objective, &b, &a) { b } else { a };
-    found.into_iter().reduce(better).map_or_else(|| nearest(request, None), Ok)
+    Ok(found)
+}
+
+/// The best of `candidates`: see [`is_better`].
+pub fn nearest_of(objective: Objective, candidates: impl IntoIterator<Item = Candidate>) -> Option<Candidate> {
+    candidates.into_iter().reduce(|a, b| if is_better(objective, &b, &a) { b } else { a })
 }
 
 /// `candidate`, which was planned without limits and perhaps for another objective, as a candidate for `request`; `None`
