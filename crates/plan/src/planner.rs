@@ -36,3 +36,84 @@ pub fn proof(request: &PlanRequest<'_>) -> Result<Vec<Shortage>, NoPlan> {
     let unsplit = request.expand(&Choices::new()).map_err(|error| ProblemError { what: error.to_string() })?;
     Ok(bound::proof(request, &unsplit.problem))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        constrained::with_schedules,
+        problem::Objective,
+        search::Options,
+        split::{front::front, ratios::Ratios},
+        testing::{random_model, with_request},
+    };
+    use edgecut_graph::units::{Bytes, Micros};
+    use fastrand::Rng;
+
+    const PROBLEMS: u64 = 300;
+    /// With fewer refused by a proof, or by a search alone, the test would show nothing.
+    const LEAST_REFUSED: usize = 40;
+
+    /// Gives `request` a memory limit or targets about what `free`, planned without any, takes.
+    fn tighten(request: &mut PlanRequest<'_>, free: &Candidate, rng: &mut Rng) {
+        let mut factor = || 0.2 + 0.9 * rng.f64();
+        let evaluation = &free.solution.evaluation;
+        match request.search.seed % 3 {
+            0 => request.targets.latency = Some(Micros(factor() * evaluation.latency().0)),
+            1 => request.targets.throughput = Some(1e6 / (factor() * free.solution.interval().0)),
+            _ => {
+                let peak = free.solution.reserved().max().unwrap_or_default();
+                let limit = Bytes((factor() * peak.0 as f64) as u64);
+                request.network.devices.iter_mut().for_each(|device| device.memory = Some(limit));
+            }
+        }
+    }
+
+    /// Every plan that some search, seed or option finds.
+    fn attempts(request: &PlanRequest<'_>) -> Vec<Candidate> {
+        let mut found: Vec<Candidate> = Vec::new();
+        for seed in [17, 18] {
+            for objective in [Objective::Latency, Objective::Throughput, Objective::Memory] {
+                let search = Options { seed, budget: Some(200), ..request.search };
+                let other = PlanRequest { search, objective, ..request.clone() };
+                found.extend(plan(&other));
+                found.extend(with_schedules(&other));
+            }
+        }
+        found.extend([Ratios::Equal, Ratios::Proportional].into_iter().flat_map(|ratios| {
+            let other = PlanRequest { ratios, ..request.clone() };
+            plan(&other)
+        }));
+        found.extend(plan(&request.unsplit()));
+        found.extend(front(request).into_iter().flatten().map(|point| point.candidate));
+        found.retain(|candidate| candidate.solution.missed.is_empty());
+        found
+    }
+
+    #[test]
+    fn what_is_said_to_be_impossible_no_search_finds() {
+        let (mut proved, mut not_found) = (0, 0);
+        for seed in 0..PROBLEMS {
+            let mut rng = Rng::with_seed(seed);
+            let speeds: Vec<f64> = (0..rng.usize(1..=3)).map(|_| 300.0 + 1000.0 * rng.f64()).collect();
+            with_request(&random_model(&mut rng), &speeds, |mut request| {
+                request.search = Options { seed, budget: Some(60), cut_off: None, ..Options::default() };
+                request.objective = [Objective::Latency, Objective::Throughput, Objective::Memory][rng.usize(0..3)];
+                let free = plan(&request).unwrap();
+                tighten(&mut request, &free, &mut rng);
+                match plan(&request) {
+                    Ok(_) => {}
+                    Err(NoPlan::Targets { proven: true, shortages, .. }) => {
+                        proved += 1;
+                        if let Some(found) = attempts(&request).first() {
+                            panic!("seed {seed}: {shortages:?}, but {:?}", found.solution.evaluation.score);
+                        }
+                    }
+                    Err(NoPlan::Targets { .. }) => not_found += 1,
+                    Err(error) => panic!("seed {seed}: {error}"),
+                }
+            });
+        }
+        assert!(proved >= LEAST_REFUSED && not_found > 0, "{proved} proved, {not_found} not found");
+    }
+}

@@ -110,6 +110,11 @@ impl<'a> PlanRequest<'a> {
         self.is_free() && self.fits_memory && self.is_limited()
     }
 
+    /// Whether all devices have the same memory limit, or none has any.
+    pub fn has_equal_limits(&self) -> bool {
+        self.network.devices.windows(2).all(|pair| pair[0].memory == pair[1].memory)
+    }
+
     /// Whether some group can be split.
     pub fn can_split(&self) -> bool {
         (0..self.split_options.groups.len()).any(|group| !self.split_options.group(group).is_empty())

@@ -6,6 +6,7 @@ use edgecut_graph::{
 };
 use edgecut_profile::items;
 use edgecut_relay::{ImportOptions, import};
+use fastrand::Rng;
 
 use crate::{
     PlanRequest,
@@ -45,6 +46,39 @@ def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), floa
   tanh(%3)
 }
 ";
+
+/// A chain of convolutions of random widths and sizes, some followed by an activation, a pooling or a sum with its input.
+pub(crate) fn random_model(rng: &mut Rng) -> String {
+    let (mut channels, mut size) = ([4, 8, 16][rng.usize(0..3)], [16, 32, 64][rng.usize(0..3)]);
+    let mut arguments = vec![format!("%x: Tensor[(1, {channels}, {size}, {size}), float32]")];
+    let (mut lines, mut last): (Vec<String>, String) = (Vec::new(), "%x".into());
+    for layer in 0..rng.usize(2..=5) {
+        let (before, from) = (last.clone(), channels);
+        let kernel = [1, 3][rng.usize(0..2)];
+        channels = [4, 8, 16, 32][rng.usize(0..4)];
+        arguments.push(format!("%w{layer}: Tensor[({channels}, {from}, {kernel}, {kernel}), float32]"));
+        let padding = kernel / 2;
+        let mut call = |text: String| {
+            lines.push(text);
+            format!("%{}", lines.len() - 1)
+        };
+        last = call(format!(
+            "nn.conv2d({before}, %w{layer}, padding=[{padding}, {padding}, {padding}, {padding}], channels={channels}, kernel_size=[{kernel}, {kernel}])"
+        ));
+        match rng.u8(0..4) {
+            0 => last = call(format!("nn.relu({last})")),
+            1 if size > 8 => {
+                size /= 2;
+                last = call(format!("nn.max_pool2d({last}, pool_size=[2, 2], strides=[2, 2], padding=[0, 0, 0, 0])"));
+            }
+            2 if from == channels => last = call(format!("add({last}, {before})")),
+            _ => {}
+        }
+    }
+    let lines: Vec<String> =
+        lines.iter().enumerate().map(|(number, text)| format!("  %{number} = {text};\n")).collect();
+    format!("\ndef @main({}) {{\n{}  tanh({last})\n}}\n", arguments.join(", "), lines.concat())
+}
 
 /// Calls `with` with the request to plan `model` for servers `s0`, `s1`, … with one device each, of these speeds in FLOPs
 /// a microsecond, and fast links between all of them.

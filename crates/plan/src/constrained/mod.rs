@@ -3,7 +3,7 @@
 //! [`within_memory`] compares a plan with one of the Pareto front and, if that gains little, with plans whose devices
 //! compute runs of groups in schedules that need less memory: reordered, tiled, or with rematerialisation
 //! ([`edgecut_memory::model`]). The result is simulated, accounted for and packed as any other plan. Schedules are
-//! built for the placements that are best under looser limits; costs of tiles are estimates.
+//! built for placements that are best without limits, or under others; costs of tiles are estimates.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -35,6 +35,8 @@ const MIN_GAIN: f64 = 0.97;
 
 /// Relaxed limits under which placements are searched, as multiples of the actual ones; the last is unlimited.
 const LOOSER: [Option<f64>; 6] = [Some(1.1), Some(1.25), Some(1.5), Some(2.0), Some(4.0), None];
+/// A placement that is slower than the best plan with schedules by more than this factor is not scheduled: tiles gain less.
+const MOST_GAIN: f64 = 1.1;
 /// Each of these searches gets 1 / `SEARCH_PART` of the evaluations and of the time.
 const SEARCH_PART: u32 = 4;
 /// Budget of the schedule search of one run of groups, in steps per evaluation of the placement search.
@@ -76,12 +78,15 @@ pub fn with_schedules(request: &PlanRequest<'_>) -> Option<Candidate> {
     best_schedules(request, front::alternatives(request).unwrap_or_default())
 }
 
-/// The same from `placements`, those that exceed the limits, and from placements under looser limits.
+/// The same from `placements`, those that exceed the limits, and, where devices have limits of their own, from placements
+/// under looser ones.
 fn best_schedules(request: &PlanRequest<'_>, placements: Vec<Candidate>) -> Option<Candidate> {
     let few = request.with_part(SEARCH_PART);
     let budget = request.search.evaluations(request.names.len()).saturating_mul(STEPS);
     let effort = RematOptions { seed: request.search.seed, budget, cut_off: request.search.stop.until() };
-    let looser = LOOSER.into_iter().take(0).filter_map(|factor| nearest(&looser(&few, factor), None).ok());
+    // Placements for one limit of all devices are among the alternatives.
+    let factors = if request.has_equal_limits() { &[][..] } else { &LOOSER };
+    let looser = factors.iter().filter_map(|factor| nearest(&looser(&few, *factor), None).ok());
     let mut best: Option<Candidate> = None;
     let mut seen: Vec<(Vec<Split>, Placement)> = Vec::new();
     for candidate in placements.into_iter().chain(looser) {
@@ -89,7 +94,10 @@ fn best_schedules(request: &PlanRequest<'_>, placements: Vec<Candidate>) -> Opti
             break;
         }
         let place = (candidate.splits.clone(), candidate.solution.evaluation.placement.clone());
-        if seen.contains(&place) {
+        let is_slow = |best: &Candidate| {
+            best.solution.missed.is_empty() && candidate.solution.value() > MOST_GAIN * best.solution.value()
+        };
+        if seen.contains(&place) || best.as_ref().is_some_and(is_slow) {
             continue;
         }
         seen.push(place);

@@ -99,10 +99,8 @@ pub fn within(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
 /// # Errors
 /// If the tables contradict each other, or some group runs nowhere.
 pub fn alternatives(request: &PlanRequest<'_>) -> Result<Vec<Candidate>, NoPlan> {
-    let mut limits = request.network.devices.iter().map(|device| device.memory);
-    let first = limits.next().flatten();
-    let alike = limits.all(|limit| limit == first);
-    if first.is_none() && alike {
+    let alike = request.has_equal_limits();
+    if alike && request.network.devices.first().is_none_or(|device| device.memory.is_none()) {
         return Ok(vec![nearest(request, None)?]);
     }
     let mut free = request.clone();
