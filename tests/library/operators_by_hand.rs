@@ -390,18 +390,6 @@ const MIXED: &[ByHand] = &[
         inputs: &[&[1.0, 2.0], &[1.0]],
         outputs: &[&[2.0]],
     },
-    ByHand {
-        parameters: "%s: Tensor[(3), float32], %v: Tensor[(2), int32]",
-        body: "searchsorted(%s, %v, dtype=\"int64\")",
-        inputs: &[&[1.5, 2.5, 3.5], &[2.0, 4.0]],
-        outputs: &[&[1.0, 3.0]],
-    },
-    ByHand {
-        parameters: "%s: Tensor[(3), int8], %v: Tensor[(2), float32]",
-        body: "searchsorted(%s, %v, right=True, dtype=\"int32\")",
-        inputs: &[&[1.0, 2.0, 3.0], &[1.5, 2.0]],
-        outputs: &[&[1.0, 2.0]],
-    },
     ByHand { parameters: "", body: "arange(5i64, 8, 1, dtype=\"int32\")", inputs: &[], outputs: &[&[5.0, 6.0, 7.0]] },
     ByHand {
         parameters: "%x: Tensor[(1, 2), uint8], %w: Tensor[(2, 2), int8]",
