@@ -7,9 +7,12 @@ use std::{
 
 use smol_str::SmolStr;
 
-use super::{Failure, Outcome, cluster::runtime};
+use super::{
+    Failure, Outcome,
+    cluster::{runtime, warn},
+};
 use edgecut_cluster::{
-    MAX_THREADS, TlsFiles,
+    MAX_THREADS, Oversubscribed, TlsFiles,
     agent::{Host, HostOptions, Identity, Shutdown, check_address, serve},
     check_name,
 };
@@ -87,7 +90,9 @@ impl Agent {
 fn announce(host: &Host, address: SocketAddr, tls: bool) {
     println!("listening on {address}");
     let how = if tls { "mutual TLS" } else { "no TLS" };
-    for device in host.describe().devices {
+    let description = host.describe();
+    warn(&Oversubscribed::of_agent(&description));
+    for device in description.devices {
         eprintln!(
             "agent {}: {} ({}), {} threads, {} of memory, {how}",
             host.name(),

@@ -11,7 +11,7 @@ use super::{
     located::Located,
 };
 use edgecut_cluster::{
-    Cluster, Link, LinkTable, MAX_THREADS,
+    Cluster, Link, LinkTable, MAX_THREADS, Oversubscribed,
     agent::{Fleet, io_priority::raise_io_priority},
 };
 
@@ -90,11 +90,18 @@ impl Missing {
     }
 }
 
-/// Connects to the agents of all servers; fails if any does not answer.
+/// Connects to the agents of all servers; fails if any does not answer, warns of CPUs with more threads than cores.
 pub async fn reach_all(cluster: &Cluster) -> Result<Fleet, Failure> {
     let fleet = reach(cluster).await?;
     Missing::check(&fleet)?;
+    let described = fleet.connected().map(|(server, _, description)| (server, description));
+    warn(&Oversubscribed::of_cluster(cluster, described));
     Ok(fleet)
+}
+
+/// Prints each warning on stderr.
+pub fn warn(warnings: &[Oversubscribed]) {
+    warnings.iter().for_each(|warning| eprintln!("{warning}"));
 }
 
 /// Connects to the agents; those that do not answer are [`Fleet::unreachable`].

@@ -1,10 +1,13 @@
 //! Rules of the repository that Cargo and the compiler do not keep: no import cycle inside a crate, one public type of a
-//! name in a crate, a head on every file, sizes, banned words, and docs/formats.md against the structs.
+//! name in a crate, a head on every file, sizes, banned words, docs/formats.md against the structs, and that what docs,
+//! comments and messages refer to is there.
 
 #[path = "tidy/imports.rs"]
 mod imports;
 #[path = "tidy/items.rs"]
 mod items;
+#[path = "tidy/references.rs"]
+mod references;
 #[path = "tidy/source.rs"]
 mod source;
 
@@ -178,6 +181,25 @@ fn formats_are_documented() {
         for field in fields.iter().filter(|field| !docs.contains(&format!("`{field}`"))) {
             wrong.push(format!("docs/formats.md does not mention `{field}` of {name}"));
         }
+    }
+    passes(&wrong);
+}
+
+#[test]
+fn what_is_referred_to_is_there() {
+    let verbs = references::verbs();
+    let sources = source::texts().into_iter().map(|(path, text)| (path.display().to_string(), text));
+    let mut wrong = Vec::new();
+    for (path, text) in references::documents() {
+        wrong.extend(references::broken_links(&path, &text));
+        wrong.extend(references::missing_files(&path, &text));
+        wrong.extend(references::missing_sections(&path, &text));
+        wrong.extend(references::unknown_verbs(&path, &text, &verbs));
+    }
+    for (path, text) in sources {
+        wrong.extend(references::missing_files(&path, &text));
+        wrong.extend(references::missing_sections(&path, &text));
+        wrong.extend(references::unknown_verbs(&path, &text, &verbs));
     }
     passes(&wrong);
 }

@@ -1,7 +1,10 @@
 //! A whole model on one device.
 
 use super::flags::Run;
-use crate::{Failure, Outcome, contents::engine_failure, format::Format, ineffective, model::ModelArguments};
+use crate::{
+    Failure, Outcome, cluster::warn, contents::engine_failure, format::Format, ineffective, model::ModelArguments,
+};
+use edgecut_cluster::Oversubscribed;
 use edgecut_engine::{Engine, Sample, TractEngine, statistics::Statistics};
 use edgecut_graph::units::Micros;
 use edgecut_values::write_npz;
@@ -19,6 +22,7 @@ pub(crate) fn run(arguments: &Run) -> Outcome {
     ineffective::refuse(&of_plans, "a model: only with a plan, as `edgecut plan` writes them")?;
     let source = ModelArguments { model: arguments.input.clone(), flags: arguments.flags.clone() };
     let threads = arguments.threads.threads.unwrap_or(1);
+    warn(Oversubscribed::here(threads).as_slice());
     let engine = TractEngine::new(threads as usize).map_err(Failure::failed)?;
     let model = source.load()?;
     model.check_sizes(&source.model)?;

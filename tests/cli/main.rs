@@ -8,6 +8,8 @@ mod command_line;
 mod costs;
 mod export;
 mod hostile_files;
+mod inspect;
 mod memory;
 mod model_flags;
 mod plan_advice;
+mod threads;

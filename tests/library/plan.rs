@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_simulatored_is_what_is_simulated(seed in 0u64..1_000_000, groups in 1usize..24, devices in 1usize..5) {
+    fn incremental_simulation_equals_full_simulation(seed in 0u64..1_000_000, groups in 1usize..24, devices in 1usize..5) {
         let mut problem = problem(seed, groups, devices);
         problem.objective = Objective::Latency;
         let mut rng = Rng::with_seed(seed);

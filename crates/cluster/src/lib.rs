@@ -20,6 +20,7 @@ mod inventory;
 mod link;
 mod link_table;
 pub mod nearest;
+mod oversubscribed;
 pub mod run;
 pub mod survey;
 
@@ -29,3 +30,4 @@ pub use device_name::{DeviceName, DeviceNameError, NameError, check_name};
 pub use inventory::{Cache, CpuDescription, Description, DeviceDescription, DeviceKind, DeviceSpec, Inventory};
 pub use link::{HostLink, Link};
 pub use link_table::{LinkRow, LinkTable};
+pub use oversubscribed::Oversubscribed;

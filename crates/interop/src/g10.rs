@@ -88,8 +88,8 @@ fn liveness_report(trace: &Trace, liveness: &[TensorLiveness]) -> String {
         let death = life.death.map_or(-1, |death| death as i64);
         let _ = match life.birth {
             _ if trace.tensors[index].global => writeln!(text, "This tensor is Global!"),
-            // G10 leaves the life of what is never used undefined.
-            None => writeln!(text, "Liveness: Birth: 0, Death: 0."),
+            // G10 leaves the birth of what is never used undefined, and it is never read.
+            None => writeln!(text, "Liveness: Birth: 0, Death: -1."),
             Some(birth) => writeln!(text, "Liveness: Birth: {birth}, Death: {death}."),
         };
         let _ = writeln!(text, "{}\n{head}\nInactive Periods:", "_ ".repeat(36));

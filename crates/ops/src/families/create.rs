@@ -123,11 +123,12 @@ fn arange_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(dtype, [length].into_iter().collect()).into())
 }
 
-/// start + i · step, computed in the operands' dtype.
+/// start + i · step, computed in the operands' dtype, or in the widest of theirs; integers and floats meet in float64.
 fn arange(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     let to = datum_type(call.result()?.dtype).context("the dtype is not supported")?;
     let length = call.dims()?[0];
-    let numbers = for_dtype!(inputs[0].datum_type(), T in number => {
+    let computed = DatumType::super_type_for(inputs.iter().map(|input| input.datum_type()));
+    let numbers = for_dtype!(computed.unwrap_or(DatumType::F64), T in number => {
         let scalar = |i: usize| -> TractResult<T> { inputs[i].cast_to_scalar::<T>() };
         let (start, step) = (scalar(0)?, scalar(2)?);
         let numbers: Vec<T> = (0..length as i64).map(|i| start.add(T::of_i64(i).mul(step))).collect();

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use smol_str::{SmolStr, format_smolstr};
 
 use super::{
-    fold,
+    fold::{self, Folding},
     lowering::Lowering,
     value::{Activation, ActivationId, EvalTask, Value},
 };
@@ -79,7 +79,7 @@ impl Lowering<'_, '_> {
             self.infer_operands(expr, def, &attrs, &args)?;
         }
         let ty = self.result_type(expr, operator, &attrs, &args)?;
-        if self.fold
+        if self.folding != Folding::Nothing
             && let Some(value) = self.folded(operator.name, &args, &ty)
         {
             return Ok(value);
@@ -90,7 +90,7 @@ impl Lowering<'_, '_> {
     /// The result of an operator on known operands as a constant, if it can be computed now.
     fn folded(&mut self, name: &str, args: &[Arg], ty: &Type) -> Option<Value> {
         let operands: Vec<&TensorData> = args.iter().map(|arg| self.known(arg)).collect::<Option<_>>()?;
-        let data = fold::evaluate(name, &operands, ty.tensor()?)?;
+        let data = self.folding.evaluate(name, &operands, ty.tensor()?)?;
         self.folded += data.bytes().len();
         if self.folded > fold::MAX_FOLDED_BYTES {
             return None;

@@ -1,7 +1,8 @@
 //! Constant folding during the import, so that conditions and loop counters are known.
 //!
-//! TVM compiles programs with branches or local functions after partial evaluation. Here, in such programs only, scalars
-//! and `zeros` and `ones` are folded, which covers conditions and counters.
+//! Conditions and counters are scalars, so in programs with branches operators on constant scalars are folded. Programs that
+//! call function literals in place TVM compiles after partial evaluation, which leaves no `zeros` and `ones` either. In
+//! all others, functions that `let` binds included, every operator of the text is one of the graph.
 
 use crate::ast::{Expr, Module};
 use edgecut_graph::{DType, TensorData, TensorType, units::Bytes};
@@ -12,36 +13,57 @@ const LIMIT: Bytes = Bytes(1 << 20);
 /// Limit on the size of all folded results: a loop in a small file could produce any number of them.
 pub(super) const MAX_FOLDED_BYTES: usize = 64 << 20;
 
-/// Whether `module` has branches, or function literals that are not fused groups.
-pub(super) fn needed(module: &Module<'_>) -> bool {
-    module.exprs.iter().any(|expr| match expr {
-        Expr::If { .. } => true,
-        Expr::Function(function) => {
-            let attrs = module.functions[function.index()].attrs;
-            let is_entry = module.entry.is_some_and(|entry| module.expr(entry) == *expr);
-            !is_entry && ["Primitive", "Composite", "Compiler"].iter().all(|key| module.attr(attrs, key).is_none())
-        }
-        _ => false,
-    })
+/// What is folded in a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Folding {
+    Nothing,
+    /// Operators on constant scalars.
+    Scalars,
+    /// Those, and `zeros` and `ones` of any shape.
+    Filled,
 }
 
-/// The result of the operator `name` with type `ty`; `None` if it is not folded.
-pub(super) fn evaluate(name: &str, operands: &[&TensorData], ty: &TensorType) -> Option<TensorData> {
-    if operands.is_empty() {
-        return filled(name, ty);
+impl Folding {
+    /// What the program needs.
+    pub(super) fn of(module: &Module<'_>) -> Folding {
+        let in_place = |expr: &Expr| match expr {
+            Expr::Call { callee, .. } => match module.expr(*callee) {
+                Expr::Function(function) => {
+                    let attrs = module.functions[function.index()].attrs;
+                    ["Primitive", "Composite", "Compiler"].iter().all(|key| module.attr(attrs, key).is_none())
+                }
+                _ => false,
+            },
+            _ => false,
+        };
+        if module.exprs.iter().any(in_place) {
+            Folding::Filled
+        } else if module.exprs.iter().any(|expr| matches!(expr, Expr::If { .. })) {
+            Folding::Scalars
+        } else {
+            Folding::Nothing
+        }
     }
-    if ty.shape.rank() > 0 || operands.iter().any(|operand| !operand.shape().is_empty()) {
-        return None;
+
+    /// The result of the operator `name` with type `ty`; `None` if it is not folded.
+    pub(super) fn evaluate(self, name: &str, operands: &[&TensorData], ty: &TensorType) -> Option<TensorData> {
+        if operands.is_empty() {
+            let is_folded = self == Folding::Filled || self == Folding::Scalars && ty.shape.rank() == 0;
+            return is_folded.then(|| filled(name, ty)).flatten();
+        }
+        if self == Folding::Nothing || ty.shape.rank() > 0 || operands.iter().any(|o| !o.shape().is_empty()) {
+            return None;
+        }
+        let float = operands.iter().any(|operand| operand.dtype().is_float());
+        let bytes = if float {
+            let values: Vec<f64> = operands.iter().map(|o| o.to_f64s()?.first().copied()).collect::<Option<_>>()?;
+            encode_float(float_result(name, &values)?, ty.dtype)?
+        } else {
+            let values: Vec<i64> = operands.iter().map(|o| o.to_i64s()?.first().copied()).collect::<Option<_>>()?;
+            encode_integer(integer_result(name, &values)?, ty.dtype)?
+        };
+        TensorData::new(ty.dtype, [], bytes).ok()
     }
-    let float = operands.iter().any(|operand| operand.dtype().is_float());
-    let bytes = if float {
-        let values: Vec<f64> = operands.iter().map(|o| o.to_f64s()?.first().copied()).collect::<Option<_>>()?;
-        encode_float(float_result(name, &values)?, ty.dtype)?
-    } else {
-        let values: Vec<i64> = operands.iter().map(|o| o.to_i64s()?.first().copied()).collect::<Option<_>>()?;
-        encode_integer(integer_result(name, &values)?, ty.dtype)?
-    };
-    TensorData::new(ty.dtype, [], bytes).ok()
 }
 
 fn filled(name: &str, ty: &TensorType) -> Option<TensorData> {
@@ -128,18 +150,21 @@ mod tests {
         let ty = |dtype| TensorType::of(dtype, &[]);
         let two = |name, dtype, a, b, out| {
             let (a, b) = (scalar(dtype, a), scalar(dtype, b));
-            evaluate(name, &[&a, &b], &ty(out)).unwrap().to_f64s().unwrap()[0]
+            Folding::Scalars.evaluate(name, &[&a, &b], &ty(out)).unwrap().to_f64s().unwrap()[0]
         };
         assert_eq!(two("less", DType::I32, 0.0, 4.0, DType::Bool), 1.0);
         assert_eq!(two("add", DType::I8, 127.0, 1.0, DType::I8), -128.0);
         assert_eq!(two("multiply", DType::F32, 0.5, 3.0, DType::F32), 1.5);
-        assert!(evaluate("tanh", &[&scalar(DType::F32, 1.0)], &ty(DType::F32)).is_none());
+        assert!(Folding::Scalars.evaluate("tanh", &[&scalar(DType::F32, 1.0)], &ty(DType::F32)).is_none());
     }
 
     #[test]
     fn zeros_and_ones_up_to_a_size() {
-        let ones = evaluate("ones", &[], &TensorType::of(DType::F16, &[2])).unwrap();
+        let two = TensorType::of(DType::F16, &[2]);
+        let ones = Folding::Filled.evaluate("ones", &[], &two).unwrap();
         assert_eq!(ones.to_f64s(), Some(vec![1.0, 1.0]));
-        assert!(evaluate("zeros", &[], &TensorType::of(DType::F32, &[1 << 40])).is_none());
+        assert!(Folding::Filled.evaluate("zeros", &[], &TensorType::of(DType::F32, &[1 << 40])).is_none());
+        assert!(Folding::Scalars.evaluate("ones", &[], &two).is_none());
+        assert!(Folding::Scalars.evaluate("ones", &[], &TensorType::of(DType::F16, &[])).is_some());
     }
 }

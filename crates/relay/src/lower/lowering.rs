@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use smol_str::SmolStr;
 
 use super::{
-    fold,
+    fold::Folding,
     memo::Memo,
     shape_cache::ShapeCache,
     types,
@@ -29,8 +29,8 @@ pub(super) struct Lowering<'m, 'a> {
     pub(super) options: &'m ImportOptions<'m>,
     /// Offsets of all lines but the first.
     pub(super) lines: Vec<u32>,
-    /// Whether operators on constant scalars are folded.
-    pub(super) fold: bool,
+    /// Which operators on constants are folded.
+    pub(super) folding: Folding,
     /// Size of all folded results in bytes.
     pub(super) folded: usize,
     /// Limit on operators, activations and tuple fields, proportional to the size of the file.
@@ -76,7 +76,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
             metadata,
             options,
             lines,
-            fold: fold::needed(module),
+            folding: Folding::of(module),
             folded: 0,
             budget: 10_000 + text.len(),
             spent: 0,
