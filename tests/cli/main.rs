@@ -11,3 +11,4 @@ mod hostile_files;
 mod memory;
 mod model_flags;
 mod plan_advice;
+mod stable_ids;
