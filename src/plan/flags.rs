@@ -145,7 +145,7 @@ pub struct Plan {
     /// Give out the best plan found in this time
     ///
     /// Ctrl-C does so too. Counts from when the profiles are complete; measurements and runs that have begun end first.
-    #[arg(long, help_heading = "Search", value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub(super) time_limit: Option<Micros>,
 
     /// The same seed and budget give the same plan

@@ -170,6 +170,7 @@ fn a_move_is_told_before_after_and_difference() {
         (format!("{like} --move #9=s1/cpu"), "--move #9=s1/cpu: there is no group #9"),
         (format!("{like} --move #2=s1/cpu --move #2=s0/cpu"), "another --move has #2 nn.dense_2 already"),
         (format!("{BOTH} --move #2=s1/cpu"), "--like <PLAN>"),
+        (format!("{like} --pin #2=s1/cpu"), "it splits #2 nn.dense over s0/cpu, which --pin #2=s1/cpu forbids"),
         (format!("{like} --move #2=s1/cpu --pin #1=s0/cpu"), "cannot be used with"),
     ] {
         let (code, _, stderr) = run(here, &line);

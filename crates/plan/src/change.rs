@@ -82,8 +82,10 @@ pub fn changes(moved: &Moved) -> Result<Vec<ChangeRow>, Violation> {
     Ok(rows)
 }
 
-/// The figures of a device's memory.
-const MEMORY: [(&str, fn(&MemoryPlan) -> Bytes); 3] = [
+/// A figure of a device's memory, by name.
+type MemoryFigure = (&'static str, fn(&MemoryPlan) -> Bytes);
+
+const MEMORY: [MemoryFigure; 3] = [
     ("parameter_bytes", |memory| memory.parameter_bytes),
     ("load_bytes", |memory| memory.load_bytes),
     ("arena_bytes", |memory| memory.arena_bytes),

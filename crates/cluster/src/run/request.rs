@@ -7,7 +7,7 @@ use edgecut_graph::{Granularity, Graph, OperatorId, units::Bytes};
 use edgecut_plan::{
     DeviceId, GroupNames, Plan, PlanRequest,
     file::{ModelRef, Split},
-    like::{LikeError, splits_of},
+    like::{self, LikeError, splits_of},
     problem::{Objective, Targets},
     rule::{self, Rule, RuleError},
     search::Options,
@@ -122,8 +122,10 @@ impl PlanSettings {
     pub fn check(&self, model: &ModelGroups<'_>, inventory: &Inventory) -> Result<(), RequestError> {
         let groups = model.group_names();
         rule::check_groups(&self.rules, &groups)?;
-        rule::check_devices(&self.rules, &groups, &device_names(inventory))?;
-        self.splits_like(model, inventory).map(|_| ())
+        let devices = device_names(inventory);
+        rule::check_devices(&self.rules, &groups, &devices)?;
+        let splits = self.splits_like(model, inventory)?.unwrap_or_default();
+        Ok(like::check_rules(&splits, &self.rules, &groups, &model.groups, &devices)?)
     }
 
     fn splits_like(&self, model: &ModelGroups<'_>, inventory: &Inventory) -> Result<Option<Vec<Split>>, RequestError> {
