@@ -22,6 +22,11 @@ pub fn table<const N: usize>(header: [&str; N]) -> Table {
 pub const MANY_GROUPS: usize = 48;
 pub const SMALL: f64 = 0.005;
 
+/// The number of a group, as flags take it; empty for what belongs to no group of the model.
+pub fn numbered(id: Option<u32>) -> String {
+    id.map_or(String::new(), |id| format!("#{id}"))
+}
+
 /// A line on the groups that a table leaves out; empty if it has all of them.
 pub fn small(groups: usize, time: Micros) -> String {
     match groups {

@@ -169,6 +169,10 @@ const FORMATS: &[(&str, &str)] = &[
     ("crates/plan/src/file.rs", "Plan"),
     ("crates/plan/src/file.rs", "GroupPlan"),
     ("crates/plan/src/file.rs", "DevicePlan"),
+    ("crates/plan/src/file.rs", "Transfer"),
+    ("crates/plan/src/table.rs", "PlanRow"),
+    ("crates/plan/src/change.rs", "ChangeRow"),
+    ("crates/cluster/src/run/table.rs", "RunRow"),
 ];
 
 #[test]

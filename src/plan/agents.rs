@@ -16,7 +16,7 @@ use edgecut_profile::{CacheFlush, MeasurementMode, Sampling};
 
 use super::{
     flags::Plan,
-    output,
+    moved, output,
     progress::{self, PlanProgress},
 };
 use crate::{
@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         bind_dims: source.flags.bind_dim.clone(),
         inputs: inputs.map(|inputs| inputs.display().to_string()),
     })?;
-    rule::check_groups(&settings.rules, &groups.names).map_err(Failure::bad_input)?;
+    rule::check_groups(&settings.rules, &groups.group_names()).map_err(Failure::bad_input)?;
     let cluster = arguments.cluster.read_with(&arguments.threads)?;
     let folder = Path::new(arguments.profile.first().map_or("profiles", String::as_str));
     let survey = SurveyRequest {
@@ -62,7 +62,9 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     let runtime = runtime()?;
     let (fleet, inventory, surveyed) = runtime.block_on(async {
         let fleet = reach_all(&cluster).await?;
-        settings.check(&groups, &fleet.inventory(&cluster, Vec::new())).map_err(|e| arguments.failure(e))?;
+        let inventory = fleet.inventory(&cluster, Vec::new());
+        settings.check(&groups, &inventory).map_err(|e| arguments.failure(e))?;
+        moved::check(arguments, &groups, &inventory)?;
         let table = arguments.links.clone().unwrap_or_else(|| folder.join("links.csv"));
         let inventory = fleet.inventory(&cluster, links(&fleet, &cluster, &table, false).await?);
         let surveyed = profiles(&fleet, &cluster, &inventory, &survey).await?;
@@ -76,6 +78,9 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     let address = |device: &DeviceName| cluster.server(&device.server).map(|server| server.endpoint.clone());
     let request = settings.request(&groups, &inventory, &measured, address);
     let mut request = request.map_err(|error| arguments.failure(error))?;
+    if let Some(other) = settings.like.as_ref().filter(|_| !arguments.moves.is_empty()) {
+        return moved::finish(arguments, &request, other);
+    }
     request.search.stop = progress::stop(&runtime, arguments.longest());
 
     let shards = Shards::open(folder, &surveyed, &groups.items, survey.sampling, CacheFlush::working_set(graph));

@@ -21,6 +21,7 @@ use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
     self as plan, NoPlan,
     file::ModelRef,
+    moved::{Move, MoveError},
     no_plan::{Nearest, Shortage},
     problem::{Objective, Targets},
     rule::{Rule, RuleKind},
@@ -91,14 +92,22 @@ pub struct Plan {
     #[arg(long, hide_short_help = true, help_heading = "Placement", value_name = "PLAN", conflicts_with_all = ["no_split", "pareto"])]
     pub(super) like: Option<PathBuf>,
 
+    /// What would another plan gain or lose with a group on another device?
+    ///
+    /// All else stays as in the plan of --like: nothing is searched, and no plan is written without --output. Says of
+    /// latency, memory and transfers what they are before and after.
+    #[arg(long = "move", hide_short_help = true, help_heading = "Placement", value_name = "GROUP=SERVER/DEVICE", requires = "like", conflicts_with_all = ["pareto", "advise", "pin", "ban", "ratios", "rehearse", "objective", "latency", "throughput", "time_limit", "seed", "budget"])]
+    pub(super) moves: Vec<Move>,
+
     /// Run groups on one device
     ///
-    /// Those whose name, or one of whose operators, matches PATTERN (`*` and `?` as in file names).
-    #[arg(long, help_heading = "Placement", value_name = "PATTERN=SERVER/DEVICE")]
+    /// GROUP is a number (`#7`), the name of an operator or layer (`nn.conv2d_9`, `conv0`), what groups compute
+    /// (`nn.conv2d`), or a pattern of such names (`*` and `?` as in file names).
+    #[arg(long, help_heading = "Placement", value_name = "GROUP=SERVER/DEVICE")]
     pub(super) pin: Vec<String>,
 
     /// Keep groups and their shards off one device
-    #[arg(long, help_heading = "Placement", value_name = "PATTERN=SERVER/DEVICE")]
+    #[arg(long, help_heading = "Placement", value_name = "GROUP=SERVER/DEVICE")]
     pub(super) ban: Vec<String>,
 
     #[command(flatten)]
@@ -136,7 +145,7 @@ pub struct Plan {
     /// Give out the best plan found in this time
     ///
     /// Ctrl-C does so too. Counts from when the profiles are complete; measurements and runs that have begun end first.
-    #[arg(long, help_heading = "Search", value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub(super) time_limit: Option<Micros>,
 
     /// The same seed and budget give the same plan
@@ -190,6 +199,17 @@ impl Plan {
                 Failure::BadInput(Report::msg(format!("--like {}: {error}", path.display())))
             }
             (RequestError::Network(error), _) => Failure::failed(error),
+            (error, _) => Failure::bad_input(error),
+        }
+    }
+
+    /// Why groups cannot be moved, as a failure of the flags that it is about.
+    pub(super) fn move_failure(&self, error: MoveError) -> Failure {
+        match (error, &self.like) {
+            (MoveError::NoPlan(why), _) => self.no_plan(&why.to_string(), Some(&why)),
+            (error @ (MoveError::Like(_) | MoveError::Scheduled | MoveError::Foreign), Some(path)) => {
+                Failure::BadInput(Report::msg(format!("--like {}: {error}", path.display())))
+            }
             (error, _) => Failure::bad_input(error),
         }
     }

@@ -2,6 +2,7 @@
 
 mod agents;
 mod flags;
+mod moved;
 mod output;
 mod print;
 mod progress;

@@ -49,7 +49,7 @@ fn files(path: &Path) -> (PathBuf, PathBuf) {
 }
 
 /// Writes a plan as JSON, and its rows as CSV.
-fn write(path: &Path, plan: &plan::Plan) -> Outcome {
+pub(super) fn write(path: &Path, plan: &plan::Plan) -> Outcome {
     let (json, csv) = files(path);
     let files = [(json, plan.to_json().map_err(Failure::failed)?), (csv, table::csv(plan).map_err(Failure::failed)?)];
     for (path, text) in files {

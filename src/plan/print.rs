@@ -5,15 +5,17 @@ use serde::Serialize;
 use crate::{
     Failure, Outcome,
     format::{Format, print_csv, print_json, to_csv},
-    table::{MANY_GROUPS, SMALL, shortened, small, table},
+    table::{MANY_GROUPS, SMALL, numbered, shortened, small, table},
 };
 use edgecut_graph::units::Micros;
 use edgecut_plan as plan;
-use edgecut_plan::{Problem, file::Source, problem::DeviceId, solve::Solution, split::front::Point, table};
+use edgecut_plan::{
+    Problem, file::Source, problem::DeviceId, solve::Solution, split::front::Point, table as plan_table,
+};
 
 pub(crate) fn print(format: Format, problem: &Problem, plan: &plan::Plan, solution: &Solution) -> Outcome {
     match format {
-        Format::Csv => print!("{}", table::csv(plan).map_err(Failure::failed)?),
+        Format::Csv => print!("{}", plan_table::csv(plan).map_err(Failure::failed)?),
         Format::Json => print!("{}", plan.to_json().map_err(Failure::failed)?),
         Format::Table => println!("{}", summary(problem, plan, solution)),
     }
@@ -81,13 +83,13 @@ fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String 
     let all: Micros = plan.groups.iter().map(|group| group.time_us).sum();
     let mut groups = table([">group", "operators", "device", ">start", ">time", ">workspace"]);
     let (mut hidden, mut hidden_time) = (0, Micros::ZERO);
-    for (id, group) in plan.groups.iter().enumerate() {
+    for group in &plan.groups {
         if plan.groups.len() > MANY_GROUPS && group.time_us.0 < SMALL * all.0 {
             (hidden, hidden_time) = (hidden + 1, hidden_time + group.time_us);
             continue;
         }
         groups.add_row([
-            id.to_string(),
+            numbered(group.id),
             shortened(&group.name, 56),
             name(group.device),
             group.start_us.to_string(),

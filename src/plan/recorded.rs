@@ -13,7 +13,7 @@ use edgecut_cluster::run::{
 use edgecut_graph::Granularity;
 use edgecut_plan::{file::ModelRef, plan, rule};
 
-use super::{flags::Plan, output, progress};
+use super::{flags::Plan, moved, output, progress};
 use crate::{
     Failure, Outcome,
     cluster::{link_table, runtime},
@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
     // Kernels of a dump are known by name alone: how to split them is not known.
     let is_dump = matches!(subject, ProfiledModel::Dump { .. });
     settings.may_split &= !is_dump;
-    rule::check_groups(&settings.rules, &groups.names).map_err(Failure::bad_input)?;
+    rule::check_groups(&settings.rules, &groups.group_names()).map_err(Failure::bad_input)?;
     recorded.check(&groups.items).map_err(Failure::bad_input)?;
     let cluster = arguments.cluster.path().map(|_| arguments.cluster.read()).transpose()?;
     let links = match &arguments.links {
@@ -75,6 +75,9 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
         }
         error => arguments.failure(error),
     })?;
+    if let Some(other) = settings.like.as_ref().filter(|_| !arguments.moves.is_empty()) {
+        return moved::finish(arguments, &request, other);
+    }
     let runtime = runtime()?;
     request.search.stop = progress::stop(&runtime, arguments.longest());
     let candidate = plan(&request).map_err(|why| arguments.no_plan(&why.to_string(), Some(&why)))?;

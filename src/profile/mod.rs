@@ -12,7 +12,7 @@ use crate::{
     format::{Format, print_csv, print_json},
     model::{ModelArguments, ModelFlags},
     survey::profiles,
-    table::{shortened, table},
+    table::{numbered, shortened, table},
 };
 use edgecut_cluster::survey::{DeviceProfile, MissingPolicy, SurveyRequest};
 use edgecut_graph::{
@@ -207,8 +207,12 @@ fn page(profile: &DeviceProfile, summary: &ProfileSummary) -> String {
     for row in rows {
         let Some(count) = counts.remove(row.signature.as_str()) else { continue };
         let result = row.shapes.rsplit("->").next().unwrap_or_default();
-        let mut line =
-            vec![row.id.to_string(), shortened(&row.operator, LONGEST_NAME), shortened(result, 32), count.to_string()];
+        let mut line = vec![
+            numbered(u32::try_from(row.id).ok()),
+            shortened(&row.operator, LONGEST_NAME),
+            shortened(result, 32),
+            count.to_string(),
+        ];
         match row.cost() {
             None => line.push(shortened(&row.note, LONGEST_NAME)),
             Some(cost) => line.extend([

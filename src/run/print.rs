@@ -1,34 +1,20 @@
 //! A plan's run on stdout: predicted against measured.
 
 use comfy_table::Table;
-use serde::Serialize;
 
 use crate::{
     Outcome,
     format::{Format, print_csv, print_json},
-    table::{MANY_GROUPS, SMALL, shortened, small, table},
+    table::{MANY_GROUPS, SMALL, numbered, shortened, small, table},
 };
-use edgecut_cluster::run::{self, Difference, MemoryUse, TransferCost};
+use edgecut_cluster::run::{self, Difference, MemoryUse, TransferCost, table as run_table};
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::Plan;
-
-/// One line of the run as CSV: a group, a transfer, or the latency of the whole.
-#[derive(Serialize)]
-struct Row<'a> {
-    kind: &'static str,
-    name: &'a str,
-    /// Where it ran, or came from.
-    device: &'a str,
-    to: &'a str,
-    predicted_us: Option<f64>,
-    measured_us: f64,
-    bytes: u64,
-}
 
 pub(crate) fn print(format: Format, plan: &Plan, outcome: &run::Outcome, difference: Option<Difference>) -> Outcome {
     match format {
         Format::Json => print_json(outcome),
-        Format::Csv => print_csv(&rows(outcome)),
+        Format::Csv => print_csv(&run_table::rows(outcome)),
         Format::Table => {
             println!("{}", page(plan, outcome));
             if let Some(difference) = difference {
@@ -37,41 +23,6 @@ pub(crate) fn print(format: Format, plan: &Plan, outcome: &run::Outcome, differe
             Ok(())
         }
     }
-}
-
-fn rows(outcome: &run::Outcome) -> Vec<Row<'_>> {
-    let mut rows: Vec<Row<'_>> = outcome
-        .groups
-        .iter()
-        .map(|group| Row {
-            kind: "group",
-            name: &group.name,
-            device: &group.device,
-            to: "",
-            predicted_us: Some(group.predicted_us.0),
-            measured_us: group.measured_us.0,
-            bytes: group.workspace_bytes.0,
-        })
-        .collect();
-    rows.extend(outcome.transfers.iter().map(|transfer| Row {
-        kind: "transfer",
-        name: &transfer.tensor,
-        device: &transfer.from,
-        to: &transfer.to,
-        predicted_us: transfer.predicted_us.map(|time| time.0),
-        measured_us: transfer.measured_us.0,
-        bytes: transfer.bytes.0,
-    }));
-    rows.push(Row {
-        kind: "latency",
-        name: "",
-        device: "",
-        to: "",
-        predicted_us: Some(outcome.predicted_latency_us.0),
-        measured_us: outcome.latency.median_us.0,
-        bytes: 0,
-    });
-    rows
 }
 
 /// How far a measured time is from its prediction.
@@ -127,7 +78,7 @@ fn groups(outcome: &run::Outcome) -> String {
             continue;
         }
         groups.add_row([
-            group.group.to_string(),
+            numbered(group.id),
             shortened(&group.name, 56),
             group.device.clone(),
             group.predicted_us.to_string(),

@@ -38,6 +38,9 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
         memory: MemoryPlan::default(),
     };
     let group = |id: &u32| GroupPlan {
+        id: Some(*id),
+        part: String::new(),
+        layer: String::new(),
         name: format!("group {id}"),
         operators: vec![OperatorId(*id)],
         device: DeviceId(place(*id)),

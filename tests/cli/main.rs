@@ -12,4 +12,5 @@ mod inspect;
 mod memory;
 mod model_flags;
 mod plan_advice;
+mod stable_ids;
 mod threads;

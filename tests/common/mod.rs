@@ -104,6 +104,9 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
         memory: MemoryPlan::default(),
     });
     let groups = graph.operators().map(|(id, operator)| GroupPlan {
+        id: Some(id.0),
+        part: String::new(),
+        layer: String::new(),
         name: format!("{}_{}", operator.name, id.0),
         operators: vec![id],
         device: DeviceId(device_of[id.0 as usize] as u32),

@@ -6,6 +6,7 @@
 //! | `graph` | [`Graph`]: a DAG of operators over [`Tensor`]s |
 //! | `operator` | [`Operator`]: one call, with its operands and attributes |
 //! | `id` | [`TensorId`], [`OperatorId`] |
+//! | `layer` | names of layers, unique names of operators |
 //! | `alias` | storage reuse between the operands and results of an operator |
 //! | `attrs`, `tensor`, `types`, `dtype` | attributes; tensors with content; shapes and types; element types |
 //! | `validate` | invariants of a deserialized graph |
@@ -25,6 +26,7 @@ mod dtype;
 mod fusion;
 mod graph;
 mod id;
+mod layer;
 mod link;
 mod operator;
 mod part;

@@ -22,6 +22,9 @@ pub struct Operator {
     /// Position of the call in the text it was read from.
     #[serde(rename = "place")]
     pub location: Option<SourceLocation>,
+    /// The name of its layer, where the model says it; see [`Graph::layer`](crate::Graph::layer).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<SmolStr>,
 }
 
 /// One operand: a tensor, or a tuple of tensors (`concatenate`).
@@ -71,6 +74,7 @@ impl Operator {
             tuple_result: false,
             label: None,
             location: None,
+            layer: None,
         }
     }
 
@@ -88,6 +92,10 @@ impl Operator {
 
     pub fn with_location(self, location: Option<SourceLocation>) -> Operator {
         Operator { location, ..self }
+    }
+
+    pub fn with_layer(self, layer: Option<SmolStr>) -> Operator {
+        Operator { layer, ..self }
     }
 
     /// All operands, tuples flattened.

@@ -10,6 +10,8 @@ use crate::{
     estimates,
     evaluation::Evaluation,
     file::{Plan, Split},
+    group_names::GroupNames,
+    identity,
     no_plan::NoPlan,
     problem::{Device, GroupId, Problem, ProblemError, Targets},
     request::PlanRequest,
@@ -159,9 +161,11 @@ impl Candidate {
             estimates::mark(&mut plan, &self.expanded, request);
         }
         plan.notes.extend(self.notes.iter().cloned());
-        let name = |of: &Option<usize>| of.and_then(|group| request.names.get(group)).map(String::as_str);
-        let names: Vec<Option<&str>> = self.expanded.of.iter().map(name).collect();
-        check::rules(&plan, &names)?;
+        let groups = request.group_names();
+        identity::mark(&mut plan, &self.expanded.within, &groups, request.split_options.graph);
+        let names =
+            |of: &Option<usize>| of.and_then(|group| groups.get(group)).map(GroupNames::all).unwrap_or_default();
+        check::rules(&plan, &self.expanded.within.iter().map(names).collect::<Vec<_>>())?;
         Ok(plan)
     }
 }

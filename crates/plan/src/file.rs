@@ -158,7 +158,16 @@ pub struct Split {
 /// One group and its placement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupPlan {
+    /// The number of the group in the model that it is, or is a part of; `None` for slices of inputs and joins of results.
+    #[serde(default)]
+    pub id: Option<u32>,
+    /// Which part of that group it is: a shard (`1/2`), a step of a schedule; empty for all of it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub part: String,
     pub name: String,
+    /// The layers of its operators, where the model has names of layers, joined by `+`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub layer: String,
     pub operators: Vec<graph::OperatorId>,
     /// The device that it runs on.
     #[serde(rename = "strategy", with = "super::strategy")]
@@ -186,6 +195,13 @@ pub enum Source {
 /// A tensor that goes from one device to another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Transfer {
+    /// The tensor in the model that it is, or is a part of.
+    #[serde(default)]
+    pub id: Option<graph::TensorId>,
+    /// Which part of that tensor it is: the range of a shard (`0..28`), an axis and its range (`1:0..28`); empty for all of it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub part: String,
+    /// In the graph with splits and schedules.
     pub tensor: graph::TensorId,
     pub name: String,
     pub from: DeviceId,

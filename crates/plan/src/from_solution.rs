@@ -17,6 +17,9 @@ impl Plan {
         let evaluation = &solution.evaluation;
         let (work, times) = (&evaluation.task_graph, &evaluation.timeline);
         let groups = problem.group_ids().zip(&evaluation.placement.devices).map(|(id, device)| GroupPlan {
+            id: None,
+            part: String::new(),
+            layer: String::new(),
             name: problem.group(id).name.clone(),
             operators: problem.group(id).operators.clone(),
             device: *device,
@@ -105,6 +108,8 @@ fn transfers(problem: &Problem, solution: &Solution) -> Vec<Transfer> {
             let ReplicaOrigin::Transfer { from, link } = piece.origin else { return None };
             let tensor = problem.tensor(piece.tensor);
             Some(Transfer {
+                id: None,
+                part: String::new(),
                 tensor: tensor.graph,
                 name: tensor.name.clone(),
                 from: sender(work, from),

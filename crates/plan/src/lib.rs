@@ -8,9 +8,11 @@
 //! |---|---|
 //! | [`problem`] | groups, tensors, devices, links, targets |
 //! | [`assemble`] | a problem from a graph and the costs of its groups |
+//! | [`group_names`] | what groups are called: numbers, unique names of operators, layers |
 //! | [`rule`] | pins and bans |
 //! | [`request`] | a model, devices, costs, targets, rules and options: what a plan is asked for |
 //! | [`like`] | the splits of another plan, over the devices of this one |
+//! | [`moved`] | another plan as it is, with some groups on other devices |
 //!
 //! | model | |
 //! |---|---|
@@ -41,6 +43,8 @@
 //! |---|---|
 //! | [`file`], `from_solution` | `plan.json`, and how it is made from a solution |
 //! | [`table`] | `plan.csv` |
+//! | [`change`] | what moved groups change, figure by figure |
+//! | `identity` | which group and which tensor of the model the rows of a plan are, or are parts of |
 //! | `strategy` | how the plan file writes where a group runs |
 //! | `estimates` | which times of a plan were not measured |
 //! | [`stages`] | the stages of a plan, for execution, export and the account of inputs in flight |
@@ -49,6 +53,7 @@
 pub mod assemble;
 pub mod bound;
 pub mod candidate;
+pub mod change;
 pub mod check;
 pub mod constrained;
 pub mod deadline;
@@ -56,8 +61,11 @@ mod estimates;
 pub mod evaluation;
 pub mod file;
 mod from_solution;
+pub mod group_names;
+mod identity;
 pub mod like;
 mod memory_usage;
+pub mod moved;
 pub mod no_plan;
 pub mod offload;
 pub mod pipeline_depth;
@@ -85,6 +93,7 @@ pub mod two_device;
 
 pub use candidate::{Candidate, CostSource};
 pub use file::Plan;
+pub use group_names::GroupNames;
 pub use no_plan::NoPlan;
 pub use planner::plan;
 pub use problem::{DeviceId, GroupId, Problem, TensorIndex};

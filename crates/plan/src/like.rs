@@ -1,10 +1,12 @@
 //! Splits of another plan of the same model, over the devices of this one: to compare ratios.
 
-use edgecut_graph::Granularity;
+use edgecut_graph::{Granularity, OperatorId};
 
 use crate::{
     file::{DevicePlan, Plan, Split},
+    group_names::GroupNames,
     problem::DeviceId,
+    rule::Rule,
 };
 
 /// Why the splits of a plan cannot be taken over.
@@ -16,6 +18,8 @@ pub enum LikeError {
     Granularity,
     #[error("it splits over {missing}, which does not exist; available: {devices}")]
     Device { missing: String, devices: String },
+    #[error("it splits {group} over {device}, which --{rule} forbids")]
+    Forbidden { group: String, device: String, rule: Rule },
 }
 
 /// What `other` splits, with devices as numbers of `devices` (`server/device`). `hash` is that of the model planned now.
@@ -46,10 +50,33 @@ pub fn splits_of(
     other.splits.iter().map(moved).collect()
 }
 
+/// Checks that `splits` use no device that `rules` forbid. `groups` have the operators `operators`, in the same order.
+///
+/// # Errors
+/// The first split that does.
+pub fn check_rules(
+    splits: &[Split],
+    rules: &[Rule],
+    groups: &[GroupNames],
+    operators: &[Vec<OperatorId>],
+    devices: &[String],
+) -> Result<(), LikeError> {
+    for split in splits {
+        let group = operators.iter().position(|group| group.contains(&split.operator));
+        let Some(group) = group.and_then(|group| groups.get(group)) else { continue };
+        for rule in rules.iter().filter(|rule| rule.applies_to(group)) {
+            let names = split.devices.iter().filter_map(|device| devices.get(device.0 as usize));
+            if let Some(device) = names.into_iter().find(|device| !rule.allows(device)) {
+                let group = format!("{} {}", group.number(), group.kind);
+                return Err(LikeError::Forbidden { group, device: device.clone(), rule: rule.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use edgecut_graph::OperatorId;
-
     use super::*;
     use crate::testing::{CONVOLUTIONS, with_request};
     use crate::{PlanRequest, split::ratios::Ratios};

@@ -3,7 +3,6 @@
 use crate::{
     bound::Bounds,
     problem::{ProblemError, Targets},
-    solve::Solution,
 };
 use edgecut_graph::units::{Bytes, Micros};
 
@@ -86,19 +85,6 @@ impl NoPlan {
 }
 
 impl Nearest {
-    /// The figures of `solution`, and bounds on those of every plan.
-    pub fn of(solution: &Solution, bounds: Bounds) -> Nearest {
-        let reserved: Vec<Bytes> = solution.reserved().collect();
-        Nearest {
-            latency: solution.evaluation.latency(),
-            interval: solution.interval(),
-            memory: reserved.iter().copied().max().unwrap_or_default(),
-            reserved,
-            bounds,
-            shortages: solution.missed.clone(),
-        }
-    }
-
     /// The targets that this plan would meet: those given, each as loose as it needs to be.
     pub fn accepting(&self, targets: &Targets) -> Targets {
         Targets {

@@ -10,6 +10,7 @@ use edgecut_graph::{Granularity, units::Bytes};
 use crate::{
     assemble::Network,
     file::{ModelRef, Split},
+    group_names::GroupNames,
     problem::{Cost, Device, DeviceId, Objective, Targets},
     rule::{self, Rule},
     search::Options,
@@ -97,7 +98,12 @@ impl<'a> PlanRequest<'a> {
     /// Removes the costs that `rules` forbid.
     pub fn restrict(&mut self, rules: &[Rule]) {
         let devices: Vec<String> = self.network.devices.iter().map(Device::full_name).collect();
-        rule::apply(rules, &self.names, &devices, &mut self.costs);
+        rule::apply(rules, &self.group_names(), &devices, &mut self.costs);
+    }
+
+    /// What its groups are called.
+    pub fn group_names(&self) -> Vec<GroupNames> {
+        GroupNames::of(self.split_options.graph, self.split_options.groups, &self.names)
     }
 
     /// Whether the planner chooses what is split and in which ratio, and may compare other candidates.

@@ -1,12 +1,14 @@
 //! Placement rules of the user: pins and bans of groups on devices.
 //!
-//! A rule applies to a group if its pattern (a glob with `*` and `?`) matches the group's name or that of one of its
-//! operators. It also applies to all shards of a group that is split.
+//! A rule applies to a group if its pattern (a glob with `*` and `?`) matches one of the [names](GroupNames) of the group.
+//! It also applies to all shards of a group that is split.
 
 use serde::{Deserialize, Serialize};
-use wildmatch::WildMatch;
 
-use super::problem::Cost;
+use super::{
+    group_names::{GroupNames, meant},
+    problem::Cost,
+};
 
 /// A pin or a ban.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,14 +33,67 @@ pub enum RuleKind {
 /// A rule that cannot be satisfied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    #[error("--{} {text}: expected PATTERN=SERVER/DEVICE, such as 'nn.conv2d*=local/cpu'", .kind.flag())]
+    #[error("--{} {text}: expected GROUP=SERVER/DEVICE, such as '#7=local/cpu' or 'nn.conv2d*=local/cpu'", .kind.flag())]
     Syntax { kind: RuleKind, text: String },
-    #[error("--{rule}: unknown device {}; the cluster has {devices}", .rule.device)]
-    UnknownDevice { rule: Rule, devices: String },
-    #[error("--{rule}: no group or operator matches `{}`; the model has {names}", .rule.groups)]
-    NoGroup { rule: Rule, names: String },
+    #[error("--{rule}: {what}")]
+    UnknownDevice { rule: Rule, what: UnknownDevice },
+    #[error("--{rule}: {what}")]
+    NoGroup { rule: Rule, what: NoSuchGroup },
     #[error("{group} has no device left to run on: {rules}")]
     Contradiction { group: String, rules: String },
+}
+
+/// A pattern that no group is called by.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoSuchGroup {
+    #[error("there is no group {number}; the model has {groups} groups, from #0 on")]
+    Number { number: String, groups: usize },
+    #[error("no group, operator or layer is called `{pattern}`{}; the model has {kinds}", suggested(.meant))]
+    Name { pattern: String, meant: Option<String>, kinds: String },
+}
+
+/// A device that the cluster does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown device {device}{}; the cluster has {devices}", suggested(.meant))]
+pub struct UnknownDevice {
+    pub device: String,
+    /// The devices of that name, or of the server of that name.
+    meant: Option<String>,
+    devices: String,
+}
+
+fn suggested(meant: &Option<String>) -> String {
+    meant.as_ref().map_or(String::new(), |meant| format!(" (did you mean {meant}?)"))
+}
+
+impl UnknownDevice {
+    /// That `device` is none of `devices`.
+    pub fn of(device: &str, devices: &[String]) -> UnknownDevice {
+        let is_half = |known: &&String| known.split('/').any(|half| half == device);
+        let halves: Vec<&str> = devices.iter().filter(is_half).map(String::as_str).collect();
+        let known: Vec<&str> = devices.iter().map(String::as_str).collect();
+        let meant = (!halves.is_empty()).then(|| halves.join(" or "));
+        UnknownDevice { device: device.to_string(), meant, devices: listed(&known) }
+    }
+}
+
+/// The groups that `pattern` names, by number.
+///
+/// # Errors
+/// If there is none.
+pub fn named(pattern: &str, groups: &[GroupNames]) -> Result<Vec<usize>, NoSuchGroup> {
+    let found: Vec<usize> = (0..groups.len()).filter(|group| groups[*group].is_called(pattern)).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    if pattern.starts_with('#') {
+        return Err(NoSuchGroup::Number { number: pattern.to_string(), groups: groups.len() });
+    }
+    let mut kinds: Vec<&str> = groups.iter().map(|group| group.kind.as_str()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let (meant, kinds) = (meant(pattern, groups), listed(&kinds));
+    Err(NoSuchGroup::Name { pattern: pattern.to_string(), meant, kinds })
 }
 
 /// Limit on the names that a message lists.
@@ -74,10 +129,8 @@ impl Rule {
         }
     }
 
-    /// Whether it applies to the group `name`: names of operators joined by `+`.
-    pub fn applies_to(&self, name: &str) -> bool {
-        let pattern = WildMatch::new(&self.groups);
-        pattern.matches(name) || name.split('+').any(|operator| pattern.matches(operator))
+    pub fn applies_to(&self, group: &GroupNames) -> bool {
+        group.is_called(&self.groups)
     }
 
     /// Whether a group that it applies to may run on `device`.
@@ -86,41 +139,41 @@ impl Rule {
     }
 }
 
-/// Checks that every rule applies to at least one of the groups `names`.
+/// Checks that every rule applies to at least one of `groups`.
 ///
 /// # Errors
 /// The first rule that applies to none.
-pub fn check_groups(rules: &[Rule], names: &[String]) -> Result<(), RuleError> {
-    let Some(unused) = rules.iter().find(|rule| !names.iter().any(|name| rule.applies_to(name))) else { return Ok(()) };
-    let mut known: Vec<&str> = names.iter().map(String::as_str).collect();
-    known.sort_unstable();
-    known.dedup();
-    Err(RuleError::NoGroup { rule: unused.clone(), names: listed(&known) })
+pub fn check_groups(rules: &[Rule], groups: &[GroupNames]) -> Result<(), RuleError> {
+    rules.iter().try_for_each(|rule| match named(&rule.groups, groups) {
+        Ok(_) => Ok(()),
+        Err(what) => Err(RuleError::NoGroup { rule: rule.clone(), what }),
+    })
 }
 
 /// Checks that the rules name known devices and leave every group at least one.
 ///
 /// # Errors
 /// The first rule with an unknown device, or the first group without a device and the rules that apply to it.
-pub fn check_devices(rules: &[Rule], names: &[String], devices: &[String]) -> Result<(), RuleError> {
+pub fn check_devices(rules: &[Rule], groups: &[GroupNames], devices: &[String]) -> Result<(), RuleError> {
     if let Some(unknown) = rules.iter().find(|rule| !devices.contains(&rule.device)) {
-        let known: Vec<&str> = devices.iter().map(String::as_str).collect();
-        return Err(RuleError::UnknownDevice { rule: unknown.clone(), devices: listed(&known) });
+        let what = UnknownDevice::of(&unknown.device, devices);
+        return Err(RuleError::UnknownDevice { rule: unknown.clone(), what });
     }
-    for name in names {
-        let applying: Vec<&Rule> = rules.iter().filter(|rule| rule.applies_to(name)).collect();
+    for group in groups {
+        let applying: Vec<&Rule> = rules.iter().filter(|rule| rule.applies_to(group)).collect();
         if !applying.is_empty() && !devices.iter().any(|device| applying.iter().all(|rule| rule.allows(device))) {
             let rules: Vec<String> = applying.iter().map(|rule| format!("--{rule}")).collect();
-            return Err(RuleError::Contradiction { group: name.clone(), rules: rules.join(", ") });
+            let group = format!("{} {}", group.number(), group.kind);
+            return Err(RuleError::Contradiction { group, rules: rules.join(", ") });
         }
     }
     Ok(())
 }
 
 /// Removes from `costs` (one row per group, one column per device) the devices that a group may not run on.
-pub fn apply(rules: &[Rule], names: &[String], devices: &[String], costs: &mut [Vec<Option<Cost>>]) {
-    for (name, row) in names.iter().zip(costs) {
-        for rule in rules.iter().filter(|rule| rule.applies_to(name)) {
+pub fn apply(rules: &[Rule], groups: &[GroupNames], devices: &[String], costs: &mut [Vec<Option<Cost>>]) {
+    for (group, row) in groups.iter().zip(costs) {
+        for rule in rules.iter().filter(|rule| rule.applies_to(group)) {
             for (device, cost) in devices.iter().zip(row.iter_mut()) {
                 *cost = cost.filter(|_| rule.allows(device));
             }
@@ -137,14 +190,11 @@ fn listed(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::group_names::tests::three;
     use edgecut_graph::units::Micros;
 
     fn rules(list: &[(RuleKind, &str)]) -> Vec<Rule> {
         list.iter().map(|(kind, text)| Rule::parse(*kind, text).unwrap()).collect()
-    }
-
-    fn names() -> Vec<String> {
-        ["nn.conv2d+nn.relu", "nn.dense", "nn.softmax"].map(String::from).to_vec()
     }
 
     fn devices() -> Vec<String> {
@@ -158,12 +208,14 @@ mod tests {
             (vec![(RuleKind::Ban, "nn.relu=a/cpu")], [".xx", "xxx", "xxx"]),
             (vec![(RuleKind::Ban, "nn.d*=a/cpu"), (RuleKind::Ban, "*=a/gpu0")], ["x.x", "..x", "x.x"]),
             (vec![(RuleKind::Pin, "*=a/cpu"), (RuleKind::Ban, "nn.dense=b/cpu")], ["x..", "x..", "x.."]),
+            (vec![(RuleKind::Pin, "#2=b/cpu"), (RuleKind::Pin, "nn.relu_1=a/cpu")], ["x..", "xxx", "..x"]),
+            (vec![(RuleKind::Pin, "fc1=a/gpu0")], ["xxx", ".x.", "xxx"]),
         ] {
             let (rules, cost) = (rules(&list), Cost { time: Micros(1.0), ..Cost::default() });
-            check_groups(&rules, &names()).unwrap();
-            check_devices(&rules, &names(), &devices()).unwrap();
+            check_groups(&rules, &three()).unwrap();
+            check_devices(&rules, &three(), &devices()).unwrap();
             let mut costs = vec![vec![Some(cost); 3]; 3];
-            apply(&rules, &names(), &devices(), &mut costs);
+            apply(&rules, &three(), &devices(), &mut costs);
             let drawn = |row: &Vec<Option<Cost>>| row.iter().map(|c| if c.is_some() { 'x' } else { '.' }).collect();
             let drawn: Vec<String> = costs.iter().map(drawn).collect();
             assert_eq!(drawn, want, "{list:?}");
@@ -178,17 +230,26 @@ mod tests {
                 "--ban nn.relu=c/cpu: unknown device c/cpu; the cluster has a/cpu, a/gpu0",
             ),
             (
-                vec![(RuleKind::Pin, "nn.pool=a/cpu")],
-                "no group or operator matches `nn.pool`; the model has nn.conv2d+nn",
+                vec![(RuleKind::Pin, "*=a")],
+                "--pin *=a: unknown device a (did you mean a/cpu or a/gpu0?); the cluster has",
+            ),
+            (
+                vec![(RuleKind::Pin, "image.pool=a/cpu")],
+                "no group, operator or layer is called `image.pool`; the model has nn.conv2d+nn",
+            ),
+            (vec![(RuleKind::Pin, "nn.dens_2=a/cpu")], "is called `nn.dens_2` (did you mean nn.dense_2?); the model"),
+            (
+                vec![(RuleKind::Pin, "#3=a/cpu")],
+                "--pin #3=a/cpu: there is no group #3; the model has 3 groups, from #0",
             ),
             (
                 vec![(RuleKind::Ban, "nn.d*=a/cpu"), (RuleKind::Ban, "*=a/gpu0"), (RuleKind::Ban, "nn.dense=b/cpu")],
-                "nn.dense has no device left to run on: --ban nn.d*=a/cpu, --ban *=a/gpu0, --ban nn.dense=b/cpu",
+                "#1 nn.dense has no device left to run on: --ban nn.d*=a/cpu, --ban *=a/gpu0, --ban nn.dense=b/cpu",
             ),
             (vec![(RuleKind::Pin, "*=a/cpu"), (RuleKind::Ban, "nn.softmax=a/cpu")], "nn.softmax has no device left"),
         ] {
             let rules = rules(&list);
-            let found = check_groups(&rules, &names()).and_then(|()| check_devices(&rules, &names(), &devices()));
+            let found = check_groups(&rules, &three()).and_then(|()| check_devices(&rules, &three(), &devices()));
             let found = found.unwrap_err().to_string();
             assert!(found.contains(want), "{found}");
         }

@@ -354,8 +354,21 @@ impl Solution {
         if self.missed.is_empty() {
             return Ok(self);
         }
-        let nearest = Some(Box::new(Nearest::of(&self, self.bounds.clone())));
+        let nearest = Some(Box::new(self.figures(self.bounds.clone())));
         Err(NoPlan::Targets { proven: self.is_infeasible, shortages: self.missed, nearest })
+    }
+
+    /// Its figures, and `bounds` on those of every plan, for a message about what it misses.
+    pub(crate) fn figures(&self, bounds: Bounds) -> Nearest {
+        let reserved: Vec<Bytes> = self.reserved().collect();
+        Nearest {
+            latency: self.evaluation.latency(),
+            interval: self.interval(),
+            memory: reserved.iter().copied().max().unwrap_or_default(),
+            reserved,
+            bounds,
+            shortages: self.missed.clone(),
+        }
     }
 
     /// By device: what it must have, parameters and arena.

@@ -8,8 +8,8 @@ use super::{DeviceId, Plan, file::Source};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PlanRow {
     pub kind: RowKind,
-    /// The index of the group, or of the transferred tensor in the graph.
-    pub id: u32,
+    /// The number of the group or of the transferred tensor in the model; none for slices of inputs and joins of results.
+    pub id: Option<u32>,
     pub name: String,
     /// The device of the group, or the sender.
     pub server: String,
@@ -25,6 +25,9 @@ pub struct PlanRow {
     pub operators: String,
     /// Whether the time of the group is measured; none for transfers, whose times follow the link cost.
     pub source: Option<Source>,
+    /// Which part of the group or the tensor it is; empty for all of it.
+    pub part: String,
+    pub layer: String,
 }
 
 /// What a row describes.
@@ -42,12 +45,12 @@ pub fn rows(plan: &Plan) -> Vec<PlanRow> {
         device.map_or_else(Default::default, |d| (d.server.clone(), d.device.clone()))
     };
     let mut rows = Vec::with_capacity(plan.groups.len() + plan.transfers.len());
-    for (id, group) in (0u32..).zip(&plan.groups) {
+    for group in &plan.groups {
         let (server, device) = name(group.device);
         let operators: Vec<String> = group.operators.iter().map(|o| o.0.to_string()).collect();
         rows.push(PlanRow {
             kind: RowKind::Group,
-            id,
+            id: group.id,
             name: group.name.clone(),
             server,
             device,
@@ -58,13 +61,15 @@ pub fn rows(plan: &Plan) -> Vec<PlanRow> {
             bytes: group.workspace_bytes.0,
             operators: operators.join("+"),
             source: Some(group.source),
+            part: group.part.clone(),
+            layer: group.layer.clone(),
         });
     }
     for transfer in &plan.transfers {
         let ((server, device), (to_server, to_device)) = (name(transfer.from), name(transfer.to));
         rows.push(PlanRow {
             kind: RowKind::Transfer,
-            id: transfer.tensor.0,
+            id: transfer.id.map(|id| id.0),
             name: transfer.name.clone(),
             server,
             device,
@@ -75,9 +80,11 @@ pub fn rows(plan: &Plan) -> Vec<PlanRow> {
             bytes: transfer.bytes.0,
             operators: String::new(),
             source: None,
+            part: transfer.part.clone(),
+            layer: String::new(),
         });
     }
-    rows.sort_by(|a, b| a.start_us.total_cmp(&b.start_us).then((a.kind as u8, a.id).cmp(&(b.kind as u8, b.id))));
+    rows.sort_by(|a, b| a.start_us.total_cmp(&b.start_us).then((a.kind as u8).cmp(&(b.kind as u8))));
     rows
 }
 

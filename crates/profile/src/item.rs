@@ -15,6 +15,10 @@ pub struct Item {
     pub operators: Vec<OperatorId>,
     /// The operators' names, joined by `+`.
     pub name: String,
+    /// Their layers, where the model has names of layers, joined by `+`.
+    pub layer: String,
+    /// What other operators or the model's caller read of its results.
+    pub outputs: Vec<TensorId>,
     pub signature: Signature,
     /// Types of operands and parameters, `->`, types of outputs.
     pub shapes: String,
@@ -56,7 +60,7 @@ pub fn fusion_class(graph: &Graph, operator: &Operator) -> FusionClass {
 impl Item {
     /// The item of `operators`, which are in program order.
     pub fn new(graph: &Graph, operators: Vec<OperatorId>) -> Item {
-        let part = Part::cut(graph, &operators).graph;
+        let Part { graph: part, whole_tensor, .. } = Part::cut(graph, &operators);
         let names: Vec<&str> = operators.iter().map(|id| graph.operator(*id).name.as_str()).collect();
         let ty = |id: &TensorId| &part.tensor(*id).ty;
         let size = |ids: &[TensorId]| ids.iter().filter_map(|id| ty(id).bytes()).sum::<Bytes>();
@@ -65,6 +69,8 @@ impl Item {
         let (output_bytes, parameter_bytes) = (size(&part.outputs), size(&parameters));
         Item {
             name: names.join("+"),
+            layer: graph.layers(&operators).join("+"),
+            outputs: part.outputs.iter().map(|id| whole_tensor[id.0 as usize]).collect(),
             signature: Signature::of(graph, &operators),
             shapes: shapes(&part),
             dtype: part.outputs.first().map_or(String::new(), |id| ty(id).dtype.to_string()),

@@ -72,6 +72,12 @@ pub struct ProfileRow {
     pub fraction: Option<f64>,
     #[serde(default)]
     pub copied_bytes: Option<Bytes>,
+    /// The layers of the operators, joined by `+`. Files may lack this and the next column.
+    #[serde(default)]
+    pub layer: String,
+    /// Indices of the results in the model, joined by `+`.
+    #[serde(default)]
+    pub tensors: String,
 }
 
 impl ProfileRow {
@@ -118,6 +124,8 @@ impl ProfileRow {
             axis: None,
             fraction: None,
             copied_bytes: None,
+            layer: item.layer.clone(),
+            tensors: tensors(item),
         }
     }
 
@@ -125,11 +133,22 @@ impl ProfileRow {
     pub(super) fn into_shard_of(self, whole: &Item, shard: &ProfiledShard) -> ProfileRow {
         ProfileRow {
             operators: indices(whole),
+            layer: whole.layer.clone(),
+            tensors: tensors(whole),
             axis: Some(shard.axis),
             fraction: Some(shard.fraction),
             copied_bytes: Some(shard.copied),
             ..self
         }
+    }
+
+    /// Fills in what the file that the row was read from does not say of its `item`. Returns whether that is anything.
+    pub(super) fn complete(&mut self, item: &Item) -> bool {
+        let lacks = self.tensors.is_empty() && !item.outputs.is_empty();
+        if lacks {
+            (self.layer, self.tensors) = (item.layer.clone(), tensors(item));
+        }
+        lacks
     }
 
     /// The shard that the row describes; `None` if it describes a whole item.
@@ -172,6 +191,12 @@ impl ProfileRow {
 /// The item's operators as in the column `operators`.
 fn indices(item: &Item) -> String {
     let indices: Vec<String> = item.operators.iter().map(|id| id.0.to_string()).collect();
+    indices.join("+")
+}
+
+/// The item's results as in the column `tensors`.
+fn tensors(item: &Item) -> String {
+    let indices: Vec<String> = item.outputs.iter().map(|id| id.0.to_string()).collect();
     indices.join("+")
 }
 

@@ -78,15 +78,18 @@ impl ProfileStore {
     }
 
     /// Removes the rows that do not describe `items`: of a model read with other dimensions, or grouped differently by
-    /// another version.
+    /// another version. Rows of an older version get the columns that they lack.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn retain_items(&mut self, items: &[Item]) -> Result<(), ProfileError> {
         let before = self.rows.len();
         self.rows.retain(|row| items.get(row.id).is_some_and(|item| row.is_of(item)));
-        if self.rows.len() == before {
-            return Ok(());
+        let is_same = self.rows.len() == before;
+        let all = self.rows.iter_mut().chain(&mut self.shards);
+        let completed = all.filter_map(|row| Some(row.complete(items.get(row.id)?))).filter(|lacked| *lacked).count();
+        if is_same {
+            return if completed > 0 { self.rewrite() } else { Ok(()) };
         }
         let rows = &self.rows;
         self.shards.retain(|shard| rows.iter().any(|row| (row.id, &row.operators) == (shard.id, &shard.operators)));
@@ -270,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_without_the_columns_of_shards_are_read() {
+    fn profiles_without_the_latest_columns_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let key = key("this");
         let mut store = ProfileStore::open(folder.path(), &key).unwrap();
@@ -278,9 +281,11 @@ mod tests {
         let text = fs::read_to_string(store.path()).unwrap();
         let old: String = text
             .lines()
-            .map(|line| format!("{}\n", line.replace(",axis,fraction,copied_bytes", "").trim_end_matches(",,,")))
+            .map(|line| {
+                format!("{}\n", line.replace(",axis,fraction,copied_bytes,layer,tensors", "").trim_end_matches(",,,,,"))
+            })
             .collect();
-        // The note is empty; the columns of shards follow it.
+        // The note is empty; the columns of shards, layers and tensors follow it.
         fs::write(store.path(), old.replace(",0.125\n", ",0.125,\n")).unwrap();
         assert_eq!(ProfileStore::open(folder.path(), &key).unwrap().rows(), store.rows());
     }

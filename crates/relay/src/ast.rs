@@ -6,6 +6,8 @@
 
 use std::num::NonZeroU32;
 
+use smol_str::SmolStr;
+
 use crate::Span;
 use edgecut_graph::DType;
 use edgecut_ops::OpDef;
@@ -72,6 +74,8 @@ pub struct Module<'a> {
     pub exprs: Vec<Expr>,
     /// Source range, stated type and scope of each expression.
     pub notes: Vec<Note>,
+    /// Names of layers, from `span=` in comments.
+    pub layers: Vec<SmolStr>,
     pub types: Vec<TypeExpr<'a>>,
     pub vars: Vec<Var<'a>>,
     pub functions: Vec<Function>,
@@ -143,6 +147,8 @@ pub struct Note {
     pub span: Span,
     /// From the `ty=` comment.
     pub ty: Option<TypeId>,
+    /// From the same comment: index into [`Module::layers`].
+    pub layer: Option<u32>,
     /// Number of functions that enclose the binding of the innermost variable it depends on; 0 if it is closed.
     /// It has one value per activation of that function.
     pub level: u32,
@@ -319,6 +325,7 @@ impl<'a> Module<'a> {
     pub(super) fn shrink(&mut self) {
         self.exprs.shrink_to_fit();
         self.notes.shrink_to_fit();
+        self.layers.shrink_to_fit();
         self.vars.shrink_to_fit();
         self.types.shrink_to_fit();
         self.dims.shrink_to_fit();

@@ -14,7 +14,10 @@ use edgecut_graph::{
     TensorId,
     units::{Bytes, Micros},
 };
-use edgecut_plan::{GroupId, Plan, file::DevicePlan};
+use edgecut_plan::{
+    DeviceId, GroupId, Plan,
+    file::{DevicePlan, Transfer},
+};
 
 /// Predicted against measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -46,26 +49,51 @@ pub struct Latencies {
 /// One group of operators.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupTime {
+    /// Its index in the plan.
     pub group: u32,
+    /// Which group of the model it is, or is which part of.
+    pub id: Option<u32>,
+    pub part: String,
     pub name: String,
+    pub layer: String,
     pub device: String,
     pub predicted_us: Micros,
     /// Median over the runs.
     pub measured_us: Micros,
+    #[serde(flatten)]
+    pub scatter: Scatter,
     pub predicted_workspace_bytes: Bytes,
     pub workspace_bytes: Bytes,
 }
 
+/// How far the times of several runs are apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Scatter {
+    pub n: usize,
+    pub mad_us: Micros,
+    pub min_us: Micros,
+    pub p95_us: Micros,
+    pub max_us: Micros,
+}
+
 /// One tensor that went from server to server.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct TransferCost {
+    /// Which tensor of the model it is, or is which part of.
+    pub id: Option<TensorId>,
+    pub part: String,
     pub tensor: String,
     pub from: String,
     pub to: String,
+    /// The devices of these servers.
+    pub from_device: String,
+    pub to_device: String,
     pub bytes: Bytes,
     pub predicted_us: Option<Micros>,
     /// From the first byte leaving, with nothing before it on the link, to the last one being there: median over the runs.
     pub measured_us: Micros,
+    #[serde(flatten)]
+    pub scatter: Scatter,
     /// How long it waited for the link: median over the runs.
     pub waited_us: Micros,
 }
@@ -91,6 +119,20 @@ impl Latencies {
         let Statistics { n, median, mad, min, p95 } = Statistics::of(times)?;
         let max = times.iter().copied().fold(min, Micros::max);
         Some(Latencies { n: n as usize, median_us: median, mad_us: mad, min_us: min, p95_us: p95, max_us: max })
+    }
+}
+
+impl Scatter {
+    /// That of `times`.
+    fn of(times: &[Micros]) -> Scatter {
+        let all = Latencies::of(times);
+        all.map_or_else(Scatter::default, |Latencies { n, mad_us, min_us, p95_us, max_us, .. }| Scatter {
+            n,
+            mad_us,
+            min_us,
+            p95_us,
+            max_us,
+        })
     }
 }
 
@@ -125,10 +167,14 @@ fn groups(plan: &Plan, record: &Record) -> Vec<GroupTime> {
         let planned = plan.groups.get(group as usize)?;
         Some(GroupTime {
             group: GroupId(group).0,
+            id: planned.id,
+            part: planned.part.clone(),
             name: planned.name.clone(),
+            layer: planned.layer.clone(),
             device: device_name(plan, planned.device.0 as usize),
             predicted_us: planned.time_us,
             measured_us: median(&times),
+            scatter: Scatter::of(&times),
             predicted_workspace_bytes: planned.workspace_bytes,
             workspace_bytes: workspace,
         })
@@ -148,13 +194,22 @@ fn transfers(plan: &Plan, deployment: &Deployment, record: &Record) -> Vec<Trans
             let tensor = deployment.tensors.get(outgoing.value.0 as usize).copied();
             let of_link = crossings.get(&(setup.server.clone(), peer.server.clone()));
             let seen = || of_link.into_iter().flatten().filter(|crossing| crossing.value == outgoing.value);
+            let planned = tensor.and_then(|tensor| planned(plan, tensor, &setup.server, &peer.server));
+            let device = |of: Option<DeviceId>| of.and_then(|id| plan.devices.get(id.0 as usize));
+            let device = |of: Option<DeviceId>| device(of).map_or(String::new(), |device| device.device.clone());
+            let times: Vec<Micros> = seen().map(Crossing::time).collect();
             costs.push(TransferCost {
+                id: planned.and_then(|transfer| transfer.id),
+                part: planned.map(|transfer| transfer.part.clone()).unwrap_or_default(),
                 tensor: value.name.to_string(),
                 from: setup.server.to_string(),
                 to: peer.server.to_string(),
+                from_device: device(planned.map(|transfer| transfer.from)),
+                to_device: device(planned.map(|transfer| transfer.to)),
                 bytes: value.bytes(),
-                predicted_us: tensor.and_then(|tensor| predicted(plan, tensor, &setup.server, &peer.server)),
-                measured_us: median(&seen().map(Crossing::time).collect::<Vec<_>>()),
+                predicted_us: planned.map(|transfer| transfer.time_us),
+                measured_us: median(&times),
+                scatter: Scatter::of(&times),
                 waited_us: median(&seen().map(Crossing::wait).collect::<Vec<_>>()),
             });
         }
@@ -162,10 +217,10 @@ fn transfers(plan: &Plan, deployment: &Deployment, record: &Record) -> Vec<Trans
     costs
 }
 
-fn predicted(plan: &Plan, tensor: TensorId, from: &str, to: &str) -> Option<Micros> {
-    let server = |device: edgecut_plan::DeviceId| plan.devices[device.0 as usize].server.as_str();
-    let found = plan.transfers.iter().find(|t| t.tensor == tensor && server(t.from) == from && server(t.to) == to)?;
-    Some(found.time_us)
+/// The transfer of `tensor` from one server to another, as planned.
+fn planned<'p>(plan: &'p Plan, tensor: TensorId, from: &str, to: &str) -> Option<&'p Transfer> {
+    let server = |device: DeviceId| plan.devices[device.0 as usize].server.as_str();
+    plan.transfers.iter().find(|t| t.tensor == tensor && server(t.from) == from && server(t.to) == to)
 }
 
 fn memory(plan: &Plan, record: &Record) -> Vec<MemoryUse> {

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use edgecut_graph::{Granularity, Graph, OperatorId, units::Bytes};
 use edgecut_plan::{
-    DeviceId, Plan, PlanRequest,
+    DeviceId, GroupNames, Plan, PlanRequest,
     file::{ModelRef, Split},
-    like::{LikeError, splits_of},
+    like::{self, LikeError, splits_of},
     problem::{Objective, Targets},
     rule::{self, Rule, RuleError},
     search::Options,
@@ -106,6 +106,11 @@ impl<'g> ModelGroups<'g> {
         let names = items.iter().map(|item| item.name.clone()).collect();
         ModelGroups { graph, granularity, items, groups, names }
     }
+
+    /// Everything that its groups are called.
+    pub fn group_names(&self) -> Vec<GroupNames> {
+        GroupNames::of(self.graph, &self.groups, &self.names)
+    }
 }
 
 impl PlanSettings {
@@ -115,9 +120,12 @@ impl PlanSettings {
     /// If a rule matches no group or no device, or leaves a group without a device; if `like` is a plan of another
     /// model or splits over other devices.
     pub fn check(&self, model: &ModelGroups<'_>, inventory: &Inventory) -> Result<(), RequestError> {
-        rule::check_groups(&self.rules, &model.names)?;
-        rule::check_devices(&self.rules, &model.names, &device_names(inventory))?;
-        self.splits_like(model, inventory).map(|_| ())
+        let groups = model.group_names();
+        rule::check_groups(&self.rules, &groups)?;
+        let devices = device_names(inventory);
+        rule::check_devices(&self.rules, &groups, &devices)?;
+        let splits = self.splits_like(model, inventory)?.unwrap_or_default();
+        Ok(like::check_rules(&splits, &self.rules, &groups, &model.groups, &devices)?)
     }
 
     fn splits_like(&self, model: &ModelGroups<'_>, inventory: &Inventory) -> Result<Option<Vec<Split>>, RequestError> {

@@ -4,6 +4,8 @@
 
 use std::{collections::HashMap, ops::Range};
 
+use smol_str::{SmolStr, format_smolstr};
+
 use edgecut_graph::{Arg, Attr, Attrs, Graph, Operator, OperatorId, Origin, TensorId, TensorType, Type};
 
 use crate::{
@@ -111,7 +113,8 @@ impl GraphRewriter<'_> {
         map_args(operator, needs, |tensor, need| self.read(tensor, need, role))
     }
 
-    /// A tensor of the original graph, or a slice of it, as one tensor of the rewritten graph.
+    /// A tensor of the original graph, or a slice of it, as one tensor of the rewritten graph. What is made for that has the
+    /// original tensor's name, with the range of a slice.
     pub fn read(&mut self, tensor: TensorId, need: Option<&Slice>, role: Role) -> Result<TensorId, SplitError> {
         let shards = self.shards[tensor.0 as usize].clone();
         match self.layouts[tensor.0 as usize].clone() {
@@ -124,25 +127,36 @@ impl GraphRewriter<'_> {
                 for shard in shards {
                     parts.push(self.slice(shard, need, role)?);
                 }
+                let (name, last) = (self.name_of(tensor, need), parts.len().saturating_sub(1));
                 let mut parts = parts.into_iter();
                 let mut sum = parts.next().ok_or_else(|| undefined(tensor))?;
-                for part in parts {
+                for (count, part) in (1..).zip(parts) {
+                    let name = if count == last { name.clone() } else { format_smolstr!("{name}[+{count}]") };
                     let args = vec![Arg::Tensor(sum), Arg::Tensor(part)];
-                    sum = self.call("add", Attrs::new(), args, role)?;
+                    sum = self.call("add", Attrs::new(), args, &name, role)?;
                 }
                 Ok(sum)
             }
-            ShardLayout::Concat { axis, ranges } => self.concatenate(&shards, axis, &ranges, need, role),
+            ShardLayout::Concat { axis, ranges } => {
+                let name = self.name_of(tensor, need);
+                self.concatenate(&shards, axis, &ranges, need, &name, role)
+            }
         }
     }
 
-    /// The concatenation along `axis` of `shards`, which have these `ranges` of it, restricted to `need`.
+    fn name_of(&self, tensor: TensorId, need: Option<&Slice>) -> SmolStr {
+        let name = &self.original.tensor(tensor).name;
+        need.map_or_else(|| name.clone(), |slice| sliced(name, slice))
+    }
+
+    /// The concatenation along `axis` of `shards`, which have these `ranges` of it, restricted to `need`, as `name`.
     fn concatenate(
         &mut self,
         shards: &[ShardTensor],
         axis: usize,
         ranges: &[Range<u64>],
         need: Option<&Slice>,
+        name: &str,
         role: Role,
     ) -> Result<TensorId, SplitError> {
         let (mut from, until) = match need {
@@ -172,7 +186,7 @@ impl GraphRewriter<'_> {
             [only] => Ok(only),
             _ => {
                 let attrs = [("axis".into(), Attr::Int(axis as i64))].into_iter().collect();
-                self.call("concatenate", attrs, vec![Arg::Tuple(parts)], role)
+                self.call("concatenate", attrs, vec![Arg::Tuple(parts)], name, role)
             }
         }
     }
@@ -205,22 +219,25 @@ impl GraphRewriter<'_> {
         ]
         .into_iter()
         .collect();
-        let slice = self.call("strided_slice", attrs, vec![Arg::Tensor(shard.tensor)], role)?;
+        let name = sliced(&self.out.graph.tensor(shard.tensor).name, need);
+        let slice = self.call("strided_slice", attrs, vec![Arg::Tensor(shard.tensor)], &name, role)?;
         if shared {
             self.slices.insert(key, slice);
         }
         Ok(slice)
     }
 
-    /// Adds a call of an operator with a single result.
-    fn call(&mut self, name: &str, attrs: Attrs, args: Vec<Arg>, role: Role) -> Result<TensorId, SplitError> {
-        let operator = Operator::new(name, args).with_attrs(attrs);
-        let unknown = || TypeError { op: name.into(), what: "is an unknown operator".into() };
-        let def = lookup(name).ok_or_else(unknown)?;
+    /// Adds a call of the operator `op` with a single result, called `name`.
+    fn call(&mut self, op: &str, attrs: Attrs, args: Vec<Arg>, name: &str, role: Role) -> Result<TensorId, SplitError> {
+        let operator = Operator::new(op, args).with_attrs(attrs);
+        let unknown = || TypeError { op: op.into(), what: "is an unknown operator".into() };
+        let def = lookup(op).ok_or_else(unknown)?;
         let args = self.out.graph.arg_types(&operator);
         let ty = (def.infer)(&Call { def, attrs: &operator.attrs, args: &args, values: &[] })?;
         let Type::Tensor(ty) = ty else { return Err(unknown().into()) };
-        self.add(operator, &[ty], role).first().copied().ok_or_else(|| unknown().into())
+        let result = self.add(operator, &[ty], role).first().copied().ok_or_else(unknown)?;
+        self.out.graph.tensor_mut(result).name = name.into();
+        Ok(result)
     }
 
     /// Appends an operator and returns its outputs.
@@ -229,6 +246,11 @@ impl GraphRewriter<'_> {
         self.out.roles.push(role);
         self.out.graph.operator(id).outputs.clone()
     }
+}
+
+/// The name of a slice of the tensor `name`, which no other slice of it has.
+fn sliced(name: &str, slice: &Slice) -> SmolStr {
+    format_smolstr!("{name}[{}:{}..{}]", slice.axis, slice.begin, slice.end)
 }
 
 /// The arguments of `operator` with every operand replaced by `read` of it and its entry in `needs`.

@@ -64,6 +64,8 @@ pub(super) fn rewritten(
     let arenas = solve::arenas(&evaluation.memory).ok()?;
     let before = |unit: &Unit| unit.before.filter(|_| unit.is_whole);
     let of = units.iter().map(|unit| before(unit).and_then(|id| expanded.of[id.0 as usize])).collect();
+    let within = |unit: &Unit| unit.before.and_then(|id| expanded.within[id.0 as usize]);
+    let within = units.iter().map(within).collect();
     let moved = |old: &BTreeMap<GroupId, Shard>| -> BTreeMap<GroupId, Shard> {
         let groups = (0u32..).map(GroupId).zip(&units);
         groups.filter_map(|(id, unit)| Some((id, placed(old.get(&before(unit)?)?, &unit.operators)))).collect()
@@ -79,7 +81,7 @@ pub(super) fn rewritten(
         is_infeasible: false,
         evaluation,
     };
-    let expanded = Expanded { graph: written.graph, problem, of, shards, joined, ..expanded.clone() };
+    let expanded = Expanded { graph: written.graph, problem, of, within, shards, joined, ..expanded.clone() };
     Some(Candidate { solution, expanded, schedules, ..candidate.clone() })
 }
 

@@ -32,6 +32,8 @@ pub struct Expanded {
     /// For each group of the problem the group of the request that it is, or is a shard of; `None` for slices of inputs
     /// and joins of outputs.
     pub of: Vec<Option<usize>>,
+    /// The same, and for the steps of a schedule the group that they compute a part of.
+    pub within: Vec<Option<usize>>,
     /// How the operators of the request's graph are divided, and by group on which devices.
     pub divisions: BTreeMap<OperatorId, Sharding>,
     pub homes: BTreeMap<usize, Vec<DeviceId>>,
@@ -92,7 +94,7 @@ impl PlanRequest<'_> {
         let alone = |id: &OperatorId, device: DeviceId| {
             let shard = Shard { operators: vec![*id], copies: vec![*id], share: 1.0, ..Shard::default() };
             let costs = self.shards.costs(&made.graph, &shard, &free);
-            let name = made.graph.operator(*id).name.to_string();
+            let name = format!("{} {}", made.graph.operator(*id).name, made.graph.unique_name(*id));
             CostedGroup { name, operators: vec![*id], costs: only(costs, device) }
         };
         let mut of: Vec<Option<usize>> = vec![None; first.len()];
@@ -131,7 +133,7 @@ impl PlanRequest<'_> {
         sliced_weights(&made.graph, &mut problem);
         let homes = homes.into_iter().map(|(group, (_, homes))| (group, homes.into_iter().map(|h| h.0).collect()));
         let homes = homes.collect();
-        Ok(Expanded { graph: made.graph, problem, of, divisions, homes, shards, joined })
+        Ok(Expanded { graph: made.graph, problem, within: of.clone(), of, divisions, homes, shards, joined })
     }
 
     /// How the operators of the groups of `choices` are divided, and where the shards of each group run.

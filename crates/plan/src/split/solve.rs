@@ -18,7 +18,7 @@ use crate::{
     candidate::Candidate,
     evaluation::Score,
     file::Split,
-    no_plan::{Nearest, NoPlan},
+    no_plan::NoPlan,
     problem::{DeviceId, ProblemError},
     request::PlanRequest,
     search::Options,
@@ -125,6 +125,21 @@ fn is_better(plan: &Solution, other: &Solution) -> bool {
 /// Splits what `splits` split, along the same axes over the same devices, in the ratio of the request's rule; with
 /// [`Ratios::Tuned`] in theirs.
 fn like(request: &PlanRequest<'_>, splits: &[Split]) -> Result<Candidate, NoPlan> {
+    let choices = choices_like(request, splits)?;
+    let applied = request.applied(choices.clone());
+    let expanded = expand(request, &applied)?;
+    let solution = solve::nearest(&expanded.problem, &request.search)?;
+    let splits = request.splits(&expanded);
+    let mut candidate = Candidate::split(solution, expanded, splits, choices, applied);
+    bound_by(request, &mut candidate)?;
+    Ok(candidate)
+}
+
+/// The choices that `splits` come from.
+///
+/// # Errors
+/// If they are of other groups than those of `request`.
+pub(crate) fn choices_like(request: &PlanRequest<'_>, splits: &[Split]) -> Result<Choices, ProblemError> {
     let mut choices = Choices::new();
     for (group, operators) in request.split_options.groups.iter().enumerate() {
         // A group is cut along an axis of its last operator.
@@ -135,13 +150,7 @@ fn like(request: &PlanRequest<'_>, splits: &[Split]) -> Result<Candidate, NoPlan
         let fractions = split.cuts.windows(2).map(|cut| cut[1].saturating_sub(cut[0]) as f64).collect();
         choices.insert(group, Choice { option, fractions, devices: split.devices.clone() });
     }
-    let applied = request.applied(choices.clone());
-    let expanded = expand(request, &applied)?;
-    let solution = solve::nearest(&expanded.problem, &request.search)?;
-    let splits = request.splits(&expanded);
-    let mut candidate = Candidate::split(solution, expanded, splits, choices, applied);
-    bound_by(request, &mut candidate)?;
-    Ok(candidate)
+    Ok(choices)
 }
 
 /// Sets the bounds of `candidate` to those on every plan of `request`, unless it is proved the best one by itself.
@@ -166,7 +175,7 @@ pub fn met(request: &PlanRequest<'_>, candidate: Candidate) -> Result<Candidate,
     }
     let unsplit = expand(request, &Choices::new())?;
     let proof = proof(request, &unsplit.problem);
-    let nearest = Nearest::of(&candidate.solution, bounds(request, &unsplit.problem));
+    let nearest = candidate.solution.figures(bounds(request, &unsplit.problem));
     // A complete search of placements says nothing of splits and schedules.
     let is_searched = candidate.solution.is_infeasible && !is_relaxed(request);
     let proven = !proof.is_empty() || is_searched;

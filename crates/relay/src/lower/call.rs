@@ -212,7 +212,8 @@ impl Lowering<'_, '_> {
             .with_attrs(attrs)
             .with_tuple_result(matches!(ty, Type::Tuple(_)))
             .with_label(self.activations[activation.0 as usize].label.clone())
-            .with_location(Some(self.place(self.span(expr))));
+            .with_location(Some(self.place(self.span(expr))))
+            .with_layer(self.layer(expr));
         let id = self.graph.add_operator(operator, &types);
         let mut outputs = self.graph.operator(id).outputs.clone().into_iter();
         self.value_of(ty, &mut outputs).ok_or_else(|| self.broken())

@@ -318,6 +318,11 @@ impl<'m, 'a> Lowering<'m, 'a> {
         self.module.note(expr).span
     }
 
+    /// The layer that a comment says `expr` is of.
+    pub(super) fn layer(&self, expr: ExprId) -> Option<SmolStr> {
+        self.module.note(expr).layer.and_then(|layer| self.module.layers.get(layer as usize)).cloned()
+    }
+
     pub(super) fn place(&self, span: Span) -> SourceLocation {
         let line = self.lines.partition_point(|start| *start <= span.start);
         let start = line.checked_sub(1).and_then(|line| self.lines.get(line)).copied().unwrap_or(0);

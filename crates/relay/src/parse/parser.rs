@@ -259,7 +259,7 @@ impl<'a> Parser<'a> {
     pub(super) fn add(&mut self, expr: Expr, span: Span, level: u32) -> ExprId {
         self.capture(level);
         self.module.exprs.push(expr);
-        self.module.notes.push(Note { span, ty: None, level });
+        self.module.notes.push(Note { span, ty: None, layer: None, level });
         ExprId(self.module.exprs.len() as u32 - 1)
     }
 
@@ -280,9 +280,16 @@ impl<'a> Parser<'a> {
 
     /// Assigns the `ty=` comment before the next token to `expr`.
     pub(super) fn annotate(&mut self, expr: ExprId) {
-        if let Some(ty) = self.commented_type(self.lexer.peek().note) {
+        let note = self.lexer.peek().note;
+        if let Some(ty) = self.commented_type(note) {
             self.module.notes[expr.index()].ty = Some(ty);
         }
+        let Some(layer) = self.commented_layer(note) else { return };
+        // Several expressions in a row are of one layer.
+        if self.module.layers.last().is_none_or(|last| last != layer) {
+            self.module.layers.push(layer.into());
+        }
+        self.module.notes[expr.index()].layer = Some(self.module.layers.len() as u32 - 1);
     }
 
     pub(super) fn bad_number(&self, span: Span, what: &str) -> Box<LocatedFault> {

@@ -229,4 +229,13 @@ impl<'a> Parser<'a> {
         self.known_types.insert(comment, ty);
         ty
     }
+
+    /// The layer in a `ty=` comment: a span that is no place in a text, at line and column 0 (`span=aten::relu_3:0:0`).
+    pub(super) fn commented_layer(&self, note: Option<Span>) -> Option<&'a str> {
+        const NOWHERE: &str = ":0:0";
+        let note = note?;
+        let comment = self.text.get(note.start as usize..note.end as usize)?;
+        let span = comment.get(comment.find(" span=")? + " span=".len()..)?.strip_suffix("*/")?.trim_end();
+        span.strip_suffix(NOWHERE).filter(|layer| !layer.is_empty() && !layer.contains([' ', ',', '\n']))
+    }
 }

@@ -317,7 +317,7 @@ mod tests {
             bytes: Bytes(kib << 10),
             predicted_us: None,
             measured_us: Micros(time),
-            waited_us: Micros::ZERO,
+            ..TransferCost::default()
         }
     }
 

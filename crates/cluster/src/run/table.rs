@@ -1,0 +1,152 @@
+//! A run as rows, which join those of the plan and of the profile: groups, transfers, devices, and last the latency.
+
+use serde::Serialize;
+
+use edgecut_graph::units::Bytes;
+
+use super::outcome::{GroupTime, MemoryUse, Outcome, Scatter, TransferCost};
+
+/// One row of a run. Cells that a kind of row does not have are empty.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct RunRow {
+    pub kind: RunRowKind,
+    /// The number of the group or of the transferred tensor in the model.
+    pub id: Option<u32>,
+    pub name: String,
+    /// Where it ran, or came from.
+    pub server: String,
+    pub device: String,
+    /// The receiver of a transfer.
+    pub to_server: String,
+    pub to_device: String,
+    pub predicted_us: Option<f64>,
+    /// Median over the runs.
+    pub measured_us: Option<f64>,
+    /// Workspace of a group, size of a transfer, most that a device held.
+    pub bytes: Option<u64>,
+    /// Which part of the group or the tensor it is; empty for all of it.
+    pub part: String,
+    pub layer: String,
+    /// Runs behind the times.
+    pub n: Option<usize>,
+    pub mad_us: Option<f64>,
+    pub min_us: Option<f64>,
+    pub p95_us: Option<f64>,
+    pub max_us: Option<f64>,
+    /// What a transfer waited for the link.
+    pub waited_us: Option<f64>,
+    /// Predicted workspace of a group; predicted load of a device.
+    pub predicted_bytes: Option<u64>,
+    pub predicted_arena_bytes: Option<u64>,
+    pub predicted_parameter_bytes: Option<u64>,
+    pub parameter_bytes: Option<u64>,
+    pub loading_bytes: Option<u64>,
+    pub memory_limit_bytes: Option<u64>,
+}
+
+/// What a row describes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunRowKind {
+    Group,
+    Transfer,
+    Device,
+    #[default]
+    Latency,
+}
+
+/// The rows of `outcome`.
+pub fn rows(outcome: &Outcome) -> Vec<RunRow> {
+    let latency = &outcome.latency;
+    let scatter = Scatter {
+        n: latency.n,
+        mad_us: latency.mad_us,
+        min_us: latency.min_us,
+        p95_us: latency.p95_us,
+        max_us: latency.max_us,
+    };
+    let whole = RunRow {
+        predicted_us: Some(outcome.predicted_latency_us.0),
+        measured_us: Some(latency.median_us.0),
+        ..RunRow::default()
+    };
+    let groups = outcome.groups.iter().map(group);
+    let rows = groups.chain(outcome.transfers.iter().map(transfer)).chain(outcome.memory.iter().map(device));
+    rows.chain([whole.with(&scatter)]).collect()
+}
+
+impl RunRow {
+    fn with(self, scatter: &Scatter) -> RunRow {
+        let of = |time: f64| (scatter.n > 0).then_some(time);
+        RunRow {
+            n: Some(scatter.n),
+            mad_us: of(scatter.mad_us.0),
+            min_us: of(scatter.min_us.0),
+            p95_us: of(scatter.p95_us.0),
+            max_us: of(scatter.max_us.0),
+            ..self
+        }
+    }
+}
+
+/// `one/cpu` as server and device.
+fn place(full: &str) -> (String, String) {
+    let (server, device) = full.rsplit_once('/').unwrap_or((full, ""));
+    (server.to_string(), device.to_string())
+}
+
+fn group(time: &GroupTime) -> RunRow {
+    let (server, device) = place(&time.device);
+    let row = RunRow {
+        kind: RunRowKind::Group,
+        id: time.id,
+        part: time.part.clone(),
+        name: time.name.clone(),
+        layer: time.layer.clone(),
+        server,
+        device,
+        predicted_us: Some(time.predicted_us.0),
+        measured_us: Some(time.measured_us.0),
+        predicted_bytes: Some(time.predicted_workspace_bytes.0),
+        bytes: Some(time.workspace_bytes.0),
+        ..RunRow::default()
+    };
+    row.with(&time.scatter)
+}
+
+fn transfer(cost: &TransferCost) -> RunRow {
+    let row = RunRow {
+        kind: RunRowKind::Transfer,
+        id: cost.id.map(|id| id.0),
+        part: cost.part.clone(),
+        name: cost.tensor.clone(),
+        server: cost.from.clone(),
+        device: cost.from_device.clone(),
+        to_server: cost.to.clone(),
+        to_device: cost.to_device.clone(),
+        predicted_us: cost.predicted_us.map(|time| time.0),
+        measured_us: Some(cost.measured_us.0),
+        waited_us: Some(cost.waited_us.0),
+        bytes: Some(cost.bytes.0),
+        ..RunRow::default()
+    };
+    row.with(&cost.scatter)
+}
+
+fn device(memory: &MemoryUse) -> RunRow {
+    let (server, device) = place(&memory.device);
+    let bytes = |bytes: Bytes| Some(bytes.0);
+    RunRow {
+        kind: RunRowKind::Device,
+        server,
+        device,
+        predicted_bytes: bytes(memory.predicted_load_bytes),
+        bytes: bytes(memory.peak_bytes),
+        predicted_arena_bytes: bytes(memory.predicted_arena_bytes),
+        predicted_parameter_bytes: bytes(memory.predicted_parameter_bytes),
+        parameter_bytes: bytes(memory.parameter_bytes),
+        loading_bytes: bytes(memory.loading_bytes),
+        memory_limit_bytes: memory.limit_bytes.map(|limit| limit.0),
+        ..RunRow::default()
+    }
+}
