@@ -289,10 +289,10 @@ fn what_is_banned_from_a_device_runs_elsewhere() {
             %0 = nn.softmax(nn.dense(%x, %w, units=256)); tanh(nn.softmax(nn.dense(%0, %w, units=256))) }",
     );
     for (line, part) in [
-        ("plan m.relay --ban nn.dense", "--ban nn.dense: expected PATTERN=SERVER/DEVICE"),
+        ("plan m.relay --ban nn.dense", "--ban nn.dense: expected GROUP=SERVER/DEVICE"),
         (
             "plan m.relay --ban conv*=local/cpu",
-            "no group or operator matches `conv*`; the model has nn.dense, nn.softmax",
+            "no group, operator or layer is called `conv*`; the model has nn.dense, nn.softmax",
         ),
         ("plan m.relay --ban nn.dense=other/cpu", "unknown device other/cpu; the cluster has local/cpu"),
         ("plan m.relay --pin nn.dense=other/cpu", "unknown device other/cpu; the cluster has local/cpu"),
