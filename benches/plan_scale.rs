@@ -111,6 +111,7 @@ fn cluster(devices: usize) -> Network {
     let link = |i: usize| Link {
         name: format!("{} to {}", i / devices, i % devices),
         cost: LinkCost { latency: Micros(200.0), rate: Rate(125.0) },
+        overhead: Micros::ZERO,
     };
     let route = |i: usize| (i / devices != i % devices).then_some(LinkId(i as u32));
     Network {

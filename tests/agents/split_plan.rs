@@ -44,7 +44,7 @@ fn network(agents: &Agents) -> Network {
     let servers = &agents.cluster.servers;
     let n = servers.len();
     let device = |name: &str| Device { server: name.into(), name: "cpu".into(), address: None, memory: None };
-    let link = |name: String| Link { name, cost: LinkCost::per_byte(Micros(10.0), 1e-3) };
+    let link = |name: String| Link { name, cost: LinkCost::per_byte(Micros(10.0), 1e-3), overhead: Micros::ZERO };
     let route = |i: usize| (i / n != i % n).then_some(LinkId(i as u32));
     Network {
         devices: servers.iter().map(|server| device(&server.name)).collect(),

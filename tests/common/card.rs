@@ -31,7 +31,11 @@ impl Card {
     /// share of its operator's time.
     pub fn planned(&self, graph: &Graph, costs: Vec<Vec<Option<Cost>>>, budget: u64) -> (Candidate, Plan) {
         let device = |name: &str, memory| Device { server: "box".into(), name: name.into(), address: None, memory };
-        let way = |name: &str| Link { name: name.into(), cost: LinkCost::per_byte(self.latency, self.per_byte) };
+        let way = |name: &str| Link {
+            name: name.into(),
+            cost: LinkCost::per_byte(self.latency, self.per_byte),
+            overhead: Micros::ZERO,
+        };
         let items = items(graph, Granularity::Op);
         let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
         let names = items.iter().map(|item| item.name.clone()).collect();

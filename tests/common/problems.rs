@@ -74,7 +74,11 @@ pub fn problem(seed: u64, groups: usize, devices: usize) -> Problem {
                 1 if !links.is_empty() => Some(LinkId(rng.u32(0..links.len() as u32))),
                 _ => {
                     let (latency, per_byte) = (Micros(f64::from(rng.u32(0..20))), rng.f64() * 0.05);
-                    links.push(Link { name: format!("{from}->{to}"), cost: LinkCost::per_byte(latency, per_byte) });
+                    links.push(Link {
+                        name: format!("{from}->{to}"),
+                        cost: LinkCost::per_byte(latency, per_byte),
+                        overhead: Micros::ZERO,
+                    });
                     Some(LinkId(links.len() as u32 - 1))
                 }
             });

@@ -49,6 +49,7 @@ fn network(speeds: &[f64], bandwidth: f64) -> Network {
     let link = |(a, b): &(usize, usize)| Link {
         name: format!("s{a}-s{b}"),
         cost: LinkCost { latency: Micros(100.0), rate: Rate(bandwidth) },
+        overhead: Micros::ZERO,
     };
     let route = |pair: &(usize, usize)| between.iter().position(|p| p == pair).map(|at| LinkId(at as u32));
     Network {
@@ -116,7 +117,9 @@ fn looser_limits_never_give_worse_plans() {
     for (speeds, bandwidth, objective) in cases {
         let worth = |answer: &Candidate| value(objective, answer);
         on_request(&graph, &speeds, bandwidth, objective, |request| {
-            let points = front(&with_budget(&request, 400)).unwrap();
+            let mut grown: Vec<usize> = Vec::new();
+            let points = front(&with_budget(&request, 400), |points| grown.push(points.len())).unwrap();
+            assert_eq!(grown.last(), Some(&points.len()), "{grown:?}");
             assert!(!points.is_empty());
             let peaks = points.iter().map(|point| point.peak.0);
             let (least, most) = (peaks.clone().min().unwrap(), peaks.max().unwrap());

@@ -209,6 +209,10 @@ pub struct Transfer {
     pub bytes: Bytes,
     pub start_us: Micros,
     pub time_us: Micros,
+    /// The part of it after the last byte has arrived: the reader's device wakes up, and of devices that exchange tensors one
+    /// waits for the slower one. Known from pilot runs.
+    #[serde(default)]
+    pub overhead_us: Micros,
 }
 
 /// Why a text is not a plan.

@@ -117,6 +117,7 @@ fn transfers(problem: &Problem, solution: &Solution) -> Vec<Transfer> {
                 bytes: piece.bytes,
                 start_us: *start,
                 time_us: link.map_or(*end - *start, |link| problem.link(link).time(piece.bytes)),
+                overhead_us: link.map_or(Micros::ZERO, |link| problem.link(link).overhead),
             })
         });
     let mut transfers: Vec<Transfer> = sent.collect();

@@ -92,6 +92,9 @@ pub struct Device {
 pub struct Link {
     pub name: String,
     pub cost: LinkCost,
+    /// The part of the cost's latency after the last byte has arrived: the reader's device wakes up, and of devices that
+    /// exchange tensors one waits for the slower one.
+    pub overhead: Micros,
 }
 
 /// Targets of the plan.

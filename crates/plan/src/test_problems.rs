@@ -106,5 +106,5 @@ fn device(index: u32) -> Device {
 }
 
 fn link(name: &str, latency: f64, per_byte: f64) -> Link {
-    Link { name: name.into(), cost: LinkCost::per_byte(Micros(latency), per_byte) }
+    Link { name: name.into(), cost: LinkCost::per_byte(Micros(latency), per_byte), overhead: Micros::ZERO }
 }

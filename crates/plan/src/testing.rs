@@ -96,7 +96,7 @@ pub(crate) fn with_request<T>(model: &str, speeds: &[f64], with: impl FnOnce(Pla
     let count = speeds.len();
     let device = |n: usize| Device { server: format!("s{n}"), name: "cpu".into(), address: None, memory: None };
     let cost = LinkCost { latency: Micros(10.0), rate: Rate(1000.0) };
-    let link = |n: usize| Link { name: format!("s{} → s{}", n / count, n % count), cost };
+    let link = |n: usize| Link { name: format!("s{} → s{}", n / count, n % count), cost, overhead: Micros::ZERO };
     let network = Network {
         devices: (0..count).map(device).collect(),
         links: (0..count * count).map(link).collect(),

@@ -1,7 +1,7 @@
 //! The devices and links of a cluster as the planner's tables.
 
 use crate::{DeviceName, DeviceSpec, Endpoint, Inventory};
-use edgecut_graph::units::Bytes;
+use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
     assemble::Network,
     problem::{Device, DeviceId, Link, LinkId},
@@ -39,8 +39,11 @@ pub fn network(
         // The largest number stands for an unknown size.
         memory: Some(memory.map_or(device.memory, |limit| limit.min(device.memory))).filter(|m| m.0 < u64::MAX),
     });
-    let links =
-        inventory.links.iter().map(|link| Link { name: format!("{} → {}", link.from, link.to), cost: link.cost });
+    let links = inventory.links.iter().map(|link| Link {
+        name: format!("{} → {}", link.from, link.to),
+        cost: link.cost,
+        overhead: Micros::ZERO,
+    });
     let mut links: Vec<Link> = links.collect();
     let mut route = |from: &DeviceSpec, to: &DeviceSpec| {
         let (start, end) = (&from.name, &to.name);
@@ -52,7 +55,7 @@ pub fn network(
             let Some(cost) = ways.into_iter().flatten().reduce(|first, second| first.then(&second)) else {
                 return Ok(None);
             };
-            links.push(Link { name: format!("{start} → {end}"), cost });
+            links.push(Link { name: format!("{start} → {end}"), cost, overhead: Micros::ZERO });
             return Ok(Some(LinkId(links.len() as u32 - 1)));
         }
         let (from, to) = (start, end);

@@ -207,7 +207,7 @@ fn transfers(plan: &Plan, deployment: &Deployment, record: &Record) -> Vec<Trans
                 from_device: device(planned.map(|transfer| transfer.from)),
                 to_device: device(planned.map(|transfer| transfer.to)),
                 bytes: value.bytes(),
-                predicted_us: planned.map(|transfer| transfer.time_us),
+                predicted_us: planned.map(|transfer| (transfer.time_us - transfer.overhead_us).max(Micros::ZERO)),
                 measured_us: median(&times),
                 scatter: Scatter::of(&times),
                 waited_us: median(&seen().map(Crossing::wait).collect::<Vec<_>>()),

@@ -26,8 +26,8 @@ pub struct InContextCosts {
     whole: BTreeMap<(DeviceId, usize), Times>,
     /// Shards, and whole groups that slice or join.
     shards: Vec<ShardTime>,
-    /// By the name of a link: its cost.
-    links: BTreeMap<String, LinkCost>,
+    /// By the name of a link: its cost, and how long the reader's device takes to wake up.
+    links: BTreeMap<String, (LinkCost, Micros)>,
     /// What an exchange takes beyond its transfer: the speed of devices varies, and a device that waits for another always
     /// waits for the slower of the two.
     exchange_overhead: Micros,
@@ -232,7 +232,7 @@ impl InContextCosts {
         for ((from, to), transfers) in seen {
             let Some(cost) = link_cost(&transfers) else { continue };
             let wake = run.wake_times.get(to).copied().unwrap_or_default();
-            self.links.insert(format!("{from} → {to}"), LinkCost { latency: cost.latency + wake, ..cost });
+            self.links.insert(format!("{from} → {to}"), (cost, wake));
         }
     }
 
@@ -272,10 +272,12 @@ impl InContextCosts {
             devices.for_each(|device| request.shards.scale(device, contention));
         }
         for link in &mut request.network.links {
-            if let Some(cost) = self.links.get(&link.name) {
-                link.cost = *cost;
+            if let Some((cost, wake)) = self.links.get(&link.name) {
+                (link.cost, link.overhead) = (*cost, *wake);
+                link.cost.latency += *wake;
             }
             link.cost.latency += self.exchange_overhead;
+            link.overhead += self.exchange_overhead;
         }
         request.estimated.retain(|(device, group)| !self.has(*device, *group));
         request
