@@ -13,6 +13,7 @@ use edgecut_plan::{
 use super::{
     flags::Plan,
     print::{front_csv, print, print_front},
+    progress,
 };
 use crate::{Failure, Outcome, source_file as file};
 
@@ -27,17 +28,33 @@ pub(super) fn finish(
     notes: Vec<String>,
 ) -> Outcome {
     if arguments.pareto {
-        let points = front::front(request).map_err(|why| arguments.no_plan(&why.to_string(), Some(&why)))?;
-        if let Some(output) = &arguments.output {
-            write_front(output, request, &points)?;
-        }
-        return print_front(arguments.format, &points);
+        return front(arguments, request);
     }
     let advice = if arguments.advise { front::without(request, candidate) } else { Vec::new() };
     let mut plan = candidate.to_plan(request).map_err(Failure::failed)?;
     plan.notes.extend(notes.into_iter().chain(advice.iter().map(ToString::to_string)));
     write(arguments.output.as_deref().unwrap_or(Path::new(DEFAULT_OUTPUT)), &plan)?;
     print(arguments.format, &candidate.expanded.problem, &plan, &candidate.solution)
+}
+
+/// Prints the front of `request`; its table is written whenever it grows, the plans of its rows at the end.
+pub(super) fn front(arguments: &Plan, request: &PlanRequest<'_>) -> Outcome {
+    let place = arguments.output.as_deref().map(FrontPlace::of).transpose()?;
+    let line = progress::PlanProgress::new(request.search.stop);
+    let mut written = Ok(());
+    let points = front::front(request, |points| {
+        line.tell(&format!("front: {} plans so far", points.len()));
+        if let (Some(place), Ok(())) = (&place, &written) {
+            written = place.write_table(points);
+        }
+    });
+    drop(line);
+    let points = points.map_err(|why| arguments.no_plan(&why.to_string(), Some(&why)))?;
+    written?;
+    if let Some(place) = &place {
+        place.finish(request, &points)?;
+    }
+    print_front(arguments.format, &points)
 }
 
 /// The JSON and the CSV file of a plan that goes to `path`: the other one has the same name with its own extension.
@@ -59,27 +76,39 @@ pub(super) fn write(path: &Path, plan: &plan::Plan) -> Outcome {
     Ok(())
 }
 
-/// Writes a front: to a file as CSV, or into a folder as `front.csv` with the plan of each row.
-fn write_front(path: &Path, request: &PlanRequest<'_>, points: &[Point]) -> Outcome {
-    let csv = front_csv(points)?;
-    if path.extension().is_some_and(|extension| extension == "csv") && !path.is_dir() {
-        file::write(path, &csv)?;
-        eprintln!("front written to {}", path.display());
-        return Ok(());
+/// Where a front goes: to a file as CSV, or into a folder as `front.csv` with the plan of each row.
+struct FrontPlace {
+    table: PathBuf,
+    has_plans: bool,
+}
+
+impl FrontPlace {
+    fn of(path: &Path) -> Result<FrontPlace, Failure> {
+        if path.extension().is_some_and(|extension| extension == "csv") && !path.is_dir() {
+            return Ok(FrontPlace { table: path.to_path_buf(), has_plans: false });
+        }
+        if path.is_file() || path.extension().is_some_and(|extension| extension == "json") {
+            let what =
+                format!("--output {}: a front goes to FILE.csv, or with its plans into a folder", path.display());
+            return Err(Failure::BadInput(Report::msg(what)));
+        }
+        std::fs::create_dir_all(path).map_err(|e| Failure::Failed(Report::msg(format!("{}: {e}", path.display()))))?;
+        Ok(FrontPlace { table: path.join("front.csv"), has_plans: true })
     }
-    if path.is_file() || path.extension().is_some_and(|extension| extension == "json") {
-        let what = format!("--output {}: a front goes to FILE.csv, or with its plans into a folder", path.display());
-        return Err(Failure::BadInput(Report::msg(what)));
+
+    fn write_table(&self, points: &[Point]) -> Outcome {
+        file::write(&self.table, &front_csv(points)?)
     }
-    std::fs::create_dir_all(path).map_err(|e| Failure::Failed(Report::msg(format!("{}: {e}", path.display()))))?;
-    for (number, point) in (1..).zip(points) {
-        let plan = point.candidate.to_plan(request).map_err(Failure::failed)?;
-        write(&path.join(format!("plan-{number}.json")), &plan)?;
+
+    /// Writes the plan of each row, if they go into a folder.
+    fn finish(&self, request: &PlanRequest<'_>, points: &[Point]) -> Outcome {
+        for (number, point) in (1..).zip(points).filter(|_| self.has_plans) {
+            let plan = point.candidate.to_plan(request).map_err(Failure::failed)?;
+            write(&self.table.with_file_name(format!("plan-{number}.json")), &plan)?;
+        }
+        eprintln!("front written to {}", self.table.display());
+        Ok(())
     }
-    let table = path.join("front.csv");
-    file::write(&table, &csv)?;
-    eprintln!("front written to {}", table.display());
-    Ok(())
 }
 
 #[cfg(test)]

@@ -53,8 +53,13 @@ impl PlanProgress {
         if !event.is_transient() {
             return self.line.suspend(|| eprintln!("{event}"));
         }
+        self.tell(&event.to_string());
+    }
+
+    /// Shows `what` until the next one, with the time that is left.
+    pub fn tell(&self, what: &str) {
         let left = self.stop.remaining().map(|left| format!(", {:.0} s left", left.as_secs_f64()));
-        self.line.set_message(format!("{event}{}", left.unwrap_or_default()));
+        self.line.set_message(format!("{what}{}", left.unwrap_or_default()));
     }
 }
 

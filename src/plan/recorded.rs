@@ -80,6 +80,9 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
     }
     let runtime = runtime()?;
     request.search.stop = progress::stop(&runtime, arguments.longest());
+    if arguments.pareto {
+        return output::front(arguments, &request);
+    }
     let candidate = plan(&request).map_err(|why| arguments.no_plan(&why.to_string(), Some(&why)))?;
     let dumped =
         "the model is a graph dump, which names kernels and has none: this plan can be looked at, not run or exported";

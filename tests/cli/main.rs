@@ -9,6 +9,7 @@ mod costs;
 mod export;
 mod hostile_files;
 mod inspect;
+mod interrupted_plan;
 mod memory;
 mod model_flags;
 mod plan_advice;

@@ -47,7 +47,8 @@ pub fn ending(patience: Duration, child: Child) -> Output {
     }
 }
 
-fn signal(pid: u32, name: &str) {
+/// Sends a signal, `KILL` or `INT`.
+pub fn signal(pid: u32, name: &str) {
     Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap();
 }
 

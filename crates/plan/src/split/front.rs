@@ -38,25 +38,39 @@ const BELOW_LEAST: [f64; 3] = [0.9, 0.8, 0.7];
 const SEARCH_PART: u32 = 4;
 
 /// Plans none of which is dominated in latency, time between results and peak memory, the fastest first: the best for each
-/// objective, and the best under memory limits from the smallest peak on.
+/// objective, and the best under memory limits from the smallest peak on. `grown` is called with what is found so far
+/// whenever that becomes better.
 ///
 /// # Errors
 /// If there is no plan for the request's own objective.
-pub fn front(request: &PlanRequest<'_>) -> Result<Vec<Point>, NoPlan> {
-    Ok(undominated(points(request, solve(request, None)?)))
+pub fn front(request: &PlanRequest<'_>, mut grown: impl FnMut(&[Point])) -> Result<Vec<Point>, NoPlan> {
+    let mut front: Vec<Point> = Vec::new();
+    points(request, solve(request, None)?, |point| {
+        if add(&mut front, point) {
+            grown(&front);
+        }
+    });
+    Ok(front)
 }
 
-/// The plans that the front is chosen from: `first`, the best for the other objectives, and under memory limits.
-fn points(request: &PlanRequest<'_>, first: Candidate) -> Vec<Point> {
-    let mut points: Vec<Point> = Point::of(request, first).into_iter().collect();
+/// The plans that the front is chosen from: `first`, the best for the other objectives, and under memory limits. `found`
+/// is called with each; their peaks are returned.
+fn points(request: &PlanRequest<'_>, first: Candidate, mut found: impl FnMut(Point)) -> Vec<Bytes> {
+    let mut peaks: Vec<Bytes> = Vec::new();
+    let mut take = |peaks: &mut Vec<Bytes>, candidate: Option<Candidate>| {
+        if let Some(point) = candidate.and_then(|candidate| Point::of(request, candidate)) {
+            peaks.push(point.peak);
+            found(point);
+        }
+    };
+    take(&mut peaks, Some(first));
     for objective in [Objective::Latency, Objective::Throughput, Objective::Memory] {
         if objective != request.objective && !request.search.stop.is_requested() {
-            let other = solve(&PlanRequest { objective, ..request.clone() }, None).ok();
-            points.extend(other.and_then(|candidate| Point::of(request, candidate)));
+            take(&mut peaks, solve(&PlanRequest { objective, ..request.clone() }, None).ok());
         }
     }
-    let peaks = || points.iter().map(|point| point.peak.0 as f64);
-    let (least, most) = (peaks().fold(f64::INFINITY, f64::min), peaks().fold(0.0, f64::max));
+    let range = || peaks.iter().map(|peak| peak.0 as f64);
+    let (least, most) = (range().fold(f64::INFINITY, f64::min), range().fold(0.0, f64::max));
     let between = match request.objective {
         Objective::Throughput => Objective::Throughput,
         Objective::Latency | Objective::Memory => Objective::Latency,
@@ -67,9 +81,9 @@ fn points(request: &PlanRequest<'_>, first: Candidate) -> Vec<Point> {
         }
         let limit = Bytes((least * (most / least.max(1.0)).powf(step as f64 / LIMITS as f64)) as u64);
         let tight = limited_to(&PlanRequest { objective: between, ..request.with_part(SEARCH_PART) }, limit);
-        points.extend(solve(&tight, None).ok().and_then(|candidate| Point::of(request, candidate)));
+        take(&mut peaks, solve(&tight, None).ok());
     }
-    points
+    peaks
 }
 
 /// `request` with at most `limit` of memory on each device.
@@ -105,14 +119,17 @@ pub fn alternatives(request: &PlanRequest<'_>) -> Result<Vec<Candidate>, NoPlan>
     }
     let mut free = request.clone();
     free.network.devices.iter_mut().for_each(|device| device.memory = None);
-    let points = points(&free, nearest(&free, None)?);
-    let least = points.iter().map(|point| point.peak).min().unwrap_or_default();
+    let mut front: Vec<Point> = Vec::new();
+    let peaks = points(&free, nearest(&free, None)?, |point| {
+        add(&mut front, point);
+    });
+    let least = peaks.into_iter().min().unwrap_or_default();
     let below = BELOW_LEAST.into_iter().filter_map(|factor| {
         let limit = Bytes((factor * least.0 as f64) as u64);
         nearest(&limited_to(&free.with_part(SEARCH_PART), limit), None).ok()
     });
     let below: Vec<Candidate> = below.collect();
-    let undominated = undominated(points).into_iter().map(|point| point.candidate);
+    let undominated = front.into_iter().map(|point| point.candidate);
     let mut found: Vec<Candidate> =
         undominated.chain(below).filter_map(|candidate| limited(request, candidate)).collect();
     if !alike || found.iter().all(|candidate| !candidate.solution.missed.is_empty()) {
@@ -204,16 +221,16 @@ impl Point {
     }
 }
 
-fn undominated(points: Vec<Point>) -> Vec<Point> {
-    let mut front: Vec<Point> = Vec::new();
-    for point in points {
-        if !front.iter().any(|kept| kept.beats(&point)) {
-            front.retain(|kept| !point.beats(kept));
-            front.push(point);
-        }
+/// Adds `point` to a front, the fastest first, in place of those that it dominates; not if one dominates it.
+fn add(front: &mut Vec<Point>, point: Point) -> bool {
+    if front.iter().any(|kept| kept.beats(&point)) {
+        return false;
     }
-    front.sort_by(|a, b| a.latency.0.total_cmp(&b.latency.0).then(a.peak.cmp(&b.peak)));
-    front
+    front.retain(|kept| !point.beats(kept));
+    let rank = |point: &Point| (point.latency.0, point.peak);
+    let at = front.partition_point(|kept| rank(kept) <= rank(&point));
+    front.insert(at, point);
+    true
 }
 
 /// What the objective's value would be without each server that `candidate` uses, those of source and sink apart.
