@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut profile = edgecut(folder.path());
-    profile.args(["profile", &model("squeezenet"), "--budget", "20ms", "--output", "measured"]);
+    profile.args(["profile", &model("squeezenet_v1.1"), "--budget", "20ms", "--output", "measured"]);
     let output = within(PATIENCE, profile);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let made = fs::read_dir(folder.path().join("measured")).unwrap().next().unwrap().unwrap().path();
@@ -26,7 +26,7 @@ fn folder() -> tempfile::TempDir {
 
 fn plan(folder: &Path, flags: &[&str]) -> std::process::Command {
     let mut command = edgecut(folder);
-    command.args(["plan", &model("squeezenet"), "--profile", "p.csv=s0/cpu", "--profile", "p.csv=s1/cpu"]);
+    command.args(["plan", &model("squeezenet_v1.1"), "--profile", "p.csv=s0/cpu", "--profile", "p.csv=s1/cpu"]);
     command.args(["--links", "links.csv"]).args(flags);
     command
 }
