@@ -31,11 +31,16 @@ pub struct HostOptions {
     pub identity: Option<Identity>,
 }
 
+/// The name of a server's processor.
+const CPU: &str = "cpu";
+
 /// One server's agent.
 pub struct Host {
     name: SmolStr,
     identity: Option<Identity>,
+    /// The processor is the first.
     devices: Vec<Arc<Device>>,
+    processor: Arc<Device>,
     /// Notes for the user about the devices, such as why there is no GPU.
     notes: Vec<String>,
     clock: Clock,
@@ -51,7 +56,7 @@ impl Host {
     pub fn start(options: HostOptions, shutdown: Shutdown) -> std::io::Result<Arc<Host>> {
         let machine = Machine::detect();
         let cpu = DeviceDescription {
-            name: SmolStr::new_static("cpu"),
+            name: SmolStr::new_static(CPU),
             kind: DeviceKind::Cpu,
             model: machine.cpu.model.clone(),
             engine: TractEngine::identity().to_string(),
@@ -60,7 +65,8 @@ impl Host {
             host_link: None,
         };
         let cpu_engine = |threads: u32| Ok(Arc::new(TractEngine::new(threads as usize)?) as Arc<dyn Engine>);
-        let mut devices = vec![Device::start(cpu, Box::new(cpu_engine))?];
+        let processor = Device::start(cpu, Box::new(cpu_engine))?;
+        let mut devices = vec![processor.clone()];
         let StartedGpus { gpus, notes } = start_gpus();
         for (number, gpu) in gpus.into_iter().enumerate() {
             devices.push(gpu_device(number, gpu)?);
@@ -69,6 +75,7 @@ impl Host {
             name: options.name,
             identity: options.identity,
             devices,
+            processor,
             notes,
             clock: Clock::start(),
             sessions: Mutex::default(),
@@ -122,6 +129,11 @@ impl Host {
             let known: Vec<_> = self.devices.iter().map(|device| device.description().name.as_str()).collect();
             HostError::NoDevice { device: name.into(), known: known.join(", ") }
         })
+    }
+
+    /// The processor, which also sends and receives.
+    pub(super) fn processor(&self) -> &Arc<Device> {
+        &self.processor
     }
 
     /// The session with this id, for a peer that sends values to it.

@@ -45,7 +45,7 @@ impl Host {
     /// `budget` is spent, only what a linear fit needs is added.
     ///
     /// # Errors
-    /// If the peer does not answer, or a transfer takes too long.
+    /// If the processor of either side is busy, the peer does not answer, or a transfer takes too long.
     pub async fn probe(
         &self,
         peer: &Peer,
@@ -53,11 +53,14 @@ impl Host {
         budget: Duration,
         samples: mpsc::Sender<ProbeSample>,
     ) -> Result<(), HostError> {
+        let _lease = self.processor().lease("the measurement of a link").await?;
         let failed = |cause: String| HostError::Link { peer: peer.server.clone(), cause };
         let channel = connect(peer, self.identity()).await.map_err(|e| failed(e.to_string()))?;
         let mut client = AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE_SIZE);
         let (queue, outgoing) = mpsc::channel(1);
-        let status = |status: Status| failed(std::error::Error::source(&status).map_or(status.to_string(), root_cause));
+        let status = |status: Status| {
+            failed(std::error::Error::source(&status).map_or(status.message().to_string(), root_cause))
+        };
         let call = timeout(TRANSFER_TIMEOUT, client.absorb(ReceiverStream::new(outgoing))).await;
         let mut replies = call.map_err(|_| failed("no answer".to_string()))?.map_err(status)?.into_inner();
 
@@ -89,11 +92,12 @@ impl Host {
     /// The remote side of a probe: receives transfers as in a run, and acknowledges each.
     ///
     /// # Errors
-    /// If the stream breaks, or a transfer is too large.
+    /// If the processor is busy, the stream breaks, or a transfer is too large.
     pub(super) async fn absorb<S>(&self, mut stream: S, replies: mpsc::Sender<AbsorbReply>) -> Result<(), HostError>
     where
         S: futures::Stream<Item = Result<AbsorbChunk, Status>> + Unpin,
     {
+        let _lease = self.processor().lease("the measurement of a link from a peer").await?;
         let mut transfer = Assembler::default();
         let (tensors, mut received) = mpsc::channel::<TensorData>(1);
         let acknowledging = spawn_compute_thread(move || {
@@ -165,4 +169,25 @@ fn time_transfers(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::{server::host::HostOptions, shutdown::Shutdown};
+
+    #[tokio::test]
+    async fn a_link_is_not_measured_while_a_processor_is_in_use() {
+        let options = HostOptions { name: "a".into(), threads: Some(1), memory: None, identity: None };
+        let host = Host::start(options, Shutdown::new()).unwrap();
+        let lease = host.processor().lease("a profile").await.unwrap();
+        let absorb = async || {
+            let (replies, _received) = mpsc::channel(1);
+            host.absorb(futures::stream::empty(), replies).await
+        };
+        let refused = absorb().await.map_err(|error| error.to_string());
+        assert_eq!(refused, Err("device cpu is busy with a profile".to_string()));
+        drop(lease);
+        assert!(absorb().await.is_ok());
+    }
 }
