@@ -202,9 +202,11 @@ impl Point {
     /// `None` if a stream, where `request` is about one, has no room.
     fn of(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<Point> {
         let is_stream = pipeline_depth::is_stream(request.objective, &request.targets);
-        let solution = &mut candidate.solution;
+        let (solution, problem) = (&mut candidate.solution, &candidate.expanded.problem);
         if is_stream && solution.in_flight.is_none() {
-            solution.stream(&candidate.expanded.problem).ok()?;
+            // The plan for another objective serves one input at a time, and its memory is counted so.
+            solution.fill(problem).ok()?;
+            solution.judge(problem);
             if !solution.missed.is_empty() {
                 return None;
             }
