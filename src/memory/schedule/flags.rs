@@ -13,8 +13,13 @@ use crate::{
     memory::{effort, subject::SubjectFlags},
 };
 
-/// Millions of schedule steps that are tried if `--effort` is not given.
-const EFFORT: u64 = 70;
+/// Millions of schedule steps that are tried if `--effort` is not given, at least.
+const EFFORT: u64 = 100;
+/// Steps for each pair of operators, if that is more: both the steps of a schedule and the moves that it has grow with the
+/// number of operators.
+const STEPS_PER_PAIR: u64 = 400;
+/// Millions of steps at most.
+const MAX_EFFORT: u64 = 1000;
 
 /// Find schedules of a model that need less memory.
 ///
@@ -102,7 +107,7 @@ pub(super) struct SearchFlags {
     #[arg(long, help_heading = "Search", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) seeds: Option<u64>,
 
-    /// Millions of schedule steps to try [default: 70]; 20 take about 1 s
+    /// Millions of schedule steps to try [default: 100, and more above 500 operators]; 20 take about 1 s
     #[arg(long, help_heading = "Search", value_name = "MILLIONS")]
     pub(super) effort: Option<u64>,
 }
@@ -120,9 +125,11 @@ impl Schedule {
         self.target.limit.map(Target::Limit).or(self.target.slowdown.map(Target::Slowdown))
     }
 
-    /// The search's options, from `seed`.
-    pub(super) fn options(&self, seed: u64) -> RematOptions {
-        RematOptions { seed, budget: effort::steps(self.search.effort, EFFORT), cut_off: None }
+    /// The search's options for a graph of this size, from `seed`.
+    pub(super) fn options(&self, seed: u64, operators: usize) -> RematOptions {
+        let pairs = (operators as u64).saturating_pow(2);
+        let default = (pairs.saturating_mul(STEPS_PER_PAIR) / 1_000_000).clamp(EFFORT, MAX_EFFORT);
+        RematOptions { seed, budget: effort::steps(self.search.effort, default), cut_off: None }
     }
 }
 

@@ -36,7 +36,8 @@ pub(super) fn run(arguments: &Schedule, subject: &Subject) -> Outcome {
     let host = neighbour.as_ref().map(|(_, link)| *link);
     let roofline = Roofline::default();
     let model = Model { grouped: &grouped, costs: &roofline, host };
-    let fitted = schedule_model(&model, &arguments.options(arguments.search.seed)).map_err(Failure::bad_input)?;
+    let options = arguments.options(arguments.search.seed, grouped.groups.len());
+    let fitted = schedule_model(&model, &options).map_err(Failure::bad_input)?;
     let default = arguments.execution.run.then_some(Target::Slowdown(SLOWDOWN));
     let Some(target) = arguments.target().or(default) else { return front(arguments, subject, &fitted) };
     let Some(best) = fitted.best(target) else {

@@ -38,7 +38,7 @@ pub(super) fn solve_from<'a>(
     let message = format!("searching schedules of {} operators", workload.operators());
     let bar = ProgressBar::new_spinner().with_message(message);
     bar.enable_steady_tick(Duration::from_millis(100));
-    let solved = workload.solve(&arguments.options(seed)).map_err(Failure::bad_input);
+    let solved = workload.solve(&arguments.options(seed, workload.operators())).map_err(Failure::bad_input);
     bar.finish_and_clear();
     solved
 }

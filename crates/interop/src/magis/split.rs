@@ -5,7 +5,7 @@
 //! over the parts, at the cost of one more read of the result. Everything else, and what depends on it, runs after the
 //! parts.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use super::{CostModel, Fission, FissionBody, Op};
 
@@ -36,6 +36,11 @@ pub struct Region {
 impl Region {
     /// The largest region of a graph; `None` if nothing can be split.
     pub fn of(ops: &[Op]) -> Option<Region> {
+        Region::within(ops, 0..ops.len())
+    }
+
+    /// The largest region among the operators of a range; what lies before and after it runs whole.
+    pub fn within(ops: &[Op], range: Range<usize>) -> Option<Region> {
         let inputs = ops.iter().filter(|op| op.is_placeholder() && !op.is_weight);
         let length = *inputs.max_by_key(|op| op.out_bytes)?.shape.first()?;
         if length < 2 {
@@ -44,11 +49,12 @@ impl Region {
         let shapes: HashMap<u64, Op> = ops.iter().map(|op| (op.id, op.clone())).collect();
         let mut labels: HashMap<u64, Label> = HashMap::new();
         let (mut before, mut inside, mut after) = (Vec::new(), Vec::new(), Vec::new());
-        for op in ops {
+        for (index, op) in ops.iter().enumerate() {
             let label = label(op, length, &labels, &shapes);
             labels.insert(op.id, label);
             let place = match label {
-                _ if op.is_placeholder() => &mut before,
+                _ if op.is_placeholder() || index < range.start => &mut before,
+                _ if index >= range.end => &mut after,
                 Label::Whole => &mut before,
                 Label::Batch | Label::Sum => &mut inside,
                 Label::After => &mut after,

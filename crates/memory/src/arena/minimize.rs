@@ -1,10 +1,13 @@
 //! Lowers a packing by searches at selected capacities, the lower bound first.
 //!
-//! The difficulty is not monotone in the capacity, so a binary search with time-outs would be unsound. Instead, each round
-//! tries the lower bound with every preference and then capacities between the bound and the best height; budgets double
-//! from round to round. Components of buffers with disjoint lifetimes are packed independently.
+//! Where the lower bound is met, a depth-first search nearly always finds that early; otherwise a beam search finds low
+//! packings sooner. The difficulty is not monotone in the capacity, so a binary search with time-outs would be unsound.
+//! Instead, each round tries the lower bound with every preference, then capacities between the bound and the best
+//! height, and then beam searches; budgets double from round to round. Components of buffers with disjoint lifetimes are
+//! packed independently.
 
 use super::{
+    beam::{Beam, expected_work, setting},
     failed_states::FailedStates,
     hash::mix,
     preference::{Preference, SEARCH},
@@ -18,6 +21,9 @@ use crate::bound;
 const RESTART: u64 = 256;
 /// Budget of the first round, per buffer of the component.
 const FIRST_ROUND: u64 = 1024;
+/// Work of a round's beam searches, in multiples of one of its searches; half of that of the last round if they found
+/// nothing then.
+const BEAMS: u64 = 16;
 
 /// Lowers `offsets` until every buffer ends at or below `target`, the bound is met, or `effort` is used up.
 ///
@@ -58,6 +64,10 @@ struct Component<'a> {
     height: u64,
     /// The number of seeds of mixed preferences used so far.
     seeds: u64,
+    /// The number of beam searches so far.
+    beams: usize,
+    /// Work of its beam searches, in multiples of a round's budget.
+    beam_share: u64,
 }
 
 /// Sections in the narrowest integers that hold the offsets.
@@ -82,6 +92,26 @@ impl<'a> Component<'a> {
             lower: bound::arena(&buffers).0,
             height: height.unwrap_or(0),
             seeds: 0,
+            beams: 0,
+            beam_share: BEAMS,
+        }
+    }
+
+    /// Beam searches for lower packings, each with another ranking or wider than the last.
+    fn widen(&mut self, state: &mut Budget, goal: u64, budget: u64, offsets: &mut [u64]) {
+        let until = state.left.saturating_sub(budget);
+        while self.height > goal && state.left > until {
+            let (turn, height, room) = (self.beams, self.height, state.left - until);
+            let searched = match &self.sections {
+                Width::Narrow(sections) => beam(sections, turn, height, room, state, offsets),
+                Width::Wide(sections) => beam(sections, turn, height, room, state, offsets),
+                Width::Beyond => None,
+            };
+            if searched.is_none() {
+                return;
+            }
+            self.beams += 1;
+            self.height = self.measure(offsets);
         }
     }
 
@@ -114,6 +144,11 @@ impl<'a> Component<'a> {
                 low = middle;
             }
         }
+        let (height, searched) = (self.height, self.beams);
+        self.widen(state, goal, budget.saturating_mul(self.beam_share), offsets);
+        if self.beams > searched {
+            self.beam_share = if self.height < height { BEAMS } else { (self.beam_share / 2).max(1) };
+        }
     }
 
     /// One search at one capacity.
@@ -143,14 +178,45 @@ impl<'a> Component<'a> {
     }
 
     fn measure(&self, offsets: &[u64]) -> u64 {
-        let members = match &self.sections {
+        let ends = self.members().iter().map(|&m| offsets[m as usize] + self.problem.buffers[m as usize].size.0);
+        ends.max().unwrap_or(self.height)
+    }
+
+    /// The buffers that are searched.
+    fn members(&self) -> &[u32] {
+        match &self.sections {
             Width::Narrow(sections) => &sections.members,
             Width::Wide(sections) => &sections.members,
-            Width::Beyond => return self.height,
-        };
-        let ends = members.iter().map(|&m| offsets[m as usize] + self.problem.buffers[m as usize].size.0);
-        ends.max().unwrap_or(0)
+            Width::Beyond => &[],
+        }
     }
+}
+
+/// Replaces the offsets by those of a lower packing, if the beam search number `turn` finds one; `None` if there is no such
+/// search, or it takes more work than `room`.
+fn beam<N: Number>(
+    sections: &Sections<N>,
+    turn: usize,
+    height: u64,
+    room: u64,
+    state: &mut Budget,
+    offsets: &mut [u64],
+) -> Option<()> {
+    if !sections.is_free(height / sections.unit) {
+        return None;
+    }
+    let (ranking, width) = setting(sections, turn)?;
+    if expected_work(sections, width) > room {
+        return None;
+    }
+    let mut beam = Beam::new(sections, ranking, height / sections.unit);
+    if let Some(found) = beam.run(width, state.left) {
+        for (&member, offset) in sections.members.iter().zip(found) {
+            offsets[member as usize] = offset.get() * sections.unit;
+        }
+    }
+    state.left = state.left.saturating_sub(beam.work() + sections.len() as u64);
+    Some(())
 }
 
 fn search<N: Number>(

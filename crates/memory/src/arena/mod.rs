@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `first_fit`, `preference` | a portfolio of first-fit orders, which nearly always suffices for a network |
 //! | `search`, `sections`, `failed_states` | a canonical branch and bound for one capacity |
+//! | `beam`, `skyline` | a beam search for low packings |
 //! | `minimize` | searches at decreasing capacities, if first fit misses the lower bound |
 //! | [`pools`] | several memories, filled in order of preference |
 //!
 //! Effort is counted in work, not in time, so that the same input always gives the same packing.
 
+mod beam;
 mod failed_states;
 mod first_fit;
 mod hash;
@@ -18,6 +20,7 @@ mod preference;
 mod problem;
 mod search;
 mod sections;
+mod skyline;
 
 pub use problem::ArenaError;
 
@@ -170,6 +173,44 @@ mod tests {
             prop_assert_eq!(check::packing(&buffers, &packing), Ok(()));
             prop_assert_eq!(packing.height, Bytes(64));
         }
+    }
+
+    /// `count` buffers that fill a rectangle: cut in two again and again, mostly where it is large.
+    fn large_jigsaw(count: usize, seed: u64) -> Vec<Buffer> {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut buffers = vec![Buffer::new(0, 2000, Bytes(1 << 20))];
+        let area = |b: &Buffer| (b.upper - b.lower) * b.size.0;
+        while buffers.len() < count {
+            let largest = (0..3).map(|_| rng.usize(0..buffers.len())).max_by_key(|&index| area(&buffers[index]));
+            let index = largest.unwrap_or(0);
+            let mut rest = buffers[index];
+            if rng.bool() && rest.upper - rest.lower >= 2 {
+                let cut = rng.u64(rest.lower + 1..rest.upper);
+                (buffers[index].upper, rest.lower) = (cut, cut);
+            } else if rest.size.0 >= 2 {
+                let cut = Bytes(rng.u64(1..rest.size.0));
+                (buffers[index].size, rest.size) = (cut, rest.size - cut);
+            } else {
+                continue;
+            }
+            buffers.push(rest);
+        }
+        rng.shuffle(&mut buffers);
+        buffers
+    }
+
+    #[test]
+    fn large_jigsaws_come_near_their_bound() {
+        let mut gaps = Vec::new();
+        for (count, seed) in [(200, 1), (300, 2), (500, 3)] {
+            let buffers = large_jigsaw(count, seed);
+            let options = PackOptions { effort: 60_000_000, ..PackOptions::default() };
+            let packing = pack(&buffers, &options).unwrap();
+            assert_eq!(check::packing(&buffers, &packing), Ok(()));
+            assert_eq!(packing.bound, Bytes(1 << 20));
+            gaps.push(packing.gap());
+        }
+        assert!(gaps.iter().all(|gap| *gap < 0.1) && gaps.contains(&0.0), "{gaps:?}");
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! A packing problem in the representation of the search: time divided into sections with the same live buffers, sizes
 //! divided by their common unit.
 
-use std::ops::{Add, Range};
+use std::ops::{Add, Range, Sub};
 
 use super::{
     preference::{Preference, Traits},
@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Integer type of offsets and sizes; narrow ones are faster.
-pub(super) trait Number: Copy + Ord + Default + Add<Output = Self> {
+pub(super) trait Number: Copy + Ord + Default + Add<Output = Self> + Sub<Output = Self> {
     fn of(value: u64) -> Option<Self>;
     fn get(self) -> u64;
     /// The next multiple of `align`.
@@ -109,6 +109,13 @@ impl<N: Number> Sections<N> {
 
     pub fn len(&self) -> usize {
         self.members.len()
+    }
+
+    /// Whether no buffer has a fixed offset, and packings of several times `height` fit in `N`.
+    pub fn is_free(&self, height: u64) -> bool {
+        let align = self.aligns.iter().max().map_or(1, |align| align.get());
+        let reach = height.saturating_mul(4).saturating_add(align);
+        self.fixed.iter().all(Option::is_none) && N::of(reach).is_some()
     }
 
     pub fn size(&self, buffer: u32) -> N {
