@@ -32,13 +32,13 @@ impl CacheFlush {
     }
 
     /// A buffer of `bytes`, up to 128 MiB.
-    pub(super) fn new(bytes: Bytes) -> CacheFlush {
+    pub fn new(bytes: Bytes) -> CacheFlush {
         // Zeroed memory would be one physical page.
         CacheFlush { buffer: vec![1; bytes.0.min(MAX_BYTES) as usize] }
     }
 
     /// Reads the whole buffer, one word in each cache line.
-    pub(super) fn flush(&self) {
+    pub fn flush(&self) {
         let sum: u64 = self.buffer.iter().step_by(CACHE_LINE).map(|b| u64::from(*b)).sum();
         std::hint::black_box(sum);
     }

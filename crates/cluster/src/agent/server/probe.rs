@@ -1,7 +1,8 @@
 //! Measurement of a link: transfers between two agents, timed until their acknowledgement.
 //!
-//! A transfer is timed between compute threads on both sides, after a pause as long as a short operator. It thus includes
-//! thread wake-up and message handling, as a transfer during a run does.
+//! A transfer is timed between compute threads on both sides, in the state in which a run makes one: the sender has computed
+//! for some milliseconds and written the data last, the receiver is idle. It thus includes thread wake-up and message
+//! handling with cold caches, as a transfer during a run does.
 
 use std::{
     io, thread,
@@ -26,6 +27,7 @@ use crate::agent::protocol::{
     wire::{AbsorbChunk, AbsorbReply, agent_client::AgentClient},
 };
 use edgecut_graph::{DType, TensorData, TensorType, units::Bytes};
+use edgecut_profile::CacheFlush;
 
 /// The smallest transfer that is timed, apart from empty ones; sizes grow fourfold. Smaller transfers do not reveal the
 /// rate: queues and token buckets pass short bursts at once.
@@ -34,8 +36,11 @@ const MIN_PROBE_SIZE: Bytes = Bytes(1 << 15);
 /// The largest transfer that a peer accepts.
 const MAX_ABSORB_SIZE: Bytes = Bytes(64 << 20);
 
-/// Pause of both sides before each transfer.
-const PAUSE: Duration = Duration::from_millis(1);
+/// How long the sender computes before each transfer.
+const COMPUTE: Duration = Duration::from_millis(3);
+
+/// What it reads meanwhile, more than the private caches of a core hold.
+const WORKING_SET: Bytes = Bytes(8 << 20);
 
 /// Longest time for one transfer.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -142,22 +147,25 @@ fn time_transfers(
     mut acknowledged: mpsc::Receiver<()>,
     samples: &mpsc::Sender<ProbeSample>,
 ) -> Result<(), HostError> {
-    let begin = Instant::now();
+    let (begin, caches) = (Instant::now(), CacheFlush::new(WORKING_SET));
     let sizes = std::iter::successors(Some(MIN_PROBE_SIZE.0), |size| Some(size * 4));
     let largest = largest.0.clamp(4 * MIN_PROBE_SIZE.0, MAX_PROBE_SIZE.0);
     for (index, size) in std::iter::once(0).chain(sizes.take_while(|size| *size <= largest)).enumerate() {
         if index > 2 && begin.elapsed() > budget {
             break;
         }
-        let data = Buffer::from(vec![0x5a; size as usize]);
         let repeats = if size <= 1 << 16 { 24 } else { 8 };
         for repeat in 0..repeats + 1 {
             if repeat > 1 && begin.elapsed() > budget {
                 break;
             }
-            thread::sleep(PAUSE);
+            let computed = Instant::now();
+            while computed.elapsed() < COMPUTE {
+                caches.flush();
+            }
+            let data = Buffer::from(vec![0x5a; size as usize]);
             let start = Instant::now();
-            if requests.send(data.clone()).is_err() || acknowledged.blocking_recv().is_none() {
+            if requests.send(data).is_err() || acknowledged.blocking_recv().is_none() {
                 // The sending side has failed and reports why.
                 return Ok(());
             }
