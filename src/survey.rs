@@ -24,6 +24,10 @@ pub async fn profiles(
 ) -> Result<Vec<DeviceProfile>, Failure> {
     let (all, bars) = (MultiProgress::new(), Mutex::new(HashMap::<String, ProgressBar>::new()));
     let progress = |now: SurveyProgress<'_>| {
+        if let Some(who) = now.waiting_for {
+            let what = format!("{}: waiting for {who}, which is measuring on the same machine", now.device);
+            all.suspend(|| eprintln!("{what}"));
+        }
         let mut bars = bars.lock().unwrap_or_else(PoisonError::into_inner);
         let bar = bars.entry(now.device.to_string()).or_insert_with(|| {
             let style = ProgressStyle::with_template("{elapsed:>4} {prefix} measured {pos}/{len} {wide_msg}");

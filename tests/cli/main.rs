@@ -13,5 +13,6 @@ mod interrupted_plan;
 mod memory;
 mod model_flags;
 mod plan_advice;
+mod simultaneous_profiles;
 mod stable_ids;
 mod threads;

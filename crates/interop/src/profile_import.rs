@@ -10,7 +10,7 @@ use edgecut_graph::{
     Granularity, Graph, Operator, OperatorId, Origin, TensorId, TensorType,
     units::{Bytes, Micros},
 };
-use edgecut_profile::{Cost, Item, MeasurementMode, ProfileRow, ProfiledDevice, items};
+use edgecut_profile::{Conditions, Cost, Item, MeasurementMode, ProfileRow, ProfiledDevice, items};
 
 /// Rows for the operators of a graph.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,6 +114,7 @@ fn row(place: &ProfiledDevice, mode: MeasurementMode, id: usize, item: &Item, ti
         workspace: Bytes::ZERO,
         held: item.parameter_bytes,
         disturbed: 0.0,
+        conditions: Conditions::default(),
     };
     ProfileRow {
         time_us_mad: None,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Conditions;
 use edgecut_engine::statistics::Statistics;
 use edgecut_graph::units::{Bytes, Micros};
 
@@ -22,6 +23,8 @@ pub struct Cost {
     /// Fraction of the samples during which another process used the CPU. Disturbed samples are excluded from the
     /// statistics if enough others exist.
     pub disturbed: f64,
+    #[serde(default)]
+    pub conditions: Conditions,
 }
 
 /// One result of a measurement: the cost of an item, or why the device cannot compute it.

@@ -109,6 +109,7 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Conditions;
     use edgecut_engine::statistics::Statistics;
 
     /// An observation whose time is `time`.
@@ -121,6 +122,7 @@ mod tests {
             workspace: Bytes(10),
             held: Bytes(6),
             disturbed: 0.0,
+            conditions: Conditions::default(),
         };
         Observation { flops, bytes, parameters: 3.0, cost }
     }

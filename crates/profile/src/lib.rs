@@ -5,6 +5,7 @@
 //! | [`items`], [`Signature`] | what is measured as one unit (an operator or a fused group), and what makes two units cost the same |
 //! | [`measure`] | measurements: each signature in isolation, the model in order, the model as a whole |
 //! | [`Sampling`], [`Cost`] | stopping criterion of a measurement, and its result |
+//! | [`Conditions`], `machine_load` | when and how undisturbed it was measured; how busy other processes keep the machine |
 //! | `cache_flush` | [`CacheFlush`]: evicts an operator's data between two isolated runs |
 //! | [`ProfileRow`], [`ProfiledDevice`], [`ProfiledShard`] | one line of the CSV table; its device; its shard, where it covers only part of an operator |
 //! | [`ProfileStore`], [`ProfileKey`] | profiles on disk: appended while measuring, resumed and reused |
@@ -17,6 +18,7 @@
 //! [`ProfileStore`], an agent streams them. This crate does not know clusters, plans or the network.
 
 mod cache_flush;
+mod conditions;
 mod cost;
 mod csv_file;
 mod device;
@@ -26,6 +28,7 @@ mod family_fit;
 pub mod growth;
 mod item;
 mod key;
+mod machine_load;
 pub mod measure;
 pub mod model;
 mod prediction_error;
@@ -38,6 +41,7 @@ mod store;
 mod summary;
 
 pub use cache_flush::CacheFlush;
+pub use conditions::{Conditions, Governor};
 pub use cost::{Cost, Measurement};
 pub use device::ProfiledDevice;
 pub use error::ProfileError;

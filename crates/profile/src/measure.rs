@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{CacheFlush, Cost, Item, Measurement, Sampling, Signature, sampling::Samples};
+use crate::{
+    CacheFlush, Conditions, Cost, Item, Measurement, Sampling, Signature, machine_load::MachineLoad, sampling::Samples,
+};
 use edgecut_engine::{Engine, EngineError, Executable, ParameterSource};
 use edgecut_graph::{Graph, OperatorId, Part, TensorData, TensorId, units::Bytes};
 use edgecut_values as values;
@@ -62,7 +64,7 @@ pub fn isolated(
     let Some(last) = first.iter().rposition(|first| *first) else { return Ok(()) };
     let mut left = first.iter().filter(|first| **first).count() as u32;
     let budget = Budget::new(sampling);
-    let cache_flush = CacheFlush::of(graph);
+    let (cache_flush, load) = (CacheFlush::of(graph), MachineLoad::start());
     let mut table: HashMap<TensorId, TensorData> = graph.inputs().zip(target.inputs.iter().cloned()).collect();
     let last_use = last_uses(graph, items);
     for (index, item) in items.iter().enumerate().take(last + 1) {
@@ -76,7 +78,7 @@ pub fn isolated(
             }
             let until = budget.deadline(left);
             let (outputs, cost) = sample(&mut *loaded, &inputs, target.engine, sampling, until, Some(&cache_flush))?;
-            Ok((outputs, cost))
+            Ok((outputs, cost.map(|cost| Cost { conditions: Conditions::now(&load), ..cost })))
         });
         let (outputs, cost) = match computed {
             Ok((outputs, cost)) => (outputs, cost.map(Ok)),
@@ -110,7 +112,7 @@ pub fn in_situ(
     let threads = target.engine.threads();
     let mut samples: Vec<Samples> = groups.iter().map(|_| Samples::new(threads, target.engine.quota())).collect();
     model.run_in_steps(target.inputs.to_vec(), &mut |_, _| {})?;
-    let until = Budget::new(sampling).deadline(1);
+    let (until, load) = (Budget::new(sampling).deadline(1), MachineLoad::start());
     loop {
         model.run_in_steps(target.inputs.to_vec(), &mut |index, sample| {
             if let Some(samples) = samples.get_mut(index) {
@@ -122,8 +124,10 @@ pub fn in_situ(
             break;
         }
     }
+    let conditions = Conditions::now(&load);
     for (index, (item, samples)) in target.items.iter().zip(&samples).enumerate() {
-        let cost = samples.cost(item.parameter_bytes).ok_or_else(|| "its result is unused".to_string());
+        let cost = samples.cost(item.parameter_bytes).map(|cost| Cost { conditions, ..cost });
+        let cost = cost.ok_or_else(|| "its result is unused".to_string());
         if each(Measurement { item: index, cost }).is_break() {
             break;
         }
@@ -140,9 +144,10 @@ pub fn whole_model(target: &ProfileTarget<'_>, sampling: &Sampling, flush: Optio
     target.check_memory(target.parameter_bytes())?;
     let mut model = target.engine.load(target.graph, target.parameter)?;
     let cache_flush = flush.map(CacheFlush::new);
-    let until = Budget::new(sampling).deadline(1);
+    let (until, load) = (Budget::new(sampling).deadline(1), MachineLoad::start());
     let (_, cost) = sample(&mut *model, target.inputs, target.engine, sampling, until, cache_flush.as_ref())?;
-    cost.ok_or_else(|| EngineError::Other("no sample was taken".to_string()))
+    cost.map(|cost| Cost { conditions: Conditions::now(&load), ..cost })
+        .ok_or_else(|| EngineError::Other("no sample was taken".to_string()))
 }
 
 /// Warms up, then takes samples until there are enough. Returns the outputs of the last run and the cost.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use crate::{
-    Cost, Item, ProfileRow, Signature,
+    Conditions, Cost, Item, ProfileRow, Signature,
     family::Family,
     family_fit::{FamilyFit, Observation},
 };
@@ -94,6 +94,7 @@ impl CostModel {
             workspace: fitted.workspace(item),
             held: fitted.held(item),
             disturbed: 0.0,
+            conditions: Conditions::default(),
         };
         Some(Estimate { cost, source })
     }
@@ -148,6 +149,7 @@ mod tests {
                 workspace: Bytes::ZERO,
                 held: Bytes::ZERO,
                 disturbed: 0.0,
+                conditions: Conditions::default(),
             };
             ProfileRow::new(&device, MeasurementMode::Isolated, Granularity::Op, id, item, &Ok(cost))
         };

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cost, Item, ProfiledDevice, ProfiledShard, Signature};
+use time::OffsetDateTime;
+
+use crate::{Conditions, Cost, Governor, Item, ProfiledDevice, ProfiledShard, Signature};
 use edgecut_engine::statistics::Statistics;
 use edgecut_graph::{
     Granularity,
@@ -78,6 +80,14 @@ pub struct ProfileRow {
     /// Indices of the results in the model, joined by `+`.
     #[serde(default)]
     pub tensors: String,
+    /// When the item was measured. Files may lack this and the next two columns.
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    pub measured_at: Option<OffsetDateTime>,
+    #[serde(default)]
+    pub governor: Option<Governor>,
+    /// Processors that others kept busy while it was measured.
+    #[serde(default)]
+    pub load: Option<f64>,
 }
 
 impl ProfileRow {
@@ -91,6 +101,7 @@ impl ProfileRow {
         cost: &Result<Cost, String>,
     ) -> ProfileRow {
         let cost_of = |get: fn(&Cost) -> Micros| cost.as_ref().ok().map(|cost| to_nanoseconds(get(cost)));
+        let conditions = cost.as_ref().map(|cost| cost.conditions).unwrap_or_default();
         ProfileRow {
             server: device.server.clone(),
             device: device.device.clone(),
@@ -126,6 +137,9 @@ impl ProfileRow {
             copied_bytes: None,
             layer: item.layer.clone(),
             tensors: tensors(item),
+            measured_at: conditions.measured_at,
+            governor: conditions.governor,
+            load: conditions.load,
         }
     }
 
@@ -184,6 +198,7 @@ impl ProfileRow {
             workspace: self.workspace_bytes.unwrap_or(Bytes::ZERO),
             held: self.held_bytes.unwrap_or(self.parameter_bytes),
             disturbed: self.disturbed,
+            conditions: Conditions { measured_at: self.measured_at, governor: self.governor, load: self.load },
         })
     }
 }

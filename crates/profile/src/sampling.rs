@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Cost;
+use crate::{Conditions, Cost};
 use edgecut_engine::{
     Sample,
     statistics::{Statistics, median, median_uncertainty},
@@ -96,6 +96,7 @@ impl Samples {
             workspace: used.iter().map(|s| s.workspace).max()?,
             held,
             disturbed: self.disturbed.len() as f64 / (self.clean.len() + self.disturbed.len()) as f64,
+            conditions: Conditions::default(),
         })
     }
 }

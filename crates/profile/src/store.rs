@@ -206,7 +206,7 @@ impl ProfileStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ProfiledDevice;
+    use crate::{Conditions, ProfiledDevice};
     use edgecut_engine::{EngineId, statistics::Statistics};
     use edgecut_graph::{
         Granularity, Graph,
@@ -229,7 +229,15 @@ mod tests {
     fn cost(median: f64) -> Cost {
         let median = Micros(median);
         let time = Statistics { n: 7, median, mad: Micros(0.25), min: Micros(1.0), p95: Micros(9.0) };
-        Cost { time, cpu: Micros(2.0), kernels: None, workspace: Bytes(3), held: Bytes(4), disturbed: 0.125 }
+        Cost {
+            time,
+            cpu: Micros(2.0),
+            kernels: None,
+            workspace: Bytes(3),
+            held: Bytes(4),
+            disturbed: 0.125,
+            conditions: Conditions::default(),
+        }
     }
 
     #[test]
@@ -282,10 +290,14 @@ mod tests {
         let old: String = text
             .lines()
             .map(|line| {
-                format!("{}\n", line.replace(",axis,fraction,copied_bytes,layer,tensors", "").trim_end_matches(",,,,,"))
+                format!(
+                    "{}\n",
+                    line.replace(",axis,fraction,copied_bytes,layer,tensors,measured_at,governor,load", "")
+                        .trim_end_matches(",,,,,,,,")
+                )
             })
             .collect();
-        // The note is empty; the columns of shards, layers and tensors follow it.
+        // The note is empty; the columns of shards, layers, tensors and conditions follow it.
         fs::write(store.path(), old.replace(",0.125\n", ",0.125,\n")).unwrap();
         assert_eq!(ProfileStore::open(folder.path(), &key).unwrap().rows(), store.rows());
     }

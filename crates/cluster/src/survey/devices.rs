@@ -151,18 +151,20 @@ async fn record(
     store: &mut ProfileStore,
     progress: &(dyn Fn(SurveyProgress<'_>) + Sync),
 ) -> Result<Option<ModelTime>, SurveyError> {
-    let report = |store: &ProfileStore, item: &str| {
-        progress(SurveyProgress { device: &device.name, measured: store.rows().len(), items: items.len(), item });
+    let tell = |store: &ProfileStore, item: &str, waiting_for: Option<&str>| {
+        let (device, measured) = (&device.name, store.rows().len());
+        progress(SurveyProgress { device, measured, items: items.len(), item, waiting_for });
     };
-    report(store, "");
+    tell(store, "", None);
     let (mut whole, mut lost) = (None, None);
     while let Some(event) = events.recv().await {
         match event {
             Ok(ProfileEvent::Item(measured)) => {
                 store.record(items, &measured)?;
-                report(store, items.get(measured.item).map_or("", |item| &item.name));
+                tell(store, items.get(measured.item).map_or("", |item| &item.name), None);
             }
             Ok(ProfileEvent::Whole(cost)) => whole = Some(ModelTime::from(&cost)),
+            Ok(ProfileEvent::WaitingFor(who)) => tell(store, "", Some(&who)),
             Err(error) => lost = Some(error),
         }
     }

@@ -50,6 +50,8 @@ pub struct SurveyProgress<'a> {
     pub items: usize,
     /// The last item measured; empty at the beginning.
     pub item: &'a str,
+    /// Who else is measuring on the device's machine, so that nothing is measured yet.
+    pub waiting_for: Option<&'a str>,
 }
 
 /// Why a survey failed.

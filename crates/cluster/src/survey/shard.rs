@@ -52,6 +52,7 @@ pub async fn measure_shard(
         match event {
             Ok(ProfileEvent::Whole(cost)) => found = Ok(cost),
             Ok(ProfileEvent::Item(measured)) => found = measured.cost,
+            Ok(ProfileEvent::WaitingFor(_)) => {}
             Err(AgentError::Refused { message, .. }) => return Ok(Err(message)),
             Err(error) => return Err(error),
         }

@@ -45,7 +45,7 @@ pub(super) async fn measure_shards(
     }
     let report = |done: usize, item: &str| {
         let (measured, items) = (items.len() + done, items.len() + wanted.len());
-        progress(SurveyProgress { device: &device.name, measured, items, item });
+        progress(SurveyProgress { device: &device.name, measured, items, item, waiting_for: None });
     };
     for (done, (id, fraction)) in wanted.iter().enumerate() {
         if end.is_some_and(|end| Instant::now() >= end) {

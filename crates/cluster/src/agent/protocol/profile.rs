@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
+use time::OffsetDateTime;
 
 use super::{
     chunks::{Assembler, DocumentBuffer, chunks, document},
@@ -16,7 +17,7 @@ use edgecut_graph::{
     Granularity, Graph,
     units::{Bytes, Micros},
 };
-use edgecut_profile::{Cost, Measurement, MeasurementMode, Sampling, Signature};
+use edgecut_profile::{Conditions, Cost, Governor, Measurement, MeasurementMode, Sampling, Signature};
 
 /// What to measure on one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,6 +49,8 @@ pub struct ProfileTask {
 pub enum ProfileEvent {
     Item(Measurement),
     Whole(Cost),
+    /// Who is measuring on the agent's machine, so that this client has to wait.
+    WaitingFor(String),
 }
 
 impl ProfileTask {
@@ -115,6 +118,7 @@ impl From<ProfileEvent> for wire::ProfileEvent {
     fn from(from: ProfileEvent) -> wire::ProfileEvent {
         let event = match from {
             ProfileEvent::Whole(cost) => profile_event::Event::Whole(cost.into()),
+            ProfileEvent::WaitingFor(who) => profile_event::Event::WaitingFor(who),
             ProfileEvent::Item(Measurement { item, cost }) => profile_event::Event::Item(wire::ItemCost {
                 item: item as u32,
                 outcome: Some(match cost {
@@ -132,6 +136,7 @@ impl ProfileEvent {
     pub fn from_wire(from: wire::ProfileEvent) -> Option<ProfileEvent> {
         Some(match from.event? {
             profile_event::Event::Whole(cost) => ProfileEvent::Whole(cost.into()),
+            profile_event::Event::WaitingFor(who) => ProfileEvent::WaitingFor(who),
             profile_event::Event::Item(wire::ItemCost { item, outcome }) => ProfileEvent::Item(Measurement {
                 item: item as usize,
                 cost: match outcome? {
@@ -156,6 +161,9 @@ impl From<Cost> for wire::Cost {
             workspace_bytes: from.workspace.0,
             held_bytes: from.held.0,
             disturbed: from.disturbed,
+            measured_at: from.conditions.measured_at.map(OffsetDateTime::unix_timestamp),
+            governor: from.conditions.governor.map(|governor| governor.to_string()),
+            load: from.conditions.load,
         }
     }
 }
@@ -175,6 +183,11 @@ impl From<wire::Cost> for Cost {
             workspace: Bytes(from.workspace_bytes),
             held: Bytes(from.held_bytes),
             disturbed: from.disturbed,
+            conditions: Conditions {
+                measured_at: from.measured_at.and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok()),
+                governor: from.governor.as_deref().and_then(Governor::named),
+                load: from.load,
+            },
         }
     }
 }
@@ -226,12 +239,18 @@ mod tests {
             workspace: Bytes(3),
             held: Bytes(4),
             disturbed: 0.5,
+            conditions: Conditions {
+                measured_at: OffsetDateTime::from_unix_timestamp(1_800_000_000).ok(),
+                governor: Some(Governor::Schedutil),
+                load: Some(0.5),
+            },
         };
         let failed = Measurement { item: 8, cost: Err("no kernel".to_string()) };
         for event in [
             ProfileEvent::Whole(cost),
             ProfileEvent::Item(Measurement { item: 7, cost: Ok(cost) }),
             ProfileEvent::Item(failed),
+            ProfileEvent::WaitingFor("process 7".to_string()),
         ] {
             assert_eq!(ProfileEvent::from_wire(event.clone().into()), Some(event));
         }

@@ -8,6 +8,7 @@
 //! | [`session`], [`run_state`] | a loaded run: a lock around a state machine that has no clock, thread or socket |
 //! | [`execute`], [`transfer`] | what computes a session's stages, and what moves its values between agents |
 //! | [`profile`], [`probe`] | measurements of operators and of links |
+//! | [`measurement_lock`] | makes measurements of all processes on this machine take turns |
 //! | [`service`], [`serve`] | the gRPC service, and the socket it listens on |
 //! | [`job_log`] | the log of connections and jobs |
 
@@ -17,6 +18,7 @@ mod execute;
 mod host;
 mod job_log;
 mod machine;
+mod measurement_lock;
 mod probe;
 mod profile;
 mod run;

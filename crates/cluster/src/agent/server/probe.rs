@@ -17,7 +17,11 @@ use tokio::{
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::Status;
 
-use super::{error::HostError, host::Host};
+use super::{
+    error::HostError,
+    host::Host,
+    measurement_lock::{MeasurementLock, Sharing},
+};
 use crate::agent::protocol::{
     chunks::{Assembled, Assembler, MAX_MESSAGE_SIZE, chunks},
     connect::connect,
@@ -59,6 +63,7 @@ impl Host {
         samples: mpsc::Sender<ProbeSample>,
     ) -> Result<(), HostError> {
         let _lease = self.processor().lease("the measurement of a link").await?;
+        let _lock = self.shared_lock().await?;
         let failed = |cause: String| HostError::Link { peer: peer.server.clone(), cause };
         let channel = connect(peer, self.identity()).await.map_err(|e| failed(e.to_string()))?;
         let mut client = AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE_SIZE);
@@ -94,6 +99,15 @@ impl Host {
         timing.await.map_err(|_| failed("the timing thread has ended".to_string()))?
     }
 
+    /// Waits until nothing but links is measured on this machine.
+    async fn shared_lock(&self) -> Result<MeasurementLock, HostError> {
+        let busy = |holder| {
+            let user = format!("a profile that {holder} makes");
+            HostError::Busy { device: self.processor().description().name.clone(), user }
+        };
+        MeasurementLock::soon(Sharing::Shared).await.map_err(busy)
+    }
+
     /// The remote side of a probe: receives transfers as in a run, and acknowledges each.
     ///
     /// # Errors
@@ -103,6 +117,7 @@ impl Host {
         S: futures::Stream<Item = Result<AbsorbChunk, Status>> + Unpin,
     {
         let _lease = self.processor().lease("the measurement of a link from a peer").await?;
+        let _lock = self.shared_lock().await?;
         let mut transfer = Assembler::default();
         let (tensors, mut received) = mpsc::channel::<TensorData>(1);
         let acknowledging = spawn_compute_thread(move || {

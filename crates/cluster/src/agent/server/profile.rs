@@ -4,7 +4,11 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use tokio::sync::mpsc;
 
-use super::{error::HostError, host::Host};
+use super::{
+    error::HostError,
+    host::Host,
+    measurement_lock::{MeasurementLock, Sharing},
+};
 use crate::agent::{
     protocol::{
         named_tensors::NamedTensors,
@@ -21,7 +25,8 @@ use edgecut_profile::{
 use edgecut_values::seeded;
 
 impl Host {
-    /// Measures what `task` requests and sends each result to `events`. Stops after the current item when the receiver is
+    /// Measures what `task` requests and sends each result to `events`, after other processes of this machine that measure;
+    /// it says for which one it waits. Stops after the current item when the receiver is
     /// dropped.
     ///
     /// # Errors
@@ -56,6 +61,14 @@ fn measure(
     events: &mpsc::Sender<ProfileEvent>,
     shutdown: &Shutdown,
 ) -> Result<(), HostError> {
+    let mut told = String::new();
+    let lock = MeasurementLock::of_processors(Sharing::Exclusive, |holder| {
+        let is_new = holder != told;
+        told = holder.to_string();
+        let is_told = !is_new || events.blocking_send(ProfileEvent::WaitingFor(told.clone())).is_ok();
+        is_told && !events.is_closed() && !shutdown.is_requested()
+    });
+    let Ok(_lock) = lock else { return Err(HostError::ClientGone) };
     let failed = |cause| HostError::Engine { what: "profiling".to_string(), cause };
     let graph = &task.graph;
     let items = items(graph, task.granularity);
