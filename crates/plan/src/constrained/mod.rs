@@ -62,13 +62,27 @@ pub fn within_memory(request: &PlanRequest<'_>, solved: Candidate) -> Candidate 
     if is_met(&plain) && plain.solution.gap() <= 1.0 - MIN_GAIN {
         return plain;
     }
-    let Some(scheduled) = best_schedules(request, over) else { return plain };
+    let Some(scheduled) = best_schedules(request, over) else { return or_whole(request, plain) };
     let value = |candidate: &Candidate| front::value(request.objective, candidate);
     let is_better = match is_met(&plain) && is_met(&scheduled) {
         true => value(&scheduled) < MIN_GAIN * value(&plain),
         false => front::is_better(request.objective, &scheduled, &plain),
     };
-    if is_better { scheduled } else { plain }
+    or_whole(request, if is_better { scheduled } else { plain })
+}
+
+/// `found`; if it misses limits or targets, the best plan without splits where that is nearer: whole groups leave more to
+/// schedules than shards do.
+fn or_whole(request: &PlanRequest<'_>, found: Candidate) -> Candidate {
+    let is_done = found.solution.missed.is_empty() || request.search.stop.is_requested() || !request.can_split();
+    if is_done {
+        return found;
+    }
+    let whole = request.unsplit();
+    let other = nearest(&whole, None).ok().map(|solved| within_memory(&whole, solved));
+    // Bounds on plans of whole groups do not hold for split ones.
+    let other = other.and_then(|mut other| split::solve::bound_by(request, &mut other).is_ok().then_some(other));
+    other.filter(|other| front::is_better(request.objective, other, &found)).unwrap_or(found)
 }
 
 /// The best plan in which devices that exceed their limits follow schedules that need less memory; if none meets limits

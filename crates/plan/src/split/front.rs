@@ -144,11 +144,6 @@ pub fn alternatives(request: &PlanRequest<'_>) -> Result<Vec<Candidate>, NoPlan>
     if !alike || found.iter().all(|candidate| !candidate.solution.missed.is_empty()) {
         found.push(nearest(request, None)?);
     }
-    if request.can_split() && found.iter().all(|candidate| !candidate.solution.missed.is_empty()) {
-        // Runs of whole groups leave more to schedules than their shards.
-        let whole = PlanRequest { objective: Objective::Memory, ..free.unsplit().with_part(SEARCH_PART) };
-        found.extend(nearest(&whole, None).ok().and_then(|candidate| limited(request, candidate)));
-    }
     found.extend(closest.filter(|closest| !found.iter().any(|candidate| candidate.is_same(closest))));
     Ok(found)
 }
