@@ -141,6 +141,7 @@ fn synthetic(groups: usize, devices: usize) -> Problem {
             |speed: &f64| Some(Cost { time: Micros(work / speed), workspace: Bytes(1 << 16), held: Bytes::ZERO });
         rows.push(Group {
             name: format!("g{index}"),
+            label: format!("g{index}"),
             operators: vec![OperatorId(index as u32)],
             inputs,
             outputs: vec![TensorIndex(index as u32 + 1)],

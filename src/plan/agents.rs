@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         let fleet = reach_all(&cluster).await?;
         let inventory = fleet.inventory(&cluster, Vec::new());
         settings.check(&groups, &inventory).map_err(|e| arguments.failure(e))?;
-        moved::check(arguments, &groups, &inventory)?;
+        moved::check(arguments, &groups, &inventory, settings.like.as_ref())?;
         let table = arguments.links.clone().unwrap_or_else(|| folder.join("links.csv"));
         let inventory = fleet.inventory(&cluster, links(&fleet, &cluster, &table, false).await?);
         let surveyed = profiles(&fleet, &cluster, &inventory, &survey).await?;

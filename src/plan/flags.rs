@@ -207,7 +207,7 @@ impl Plan {
     pub(super) fn move_failure(&self, error: MoveError) -> Failure {
         match (error, &self.like) {
             (MoveError::NoPlan(why), _) => self.no_plan(&why.to_string(), Some(&why)),
-            (error @ (MoveError::Like(_) | MoveError::Scheduled | MoveError::Foreign), Some(path)) => {
+            (error @ (MoveError::Like(_) | MoveError::Scheduled { .. } | MoveError::Foreign), Some(path)) => {
                 Failure::BadInput(Report::msg(format!("--like {}: {error}", path.display())))
             }
             (error, _) => Failure::bad_input(error),

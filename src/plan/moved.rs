@@ -5,7 +5,7 @@ use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
     Plan as PlanFile, PlanRequest,
     change::{ChangeRow, changes},
-    moved::{Moved, moved, targets},
+    moved::{Moved, movable, moved, targets},
 };
 
 use super::{flags::Plan, output};
@@ -15,11 +15,17 @@ use crate::{
     table::{shortened, table},
 };
 
-/// Checks that the moves name groups and devices, before anything is measured.
-pub(super) fn check(arguments: &Plan, groups: &ModelGroups<'_>, inventory: &Inventory) -> Outcome {
+/// Checks that the moves name groups and devices, and that those of `other` can move, before anything is measured.
+pub(super) fn check(
+    arguments: &Plan,
+    groups: &ModelGroups<'_>,
+    inventory: &Inventory,
+    other: Option<&PlanFile>,
+) -> Outcome {
     let devices: Vec<String> = inventory.devices.iter().map(|device| device.name.to_string()).collect();
     let found = targets(&arguments.moves, &groups.group_names(), &devices);
-    found.map(|_| ()).map_err(|error| arguments.move_failure(error))
+    let movable = |_| other.map_or(Ok(()), |other| movable(other, &arguments.moves));
+    found.and_then(movable).map_err(|error| arguments.move_failure(error))
 }
 
 /// Prints what the moves change of `other`, and writes the moved plan if `--output` says where.

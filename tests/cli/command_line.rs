@@ -3,7 +3,7 @@
 use std::{path::Path, process::Command};
 
 /// Runs `edgecut` with the words of `line`; its exit code, stdout and stderr.
-fn edgecut(folder: &Path, line: &str) -> (Option<i32>, String, String) {
+pub fn edgecut(folder: &Path, line: &str) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
     command.args(line.split_whitespace()).current_dir(folder).env("NO_COLOR", "1").env_remove("COLUMNS");
     let output = command.output().unwrap();
@@ -12,7 +12,7 @@ fn edgecut(folder: &Path, line: &str) -> (Option<i32>, String, String) {
 }
 
 /// Every verb with flags.
-const VERBS: &[&str] = &[
+pub const VERBS: &[&str] = &[
     "agent",
     "completions",
     "devices",
@@ -45,7 +45,7 @@ fn help_fits_one_screen() {
 }
 
 /// The flags that `help` lists, each with its description.
-fn flags(help: &str) -> Vec<(String, String)> {
+pub fn flags(help: &str) -> Vec<(String, String)> {
     let mut flags: Vec<(String, String)> = Vec::new();
     let (mut column, mut in_arguments) = (0, false);
     for line in help.lines() {

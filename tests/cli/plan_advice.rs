@@ -12,11 +12,23 @@ const MODEL: &str = "def @main(%x: Tensor[(64, 256), float32], %w: Tensor[(256, 
 const FAST_LINKS: &str = "from,from_address,to,to_address,latency_us,bytes_per_us,fit_error,largest_bytes,n\n\
                           s0,-,s1,-,0.1,1000000,0,1,1\ns1,-,s0,-,0.1,1000000,0,1,1\n";
 
+/// Its widest tensors take 4 MiB each, all others little.
+const WIDE: &str = "def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), float32],
+                              %w2: Tensor[(8, 64, 1, 1), float32]) {
+    %0 = nn.relu(nn.conv2d(%x, %w1, channels=64, kernel_size=[1, 1]));
+    %1 = nn.max_pool2d(%0, pool_size=[3, 3], strides=[4, 4], padding=[1, 1, 1, 1]);
+    tanh(nn.conv2d(%1, %w2, channels=8, kernel_size=[1, 1])) }";
+
 /// A folder with the model, one profile of it, and the links of two servers.
 fn folder() -> tempfile::TempDir {
+    folder_with(MODEL)
+}
+
+/// The same with another model.
+fn folder_with(model: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    fs::write(path("m.relay"), MODEL).unwrap();
+    fs::write(path("m.relay"), model).unwrap();
     fs::write(path("fast.csv"), FAST_LINKS).unwrap();
     run(folder.path(), "profile m.relay --budget 50ms --output measured");
     let made = fs::read_dir(path("measured")).unwrap().next().unwrap().unwrap().path();
@@ -96,4 +108,22 @@ fn agents_split_what_another_plan_splits_and_say_what_that_gains() {
     run(here, &format!("{on_agents} --ban nn.dense=s0/cpu --advise --output banned.json"));
     assert_eq!(advice(&plan(here, "banned.json"), "s1"), "no plan was found");
     run(here, "run like.json --repeat 2");
+}
+
+#[test]
+fn a_plan_that_computes_in_parts_is_made_again_with_a_pin() {
+    let folder = folder_with(WIDE);
+    let here = folder.path();
+    let limited = "plan m.relay --profile p.csv=s0/cpu --memory 3MiB";
+    run(here, &format!("{limited} --output parts.json"));
+    assert!(!plan(here, "parts.json").schedules.is_empty());
+    let mut command = edgecut(here);
+    command.args(format!("{limited} --like parts.json --move #0=s0/cpu").split(' '));
+    let refused = within(Duration::from_secs(120), command);
+    let stderr = String::from_utf8_lossy(&refused.stderr).replace('│', " ");
+    let said = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("--like parts.json: groups of s0/cpu are computed in parts"), "{said}");
+    assert!(said.contains("plan again with --pin '#0=s0/cpu' in place of --like and --move"), "{said}");
+    run(here, &format!("{limited} --pin #0=s0/cpu --output pinned.json"));
 }

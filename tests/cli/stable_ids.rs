@@ -1,8 +1,13 @@
 //! One number for a group and one for a tensor in profile, plan and run: the three join, and flags take what they print.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    time::Duration,
+};
 
-use crate::common::process::{edgecut, model, within};
+use crate::common::process::{AgentProcess, edgecut, model, within};
 use edgecut::plan::Plan;
 
 /// Rows of a CSV file, by column.
@@ -88,6 +93,46 @@ fn profile_plan_and_run_join_by_id() {
     let bytes = |column: &str| device[column].parse::<u64>().unwrap();
     assert!(bytes("bytes") > bytes("parameter_bytes") && bytes("predicted_bytes") > 0 && bytes("loading_bytes") > 0);
     assert_eq!(run.last().unwrap()["kind"], "latency");
+}
+
+#[test]
+fn shards_on_two_agents_join_by_id_part_and_device() {
+    let folder = folder();
+    let here = folder.path();
+    let agents = ["s0", "s1"].map(|name| AgentProcess::start(name, "127.0.0.1:0", &[]));
+    let servers = agents.iter().map(|a| format!("[[server]]\nname = \"{}\"\naddress = \"{}\"\n", a.name, a.address));
+    fs::write(here.join("c.toml"), servers.collect::<String>()).unwrap();
+    // By real links it may be best to split nothing.
+    done(here, &format!("{BOTH} --output split.json"));
+    let profile = rows(&done(here, "profile m.relay --cluster c.toml --budget 50ms --format csv"));
+    done(here, "plan m.relay --cluster c.toml --like split.json --ratios equal --rehearse 0 --output like.json");
+    let plan = rows(&fs::read_to_string(here.join("like.csv")).unwrap());
+    let run = rows(&done(here, "run like.json --repeat 3 --format csv"));
+
+    let key = |row: &BTreeMap<String, String>, columns: &[&str]| -> Vec<String> {
+        columns.iter().map(|column| row[*column].clone()).collect()
+    };
+    let keys = |rows: &Rows, kind: &str, columns: &[&str]| -> Vec<Vec<String>> {
+        rows.iter().filter(|row| row["kind"] == kind && !row["id"].is_empty()).map(|row| key(row, columns)).collect()
+    };
+    for (kind, columns) in [
+        ("group", &["id", "part", "server", "device"][..]),
+        ("transfer", &["id", "part", "server", "device", "to_server", "to_device"]),
+    ] {
+        let (planned, ran) = (keys(&plan, kind, columns), keys(&run, kind, columns));
+        let distinct = |keys: &[Vec<String>]| keys.iter().cloned().collect::<BTreeSet<_>>();
+        assert_eq!(distinct(&ran).len(), ran.len(), "{kind}: {ran:?}");
+        assert_eq!((distinct(&planned), planned.len()), (distinct(&ran), ran.len()), "{kind}");
+    }
+    let shards = keys(&run, "group", &["id", "part", "server"]);
+    let is_there = |part: &str, server: &str| shards.iter().any(|shard| shard[1] == part && shard[2] == server);
+    assert!(is_there("1/2", "s0") && is_there("2/2", "s1"), "{shards:?}");
+
+    let columns = ["id", "server", "device"];
+    let whole = profile.iter().filter(|row| row["axis"].is_empty()).map(|row| key(row, &columns));
+    let whole: Vec<Vec<String>> = whole.collect();
+    assert_eq!((whole.len(), whole.iter().collect::<BTreeSet<_>>().len()), (8, 8), "four groups on two servers");
+    assert!(keys(&run, "group", &columns).iter().all(|row| whole.contains(row)), "{whole:?}");
 }
 
 #[test]

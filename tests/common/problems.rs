@@ -51,6 +51,7 @@ pub fn problem(seed: u64, groups: usize, devices: usize) -> Problem {
         used.dedup();
         list.push(Group {
             name: format!("g{at}"),
+            label: format!("g{at}"),
             operators: vec![graph::OperatorId(at as u32)],
             inputs,
             outputs,

@@ -13,18 +13,20 @@ use edgecut_graph::{Graph, Operator, OperatorId, Origin, TensorId, units::Bytes}
 #[derive(Debug, Clone, PartialEq)]
 pub struct CostedGroup {
     pub name: String,
+    /// What messages call it.
+    pub label: String,
     pub operators: Vec<OperatorId>,
     pub costs: Vec<Option<Cost>>,
 }
 
 impl CostedGroup {
-    /// A group that only `device`, one of `devices`, can run.
+    /// A group that only `device`, one of `devices`, can run; messages call it by its name.
     pub fn on(device: DeviceId, devices: usize, name: String, operators: Vec<OperatorId>, cost: Cost) -> CostedGroup {
         let mut costs = vec![None; devices];
         if let Some(entry) = costs.get_mut(device.0 as usize) {
             *entry = Some(cost);
         }
-        CostedGroup { name, operators, costs }
+        CostedGroup { label: name.clone(), name, operators, costs }
     }
 }
 
@@ -83,14 +85,9 @@ pub fn assemble(
 
     let mut rows = Vec::with_capacity(groups.len());
     for (id, group) in (0u32..).map(GroupId).zip(groups) {
-        let mut row = Group {
-            name: group.name,
-            operators: group.operators,
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            parameters: Vec::new(),
-            costs: group.costs,
-        };
+        let CostedGroup { name, label, operators, costs } = group;
+        let (inputs, outputs, parameters) = Default::default();
+        let mut row = Group { name, label, operators, inputs, outputs, parameters, costs };
         for operator in &row.operators {
             for operand in graph.operator(*operator).operands() {
                 match (parameter_ids.get(&operand), index_of.get(&operand)) {
@@ -166,6 +163,7 @@ mod tests {
         let cost = Cost { time: Micros(1.0), ..Cost::default() };
         let group = |operators: &[u32]| CostedGroup {
             name: "g".into(),
+            label: "g".into(),
             operators: operators.iter().map(|o| OperatorId(*o)).collect(),
             costs: vec![Some(cost)],
         };

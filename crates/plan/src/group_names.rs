@@ -43,6 +43,11 @@ impl GroupNames {
         format!("#{}", self.id)
     }
 
+    /// What messages call it: its number, and the unique name of its first operator.
+    pub fn label(&self) -> String {
+        label(self.id, self.operators.first().map(String::as_str))
+    }
+
     /// The layers, joined by `+`.
     pub fn layer(&self) -> String {
         self.layers.join("+")
@@ -60,6 +65,11 @@ impl GroupNames {
         let pattern = WildMatch::new(pattern);
         self.all().iter().any(|name| pattern.matches(name))
     }
+}
+
+/// What messages call group `id`, whose first operator has this unique name.
+pub(crate) fn label(id: u32, operator: Option<&str>) -> String {
+    operator.map_or_else(|| format!("#{id}"), |operator| format!("#{id} {operator}"))
 }
 
 /// The unique name that was probably meant by `pattern`, which none of `groups` is called: that of the operator of the
@@ -136,6 +146,12 @@ pub(crate) mod tests {
         ] {
             assert_eq!(called(pattern), want, "{pattern}");
         }
+    }
+
+    #[test]
+    fn messages_name_a_group_by_its_number_and_first_operator() {
+        assert_eq!(three()[0].label(), "#0 nn.conv2d_0");
+        assert_eq!(label(7, None), "#7");
     }
 
     #[test]

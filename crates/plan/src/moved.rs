@@ -70,10 +70,10 @@ pub enum MoveError {
     #[error("--move {wish}: {} has no measurement of {group}, or cannot compute it", .wish.device)]
     Unable { wish: Move, group: String },
     #[error(
-        "its devices follow schedules that compute groups in parts: those cannot be moved; `plan --pin` makes a plan with a \
-         group where you want it"
+        "groups of {devices} are computed in parts that keep the memory limit, and after a move others would be needed: plan \
+         again with {pins} in place of --like and --move"
     )]
-    Scheduled,
+    Scheduled { devices: String, pins: String },
     #[error("its groups are not those of this model, as this version groups and splits it: make the plan again")]
     Foreign,
     #[error(transparent)]
@@ -121,10 +121,7 @@ pub fn targets(
     let mut targets = HashMap::new();
     for wish in moves {
         let found = named(&wish.groups, groups).map_err(|what| MoveError::NoGroup { wish: wish.clone(), what })?;
-        let shown = |group: &usize| match groups[*group].operators.last() {
-            Some(name) => format!("#{group} {name}"),
-            None => format!("#{group}"),
-        };
+        let shown = |group: &usize| groups[*group].label();
         if found.len() > 1 && !wish.groups.contains(['*', '?']) {
             let more = if found.len() > LISTED { ", …" } else { "" };
             let listed: Vec<String> = found.iter().take(LISTED).map(shown).collect();
@@ -143,15 +140,28 @@ pub fn targets(
     Ok(targets)
 }
 
+/// Checks that the groups of `other` can be moved, as `moves` wish.
+///
+/// # Errors
+/// If devices follow schedules, which are for just the groups that they have.
+pub fn movable(other: &Plan, moves: &[Move]) -> Result<(), MoveError> {
+    let scheduled: BTreeSet<DeviceId> = other.schedules.iter().map(|schedule| schedule.device).collect();
+    if scheduled.is_empty() {
+        return Ok(());
+    }
+    let name = |id: &DeviceId| other.devices.get(id.0 as usize).map(DevicePlan::full_name).unwrap_or_default();
+    let devices: Vec<String> = scheduled.iter().map(name).collect();
+    let pins: Vec<String> = moves.iter().map(|wish| format!("--pin '{wish}'")).collect();
+    Err(MoveError::Scheduled { devices: devices.join(" and "), pins: pins.join(" ") })
+}
+
 /// `other`, a plan of the same model over the devices of `request`, as it is and after `moves`. `request` has the costs of
 /// groups and shards, and as [`PlanRequest::like`] the splits of `other`.
 ///
 /// # Errors
 /// If `other` cannot be taken over, or a group cannot be moved.
 pub fn moved(request: &PlanRequest<'_>, other: &Plan, moves: &[Move]) -> Result<Moved, MoveError> {
-    if !other.schedules.is_empty() {
-        return Err(MoveError::Scheduled);
-    }
+    movable(other, moves)?;
     let devices: Vec<String> = request.network.devices.iter().map(Device::full_name).collect();
     let names = request.group_names();
     let targets = targets(moves, &names, &devices)?;
@@ -167,8 +177,7 @@ pub fn moved(request: &PlanRequest<'_>, other: &Plan, moves: &[Move]) -> Result<
             names[**group].is_called(&wish.groups) && request.costs[**group][device.0 as usize].is_none()
         });
         if let Some((group, _)) = group {
-            let group = format!("#{group} {}", names[*group].kind);
-            return Err(MoveError::Unable { wish: wish.clone(), group });
+            return Err(MoveError::Unable { wish: wish.clone(), group: names[*group].label() });
         }
     }
     let after = run.candidate(&request, &kept, &targets)?;
@@ -349,8 +358,9 @@ mod tests {
     use crate::{
         change::changes,
         plan,
-        testing::{CONVOLUTIONS, with_request},
+        testing::{CONVOLUTIONS, WIDE, with_request},
     };
+    use edgecut_graph::units::Bytes;
 
     fn wish(text: &str) -> Move {
         text.parse().unwrap()
@@ -416,6 +426,22 @@ mod tests {
     }
 
     #[test]
+    fn plans_with_schedules_are_not_moved_but_made_again() {
+        with_request(WIDE, &[1000.0], |mut request| {
+            request.network.devices[0].memory = Some(Bytes(3 << 20));
+            let other = plan(&request).unwrap().to_plan(&request).unwrap();
+            assert!(!other.schedules.is_empty());
+            request.like = Some(other.splits.clone());
+            let error = moved(&request, &other, &[wish("#2=s0/cpu"), wish("tanh_4=s0/cpu")]).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "groups of s0/cpu are computed in parts that keep the memory limit, and after a move others would be \
+                 needed: plan again with --pin '#2=s0/cpu' --pin 'tanh_4=s0/cpu' in place of --like and --move"
+            );
+        });
+    }
+
+    #[test]
     fn wishes_that_cannot_be_granted_are_told_precisely() {
         with_request(CONVOLUTIONS, &[1000.0, 500.0], |mut request| {
             request.costs[1][1] = None;
@@ -427,7 +453,7 @@ mod tests {
                 (&["nn.conv2d_1=s1/cpu"], "is called `nn.conv2d_1` (did you mean nn.relu_1?)"),
                 (&["#0=s1"], "unknown device s1 (did you mean s1/cpu?)"),
                 (&["#0=s1/cpu", "*=s0/cpu"], "another --move has #0 nn.conv2d_0 already"),
-                (&["#1=s1/cpu"], "s1/cpu has no measurement of #1 nn.relu, or cannot compute it"),
+                (&["#1=s1/cpu"], "s1/cpu has no measurement of #1 nn.relu_1, or cannot compute it"),
             ] {
                 let wishes: Vec<Move> = wishes.iter().map(|text| wish(text)).collect();
                 let error = moved(&request, &other, &wishes).unwrap_err().to_string();

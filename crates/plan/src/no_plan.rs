@@ -37,7 +37,7 @@ pub struct Nearest {
     pub shortages: Vec<Shortage>,
 }
 
-/// One way in which limits or targets are missed.
+/// One way in which limits or targets are missed. Groups are called by their [labels](crate::problem::Group::label).
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Shortage {
     #[error("{group} runs on no device")]
@@ -162,7 +162,45 @@ fn list(shortages: &[Shortage]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bound::LowerBound;
+    use crate::{
+        PlanRequest,
+        bound::LowerBound,
+        plan,
+        testing::{CONVOLUTIONS, WIDE, with_request},
+    };
+
+    /// Why there is no plan for `request` with so much memory on every device.
+    fn said(mut request: PlanRequest<'_>, memory: u64) -> String {
+        request.network.devices.iter_mut().for_each(|device| device.memory = Some(Bytes(memory)));
+        plan(&request).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn messages_name_groups_by_number_and_unique_name() {
+        let (large, small) = (1 << 40, 64 << 10);
+        with_request(WIDE, &[1000.0], |mut request| {
+            let text = said(request.clone(), 1 << 10);
+            assert!(text.contains("#3 nn.conv2d_3 alone needs 2.0 KiB, which is 1.0 KiB more than"), "{text}");
+            let text = said(request.clone(), small);
+            let step = text.split_once("while #").and_then(|(_, rest)| rest.split_once(" runs"));
+            assert!(step.is_some_and(|(step, _)| step.contains("_") && step.ends_with(']')), "in parts: {text}");
+            let text = said(PlanRequest { fits_memory: false, ..request.clone() }, small);
+            assert!(
+                ["#0 nn.conv2d_0", "#1 nn.relu_1"].iter().any(|name| text.contains(&format!("while {name} runs"))),
+                "{text}"
+            );
+            request.targets.latency = Some(Micros(1.0));
+            let text = said(request.clone(), large);
+            assert!(text.contains("the chain of 5 groups from #0 nn.conv2d_0 to #4 tanh_4 takes"), "{text}");
+            request.costs[1] = vec![None];
+            assert!(said(request, large).contains("#1 nn.relu_1 runs on no device"));
+        });
+        with_request(CONVOLUTIONS, &[1000.0, 1000.0], |mut request| {
+            request.fits_memory = false;
+            let text = said(request, 300 << 10);
+            assert!(text.contains("while #") && text.contains("[1/2] runs"), "{text}");
+        });
+    }
 
     #[test]
     fn a_message_says_what_is_proved_and_what_is_not() {

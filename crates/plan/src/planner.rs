@@ -51,6 +51,8 @@ mod tests {
     use fastrand::Rng;
 
     const PROBLEMS: u64 = 300;
+    /// Problems with limits below what the plan that needs the least memory takes.
+    const IMPOSSIBLE: u64 = 120;
     /// With fewer refused by a proof, or by a search alone, the test would show nothing.
     const LEAST_REFUSED: usize = 40;
 
@@ -88,6 +90,42 @@ mod tests {
         found.extend(front(request, |_| {}).into_iter().flatten().map(|point| point.candidate));
         found.retain(|candidate| candidate.solution.missed.is_empty());
         found
+    }
+
+    #[test]
+    fn the_nearest_plan_needs_no_more_memory_than_the_one_that_needs_the_least() {
+        let mut missed = 0;
+        for seed in 0..IMPOSSIBLE {
+            let mut rng = Rng::with_seed(seed);
+            let speeds: Vec<f64> = (0..rng.usize(1..=3)).map(|_| 300.0 + 1000.0 * rng.f64()).collect();
+            with_request(&random_model(&mut rng), &speeds, |mut request| {
+                request.search = Options { seed, budget: Some(60), cut_off: None, ..Options::default() };
+                request.objective = [Objective::Latency, Objective::Throughput, Objective::Memory][rng.usize(0..3)];
+                if rng.bool() {
+                    request = request.unsplit();
+                }
+                let frugal = nearest(&PlanRequest { objective: Objective::Memory, ..request.clone() }).unwrap();
+                let needed: Vec<Bytes> = frugal.solution.reserved().collect();
+                let peak = needed.iter().max().copied().unwrap_or_default();
+                let is_alike = rng.bool();
+                for device in &mut request.network.devices {
+                    let factor = if is_alike { 0.5 } else { 0.3 + 0.5 * rng.f64() };
+                    device.memory = Some(Bytes((factor * peak.0 as f64) as u64));
+                }
+                let nearest = nearest(&request).unwrap();
+                let excess = |reserved: &mut dyn Iterator<Item = Bytes>| {
+                    let over = reserved.zip(&request.network.devices).map(|(reserved, device)| {
+                        let limit = device.memory.unwrap_or_default();
+                        limit.shortfall(reserved).0 as f64 / limit.0 as f64
+                    });
+                    over.fold(0.0, f64::max)
+                };
+                let (here, there) = (excess(&mut nearest.solution.reserved()), excess(&mut needed.into_iter()));
+                missed += u64::from(here > 0.0);
+                assert!(here <= there, "seed {seed}: {here} is more than {there}");
+            });
+        }
+        assert!(missed >= IMPOSSIBLE / 4, "{missed}");
     }
 
     #[test]

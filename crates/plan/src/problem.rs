@@ -39,8 +39,10 @@ pub struct Problem {
 /// The unit of placement: an operator or a fused group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// For messages and the patterns of [rules](super::rule).
+    /// What it computes: in files, and for the patterns of [rules](super::rule). Other groups may have the same.
     pub name: String,
+    /// What messages call it, where it is of a model by number and unique name (`#7 nn.conv2d_9[1/2]`).
+    pub label: String,
     /// Its operators in the graph, in program order.
     pub operators: Vec<graph::OperatorId>,
     /// The tensors of other groups and the inputs that it reads, each once.
@@ -227,23 +229,23 @@ impl Problem {
         }
         for (id, group) in self.group_ids().zip(&self.groups) {
             if group.costs.len() != devices {
-                return fail(format!("group {}: {} costs for {devices} devices", group.name, group.costs.len()));
+                return fail(format!("group {}: {} costs for {devices} devices", group.label, group.costs.len()));
             }
             if group.costs.iter().flatten().any(|c| !(c.time.0 >= 0.0 && c.time.0.is_finite())) {
-                return fail(format!("group {}: times must be finite and not negative", group.name));
+                return fail(format!("group {}: times must be finite and not negative", group.label));
             }
             if group.parameters.iter().any(|p| p.0 as usize >= self.parameters.len()) {
-                return fail(format!("group {}: unknown parameter", group.name));
+                return fail(format!("group {}: unknown parameter", group.label));
             }
             for input in &group.inputs {
                 let producer = self.tensors.get(input.0 as usize).map(|t| t.producer);
                 if producer.is_none_or(|p| p.is_some_and(|p| p >= id)) {
-                    return fail(format!("group {}: operand {} is not produced before it", group.name, input.0));
+                    return fail(format!("group {}: operand {} is not produced before it", group.label, input.0));
                 }
             }
             for output in &group.outputs {
                 if self.tensors.get(output.0 as usize).and_then(|t| t.producer) != Some(id) {
-                    return fail(format!("group {}: output {} names another producer", group.name, output.0));
+                    return fail(format!("group {}: output {} names another producer", group.label, output.0));
                 }
             }
         }

@@ -10,7 +10,7 @@ use edgecut_graph::{Granularity, units::Bytes};
 use crate::{
     assemble::Network,
     file::{ModelRef, Split},
-    group_names::GroupNames,
+    group_names::{GroupNames, label},
     problem::{Cost, Device, DeviceId, Objective, Targets},
     rule::{self, Rule},
     search::Options,
@@ -104,6 +104,12 @@ impl<'a> PlanRequest<'a> {
     /// What its groups are called.
     pub fn group_names(&self) -> Vec<GroupNames> {
         GroupNames::of(self.split_options.graph, self.split_options.groups, &self.names)
+    }
+
+    /// What messages call `group`, or the part of it that is called `name`: the group's own name, and the part in brackets.
+    pub fn label(&self, group: usize, name: &str) -> String {
+        let first = self.split_options.groups[group].first().map(|id| self.split_options.graph.unique_name(*id));
+        label(group as u32, first) + name.strip_prefix(self.names[group].as_str()).unwrap_or_default()
     }
 
     /// Whether the planner chooses what is split and in which ratio, and may compare other candidates.

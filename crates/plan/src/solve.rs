@@ -172,7 +172,7 @@ pub fn evaluate(problem: &Problem, placement: Placement) -> Result<Solution, NoP
 /// The groups that run on no device.
 pub(crate) fn unsupported(problem: &Problem) -> Vec<Shortage> {
     let nowhere = problem.groups.iter().filter(|group| group.costs.iter().all(Option::is_none));
-    nowhere.map(|group| Shortage::Unsupported { group: group.name.clone() }).collect()
+    nowhere.map(|group| Shortage::Unsupported { group: group.label.clone() }).collect()
 }
 
 /// What no placement of `problem` meets, by bounds alone.
@@ -180,7 +180,7 @@ pub(crate) fn proof(problem: &Problem, bounds: &Bounds) -> Vec<Shortage> {
     let mut shortages = unsupported(problem);
     for id in problem.group_ids() {
         let able = problem.device_ids().filter_map(|d| Some((d, footprint::group(problem, id, d)?)));
-        let group = problem.group(id).name.clone();
+        let group = problem.group(id).label.clone();
         let short = |(d, need): (DeviceId, Bytes)| {
             let limit = problem.device(d).memory.unwrap_or(Bytes(u64::MAX));
             (limit.shortfall(need), need, d)
@@ -200,7 +200,7 @@ pub(crate) fn critical_path(problem: &Problem, bounds: &Bounds) -> Option<Shorta
     let (target, length) = (problem.targets.latency?, bounds.latency.value);
     (length.0 > target.0 * SLACK).then(|| {
         let chain = Tails::of(problem).critical_path(problem);
-        let name = |g: Option<&(GroupId, DeviceId)>| g.map_or(String::new(), |(g, _)| problem.group(*g).name.clone());
+        let name = |g: Option<&(GroupId, DeviceId)>| g.map_or(String::new(), |(g, _)| problem.group(*g).label.clone());
         let (first, last, on) = (name(chain.first()), name(chain.last()), "on its best devices");
         Shortage::Chain { groups: chain.len(), first, last, length, on, target, excess: length - target }
     })
@@ -223,7 +223,7 @@ pub(crate) fn work(problem: &Problem, bounds: &Bounds) -> Option<Shortage> {
 fn fullest(problem: &Problem, evaluation: &Evaluation, device: DeviceId, short: Bytes) -> Shortage {
     let at = evaluation.memory.get(device.0 as usize).map(|a| a.peak_at).unwrap_or_default();
     let job = evaluation.task_at(device.0 as usize, at);
-    let group = job.map_or("nothing".to_string(), |j| problem.group(evaluation.task_graph.task(j).group).name.clone());
+    let group = job.map_or("nothing".to_string(), |j| problem.group(evaluation.task_graph.task(j).group).label.clone());
     let limit = problem.device(device).memory.unwrap_or_default();
     Shortage::Memory { device: problem.device(device).full_name(), group, short, limit }
 }
@@ -339,6 +339,14 @@ impl Solution {
     /// By how much limits and targets are missed together, each relative to itself.
     pub fn violation(&self) -> f64 {
         self.missed.iter().map(Shortage::excess).sum()
+    }
+
+    /// By how much limits and targets would have to be looser: of devices that are short of memory the one that is most so
+    /// counts. Searches go by [`Solution::violation`], which falls with every device that is short of less.
+    pub fn distance(&self) -> f64 {
+        let missed = |of_memory: bool| self.missed.iter().filter(move |shortage| shortage.is_of_memory() == of_memory);
+        let memory = missed(true).map(Shortage::excess).fold(0.0, f64::max);
+        memory + missed(false).map(Shortage::excess).sum::<f64>()
     }
 
     /// Whether it is better than `other`: nearer to limits and targets, or as near and of a better value.

@@ -221,6 +221,7 @@ mod tests {
         let cost = Cost { time: Micros(1.0), ..Cost::default() };
         let group = |(id, _): (OperatorId, &Operator)| CostedGroup {
             name: format!("group {}", id.0),
+            label: format!("group {}", id.0),
             operators: vec![id],
             costs: vec![Some(cost); count as usize],
         };

@@ -91,7 +91,7 @@ impl TaskGraph {
         let mut done = vec![false; groups];
         for &id in &placement.order {
             let misplaced = || PlacementError::Order {
-                group: problem.groups.get(id.0 as usize).map_or(id.0.to_string(), |g| g.name.clone()),
+                group: problem.groups.get(id.0 as usize).map_or(id.0.to_string(), |g| g.label.clone()),
             };
             let device = *placement.devices.get(id.0 as usize).ok_or_else(misplaced)?;
             if std::mem::replace(&mut done[id.0 as usize], true) {
@@ -125,7 +125,7 @@ impl TaskGraph {
     ) -> Result<(), PlacementError> {
         let group = problem.group(id);
         let impossible = || PlacementError::Impossible {
-            group: group.name.clone(),
+            group: group.label.clone(),
             device: problem.devices.get(device.0 as usize).map_or(device.0.to_string(), |d| d.full_name()),
         };
         let cost = group.costs.get(device.0 as usize).copied().flatten().ok_or_else(impossible)?;

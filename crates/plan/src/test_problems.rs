@@ -28,6 +28,7 @@ pub(crate) fn hand_made(groups: &[(&[u32], f64)]) -> Problem {
     };
     let group = |(index, (reads, time)): (u32, &(&[u32], f64))| Group {
         name: format!("g{index}"),
+        label: format!("g{index}"),
         operators: vec![OperatorId(index)],
         inputs: reads.iter().copied().map(TensorIndex).collect(),
         outputs: vec![TensorIndex(index + 1)],

@@ -62,13 +62,27 @@ pub fn within_memory(request: &PlanRequest<'_>, solved: Candidate) -> Candidate 
     if is_met(&plain) && plain.solution.gap() <= 1.0 - MIN_GAIN {
         return plain;
     }
-    let Some(scheduled) = best_schedules(request, over) else { return plain };
+    let Some(scheduled) = best_schedules(request, over) else { return or_whole(request, plain) };
     let value = |candidate: &Candidate| front::value(request.objective, candidate);
     let is_better = match is_met(&plain) && is_met(&scheduled) {
         true => value(&scheduled) < MIN_GAIN * value(&plain),
         false => front::is_better(request.objective, &scheduled, &plain),
     };
-    if is_better { scheduled } else { plain }
+    or_whole(request, if is_better { scheduled } else { plain })
+}
+
+/// `found`; if it misses limits or targets, the best plan without splits where that is nearer: whole groups leave more to
+/// schedules than shards do.
+fn or_whole(request: &PlanRequest<'_>, found: Candidate) -> Candidate {
+    let is_done = found.solution.missed.is_empty() || request.search.stop.is_requested() || !request.can_split();
+    if is_done {
+        return found;
+    }
+    let whole = request.unsplit();
+    let other = nearest(&whole, None).ok().map(|solved| within_memory(&whole, solved));
+    // Bounds on plans of whole groups do not hold for split ones.
+    let other = other.and_then(|mut other| split::solve::bound_by(request, &mut other).is_ok().then_some(other));
+    other.filter(|other| front::is_better(request.objective, other, &found)).unwrap_or(found)
 }
 
 /// The best plan in which devices that exceed their limits follow schedules that need less memory; if none meets limits
@@ -89,6 +103,9 @@ fn best_schedules(request: &PlanRequest<'_>, placements: Vec<Candidate>) -> Opti
     let looser = factors.iter().filter_map(|factor| nearest(&looser(&few, *factor), None).ok());
     let mut best: Option<Candidate> = None;
     let mut seen: Vec<(Vec<Split>, Placement)> = Vec::new();
+    let (overloaded, placements): (Vec<Candidate>, Vec<Candidate>) =
+        placements.into_iter().partition(|candidate| is_overloaded(request, candidate));
+    let looser = looser.filter(|candidate| !is_overloaded(request, candidate));
     for candidate in placements.into_iter().chain(looser) {
         if request.search.stop.is_requested() {
             break;
@@ -102,10 +119,22 @@ fn best_schedules(request: &PlanRequest<'_>, placements: Vec<Candidate>) -> Opti
         }
         seen.push(place);
         if let Some(found) = scheduled(request, candidate, &effort) {
-            best = best.filter(|best| !found.solution.is_better(&best.solution)).or(Some(found));
+            best = best.filter(|best| !front::is_better(request.objective, &found, best)).or(Some(found));
         }
     }
+    // Where there is no plan, the nearest one is wanted.
+    if best.as_ref().is_none_or(|best| !best.solution.missed.is_empty()) && !request.search.stop.is_requested() {
+        let closest = front::nearest_of(request.objective, overloaded);
+        let found = closest.and_then(|candidate| scheduled(request, candidate, &effort));
+        best = front::nearest_of(request.objective, best.into_iter().chain(found));
+    }
     best
+}
+
+/// Whether parameters, which no schedule makes smaller, take all that some device may have.
+fn is_overloaded(request: &PlanRequest<'_>, candidate: &Candidate) -> bool {
+    let accounts = candidate.solution.evaluation.memory.iter().zip(&request.network.devices);
+    accounts.into_iter().any(|(account, device)| device.memory.is_some_and(|limit| account.parameters >= limit))
 }
 
 /// `request` with `factor` times its memory limits, or none.
@@ -119,20 +148,15 @@ fn looser<'a>(request: &PlanRequest<'a>, factor: Option<f64>) -> PlanRequest<'a>
 
 /// `candidate` with schedules for the runs that exceed the limits of `request`: if they still do, the nearest to them.
 fn scheduled(request: &PlanRequest<'_>, candidate: Candidate, effort: &RematOptions) -> Option<Candidate> {
-    let evaluation = &candidate.solution.evaluation;
     let limit = |device: usize| request.network.devices[device].memory.unwrap_or(Bytes(u64::MAX));
     let reserved = candidate.solution.reserved().enumerate();
     let is_over: Vec<bool> = reserved.map(|(device, reserved)| reserved > limit(device)).collect();
-    // No schedule makes parameters smaller.
-    if evaluation.memory.iter().enumerate().any(|(device, account)| account.parameters >= limit(device)) {
-        return None;
-    }
     let problem = &candidate.expanded.problem;
     let over = (0u32..).zip(&is_over).filter(|(_, is_over)| **is_over).map(|(device, _)| DeviceId(device));
     let runs: Vec<Run<'_>> = over.flat_map(|device| Run::all(request, &candidate, device, effort)).collect();
     let mut slack = vec![0u64; problem.devices.len()];
     let mut best: Option<Candidate> = None;
-    for _ in 0..TIGHTENINGS {
+    for _ in 0..if is_overloaded(request, &candidate) { 1 } else { TIGHTENINGS } {
         let mut chosen: Vec<(Schedule, Vec<StepCost>)> = Vec::new();
         for run in &runs {
             let device = run.device.0 as usize;
@@ -146,7 +170,7 @@ fn scheduled(request: &PlanRequest<'_>, candidate: Candidate, effort: &RematOpti
         let short = |device: usize| limit(device).shortfall(reserved[device]).0;
         let keeps_limits = (0..reserved.len()).all(|device| short(device) == 0);
         (0..reserved.len()).for_each(|device| slack[device] += short(device));
-        best = best.filter(|best| !made.solution.is_better(&best.solution)).or(Some(made));
+        best = best.filter(|best| !front::is_better(request.objective, &made, best)).or(Some(made));
         if keeps_limits {
             break;
         }

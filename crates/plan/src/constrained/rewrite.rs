@@ -44,8 +44,12 @@ pub(super) fn rewritten(
     let units = merged(&written.graph, &mut queues)?;
 
     let devices = request.network.devices.len();
-    let group =
-        |unit: &Unit| CostedGroup::on(unit.device, devices, unit.name.clone(), unit.operators.clone(), unit.cost);
+    let within = |unit: &Unit| unit.before.and_then(|id| expanded.within[id.0 as usize]);
+    let label = |unit: &Unit| within(unit).map_or_else(|| unit.name.clone(), |of| request.label(of, &unit.name));
+    let group = |unit: &Unit| CostedGroup {
+        label: label(unit),
+        ..CostedGroup::on(unit.device, devices, unit.name.clone(), unit.operators.clone(), unit.cost)
+    };
     let groups = units.iter().map(group).collect();
     let mut problem =
         assemble(&written.graph, groups, request.network.clone(), is_view, request.objective, request.targets);
@@ -64,7 +68,6 @@ pub(super) fn rewritten(
     let arenas = solve::arenas(&evaluation.memory).ok()?;
     let before = |unit: &Unit| unit.before.filter(|_| unit.is_whole);
     let of = units.iter().map(|unit| before(unit).and_then(|id| expanded.of[id.0 as usize])).collect();
-    let within = |unit: &Unit| unit.before.and_then(|id| expanded.within[id.0 as usize]);
     let within = units.iter().map(within).collect();
     let moved = |old: &BTreeMap<GroupId, Shard>| -> BTreeMap<GroupId, Shard> {
         let groups = (0u32..).map(GroupId).zip(&units);

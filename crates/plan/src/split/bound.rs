@@ -115,7 +115,7 @@ impl Relaxation {
             };
             let least = able.map(short).min().filter(|(short, _)| *short > Bytes::ZERO);
             shortages.extend(least.map(|(short, device)| {
-                let group = unsplit.group(id).name.clone();
+                let group = unsplit.group(id).label.clone();
                 Shortage::Group { group, need, short, device: unsplit.device(device).full_name() }
             }));
         }
@@ -140,7 +140,7 @@ impl Relaxation {
             true => (chain, "on all devices at once, without transfers"),
             false => (unsplit.group_ids().collect(), "spread evenly over all devices, without transfers"),
         };
-        let name = |id: Option<&GroupId>| id.map_or(String::new(), |id| unsplit.group(*id).name.clone());
+        let name = |id: Option<&GroupId>| id.map_or(String::new(), |id| unsplit.group(*id).label.clone());
         let (first, last, excess) = (name(chain.first()), name(chain.last()), length - target);
         Some(Shortage::Chain { groups: chain.len(), first, last, length, on, target, excess })
     }

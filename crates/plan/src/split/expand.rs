@@ -95,7 +95,7 @@ impl PlanRequest<'_> {
             let shard = Shard { operators: vec![*id], copies: vec![*id], share: 1.0, ..Shard::default() };
             let costs = self.shards.costs(&made.graph, &shard, &free);
             let name = format!("{} {}", made.graph.operator(*id).name, made.graph.unique_name(*id));
-            CostedGroup { name, operators: vec![*id], costs: only(costs, device) }
+            CostedGroup { label: name.clone(), name, operators: vec![*id], costs: only(costs, device) }
         };
         let mut of: Vec<Option<usize>> = vec![None; first.len()];
         let (mut shards, mut joined) = (BTreeMap::new(), BTreeMap::new());
@@ -124,7 +124,8 @@ impl PlanRequest<'_> {
             } else if !part.copies.is_empty() {
                 joined.insert(id, part.clone());
             }
-            groups.push(CostedGroup { name, operators: part.operators, costs });
+            let label = self.label(group, &name);
+            groups.push(CostedGroup { name, label, operators: part.operators, costs });
         }
         of.resize(of.len() + last.len(), None);
         groups.extend(last.iter().map(|id| alone(id, self.network.sink)));

@@ -46,7 +46,7 @@ const SEARCH_PART: u32 = 4;
 pub fn front(request: &PlanRequest<'_>, mut grown: impl FnMut(&[Point])) -> Result<Vec<Point>, NoPlan> {
     let mut front: Vec<Point> = Vec::new();
     points(request, solve(request, None)?, |point| {
-        if add(&mut front, point) {
+        if point.is_met() && add(&mut front, point) {
             grown(&front);
         }
     });
@@ -54,19 +54,21 @@ pub fn front(request: &PlanRequest<'_>, mut grown: impl FnMut(&[Point])) -> Resu
 }
 
 /// The plans that the front is chosen from: `first`, the best for the other objectives, and under memory limits. `found`
-/// is called with each; their peaks are returned.
+/// is called with each, also with those that miss their limit or targets; the peaks of `first` and of the others, which
+/// miss none, are returned.
 fn points(request: &PlanRequest<'_>, first: Candidate, mut found: impl FnMut(Point)) -> Vec<Bytes> {
-    let mut peaks: Vec<Bytes> = Vec::new();
+    let first = Point::of(request, first);
+    let mut peaks: Vec<Bytes> = first.iter().map(|point| point.peak).collect();
+    first.into_iter().for_each(&mut found);
     let mut take = |peaks: &mut Vec<Bytes>, candidate: Option<Candidate>| {
         if let Some(point) = candidate.and_then(|candidate| Point::of(request, candidate)) {
-            peaks.push(point.peak);
+            peaks.extend(point.is_met().then_some(point.peak));
             found(point);
         }
     };
-    take(&mut peaks, Some(first));
     for objective in [Objective::Latency, Objective::Throughput, Objective::Memory] {
         if objective != request.objective && !request.search.stop.is_requested() {
-            take(&mut peaks, solve(&PlanRequest { objective, ..request.clone() }, None).ok());
+            take(&mut peaks, nearest(&PlanRequest { objective, ..request.clone() }, None).ok());
         }
     }
     let range = || peaks.iter().map(|peak| peak.0 as f64);
@@ -81,7 +83,7 @@ fn points(request: &PlanRequest<'_>, first: Candidate, mut found: impl FnMut(Poi
         }
         let limit = Bytes((least * (most / least.max(1.0)).powf(step as f64 / LIMITS as f64)) as u64);
         let tight = limited_to(&PlanRequest { objective: between, ..request.with_part(SEARCH_PART) }, limit);
-        take(&mut peaks, solve(&tight, None).ok());
+        take(&mut peaks, nearest(&tight, None).ok());
     }
     peaks
 }
@@ -108,7 +110,8 @@ pub fn within(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
 ///
 /// If all devices have one and the same limit, the plans are those of the [`front`] without it: they do not depend on
 /// the limit, so a looser one never gives a worse plan, and no plan is worse than a point of the front. Only if none of
-/// them keeps within the limits, and where devices have limits of their own, is a plan made for just these limits.
+/// them keeps within the limits, and where devices have limits of their own, is a plan made for just these limits. The
+/// nearest of all that were found is among them, although without limits another one may be better in every figure.
 ///
 /// # Errors
 /// If the tables contradict each other, or some group runs nowhere.
@@ -120,8 +123,14 @@ pub fn alternatives(request: &PlanRequest<'_>) -> Result<Vec<Candidate>, NoPlan>
     let mut free = request.clone();
     free.network.devices.iter_mut().for_each(|device| device.memory = None);
     let mut front: Vec<Point> = Vec::new();
+    let mut closest: Option<Candidate> = None;
     let peaks = points(&free, nearest(&free, None)?, |point| {
-        add(&mut front, point);
+        let candidate = limited(request, point.candidate.clone());
+        closest = nearest_of(request.objective, closest.take().into_iter().chain(candidate));
+        // The first stands for all if none meets the targets.
+        if point.is_met() || front.is_empty() {
+            add(&mut front, point);
+        }
     });
     let least = peaks.into_iter().min().unwrap_or_default();
     let below = BELOW_LEAST.into_iter().filter_map(|factor| {
@@ -135,6 +144,7 @@ pub fn alternatives(request: &PlanRequest<'_>) -> Result<Vec<Candidate>, NoPlan>
     if !alike || found.iter().all(|candidate| !candidate.solution.missed.is_empty()) {
         found.push(nearest(request, None)?);
     }
+    found.extend(closest.filter(|closest| !found.iter().any(|candidate| candidate.is_same(closest))));
     Ok(found)
 }
 
@@ -169,7 +179,7 @@ fn limited(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<Candid
 /// Whether `candidate` is better than `other` by an objective: nearer to limits and targets, or as near and of a better
 /// value.
 pub fn is_better(objective: Objective, candidate: &Candidate, other: &Candidate) -> bool {
-    let rank = |candidate: &Candidate| (candidate.solution.violation(), value(objective, candidate));
+    let rank = |candidate: &Candidate| (candidate.solution.distance(), value(objective, candidate));
     rank(candidate) < rank(other)
 }
 
@@ -199,7 +209,7 @@ impl fmt::Display for Without {
 }
 
 impl Point {
-    /// `None` if a stream, where `request` is about one, has no room.
+    /// `None` if its memory does not fit in 63 bits.
     fn of(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<Point> {
         let is_stream = pipeline_depth::is_stream(request.objective, &request.targets);
         let (solution, problem) = (&mut candidate.solution, &candidate.expanded.problem);
@@ -207,15 +217,17 @@ impl Point {
             // The plan for another objective serves one input at a time, and its memory is counted so.
             solution.fill(problem).ok()?;
             solution.judge(problem);
-            if !solution.missed.is_empty() {
-                return None;
-            }
         }
         let evaluation = &candidate.solution.evaluation;
         let (_, interval) = candidate.solution.sustained(&candidate.expanded.problem).ok()?;
         let latency = evaluation.latency();
         let peak = candidate.solution.reserved().max().unwrap_or_default();
         Some(Point { candidate, latency, interval, peak })
+    }
+
+    /// Whether it meets the limits and targets that it was made for.
+    fn is_met(&self) -> bool {
+        self.candidate.solution.missed.is_empty()
     }
 
     fn beats(&self, other: &Point) -> bool {
