@@ -21,8 +21,8 @@ use crate::bound;
 const RESTART: u64 = 256;
 /// Budget of the first round, per buffer of the component.
 const FIRST_ROUND: u64 = 1024;
-/// Work of a round's beam searches, in multiples of one of its searches; half of that of the last round if they found
-/// nothing then.
+/// Most work of a round's beam searches, in multiples of one of its other searches: they start with one, get twice as
+/// much after a round in which they lowered the packing, and half as much after one in which they did not.
 const BEAMS: u64 = 16;
 
 /// Lowers `offsets` until every buffer ends at or below `target`, the bound is met, or `effort` is used up.
@@ -93,7 +93,7 @@ impl<'a> Component<'a> {
             height: height.unwrap_or(0),
             seeds: 0,
             beams: 0,
-            beam_share: BEAMS,
+            beam_share: 1,
         }
     }
 
@@ -147,7 +147,8 @@ impl<'a> Component<'a> {
         let (height, searched) = (self.height, self.beams);
         self.widen(state, goal, budget.saturating_mul(self.beam_share), offsets);
         if self.beams > searched {
-            self.beam_share = if self.height < height { BEAMS } else { (self.beam_share / 2).max(1) };
+            let share = self.beam_share;
+            self.beam_share = if self.height < height { (2 * share).min(BEAMS) } else { (share / 2).max(1) };
         }
     }
 
