@@ -21,8 +21,10 @@ use crate::bound;
 const RESTART: u64 = 256;
 /// Budget of the first round, per buffer of the component.
 const FIRST_ROUND: u64 = 1024;
-/// Most work of a round's beam searches, in multiples of one of its other searches: they start with one, get twice as
-/// much after a round in which they lowered the packing, and half as much after one in which they did not.
+/// Most work of a round's beam searches, in multiples of one of its other searches: they start with half of
+/// it, get twice as much after a round in which they lowered the packing, and half as much after one in which they did
+/// not. A larger start leaves too little to the exact search where the effort is small, a smaller one too little to the
+/// beams where there are more than some 500 buffers.
 const BEAMS: u64 = 16;
 
 /// Lowers `offsets` until every buffer ends at or below `target`, the bound is met, or `effort` is used up.
@@ -93,7 +95,7 @@ impl<'a> Component<'a> {
             height: height.unwrap_or(0),
             seeds: 0,
             beams: 0,
-            beam_share: 1,
+            beam_share: BEAMS / 2,
         }
     }
 
