@@ -1,0 +1,56 @@
+//! The registry of ONNX operators: one file a family, each with a table of names and functions.
+
+mod activation;
+mod constant;
+mod control;
+mod conv;
+mod elementwise;
+mod gather;
+mod linear;
+mod norm;
+mod pool;
+mod quantize;
+mod recurrent;
+mod reduce;
+mod resize;
+mod scatter;
+mod sequence;
+mod shape;
+mod slice;
+mod sort;
+
+use crate::{call::Call, error::Result, lowering::Value};
+
+/// Expresses a node by operators of the graph, and returns its results.
+pub(crate) type Lower = for<'c, 'm> fn(&mut Call<'c, 'm>) -> Result<Vec<Value>>;
+
+/// The operators of one family.
+type Family = &'static [(&'static str, Lower)];
+
+const FAMILIES: &[Family] = &[
+    activation::OPS,
+    constant::OPS,
+    control::OPS,
+    conv::OPS,
+    elementwise::OPS,
+    gather::OPS,
+    linear::OPS,
+    norm::OPS,
+    pool::OPS,
+    quantize::OPS,
+    recurrent::OPS,
+    reduce::OPS,
+    resize::OPS,
+    scatter::OPS,
+    sequence::OPS,
+    shape::OPS,
+    slice::OPS,
+    sort::OPS,
+];
+
+/// The function for an operator of the default domain, or of ONNX Runtime's where that has the same operator.
+pub(crate) fn find(domain: &str, kind: &str) -> Option<Lower> {
+    let known = matches!(domain, "" | "com.microsoft");
+    let mut all = FAMILIES.iter().flat_map(|family| family.iter());
+    all.find(|(name, _)| known && *name == kind).map(|(_, lower)| *lower)
+}

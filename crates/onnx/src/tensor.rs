@@ -1,0 +1,166 @@
+//! Tensors of a model: element types, contents in the file or beside it.
+
+use std::{fs::File, io::Read, io::Seek, io::SeekFrom, path::{Component, Path}};
+
+use bytes::Bytes;
+use edgecut_graph::{DType, Dim, Shape, TensorData, TensorType};
+
+use crate::{
+    error::{Result, shown},
+    proto::{TensorProto, TypeProto, tensor_shape_proto::dimension, type_proto},
+};
+
+/// `TensorProto.DataType` by number: its name and the element type in the graph.
+const ELEMENT_TYPES: &[(i32, &str, Option<DType>)] = &[
+    (1, "float", Some(DType::F32)),
+    (2, "uint8", Some(DType::U8)),
+    (3, "int8", Some(DType::I8)),
+    (4, "uint16", Some(DType::U16)),
+    (5, "int16", Some(DType::I16)),
+    (6, "int32", Some(DType::I32)),
+    (7, "int64", Some(DType::I64)),
+    (8, "string", None),
+    (9, "bool", Some(DType::Bool)),
+    (10, "float16", Some(DType::F16)),
+    (11, "double", Some(DType::F64)),
+    (12, "uint32", Some(DType::U32)),
+    (13, "uint64", Some(DType::U64)),
+    (14, "complex64", None),
+    (15, "complex128", None),
+    (16, "bfloat16", Some(DType::Bf16)),
+    (17, "float8e4m3fn", None),
+    (18, "float8e4m3fnuz", None),
+    (19, "float8e5m2", None),
+    (20, "float8e5m2fnuz", None),
+    (21, "uint4", None),
+    (22, "int4", None),
+    (23, "float4e2m1", None),
+    (24, "float8e8m0", None),
+];
+
+/// `TensorProto.DataLocation.EXTERNAL`.
+const EXTERNAL: i32 = 1;
+
+/// The element type of a number in the file.
+///
+/// # Errors
+/// If no kernel exists for it.
+pub(crate) fn dtype(number: i64) -> Result<DType> {
+    match ELEMENT_TYPES.iter().find(|(known, ..)| i64::from(*known) == number) {
+        Some((_, _, Some(dtype))) => Ok(*dtype),
+        Some((_, name, None)) => Err(format!("elements of type {name} are not supported")),
+        None => Err(format!("{number} is not an element type of ONNX")),
+    }
+}
+
+/// The type of an input or output; `bind` gives the sizes of symbolic dimensions.
+///
+/// # Errors
+/// If it is not a tensor, its rank is unknown, or its element type is not supported.
+pub(crate) fn tensor_type(ty: Option<&TypeProto>, bind: impl Fn(&str, usize) -> Option<u64>) -> Result<TensorType> {
+    let tensor = match ty.and_then(|ty| ty.value.as_ref()) {
+        Some(type_proto::Value::TensorType(tensor)) => tensor,
+        Some(type_proto::Value::SequenceType(_)) => return Err("sequences are not supported here".to_string()),
+        Some(type_proto::Value::MapType(_)) => return Err("maps are not supported".to_string()),
+        Some(type_proto::Value::SparseTensorType(_)) => return Err("sparse tensors are not supported".to_string()),
+        Some(type_proto::Value::OptionalType(_)) => return Err("optional values are not supported here".to_string()),
+        None => return Err("the file does not state its type".to_string()),
+    };
+    let dtype = dtype(tensor.elem_type.unwrap_or_default().into())?;
+    let shape = tensor.shape.as_ref().ok_or("the file does not state its rank")?;
+    let dim = |(axis, dim): (usize, &crate::proto::tensor_shape_proto::Dimension)| match &dim.value {
+        Some(dimension::Value::DimValue(size)) => match u64::try_from(*size) {
+            Ok(size) => Ok(Dim::Known(size)),
+            Err(_) => Ok(bind("", axis).into()),
+        },
+        Some(dimension::Value::DimParam(symbol)) => Ok(bind(symbol, axis).into()),
+        None => Ok(bind("", axis).into()),
+    };
+    let shape: Shape = shape.dim.iter().enumerate().map(dim).collect::<Result<_>>()?;
+    if shape.rank() > Shape::MOST_DIMS {
+        return Err(format!("{} dimensions; at most {} are read", shape.rank(), Shape::MOST_DIMS));
+    }
+    Ok(TensorType::new(dtype, shape))
+}
+
+/// The content of a tensor; `folder` is the model's, for external data.
+///
+/// # Errors
+/// If the element type is not supported, or the content does not fill the shape.
+pub(crate) fn tensor_data(tensor: &TensorProto, folder: Option<&Path>) -> Result<TensorData> {
+    let dtype = dtype(tensor.data_type.unwrap_or_default().into())?;
+    let dims: Vec<u64> = tensor.dims.iter().map(|dim| u64::try_from(*dim)).collect::<std::result::Result<_, _>>()
+        .map_err(|_| format!("a dimension is negative: {:?}", tensor.dims))?;
+    let bytes = if tensor.data_location == Some(EXTERNAL) {
+        external(tensor, folder)?
+    } else if let Some(raw) = &tensor.raw_data {
+        raw.clone()
+    } else {
+        Bytes::from(listed(tensor, dtype)?)
+    };
+    let bytes = if dtype == DType::Bool && bytes.iter().any(|byte| *byte > 1) {
+        bytes.iter().map(|byte| u8::from(*byte != 0)).collect()
+    } else {
+        bytes
+    };
+    TensorData::new(dtype, dims, bytes).map_err(|error| error.to_string())
+}
+
+/// The elements of the typed lists, which hold those of narrower types as well.
+fn listed(tensor: &TensorProto, dtype: DType) -> Result<Vec<u8>> {
+    let narrow = |width: usize| tensor.int32_data.iter().flat_map(|n| n.to_le_bytes().into_iter().take(width)).collect();
+    Ok(match dtype {
+        DType::F32 => tensor.float_data.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        DType::F64 => tensor.double_data.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        DType::I64 => tensor.int64_data.iter().flat_map(|n| n.to_le_bytes()).collect(),
+        DType::U64 => tensor.uint64_data.iter().flat_map(|n| n.to_le_bytes()).collect(),
+        DType::U32 => tensor.uint64_data.iter().flat_map(|n| n.to_le_bytes().into_iter().take(4)).collect(),
+        DType::I32 => narrow(4),
+        DType::I16 | DType::U16 | DType::F16 | DType::Bf16 => narrow(2),
+        DType::I8 | DType::U8 | DType::Bool => narrow(1),
+        DType::Exotic(_) => return Err(format!("elements of type {dtype} are not supported")),
+    })
+}
+
+/// Content in another file of the model's folder.
+fn external(tensor: &TensorProto, folder: Option<&Path>) -> Result<Bytes> {
+    let entry = |key: &str| tensor.external_data.iter().find(|e| e.key.as_deref() == Some(key)).and_then(|e| e.value.as_deref());
+    let location = entry("location").ok_or("external data without a location")?;
+    let folder = folder.ok_or_else(|| format!("external data in `{}`, and the model is not a file", shown(location)))?;
+    let inside = Path::new(location).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !inside {
+        return Err(format!("external data in `{}`: it must lie in the folder of the model", shown(location)));
+    }
+    let number = |key: &str| match entry(key) {
+        Some(text) => text.parse::<u64>().map(Some).map_err(|_| format!("external data: {key} `{}` is not a number", shown(text))),
+        None => Ok(None),
+    };
+    let path = folder.join(location);
+    let error = |error: std::io::Error| format!("external data in {}: {error}", path.display());
+    let mut file = File::open(&path).map_err(error)?;
+    let length = file.metadata().map_err(error)?.len();
+    let offset = number("offset")?.unwrap_or(0);
+    let rest = length.checked_sub(offset);
+    let count = number("length")?.or(rest).unwrap_or(0);
+    if rest.is_none_or(|rest| count > rest) {
+        return Err(format!("{}: {count} bytes from {offset} are needed, the file has {length}", path.display()));
+    }
+    file.seek(SeekFrom::Start(offset)).map_err(error)?;
+    let mut content = Vec::new();
+    file.take(count).read_to_end(&mut content).map_err(error)?;
+    Ok(content.into())
+}
+
+/// One element of `dtype`, rounded or wrapped to it.
+pub(crate) fn element(value: f64, dtype: DType) -> Option<Vec<u8>> {
+    Some(match dtype {
+        DType::F16 => half::f16::from_f64(value).to_le_bytes().to_vec(),
+        DType::Bf16 => half::bf16::from_f64(value).to_le_bytes().to_vec(),
+        DType::F32 => (value as f32).to_le_bytes().to_vec(),
+        DType::F64 => value.to_le_bytes().to_vec(),
+        DType::Bool => vec![u8::from(value != 0.0)],
+        DType::U64 => (value as u64).to_le_bytes().to_vec(),
+        DType::Exotic(_) => return None,
+        _ => (value as i64).to_le_bytes().get(..dtype.size() as usize)?.to_vec(),
+    })
+}
