@@ -81,7 +81,11 @@ impl<'m> Call<'_, 'm> {
         let found = &self.lowering.graph.tensor(tensor);
         let fixed = found.ty.shape.fixed().map(|dims| dims.to_vec());
         fixed.ok_or_else(|| {
-            format!("the sizes of `{}` ({}) are not known: give the model's symbolic dimensions with --bind-dim", shown(&found.name), found.ty)
+            format!(
+                "the sizes of `{}` ({}) are not known: give the model's symbolic dimensions with --bind-dim",
+                shown(&found.name),
+                found.ty
+            )
         })
     }
 
@@ -132,7 +136,10 @@ impl<'m> Call<'_, 'm> {
     pub fn tensor(&self, name: &str) -> Result<Option<TensorData>> {
         let tensor = self.attr(name).and_then(|attribute| attribute.t.as_ref());
         let folder = self.lowering.options.folder;
-        tensor.map(|tensor| tensor::tensor_data(tensor, folder)).transpose().map_err(|what| format!("attribute {name}: {what}"))
+        tensor
+            .map(|tensor| tensor::tensor_data(tensor, folder))
+            .transpose()
+            .map_err(|what| format!("attribute {name}: {what}"))
     }
 
     pub fn graph(&self, name: &str) -> Result<&'m GraphProto> {
@@ -142,7 +149,9 @@ impl<'m> Call<'_, 'm> {
 
     /// The element type that the attribute `name` states.
     pub fn dtype(&self, name: &str) -> Result<Option<DType>> {
-        self.optional_int(name).map(|number| tensor::dtype(number).map_err(|what| format!("attribute {name}: {what}"))).transpose()
+        self.optional_int(name)
+            .map(|number| tensor::dtype(number).map_err(|what| format!("attribute {name}: {what}")))
+            .transpose()
     }
 }
 

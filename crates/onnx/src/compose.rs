@@ -30,13 +30,23 @@ pub(crate) fn many(tensors: impl IntoIterator<Item = TensorId>) -> Result<Vec<Va
 
 impl Call<'_, '_> {
     /// A call of `name` with one result.
-    pub fn op(&mut self, name: &'static str, operands: &[TensorId], attrs: Vec<(&'static str, Attr)>) -> Result<TensorId> {
+    pub fn op(
+        &mut self,
+        name: &'static str,
+        operands: &[TensorId],
+        attrs: Vec<(&'static str, Attr)>,
+    ) -> Result<TensorId> {
         let args = operands.iter().map(|tensor| Arg::Tensor(*tensor)).collect();
         self.first(name, args, attrs)
     }
 
     /// A call of `name` on a tuple of tensors, with one result.
-    pub fn on_tuple(&mut self, name: &'static str, fields: &[TensorId], attrs: Vec<(&'static str, Attr)>) -> Result<TensorId> {
+    pub fn on_tuple(
+        &mut self,
+        name: &'static str,
+        fields: &[TensorId],
+        attrs: Vec<(&'static str, Attr)>,
+    ) -> Result<TensorId> {
         self.first(name, vec![Arg::Tuple(fields.to_vec())], attrs)
     }
 

@@ -8,11 +8,7 @@ use edgecut_ops::passes::retype::BindDim;
 use prost::Message;
 use smol_str::SmolStr;
 
-use crate::{
-    error::OnnxError,
-    lowering::Lowering,
-    proto::ModelProto,
-};
+use crate::{error::OnnxError, lowering::Lowering, proto::ModelProto};
 
 /// Computes the outputs of a graph without inputs; shape arithmetic is folded with it.
 pub type Evaluate<'a> = dyn Fn(&Graph) -> Result<Vec<TensorData>, String> + 'a;

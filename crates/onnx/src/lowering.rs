@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use edgecut_graph::{Arg, Attr, Attrs, Graph, Operator, OperatorId, Origin, Part, Shape, TensorData, TensorId, TensorType, Type, units};
+use edgecut_graph::{
+    Arg, Attr, Attrs, Graph, Operator, OperatorId, Origin, Part, Shape, TensorData, TensorId, TensorType, Type, units,
+};
 use edgecut_ops::{self as ops, passes::retype::BindDim};
 use smol_str::{SmolStr, format_smolstr};
 
@@ -122,7 +124,9 @@ impl<'m> Lowering<'m> {
                     _ => None,
                 })
             };
-            let all = || self.options.bind_dims.iter().find_map(|b| if let BindDim::All(size) = b { Some(*size) } else { None });
+            let all = || {
+                self.options.bind_dims.iter().find_map(|b| if let BindDim::All(size) = b { Some(*size) } else { None })
+            };
             let by_content = || given.as_ref().and_then(|data| data.shape().get(axis).copied());
             by_symbol.or_else(by_axis).or_else(all).or_else(by_content)
         };
@@ -174,8 +178,17 @@ impl<'m> Lowering<'m> {
     }
 
     /// Calls a function of the model.
-    fn function(&mut self, function: &'m FunctionProto, given: &'m [AttributeProto], inputs: Vec<Option<Value>>) -> Result<Vec<Value>> {
-        if function.node.iter().any(|node| node.attribute.iter().any(|a| a.ref_attr_name.as_deref().is_some_and(|r| !r.is_empty()))) {
+    fn function(
+        &mut self,
+        function: &'m FunctionProto,
+        given: &'m [AttributeProto],
+        inputs: Vec<Option<Value>>,
+    ) -> Result<Vec<Value>> {
+        if function
+            .node
+            .iter()
+            .any(|node| node.attribute.iter().any(|a| a.ref_attr_name.as_deref().is_some_and(|r| !r.is_empty())))
+        {
             let _ = given;
             return Err("functions with attributes are not supported".to_string());
         }
@@ -205,8 +218,11 @@ impl<'m> Lowering<'m> {
         self.scopes.push(names.zip(inputs).collect());
         self.initializers(graph)?;
         self.nodes(&graph.node)?;
-        let results: Vec<Value> =
-            graph.output.iter().map(|output| self.value(output.name.as_deref().unwrap_or_default())).collect::<Result<_>>()?;
+        let results: Vec<Value> = graph
+            .output
+            .iter()
+            .map(|output| self.value(output.name.as_deref().unwrap_or_default()))
+            .collect::<Result<_>>()?;
         self.scopes.pop();
         Ok(results)
     }
@@ -243,7 +259,12 @@ impl<'m> Lowering<'m> {
     ///
     /// # Errors
     /// If the operator does not accept its operands, or a shape depends on data.
-    pub fn add(&mut self, name: &'static str, args: Vec<Arg>, attrs: Vec<(&'static str, Attr)>) -> Result<Vec<TensorId>> {
+    pub fn add(
+        &mut self,
+        name: &'static str,
+        args: Vec<Arg>,
+        attrs: Vec<(&'static str, Attr)>,
+    ) -> Result<Vec<TensorId>> {
         let def = ops::lookup(name).ok_or_else(|| format!("operator {name} is not defined"))?;
         let attrs: Attrs = attrs.into_iter().map(|(key, value)| (SmolStr::new_static(key), value)).collect();
         let operator = Operator::new(name, args).with_attrs(attrs).with_layer(self.layer.clone());
@@ -254,7 +275,11 @@ impl<'m> Lowering<'m> {
             .map_err(|error| error.to_string())?;
         let results: Vec<TensorType> = ty.tensors().into_iter().cloned().collect();
         if let Some(result) = results.iter().find(|result| result.shape.rank() > Shape::MOST_DIMS) {
-            return Err(format!("a result of {} dimensions; at most {} are read", result.shape.rank(), Shape::MOST_DIMS));
+            return Err(format!(
+                "a result of {} dimensions; at most {} are read",
+                result.shape.rank(),
+                Shape::MOST_DIMS
+            ));
         }
         let operator = operator.with_tuple_result(matches!(ty, Type::Tuple(_)));
         if self.is_folded(&operator, &results)
@@ -295,7 +320,9 @@ impl<'m> Lowering<'m> {
         let mut moved: HashMap<TensorId, TensorId> = HashMap::new();
         for tensor in operator.operands() {
             let source = self.graph.tensor(tensor);
-            moved.entry(tensor).or_insert_with(|| part.add_tensor(source.name.clone(), source.ty.clone(), source.origin.clone()));
+            moved
+                .entry(tensor)
+                .or_insert_with(|| part.add_tensor(source.name.clone(), source.ty.clone(), source.origin.clone()));
         }
         let args = operator.args.iter().map(|arg| match arg {
             Arg::Tensor(tensor) => Arg::Tensor(moved[tensor]),
@@ -323,7 +350,8 @@ impl<'m> Lowering<'m> {
         if let Some(known) = self.scalars.get(&key) {
             return Ok(*known);
         }
-        let bytes = tensor::element(value, dtype).ok_or_else(|| format!("elements of type {dtype} are not supported"))?;
+        let bytes =
+            tensor::element(value, dtype).ok_or_else(|| format!("elements of type {dtype} are not supported"))?;
         let data = TensorData::new(dtype, [], bytes).map_err(|error| error.to_string())?;
         let tensor = self.add_constant(data);
         self.scalars.insert(key, tensor);

@@ -1,6 +1,12 @@
 //! Tensors of a model: element types, contents in the file or beside it.
 
-use std::{fs::File, io::Read, io::Seek, io::SeekFrom, path::{Component, Path}};
+use std::{
+    fs::File,
+    io::Read,
+    io::Seek,
+    io::SeekFrom,
+    path::{Component, Path},
+};
 
 use bytes::Bytes;
 use edgecut_graph::{DType, Dim, Shape, TensorData, TensorType};
@@ -89,7 +95,11 @@ pub(crate) fn tensor_type(ty: Option<&TypeProto>, bind: impl Fn(&str, usize) -> 
 /// If the element type is not supported, or the content does not fill the shape.
 pub(crate) fn tensor_data(tensor: &TensorProto, folder: Option<&Path>) -> Result<TensorData> {
     let dtype = dtype(tensor.data_type.unwrap_or_default().into())?;
-    let dims: Vec<u64> = tensor.dims.iter().map(|dim| u64::try_from(*dim)).collect::<std::result::Result<_, _>>()
+    let dims: Vec<u64> = tensor
+        .dims
+        .iter()
+        .map(|dim| u64::try_from(*dim))
+        .collect::<std::result::Result<_, _>>()
         .map_err(|_| format!("a dimension is negative: {:?}", tensor.dims))?;
     let bytes = if tensor.data_location == Some(EXTERNAL) {
         external(tensor, folder)?
@@ -108,7 +118,8 @@ pub(crate) fn tensor_data(tensor: &TensorProto, folder: Option<&Path>) -> Result
 
 /// The elements of the typed lists, which hold those of narrower types as well.
 fn listed(tensor: &TensorProto, dtype: DType) -> Result<Vec<u8>> {
-    let narrow = |width: usize| tensor.int32_data.iter().flat_map(|n| n.to_le_bytes().into_iter().take(width)).collect();
+    let narrow =
+        |width: usize| tensor.int32_data.iter().flat_map(|n| n.to_le_bytes().into_iter().take(width)).collect();
     Ok(match dtype {
         DType::F32 => tensor.float_data.iter().flat_map(|x| x.to_le_bytes()).collect(),
         DType::F64 => tensor.double_data.iter().flat_map(|x| x.to_le_bytes()).collect(),
@@ -124,15 +135,20 @@ fn listed(tensor: &TensorProto, dtype: DType) -> Result<Vec<u8>> {
 
 /// Content in another file of the model's folder.
 fn external(tensor: &TensorProto, folder: Option<&Path>) -> Result<Bytes> {
-    let entry = |key: &str| tensor.external_data.iter().find(|e| e.key.as_deref() == Some(key)).and_then(|e| e.value.as_deref());
+    let entry = |key: &str| {
+        tensor.external_data.iter().find(|e| e.key.as_deref() == Some(key)).and_then(|e| e.value.as_deref())
+    };
     let location = entry("location").ok_or("external data without a location")?;
-    let folder = folder.ok_or_else(|| format!("external data in `{}`, and the model is not a file", shown(location)))?;
+    let folder =
+        folder.ok_or_else(|| format!("external data in `{}`, and the model is not a file", shown(location)))?;
     let inside = Path::new(location).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if !inside {
         return Err(format!("external data in `{}`: it must lie in the folder of the model", shown(location)));
     }
     let number = |key: &str| match entry(key) {
-        Some(text) => text.parse::<u64>().map(Some).map_err(|_| format!("external data: {key} `{}` is not a number", shown(text))),
+        Some(text) => {
+            text.parse::<u64>().map(Some).map_err(|_| format!("external data: {key} `{}` is not a number", shown(text)))
+        }
         None => Ok(None),
     };
     let path = folder.join(location);

@@ -25,7 +25,8 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     }),
     ("Selu", |call| {
         let x = call.input(0)?;
-        let (alpha, gamma) = (call.float("alpha", 1.673_263_192_176_818_8), call.float("gamma", 1.050_700_983_047_485_4));
+        let (alpha, gamma) =
+            (call.float("alpha", 1.673_263_192_176_818_8), call.float("gamma", 1.050_700_983_047_485_4));
         let made = elu(call, x, alpha, 1.0)?;
         one(call.with("multiply", made, gamma)?)
     }),

@@ -3,12 +3,7 @@
 use edgecut_graph::{DType, TensorId};
 
 use super::Lower;
-use crate::{
-    call::Call,
-    compose::one,
-    error::Result,
-    lowering::Value,
-};
+use crate::{call::Call, compose::one, error::Result, lowering::Value};
 
 pub(super) const OPS: &[(&str, Lower)] = &[
     ("Abs", unary),

@@ -1,0 +1,127 @@
+//! Constants, ranges and filled tensors.
+
+use edgecut_graph::{Attr, DType, TensorData};
+
+use super::Lower;
+use crate::{
+    call::Call,
+    compose::{one, text},
+    error::Result,
+    lowering::Value,
+};
+
+pub(super) const OPS: &[(&str, Lower)] = &[
+    ("Constant", constant),
+    ("ConstantOfShape", filled),
+    ("EyeLike", eye),
+    ("OneHot", one_hot),
+    ("Range", range),
+    ("Trilu", trilu),
+];
+
+fn numbers(values: &[f64], dtype: DType, shape: Vec<u64>) -> Result<TensorData> {
+    let bytes: Option<Vec<Vec<u8>>> = values.iter().map(|value| crate::tensor::element(*value, dtype)).collect();
+    let bytes = bytes.ok_or_else(|| format!("elements of type {dtype} are not supported"))?.concat();
+    TensorData::new(dtype, shape, bytes).map_err(|error| error.to_string())
+}
+
+fn constant(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    if let Some(data) = call.tensor("value")? {
+        return one(call.lowering.add_constant(data));
+    }
+    if let Some(ints) = call.ints("value_ints") {
+        return one(call.vector(&ints)?);
+    }
+    if let Some(int) = call.optional_int("value_int") {
+        return one(call.ints_of_shape(&[int], &[])?);
+    }
+    let data = if let Some(floats) = call.floats("value_floats") {
+        let count = floats.len() as u64;
+        numbers(&floats, DType::F32, vec![count])?
+    } else if call.has("value_float") {
+        numbers(&[call.float("value_float", 0.0)], DType::F32, Vec::new())?
+    } else {
+        return Err("strings and sparse tensors are not supported".to_string());
+    };
+    one(call.lowering.add_constant(data))
+}
+
+/// The sizes that input `index` holds.
+fn shape(call: &Call<'_, '_>, index: usize) -> Result<Vec<u64>> {
+    let sizes = call.content_ints(index, "the shape")?.ok_or("the shape is missing")?;
+    sizes.iter().map(|size| u64::try_from(*size).map_err(|_| format!("{size} is not a size"))).collect()
+}
+
+fn filled(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let (shape, value) = (shape(call, 0)?, call.tensor("value")?);
+    let dtype = value.as_ref().map_or(DType::F32, TensorData::dtype);
+    let number = match value.as_ref().map(|value| value.to_f64s()) {
+        None => 0.0,
+        Some(Some(values)) if values.len() == 1 => values[0],
+        Some(_) => return Err("attribute value must hold one number".to_string()),
+    };
+    one(call.full(number, dtype, &shape)?)
+}
+
+fn eye(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let x = call.input(0)?;
+    let [rows, columns] = call.dims(x)?[..] else { return Err("the input must be a matrix".to_string()) };
+    let dtype = call.dtype("dtype")?.unwrap_or(call.dtype_of(x));
+    let diagonal = call.int("k", 0);
+    if rows.saturating_mul(columns) > 1 << 24 {
+        return Err("the matrix is too large".to_string());
+    }
+    let values: Vec<f64> = (0..rows as i64)
+        .flat_map(|row| (0..columns as i64).map(move |column| f64::from(u8::from(column - row == diagonal))))
+        .collect();
+    let data = numbers(&values, dtype, vec![rows, columns])?;
+    one(call.lowering.add_constant(data))
+}
+
+/// Values are the pair (off, on); negative indices count from the end.
+fn one_hot(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let (at, values) = (call.input(0)?, call.input(2)?);
+    let depth =
+        call.content_floats(1, "the depth")?.and_then(|depth| depth.first().copied()).ok_or("the depth is missing")?;
+    let (dtype, rank) = (call.dtype_of(values), call.rank(at) + 1);
+    let axis = crate::call::axis_in(call.int("axis", -1), rank)?;
+    let at = call.cast(at, DType::I64)?;
+    let size = call.lowering.scalar(depth, DType::I64)?;
+    let shifted = call.map("add", &[at, size])?;
+    let zero = call.lowering.scalar(0.0, DType::I64)?;
+    let is_negative = call.map("less", &[at, zero])?;
+    let at = call.map("where", &[is_negative, shifted, at])?;
+    let pair = call.split(values, 0, &[1, 1])?;
+    let (off, on) = (call.reshape(pair[0], &[])?, call.reshape(pair[1], &[])?);
+    let attrs =
+        vec![("depth", Attr::Int(depth as i64)), ("axis", Attr::Int(axis as i64)), ("dtype", text(&dtype.to_string()))];
+    one(call.op("one_hot", &[at, on, off], attrs)?)
+}
+
+/// Longest range that is computed during the import.
+const LONGEST: f64 = 1e7;
+
+fn range(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let dtype = call.dtype_of(call.input(0)?);
+    let mut number = |index| {
+        let value = call.content_floats(index, "the range")?;
+        value.and_then(|value| value.first().copied()).ok_or_else(|| format!("input {index} is missing"))
+    };
+    let (start, limit, delta) = (number(0)?, number(1)?, number(2)?);
+    let count = ((limit - start) / delta).ceil().max(0.0);
+    if !(count <= LONGEST) {
+        return Err(format!("a range of {count} numbers"));
+    }
+    let values: Vec<f64> = (0..count as u64).map(|at| start + at as f64 * delta).collect();
+    let data = numbers(&values, dtype, vec![count as u64])?;
+    one(call.lowering.add_constant(data))
+}
+
+fn trilu(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let x = call.input(0)?;
+    let k = match call.optional(1)? {
+        Some(k) => k,
+        None => call.lowering.scalar(0.0, DType::I64)?,
+    };
+    one(call.op("trilu", &[x, k], vec![("upper", Attr::Bool(call.int("upper", 1) != 0))])?)
+}

@@ -1,0 +1,137 @@
+//! Normalisation.
+
+use edgecut_graph::{Arg, Attr, TensorId};
+
+use super::Lower;
+use crate::{call::Call, compose::one, error::Result, lowering::Value};
+
+pub(super) const OPS: &[(&str, Lower)] = &[
+    ("BatchNormalization", batch),
+    ("InstanceNormalization", instance),
+    ("GroupNormalization", group),
+    ("LayerNormalization", layer),
+    ("RMSNormalization", root_mean_square),
+    ("LRN", local_response),
+    ("LpNormalization", lp),
+    ("MeanVarianceNormalization", mean_variance),
+];
+
+fn batch(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    if call.int("training_mode", 0) != 0 {
+        return Err("training mode is not supported".to_string());
+    }
+    let operands = (0..5).map(|index| call.input(index)).collect::<Result<Vec<_>>>()?;
+    let attrs = vec![("axis", Attr::Int(1)), ("epsilon", Attr::Float(call.float("epsilon", 1e-5)))];
+    let args = operands.into_iter().map(Arg::Tensor).collect();
+    let results = call.lowering.add("nn.batch_norm", args, attrs)?;
+    one(*results.first().ok_or("no result")?)
+}
+
+fn affine(call: &Call<'_, '_>, axis: i64) -> Vec<(&'static str, Attr)> {
+    vec![("axis", Attr::Int(axis)), ("epsilon", Attr::Float(call.float("epsilon", 1e-5)))]
+}
+
+fn instance(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let operands = [call.input(0)?, call.input(1)?, call.input(2)?];
+    let attrs = affine(call, 1);
+    one(call.op("nn.instance_norm", &operands, attrs)?)
+}
+
+/// Until operator set 20, scale and bias are of groups, then of channels.
+fn group(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let (x, scale, bias) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let groups = call.int("num_groups", 1);
+    let channels = *call.dims(x)?.get(1).ok_or("the data has no channels")?;
+    let vector = |call: &mut Call<'_, '_>, v: TensorId| match call.dims(v)?[..] {
+        [n] if n == channels => Ok(v),
+        [n] if n > 0 && channels % n == 0 => {
+            call.op("repeat", &[v], vec![("repeats", Attr::Int((channels / n) as i64)), ("axis", Attr::Int(0))])
+        }
+        _ => Err("scale and bias must be vectors of groups or channels".to_string()),
+    };
+    let operands = [x, vector(call, scale)?, vector(call, bias)?];
+    let mut attrs = affine(call, 1);
+    attrs.push(("num_groups", Attr::Int(groups)));
+    one(call.op("nn.group_norm", &operands, attrs)?)
+}
+
+/// Normalised over all axes from `axis` on.
+fn layer(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let (x, scale, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
+    let axis = call.axis(call.int("axis", -1), x)?;
+    if axis + 1 == call.rank(x)
+        && call.rank(scale) == 1
+        && call.node.output.len() == 1
+        && let Some(bias) = bias
+    {
+        let attrs = affine(call, -1);
+        return one(call.op("nn.layer_norm", &[x, scale, bias], attrs)?);
+    }
+    let axes: Vec<usize> = (axis..call.rank(x)).collect();
+    let mean = call.reduce("mean", x, &axes, true)?;
+    let centred = call.map("subtract", &[x, mean])?;
+    let square = call.map("multiply", &[centred, centred])?;
+    let variance = call.reduce("mean", square, &axes, true)?;
+    let variance = call.with("add", variance, call.float("epsilon", 1e-5))?;
+    let inverse = call.map("rsqrt", &[variance])?;
+    let made = call.map("multiply", &[centred, inverse])?;
+    let made = call.map("multiply", &[made, scale])?;
+    let made = match bias {
+        Some(bias) => call.map("add", &[made, bias])?,
+        None => made,
+    };
+    Ok([made, mean, inverse].into_iter().map(Value::Tensor).collect())
+}
+
+fn root_mean_square(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let (x, scale) = (call.input(0)?, call.input(1)?);
+    let axis = call.axis(call.int("axis", -1), x)?;
+    let axes: Vec<usize> = (axis..call.rank(x)).collect();
+    let square = call.map("multiply", &[x, x])?;
+    let mean = call.reduce("mean", square, &axes, true)?;
+    let mean = call.with("add", mean, call.float("epsilon", 1e-5))?;
+    let inverse = call.map("rsqrt", &[mean])?;
+    let made = call.map("multiply", &[x, inverse])?;
+    one(call.map("multiply", &[made, scale])?)
+}
+
+fn local_response(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let x = call.input(0)?;
+    let attrs = vec![
+        ("size", Attr::Int(call.int("size", 1))),
+        ("axis", Attr::Int(1)),
+        ("bias", Attr::Float(call.float("bias", 1.0))),
+        ("alpha", Attr::Float(call.float("alpha", 1e-4))),
+        ("beta", Attr::Float(call.float("beta", 0.75))),
+    ];
+    one(call.op("nn.lrn", &[x], attrs)?)
+}
+
+/// Divided by the 1-norm or the 2-norm along an axis.
+fn lp(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let x = call.input(0)?;
+    let axis = call.axis(call.int("axis", -1), x)?;
+    let size = if call.int("p", 2) == 1 {
+        let size = call.map("abs", &[x])?;
+        call.reduce("sum", size, &[axis], true)?
+    } else {
+        let square = call.map("multiply", &[x, x])?;
+        let sum = call.reduce("sum", square, &[axis], true)?;
+        call.map("sqrt", &[sum])?
+    };
+    one(call.map("divide", &[x, size])?)
+}
+
+/// (x - mean) / (sqrt(variance) + 1e-9).
+fn mean_variance(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let x = call.input(0)?;
+    let axes = call.ints("axes").unwrap_or_else(|| vec![0, 2, 3]);
+    let axes: Vec<usize> = axes.iter().map(|axis| call.axis(*axis, x)).collect::<Result<_>>()?;
+    let mean = call.reduce("mean", x, &axes, true)?;
+    let centred = call.map("subtract", &[x, mean])?;
+    let square = call.map("multiply", &[centred, centred])?;
+    let variance = call.reduce("mean", square, &axes, true)?;
+    let deviation = call.map("sqrt", &[variance])?;
+    let deviation = call.with("add", deviation, 1e-9)?;
+    one(call.map("divide", &[centred, deviation])?)
+}
