@@ -136,9 +136,13 @@ fn aligned(call: &mut Call<'_, '_>, a: TensorId, b: TensorId) -> Result<TensorId
     call.expand(b, end, trailing)
 }
 
-/// To the nearest integer, halves to even ones.
 fn round(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let x = call.input(0)?;
+    one(half_even(call, x)?)
+}
+
+/// To the nearest integer, halves to even ones.
+pub(super) fn half_even(call: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId> {
     let nearest = call.map("round", &[x])?;
     let distance = call.map("subtract", &[nearest, x])?;
     let distance = call.map("abs", &[distance])?;
@@ -147,7 +151,7 @@ fn round(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let halved = call.with("multiply", x, 0.5)?;
     let halved = call.map("round", &[halved])?;
     let even = call.with("multiply", halved, 2.0)?;
-    one(call.map("where", &[is_half, even, nearest])?)
+    call.map("where", &[is_half, even, nearest])
 }
 
 fn reciprocal(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {

@@ -2,15 +2,22 @@
 
 mod activation;
 mod constant;
+mod control;
 mod conv;
 mod elementwise;
 mod gather;
 mod linear;
 mod norm;
 mod pool;
+mod quantize;
+mod recurrent;
 mod reduce;
+mod resize;
+mod scatter;
+mod sequence;
 mod shape;
 mod slice;
+mod sort;
 
 use crate::{call::Call, error::Result, lowering::Value};
 
@@ -23,15 +30,22 @@ type Family = &'static [(&'static str, Lower)];
 const FAMILIES: &[Family] = &[
     activation::OPS,
     constant::OPS,
+    control::OPS,
     conv::OPS,
     elementwise::OPS,
     gather::OPS,
     linear::OPS,
     norm::OPS,
     pool::OPS,
+    quantize::OPS,
+    recurrent::OPS,
     reduce::OPS,
+    resize::OPS,
+    scatter::OPS,
+    sequence::OPS,
     shape::OPS,
     slice::OPS,
+    sort::OPS,
 ];
 
 /// The function for an operator of the default domain, or of ONNX Runtime's where that has the same operator.

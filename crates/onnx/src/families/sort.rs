@@ -1,0 +1,29 @@
+//! Sorting.
+
+use edgecut_graph::{Arg, Attr};
+
+use super::Lower;
+use crate::{
+    call::Call,
+    compose::{many, text},
+    error::Result,
+    lowering::Value,
+};
+
+pub(super) const OPS: &[(&str, Lower)] = &[("TopK", top)];
+
+fn top(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let x = call.input(0)?;
+    let k = match call.optional_int("k") {
+        Some(k) => k,
+        None => call.content_ints(1, "k")?.and_then(|k| k.first().copied()).ok_or("k is missing")?,
+    };
+    let attrs = vec![
+        ("k", Attr::Int(k)),
+        ("axis", Attr::Int(call.axis(call.int("axis", -1), x)? as i64)),
+        ("ret_type", text("both")),
+        ("is_ascend", Attr::Bool(call.int("largest", 1) == 0)),
+        ("dtype", text("int64")),
+    ];
+    many(call.lowering.add("topk", vec![Arg::Tensor(x)], attrs)?)
+}
