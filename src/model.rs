@@ -16,15 +16,16 @@ use super::{
 };
 use edgecut_engine::{Engine, EngineError, TractEngine};
 use edgecut_graph::{Graph, TensorData};
+use edgecut_onnx as onnx;
 use edgecut_ops::passes::retype::{BindDim, unknown_dims};
 use edgecut_plan::file::ModelRef;
 use edgecut_relay as relay;
-use edgecut_relay::{ExternalCalls, Import, ImportOptions, Params, ParseMode};
+use edgecut_relay::{ExternalCalls, Import, ImportOptions, Params, ParseMode, TypeChecks};
 
 /// A model and how to read it.
 #[derive(clap::Args, Debug, Clone)]
 pub struct ModelArguments {
-    /// Relay text, as TVM's `mod.astext()` prints it
+    /// Relay text, as TVM's `mod.astext()` prints it, or an ONNX model
     pub model: PathBuf,
 
     #[command(flatten)]
@@ -151,10 +152,13 @@ impl ModelArguments {
             external,
             evaluate: if given.is_empty() { None } else { Some(&select) },
         };
-        let import = relay::import(&name, &bytes, &options).map_err(|error| match kind::of(&bytes) {
-            Some(kind) => Failure::BadInput(Report::msg(format!("{name}: {kind}"))),
-            None => Failure::import(error),
-        })?;
+        let import = match onnx::is_onnx(&bytes) {
+            true => self.import_onnx(&name, bytes, &given, &params)?,
+            false => relay::import(&name, &bytes, &options).map_err(|error| match kind::of(&bytes) {
+                Some(kind) => Failure::BadInput(Report::msg(format!("{name}: {kind}"))),
+                None => Failure::import(error),
+            })?,
+        };
         if !given.is_empty() {
             Contents::new(&import.graph, given.clone(), &params)?;
         }
@@ -163,6 +167,20 @@ impl ModelArguments {
         }
         let selected = selected.get();
         Ok(Model { import, params, given, selected })
+    }
+
+    fn import_onnx(&self, name: &str, bytes: Vec<u8>, given: &Given, params: &Params) -> Result<Import, Failure> {
+        let hash = blake3::hash(&bytes).to_hex().to_string();
+        let engine = TractEngine::new(1).map_err(Failure::failed)?;
+        let options = onnx::ImportOptions {
+            evaluate: &|graph| evaluate_all(&engine, graph, given, params),
+            bind_dims: &self.flags.bind_dim,
+            symbols: &[],
+            given: &|name| given.get(name).cloned(),
+            folder: self.model.parent(),
+        };
+        let graph = onnx::import(name, bytes.into(), &options).map_err(Failure::bad_input)?;
+        Ok(Import { graph, name: name.to_string(), hash, checks: TypeChecks::default() })
     }
 }
 
@@ -193,6 +211,11 @@ fn check_names(graph: &Graph, params: &Params, path: &Path) -> Result<(), Failur
 
 /// The output of `graph`, all of whose inputs must be given.
 fn evaluate(engine: &dyn Engine, graph: &Graph, given: &Given, params: &Params) -> Result<TensorData, String> {
+    evaluate_all(engine, graph, given, params)?.into_iter().next().ok_or_else(|| "it has no output".to_string())
+}
+
+/// The outputs of `graph`, all of whose inputs must be given.
+fn evaluate_all(engine: &dyn Engine, graph: &Graph, given: &Given, params: &Params) -> Result<Vec<TensorData>, String> {
     let content = |id| {
         let name = &graph.tensor(id).name;
         let data = given.get(name).or_else(|| params.get(name));
@@ -200,6 +223,5 @@ fn evaluate(engine: &dyn Engine, graph: &Graph, given: &Given, params: &Params) 
             EngineError::Other(format!("nothing gives the content of `%{name}`; --inputs can, as an array `in_{name}`"))
         })
     };
-    let outputs = engine.evaluate(graph, &content).map_err(|error| error.to_string())?;
-    outputs.into_iter().next().ok_or_else(|| "it has no output".to_string())
+    engine.evaluate(graph, &content).map_err(|error| error.to_string())
 }

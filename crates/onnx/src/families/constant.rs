@@ -103,7 +103,7 @@ const LONGEST: f64 = 1e7;
 
 fn range(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let dtype = call.dtype_of(call.input(0)?);
-    let mut number = |index| {
+    let number = |index| {
         let value = call.content_floats(index, "the range")?;
         value.and_then(|value| value.first().copied()).ok_or_else(|| format!("input {index} is missing"))
     };
