@@ -3,6 +3,7 @@
 use edgecut_plan::{
     Candidate, PlanRequest,
     no_plan::Shortage,
+    planner,
     problem::Objective,
     rule::{Rule, RuleKind},
     split::{self, front, ratios::Ratios, ratios::speeds},
@@ -15,7 +16,8 @@ pub(super) fn keeps_memory(candidate: &Candidate) -> bool {
     !candidate.solution.missed.iter().any(Shortage::is_of_memory)
 }
 
-/// Adds to `candidates` the best ones without schedules, without splits, and on a single device, where none of them is so.
+/// Adds to `candidates` the best ones without schedules, without splits, and on a single device, where none of them is
+/// so; without splits one with schedules, where no other keeps the limits on memory.
 pub(super) fn add_alternatives(request: &PlanRequest<'_>, options: &PilotOptions, candidates: &mut Vec<Candidate>) {
     if candidates.iter().all(Candidate::is_scheduled) {
         let found = [split::nearest(request, None), front::within(request)].into_iter().flatten();
@@ -23,7 +25,12 @@ pub(super) fn add_alternatives(request: &PlanRequest<'_>, options: &PilotOptions
         candidates.extend(found.filter(keeps_memory).reduce(better));
     }
     if !candidates.iter().any(|candidate| !candidate.is_scheduled() && candidate.splits.is_empty()) {
-        candidates.extend(split::nearest(&request.unsplit(), None).ok().filter(keeps_memory));
+        let whole = request.unsplit();
+        let unscheduled = split::nearest(&whole, None).ok().filter(keeps_memory);
+        // What tiles of shards need of memory is an estimate, and agents may refuse them.
+        let is_split = candidates.iter().all(|candidate| !candidate.splits.is_empty());
+        let scheduled = || planner::nearest(&whole).ok().filter(|found| is_split && keeps_memory(found));
+        candidates.extend(unscheduled.or_else(scheduled));
     }
     let is_single = |candidate: &Candidate| !candidate.is_scheduled() && candidate.uses_one_device();
     if request.objective != Objective::Memory && !candidates.iter().any(is_single) {

@@ -67,7 +67,7 @@ impl Default for PilotOptions {
             second_device_gain: 1.03,
             single_devices: 3,
             side_search_part: 4,
-            memory_reserve: 0.01,
+            memory_reserve: 0.02,
             memory_reserve_steps: 3,
             contention_steps: 4,
         }

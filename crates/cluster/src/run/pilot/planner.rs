@@ -65,7 +65,7 @@ mod tests {
     use edgecut_profile::{CacheFlush, MeasurementMode, Sampling};
     use edgecut_relay::{ImportOptions, import};
 
-    use super::*;
+    use super::{super::candidates::add_alternatives, *};
     use crate::{
         Cluster, Inventory,
         agent::{Fleet, Host, HostOptions, Shutdown, serve},
@@ -166,6 +166,30 @@ def @main(%x: Tensor[(1, 8, 32, 32), float32], %w1: Tensor[(16, 8, 3, 3), float3
             fits_memory: true,
             search: Options { budget: Some(300), cut_off: None, ..Options::default() },
         }
+    }
+
+    /// What is widest takes 4 MiB, and can be computed in parts.
+    const WIDE: &str = "#[version = \"0.0.5\"]
+def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), float32], %w2: Tensor[(8, 64, 1, 1), float32]) {
+  %0 = nn.conv2d(%x, %w1, channels=64, kernel_size=[1, 1]);
+  %1 = nn.relu(%0);
+  %2 = nn.max_pool2d(%1, pool_size=[3, 3], strides=[4, 4], padding=[1, 1, 1, 1]);
+  nn.conv2d(%2, %w2, channels=8, kernel_size=[1, 1])
+}
+";
+
+    #[test]
+    fn where_memory_is_short_a_plan_of_whole_groups_is_run_too() {
+        let graph = import("model", WIDE.as_bytes(), &ImportOptions::default()).unwrap().graph;
+        let model = ModelGroups::of(&graph, Granularity::Fused);
+        let lab = lab(&graph, 1);
+        let profiles: Vec<DeviceRows> = lab.surveyed.iter().map(DeviceRows::from).collect();
+        let settings = PlanSettings { memory: Some(Bytes(3 << 20)), ..settings() };
+        let request = settings.request(&model, &lab.inventory, &profiles, |_| None).unwrap();
+        let mut candidates = Vec::new();
+        add_alternatives(&request, &PilotOptions::default(), &mut candidates);
+        let [candidate] = &candidates[..] else { panic!("{} candidates", candidates.len()) };
+        assert!(candidate.is_scheduled() && candidate.splits.is_empty() && keeps_memory(candidate));
     }
 
     #[test]
