@@ -5,6 +5,7 @@ use std::{fmt, path::Path};
 use miette::Report;
 
 use super::{Failure, located::Located};
+use edgecut_onnx::is_onnx;
 use edgecut_plan::{Plan, file::PlanFileError};
 
 /// A kind of file that edgecut reads or writes. As text: what the file is, and which flag or verb wants it.
@@ -90,10 +91,7 @@ impl fmt::Display for Kind {
                 "this is a graph dump of TVM's, which has times of kernels but no kernels to run; `plan` and \
                  `profile --import` take it, with its execution trace in the same folder"
             }
-            Kind::Onnx => {
-                "this is an ONNX model; convert it to Relay text with TVM 0.19 or older, `mod, params = \
-                 relay.frontend.from_onnx(onnx.load(FILE))`, and give what `mod.astext()` prints"
-            }
+            Kind::Onnx => "this is an ONNX model; give it as MODEL, without a flag",
             Kind::Binary(what) => {
                 return write!(f, "this is {what}; expected Relay text, as `mod.astext()` prints it");
             }
@@ -153,12 +151,6 @@ const SIGNATURES: &[(&[u8], &str)] = &[
 ];
 /// A binary file has a zero in its first bytes, this many.
 const BEGINNING: usize = 4096;
-
-/// Whether a file begins as ONNX's protocol buffers do: the version of its format, then who made it, its operator sets
-/// or its graph.
-fn is_onnx(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x08, 1..=0x1F, 0x12 | 0x1A | 0x22 | 0x2A | 0x32 | 0x3A | 0x42, ..])
-}
 
 /// The same for a file that should not be a model: detects Relay modules too.
 pub fn of_any(bytes: &[u8]) -> Option<Kind> {

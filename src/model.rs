@@ -21,6 +21,7 @@ use edgecut_ops::passes::retype::{BindDim, unknown_dims};
 use edgecut_plan::file::ModelRef;
 use edgecut_relay as relay;
 use edgecut_relay::{ExternalCalls, Import, ImportOptions, Params, ParseMode, TypeChecks};
+use edgecut_values::seeded;
 
 /// A model and how to read it.
 #[derive(clap::Args, Debug, Clone)]
@@ -39,10 +40,10 @@ pub struct ModelFlags {
     #[arg(long, help_heading = "Model", value_name = "FILE")]
     pub params: Option<PathBuf>,
 
-    /// Size of unknown dimensions: `8` of all, `data:0=8` of one
+    /// Size of unknown dimensions: `8` of all, `data:0=8` of one, `batch=8` by ONNX's name
     ///
-    /// `data:0=8` is the size of the first dimension of %data.
-    #[arg(long, help_heading = "Model", value_name = "[NAME:AXIS=]SIZE")]
+    /// `data:0=8` is the size of the first dimension of %data; `batch=8` of all that an ONNX file calls `batch`.
+    #[arg(long, help_heading = "Model", value_name = "[NAME[:AXIS]=]SIZE")]
     pub bind_dim: Vec<BindDim>,
 
     /// Contents of inputs: arrays `in_<name>`; others are generated
@@ -172,15 +173,20 @@ impl ModelArguments {
     fn import_onnx(&self, name: &str, bytes: Vec<u8>, given: &Given, params: &Params) -> Result<Import, Failure> {
         let hash = blake3::hash(&bytes).to_hex().to_string();
         let engine = TractEngine::new(1).map_err(Failure::failed)?;
+        let find = |name: &str| given.get(name).or_else(|| params.get(name)).cloned();
         let options = onnx::ImportOptions {
-            evaluate: &|graph| evaluate_all(&engine, graph, given, params),
+            evaluate: &|graph, content| evaluate_generated(&engine, graph, content),
             bind_dims: &self.flags.bind_dim,
-            symbols: &[],
-            given: &|name| given.get(name).cloned(),
+            given: &find,
             folder: self.model.parent(),
         };
-        let graph = onnx::import(name, bytes.into(), &options).map_err(Failure::bad_input)?;
-        Ok(Import { graph, name: name.to_string(), hash, checks: TypeChecks::default() })
+        let imported = onnx::import(name, bytes.into(), &options).map_err(Failure::bad_input)?;
+        if let Some(first) = imported.generated.first() {
+            let names = imported.generated.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            let what = "decided branches or sizes by the generated contents of";
+            eprintln!("{name}: {what} {names}; give others with --inputs (arrays such as `in_{first}`)");
+        }
+        Ok(Import { graph: imported.graph, name: name.to_string(), hash, checks: TypeChecks::default() })
     }
 }
 
@@ -209,13 +215,22 @@ fn check_names(graph: &Graph, params: &Params, path: &Path) -> Result<(), Failur
     Ok(())
 }
 
-/// The output of `graph`, all of whose inputs must be given.
-fn evaluate(engine: &dyn Engine, graph: &Graph, given: &Given, params: &Params) -> Result<TensorData, String> {
-    evaluate_all(engine, graph, given, params)?.into_iter().next().ok_or_else(|| "it has no output".to_string())
+/// The outputs of `graph`: contents that `given` lacks are generated.
+fn evaluate_generated(
+    engine: &dyn Engine,
+    graph: &Graph,
+    given: &onnx::Content<'_>,
+) -> Result<Vec<TensorData>, String> {
+    let content = |id| {
+        let tensor = graph.tensor(id);
+        let generated = || seeded(&tensor.name, &tensor.ty).map_err(|error| EngineError::Other(error.to_string()));
+        given(&tensor.name).map_or_else(generated, Ok)
+    };
+    engine.evaluate(graph, &content).map_err(|error| error.to_string())
 }
 
-/// The outputs of `graph`, all of whose inputs must be given.
-fn evaluate_all(engine: &dyn Engine, graph: &Graph, given: &Given, params: &Params) -> Result<Vec<TensorData>, String> {
+/// The output of `graph`, all of whose inputs must be given.
+fn evaluate(engine: &dyn Engine, graph: &Graph, given: &Given, params: &Params) -> Result<TensorData, String> {
     let content = |id| {
         let name = &graph.tensor(id).name;
         let data = given.get(name).or_else(|| params.get(name));
@@ -223,5 +238,6 @@ fn evaluate_all(engine: &dyn Engine, graph: &Graph, given: &Given, params: &Para
             EngineError::Other(format!("nothing gives the content of `%{name}`; --inputs can, as an array `in_{name}`"))
         })
     };
-    engine.evaluate(graph, &content).map_err(|error| error.to_string())
+    let results = engine.evaluate(graph, &content).map_err(|error| error.to_string())?;
+    results.into_iter().next().ok_or_else(|| "it has no output".to_string())
 }

@@ -30,6 +30,7 @@ impl<'m> Call<'_, 'm> {
         match self.inputs.get(index) {
             Some(Some(Value::Tensor(tensor))) => Ok(Some(*tensor)),
             Some(Some(Value::Sequence(_))) => Err(format!("input {index} is a sequence, expected a tensor")),
+            Some(Some(Value::Refused(why))) => Err(why.to_string()),
             Some(None) | None => Ok(None),
         }
     }
@@ -50,6 +51,11 @@ impl<'m> Call<'_, 'm> {
     /// The content of input `index`, which must be known during the import; `None` if it is absent.
     pub fn content(&self, index: usize, what: &str) -> Result<Option<TensorData>> {
         self.optional(index)?.map(|tensor| self.lowering.content(tensor, what)).transpose()
+    }
+
+    /// The content of input `index` for what may depend on data, such as a condition; `None` if it is absent.
+    pub fn content_of_run(&mut self, index: usize, what: &str) -> Result<Option<TensorData>> {
+        self.optional(index)?.map(|tensor| self.lowering.content_of_run(tensor, what)).transpose()
     }
 
     /// The integers of input `index`; `None` if it is absent.
@@ -95,7 +101,8 @@ impl<'m> Call<'_, 'm> {
     }
 
     fn attr(&self, name: &str) -> Option<&'m AttributeProto> {
-        self.node.attribute.iter().find(|attribute| attribute.name.as_deref() == Some(name))
+        let stated = self.node.attribute.iter().find(|attribute| attribute.name.as_deref() == Some(name));
+        stated.and_then(|attribute| self.lowering.attribute(attribute))
     }
 
     pub fn has(&self, name: &str) -> bool {

@@ -10,6 +10,9 @@
 //! | [`error`] | errors with graph, operator and attribute |
 //! | `tensor` | element types, tensors, external data |
 //! | `lowering` | nodes → operators: names in scope, type inference, folding |
+//! | `fold` | type inference as operators are added; folding |
+//! | `live` | removes what no output needs |
+//! | [`opaque`] | operators that the graph has no equivalent for |
 //! | `call` | one node: typed access to its inputs and attributes |
 //! | `compose` | operators that many families compose |
 //! | `families` | one file an operator family; `families::FAMILIES` is the registry |
@@ -20,10 +23,13 @@ mod call;
 mod compose;
 pub mod error;
 mod families;
+mod fold;
 mod import;
+mod live;
 mod lowering;
+pub mod opaque;
 mod proto;
 mod tensor;
 
 pub use error::OnnxError;
-pub use import::{Evaluate, ImportOptions, import, is_onnx};
+pub use import::{Content, Evaluate, ImportOptions, Imported, import, is_onnx};

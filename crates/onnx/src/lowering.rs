@@ -1,19 +1,18 @@
-//! Nodes → operators: names in scope, type inference, folding of constants.
+//! Nodes → operators: names in scope, functions, bodies of branches and loops.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use edgecut_graph::{
-    Arg, Attr, Attrs, Graph, Operator, OperatorId, Origin, Part, Shape, TensorData, TensorId, TensorType, Type, units,
-};
-use edgecut_ops::{self as ops, passes::retype::BindDim};
-use smol_str::{SmolStr, format_smolstr};
+use edgecut_graph::{DType, Graph, Origin, TensorId};
+use edgecut_ops::passes::retype::bound_size;
+use smol_str::SmolStr;
 
 use crate::{
     call::Call,
     error::{Message, Result, shown},
     families,
     import::ImportOptions,
-    proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto},
+    opaque,
+    proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto},
     tensor,
 };
 
@@ -23,18 +22,13 @@ pub(crate) enum Value {
     Tensor(TensorId),
     /// A sequence of tensors, whose length is known.
     Sequence(Vec<TensorId>),
+    /// A tensor that the graph cannot have, such as one of strings, and why.
+    Refused(SmolStr),
 }
 
 /// An error with the operator or tensor that it is in, if it is in one.
 pub(crate) type Located = (Option<String>, Message);
 
-/// Operators of a graph, at most: loops in a small file could produce any number.
-const MAX_OPERATORS: usize = 2_000_000;
-/// Largest folded result of integers or truth values, which shapes are made of, and of floats.
-const FOLDED_INTEGERS: units::Bytes = units::Bytes(1 << 20);
-const FOLDED_FLOATS: units::Bytes = units::Bytes(1 << 14);
-/// Limit on the size of all folded results.
-const MAX_FOLDED_BYTES: u64 = 256 << 20;
 /// Depth to which functions and bodies of loops and branches may be nested.
 const MAX_DEPTH: usize = 48;
 
@@ -47,16 +41,36 @@ pub(crate) struct Lowering<'m> {
     functions: HashMap<(&'m str, &'m str), &'m FunctionProto>,
     /// Values by name; inner graphs see the names of outer ones.
     scopes: Vec<HashMap<String, Value>>,
-    /// The nodes in progress, outermost first.
+    /// The types that the file states, by the names of values.
+    declared: HashMap<&'m str, &'m TypeProto>,
+    /// The attributes of the function in progress.
+    attributes: HashMap<&'m str, &'m AttributeProto>,
+    /// Its inputs that were not given.
+    absent: HashSet<String>,
+    /// The graph and the nodes in progress, outermost first.
     path: Vec<String>,
-    layer: Option<SmolStr>,
-    folded: u64,
+    /// Length of `path` outside the nodes of the model's graph.
+    main_depth: usize,
+    pub layer: Option<SmolStr>,
+    /// Most operators, and bytes of folded results: both are proportional to the size of the file, since a loop of a few
+    /// bytes could produce any number.
+    pub budget: usize,
+    pub folded: u64,
     /// Constants by content, so that repeated ones are one tensor.
-    scalars: HashMap<(edgecut_graph::DType, u64), TensorId>,
+    pub scalars: HashMap<(DType, u64), TensorId>,
+    /// Inputs whose generated contents decided a branch or a size.
+    pub generated: BTreeSet<SmolStr>,
+}
+
+/// What was lowered: the graph, and the inputs whose generated contents decided a branch or a size.
+pub(crate) struct Lowered {
+    pub graph: Graph,
+    pub generated: BTreeSet<SmolStr>,
 }
 
 impl<'m> Lowering<'m> {
-    pub fn new(model: &'m ModelProto, options: &'m ImportOptions<'m>) -> Lowering<'m> {
+    /// A lowering of `model`, whose file has `file_bytes` bytes.
+    pub fn new(model: &'m ModelProto, file_bytes: usize, options: &'m ImportOptions<'m>) -> Lowering<'m> {
         let versions = model.opset_import.iter().map(|set| (domain(set.domain.as_deref()), set.version.unwrap_or(1)));
         let key = |f: &'m FunctionProto| (domain(f.domain.as_deref()), f.name.as_deref().unwrap_or_default());
         Lowering {
@@ -65,26 +79,37 @@ impl<'m> Lowering<'m> {
             versions: versions.collect(),
             functions: model.functions.iter().map(|f| (key(f), f)).collect(),
             scopes: vec![HashMap::new()],
+            declared: HashMap::new(),
+            attributes: HashMap::new(),
+            absent: HashSet::new(),
             path: Vec::new(),
+            main_depth: 0,
             layer: None,
+            budget: 10_000 + file_bytes,
             folded: 0,
             scalars: HashMap::new(),
+            generated: BTreeSet::new(),
         }
     }
 
     /// The graph of the model.
-    pub fn run(mut self, graph: &'m GraphProto) -> std::result::Result<Graph, Located> {
+    pub fn run(mut self, graph: &'m GraphProto) -> std::result::Result<Lowered, Located> {
         self.model(graph).map_err(|what| ((!self.path.is_empty()).then(|| self.path.join(" in ")), what))?;
-        Ok(self.graph)
+        Ok(Lowered { graph: self.graph, generated: self.generated })
     }
 
     fn model(&mut self, graph: &'m GraphProto) -> Result<()> {
+        if let Some(name) = graph.name.as_deref().filter(|name| !name.is_empty()) {
+            self.path.push(format!("graph `{}`", shown(name)));
+        }
+        self.main_depth = self.path.len();
         self.initializers(graph)?;
+        self.declare(graph);
         for input in &graph.input {
             let name = input.name.as_deref().unwrap_or_default();
             if !self.scopes[0].contains_key(name) {
                 let tensor = self.input(input).map_err(|what| format!("input `{}`: {what}", shown(name)))?;
-                self.scopes[0].insert(name.to_string(), Value::Tensor(tensor));
+                self.scopes[0].insert(name.to_string(), tensor);
             }
         }
         self.nodes(&graph.node)?;
@@ -93,45 +118,58 @@ impl<'m> Lowering<'m> {
             match self.value(name).map_err(|what| format!("output {what}"))? {
                 Value::Tensor(tensor) => self.graph.outputs.push(tensor),
                 Value::Sequence(tensors) => self.graph.outputs.extend(tensors),
+                Value::Refused(why) => return Err(format!("output `{}`: {why}", shown(name))),
             }
         }
-        classify(&mut self.graph);
+        self.path.clear();
         Ok(())
     }
 
     fn initializers(&mut self, graph: &'m GraphProto) -> Result<()> {
         for initializer in &graph.initializer {
             let name = initializer.name.as_deref().unwrap_or_default();
-            let data = tensor::tensor_data(initializer, self.options.folder)
-                .map_err(|what| format!("initializer `{}`: {what}", shown(name)))?;
+            let located = |what| format!("initializer `{}`: {what}", shown(name));
+            let value = match tensor::dtype(initializer.data_type.unwrap_or_default().into()) {
+                Ok(_) => {
+                    let data = tensor::tensor_data(initializer, self.options.folder).map_err(located)?;
+                    Value::Tensor(self.graph.add_tensor(name, data.ty(), Origin::Constant(data)))
+                }
+                Err(what) => Value::Refused(located(what).into()),
+            };
+            self.bind(name, value);
+        }
+        for initializer in &graph.sparse_initializer {
+            let name = initializer.values.as_ref().and_then(|values| values.name.as_deref()).unwrap_or_default();
+            let data = tensor::sparse_data(initializer, self.options.folder)
+                .map_err(|what| format!("sparse initializer `{}`: {what}", shown(name)))?;
             let tensor = self.graph.add_tensor(name, data.ty(), Origin::Constant(data));
             self.bind(name, Value::Tensor(tensor));
         }
-        match graph.sparse_initializer.first() {
-            Some(_) => Err("sparse initializers are not supported".to_string()),
-            None => Ok(()),
+        Ok(())
+    }
+
+    /// Notes the types that the file states for the values of `graph`.
+    fn declare(&mut self, graph: &'m GraphProto) {
+        for info in graph.value_info.iter().chain(&graph.output) {
+            if let (Some(name), Some(ty)) = (info.name.as_deref(), info.r#type.as_ref()) {
+                self.declared.insert(name, ty);
+            }
         }
     }
 
-    fn input(&mut self, input: &ValueInfoProto) -> Result<TensorId> {
+    fn input(&mut self, input: &ValueInfoProto) -> Result<Value> {
         let name = input.name.as_deref().unwrap_or_default();
+        if let Some(why) = input.r#type.as_ref().and_then(tensor::refusal) {
+            return Ok(Value::Refused(format!("input `{}`: {why}", shown(name)).into()));
+        }
         let given = (self.options.given)(name);
         let bind = |symbol: &str, axis: usize| {
-            let by_symbol = self.options.symbols.iter().find(|(known, _)| known == symbol).map(|(_, size)| *size);
-            let by_axis = || {
-                self.options.bind_dims.iter().find_map(|bind| match bind {
-                    BindDim::One { tensor, axis: at, size } if tensor == name && *at == axis => Some(*size),
-                    _ => None,
-                })
-            };
-            let all = || {
-                self.options.bind_dims.iter().find_map(|b| if let BindDim::All(size) = b { Some(*size) } else { None })
-            };
+            let symbol = (!symbol.is_empty()).then_some(symbol);
             let by_content = || given.as_ref().and_then(|data| data.shape().get(axis).copied());
-            by_symbol.or_else(by_axis).or_else(all).or_else(by_content)
+            bound_size(self.options.bind_dims, name, axis, symbol).or_else(by_content)
         };
         let ty = tensor::tensor_type(input.r#type.as_ref(), bind)?;
-        Ok(self.graph.add_tensor(name, ty, Origin::Input))
+        Ok(Value::Tensor(self.graph.add_tensor(name, ty, Origin::Input)))
     }
 
     /// Lowers nodes in their order.
@@ -145,26 +183,23 @@ impl<'m> Lowering<'m> {
     }
 
     fn node(&mut self, node: &'m NodeProto) -> Result<()> {
-        let kind = node.op_type.as_deref().unwrap_or_default();
-        let domain = domain(node.domain.as_deref());
         let layer = node.name.as_deref().filter(|name| !name.is_empty()).map(SmolStr::new);
-        if self.path.len() == 1 {
+        if self.is_main() {
             self.layer = layer;
         }
         let inputs = node.input.iter().map(|name| match name.as_str() {
             "" => Ok(None),
+            name if self.absent.contains(name) => Ok(None),
             name => self.value(name).map(Some),
         });
         let inputs: Vec<Option<Value>> = inputs.collect::<Result<_>>()?;
-        let results = match families::find(domain, kind) {
-            Some(lower) => {
-                let version = self.versions.get(domain).copied().unwrap_or(1);
-                lower(&mut Call { lowering: self, node, inputs, version })?
+        let depth = self.path.len();
+        let results = match self.lower(node, inputs.clone()) {
+            Ok(results) => results,
+            Err(why) => {
+                let place = self.path.split_off(depth);
+                self.opaque(node, &inputs, why).inspect_err(|_| self.path.extend(place))?
             }
-            None => match self.functions.get(&(domain, kind)) {
-                Some(function) => self.function(function, &node.attribute, inputs)?,
-                None => return Err(unknown(domain, kind)),
-            },
         };
         let wanted = node.output.iter().filter(|name| !name.is_empty()).count();
         if results.len() < node.output.len() && wanted > results.len() {
@@ -177,6 +212,69 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
+    fn lower(&mut self, node: &'m NodeProto, inputs: Vec<Option<Value>>) -> Result<Vec<Value>> {
+        let kind = node.op_type.as_deref().unwrap_or_default();
+        let domain = domain(node.domain.as_deref());
+        let version = self.versions.get(domain).copied().unwrap_or(1);
+        match families::find(domain, kind) {
+            Some(lower) => lower(&mut Call { lowering: self, node, inputs, version }),
+            None => match self.functions.get(&(domain, kind)) {
+                Some(function) => self.function(function, &node.attribute, inputs),
+                None => Err(unknown(domain, kind)),
+            },
+        }
+    }
+
+    /// Keeps a node that no operators express, for the reason `why`, as one operator with the types that the file states.
+    ///
+    /// # Errors
+    /// `why`, if the file does not state the types of the results, or the node is more than a function of tensors.
+    fn opaque(&mut self, node: &'m NodeProto, inputs: &[Option<Value>], why: Message) -> Result<Vec<Value>> {
+        let mut types = Vec::new();
+        for name in node.output.iter().filter(|name| !name.is_empty()) {
+            let declared = self.declared.get(name.as_str()).copied();
+            let bind = |symbol: &str, axis| bound_size(self.options.bind_dims, name, axis, Some(symbol));
+            match tensor::tensor_type(declared, bind) {
+                Ok(ty) if ty.shape.fixed().is_some() => types.push(ty),
+                _ => return Err(why),
+            }
+        }
+        let version = self.versions.get(domain(node.domain.as_deref())).copied().unwrap_or(1);
+        let tensors = inputs.iter().map(|input| match input {
+            None => Some(None),
+            Some(Value::Tensor(tensor)) => Some(Some(*tensor)),
+            Some(_) => None,
+        });
+        let tensors: Option<Vec<Option<TensorId>>> = tensors.collect();
+        let attribute = |a: &'m AttributeProto| self.attribute(a);
+        let Some(operator) = tensors.and_then(|tensors| opaque::operator(node, version, &tensors, attribute, &why))
+        else {
+            return Err(why);
+        };
+        if types.is_empty() {
+            return Err(why);
+        }
+        let id = self.graph.add_operator(operator.with_layer(self.layer.clone()), &types);
+        let mut results = self.graph.operator(id).outputs.clone().into_iter();
+        let absent = || Value::Refused("an output that the file does not name".into());
+        Ok(node
+            .output
+            .iter()
+            .map(|name| match name.is_empty() {
+                true => absent(),
+                false => results.next().map_or_else(absent, Value::Tensor),
+            })
+            .collect())
+    }
+
+    /// An attribute, or what the function in progress was given for it; `None` if that was given nothing.
+    pub fn attribute(&self, attribute: &'m AttributeProto) -> Option<&'m AttributeProto> {
+        match attribute.ref_attr_name.as_deref() {
+            None | Some("") => Some(attribute),
+            Some(name) => self.attributes.get(name).copied(),
+        }
+    }
+
     /// Calls a function of the model.
     fn function(
         &mut self,
@@ -184,30 +282,30 @@ impl<'m> Lowering<'m> {
         given: &'m [AttributeProto],
         inputs: Vec<Option<Value>>,
     ) -> Result<Vec<Value>> {
-        if function
-            .node
-            .iter()
-            .any(|node| node.attribute.iter().any(|a| a.ref_attr_name.as_deref().is_some_and(|r| !r.is_empty())))
-        {
-            let _ = given;
-            return Err("functions with attributes are not supported".to_string());
+        let mut attributes: HashMap<&str, &AttributeProto> = HashMap::new();
+        for attribute in function.attribute_proto.iter() {
+            attributes.insert(attribute.name.as_deref().unwrap_or_default(), attribute);
+        }
+        for attribute in given {
+            if let Some(value) = self.attribute(attribute) {
+                attributes.insert(attribute.name.as_deref().unwrap_or_default(), value);
+            }
         }
         let names = function.input.iter().map(String::as_str).zip(inputs);
         let bound: HashMap<String, Value> =
             names.filter_map(|(name, value)| Some((name.to_string(), value?))).collect();
+        let absent = function.input.iter().filter(|name| !bound.contains_key(*name)).cloned().collect();
+        self.check_depth()?;
         let outer = std::mem::replace(&mut self.scopes, vec![bound]);
+        let outer_attributes = std::mem::replace(&mut self.attributes, attributes);
+        let outer_absent = std::mem::replace(&mut self.absent, absent);
         let versions = self.versions.clone();
         for set in &function.opset_import {
             self.versions.insert(domain(set.domain.as_deref()), set.version.unwrap_or(1));
         }
-        let results = self.check_depth().and_then(|()| {
-            self.nodes(&function.node)?;
-            function.output.iter().map(|name| self.value(name)).collect()
-        });
-        if results.is_ok() {
-            self.scopes = outer;
-            self.versions = versions;
-        }
+        let results =
+            self.nodes(&function.node).and_then(|()| function.output.iter().map(|name| self.value(name)).collect());
+        (self.scopes, self.attributes, self.absent, self.versions) = (outer, outer_attributes, outer_absent, versions);
         results
     }
 
@@ -216,15 +314,17 @@ impl<'m> Lowering<'m> {
         self.check_depth()?;
         let names = graph.input.iter().filter_map(|input| input.name.clone());
         self.scopes.push(names.zip(inputs).collect());
-        self.initializers(graph)?;
-        self.nodes(&graph.node)?;
-        let results: Vec<Value> = graph
-            .output
-            .iter()
-            .map(|output| self.value(output.name.as_deref().unwrap_or_default()))
-            .collect::<Result<_>>()?;
+        self.declare(graph);
+        let results = self.initializers(graph).and_then(|()| self.nodes(&graph.node)).and_then(|()| {
+            graph.output.iter().map(|output| self.value(output.name.as_deref().unwrap_or_default())).collect()
+        });
         self.scopes.pop();
-        Ok(results)
+        results
+    }
+
+    /// Whether the node in progress is one of the model's graph, not of a function or a body.
+    fn is_main(&self) -> bool {
+        self.path.len() == self.main_depth + 1
     }
 
     fn check_depth(&self) -> Result<()> {
@@ -248,159 +348,11 @@ impl<'m> Lowering<'m> {
     /// Gives the result of an operator the name that the file has for it.
     fn name(&mut self, value: &Value, name: &str) {
         if let Value::Tensor(tensor) = value
-            && self.path.len() == 1
+            && self.is_main()
             && let Origin::Operator { .. } = self.graph.tensor(*tensor).origin
         {
             self.graph.tensor_mut(*tensor).name = name.into();
         }
-    }
-
-    /// Adds a call of the operator `name`, or folds it.
-    ///
-    /// # Errors
-    /// If the operator does not accept its operands, or a shape depends on data.
-    pub fn add(
-        &mut self,
-        name: &'static str,
-        args: Vec<Arg>,
-        attrs: Vec<(&'static str, Attr)>,
-    ) -> Result<Vec<TensorId>> {
-        let def = ops::lookup(name).ok_or_else(|| format!("operator {name} is not defined"))?;
-        let attrs: Attrs = attrs.into_iter().map(|(key, value)| (SmolStr::new_static(key), value)).collect();
-        let operator = Operator::new(name, args).with_attrs(attrs).with_layer(self.layer.clone());
-        let types = self.graph.arg_types(&operator);
-        let constants: Vec<Option<TensorData>> = operator.args.iter().map(|arg| self.constant(arg)).collect();
-        let values: Vec<Option<&TensorData>> = constants.iter().map(Option::as_ref).collect();
-        let ty = (def.infer)(&ops::Call { def, attrs: &operator.attrs, args: &types, values: &values })
-            .map_err(|error| error.to_string())?;
-        let results: Vec<TensorType> = ty.tensors().into_iter().cloned().collect();
-        if let Some(result) = results.iter().find(|result| result.shape.rank() > Shape::MOST_DIMS) {
-            return Err(format!(
-                "a result of {} dimensions; at most {} are read",
-                result.shape.rank(),
-                Shape::MOST_DIMS
-            ));
-        }
-        let operator = operator.with_tuple_result(matches!(ty, Type::Tuple(_)));
-        if self.is_folded(&operator, &results)
-            && let Some(folded) = self.fold(&operator, &results)
-        {
-            return Ok(folded);
-        }
-        if self.graph.operators().len() >= MAX_OPERATORS {
-            return Err(format!("the graph has more than {MAX_OPERATORS} operators"));
-        }
-        let id = self.graph.add_operator(operator, &results);
-        Ok(self.graph.operator(id).outputs.clone())
-    }
-
-    fn constant(&self, arg: &Arg) -> Option<TensorData> {
-        match arg {
-            Arg::Tensor(tensor) => self.known(*tensor).cloned(),
-            Arg::Tuple(_) => None,
-        }
-    }
-
-    /// The content of a constant.
-    pub fn known(&self, tensor: TensorId) -> Option<&TensorData> {
-        match &self.graph.tensor(tensor).origin {
-            Origin::Constant(data) => Some(data),
-            _ => None,
-        }
-    }
-
-    fn is_folded(&self, operator: &Operator, results: &[TensorType]) -> bool {
-        let limit = |ty: &TensorType| if ty.dtype.is_float() { FOLDED_FLOATS } else { FOLDED_INTEGERS };
-        operator.operands().all(|tensor| self.known(tensor).is_some())
-            && results.iter().all(|ty| ty.bytes().is_some_and(|bytes| bytes <= limit(ty)))
-    }
-
-    fn fold(&mut self, operator: &Operator, results: &[TensorType]) -> Option<Vec<TensorId>> {
-        let mut part = Graph::new();
-        let mut moved: HashMap<TensorId, TensorId> = HashMap::new();
-        for tensor in operator.operands() {
-            let source = self.graph.tensor(tensor);
-            moved
-                .entry(tensor)
-                .or_insert_with(|| part.add_tensor(source.name.clone(), source.ty.clone(), source.origin.clone()));
-        }
-        let args = operator.args.iter().map(|arg| match arg {
-            Arg::Tensor(tensor) => Arg::Tensor(moved[tensor]),
-            Arg::Tuple(tensors) => Arg::Tuple(tensors.iter().map(|tensor| moved[tensor]).collect()),
-        });
-        let copy = Operator::new(operator.name.clone(), args).with_attrs(operator.attrs.clone());
-        let id = part.add_operator(copy.with_tuple_result(operator.tuple_result), results);
-        part.outputs = part.operator(id).outputs.clone();
-        let contents = (self.options.evaluate)(&part).ok()?;
-        self.folded += contents.iter().map(|data| data.bytes().len() as u64).sum::<u64>();
-        if self.folded > MAX_FOLDED_BYTES {
-            return None;
-        }
-        Some(contents.into_iter().map(|data| self.add_constant(data)).collect())
-    }
-
-    pub fn add_constant(&mut self, data: TensorData) -> TensorId {
-        let name = format_smolstr!("constant_{}", self.graph.tensors().len());
-        self.graph.add_tensor(name, data.ty(), Origin::Constant(data))
-    }
-
-    /// A scalar constant; equal ones are one tensor.
-    pub fn scalar(&mut self, value: f64, dtype: edgecut_graph::DType) -> Result<TensorId> {
-        let key = (dtype, value.to_bits());
-        if let Some(known) = self.scalars.get(&key) {
-            return Ok(*known);
-        }
-        let bytes =
-            tensor::element(value, dtype).ok_or_else(|| format!("elements of type {dtype} are not supported"))?;
-        let data = TensorData::new(dtype, [], bytes).map_err(|error| error.to_string())?;
-        let tensor = self.add_constant(data);
-        self.scalars.insert(key, tensor);
-        Ok(tensor)
-    }
-
-    /// The content of a tensor that must be known now: a constant, or computed from inputs whose content is given.
-    ///
-    /// # Errors
-    /// If it depends on inputs that are not given; the message names `what` it determines.
-    pub fn content(&self, tensor: TensorId, what: &str) -> Result<TensorData> {
-        if let Some(data) = self.known(tensor) {
-            return Ok(data.clone());
-        }
-        let (part, sources) = self.computing(tensor);
-        let missing = sources.iter().find(|name| (self.options.given)(name).is_none());
-        match missing {
-            Some(name) => Err(format!(
-                "{what} depends on `{}`: give its content with `--inputs FILE.npz` (array `in_{}`)",
-                shown(name),
-                shown(name)
-            )),
-            None => (self.options.evaluate)(&part)?.into_iter().next().ok_or_else(|| format!("{what} has no content")),
-        }
-    }
-
-    /// The graph that computes `tensor`, and the inputs that it reads.
-    fn computing(&self, tensor: TensorId) -> (Graph, Vec<SmolStr>) {
-        let mut found: BTreeSet<OperatorId> = BTreeSet::new();
-        let mut pending = vec![tensor];
-        while let Some(tensor) = pending.pop() {
-            if let Some(operator) = self.graph.producer(tensor)
-                && found.insert(operator)
-            {
-                pending.extend(self.graph.operator(operator).operands());
-            }
-        }
-        let operators: Vec<OperatorId> = found.into_iter().collect();
-        let mut part = Part::cut(&self.graph, &operators);
-        let output = match part.whole_tensor.iter().position(|whole| *whole == tensor) {
-            Some(at) => TensorId(at as u32),
-            None => {
-                let source = self.graph.tensor(tensor);
-                part.graph.add_tensor(source.name.clone(), source.ty.clone(), source.origin.clone())
-            }
-        };
-        part.graph.outputs = vec![output];
-        let sources = part.graph.inputs().map(|id| part.graph.tensor(id).name.clone()).collect();
-        (part.graph, sources)
     }
 }
 
@@ -426,9 +378,4 @@ fn unknown(domain: &str, kind: &str) -> Message {
         "" => format!("operator {} is not supported", shown(kind)),
         domain => format!("operator {} of domain {} is not supported", shown(kind), shown(domain)),
     }
-}
-
-/// Turns inputs that are weights into parameters.
-fn classify(graph: &mut Graph) {
-    let _ = graph;
 }

@@ -13,7 +13,7 @@ use edgecut_graph::{DType, Dim, Shape, TensorData, TensorType};
 
 use crate::{
     error::{Result, shown},
-    proto::{TensorProto, TypeProto, tensor_shape_proto::dimension, type_proto},
+    proto::{SparseTensorProto, TensorProto, TypeProto, tensor_shape_proto::dimension, type_proto},
 };
 
 /// `TensorProto.DataType` by number: its name and the element type in the graph.
@@ -59,18 +59,33 @@ pub(crate) fn dtype(number: i64) -> Result<DType> {
     }
 }
 
+/// The number of an element type in the file; `None` for types that ONNX lacks.
+pub(crate) fn number(dtype: DType) -> Option<i32> {
+    ELEMENT_TYPES.iter().find(|(_, _, known)| *known == Some(dtype)).map(|(number, ..)| *number)
+}
+
+/// Why the graph cannot have a value of this type; `None` if it can.
+pub(crate) fn refusal(ty: &TypeProto) -> Option<String> {
+    match ty.value.as_ref()? {
+        type_proto::Value::TensorType(tensor) => dtype(tensor.elem_type.unwrap_or_default().into()).err(),
+        type_proto::Value::SequenceType(_) => Some("sequences are not supported here".to_string()),
+        type_proto::Value::MapType(_) => Some("maps are not supported".to_string()),
+        type_proto::Value::SparseTensorType(_) => Some("sparse tensors are not supported".to_string()),
+        type_proto::Value::OptionalType(_) => Some("optional values are not supported here".to_string()),
+    }
+}
+
 /// The type of an input or output; `bind` gives the sizes of symbolic dimensions.
 ///
 /// # Errors
 /// If it is not a tensor, its rank is unknown, or its element type is not supported.
 pub(crate) fn tensor_type(ty: Option<&TypeProto>, bind: impl Fn(&str, usize) -> Option<u64>) -> Result<TensorType> {
-    let tensor = match ty.and_then(|ty| ty.value.as_ref()) {
-        Some(type_proto::Value::TensorType(tensor)) => tensor,
-        Some(type_proto::Value::SequenceType(_)) => return Err("sequences are not supported here".to_string()),
-        Some(type_proto::Value::MapType(_)) => return Err("maps are not supported".to_string()),
-        Some(type_proto::Value::SparseTensorType(_)) => return Err("sparse tensors are not supported".to_string()),
-        Some(type_proto::Value::OptionalType(_)) => return Err("optional values are not supported here".to_string()),
-        None => return Err("the file does not state its type".to_string()),
+    let ty = ty.ok_or("the file does not state its type")?;
+    if let Some(why) = refusal(ty) {
+        return Err(why);
+    }
+    let Some(type_proto::Value::TensorType(tensor)) = &ty.value else {
+        return Err("the file does not state its type".to_string());
     };
     let dtype = dtype(tensor.elem_type.unwrap_or_default().into())?;
     let shape = tensor.shape.as_ref().ok_or("the file does not state its rank")?;
@@ -114,6 +129,47 @@ pub(crate) fn tensor_data(tensor: &TensorProto, folder: Option<&Path>) -> Result
         bytes
     };
     TensorData::new(dtype, dims, bytes).map_err(|error| error.to_string())
+}
+
+/// Largest dense form of a sparse tensor.
+const MAX_SPARSE_BYTES: u64 = 1 << 28;
+
+/// The dense content of a sparse tensor: values, and their positions in row-major order or as a row of indices each.
+///
+/// # Errors
+/// As [`tensor_data`], or if a position is outside the shape.
+pub(crate) fn sparse_data(sparse: &SparseTensorProto, folder: Option<&Path>) -> Result<TensorData> {
+    let values = tensor_data(sparse.values.as_ref().ok_or("it has no values")?, folder)?;
+    let indices = tensor_data(sparse.indices.as_ref().ok_or("it has no indices")?, folder)?;
+    let positions = indices.to_i64s().ok_or("its indices must be integers")?;
+    let dims: Vec<u64> = sparse
+        .dims
+        .iter()
+        .map(|dim| u64::try_from(*dim))
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|_| format!("a dimension is negative: {:?}", sparse.dims))?;
+    let ty = TensorType::of(values.dtype(), &dims);
+    let bytes = ty.bytes().filter(|bytes| bytes.0 <= MAX_SPARSE_BYTES);
+    let bytes = bytes.ok_or_else(|| format!("its dense form {ty} is too large"))?.0 as usize;
+    let (width, mut dense) = (values.dtype().size() as usize, vec![0; bytes]);
+    let rank = if indices.shape().len() == 2 { dims.len() } else { 1 };
+    let rows = positions.chunks(rank.max(1));
+    for (row, element) in rows.zip(values.bytes().chunks(width.max(1))) {
+        let outside = || format!("position {row:?} is outside the shape {dims:?}");
+        let mut at = 0u64;
+        for (axis, index) in row.iter().enumerate() {
+            let index = u64::try_from(*index).map_err(|_| outside())?;
+            let size = if rank == 1 { u64::MAX } else { dims[axis] };
+            if index >= size {
+                return Err(outside());
+            }
+            at = if rank == 1 { index } else { at * size + index };
+        }
+        let start = usize::try_from(at).ok().and_then(|at| at.checked_mul(width)).ok_or_else(outside)?;
+        let slot = start.checked_add(width).and_then(|end| dense.get_mut(start..end)).ok_or_else(outside)?;
+        slot.copy_from_slice(element);
+    }
+    TensorData::new(values.dtype(), dims, dense).map_err(|error| error.to_string())
 }
 
 /// The elements of the typed lists, which hold those of narrower types as well.

@@ -11,7 +11,7 @@ pub(super) const OPS: &[(&str, Lower)] = &[("If", branch), ("Loop", repeat), ("S
 const MAX_TURNS: i64 = 100_000;
 
 fn branch(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
-    let condition = call.content(0, "the condition")?.ok_or("the condition is missing")?;
+    let condition = call.content_of_run(0, "the condition")?.ok_or("the condition is missing")?;
     let taken = if truth(&condition) { "then_branch" } else { "else_branch" };
     let body = call.graph(taken)?;
     call.lowering.body(body, Vec::new())
@@ -24,7 +24,7 @@ fn truth(data: &edgecut_graph::TensorData) -> bool {
 /// Carried values go from turn to turn; every further output of the body is stacked over the turns.
 fn repeat(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let count = call.content_ints(0, "the number of turns")?.and_then(|count| count.first().copied());
-    let mut goes_on = call.content(1, "the condition")?.is_none_or(|condition| truth(&condition));
+    let mut goes_on = call.content_of_run(1, "the condition")?.is_none_or(|condition| truth(&condition));
     if count.is_none() && call.inputs.get(1).is_none_or(Option::is_none) {
         return Err("a loop without end".to_string());
     }
@@ -51,7 +51,7 @@ fn repeat(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         }
         turn += 1;
         if count.is_none_or(|count| turn < count) {
-            goes_on = truth(&call.lowering.content(condition, "the condition")?);
+            goes_on = truth(&call.lowering.content_of_run(condition, "the condition")?);
         }
     }
     for list in stacked {

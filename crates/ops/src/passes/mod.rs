@@ -8,6 +8,7 @@
 //! | [`tile`], `tile_bounds` | computes segments of a graph tile by tile; bounds inference |
 //! | `rewriter` | rewrites a graph whose tensors exist as shards |
 //! | [`summary`] | operator counts, FLOPs and sizes of a model |
+//! | [`weights`] | which inputs of a model are weights |
 
 pub mod retype;
 mod rewriter;
@@ -16,3 +17,4 @@ pub mod shard_graph;
 pub mod summary;
 pub mod tile;
 mod tile_bounds;
+pub mod weights;

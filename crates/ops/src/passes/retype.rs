@@ -9,12 +9,13 @@ use crate::{Call, TypeError, lookup};
 use edgecut_graph::{Arg, Dim, Graph, OperatorId, Origin, TensorData, TensorId, TensorType, Type};
 
 /// A size for unknown dimensions (`?`) of a model, as in `--bind-dim`: `8` binds every unknown dimension of every input,
-/// `data:0=8` the first one of `data`.
+/// `data:0=8` the first one of `data`, `batch=8` those that an ONNX file calls `batch`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum BindDim {
     All(u64),
     One { tensor: SmolStr, axis: usize, size: u64 },
+    Symbol { name: SmolStr, size: u64 },
 }
 
 impl fmt::Display for BindDim {
@@ -22,6 +23,7 @@ impl fmt::Display for BindDim {
         match self {
             BindDim::All(size) => write!(f, "{size}"),
             BindDim::One { tensor, axis, size } => write!(f, "{tensor}:{axis}={size}"),
+            BindDim::Symbol { name, size } => write!(f, "{name}={size}"),
         }
     }
 }
@@ -41,18 +43,25 @@ impl TryFrom<String> for BindDim {
 
 /// A `--bind-dim` that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a dimension binding: expected a size, such as 8, or NAME:AXIS=SIZE, such as data:0=8")]
+#[error(
+    "`{0}` is not a dimension binding: expected a size, such as 8, NAME:AXIS=SIZE, such as data:0=8, or SYMBOL=SIZE, such as batch=8"
+)]
 pub struct BindDimError(String);
 
 impl FromStr for BindDim {
     type Err = BindDimError;
     fn from_str(text: &str) -> Result<BindDim, BindDimError> {
-        let one = || {
+        let named = || {
             let (place, size) = text.rsplit_once('=')?;
-            let (tensor, axis) = place.rsplit_once(':')?;
-            Some(BindDim::One { tensor: tensor.into(), axis: axis.parse().ok()?, size: size.parse().ok()? })
+            let size = size.trim().parse().ok()?;
+            let axis = place.rsplit_once(':').and_then(|(tensor, axis)| Some((tensor, axis.parse().ok()?)));
+            match axis {
+                Some((tensor, axis)) => Some(BindDim::One { tensor: tensor.into(), axis, size }),
+                None if place.is_empty() => None,
+                None => Some(BindDim::Symbol { name: place.into(), size }),
+            }
         };
-        text.parse().ok().map(BindDim::All).or_else(one).ok_or_else(|| BindDimError(text.to_string()))
+        text.parse().ok().map(BindDim::All).or_else(named).ok_or_else(|| BindDimError(text.to_string()))
     }
 }
 
@@ -86,16 +95,29 @@ fn bind_tensor(binds: &[BindDim], name: &str, ty: &TensorType) -> TensorType {
         return bound;
     }
     for (at, dim) in bound.shape.iter_mut().enumerate().filter(|(_, dim)| **dim == Dim::Any) {
-        let one = binds.iter().find_map(|b| match b {
-            BindDim::One { tensor, axis, size } if tensor == name && *axis == at => Some(*size),
-            _ => None,
-        });
-        let all = || binds.iter().find_map(|b| if let BindDim::All(size) = b { Some(*size) } else { None });
-        if let Some(size) = one.or_else(all) {
+        if let Some(size) = bound_size(binds, name, at, None) {
             *dim = Dim::Known(size);
         }
     }
     bound
+}
+
+/// The size of the unknown dimension `axis` of the input `name`, which the file calls `symbol`.
+pub fn bound_size(binds: &[BindDim], name: &str, axis: usize, symbol: Option<&str>) -> Option<u64> {
+    let one = || {
+        binds.iter().find_map(|bind| match bind {
+            BindDim::One { tensor, axis: at, size } if tensor == name && *at == axis => Some(*size),
+            _ => None,
+        })
+    };
+    let by_symbol = || {
+        binds.iter().find_map(|bind| match bind {
+            BindDim::Symbol { name, size } if Some(name.as_str()) == symbol => Some(*size),
+            _ => None,
+        })
+    };
+    let all = || binds.iter().find_map(|bind| if let BindDim::All(size) = bind { Some(*size) } else { None });
+    one().or_else(by_symbol).or_else(all)
 }
 
 /// Repeats type inference on `graph` with the unknown dimensions of its inputs bound.
@@ -166,6 +188,7 @@ mod tests {
             let bound = retype(&graph, &[bind.parse().unwrap()]).unwrap();
             assert_eq!(bound.tensor(out).ty.to_string(), want, "{bind}");
         }
-        assert!("x=3".parse::<BindDim>().is_err());
+        assert_eq!("a:b=3".parse(), Ok(BindDim::Symbol { name: "a:b".into(), size: 3 }));
+        assert!("x=".parse::<BindDim>().is_err() && "=3".parse::<BindDim>().is_err());
     }
 }

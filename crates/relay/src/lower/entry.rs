@@ -55,8 +55,14 @@ impl Lowering<'_, '_> {
     /// Rejects sizes for dimensions that are not unknown.
     fn check_binds(&self) -> Result<()> {
         for bind in &self.options.bind_dims {
-            let BindDim::One { tensor, axis, .. } = bind else { continue };
-            if self.unknown.iter().any(|(name, unknown)| name == tensor && unknown == axis) {
+            let place = match bind {
+                BindDim::All(_) => continue,
+                BindDim::One { tensor, axis, .. } => format!("{}:{axis}", shown(tensor)),
+                BindDim::Symbol { name, .. } => shown(name).to_string(),
+            };
+            if let BindDim::One { tensor, axis, .. } = bind
+                && self.unknown.iter().any(|(name, unknown)| name == tensor && unknown == axis)
+            {
                 continue;
             }
             let some: Vec<String> = self.unknown.iter().take(8).map(|(name, axis)| format!("{name}:{axis}")).collect();
@@ -65,7 +71,7 @@ impl Lowering<'_, '_> {
                 (shown, all) if shown < all => format!("its {all} unknown dimensions are {}, …", some.join(", ")),
                 _ => format!("its unknown dimensions are {}", some.join(", ")),
             };
-            let what = format!("there is no unknown dimension `{}:{axis}` to bind to a size: {there}", shown(tensor));
+            let what = format!("there is no unknown dimension `{place}` to bind to a size: {there}");
             return Err(Fault::Other(what).nowhere());
         }
         Ok(())

@@ -13,7 +13,6 @@ mod entry;
 mod fold;
 mod lowering;
 mod memo;
-mod parameters;
 mod recursion;
 mod shape_cache;
 mod type_check;
@@ -22,6 +21,7 @@ mod value;
 
 use crate::{ImportOptions, TypeChecks, ast::Module, error::Result, lower::lowering::Lowering, metadata::Metadata};
 use edgecut_graph::Graph;
+use edgecut_ops::passes::weights::classify_weights;
 
 /// The result of evaluating a module.
 pub(crate) struct Lowered {
@@ -40,6 +40,6 @@ pub(crate) fn lower<'a>(
     let outputs = lowering.entry()?;
     let Lowering { mut graph, checks, .. } = lowering;
     graph.outputs = outputs;
-    parameters::classify(&mut graph, options.params);
+    classify_weights(&mut graph, |name| options.params.is_some_and(|params| params.get(name).is_some()));
     Ok(Lowered { graph, checks })
 }

@@ -1,14 +1,14 @@
-//! Classifies the tensors of the entry function as weights, which are loaded once, or inputs of each run.
+//! Classifies the inputs of a model as weights, which are loaded once, or inputs of each run.
 //!
-//! Relay does not distinguish them. A tensor in the `.params` file is a parameter. Otherwise its name decides if it is
-//! conclusive (`conv1_weight`, `bn_gamma`; `data`, `input0`), and else its uses: weight, bias or statistics operands,
-//! directly or through operators that only move data. The first tensor is an input unless its name indicates a weight.
+//! Relay does not distinguish them, and the weights of an ONNX file may have been left out. A tensor with content (a
+//! `.params` file) is a parameter. Otherwise its name decides if it is conclusive (`conv1_weight`, `bn_gamma`; `data`,
+//! `input0`), and else its uses: weight, bias or statistics operands, directly or through operators that only move data.
+//! The first tensor is an input unless its name indicates a weight.
 
 use std::cell::LazyCell;
 
-use crate::Params;
+use crate::lookup;
 use edgecut_graph::{Arg, Graph, OperatorId, Origin, TensorId};
-use edgecut_ops as ops;
 
 /// Parts of names that weights have.
 const WEIGHT_NAMES: [&str; 19] = [
@@ -73,15 +73,16 @@ const MOVERS: [&str; 14] = [
     "qnn.quantize",
 ];
 
-/// Turns the inputs that are weights into parameters.
-pub(super) fn classify(graph: &mut Graph, params: Option<&Params>) {
+/// Turns the inputs of `graph` that are weights into parameters; those for which `is_given` are weights whatever their
+/// names.
+pub fn classify_weights(graph: &mut Graph, is_given: impl Fn(&str) -> bool) {
     let inputs: Vec<TensorId> = graph.inputs().collect();
     let consumers = LazyCell::new(|| graph.consumers());
     let weights: Vec<TensorId> = (0..)
         .zip(&inputs)
         .filter(|(at, input)| {
             let name = &graph.tensor(**input).name;
-            if params.is_some_and(|params| params.get(name).is_some()) {
+            if is_given(name) {
                 return true;
             }
             match by_name(name) {
@@ -121,7 +122,7 @@ fn used_as_weight(graph: &Graph, consumers: &[Vec<OperatorId>], tensor: TensorId
                 pending.extend(&operator.outputs);
                 continue;
             }
-            let names = ops::lookup(&operator.name).map_or(&[][..], |def| def.operands);
+            let names = lookup(&operator.name).map_or(&[][..], |def| def.operands);
             let is_weight = |(at, arg): (usize, &Arg)| {
                 !arg.tensors().contains(&tensor) || names.get(at).is_some_and(|name| WEIGHT_OPERANDS.contains(name))
             };
