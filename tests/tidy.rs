@@ -25,6 +25,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("values", &["graph"]),
     ("ops", &["graph"]),
     ("relay", &["graph", "ops"]),
+    ("onnx", &["graph", "ops"]),
     ("engine", &["graph", "ops", "values"]),
     ("profile", &["engine", "graph", "ops", "values"]),
     ("memory", &["graph", "ops"]),
@@ -32,7 +33,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("interop", &["engine", "graph", "memory", "ops", "plan", "profile"]),
     ("cluster", &["engine", "graph", "memory", "ops", "plan", "profile", "values"]),
     ("report", &["graph", "memory", "plan", "relay"]),
-    ("fuzz", &["relay", "values"]),
+    ("fuzz", &["engine", "graph", "onnx", "ops", "relay", "values"]),
 ];
 
 /// Words with one meaning too many, and what excuses a line: the foreign format or library that forces them.

@@ -3,17 +3,21 @@
 //! A target receives the bytes of a file and panics if an invariant is violated; the first invariant is that the library
 //! itself does not panic. `fuzz/` runs the targets with libFuzzer, `tests/fuzz.rs` runs them on mutated files.
 
-use std::{collections::BTreeSet, io::Cursor, path::Path};
+use std::{collections::BTreeSet, io::Cursor, path::Path, sync::LazyLock};
 
+use edgecut_engine::{Engine, EngineError, TractEngine};
+use edgecut_onnx as onnx;
+use edgecut_ops::passes::retype::BindDim;
 use edgecut_relay as relay;
 use edgecut_relay::{Fault, ImportError, ImportOptions, Params, ParseMode};
-use edgecut_values::read_npz_from;
+use edgecut_values::{read_npz_from, seeded};
 
 /// An invariant of all files of one format.
 pub type Body = fn(&[u8]);
 
 /// The targets by name.
-pub const BODIES: [(&str, Body); 4] = [("text", text), ("metadata", metadata), ("params", params), ("npz", npz)];
+pub const BODIES: [(&str, Body); 5] =
+    [("text", text), ("metadata", metadata), ("params", params), ("npz", npz), ("onnx", onnx)];
 
 /// Relay text is imported, or rejected with a location inside the file; parsed text can be printed and parsed again.
 pub fn text(bytes: &[u8]) {
@@ -70,6 +74,33 @@ pub fn params(bytes: &[u8]) {
 pub fn npz(bytes: &[u8]) {
     if let Ok(tensors) = read_npz_from(Path::new("file.npz"), Cursor::new(bytes)) {
         assert!(tensors.values().all(|tensor| tensor.ty().bytes().is_some_and(|n| n.0 == tensor.bytes().len() as u64)));
+    }
+}
+
+/// Computes conditions and shape arithmetic of ONNX models, as the command line does.
+static ENGINE: LazyLock<Option<TractEngine>> = LazyLock::new(|| TractEngine::new(1).ok());
+
+/// An ONNX model is imported, or rejected with a message of bounded length; what is imported can be printed as Relay text,
+/// and holds only tensors whose content fills their type.
+pub fn onnx(bytes: &[u8]) {
+    let evaluate = |graph: &edgecut_graph::Graph, given: &onnx::Content<'_>| {
+        let content = |id| {
+            let tensor = graph.tensor(id);
+            let generated = || seeded(&tensor.name, &tensor.ty).map_err(|error| EngineError::Other(error.to_string()));
+            given(&tensor.name).map_or_else(generated, Ok)
+        };
+        let engine = ENGINE.as_ref().ok_or("no engine")?;
+        engine.evaluate(graph, &content).map_err(|error| error.to_string())
+    };
+    let options =
+        onnx::ImportOptions { evaluate: &evaluate, bind_dims: &[BindDim::All(2)], given: &|_| None, folder: None };
+    match onnx::import("file", bytes::Bytes::copy_from_slice(bytes), &options) {
+        Ok(imported) => {
+            relay::print::print_graph(&imported.graph);
+            let json = serde_json::to_string(&imported.graph);
+            assert!(json.is_ok_and(|json| serde_json::from_str::<edgecut_graph::Graph>(&json).is_ok()));
+        }
+        Err(error) => assert!(error.to_string().len() < 10_000, "{error}"),
     }
 }
 

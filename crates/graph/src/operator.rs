@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use crate::{attrs::Attrs, id::TensorId};
+use crate::{
+    attrs::{Attr, Attrs},
+    id::TensorId,
+};
 
 /// One Relay call after inlining. Built from [`Operator::new`] and the methods that follow it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,7 +66,24 @@ impl From<Vec<TensorId>> for Arg {
     }
 }
 
+/// The attribute of an opaque operator that says why it is one.
+const OPAQUE_REASON: &str = "onnx.reason";
+
 impl Operator {
+    /// Why no defined operator expresses this one, where the reader of its file says so.
+    pub fn opaque_reason(&self) -> Option<&str> {
+        match self.attrs.get(OPAQUE_REASON) {
+            Some(Attr::Str(reason)) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Marks the operator as one that no defined operator expresses, for this `reason`.
+    pub fn with_opaque_reason(mut self, reason: impl Into<SmolStr>) -> Operator {
+        self.attrs.set(OPAQUE_REASON, Attr::Str(reason.into()));
+        self
+    }
+
     /// A call of `name` on `args`, without attributes; its result is one tensor.
     pub fn new<A: Into<Arg>>(name: impl Into<SmolStr>, args: impl IntoIterator<Item = A>) -> Operator {
         Operator {

@@ -7,6 +7,7 @@ use edgecut_graph::{
     units::Bytes,
 };
 use edgecut_ops as ops;
+use edgecut_ops::passes::summary::flops;
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::{
@@ -18,8 +19,11 @@ use crate::{
 /// Largest folded result of integers or truth values, which shapes are made of, and of floats.
 const FOLDED_INTEGERS: Bytes = Bytes(1 << 20);
 const FOLDED_FLOATS: Bytes = Bytes(1 << 14);
-/// Limit on the size of all folded results, for each operator of the budget.
-const FOLDED_BYTES_PER_BUDGET: u64 = 1 << 10;
+/// Limits for each unit of the budget: the size of all folded results, the tensors of what is computed during the import,
+/// and its arithmetic.
+const FOLDED_BYTES_PER_UNIT: u64 = 1 << 10;
+const COMPUTED_BYTES_PER_UNIT: u64 = 1 << 11;
+const FLOPS_PER_UNIT: u64 = 1 << 14;
 
 impl Lowering<'_> {
     /// Adds a call of the operator `name`, or folds it.
@@ -102,9 +106,10 @@ impl Lowering<'_> {
         let id = part.add_operator(copy.with_tuple_result(operator.tuple_result), results);
         part.outputs = part.operator(id).outputs.clone();
         let bytes: u64 = results.iter().filter_map(|ty| Some(ty.bytes()?.0)).sum();
-        if self.folded + bytes > FOLDED_BYTES_PER_BUDGET * self.budget as u64 {
+        if self.folded + bytes > FOLDED_BYTES_PER_UNIT * self.budget as u64 {
             return None;
         }
+        self.charge_computation(&part).ok()?;
         let contents = (self.options.evaluate)(&part, &|_| None).ok()?;
         self.folded += bytes;
         Some(contents.into_iter().map(|data| self.add_constant(data)).collect())
@@ -163,9 +168,24 @@ impl Lowering<'_> {
     }
 
     fn compute(&self, part: &Graph, what: &str) -> Result<TensorData> {
+        self.charge_computation(part).map_err(|error| format!("{what} cannot be computed: {error}"))?;
         let results = (self.options.evaluate)(part, self.options.given);
         let results = results.map_err(|error| format!("{what} cannot be computed: {error}"))?;
         results.into_iter().next().ok_or_else(|| format!("{what} has no content"))
+    }
+
+    /// Refuses computations that are large for a file of this size: a few bytes can demand any amount.
+    fn charge_computation(&self, part: &Graph) -> Result<()> {
+        let sizes = part.tensors().map(|(_, tensor)| tensor.ty.bytes().map_or(u64::MAX, |bytes| bytes.0));
+        let bytes = sizes.fold(0, u64::saturating_add);
+        let flops = part.operators().map(|(_, operator)| flops(part, operator)).fold(0, u64::saturating_add);
+        let total = self.flops.get().saturating_add(flops).saturating_add(FLOPS_PER_UNIT);
+        self.flops.set(total);
+        let budget = self.budget as u64;
+        match bytes > COMPUTED_BYTES_PER_UNIT * budget || total > FLOPS_PER_UNIT * budget {
+            true => Err(format!("{bytes} bytes and {flops} operations are too many for a file of its size")),
+            false => Ok(()),
+        }
     }
 
     /// The graph that computes `tensor`, and the inputs that it reads.

@@ -12,7 +12,7 @@
 //! | `lowering` | nodes → operators: names in scope, type inference, folding |
 //! | `fold` | type inference as operators are added; folding |
 //! | `live` | removes what no output needs |
-//! | [`opaque`] | operators that the graph has no equivalent for |
+//! | `opaque` | operators that the graph has no equivalent for |
 //! | `call` | one node: typed access to its inputs and attributes |
 //! | `compose` | operators that many families compose |
 //! | `families` | one file an operator family; `families::FAMILIES` is the registry |
@@ -27,7 +27,7 @@ mod fold;
 mod import;
 mod live;
 mod lowering;
-pub mod opaque;
+mod opaque;
 mod proto;
 mod tensor;
 

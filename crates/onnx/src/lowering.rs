@@ -1,6 +1,9 @@
 //! Nodes → operators: names in scope, functions, bodies of branches and loops.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    cell::Cell,
+    collections::{BTreeSet, HashMap, HashSet},
+};
 
 use edgecut_graph::{DType, Graph, Origin, TensorId};
 use edgecut_ops::passes::retype::bound_size;
@@ -29,6 +32,8 @@ pub(crate) enum Value {
 /// An error with the operator or tensor that it is in, if it is in one.
 pub(crate) type Located = (Option<String>, Message);
 
+/// What an empty file would be allowed; see [`Lowering::budget`].
+const BUDGET: usize = 50_000;
 /// Depth to which functions and bodies of loops and branches may be nested.
 const MAX_DEPTH: usize = 48;
 
@@ -52,10 +57,14 @@ pub(crate) struct Lowering<'m> {
     /// Length of `path` outside the nodes of the model's graph.
     main_depth: usize,
     pub layer: Option<SmolStr>,
-    /// Most operators, and bytes of folded results: both are proportional to the size of the file, since a loop of a few
-    /// bytes could produce any number.
+    /// Most nodes lowered and operators added: proportional to the size of the file, since a loop of a few bytes could
+    /// produce any number. What is folded and computed during the import is limited in the same proportion.
     pub budget: usize,
+    /// Nodes lowered, bodies and functions entered.
+    steps: usize,
+    /// Bytes of folded results, and arithmetic during the import.
     pub folded: u64,
+    pub flops: Cell<u64>,
     /// Constants by content, so that repeated ones are one tensor.
     pub scalars: HashMap<(DType, u64), TensorId>,
     /// Inputs whose generated contents decided a branch or a size.
@@ -85,8 +94,10 @@ impl<'m> Lowering<'m> {
             path: Vec::new(),
             main_depth: 0,
             layer: None,
-            budget: 10_000 + file_bytes,
+            budget: BUDGET + file_bytes,
+            steps: 0,
             folded: 0,
+            flops: Cell::new(0),
             scalars: HashMap::new(),
             generated: BTreeSet::new(),
         }
@@ -183,6 +194,7 @@ impl<'m> Lowering<'m> {
     }
 
     fn node(&mut self, node: &'m NodeProto) -> Result<()> {
+        self.charge_step()?;
         let layer = node.name.as_deref().filter(|name| !name.is_empty()).map(SmolStr::new);
         if self.is_main() {
             self.layer = layer;
@@ -295,7 +307,7 @@ impl<'m> Lowering<'m> {
         let bound: HashMap<String, Value> =
             names.filter_map(|(name, value)| Some((name.to_string(), value?))).collect();
         let absent = function.input.iter().filter(|name| !bound.contains_key(*name)).cloned().collect();
-        self.check_depth()?;
+        self.enter()?;
         let outer = std::mem::replace(&mut self.scopes, vec![bound]);
         let outer_attributes = std::mem::replace(&mut self.attributes, attributes);
         let outer_absent = std::mem::replace(&mut self.absent, absent);
@@ -311,7 +323,7 @@ impl<'m> Lowering<'m> {
 
     /// Lowers the body of a branch or a loop with its inputs bound, and returns its outputs.
     pub fn body(&mut self, graph: &'m GraphProto, inputs: Vec<Value>) -> Result<Vec<Value>> {
-        self.check_depth()?;
+        self.enter()?;
         let names = graph.input.iter().filter_map(|input| input.name.clone());
         self.scopes.push(names.zip(inputs).collect());
         self.declare(graph);
@@ -327,7 +339,17 @@ impl<'m> Lowering<'m> {
         self.path.len() == self.main_depth + 1
     }
 
-    fn check_depth(&self) -> Result<()> {
+    fn charge_step(&mut self) -> Result<()> {
+        self.steps += 1;
+        match self.steps > self.budget {
+            true => Err(format!("more than {} operators are unrolled: too many for a file of its size", self.budget)),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks that one more function or body may be entered.
+    fn enter(&mut self) -> Result<()> {
+        self.charge_step()?;
         match self.path.len() > MAX_DEPTH {
             true => Err(format!("functions and bodies are nested deeper than {MAX_DEPTH} levels")),
             false => Ok(()),

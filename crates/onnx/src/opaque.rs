@@ -13,10 +13,10 @@ use crate::{
 
 /// The domain of names for the default one, which ONNX leaves empty.
 const DEFAULT_DOMAIN: &str = "onnx";
-/// Attributes that are not the node's.
+/// Attributes that are not the node's begin so.
+const ADDED: &str = "onnx.";
 const VERSION: &str = "onnx.opset";
 const OMITTED: &str = "onnx.omitted";
-const REASON: &str = "onnx.reason";
 
 /// The operator for `node`, whose present inputs are `Some`; `attribute` resolves references to those of functions.
 /// `None` if an attribute is a graph or a tensor that cannot be represented.
@@ -41,31 +41,22 @@ pub(crate) fn operator<'m>(
         (0..).zip(inputs).filter(|(_, input)| input.is_none()).map(|(at, _)| Attr::Int(at)).collect();
     attrs.push((VERSION.into(), Attr::Int(version)));
     attrs.push((OMITTED.into(), Attr::List(omitted)));
-    attrs.push((REASON.into(), Attr::Str(reason.into())));
     let args: Vec<Arg> = inputs.iter().flatten().map(|tensor| Arg::Tensor(*tensor)).collect();
     let name = format_smolstr!("{domain}.{}", node.op_type.as_deref()?);
-    Some(Operator::new(name, args).with_attrs(attrs.into_iter().collect()))
-}
-
-/// Why `operator` is opaque, if it is an opaque operator of ONNX.
-pub fn reason(operator: &Operator) -> Option<&str> {
-    match operator.attrs.get(REASON) {
-        Some(Attr::Str(reason)) => Some(reason),
-        _ => None,
-    }
+    Some(Operator::new(name, args).with_attrs(attrs.into_iter().collect()).with_opaque_reason(reason))
 }
 
 /// The node that `operator` was, without inputs' and outputs' names: its kind, domain and attributes, with the version of
 /// its operator set and, for each input in order, whether it is present. `None` for other operators.
 pub(crate) fn node(operator: &Operator) -> Option<OpaqueNode> {
-    reason(operator)?;
+    operator.opaque_reason()?;
     let (domain, kind) = operator.name.rsplit_once('.')?;
     let omitted: Vec<i64> = match operator.attrs.get(OMITTED) {
         Some(Attr::List(list)) => list.iter().filter_map(Attr::int).collect(),
         _ => Vec::new(),
     };
     let count = operator.args.len() + omitted.len();
-    let attributes = operator.attrs.iter().filter(|(name, _)| ![VERSION, OMITTED, REASON].contains(name));
+    let attributes = operator.attrs.iter().filter(|(name, _)| !name.starts_with(ADDED));
     let node = NodeProto {
         op_type: Some(kind.to_string()),
         domain: (domain != DEFAULT_DOMAIN).then(|| domain.to_string()),
@@ -164,7 +155,7 @@ mod tests {
         };
         let inputs = [Some(TensorId(4)), None, Some(TensorId(2))];
         let made = operator(&original, 13, &inputs, Some, "unknown").unwrap();
-        assert_eq!((made.name.as_str(), reason(&made)), ("com.example.Det", Some("unknown")));
+        assert_eq!((made.name.as_str(), made.opaque_reason()), ("com.example.Det", Some("unknown")));
         let back = node(&made).unwrap();
         assert_eq!((back.node, back.version, back.present), (original, 13, vec![true, false, true]));
     }

@@ -16,7 +16,8 @@ pub(crate) type ContentSource<'a> = dyn FnMut(TensorId) -> Result<Arc<Tensor>, E
 /// The definition of an operator that this engine can compute.
 pub(crate) fn supported(operator: &Operator) -> Result<&'static OpDef, Unsupported> {
     let unsupported = |reason: &str| Unsupported { op: operator.name.clone(), reason: reason.to_string() };
-    let def = ops::lookup(&operator.name).ok_or_else(|| unsupported("unknown operator"))?;
+    let unknown = || unsupported(operator.opaque_reason().unwrap_or("unknown operator"));
+    let def = ops::lookup(&operator.name).ok_or_else(unknown)?;
     match def.kernel {
         Kernel::None(reason) => Err(unsupported(reason)),
         Kernel::Wire(_) | Kernel::Host(_) => Ok(def),

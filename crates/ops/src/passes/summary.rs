@@ -61,7 +61,7 @@ pub fn summary(graph: &Graph) -> Summary {
             count: 0,
             flops: 0,
             output_bytes: Bytes::ZERO,
-            unsupported: unsupported(&operator.name),
+            unsupported: unsupported(operator),
         });
         kind.count += 1;
         kind.flops = kind.flops.saturating_add(flops(graph, operator));
@@ -96,9 +96,9 @@ pub fn flops(graph: &Graph, operator: &Operator) -> u64 {
     (def.flops)(&Typed { call, out: &graph.result_type(operator) })
 }
 
-fn unsupported(name: &str) -> Option<String> {
-    match lookup(name).map(|def| &def.kernel) {
-        None => Some("unknown operator".to_string()),
+fn unsupported(operator: &Operator) -> Option<String> {
+    match lookup(&operator.name).map(|def| &def.kernel) {
+        None => Some(operator.opaque_reason().unwrap_or("unknown operator").to_string()),
         Some(Kernel::None(reason)) => Some((*reason).to_string()),
         Some(_) => None,
     }
