@@ -1,5 +1,5 @@
-//! Conformance data, one test a case: operators, models and the operator registry of TVM, and generated problems with
-//! known optima.
+//! Conformance data, one test a case: operators, models and the operator registry of TVM, ONNX models, and generated
+//! problems with known optima.
 //!
 //! Relay data is read from `../shared/relay` where it lies next to the checkout, else from the sample in `tests/data`; what the
 //! sample lacks is then one ignored test. `cargo test --test conformance pool` runs the cases whose name contains `pool`.
@@ -7,6 +7,7 @@
 #[path = "../cases/mod.rs"]
 mod cases;
 mod models;
+mod onnx;
 mod operators;
 mod problems;
 mod registry;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     trials.extend(operators::trials());
     trials.extend(splits::trials());
     trials.extend(models::trials());
+    trials.extend(onnx::trials());
     trials.extend(registry::trials());
     trials.extend(problems::trials());
     trials.push(

@@ -69,3 +69,131 @@ pub fn is_onnx(bytes: &[u8]) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use edgecut_graph::{DType, TensorType};
+
+    use super::*;
+    use crate::proto::{
+        AttributeProto, GraphProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TypeProto,
+        ValueInfoProto, attribute_proto::AttributeType, tensor_shape_proto::Dimension, tensor_shape_proto::dimension,
+        type_proto,
+    };
+
+    fn node(kind: &str, inputs: &[&str], outputs: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect();
+        NodeProto {
+            op_type: Some(kind.to_string()),
+            name: Some(format!("{kind}_1")),
+            input: names(inputs),
+            output: names(outputs),
+            attribute,
+            ..NodeProto::default()
+        }
+    }
+
+    fn int(name: &str, value: i64) -> AttributeProto {
+        let kind = Some(AttributeType::Int.into());
+        AttributeProto { name: Some(name.to_string()), i: Some(value), r#type: kind, ..AttributeProto::default() }
+    }
+
+    fn info(name: &str, elem_type: i32, dims: &[&str]) -> ValueInfoProto {
+        let dim = |text: &&str| Dimension {
+            value: Some(match text.parse() {
+                Ok(size) => dimension::Value::DimValue(size),
+                Err(_) => dimension::Value::DimParam((*text).to_string()),
+            }),
+        };
+        let shape = TensorShapeProto { dim: dims.iter().map(dim).collect() };
+        let tensor = type_proto::Tensor { elem_type: Some(elem_type), shape: Some(shape) };
+        let ty = TypeProto { value: Some(type_proto::Value::TensorType(tensor)) };
+        ValueInfoProto { name: Some(name.to_string()), r#type: Some(ty) }
+    }
+
+    fn model(inputs: &[ValueInfoProto], nodes: Vec<NodeProto>, outputs: &[ValueInfoProto]) -> ModelProto {
+        let graph = GraphProto {
+            name: Some("main".to_string()),
+            node: nodes,
+            input: inputs.to_vec(),
+            output: outputs.to_vec(),
+            ..GraphProto::default()
+        };
+        let set = OperatorSetIdProto { domain: None, version: Some(17) };
+        ModelProto { ir_version: Some(8), graph: Some(graph), opset_import: vec![set], ..ModelProto::default() }
+    }
+
+    fn read(model: &ModelProto, bind_dims: &[BindDim]) -> Result<Imported, OnnxError> {
+        let evaluate = |_: &Graph, _: &Content<'_>| Err("nothing is computed here".to_string());
+        let options = ImportOptions { evaluate: &evaluate, bind_dims, given: &|_| None, folder: None };
+        import("m.onnx", model.encode_to_vec().into(), &options)
+    }
+
+    const FLOAT: i32 = 1;
+    const STRING: i32 = 8;
+
+    #[test]
+    fn messages_name_file_graph_operator_and_attribute() {
+        let (x, y) = (info("x", FLOAT, &["2", "3"]), info("y", FLOAT, &["n"]));
+        for (nodes, expected) in [
+            (
+                vec![node("Wonder", &["x"], &["y"], Vec::new())],
+                "Wonder `Wonder_1` in graph `main`: operator Wonder is not",
+            ),
+            (
+                vec![node("Relu", &["z"], &["y"], Vec::new())],
+                "Relu `Relu_1` in graph `main`: `z` is not defined before",
+            ),
+            (vec![node("Softmax", &["x"], &["y"], vec![int("axis", 7)])], "axis 7 is out of range for rank 2"),
+            (
+                vec![node("Cast", &["x"], &["y"], vec![int("to", STRING.into())])],
+                "attribute to: elements of type string",
+            ),
+            (vec![node("Reshape", &["x", "s"], &["y"], Vec::new())], "depends on `s`: give its content with `--inputs"),
+            (vec![node("Relu", &["text"], &["y"], Vec::new())], "input `text`: elements of type string"),
+        ] {
+            let inputs = [x.clone(), info("s", 7, &["1"]), info("text", STRING, &["1"])];
+            let error = read(&model(&inputs, nodes, std::slice::from_ref(&y)), &[]).unwrap_err().to_string();
+            assert!(error.starts_with("m.onnx: ") && error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn symbols_are_bound_by_their_names() {
+        let made = model(
+            &[info("x", FLOAT, &["batch", "3"])],
+            vec![node("Relu", &["x"], &["y"], Vec::new())],
+            &[info("y", FLOAT, &["batch", "3"])],
+        );
+        for (bind, expected) in [("batch=5", 5), ("x:0=4", 4), ("6", 6)] {
+            let graph = read(&made, &[bind.parse().unwrap()]).unwrap().graph;
+            assert_eq!(graph.tensor(graph.outputs[0]).ty, TensorType::of(DType::F32, &[expected, 3]), "{bind}");
+        }
+        assert!(read(&made, &["other=5".parse().unwrap()]).unwrap_err().to_string().contains("`batch`"));
+    }
+
+    #[test]
+    fn what_has_no_equivalent_is_opaque_and_names_survive() {
+        let nodes = vec![node("Relu", &["x"], &["r"], Vec::new()), node("Wonder", &["r"], &["y"], vec![int("n", 2)])];
+        let made = model(&[info("x", FLOAT, &["2"])], nodes, &[info("y", FLOAT, &["4"])]);
+        let graph = read(&made, &[]).unwrap().graph;
+        let operators: Vec<_> = graph.operators().map(|(_, operator)| operator).collect();
+        assert_eq!(operators[1].name, "onnx.Wonder");
+        assert_eq!(operators[1].opaque_reason(), Some("operator Wonder is not supported"));
+        assert_eq!(operators[1].layer.as_deref(), Some("Wonder_1"));
+        assert_eq!(graph.tensor(operators[0].outputs[0]).name, "r");
+        assert_eq!(graph.tensor(graph.outputs[0]).ty, TensorType::of(DType::F32, &[4]));
+    }
+
+    #[test]
+    fn tensors_of_unknown_element_types_refuse_only_their_users() {
+        let mut made = model(
+            &[info("x", FLOAT, &["2"])],
+            vec![node("Relu", &["x"], &["y"], Vec::new())],
+            &[info("y", FLOAT, &["2"])],
+        );
+        let text = TensorProto { name: Some("t".into()), data_type: Some(STRING), ..TensorProto::default() };
+        made.graph.as_mut().unwrap().initializer.push(text);
+        assert!(read(&made, &[]).is_ok());
+    }
+}

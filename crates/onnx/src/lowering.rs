@@ -6,7 +6,7 @@ use std::{
 };
 
 use edgecut_graph::{DType, Graph, Origin, TensorId};
-use edgecut_ops::passes::retype::bound_size;
+use edgecut_ops::passes::retype::{BindDim, bound_size};
 use smol_str::SmolStr;
 
 use crate::{
@@ -105,7 +105,10 @@ impl<'m> Lowering<'m> {
 
     /// The graph of the model.
     pub fn run(mut self, graph: &'m GraphProto) -> std::result::Result<Lowered, Located> {
-        self.model(graph).map_err(|what| ((!self.path.is_empty()).then(|| self.path.join(" in ")), what))?;
+        self.model(graph).map_err(|what| {
+            let place: Vec<String> = self.path.iter().rev().cloned().collect();
+            ((!place.is_empty()).then(|| place.join(" in ")), what)
+        })?;
         Ok(Lowered { graph: self.graph, generated: self.generated })
     }
 
@@ -123,6 +126,7 @@ impl<'m> Lowering<'m> {
                 self.scopes[0].insert(name.to_string(), tensor);
             }
         }
+        self.check_binds(graph)?;
         self.nodes(&graph.node)?;
         for output in &graph.output {
             let name = output.name.as_deref().unwrap_or_default();
@@ -133,6 +137,28 @@ impl<'m> Lowering<'m> {
             }
         }
         self.path.clear();
+        Ok(())
+    }
+
+    /// Rejects sizes for dimensions that no input has.
+    fn check_binds(&self, graph: &GraphProto) -> Result<()> {
+        let unknown: Vec<(&str, usize, &str)> = graph.input.iter().flat_map(tensor::unknown_dims).collect();
+        for bind in self.options.bind_dims {
+            let is_known = match bind {
+                BindDim::All(_) => true,
+                BindDim::One { tensor, axis, .. } => unknown.iter().any(|(name, at, _)| tensor == name && at == axis),
+                BindDim::Symbol { name, .. } => unknown.iter().any(|(.., symbol)| name == symbol),
+            };
+            if !is_known {
+                let place = |(name, axis, symbol): &(&str, usize, &str)| match symbol.is_empty() {
+                    true => format!("`{}:{axis}`", shown(name)),
+                    false => format!("`{}` (`{}:{axis}`)", shown(symbol), shown(name)),
+                };
+                let there: Vec<String> = unknown.iter().take(8).map(place).collect();
+                let there = if there.is_empty() { "it has none".to_string() } else { there.join(", ") };
+                return Err(format!("no unknown dimension is bound by `{bind}`; unknown are: {there}"));
+            }
+        }
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use edgecut_graph::{DType, Dim, Shape, TensorData, TensorType};
 
 use crate::{
     error::{Result, shown},
-    proto::{SparseTensorProto, TensorProto, TypeProto, tensor_shape_proto::dimension, type_proto},
+    proto::{SparseTensorProto, TensorProto, TypeProto, ValueInfoProto, tensor_shape_proto::dimension, type_proto},
 };
 
 /// `TensorProto.DataType` by number: its name and the element type in the graph.
@@ -102,6 +102,21 @@ pub(crate) fn tensor_type(ty: Option<&TypeProto>, bind: impl Fn(&str, usize) -> 
         return Err(format!("{} dimensions; at most {} are read", shape.rank(), Shape::MOST_DIMS));
     }
     Ok(TensorType::new(dtype, shape))
+}
+
+/// The dimensions of an input whose size the file does not state: the input, the axis and the symbol, empty without one.
+pub(crate) fn unknown_dims(input: &ValueInfoProto) -> Vec<(&str, usize, &str)> {
+    let name = input.name.as_deref().unwrap_or_default();
+    let Some(type_proto::Value::TensorType(tensor)) = input.r#type.as_ref().and_then(|ty| ty.value.as_ref()) else {
+        return Vec::new();
+    };
+    let dims = tensor.shape.iter().flat_map(|shape| &shape.dim).enumerate();
+    dims.filter_map(|(axis, dim)| match &dim.value {
+        Some(dimension::Value::DimValue(size)) if *size >= 0 => None,
+        Some(dimension::Value::DimParam(symbol)) => Some((name, axis, symbol.as_str())),
+        _ => Some((name, axis, "")),
+    })
+    .collect()
 }
 
 /// The content of a tensor; `folder` is the model's, for external data.

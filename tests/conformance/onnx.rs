@@ -1,0 +1,78 @@
+//! ONNX models: their outputs against those that ONNX Runtime computed, with contents generated from names.
+//!
+//! Models are read from `../shared/onnx` where it lies next to the checkout, else from the sample in `tests/data/onnx`.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use edgecut::{
+    engine::{Engine, EngineError},
+    graph::{Graph, TensorData, TensorId},
+    onnx::{Content, ImportOptions, Imported, import},
+    ops::passes::retype::BindDim,
+    values::{read_npz, seeded},
+};
+use libtest_mimic::Trial;
+
+use crate::{cases, operators::ENGINE, trial};
+
+pub fn trials() -> Vec<Trial> {
+    let folder = folder();
+    let name = |name: &str| format!("onnx/{name}: outputs");
+    cases::stems(&folder, ".onnx").into_iter().map(|stem| trial(name(&stem), move || outputs(&stem))).collect()
+}
+
+fn folder() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let shared = root.join("../shared/onnx");
+    if shared.exists() { shared } else { root.join("tests/data/onnx") }
+}
+
+fn content(graph: &Graph, given: &Content<'_>, id: TensorId) -> Result<TensorData, EngineError> {
+    let tensor = graph.tensor(id);
+    let generated = || seeded(&tensor.name, &tensor.ty).map_err(|error| EngineError::Other(error.to_string()));
+    given(&tensor.name).map_or_else(generated, Ok)
+}
+
+fn read(path: &Path, bind_dims: &[BindDim]) -> Result<Imported, String> {
+    let evaluate = |graph: &Graph, given: &Content<'_>| {
+        ENGINE.evaluate(graph, &|id| content(graph, given, id)).map_err(|error| error.to_string())
+    };
+    let options = ImportOptions { evaluate: &evaluate, bind_dims, given: &|_| None, folder: path.parent() };
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    import(&path.display().to_string(), bytes.into(), &options).map_err(|error| error.to_string())
+}
+
+/// The sizes of symbolic dimensions that `dims.json` gives for a model.
+fn sizes(name: &str) -> Vec<BindDim> {
+    let Ok(text) = std::fs::read(folder().join("dims.json")) else { return Vec::new() };
+    let all: BTreeMap<String, Vec<BindDim>> = serde_json::from_slice(&text).unwrap();
+    all.get(name).cloned().unwrap_or_default()
+}
+
+fn outputs(name: &str) -> Result<(), String> {
+    let graph = read(&folder().join(format!("{name}.onnx")), &sizes(name))?.graph;
+    let made = ENGINE.evaluate(&graph, &|id| content(&graph, &|_| None, id)).map_err(|error| error.to_string())?;
+    let want = read_npz(&folder().join(format!("expected/{name}.npz"))).map_err(|error| error.to_string())?;
+    if made.len() != want.len() {
+        return Err(format!("{} outputs, expected {}", made.len(), want.len()));
+    }
+    for (index, made) in made.iter().enumerate() {
+        let want = want.get(&format!("out_{index}")).ok_or("outputs are not called out_0, out_1, …")?;
+        if (made.dtype(), made.shape()) != (want.dtype(), want.shape()) {
+            return Err(format!("output {index} is {}, expected {}", made.ty(), want.ty()));
+        }
+        let (made, want) = (made.to_f64s().ok_or("no numbers")?, want.to_f64s().ok_or("no numbers")?);
+        let near = |(made, want): (&f64, &f64)| (made - want).abs() <= 1e-4 + 1e-3 * want.abs();
+        // A quantised value between two steps may be rounded to either.
+        let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+        let apart = norm(&mut made.iter().zip(&want).map(|(a, b)| a - b)) / norm(&mut want.iter().copied()).max(1e-30);
+        let quantised = name.ends_with("_qdq") && apart <= 0.01;
+        if let Some(at) = made.iter().zip(&want).position(|pair| !near(pair)).filter(|_| !quantised) {
+            return Err(format!("element {at} of output {index} is {}, expected {}", made[at], want[at]));
+        }
+    }
+    Ok(())
+}
