@@ -1,12 +1,14 @@
 //! The registry of ONNX operators: one file a family, each with a table of names and functions.
 
 mod activation;
+mod attention;
 mod constant;
 mod control;
 mod conv;
 mod elementwise;
 mod gather;
 mod linear;
+mod loss;
 mod norm;
 mod pool;
 mod quantize;
@@ -29,12 +31,14 @@ type Family = &'static [(&'static str, Lower)];
 
 const FAMILIES: &[Family] = &[
     activation::OPS,
+    attention::OPS,
     constant::OPS,
     control::OPS,
     conv::OPS,
     elementwise::OPS,
     gather::OPS,
     linear::OPS,
+    loss::OPS,
     norm::OPS,
     pool::OPS,
     quantize::OPS,
