@@ -9,6 +9,7 @@
 //! | [`values`], [`files`] | `edgecut-values` | contents of tensors: generated from names, `.npz` files; atomic files |
 //! | [`ops`] | `edgecut-ops` | operator definitions: type rule, cost, split axes, kernel; graph passes |
 //! | [`relay`] | `edgecut-relay` | Relay text, metadata and `.params` files, read into the graph and printed from it |
+//! | [`onnx`] | `edgecut-onnx` | ONNX models, read into the graph |
 //! | [`engine`], [`statistics`] | `edgecut-engine` | executes graphs on devices and measures them |
 //! | [`profile`] | `edgecut-profile` | signatures, sampling, the CSV table, the cost model |
 //! | [`memory`] | `edgecut-memory` | liveness, order, rematerialisation, tiling, arena, bounds, checkers |
@@ -22,6 +23,7 @@ pub use edgecut_engine::{self as engine, statistics};
 pub use edgecut_graph::{self as graph, units};
 pub use edgecut_interop as interop;
 pub use edgecut_memory as memory;
+pub use edgecut_onnx as onnx;
 pub use edgecut_ops as ops;
 pub use edgecut_plan as plan;
 pub use edgecut_profile as profile;

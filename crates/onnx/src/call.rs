@@ -4,20 +4,10 @@ use edgecut_graph::{DType, TensorData, TensorId, TensorType};
 
 use crate::{
     error::{Result, shown},
-    lowering::{Lowering, Value},
-    proto::{AttributeProto, GraphProto, NodeProto},
+    lowering::{Call, Value},
+    proto::{AttributeProto, GraphProto},
     tensor,
 };
-
-/// A node and the values of its inputs.
-pub(crate) struct Call<'c, 'm> {
-    pub lowering: &'c mut Lowering<'m>,
-    pub node: &'m NodeProto,
-    /// Omitted optional inputs are `None`.
-    pub inputs: Vec<Option<Value>>,
-    /// Version of the operator set.
-    pub version: i64,
-}
 
 impl<'m> Call<'_, 'm> {
     /// Input `index`, a tensor that must be present.

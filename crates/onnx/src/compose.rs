@@ -2,7 +2,10 @@
 
 use edgecut_graph::{Arg, Attr, DType, TensorData, TensorId};
 
-use crate::{call::Call, error::Result, lowering::Value};
+use crate::{
+    error::Result,
+    lowering::{Call, Value},
+};
 
 /// A list of integers as an attribute.
 pub(crate) fn list(values: &[i64]) -> Attr {

@@ -1,33 +1,12 @@
 //! Reads an ONNX file: bytes → messages → graph.
 
-use std::path::Path;
-
 use bytes::Bytes;
-use edgecut_graph::{Graph, TensorData};
-use edgecut_ops::passes::{retype::BindDim, weights::classify_weights};
+use edgecut_graph::Graph;
+use edgecut_ops::passes::weights::classify_weights;
 use prost::Message;
 use smol_str::SmolStr;
 
-use crate::{error::OnnxError, live::live, lowering::Lowering, proto::ModelProto};
-
-/// Gives the content of an input or parameter by its name.
-pub type Content<'a> = dyn Fn(&str) -> Option<TensorData> + 'a;
-
-/// Computes the outputs of a graph; inputs without a given content have their generated ones. Shape arithmetic is folded
-/// with it, and what depends on data is decided.
-pub type Evaluate<'a> = dyn Fn(&Graph, &Content<'_>) -> Result<Vec<TensorData>, String> + 'a;
-
-/// Options of [`import`].
-pub struct ImportOptions<'a> {
-    /// Computes operators on constants, and conditions.
-    pub evaluate: &'a Evaluate<'a>,
-    /// Sizes of unknown dimensions.
-    pub bind_dims: &'a [BindDim],
-    /// The content of an input, where it is given: an input whose values determine shapes is a constant.
-    pub given: &'a Content<'a>,
-    /// The folder of the model, for external data.
-    pub folder: Option<&'a Path>,
-}
+use crate::{error::OnnxError, families, live::live, lowering::Lowering, options::ImportOptions, proto::ModelProto};
 
 /// A model that was read.
 #[derive(Debug)]
@@ -49,7 +28,7 @@ pub fn import(name: &str, bytes: Bytes, options: &ImportOptions<'_>) -> Result<I
     let Some(graph) = &model.graph else {
         return Err(OnnxError::new(name, None, "the file has no graph"));
     };
-    let lowering = Lowering::new(&model, file_bytes, options);
+    let lowering = Lowering::new(&model, file_bytes, options, families::find);
     let lowered = lowering.run(graph).map_err(|(place, what)| OnnxError::new(name, place, what))?;
     let mut graph = live(&lowered.graph);
     classify_weights(&mut graph, |name| (options.given)(name).is_some());
@@ -73,8 +52,10 @@ pub fn is_onnx(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use edgecut_graph::{DType, TensorType};
+    use edgecut_ops::passes::retype::BindDim;
 
     use super::*;
+    use crate::options::Content;
     use crate::proto::{
         AttributeProto, GraphProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TypeProto,
         ValueInfoProto, attribute_proto::AttributeType, tensor_shape_proto::Dimension, tensor_shape_proto::dimension,

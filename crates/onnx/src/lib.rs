@@ -1,11 +1,12 @@
 //! ONNX models: reading them into the computation graph.
 //!
-//! Every ONNX operator is expressed by operators of the graph, as TVM's ONNX frontend did; shape arithmetic is computed
-//! during the import.
+//! Operators of ONNX are expressed by those of the graph, as in TVM's ONNX frontend; shape arithmetic is computed during
+//! the import. What has no equivalent becomes an opaque operator.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`import`](fn@import) | bytes → graph; [`ImportOptions`] |
+//! | [`import`](fn@import) | bytes → graph |
+//! | `options` | [`ImportOptions`]: sizes, contents, and how to compute |
 //! | `proto` | the messages of ONNX's protocol |
 //! | [`error`] | errors with graph, operator and attribute |
 //! | `tensor` | element types, tensors, external data |
@@ -28,8 +29,10 @@ mod import;
 mod live;
 mod lowering;
 mod opaque;
+mod options;
 mod proto;
 mod tensor;
 
 pub use error::OnnxError;
-pub use import::{Content, Evaluate, ImportOptions, Imported, import, is_onnx};
+pub use import::{Imported, import, is_onnx};
+pub use options::{Content, Evaluate, ImportOptions};

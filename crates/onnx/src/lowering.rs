@@ -10,11 +10,9 @@ use edgecut_ops::passes::retype::{BindDim, bound_size};
 use smol_str::SmolStr;
 
 use crate::{
-    call::Call,
     error::{Message, Result, shown},
-    families,
-    import::ImportOptions,
     opaque,
+    options::ImportOptions,
     proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto},
     tensor,
 };
@@ -29,6 +27,22 @@ pub(crate) enum Value {
     Refused(SmolStr),
 }
 
+/// A node and the values of its inputs.
+pub(crate) struct Call<'c, 'm> {
+    pub lowering: &'c mut Lowering<'m>,
+    pub node: &'m NodeProto,
+    /// Omitted optional inputs are `None`.
+    pub inputs: Vec<Option<Value>>,
+    /// Version of the operator set.
+    pub version: i64,
+}
+
+/// Expresses a node by operators of the graph, and returns its results.
+pub(crate) type Lower = for<'c, 'm> fn(&mut Call<'c, 'm>) -> Result<Vec<Value>>;
+
+/// The function for an operator, by its domain and kind.
+pub(crate) type Registry = fn(&str, &str) -> Option<Lower>;
+
 /// An error with the operator or tensor that it is in, if it is in one.
 pub(crate) type Located = (Option<String>, Message);
 
@@ -41,6 +55,7 @@ const MAX_DEPTH: usize = 48;
 pub(crate) struct Lowering<'m> {
     pub graph: Graph,
     pub options: &'m ImportOptions<'m>,
+    registry: Registry,
     /// By domain: the version of the operator set.
     versions: HashMap<&'m str, i64>,
     functions: HashMap<(&'m str, &'m str), &'m FunctionProto>,
@@ -79,12 +94,18 @@ pub(crate) struct Lowered {
 
 impl<'m> Lowering<'m> {
     /// A lowering of `model`, whose file has `file_bytes` bytes.
-    pub fn new(model: &'m ModelProto, file_bytes: usize, options: &'m ImportOptions<'m>) -> Lowering<'m> {
+    pub fn new(
+        model: &'m ModelProto,
+        file_bytes: usize,
+        options: &'m ImportOptions<'m>,
+        registry: Registry,
+    ) -> Lowering<'m> {
         let versions = model.opset_import.iter().map(|set| (domain(set.domain.as_deref()), set.version.unwrap_or(1)));
         let key = |f: &'m FunctionProto| (domain(f.domain.as_deref()), f.name.as_deref().unwrap_or_default());
         Lowering {
             graph: Graph::new(),
             options,
+            registry,
             versions: versions.collect(),
             functions: model.functions.iter().map(|f| (key(f), f)).collect(),
             scopes: vec![HashMap::new()],
@@ -254,7 +275,7 @@ impl<'m> Lowering<'m> {
         let kind = node.op_type.as_deref().unwrap_or_default();
         let domain = domain(node.domain.as_deref());
         let version = self.versions.get(domain).copied().unwrap_or(1);
-        match families::find(domain, kind) {
+        match (self.registry)(domain, kind) {
             Some(lower) => lower(&mut Call { lowering: self, node, inputs, version }),
             None => match self.functions.get(&(domain, kind)) {
                 Some(function) => self.function(function, &node.attribute, inputs),

@@ -7,14 +7,13 @@ use edgecut_graph::{Arg, Attr, Operator, TensorId};
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::{
-    proto::{AttributeProto, NodeProto, TensorProto, attribute_proto::AttributeType},
+    proto::{AttributeProto, NodeProto, attribute_proto::AttributeType},
     tensor,
 };
 
 /// The domain of names for the default one, which ONNX leaves empty.
 const DEFAULT_DOMAIN: &str = "onnx";
-/// Attributes that are not the node's begin so.
-const ADDED: &str = "onnx.";
+/// Attributes that are not the node's.
 const VERSION: &str = "onnx.opset";
 const OMITTED: &str = "onnx.omitted";
 
@@ -46,35 +45,6 @@ pub(crate) fn operator<'m>(
     Some(Operator::new(name, args).with_attrs(attrs.into_iter().collect()).with_opaque_reason(reason))
 }
 
-/// The node that `operator` was, without inputs' and outputs' names: its kind, domain and attributes, with the version of
-/// its operator set and, for each input in order, whether it is present. `None` for other operators.
-pub(crate) fn node(operator: &Operator) -> Option<OpaqueNode> {
-    operator.opaque_reason()?;
-    let (domain, kind) = operator.name.rsplit_once('.')?;
-    let omitted: Vec<i64> = match operator.attrs.get(OMITTED) {
-        Some(Attr::List(list)) => list.iter().filter_map(Attr::int).collect(),
-        _ => Vec::new(),
-    };
-    let count = operator.args.len() + omitted.len();
-    let attributes = operator.attrs.iter().filter(|(name, _)| !name.starts_with(ADDED));
-    let node = NodeProto {
-        op_type: Some(kind.to_string()),
-        domain: (domain != DEFAULT_DOMAIN).then(|| domain.to_string()),
-        attribute: attributes.map(|(name, value)| attribute(name, value)).collect::<Option<_>>()?,
-        ..NodeProto::default()
-    };
-    let version = operator.attrs.get(VERSION).and_then(Attr::int)?;
-    let present = (0..count as i64).map(|at| !omitted.contains(&at)).collect();
-    Some(OpaqueNode { node, version, present })
-}
-
-/// See [`node`].
-pub(crate) struct OpaqueNode {
-    pub node: NodeProto,
-    pub version: i64,
-    pub present: Vec<bool>,
-}
-
 fn value(attribute: &AttributeProto) -> Option<Attr> {
     let text = |bytes: &bytes::Bytes| Some(Attr::Str(std::str::from_utf8(bytes).ok()?.into()));
     Some(match attribute.r#type() {
@@ -87,52 +57,6 @@ fn value(attribute: &AttributeProto) -> Option<Attr> {
         AttributeType::Tensor => Attr::Tensor(tensor::tensor_data(attribute.t.as_ref()?, None).ok()?),
         _ => return None,
     })
-}
-
-fn attribute(name: &str, value: &Attr) -> Option<AttributeProto> {
-    let mut made = AttributeProto { name: Some(name.to_string()), ..AttributeProto::default() };
-    let kind = match value {
-        Attr::Float(x) => {
-            made.f = Some(*x as f32);
-            AttributeType::Float
-        }
-        Attr::Int(n) => {
-            made.i = Some(*n);
-            AttributeType::Int
-        }
-        Attr::Str(text) => {
-            made.s = Some(text.as_str().to_string().into());
-            AttributeType::String
-        }
-        Attr::Tensor(data) => {
-            made.t = Some(TensorProto {
-                dims: data.shape().iter().map(|size| i64::try_from(*size).ok()).collect::<Option<_>>()?,
-                data_type: Some(tensor::number(data.dtype())?),
-                raw_data: Some(data.bytes().clone()),
-                ..TensorProto::default()
-            });
-            AttributeType::Tensor
-        }
-        Attr::List(list) if list.iter().all(|item| matches!(item, Attr::Int(_))) => {
-            made.ints = list.iter().filter_map(Attr::int).collect();
-            AttributeType::Ints
-        }
-        Attr::List(list) if list.iter().all(|item| matches!(item, Attr::Float(_))) => {
-            made.floats = list.iter().filter_map(|x| Some(x.float()? as f32)).collect();
-            AttributeType::Floats
-        }
-        Attr::List(list) => {
-            let text = |item: &Attr| match item {
-                Attr::Str(text) => Some(text.as_str().to_string().into()),
-                _ => None,
-            };
-            made.strings = list.iter().map(text).collect::<Option<_>>()?;
-            AttributeType::Strings
-        }
-        Attr::None | Attr::Bool(_) => return None,
-    };
-    made.r#type = Some(kind.into());
-    Some(made)
 }
 
 #[cfg(test)]
@@ -156,7 +80,9 @@ mod tests {
         let inputs = [Some(TensorId(4)), None, Some(TensorId(2))];
         let made = operator(&original, 13, &inputs, Some, "unknown").unwrap();
         assert_eq!((made.name.as_str(), made.opaque_reason()), ("com.example.Det", Some("unknown")));
-        let back = node(&made).unwrap();
-        assert_eq!((back.node, back.version, back.present), (original, 13, vec![true, false, true]));
+        let list = |ints: &[i64]| Some(Attr::List(ints.iter().map(|n| Attr::Int(*n)).collect()));
+        assert_eq!(made.attrs.get("axes").cloned(), list(&[1, -2]));
+        assert_eq!(made.attrs.get(OMITTED).cloned(), list(&[1]));
+        assert_eq!(made.operands().collect::<Vec<_>>(), [TensorId(4), TensorId(2)]);
     }
 }

@@ -1,4 +1,4 @@
-//! Tensors of a model: element types, contents in the file or beside it.
+//! Tensors of a model: element types, contents in the file or in another one.
 
 use std::{
     fs::File,
@@ -57,11 +57,6 @@ pub(crate) fn dtype(number: i64) -> Result<DType> {
         Some((_, name, None)) => Err(format!("elements of type {name} are not supported")),
         None => Err(format!("{number} is not an element type of ONNX")),
     }
-}
-
-/// The number of an element type in the file; `None` for types that ONNX lacks.
-pub(crate) fn number(dtype: DType) -> Option<i32> {
-    ELEMENT_TYPES.iter().find(|(_, _, known)| *known == Some(dtype)).map(|(number, ..)| *number)
 }
 
 /// Why the graph cannot have a value of this type; `None` if it can.

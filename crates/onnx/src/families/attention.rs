@@ -2,12 +2,11 @@
 
 use edgecut_graph::{Attr, DType, TensorId};
 
-use super::{Lower, linear::product};
+use super::linear::product;
 use crate::{
-    call::Call,
     compose::{many, one},
     error::Result,
-    lowering::Value,
+    lowering::{Call, Lower, Value},
     tensor,
 };
 

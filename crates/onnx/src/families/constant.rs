@@ -2,12 +2,10 @@
 
 use edgecut_graph::{Attr, DType, TensorData};
 
-use super::Lower;
 use crate::{
-    call::Call,
     compose::{one, text},
     error::Result,
-    lowering::Value,
+    lowering::{Call, Lower, Value},
 };
 
 pub(super) const OPS: &[(&str, Lower)] = &[
@@ -109,7 +107,7 @@ fn range(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     };
     let (start, limit, delta) = (number(0)?, number(1)?, number(2)?);
     let count = ((limit - start) / delta).ceil().max(0.0);
-    if !(count <= LONGEST) {
+    if count.is_nan() || count > LONGEST {
         return Err(format!("a range of {count} numbers"));
     }
     let values: Vec<f64> = (0..count as u64).map(|at| start + at as f64 * delta).collect();

@@ -2,12 +2,10 @@
 
 use edgecut_graph::{Attr, DType, TensorId};
 
-use super::Lower;
 use crate::{
-    call::Call,
     compose::{list, one, sizes, text},
     error::Result,
-    lowering::Value,
+    lowering::{Call, Lower, Value},
 };
 
 pub(super) const OPS: &[(&str, Lower)] = &[("Conv", conv), ("ConvTranspose", transposed), ("ConvInteger", integer)];

@@ -2,8 +2,11 @@
 
 use edgecut_graph::{DType, TensorId};
 
-use super::Lower;
-use crate::{call::Call, compose::one, error::Result, lowering::Value};
+use crate::{
+    compose::one,
+    error::Result,
+    lowering::{Call, Lower, Value},
+};
 
 pub(super) const OPS: &[(&str, Lower)] = &[
     ("Abs", unary),

@@ -2,12 +2,11 @@
 
 use edgecut_graph::{Attr, TensorId};
 
-use super::{Lower, conv::less};
+use super::conv::less;
 use crate::{
-    call::Call,
     compose::{one, text},
     error::Result,
-    lowering::Value,
+    lowering::{Call, Lower, Value},
 };
 
 pub(super) const OPS: &[(&str, Lower)] = &[

@@ -2,12 +2,11 @@
 
 use edgecut_graph::{Attr, TensorId};
 
-use super::{Lower, gather::from_the_front};
+use super::gather::from_the_front;
 use crate::{
-    call::Call,
     compose::{many, one},
     error::Result,
-    lowering::Value,
+    lowering::{Call, Lower},
 };
 
 pub(super) const OPS: &[(&str, Lower)] = &[

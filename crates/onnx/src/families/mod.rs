@@ -21,10 +21,7 @@ mod shape;
 mod slice;
 mod sort;
 
-use crate::{call::Call, error::Result, lowering::Value};
-
-/// Expresses a node by operators of the graph, and returns its results.
-pub(crate) type Lower = for<'c, 'm> fn(&mut Call<'c, 'm>) -> Result<Vec<Value>>;
+use crate::lowering::Lower;
 
 /// The operators of one family.
 type Family = &'static [(&'static str, Lower)];

@@ -2,15 +2,11 @@
 
 use edgecut_graph::{Attr, TensorId};
 
-use super::{
-    Lower,
-    conv::{Windows, spatial},
-};
+use super::conv::{Windows, spatial};
 use crate::{
-    call::Call,
     compose::{one, sizes},
     error::Result,
-    lowering::Value,
+    lowering::{Call, Lower, Value},
 };
 
 pub(super) const OPS: &[(&str, Lower)] = &[("AveragePool", average), ("MaxPool", max), ("LpPool", norm)];

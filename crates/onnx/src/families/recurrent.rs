@@ -2,8 +2,10 @@
 
 use edgecut_graph::{Attr, TensorId};
 
-use super::Lower;
-use crate::{call::Call, error::Result, lowering::Value};
+use crate::{
+    error::Result,
+    lowering::{Call, Lower, Value},
+};
 
 pub(super) const OPS: &[(&str, Lower)] = &[("LSTM", recurrent), ("GRU", recurrent), ("RNN", recurrent)];
 

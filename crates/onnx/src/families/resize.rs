@@ -2,12 +2,10 @@
 
 use edgecut_graph::Attr;
 
-use super::Lower;
 use crate::{
-    call::Call,
     compose::{one, sizes, text},
     error::Result,
-    lowering::Value,
+    lowering::{Call, Lower, Value},
 };
 
 pub(super) const OPS: &[(&str, Lower)] = &[("Resize", resize), ("Upsample", resize)];

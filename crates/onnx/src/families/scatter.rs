@@ -2,12 +2,11 @@
 
 use edgecut_graph::Attr;
 
-use super::{Lower, gather::from_the_front};
+use super::gather::from_the_front;
 use crate::{
-    call::Call,
     compose::{one, text},
     error::Result,
-    lowering::Value,
+    lowering::{Call, Lower, Value},
 };
 
 pub(super) const OPS: &[(&str, Lower)] =

@@ -1,11 +1,10 @@
 //! Shapes and views: what moves no element.
 
-use super::Lower;
 use crate::{
-    call::{Call, axis_in},
+    call::axis_in,
     compose::one,
     error::Result,
-    lowering::Value,
+    lowering::{Call, Lower, Value},
 };
 
 pub(super) const OPS: &[(&str, Lower)] = &[

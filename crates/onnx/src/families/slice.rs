@@ -2,12 +2,10 @@
 
 use edgecut_graph::{Attr, TensorId};
 
-use super::Lower;
 use crate::{
-    call::Call,
     compose::{list, many, one, text},
     error::Result,
-    lowering::Value,
+    lowering::{Call, Lower, Value},
 };
 
 pub(super) const OPS: &[(&str, Lower)] = &[

@@ -2,12 +2,10 @@
 
 use edgecut_graph::{Arg, Attr};
 
-use super::Lower;
 use crate::{
-    call::Call,
     compose::{many, text},
     error::Result,
-    lowering::Value,
+    lowering::{Call, Lower, Value},
 };
 
 pub(super) const OPS: &[(&str, Lower)] = &[("TopK", top)];
