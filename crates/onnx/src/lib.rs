@@ -1,4 +1,4 @@
-//! ONNX models: reading them into the computation graph.
+//! ONNX models: reading them into the computation graph, and writing graphs as models.
 //!
 //! Every ONNX operator is expressed by operators of the graph, as TVM's ONNX frontend did; shape arithmetic is computed
 //! during the import.
@@ -12,6 +12,7 @@
 //! | `lowering` | nodes → operators: names in scope, type inference, folding |
 //! | `call` | one node: typed access to its inputs and attributes |
 //! | `compose` | operators that many families compose |
+//! | [`export`](fn@export) | graph → model; its own table of families |
 //! | `families` | one file an operator family; `families::FAMILIES` is the registry |
 //!
 //! Knows `graph` and `ops`; does not know engines, devices, plans or terminals.
@@ -19,6 +20,7 @@
 mod call;
 mod compose;
 pub mod error;
+mod export;
 mod families;
 mod import;
 mod lowering;
@@ -26,4 +28,5 @@ mod proto;
 mod tensor;
 
 pub use error::OnnxError;
+pub use export::{ExportError, ExportOptions, Exported, export, expressible};
 pub use import::{Evaluate, ImportOptions, import, is_onnx};
