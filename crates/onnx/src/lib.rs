@@ -1,4 +1,4 @@
-//! ONNX models: reading them into the computation graph.
+//! ONNX models: reading them into the computation graph, and writing graphs as models.
 //!
 //! Operators of ONNX are expressed by those of the graph, as in TVM's ONNX frontend; shape arithmetic is computed during
 //! the import. What has no equivalent becomes an opaque operator.
@@ -16,6 +16,7 @@
 //! | `opaque` | operators that the graph has no equivalent for |
 //! | `call` | one node: typed access to its inputs and attributes |
 //! | `compose` | operators that many families compose |
+//! | [`export`](fn@export) | graph → model; its own table of families |
 //! | `families` | one file an operator family; `families::FAMILIES` is the registry |
 //!
 //! Knows `graph` and `ops`; does not know engines, devices, plans or terminals.
@@ -23,6 +24,7 @@
 mod call;
 mod compose;
 pub mod error;
+mod export;
 mod families;
 mod fold;
 mod import;
@@ -34,5 +36,6 @@ mod proto;
 mod tensor;
 
 pub use error::OnnxError;
+pub use export::{ExportError, ExportOptions, Exported, export, expressible};
 pub use import::{Imported, import, is_onnx};
 pub use options::{Content, Evaluate, ImportOptions};

@@ -70,6 +70,15 @@ pub(crate) fn refusal(ty: &TypeProto) -> Option<String> {
     }
 }
 
+/// The number of an element type in the file.
+///
+/// # Errors
+/// If ONNX has no such type.
+pub(crate) fn element_type(dtype: DType) -> Result<i32> {
+    let found = ELEMENT_TYPES.iter().find(|(.., known)| *known == Some(dtype));
+    found.map(|(number, ..)| *number).ok_or_else(|| format!("elements of type {dtype} are not supported"))
+}
+
 /// The type of an input or output; `bind` gives the sizes of symbolic dimensions.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use crate::def::{Call, TypeError};
 
 impl<'a> Call<'a> {
     /// Argument `index` as a tensor.
-    pub(crate) fn tensor(&self, index: usize) -> Result<&'a TensorType, TypeError> {
+    pub fn tensor(&self, index: usize) -> Result<&'a TensorType, TypeError> {
         match self.args.get(index) {
             Some(Type::Tensor(tensor)) => Ok(tensor),
             Some(Type::Tuple(_)) => Err(self.error(format!("operand {index} is a tuple, expected a tensor"))),
@@ -15,7 +15,7 @@ impl<'a> Call<'a> {
     }
 
     /// The fields of argument `index`, which must be a tuple of tensors.
-    pub(crate) fn tuple(&self, index: usize) -> Result<Vec<&'a TensorType>, TypeError> {
+    pub fn tuple(&self, index: usize) -> Result<Vec<&'a TensorType>, TypeError> {
         match self.args.get(index) {
             Some(Type::Tuple(fields)) => fields
                 .iter()
@@ -26,7 +26,7 @@ impl<'a> Call<'a> {
     }
 
     /// The explicit value of `key`; `None` if it is absent or `None`.
-    pub(crate) fn attr(&self, key: &str) -> Option<&'a Attr> {
+    pub fn attr(&self, key: &str) -> Option<&'a Attr> {
         self.attrs.get(key).filter(|value| !matches!(value, Attr::None))
     }
 
@@ -38,28 +38,28 @@ impl<'a> Call<'a> {
             .transpose()
     }
 
-    pub(crate) fn int(&self, key: &str, default: i64) -> Result<i64, TypeError> {
+    pub fn int(&self, key: &str, default: i64) -> Result<i64, TypeError> {
         Ok(self.optional_int(key)?.unwrap_or(default))
     }
 
-    pub(crate) fn optional_int(&self, key: &str) -> Result<Option<i64>, TypeError> {
+    pub fn optional_int(&self, key: &str) -> Result<Option<i64>, TypeError> {
         self.read(key, "an integer", Attr::int)
     }
 
-    pub(crate) fn float(&self, key: &str, default: f64) -> Result<f64, TypeError> {
+    pub fn float(&self, key: &str, default: f64) -> Result<f64, TypeError> {
         Ok(self.read(key, "a number", Attr::float)?.unwrap_or(default))
     }
 
-    pub(crate) fn flag(&self, key: &str, default: bool) -> Result<bool, TypeError> {
+    pub fn flag(&self, key: &str, default: bool) -> Result<bool, TypeError> {
         Ok(self.read(key, "True or False", Attr::bool)?.unwrap_or(default))
     }
 
-    pub(crate) fn text(&self, key: &str, default: &'static str) -> Result<&'a str, TypeError> {
+    pub fn text(&self, key: &str, default: &'static str) -> Result<&'a str, TypeError> {
         Ok(self.read(key, "a string", Attr::str)?.unwrap_or(default))
     }
 
     /// A list of integers; a single integer counts as a list of one.
-    pub(crate) fn ints(&self, key: &str) -> Result<Option<Vec<i64>>, TypeError> {
+    pub fn ints(&self, key: &str) -> Result<Option<Vec<i64>>, TypeError> {
         self.read(key, "a list of integers", |value| match value {
             Attr::List(items) => items.iter().map(Attr::int).collect(),
             Attr::Tensor(tensor) => tensor.to_i64s(),
@@ -68,7 +68,7 @@ impl<'a> Call<'a> {
     }
 
     /// A list of dimensions, where the element `None` is an unknown one; `None` if absent.
-    pub(crate) fn shape(&self, key: &str) -> Result<Option<Shape>, TypeError> {
+    pub fn shape(&self, key: &str) -> Result<Option<Shape>, TypeError> {
         let dim = |value: &Attr| match value {
             Attr::None => Some(Dim::Any),
             other => u64::try_from(other.int()?).ok().map(Dim::Known),
@@ -81,7 +81,7 @@ impl<'a> Call<'a> {
     }
 
     /// A list of numbers; a single number counts as a list of one.
-    pub(crate) fn floats(&self, key: &str) -> Result<Option<Vec<f64>>, TypeError> {
+    pub fn floats(&self, key: &str) -> Result<Option<Vec<f64>>, TypeError> {
         self.read(key, "a list of numbers", |value| match value {
             Attr::List(items) => items.iter().map(Attr::float).collect(),
             other => other.float().map(|x| vec![x]),
@@ -89,7 +89,7 @@ impl<'a> Call<'a> {
     }
 
     /// A dtype given as a string; `None` if absent or `""`.
-    pub(crate) fn dtype(&self, key: &str) -> Result<Option<DType>, TypeError> {
+    pub fn dtype(&self, key: &str) -> Result<Option<DType>, TypeError> {
         match self.text(key, "")? {
             "" => Ok(None),
             name => name.parse().map(Some).map_err(|e: edgecut_graph::DTypeError| self.error(format!("{key}: {e}"))),

@@ -230,12 +230,12 @@ impl AttrDef {
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn error(&self, what: impl Into<String>) -> TypeError {
+    pub fn error(&self, what: impl Into<String>) -> TypeError {
         TypeError { op: self.def.name.into(), what: what.into() }
     }
 
     /// The known value of argument `index`, for operators whose result type depends on it.
-    pub(crate) fn value(&self, index: usize) -> Option<&'a TensorData> {
+    pub fn value(&self, index: usize) -> Option<&'a TensorData> {
         self.values.get(index).copied().flatten()
     }
 }

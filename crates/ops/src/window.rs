@@ -23,12 +23,12 @@ pub enum Rounding {
 
 impl Window {
     /// Distance from the first to one past the last element of a window.
-    pub(crate) fn extent(&self) -> u64 {
+    pub fn extent(&self) -> u64 {
         self.size.saturating_sub(1).saturating_mul(self.dilation).saturating_add(1)
     }
 
     /// Number of windows over an axis of `n` elements; `None` if the window is larger than the padded axis.
-    pub(crate) fn count(&self, n: u64, rounding: Rounding) -> Option<u64> {
+    pub fn count(&self, n: u64, rounding: Rounding) -> Option<u64> {
         let padded = n.checked_add(self.before)?.checked_add(self.after)?;
         let slack = match rounding {
             Rounding::Floor => padded,
@@ -38,7 +38,7 @@ impl Window {
     }
 
     /// The elements that the windows `range` cover of an axis of `n`, and how far they extend beyond its start and end.
-    pub(crate) fn under(&self, range: &Range<u64>, n: u64) -> (Range<u64>, u64, u64) {
+    pub fn under(&self, range: &Range<u64>, n: u64) -> (Range<u64>, u64, u64) {
         let start = range.start.saturating_mul(self.stride);
         let end = range.end.saturating_sub(1).saturating_mul(self.stride).saturating_add(self.extent());
         let (data, behind) = (self.before, self.before.saturating_add(n));
@@ -47,7 +47,7 @@ impl Window {
     }
 
     /// The elements of an axis of `n` that window number `at` covers, padding excluded.
-    pub(crate) fn inside(&self, at: u64, n: u64) -> impl Iterator<Item = u64> + use<> {
+    pub fn inside(&self, at: u64, n: u64) -> impl Iterator<Item = u64> + use<> {
         let (start, before) = (at * self.stride, self.before);
         let dilation = self.dilation;
         (0..self.size)
@@ -58,7 +58,7 @@ impl Window {
 
     /// Number of elements of window number `at` within the axis and its explicit padding, as TVM computes its divisor
     /// (`topi/nn/pooling.h`): negative for a window that starts more than one step beyond.
-    pub(crate) fn padded_len(&self, at: u64, n: u64) -> i64 {
+    pub fn padded_len(&self, at: u64, n: u64) -> i64 {
         let start = (at * self.stride) as i64;
         let last = (start + self.extent() as i64).min((n + self.before + self.after) as i64) - 1;
         (last - start) / self.dilation as i64 + 1

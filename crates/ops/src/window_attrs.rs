@@ -30,7 +30,7 @@ impl SplitAxis {
 
 impl Call<'_> {
     /// One positive number per axis, for `rank` axes; `default` if the attribute is absent.
-    pub(crate) fn steps(&self, key: &str, rank: usize, default: u64) -> Result<Vec<u64>, TypeError> {
+    pub fn steps(&self, key: &str, rank: usize, default: u64) -> Result<Vec<u64>, TypeError> {
         let Some(written) = self.ints(key)?.filter(|list| !list.is_empty()) else { return Ok(vec![default; rank]) };
         let positive: Option<Vec<u64>> =
             written.iter().map(|n| u64::try_from(*n).ok().filter(|n| (1..1 << 31).contains(n))).collect();
@@ -42,7 +42,7 @@ impl Call<'_> {
     }
 
     /// One size per axis, for `rank` axes; zeros if the attribute is absent.
-    pub(crate) fn sizes_or_zero(&self, key: &str, rank: usize) -> Result<Vec<u64>, TypeError> {
+    pub fn sizes_or_zero(&self, key: &str, rank: usize) -> Result<Vec<u64>, TypeError> {
         let Some(written) = self.ints(key)? else { return Ok(vec![0; rank]) };
         let sizes: Option<Vec<u64>> = written.iter().map(|n| u64::try_from(*n).ok().filter(|n| *n < 1 << 31)).collect();
         match sizes {
@@ -54,7 +54,7 @@ impl Call<'_> {
 
     /// Padding before and after each of `rank` axes: one number for all, one per axis, or all numbers before followed by all
     /// after.
-    pub(crate) fn padding(&self, rank: usize) -> Result<Vec<(u64, u64)>, TypeError> {
+    pub fn padding(&self, rank: usize) -> Result<Vec<(u64, u64)>, TypeError> {
         let Some(written) = self.ints("padding")? else { return Ok(vec![(0, 0); rank]) };
         let expected =
             || self.error(format!("attribute padding is {written:?}, expected 1, {rank} or {} sizes", 2 * rank));
@@ -69,7 +69,7 @@ impl Call<'_> {
     }
 
     /// Windows of `sizes` with the call's `strides`, `dilation` and `padding`.
-    pub(crate) fn windows(&self, sizes: &[u64]) -> Result<Vec<Window>, TypeError> {
+    pub fn windows(&self, sizes: &[u64]) -> Result<Vec<Window>, TypeError> {
         let rank = sizes.len();
         let (strides, dilations) = (self.steps("strides", rank, 1)?, self.steps("dilation", rank, 1)?);
         let paddings = self.padding(rank)?;
@@ -81,7 +81,7 @@ impl Call<'_> {
     }
 
     /// The number of windows over an axis of size `n`; `?` stays.
-    pub(crate) fn windowed(&self, n: Dim, window: &Window, rounding: Rounding) -> Result<Dim, TypeError> {
+    pub fn windowed(&self, n: Dim, window: &Window, rounding: Rounding) -> Result<Dim, TypeError> {
         let Some(size) = n.get() else { return Ok(Dim::Any) };
         let count = window.count(size, rounding).filter(|_| window.size > 0).ok_or_else(|| {
             let (before, after) = (window.before, window.after);

@@ -1,0 +1,24 @@
+//! Errors of writing ONNX.
+
+use std::path::PathBuf;
+
+/// Why a graph could not be written as an ONNX model.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// An operator with these attributes and types cannot be expressed.
+    #[error("{operator} cannot be written as ONNX: {reason}")]
+    Operator { operator: String, reason: String },
+    /// An input, output or parameter has a type that ONNX lacks.
+    #[error("%{name} cannot be written as ONNX: elements of type {dtype} are not supported")]
+    Type { name: String, dtype: String },
+    /// The content of a parameter is not available.
+    #[error("the content of %{name}: {what}")]
+    Content { name: String, what: String },
+    #[error(
+        "the model has {bytes} bytes and an ONNX file at most 2147483647: write its weights to a file of their own \
+         (--external-data)"
+    )]
+    TooLarge { bytes: u64 },
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: std::io::Error },
+}

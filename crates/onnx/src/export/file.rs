@@ -1,0 +1,114 @@
+//! The bytes of a model, and files: weights inside, or in a file of their own.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use prost::Message;
+
+use super::{Exported, error::ExportError};
+use crate::proto::{StringStringEntryProto, TensorProto};
+
+/// The most bytes of a protocol buffer.
+const MOST_BYTES: u64 = i32::MAX as u64;
+
+/// Weights of at least this many bytes go to the file of external data; below it, the entry that refers to them is not
+/// much smaller.
+const EXTERNAL_BYTES: usize = 1024;
+
+/// Offsets of weights in external data are multiples of this, the size of a page, so that they can be mapped.
+const ALIGNMENT: u64 = 4096;
+
+/// `TensorProto.DataLocation.EXTERNAL`.
+const EXTERNAL: i32 = 1;
+
+impl Exported {
+    /// Bytes of the weights.
+    pub fn weight_bytes(&self) -> u64 {
+        let tensors = self.model.graph.iter().flat_map(|graph| &graph.initializer);
+        tensors.map(|tensor| tensor.raw_data.as_ref().map_or(0, |data| data.len() as u64)).sum()
+    }
+
+    /// Whether the model with its weights inside is too large for a protocol buffer.
+    pub fn needs_external_data(&self) -> bool {
+        self.model.encoded_len() as u64 > MOST_BYTES
+    }
+
+    /// The model, weights inside.
+    ///
+    /// # Errors
+    /// If it has more than 2 GiB, which no protocol buffer can have.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, ExportError> {
+        let bytes = self.model.encoded_len() as u64;
+        if bytes > MOST_BYTES {
+            return Err(ExportError::TooLarge { bytes });
+        }
+        Ok(self.model.encode_to_vec())
+    }
+
+    /// Writes the model to `path` and its weights to the file `data` of the same folder, which the model refers to.
+    ///
+    /// Weights are written one after the other and never copied. Both files are written under temporary names and renamed.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn write_external(&self, path: &Path, data: &str) -> Result<(), ExportError> {
+        let mut model = self.model.clone();
+        let weights = path.with_file_name(data);
+        let (made, failed) = (beginning(&weights), |error| ExportError::Io { path: weights.clone(), error });
+        let mut file = BufWriter::new(File::create(&made).map_err(failed)?);
+        let mut at = 0;
+        for tensor in model.graph.iter_mut().flat_map(|graph| &mut graph.initializer) {
+            write_weight(&mut file, tensor, data, &mut at).map_err(failed)?;
+        }
+        file.flush().map_err(failed)?;
+        std::fs::rename(&made, &weights).map_err(failed)?;
+        let (made, failed) = (beginning(path), |error| ExportError::Io { path: path.to_path_buf(), error });
+        std::fs::write(&made, model.encode_to_vec()).and_then(|()| std::fs::rename(&made, path)).map_err(failed)
+    }
+}
+
+/// The name of a file while it is being written.
+fn beginning(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".part");
+    path.with_file_name(name)
+}
+
+/// Moves the content of a weight to `file`, whose length is `at`.
+fn write_weight(file: &mut impl Write, tensor: &mut TensorProto, location: &str, at: &mut u64) -> std::io::Result<()> {
+    let Some(data) = tensor.raw_data.take_if(|data| data.len() >= EXTERNAL_BYTES) else { return Ok(()) };
+    let offset = at.next_multiple_of(ALIGNMENT);
+    std::io::copy(&mut std::io::Read::take(std::io::repeat(0), offset - *at), file)?;
+    file.write_all(&data)?;
+    *at = offset + data.len() as u64;
+    let entry = |key: &str, value: String| StringStringEntryProto { key: Some(key.to_string()), value: Some(value) };
+    tensor.data_location = Some(EXTERNAL);
+    tensor.external_data = vec![
+        entry("location", location.to_string()),
+        entry("offset", offset.to_string()),
+        entry("length", data.len().to_string()),
+    ];
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_aligned_and_small_ones_stay_inside() {
+        let weight = |bytes: usize| TensorProto { raw_data: Some(vec![7; bytes].into()), ..Default::default() };
+        let (mut file, mut at) = (Vec::new(), 0);
+        let mut all = [weight(5000), weight(8), weight(1024)];
+        for tensor in &mut all {
+            write_weight(&mut file, tensor, "m.data", &mut at).unwrap();
+        }
+        assert_eq!(file.len(), 8192 + 1024);
+        assert!(all[1].raw_data.is_some() && all[1].external_data.is_empty());
+        assert_eq!(all[2].external_data[1].value.as_deref(), Some("8192"));
+        assert_eq!(file[8192..], [7; 1024]);
+    }
+}
