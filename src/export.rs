@@ -16,6 +16,7 @@ use super::{
 };
 use crate::source_file as file;
 use edgecut_graph::{Graph, OperatorId, Origin, TensorId};
+use edgecut_onnx::{ExportOptions, Exported, export};
 use edgecut_plan::{Plan, schedule::apply_schedules, split::divided};
 use edgecut_relay::{
     Params,
@@ -24,9 +25,11 @@ use edgecut_relay::{
 use edgecut_report::{
     dot::dot,
     modules::{Source, modules},
+    onnx_parts::{RUNNER, onnx_parts},
 };
 
-/// Write a model as Relay text, for Graphviz or as JSON; or a plan as Relay modules, one for each device's stage.
+/// Write a model as ONNX, as Relay text, for Graphviz or as JSON; or a plan as ONNX models or Relay modules, one for each
+/// device's stage.
 #[derive(clap::Args)]
 pub struct Export {
     /// A model, or a plan that `edgecut plan` wrote
@@ -37,7 +40,7 @@ pub struct Export {
     #[arg(long, value_enum)]
     format: Format,
 
-    /// The file to write, or for a plan's modules the folder; else stdout
+    /// The file to write, or for a plan's models or modules the folder; else stdout
     #[arg(long, short, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -46,10 +49,16 @@ pub struct Export {
     /// Contents are from --params, and what that lacks as `edgecut run` generates it, by the names in the module.
     #[arg(long)]
     with_params: bool,
+
+    /// Write the weights of ONNX models to a file next to each, as models of 2 GiB and more always have them
+    #[arg(long)]
+    external_data: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
 enum Format {
+    /// A model for ONNX Runtime, weights inside; a plan becomes a folder of models with a manifest and a runner
+    Onnx,
     /// Relay text that TVM reads; a plan becomes a folder of modules with a manifest
     Relay,
     /// The DOT language of Graphviz; a plan's devices have different colours
@@ -66,9 +75,15 @@ impl Export {
             let what = "--with-params writes a file next to the Relay module: give --format relay and --output";
             return Err(Failure::BadInput(Report::msg(what)));
         }
+        if self.external_data && self.format != Format::Onnx {
+            return Err(Failure::BadInput(Report::msg("--external-data is for --format onnx")));
+        }
         if !is_plan {
             let model = self.input.load()?;
             let graph = &model.import.graph;
+            if self.format == Format::Onnx {
+                return self.write_onnx(&model);
+            }
             self.write(&self.text(graph, &|_| None)?)?;
             return match &self.output {
                 Some(path) if self.with_params => {
@@ -81,8 +96,10 @@ impl Export {
         let plan = Plan::from_json(&bytes).map_err(|error| kind::no_plan(&self.input.model, &bytes, error))?;
         let model = self.planned(&plan)?;
         let graph = &model.import.graph;
-        if self.format == Format::Relay {
-            return self.write_modules(&plan, &model);
+        match self.format {
+            Format::Relay => return self.write_modules(&plan, &model),
+            Format::Onnx => return self.write_onnx_parts(&plan, &model),
+            Format::Dot | Format::Json => {}
         }
         let place = |operator: OperatorId| {
             let group = plan.groups.iter().find(|group| group.operators.contains(&operator))?;
@@ -95,6 +112,7 @@ impl Export {
     fn text(&self, graph: &Graph, place: &dyn Fn(OperatorId) -> Option<(usize, String)>) -> Result<String, Failure> {
         match self.format {
             Format::Relay => Ok(print_graph(graph)),
+            Format::Onnx => Err(Failure::BadInput(Report::msg("ONNX is not text: give its file with --output"))),
             Format::Dot => Ok(dot(graph, place)),
             Format::Json => serde_json::to_string_pretty(graph).map(|text| text + "\n").map_err(Failure::failed),
         }
@@ -136,6 +154,51 @@ impl Export {
         let count = export.modules.len();
         let modules = if count == 1 { "module" } else { "modules" };
         println!("{count} {modules} and manifest.json in {}", folder.display());
+        Ok(())
+    }
+
+    fn write_onnx(&self, model: &Model) -> Outcome {
+        let (graph, contents) = (&model.import.graph, model.contents(&model.import.graph)?);
+        let Some(path) = &self.output else {
+            return Err(Failure::BadInput(Report::msg("ONNX is not text: give its file with --output")));
+        };
+        let content = |id: TensorId| contents.of(id).map(Some).map_err(|error| error.to_string());
+        let exported = export(graph, &ExportOptions { content: &content }).map_err(Failure::bad_input)?;
+        self.write_model(&exported, path)?;
+        let (operators, composed) = (graph.operators().len(), exported.compositions.len());
+        println!("{}: {operators} operators, {composed} of them as compositions of several", path.display());
+        Ok(())
+    }
+
+    /// Writes an ONNX model, its weights to a file next to it if they do not fit inside.
+    fn write_model(&self, exported: &Exported, path: &Path) -> Outcome {
+        if self.external_data || exported.needs_external_data() {
+            let data = path.with_extension("onnx.data");
+            let data = data.file_name().unwrap_or_default().to_string_lossy();
+            return exported.write_external(path, &data).map_err(Failure::failed);
+        }
+        file::write(path, &exported.to_bytes().map_err(Failure::bad_input)?)
+    }
+
+    fn write_onnx_parts(&self, plan: &Plan, model: &Model) -> Outcome {
+        let Some(folder) = &self.output else {
+            return Err(Failure::BadInput(Report::msg(
+                "a plan becomes several files: give their folder with --output",
+            )));
+        };
+        let contents = model.contents(&model.import.graph)?;
+        let content = |id: TensorId| contents.of(id).map(Some).map_err(|error| error.to_string());
+        let made = onnx_parts(plan, &model.import.graph, &content).map_err(Failure::bad_input)?;
+        std::fs::create_dir_all(folder).map_err(|error| Failure::unwritable(&folder.display().to_string(), &error))?;
+        for (part, exported) in made.manifest.parts.iter().zip(&made.models) {
+            self.write_model(exported, &folder.join(&part.file))?;
+        }
+        let manifest = serde_json::to_string_pretty(&made.manifest).map_err(Failure::failed)? + "\n";
+        file::write(&folder.join("manifest.json"), manifest.as_bytes())?;
+        file::write(&folder.join("runner.py"), RUNNER.as_bytes())?;
+        let count = made.models.len();
+        let models = if count == 1 { "model" } else { "models" };
+        println!("{count} {models}, manifest.json and runner.py in {}", folder.display());
         Ok(())
     }
 

@@ -32,7 +32,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("plan", &["graph", "memory", "ops"]),
     ("interop", &["engine", "graph", "memory", "ops", "plan", "profile"]),
     ("cluster", &["engine", "graph", "memory", "ops", "plan", "profile", "values"]),
-    ("report", &["graph", "memory", "plan", "relay"]),
+    ("report", &["graph", "memory", "onnx", "plan", "relay"]),
     ("fuzz", &["engine", "graph", "onnx", "ops", "relay", "values"]),
 ];
 

@@ -7,7 +7,9 @@
 //! | [`dot`] | a graph for Graphviz |
 //! | [`memory`] | memory layouts as SVG, HTML, PNG, text and Perfetto traces |
 //! | [`modules`] | a plan as Relay modules, one per stage |
+//! | [`onnx_parts`] | a plan as ONNX models, one per stage |
 
 pub mod dot;
 pub mod memory;
 pub mod modules;
+pub mod onnx_parts;
