@@ -4,10 +4,15 @@ mod activation;
 mod binary;
 mod conv;
 mod create;
+mod gather;
 mod linear;
 mod norm;
+mod pad;
 mod pool;
 mod reduce;
+mod resize;
+mod sparse;
+mod train;
 mod unary;
 mod view;
 
@@ -37,10 +42,15 @@ const FAMILIES: &[Family] = &[
     binary::OPS,
     conv::OPS,
     create::OPS,
+    gather::OPS,
     linear::OPS,
     norm::OPS,
+    pad::OPS,
     pool::OPS,
     reduce::OPS,
+    resize::OPS,
+    sparse::OPS,
+    train::OPS,
     unary::OPS,
     view::OPS,
 ];

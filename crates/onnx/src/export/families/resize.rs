@@ -1,0 +1,50 @@
+//! Interpolation of images.
+
+use super::Write::{self, One};
+use crate::{
+    error::Result,
+    export::{builder::OnnxValue, scope::Scope},
+};
+
+pub(super) const OPS: &[(&str, Write)] =
+    &[("image.resize1d", One(resize)), ("image.resize2d", One(resize)), ("image.resize3d", One(resize))];
+
+/// In any layout: axes that keep their length are left as they are by ONNX's operator.
+fn resize(scope: &mut Scope<'_>) -> Result<OnnxValue> {
+    let (x, dims, out) = (scope.x(0)?, scope.dims(0)?, scope.out_dims()?);
+    let method = match scope.text("method", "linear")? {
+        "nearest_neighbor" => "nearest",
+        "linear" => "linear",
+        "cubic" => "cubic",
+        other => return Err(format!("method `{other}` has no equivalent")),
+    };
+    let coordinates = scope.text("coordinate_transformation_mode", "half_pixel")?;
+    if !["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"].contains(&coordinates) {
+        return Err(format!("coordinate_transformation_mode `{coordinates}` has no equivalent"));
+    }
+    // As TVM chooses where the model does not say (topi/image/resize.py).
+    let rounding = match (scope.text("rounding_method", "")?, coordinates) {
+        ("round_prefer_floor", _) => "round_prefer_floor",
+        ("round" | "round_prefer_ceil", _) | ("", "align_corners") => "round_prefer_ceil",
+        ("floor" | "", _) => "floor",
+        ("ceil", _) => "ceil",
+        (other, _) => return Err(format!("rounding_method `{other}` has no equivalent")),
+    };
+    let axes: Vec<i64> = (0..dims.len()).filter(|axis| dims[*axis] != out[*axis]).map(|axis| axis as i64).collect();
+    if axes.is_empty() {
+        return Err("an interpolation that keeps the size has no equivalent".to_string());
+    }
+    let sizes: Vec<i64> = axes.iter().filter_map(|axis| out.get(*axis as usize).copied()).collect();
+    let (sizes, absent) = (scope.builder.ints(&sizes)?, scope.builder.absent());
+    let (alpha, exclude) = (scope.float("cubic_alpha", -0.5)?, scope.int("cubic_exclude", 0)?);
+    scope
+        .builder
+        .node("Resize", &[&x, &absent, &absent, &sizes])
+        .ints("axes", &axes)
+        .text("mode", method)
+        .text("coordinate_transformation_mode", coordinates)
+        .text("nearest_mode", rounding)
+        .float("cubic_coeff_a", alpha)
+        .int("exclude_outside", exclude)
+        .one(x.dtype)
+}
