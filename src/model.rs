@@ -40,10 +40,10 @@ pub struct ModelFlags {
     #[arg(long, help_heading = "Model", value_name = "FILE")]
     pub params: Option<PathBuf>,
 
-    /// Size of unknown dimensions: `8` of all, `data:0=8` of one, `batch=8` by ONNX's name
+    /// Size of unknown dimensions: `8`, `data:0=8`, `batch=8`
     ///
-    /// `data:0=8` is the size of the first dimension of %data; `batch=8` of all that an ONNX file calls `batch`.
-    #[arg(long, help_heading = "Model", value_name = "[NAME[:AXIS]=]SIZE")]
+    /// `8` is the size of all, `data:0=8` of the first dimension of %data, `batch=8` of those that an ONNX file calls `batch`.
+    #[arg(long, help_heading = "Model", value_name = "[NAME:AXIS=]SIZE")]
     pub bind_dim: Vec<BindDim>,
 
     /// Contents of inputs: arrays `in_<name>`; others are generated
