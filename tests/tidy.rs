@@ -171,6 +171,8 @@ const FORMATS: &[(&str, &str)] = &[
     ("crates/profile/src/row.rs", "ProfileRow"),
     ("crates/plan/src/file.rs", "Plan"),
     ("crates/plan/src/file.rs", "GroupPlan"),
+    ("crates/report/src/onnx_parts.rs", "PartsManifest"),
+    ("crates/report/src/onnx_parts.rs", "PartFile"),
     ("crates/plan/src/file.rs", "DevicePlan"),
     ("crates/plan/src/file.rs", "Transfer"),
     ("crates/plan/src/table.rs", "PlanRow"),

@@ -1,4 +1,5 @@
-//! A plan exported as Relay modules: each is read again, and run one after the other they are the model.
+//! A plan exported as Relay modules and as ONNX models: each is read again, and run one after the other they are the
+//! model; models exported as ONNX.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,6 +11,7 @@ use edgecut::{
     cluster::Cluster,
     engine::{Engine, TractEngine},
     graph::{Graph, OperatorId, TensorData, TensorId},
+    onnx,
     ops::passes::shard,
     plan::{
         DeviceId, GroupId, Plan,
@@ -194,6 +196,7 @@ fn plan_computes(file: &Path, import: &Import, mut plan: Plan) -> usize {
         }
     }
     let whole = read_npz(Path::new(&path("whole.npz"))).unwrap();
+    assert_eq!(onnx_parts_compute(&path, &whole), modules.len());
     assert_eq!(whole.len(), manifest["outputs"].as_array().unwrap().len());
     for (at, output) in manifest["outputs"].as_array().unwrap().iter().enumerate() {
         let source =
@@ -203,6 +206,74 @@ fn plan_computes(file: &Path, import: &Import, mut plan: Plan) -> usize {
         assert!(got.len() == want.len() && got.iter().zip(&want).all(close), "{}: output {at} differs", file.display());
     }
     modules.len()
+}
+
+fn read_onnx(file: &str) -> Graph {
+    let engine = TractEngine::new(1).unwrap();
+    let evaluate = |graph: &Graph, given: &onnx::Content<'_>| {
+        let content = |id| Ok(given(&graph.tensor(id).name).unwrap());
+        engine.evaluate(graph, &content).map_err(|error| error.to_string())
+    };
+    let options = onnx::ImportOptions { evaluate: &evaluate, bind_dims: &[], given: &|_| None, folder: None };
+    onnx::import(file, std::fs::read(file).unwrap().into(), &options).unwrap().graph
+}
+
+/// Exports the same plan as ONNX, runs its models one after the other with values wired by their names, and compares with
+/// the outputs of the whole model; returns how many models there are.
+fn onnx_parts_compute(path: &dyn Fn(&str) -> String, whole: &BTreeMap<String, TensorData>) -> usize {
+    edgecut(&["export", &path("plan.json"), "--format", "onnx", "--output", &path("onnx")]);
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(path("onnx/manifest.json")).unwrap()).unwrap();
+    assert!(Path::new(&path("onnx/runner.py")).exists());
+    let parts = manifest["parts"].as_array().unwrap();
+    let mut values: BTreeMap<String, TensorData> = BTreeMap::new();
+    for part in parts {
+        let graph = read_onnx(&path(&format!("onnx/{}", part["file"].as_str().unwrap())));
+        let content = |id: TensorId| {
+            let tensor = graph.tensor(id);
+            let generated = || seeded(&tensor.name, &tensor.ty).unwrap();
+            values.get(tensor.name.as_str()).cloned().unwrap_or_else(generated)
+        };
+        let made = run(&graph, &content);
+        values.extend(graph.outputs.iter().map(|id| graph.tensor(*id).name.to_string()).zip(made));
+    }
+    for (at, name) in manifest["outputs"].as_array().unwrap().iter().enumerate() {
+        let (got, want) = (&values[name.as_str().unwrap()], &whole[&format!("out_{at}")]);
+        let (got, want) = (got.to_f64s().unwrap(), want.to_f64s().unwrap());
+        let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-4 + 1e-3 * b.abs();
+        assert!(got.len() == want.len() && got.iter().zip(&want).all(close), "output {at} of the ONNX models differs");
+    }
+    parts.len()
+}
+
+/// What is written as ONNX is read again, and computes the same: weights inside, and in a file next to it.
+#[test]
+fn a_model_comes_back_from_its_own_onnx() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    for (model, flags) in [
+        ("lstm.relay", &[][..]),
+        ("torch_mobilenet_v2.relay", &["--external-data"]),
+        ("squeezenet_v1.1.relay", &[]),
+        ("torch_yolov3_tiny.relay", &["--external-data"]),
+    ] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(model).display().to_string();
+        let mut arguments = vec!["export", &file, "--format", "onnx", "--output"];
+        let written = path("model.onnx");
+        arguments.push(&written);
+        arguments.extend(flags);
+        edgecut(&arguments);
+        edgecut(&["run", &file, "--outputs", &path("relay.npz")]);
+        edgecut(&["run", &written, "--outputs", &path("onnx.npz")]);
+        let read = |name: &str| read_npz(Path::new(&path(name))).unwrap();
+        let (want, got) = (read("relay.npz"), read("onnx.npz"));
+        assert_eq!(want.len(), got.len(), "{model}");
+        for (name, want) in &want {
+            let (got, want) = (got[name].to_f64s().unwrap(), want.to_f64s().unwrap());
+            let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-4 + 1e-3 * b.abs();
+            assert!(got.len() == want.len() && got.iter().zip(&want).all(close), "{model}: {name} differs");
+        }
+    }
 }
 
 /// Shards take slices of neighbours' results, weights are sliced, results are concatenated or summed: as operators that

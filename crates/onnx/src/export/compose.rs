@@ -168,12 +168,6 @@ impl ModelBuilder {
         }
     }
 
-    /// `⌊x / 2^bits⌋` of integers.
-    pub fn shifted_right(&mut self, x: &OnnxValue, bits: u32) -> Result<OnnxValue> {
-        let by = self.integers(&[1i64 << bits.min(62)], x.dtype, &[])?;
-        self.floor_divide(x, &by)
-    }
-
     /// `⌊a / b⌋` of integers: `Div` truncates, and `Mod` has the sign of the divisor.
     pub fn floor_divide(&mut self, a: &OnnxValue, b: &OnnxValue) -> Result<OnnxValue> {
         let rest = self.binary("Mod", a, b)?;

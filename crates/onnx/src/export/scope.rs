@@ -116,10 +116,6 @@ impl<'s> Scope<'s> {
         self.call.ints(key).map_err(message)
     }
 
-    pub fn floats(&self, key: &str) -> Result<Option<Vec<f64>>> {
-        self.call.floats(key).map_err(message)
-    }
-
     /// The attribute `key` as an axis of a tensor of rank `rank`.
     pub fn axis(&self, key: &str, default: i64, rank: usize) -> Result<usize> {
         axis(self.int(key, default)?, rank)
