@@ -13,6 +13,7 @@
 //! | `compose` | operators that many families use, folded where their operands are constants |
 //! | `kernels` | element types of ONNX Runtime's kernels |
 //! | `scope` | one operator being written: operands, types, attributes |
+//! | `write` | how an operator is written |
 //! | `layout` | layout strings of convolutions and pooling |
 //! | `file` | bytes of a model; weights in a file of their own |
 //! | `families` | one file an operator family; `families::FAMILIES` is the registry |
@@ -28,6 +29,7 @@ mod file;
 mod kernels;
 mod layout;
 mod scope;
+mod write;
 mod write_graph;
 
 use std::collections::HashMap;

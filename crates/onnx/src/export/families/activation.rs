@@ -1,6 +1,6 @@
 //! Activations, softmax, bias additions, dropout.
 
-use super::Write::{self, Many, One};
+use crate::export::write::Write::{self, Many, One};
 use crate::{
     error::Result,
     export::{

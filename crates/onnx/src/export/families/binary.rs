@@ -2,10 +2,8 @@
 
 use edgecut_graph::DType;
 
-use super::{
-    Write::{self, Binary, Compare, One},
-    unary::truncated,
-};
+use super::unary::truncated;
+use crate::export::write::Write::{self, Binary, Compare, One};
 use crate::{
     error::Result,
     export::{builder::OnnxValue, scope::Scope},

@@ -7,7 +7,7 @@
 use edgecut_graph::DType;
 use edgecut_ops::window::Window;
 
-use super::Write::{self, One};
+use crate::export::write::Write::{self, One};
 use crate::{
     error::Result,
     export::{

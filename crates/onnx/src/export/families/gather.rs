@@ -1,6 +1,6 @@
 //! Operators that read elements by indices.
 
-use super::Write::{self, One};
+use crate::export::write::Write::{self, One};
 use crate::{
     error::Result,
     export::{builder::OnnxValue, scope::Scope},

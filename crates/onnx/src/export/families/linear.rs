@@ -2,10 +2,8 @@
 
 use edgecut_graph::DType;
 
-use super::{
-    Write::{self, One},
-    conv::{is_byte, multiplied_in},
-};
+use super::conv::{is_byte, multiplied_in};
+use crate::export::write::Write::{self, One};
 use crate::{
     error::Result,
     export::{builder::OnnxValue, layout::BlockedLayout, scope::Scope},

@@ -1,9 +1,7 @@
 //! Normalisations.
 
-use super::{
-    Write::{self, Many, One},
-    activation::along,
-};
+use super::activation::along;
+use crate::export::write::Write::{self, Many, One};
 use crate::{
     error::Result,
     export::{

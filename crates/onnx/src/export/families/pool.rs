@@ -3,10 +3,8 @@
 use edgecut_graph::DType;
 use edgecut_ops::window::Window;
 
-use super::{
-    Write::{self, One},
-    conv::{DATA, columns, each, is_byte, layout, pads},
-};
+use super::conv::{DATA, columns, each, is_byte, layout, pads};
+use crate::export::write::Write::{self, One};
 use crate::{
     error::Result,
     export::{

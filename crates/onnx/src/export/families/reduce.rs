@@ -2,7 +2,7 @@
 
 use edgecut_graph::DType;
 
-use super::Write::{self, One};
+use crate::export::write::Write::{self, One};
 use crate::{
     error::Result,
     export::{builder::OnnxValue, scope::Scope},

@@ -1,6 +1,6 @@
 //! Interpolation of images.
 
-use super::Write::{self, One};
+use crate::export::write::Write::{self, One};
 use crate::{
     error::Result,
     export::{builder::OnnxValue, scope::Scope},

@@ -1,6 +1,6 @@
 //! Products with sparse matrices, which ONNX lacks: constant ones are written densely.
 
-use super::Write::{self, One};
+use crate::export::write::Write::{self, One};
 use crate::{
     error::Result,
     export::{builder::OnnxValue, scope::Scope},

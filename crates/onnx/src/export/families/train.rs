@@ -1,6 +1,6 @@
 //! Operators of training graphs: losses and gradients of pooling.
 
-use super::Write::{self, One};
+use crate::export::write::Write::{self, One};
 use crate::{
     error::Result,
     export::{builder::OnnxValue, scope::Scope},

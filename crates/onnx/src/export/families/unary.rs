@@ -2,7 +2,7 @@
 
 use edgecut_graph::DType;
 
-use super::Write::{self, One, Unary};
+use crate::export::write::Write::{self, One, Unary};
 use crate::{
     error::Result,
     export::{

@@ -1,9 +1,7 @@
 //! Operators that rearrange elements: views, transpositions, slices, padding, joins and repetitions.
 
-use super::{
-    Write::{self, Many, One},
-    unary::identity,
-};
+use super::unary::identity;
+use crate::export::write::Write::{self, Many, One};
 use crate::{
     error::Result,
     export::{
