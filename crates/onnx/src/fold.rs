@@ -24,6 +24,10 @@ const FOLDED_FLOATS: Bytes = Bytes(1 << 14);
 const FOLDED_BYTES_PER_UNIT: u64 = 1 << 10;
 const COMPUTED_BYTES_PER_UNIT: u64 = 1 << 11;
 const FLOPS_PER_UNIT: u64 = 1 << 14;
+/// What computing one operator costs before it computes anything, since an engine prepares a model for it: alone, and in a
+/// larger graph, which is optimised as a whole.
+const FOLDED_UNITS: u64 = 8;
+const PREPARED_UNITS: u64 = 24;
 
 impl Lowering<'_> {
     /// Adds a call of the operator `name`, or folds it.
@@ -179,7 +183,11 @@ impl Lowering<'_> {
         let sizes = part.tensors().map(|(_, tensor)| tensor.ty.bytes().map_or(u64::MAX, |bytes| bytes.0));
         let bytes = sizes.fold(0, u64::saturating_add);
         let flops = part.operators().map(|(_, operator)| flops(part, operator)).fold(0, u64::saturating_add);
-        let total = self.flops.get().saturating_add(flops).saturating_add(FLOPS_PER_UNIT);
+        let units = match part.operators().len() as u64 {
+            0 | 1 => FOLDED_UNITS,
+            count => count * PREPARED_UNITS,
+        };
+        let total = self.flops.get().saturating_add(flops).saturating_add(units * FLOPS_PER_UNIT);
         self.flops.set(total);
         let budget = self.budget as u64;
         match bytes > COMPUTED_BYTES_PER_UNIT * budget || total > FLOPS_PER_UNIT * budget {
