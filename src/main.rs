@@ -7,6 +7,7 @@ mod contents;
 mod deployed;
 mod devices;
 mod diagnostic;
+mod engine;
 mod export;
 mod failure;
 mod format;

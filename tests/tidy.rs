@@ -26,7 +26,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("ops", &["graph"]),
     ("relay", &["graph", "ops"]),
     ("onnx", &["graph", "ops"]),
-    ("engine", &["graph", "ops", "values"]),
+    ("engine", &["graph", "onnx", "ops", "values"]),
     ("profile", &["engine", "graph", "ops", "values"]),
     ("memory", &["graph", "ops"]),
     ("plan", &["graph", "memory", "ops"]),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::{
     cluster::{ClusterFlag, ThreadsFlag},
+    engine::EngineFlags,
     format::Format,
     model::ModelFlags,
 };
@@ -32,6 +33,9 @@ pub struct Run {
     #[command(flatten)]
     pub(super) threads: ThreadsFlag,
 
+    #[command(flatten)]
+    pub(super) engine: EngineFlags,
+
     /// Number of timed runs [default: 1 of a model, 10 of a plan]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) repeat: Option<u32>,
@@ -48,7 +52,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE.json", help_heading = "Plans")]
     pub(super) trace: Option<PathBuf>,
 
-    /// How to print a plan's run
-    #[arg(long, value_enum, default_value_t, help_heading = "Plans")]
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
 }

@@ -2,12 +2,19 @@
 
 use super::flags::Run;
 use crate::{
-    Failure, Outcome, cluster::warn, contents::engine_failure, format::Format, ineffective, model::ModelArguments,
+    Failure, Outcome,
+    cluster::warn,
+    contents::engine_failure,
+    engine::tell_fallbacks,
+    format::{Format, print_csv, print_json},
+    ineffective,
+    model::ModelArguments,
 };
 use edgecut_cluster::Oversubscribed;
-use edgecut_engine::{Engine, Sample, TractEngine, statistics::Statistics};
+use edgecut_engine::statistics::Statistics;
 use edgecut_graph::units::Micros;
 use edgecut_values::write_npz;
+use serde::Serialize;
 
 /// Runs the model of `arguments` and prints its latency.
 pub(crate) fn run(arguments: &Run) -> Outcome {
@@ -17,13 +24,12 @@ pub(crate) fn run(arguments: &Run) -> Outcome {
         ("--throughput", arguments.throughput),
         ("--trace", arguments.trace.is_some()),
         ("--no-check", arguments.no_check),
-        ("--format", arguments.format != Format::Table),
     ];
     ineffective::refuse(&of_plans, "a model: only with a plan, as `edgecut plan` writes them")?;
     let source = ModelArguments { model: arguments.input.clone(), flags: arguments.flags.clone() };
     let threads = arguments.threads.threads.unwrap_or(1);
     warn(Oversubscribed::here(threads).as_slice());
-    let engine = TractEngine::new(threads as usize).map_err(Failure::failed)?;
+    let engine = arguments.engine.options().start(threads as usize).map_err(Failure::failed)?;
     let model = source.load()?;
     model.check_sizes(&source.model)?;
     let graph = &model.import.graph;
@@ -41,16 +47,57 @@ pub(crate) fn run(arguments: &Run) -> Outcome {
         let named = outputs.iter().enumerate().map(|(i, tensor)| (format!("out_{i}"), tensor));
         write_npz(path, named).map_err(Failure::failed)?;
     }
-    print_latency(&model.import.name, threads, &samples);
-    Ok(())
+    tell_fallbacks(&engine.id().name, graph.operators().len(), loaded.fallbacks());
+    let walls: Vec<Micros> = samples.iter().map(|sample| sample.wall).collect();
+    let Some(time) = Statistics::of(&walls) else { return Ok(()) };
+    let latency = Latency {
+        model: model.import.name.to_string(),
+        engine: loaded.engine().unwrap_or_else(|| engine.id()).to_string(),
+        threads,
+        fallbacks: loaded.fallbacks().len(),
+        runs: time.n,
+        median_us: time.median,
+        min_us: time.min,
+        p95_us: time.p95,
+    };
+    latency.print(arguments.format)
 }
 
-fn print_latency(model: &str, threads: u32, samples: &[Sample]) {
-    let walls: Vec<Micros> = samples.iter().map(|s| s.wall).collect();
-    let Some(time) = Statistics::of(&walls) else { return };
-    let threads = if threads == 1 { "one thread".to_string() } else { format!("{threads} threads") };
-    match time.n {
-        1 => println!("{model}: {} on {threads}", time.median),
-        n => println!("{model}: median {} of {n} runs on {threads} (min {}, p95 {})", time.median, time.min, time.p95),
+/// What was measured of a model.
+#[derive(Serialize)]
+struct Latency {
+    model: String,
+    engine: String,
+    threads: u32,
+    /// Operators that another engine computed.
+    fallbacks: usize,
+    runs: u32,
+    median_us: Micros,
+    min_us: Micros,
+    p95_us: Micros,
+}
+
+impl Latency {
+    fn print(&self, format: Format) -> Outcome {
+        let Latency { model, engine, threads, fallbacks, runs, median_us, min_us, p95_us } = self;
+        match format {
+            Format::Csv => print_csv(std::slice::from_ref(self)),
+            Format::Json => print_json(&serde_json::json!({
+                "model": model,
+                "engine": engine,
+                "threads": threads,
+                "fallbacks": fallbacks,
+                "latency": { "runs": runs, "median_us": median_us, "min_us": min_us, "p95_us": p95_us },
+            })),
+            Format::Table => {
+                let threads = if *threads == 1 { "one thread".to_string() } else { format!("{threads} threads") };
+                let times = match runs {
+                    1 => median_us.to_string(),
+                    n => format!("median {median_us} of {n} runs (min {min_us}, p95 {p95_us})"),
+                };
+                println!("{model}: {times} on {threads}, {engine}");
+                Ok(())
+            }
+        }
     }
 }

@@ -89,11 +89,35 @@ pub trait Executable: Send {
         self.run_in_steps(inputs, &mut |index, _| each(index))
     }
 
+    /// By step: its share in the time of a run, if the steps run as one. Then [`Executable::run_stepwise`] calls `each` for
+    /// all of them when the run has ended.
+    fn step_shares(&self) -> Option<&[f64]> {
+        None
+    }
+
+    /// The engine, where it was chosen for this graph.
+    fn engine(&self) -> Option<EngineId> {
+        None
+    }
+
+    /// The operators that another engine computes, because this one cannot.
+    fn fallbacks(&self) -> &[Fallback] {
+        &[]
+    }
+
     /// Memory held while the graph is loaded: packed weights and constants.
     fn parameter_bytes(&self) -> Bytes;
 
     /// Peak memory while loading, including what stays loaded.
     fn loading_bytes(&self) -> Bytes;
+}
+
+/// An operator that another engine computes, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fallback {
+    /// Its name, unique in its graph.
+    pub operator: String,
+    pub reason: String,
 }
 
 /// Name and version of an engine.

@@ -5,6 +5,9 @@
 //! | [`Engine`], [`Executable`] | the traits: load a graph, run it as a whole or in steps |
 //! | [`Sample`] | one measured run: time, CPU time, memory |
 //! | [`TractEngine`] (`tract/`) | CPU engine: graphs as tract models |
+//! | `OnnxRuntimeEngine` (`onnxruntime/`, feature `onnxruntime`) | CPU engine: graphs as sessions of ONNX Runtime, found at run time |
+//! | `automatic` | either, whichever computes a graph faster |
+//! | [`EngineOptions`], [`EngineChoice`] | which engine computes on a CPU |
 //! | `cuda/` (feature `cuda`) | GPU engine: our own kernels and cuBLAS, loaded at run time |
 //! | [`GpuReport`], [`start_gpus`] | which GPUs the machine has, and why one cannot be used |
 //! | [`CpuClock`], [`timed`] | wall-clock and CPU time of a computation |
@@ -16,6 +19,9 @@
 //! plans, clusters or the network.
 
 mod allocator;
+#[cfg(feature = "onnxruntime")]
+mod automatic;
+mod choice;
 mod clock;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -24,6 +30,8 @@ mod error;
 mod gpu;
 mod gpu_discovery;
 mod heap;
+#[cfg(feature = "onnxruntime")]
+mod onnxruntime;
 mod overhead;
 mod panics;
 mod quota;
@@ -33,12 +41,15 @@ mod step_tensors;
 mod tract;
 
 pub use allocator::{AllocationMeter, CountingAllocator, MeterGuard};
+pub use choice::{EngineChoice, EngineOptions};
 pub use clock::{CpuClock, timed};
-pub use engine::{Engine, EngineId, Executable, ParameterSource};
+pub use engine::{Engine, EngineId, Executable, Fallback, ParameterSource};
 pub use error::EngineError;
 pub use gpu::{CudaVersion, Gpu, GpuLibrary, GpuReport, MissingRequirement, StartedGpu, StartedGpus};
 pub use gpu_discovery::start_gpus;
 pub use heap::configure_heap;
+#[cfg(feature = "onnxruntime")]
+pub use onnxruntime::{OnnxRuntimeEngine, Provider};
 pub use quota::cpu_quota;
 pub use sample::Sample;
 pub use tract::TractEngine;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{dtype::DType, types::TensorType};
+use crate::{
+    dtype::DType,
+    types::{Dim, TensorType},
+};
 
 /// A dense tensor: row-major, little-endian; a bool takes one byte, and so does every other type narrower than that.
 ///
@@ -56,6 +59,13 @@ impl TensorData {
 
     pub fn bytes(&self) -> &Bytes {
         &self.0.bytes
+    }
+
+    /// Whether the content has the type `ty`; unknown dimensions admit every size.
+    pub fn is_of(&self, ty: &TensorType) -> bool {
+        let same = |(want, have): (&Dim, &u64)| want.get().is_none_or(|n| n == *have);
+        let shape = self.shape();
+        ty.dtype == self.dtype() && ty.shape.rank() == shape.len() && ty.shape.iter().zip(shape).all(same)
     }
 
     pub fn ty(&self) -> TensorType {

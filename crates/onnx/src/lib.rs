@@ -36,6 +36,6 @@ mod proto;
 mod tensor;
 
 pub use error::OnnxError;
-pub use export::{ExportError, ExportOptions, Exported, export, expressible};
+pub use export::{ExportError, ExportOptions, Exported, Weight, export, expressible};
 pub use import::{Imported, import, is_onnx};
 pub use options::{Content, Evaluate, ImportOptions};

@@ -9,9 +9,7 @@ use edgecut_ops::kernel;
 /// Converts the content of the tensor `name`, after checking that it has the type `ty`.
 pub(crate) fn to_tract(name: &str, data: &TensorData, ty: &TensorType) -> Result<Tensor, EngineError> {
     let error = |what: String| EngineError::Tensor { name: name.to_string(), what };
-    let same_shape = ty.shape.rank() == data.shape().len()
-        && ty.shape.iter().zip(data.shape()).all(|(want, have)| want.get().is_none_or(|n| n == *have));
-    if ty.dtype != data.dtype() || !same_shape {
+    if !data.is_of(ty) {
         return Err(error(format!("the model declares {ty}, {} was given", data.ty())));
     }
     let dtype = kernel::datum_type(ty.dtype).ok_or_else(|| error(format!("tract has no type {}", ty.dtype)))?;

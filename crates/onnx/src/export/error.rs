@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use edgecut_graph::OperatorId;
+
 /// Why a graph could not be written as an ONNX model.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// An operator with these attributes and types cannot be expressed.
     #[error("{operator} cannot be written as ONNX: {reason}")]
-    Operator { operator: String, reason: String },
+    Operator { id: Option<OperatorId>, operator: String, reason: String },
     /// An input, output or parameter has a type that ONNX lacks.
     #[error("%{name} cannot be written as ONNX: elements of type {dtype} are not supported")]
     Type { name: String, dtype: String },
@@ -21,4 +23,14 @@ pub enum ExportError {
     TooLarge { bytes: u64 },
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: std::io::Error },
+}
+
+impl ExportError {
+    /// The operator that it is about.
+    pub fn operator(&self) -> Option<OperatorId> {
+        match self {
+            ExportError::Operator { id, .. } => *id,
+            _ => None,
+        }
+    }
 }

@@ -6,10 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use edgecut_graph::TensorData;
 use prost::Message;
 
 use super::{Exported, error::ExportError};
-use crate::proto::{StringStringEntryProto, TensorProto};
+use crate::{
+    proto::{StringStringEntryProto, TensorProto},
+    tensor::dtype,
+};
 
 /// The most bytes of a protocol buffer.
 const MOST_BYTES: u64 = i32::MAX as u64;
@@ -23,6 +27,17 @@ const ALIGNMENT: u64 = 4096;
 
 /// `TensorProto.DataLocation.EXTERNAL`.
 const EXTERNAL: i32 = 1;
+
+/// The name of the file of a weight that a runtime gets in memory, which it does not read.
+const IN_MEMORY: &str = "in-memory";
+
+/// A weight that is handed to a runtime in memory.
+#[derive(Debug, Clone)]
+pub struct Weight {
+    /// Of the initializer in the model.
+    pub name: String,
+    pub content: TensorData,
+}
 
 impl Exported {
     /// Bytes of the weights.
@@ -46,6 +61,27 @@ impl Exported {
             return Err(ExportError::TooLarge { bytes });
         }
         Ok(self.model.encode_to_vec())
+    }
+
+    /// The model without its weights, and those: for a runtime that takes them from memory. Small ones stay in the model,
+    /// where they decide what is computed.
+    pub fn into_bytes_and_weights(self) -> (Vec<u8>, Vec<Weight>) {
+        let mut model = self.model;
+        let mut weights = Vec::new();
+        for tensor in model.graph.iter_mut().flat_map(|graph| &mut graph.initializer) {
+            let dtype = tensor.data_type.and_then(|number| dtype(number.into()).ok());
+            let (Some(dtype), Some(name)) = (dtype, tensor.name.clone()) else { continue };
+            let Some(bytes) = tensor.raw_data.take_if(|data| data.len() >= EXTERNAL_BYTES) else { continue };
+            let shape: Vec<u64> = tensor.dims.iter().map(|n| u64::try_from(*n).unwrap_or(0)).collect();
+            match TensorData::new(dtype, shape, bytes.clone()) {
+                Ok(content) => {
+                    refer(tensor, IN_MEMORY, 0, bytes.len());
+                    weights.push(Weight { name, content });
+                }
+                Err(_) => tensor.raw_data = Some(bytes),
+            }
+        }
+        (model.encode_to_vec(), weights)
     }
 
     /// Writes the model to `path` and its weights to the file `data` of the same folder, which the model refers to.
@@ -84,14 +120,19 @@ fn write_weight(file: &mut impl Write, tensor: &mut TensorProto, location: &str,
     std::io::copy(&mut std::io::Read::take(std::io::repeat(0), offset - *at), file)?;
     file.write_all(&data)?;
     *at = offset + data.len() as u64;
+    refer(tensor, location, offset, data.len());
+    Ok(())
+}
+
+/// Makes the content of `tensor` the `length` bytes at `offset` of the file `location`.
+fn refer(tensor: &mut TensorProto, location: &str, offset: u64, length: usize) {
     let entry = |key: &str, value: String| StringStringEntryProto { key: Some(key.to_string()), value: Some(value) };
     tensor.data_location = Some(EXTERNAL);
     tensor.external_data = vec![
         entry("location", location.to_string()),
         entry("offset", offset.to_string()),
-        entry("length", data.len().to_string()),
+        entry("length", length.to_string()),
     ];
-    Ok(())
 }
 
 #[cfg(test)]

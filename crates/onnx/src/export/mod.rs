@@ -37,7 +37,7 @@ use std::collections::HashMap;
 use edgecut_graph::{Graph, OperatorId, TensorData, TensorId};
 use edgecut_ops::Unsupported;
 
-pub use self::error::ExportError;
+pub use self::{error::ExportError, file::Weight};
 use crate::proto::ModelProto;
 
 /// The operator set of written models: the oldest with bitwise operators and reductions of scattered elements, and so

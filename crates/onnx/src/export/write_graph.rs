@@ -204,8 +204,11 @@ impl<'g> GraphWriter<'g> {
             None => graph.unique_name(written).to_string(),
         };
         self.builder.begin(&base);
-        let failed =
-            |reason: String| ExportError::Operator { operator: graph.unique_name(written).to_string(), reason };
+        let failed = |reason: String| ExportError::Operator {
+            id: Some(written),
+            operator: graph.unique_name(written).to_string(),
+            reason,
+        };
         let first = self.builder.nodes.len();
         let bias = match product {
             Some((_, added)) => {
@@ -295,7 +298,7 @@ impl<'g> GraphWriter<'g> {
 
     /// An output of its own with the content of `value`.
     fn copied(&mut self, tensor: &Tensor, value: &OnnxValue) -> Result<SmolStr, ExportError> {
-        let failed = |reason| ExportError::Operator { operator: tensor.name.to_string(), reason };
+        let failed = |reason| ExportError::Operator { id: None, operator: tensor.name.to_string(), reason };
         let source = self.builder.named(value).map_err(failed)?;
         let wanted = if source == tensor.name { format!("{}/output", tensor.name) } else { tensor.name.to_string() };
         let name = self.builder.unique(&wanted);

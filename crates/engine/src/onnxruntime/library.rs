@@ -1,0 +1,135 @@
+//! The library of ONNX Runtime: where it is found, and loading it once for the process.
+
+use std::{
+    ffi::CStr,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use ort::environment::Environment;
+
+use super::memory;
+use crate::{EngineError, panics::catch_panic};
+
+/// The loaded library.
+pub(super) struct Library {
+    pub environment: Environment,
+    /// Such as `1.22.0`.
+    pub version: String,
+    pub path: PathBuf,
+}
+
+/// The environment variable that names the library.
+const VARIABLE: &str = "ORT_DYLIB_PATH";
+
+/// How long the interpreter may take to say where its package is.
+const PYTHON_TIME: Duration = Duration::from_secs(5);
+
+/// Prints the folder of Python's package without importing it.
+const PYTHON_QUERY: &str = "import importlib.util as u; s = u.find_spec('onnxruntime'); \
+                            print(s.submodule_search_locations[0] if s else '')";
+
+/// ONNX Runtime has one environment in a process, and so one library.
+static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
+
+/// The library at `asked`, else the first that is found; the first call in a process decides.
+///
+/// # Errors
+/// If there is none, it cannot be loaded, or another one is loaded already.
+pub(super) fn library(asked: Option<&Path>) -> Result<&'static Library, EngineError> {
+    let loaded = LIBRARY.get_or_init(|| find(asked).and_then(|path| load(&path)));
+    let library = loaded.as_ref().map_err(|what| EngineError::Other(what.clone()))?;
+    match asked {
+        Some(path) if path != library.path => Err(EngineError::Other(format!(
+            "{} cannot be loaded: this process has loaded {}",
+            path.display(),
+            library.path.display()
+        ))),
+        _ => Ok(library),
+    }
+}
+
+/// The path of the library: named by the caller, by the environment, in Python's package, in the system's folders.
+fn find(asked: Option<&Path>) -> Result<PathBuf, String> {
+    if let Some(path) = asked {
+        return Ok(path.to_path_buf());
+    }
+    if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+        return Ok(PathBuf::from(path));
+    }
+    let folders = python_folder().into_iter().chain(system_folders());
+    folders.filter_map(|folder| library_in(&folder)).next().ok_or_else(|| {
+        format!(
+            "ONNX Runtime is not installed: `pip install onnxruntime`, or name its library with --onnxruntime or {VARIABLE}"
+        )
+    })
+}
+
+/// The newest library in `folder`, by the name that it has on this system.
+fn library_in(folder: &Path) -> Option<PathBuf> {
+    let (start, end) = (format!("{}onnxruntime", std::env::consts::DLL_PREFIX), std::env::consts::DLL_SUFFIX);
+    let entries = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let is_library = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(&start));
+        // `libonnxruntime.so`, `libonnxruntime.so.1.22.0`, `libonnxruntime.1.22.0.dylib`; not the libraries of providers.
+        name.is_some_and(|rest| rest.starts_with('.') && rest.contains(end))
+    };
+    entries.filter(is_library).max()
+}
+
+/// `capi/` of the package that `python3` finds.
+fn python_folder() -> Option<PathBuf> {
+    let mut command = Command::new("python3");
+    command.args(["-c", PYTHON_QUERY]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().ok()?;
+    let deadline = Instant::now() + PYTHON_TIME;
+    while child.try_wait().ok()?.is_none() {
+        if Instant::now() >= deadline {
+            // An error means that it has ended meanwhile.
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let printed = String::from_utf8(child.wait_with_output().ok()?.stdout).ok()?;
+    let folder = printed.trim();
+    (!folder.is_empty()).then(|| Path::new(folder).join("capi"))
+}
+
+fn system_folders() -> Vec<PathBuf> {
+    let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let triple = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    let usual =
+        ["/usr/local/lib", "/usr/lib", triple.as_str(), "/usr/lib64", "/opt/onnxruntime/lib", "/opt/homebrew/lib"];
+    std::env::split_paths(&named).chain(usual.iter().map(PathBuf::from)).collect()
+}
+
+/// Loads the library at `path`, and registers the allocator that counts.
+fn load(path: &Path) -> Result<Library, String> {
+    let failed = |what: String| format!("ONNX Runtime cannot be used: {what}");
+    let absolute = path.canonicalize().map_err(|error| failed(format!("{}: {error}", path.display())))?;
+    let version = version_of(&absolute).map_err(failed)?;
+    let environment = catch_panic(|| {
+        let builder = ort::init_from(&absolute).map_err(|error| error.to_string())?;
+        builder.with_name("edgecut").with_telemetry(false).build().map_err(|error| error.to_string())
+    });
+    let environment = environment.and_then(|built| built).map_err(failed)?;
+    memory::register(&environment).map_err(|error| failed(error.to_string()))?;
+    Ok(Library { environment, version, path: path.to_path_buf() })
+}
+
+/// The version that the library at `path` says it has.
+fn version_of(path: &Path) -> Result<String, String> {
+    // SAFETY: loading a library runs its initialisers; the user, or Python's package, named it as ONNX Runtime's.
+    let opened = unsafe { libloading::Library::new(path) }.map_err(|error| error.to_string())?;
+    // SAFETY: `OrtGetApiBase` has this signature in every version of the programming interface.
+    let base = unsafe { opened.get::<unsafe extern "C" fn() -> *const ort::sys::OrtApiBase>(b"OrtGetApiBase") };
+    let base = base.map_err(|_| format!("{} is not a library of ONNX Runtime", path.display()))?;
+    // SAFETY: it returns a static table, or null; the version is a static string.
+    let version = unsafe { base().as_ref().map(|base| CStr::from_ptr((base.GetVersionString)())) };
+    let version = version.ok_or_else(|| format!("{} has no programming interface", path.display()))?;
+    Ok(version.to_string_lossy().into_owned())
+}

@@ -1,0 +1,183 @@
+//! A session of ONNX Runtime: a part of a graph, written as ONNX, prepared and run as a whole.
+
+use std::{
+    collections::HashMap,
+    ffi::{CString, c_char},
+    path::{Path, PathBuf},
+    ptr::null_mut,
+};
+
+use edgecut_graph::{Graph, OperatorId, TensorData, TensorId};
+use edgecut_onnx::{ExportOptions, Exported, Weight, export};
+use ort::{
+    AsPointer, Error,
+    logging::LogLevel,
+    session::{
+        Session,
+        builder::{GraphOptimizationLevel, SessionBuilder},
+    },
+    sys,
+};
+
+use super::{library::Library, provider::Provider, value::OrtTensor};
+
+/// How sessions of one engine are created.
+#[derive(Debug, Clone)]
+pub(super) struct SessionOptions {
+    pub threads: usize,
+    /// In order of preference.
+    pub providers: Vec<Provider>,
+}
+
+/// A session, and how it relates to its part.
+pub(super) struct OrtSession {
+    session: Session,
+    input_names: Vec<CString>,
+    output_names: Vec<CString>,
+    /// By name of a kernel's operator in the model: the operators of the part that it computes.
+    pub operators: HashMap<String, Vec<OperatorId>>,
+    /// What the session refers to: weights that it uses as they are, and does not copy.
+    _weights: Vec<OrtTensor>,
+    /// Where the session writes its profile, until [`OrtSession::end_profile`].
+    profile: Option<PathBuf>,
+}
+
+/// Why there is no session for a part.
+#[derive(Debug)]
+pub(super) struct SessionError {
+    /// The operators of the part that it is about; none if that is not known.
+    pub operators: Vec<OperatorId>,
+    pub what: String,
+}
+
+impl SessionError {
+    fn of(what: impl ToString) -> SessionError {
+        SessionError { operators: Vec::new(), what: what.to_string() }
+    }
+}
+
+impl OrtSession {
+    /// Writes `graph` as ONNX with the contents that `content` gives, and prepares it. With `profile`, the session
+    /// records its kernels' times in a file of that folder.
+    pub fn new(
+        library: &Library,
+        options: &SessionOptions,
+        graph: &Graph,
+        content: &dyn Fn(TensorId) -> Result<Option<TensorData>, String>,
+        profile: Option<&Path>,
+    ) -> Result<OrtSession, SessionError> {
+        let written = export(graph, &ExportOptions { content }).map_err(|error| SessionError {
+            operators: error.operator().into_iter().collect(),
+            what: error.to_string(),
+        })?;
+        let operators = written.operators.clone();
+        let name = |name: &String| CString::new(name.as_str()).map_err(SessionError::of);
+        let input_names = written.inputs.iter().map(|(input, _)| name(input)).collect::<Result<_, _>>()?;
+        let output_names = written.outputs.iter().map(name).collect::<Result<_, _>>()?;
+        let (session, weights) = create(library, options, written, profile).map_err(|error| {
+            let what = error.to_string();
+            // The message quotes the operator without a kernel.
+            let quoted = what.split(['\'', '(', ')', ' ', ':']).find_map(|word| operators.get(word));
+            SessionError { operators: quoted.cloned().unwrap_or_default(), what }
+        })?;
+        Ok(OrtSession {
+            session,
+            input_names,
+            output_names,
+            operators,
+            _weights: weights,
+            profile: profile.map(Path::to_path_buf),
+        })
+    }
+
+    /// Computes the outputs; `inputs` in the order of the part's: parameters all have contents.
+    pub fn run(&mut self, inputs: &[&OrtTensor]) -> Result<Vec<OrtTensor>, String> {
+        let names = |names: &[CString]| names.iter().map(|name| name.as_ptr()).collect::<Vec<*const c_char>>();
+        let (input_names, output_names) = (names(&self.input_names), names(&self.output_names));
+        let values: Vec<*const sys::OrtValue> = inputs.iter().map(|input| input.pointer()).collect();
+        if values.len() != input_names.len() {
+            return Err(format!("{} inputs are needed, {} were given", input_names.len(), values.len()));
+        }
+        let mut results: Vec<*mut sys::OrtValue> = vec![null_mut(); output_names.len()];
+        // SAFETY: names and values are as many as is said and live during the call; `results` has room for all outputs.
+        let status = unsafe {
+            (ort::api().Run)(
+                self.session.ptr().cast_mut(),
+                std::ptr::null(),
+                input_names.as_ptr(),
+                values.as_ptr(),
+                values.len(),
+                output_names.as_ptr(),
+                output_names.len(),
+                results.as_mut_ptr(),
+            )
+        };
+        // SAFETY: a result that is not null is an owned tensor in main memory: nothing else is declared as an output.
+        let results = results.into_iter().filter(|result| !result.is_null());
+        let results: Vec<OrtTensor> = results.map(|result| unsafe { OrtTensor::owned(result) }).collect();
+        // SAFETY: the status comes from the call.
+        unsafe { Error::result_from_status(status) }.map_err(|error| error.to_string())?;
+        Ok(results)
+    }
+
+    /// Ends the recording of kernels' times and returns what was recorded, if it was begun and not ended.
+    pub fn end_profile(&mut self) -> Option<Result<String, String>> {
+        self.profile.take()?;
+        let read = self.session.end_profiling().map_err(|error| error.to_string());
+        Some(read.and_then(|path| {
+            let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"));
+            // Its folder is temporary.
+            let _ = std::fs::remove_file(&path);
+            text
+        }))
+    }
+}
+
+/// Creates the session. Weights are handed over in memory, which must live as long as the session: it copies those that it
+/// packs, and uses the others as they are.
+fn create(
+    library: &Library,
+    options: &SessionOptions,
+    written: Exported,
+    profile: Option<&Path>,
+) -> Result<(Session, Vec<OrtTensor>), Error> {
+    let (bytes, weights) = written.into_bytes_and_weights();
+    let mut builder = Session::builder(&library.environment)?
+        .with_log_level(LogLevel::Fatal)?
+        .with_optimization_level(GraphOptimizationLevel::Level3)?
+        .with_intra_threads(options.threads)?
+        .with_inter_threads(1)?
+        .with_env_allocators()?
+        // Threads wait actively while a session runs and stop when it returns, because other devices share the machine.
+        .with_config_entry("session.force_spinning_stop", "1")?;
+    if let Some(folder) = profile {
+        builder = builder.with_profiling(folder.join("session"))?;
+    }
+    for provider in &options.providers {
+        builder = provider.add_to(builder)?;
+    }
+    let weights = give_weights(&mut builder, weights)?;
+    Ok((builder.commit_from_memory(&bytes)?, weights))
+}
+
+/// Hands the weights to the sessions of `builder`.
+fn give_weights(builder: &mut SessionBuilder, weights: Vec<Weight>) -> Result<Vec<OrtTensor>, Error> {
+    let (mut names, mut tensors) = (Vec::with_capacity(weights.len()), Vec::with_capacity(weights.len()));
+    for weight in weights {
+        names.push(CString::new(weight.name).map_err(Error::wrap)?);
+        tensors.push(OrtTensor::viewing(weight.content).map_err(Error::new)?);
+    }
+    let name_pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+    let values: Vec<*const sys::OrtValue> = tensors.iter().map(OrtTensor::pointer).collect();
+    if values.is_empty() {
+        return Ok(tensors);
+    }
+    // SAFETY: names and values are as many as is said and live during the call; what they view lives in the tensors returned.
+    unsafe {
+        let options = builder.ptr_mut();
+        let status =
+            (ort::api().AddExternalInitializers)(options, name_pointers.as_ptr(), values.as_ptr(), values.len());
+        Error::result_from_status(status)?;
+    }
+    Ok(tensors)
+}

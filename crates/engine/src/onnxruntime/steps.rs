@@ -1,0 +1,381 @@
+//! A loaded graph: its programs, run one after the other on a table of live tensors, and how the time divides among steps.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
+
+use edgecut_graph::{
+    Graph, OperatorId, Origin, Part, TensorData, TensorId,
+    units::{Bytes, Micros},
+};
+use edgecut_values::seeded;
+use tempfile::TempDir;
+
+use super::{
+    context::OrtContext,
+    profile::{OperatorTimes, operator_times},
+    program::{Computed, Program, prepare},
+    value::OrtTensor,
+};
+use crate::{
+    EngineError, Executable, Fallback, ParameterSource, Sample,
+    step_tensors::{NamedTensor, StepTensors, find_last_uses},
+    timed,
+};
+
+/// Runs before the first that counts for the division of time among steps.
+const WARM_UP: usize = 2;
+
+/// Runs that count: at least this many, and as many as fit in [`PROFILE_TIME`].
+const PROFILE_RUNS: usize = 3;
+
+const PROFILE_TIME: Duration = Duration::from_millis(60);
+
+/// Upper limit on the runs that count, as the profile of every one is kept.
+const MAX_PROFILE_RUNS: usize = 60;
+
+/// A loaded graph.
+pub(super) struct OrtSteps {
+    context: Arc<OrtContext>,
+    programs: Vec<Program>,
+    tensors: usize,
+    inputs: Vec<NamedTensor>,
+    outputs: Vec<NamedTensor>,
+    /// By tensor of the graph: its name and type, for what the embedded engine exchanges.
+    constant_outputs: Vec<(TensorId, Arc<OrtTensor>)>,
+    fallbacks: Vec<Fallback>,
+    parameter_bytes: Bytes,
+    loading_bytes: Bytes,
+    steps: Vec<StepMemory>,
+    groups: Vec<Vec<OperatorId>>,
+    /// Where sessions write their profiles until they have been read.
+    profiles: Option<TempDir>,
+    /// By step: its share in the time of a run.
+    shares: OnceLock<Vec<f64>>,
+}
+
+/// The tensors that are live while a step runs, by the graph's own account.
+struct StepMemory {
+    /// Index of its group; groups whose results are unused have no step.
+    index: usize,
+    tensors: Bytes,
+}
+
+/// The live tensors, by id in the whole graph.
+type TensorTable = Vec<Option<Arc<OrtTensor>>>;
+
+impl OrtSteps {
+    /// Prepares `graph`. With `groups`, the time of a run will be divided among them.
+    pub(super) fn load(
+        context: Arc<OrtContext>,
+        graph: &Graph,
+        groups: Option<&[Vec<OperatorId>]>,
+        parameter: &ParameterSource<'_>,
+    ) -> Result<OrtSteps, EngineError> {
+        let profiles = groups.filter(|groups| groups.len() > 1).map(|_| TempDir::new()).transpose();
+        let profiles = profiles.map_err(|error| EngineError::Other(format!("no temporary folder: {error}")))?;
+        let exclusive = context.lock();
+        let counted = context.meter.join();
+        context.meter.reset();
+        let constant_outputs = constant_outputs(graph, parameter)?;
+        let (mut programs, fallbacks) = prepare(&context, graph, parameter, profiles.as_ref().map(TempDir::path))?;
+        find_last_uses(&graph.outputs, programs.iter_mut().map(|program| &mut program.tensors));
+        let (held, loading) = (context.meter.live(), context.meter.peak());
+        drop((counted, exclusive));
+        let whole = [graph.operators().map(|(id, _)| id).collect::<Vec<_>>()];
+        let groups = groups.unwrap_or(&whole);
+        let named = |id: TensorId| NamedTensor::new(graph, id);
+        let mut loaded = OrtSteps {
+            context,
+            programs,
+            tensors: graph.tensors().len(),
+            inputs: graph.inputs().map(named).collect(),
+            outputs: graph.outputs.iter().map(|id| named(*id)).collect(),
+            constant_outputs,
+            fallbacks,
+            parameter_bytes: Bytes(held.max(0) as u64),
+            loading_bytes: Bytes(loading.max(0) as u64),
+            steps: step_memory(graph, groups),
+            groups: groups.to_vec(),
+            profiles,
+            shares: OnceLock::new(),
+        };
+        loaded.divide_on_generated_inputs();
+        Ok(loaded)
+    }
+
+    /// Finds the shares of steps before the first run, whose time they would distort. Where the inputs' types do not allow
+    /// it, or generated contents are refused, the first run in steps finds them.
+    fn divide_on_generated_inputs(&mut self) {
+        let inputs = self.inputs.iter().map(|input| seeded(&input.name, &input.ty).ok());
+        if let Some(inputs) = inputs.collect::<Option<Vec<_>>>() {
+            let _ = self.find_shares(&inputs);
+        }
+    }
+
+    /// Runs until the profiles of all sessions say how long operators take, and divides the time among the steps.
+    fn find_shares(&mut self, inputs: &[TensorData]) -> Result<(), EngineError> {
+        if self.shares.get().is_some() {
+            return Ok(());
+        }
+        if self.groups.len() <= 1 {
+            let _ = self.shares.set(vec![1.0; self.groups.len()]);
+            return Ok(());
+        }
+        let context = Arc::clone(&self.context);
+        let exclusive = context.lock();
+        let table = self.table(inputs)?;
+        let mut embedded: HashMap<OperatorId, f64> = HashMap::new();
+        let (mut runs, mut begin) = (0, Instant::now());
+        while runs < WARM_UP + PROFILE_RUNS || (begin.elapsed() < PROFILE_TIME && runs < WARM_UP + MAX_PROFILE_RUNS) {
+            if runs == WARM_UP {
+                embedded.clear();
+                begin = Instant::now();
+            }
+            self.run_programs(&mut table.clone(), Some(&mut embedded))?;
+            runs += 1;
+        }
+        drop(exclusive);
+        let mut times = OperatorTimes::default();
+        for program in &mut self.programs {
+            let Computed::Session(session) = &mut program.computed else { continue };
+            let Some(text) = session.end_profile() else { continue };
+            let found = text.and_then(|text| operator_times(&text, &session.operators, WARM_UP));
+            let found = found.map_err(EngineError::Other)?;
+            times.by_operator.extend(found.by_operator);
+            times.unattributed += found.unattributed;
+        }
+        times.by_operator.extend(embedded.into_iter().map(|(id, sum)| (id, sum / (runs - WARM_UP) as f64)));
+        self.profiles = None;
+        let _ = self.shares.set(shares(&self.groups, &times.by_operator));
+        Ok(())
+    }
+
+    /// A table with the inputs and the constant outputs.
+    fn table(&self, inputs: &[TensorData]) -> Result<TensorTable, EngineError> {
+        if inputs.len() != self.inputs.len() {
+            let what = format!("the graph has {} inputs, {} were given", self.inputs.len(), inputs.len());
+            return Err(EngineError::Other(what));
+        }
+        let mut table = vec![None; self.tensors];
+        for (id, content) in &self.constant_outputs {
+            table[id.0 as usize] = Some(Arc::clone(content));
+        }
+        for (input, data) in self.inputs.iter().zip(inputs) {
+            table[input.id.0 as usize] = Some(Arc::new(OrtTensor::of(&input.name, data, &input.ty)?));
+        }
+        Ok(table)
+    }
+
+    /// Runs all programs; `embedded` gets the microseconds of the operators that the embedded engine computes.
+    fn run_programs(
+        &mut self,
+        table: &mut TensorTable,
+        mut embedded: Option<&mut HashMap<OperatorId, f64>>,
+    ) -> Result<(), EngineError> {
+        for program in &mut self.programs {
+            let StepTensors { inputs, outputs, last_uses } = &program.tensors;
+            let operands = inputs.iter().map(|id| {
+                let missing = || EngineError::Other(format!("tensor {} has not been computed", id.0));
+                table[id.0 as usize].clone().ok_or_else(missing)
+            });
+            let operands = operands.collect::<Result<Vec<_>, _>>()?;
+            for id in last_uses {
+                table[id.0 as usize] = None;
+            }
+            let results = program.computed.run(operands, embedded.as_deref_mut())?;
+            for (id, result) in outputs.iter().zip(results).filter(|(id, _)| !last_uses.contains(id)) {
+                table[id.0 as usize] = Some(result);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs once; returns the outputs and the sample of the whole.
+    fn run_once(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
+        let mut table = self.table(inputs)?;
+        let context = Arc::clone(&self.context);
+        let _exclusive = context.lock();
+        let _counted = context.meter.join();
+        context.meter.reset();
+        let (done, wall, cpu) = timed(context.clock(), || self.run_programs(&mut table, None));
+        let (live, peak) = (context.meter.live(), context.meter.peak());
+        done?;
+        let given: i64 = inputs.iter().map(|input| input.bytes().len() as i64).sum();
+        let sample = Sample {
+            wall,
+            cpu,
+            kernels: None,
+            workspace: Bytes((peak - live).max(0) as u64),
+            peak: Bytes((given + peak).max(0) as u64),
+            tensors: Bytes((given + live).max(0) as u64),
+        };
+        let outputs = self.outputs.iter().map(|output| {
+            let missing = || EngineError::Tensor { name: output.name.clone(), what: "no step computes it".to_string() };
+            table[output.id.0 as usize].as_ref().ok_or_else(missing)?.to_data(&output.name, &output.ty)
+        });
+        Ok((outputs.collect::<Result<_, _>>()?, sample))
+    }
+}
+
+impl Computed {
+    /// Computes the program's outputs.
+    fn run(
+        &mut self,
+        operands: Vec<Arc<OrtTensor>>,
+        times: Option<&mut HashMap<OperatorId, f64>>,
+    ) -> Result<Vec<Arc<OrtTensor>>, EngineError> {
+        match self {
+            Computed::Session(session) => {
+                let operands: Vec<&OrtTensor> = operands.iter().map(|operand| &**operand).collect();
+                let results = session.run(&operands).map_err(EngineError::Other)?;
+                Ok(results.into_iter().map(Arc::new).collect())
+            }
+            Computed::Embedded { executable, operators, graph } => {
+                let given = graph.inputs().zip(&operands).map(|(id, operand)| {
+                    let tensor = graph.tensor(id);
+                    operand.to_data(&tensor.name, &tensor.ty)
+                });
+                let given = given.collect::<Result<Vec<_>, _>>()?;
+                let results = match times {
+                    Some(times) => executable.run_in_steps(given, &mut |step, sample| {
+                        if let Some(operator) = operators.get(step) {
+                            *times.entry(*operator).or_default() += sample.wall.0;
+                        }
+                    })?,
+                    None => executable.run(&given)?,
+                };
+                let taken = graph.outputs.iter().zip(&results).map(|(id, data)| {
+                    let tensor = graph.tensor(*id);
+                    Ok(Arc::new(OrtTensor::of(&tensor.name, data, &tensor.ty)?))
+                });
+                taken.collect()
+            }
+        }
+    }
+}
+
+impl Executable for OrtSteps {
+    fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
+        self.run_once(inputs)
+    }
+
+    fn run_in_steps(
+        &mut self,
+        inputs: Vec<TensorData>,
+        each: &mut dyn FnMut(usize, Sample),
+    ) -> Result<Vec<TensorData>, EngineError> {
+        self.find_shares(&inputs)?;
+        let (outputs, sample) = self.run_once(&inputs)?;
+        let shares = self.shares.get().map(Vec::as_slice).unwrap_or_default();
+        // The step with the most tensors gets what the whole took beyond them: no step alone can be observed.
+        let largest = self.steps.iter().max_by_key(|step| step.tensors).map(|step| step.index);
+        for step in &self.steps {
+            let share = shares.get(step.index).copied().unwrap_or_default();
+            let workspace = match largest == Some(step.index) {
+                true => Bytes(sample.peak.0.saturating_sub(step.tensors.0)),
+                false => Bytes::ZERO,
+            };
+            let part = Sample {
+                wall: Micros(sample.wall.0 * share),
+                cpu: Micros(sample.cpu.0 * share),
+                kernels: None,
+                workspace,
+                peak: step.tensors + workspace,
+                tensors: step.tensors,
+            };
+            each(step.index, part);
+        }
+        Ok(outputs)
+    }
+
+    fn run_stepwise(
+        &mut self,
+        inputs: Vec<TensorData>,
+        each: &mut dyn FnMut(usize),
+    ) -> Result<Vec<TensorData>, EngineError> {
+        let (outputs, _) = self.run_once(&inputs)?;
+        self.steps.iter().for_each(|step| each(step.index));
+        Ok(outputs)
+    }
+
+    fn step_shares(&self) -> Option<&[f64]> {
+        self.shares.get().map(Vec::as_slice)
+    }
+
+    fn fallbacks(&self) -> &[Fallback] {
+        &self.fallbacks
+    }
+
+    fn parameter_bytes(&self) -> Bytes {
+        self.parameter_bytes
+    }
+
+    fn loading_bytes(&self) -> Bytes {
+        self.loading_bytes
+    }
+}
+
+/// Parameters and constants that are outputs of the graph.
+fn constant_outputs(
+    graph: &Graph,
+    parameter: &ParameterSource<'_>,
+) -> Result<Vec<(TensorId, Arc<OrtTensor>)>, EngineError> {
+    let mut found = Vec::new();
+    for id in &graph.outputs {
+        let tensor = graph.tensor(*id);
+        let data = match &tensor.origin {
+            Origin::Constant(data) => data.clone(),
+            Origin::Parameter => parameter(*id)?,
+            _ => continue,
+        };
+        found.push((*id, Arc::new(OrtTensor::of(&tensor.name, &data, &tensor.ty)?)));
+    }
+    Ok(found)
+}
+
+/// By group: its share in the time of all.
+fn shares(groups: &[Vec<OperatorId>], times: &HashMap<OperatorId, f64>) -> Vec<f64> {
+    let time = |group: &Vec<OperatorId>| group.iter().filter_map(|id| times.get(id)).sum::<f64>();
+    let sum: f64 = groups.iter().map(time).sum();
+    match sum > 0.0 {
+        true => groups.iter().map(|group| time(group) / sum).collect(),
+        false => vec![1.0 / groups.len().max(1) as f64; groups.len()],
+    }
+}
+
+/// The steps of `groups`, with the bytes of the tensors that are live while each runs.
+fn step_memory(graph: &Graph, groups: &[Vec<OperatorId>]) -> Vec<StepMemory> {
+    let mut steps: Vec<(usize, StepTensors)> = groups
+        .iter()
+        .enumerate()
+        .map(|(index, group)| (index, StepTensors::of(&Part::cut(graph, group))))
+        .filter(|(_, tensors)| !tensors.outputs.is_empty())
+        .collect();
+    find_last_uses(&graph.outputs, steps.iter_mut().map(|(_, tensors)| tensors));
+    let size = |id: &TensorId| graph.tensor(*id).ty.bytes().unwrap_or_default().0;
+    let mut live: u64 = graph.inputs().map(|id| size(&id)).sum();
+    let mut found = Vec::with_capacity(steps.len());
+    for (index, tensors) in &steps {
+        live += tensors.outputs.iter().map(size).sum::<u64>();
+        found.push(StepMemory { index: *index, tensors: Bytes(live) });
+        let dead: u64 = tensors.last_uses.iter().map(size).sum();
+        live = live.saturating_sub(dead);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_divides_as_measured_and_equally_where_nothing_was() {
+        let groups = [vec![OperatorId(0), OperatorId(1)], vec![OperatorId(2)]];
+        let times = HashMap::from([(OperatorId(0), 2.0), (OperatorId(1), 1.0), (OperatorId(2), 1.0)]);
+        assert_eq!(shares(&groups, &times), [0.75, 0.25]);
+        assert_eq!(shares(&groups, &HashMap::new()), [0.5, 0.5]);
+    }
+}
