@@ -10,12 +10,14 @@ use smol_str::SmolStr;
 use super::{
     Failure, Outcome,
     cluster::{runtime, warn},
+    engine::EngineFlags,
 };
 use edgecut_cluster::{
     MAX_THREADS, Oversubscribed, TlsFiles,
     agent::{Host, HostOptions, Identity, Shutdown, check_address, serve},
     check_name,
 };
+use edgecut_engine::EngineOptions;
 use edgecut_graph::units::Bytes;
 
 /// Serve this machine's devices to others: profile, load and run parts of models.
@@ -35,6 +37,8 @@ pub struct Agent {
     /// Limit on parameters, activations and workspace together, such as 512MiB
     #[arg(long, help_heading = "Limits", value_name = "SIZE", value_parser = Bytes::with_unit)]
     memory: Option<Bytes>,
+    #[command(flatten)]
+    engine: EngineFlags,
     /// This agent's certificate (PEM)
     #[arg(long, help_heading = "Mutual TLS", requires_all = ["tls_key", "client_ca"], value_name = "FILE")]
     tls_cert: Option<PathBuf>,
@@ -73,7 +77,13 @@ impl Agent {
         let runtime = runtime()?;
         runtime.block_on(async {
             let shutdown = Shutdown::on_signal().map_err(Failure::failed)?;
-            let options = HostOptions { name, threads: self.threads, memory: self.memory, identity: identity.clone() };
+            let options = HostOptions {
+                name,
+                threads: self.threads,
+                memory: self.memory,
+                engine: EngineOptions { look_for_all: true, ..self.engine.options() },
+                identity: identity.clone(),
+            };
             let host = Host::start(options, shutdown).map_err(Failure::failed)?;
             let listener = tokio::net::TcpListener::bind(&*addresses);
             let listener = listener.await.map_err(|cause| bad_address(&self.listen, cause))?;
@@ -94,12 +104,13 @@ fn announce(host: &Host, address: SocketAddr, tls: bool) {
     warn(&Oversubscribed::of_agent(&description));
     for device in description.devices {
         eprintln!(
-            "agent {}: {} ({}), {} threads, {} of memory, {how}",
+            "agent {}: {} ({}), {} threads, {} of memory, {}, {how}",
             host.name(),
             device.name,
             device.model,
             device.threads,
             device.memory,
+            device.engine,
         );
     }
 }

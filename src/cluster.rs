@@ -7,11 +7,12 @@ use miette::{LabeledSpan, NamedSource, Report, miette};
 
 use super::{
     Failure, Outcome,
+    engine::EngineFlags,
     kind::{self, Kind},
     located::Located,
 };
 use edgecut_cluster::{
-    Cluster, Link, LinkTable, MAX_THREADS, Oversubscribed,
+    Cluster, DeviceDescription, DeviceKind, Link, LinkTable, MAX_THREADS, Oversubscribed,
     agent::{Fleet, io_priority::raise_io_priority},
 };
 
@@ -45,9 +46,13 @@ impl ClusterFlag {
         self.path().map_or_else(|| Ok(Cluster::embedded()), read_cluster)
     }
 
-    /// As [`ClusterFlag::read`], with the number of threads overridden by `threads`.
-    pub fn read_with(&self, threads: &ThreadsFlag) -> Result<Cluster, Failure> {
+    /// As [`ClusterFlag::read`], with threads and engines overridden by flags.
+    pub fn read_with(&self, threads: &ThreadsFlag, engine: &EngineFlags) -> Result<Cluster, Failure> {
         let mut cluster = self.read()?;
+        for server in &mut cluster.servers {
+            server.engine = engine.engine.or(server.engine);
+            server.embedded = engine.options();
+        }
         let asked = match self.path() {
             None => Some(threads.threads.unwrap_or(1)),
             Some(_) => threads.threads,
@@ -94,9 +99,28 @@ impl Missing {
 pub async fn reach_all(cluster: &Cluster) -> Result<Fleet, Failure> {
     let fleet = reach(cluster).await?;
     Missing::check(&fleet)?;
+    check_engines(cluster, &fleet)?;
     let described = fleet.connected().map(|(server, _, description)| (server, description));
     warn(&Oversubscribed::of_cluster(cluster, described));
     Ok(fleet)
+}
+
+/// Fails if a server lacks the engine that is asked of it.
+fn check_engines(cluster: &Cluster, fleet: &Fleet) -> Outcome {
+    for (name, _, description) in fleet.connected() {
+        let Some(engine) = cluster.server(name).and_then(|server| server.engine) else { continue };
+        let lacking =
+            |device: &&DeviceDescription| device.kind == DeviceKind::Cpu && device.engine_of(engine).is_none();
+        if let Some(device) = description.devices.iter().find(lacking) {
+            let has = if device.engines.is_empty() { device.engine.clone() } else { device.engines.join(", ") };
+            return Err(Failure::BadInput(miette!(
+                help = "`pip install onnxruntime` there, and start its agent again",
+                "{name}/{} has no engine {engine}, only {has}",
+                device.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Prints each warning on stderr.

@@ -68,7 +68,8 @@ struct Note {
 
 impl Devices {
     pub fn run(self) -> Outcome {
-        let cluster = self.cluster.read()?;
+        let mut cluster = self.cluster.read()?;
+        cluster.servers.iter_mut().for_each(|server| server.embedded.look_for_all = true);
         let runtime = runtime()?;
         runtime.block_on(async {
             let fleet = reach(&cluster).await?;

@@ -30,6 +30,7 @@ impl EngineFlags {
         EngineOptions {
             engine: self.engine.unwrap_or_default(),
             library: self.onnxruntime.clone(),
+            look_for_all: false,
             #[cfg(feature = "onnxruntime")]
             providers: self.providers.clone(),
         }

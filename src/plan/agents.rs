@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         inputs: inputs.map(|inputs| inputs.display().to_string()),
     })?;
     rule::check_groups(&settings.rules, &groups.group_names()).map_err(Failure::bad_input)?;
-    let cluster = arguments.cluster.read_with(&arguments.threads)?;
+    let cluster = arguments.cluster.read_with(&arguments.threads, &arguments.engine)?;
     let folder = Path::new(arguments.profile.first().map_or("profiles", String::as_str));
     let survey = SurveyRequest {
         graph,

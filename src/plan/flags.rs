@@ -10,6 +10,7 @@ use miette::Report;
 use crate::{
     Failure,
     cluster::{ClusterFlag, ThreadsFlag},
+    engine::EngineFlags,
     format::Format,
     ineffective::Flag,
     kind,
@@ -112,6 +113,9 @@ pub struct Plan {
 
     #[command(flatten)]
     pub(super) threads: ThreadsFlag,
+
+    #[command(flatten)]
+    pub(super) engine: EngineFlags,
 
     /// Folder of profiles, or a file for each device
     ///
@@ -247,9 +251,10 @@ impl Plan {
     }
 
     /// The flags on what is measured and run, and whether each was given.
-    pub(super) fn measuring_flags(&self) -> [Flag; 3] {
+    pub(super) fn measuring_flags(&self) -> [Flag; 4] {
         [
             ("--threads", self.threads.threads.is_some()),
+            ("--engine", self.engine.engine.is_some()),
             ("--estimate", self.estimate),
             ("--rehearse", self.has_pilot_runs()),
         ]

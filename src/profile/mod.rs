@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::{
     Failure, Outcome,
     cluster::{ClusterFlag, ThreadsFlag, reach_all, runtime},
+    engine::EngineFlags,
     format::{Format, print_csv, print_json},
     model::{ModelArguments, ModelFlags},
     survey::profiles,
@@ -43,6 +44,9 @@ pub struct Profile {
 
     #[command(flatten)]
     threads: ThreadsFlag,
+
+    #[command(flatten)]
+    engine: EngineFlags,
 
     /// Also measure halves, quarters and eighths of operators
     ///
@@ -134,7 +138,7 @@ impl Profile {
         model.check_sizes(&source.model)?;
         let graph = &model.import.graph;
         let contents = model.contents(graph)?;
-        let cluster = self.cluster.read_with(&self.threads)?;
+        let cluster = self.cluster.read_with(&self.threads, &self.engine)?;
         let survey = SurveyRequest {
             graph,
             model: &source.stem(),

@@ -30,8 +30,8 @@ const REPEAT: u32 = 10;
 
 /// Runs the plan whose file is `text`.
 pub(crate) fn run(arguments: &Run, text: &[u8]) -> Outcome {
-    let threads = [("--threads", arguments.threads.threads.is_some())];
-    ineffective::refuse(&threads, "a plan, which has the threads that it was made for")?;
+    let fixed = [("--threads", arguments.threads.threads.is_some()), ("--engine", arguments.engine.engine.is_some())];
+    ineffective::refuse(&fixed, "a plan, which has the threads and engines that it was made for")?;
     let plan = Plan::from_json(text).map_err(|error| kind::no_plan(&arguments.input, text, error))?;
     let model = load(arguments, &plan)?;
     let whole = &model.import.graph;

@@ -34,6 +34,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
         device: "cpu".to_string(),
         address: None,
         threads: None,
+        engine: None,
         memory_limit_bytes: None,
         order: ids.iter().filter(|id| place(**id) == at).map(|id| GroupId(*id)).collect(),
         busy_us: Micros::ZERO,

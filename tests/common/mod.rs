@@ -50,7 +50,7 @@ impl Agents {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             text += &format!("[[server]]\nname = \"{name}\"\naddress = \"{address}\"\n");
-            let options = HostOptions { name: name.into(), threads: Some(1), memory, identity: None };
+            let options = HostOptions { name: name.into(), threads: Some(1), memory, ..HostOptions::default() };
             let host = Host::start(options, shutdown.child()).unwrap();
             hosts.push(host.clone());
             tokio::spawn(async move { serve(listener, host, None).await.unwrap() });
@@ -98,6 +98,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
         device: "cpu".into(),
         address: None,
         threads: None,
+        engine: None,
         memory_limit_bytes: None,
         order: (0u32..).zip(device_of).filter(|(_, d)| **d == index).map(|(i, _)| GroupId(i)).collect(),
         busy_us: Micros::ZERO,

@@ -5,6 +5,7 @@ use std::{fmt, path::PathBuf};
 use smol_str::SmolStr;
 
 use crate::link::Link;
+use edgecut_engine::{EngineChoice, EngineOptions};
 use edgecut_graph::units::Bytes;
 
 /// Upper limit on the threads of a device.
@@ -34,6 +35,10 @@ pub struct Server {
     pub memory: Option<Bytes>,
     /// Threads to compute with, instead of what the server reports.
     pub threads: Option<u32>,
+    /// The engine of its CPU, instead of the agent's own.
+    pub engine: Option<EngineChoice>,
+    /// How the engines of an embedded agent are found.
+    pub embedded: EngineOptions,
     /// Limits of single devices.
     pub devices: Vec<DeviceOverride>,
 }
@@ -73,6 +78,8 @@ impl Cluster {
             endpoint: Endpoint::Embedded,
             memory: None,
             threads: None,
+            engine: None,
+            embedded: EngineOptions::default(),
             devices: Vec::new(),
         };
         Cluster { servers: vec![server], links: Vec::new(), source: name.clone(), sink: name, tls: None }

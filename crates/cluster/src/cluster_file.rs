@@ -15,6 +15,7 @@ use crate::{
     device_name::check_name,
     link::Link,
 };
+use edgecut_engine::{EngineChoice, EngineOptions};
 use edgecut_graph::{
     LinkCost,
     units::{Bytes, Micros, Rate},
@@ -58,6 +59,8 @@ struct ServerText {
     #[serde(default, deserialize_with = "size")]
     memory: Option<Bytes>,
     threads: Option<Spanned<u32>>,
+    #[serde(default, deserialize_with = "with_unit")]
+    engine: Option<EngineChoice>,
     #[serde(rename = "device", default)]
     devices: Vec<DeviceText>,
     #[serde(rename = "lab")]
@@ -213,7 +216,15 @@ fn server(text: ServerText, before: &[Server]) -> Result<Server, ClusterError> {
         }
         devices.push(DeviceOverride { name, memory: device.memory, threads: threads(device.threads)? });
     }
-    Ok(Server { name, endpoint, memory: text.memory, threads: threads(text.threads)?, devices })
+    Ok(Server {
+        name,
+        endpoint,
+        memory: text.memory,
+        threads: threads(text.threads)?,
+        engine: text.engine,
+        embedded: EngineOptions::default(),
+        devices,
+    })
 }
 
 fn named(name: &Spanned<SmolStr>, what: &str) -> Result<SmolStr, ClusterError> {

@@ -8,6 +8,7 @@ use crate::{
     device_name::DeviceName,
     link::{HostLink, Link},
 };
+use edgecut_engine::EngineChoice;
 use edgecut_graph::units::Bytes;
 
 /// A server's report of its hardware.
@@ -59,6 +60,9 @@ pub struct DeviceDescription {
     pub model: String,
     /// Name and version of its engine.
     pub engine: String,
+    /// Names and versions of all engines that it has, if it has a choice.
+    #[serde(default)]
+    pub engines: Vec<String>,
     /// Threads to compute with; multiprocessors of a GPU.
     pub threads: u32,
     /// Limit on parameters, activations and workspace together.
@@ -66,6 +70,26 @@ pub struct DeviceDescription {
     /// Cost of copies between main memory and the device; `None` if it computes in main memory.
     #[serde(default)]
     pub host_link: Option<HostLink>,
+}
+
+/// The name in a name and version, as an engine's choice; `None` for engines of which there is no choice.
+pub(crate) fn engine_choice(engine: &str) -> Option<EngineChoice> {
+    engine.split_whitespace().next()?.parse().ok()
+}
+
+impl DeviceDescription {
+    /// Name and version of the engine that is called `engine`, if the device has it.
+    pub fn engine_of(&self, engine: EngineChoice) -> Option<&str> {
+        let all = self.engines.iter().chain([&self.engine]).map(String::as_str);
+        all.into_iter().find(|known| engine_choice(known) == Some(engine))
+    }
+}
+
+impl DeviceSpec {
+    /// The engine that is asked of its agent.
+    pub fn engine_choice(&self) -> Option<EngineChoice> {
+        engine_choice(&self.engine)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -112,7 +136,10 @@ impl Inventory {
                     DeviceKind::Cpu => format!("{}, {} cores", device.model, description.cpu.cores),
                     DeviceKind::Gpu => device.model.clone(),
                 },
-                engine: device.engine.clone(),
+                engine: match server.engine.filter(|_| device.kind == DeviceKind::Cpu) {
+                    Some(engine) => device.engine_of(engine).unwrap_or(&device.engine).to_string(),
+                    None => device.engine.clone(),
+                },
                 threads: match device.kind {
                     DeviceKind::Cpu => server.threads_for(&device.name).unwrap_or(device.threads),
                     // A GPU computes with all of its multiprocessors.

@@ -1,10 +1,12 @@
-//! Either of two engines, whichever computes a graph faster: both load it, the first run compares them.
+//! Either of two engines, whichever computes a graph faster: both load it, and are compared on generated inputs; where
+//! those are refused, on the inputs of the first run.
 
 use std::sync::Arc;
 
 use crate::{Engine, EngineError, EngineId, Executable, Fallback, ParameterSource, Sample, choice::either};
 use edgecut_graph::{Graph, OperatorId, TensorData, units::Bytes};
 use edgecut_ops::Unsupported;
+use edgecut_values::seeded;
 
 /// Runs of each engine that are compared, after one that is not.
 const TRIALS: usize = 3;
@@ -14,9 +16,9 @@ pub(crate) struct AutomaticEngine {
     engines: [Arc<dyn Engine>; 2],
 }
 
-/// A graph that both engines have loaded, until its first run.
+/// A graph that both engines have loaded, until they have been compared.
 struct AutomaticExecutable {
-    /// With their engines; one after the first run.
+    /// With their engines; one after the comparison.
     candidates: Vec<(EngineId, Box<dyn Executable>)>,
 }
 
@@ -28,6 +30,7 @@ impl AutomaticEngine {
     /// What both, or the one that can, have loaded.
     fn load_by(
         &self,
+        graph: &Graph,
         load: impl Fn(&dyn Engine) -> Result<Box<dyn Executable>, EngineError>,
     ) -> Result<Box<dyn Executable>, EngineError> {
         let [first, second] = &self.engines;
@@ -36,7 +39,13 @@ impl AutomaticEngine {
             (loaded, other) => {
                 let candidates = [(first.id(), loaded), (second.id(), other)];
                 let candidates = candidates.into_iter().filter_map(|(id, loaded)| Some((id, loaded.ok()?)));
-                Ok(Box::new(AutomaticExecutable { candidates: candidates.collect() }))
+                let mut loaded = AutomaticExecutable { candidates: candidates.collect() };
+                let inputs = graph.inputs().map(|id| graph.tensor(id)).map(|input| seeded(&input.name, &input.ty).ok());
+                if let Some(inputs) = inputs.collect::<Option<Vec<_>>>() {
+                    // An error will be found again, and reported, by the first run.
+                    let _ = loaded.chosen(&inputs);
+                }
+                Ok(Box::new(loaded))
             }
         }
     }
@@ -60,7 +69,7 @@ impl Engine for AutomaticEngine {
     }
 
     fn load(&self, graph: &Graph, parameter: &ParameterSource<'_>) -> Result<Box<dyn Executable>, EngineError> {
-        self.load_by(|engine| engine.load(graph, parameter))
+        self.load_by(graph, |engine| engine.load(graph, parameter))
     }
 
     fn load_steps(
@@ -69,7 +78,7 @@ impl Engine for AutomaticEngine {
         steps: &[Vec<OperatorId>],
         parameter: &ParameterSource<'_>,
     ) -> Result<Box<dyn Executable>, EngineError> {
-        self.load_by(|engine| engine.load_steps(graph, steps, parameter))
+        self.load_by(graph, |engine| engine.load_steps(graph, steps, parameter))
     }
 }
 

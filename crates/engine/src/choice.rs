@@ -21,11 +21,13 @@ pub enum EngineChoice {
 }
 
 /// How the engine of a CPU is started.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EngineOptions {
     pub engine: EngineChoice,
     /// The library of ONNX Runtime; the first that is found without it.
     pub library: Option<PathBuf>,
+    /// Whether an agent looks for engines that nothing asks for, to say which there are.
+    pub look_for_all: bool,
     /// ONNX Runtime's execution providers, in order of preference; without any, its CPU provider.
     #[cfg(feature = "onnxruntime")]
     pub providers: Vec<Provider>,

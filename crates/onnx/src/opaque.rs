@@ -1,21 +1,24 @@
 //! Opaque operators: nodes that no operators of the graph express, kept as they are for engines that read ONNX.
 //!
 //! The operator is called `onnx.Kind`, or `domain.Kind` in another domain than the default one. Its attributes are the
-//! node's, and three more: the version of the operator set, which optional inputs are omitted, and why it is opaque.
+//! node's, and four more: the version of the operator set, which optional inputs and outputs are omitted, and why it is
+//! opaque.
 
 use edgecut_graph::{Arg, Attr, Operator, TensorId};
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::{
-    proto::{AttributeProto, NodeProto, attribute_proto::AttributeType},
+    proto::{AttributeProto, NodeProto, TensorProto, attribute_proto::AttributeType},
     tensor,
 };
 
 /// The domain of names for the default one, which ONNX leaves empty.
 const DEFAULT_DOMAIN: &str = "onnx";
-/// Attributes that are not the node's.
+/// Attributes that are not the node's begin so.
+const ADDED: &str = "onnx.";
 const VERSION: &str = "onnx.opset";
 const OMITTED: &str = "onnx.omitted";
+const OMITTED_OUTPUTS: &str = "onnx.omitted_outputs";
 
 /// The operator for `node`, whose present inputs are `Some`; `attribute` resolves references to those of functions.
 /// `None` if an attribute is a graph or a tensor that cannot be represented.
@@ -40,9 +43,43 @@ pub(crate) fn operator<'m>(
         (0..).zip(inputs).filter(|(_, input)| input.is_none()).map(|(at, _)| Attr::Int(at)).collect();
     attrs.push((VERSION.into(), Attr::Int(version)));
     attrs.push((OMITTED.into(), Attr::List(omitted)));
+    let unnamed = (0..).zip(&node.output).filter(|(_, name)| name.is_empty());
+    attrs.push((OMITTED_OUTPUTS.into(), Attr::List(unnamed.map(|(at, _)| Attr::Int(at)).collect())));
     let args: Vec<Arg> = inputs.iter().flatten().map(|tensor| Arg::Tensor(*tensor)).collect();
     let name = format_smolstr!("{domain}.{}", node.op_type.as_deref()?);
     Some(Operator::new(name, args).with_attrs(attrs.into_iter().collect()).with_opaque_reason(reason))
+}
+
+/// The node that `operator` was, without inputs' and outputs' names: its kind, domain and attributes, with the version of
+/// its operator set and, for each input and output in order, whether it is present. `None` for other operators.
+pub(crate) fn node(operator: &Operator) -> Option<OpaqueNode> {
+    operator.opaque_reason()?;
+    let (domain, kind) = operator.name.rsplit_once('.')?;
+    let present = |key: &str, count: usize| -> Vec<bool> {
+        let omitted: Vec<i64> = match operator.attrs.get(key) {
+            Some(Attr::List(list)) => list.iter().filter_map(Attr::int).collect(),
+            _ => Vec::new(),
+        };
+        (0..(count + omitted.len()) as i64).map(|at| !omitted.contains(&at)).collect()
+    };
+    let attributes = operator.attrs.iter().filter(|(name, _)| !name.starts_with(ADDED));
+    let node = NodeProto {
+        op_type: Some(kind.to_string()),
+        domain: (domain != DEFAULT_DOMAIN).then(|| domain.to_string()),
+        attribute: attributes.map(|(name, value)| attribute(name, value)).collect::<Option<_>>()?,
+        ..NodeProto::default()
+    };
+    let version = operator.attrs.get(VERSION).and_then(Attr::int)?;
+    let inputs = present(OMITTED, operator.args.len());
+    Some(OpaqueNode { node, version, inputs, outputs: present(OMITTED_OUTPUTS, operator.outputs.len()) })
+}
+
+/// See [`node`].
+pub(crate) struct OpaqueNode {
+    pub node: NodeProto,
+    pub version: i64,
+    pub inputs: Vec<bool>,
+    pub outputs: Vec<bool>,
 }
 
 fn value(attribute: &AttributeProto) -> Option<Attr> {
@@ -57,6 +94,52 @@ fn value(attribute: &AttributeProto) -> Option<Attr> {
         AttributeType::Tensor => Attr::Tensor(tensor::tensor_data(attribute.t.as_ref()?, None).ok()?),
         _ => return None,
     })
+}
+
+fn attribute(name: &str, value: &Attr) -> Option<AttributeProto> {
+    let mut made = AttributeProto { name: Some(name.to_string()), ..AttributeProto::default() };
+    let kind = match value {
+        Attr::Float(x) => {
+            made.f = Some(*x as f32);
+            AttributeType::Float
+        }
+        Attr::Int(n) => {
+            made.i = Some(*n);
+            AttributeType::Int
+        }
+        Attr::Str(text) => {
+            made.s = Some(text.as_str().to_string().into());
+            AttributeType::String
+        }
+        Attr::Tensor(data) => {
+            made.t = Some(TensorProto {
+                dims: data.shape().iter().map(|size| i64::try_from(*size).ok()).collect::<Option<_>>()?,
+                data_type: Some(tensor::element_type(data.dtype()).ok()?),
+                raw_data: Some(data.bytes().clone()),
+                ..TensorProto::default()
+            });
+            AttributeType::Tensor
+        }
+        Attr::List(list) if list.iter().all(|item| matches!(item, Attr::Int(_))) => {
+            made.ints = list.iter().filter_map(Attr::int).collect();
+            AttributeType::Ints
+        }
+        Attr::List(list) if list.iter().all(|item| matches!(item, Attr::Float(_))) => {
+            made.floats = list.iter().filter_map(|x| Some(x.float()? as f32)).collect();
+            AttributeType::Floats
+        }
+        Attr::List(list) => {
+            let text = |item: &Attr| match item {
+                Attr::Str(text) => Some(text.as_str().to_string().into()),
+                _ => None,
+            };
+            made.strings = list.iter().map(text).collect::<Option<_>>()?;
+            AttributeType::Strings
+        }
+        Attr::None | Attr::Bool(_) => return None,
+    };
+    made.r#type = Some(kind.into());
+    Some(made)
 }
 
 #[cfg(test)]
@@ -80,9 +163,7 @@ mod tests {
         let inputs = [Some(TensorId(4)), None, Some(TensorId(2))];
         let made = operator(&original, 13, &inputs, Some, "unknown").unwrap();
         assert_eq!((made.name.as_str(), made.opaque_reason()), ("com.example.Det", Some("unknown")));
-        let list = |ints: &[i64]| Some(Attr::List(ints.iter().map(|n| Attr::Int(*n)).collect()));
-        assert_eq!(made.attrs.get("axes").cloned(), list(&[1, -2]));
-        assert_eq!(made.attrs.get(OMITTED).cloned(), list(&[1]));
-        assert_eq!(made.operands().collect::<Vec<_>>(), [TensorId(4), TensorId(2)]);
+        let back = node(&made).unwrap();
+        assert_eq!((back.node, back.version, back.inputs), (original, 13, vec![true, false, true]));
     }
 }

@@ -149,7 +149,8 @@ impl Candidate {
         let mut plan = Plan::new(problem, &self.solution, model, request.granularity, seed);
         plan.splits.clone_from(&self.splits);
         plan.cluster.clone_from(&request.cluster);
-        for (device, threads) in plan.devices.iter_mut().zip(&request.threads) {
+        for ((device, threads), engine) in plan.devices.iter_mut().zip(&request.threads).zip(&request.engines) {
+            device.engine.clone_from(engine);
             device.threads = *threads;
         }
         check::plan(problem, &plan)?;

@@ -114,6 +114,9 @@ pub struct DevicePlan {
     pub address: Option<String>,
     /// Threads it computes with; `None` for the agent's own number.
     pub threads: Option<u32>,
+    /// Name and version of its engine; `None` for the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     pub memory_limit_bytes: Option<Bytes>,
     /// What it computes, in order.
     pub order: Vec<GroupId>,

@@ -87,6 +87,7 @@ fn devices(problem: &Problem, solution: &Solution) -> Vec<DevicePlan> {
             device: device.name.clone(),
             address: device.address.clone(),
             threads: None,
+            engine: None,
             memory_limit_bytes: device.memory,
             order: sequence.iter().map(|job| evaluation.task_graph.task(*job).group).collect(),
             busy_us: *busy,

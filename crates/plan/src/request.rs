@@ -42,6 +42,8 @@ pub struct PlanRequest<'a> {
     pub network: Network,
     /// By device: threads that it computes with, where that is known.
     pub threads: Vec<Option<u32>>,
+    /// By device: name and version of its engine, where that is known.
+    pub engines: Vec<Option<String>>,
     pub objective: Objective,
     pub targets: Targets,
     /// Rules that `costs` follow; see [`PlanRequest::restrict`].
@@ -73,6 +75,7 @@ impl<'a> PlanRequest<'a> {
             estimated: BTreeSet::new(),
             shards: ShardCosts::default(),
             threads: vec![None; network.devices.len()],
+            engines: vec![None; network.devices.len()],
             network,
             objective: Objective::default(),
             targets: Targets::default(),

@@ -12,6 +12,7 @@ use crate::{
         peer::Peer,
         setup::{Outgoing, Partition, Setup, SetupError, Stage, Step, Terminal, Value, ValueId},
     },
+    inventory::engine_choice,
 };
 use edgecut_graph::{Graph, OperatorId, Origin, TensorData, TensorId};
 use edgecut_plan::{
@@ -117,6 +118,7 @@ pub fn deploy(
                 device: SmolStr::new(&device.device),
                 memory: device.memory_limit_bytes,
                 threads: device.threads.or_else(|| server.threads_for(&device.device)),
+                engine: device.engine.as_deref().and_then(engine_choice),
                 activations: device.memory.load_bytes - device.memory.parameter_bytes,
                 stages: std::mem::take(&mut stages[index]),
             }

@@ -167,6 +167,7 @@ impl PlanSettings {
             estimated: costs.estimated,
             shards,
             threads: inventory.devices.iter().map(|device| Some(device.threads)).collect(),
+            engines: inventory.devices.iter().map(|device| Some(device.engine.clone())).collect(),
             objective: self.objective,
             targets: self.targets,
             rules: self.rules.clone(),

@@ -110,6 +110,7 @@ async fn profile_device(
         let task = ProfileTask {
             device: device.name.device.clone(),
             threads: Some(device.threads),
+            engine: device.engine_choice(),
             mode: survey.mode,
             granularity: survey.granularity,
             sampling: survey.sampling,

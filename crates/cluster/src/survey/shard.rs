@@ -36,6 +36,7 @@ pub async fn measure_shard(
     let task = ProfileTask {
         device: device.name.device.clone(),
         threads: Some(device.threads),
+        engine: device.engine_choice(),
         mode: MeasurementMode::Isolated,
         granularity: Granularity::Fused,
         sampling: Sampling { budget: Micros(SHARD_BUDGET.0.min(sampling.budget.0)), ..sampling },

@@ -1,6 +1,6 @@
 //! The model under construction: nodes, initializers, unique names.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use edgecut_graph::{DType, TensorData};
 use smol_str::SmolStr;
@@ -32,6 +32,8 @@ pub(super) struct ModelBuilder {
     names: HashSet<SmolStr>,
     counts: HashMap<SmolStr, usize>,
     node_names: HashSet<SmolStr>,
+    /// By domain: the version of its operator set that an operator needs.
+    pub versions: BTreeMap<String, i64>,
     stored: HashSet<SmolStr>,
     shared: HashMap<(DType, Vec<u64>, Vec<u8>), SmolStr>,
     /// The name of the operator being written, which its nodes and values are named after.
@@ -99,6 +101,12 @@ impl ModelBuilder {
         OnnxValue { name: SmolStr::default(), dtype: DType::F32, content: None }
     }
 
+    /// Makes the model refer to at least this version of a domain's operator set.
+    pub fn require(&mut self, domain: &str, version: i64) {
+        let known = self.versions.entry(domain.to_string()).or_insert(version);
+        *known = version.max(*known);
+    }
+
     /// A node of the operator being written.
     pub fn node(&mut self, op: &'static str, inputs: &[&OnnxValue]) -> NodeBuilder<'_> {
         let inputs = inputs.iter().map(|value| (*value).clone()).collect();
@@ -152,12 +160,14 @@ impl ModelBuilder {
         name
     }
 
-    fn push(
+    /// Adds a node of the kind `op`; returns the names of its outputs, empty for those that are omitted.
+    pub fn push(
         &mut self,
-        op: &'static str,
+        op: &str,
+        domain: String,
         inputs: &[OnnxValue],
         attributes: Vec<AttributeProto>,
-        outputs: usize,
+        outputs: &[bool],
     ) -> Result<Vec<SmolStr>> {
         let mut input = inputs.iter().map(|value| self.named(value).map(String::from)).collect::<Result<Vec<_>>>()?;
         while input.last().is_some_and(String::is_empty) {
@@ -165,12 +175,14 @@ impl ModelBuilder {
         }
         let name = self.node_name(op);
         let wanted = format!("{}/{op}", self.base);
-        let names: Vec<SmolStr> = (0..outputs).map(|_| self.unique(&wanted)).collect();
+        let named = |is_present: &bool| if *is_present { self.unique(&wanted) } else { SmolStr::default() };
+        let names: Vec<SmolStr> = outputs.iter().map(named).collect();
         self.nodes.push(NodeProto {
             input,
             output: names.iter().map(ToString::to_string).collect(),
             name: Some(name.into()),
             op_type: Some(op.to_string()),
+            domain: Some(domain).filter(|domain| !domain.is_empty()),
             attribute: attributes,
             ..Default::default()
         });
@@ -251,7 +263,8 @@ impl NodeBuilder<'_> {
                 (given, computed) = (Some(dtype).filter(|_| !kernels.predicate), Some(wide));
             }
         }
-        let names = self.builder.push(self.op, &self.inputs, self.attributes, dtypes.len())?;
+        let names =
+            self.builder.push(self.op, String::new(), &self.inputs, self.attributes, &vec![true; dtypes.len()])?;
         let mut values = Vec::with_capacity(dtypes.len());
         for (name, dtype) in names.into_iter().zip(dtypes) {
             let value = match computed {

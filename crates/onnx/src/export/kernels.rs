@@ -116,6 +116,7 @@ const TABLE: &[Kernels] = &[
     kernels("Tan", F32_ONLY),
     kernels("Tanh", FLOATS),
     kernels("Tile", &[Bool, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64]),
+    kernels("ThresholdedRelu", F32_ONLY),
     kernels("TopK", NUMBERS),
     kernels("Trilu", &[F32, F64, I64]),
     Kernels { op: "Where", data: 1, types: &[F32, F64, I32, I64, U8], predicate: false },

@@ -15,6 +15,7 @@
 //! | `scope` | one operator being written: operands, types, attributes |
 //! | `write` | how an operator is written |
 //! | `layout` | layout strings of convolutions and pooling |
+//! | `opaque_node` | operators that were kept as they were in an ONNX file |
 //! | `file` | bytes of a model; weights in a file of their own |
 //! | `families` | one file an operator family; `families::FAMILIES` is the registry |
 //!
@@ -28,6 +29,7 @@ mod families;
 mod file;
 mod kernels;
 mod layout;
+mod opaque_node;
 mod scope;
 mod write;
 mod write_graph;
@@ -43,9 +45,6 @@ use crate::proto::ModelProto;
 /// The operator set of written models: the oldest with bitwise operators and reductions of scattered elements, and so
 /// read by ONNX Runtime 1.14 and newer.
 pub const OPSET: i64 = 18;
-
-/// The version of the file format that came with [`OPSET`].
-const IR_VERSION: i64 = 8;
 
 /// What a model is written with.
 #[derive(Clone, Copy)]

@@ -14,6 +14,8 @@ pub(super) struct Scope<'s> {
     pub args: Vec<Vec<OnnxValue>>,
     /// What is added along the channels of the result, of rank 1: see the module `bias`.
     pub bias: Option<OnnxValue>,
+    /// By argument: whether an operator of the part computes it.
+    pub is_computed: Vec<bool>,
     /// By result: whether anything reads it.
     pub is_read: Vec<bool>,
 }

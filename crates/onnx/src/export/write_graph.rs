@@ -7,11 +7,12 @@ use edgecut_ops::{Call, Typed, lookup};
 use smol_str::SmolStr;
 
 use super::{
-    ExportOptions, Exported, IR_VERSION, OPSET,
+    ExportOptions, Exported, OPSET,
     bias::Biases,
     builder::{ModelBuilder, OnnxValue},
     error::ExportError,
     families,
+    opaque_node::write_opaque,
     scope::Scope,
 };
 use crate::{
@@ -99,6 +100,9 @@ fn write_operator(
     is_read: &[bool],
 ) -> Written<Vec<OnnxValue>> {
     let operator = graph.operator(id);
+    if let Some(written) = write_opaque(builder, graph, operator, &args) {
+        return written;
+    }
     let def = lookup(&operator.name).ok_or("its semantics are not known")?;
     let write = families::find(&operator.name).ok_or("it has no equivalent in ONNX, and no composition is known")?;
     let (types, out) = (graph.arg_types(operator), graph.result_type(operator));
@@ -112,7 +116,10 @@ fn write_operator(
     let is_read: Vec<bool> = operator.outputs.iter().map(|output| is_read[output.0 as usize]).collect();
     let call = Call { def, attrs: &operator.attrs, args: &types, values: &values };
     let argument_values = args.clone();
-    let mut scope = Scope { builder, call: Typed { call, out: &out }, args: argument_values, bias, is_read };
+    let computed = |tensor: &TensorId| matches!(graph.tensor(*tensor).origin, Origin::Operator { .. });
+    let is_computed = operator.args.iter().map(|arg| arg.tensors().iter().all(computed)).collect();
+    let call = Typed { call, out: &out };
+    let mut scope = Scope { builder, call, args: argument_values, bias, is_computed, is_read };
     let results = write.write(&mut scope)?;
     if results.len() != operator.outputs.len() {
         return Err(format!("{} results were written, {} are needed", results.len(), operator.outputs.len()));
@@ -271,6 +278,7 @@ impl<'g> GraphWriter<'g> {
         };
         let input = self.inputs.iter().map(|(name, id)| info(name, graph.tensor(*id)));
         let output = outputs.iter().map(|(name, tensor)| info(name, tensor));
+        self.builder.require("", OPSET);
         let written = GraphProto {
             name: Some("main".to_string()),
             input: input.collect::<Result<_, ExportError>>()?,
@@ -279,12 +287,16 @@ impl<'g> GraphWriter<'g> {
             initializer: self.builder.initializers,
             ..Default::default()
         };
+        let ir_version = ir_version(self.builder.versions.get("").copied().unwrap_or(OPSET));
+        let versions = self.builder.versions.into_iter();
         let model = ModelProto {
-            ir_version: Some(IR_VERSION),
+            ir_version: Some(ir_version),
             producer_name: Some("edgecut".to_string()),
             producer_version: Some(env!("CARGO_PKG_VERSION").to_string()),
             graph: Some(written),
-            opset_import: vec![OperatorSetIdProto { domain: Some(String::new()), version: Some(OPSET) }],
+            opset_import: versions
+                .map(|(domain, version)| OperatorSetIdProto { domain: Some(domain), version: Some(version) })
+                .collect(),
             ..Default::default()
         };
         Ok(Exported {
@@ -315,6 +327,18 @@ impl<'g> GraphWriter<'g> {
             self.operators.insert(node, producers);
         }
         Ok(name)
+    }
+}
+
+/// The version of the file format that came with an operator set (`onnx/helper.py`, `VERSION_TABLE`).
+fn ir_version(opset: i64) -> i64 {
+    match opset {
+        ..=18 => 8,
+        19..=20 => 9,
+        21..=22 => 10,
+        23 => 11,
+        24 => 12,
+        _ => 13,
     }
 }
 

@@ -73,7 +73,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// If it is missing or not such a list, or an integer is 2³¹ or more in magnitude.
-    pub(crate) fn pairs(&self, key: &str, rank: usize) -> Result<Vec<(i64, i64)>, TypeError> {
+    pub fn pairs(&self, key: &str, rank: usize) -> Result<Vec<(i64, i64)>, TypeError> {
         let pair = |item: &Attr| match item.list()? {
             [a, b] => Some((a.int()?, b.int()?)),
             _ => None,

@@ -50,6 +50,7 @@ impl Agent {
                     name: server.name.clone(),
                     threads: server.threads,
                     memory: server.memory,
+                    engine: server.embedded.with(server.engine),
                     identity: None,
                 };
                 let unreachable = |e: std::io::Error| AgentError::Unreachable {

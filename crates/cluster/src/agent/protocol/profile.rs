@@ -12,7 +12,7 @@ use super::{
     named_tensors::{NamedTensors, StreamedTensor},
     wire::{self, item_cost::Outcome, profile_event, profile_request},
 };
-use edgecut_engine::statistics::Statistics;
+use edgecut_engine::{EngineChoice, statistics::Statistics};
 use edgecut_graph::{
     Granularity, Graph,
     units::{Bytes, Micros},
@@ -26,6 +26,9 @@ pub struct ProfileTask {
     pub device: SmolStr,
     /// Threads to compute with; by default the agent's own number.
     pub threads: Option<u32>,
+    /// The engine to compute with; by default the agent's own.
+    #[serde(default)]
+    pub engine: Option<EngineChoice>,
     pub mode: MeasurementMode,
     pub granularity: Granularity,
     pub sampling: Sampling,
@@ -208,6 +211,7 @@ mod tests {
             let task = ProfileTask {
                 device: "cpu".into(),
                 threads: Some(2),
+                engine: Some(EngineChoice::Auto),
                 mode: MeasurementMode::InSitu,
                 granularity: Granularity::Op,
                 sampling: Sampling::default(),

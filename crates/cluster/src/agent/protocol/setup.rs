@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::{named_tensors::StreamedTensor, peer::Peer};
+use edgecut_engine::EngineChoice;
 use edgecut_graph::{Graph, OperatorId, Origin, TensorId, TensorType, units::Bytes};
 
 /// One server's part of a plan.
@@ -59,6 +60,9 @@ pub struct Partition {
     pub memory: Option<Bytes>,
     /// Threads to compute with; by default the agent's own number.
     pub threads: Option<u32>,
+    /// The engine to compute with; by default the agent's own.
+    #[serde(default)]
+    pub engine: Option<EngineChoice>,
     /// Predicted peak of memory beyond the parameters.
     pub activations: Bytes,
     pub stages: Vec<Stage>,
@@ -269,6 +273,7 @@ mod tests {
             device: "cpu".into(),
             memory: None,
             threads: None,
+            engine: None,
             activations: Bytes::ZERO,
             stages: vec![stage],
         };

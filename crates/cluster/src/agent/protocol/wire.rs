@@ -21,6 +21,7 @@ impl From<Description> for DescribeReply {
             },
             model: device.model,
             engine: device.engine,
+            engines: device.engines,
             threads: device.threads,
             memory_bytes: device.memory.0,
             from_host: device.host_link.map(|link| link.to_device.into()),
@@ -70,6 +71,7 @@ impl From<DescribeReply> for Description {
             name: device.name.into(),
             model: device.model,
             engine: device.engine,
+            engines: device.engines,
             threads: device.threads,
             memory: Bytes(device.memory_bytes),
             host_link: device

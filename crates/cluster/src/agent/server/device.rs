@@ -5,7 +5,7 @@
 
 use std::{
     any::Any,
-    collections::BTreeMap,
+    collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
@@ -16,20 +16,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::error::HostError;
 use crate::{DeviceDescription, MAX_THREADS};
-use edgecut_engine::{Engine, EngineError};
+use edgecut_engine::{Engine, EngineChoice, EngineError};
 
 /// How long a client waits for a leased device.
 const LEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Creates an engine for a number of threads.
-pub(super) type EngineFactory = dyn Fn(u32) -> Result<Arc<dyn Engine>, EngineError> + Send + Sync;
+/// Creates an engine, the device's own or the one that is asked for, with a number of threads.
+pub(super) type EngineFactory = dyn Fn(Option<EngineChoice>, u32) -> Result<Arc<dyn Engine>, EngineError> + Send + Sync;
+
+/// What a client may ask for: an engine, a number of threads.
+type EngineKey = (Option<EngineChoice>, u32);
 
 /// A device and its thread.
 pub(super) struct Device {
     description: DeviceDescription,
     create_engine: Box<EngineFactory>,
-    /// Engines in use, by number of threads.
-    engines: Mutex<BTreeMap<u32, Arc<dyn Engine>>>,
+    /// Engines in use, by what was asked for.
+    engines: Mutex<HashMap<EngineKey, Arc<dyn Engine>>>,
     jobs: mpsc::Sender<Job>,
     available: Arc<Semaphore>,
     /// The current or last lease, for messages.
@@ -63,11 +66,12 @@ impl Device {
         &self.description
     }
 
-    /// The device's engine with `threads` threads, by default the device's own number.
-    pub fn engine(&self, threads: Option<u32>) -> Result<Arc<dyn Engine>, HostError> {
+    /// The engine with `threads` threads; by default the device's own of both.
+    pub fn engine(&self, engine: Option<EngineChoice>, threads: Option<u32>) -> Result<Arc<dyn Engine>, HostError> {
         let threads = threads.unwrap_or(self.description.threads);
         let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(engine) = engines.get(&threads) {
+        let key = (engine, threads);
+        if let Some(engine) = engines.get(&key) {
             return Ok(engine.clone());
         }
         if threads == 0 || threads > MAX_THREADS {
@@ -76,8 +80,8 @@ impl Device {
         // The number of engines that a process can measure is limited.
         engines.retain(|_, engine| Arc::strong_count(engine) > 1);
         let failed = |cause| HostError::Engine { what: format!("device {}", self.description.name), cause };
-        let engine = (self.create_engine)(threads).map_err(failed)?;
-        engines.insert(threads, engine.clone());
+        let engine = (self.create_engine)(engine, threads).map_err(failed)?;
+        engines.insert(key, engine.clone());
         Ok(engine)
     }
 

@@ -107,6 +107,7 @@ pub(super) fn execute(
     while let Some(StageTask { stage: scheduled, operands }) = session.wait_for_stage(partition) {
         let (stage, executable) = (&part.stages[scheduled.index], &mut stages[scheduled.index]);
         let mut steps = Vec::with_capacity(stage.steps.len());
+        let mut indices = Vec::with_capacity(stage.steps.len());
         let start = session.clock.now();
         // A step takes all time since the one before, with what the engine needs to call it.
         let mut before = start;
@@ -114,6 +115,7 @@ pub(super) fn execute(
             let group = stage.steps.get(index).map_or(0, |step| step.group);
             let end = session.clock.now();
             let wall = end - std::mem::replace(&mut before, end);
+            indices.push(index);
             steps.push(StepTime { group, end, wall, cpu, workspace });
         };
         let sample = &mut measured[scheduled.index];
@@ -134,6 +136,11 @@ pub(super) fn execute(
                 })
             }
         };
+        if let Some(shares) = executable.step_shares() {
+            let shares: Vec<f64> =
+                indices.iter().map(|index| shares.get(*index).copied().unwrap_or_default()).collect();
+            divide(&mut steps, &shares, start, session.clock.now());
+        }
         let results = results.map_err(|cause| HostError::Engine { what: format!("stage {}", stage.name), cause })?;
         let peak = sample.as_ref().map(|sample| sample.peak).unwrap_or_default();
         let run = StageRun { results, start, end: session.clock.now(), steps, peak };
@@ -146,4 +153,15 @@ pub(super) fn execute(
         }
     }
     Ok(())
+}
+
+/// Divides the time of steps that ran as one, from `start` to `end`, by their shares.
+fn divide(steps: &mut [StepTime], shares: &[f64], start: Micros, end: Micros) {
+    let sum: f64 = shares.iter().sum();
+    let mut before = start;
+    for (step, share) in steps.iter_mut().zip(shares) {
+        step.wall = Micros((end.0 - start.0) * share / sum.max(f64::MIN_POSITIVE));
+        step.end = before + step.wall;
+        before = step.end;
+    }
 }

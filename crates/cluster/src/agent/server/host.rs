@@ -13,7 +13,7 @@ use crate::{
     Description, DeviceDescription, DeviceKind, HostLink,
     agent::{clock::Clock, protocol::Identity, shutdown::Shutdown},
 };
-use edgecut_engine::{Engine, EngineError, StartedGpu, StartedGpus, TractEngine, start_gpus};
+use edgecut_engine::{EngineChoice, EngineError, EngineOptions, StartedGpu, StartedGpus, start_gpus};
 use edgecut_graph::{
     LinkCost,
     units::{Bytes, Micros},
@@ -27,6 +27,8 @@ pub struct HostOptions {
     pub threads: Option<u32>,
     /// Limit on the main memory of a partition; by default all of the machine's.
     pub memory: Option<Bytes>,
+    /// The engine of the CPU, unless a client asks for another.
+    pub engine: EngineOptions,
     /// Certificates for connections to other agents.
     pub identity: Option<Identity>,
 }
@@ -55,19 +57,24 @@ impl Host {
     /// If a thread cannot be started.
     pub fn start(options: HostOptions, shutdown: Shutdown) -> std::io::Result<Arc<Host>> {
         let machine = Machine::detect();
+        let (engines, absent) = engines(&options.engine);
+        let engine = options.engine.identity().map_err(std::io::Error::other)?;
         let cpu = DeviceDescription {
             name: SmolStr::new_static(CPU),
             kind: DeviceKind::Cpu,
             model: machine.cpu.model.clone(),
-            engine: TractEngine::identity().to_string(),
+            engine: engine.to_string(),
+            engines,
             threads: options.threads.unwrap_or(machine.cpu.threads).max(1),
             memory: options.memory.unwrap_or(machine.memory_total),
             host_link: None,
         };
-        let cpu_engine = |threads: u32| Ok(Arc::new(TractEngine::new(threads as usize)?) as Arc<dyn Engine>);
+        let own = options.engine;
+        let cpu_engine = move |engine: Option<EngineChoice>, threads: u32| own.with(engine).start(threads as usize);
         let processor = Device::start(cpu, Box::new(cpu_engine))?;
         let mut devices = vec![processor.clone()];
-        let StartedGpus { gpus, notes } = start_gpus();
+        let StartedGpus { gpus, mut notes } = start_gpus();
+        notes.extend(absent);
         for (number, gpu) in gpus.into_iter().enumerate() {
             devices.push(gpu_device(number, gpu)?);
         }
@@ -164,6 +171,22 @@ impl Host {
     }
 }
 
+/// Names and versions of the engines that a CPU has, and a note if ONNX Runtime is not among them.
+/// Only what `own` asks for is looked for.
+fn engines(own: &EngineOptions) -> (Vec<String>, Option<String>) {
+    if !own.look_for_all && own.engine == EngineChoice::Tract {
+        return (Vec::new(), None);
+    }
+    match own.onnx_runtime_identity() {
+        Ok(_) => {
+            let choices = [EngineChoice::Tract, EngineChoice::OnnxRuntime, EngineChoice::Auto];
+            let identities = choices.into_iter().filter_map(|engine| own.with(Some(engine)).identity().ok());
+            (identities.map(|identity| identity.to_string()).collect(), None)
+        }
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    }
+}
+
 /// Starts the thread of a GPU, whose engine is running. A GPU always computes with all of its multiprocessors.
 fn gpu_device(number: usize, gpu: StartedGpu) -> std::io::Result<Arc<Device>> {
     let StartedGpu { gpu, engine, free, to_device, from_device } = gpu;
@@ -174,11 +197,12 @@ fn gpu_device(number: usize, gpu: StartedGpu) -> std::io::Result<Arc<Device>> {
         kind: DeviceKind::Gpu,
         model: gpu.description(),
         engine: engine.id().to_string(),
+        engines: Vec::new(),
         threads: multiprocessors,
         memory: free,
         host_link: link.map(|(to_device, from_device)| HostLink { to_device, from_device }),
     };
-    let create = move |threads: u32| match threads == multiprocessors {
+    let create = move |_: Option<EngineChoice>, threads: u32| match threads == multiprocessors {
         true => Ok(Arc::clone(&engine)),
         false => Err(EngineError::Other(format!("a GPU computes with all of its {multiprocessors} multiprocessors"))),
     };

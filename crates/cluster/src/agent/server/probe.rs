@@ -201,7 +201,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_link_is_not_measured_while_a_processor_is_in_use() {
-        let options = HostOptions { name: "a".into(), threads: Some(1), memory: None, identity: None };
+        let options = HostOptions { name: "a".into(), threads: Some(1), memory: None, ..HostOptions::default() };
         let host = Host::start(options, Shutdown::new()).unwrap();
         let lease = host.processor().lease("a profile").await.unwrap();
         let absorb = async || {

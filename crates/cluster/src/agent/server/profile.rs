@@ -38,7 +38,7 @@ impl Host {
         events: mpsc::Sender<ProfileEvent>,
     ) -> Result<(), HostError> {
         let lease = self.device(&task.device)?.lease("another client's profile").await?;
-        let engine = lease.device().engine(task.threads)?;
+        let engine = lease.device().engine(task.engine, task.threads)?;
         let limit = lease.device().description().memory;
         let shutdown = self.shutdown().clone();
         let measuring = lease.run("profiling", {

@@ -223,9 +223,9 @@ async fn load_all(
     let loading = leased.iter().map(|partition| {
         let (setup, streamed) = (setup.clone(), streamed.clone());
         let (index, limit) = (partition.index, partition.limit);
-        let threads = setup.partitions[index].threads;
+        let (engine, threads) = (setup.partitions[index].engine, setup.partitions[index].threads);
         async move {
-            let engine = partition.lease.device().engine(threads)?;
+            let engine = partition.lease.device().engine(engine, threads)?;
             let load = move || execute::load(&engine, &setup.partitions[index], &streamed, limit);
             partition.lease.run("loading", load).await
         }

@@ -138,8 +138,12 @@ def @main(%x: Tensor[(1, 8, 32, 32), float32], %w1: Tensor[(16, 8, 3, 3), float3
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             text += &format!("[[server]]\nname = \"s{index}\"\naddress = \"{address}\"\n");
-            let options =
-                HostOptions { name: format!("s{index}").into(), threads: Some(1), memory: None, identity: None };
+            let options = HostOptions {
+                name: format!("s{index}").into(),
+                threads: Some(1),
+                memory: None,
+                ..HostOptions::default()
+            };
             let host: Arc<Host> = Host::start(options, shutdown.child()).unwrap();
             tokio::spawn(async move { serve(listener, host, None).await.unwrap() });
         }

@@ -25,7 +25,10 @@ pub(super) const OPS: &[(&str, Write)] = &[
 fn relu(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let x = scope.x(0)?;
     match x.dtype.is_float() {
-        true => scope.builder.unary("Relu", &x),
+        // ONNX Runtime fuses `Relu` with what computes its operand. Alone, an operator that makes 0 of what is not a
+        // number, as TVM does.
+        true if scope.is_computed.first() == Some(&true) => scope.builder.unary("Relu", &x),
+        true => scope.builder.node("ThresholdedRelu", &[&x]).float("alpha", 0.0).one(x.dtype),
         false => scope.builder.with_number("Max", &x, 0.0),
     }
 }

@@ -26,8 +26,8 @@ pub(super) const OPS: &[(&str, Write)] = &[
     ("logical_and", One(|scope| logic(scope, "And", "BitwiseAnd"))),
     ("logical_or", One(|scope| logic(scope, "Or", "BitwiseOr"))),
     ("logical_xor", One(|scope| logic(scope, "Xor", "BitwiseXor"))),
-    ("maximum", Binary("Max")),
-    ("minimum", Binary("Min")),
+    ("maximum", One(|scope| extreme(scope, "Max", "Greater"))),
+    ("minimum", One(|scope| extreme(scope, "Min", "Less"))),
     ("mod", One(remainder)),
     ("multiply", One(|scope| arithmetic(scope, "Mul", "And"))),
     ("not_equal", One(not_equal)),
@@ -38,6 +38,17 @@ pub(super) const OPS: &[(&str, Write)] = &[
     ("trunc_mod", One(remainder)),
     ("where", One(choose)),
 ];
+
+/// `a` where `compare` says so, else `b`: as in TVM the second operand where either is not a number, which ONNX's own
+/// operator would return.
+fn extreme(scope: &mut Scope<'_>, of_integers: &'static str, compare: &'static str) -> Result<OnnxValue> {
+    let (a, b) = (scope.x(0)?, scope.x(1)?);
+    if !a.dtype.is_float() {
+        return scope.builder.binary(of_integers, &a, &b);
+    }
+    let takes_first = scope.builder.compare(compare, &a, &b)?;
+    scope.builder.choose(&takes_first, &a, &b)
+}
 
 /// Arithmetic of numbers; of bools, what it amounts to.
 fn arithmetic(scope: &mut Scope<'_>, op: &'static str, of_bools: &'static str) -> Result<OnnxValue> {

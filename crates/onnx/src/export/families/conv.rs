@@ -109,7 +109,7 @@ pub(super) fn is_byte(dtype: DType) -> bool {
     matches!(dtype, DType::I8 | DType::U8)
 }
 
-fn conv(scope: &mut Scope<'_>, rank: usize) -> Result<OnnxValue> {
+pub(super) fn conv(scope: &mut Scope<'_>, rank: usize) -> Result<OnnxValue> {
     let conv = Convolution::read(scope, rank)?;
     let dtype = scope.out()?.dtype;
     let y = if is_byte(conv.x.dtype) && is_byte(conv.weight.dtype) && dtype == DType::I32 {

@@ -16,7 +16,7 @@ pub(super) const OPS: &[(&str, Write)] = &[
     ("nn.matmul", One(matmul)),
 ];
 
-fn dense(scope: &mut Scope<'_>) -> Result<OnnxValue> {
+pub(super) fn dense(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let (x, weight) = (scope.x(0)?, scope.x(1)?);
     product(scope, &x, &weight, false, true)
 }
@@ -27,7 +27,7 @@ fn matmul(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     product(scope, &x, &weight, a, b)
 }
 
-fn batch_matmul(scope: &mut Scope<'_>) -> Result<OnnxValue> {
+pub(super) fn batch_matmul(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let (a, b) = (scope.x(0)?, scope.x(1)?);
     let (left, right) = (scope.flag("transpose_a", false)?, scope.flag("transpose_b", false)?);
     multiplied(scope, &a, &b, left, right)

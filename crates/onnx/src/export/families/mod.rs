@@ -9,7 +9,9 @@ mod linear;
 mod norm;
 mod pad;
 mod pool;
+mod qnn;
 mod reduce;
+mod reorg;
 mod resize;
 mod sparse;
 mod train;
@@ -31,7 +33,9 @@ const FAMILIES: &[Family] = &[
     norm::OPS,
     pad::OPS,
     pool::OPS,
+    qnn::OPS,
     reduce::OPS,
+    reorg::OPS,
     resize::OPS,
     sparse::OPS,
     train::OPS,

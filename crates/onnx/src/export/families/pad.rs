@@ -10,12 +10,7 @@ pub(super) const OPS: &[(&str, Write)] = &[("nn.mirror_pad", One(mirror)), ("nn.
 
 /// `pad_width` by axis: how much before it and after it.
 fn widths(scope: &Scope<'_>) -> Result<Vec<(i64, i64)>> {
-    let flat = scope.checked(scope.call.ints("pad_width"))?.unwrap_or_default();
-    let pairs: Vec<(i64, i64)> = flat.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-    match pairs.len() == scope.rank(0)? {
-        true => Ok(pairs),
-        false => Err("pad_width must have two sizes for each axis".to_string()),
-    }
+    scope.checked(scope.call.pairs("pad_width", scope.rank(0)?))
 }
 
 fn pad(scope: &mut Scope<'_>) -> Result<OnnxValue> {

@@ -11,7 +11,8 @@ pub(super) const OPS: &[(&str, Write)] =
 
 /// In any layout: axes that keep their length are left as they are by ONNX's operator.
 fn resize(scope: &mut Scope<'_>) -> Result<OnnxValue> {
-    let (x, dims, out) = (scope.x(0)?, scope.dims(0)?, scope.out_dims()?);
+    let (mut x, mut dims, mut out) = (scope.x(0)?, scope.dims(0)?, scope.out_dims()?);
+    let (rank, result) = (dims.len(), out.clone());
     let method = match scope.text("method", "linear")? {
         "nearest_neighbor" => "nearest",
         "linear" => "linear",
@@ -22,14 +23,21 @@ fn resize(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     if !["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"].contains(&coordinates) {
         return Err(format!("coordinate_transformation_mode `{coordinates}` has no equivalent"));
     }
-    // As TVM chooses where the model does not say (topi/image/resize.py).
-    let rounding = match (scope.text("rounding_method", "")?, coordinates) {
+    // As TVM chooses where the model does not say (topi/image/resize.py). `round` rounds halves away from zero, which no
+    // position below it reaches.
+    let rounding = match (scope.text("rounding_method", "round")?, coordinates) {
         ("round_prefer_floor", _) => "round_prefer_floor",
         ("round" | "round_prefer_ceil", _) | ("", "align_corners") => "round_prefer_ceil",
         ("floor" | "", _) => "floor",
         ("ceil", _) => "ceil",
         (other, _) => return Err(format!("rounding_method `{other}` has no equivalent")),
     };
+    if method == "cubic" && rank == 3 {
+        // ONNX Runtime interpolates by cubic polynomials in images only.
+        dims.insert(2, 1);
+        out.insert(2, 1);
+        x = scope.builder.reshape(&x, &dims)?;
+    }
     let axes: Vec<i64> = (0..dims.len()).filter(|axis| dims[*axis] != out[*axis]).map(|axis| axis as i64).collect();
     if axes.is_empty() {
         return Err("an interpolation that keeps the size has no equivalent".to_string());
@@ -37,7 +45,7 @@ fn resize(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let sizes: Vec<i64> = axes.iter().filter_map(|axis| out.get(*axis as usize).copied()).collect();
     let (sizes, absent) = (scope.builder.ints(&sizes)?, scope.builder.absent());
     let (alpha, exclude) = (scope.float("cubic_alpha", -0.5)?, scope.int("cubic_exclude", 0)?);
-    scope
+    let resized = scope
         .builder
         .node("Resize", &[&x, &absent, &absent, &sizes])
         .ints("axes", &axes)
@@ -46,5 +54,6 @@ fn resize(scope: &mut Scope<'_>) -> Result<OnnxValue> {
         .text("nearest_mode", rounding)
         .float("cubic_coeff_a", alpha)
         .int("exclude_outside", exclude)
-        .one(x.dtype)
+        .one(x.dtype)?;
+    if dims.len() == rank { Ok(resized) } else { scope.builder.reshape(&resized, &result) }
 }

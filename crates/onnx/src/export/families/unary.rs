@@ -105,24 +105,34 @@ pub(super) fn truncated(builder: &mut ModelBuilder, x: &OnnxValue) -> Result<Onn
     if !x.dtype.is_float() {
         return Ok(x.clone());
     }
-    toward_zero(builder, x, 0.0)
+    toward_zero(builder, x)
 }
 
 /// Rounds halves away from zero, where ONNX's `Round` rounds them to even.
 fn round(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let x = scope.x(0)?;
     match x.dtype.is_float() {
-        true => toward_zero(scope.builder, &x, 0.5),
+        true => round_half_away(scope.builder, &x),
         false => Ok(x),
     }
 }
 
-/// `sign(x) · ⌊|x| + shift⌋`.
-fn toward_zero(builder: &mut ModelBuilder, x: &OnnxValue, shift: f64) -> Result<OnnxValue> {
-    let (sign, mut size) = (builder.unary("Sign", x)?, builder.unary("Abs", x)?);
-    if shift != 0.0 {
-        size = builder.with_number("Add", &size, shift)?;
-    }
+/// Rounds floats, halves away from zero: a half is exactly that far from the even number that `Round` makes of it.
+pub(super) fn round_half_away(builder: &mut ModelBuilder, x: &OnnxValue) -> Result<OnnxValue> {
+    let even = builder.unary("Round", x)?;
+    let apart = builder.binary("Sub", x, &even)?;
+    let apart = builder.unary("Abs", &apart)?;
+    let half = builder.scalar(0.5, x.dtype)?;
+    let is_half = builder.compare("Equal", &apart, &half)?;
+    let sign = builder.unary("Sign", x)?;
+    let step = builder.binary("Mul", &sign, &half)?;
+    let away = builder.binary("Add", x, &step)?;
+    builder.choose(&is_half, &away, &even)
+}
+
+/// `sign(x) · ⌊|x|⌋`.
+fn toward_zero(builder: &mut ModelBuilder, x: &OnnxValue) -> Result<OnnxValue> {
+    let (sign, size) = (builder.unary("Sign", x)?, builder.unary("Abs", x)?);
     let size = builder.unary("Floor", &size)?;
     builder.binary("Mul", &size, &sign)
 }

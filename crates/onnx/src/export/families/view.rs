@@ -1,5 +1,7 @@
 //! Operators that rearrange elements: views, transpositions, slices, padding, joins and repetitions.
 
+use edgecut_graph::DType;
+
 use super::unary::identity;
 use crate::export::write::Write::{self, Many, One};
 use crate::{
@@ -18,7 +20,7 @@ pub(super) const OPS: &[(&str, Write)] = &[
     ("contrib_reverse_reshape", One(reshape)),
     ("dyn.broadcast_to", One(broadcast)),
     ("dyn.expand_dims", One(reshape)),
-    ("dyn.reshape", One(reshape)),
+    ("dyn.reshape", One(reshape_as_given)),
     ("dyn.squeeze", One(reshape)),
     ("expand_dims", One(expand_dims)),
     ("layout_transform", One(layout_transform)),
@@ -52,6 +54,17 @@ fn reshape(scope: &mut Scope<'_>) -> Result<OnnxValue> {
             scope.builder.node("Reshape", &[&x, &shape]).one(x.dtype)
         }
     }
+}
+
+/// The operand in the shape that the second operand holds.
+fn reshape_as_given(scope: &mut Scope<'_>) -> Result<OnnxValue> {
+    if scope.out_dims().is_ok() {
+        return reshape(scope);
+    }
+    let (x, shape) = (scope.x(0)?, scope.x(1)?);
+    let shape = scope.builder.cast(&shape, DType::I64)?;
+    // Zeros keep sizes, as in Relay.
+    scope.builder.node("Reshape", &[&x, &shape]).one(x.dtype)
 }
 
 fn batch_flatten(scope: &mut Scope<'_>) -> Result<OnnxValue> {

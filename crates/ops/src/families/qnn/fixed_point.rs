@@ -34,7 +34,7 @@ pub(crate) const OPS: &[OpDef] = &[
 
 /// Rounding of ties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ties {
+pub enum Ties {
     /// Toward positive infinity (`UPWARD`).
     Up,
     /// Away from zero (`TONEAREST`).
@@ -43,7 +43,7 @@ pub(crate) enum Ties {
 
 /// The number multiplier · 2^(shift - 31).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FixedPoint {
+pub struct FixedPoint {
     pub multiplier: i64,
     pub shift: i64,
 }

@@ -22,6 +22,7 @@ fn partition(device: &str, stages: &[(&[u32], &[u32])]) -> Partition {
         device: device.into(),
         memory: None,
         threads: None,
+        engine: None,
         activations: Bytes::ZERO,
         stages: stages.iter().map(stage).collect(),
     }
