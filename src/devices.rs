@@ -44,6 +44,8 @@ struct DeviceRow {
     server_memory_bytes: Bytes,
     server_memory_available_bytes: Bytes,
     engine: String,
+    /// All that it has, if it has a choice.
+    engines: String,
     system: String,
     version: String,
 }
@@ -124,6 +126,7 @@ fn device_rows(cluster: &Cluster, fleet: &Fleet, inventory: &Inventory) -> Vec<D
                 server_memory_bytes: told.memory_total,
                 server_memory_available_bytes: told.memory_available,
                 engine: device.engine.clone(),
+                engines: described.map_or(String::new(), |d| d.engines.join(", ")),
                 system: told.system.clone(),
                 version: told.version.clone(),
             });
@@ -164,7 +167,7 @@ fn device_table(rows: &[DeviceRow]) -> Table {
             row.caches.clone(),
             row.memory_bytes.to_string(),
             format!("{} of {}", row.server_memory_available_bytes, row.server_memory_bytes),
-            row.engine.clone(),
+            if row.engines.is_empty() { row.engine.clone() } else { row.engines.replace(", ", "\n") },
         ]);
     }
     devices

@@ -12,7 +12,7 @@ use crate::{
 };
 use edgecut_cluster::Oversubscribed;
 use edgecut_engine::statistics::Statistics;
-use edgecut_graph::units::Micros;
+use edgecut_graph::units::{Bytes, Micros};
 use edgecut_values::write_npz;
 use serde::Serialize;
 
@@ -59,6 +59,8 @@ pub(crate) fn run(arguments: &Run) -> Outcome {
         median_us: time.median,
         min_us: time.min,
         p95_us: time.p95,
+        held_bytes: loaded.parameter_bytes(),
+        peak_bytes: samples.iter().map(|sample| sample.peak).max().unwrap_or_default(),
     };
     latency.print(arguments.format)
 }
@@ -75,11 +77,16 @@ struct Latency {
     median_us: Micros,
     min_us: Micros,
     p95_us: Micros,
+    /// What the engine holds of the parameters.
+    held_bytes: Bytes,
+    /// Peak of tensors and workspace, without what is held.
+    peak_bytes: Bytes,
 }
 
 impl Latency {
     fn print(&self, format: Format) -> Outcome {
-        let Latency { model, engine, threads, fallbacks, runs, median_us, min_us, p95_us } = self;
+        let Latency { model, engine, threads, fallbacks, runs, median_us, min_us, p95_us, held_bytes, peak_bytes } =
+            self;
         match format {
             Format::Csv => print_csv(std::slice::from_ref(self)),
             Format::Json => print_json(&serde_json::json!({
@@ -88,6 +95,7 @@ impl Latency {
                 "threads": threads,
                 "fallbacks": fallbacks,
                 "latency": { "runs": runs, "median_us": median_us, "min_us": min_us, "p95_us": p95_us },
+                "memory": { "held_bytes": held_bytes, "peak_bytes": peak_bytes },
             })),
             Format::Table => {
                 let threads = if *threads == 1 { "one thread".to_string() } else { format!("{threads} threads") };

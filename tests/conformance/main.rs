@@ -8,6 +8,8 @@
 mod cases;
 mod models;
 mod onnx;
+#[cfg(feature = "onnxruntime")]
+mod onnxruntime;
 mod operators;
 mod problems;
 mod registry;
@@ -29,6 +31,8 @@ fn main() -> ExitCode {
     trials.extend(splits::trials());
     trials.extend(models::trials());
     trials.extend(onnx::trials());
+    #[cfg(feature = "onnxruntime")]
+    trials.extend(onnxruntime::trials());
     trials.extend(registry::trials());
     trials.extend(problems::trials());
     trials.push(

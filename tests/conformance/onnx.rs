@@ -19,9 +19,13 @@ use libtest_mimic::Trial;
 use crate::{cases, operators::ENGINE, trial};
 
 pub fn trials() -> Vec<Trial> {
-    let folder = folder();
     let name = |name: &str| format!("onnx/{name}: outputs");
-    cases::stems(&folder, ".onnx").into_iter().map(|stem| trial(name(&stem), move || outputs(&stem))).collect()
+    names().into_iter().map(|stem| trial(name(&stem), move || outputs(&stem, &*ENGINE))).collect()
+}
+
+/// The models at hand.
+pub fn names() -> Vec<String> {
+    cases::stems(&folder(), ".onnx")
 }
 
 fn folder() -> PathBuf {
@@ -52,9 +56,10 @@ fn sizes(name: &str) -> Vec<BindDim> {
     all.get(name).cloned().unwrap_or_default()
 }
 
-fn outputs(name: &str) -> Result<(), String> {
+/// What `engine` computes is what ONNX Runtime's own session of the file computed.
+pub fn outputs(name: &str, engine: &dyn Engine) -> Result<(), String> {
     let graph = read(&folder().join(format!("{name}.onnx")), &sizes(name))?.graph;
-    let made = ENGINE.evaluate(&graph, &|id| content(&graph, &|_| None, id)).map_err(|error| error.to_string())?;
+    let made = engine.evaluate(&graph, &|id| content(&graph, &|_| None, id)).map_err(|error| error.to_string())?;
     let want = read_npz(&folder().join(format!("expected/{name}.npz"))).map_err(|error| error.to_string())?;
     if made.len() != want.len() {
         return Err(format!("{} outputs, expected {}", made.len(), want.len()));

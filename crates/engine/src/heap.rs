@@ -27,6 +27,13 @@ pub(super) fn advise_huge_pages(pointer: *mut u8, size: usize) {
     }
 }
 
+/// Bytes that the process has allocated from the C library and not freed, by Rust and by other libraries; `None` where it
+/// does not tell.
+#[cfg(feature = "onnxruntime")]
+pub(super) fn allocated_bytes() -> Option<u64> {
+    system::allocated_bytes()
+}
+
 /// For smaller blocks, checking the end of the heap costs more than it gains.
 const MIN_ADVISED: usize = 64 << 10;
 
@@ -58,6 +65,34 @@ mod glibc {
             libc::mallopt(libc::M_ARENA_MAX, 1);
         }
         ADVISED.store(end(), Relaxed);
+    }
+
+    /// `struct mallinfo2`: of all arenas, and of blocks that are mapped individually.
+    #[cfg(feature = "onnxruntime")]
+    #[repr(C)]
+    struct Mallinfo {
+        from_system: usize,
+        free_chunks: usize,
+        fast_chunks: usize,
+        mapped_blocks: usize,
+        mapped_bytes: usize,
+        unused: usize,
+        fast_bytes: usize,
+        used_bytes: usize,
+        free_bytes: usize,
+        releasable_bytes: usize,
+    }
+
+    #[cfg(feature = "onnxruntime")]
+    pub(super) fn allocated_bytes() -> Option<u64> {
+        // SAFETY: the name is a C string; the result is null before glibc 2.33, which is checked.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr()) };
+        if found.is_null() {
+            return None;
+        }
+        // SAFETY: glibc's function of this name has this signature; it only reads, under the allocator's locks.
+        let info = unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn() -> Mallinfo>(found) }();
+        Some((info.used_bytes + info.mapped_bytes) as u64)
     }
 
     pub(super) fn advise(pointer: *mut u8, size: usize) {
@@ -95,6 +130,11 @@ mod glibc {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 mod other {
     pub(super) fn configure() {}
+
+    #[cfg(feature = "onnxruntime")]
+    pub(super) fn allocated_bytes() -> Option<u64> {
+        None
+    }
 
     pub(super) fn advise(_pointer: *mut u8, _size: usize) {}
 }

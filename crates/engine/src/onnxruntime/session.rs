@@ -19,6 +19,8 @@ use ort::{
     sys,
 };
 
+use crate::heap::allocated_bytes;
+
 use super::{library::Library, provider::Provider, value::OrtTensor};
 
 /// How sessions of one engine are created.
@@ -34,10 +36,12 @@ pub(super) struct OrtSession {
     session: Session,
     input_names: Vec<CString>,
     output_names: Vec<CString>,
-    /// By name of a kernel's operator in the model: the operators of the part that it computes.
+    /// By name of an operator or a value of the model, one of which kernels are named after: the operators of the part.
     pub operators: HashMap<String, Vec<OperatorId>>,
     /// What the session refers to: weights that it uses as they are, and does not copy.
     _weights: Vec<OrtTensor>,
+    /// Bytes that it holds: those weights, and what ONNX Runtime made of them.
+    pub held: u64,
     /// Where the session writes its profile, until [`OrtSession::end_profile`].
     profile: Option<PathBuf>,
 }
@@ -74,18 +78,23 @@ impl OrtSession {
         let name = |name: &String| CString::new(name.as_str()).map_err(SessionError::of);
         let input_names = written.inputs.iter().map(|(input, _)| name(input)).collect::<Result<_, _>>()?;
         let output_names = written.outputs.iter().map(name).collect::<Result<_, _>>()?;
+        let weight_bytes = written.weight_bytes();
+        let before = allocated_bytes();
         let (session, weights) = create(library, options, written, profile).map_err(|error| {
             let what = error.to_string();
             // The message quotes the operator without a kernel.
             let quoted = what.split(['\'', '(', ')', ' ', ':']).find_map(|word| operators.get(word));
             SessionError { operators: quoted.cloned().unwrap_or_default(), what }
         })?;
+        // Most of it ONNX Runtime allocates by itself, not through the allocator that it was given.
+        let made = allocated_bytes().zip(before).map_or(0, |(after, before)| after.saturating_sub(before));
         Ok(OrtSession {
             session,
             input_names,
             output_names,
             operators,
             _weights: weights,
+            held: weight_bytes + made,
             profile: profile.map(Path::to_path_buf),
         })
     }

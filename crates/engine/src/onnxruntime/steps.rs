@@ -82,11 +82,12 @@ impl OrtSteps {
         let constant_outputs = constant_outputs(graph, parameter)?;
         let (mut programs, fallbacks) = prepare(&context, graph, parameter, profiles.as_ref().map(TempDir::path))?;
         find_last_uses(&graph.outputs, programs.iter_mut().map(|program| &mut program.tensors));
-        let (held, loading) = (context.meter.live(), context.meter.peak());
+        let loading = context.meter.peak().max(0) as u64;
         drop((counted, exclusive));
         let whole = [graph.operators().map(|(id, _)| id).collect::<Vec<_>>()];
         let groups = groups.unwrap_or(&whole);
         let named = |id: TensorId| NamedTensor::new(graph, id);
+        let held = programs.iter().map(|program| program.computed.held()).sum();
         let mut loaded = OrtSteps {
             context,
             programs,
@@ -95,8 +96,8 @@ impl OrtSteps {
             outputs: graph.outputs.iter().map(|id| named(*id)).collect(),
             constant_outputs,
             fallbacks,
-            parameter_bytes: Bytes(held.max(0) as u64),
-            loading_bytes: Bytes(loading.max(0) as u64),
+            parameter_bytes: held,
+            loading_bytes: held.max(Bytes(loading)),
             steps: step_memory(graph, groups),
             groups: groups.to_vec(),
             profiles,
@@ -221,6 +222,14 @@ impl OrtSteps {
 }
 
 impl Computed {
+    /// Memory that it holds while it is loaded.
+    fn held(&self) -> Bytes {
+        match self {
+            Computed::Session(session) => Bytes(session.held),
+            Computed::Embedded { executable, .. } => executable.parameter_bytes(),
+        }
+    }
+
     /// Computes the program's outputs.
     fn run(
         &mut self,

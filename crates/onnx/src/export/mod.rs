@@ -62,7 +62,8 @@ pub struct Exported {
     pub inputs: Vec<(String, TensorId)>,
     /// The names of the model's outputs, in the order of the graph's.
     pub outputs: Vec<String>,
-    /// By name of an ONNX node: the operators that it computes.
+    /// By name of an ONNX node or of a value that one computes, which runtimes name kernels after: the operators that it
+    /// computes.
     pub operators: HashMap<String, Vec<OperatorId>>,
     /// Operators that needed more than one node, by how many.
     pub compositions: Vec<(OperatorId, usize)>,

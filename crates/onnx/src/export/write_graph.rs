@@ -236,6 +236,9 @@ impl<'g> GraphWriter<'g> {
             self.compositions.push((written, names.len()));
         }
         self.operators.extend(names.into_iter().map(|name| (name, served.clone())));
+        for output in self.builder.nodes[first..].iter().flat_map(|node| &node.output) {
+            self.operators.entry(output.clone()).or_insert_with(|| served.clone());
+        }
         Ok(())
     }
 

@@ -1,0 +1,132 @@
+//! ONNX Runtime as the engine: every operator case and every model with outputs, and what is particular to it. Ignored where
+//! it is not installed, unless the environment variable `EDGECUT_REQUIRE_SHARED` says that nothing may be lacking.
+
+use std::sync::LazyLock;
+
+use edgecut::{
+    engine::{Engine, EngineChoice, EngineOptions, OnnxRuntimeEngine, TractEngine},
+    graph::{DType, Graph, Operator, OperatorId, Origin, TensorData, TensorId, TensorType},
+};
+use libtest_mimic::Trial;
+
+use crate::{cases, models, onnx, trial};
+
+static ENGINE: LazyLock<Result<OnnxRuntimeEngine, String>> =
+    LazyLock::new(|| OnnxRuntimeEngine::new(1, None, &[]).map_err(|error| error.to_string()));
+
+fn engine() -> Result<&'static dyn Engine, String> {
+    ENGINE.as_ref().map(|engine| engine as &dyn Engine).map_err(Clone::clone)
+}
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for case in cases::all() {
+        let name = format!("onnxruntime/operators/{}/{}", case.family, case.name);
+        trials.push(trial(name, move || case.run(engine()?)));
+    }
+    for name in cases::models_with_outputs() {
+        trials.push(trial(format!("onnxruntime/models/{name}: outputs"), move || models::outputs(&name, engine()?)));
+    }
+    for name in onnx::names() {
+        trials.push(trial(format!("onnxruntime/onnx/{name}: outputs"), move || onnx::outputs(&name, engine()?)));
+    }
+    let own: [(&str, fn() -> Result<(), String>); 3] = [
+        ("steps are one session whose time they share", steps_share_one_session),
+        ("what it lacks is computed by tract and named", fallbacks_are_named),
+        ("auto computes the same", auto_computes_the_same),
+    ];
+    trials.extend(own.map(|(name, check)| trial(format!("onnxruntime: {name}"), check)));
+    let is_absent = ENGINE.is_err() && std::env::var_os("EDGECUT_REQUIRE_SHARED").is_none();
+    trials.into_iter().map(|trial| trial.with_ignored_flag(is_absent)).collect()
+}
+
+/// x → `first` → `second`, both returned, with a matrix product by w between them.
+fn graph(first: &str, second: &str) -> Graph {
+    let ty = TensorType::of(DType::F32, &[64, 64]);
+    let mut graph = Graph::new();
+    let x = graph.add_tensor("x", ty.clone(), Origin::Input);
+    let w = graph.add_tensor("w", ty.clone(), Origin::Parameter);
+    let mut add = |name: &str, operands: &[TensorId]| {
+        let id = graph.add_operator(Operator::new(name, operands.iter().copied()), std::slice::from_ref(&ty));
+        graph.operator(id).outputs[0]
+    };
+    let one = add(first, &[x]);
+    let product = add("nn.dense", &[one, w]);
+    let two = add(second, &[product]);
+    graph.outputs = vec![one, two, w, x];
+    graph
+}
+
+/// 64 × 64 numbers between −2 and 2.
+fn floats() -> TensorData {
+    let bytes: Vec<u8> = (0..4096u32).flat_map(|i| ((i * 37 % 401) as f32 / 100.0 - 2.0).to_le_bytes()).collect();
+    TensorData::new(DType::F32, [64, 64], bytes).unwrap()
+}
+
+fn near(a: &[TensorData], b: &[TensorData]) -> Result<(), String> {
+    for (index, (a, b)) in a.iter().zip(b).enumerate() {
+        let (a, b) = (a.to_f64s().ok_or("no numbers")?, b.to_f64s().ok_or("no numbers")?);
+        if let Some(at) = a.iter().zip(&b).position(|(a, b)| (a - b).abs() > 1e-4 + 1e-3 * b.abs()) {
+            return Err(format!("element {at} of output {index} is {}, expected {}", a[at], b[at]));
+        }
+    }
+    if a.len() == b.len() { Ok(()) } else { Err(format!("{} outputs, expected {}", a.len(), b.len())) }
+}
+
+fn steps_share_one_session() -> Result<(), String> {
+    let graph = graph("nn.relu", "sigmoid");
+    let steps: Vec<Vec<OperatorId>> = graph.operators().map(|(id, _)| vec![id]).collect();
+    let text = |error: edgecut::engine::EngineError| error.to_string();
+    let want = TractEngine::new(1).map_err(text)?.evaluate(&graph, &|_| Ok(floats())).map_err(text)?;
+    let mut loaded = engine()?.load_steps(&graph, &steps, &|_| Ok(floats())).map_err(text)?;
+    let weight = 64 * 64 * 4;
+    if loaded.parameter_bytes().0 < weight || loaded.loading_bytes() < loaded.parameter_bytes() {
+        return Err(format!("{} held, {} while loading", loaded.parameter_bytes(), loaded.loading_bytes()));
+    }
+    let mut seen = Vec::new();
+    let made = loaded.run_in_steps(vec![floats()], &mut |step, sample| seen.push((step, sample))).map_err(text)?;
+    near(&made, &want)?;
+    let indices: Vec<usize> = seen.iter().map(|(step, _)| *step).collect();
+    let sum: f64 = loaded.step_shares().ok_or("it has no shares")?.iter().sum();
+    if indices != [0, 1, 2] || (sum - 1.0).abs() > 1e-9 {
+        return Err(format!("steps {indices:?}, whose shares sum to {sum}"));
+    }
+    // A run as a whole holds the input and the results at least.
+    let (_, sample) = loaded.run_measured(&[floats()]).map_err(text)?;
+    let most = seen.iter().map(|(_, sample)| sample.peak).max();
+    match sample.peak.0 >= 3 * weight && most.is_some_and(|most| most.0 >= 3 * weight) {
+        true => Ok(()),
+        false => Err(format!("peak {}, of steps {most:?}", sample.peak)),
+    }
+}
+
+fn fallbacks_are_named() -> Result<(), String> {
+    // ONNX has no operator for the second, and none is composed.
+    let unknown = graph("nn.relu", "nn.fifo_buffer_of_nothing");
+    let error = engine()?.load(&unknown, &|_| Ok(floats())).err().map(|error| error.to_string());
+    if !error.as_deref().is_some_and(|error| error.contains("ONNX Runtime") && error.contains("tract")) {
+        return Err(format!("an operator that neither engine knows gave {error:?}"));
+    }
+    let graph = graph("nn.relu", "sort");
+    let text = |error: edgecut::engine::EngineError| error.to_string();
+    let mut loaded = engine()?.load(&graph, &|_| Ok(floats())).map_err(text)?;
+    let names: Vec<&str> = loaded.fallbacks().iter().map(|fallback| fallback.operator.as_str()).collect();
+    if names != ["sort_2"] {
+        return Err(format!("fallbacks: {:?}", loaded.fallbacks()));
+    }
+    let want = TractEngine::new(1).map_err(text)?.evaluate(&graph, &|_| Ok(floats())).map_err(text)?;
+    near(&loaded.run(&[floats()]).map_err(text)?, &want)
+}
+
+fn auto_computes_the_same() -> Result<(), String> {
+    let graph = graph("nn.relu", "tanh");
+    let text = |error: edgecut::engine::EngineError| error.to_string();
+    let options = EngineOptions { engine: EngineChoice::Auto, ..EngineOptions::default() };
+    let mut loaded = options.start(1).map_err(text)?.load(&graph, &|_| Ok(floats())).map_err(text)?;
+    let want = TractEngine::new(1).map_err(text)?.evaluate(&graph, &|_| Ok(floats())).map_err(text)?;
+    near(&loaded.run(&[floats()]).map_err(text)?, &want)?;
+    match loaded.engine().map(|id| id.name).as_deref() {
+        Some("tract" | "onnxruntime") => Ok(()),
+        other => Err(format!("it was computed by {other:?}")),
+    }
+}
