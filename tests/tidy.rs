@@ -178,6 +178,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("crates/plan/src/table.rs", "PlanRow"),
     ("crates/plan/src/change.rs", "ChangeRow"),
     ("crates/cluster/src/run/table.rs", "RunRow"),
+    ("src/run/model.rs", "Latency"),
 ];
 
 #[test]

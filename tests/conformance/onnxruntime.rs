@@ -18,6 +18,8 @@ fn engine() -> Result<&'static dyn Engine, String> {
     ENGINE.as_ref().map(|engine| engine as &dyn Engine).map_err(Clone::clone)
 }
 
+type Check = fn() -> Result<(), String>;
+
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for case in cases::all() {
@@ -30,7 +32,7 @@ pub fn trials() -> Vec<Trial> {
     for name in onnx::names() {
         trials.push(trial(format!("onnxruntime/onnx/{name}: outputs"), move || onnx::outputs(&name, engine()?)));
     }
-    let own: [(&str, fn() -> Result<(), String>); 3] = [
+    let own: [(&str, Check); 3] = [
         ("steps are one session whose time they share", steps_share_one_session),
         ("what it lacks is computed by tract and named", fallbacks_are_named),
         ("auto computes the same", auto_computes_the_same),
@@ -91,12 +93,11 @@ fn steps_share_one_session() -> Result<(), String> {
     if indices != [0, 1, 2] || (sum - 1.0).abs() > 1e-9 {
         return Err(format!("steps {indices:?}, whose shares sum to {sum}"));
     }
-    // A run as a whole holds the input and the results at least.
-    let (_, sample) = loaded.run_measured(&[floats()]).map_err(text)?;
+    // The input and two results are live in the end.
     let most = seen.iter().map(|(_, sample)| sample.peak).max();
-    match sample.peak.0 >= 3 * weight && most.is_some_and(|most| most.0 >= 3 * weight) {
+    match most.is_some_and(|most| most.0 >= 3 * weight) {
         true => Ok(()),
-        false => Err(format!("peak {}, of steps {most:?}", sample.peak)),
+        false => Err(format!("the peak of steps is {most:?}")),
     }
 }
 

@@ -34,6 +34,12 @@ pub(super) fn allocated_bytes() -> Option<u64> {
     system::allocated_bytes()
 }
 
+/// Returns freed memory to the system, which [`configure_heap`] keeps: what loading freed, running does not need.
+#[cfg(feature = "onnxruntime")]
+pub(super) fn release_freed() {
+    system::release_freed();
+}
+
 /// For smaller blocks, checking the end of the heap costs more than it gains.
 const MIN_ADVISED: usize = 64 << 10;
 
@@ -95,6 +101,12 @@ mod glibc {
         Some((info.used_bytes + info.mapped_bytes) as u64)
     }
 
+    #[cfg(feature = "onnxruntime")]
+    pub(super) fn release_freed() {
+        // SAFETY: it works under the allocator's locks, on memory that is not in use.
+        unsafe { libc::malloc_trim(0) };
+    }
+
     pub(super) fn advise(pointer: *mut u8, size: usize) {
         let before = ADVISED.load(Relaxed);
         if before == 0 {
@@ -135,6 +147,9 @@ mod other {
     pub(super) fn allocated_bytes() -> Option<u64> {
         None
     }
+
+    #[cfg(feature = "onnxruntime")]
+    pub(super) fn release_freed() {}
 
     pub(super) fn advise(_pointer: *mut u8, _size: usize) {}
 }

@@ -6,6 +6,7 @@
 //! | [`memory`] | the allocator that ONNX Runtime gets, which counts |
 //! | [`value`] | its tensors, and their conversion |
 //! | [`provider`] | execution providers by name |
+//! | [`weights`] | weights of a session, in a mapped file |
 //! | [`session`] | a part of a graph as a session |
 //! | [`segments`] | division of a graph between sessions and the embedded engine |
 //! | [`program`] | the programs of a graph; what is refused falls back |
@@ -27,6 +28,7 @@ mod segments;
 mod session;
 mod steps;
 mod value;
+mod weights;
 
 use std::{path::Path, sync::Arc};
 

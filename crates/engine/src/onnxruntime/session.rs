@@ -8,7 +8,7 @@ use std::{
 };
 
 use edgecut_graph::{Graph, OperatorId, TensorData, TensorId};
-use edgecut_onnx::{ExportOptions, Exported, Weight, export};
+use edgecut_onnx::{ExportOptions, Weight, export};
 use ort::{
     AsPointer, Error,
     logging::LogLevel,
@@ -21,7 +21,7 @@ use ort::{
 
 use crate::heap::allocated_bytes;
 
-use super::{library::Library, provider::Provider, value::OrtTensor};
+use super::{library::Library, provider::Provider, value::OrtTensor, weights::Weights};
 
 /// How sessions of one engine are created.
 #[derive(Debug, Clone)]
@@ -78,9 +78,10 @@ impl OrtSession {
         let name = |name: &String| CString::new(name.as_str()).map_err(SessionError::of);
         let input_names = written.inputs.iter().map(|(input, _)| name(input)).collect::<Result<_, _>>()?;
         let output_names = written.outputs.iter().map(name).collect::<Result<_, _>>()?;
-        let weight_bytes = written.weight_bytes();
+        let (model, weights) = written.into_bytes_and_weights();
+        let weights = Weights::store(weights);
         let before = allocated_bytes();
-        let (session, weights) = create(library, options, written, profile).map_err(|error| {
+        let (session, tensors) = create(library, options, &model, &weights, profile).map_err(|error| {
             let what = error.to_string();
             // The message quotes the operator without a kernel.
             let quoted = what.split(['\'', '(', ')', ' ', ':']).find_map(|word| operators.get(word));
@@ -88,13 +89,15 @@ impl OrtSession {
         })?;
         // Most of it ONNX Runtime allocates by itself, not through the allocator that it was given.
         let made = allocated_bytes().zip(before).map_or(0, |(after, before)| after.saturating_sub(before));
+        weights.release();
+        let held = made.max(weights.packed) + weights.unpacked;
         Ok(OrtSession {
             session,
             input_names,
             output_names,
             operators,
-            _weights: weights,
-            held: weight_bytes + made,
+            _weights: tensors,
+            held,
             profile: profile.map(Path::to_path_buf),
         })
     }
@@ -147,10 +150,10 @@ impl OrtSession {
 fn create(
     library: &Library,
     options: &SessionOptions,
-    written: Exported,
+    model: &[u8],
+    weights: &Weights,
     profile: Option<&Path>,
 ) -> Result<(Session, Vec<OrtTensor>), Error> {
-    let (bytes, weights) = written.into_bytes_and_weights();
     let mut builder = Session::builder(&library.environment)?
         .with_log_level(LogLevel::Fatal)?
         .with_optimization_level(GraphOptimizationLevel::Level3)?
@@ -165,16 +168,16 @@ fn create(
     for provider in &options.providers {
         builder = provider.add_to(builder)?;
     }
-    let weights = give_weights(&mut builder, weights)?;
-    Ok((builder.commit_from_memory(&bytes)?, weights))
+    let tensors = give_weights(&mut builder, &weights.list)?;
+    Ok((builder.commit_from_memory(model)?, tensors))
 }
 
 /// Hands the weights to the sessions of `builder`.
-fn give_weights(builder: &mut SessionBuilder, weights: Vec<Weight>) -> Result<Vec<OrtTensor>, Error> {
+fn give_weights(builder: &mut SessionBuilder, weights: &[Weight]) -> Result<Vec<OrtTensor>, Error> {
     let (mut names, mut tensors) = (Vec::with_capacity(weights.len()), Vec::with_capacity(weights.len()));
     for weight in weights {
-        names.push(CString::new(weight.name).map_err(Error::wrap)?);
-        tensors.push(OrtTensor::viewing(weight.content).map_err(Error::new)?);
+        names.push(CString::new(weight.name.as_str()).map_err(Error::wrap)?);
+        tensors.push(OrtTensor::viewing(&weight.content).map_err(Error::new)?);
     }
     let name_pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
     let values: Vec<*const sys::OrtValue> = tensors.iter().map(OrtTensor::pointer).collect();

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     EngineError, Executable, Fallback, ParameterSource, Sample,
+    heap::release_freed,
     step_tensors::{NamedTensor, StepTensors, find_last_uses},
     timed,
 };
@@ -84,6 +85,7 @@ impl OrtSteps {
         find_last_uses(&graph.outputs, programs.iter_mut().map(|program| &mut program.tensors));
         let loading = context.meter.peak().max(0) as u64;
         drop((counted, exclusive));
+        release_freed();
         let whole = [graph.operators().map(|(id, _)| id).collect::<Vec<_>>()];
         let groups = groups.unwrap_or(&whole);
         let named = |id: TensorId| NamedTensor::new(graph, id);

@@ -101,9 +101,9 @@ impl OrtTensor {
     }
 
     /// A view of `data`, or of a copy of it that is aligned.
-    pub fn viewing(data: TensorData) -> Result<OrtTensor, String> {
-        if is_aligned(&data) {
-            return OrtTensor::view(&data);
+    pub fn viewing(data: &TensorData) -> Result<OrtTensor, String> {
+        if is_aligned(data) {
+            return OrtTensor::view(data);
         }
         let copy = TensorData::new(data.dtype(), data.shape(), data.bytes().to_vec());
         OrtTensor::view(&copy.map_err(|error| error.to_string())?)

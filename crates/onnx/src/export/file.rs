@@ -1,6 +1,7 @@
 //! The bytes of a model, and files: weights inside, or in a file of their own.
 
 use std::{
+    collections::HashMap,
     fs::File,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
@@ -37,6 +38,8 @@ pub struct Weight {
     /// Of the initializer in the model.
     pub name: String,
     pub content: TensorData,
+    /// Kinds of the operators of the model that read it.
+    pub readers: Vec<String>,
 }
 
 impl Exported {
@@ -68,6 +71,12 @@ impl Exported {
     pub fn into_bytes_and_weights(self) -> (Vec<u8>, Vec<Weight>) {
         let mut model = self.model;
         let mut weights = Vec::new();
+        let mut readers: HashMap<String, Vec<String>> = HashMap::new();
+        for operator in model.graph.iter().flat_map(|graph| &graph.node) {
+            for input in &operator.input {
+                readers.entry(input.clone()).or_default().extend(operator.op_type.clone());
+            }
+        }
         for tensor in model.graph.iter_mut().flat_map(|graph| &mut graph.initializer) {
             let dtype = tensor.data_type.and_then(|number| dtype(number.into()).ok());
             let (Some(dtype), Some(name)) = (dtype, tensor.name.clone()) else { continue };
@@ -76,7 +85,8 @@ impl Exported {
             match TensorData::new(dtype, shape, bytes.clone()) {
                 Ok(content) => {
                     refer(tensor, IN_MEMORY, 0, bytes.len());
-                    weights.push(Weight { name, content });
+                    let readers = readers.remove(&name).unwrap_or_default();
+                    weights.push(Weight { name, content, readers });
                 }
                 Err(_) => tensor.raw_data = Some(bytes),
             }

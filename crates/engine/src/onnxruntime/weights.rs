@@ -1,0 +1,130 @@
+//! Weights of a session in a file without a name, mapped into memory: ONNX Runtime refers to them as long as the session
+//! lives, but reads most of them only to pack them. The pages of those go back to the system, which reads them again from
+//! the file if they are needed after all.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use edgecut_graph::TensorData;
+use edgecut_onnx::Weight;
+use memmap2::Mmap;
+
+/// Weights of fewer bytes together stay where they are: a file would not free much.
+const MIN_BYTES: u64 = 1 << 20;
+
+/// Offsets in the file are multiples of this, the widest alignment that ONNX Runtime's kernels ask for.
+const ALIGNMENT: u64 = 64;
+
+/// Kinds whose constant matrices and kernels ONNX Runtime packs.
+const PACKING: [&str; 3] = ["Conv", "Gemm", "MatMul"];
+
+/// The weights of a session.
+pub(super) struct Weights {
+    pub list: Vec<Weight>,
+    /// Bytes of those that ONNX Runtime packs.
+    pub packed: u64,
+    /// Bytes of the others, which it uses as they are.
+    pub unpacked: u64,
+    file: Option<Arc<Mmap>>,
+}
+
+/// A mapped file, as the owner of bytes.
+struct Mapped(Arc<Mmap>);
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Weights {
+    /// Moves the contents to a file. Where none can be written, they stay in memory.
+    pub fn store(list: Vec<Weight>) -> Weights {
+        let is_packed = |weight: &&Weight| weight.readers.iter().all(|kind| PACKING.contains(&kind.as_str()));
+        let size = |weight: &Weight| weight.content.bytes().len() as u64;
+        let all: u64 = list.iter().map(size).sum();
+        let packed: u64 = list.iter().filter(is_packed).map(size).sum();
+        let mut weights = Weights { list, packed, unpacked: all - packed, file: None };
+        if all >= MIN_BYTES
+            && let Ok((file, contents)) = write(&weights.list)
+        {
+            weights.file = Some(file);
+            for (weight, content) in weights.list.iter_mut().zip(contents) {
+                weight.content = content;
+            }
+        }
+        weights
+    }
+
+    /// Gives the pages back to the system. Call it when the session has packed what it packs.
+    pub fn release(&self) {
+        #[cfg(unix)]
+        if let Some(file) = &self.file {
+            // SAFETY: the mapping is shared and the file unchanged: a page that is read later has the same content. An
+            // error means that the pages stay, which costs memory alone.
+            let _ = unsafe { file.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        }
+    }
+}
+
+/// Writes the contents to a file, and returns them as parts of its mapping.
+fn write(list: &[Weight]) -> io::Result<(Arc<Mmap>, Vec<TensorData>)> {
+    let mut file = tempfile::tempfile()?;
+    let mut offsets = Vec::with_capacity(list.len());
+    let mut at = 0u64;
+    {
+        let mut writer = BufWriter::new(&mut file);
+        for weight in list {
+            let offset = at.next_multiple_of(ALIGNMENT);
+            writer.write_all(&[0; ALIGNMENT as usize][..(offset - at) as usize])?;
+            writer.write_all(weight.content.bytes())?;
+            offsets.push(offset as usize);
+            at = offset + weight.content.bytes().len() as u64;
+        }
+        writer.flush()?;
+    }
+    let mapped = Arc::new(map(&file)?);
+    let whole = Bytes::from_owner(Mapped(Arc::clone(&mapped)));
+    let content = |(weight, offset): (&Weight, usize)| {
+        let data = &weight.content;
+        let bytes = whole.slice(offset..offset + data.bytes().len());
+        TensorData::new(data.dtype(), data.shape(), bytes).map_err(io::Error::other)
+    };
+    let contents = list.iter().zip(offsets).map(content).collect::<io::Result<_>>()?;
+    Ok((mapped, contents))
+}
+
+fn map(file: &File) -> io::Result<Mmap> {
+    // SAFETY: the file has no name and this is its only handle, so that nothing changes it.
+    unsafe { Mmap::map(file) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edgecut_graph::DType;
+
+    #[test]
+    fn contents_survive_in_a_file_and_after_their_release() {
+        let weight = |fill: u8, bytes: usize, reader: &str| Weight {
+            name: reader.to_string(),
+            content: TensorData::new(DType::U8, [bytes as u64], vec![fill; bytes]).unwrap(),
+            readers: vec![reader.to_string()],
+        };
+        let weights = Weights::store(vec![weight(1, 1 << 20, "Conv"), weight(2, 100, "Gather"), weight(3, 77, "Gemm")]);
+        assert!(weights.file.is_some());
+        assert_eq!((weights.packed, weights.unpacked), ((1 << 20) + 77, 100));
+        for _ in 0..2 {
+            for (weight, fill) in weights.list.iter().zip(1..) {
+                let bytes = weight.content.bytes();
+                assert!((bytes.as_ptr() as u64).is_multiple_of(ALIGNMENT) && bytes.iter().all(|byte| *byte == fill));
+            }
+            weights.release();
+        }
+        assert!(Weights::store(vec![weight(1, 10, "Conv")]).file.is_none());
+    }
+}
