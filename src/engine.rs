@@ -11,16 +11,16 @@ pub struct EngineFlags {
     ///
     /// tract needs nothing to be installed. onnxruntime is found at run time: `pip install onnxruntime` is enough. auto
     /// compares both on every part of the model. On a cluster without this flag, each server's own engine.
-    #[arg(long, help_heading = "Engine", value_name = "NAME")]
+    #[arg(long, help_heading = "Cluster", value_name = "NAME")]
     pub engine: Option<EngineChoice>,
 
     /// The library of ONNX Runtime; if not given, ORT_DYLIB_PATH, the Python package's, the system's
-    #[arg(long, help_heading = "Engine", value_name = "PATH", hide_short_help = true)]
+    #[arg(long, help_heading = "Cluster", value_name = "PATH", hide_short_help = true)]
     pub onnxruntime: Option<PathBuf>,
 
     /// ONNX Runtime's execution providers in order of preference, such as cuda,cpu
     #[cfg(feature = "onnxruntime")]
-    #[arg(long, help_heading = "Engine", value_name = "NAMES", value_delimiter = ',', hide_short_help = true)]
+    #[arg(long, help_heading = "Cluster", value_name = "NAMES", value_delimiter = ',', hide_short_help = true)]
     pub providers: Vec<edgecut_engine::Provider>,
 }
 

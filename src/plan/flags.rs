@@ -108,7 +108,7 @@ pub struct Plan {
     pub(super) pin: Vec<String>,
 
     /// Keep groups and their shards off one device
-    #[arg(long, help_heading = "Placement", value_name = "GROUP=SERVER/DEVICE")]
+    #[arg(long, help_heading = "Placement", value_name = "GROUP=SERVER/DEVICE", hide_short_help = true)]
     pub(super) ban: Vec<String>,
 
     #[command(flatten)]

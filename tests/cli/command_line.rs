@@ -113,7 +113,7 @@ fn flags_without_effect_are_refused() {
             "--in-place, --effort have no effect with --trace",
         ),
         ("run m.relay --trace t.json", "--trace has no effect with a model"),
-        ("run m.relay --no-check --format csv", "--no-check, --format have no effect with a model"),
+        ("run m.relay --no-check --throughput", "--throughput, --no-check have no effect with a model"),
         // Excluded by the flags' definitions.
         ("memory schedule m.relay --limit 50% --slowdown 2", "cannot be used with"),
         ("memory schedule m.relay --pareto --run", "cannot be used with"),

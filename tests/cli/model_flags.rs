@@ -220,7 +220,7 @@ fn flags_that_say_nothing_of_the_input_are_refused() {
     folder.write("w.json", workload);
     for (line, part) in [
         ("run m.relay --trace t.json", "--trace has no effect with a model"),
-        ("run m.relay --no-check --format csv", "--no-check, --format have no effect with a model"),
+        ("run m.relay --no-check --throughput", "--throughput, --no-check have no effect with a model"),
         (
             "plan m.relay --profile p.csv=a/cpu --threads 2 --estimate",
             "--threads, --estimate have no effect with profiles that are files",

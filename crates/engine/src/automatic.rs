@@ -3,13 +3,21 @@
 
 use std::sync::Arc;
 
-use crate::{Engine, EngineError, EngineId, Executable, Fallback, ParameterSource, Sample, choice::either};
+use crate::{Engine, EngineError, EngineId, Executable, Fallback, ParameterSource, Sample};
 use edgecut_graph::{Graph, OperatorId, TensorData, units::Bytes};
 use edgecut_ops::Unsupported;
 use edgecut_values::seeded;
 
 /// Runs of each engine that are compared, after one that is not.
 const TRIALS: usize = 3;
+
+/// The name of the faster one of two engines.
+pub(crate) fn either(first: &EngineId, second: &EngineId) -> EngineId {
+    EngineId {
+        name: "auto".to_string(),
+        version: format!("{}-{} or {}-{}", first.name, first.version, second.name, second.version),
+    }
+}
 
 /// Chooses between two engines of one device, graph by graph.
 pub(crate) struct AutomaticEngine {

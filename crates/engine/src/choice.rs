@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Engine, EngineError, EngineId, TractEngine};
 #[cfg(feature = "onnxruntime")]
-use crate::{OnnxRuntimeEngine, Provider, automatic::AutomaticEngine};
+use crate::{
+    OnnxRuntimeEngine, Provider,
+    automatic::{AutomaticEngine, either},
+};
 
 /// The engine that a user asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -81,10 +84,7 @@ impl EngineOptions {
         match self.engine {
             EngineChoice::Tract => Ok(TractEngine::identity()),
             EngineChoice::OnnxRuntime => self.onnx_runtime_identity(),
-            EngineChoice::Auto => match self.onnx_runtime_identity() {
-                Ok(other) => Ok(either(&TractEngine::identity(), &other)),
-                Err(_) => Ok(TractEngine::identity()),
-            },
+            EngineChoice::Auto => Ok(self.automatic_identity()),
         }
     }
 
@@ -113,6 +113,17 @@ impl EngineOptions {
     }
 
     #[cfg(feature = "onnxruntime")]
+    fn automatic_identity(&self) -> EngineId {
+        let tract = TractEngine::identity();
+        self.onnx_runtime_identity().map_or(tract.clone(), |other| either(&tract, &other))
+    }
+
+    #[cfg(not(feature = "onnxruntime"))]
+    fn automatic_identity(&self) -> EngineId {
+        TractEngine::identity()
+    }
+
+    #[cfg(feature = "onnxruntime")]
     fn automatic(&self, threads: usize) -> Result<Arc<dyn Engine>, EngineError> {
         let tract = Arc::new(TractEngine::new(threads)?);
         // A library that was named must be there.
@@ -132,14 +143,6 @@ impl EngineOptions {
 #[cfg(not(feature = "onnxruntime"))]
 fn built_without() -> EngineError {
     EngineError::Other("this program was built without ONNX Runtime (feature `onnxruntime`)".to_string())
-}
-
-/// The name of the faster one of two engines.
-pub(crate) fn either(first: &EngineId, second: &EngineId) -> EngineId {
-    EngineId {
-        name: "auto".to_string(),
-        version: format!("{}-{} or {}-{}", first.name, first.version, second.name, second.version),
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use smol_str::{SmolStr, format_smolstr};
 
 use crate::{
     error::{Result, shown},
-    lowering::Lowering,
+    lowering::{FOLDED, Lowering},
     tensor,
 };
 
@@ -120,7 +120,7 @@ impl Lowering<'_> {
     }
 
     pub fn add_constant(&mut self, data: TensorData) -> TensorId {
-        let name = format_smolstr!("constant_{}", self.graph.tensors().len());
+        let name = format_smolstr!("{FOLDED}{}", self.graph.tensors().len());
         self.graph.add_tensor(name, data.ty(), Origin::Constant(data))
     }
 

@@ -27,6 +27,9 @@ pub(crate) enum Value {
     Refused(SmolStr),
 }
 
+/// What names of folded constants begin with, which have none in the file.
+pub(crate) const FOLDED: &str = "constant_";
+
 /// A node and the values of its inputs.
 pub(crate) struct Call<'c, 'm> {
     pub lowering: &'c mut Lowering<'m>,
@@ -152,7 +155,10 @@ impl<'m> Lowering<'m> {
         for output in &graph.output {
             let name = output.name.as_deref().unwrap_or_default();
             match self.value(name).map_err(|what| format!("output {what}"))? {
-                Value::Tensor(tensor) => self.graph.outputs.push(tensor),
+                Value::Tensor(tensor) => {
+                    self.name_folded(tensor, name);
+                    self.graph.outputs.push(tensor);
+                }
                 Value::Sequence(tensors) => self.graph.outputs.extend(tensors),
                 Value::Refused(why) => return Err(format!("output `{}`: {why}", shown(name))),
             }
@@ -412,6 +418,14 @@ impl<'m> Lowering<'m> {
     fn value(&self, name: &str) -> Result<Value> {
         let found = self.scopes.iter().rev().find_map(|scope| scope.get(name));
         found.cloned().ok_or_else(|| format!("`{}` is not defined before its use", shown(name)))
+    }
+
+    /// Gives an output that was folded to a constant the name that it has in the file. Initializers have one.
+    fn name_folded(&mut self, tensor: TensorId, name: &str) {
+        let tensor = self.graph.tensor_mut(tensor);
+        if matches!(tensor.origin, Origin::Constant(_)) && tensor.name.starts_with(FOLDED) {
+            tensor.name = name.into();
+        }
     }
 
     /// Gives the result of an operator the name that the file has for it.

@@ -123,7 +123,6 @@ pub fn deploy(
                 stages: std::mem::take(&mut stages[index]),
             }
         });
-        let partitions: Vec<Partition> = partitions.collect();
         let terminal = |device: DeviceId, values: &[ValueId]| Terminal {
             values: values.to_vec(),
             partition: devices.iter().position(|d| *d == device.0 as usize).map(|p| p as u32),
@@ -133,7 +132,7 @@ pub fn deploy(
             server: server.name.clone(),
             peers: Vec::new(),
             values: values.list.clone(),
-            partitions,
+            partitions: partitions.collect(),
             sends: Vec::new(),
             source: (server.name == source).then(|| terminal(plan.source, &source_values)),
             sink: (server.name == sink).then(|| terminal(plan.sink, &sink_values)),

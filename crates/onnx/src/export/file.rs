@@ -10,7 +10,10 @@ use std::{
 use edgecut_graph::TensorData;
 use prost::Message;
 
-use super::{Exported, error::ExportError};
+use super::{
+    error::ExportError,
+    exported::{Exported, Weight},
+};
 use crate::{
     proto::{StringStringEntryProto, TensorProto},
     tensor::dtype,
@@ -31,16 +34,6 @@ const EXTERNAL: i32 = 1;
 
 /// The name of the file of a weight that a runtime gets in memory, which it does not read.
 const IN_MEMORY: &str = "in-memory";
-
-/// A weight that is handed to a runtime in memory.
-#[derive(Debug, Clone)]
-pub struct Weight {
-    /// Of the initializer in the model.
-    pub name: String,
-    pub content: TensorData,
-    /// Kinds of the operators of the model that read it.
-    pub readers: Vec<String>,
-}
 
 impl Exported {
     /// Bytes of the weights.

@@ -6,7 +6,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `mod` | [`export`], [`expressible`], [`Exported`] |
+//! | `mod` | [`export`], [`expressible`] |
+//! | `exported` | [`Exported`]: a written model; [`ExportOptions`] |
 //! | `write_graph` | operators in order, values by name, inputs and outputs |
 //! | `bias` | additions that become the bias of the product before them |
 //! | `builder` | the model under construction: nodes, initializers, names |
@@ -25,6 +26,7 @@ mod bias;
 mod builder;
 mod compose;
 mod error;
+mod exported;
 mod families;
 mod file;
 mod kernels;
@@ -34,40 +36,13 @@ mod scope;
 mod write;
 mod write_graph;
 
-use std::collections::HashMap;
-
-use edgecut_graph::{Graph, OperatorId, TensorData, TensorId};
+use edgecut_graph::{Graph, OperatorId};
 use edgecut_ops::Unsupported;
 
-pub use self::{error::ExportError, file::Weight};
-use crate::proto::ModelProto;
-
-/// The operator set of written models: the oldest with bitwise operators and reductions of scattered elements, and so
-/// read by ONNX Runtime 1.14 and newer.
-pub const OPSET: i64 = 18;
-
-/// What a model is written with.
-#[derive(Clone, Copy)]
-pub struct ExportOptions<'a> {
-    /// The content of a parameter (`Origin::Parameter`): with one it becomes an initializer, without one an input of the
-    /// model. Constants are always initializers.
-    pub content: &'a dyn Fn(TensorId) -> Result<Option<TensorData>, String>,
-}
-
-/// A model, and how it relates to the graph it was written from.
-#[derive(Debug, Clone)]
-pub struct Exported {
-    pub(crate) model: ModelProto,
-    /// The model's inputs in order: the graph's, then parameters without content that operators read.
-    pub inputs: Vec<(String, TensorId)>,
-    /// The names of the model's outputs, in the order of the graph's.
-    pub outputs: Vec<String>,
-    /// By name of an ONNX node or of a value that one computes, which runtimes name kernels after: the operators that it
-    /// computes.
-    pub operators: HashMap<String, Vec<OperatorId>>,
-    /// Operators that needed more than one node, by how many.
-    pub compositions: Vec<(OperatorId, usize)>,
-}
+pub use self::{
+    error::ExportError,
+    exported::{ExportOptions, Exported, OPSET, Weight},
+};
 
 /// Writes `graph` as an ONNX model.
 ///

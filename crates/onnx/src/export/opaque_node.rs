@@ -3,8 +3,8 @@
 use edgecut_graph::{Graph, Operator};
 
 use super::{
-    OPSET,
     builder::{ModelBuilder, OnnxValue},
+    exported::OPSET,
 };
 use crate::{
     error::Result,

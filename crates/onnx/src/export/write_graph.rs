@@ -7,10 +7,10 @@ use edgecut_ops::{Call, Typed, lookup};
 use smol_str::SmolStr;
 
 use super::{
-    ExportOptions, Exported, OPSET,
     bias::Biases,
     builder::{ModelBuilder, OnnxValue},
     error::ExportError,
+    exported::{ExportOptions, Exported, OPSET},
     families,
     opaque_node::write_opaque,
     scope::Scope,

@@ -10,9 +10,11 @@ mod norm;
 mod pad;
 mod pool;
 mod qnn;
+mod rearrange;
 mod reduce;
 mod reorg;
 mod resize;
+mod select;
 mod sparse;
 mod train;
 mod unary;
@@ -34,9 +36,11 @@ const FAMILIES: &[Family] = &[
     pad::OPS,
     pool::OPS,
     qnn::OPS,
+    rearrange::OPS,
     reduce::OPS,
     reorg::OPS,
     resize::OPS,
+    select::OPS,
     sparse::OPS,
     train::OPS,
     unary::OPS,

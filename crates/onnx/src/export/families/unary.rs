@@ -19,7 +19,6 @@ pub(super) const OPS: &[(&str, Write)] = &[
     ("annotation.checkpoint", One(identity)),
     ("annotation.compiler_begin", One(identity)),
     ("annotation.compiler_end", One(identity)),
-    ("annotation.simulated_quantize", One(identity)),
     ("annotation.stop_fusion", One(identity)),
     ("asin", Unary("Asin")),
     ("asinh", Unary("Asinh")),
