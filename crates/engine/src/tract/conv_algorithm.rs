@@ -9,7 +9,7 @@ use tract_core::{
     internal::*,
     ops::{
         binary::TypedBinOp,
-        cnn::{Conv, KernelFormat, conv::DirectSpatialConv},
+        cnn::{Conv, KernelFormat, PoolSpec, conv::DirectSpatialConv},
         nn::DataFormat,
     },
 };
@@ -133,9 +133,10 @@ fn sizes(conv: &Conv, data: &TypedFact) -> Option<Sizes> {
         && conv.q_params.is_none()
         && conv.group == 1
         && conv.kernel_fmt == KernelFormat::OIHW
-        && spec.data_format == DataFormat::NCHW
+        && matches!(spec.data_format, DataFormat::NCHW | DataFormat::CHW)
         && spec.rank() == 2;
-    let shape = data.shape.as_concrete().filter(|shape| plain && shape[0] == 1)?;
+    let is_single = |shape: &[usize]| spec.data_format == DataFormat::CHW || shape[0] == 1;
+    let shape = data.shape.as_concrete().filter(|shape| plain && is_single(shape))?;
     let out = spec.output_shape(shape).ok()?;
     let window: usize = spec.kernel_shape.iter().product();
     Some(Sizes {
@@ -151,6 +152,13 @@ fn sizes(conv: &Conv, data: &TypedFact) -> Option<Sizes> {
 /// Wires tract's direct convolution of data, weight (O, I, H, W) and bias.
 fn direct(conv: &Conv, patch: &mut TypedModelPatch, name: &str, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
     let &[data, weight, bias] = inputs else { bail!("a convolution has three inputs") };
+    if conv.pool_spec.data_format == DataFormat::CHW {
+        let spec = PoolSpec { data_format: DataFormat::NCHW, ..conv.pool_spec.clone() };
+        let batch = patch.wire_node(format!("{name}.batch"), AxisOp::Add(0), &[data])?[0];
+        let conv = Conv { pool_spec: spec, ..conv.clone() };
+        let made = direct(&conv, patch, &format!("{name}.direct"), &[batch, weight, bias])?;
+        return patch.wire_node(name, AxisOp::Rm(0), &made);
+    }
     let shape = patch.outlet_fact(data)?.shape.clone();
     let concrete = shape.as_concrete().context("the shape of the data is unknown")?;
     let geometry = conv.pool_spec.compute_geo(&shape)?.to_concrete(concrete)?.into_owned();
@@ -173,10 +181,7 @@ fn direct(conv: &Conv, patch: &mut TypedModelPatch, name: &str, inputs: &[Outlet
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tract_core::ops::{
-        cnn::{PaddingSpec, PoolSpec},
-        math,
-    };
+    use tract_core::ops::{cnn::PaddingSpec, math};
 
     #[test]
     fn the_algorithm_depends_on_sizes() {

@@ -94,7 +94,6 @@ impl Depthwise {
                     filter(&buffer, &offsets, weight, bias, &mut run);
                     self.phases.take(&run, output);
                 }
-                self.phases.mend(data, output, bias, |sum, tap, x| sum + weight[tap] * x);
                 for bound in &self.bounds {
                     // Not `f32::max`: NaN becomes the bound.
                     match *bound {

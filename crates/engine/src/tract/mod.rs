@@ -7,7 +7,9 @@
 //! | [`program`], [`plan`] | the program of one step, compiled when loading |
 //! | [`dynamic_shape`] | operators with data-dependent shapes, compiled at each run |
 //! | [`lower`] | graph → tract model |
-//! | [`optimise`], [`fold_scales`], [`per_image`], [`conv_algorithm`], [`depthwise`] | optimisation of a model, and faster convolutions |
+//! | [`optimise`], [`fold_scales`], [`per_image`], [`split_depth`], [`conv_algorithm`], [`depthwise`] | optimisation of a model, and faster convolutions |
+//! | [`matmul_kernels`] | which matrix kernel multiplies |
+//! | [`fuse_elementwise`], [`elementwise`] | elementwise operators as one operator |
 //! | [`tensor`], [`overhead`] | conversion of tensors; the overhead of calling a plan |
 //!
 //! A graph becomes one tract model, or one for each step. tract's types are used only here, in the GPU engine's
@@ -17,13 +19,17 @@ mod context;
 mod conv_algorithm;
 mod depthwise;
 mod dynamic_shape;
+mod elementwise;
 mod fold_scales;
+mod fuse_elementwise;
 mod lower;
+mod matmul_kernels;
 mod optimise;
 mod overhead;
 mod per_image;
 mod plan;
 mod program;
+mod split_depth;
 mod steps;
 mod tensor;
 

@@ -1,9 +1,12 @@
 //! Optimisation of a whole model: tract's passes, with a workaround for a defect of the pinned version, and our own
-//! rewrites of convolutions.
+//! rewrites of convolutions and of elementwise operators.
 
 use tract_core::{internal::*, optim::Optimizer};
 
-use super::{conv_algorithm::select_conv_algorithms, fold_scales::fold_scales, per_image::split_batches};
+use super::{
+    conv_algorithm::select_conv_algorithms, fold_scales::fold_scales, fuse_elementwise::fuse_elementwise,
+    per_image::split_batches, split_depth::split_depth,
+};
 
 /// Declutters `model` and selects kernels, like `into_optimized`.
 ///
@@ -24,7 +27,9 @@ pub(super) fn optimise(mut model: TypedModel) -> TractResult<TypedModel> {
         decluttered = model;
         passes.optimize(&mut decluttered)?;
     }
+    split_depth(&mut decluttered)?;
     select_conv_algorithms(&mut decluttered)?;
     decluttered.optimize()?;
+    fuse_elementwise(&mut decluttered)?;
     Ok(decluttered)
 }

@@ -187,7 +187,11 @@ fn by_routine(tensor: &mut Tensor, routine: Func, exact: MapFn) -> TractResult<(
     let routine = routine.ew_f32()?;
     let mut plain = tensor.try_as_plain_ram_mut()?;
     for chunk in plain.as_slice_mut::<f32>()?.chunks_mut(4096) {
-        let lost: Vec<usize> = (0..chunk.len()).filter(|i| chunk[*i].is_nan()).collect();
+        // A sum, because the search for the first one is not vectorised.
+        let lost = match chunk.iter().map(|x| u32::from(x.is_nan())).sum::<u32>() {
+            0 => Vec::new(),
+            _ => (0..chunk.len()).filter(|i| chunk[*i].is_nan()).collect(),
+        };
         routine.run(chunk)?;
         lost.into_iter().for_each(|i| chunk[i] = f32::NAN);
     }

@@ -2,8 +2,8 @@
 //!
 //! A tap of a window with strides (sy, sx) reads every sy-th row and every sx-th column of a plane. Each of the sy · sx
 //! *phases* is copied to contiguous memory. A tap is then one offset, and the results of all windows, line by line, form
-//! one contiguous *run*: its loop has no borders and is vectorised. Windows that extend beyond the left or right edge read
-//! the neighbouring line there, so the results in their columns are recomputed by [`Phases::mend`].
+//! one contiguous *run*: its loop has no borders and is vectorised. Lines end in as much padding as windows extend beyond the
+//! left or right edge.
 
 use crate::window::Window;
 
@@ -24,10 +24,6 @@ pub struct Phases {
     lead: usize,
     offsets: Vec<usize>,
     after: usize,
-    /// The results at the left and right edges, each with the end of its range of `edge_taps`.
-    edges: Vec<(u32, u32)>,
-    /// Taps (by number) and the elements they read, padding excluded.
-    edge_taps: Vec<(u32, u32)>,
 }
 
 impl Phases {
@@ -56,7 +52,9 @@ impl Phases {
         let ((top, bottom), (left, beyond)) = (steps(&down, sy), steps(&right, sx));
         let (above, lead) = (top.unsigned_abs() as usize, left.unsigned_abs() as usize);
         let rows = above + (out[0] + bottom as usize).max(plane[0].div_ceil(strides[0]));
-        let width = out[1].max(plane[1].div_ceil(strides[1]));
+        let after = beyond as usize;
+        // What windows read left of a line is the padding at the end of the line before.
+        let width = (out[1] + after).max(plane[1].div_ceil(strides[1]) + lead);
         let mut offsets = Vec::new();
         for (dy, dx) in down.iter().flat_map(|dy| right.iter().map(move |dx| (*dy, *dx))) {
             let phase = (dy.rem_euclid(sy) * sx + dx.rem_euclid(sx)) as usize;
@@ -64,24 +62,7 @@ impl Phases {
             let start = (phase * rows + row) * width;
             offsets.push(start + (lead as i64 + dx.div_euclid(sx)) as usize);
         }
-        let (after, edges, edge_taps) = (beyond as usize, Vec::new(), Vec::new());
-        let mut phases = Phases { plane, out, strides, rows, above, width, lead, offsets, after, edges, edge_taps };
-        phases.find_edges(&down, &right);
-        Some(phases)
-    }
-
-    /// Finds the results whose windows extend beyond the left or right edge.
-    fn find_edges(&mut self, down: &[i64], right: &[i64]) {
-        let ([height, width], strides) = (self.plane.map(|n| n as i64), self.strides);
-        let at = |index: usize, axis: usize| (index * strides[axis]) as i64;
-        let outside = |column: &usize| right.iter().any(|dx| !(0..width).contains(&(at(*column, 1) + dx)));
-        let columns: Vec<usize> = (0..self.out[1]).filter(outside).collect();
-        for (row, column) in (0..self.out[0]).flat_map(|row| columns.iter().map(move |column| (row, *column))) {
-            let places = down.iter().flat_map(|dy| right.iter().map(move |dx| (at(row, 0) + dy, at(column, 1) + dx)));
-            let inside = places.zip(0..).filter(|((y, x), _)| (0..height).contains(y) && (0..width).contains(x));
-            self.edge_taps.extend(inside.map(|((y, x), tap)| (tap, (y * width + x) as u32)));
-            self.edges.push(((row * self.out[1] + column) as u32, self.edge_taps.len() as u32));
-        }
+        Some(Phases { plane, out, strides, rows, above, width, lead, offsets, after })
     }
 
     /// Whether the lines of a run are adjacent, so that the run is the result.
@@ -109,7 +90,7 @@ impl Phases {
         vec![zero; ((self.out[0] - 1) * self.width + self.out[1]).next_multiple_of(LANES)]
     }
 
-    /// Copies a plane into the buffer; padding above and below is not touched.
+    /// Copies a plane into the buffer; padding is not touched.
     pub fn fill<T: Copy>(&self, plane: &[T], buffer: &mut [T]) {
         let ([sy, sx], width) = (self.strides, self.plane[1].max(1));
         if self.strides == [1, 1] && self.width == width {
@@ -120,6 +101,10 @@ impl Phases {
         for (y, from) in plane.chunks_exact(width).enumerate() {
             let start = self.lead + y % sy * sx * size + (self.above + y / sy) * self.width;
             let line = &mut buffer[start..];
+            if sx == 1 {
+                line[..width].copy_from_slice(from);
+                continue;
+            }
             if sx == 2 {
                 // Both phases at once, which is vectorised.
                 let (even, odd) = line.split_at_mut(size);
@@ -145,18 +130,6 @@ impl Phases {
         }
         let lines = out.chunks_exact_mut(self.out[1]).zip(run.chunks(self.width));
         lines.for_each(|(out, run)| out.copy_from_slice(&run[..out.len()]));
-    }
-
-    /// Recomputes the results at the left and right edges: folds from `start` with the number of each tap and the element it
-    /// reads.
-    pub fn mend<T: Copy>(&self, plane: &[T], out: &mut [T], start: T, fold: impl Fn(T, usize, T) -> T) {
-        let mut taps = &self.edge_taps[..];
-        let mut begin = 0;
-        for (result, end) in &self.edges {
-            let (own, rest) = taps.split_at((end - begin) as usize);
-            let folded = own.iter().fold(start, |sum, (tap, at)| fold(sum, *tap as usize, plane[*at as usize]));
-            (out[*result as usize], taps, begin) = (folded, rest, *end);
-        }
     }
 }
 
@@ -191,7 +164,6 @@ mod tests {
             }
             let mut found = vec![0; out[0] * out[1]];
             phases.take(&run, &mut found);
-            phases.mend(&values, &mut found, 7, |sum, tap, x| sum + (1 << tap) * x);
             let mut want = Vec::new();
             for (y, x) in (0..out[0]).flat_map(|y| (0..out[1]).map(move |x| (y, x))) {
                 let mut sum = 7;

@@ -176,7 +176,6 @@ impl Walk {
                             phases.fill(&data[at * from..][..from], &mut buffer);
                             folded(&buffer, phases.offsets(), &mut run, start, fold);
                             phases.take(&run, made);
-                            phases.mend(&data[at * from..][..from], made, start, |folded, _, x| fold(folded, x));
                         }
                         Ok(())
                     })?;

@@ -1,0 +1,448 @@
+//! Elementwise operators in single precision as one operator: a block of elements passes through all of them while it is
+//! in the first-level cache.
+
+use std::fmt;
+
+use multiversion::multiversion;
+use tract_core::{
+    internal::*,
+    ops::{
+        binary::{BinMiniOp, TypedBinOp},
+        element_wise::ElementWiseMiniOp,
+        math,
+    },
+};
+use tract_linalg::{element_wise::ElementWise, multithread::par_chunks_mut, routines::Func};
+
+/// Elements of a block: with some registers, half of a first-level cache of 32 KiB.
+const BLOCK: usize = 1024;
+
+/// A program on tensors that broadcast to one shape. The last instruction computes the result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Elementwise {
+    pub shape: TVec<usize>,
+    pub instructions: Vec<Instruction>,
+}
+
+/// One elementwise operator; its result is the value of this number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Instruction {
+    Map(Box<dyn ElementWiseMiniOp>, Value),
+    Zip(Arithmetic, Value, Value),
+}
+
+/// An operand of an instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Value {
+    Input(usize),
+    /// The result of an instruction.
+    Result(usize),
+}
+
+/// Functions of two elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arithmetic {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    /// The number, where the other operand is NaN.
+    Min,
+    /// As [`Arithmetic::Min`].
+    Max,
+    /// `a < b ? a : b`.
+    Smaller,
+    /// `a > b ? a : b`.
+    Larger,
+}
+
+impl Instruction {
+    /// tract's vectorised routine, for this project's kernels that call it for numbers.
+    fn routine(&self) -> Option<Box<dyn ElementWise<f32>>> {
+        let Instruction::Map(function, _) = self else { return None };
+        let routine = match function.name().as_str() {
+            "sigmoid" => Func::Sigmoid,
+            "tanh" | "fast_tanh" => Func::Tanh,
+            _ => return None,
+        };
+        routine.ew_f32().ok()
+    }
+}
+
+impl Arithmetic {
+    /// The function of `op`, and whether it takes its operands in reverse.
+    pub fn of(op: &TypedBinOp) -> Option<(Arithmetic, bool)> {
+        let same_type = op.1.is_none_or(|dtype| dtype == DatumType::F32);
+        Arithmetic::of_mini(&*op.0).filter(|_| same_type)
+    }
+
+    /// As [`Arithmetic::of`].
+    pub fn of_mini(op: &dyn BinMiniOp) -> Option<(Arithmetic, bool)> {
+        let function = match op {
+            op if op.is::<math::Add>() => Arithmetic::Add,
+            op if op.is::<math::Sub>() || op.is::<math::SubF>() => Arithmetic::Subtract,
+            op if op.is::<math::Mul>() => Arithmetic::Multiply,
+            op if op.is::<math::Div>() => Arithmetic::Divide,
+            op if op.is::<math::Min>() => Arithmetic::Min,
+            op if op.is::<math::Max>() => Arithmetic::Max,
+            // Wired by this project's kernels, with the names of Relay's operators.
+            op => match op.name() {
+                "divide" => Arithmetic::Divide,
+                "minimum" => Arithmetic::Smaller,
+                "maximum" => Arithmetic::Larger,
+                _ => return None,
+            },
+        };
+        Some((function, op.is::<math::SubF>()))
+    }
+}
+
+/// A run of elements along which every operand is contiguous or constant.
+struct Layout {
+    length: usize,
+    /// The axes outside of the run.
+    outer: TVec<usize>,
+    /// By input: whether it is constant along the run, and its strides along the outer axes.
+    inputs: TVec<(bool, TVec<usize>)>,
+}
+
+/// Strides along each axis of `to` of a dense tensor of shape `from`; 0 where it is broadcast.
+fn broadcast_strides(from: &[usize], to: &[usize]) -> TVec<usize> {
+    let mut strides: TVec<usize> = tvec![0; to.len()];
+    let mut step = 1;
+    for (stride, dim) in strides.iter_mut().rev().zip(from.iter().rev()) {
+        *stride = if *dim == 1 { 0 } else { step };
+        step *= dim;
+    }
+    strides
+}
+
+impl Layout {
+    /// The longest runs of an output of `shape`.
+    fn new(shape: &[usize], inputs: &[&[usize]]) -> Layout {
+        let strides: TVec<TVec<usize>> = inputs.iter().map(|input| broadcast_strides(input, shape)).collect();
+        let mut constant: TVec<Option<bool>> = tvec![None; inputs.len()];
+        let (mut length, mut outer) = (1, shape.len());
+        while outer > 0 {
+            let axis = outer - 1;
+            if shape[axis] != 1 {
+                let kinds = strides.iter().zip(&constant).map(|(strides, constant)| match (strides[axis], constant) {
+                    (0, None | Some(true)) => Some(true),
+                    (step, None | Some(false)) if step == length => Some(false),
+                    _ => None,
+                });
+                let Some(kinds) = kinds.collect::<Option<TVec<bool>>>() else { break };
+                constant = kinds.into_iter().map(Some).collect();
+                length *= shape[axis];
+            }
+            outer = axis;
+        }
+        let inputs = strides.into_iter().zip(constant);
+        Layout {
+            length,
+            outer: shape[..outer].into(),
+            inputs: inputs.map(|(strides, constant)| (constant.unwrap_or(true), strides[..outer].into())).collect(),
+        }
+    }
+
+    /// By input: the offset of run `index`.
+    fn offsets(&self, mut index: usize) -> TVec<usize> {
+        let mut offsets: TVec<usize> = tvec![0; self.inputs.len()];
+        for axis in (0..self.outer.len()).rev() {
+            let at = index % self.outer[axis];
+            index /= self.outer[axis];
+            for (offset, (_, strides)) in offsets.iter_mut().zip(&self.inputs) {
+                *offset += at * strides[axis];
+            }
+        }
+        offsets
+    }
+}
+
+/// Elements of an operand in a block.
+#[derive(Clone, Copy)]
+enum Elements<'a> {
+    Each(&'a [f32]),
+    All(f32),
+}
+
+/// What instructions compute for one block.
+struct Registers {
+    results: Vec<Vec<f32>>,
+    /// By instruction: the vectorised routine of a function of one element.
+    routines: Vec<Option<Box<dyn ElementWise<f32>>>>,
+    /// Operands of functions without one, which take whole tensors: one for each length of a block.
+    tensors: Vec<Tensor>,
+}
+
+impl Registers {
+    fn new(instructions: &[Instruction]) -> Registers {
+        let results = vec![vec![0.0; BLOCK]; instructions.len().saturating_sub(1)];
+        Registers { results, routines: instructions.iter().map(Instruction::routine).collect(), tensors: Vec::new() }
+    }
+
+    /// A tensor of `length` elements, whose contents do not matter.
+    fn tensor(&mut self, length: usize) -> TractResult<&mut Tensor> {
+        let index = match self.tensors.iter().position(|tensor| tensor.len() == length) {
+            Some(index) => index,
+            None => {
+                self.tensors.push(Tensor::zero::<f32>(&[length])?);
+                self.tensors.len() - 1
+            }
+        };
+        Ok(&mut self.tensors[index])
+    }
+}
+
+impl Elementwise {
+    /// The elements in a run of an output of `shape` with inputs of these shapes.
+    pub fn run_length(shape: &[usize], inputs: &[&[usize]]) -> usize {
+        Layout::new(shape, inputs).length
+    }
+
+    fn compute(&self, layout: &Layout, inputs: &[&[f32]], output: &mut [f32]) -> TractResult<()> {
+        // A single run is divided anywhere between threads, several between runs.
+        let (runs, elements) = (output.len() / layout.length, output.len());
+        let row = if runs == 1 { 1 } else { layout.length };
+        par_chunks_mut(output, row, elements, |first, chunk| {
+            let mut registers = Registers::new(&self.instructions);
+            let length = if runs == 1 { chunk.len() } else { layout.length };
+            for (index, run) in chunk.chunks_mut(length).enumerate() {
+                let (index, skip) = if runs == 1 { (0, first) } else { (first + index, 0) };
+                let offsets = layout.offsets(index);
+                for (number, block) in run.chunks_mut(BLOCK).enumerate() {
+                    let from = skip + number * BLOCK;
+                    let elements = inputs.iter().zip(&offsets).zip(&layout.inputs);
+                    let elements = elements.map(|((input, offset), (constant, _))| match constant {
+                        true => Elements::All(input[*offset]),
+                        false => Elements::Each(&input[offset + from..][..block.len()]),
+                    });
+                    self.compute_block(&elements.collect::<TVec<_>>(), &mut registers, block)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn compute_block(&self, inputs: &[Elements<'_>], registers: &mut Registers, block: &mut [f32]) -> TractResult<()> {
+        let length = block.len();
+        let last = self.instructions.len() - 1;
+        for (number, instruction) in self.instructions.iter().enumerate() {
+            // Moved out, because operands lie in other registers.
+            let mut register = if number < last { std::mem::take(&mut registers.results[number]) } else { Vec::new() };
+            let to: &mut [f32] = if number < last { &mut register[..length] } else { &mut *block };
+            match instruction {
+                Instruction::Zip(function, a, b) => {
+                    let a = elements(*a, inputs, &registers.results, length);
+                    zip(*function, a, elements(*b, inputs, &registers.results, length), to);
+                }
+                Instruction::Map(function, operand) => {
+                    match elements(*operand, inputs, &registers.results, length) {
+                        Elements::Each(from) => to.copy_from_slice(from),
+                        Elements::All(from) => to.fill(from),
+                    }
+                    // Routines clamp NaN.
+                    if let Some(routine) = &registers.routines[number]
+                        && !has_nan(to)
+                    {
+                        routine.run(to)?;
+                    } else {
+                        let tensor = registers.tensor(length)?;
+                        tensor.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?.copy_from_slice(to);
+                        function.eval_in_place(tensor, None)?;
+                        to.copy_from_slice(tensor.try_as_plain_ram()?.as_slice::<f32>()?);
+                    }
+                }
+            }
+            if number < last {
+                registers.results[number] = register;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn elements<'a>(value: Value, inputs: &[Elements<'a>], results: &'a [Vec<f32>], length: usize) -> Elements<'a> {
+    match value {
+        Value::Input(index) => inputs[index],
+        Value::Result(index) => Elements::Each(&results[index][..length]),
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw+avx512dq", "x86_64+avx2+fma", "aarch64+neon"))]
+fn zip(function: Arithmetic, a: Elements<'_>, b: Elements<'_>, to: &mut [f32]) {
+    match function {
+        Arithmetic::Add => each(a, b, to, |a, b| a + b),
+        Arithmetic::Subtract => each(a, b, to, |a, b| a - b),
+        Arithmetic::Multiply => each(a, b, to, |a, b| a * b),
+        Arithmetic::Divide => each(a, b, to, |a, b| a / b),
+        Arithmetic::Min => each(a, b, to, f32::min),
+        Arithmetic::Max => each(a, b, to, f32::max),
+        Arithmetic::Smaller => each(a, b, to, |a, b| if a < b { a } else { b }),
+        Arithmetic::Larger => each(a, b, to, |a, b| if a > b { a } else { b }),
+    }
+}
+
+/// A sum, because the search for the first one is not vectorised.
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw+avx512dq", "x86_64+avx2+fma", "aarch64+neon"))]
+fn has_nan(elements: &[f32]) -> bool {
+    elements.iter().map(|x| u32::from(x.is_nan())).sum::<u32>() > 0
+}
+
+#[inline(always)]
+fn each(a: Elements<'_>, b: Elements<'_>, to: &mut [f32], function: impl Fn(f32, f32) -> f32) {
+    match (a, b) {
+        (Elements::Each(a), Elements::Each(b)) => {
+            to.iter_mut().zip(a).zip(b).for_each(|((to, a), b)| *to = function(*a, *b));
+        }
+        (Elements::Each(a), Elements::All(b)) => to.iter_mut().zip(a).for_each(|(to, a)| *to = function(*a, b)),
+        (Elements::All(a), Elements::Each(b)) => to.iter_mut().zip(b).for_each(|(to, b)| *to = function(a, *b)),
+        (Elements::All(a), Elements::All(b)) => to.fill(function(a, b)),
+    }
+}
+
+impl fmt::Display for Arithmetic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl Op for Elementwise {
+    fn name(&self) -> StaticName {
+        "Elementwise".into()
+    }
+
+    fn info(&self) -> TractResult<Vec<String>> {
+        let name = |instruction: &Instruction| match instruction {
+            Instruction::Map(function, _) => function.name(),
+            Instruction::Zip(function, ..) => function.to_string(),
+        };
+        Ok(self.instructions.iter().map(name).collect())
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Elementwise {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let shapes: TVec<&[usize]> = inputs.iter().map(|input| input.shape()).collect();
+        let layout = Layout::new(&self.shape, &shapes);
+        // SAFETY: every element is written before any is read: the runs cover the output, and each block is the result
+        // of the last instruction.
+        let mut output = unsafe { Tensor::uninitialized::<f32>(&self.shape)? };
+        if output.len() > 0 {
+            let plain = inputs.iter().map(|t| t.try_as_plain_ram()).collect::<TractResult<TVec<_>>>()?;
+            let slices = plain.iter().map(|t| t.as_slice::<f32>()).collect::<TractResult<TVec<_>>>()?;
+            self.compute(&layout, &slices, output.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?)?;
+        }
+        Ok(tvec![output.into_tvalue()])
+    }
+}
+
+impl TypedOp for Elementwise {
+    fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec![f32::fact(&*self.shape)])
+    }
+
+    as_op!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn numbers(shape: &[usize]) -> Tensor {
+        let count = shape.iter().product::<usize>() as i64;
+        let values: Vec<f32> = (0..count).map(|i| (i * 37 % 101) as f32 / 25.0 - 2.0).collect();
+        Tensor::from_shape(shape, &values).unwrap()
+    }
+
+    /// The same, one operator after the other, on tensors of the whole shape.
+    fn reference(op: &Elementwise, inputs: &[Tensor]) -> Tensor {
+        let mut results: Vec<Tensor> = Vec::new();
+        for instruction in &op.instructions {
+            let value = |value: &Value| match value {
+                Value::Input(index) => inputs[*index].clone(),
+                Value::Result(index) => results[*index].clone(),
+            };
+            results.push(match instruction {
+                Instruction::Map(function, x) => {
+                    let mut x = value(x).broadcast_to_shape(&op.shape).unwrap();
+                    function.eval_in_place(&mut x, None).unwrap();
+                    x
+                }
+                Instruction::Zip(function, a, b) => {
+                    let [a, b] = [a, b].map(|operand| value(operand).broadcast_to_shape(&op.shape).unwrap());
+                    let floats = |t: &Tensor| t.try_as_plain_ram().unwrap().as_slice::<f32>().unwrap().to_vec();
+                    let pairs = floats(&a).into_iter().zip(floats(&b));
+                    let made: Vec<f32> = pairs
+                        .map(|(a, b)| match function {
+                            Arithmetic::Add => a + b,
+                            Arithmetic::Subtract => a - b,
+                            Arithmetic::Multiply => a * b,
+                            Arithmetic::Divide => a / b,
+                            Arithmetic::Min => a.min(b),
+                            Arithmetic::Max => a.max(b),
+                            Arithmetic::Smaller => [b, a][usize::from(a < b)],
+                            Arithmetic::Larger => [b, a][usize::from(a > b)],
+                        })
+                        .collect();
+                    Tensor::from_shape(&op.shape, &made).unwrap()
+                }
+            });
+        }
+        results.pop().unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn a_program_equals_its_operators_one_by_one(
+            shape in prop::collection::vec(1usize..6, 1..5),
+            last in prop_oneof![Just(1usize), Just(7), Just(3000)],
+            broadcast in prop::collection::vec(any::<u8>(), 2),
+            functions in prop::collection::vec((0usize..8, any::<u8>(), any::<u8>()), 1..6),
+            threads in 1usize..3,
+        ) {
+            let shape: TVec<usize> = shape.into_iter().chain([last]).collect();
+            let narrowed = |mask: u8| -> Vec<usize> {
+                shape.iter().enumerate().map(|(axis, n)| if mask >> axis & 1 == 1 { 1 } else { *n }).collect()
+            };
+            let inputs =
+                [numbers(&shape), numbers(&narrowed(broadcast[0])), numbers(&narrowed(broadcast[1]))];
+            let all = [
+                Arithmetic::Add, Arithmetic::Subtract, Arithmetic::Multiply, Arithmetic::Divide, Arithmetic::Min,
+                Arithmetic::Max, Arithmetic::Smaller, Arithmetic::Larger,
+            ];
+            let mut instructions = vec![Instruction::Map(math::exp().0, Value::Input(0))];
+            for (number, (function, a, b)) in functions.into_iter().enumerate() {
+                let value = |choice: u8| match choice as usize % (4 + number) {
+                    input @ 0..3 => Value::Input(input),
+                    result => Value::Result(result - 3),
+                };
+                // One operand has the whole shape, as every result must.
+                let (a, b) = (value(a), if a % 2 == 0 { Value::Result(number) } else { value(b) });
+                let whole = |value| matches!(value, Value::Input(0) | Value::Result(_));
+                let a = if whole(a) || whole(b) { a } else { Value::Input(0) };
+                instructions.push(Instruction::Zip(all[function], a, b));
+            }
+            let op = Elementwise { shape, instructions };
+            let want = reference(&op, &inputs);
+            let values = inputs.iter().map(|t| t.clone().into_tvalue()).collect();
+            let pool = tract_linalg::multithread::Executor::multithread(threads);
+            let got = tract_linalg::multithread::multithread_tract_scope(pool, || {
+                op.eval(&EvalContext::out_of_plan(), values)
+            }).unwrap();
+            let bits = |t: &Tensor| -> Vec<u32> {
+                t.try_as_plain_ram().unwrap().as_slice::<f32>().unwrap().iter().map(|x| x.to_bits()).collect()
+            };
+            let same = bits(&want).iter().zip(bits(&got[0])).all(|(want, got)| {
+                *want == got || (f32::from_bits(*want).is_nan() && f32::from_bits(got).is_nan())
+                    || (f32::from_bits(*want) == 0.0 && f32::from_bits(got) == 0.0)
+            });
+            prop_assert!(same);
+        }
+    }
+}
