@@ -78,6 +78,14 @@ fn inputs(count: u32) -> String {
     if count == 1 { "one input".to_string() } else { format!("{count} inputs") }
 }
 
+/// The engine's name and version, without that of this program; of a choice between two, only that it is one.
+fn short_engine(engine: &str) -> String {
+    match engine.split_once(' ') {
+        Some(("auto", _)) => "auto".to_string(),
+        _ => engine.split('+').next().unwrap_or_default().to_string(),
+    }
+}
+
 fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String {
     let name = |id: DeviceId| problem.device(id).full_name();
     let all: Micros = plan.groups.iter().map(|group| group.time_us).sum();
@@ -112,10 +120,11 @@ fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String 
         }
         text += &format!("\n{transfers}\n");
     }
-    let mut devices = table(["device", ">groups", ">busy", ">parameters", ">peak load", ">arena", ">limit"]);
+    let mut devices = table(["device", "engine", ">groups", ">busy", ">parameters", ">peak load", ">arena", ">limit"]);
     for device in &plan.devices {
         devices.add_row([
             device.full_name(),
+            device.engine.as_deref().map_or(String::new(), short_engine),
             device.order.len().to_string(),
             device.busy_us.to_string(),
             device.memory.parameter_bytes.to_string(),

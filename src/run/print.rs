@@ -60,6 +60,9 @@ fn page(plan: &Plan, outcome: &run::Outcome) -> String {
     let most = |of: fn(&MemoryUse) -> Bytes| outcome.memory.iter().map(of).max().unwrap_or_default();
     let (running, loading) = (most(|device| device.peak_bytes), most(|device| device.loading_bytes));
     text += &format!("memory: at most {running} on any device while it ran, {loading} while it was loaded\n");
+    for engines in &outcome.engines {
+        text += &format!("{engines}\n");
+    }
     if outcome.clock_uncertainty_us > Micros::ZERO {
         text += &format!("clocks of different servers agree to ± {}\n", outcome.clock_uncertainty_us);
     }

@@ -9,6 +9,7 @@
 //! | [`deploy`] | what each server must do |
 //! | [`execute`], [`perform`] | doing it, alone and from the deployment to the last result |
 //! | [`outcome`], [`crossing`], [`trace`] | measured against predicted, transfers over links, both as a trace |
+//! | [`stage_engines`] | which engines computed the stages |
 //! | [`table`] | a run as rows |
 //! | [`outputs`] | the model's outputs of a run |
 //! | [`schedule_bench`], [`offload`] | memory schedules of a model run here, and on agents with tensors on a neighbour |
@@ -29,6 +30,7 @@ pub mod recorded;
 pub mod request;
 pub mod schedule_bench;
 pub mod shards;
+pub mod stage_engines;
 pub mod table;
 pub mod trace;
 
@@ -37,3 +39,4 @@ pub use deploy::{DeployError, DeployOptions, Deployment, deploy};
 pub use execute::{RunError, RunOptions, agents_of, execute};
 pub use network::{NetworkError, network};
 pub use outcome::{GroupTime, Latencies, MemoryUse, Outcome, Scatter, TransferCost};
+pub use stage_engines::StageEngines;

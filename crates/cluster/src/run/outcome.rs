@@ -8,6 +8,7 @@ use super::{
     crossing::{Crossing, crossings},
     deploy::Deployment,
     execute::Record,
+    stage_engines::{StageEngines, stage_engines},
 };
 use edgecut_engine::statistics::{Statistics, median};
 use edgecut_graph::{
@@ -30,6 +31,8 @@ pub struct Outcome {
     pub groups: Vec<GroupTime>,
     pub transfers: Vec<TransferCost>,
     pub memory: Vec<MemoryUse>,
+    /// The engines of stages, where they were chosen stage by stage or fell back.
+    pub engines: Vec<StageEngines>,
     /// How far times of different servers may be off against each other; zero if all were taken from one clock.
     pub clock_uncertainty_us: Micros,
 }
@@ -151,6 +154,7 @@ impl Outcome {
             groups: groups(plan, record),
             transfers: transfers(plan, deployment, record),
             memory: memory(plan, record),
+            engines: stage_engines(record),
             clock_uncertainty_us: if record.clocks.len() > 1 { uncertainty } else { Micros::ZERO },
         })
     }

@@ -29,6 +29,10 @@ pub struct StageTime {
     /// When its results were available, slightly after the end of its last step.
     pub end: Micros,
     pub steps: Vec<StepTime>,
+    /// Name and version of what computed it, where its engine was chosen for it; empty for the device's own.
+    pub engine: SmolStr,
+    /// How many of its operators another engine computed, because this one cannot.
+    pub fallbacks: u32,
 }
 
 /// One group of operators within a stage.

@@ -287,6 +287,8 @@ mod tests {
                 start: Micros(6.0),
                 end: Micros(7.0),
                 steps: vec![step],
+                engine: "tract 1".into(),
+                fallbacks: 2,
             }],
             transfers: vec![TransferTime { value, to: "b".into(), ready: at, start: Micros(6.0), end: Micros(7.0) }],
             arrivals: vec![ArrivalTime { value, start: at, end: Micros(6.0) }],

@@ -148,6 +148,8 @@ impl From<inference_trace::InferenceTrace> for InferenceTrace {
             start_us: stage.start.0,
             end_us: stage.end.0,
             steps: stage.steps.into_iter().map(step).collect(),
+            engine: stage.engine.to_string(),
+            fallbacks: stage.fallbacks,
         };
         let transfer = |transfer: inference_trace::TransferTime| TransferTime {
             value: transfer.value.0,
@@ -187,6 +189,8 @@ impl From<InferenceTrace> for inference_trace::InferenceTrace {
             start: Micros(stage.start_us),
             end: Micros(stage.end_us),
             steps: stage.steps.into_iter().map(step).collect(),
+            engine: stage.engine.into(),
+            fallbacks: stage.fallbacks,
         };
         let transfer = |transfer: TransferTime| inference_trace::TransferTime {
             value: ValueId(transfer.value),

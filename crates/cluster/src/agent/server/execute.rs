@@ -143,7 +143,9 @@ pub(super) fn execute(
         }
         let results = results.map_err(|cause| HostError::Engine { what: format!("stage {}", stage.name), cause })?;
         let peak = sample.as_ref().map(|sample| sample.peak).unwrap_or_default();
-        let run = StageRun { results, start, end: session.clock.now(), steps, peak };
+        let engine = executable.engine().map(|engine| engine.to_string().into()).unwrap_or_default();
+        let fallbacks = executable.fallbacks().len() as u32;
+        let run = StageRun { results, start, end: session.clock.now(), steps, peak, engine, fallbacks };
         let peak = session.finish_stage(partition, scheduled, run)?;
         match limit.shortfall(peak) {
             Bytes::ZERO => {}

@@ -169,18 +169,19 @@ impl RunState {
         &mut self,
         partition: usize,
         stage: ScheduledStage,
-        run: StageRun,
+        mut run: StageRun,
     ) -> Result<Effects, RunStateError> {
         self.memory[partition].finish_stage(run.peak);
         let part = &self.setup.partitions[partition];
         let (device, results) = (part.device.clone(), part.stages[stage.index].results.clone());
         let mut effects = Effects::default();
-        for (value, data) in results.into_iter().zip(run.results) {
+        for (value, data) in results.into_iter().zip(std::mem::take(&mut run.results)) {
             self.begin_value(stage.inference, value, run.end)?;
             self.complete_value(stage.inference, value, data, run.end, &mut effects)?;
         }
         let (index, ready) = (stage.index as u32, stage.ready);
-        let time = StageTime { device, stage: index, ready, start: run.start, end: run.end, steps: run.steps };
+        let StageRun { start, end, steps, engine, fallbacks, .. } = run;
+        let time = StageTime { device, stage: index, ready, start, end, steps, engine, fallbacks };
         if let Some(inference) = self.inferences.get_mut(&stage.inference) {
             inference.stages.push(time);
         }

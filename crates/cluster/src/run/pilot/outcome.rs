@@ -120,6 +120,8 @@ mod tests {
             start: Micros(start),
             end: Micros(end),
             steps: Vec::new(),
+            engine: SmolStr::default(),
+            fallbacks: 0,
         };
         // The second is ready while the first still runs.
         let stages = vec![stage(10.0, 15.0, 100.0), stage(50.0, 101.0, 200.0), stage(300.0, 307.0, 400.0)];

@@ -201,6 +201,7 @@ impl PilotRunner<'_> {
         })?;
         candidate.costs = CostSource::PilotRun;
         candidate.notes.push(outcome.note(candidate.is_scheduled()));
+        candidate.notes.extend(outcome.outcome.engines.iter().map(ToString::to_string));
         Ok((candidate, known))
     }
 

@@ -1,5 +1,7 @@
 //! What goes into the run's state machine and what comes out of it.
 
+use smol_str::SmolStr;
+
 use crate::agent::protocol::inference_trace::{InferenceTrace, StepTime};
 use edgecut_graph::{
     TensorData,
@@ -47,7 +49,7 @@ pub(in crate::agent::server) struct StageTask {
 }
 
 /// What running a stage produced.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::agent::server) struct StageRun {
     pub results: Vec<TensorData>,
     pub start: Micros,
@@ -55,6 +57,9 @@ pub(in crate::agent::server) struct StageRun {
     pub steps: Vec<StepTime>,
     /// Peak memory of the engine beyond parameters: intermediate tensors, results, copies of operands, workspace.
     pub peak: Bytes,
+    /// As in [`StageTime`](crate::agent::protocol::inference_trace::StageTime).
+    pub engine: SmolStr,
+    pub fallbacks: u32,
 }
 
 /// An event that contradicts the setup or the state.

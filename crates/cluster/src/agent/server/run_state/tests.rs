@@ -108,7 +108,7 @@ impl Harness {
                 let stage = self.running[partition].take().unwrap().stage;
                 let results = &self.state.setup.partitions[partition].stages[stage.index].results;
                 let results = results.iter().map(|value| self.zeros(*value)).collect();
-                let run = StageRun { results, start: now, end: now, steps: vec![], peak: Bytes::ZERO };
+                let run = StageRun { results, start: now, end: now, ..StageRun::default() };
                 self.state.finish_stage(partition, stage, run)
             }
             "sent" => Ok(self.sent(number(1), number(2) as usize)),
@@ -400,7 +400,7 @@ fn simulate(setup: &Arc<Setup>, total: u64, seed: u64) -> BTreeMap<u64, Vec<Tens
                     let results = &setup.partitions[p].stages[task.stage.index].results;
                     let size = |value: &ValueId| setup.values[value.0 as usize].bytes().0 as usize;
                     let results = results.iter().map(|value| compute(value.0, size(value), &task.operands)).collect();
-                    let run = StageRun { results, start: now, end: now, steps: vec![], peak: Bytes::ZERO };
+                    let run = StageRun { results, start: now, end: now, ..StageRun::default() };
                     harness.state.finish_stage(p, task.stage, run).unwrap()
                 }),
                 _ => None,
