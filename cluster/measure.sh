@@ -12,7 +12,8 @@ usage: measure.sh OUT.csv [CLUSTER:MODEL:TARGET...]
   TARGET    flags of `edgecut plan`, with + for a space: latency, --memory+300MiB, --ratios+equal; or latency alone
 Without triples, those of the table in docs/cluster.md. Environment: MODELS (folders, models/ of this repository if not
 given), EDGECUT (the program), ROUNDS (3: how often everything is profiled, planned and run), TURNS (3: how often
-the plans of a triple take turns), REPEAT (8: runs that count each time), PREFIX (a command that others are run by, such as one that makes others wait).
+the plans of a triple take turns), REPEAT (8: runs that count each time), ENGINE (tract, onnxruntime or auto, instead of
+the agents' own), PREFIX (a command that others are run by, such as one that makes others wait).
 END
 }
 
@@ -27,6 +28,7 @@ export EDGECUT
 export EDGECUT_LAB=measure
 ROUNDS=${ROUNDS:-3}
 REPEAT=${REPEAT:-8}
+ENGINE=${ENGINE:-}
 TURNS=${TURNS:-3}
 LAB=$HERE/lab.sh
 
@@ -61,7 +63,8 @@ inside() { "${WITH[@]}" "$LAB" exec "$EDGECUT" "$@"; }
 plan() {
     local output=$1
     shift
-    inside plan "$path" --cluster "$file" --profile "$WORK/$cluster-$round" --profile-budget 8s --output "$output" "$@" \
+    inside plan "$path" --cluster "$file" --profile "$WORK/$cluster-$round" --profile-budget 8s --output "$output" \
+        ${ENGINE:+--engine "$ENGINE"} "$@" \
         >"$WORK/plan.out" 2>"$WORK/plan.err"
 }
 

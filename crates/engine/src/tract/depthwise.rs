@@ -77,17 +77,18 @@ impl Depthwise {
         Some(bounded)
     }
 
-    fn compute(&self, operands: [&[f32]; 3], output: &mut [f32]) -> TractResult<()> {
-        let [data, weight, bias] = operands;
+    /// Without `data`, the planes of the data lie where those of the result go.
+    fn compute(&self, data: Option<&[f32]>, weight: &[f32], bias: &[f32], output: &mut [f32]) -> TractResult<()> {
         let (plane, taps) = (self.phases.results(), self.phases.offsets().len());
-        let (from, elements) = (data.len() / (output.len() / plane), data.len());
+        let elements = data.map_or(output.len(), <[f32]>::len);
+        let from = elements / (output.len() / plane);
         let offsets: Vec<isize> = self.phases.offsets().iter().map(|o| *o as isize).collect();
         par_chunks_mut(output, plane, elements, |first, planes| {
             let (mut buffer, mut run) = (self.phases.buffer(0f32), self.phases.run(0f32));
             for (at, output) in (first..).zip(planes.chunks_exact_mut(plane)) {
-                let (channel, data) = (at % self.channels, &data[at * from..][..from]);
+                let channel = at % self.channels;
                 let (weight, bias) = (&weight[channel * taps..][..taps], bias[channel % bias.len()]);
-                self.phases.fill(data, &mut buffer);
+                self.phases.fill(data.map_or(&*output, |data| &data[at * from..][..from]), &mut buffer);
                 if self.phases.is_contiguous() {
                     filter(&buffer, &offsets, weight, bias, output);
                 } else {
@@ -136,13 +137,19 @@ impl Op for Depthwise {
 impl EvalOp for Depthwise {
     op_out_of_plan!();
 
-    fn eval(&self, _ctx: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let mut output = Tensor::zero::<f32>(&self.out)?;
+    fn eval(&self, _ctx: &EvalContext, mut inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        // Data that nothing else uses is overwritten: its elements are in a cache, those of a new tensor are not.
+        let overwrites = inputs[0].is_exclusive() && *inputs[0].shape() == *self.out;
+        let mut output = match overwrites {
+            true => std::mem::replace(&mut inputs[0], Tensor::zero::<f32>(&[0])?.into_tvalue()).into_tensor(),
+            false => Tensor::zero::<f32>(&self.out)?,
+        };
         if output.len() > 0 {
             let plain = inputs.iter().map(|t| t.try_as_plain_ram()).collect::<TractResult<TVec<_>>>()?;
             let slices = plain.iter().map(|t| t.as_slice::<f32>()).collect::<TractResult<TVec<_>>>()?;
             let [data, weight, bias] = slices[..] else { bail!("a convolution has three inputs") };
-            self.compute([data, weight, bias], output.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?)?;
+            let data = (!overwrites).then_some(data);
+            self.compute(data, weight, bias, output.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?)?;
         }
         Ok(tvec![output.into_tvalue()])
     }

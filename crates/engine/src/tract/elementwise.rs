@@ -166,9 +166,45 @@ enum Elements<'a> {
     All(f32),
 }
 
+/// The inputs of a program. One of them may lie where the result goes.
+struct Inputs<'a> {
+    slices: &'a [&'a [f32]],
+    overwritten: Option<usize>,
+}
+
+/// A block of a run, `from` elements after its beginning.
+struct Block<'a> {
+    inputs: &'a Inputs<'a>,
+    layout: &'a Layout,
+    /// By input: where the run begins.
+    offsets: &'a [usize],
+    from: usize,
+    length: usize,
+}
+
+impl<'a> Block<'a> {
+    fn elements(&self, value: Value, registers: &'a Registers) -> Elements<'a> {
+        match value {
+            Value::Input(index) if self.inputs.overwritten == Some(index) => {
+                Elements::Each(&registers.before[..self.length])
+            }
+            Value::Input(index) => {
+                let (slice, offset) = (self.inputs.slices[index], self.offsets[index]);
+                match self.layout.inputs[index].0 {
+                    true => Elements::All(slice[offset]),
+                    false => Elements::Each(&slice[offset + self.from..][..self.length]),
+                }
+            }
+            Value::Result(index) => Elements::Each(&registers.results[index][..self.length]),
+        }
+    }
+}
+
 /// What instructions compute for one block.
 struct Registers {
     results: Vec<Vec<f32>>,
+    /// The input that is overwritten.
+    before: Vec<f32>,
     /// By instruction: the vectorised routine of a function of one element.
     routines: Vec<Option<Box<dyn ElementWise<f32>>>>,
     /// Operands of functions without one, which take whole tensors: one for each length of a block.
@@ -178,7 +214,8 @@ struct Registers {
 impl Registers {
     fn new(instructions: &[Instruction]) -> Registers {
         let results = vec![vec![0.0; BLOCK]; instructions.len().saturating_sub(1)];
-        Registers { results, routines: instructions.iter().map(Instruction::routine).collect(), tensors: Vec::new() }
+        let routines = instructions.iter().map(Instruction::routine).collect();
+        Registers { results, before: vec![0.0; BLOCK], routines, tensors: Vec::new() }
     }
 
     /// A tensor of `length` elements, whose contents do not matter.
@@ -200,7 +237,7 @@ impl Elementwise {
         Layout::new(shape, inputs).length
     }
 
-    fn compute(&self, layout: &Layout, inputs: &[&[f32]], output: &mut [f32]) -> TractResult<()> {
+    fn compute(&self, layout: &Layout, inputs: &Inputs<'_>, output: &mut [f32]) -> TractResult<()> {
         // A single run is divided anywhere between threads, several between runs.
         let (runs, elements) = (output.len() / layout.length, output.len());
         let row = if runs == 1 { 1 } else { layout.length };
@@ -210,34 +247,31 @@ impl Elementwise {
             for (index, run) in chunk.chunks_mut(length).enumerate() {
                 let (index, skip) = if runs == 1 { (0, first) } else { (first + index, 0) };
                 let offsets = layout.offsets(index);
-                for (number, block) in run.chunks_mut(BLOCK).enumerate() {
-                    let from = skip + number * BLOCK;
-                    let elements = inputs.iter().zip(&offsets).zip(&layout.inputs);
-                    let elements = elements.map(|((input, offset), (constant, _))| match constant {
-                        true => Elements::All(input[*offset]),
-                        false => Elements::Each(&input[offset + from..][..block.len()]),
-                    });
-                    self.compute_block(&elements.collect::<TVec<_>>(), &mut registers, block)?;
+                for (number, to) in run.chunks_mut(BLOCK).enumerate() {
+                    let (from, length) = (skip + number * BLOCK, to.len());
+                    let block = Block { inputs, layout, offsets: &offsets, from, length };
+                    self.compute_block(&block, &mut registers, to)?;
                 }
             }
             Ok(())
         })
     }
 
-    fn compute_block(&self, inputs: &[Elements<'_>], registers: &mut Registers, block: &mut [f32]) -> TractResult<()> {
-        let length = block.len();
+    fn compute_block(&self, block: &Block<'_>, registers: &mut Registers, result: &mut [f32]) -> TractResult<()> {
+        if block.inputs.overwritten.is_some() {
+            registers.before[..block.length].copy_from_slice(result);
+        }
         let last = self.instructions.len() - 1;
         for (number, instruction) in self.instructions.iter().enumerate() {
             // Moved out, because operands lie in other registers.
             let mut register = if number < last { std::mem::take(&mut registers.results[number]) } else { Vec::new() };
-            let to: &mut [f32] = if number < last { &mut register[..length] } else { &mut *block };
+            let to: &mut [f32] = if number < last { &mut register[..block.length] } else { &mut *result };
             match instruction {
                 Instruction::Zip(function, a, b) => {
-                    let a = elements(*a, inputs, &registers.results, length);
-                    zip(*function, a, elements(*b, inputs, &registers.results, length), to);
+                    zip(*function, block.elements(*a, registers), block.elements(*b, registers), to);
                 }
                 Instruction::Map(function, operand) => {
-                    match elements(*operand, inputs, &registers.results, length) {
+                    match block.elements(*operand, registers) {
                         Elements::Each(from) => to.copy_from_slice(from),
                         Elements::All(from) => to.fill(from),
                     }
@@ -247,7 +281,7 @@ impl Elementwise {
                     {
                         routine.run(to)?;
                     } else {
-                        let tensor = registers.tensor(length)?;
+                        let tensor = registers.tensor(block.length)?;
                         tensor.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?.copy_from_slice(to);
                         function.eval_in_place(tensor, None)?;
                         to.copy_from_slice(tensor.try_as_plain_ram()?.as_slice::<f32>()?);
@@ -259,13 +293,6 @@ impl Elementwise {
             }
         }
         Ok(())
-    }
-}
-
-fn elements<'a>(value: Value, inputs: &[Elements<'a>], results: &'a [Vec<f32>], length: usize) -> Elements<'a> {
-    match value {
-        Value::Input(index) => inputs[index],
-        Value::Result(index) => Elements::Each(&results[index][..length]),
     }
 }
 
@@ -326,16 +353,26 @@ impl Op for Elementwise {
 impl EvalOp for Elementwise {
     op_out_of_plan!();
 
-    fn eval(&self, _ctx: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let shapes: TVec<&[usize]> = inputs.iter().map(|input| input.shape()).collect();
-        let layout = Layout::new(&self.shape, &shapes);
-        // SAFETY: every element is written before any is read: the runs cover the output, and each block is the result
-        // of the last instruction.
-        let mut output = unsafe { Tensor::uninitialized::<f32>(&self.shape)? };
+    fn eval(&self, _ctx: &EvalContext, mut inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let layout = {
+            let shapes: TVec<&[usize]> = inputs.iter().map(|input| input.shape()).collect();
+            Layout::new(&self.shape, &shapes)
+        };
+        // A tensor that nothing else uses is overwritten: its elements are in a cache, those of a new one are not.
+        let overwritten = inputs.iter().position(|input| input.is_exclusive() && *input.shape() == *self.shape);
+        let mut output = match overwritten {
+            Some(index) => {
+                std::mem::replace(&mut inputs[index], Tensor::zero::<f32>(&[0])?.into_tvalue()).into_tensor()
+            }
+            // SAFETY: every element is written before any is read: the runs cover the output, and each block is the
+            // result of the last instruction.
+            None => unsafe { Tensor::uninitialized::<f32>(&self.shape)? },
+        };
         if output.len() > 0 {
             let plain = inputs.iter().map(|t| t.try_as_plain_ram()).collect::<TractResult<TVec<_>>>()?;
             let slices = plain.iter().map(|t| t.as_slice::<f32>()).collect::<TractResult<TVec<_>>>()?;
-            self.compute(&layout, &slices, output.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?)?;
+            let inputs = Inputs { slices: &slices, overwritten };
+            self.compute(&layout, &inputs, output.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?)?;
         }
         Ok(tvec![output.into_tvalue()])
     }
@@ -405,6 +442,7 @@ mod tests {
             broadcast in prop::collection::vec(any::<u8>(), 2),
             functions in prop::collection::vec((0usize..8, any::<u8>(), any::<u8>()), 1..6),
             threads in 1usize..3,
+            is_owned in any::<bool>(),
         ) {
             let shape: TVec<usize> = shape.into_iter().chain([last]).collect();
             let narrowed = |mask: u8| -> Vec<usize> {
@@ -430,7 +468,9 @@ mod tests {
             }
             let op = Elementwise { shape, instructions };
             let want = reference(&op, &inputs);
-            let values = inputs.iter().map(|t| t.clone().into_tvalue()).collect();
+            // Of a value with another owner nothing is overwritten.
+            let values: TVec<TValue> = inputs.iter().map(|t| t.clone().into_tvalue()).collect();
+            let _owner = is_owned.then(|| values.clone());
             let pool = tract_linalg::multithread::Executor::multithread(threads);
             let got = tract_linalg::multithread::multithread_tract_scope(pool, || {
                 op.eval(&EvalContext::out_of_plan(), values)

@@ -87,7 +87,7 @@ fn conv(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     one(biased(call, made, bias)?)
 }
 
-fn product(call: &mut Call<'_, '_>, x: TensorId, w: TensorId, out: Option<DType>) -> Result<TensorId> {
+pub(super) fn product(call: &mut Call<'_, '_>, x: TensorId, w: TensorId, out: Option<DType>) -> Result<TensorId> {
     let windows = windows(call, x, w)?;
     let name = ["nn.conv1d", "nn.conv2d", "nn.conv3d"][windows.kernel.len() - 1];
     let mut attrs = windows.attrs();
@@ -100,7 +100,7 @@ fn product(call: &mut Call<'_, '_>, x: TensorId, w: TensorId, out: Option<DType>
     call.op(name, &[x, w], attrs)
 }
 
-fn biased(call: &mut Call<'_, '_>, made: TensorId, bias: Option<TensorId>) -> Result<TensorId> {
+pub(super) fn biased(call: &mut Call<'_, '_>, made: TensorId, bias: Option<TensorId>) -> Result<TensorId> {
     match bias {
         Some(bias) => call.op("nn.bias_add", &[made, bias], vec![("axis", Attr::Int(1))]),
         None => Ok(made),

@@ -11,6 +11,7 @@ mod linear;
 mod loss;
 mod norm;
 mod pool;
+mod qlinear;
 mod quantize;
 mod recurrent;
 mod reduce;
@@ -38,6 +39,7 @@ const FAMILIES: &[Family] = &[
     loss::OPS,
     norm::OPS,
     pool::OPS,
+    qlinear::OPS,
     quantize::OPS,
     recurrent::OPS,
     reduce::OPS,

@@ -36,7 +36,7 @@ fn average(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     one(averaged(call, x, call.int("count_include_pad", 0) != 0)?)
 }
 
-fn averaged(call: &mut Call<'_, '_>, x: TensorId, padded: bool) -> Result<TensorId> {
+pub(super) fn averaged(call: &mut Call<'_, '_>, x: TensorId, padded: bool) -> Result<TensorId> {
     let windows = windows(call, x)?;
     let name = ["nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"][windows.kernel.len() - 1];
     let mut attrs = attrs(call, &windows);

@@ -1,4 +1,4 @@
-//! Quantisation: conversions between numbers and small integers, and operators on them.
+//! Quantisation: conversions between numbers and small integers.
 
 use edgecut_graph::{Attr, DType, TensorId};
 
@@ -8,15 +8,11 @@ use crate::{
     lowering::{Call, Lower, Value},
 };
 
-pub(super) const OPS: &[(&str, Lower)] = &[
-    ("QuantizeLinear", quantize),
-    ("DequantizeLinear", dequantize),
-    ("DynamicQuantizeLinear", dynamic),
-    ("QLinearMatMul", product),
-];
+pub(super) const OPS: &[(&str, Lower)] =
+    &[("QuantizeLinear", quantize), ("DequantizeLinear", dequantize), ("DynamicQuantizeLinear", dynamic)];
 
 /// A scale or zero point with the axes that broadcast it along `axis` of a tensor of `rank` dimensions.
-fn along(call: &mut Call<'_, '_>, v: TensorId, axis: usize, rank: usize) -> Result<TensorId> {
+pub(super) fn along(call: &mut Call<'_, '_>, v: TensorId, axis: usize, rank: usize) -> Result<TensorId> {
     match call.dims(v)?[..] {
         [] => Ok(v),
         [1] => call.reshape(v, &[]),
@@ -40,7 +36,7 @@ fn range(dtype: DType) -> Result<(f64, f64)> {
 }
 
 /// saturate(round(x / scale) + zero point), halves rounded to even numbers.
-fn to_integers(
+pub(super) fn to_integers(
     call: &mut Call<'_, '_>,
     x: TensorId,
     scale: TensorId,
@@ -92,7 +88,12 @@ fn dequantize(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 }
 
 /// (x - zero point) scale.
-fn to_numbers(call: &mut Call<'_, '_>, x: TensorId, scale: TensorId, zero: Option<TensorId>) -> Result<TensorId> {
+pub(super) fn to_numbers(
+    call: &mut Call<'_, '_>,
+    x: TensorId,
+    scale: TensorId,
+    zero: Option<TensorId>,
+) -> Result<TensorId> {
     let dtype = call.dtype_of(scale);
     let mut wide = call.cast(x, DType::I32)?;
     if let Some(zero) = zero {
@@ -120,23 +121,4 @@ fn dynamic(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let zero_point = call.cast(begin, DType::U8)?;
     let made = to_integers(call, x, scale, Some(zero_point), DType::U8)?;
     many([made, scale, zero_point])
-}
-
-fn product(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
-    let (a, b) = (call.input(0)?, call.input(3)?);
-    let (scale, zero) = (call.input(6)?, call.input(7)?);
-    let (a_rank, b_rank) = (call.rank(a), call.rank(b));
-    let mut real = |x: TensorId, first: usize, axis: usize, rank: usize| {
-        let (scale, zero) = (call.input(first)?, call.input(first + 1)?);
-        let (scale, zero) = (along(call, scale, axis, rank)?, along(call, zero, axis, rank)?);
-        to_numbers(call, x, scale, Some(zero))
-    };
-    let a = real(a, 1, a_rank.saturating_sub(2), a_rank)?;
-    let b = real(b, 4, b_rank.saturating_sub(1), b_rank)?;
-    let made = super::linear::product(call, a, b)?;
-    let dtype = call.dtype_of(zero);
-    let rank = call.rank(made);
-    let (scale, zero) =
-        (along(call, scale, rank.saturating_sub(2), rank)?, along(call, zero, rank.saturating_sub(2), rank)?);
-    one(to_integers(call, made, scale, Some(zero), dtype)?)
 }
