@@ -7,6 +7,7 @@ mod control;
 mod conv;
 mod elementwise;
 mod gather;
+mod grid;
 mod linear;
 mod loss;
 mod norm;
@@ -35,6 +36,7 @@ const FAMILIES: &[Family] = &[
     conv::OPS,
     elementwise::OPS,
     gather::OPS,
+    grid::OPS,
     linear::OPS,
     loss::OPS,
     norm::OPS,

@@ -5,6 +5,7 @@ mod binary;
 mod conv;
 mod create;
 mod gather;
+mod grid;
 mod linear;
 mod norm;
 mod pad;
@@ -31,6 +32,7 @@ const FAMILIES: &[Family] = &[
     conv::OPS,
     create::OPS,
     gather::OPS,
+    grid::OPS,
     linear::OPS,
     norm::OPS,
     pad::OPS,
