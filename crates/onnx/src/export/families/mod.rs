@@ -11,6 +11,7 @@ mod pad;
 mod pool;
 mod qnn;
 mod rearrange;
+mod recurrent;
 mod reduce;
 mod reorg;
 mod resize;
@@ -37,6 +38,7 @@ const FAMILIES: &[Family] = &[
     pool::OPS,
     qnn::OPS,
     rearrange::OPS,
+    recurrent::OPS,
     reduce::OPS,
     reorg::OPS,
     resize::OPS,

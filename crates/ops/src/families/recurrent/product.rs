@@ -1,0 +1,58 @@
+//! Products with the weights of a recurrent layer, which are packed once for all steps.
+
+use tract_core::internal::*;
+use tract_linalg::{
+    BinOp, MmmDispatch,
+    mmm::{AsInputValue, FusedSpec, MMMInputValue, MatMatMul, Query},
+};
+
+/// x · Wᵀ, plus a vector, for a packed W.
+#[derive(Debug)]
+pub(super) struct Product {
+    kernel: Box<dyn MatMatMul>,
+    /// Which of the kernel's pairs of formats the weight is packed in.
+    packing: usize,
+    weight: Box<dyn MMMInputValue>,
+    bias: Tensor,
+    outputs: usize,
+}
+
+impl Product {
+    /// `weight` is [outputs, inputs]; `rows` is how many rows x has.
+    pub fn new(weight: &Tensor, bias: Tensor, rows: usize) -> TractResult<Product> {
+        let &[outputs, inputs] = weight.shape() else { bail!("a weight is a matrix") };
+        ensure!(bias.shape() == [outputs] && bias.datum_type() == DatumType::F32, "a bias is a vector of the outputs");
+        // A weight that is unpacked in every step would be read from another format each time.
+        let query =
+            Query { allow_extractor: false, ..Query::plain(DatumType::F32, Some(outputs), Some(inputs), Some(rows)) };
+        let (kernel, packing, _) = MmmDispatch::native().pick(&query).context("no kernel for a matrix product")?;
+        let weight = kernel.packings()[packing].0.prepare_one(weight, 1, 0)?;
+        Ok(Product { kernel, packing, weight, bias, outputs })
+    }
+
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// The product with `x`, of as many rows as stated before; `result` is [rows, outputs].
+    pub fn of(&self, x: &Tensor, result: &mut Tensor) -> TractResult<()> {
+        let rows = x.shape()[0];
+        ensure!(x.datum_type() == DatumType::F32 && x.shape() == [rows, self.weight.k()], "x does not fit the weight");
+        ensure!(
+            result.datum_type() == DatumType::F32 && result.shape() == [rows, self.outputs],
+            "the result does not fit"
+        );
+        let packed = self.kernel.packings()[self.packing].1.prepare_one(x, 1, 0)?;
+        let product = FusedSpec::AddMatMul {
+            a: AsInputValue::Borrowed(&*self.weight),
+            b: AsInputValue::Borrowed(&*packed),
+            packing: self.packing,
+        };
+        let bias = FusedSpec::BinPerRow(self.bias.view(), BinOp::Add);
+        // SAFETY: the operands are packed for this kernel, and the result has the sizes and strides that it is told.
+        unsafe {
+            let store = FusedSpec::Store(self.kernel.c_view(Some(1), Some(0)).wrap(&result.view_mut()));
+            self.kernel.run(self.outputs, rows, &[product, bias, store])
+        }
+    }
+}
