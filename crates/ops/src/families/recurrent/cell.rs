@@ -36,6 +36,7 @@ impl Cell {
 }
 
 /// tract's vectorised activations.
+#[derive(Debug)]
 pub(super) struct Activations {
     sigmoid: Box<dyn ElementWise<f32>>,
     tanh: Box<dyn ElementWise<f32>>,

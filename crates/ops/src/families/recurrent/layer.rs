@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use tract_core::internal::*;
+use tract_linalg::mmm::ScratchSpace;
 
 use super::{
     cell::{Activations, Cell},
@@ -21,7 +22,14 @@ pub(super) struct RecurrentLayer {
     pub batch: usize,
     pub hidden: usize,
     /// Constant weights, packed.
-    pub weights: Option<Arc<[DirectionWeights]>>,
+    pub weights: Option<Arc<Packed>>,
+}
+
+/// What does not change from run to run.
+#[derive(Debug)]
+pub(super) struct Packed {
+    directions: Vec<DirectionWeights>,
+    activations: Activations,
 }
 
 /// The weights of one direction.
@@ -46,6 +54,8 @@ struct Direction<'a> {
     hidden: Tensor,
     reset: Tensor,
     memory: Option<Tensor>,
+    /// Of the products with the states.
+    scratch: [Box<dyn ScratchSpace>; 2],
 }
 
 /// Entry `index` of the first axis.
@@ -59,8 +69,11 @@ fn numbers(tensor: &Tensor) -> TractResult<&[f32]> {
     tensor.try_as_plain_ram()?.as_slice::<f32>()
 }
 
-fn numbers_mut(tensor: &mut Tensor) -> TractResult<&mut [f32]> {
-    tensor.to_plain_array_view_mut::<f32>()?.into_slice().context("a tensor is contiguous")
+/// Overwrites elements from number `begin` on.
+fn store(to: &mut Tensor, begin: usize, from: &Tensor) -> TractResult<()> {
+    let from = numbers(from)?;
+    to.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?[begin..begin + from.len()].copy_from_slice(from);
+    Ok(())
 }
 
 impl DirectionWeights {
@@ -75,17 +88,19 @@ impl DirectionWeights {
             _ => (rows, Vec::new()),
         };
         of_input[..added].iter_mut().zip(&of_state).for_each(|(input, state)| *input += state);
-        let input = Product::new(input, tensor1(&of_input), layer.steps * layer.batch)?;
-        let zeros = |count: usize| tensor1(&vec![0f32; count]);
+        let input = Product::new(input, Some(tensor1(&of_input)), layer.steps * layer.batch)?;
         let (state, after_reset) = match layer.cell {
             Cell::Gru { linear_before_reset: false } => (
-                Product::new(&recurrent.slice(0, 0, 2 * hidden)?, zeros(2 * hidden), layer.batch)?,
-                Some(Product::new(&recurrent.slice(0, 2 * hidden, rows)?, zeros(hidden), layer.batch)?),
+                Product::new(&recurrent.slice(0, 0, 2 * hidden)?, None, layer.batch)?,
+                Some(Product::new(&recurrent.slice(0, 2 * hidden, rows)?, None, layer.batch)?),
             ),
             _ => {
-                let mut bias = vec![0f32; rows];
-                bias[rows - scaled.len()..].copy_from_slice(&scaled);
-                (Product::new(recurrent, tensor1(&bias), layer.batch)?, None)
+                let bias = (!scaled.is_empty()).then(|| {
+                    let mut bias = vec![0f32; rows];
+                    bias[rows - scaled.len()..].copy_from_slice(&scaled);
+                    tensor1(&bias)
+                });
+                (Product::new(recurrent, bias, layer.batch)?, None)
             }
         };
         Ok(DirectionWeights { input, state, after_reset })
@@ -97,13 +112,17 @@ impl Direction<'_> {
     fn step(&mut self, layer: &RecurrentLayer, activations: &Activations, at: usize) -> TractResult<()> {
         let (hidden, batch) = (layer.hidden, layer.batch);
         let width = layer.cell.gates() * hidden;
-        self.weights.state.of(&self.hidden, &mut self.from_state)?;
-        let gates = &mut numbers_mut(&mut self.gates)?[at * batch * width..(at + 1) * batch * width];
-        let from_state = numbers_mut(&mut self.from_state)?;
-        let state = numbers_mut(&mut self.hidden)?;
+        self.weights.state.of(&self.hidden, &mut self.from_state, &mut *self.scratch[0])?;
+        let mut gates = self.gates.try_as_plain_ram_mut()?;
+        let gates = &mut gates.as_slice_mut::<f32>()?[at * batch * width..(at + 1) * batch * width];
+        let mut from_state = self.from_state.try_as_plain_ram_mut()?;
+        let from_state = from_state.as_slice_mut::<f32>()?;
+        let mut state = self.hidden.try_as_plain_ram_mut()?;
+        let state = state.as_slice_mut::<f32>()?;
         match (layer.cell, &mut self.memory) {
             (Cell::Lstm, Some(memory)) => {
-                let memory = numbers_mut(memory)?;
+                let mut memory = memory.try_as_plain_ram_mut()?;
+                let memory = memory.as_slice_mut::<f32>()?;
                 for row in 0..batch {
                     let (own, units) = (row * width..(row + 1) * width, row * hidden..(row + 1) * hidden);
                     let state = &mut state[units.clone()];
@@ -121,7 +140,8 @@ impl Direction<'_> {
                 }
             }
             (Cell::Gru { linear_before_reset: false }, _) => {
-                let reset = numbers_mut(&mut self.reset)?;
+                let mut reset_view = self.reset.try_as_plain_ram_mut()?;
+                let reset = reset_view.as_slice_mut::<f32>()?;
                 for row in 0..batch {
                     let units = row * hidden..(row + 1) * hidden;
                     let gates = &mut gates[row * width..(row + 1) * width];
@@ -130,7 +150,7 @@ impl Direction<'_> {
                     reset[units].iter_mut().zip(kept).for_each(|(to, kept)| *to = kept);
                 }
                 let after_reset = self.weights.after_reset.as_ref().context("a GRU has candidates")?;
-                after_reset.of(&self.reset, &mut self.from_reset)?;
+                after_reset.of(&self.reset, &mut self.from_reset, &mut *self.scratch[1])?;
                 let from_reset = numbers(&self.from_reset)?;
                 for row in 0..batch {
                     let units = row * hidden..(row + 1) * hidden;
@@ -157,30 +177,36 @@ struct Results {
 }
 
 impl RecurrentLayer {
+    /// Whether there is no step to compute, so that the states stay as they are.
+    fn is_empty(&self) -> bool {
+        self.steps * self.batch == 0
+    }
+
     fn width(&self) -> usize {
         self.cell.gates() * self.hidden
     }
 
     /// The weights of all directions, packed.
-    fn pack(&self, input: &Tensor, recurrent: &Tensor, bias: &Tensor) -> TractResult<Arc<[DirectionWeights]>> {
+    fn pack(&self, input: &Tensor, recurrent: &Tensor, bias: &Tensor) -> TractResult<Arc<Packed>> {
         let of = |index| {
             let (input, recurrent) = (entry(input, index)?, entry(recurrent, index)?);
             DirectionWeights::new(self, &input, &recurrent, &entry(bias, index)?)
         };
-        (0..self.backwards.len()).map(of).collect()
+        let directions = (0..self.backwards.len()).map(of).collect::<TractResult<Vec<_>>>()?;
+        Ok(Arc::new(Packed { directions, activations: Activations::new()? }))
     }
 
     /// One direction over the whole sequence.
     fn run(
         &self,
         index: usize,
-        weights: &DirectionWeights,
+        packed: &Packed,
         data: &Tensor,
         states: &[TValue],
         results: &mut Results,
     ) -> TractResult<()> {
         let (hidden, batch, directions) = (self.hidden, self.batch, self.backwards.len());
-        let activations = Activations::new()?;
+        let weights = &packed.directions[index];
         let zeros = |rows, columns| Tensor::zero::<f32>(&[rows, columns]);
         let mut direction = Direction {
             weights,
@@ -189,20 +215,20 @@ impl RecurrentLayer {
             from_reset: zeros(batch, hidden)?,
             hidden: entry(&states[0], index)?,
             reset: zeros(batch, hidden)?,
+            scratch: [weights.state.scratch(), weights.after_reset.as_ref().unwrap_or(&weights.state).scratch()],
             memory: states.get(1).map(|memory| entry(memory, index)).transpose()?,
         };
-        weights.input.of(data, &mut direction.gates)?;
+        weights.input.of(data, &mut direction.gates, &mut *weights.input.scratch())?;
         let size = batch * hidden;
         for step in 0..self.steps {
             let at = if self.backwards[index] { self.steps - 1 - step } else { step };
-            direction.step(self, &activations, at)?;
+            direction.step(self, &packed.activations, at)?;
             let begin = (at * directions + index) * size;
-            numbers_mut(&mut results.all)?[begin..begin + size].copy_from_slice(numbers(&direction.hidden)?);
+            store(&mut results.all, begin, &direction.hidden)?;
         }
-        let of_direction = index * size..(index + 1) * size;
-        numbers_mut(&mut results.hidden)?[of_direction.clone()].copy_from_slice(numbers(&direction.hidden)?);
+        store(&mut results.hidden, index * size, &direction.hidden)?;
         if let (Some(to), Some(memory)) = (&mut results.memory, &direction.memory) {
-            numbers_mut(to)?[of_direction].copy_from_slice(numbers(memory)?);
+            store(to, index * size, memory)?;
         }
         Ok(())
     }
@@ -234,6 +260,10 @@ impl EvalOp for RecurrentLayer {
     op_out_of_plan!();
 
     fn eval(&self, _ctx: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        if self.is_empty() {
+            let all = Tensor::zero::<f32>(&[self.steps, self.backwards.len(), self.batch, self.hidden])?;
+            return Ok(std::iter::once(all.into_tvalue()).chain(inputs.into_iter().skip(4)).collect());
+        }
         let packed = match &self.weights {
             Some(packed) => packed.clone(),
             None => self.pack(&inputs[1], &inputs[2], &inputs[3])?,
@@ -249,8 +279,8 @@ impl EvalOp for RecurrentLayer {
             hidden: state()?,
             memory: (self.cell == Cell::Lstm).then(state).transpose()?,
         };
-        for (index, weights) in packed.iter().enumerate() {
-            self.run(index, weights, &data, states, &mut results)?;
+        for index in 0..directions {
+            self.run(index, &packed, &data, states, &mut results)?;
         }
         let Results { all, hidden, memory } = results;
         Ok([all, hidden].into_iter().chain(memory).map(Tensor::into_tvalue).collect())
@@ -268,7 +298,7 @@ impl TypedOp for RecurrentLayer {
 
     /// Packs weights that are constants.
     fn codegen(&self, model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedModelPatch>> {
-        if self.weights.is_some() {
+        if self.weights.is_some() || self.is_empty() {
             return Ok(None);
         }
         let known = |index: usize| model.outlet_fact(node.inputs[index]).map(|fact| fact.konst.clone());

@@ -170,6 +170,7 @@ fn wire(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId], cell: Ce
     let inputs =
         inputs.iter().map(|input| wiring.cast(*input, DatumType::F32)).collect::<TractResult<TVec<OutletId>>>()?;
     let [data, state] = [wiring.concrete(inputs[0])?, wiring.concrete(inputs[4])?];
+    ensure!(data[2] > 0 && state[2] > 0, "a layer without inputs or hidden units");
     let op = RecurrentLayer {
         cell,
         backwards: directions(call)?,

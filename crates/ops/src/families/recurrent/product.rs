@@ -3,25 +3,26 @@
 use tract_core::internal::*;
 use tract_linalg::{
     BinOp, MmmDispatch,
-    mmm::{AsInputValue, FusedSpec, MMMInputValue, MatMatMul, Query},
+    mmm::{AsInputValue, FusedSpec, MMMInputValue, MatMatMul, Query, ScratchSpace},
 };
 
-/// x · Wᵀ, plus a vector, for a packed W.
+/// x · Wᵀ, plus a vector if there is one, for a packed W.
 #[derive(Debug)]
 pub(super) struct Product {
     kernel: Box<dyn MatMatMul>,
     /// Which of the kernel's pairs of formats the weight is packed in.
     packing: usize,
     weight: Box<dyn MMMInputValue>,
-    bias: Tensor,
+    bias: Option<Tensor>,
     outputs: usize,
 }
 
 impl Product {
     /// `weight` is [outputs, inputs]; `rows` is how many rows x has.
-    pub fn new(weight: &Tensor, bias: Tensor, rows: usize) -> TractResult<Product> {
+    pub fn new(weight: &Tensor, bias: Option<Tensor>, rows: usize) -> TractResult<Product> {
         let &[outputs, inputs] = weight.shape() else { bail!("a weight is a matrix") };
-        ensure!(bias.shape() == [outputs] && bias.datum_type() == DatumType::F32, "a bias is a vector of the outputs");
+        let fits = |bias: &Tensor| bias.shape() == [outputs] && bias.datum_type() == DatumType::F32;
+        ensure!(bias.as_ref().is_none_or(fits), "a bias is a vector of the outputs");
         // A weight that is unpacked in every step would be read from another format each time.
         let query =
             Query { allow_extractor: false, ..Query::plain(DatumType::F32, Some(outputs), Some(inputs), Some(rows)) };
@@ -34,8 +35,14 @@ impl Product {
         self.outputs
     }
 
+    /// Memory for [`Product::of`], which any number of calls may use in turn.
+    pub fn scratch(&self) -> Box<dyn ScratchSpace> {
+        // SAFETY: an empty allocation, which the kernel sizes when it runs.
+        unsafe { self.kernel.allocate_scratch_space() }
+    }
+
     /// The product with `x`, of as many rows as stated before; `result` is [rows, outputs].
-    pub fn of(&self, x: &Tensor, result: &mut Tensor) -> TractResult<()> {
+    pub fn of(&self, x: &Tensor, result: &mut Tensor, scratch: &mut dyn ScratchSpace) -> TractResult<()> {
         let rows = x.shape()[0];
         ensure!(x.datum_type() == DatumType::F32 && x.shape() == [rows, self.weight.k()], "x does not fit the weight");
         ensure!(
@@ -48,11 +55,12 @@ impl Product {
             b: AsInputValue::Borrowed(&*packed),
             packing: self.packing,
         };
-        let bias = FusedSpec::BinPerRow(self.bias.view(), BinOp::Add);
+        let mut specs: TVec<FusedSpec> = tvec![product];
+        specs.extend(self.bias.as_ref().map(|bias| FusedSpec::BinPerRow(bias.view(), BinOp::Add)));
         // SAFETY: the operands are packed for this kernel, and the result has the sizes and strides that it is told.
         unsafe {
-            let store = FusedSpec::Store(self.kernel.c_view(Some(1), Some(0)).wrap(&result.view_mut()));
-            self.kernel.run(self.outputs, rows, &[product, bias, store])
+            specs.push(FusedSpec::Store(self.kernel.c_view(Some(1), Some(0)).wrap(&result.view_mut())));
+            self.kernel.run_with_scratch_space(self.outputs, rows, scratch, &specs)
         }
     }
 }
