@@ -4,11 +4,10 @@
 use std::sync::Arc;
 
 use tract_core::internal::*;
-use tract_linalg::mmm::ScratchSpace;
 
 use super::{
     cell::{Activations, Cell},
-    product::Product,
+    product::{Product, Workspace},
 };
 
 /// A layer of known sizes in single precision. Inputs are those of the operator; with packed weights, the data and the
@@ -54,8 +53,8 @@ struct Direction<'a> {
     hidden: Tensor,
     reset: Tensor,
     memory: Option<Tensor>,
-    /// Of the products with the states.
-    scratch: [Box<dyn ScratchSpace>; 2],
+    /// Of the products with the hidden state and with what the reset gate keeps of it.
+    workspaces: [Workspace; 2],
 }
 
 /// Entry `index` of the first axis.
@@ -112,7 +111,7 @@ impl Direction<'_> {
     fn step(&mut self, layer: &RecurrentLayer, activations: &Activations, at: usize) -> TractResult<()> {
         let (hidden, batch) = (layer.hidden, layer.batch);
         let width = layer.cell.gates() * hidden;
-        self.weights.state.of(&self.hidden, &mut self.from_state, &mut *self.scratch[0])?;
+        self.weights.state.of(&self.hidden, &mut self.from_state, &mut self.workspaces[0])?;
         let mut gates = self.gates.try_as_plain_ram_mut()?;
         let gates = &mut gates.as_slice_mut::<f32>()?[at * batch * width..(at + 1) * batch * width];
         let mut from_state = self.from_state.try_as_plain_ram_mut()?;
@@ -150,7 +149,7 @@ impl Direction<'_> {
                     reset[units].iter_mut().zip(kept).for_each(|(to, kept)| *to = kept);
                 }
                 let after_reset = self.weights.after_reset.as_ref().context("a GRU has candidates")?;
-                after_reset.of(&self.reset, &mut self.from_reset, &mut *self.scratch[1])?;
+                after_reset.of(&self.reset, &mut self.from_reset, &mut self.workspaces[1])?;
                 let from_reset = numbers(&self.from_reset)?;
                 for row in 0..batch {
                     let units = row * hidden..(row + 1) * hidden;
@@ -207,6 +206,7 @@ impl RecurrentLayer {
     ) -> TractResult<()> {
         let (hidden, batch, directions) = (self.hidden, self.batch, self.backwards.len());
         let weights = &packed.directions[index];
+        let after_reset = weights.after_reset.as_ref().unwrap_or(&weights.state);
         let zeros = |rows, columns| Tensor::zero::<f32>(&[rows, columns]);
         let mut direction = Direction {
             weights,
@@ -215,10 +215,10 @@ impl RecurrentLayer {
             from_reset: zeros(batch, hidden)?,
             hidden: entry(&states[0], index)?,
             reset: zeros(batch, hidden)?,
-            scratch: [weights.state.scratch(), weights.after_reset.as_ref().unwrap_or(&weights.state).scratch()],
+            workspaces: [weights.state.workspace(batch)?, after_reset.workspace(batch)?],
             memory: states.get(1).map(|memory| entry(memory, index)).transpose()?,
         };
-        weights.input.of(data, &mut direction.gates, &mut *weights.input.scratch())?;
+        weights.input.of(data, &mut direction.gates, &mut weights.input.workspace(self.steps * batch)?)?;
         let size = batch * hidden;
         for step in 0..self.steps {
             let at = if self.backwards[index] { self.steps - 1 - step } else { step };

@@ -3,7 +3,8 @@
 use tract_core::internal::*;
 use tract_linalg::{
     BinOp, MmmDispatch,
-    mmm::{AsInputValue, FusedSpec, MMMInputValue, MatMatMul, Query, ScratchSpace},
+    mmm::{AsInputValue, EagerPackedInput, FusedSpec, MMMInputValue, MatMatMul, Query, ScratchSpace},
+    pack::PackedFormat,
 };
 
 /// x · Wᵀ, plus a vector if there is one, for a packed W.
@@ -15,6 +16,13 @@ pub(super) struct Product {
     weight: Box<dyn MMMInputValue>,
     bias: Option<Tensor>,
     outputs: usize,
+}
+
+/// What a product of one size needs while it is computed, for any number of times.
+pub(super) struct Workspace {
+    scratch: Box<dyn ScratchSpace>,
+    /// x in the kernel's format, if that is one that can be overwritten.
+    packed: Option<EagerPackedInput>,
 }
 
 impl Product {
@@ -35,24 +43,38 @@ impl Product {
         self.outputs
     }
 
-    /// Memory for [`Product::of`], which any number of calls may use in turn.
-    pub fn scratch(&self) -> Box<dyn ScratchSpace> {
+    /// Memory for products with x of as many rows.
+    pub fn workspace(&self, rows: usize) -> TractResult<Workspace> {
+        let format = self.kernel.packings()[self.packing].1.downcast_ref::<PackedFormat>();
+        let packed = format.map(|format| format.new_packed_buffer(self.weight.k(), rows)).transpose()?;
         // SAFETY: an empty allocation, which the kernel sizes when it runs.
-        unsafe { self.kernel.allocate_scratch_space() }
+        let scratch = unsafe { self.kernel.allocate_scratch_space() };
+        Ok(Workspace { scratch, packed })
     }
 
     /// The product with `x`, of as many rows as stated before; `result` is [rows, outputs].
-    pub fn of(&self, x: &Tensor, result: &mut Tensor, scratch: &mut dyn ScratchSpace) -> TractResult<()> {
+    pub fn of(&self, x: &Tensor, result: &mut Tensor, workspace: &mut Workspace) -> TractResult<()> {
         let rows = x.shape()[0];
         ensure!(x.datum_type() == DatumType::F32 && x.shape() == [rows, self.weight.k()], "x does not fit the weight");
         ensure!(
             result.datum_type() == DatumType::F32 && result.shape() == [rows, self.outputs],
             "the result does not fit"
         );
-        let packed = self.kernel.packings()[self.packing].1.prepare_one(x, 1, 0)?;
+        let format = &self.kernel.packings()[self.packing].1;
+        let other: Box<dyn MMMInputValue>;
+        let packed: &dyn MMMInputValue = match (&mut workspace.packed, format.downcast_ref::<PackedFormat>()) {
+            (Some(buffer), Some(format)) => {
+                format.repack_tensor_view(buffer, &x.view(), 1, 0)?;
+                buffer
+            }
+            _ => {
+                other = format.prepare_one(x, 1, 0)?;
+                &*other
+            }
+        };
         let product = FusedSpec::AddMatMul {
             a: AsInputValue::Borrowed(&*self.weight),
-            b: AsInputValue::Borrowed(&*packed),
+            b: AsInputValue::Borrowed(packed),
             packing: self.packing,
         };
         let mut specs: TVec<FusedSpec> = tvec![product];
@@ -60,7 +82,7 @@ impl Product {
         // SAFETY: the operands are packed for this kernel, and the result has the sizes and strides that it is told.
         unsafe {
             specs.push(FusedSpec::Store(self.kernel.c_view(Some(1), Some(0)).wrap(&result.view_mut())));
-            self.kernel.run_with_scratch_space(self.outputs, rows, scratch, &specs)
+            self.kernel.run_with_scratch_space(self.outputs, rows, &mut *workspace.scratch, &specs)
         }
     }
 }
