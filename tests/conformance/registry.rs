@@ -88,11 +88,15 @@ fn differences(def: &OpDef, facts: &Value) -> Vec<String> {
     found.into_iter().map(|what| format!("{}: {what}", def.name)).collect()
 }
 
+/// Operators of ONNX that TVM lacks.
+const OWN: [&str; 3] = ["nn.lstm", "nn.gru", "nn.rnn"];
+
 fn definitions_agree_with_the_registry(registry: &Value) {
     let mut wrong = Vec::new();
     for def in ops::all() {
         match registry["ops"].get(def.name) {
             Some(facts) => wrong.extend(differences(def, facts)),
+            None if OWN.contains(&def.name) => {}
             None => wrong.push(format!("{}: not registered", def.name)),
         }
     }

@@ -12,6 +12,7 @@ mod memory_reports;
 mod operators_by_hand;
 mod placement;
 mod plan;
+mod recurrent;
 mod relay_cases;
 mod relay_errors;
 mod relay_printer;

@@ -1,7 +1,7 @@
 //! ONNX models: reading them into the computation graph, and writing graphs as models.
 //!
-//! Operators of ONNX are expressed by those of the graph, as in TVM's ONNX frontend; shape arithmetic is computed during
-//! the import. What has no equivalent becomes an opaque operator.
+//! Operators of ONNX are expressed by those of the graph, as in TVM's ONNX frontend, recurrent layers by operators that TVM
+//! lacks; shape arithmetic is computed during the import. What has no equivalent becomes an opaque operator.
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,8 +1,10 @@
-//! Recurrent layers, unrolled over their steps.
+//! Recurrent layers: one operator each, or unrolled over their steps where they have what that operator lacks, such as
+//! peepholes or other activations.
 
-use edgecut_graph::{Attr, TensorId};
+use edgecut_graph::{Arg, Attr, DType, TensorId};
 
 use crate::{
+    compose::{many, text},
     error::Result,
     lowering::{Call, Lower, Value},
 };
@@ -42,6 +44,12 @@ struct Layer {
     couples_gates: bool,
 }
 
+struct Sizes {
+    steps: u64,
+    batch: u64,
+    directions: u64,
+}
+
 fn recurrent(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let cell = match call.node.op_type.as_deref() {
         Some("LSTM") => Cell::Lstm,
@@ -67,49 +75,18 @@ fn recurrent(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         linear_before_reset: call.int("linear_before_reset", 0) != 0,
         couples_gates: call.int("input_forget", 0) != 0,
     };
-    let (mut outputs, mut last_hidden, mut last_cell) = (Vec::new(), Vec::new(), Vec::new());
-    for index in 0..directions {
-        let direction = direction(call, &layer, index)?;
-        let initial = |call: &mut Call<'_, '_>, at: usize| match call.optional(at)? {
-            Some(state) => {
-                let state = if batch_first { call.transpose(state, &[1, 0, 2])? } else { state };
-                row(call, state, index)
-            }
-            None => {
-                let dtype = call.dtype_of(x);
-                call.full(0.0, dtype, &[batch, hidden])
-            }
-        };
-        let mut state = initial(call, 5)?;
-        let mut memory = if cell == Cell::Lstm { Some(initial(call, 6)?) } else { None };
-        let mut list = Vec::new();
-        for step in 0..steps {
-            let at = if direction.backwards { steps - 1 - step } else { step };
-            let now = row(call, x, at)?;
-            (state, memory) = layer.step(call, &direction, now, state, memory)?;
-            list.push(call.expand(state, 0, 1)?);
-        }
-        if direction.backwards {
-            list.reverse();
-        }
-        let all = call.concat(&list, 0)?;
-        outputs.push(call.expand(all, 1, 1)?);
-        last_hidden.push(call.expand(state, 0, 1)?);
-        if let Some(memory) = memory {
-            last_cell.push(call.expand(memory, 0, 1)?);
-        }
-    }
-    let mut results = vec![call.concat(&outputs, 1)?, call.concat(&last_hidden, 0)?];
-    if cell == Cell::Lstm {
-        results.push(call.concat(&last_cell, 0)?);
-    }
+    let sizes = Sizes { steps, batch, directions };
+    let mut results = match layer.is_plain(call, x)? {
+        true => layer.as_operator(call, x, &sizes, batch_first)?,
+        false => layer.unrolled(call, x, &sizes, batch_first)?,
+    };
     if batch_first {
         results[0] = call.transpose(results[0], &[2, 0, 1, 3])?;
         for state in &mut results[1..] {
             *state = call.transpose(*state, &[1, 0, 2])?;
         }
     }
-    Ok(results.into_iter().map(Value::Tensor).collect())
+    many(results)
 }
 
 /// Row `index` of the first axis.
@@ -137,11 +114,7 @@ fn direction(call: &mut Call<'_, '_>, layer: &Layer, index: u64) -> Result<Direc
         }
         None => None,
     };
-    let defaults: &[&str] = match layer.cell {
-        Cell::Lstm => &["Sigmoid", "Tanh", "Tanh"],
-        Cell::Gru => &["Sigmoid", "Tanh"],
-        Cell::Rnn => &["Tanh"],
-    };
+    let defaults = layer.activations();
     let named = call.texts("activations").unwrap_or_default();
     let first = index as usize * defaults.len();
     let activations = match named.get(first..first + defaults.len()) {
@@ -159,6 +132,107 @@ impl Layer {
             Cell::Gru => 3,
             Cell::Rnn => 1,
         }
+    }
+
+    /// Whether the layer is one operator of the graph: the default activations, and nothing between them and the gates.
+    fn is_plain(&self, call: &Call<'_, '_>, x: TensorId) -> Result<bool> {
+        let defaults = self.activations();
+        let named = call.texts("activations").unwrap_or_default();
+        let are_default = named.iter().zip(defaults.iter().cycle()).all(|(own, name)| own.eq_ignore_ascii_case(name));
+        let is_computed = matches!(call.dtype_of(x), DType::F16 | DType::Bf16 | DType::F32);
+        let has_more = self.clip.is_some() || self.couples_gates || call.optional(7)?.is_some();
+        Ok(are_default && is_computed && !has_more)
+    }
+
+    /// The names of ONNX's default activations of one direction.
+    fn activations(&self) -> &'static [&'static str] {
+        match self.cell {
+            Cell::Lstm => &["Sigmoid", "Tanh", "Tanh"],
+            Cell::Gru => &["Sigmoid", "Tanh"],
+            Cell::Rnn => &["Tanh"],
+        }
+    }
+
+    /// The layer as one operator.
+    fn as_operator(
+        &self,
+        call: &mut Call<'_, '_>,
+        x: TensorId,
+        sizes: &Sizes,
+        batch_first: bool,
+    ) -> Result<Vec<TensorId>> {
+        let &Sizes { batch, directions, .. } = sizes;
+        let dtype = call.dtype_of(x);
+        let bias = match call.optional(3)? {
+            Some(bias) => bias,
+            None => call.full(0.0, dtype, &[directions, 2 * self.gates() * self.hidden])?,
+        };
+        let mut operands = vec![x, call.input(1)?, call.input(2)?, bias];
+        for at in if self.cell == Cell::Lstm { 5..7 } else { 5..6 } {
+            operands.push(match call.optional(at)? {
+                Some(state) if batch_first => call.transpose(state, &[1, 0, 2])?,
+                Some(state) => state,
+                None => call.full(0.0, dtype, &[directions, batch, self.hidden])?,
+            });
+        }
+        let mut attrs = vec![("direction", text(call.text("direction", "forward")))];
+        let name = match self.cell {
+            Cell::Lstm => "nn.lstm",
+            Cell::Gru => {
+                attrs.push(("linear_before_reset", Attr::Bool(self.linear_before_reset)));
+                "nn.gru"
+            }
+            Cell::Rnn => "nn.rnn",
+        };
+        call.lowering.add(name, operands.into_iter().map(Arg::Tensor).collect(), attrs)
+    }
+
+    /// The layer as operators for every step.
+    fn unrolled(
+        &self,
+        call: &mut Call<'_, '_>,
+        x: TensorId,
+        sizes: &Sizes,
+        batch_first: bool,
+    ) -> Result<Vec<TensorId>> {
+        let &Sizes { steps, batch, directions } = sizes;
+        let (mut outputs, mut last_hidden, mut last_cell) = (Vec::new(), Vec::new(), Vec::new());
+        for index in 0..directions {
+            let direction = direction(call, self, index)?;
+            let initial = |call: &mut Call<'_, '_>, at: usize| match call.optional(at)? {
+                Some(state) => {
+                    let state = if batch_first { call.transpose(state, &[1, 0, 2])? } else { state };
+                    row(call, state, index)
+                }
+                None => {
+                    let dtype = call.dtype_of(x);
+                    call.full(0.0, dtype, &[batch, self.hidden])
+                }
+            };
+            let mut state = initial(call, 5)?;
+            let mut memory = if self.cell == Cell::Lstm { Some(initial(call, 6)?) } else { None };
+            let mut list = Vec::new();
+            for step in 0..steps {
+                let at = if direction.backwards { steps - 1 - step } else { step };
+                let now = row(call, x, at)?;
+                (state, memory) = self.step(call, &direction, now, state, memory)?;
+                list.push(call.expand(state, 0, 1)?);
+            }
+            if direction.backwards {
+                list.reverse();
+            }
+            let all = call.concat(&list, 0)?;
+            outputs.push(call.expand(all, 1, 1)?);
+            last_hidden.push(call.expand(state, 0, 1)?);
+            if let Some(memory) = memory {
+                last_cell.push(call.expand(memory, 0, 1)?);
+            }
+        }
+        let mut results = vec![call.concat(&outputs, 1)?, call.concat(&last_hidden, 0)?];
+        if self.cell == Cell::Lstm {
+            results.push(call.concat(&last_cell, 0)?);
+        }
+        Ok(results)
     }
 
     /// The next hidden state, and the next memory of an LSTM.

@@ -33,6 +33,7 @@ pub(crate) mod pad;
 pub(crate) mod pool;
 pub(crate) mod qnn;
 pub(crate) mod random;
+pub(crate) mod recurrent;
 pub(crate) mod reduce;
 pub(crate) mod repeat;
 pub(crate) mod scan;
@@ -92,6 +93,7 @@ pub(crate) const FAMILIES: &[&[OpDef]] = &[
     qnn::fixed_point::OPS,
     qnn::linear::OPS,
     random::OPS,
+    recurrent::OPS,
     reduce::OPS,
     repeat::OPS,
     scan::OPS,

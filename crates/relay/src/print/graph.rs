@@ -14,7 +14,8 @@ use edgecut_graph::{
 use edgecut_ops as ops;
 use edgecut_ops::OpDef;
 
-/// Prints `graph` so that TVM, and [`import`](super::super::import), read the same operators from it.
+/// Prints `graph` so that TVM, and [`import`](super::super::import), read the same operators from it. TVM lacks the
+/// recurrent layers of ONNX models.
 ///
 /// Inputs and parameters become the parameters of `@main`, in the order of the graph. Scalar constants are inline, others
 /// in the metadata section. Names of tensors are made legal. Operators are printed in post-order, in which the text is

@@ -12,6 +12,7 @@ mod pad;
 mod pool;
 mod qnn;
 mod rearrange;
+mod recurrent;
 mod reduce;
 mod reorg;
 mod resize;
@@ -39,6 +40,7 @@ const FAMILIES: &[Family] = &[
     pool::OPS,
     qnn::OPS,
     rearrange::OPS,
+    recurrent::OPS,
     reduce::OPS,
     reorg::OPS,
     resize::OPS,

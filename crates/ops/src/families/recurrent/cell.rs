@@ -1,0 +1,104 @@
+//! Cells of recurrent layers: the next state of one sequence from its gates.
+
+use tract_core::internal::TractResult;
+use tract_linalg::{element_wise::ElementWise, routines::Func};
+
+/// A kind of cell, with ONNX's default activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cell {
+    /// Gates: input, output, forget, candidate.
+    Lstm,
+    /// Gates: update, reset, candidate. If `linear_before_reset`, the reset gate scales the product of the hidden state with
+    /// the candidate's weights, else the hidden state before that product.
+    Gru {
+        linear_before_reset: bool,
+    },
+    Rnn,
+}
+
+impl Cell {
+    pub fn gates(self) -> usize {
+        match self {
+            Cell::Lstm => 4,
+            Cell::Gru { .. } => 3,
+            Cell::Rnn => 1,
+        }
+    }
+
+    /// Functions, and operations of arithmetic, for one hidden unit in one step.
+    pub fn operations(self) -> (u64, u64) {
+        match self {
+            Cell::Lstm => (5, 4),
+            Cell::Gru { .. } => (3, 4),
+            Cell::Rnn => (1, 0),
+        }
+    }
+}
+
+/// tract's vectorised activations.
+#[derive(Debug)]
+pub(super) struct Activations {
+    sigmoid: Box<dyn ElementWise<f32>>,
+    tanh: Box<dyn ElementWise<f32>>,
+}
+
+/// `to` plus `from`.
+fn add(to: &mut [f32], from: &[f32]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+}
+
+/// Overwrites `to` by `function` of it and two other vectors.
+fn combine(to: &mut [f32], a: &[f32], b: &[f32], function: impl Fn(f32, f32, f32) -> f32) {
+    for ((to, a), b) in to.iter_mut().zip(a).zip(b) {
+        *to = function(*to, *a, *b);
+    }
+}
+
+impl Activations {
+    pub fn new() -> TractResult<Activations> {
+        Ok(Activations { sigmoid: Func::Sigmoid.ew_f32()?, tanh: Func::Tanh.ew_f32()? })
+    }
+
+    /// The next hidden and cell state of an LSTM. `gates` is what the input adds to the gates, and is overwritten;
+    /// `from_state` is what the hidden state adds.
+    pub fn lstm(&self, gates: &mut [f32], from_state: &[f32], hidden: &mut [f32], cell: &mut [f32]) -> TractResult<()> {
+        let units = hidden.len();
+        add(gates, from_state);
+        let (logistic, candidate) = gates.split_at_mut(3 * units);
+        self.sigmoid.run(logistic)?;
+        self.tanh.run(candidate)?;
+        let (input, rest) = logistic.split_at(units);
+        let (output, forget) = rest.split_at(units);
+        combine(candidate, input, forget, |candidate, input, _| candidate * input);
+        combine(cell, forget, candidate, |cell, forget, added| cell * forget + added);
+        hidden.copy_from_slice(cell);
+        self.tanh.run(hidden)?;
+        combine(hidden, output, output, |shown, output, _| shown * output);
+        Ok(())
+    }
+
+    /// The update and reset gates of a GRU, in the first two thirds of `gates`.
+    pub fn gru_gates(&self, gates: &mut [f32], from_state: &[f32], units: usize) -> TractResult<()> {
+        let gates = &mut gates[..2 * units];
+        add(gates, from_state);
+        self.sigmoid.run(gates)
+    }
+
+    /// The next hidden state of a GRU, from its gates and what the hidden state adds to the candidate.
+    pub fn gru(&self, gates: &mut [f32], from_state: &[f32], hidden: &mut [f32]) -> TractResult<()> {
+        let (update, candidate) = gates.split_at_mut(2 * hidden.len());
+        add(candidate, from_state);
+        self.tanh.run(candidate)?;
+        // (1 - z) c + z h
+        combine(hidden, update, candidate, |hidden, update, candidate| candidate + update * (hidden - candidate));
+        Ok(())
+    }
+
+    /// The next hidden state of a plain cell.
+    pub fn rnn(&self, gates: &mut [f32], from_state: &[f32], hidden: &mut [f32]) -> TractResult<()> {
+        add(gates, from_state);
+        self.tanh.run(gates)?;
+        hidden.copy_from_slice(gates);
+        Ok(())
+    }
+}
