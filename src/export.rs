@@ -59,7 +59,7 @@ pub struct Export {
 enum Format {
     /// A model for ONNX Runtime, weights inside; a plan becomes a folder of models with a manifest and a runner
     Onnx,
-    /// Relay text that TVM reads; a plan becomes a folder of modules with a manifest
+    /// Relay text, which TVM reads but for operators that it lacks (`nn.lstm`, `nn.gru`, `nn.rnn`); a plan becomes a folder of modules with a manifest
     Relay,
     /// The DOT language of Graphviz; a plan's devices have different colours
     Dot,

@@ -23,23 +23,23 @@ impl fmt::Display for StageEngines {
         let StageEngines { device, engine, stages, fallbacks } = self;
         let count = if *stages == 1 { "1 stage".to_string() } else { format!("{stages} stages") };
         let engine = if engine.is_empty() { "its engine" } else { engine };
-        write!(f, "{device}: {count} by {engine}")?;
+        write!(f, "{device}: {count} on {engine}")?;
         match fallbacks {
             0 => Ok(()),
-            1 => f.write_str(", 1 operator of them by tract"),
-            count => write!(f, ", {count} operators of them by tract"),
+            1 => f.write_str(" (1 operator on tract)"),
+            count => write!(f, " ({count} operators on tract)"),
         }
     }
 }
 
-/// What the first inference tells; stages computed by the planned engine alone are left out.
+/// From the traces of the first inference; stages that the planned engine alone computed are left out.
 pub(super) fn stage_engines(record: &Record) -> Vec<StageEngines> {
     let mut found: BTreeMap<(String, String), (u32, u32)> = BTreeMap::new();
     for (server, measured) in &record.measured {
         for stage in measured.first().into_iter().flat_map(|trace| &trace.stages) {
             if !stage.engine.is_empty() || stage.fallbacks > 0 {
                 let entry = found.entry((format!("{server}/{}", stage.device), stage.engine.to_string())).or_default();
-                *entry = (entry.0 + 1, entry.1 + stage.fallbacks);
+                *entry = (entry.0 + 1, entry.1.saturating_add(stage.fallbacks));
             }
         }
     }
@@ -75,10 +75,7 @@ mod tests {
             measured: [("one".into(), vec![trace])].into(),
             clocks: BTreeMap::new(),
         };
-        let told: Vec<String> = stage_engines(&record).iter().map(StageEngines::to_string).collect();
-        assert_eq!(
-            told,
-            ["one/cpu: 1 stage by onnxruntime 2, 1 operator of them by tract", "one/cpu: 2 stages by tract 1"]
-        );
+        let lines: Vec<String> = stage_engines(&record).iter().map(StageEngines::to_string).collect();
+        assert_eq!(lines, ["one/cpu: 1 stage on onnxruntime 2 (1 operator on tract)", "one/cpu: 2 stages on tract 1"]);
     }
 }

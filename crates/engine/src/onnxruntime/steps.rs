@@ -26,7 +26,8 @@ use crate::{
     timed,
 };
 
-/// Runs after which sessions have allocated what they keep, and freed what they planned memory with.
+/// After each of the first runs, freed pages of the heap are returned to the system: sessions allocate what they keep, and
+/// plan the memory of later runs, in these.
 const SETTLING_RUNS: u32 = 2;
 
 /// Runs before the first that counts for the division of time among steps.

@@ -9,7 +9,7 @@ use tract_core::{
     internal::*,
     ops::{
         binary::TypedBinOp,
-        cnn::{Conv, KernelFormat, PoolSpec, conv::DirectSpatialConv},
+        cnn::{Conv, PoolSpec, conv::DirectSpatialConv},
         nn::DataFormat,
     },
 };
@@ -18,6 +18,7 @@ use tract_linalg::cache::cache_info;
 use super::{
     depthwise::Depthwise,
     fold_scales::{constant_operand, sole_consumer},
+    plain_conv::is_plain_conv,
 };
 
 /// Up to this many taps, gathering costs more than multiplying.
@@ -129,12 +130,7 @@ fn depthwise_patch(model: &TypedModel, node: &TypedNode, mut depthwise: Depthwis
 /// The sizes of a two-dimensional convolution of one image in single precision; `None` for any other.
 fn sizes(conv: &Conv, data: &TypedFact) -> Option<Sizes> {
     let spec = &conv.pool_spec;
-    let plain = data.datum_type == DatumType::F32
-        && conv.q_params.is_none()
-        && conv.group == 1
-        && conv.kernel_fmt == KernelFormat::OIHW
-        && matches!(spec.data_format, DataFormat::NCHW | DataFormat::CHW)
-        && spec.rank() == 2;
+    let plain = conv.group == 1 && spec.rank() == 2 && is_plain_conv(conv, data);
     let is_single = |shape: &[usize]| spec.data_format == DataFormat::CHW || shape[0] == 1;
     let shape = data.shape.as_concrete().filter(|shape| plain && is_single(shape))?;
     let out = spec.output_shape(shape).ok()?;
@@ -181,7 +177,10 @@ fn direct(conv: &Conv, patch: &mut TypedModelPatch, name: &str, inputs: &[Outlet
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tract_core::ops::{cnn::PaddingSpec, math};
+    use tract_core::ops::{
+        cnn::{KernelFormat, PaddingSpec},
+        math,
+    };
 
     #[test]
     fn the_algorithm_depends_on_sizes() {

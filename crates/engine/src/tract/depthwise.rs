@@ -3,15 +3,11 @@
 
 use tract_core::{
     internal::*,
-    ops::{
-        binary::TypedBinOp,
-        cnn::{Conv, KernelFormat},
-        math,
-        nn::DataFormat,
-    },
+    ops::{binary::TypedBinOp, cnn::Conv, math},
 };
 use tract_linalg::{multithread::par_chunks_mut, routines::depthwise_w_f32};
 
+use super::plain_conv::is_plain_conv;
 use edgecut_ops::{
     kernel::phases::{LANES, Phases},
     window::Window,
@@ -41,11 +37,7 @@ impl Depthwise {
     pub(super) fn of(conv: &Conv, data: &TypedFact) -> Option<Depthwise> {
         let spec = &conv.pool_spec;
         let depthwise = conv.group > 1 && conv.group == spec.input_channels && conv.group == spec.output_channels;
-        let plain = data.datum_type == DatumType::F32
-            && conv.q_params.is_none()
-            && conv.kernel_fmt == KernelFormat::OIHW
-            && matches!(spec.data_format, DataFormat::NCHW | DataFormat::CHW);
-        let shape = data.shape.as_concrete().filter(|_| depthwise && plain)?;
+        let shape = data.shape.as_concrete().filter(|_| depthwise && is_plain_conv(conv, data))?;
         let out = spec.output_shape(shape).ok()?;
         let size = spec.data_format.shape(shape).ok()?;
         let paddings = spec.computed_padding(size.hw_dims());

@@ -14,7 +14,9 @@ use tract_core::{
 };
 use tract_linalg::{element_wise::ElementWise, multithread::par_chunks_mut, routines::Func};
 
-/// Elements of a block: with some registers, half of a first-level cache of 32 KiB.
+use super::contiguous_runs::ContiguousRuns;
+
+/// Operand of a block: with some registers, half of a first-level cache of 32 KiB.
 const BLOCK: usize = 1024;
 
 /// A program on tensors that broadcast to one shape. The last instruction computes the result.
@@ -27,8 +29,8 @@ pub(super) struct Elementwise {
 /// One elementwise operator; its result is the value of this number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Instruction {
-    Map(Box<dyn ElementWiseMiniOp>, Value),
-    Zip(Arithmetic, Value, Value),
+    Unary(Box<dyn ElementWiseMiniOp>, Value),
+    Binary(BinaryFunction, Value, Value),
 }
 
 /// An operand of an instruction.
@@ -41,25 +43,25 @@ pub(super) enum Value {
 
 /// Functions of two elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Arithmetic {
+pub(super) enum BinaryFunction {
     Add,
     Subtract,
     Multiply,
     Divide,
     /// The number, where the other operand is NaN.
-    Min,
-    /// As [`Arithmetic::Min`].
-    Max,
+    MinNum,
+    /// As [`BinaryFunction::MinNum`].
+    MaxNum,
     /// `a < b ? a : b`.
-    Smaller,
+    SelectLess,
     /// `a > b ? a : b`.
-    Larger,
+    SelectGreater,
 }
 
 impl Instruction {
     /// tract's vectorised routine, for this project's kernels that call it for numbers.
     fn routine(&self) -> Option<Box<dyn ElementWise<f32>>> {
-        let Instruction::Map(function, _) = self else { return None };
+        let Instruction::Unary(function, _) = self else { return None };
         let routine = match function.name().as_str() {
             "sigmoid" => Func::Sigmoid,
             "tanh" | "fast_tanh" => Func::Tanh,
@@ -69,27 +71,27 @@ impl Instruction {
     }
 }
 
-impl Arithmetic {
+impl BinaryFunction {
     /// The function of `op`, and whether it takes its operands in reverse.
-    pub fn of(op: &TypedBinOp) -> Option<(Arithmetic, bool)> {
+    pub fn of(op: &TypedBinOp) -> Option<(BinaryFunction, bool)> {
         let same_type = op.1.is_none_or(|dtype| dtype == DatumType::F32);
-        Arithmetic::of_mini(&*op.0).filter(|_| same_type)
+        BinaryFunction::of_mini(&*op.0).filter(|_| same_type)
     }
 
-    /// As [`Arithmetic::of`].
-    pub fn of_mini(op: &dyn BinMiniOp) -> Option<(Arithmetic, bool)> {
+    /// As [`BinaryFunction::of`].
+    pub fn of_mini(op: &dyn BinMiniOp) -> Option<(BinaryFunction, bool)> {
         let function = match op {
-            op if op.is::<math::Add>() => Arithmetic::Add,
-            op if op.is::<math::Sub>() || op.is::<math::SubF>() => Arithmetic::Subtract,
-            op if op.is::<math::Mul>() => Arithmetic::Multiply,
-            op if op.is::<math::Div>() => Arithmetic::Divide,
-            op if op.is::<math::Min>() => Arithmetic::Min,
-            op if op.is::<math::Max>() => Arithmetic::Max,
+            op if op.is::<math::Add>() => BinaryFunction::Add,
+            op if op.is::<math::Sub>() || op.is::<math::SubF>() => BinaryFunction::Subtract,
+            op if op.is::<math::Mul>() => BinaryFunction::Multiply,
+            op if op.is::<math::Div>() => BinaryFunction::Divide,
+            op if op.is::<math::Min>() => BinaryFunction::MinNum,
+            op if op.is::<math::Max>() => BinaryFunction::MaxNum,
             // Wired by this project's kernels, with the names of Relay's operators.
             op => match op.name() {
-                "divide" => Arithmetic::Divide,
-                "minimum" => Arithmetic::Smaller,
-                "maximum" => Arithmetic::Larger,
+                "divide" => BinaryFunction::Divide,
+                "minimum" => BinaryFunction::SelectLess,
+                "maximum" => BinaryFunction::SelectGreater,
                 _ => return None,
             },
         };
@@ -97,73 +99,11 @@ impl Arithmetic {
     }
 }
 
-/// A run of elements along which every operand is contiguous or constant.
-struct Layout {
-    length: usize,
-    /// The axes outside of the run.
-    outer: TVec<usize>,
-    /// By input: whether it is constant along the run, and its strides along the outer axes.
-    inputs: TVec<(bool, TVec<usize>)>,
-}
-
-/// Strides along each axis of `to` of a dense tensor of shape `from`; 0 where it is broadcast.
-fn broadcast_strides(from: &[usize], to: &[usize]) -> TVec<usize> {
-    let mut strides: TVec<usize> = tvec![0; to.len()];
-    let mut step = 1;
-    for (stride, dim) in strides.iter_mut().rev().zip(from.iter().rev()) {
-        *stride = if *dim == 1 { 0 } else { step };
-        step *= dim;
-    }
-    strides
-}
-
-impl Layout {
-    /// The longest runs of an output of `shape`.
-    fn new(shape: &[usize], inputs: &[&[usize]]) -> Layout {
-        let strides: TVec<TVec<usize>> = inputs.iter().map(|input| broadcast_strides(input, shape)).collect();
-        let mut constant: TVec<Option<bool>> = tvec![None; inputs.len()];
-        let (mut length, mut outer) = (1, shape.len());
-        while outer > 0 {
-            let axis = outer - 1;
-            if shape[axis] != 1 {
-                let kinds = strides.iter().zip(&constant).map(|(strides, constant)| match (strides[axis], constant) {
-                    (0, None | Some(true)) => Some(true),
-                    (step, None | Some(false)) if step == length => Some(false),
-                    _ => None,
-                });
-                let Some(kinds) = kinds.collect::<Option<TVec<bool>>>() else { break };
-                constant = kinds.into_iter().map(Some).collect();
-                length *= shape[axis];
-            }
-            outer = axis;
-        }
-        let inputs = strides.into_iter().zip(constant);
-        Layout {
-            length,
-            outer: shape[..outer].into(),
-            inputs: inputs.map(|(strides, constant)| (constant.unwrap_or(true), strides[..outer].into())).collect(),
-        }
-    }
-
-    /// By input: the offset of run `index`.
-    fn offsets(&self, mut index: usize) -> TVec<usize> {
-        let mut offsets: TVec<usize> = tvec![0; self.inputs.len()];
-        for axis in (0..self.outer.len()).rev() {
-            let at = index % self.outer[axis];
-            index /= self.outer[axis];
-            for (offset, (_, strides)) in offsets.iter_mut().zip(&self.inputs) {
-                *offset += at * strides[axis];
-            }
-        }
-        offsets
-    }
-}
-
-/// Elements of an operand in a block.
+/// Operand of an operand in a block.
 #[derive(Clone, Copy)]
-enum Elements<'a> {
-    Each(&'a [f32]),
-    All(f32),
+enum Operand<'a> {
+    Vector(&'a [f32]),
+    Splat(f32),
 }
 
 /// The inputs of a program. One of them may lie where the result goes.
@@ -175,7 +115,7 @@ struct Inputs<'a> {
 /// A block of a run, `from` elements after its beginning.
 struct Block<'a> {
     inputs: &'a Inputs<'a>,
-    layout: &'a Layout,
+    layout: &'a ContiguousRuns,
     /// By input: where the run begins.
     offsets: &'a [usize],
     from: usize,
@@ -183,19 +123,19 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    fn elements(&self, value: Value, registers: &'a Registers) -> Elements<'a> {
+    fn elements(&self, value: Value, registers: &'a Registers) -> Operand<'a> {
         match value {
             Value::Input(index) if self.inputs.overwritten == Some(index) => {
-                Elements::Each(&registers.before[..self.length])
+                Operand::Vector(&registers.before[..self.length])
             }
             Value::Input(index) => {
                 let (slice, offset) = (self.inputs.slices[index], self.offsets[index]);
                 match self.layout.inputs[index].0 {
-                    true => Elements::All(slice[offset]),
-                    false => Elements::Each(&slice[offset + self.from..][..self.length]),
+                    true => Operand::Splat(slice[offset]),
+                    false => Operand::Vector(&slice[offset + self.from..][..self.length]),
                 }
             }
-            Value::Result(index) => Elements::Each(&registers.results[index][..self.length]),
+            Value::Result(index) => Operand::Vector(&registers.results[index][..self.length]),
         }
     }
 }
@@ -232,12 +172,7 @@ impl Registers {
 }
 
 impl Elementwise {
-    /// The elements in a run of an output of `shape` with inputs of these shapes.
-    pub fn run_length(shape: &[usize], inputs: &[&[usize]]) -> usize {
-        Layout::new(shape, inputs).length
-    }
-
-    fn compute(&self, layout: &Layout, inputs: &Inputs<'_>, output: &mut [f32]) -> TractResult<()> {
+    fn compute(&self, layout: &ContiguousRuns, inputs: &Inputs<'_>, output: &mut [f32]) -> TractResult<()> {
         // A single run is divided anywhere between threads, several between runs.
         let (runs, elements) = (output.len() / layout.length, output.len());
         let row = if runs == 1 { 1 } else { layout.length };
@@ -267,13 +202,13 @@ impl Elementwise {
             let mut register = if number < last { std::mem::take(&mut registers.results[number]) } else { Vec::new() };
             let to: &mut [f32] = if number < last { &mut register[..block.length] } else { &mut *result };
             match instruction {
-                Instruction::Zip(function, a, b) => {
+                Instruction::Binary(function, a, b) => {
                     zip(*function, block.elements(*a, registers), block.elements(*b, registers), to);
                 }
-                Instruction::Map(function, operand) => {
+                Instruction::Unary(function, operand) => {
                     match block.elements(*operand, registers) {
-                        Elements::Each(from) => to.copy_from_slice(from),
-                        Elements::All(from) => to.fill(from),
+                        Operand::Vector(from) => to.copy_from_slice(from),
+                        Operand::Splat(from) => to.fill(from),
                     }
                     // Routines clamp NaN.
                     if let Some(routine) = &registers.routines[number]
@@ -297,16 +232,16 @@ impl Elementwise {
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw+avx512dq", "x86_64+avx2+fma", "aarch64+neon"))]
-fn zip(function: Arithmetic, a: Elements<'_>, b: Elements<'_>, to: &mut [f32]) {
+fn zip(function: BinaryFunction, a: Operand<'_>, b: Operand<'_>, to: &mut [f32]) {
     match function {
-        Arithmetic::Add => each(a, b, to, |a, b| a + b),
-        Arithmetic::Subtract => each(a, b, to, |a, b| a - b),
-        Arithmetic::Multiply => each(a, b, to, |a, b| a * b),
-        Arithmetic::Divide => each(a, b, to, |a, b| a / b),
-        Arithmetic::Min => each(a, b, to, f32::min),
-        Arithmetic::Max => each(a, b, to, f32::max),
-        Arithmetic::Smaller => each(a, b, to, |a, b| if a < b { a } else { b }),
-        Arithmetic::Larger => each(a, b, to, |a, b| if a > b { a } else { b }),
+        BinaryFunction::Add => each(a, b, to, |a, b| a + b),
+        BinaryFunction::Subtract => each(a, b, to, |a, b| a - b),
+        BinaryFunction::Multiply => each(a, b, to, |a, b| a * b),
+        BinaryFunction::Divide => each(a, b, to, |a, b| a / b),
+        BinaryFunction::MinNum => each(a, b, to, f32::min),
+        BinaryFunction::MaxNum => each(a, b, to, f32::max),
+        BinaryFunction::SelectLess => each(a, b, to, |a, b| if a < b { a } else { b }),
+        BinaryFunction::SelectGreater => each(a, b, to, |a, b| if a > b { a } else { b }),
     }
 }
 
@@ -317,18 +252,18 @@ fn has_nan(elements: &[f32]) -> bool {
 }
 
 #[inline(always)]
-fn each(a: Elements<'_>, b: Elements<'_>, to: &mut [f32], function: impl Fn(f32, f32) -> f32) {
+fn each(a: Operand<'_>, b: Operand<'_>, to: &mut [f32], function: impl Fn(f32, f32) -> f32) {
     match (a, b) {
-        (Elements::Each(a), Elements::Each(b)) => {
+        (Operand::Vector(a), Operand::Vector(b)) => {
             to.iter_mut().zip(a).zip(b).for_each(|((to, a), b)| *to = function(*a, *b));
         }
-        (Elements::Each(a), Elements::All(b)) => to.iter_mut().zip(a).for_each(|(to, a)| *to = function(*a, b)),
-        (Elements::All(a), Elements::Each(b)) => to.iter_mut().zip(b).for_each(|(to, b)| *to = function(a, *b)),
-        (Elements::All(a), Elements::All(b)) => to.fill(function(a, b)),
+        (Operand::Vector(a), Operand::Splat(b)) => to.iter_mut().zip(a).for_each(|(to, a)| *to = function(*a, b)),
+        (Operand::Splat(a), Operand::Vector(b)) => to.iter_mut().zip(b).for_each(|(to, b)| *to = function(a, *b)),
+        (Operand::Splat(a), Operand::Splat(b)) => to.fill(function(a, b)),
     }
 }
 
-impl fmt::Display for Arithmetic {
+impl fmt::Display for BinaryFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
@@ -341,8 +276,8 @@ impl Op for Elementwise {
 
     fn info(&self) -> TractResult<Vec<String>> {
         let name = |instruction: &Instruction| match instruction {
-            Instruction::Map(function, _) => function.name(),
-            Instruction::Zip(function, ..) => function.to_string(),
+            Instruction::Unary(function, _) => function.name(),
+            Instruction::Binary(function, ..) => function.to_string(),
         };
         Ok(self.instructions.iter().map(name).collect())
     }
@@ -356,7 +291,7 @@ impl EvalOp for Elementwise {
     fn eval(&self, _ctx: &EvalContext, mut inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let layout = {
             let shapes: TVec<&[usize]> = inputs.iter().map(|input| input.shape()).collect();
-            Layout::new(&self.shape, &shapes)
+            ContiguousRuns::new(&self.shape, &shapes)
         };
         // A tensor that nothing else uses is overwritten: its elements are in a cache, those of a new one are not.
         let overwritten = inputs.iter().position(|input| input.is_exclusive() && *input.shape() == *self.shape);
@@ -406,25 +341,25 @@ mod tests {
                 Value::Result(index) => results[*index].clone(),
             };
             results.push(match instruction {
-                Instruction::Map(function, x) => {
+                Instruction::Unary(function, x) => {
                     let mut x = value(x).broadcast_to_shape(&op.shape).unwrap();
                     function.eval_in_place(&mut x, None).unwrap();
                     x
                 }
-                Instruction::Zip(function, a, b) => {
+                Instruction::Binary(function, a, b) => {
                     let [a, b] = [a, b].map(|operand| value(operand).broadcast_to_shape(&op.shape).unwrap());
                     let floats = |t: &Tensor| t.try_as_plain_ram().unwrap().as_slice::<f32>().unwrap().to_vec();
                     let pairs = floats(&a).into_iter().zip(floats(&b));
                     let made: Vec<f32> = pairs
                         .map(|(a, b)| match function {
-                            Arithmetic::Add => a + b,
-                            Arithmetic::Subtract => a - b,
-                            Arithmetic::Multiply => a * b,
-                            Arithmetic::Divide => a / b,
-                            Arithmetic::Min => a.min(b),
-                            Arithmetic::Max => a.max(b),
-                            Arithmetic::Smaller => [b, a][usize::from(a < b)],
-                            Arithmetic::Larger => [b, a][usize::from(a > b)],
+                            BinaryFunction::Add => a + b,
+                            BinaryFunction::Subtract => a - b,
+                            BinaryFunction::Multiply => a * b,
+                            BinaryFunction::Divide => a / b,
+                            BinaryFunction::MinNum => a.min(b),
+                            BinaryFunction::MaxNum => a.max(b),
+                            BinaryFunction::SelectLess => [b, a][usize::from(a < b)],
+                            BinaryFunction::SelectGreater => [b, a][usize::from(a > b)],
                         })
                         .collect();
                     Tensor::from_shape(&op.shape, &made).unwrap()
@@ -451,10 +386,10 @@ mod tests {
             let inputs =
                 [numbers(&shape), numbers(&narrowed(broadcast[0])), numbers(&narrowed(broadcast[1]))];
             let all = [
-                Arithmetic::Add, Arithmetic::Subtract, Arithmetic::Multiply, Arithmetic::Divide, Arithmetic::Min,
-                Arithmetic::Max, Arithmetic::Smaller, Arithmetic::Larger,
+                BinaryFunction::Add, BinaryFunction::Subtract, BinaryFunction::Multiply, BinaryFunction::Divide, BinaryFunction::MinNum,
+                BinaryFunction::MaxNum, BinaryFunction::SelectLess, BinaryFunction::SelectGreater,
             ];
-            let mut instructions = vec![Instruction::Map(math::exp().0, Value::Input(0))];
+            let mut instructions = vec![Instruction::Unary(math::exp().0, Value::Input(0))];
             for (number, (function, a, b)) in functions.into_iter().enumerate() {
                 let value = |choice: u8| match choice as usize % (4 + number) {
                     input @ 0..3 => Value::Input(input),
@@ -464,7 +399,7 @@ mod tests {
                 let (a, b) = (value(a), if a % 2 == 0 { Value::Result(number) } else { value(b) });
                 let whole = |value| matches!(value, Value::Input(0) | Value::Result(_));
                 let a = if whole(a) || whole(b) { a } else { Value::Input(0) };
-                instructions.push(Instruction::Zip(all[function], a, b));
+                instructions.push(Instruction::Binary(all[function], a, b));
             }
             let op = Elementwise { shape, instructions };
             let want = reference(&op, &inputs);

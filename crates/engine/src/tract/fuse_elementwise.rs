@@ -14,7 +14,10 @@ use tract_core::{
     },
 };
 
-use super::elementwise::{Arithmetic, Elementwise, Instruction, Value};
+use super::{
+    contiguous_runs::ContiguousRuns,
+    elementwise::{BinaryFunction, Elementwise, Instruction, Value},
+};
 
 /// Upper limit on the operators of a region, as each has a register.
 const MAX_OPERATORS: usize = 16;
@@ -56,7 +59,7 @@ pub(super) fn fuse_elementwise(model: &mut TypedModel) -> TractResult<()> {
 enum Functions {
     One(Box<dyn ElementWiseMiniOp>),
     /// With whether the accumulated operand is the second.
-    Pairs(TVec<(Arithmetic, bool)>),
+    Pairs(TVec<(BinaryFunction, bool)>),
 }
 
 /// What `node` computes, if it can be in a region.
@@ -73,13 +76,13 @@ fn elementwise(model: &TypedModel, node: &TypedNode) -> TractResult<Option<Funct
         return Ok(keeps_type.then(|| Functions::One(op.0.clone())));
     }
     let pairs = if let Some(op) = node.op_as::<TypedBinOp>() {
-        Arithmetic::of(op).map(|pair| tvec![pair])
+        BinaryFunction::of(op).map(|pair| tvec![pair])
     } else if let Some(op) = node.op_as::<OptBinByScalar>() {
-        Arithmetic::of_mini(&*op.binop).map(|pair| tvec![pair])
+        BinaryFunction::of_mini(&*op.binop).map(|pair| tvec![pair])
     } else if let Some(op) = node.op_as::<OptBinUnicast>() {
-        Arithmetic::of_mini(&*op.binop).map(|pair| tvec![pair])
+        BinaryFunction::of_mini(&*op.binop).map(|pair| tvec![pair])
     } else if let Some(op) = node.op_as::<OptBinChain>() {
-        op.steps.iter().map(|step| Arithmetic::of_mini(&*step.binop)).collect()
+        op.steps.iter().map(|step| BinaryFunction::of_mini(&*step.binop)).collect()
     } else {
         None
     };
@@ -148,23 +151,25 @@ fn program(model: &TypedModel, region: &[usize]) -> TractResult<Option<(TVec<Reg
         });
         let Some(mut value) = operands.next() else { return Ok(None) };
         match elementwise(model, node)? {
-            Some(Functions::One(function)) => instructions.push(Instruction::Map(function, value)),
+            Some(Functions::One(function)) => instructions.push(Instruction::Unary(function, value)),
             Some(Functions::Pairs(pairs)) => {
-                for ((function, reversed), other) in pairs.into_iter().zip(operands) {
+                for (function, reversed) in pairs {
+                    let Some(other) = operands.next() else { return Ok(None) };
                     let (a, b) = if reversed { (other, value) } else { (value, other) };
-                    instructions.push(Instruction::Zip(function, a, b));
+                    instructions.push(Instruction::Binary(function, a, b));
                     value = Value::Result(instructions.len() - 1);
                 }
             }
             None => return Ok(None),
         }
-        results.insert(*id, instructions.len() - 1);
+        let Some(result) = instructions.len().checked_sub(1) else { return Ok(None) };
+        results.insert(*id, result);
     }
     let shapes = inputs.iter().map(|(node, input)| model.outlet_fact(model.node(*node).inputs[*input]));
     let shapes =
         shapes.map(|fact| Ok(fact?.shape.as_concrete().unwrap_or_default())).collect::<TractResult<TVec<_>>>()?;
-    let long = Elementwise::run_length(shape, &shapes) >= MIN_RUN.min(shape.iter().product());
-    let divides = instructions.iter().any(|i| matches!(i, Instruction::Zip(Arithmetic::Divide, ..)));
+    let long = ContiguousRuns::new(shape, &shapes).length >= MIN_RUN.min(shape.iter().product());
+    let divides = instructions.iter().any(|i| matches!(i, Instruction::Binary(BinaryFunction::Divide, ..)));
     let worth = long && (region.len() > 1 || divides);
     Ok(worth.then(|| (inputs, Elementwise { shape: shape.into(), instructions })))
 }

@@ -7,12 +7,13 @@ use tract_core::{
     internal::*,
     ops::{
         array::Slice,
-        cnn::{Conv, KernelFormat, PoolSpec},
+        cnn::{Conv, PoolSpec},
         math,
-        nn::DataFormat,
     },
 };
 use tract_linalg::cache::cache_info;
+
+use super::plain_conv::is_plain_conv;
 
 /// Share of the second-level cache for the weights of a block.
 const SHARE: f64 = 0.6;
@@ -36,12 +37,7 @@ fn split_deeper_than(model: &mut TypedModel, cache: usize) -> TractResult<()> {
 /// Into how many blocks of input channels a convolution is split; `None` if it is not.
 fn blocks(conv: &Conv, data: &TypedFact, cache: usize) -> Option<usize> {
     let spec = &conv.pool_spec;
-    let is_plain = data.datum_type == DatumType::F32
-        && conv.q_params.is_none()
-        && conv.group == 1
-        && conv.kernel_fmt == KernelFormat::OIHW
-        && matches!(spec.data_format, DataFormat::NCHW | DataFormat::CHW);
-    let shape = data.shape.as_concrete().filter(|_| is_plain)?;
+    let shape = data.shape.as_concrete().filter(|_| conv.group == 1 && is_plain_conv(conv, data))?;
     let positions: usize = spec.output_shape(shape).ok()?.hw_dims().iter().product();
     let depth = spec.input_channels * spec.kernel_shape.iter().product::<usize>();
     let bytes = |width: usize| width.saturating_mul(depth).saturating_mul(size_of::<f32>());
@@ -93,7 +89,10 @@ fn sum_patch(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tract_core::ops::cnn::PaddingSpec;
+    use tract_core::ops::{
+        cnn::{KernelFormat, PaddingSpec},
+        nn::DataFormat,
+    };
 
     #[test]
     fn the_sum_equals_the_convolution() {

@@ -1,5 +1,5 @@
-//! Operators on quantised operands (the QOperator format of ONNX Runtime's quantiser): their operands as numbers, the
-//! operator on numbers, and its result quantised.
+//! Operators on quantised operands (the QOperator format of ONNX Runtime's quantiser): the operands are dequantised, the
+//! operator is that on floats, and its result is quantised again.
 //!
 //! Operands come with a scale and a zero point each: `QLinearAdd(a, a_scale, a_zero, b, b_scale, b_zero, scale, zero)`.
 
@@ -9,7 +9,7 @@ use super::{
     conv,
     linear::product,
     pool::averaged,
-    quantize::{along, to_integers, to_numbers},
+    quantize::{along, dequantized, requantized},
 };
 use crate::{
     compose::one,
@@ -61,18 +61,18 @@ fn channels_first(call: &Call<'_, '_>) -> Result<()> {
     }
 }
 
-/// Operand `index` as numbers; scales are vectors along `axis` at most.
-fn number(call: &mut Call<'_, '_>, index: usize, axis: usize) -> Result<TensorId> {
+/// Operand `index`, dequantised; scales are vectors along `axis` at most.
+fn operand(call: &mut Call<'_, '_>, index: usize, axis: usize) -> Result<TensorId> {
     let (x, scale, zero) = (call.input(index)?, call.input(index + 1)?, call.optional(index + 2)?);
     let rank = call.rank(x);
     let scale = along(call, scale, axis, rank)?;
     let zero = zero.map(|zero| along(call, zero, axis, rank)).transpose()?;
-    to_numbers(call, x, scale, zero)
+    dequantized(call, x, scale, zero)
 }
 
 /// `x` quantised with the scale and zero point that are operands from `index` on, vectors along `axis` at most. Without a
 /// zero point, to the type of the first quantised operand.
-fn quantised(call: &mut Call<'_, '_>, x: TensorId, index: usize, axis: usize) -> Result<TensorId> {
+fn result(call: &mut Call<'_, '_>, x: TensorId, index: usize, axis: usize) -> Result<TensorId> {
     let (scale, zero) = (call.input(index)?, call.optional(index + 1)?);
     let dtype = match zero {
         Some(zero) => call.dtype_of(zero),
@@ -81,38 +81,38 @@ fn quantised(call: &mut Call<'_, '_>, x: TensorId, index: usize, axis: usize) ->
     let rank = call.rank(x);
     let scale = along(call, scale, axis, rank)?;
     let zero = zero.map(|zero| along(call, zero, axis, rank)).transpose()?;
-    to_integers(call, x, scale, zero, dtype)
+    requantized(call, x, scale, zero, dtype)
 }
 
 fn unary(
     call: &mut Call<'_, '_>,
     f: impl FnOnce(&mut Call<'_, '_>, TensorId) -> Result<TensorId>,
 ) -> Result<Vec<Value>> {
-    let x = number(call, 0, 0)?;
+    let x = operand(call, 0, 0)?;
     let made = f(call, x)?;
-    one(quantised(call, made, 3, 0)?)
+    one(result(call, made, 3, 0)?)
 }
 
 fn binary(call: &mut Call<'_, '_>, name: &'static str) -> Result<Vec<Value>> {
-    let (a, b) = (number(call, 0, 0)?, number(call, 3, 0)?);
+    let (a, b) = (operand(call, 0, 0)?, operand(call, 3, 0)?);
     let made = call.map(name, &[a, b])?;
-    one(quantised(call, made, 6, 0)?)
+    one(result(call, made, 6, 0)?)
 }
 
 /// The bias is of int32 in units of the product of both scales.
 fn convolution(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
-    let (x, w) = (number(call, 0, 1)?, number(call, 3, 0)?);
+    let (x, w) = (operand(call, 0, 1)?, operand(call, 3, 0)?);
     let made = conv::product(call, x, w, None)?;
     let bias = match call.optional(8)? {
-        Some(bias) => Some(bias_number(call, bias, 1, 4)?),
+        Some(bias) => Some(dequantized_bias(call, bias, 1, 4)?),
         None => None,
     };
     let made = conv::biased(call, made, bias)?;
-    one(quantised(call, made, 6, 1)?)
+    one(result(call, made, 6, 1)?)
 }
 
-/// A vector of int32 as numbers, in units of the product of the scales that are operands `a` and `b`.
-fn bias_number(call: &mut Call<'_, '_>, bias: TensorId, a: usize, b: usize) -> Result<TensorId> {
+/// A vector of int32, dequantised: its scale is the product of the scales that are operands `a` and `b`.
+fn dequantized_bias(call: &mut Call<'_, '_>, bias: TensorId, a: usize, b: usize) -> Result<TensorId> {
     let (a, b) = (call.input(a)?, call.input(b)?);
     let (a, b) = (along(call, a, 0, 1)?, along(call, b, 0, 1)?);
     let scale = call.map("multiply", &[a, b])?;
@@ -123,18 +123,18 @@ fn bias_number(call: &mut Call<'_, '_>, bias: TensorId, a: usize, b: usize) -> R
 
 fn matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (a_rank, b_rank) = (call.rank(call.input(0)?), call.rank(call.input(3)?));
-    let (a, b) = (number(call, 0, a_rank.saturating_sub(2))?, number(call, 3, b_rank.saturating_sub(1))?);
+    let (a, b) = (operand(call, 0, a_rank.saturating_sub(2))?, operand(call, 3, b_rank.saturating_sub(1))?);
     let made = product(call, a, b)?;
     let rows = call.rank(made).saturating_sub(2);
-    one(quantised(call, made, 6, rows)?)
+    one(result(call, made, 6, rows)?)
 }
 
 /// alpha A B + C; the result is of float without a scale for it.
 fn gemm(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
-    let (turns_a, turns_b) = (call.int("transA", 0) != 0, call.int("transB", 0) != 0);
-    let (a, b) = (number(call, 0, 1)?, number(call, 3, usize::from(!turns_b))?);
-    let a = if turns_a { call.transpose(a, &[1, 0])? } else { a };
-    let b = if turns_b { b } else { call.transpose(b, &[1, 0])? };
+    let (transpose_a, transpose_b) = (call.int("transA", 0) != 0, call.int("transB", 0) != 0);
+    let (a, b) = (operand(call, 0, 1)?, operand(call, 3, usize::from(!transpose_b))?);
+    let a = if transpose_a { call.transpose(a, &[1, 0])? } else { a };
+    let b = if transpose_b { b } else { call.transpose(b, &[1, 0])? };
     let units = call.dims(b)?.first().copied().unwrap_or(0);
     let mut made = call.op("nn.dense", &[a, b], vec![("units", Attr::Int(units as i64))])?;
     let alpha = call.float("alpha", 1.0);
@@ -142,14 +142,14 @@ fn gemm(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         made = call.with("multiply", made, alpha)?;
     }
     if let Some(c) = call.optional(6)? {
-        let mut c = bias_number(call, c, 1, 4)?;
+        let mut c = dequantized_bias(call, c, 1, 4)?;
         if alpha != 1.0 {
             c = call.with("multiply", c, alpha)?;
         }
         made = call.map("add", &[made, c])?;
     }
     match call.optional(7)? {
-        Some(_) => one(quantised(call, made, 7, 1)?),
+        Some(_) => one(result(call, made, 7, 1)?),
         None => one(made),
     }
 }
@@ -157,9 +157,9 @@ fn gemm(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 /// Scale and zero point of the result, then each operand with its own.
 fn concat(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let count = call.node.input.len().saturating_sub(2) / 3;
-    let parts = (0..count).map(|part| number(call, 2 + 3 * part, 0)).collect::<Result<Vec<_>>>()?;
+    let parts = (0..count).map(|part| operand(call, 2 + 3 * part, 0)).collect::<Result<Vec<_>>>()?;
     let first = *parts.first().ok_or("it has no operands")?;
     let axis = call.axis(call.int("axis", 0), first)?;
     let made = call.concat(&parts, axis)?;
-    one(quantised(call, made, 0, 0)?)
+    one(result(call, made, 0, 0)?)
 }

@@ -36,7 +36,7 @@ fn range(dtype: DType) -> Result<(f64, f64)> {
 }
 
 /// saturate(round(x / scale) + zero point), halves rounded to even numbers.
-pub(super) fn to_integers(
+pub(super) fn requantized(
     call: &mut Call<'_, '_>,
     x: TensorId,
     scale: TensorId,
@@ -75,7 +75,7 @@ fn quantize(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let x = call.cast(x, wide)?;
     let scale = along(call, scale, axis, rank)?;
     let zero = zero.map(|zero| along(call, zero, axis, rank)).transpose()?;
-    one(to_integers(call, x, scale, zero, dtype)?)
+    one(requantized(call, x, scale, zero, dtype)?)
 }
 
 fn dequantize(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
@@ -84,11 +84,11 @@ fn dequantize(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let axis = if rank == 0 { 0 } else { call.axis(call.int("axis", 1).min(rank as i64 - 1), x)? };
     let scale = along(call, scale, axis, rank)?;
     let zero = zero.map(|zero| along(call, zero, axis, rank)).transpose()?;
-    one(to_numbers(call, x, scale, zero)?)
+    one(dequantized(call, x, scale, zero)?)
 }
 
 /// (x - zero point) scale.
-pub(super) fn to_numbers(
+pub(super) fn dequantized(
     call: &mut Call<'_, '_>,
     x: TensorId,
     scale: TensorId,
@@ -119,6 +119,6 @@ fn dynamic(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let begin = call.op("clip", &[begin], vec![("a_min", Attr::Float(0.0)), ("a_max", Attr::Float(255.0))])?;
     let begin = half_even(call, begin)?;
     let zero_point = call.cast(begin, DType::U8)?;
-    let made = to_integers(call, x, scale, Some(zero_point), DType::U8)?;
+    let made = requantized(call, x, scale, Some(zero_point), DType::U8)?;
     many([made, scale, zero_point])
 }

@@ -98,7 +98,7 @@ fn row(call: &mut Call<'_, '_>, x: TensorId, index: u64) -> Result<TensorId> {
 fn direction(call: &mut Call<'_, '_>, layer: &Layer, index: u64) -> Result<Direction> {
     let (w, r) = (call.input(1)?, call.input(2)?);
     let (input, recurrent) = (row(call, w, index)?, row(call, r, index)?);
-    let half = layer.gates() * layer.hidden;
+    let half = layer.rows()?;
     let bias = match call.optional(3)? {
         Some(bias) => {
             let bias = row(call, bias, index)?;
@@ -134,6 +134,11 @@ impl Layer {
         }
     }
 
+    /// Rows of the weights: gates times hidden units.
+    fn rows(&self) -> Result<u64> {
+        self.gates().checked_mul(self.hidden).ok_or_else(|| "the hidden size is too large".to_string())
+    }
+
     /// Whether the layer is one operator of the graph: the default activations, and nothing between them and the gates.
     fn is_plain(&self, call: &Call<'_, '_>, x: TensorId) -> Result<bool> {
         let defaults = self.activations();
@@ -165,7 +170,7 @@ impl Layer {
         let dtype = call.dtype_of(x);
         let bias = match call.optional(3)? {
             Some(bias) => bias,
-            None => call.full(0.0, dtype, &[directions, 2 * self.gates() * self.hidden])?,
+            None => call.full(0.0, dtype, &[directions, self.rows()?.saturating_mul(2)])?,
         };
         let mut operands = vec![x, call.input(1)?, call.input(2)?, bias];
         for at in if self.cell == Cell::Lstm { 5..7 } else { 5..6 } {

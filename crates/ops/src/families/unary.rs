@@ -9,6 +9,7 @@ use crate::def::WireFn;
 use crate::kernel::Wiring;
 use crate::kernel::element::{Integer, Number, for_dtype};
 use crate::kernel::pointwise::{ConvertFn, MapFn, convert, each, each_into, map};
+use crate::kernel::routine::run_keeping_nan;
 use crate::rules::{FUNCTION_COST, per_output, same_type};
 use crate::split::elementwise;
 use crate::{Alias, Call, FusionClass, OpDef, TypeError, Typed};
@@ -179,23 +180,12 @@ fn sigmoid(tensor: &mut Tensor) -> TractResult<()> {
     by_routine(tensor, Func::Sigmoid, exact)
 }
 
-/// Single precision by tract's vectorised routine, with NaN restored: the routine clamps its argument.
+/// Single precision by tract's vectorised routine.
 fn by_routine(tensor: &mut Tensor, routine: Func, exact: MapFn) -> TractResult<()> {
     if tensor.datum_type() != DatumType::F32 {
         return exact(tensor);
     }
-    let routine = routine.ew_f32()?;
-    let mut plain = tensor.try_as_plain_ram_mut()?;
-    for chunk in plain.as_slice_mut::<f32>()?.chunks_mut(4096) {
-        // A sum, because the search for the first one is not vectorised.
-        let lost = match chunk.iter().map(|x| u32::from(x.is_nan())).sum::<u32>() {
-            0 => Vec::new(),
-            _ => (0..chunk.len()).filter(|i| chunk[*i].is_nan()).collect(),
-        };
-        routine.run(chunk)?;
-        lost.into_iter().for_each(|i| chunk[i] = f32::NAN);
-    }
-    Ok(())
+    run_keeping_nan(&*routine.ew_f32()?, tensor.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?)
 }
 
 fn not(tensor: &mut Tensor) -> TractResult<()> {

@@ -15,6 +15,7 @@
 //! | `element`, `pointwise` | arithmetic on one element of any dtype; elementwise functions as tract operators |
 //! | `indexing`, `remap` | multi-indices and strides; copies by per-axis index tables |
 //! | `window_loops`, [`phases`] | loops of convolutions and pooling; strided windows as contiguous loops |
+//! | `routine` | tract's vectorised functions of one element |
 //! | `moments`, `taps` | loops of normalisations; interpolation taps |
 
 pub(crate) mod bfloat;
@@ -29,6 +30,7 @@ pub mod phases;
 pub(crate) mod pointwise;
 pub mod recipe;
 pub(crate) mod remap;
+pub(crate) mod routine;
 pub(crate) mod taps;
 pub(crate) mod window_loops;
 pub(crate) mod wiring;

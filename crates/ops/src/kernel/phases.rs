@@ -10,6 +10,14 @@ use crate::window::Window;
 /// Results that a loop over a run may compute at once; buffers are larger by this many elements.
 pub const LANES: usize = 32;
 
+/// A buffer has at most this many times the elements of a plane and its results together, and [`SPARE`] more: what padding,
+/// strides or dilation make larger is left to other loops.
+const MAX_GROWTH: usize = 16;
+const SPARE: usize = 4096;
+
+/// Upper limit on the taps of a window.
+const MAX_TAPS: u64 = 1 << 16;
+
 /// The phases of planes of one size for one window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Phases {
@@ -28,7 +36,7 @@ pub struct Phases {
 
 impl Phases {
     /// The phases for windows over planes of `plane` rows and columns with `out` rows and columns of results; a single axis
-    /// is a plane of one row. `None` for more axes, or empty planes.
+    /// is a plane of one row. `None` for more axes, empty planes, and windows that spread over much more than a plane.
     pub fn new(windows: &[Window], plane: &[usize], out: &[usize]) -> Option<Phases> {
         let single = Window { size: 1, stride: 1, dilation: 1, before: 0, after: 0 };
         let (windows, plane, out) = match (windows, plane, out) {
@@ -37,6 +45,7 @@ impl Phases {
             _ => return None,
         };
         u32::try_from(plane[0].checked_mul(plane[1])?).ok().filter(|n| *n > 0 && !out.contains(&0))?;
+        windows[0].size.checked_mul(windows[1].size).filter(|taps| *taps <= MAX_TAPS)?;
         let strides = windows.map(|w| w.stride as usize);
         // The offset of each tap from its window's position along one axis.
         let shifts = |axis: usize| {
@@ -55,6 +64,11 @@ impl Phases {
         let after = beyond as usize;
         // What windows read left of a line is the padding at the end of the line before.
         let width = (out[1] + after).max(plane[1].div_ceil(strides[1]) + lead);
+        let dense = out[0].checked_mul(out[1])?.checked_add(plane[0] * plane[1])?.checked_mul(MAX_GROWTH)?;
+        let spread = strides[0].checked_mul(strides[1])?.checked_mul(rows)?.checked_mul(width)?;
+        if spread.max(rows.checked_mul(width)?) > dense.checked_add(SPARE)? {
+            return None;
+        }
         let mut offsets = Vec::new();
         for (dy, dx) in down.iter().flat_map(|dy| right.iter().map(move |dx| (*dy, *dx))) {
             let phase = (dy.rem_euclid(sy) * sx + dx.rem_euclid(sx)) as usize;
@@ -137,6 +151,14 @@ impl Phases {
 mod tests {
     use super::*;
     use crate::window::Rounding;
+
+    #[test]
+    fn windows_that_spread_far_have_no_phases() {
+        let window = |size, stride, dilation, before| Window { size, stride, dilation, before, after: 0 };
+        for far in [window(2, 1, 1 << 20, 1 << 20), window(1, 1 << 20, 1, 0), window(1 << 30, 1, 1, 1 << 30)] {
+            assert!(Phases::new(&[far, far], &[8, 8], &[8, 8]).is_none(), "{far:?}");
+        }
+    }
 
     #[test]
     fn phases_fold_the_elements_of_each_window() {

@@ -15,7 +15,11 @@ fn sample(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     if layout != "NCHW" {
         return Err(format!("layout `{layout}` has no equivalent"));
     }
-    let method = scope.text("method", "bilinear")?;
+    let method = match scope.text("method", "bilinear")? {
+        // Of images the same.
+        "trilinear" => "bilinear",
+        other => other,
+    };
     let padding = scope.text("padding_mode", "zeros")?;
     let corners = i64::from(scope.flag("align_corners", true)?);
     let grid = scope.builder.transpose(&grid, &[0, 2, 3, 1])?;

@@ -62,7 +62,17 @@ fn multiplied(scope: &mut Scope<'_>, a: &OnnxValue, b: &OnnxValue, left: bool, r
         if turned && rank >= 2 {
             axes.swap(rank - 2, rank - 1);
         }
-        operands.push(scope.builder.transpose(value, &axes)?);
+        let mut operand = scope.builder.transpose(value, &axes)?;
+        // ONNX Runtime packs constant matrices, but not stacks of them, when it prepares a session.
+        if index == 1
+            && (3..=scope.rank(0)?).contains(&rank)
+            && let Ok(dims) = scope.dims(index)
+            && dims[..rank - 2].iter().all(|dim| *dim == 1)
+        {
+            let [rows, columns] = [axes[rank - 2], axes[rank - 1]].map(|axis| dims[axis]);
+            operand = scope.builder.reshape(&operand, &[rows, columns])?;
+        }
+        operands.push(operand);
     }
     let [a, b] = &operands[..] else { return Err("a product has two operands".to_string()) };
     if is_byte(a.dtype) && is_byte(b.dtype) && dtype == DType::I32 {

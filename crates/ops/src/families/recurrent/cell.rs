@@ -3,6 +3,8 @@
 use tract_core::internal::TractResult;
 use tract_linalg::{element_wise::ElementWise, routines::Func};
 
+use crate::kernel::routine::run_keeping_nan;
+
 /// A kind of cell, with ONNX's default activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cell {
@@ -47,6 +49,11 @@ fn add(to: &mut [f32], from: &[f32]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
 }
 
+/// `to` times `by`.
+fn multiply(to: &mut [f32], by: &[f32]) {
+    to.iter_mut().zip(by).for_each(|(to, by)| *to *= by);
+}
+
 /// Overwrites `to` by `function` of it and two other vectors.
 fn combine(to: &mut [f32], a: &[f32], b: &[f32], function: impl Fn(f32, f32, f32) -> f32) {
     for ((to, a), b) in to.iter_mut().zip(a).zip(b) {
@@ -65,15 +72,15 @@ impl Activations {
         let units = hidden.len();
         add(gates, from_state);
         let (logistic, candidate) = gates.split_at_mut(3 * units);
-        self.sigmoid.run(logistic)?;
-        self.tanh.run(candidate)?;
+        run_keeping_nan(&*self.sigmoid, logistic)?;
+        run_keeping_nan(&*self.tanh, candidate)?;
         let (input, rest) = logistic.split_at(units);
         let (output, forget) = rest.split_at(units);
-        combine(candidate, input, forget, |candidate, input, _| candidate * input);
+        multiply(candidate, input);
         combine(cell, forget, candidate, |cell, forget, added| cell * forget + added);
         hidden.copy_from_slice(cell);
-        self.tanh.run(hidden)?;
-        combine(hidden, output, output, |shown, output, _| shown * output);
+        run_keeping_nan(&*self.tanh, hidden)?;
+        multiply(hidden, output);
         Ok(())
     }
 
@@ -81,14 +88,14 @@ impl Activations {
     pub fn gru_gates(&self, gates: &mut [f32], from_state: &[f32], units: usize) -> TractResult<()> {
         let gates = &mut gates[..2 * units];
         add(gates, from_state);
-        self.sigmoid.run(gates)
+        run_keeping_nan(&*self.sigmoid, gates)
     }
 
     /// The next hidden state of a GRU, from its gates and what the hidden state adds to the candidate.
     pub fn gru(&self, gates: &mut [f32], from_state: &[f32], hidden: &mut [f32]) -> TractResult<()> {
         let (update, candidate) = gates.split_at_mut(2 * hidden.len());
         add(candidate, from_state);
-        self.tanh.run(candidate)?;
+        run_keeping_nan(&*self.tanh, candidate)?;
         // (1 - z) c + z h
         combine(hidden, update, candidate, |hidden, update, candidate| candidate + update * (hidden - candidate));
         Ok(())
@@ -97,7 +104,7 @@ impl Activations {
     /// The next hidden state of a plain cell.
     pub fn rnn(&self, gates: &mut [f32], from_state: &[f32], hidden: &mut [f32]) -> TractResult<()> {
         add(gates, from_state);
-        self.tanh.run(gates)?;
+        run_keeping_nan(&*self.tanh, gates)?;
         hidden.copy_from_slice(gates);
         Ok(())
     }
