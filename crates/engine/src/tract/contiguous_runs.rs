@@ -70,9 +70,12 @@ fn broadcast_strides(from: &[usize], to: &[usize]) -> TVec<usize> {
 mod tests {
     use super::*;
 
+    /// The shape of an output, those of its inputs, and the length of a run.
+    type Case = (&'static [usize], &'static [&'static [usize]], usize);
+
     #[test]
     fn runs_are_as_long_as_all_operands_allow() {
-        let cases: &[(&[usize], &[&[usize]], usize)] = &[
+        let cases: &[Case] = &[
             (&[2, 3, 4], &[&[2, 3, 4], &[1, 1, 1]], 24),
             (&[2, 3, 4], &[&[2, 3, 4], &[2, 3, 1]], 4),
             (&[2, 3, 4], &[&[2, 3, 4], &[1, 3, 4]], 12),
