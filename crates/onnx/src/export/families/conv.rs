@@ -159,6 +159,17 @@ fn windowed<'b>(
     node
 }
 
+/// Upper limit on the entries of a table of indices that is written into a model.
+const MAX_INDICES: i64 = 1 << 26;
+
+/// Refuses windows whose elements are too many for a table of indices.
+pub(super) fn check_indices(dims: &[i64], windows: &[Window], counts: &[i64]) -> Result<()> {
+    let product = |sizes: &[i64]| sizes.iter().try_fold(1i64, |all, size| all.checked_mul(*size));
+    let entries = [&windows.iter().map(|window| window.size as i64).collect::<Vec<_>>(), counts].concat();
+    let fits = product(&entries).is_some_and(|entries| entries <= MAX_INDICES) && product(dims).is_some();
+    if fits { Ok(()) } else { Err("its windows have too many elements for a table of indices".to_string()) }
+}
+
 /// The elements under every window: `x` of (N, C, spatial…) as (N, C, taps, positions), padded with `padding`.
 pub(super) fn columns(
     builder: &mut ModelBuilder,
@@ -168,6 +179,7 @@ pub(super) fn columns(
     counts: &[i64],
     padding: &OnnxValue,
 ) -> Result<OnnxValue> {
+    check_indices(dims, windows, counts)?;
     let mut widths = vec![(0, 0); 2];
     let mut padded = Vec::new();
     for ((window, n), count) in windows.iter().zip(&dims[2..]).zip(counts) {

@@ -3,7 +3,7 @@
 use edgecut_graph::DType;
 use edgecut_ops::window::Window;
 
-use super::conv::{DATA, columns, each, is_byte, layout, pads};
+use super::conv::{DATA, check_indices, columns, each, is_byte, layout, pads};
 use crate::export::write::Write::{self, One};
 use crate::{
     error::Result,
@@ -162,6 +162,7 @@ fn averaged_columns(
     counts: &[i64],
     padded: bool,
 ) -> Result<OnnxValue> {
+    check_indices(dims, windows, counts)?;
     let mut divisors = vec![1i64];
     for ((window, n), count) in windows.iter().zip(&dims[2..]).zip(counts) {
         let inside = |at: i64| match padded {
