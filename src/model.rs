@@ -7,6 +7,7 @@ use std::{
 };
 
 use miette::Report;
+use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 use super::{
     Failure,
@@ -15,7 +16,7 @@ use super::{
     kind::{self, Kind},
 };
 use edgecut_engine::{Engine, EngineError, TractEngine};
-use edgecut_graph::{Graph, TensorData};
+use edgecut_graph::{Graph, TensorData, units::Bytes};
 use edgecut_onnx as onnx;
 use edgecut_ops::passes::retype::{BindDim, unknown_dims};
 use edgecut_plan::file::ModelRef;
@@ -105,6 +106,21 @@ impl Model {
         let what = format!("the sizes of dimensions {} are not known", all.join(", "));
         let advice = format!("give each with `--bind-dim {first}:{axis}=SIZE`, or all at once with `--bind-dim SIZE`");
         Err(Failure::BadInput(Report::msg(format!("{}: {what}: {advice}", path.display()))))
+    }
+
+    /// Checks that every tensor fits into this machine's memory: a few bytes of a file can ask for any size.
+    pub fn check_memory(&self, path: &Path) -> Result<(), Failure> {
+        let ram = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
+        let memory = System::new_with_specifics(ram).map_or(Bytes::ZERO, |system| Bytes(system.total_memory()));
+        let sized = self.import.graph.tensors().filter_map(|(_, tensor)| Some((tensor.ty.bytes()?, tensor)));
+        match sized.max_by_key(|(bytes, _)| *bytes) {
+            Some((bytes, tensor)) if memory > Bytes::ZERO && bytes > memory => {
+                let what = format!("tensor `{}` of type {} takes {bytes}", tensor.name, tensor.ty);
+                let advice = format!("this machine has {memory}: give dimensions smaller sizes");
+                Err(Failure::BadInput(Report::msg(format!("{}: {what}, {advice}", path.display()))))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The contents of `graph`, the model's or one made of it: as given, else generated.

@@ -32,6 +32,7 @@ pub(crate) fn run(arguments: &Run) -> Outcome {
     let engine = arguments.engine.options().start(threads as usize).map_err(Failure::failed)?;
     let model = source.load()?;
     model.check_sizes(&source.model)?;
+    model.check_memory(&source.model)?;
     let graph = &model.import.graph;
     let contents = model.contents(graph)?;
     let mut loaded = engine.load(graph, &|id| contents.of(id)).map_err(engine_failure)?;
