@@ -12,9 +12,12 @@ use tract_core::{
         math,
     },
 };
-use tract_linalg::{element_wise::ElementWise, multithread::par_chunks_mut, routines::Func};
+use tract_linalg::{element_wise::ElementWise, multithread::par_chunks_mut};
 
-use super::contiguous_runs::ContiguousRuns;
+use edgecut_ops::kernel::{
+    contiguous_runs::ContiguousRuns,
+    routine::{routine, run_keeping_nan},
+};
 
 /// Operand of a block: with some registers, half of a first-level cache of 32 KiB.
 const BLOCK: usize = 1024;
@@ -59,15 +62,12 @@ pub(super) enum BinaryFunction {
 }
 
 impl Instruction {
-    /// tract's vectorised routine, for this project's kernels that call it for numbers.
+    /// The vectorised routine of a function of one element, where there is one.
     fn routine(&self) -> Option<Box<dyn ElementWise<f32>>> {
-        let Instruction::Unary(function, _) = self else { return None };
-        let routine = match function.name().as_str() {
-            "sigmoid" => Func::Sigmoid,
-            "tanh" | "fast_tanh" => Func::Tanh,
-            _ => return None,
-        };
-        routine.ew_f32().ok()
+        match self {
+            Instruction::Unary(function, _) => routine(&function.name()),
+            Instruction::Binary(..) => None,
+        }
     }
 }
 
@@ -99,7 +99,7 @@ impl BinaryFunction {
     }
 }
 
-/// Operand of an operand in a block.
+/// An operand in a block: a number for each element, or one for all.
 #[derive(Clone, Copy)]
 enum Operand<'a> {
     Vector(&'a [f32]),
@@ -115,7 +115,7 @@ struct Inputs<'a> {
 /// A block of a run, `from` elements after its beginning.
 struct Block<'a> {
     inputs: &'a Inputs<'a>,
-    layout: &'a ContiguousRuns,
+    contiguous: &'a ContiguousRuns,
     /// By input: where the run begins.
     offsets: &'a [usize],
     from: usize,
@@ -130,7 +130,7 @@ impl<'a> Block<'a> {
             }
             Value::Input(index) => {
                 let (slice, offset) = (self.inputs.slices[index], self.offsets[index]);
-                match self.layout.inputs[index].0 {
+                match self.contiguous.inputs[index].0 {
                     true => Operand::Splat(slice[offset]),
                     false => Operand::Vector(&slice[offset + self.from..][..self.length]),
                 }
@@ -172,19 +172,19 @@ impl Registers {
 }
 
 impl Elementwise {
-    fn compute(&self, layout: &ContiguousRuns, inputs: &Inputs<'_>, output: &mut [f32]) -> TractResult<()> {
+    fn compute(&self, contiguous: &ContiguousRuns, inputs: &Inputs<'_>, output: &mut [f32]) -> TractResult<()> {
         // A single run is divided anywhere between threads, several between runs.
-        let (runs, elements) = (output.len() / layout.length, output.len());
-        let row = if runs == 1 { 1 } else { layout.length };
+        let (runs, elements) = (output.len() / contiguous.length, output.len());
+        let row = if runs == 1 { 1 } else { contiguous.length };
         par_chunks_mut(output, row, elements, |first, chunk| {
             let mut registers = Registers::new(&self.instructions);
-            let length = if runs == 1 { chunk.len() } else { layout.length };
+            let length = if runs == 1 { chunk.len() } else { contiguous.length };
             for (index, run) in chunk.chunks_mut(length).enumerate() {
                 let (index, skip) = if runs == 1 { (0, first) } else { (first + index, 0) };
-                let offsets = layout.offsets(index);
+                let offsets = contiguous.offsets(index);
                 for (number, to) in run.chunks_mut(BLOCK).enumerate() {
                     let (from, length) = (skip + number * BLOCK, to.len());
-                    let block = Block { inputs, layout, offsets: &offsets, from, length };
+                    let block = Block { inputs, contiguous, offsets: &offsets, from, length };
                     self.compute_block(&block, &mut registers, to)?;
                 }
             }
@@ -210,11 +210,8 @@ impl Elementwise {
                         Operand::Vector(from) => to.copy_from_slice(from),
                         Operand::Splat(from) => to.fill(from),
                     }
-                    // Routines clamp NaN.
-                    if let Some(routine) = &registers.routines[number]
-                        && !has_nan(to)
-                    {
-                        routine.run(to)?;
+                    if let Some(routine) = &registers.routines[number] {
+                        run_keeping_nan(&**routine, to)?;
                     } else {
                         let tensor = registers.tensor(block.length)?;
                         tensor.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?.copy_from_slice(to);
@@ -243,12 +240,6 @@ fn zip(function: BinaryFunction, a: Operand<'_>, b: Operand<'_>, to: &mut [f32])
         BinaryFunction::SelectLess => each(a, b, to, |a, b| if a < b { a } else { b }),
         BinaryFunction::SelectGreater => each(a, b, to, |a, b| if a > b { a } else { b }),
     }
-}
-
-/// A sum, because the search for the first one is not vectorised.
-#[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw+avx512dq", "x86_64+avx2+fma", "aarch64+neon"))]
-fn has_nan(elements: &[f32]) -> bool {
-    elements.iter().map(|x| u32::from(x.is_nan())).sum::<u32>() > 0
 }
 
 #[inline(always)]
@@ -289,7 +280,7 @@ impl EvalOp for Elementwise {
     op_out_of_plan!();
 
     fn eval(&self, _ctx: &EvalContext, mut inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let layout = {
+        let contiguous = {
             let shapes: TVec<&[usize]> = inputs.iter().map(|input| input.shape()).collect();
             ContiguousRuns::new(&self.shape, &shapes)
         };
@@ -307,7 +298,7 @@ impl EvalOp for Elementwise {
             let plain = inputs.iter().map(|t| t.try_as_plain_ram()).collect::<TractResult<TVec<_>>>()?;
             let slices = plain.iter().map(|t| t.as_slice::<f32>()).collect::<TractResult<TVec<_>>>()?;
             let inputs = Inputs { slices: &slices, overwritten };
-            self.compute(&layout, &inputs, output.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?)?;
+            self.compute(&contiguous, &inputs, output.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?)?;
         }
         Ok(tvec![output.into_tvalue()])
     }

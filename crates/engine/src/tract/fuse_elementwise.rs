@@ -14,10 +14,8 @@ use tract_core::{
     },
 };
 
-use super::{
-    contiguous_runs::ContiguousRuns,
-    elementwise::{BinaryFunction, Elementwise, Instruction, Value},
-};
+use super::elementwise::{BinaryFunction, Elementwise, Instruction, Value};
+use edgecut_ops::kernel::contiguous_runs::ContiguousRuns;
 
 /// Upper limit on the operators of a region, as each has a register.
 const MAX_OPERATORS: usize = 16;

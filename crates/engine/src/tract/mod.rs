@@ -9,14 +9,13 @@
 //! | [`lower`] | graph → tract model |
 //! | [`optimise`], [`fold_scales`], [`per_image`], [`split_depth`], [`conv_algorithm`], [`depthwise`], [`plain_conv`] | optimisation of a model, and faster convolutions |
 //! | [`matmul_kernels`] | which matrix kernel multiplies |
-//! | [`fuse_elementwise`], [`elementwise`], [`contiguous_runs`] | elementwise operators as one operator; its loops |
+//! | [`fuse_elementwise`], [`elementwise`] | elementwise operators as one operator |
 //! | [`tensor`], [`overhead`] | conversion of tensors; the overhead of calling a plan |
 //!
 //! A graph becomes one tract model, or one for each step. tract's types are used only here, in the GPU engine's
 //! translation, and in the operators' kernels.
 
 mod context;
-mod contiguous_runs;
 mod conv_algorithm;
 mod depthwise;
 mod dynamic_shape;

@@ -44,7 +44,7 @@ fn blocks(conv: &Conv, data: &TypedFact, cache: usize) -> Option<usize> {
     let weights = bytes(spec.output_channels);
     let count = (weights as f64 / (SHARE * cache as f64)).ceil() as usize;
     let is_deep = weights > cache && bytes(positions) > cache;
-    // Without a dimension of 1 to slice along, a block has one channel at least.
+    // A block has one channel at least.
     is_deep.then_some(count.min(spec.input_channels)).filter(|count| *count > 1)
 }
 

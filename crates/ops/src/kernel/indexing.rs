@@ -11,6 +11,17 @@ pub(crate) fn strides(shape: &[usize]) -> TVec<usize> {
     strides
 }
 
+/// Strides along each axis of `to` of a dense tensor of shape `from`, right-aligned; 0 where it is broadcast.
+pub(crate) fn broadcast_strides(from: &[usize], to: &[usize]) -> TVec<usize> {
+    let mut strides: TVec<usize> = tvec![0; to.len()];
+    let mut step = 1;
+    for (stride, dim) in strides.iter_mut().rev().zip(from.iter().rev()) {
+        *stride = if *dim == 1 { 0 } else { step };
+        step *= dim;
+    }
+    strides
+}
+
 /// The linear index of the multi-index `place`.
 pub(crate) fn flat(strides: &[usize], place: &[usize]) -> usize {
     strides.iter().zip(place).map(|(stride, at)| stride * at).sum()

@@ -14,11 +14,13 @@
 //! | `bfloat` | bfloat16 by conversion to float32 |
 //! | `element`, `pointwise` | arithmetic on one element of any dtype; elementwise functions as tract operators |
 //! | `indexing`, `remap` | multi-indices and strides; copies by per-axis index tables |
+//! | [`contiguous_runs`] | loops over several tensors, of which some are broadcast |
 //! | `window_loops`, [`phases`] | loops of convolutions and pooling; strided windows as contiguous loops |
-//! | `routine` | tract's vectorised functions of one element |
+//! | [`routine`] | tract's vectorised functions of one element |
 //! | `moments`, `taps` | loops of normalisations; interpolation taps |
 
 pub(crate) mod bfloat;
+pub mod contiguous_runs;
 pub(crate) mod custom;
 mod dispatch;
 pub(crate) mod element;
@@ -30,7 +32,7 @@ pub mod phases;
 pub(crate) mod pointwise;
 pub mod recipe;
 pub(crate) mod remap;
-pub(crate) mod routine;
+pub mod routine;
 pub(crate) mod taps;
 pub(crate) mod window_loops;
 pub(crate) mod wiring;

@@ -5,6 +5,8 @@ use tract_core::internal::*;
 use tract_core::ops::binary::{BinMiniOp, TypedBinOp};
 use tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
 
+use crate::kernel::indexing::broadcast_strides;
+
 /// A function of one tensor that keeps its shape and dtype.
 pub(crate) type MapFn = fn(&mut Tensor) -> TractResult<()>;
 
@@ -57,17 +59,6 @@ struct Row {
     a_step: usize,
     b: usize,
     b_step: usize,
-}
-
-/// Strides along each axis of `to` of a dense tensor of shape `from`, right-aligned; 0 where it is broadcast.
-fn broadcast_strides(from: &[usize], to: &[usize]) -> TVec<usize> {
-    let mut strides: TVec<usize> = tvec![0; to.len()];
-    let mut step = 1;
-    for (stride, dim) in strides.iter_mut().rev().zip(from.iter().rev()) {
-        *stride = if *dim == 1 { 0 } else { step };
-        step *= dim;
-    }
-    strides
 }
 
 /// Visits a dense output of `shape` in rows as long as the operands' strides allow. Not generic, so that it is compiled

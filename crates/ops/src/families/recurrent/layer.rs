@@ -52,25 +52,25 @@ struct Direction<'a> {
     /// [batch, hidden]
     hidden: Tensor,
     reset: Tensor,
-    memory: Option<Tensor>,
+    cell_state: Option<Tensor>,
     /// Of the products with the hidden state and with what the reset gate keeps of it.
     workspaces: [Workspace; 2],
 }
 
 /// Entry `index` of the first axis.
-fn entry(tensor: &Tensor, index: usize) -> TractResult<Tensor> {
+fn first_axis_entry(tensor: &Tensor, index: usize) -> TractResult<Tensor> {
     let mut entry = tensor.slice(0, index, index + 1)?;
     entry.remove_axis(0)?;
     Ok(entry)
 }
 
-fn numbers(tensor: &Tensor) -> TractResult<&[f32]> {
+fn as_f32(tensor: &Tensor) -> TractResult<&[f32]> {
     tensor.try_as_plain_ram()?.as_slice::<f32>()
 }
 
 /// Overwrites elements from number `begin` on.
-fn store(to: &mut Tensor, begin: usize, from: &Tensor) -> TractResult<()> {
-    let from = numbers(from)?;
+fn copy_into(to: &mut Tensor, begin: usize, from: &Tensor) -> TractResult<()> {
+    let from = as_f32(from)?;
     to.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?[begin..begin + from.len()].copy_from_slice(from);
     Ok(())
 }
@@ -79,8 +79,8 @@ impl DirectionWeights {
     /// From matrices of gates x hidden rows, and the biases of the input and of the state in one vector.
     fn new(layer: &RecurrentLayer, input: &Tensor, recurrent: &Tensor, bias: &Tensor) -> TractResult<DirectionWeights> {
         let (hidden, rows) = (layer.hidden, layer.cell.gates() * layer.hidden);
-        let of_state = numbers(bias)?[rows..].to_vec();
-        let mut of_input = numbers(bias)?[..rows].to_vec();
+        let of_state = as_f32(bias)?[rows..].to_vec();
+        let mut of_input = as_f32(bias)?[..rows].to_vec();
         // The reset gate of a GRU scales what the state adds, its bias included.
         let (added, scaled) = match layer.cell {
             Cell::Gru { linear_before_reset: true } => (2 * hidden, of_state[2 * hidden..].to_vec()),
@@ -118,14 +118,14 @@ impl Direction<'_> {
         let from_state = from_state.as_slice_mut::<f32>()?;
         let mut state = self.hidden.try_as_plain_ram_mut()?;
         let state = state.as_slice_mut::<f32>()?;
-        match (layer.cell, &mut self.memory) {
-            (Cell::Lstm, Some(memory)) => {
-                let mut memory = memory.try_as_plain_ram_mut()?;
-                let memory = memory.as_slice_mut::<f32>()?;
+        match (layer.cell, &mut self.cell_state) {
+            (Cell::Lstm, Some(cell_state)) => {
+                let mut cell_state = cell_state.try_as_plain_ram_mut()?;
+                let cell_state = cell_state.as_slice_mut::<f32>()?;
                 for row in 0..batch {
                     let (own, units) = (row * width..(row + 1) * width, row * hidden..(row + 1) * hidden);
                     let state = &mut state[units.clone()];
-                    activations.lstm(&mut gates[own.clone()], &from_state[own], state, &mut memory[units])?;
+                    activations.lstm(&mut gates[own.clone()], &from_state[own], state, &mut cell_state[units])?;
                 }
             }
             (Cell::Gru { linear_before_reset: true }, _) => {
@@ -150,7 +150,7 @@ impl Direction<'_> {
                 }
                 let after_reset = self.weights.after_reset.as_ref().context("a GRU has candidates")?;
                 after_reset.of(&self.reset, &mut self.from_reset, &mut self.workspaces[1])?;
-                let from_reset = numbers(&self.from_reset)?;
+                let from_reset = as_f32(&self.from_reset)?;
                 for row in 0..batch {
                     let units = row * hidden..(row + 1) * hidden;
                     let gates = &mut gates[row * width..(row + 1) * width];
@@ -172,7 +172,7 @@ impl Direction<'_> {
 struct Results {
     all: Tensor,
     hidden: Tensor,
-    memory: Option<Tensor>,
+    cell_state: Option<Tensor>,
 }
 
 impl RecurrentLayer {
@@ -188,8 +188,8 @@ impl RecurrentLayer {
     /// The weights of all directions, packed.
     fn pack(&self, input: &Tensor, recurrent: &Tensor, bias: &Tensor) -> TractResult<Arc<Packed>> {
         let of = |index| {
-            let (input, recurrent) = (entry(input, index)?, entry(recurrent, index)?);
-            DirectionWeights::new(self, &input, &recurrent, &entry(bias, index)?)
+            let (input, recurrent) = (first_axis_entry(input, index)?, first_axis_entry(recurrent, index)?);
+            DirectionWeights::new(self, &input, &recurrent, &first_axis_entry(bias, index)?)
         };
         let directions = (0..self.backwards.len()).map(of).collect::<TractResult<Vec<_>>>()?;
         Ok(Arc::new(Packed { directions, activations: Activations::new()? }))
@@ -213,10 +213,10 @@ impl RecurrentLayer {
             gates: zeros(self.steps * batch, self.width())?,
             from_state: zeros(batch, weights.state.outputs())?,
             from_reset: zeros(batch, hidden)?,
-            hidden: entry(&states[0], index)?,
+            hidden: first_axis_entry(&states[0], index)?,
             reset: zeros(batch, hidden)?,
             workspaces: [weights.state.workspace(batch)?, after_reset.workspace(batch)?],
-            memory: states.get(1).map(|memory| entry(memory, index)).transpose()?,
+            cell_state: states.get(1).map(|cell_state| first_axis_entry(cell_state, index)).transpose()?,
         };
         weights.input.of(data, &mut direction.gates, &mut weights.input.workspace(self.steps * batch)?)?;
         let size = batch * hidden;
@@ -224,11 +224,11 @@ impl RecurrentLayer {
             let at = if self.backwards[index] { self.steps - 1 - step } else { step };
             direction.step(self, &packed.activations, at)?;
             let begin = (at * directions + index) * size;
-            store(&mut results.all, begin, &direction.hidden)?;
+            copy_into(&mut results.all, begin, &direction.hidden)?;
         }
-        store(&mut results.hidden, index * size, &direction.hidden)?;
-        if let (Some(to), Some(memory)) = (&mut results.memory, &direction.memory) {
-            store(to, index * size, memory)?;
+        copy_into(&mut results.hidden, index * size, &direction.hidden)?;
+        if let (Some(to), Some(cell_state)) = (&mut results.cell_state, &direction.cell_state) {
+            copy_into(to, index * size, cell_state)?;
         }
         Ok(())
     }
@@ -277,13 +277,13 @@ impl EvalOp for RecurrentLayer {
         let mut results = Results {
             all: Tensor::zero::<f32>(&[self.steps, directions, self.batch, self.hidden])?,
             hidden: state()?,
-            memory: (self.cell == Cell::Lstm).then(state).transpose()?,
+            cell_state: (self.cell == Cell::Lstm).then(state).transpose()?,
         };
         for index in 0..directions {
             self.run(index, &packed, &data, states, &mut results)?;
         }
-        let Results { all, hidden, memory } = results;
-        Ok([all, hidden].into_iter().chain(memory).map(Tensor::into_tvalue).collect())
+        let Results { all, hidden, cell_state } = results;
+        Ok([all, hidden].into_iter().chain(cell_state).map(Tensor::into_tvalue).collect())
     }
 }
 

@@ -31,7 +31,7 @@ impl Product {
         let &[outputs, inputs] = weight.shape() else { bail!("a weight is a matrix") };
         let fits = |bias: &Tensor| bias.shape() == [outputs] && bias.datum_type() == DatumType::F32;
         ensure!(bias.as_ref().is_none_or(fits), "a bias is a vector of the outputs");
-        // A weight that is unpacked in every step would be read from another format each time.
+        // An extractor would convert the weight's panels at every step.
         let query =
             Query { allow_extractor: false, ..Query::plain(DatumType::F32, Some(outputs), Some(inputs), Some(rows)) };
         let (kernel, packing, _) = MmmDispatch::native().pick(&query).context("no kernel for a matrix product")?;

@@ -3,8 +3,10 @@
 
 use tract_core::internal::*;
 
+use crate::kernel::indexing::{broadcast_strides, flat, place};
+
 /// The runs of a tensor along which every operand that is broadcast to it is contiguous or constant.
-pub(super) struct ContiguousRuns {
+pub struct ContiguousRuns {
     /// Elements of a run.
     pub length: usize,
     /// The axes outside of the run.
@@ -42,28 +44,10 @@ impl ContiguousRuns {
     }
 
     /// By input: the offset of run `index`.
-    pub fn offsets(&self, mut index: usize) -> TVec<usize> {
-        let mut offsets: TVec<usize> = tvec![0; self.inputs.len()];
-        for axis in (0..self.outer.len()).rev() {
-            let at = index % self.outer[axis];
-            index /= self.outer[axis];
-            for (offset, (_, strides)) in offsets.iter_mut().zip(&self.inputs) {
-                *offset += at * strides[axis];
-            }
-        }
-        offsets
+    pub fn offsets(&self, index: usize) -> TVec<usize> {
+        let place = place(&self.outer, index);
+        self.inputs.iter().map(|(_, strides)| flat(strides, &place)).collect()
     }
-}
-
-/// Strides along each axis of `to` of a dense tensor of shape `from`; 0 where it is broadcast.
-fn broadcast_strides(from: &[usize], to: &[usize]) -> TVec<usize> {
-    let mut strides: TVec<usize> = tvec![0; to.len()];
-    let mut step = 1;
-    for (stride, dim) in strides.iter_mut().rev().zip(from.iter().rev()) {
-        *stride = if *dim == 1 { 0 } else { step };
-        step *= dim;
-    }
-    strides
 }
 
 #[cfg(test)]
