@@ -7,7 +7,6 @@ use std::{
 };
 
 use miette::Report;
-use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 use super::{
     Failure,
@@ -15,6 +14,7 @@ use super::{
     ineffective::Flag,
     kind::{self, Kind},
 };
+use edgecut_cluster::agent::total_memory;
 use edgecut_engine::{Engine, EngineError, TractEngine};
 use edgecut_graph::{Graph, TensorData, units::Bytes};
 use edgecut_onnx as onnx;
@@ -110,8 +110,7 @@ impl Model {
 
     /// Checks that every tensor fits into this machine's memory: a few bytes of a file can ask for any size.
     pub fn check_memory(&self, path: &Path) -> Result<(), Failure> {
-        let ram = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
-        let memory = System::new_with_specifics(ram).map_or(Bytes::ZERO, |system| Bytes(system.total_memory()));
+        let memory = total_memory();
         let sized = self.import.graph.tensors().filter_map(|(_, tensor)| Some((tensor.ty.bytes()?, tensor)));
         match sized.max_by_key(|(bytes, _)| *bytes) {
             Some((bytes, tensor)) if memory > Bytes::ZERO && bytes > memory => {

@@ -20,5 +20,5 @@ mod shutdown;
 
 pub use client::{Agent, AgentError, Fleet, FleetMember, RunHandle};
 pub use protocol::{Identity, SecurityError, check_address};
-pub use server::{Host, HostError, HostOptions, serve};
+pub use server::{Host, HostError, HostOptions, serve, total_memory};
 pub use shutdown::Shutdown;

@@ -28,9 +28,18 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     }),
 ];
 
-/// alpha A B + beta C, where A and B may be transposed.
 fn gemm(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (a, b, c) = (call.input(0)?, call.input(1)?, call.optional(2)?);
+    one(general_product(call, a, b, c)?)
+}
+
+/// alpha A B + beta C, where A and B may be transposed.
+pub(super) fn general_product(
+    call: &mut Call<'_, '_>,
+    a: TensorId,
+    b: TensorId,
+    c: Option<TensorId>,
+) -> Result<TensorId> {
     let (alpha, beta) = (call.float("alpha", 1.0), call.float("beta", 1.0));
     let a = if call.int("transA", 0) != 0 { call.transpose(a, &[1, 0])? } else { a };
     // The graph's dense operator takes weights in rows.
@@ -40,13 +49,13 @@ fn gemm(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     if alpha != 1.0 {
         made = call.with("multiply", made, alpha)?;
     }
-    let Some(c) = c.filter(|_| beta != 0.0) else { return one(made) };
+    let Some(c) = c.filter(|_| beta != 0.0) else { return Ok(made) };
     let c = if beta == 1.0 { c } else { call.with("multiply", c, beta)? };
     match call.dims(c)?[..] {
         [n] if n == units && call.dtype_of(c).is_float() => {
-            one(call.op("nn.bias_add", &[made, c], vec![("axis", Attr::Int(1))])?)
+            call.op("nn.bias_add", &[made, c], vec![("axis", Attr::Int(1))])
         }
-        _ => one(call.map("add", &[made, c])?),
+        _ => call.map("add", &[made, c]),
     }
 }
 

@@ -7,7 +7,7 @@ use edgecut_graph::{Attr, TensorId};
 
 use super::{
     conv,
-    linear::product,
+    linear::{general_product, product},
     pool::averaged,
     quantize::{along, dequantized, requantized},
 };
@@ -129,25 +129,19 @@ fn matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     one(result(call, made, 6, rows)?)
 }
 
-/// alpha A B + C; the result is of float without a scale for it.
+/// alpha (A B + C); the result is of float without a scale for it.
 fn gemm(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
-    let (transpose_a, transpose_b) = (call.int("transA", 0) != 0, call.int("transB", 0) != 0);
-    let (a, b) = (operand(call, 0, 1)?, operand(call, 3, usize::from(!transpose_b))?);
-    let a = if transpose_a { call.transpose(a, &[1, 0])? } else { a };
-    let b = if transpose_b { b } else { call.transpose(b, &[1, 0])? };
-    let units = call.dims(b)?.first().copied().unwrap_or(0);
-    let mut made = call.op("nn.dense", &[a, b], vec![("units", Attr::Int(units as i64))])?;
-    let alpha = call.float("alpha", 1.0);
-    if alpha != 1.0 {
-        made = call.with("multiply", made, alpha)?;
-    }
-    if let Some(c) = call.optional(6)? {
-        let mut c = dequantized_bias(call, c, 1, 4)?;
-        if alpha != 1.0 {
-            c = call.with("multiply", c, alpha)?;
+    let columns = usize::from(call.int("transB", 0) == 0);
+    let (a, b) = (operand(call, 0, 1)?, operand(call, 3, columns)?);
+    let c = match call.optional(6)? {
+        Some(c) => {
+            let c = dequantized_bias(call, c, 1, 4)?;
+            let alpha = call.float("alpha", 1.0);
+            Some(if alpha == 1.0 { c } else { call.with("multiply", c, alpha)? })
         }
-        made = call.map("add", &[made, c])?;
-    }
+        None => None,
+    };
+    let made = general_product(call, a, b, c)?;
     match call.optional(7)? {
         Some(_) => one(result(call, made, 7, 1)?),
         None => one(made),

@@ -28,10 +28,7 @@ impl Machine {
         // Threads that this process may use, under its affinity and CPU quota.
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let cores = System::physical_core_count().map_or(threads, |n| n as u32);
-        let (mut total, mut available) = system.as_ref().map_or((0, 0), |s| (s.total_memory(), s.available_memory()));
-        if let Some(limits) = system.as_ref().and_then(System::cgroup_limits) {
-            (total, available) = (total.min(limits.total_memory), available.min(limits.free_memory));
-        }
+        let (memory_total, memory_available) = system.as_ref().map_or_else(Default::default, memory);
         Machine {
             system: System::long_os_version().unwrap_or_else(|_| std::env::consts::OS.to_string()),
             cpu: CpuDescription {
@@ -41,9 +38,24 @@ impl Machine {
                 architecture: std::env::consts::ARCH.to_string(),
                 caches: caches(Path::new("/sys/devices/system/cpu/cpu0/cache")),
             },
-            memory_total: Bytes(total),
-            memory_available: Bytes(available),
+            memory_total,
+            memory_available,
         }
+    }
+}
+
+/// The memory of this machine, or that of the container where that is less; zero if the operating system does not report it.
+pub fn total_memory() -> Bytes {
+    let requested = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
+    System::new_with_specifics(requested).map_or(Bytes::ZERO, |system| memory(&system).0)
+}
+
+/// Total and available.
+fn memory(system: &System) -> (Bytes, Bytes) {
+    let (total, available) = (system.total_memory(), system.available_memory());
+    match system.cgroup_limits() {
+        Some(limits) => (Bytes(total.min(limits.total_memory)), Bytes(available.min(limits.free_memory))),
+        None => (Bytes(total), Bytes(available)),
     }
 }
 

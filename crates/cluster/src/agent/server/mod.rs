@@ -30,4 +30,5 @@ mod transfer;
 
 pub use error::HostError;
 pub use host::{Host, HostOptions};
+pub use machine::total_memory;
 pub use serve::serve;
