@@ -30,4 +30,5 @@ mod window_attrs;
 pub use def::{AttrDef, AttrKind, Call, Kernel, OpDef, TypeError, Typed, Unsupported};
 pub use edgecut_graph::{Alias, FusionClass};
 pub use families::qnn::fixed_point::{FixedPoint, Ties};
+pub use families::recurrent::RecurrentCell;
 pub use registry::{all, is_contiguous_concat, is_view, lookup};

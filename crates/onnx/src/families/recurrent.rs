@@ -2,6 +2,7 @@
 //! peepholes or other activations.
 
 use edgecut_graph::{Arg, Attr, DType, TensorId};
+use edgecut_ops::RecurrentCell;
 
 use crate::{
     compose::{many, text},
@@ -10,16 +11,6 @@ use crate::{
 };
 
 pub(super) const OPS: &[(&str, Lower)] = &[("LSTM", recurrent), ("GRU", recurrent), ("RNN", recurrent)];
-
-/// The gates of a kind of cell, in the order of its weights.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Cell {
-    /// Input, output, forget, candidate.
-    Lstm,
-    /// Update, reset, hidden.
-    Gru,
-    Rnn,
-}
 
 /// The weights of one direction.
 struct Direction {
@@ -36,11 +27,10 @@ struct Direction {
 }
 
 struct Layer {
-    cell: Cell,
+    cell: RecurrentCell,
     hidden: u64,
     /// Threshold of `clip`.
     clip: Option<f64>,
-    linear_before_reset: bool,
     couples_gates: bool,
 }
 
@@ -52,9 +42,9 @@ struct Sizes {
 
 fn recurrent(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let cell = match call.node.op_type.as_deref() {
-        Some("LSTM") => Cell::Lstm,
-        Some("GRU") => Cell::Gru,
-        _ => Cell::Rnn,
+        Some("LSTM") => RecurrentCell::Lstm,
+        Some("GRU") => RecurrentCell::Gru { linear_before_reset: call.int("linear_before_reset", 0) != 0 },
+        _ => RecurrentCell::Rnn,
     };
     let (x, r) = (call.input(0)?, call.input(2)?);
     let batch_first = call.int("layout", 0) != 0;
@@ -72,7 +62,6 @@ fn recurrent(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         cell,
         hidden,
         clip: call.has("clip").then(|| call.float("clip", 0.0)),
-        linear_before_reset: call.int("linear_before_reset", 0) != 0,
         couples_gates: call.int("input_forget", 0) != 0,
     };
     let sizes = Sizes { steps, batch, directions };
@@ -93,6 +82,14 @@ fn recurrent(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 fn row(call: &mut Call<'_, '_>, x: TensorId, index: u64) -> Result<TensorId> {
     let row = call.slice(x, 0, index, index + 1)?;
     call.squeeze(row, &[0])
+}
+
+/// The initial state that input `at` is, of [directions, batch, hidden]; `None` if it is absent.
+fn initial_state(call: &mut Call<'_, '_>, at: usize, batch_first: bool) -> Result<Option<TensorId>> {
+    match call.optional(at)? {
+        Some(state) if batch_first => call.transpose(state, &[1, 0, 2]).map(Some),
+        state => Ok(state),
+    }
 }
 
 fn direction(call: &mut Call<'_, '_>, layer: &Layer, index: u64) -> Result<Direction> {
@@ -126,17 +123,9 @@ fn direction(call: &mut Call<'_, '_>, layer: &Layer, index: u64) -> Result<Direc
 }
 
 impl Layer {
-    fn gates(&self) -> u64 {
-        match self.cell {
-            Cell::Lstm => 4,
-            Cell::Gru => 3,
-            Cell::Rnn => 1,
-        }
-    }
-
     /// Rows of the weights: gates times hidden units.
     fn rows(&self) -> Result<u64> {
-        self.gates().checked_mul(self.hidden).ok_or_else(|| "the hidden size is too large".to_string())
+        (self.cell.gates() as u64).checked_mul(self.hidden).ok_or_else(|| "the hidden size is too large".to_string())
     }
 
     /// Whether the layer is one operator of the graph: the default activations, and nothing between them and the gates.
@@ -152,9 +141,9 @@ impl Layer {
     /// The names of ONNX's default activations of one direction.
     fn activations(&self) -> &'static [&'static str] {
         match self.cell {
-            Cell::Lstm => &["Sigmoid", "Tanh", "Tanh"],
-            Cell::Gru => &["Sigmoid", "Tanh"],
-            Cell::Rnn => &["Tanh"],
+            RecurrentCell::Lstm => &["Sigmoid", "Tanh", "Tanh"],
+            RecurrentCell::Gru { .. } => &["Sigmoid", "Tanh"],
+            RecurrentCell::Rnn => &["Tanh"],
         }
     }
 
@@ -173,21 +162,20 @@ impl Layer {
             None => call.full(0.0, dtype, &[directions, self.rows()?.saturating_mul(2)])?,
         };
         let mut operands = vec![x, call.input(1)?, call.input(2)?, bias];
-        for at in if self.cell == Cell::Lstm { 5..7 } else { 5..6 } {
-            operands.push(match call.optional(at)? {
-                Some(state) if batch_first => call.transpose(state, &[1, 0, 2])?,
+        for at in if self.cell == RecurrentCell::Lstm { 5..7 } else { 5..6 } {
+            operands.push(match initial_state(call, at, batch_first)? {
                 Some(state) => state,
                 None => call.full(0.0, dtype, &[directions, batch, self.hidden])?,
             });
         }
         let mut attrs = vec![("direction", text(call.text("direction", "forward")))];
         let name = match self.cell {
-            Cell::Lstm => "nn.lstm",
-            Cell::Gru => {
-                attrs.push(("linear_before_reset", Attr::Bool(self.linear_before_reset)));
+            RecurrentCell::Lstm => "nn.lstm",
+            RecurrentCell::Gru { linear_before_reset } => {
+                attrs.push(("linear_before_reset", Attr::Bool(linear_before_reset)));
                 "nn.gru"
             }
-            Cell::Rnn => "nn.rnn",
+            RecurrentCell::Rnn => "nn.rnn",
         };
         call.lowering.add(name, operands.into_iter().map(Arg::Tensor).collect(), attrs)
     }
@@ -204,18 +192,15 @@ impl Layer {
         let (mut outputs, mut last_hidden, mut last_cell) = (Vec::new(), Vec::new(), Vec::new());
         for index in 0..directions {
             let direction = direction(call, self, index)?;
-            let initial = |call: &mut Call<'_, '_>, at: usize| match call.optional(at)? {
-                Some(state) => {
-                    let state = if batch_first { call.transpose(state, &[1, 0, 2])? } else { state };
-                    row(call, state, index)
-                }
+            let initial = |call: &mut Call<'_, '_>, at: usize| match initial_state(call, at, batch_first)? {
+                Some(state) => row(call, state, index),
                 None => {
                     let dtype = call.dtype_of(x);
                     call.full(0.0, dtype, &[batch, self.hidden])
                 }
             };
             let mut state = initial(call, 5)?;
-            let mut memory = if self.cell == Cell::Lstm { Some(initial(call, 6)?) } else { None };
+            let mut memory = if self.cell == RecurrentCell::Lstm { Some(initial(call, 6)?) } else { None };
             let mut list = Vec::new();
             for step in 0..steps {
                 let at = if direction.backwards { steps - 1 - step } else { step };
@@ -234,7 +219,7 @@ impl Layer {
             }
         }
         let mut results = vec![call.concat(&outputs, 1)?, call.concat(&last_hidden, 0)?];
-        if self.cell == Cell::Lstm {
+        if self.cell == RecurrentCell::Lstm {
             results.push(call.concat(&last_cell, 0)?);
         }
         Ok(results)
@@ -252,11 +237,11 @@ impl Layer {
         let from_input = self.product(call, x, direction.input, direction.bias.map(|bias| bias[0]))?;
         let from_state = self.product(call, state, direction.recurrent, direction.bias.map(|bias| bias[1]))?;
         match (self.cell, memory) {
-            (Cell::Lstm, Some(memory)) => {
+            (RecurrentCell::Lstm, Some(memory)) => {
                 let sum = call.map("add", &[from_input, from_state])?;
                 self.lstm(call, direction, sum, memory)
             }
-            (Cell::Gru, _) => Ok((self.gru(call, direction, from_input, from_state, state)?, None)),
+            (RecurrentCell::Gru { .. }, _) => Ok((self.gru(call, direction, from_input, from_state, state)?, None)),
             _ => {
                 let sum = call.map("add", &[from_input, from_state])?;
                 Ok((self.activate(call, direction, 0, sum)?, None))
@@ -319,7 +304,7 @@ impl Layer {
         let update = self.activate(call, direction, 0, update)?;
         let reset = call.map("add", &[x[1], h[1]])?;
         let reset = self.activate(call, direction, 0, reset)?;
-        let seen = if self.linear_before_reset {
+        let seen = if self.cell == (RecurrentCell::Gru { linear_before_reset: true }) {
             call.map("multiply", &[reset, h[2]])?
         } else {
             let part = call.map("multiply", &[reset, state])?;

@@ -5,9 +5,9 @@ use tract_linalg::{element_wise::ElementWise, routines::Func};
 
 use crate::kernel::routine::run_keeping_nan;
 
-/// A kind of cell, with ONNX's default activations.
+/// A kind of cell, with ONNX's order of gates and default activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cell {
+pub enum RecurrentCell {
     /// Gates: input, output, forget, candidate.
     Lstm,
     /// Gates: update, reset, candidate. If `linear_before_reset`, the reset gate scales the product of the hidden state with
@@ -18,21 +18,22 @@ pub(super) enum Cell {
     Rnn,
 }
 
-impl Cell {
+impl RecurrentCell {
+    /// Parts of the weights, each of as many rows as hidden units.
     pub fn gates(self) -> usize {
         match self {
-            Cell::Lstm => 4,
-            Cell::Gru { .. } => 3,
-            Cell::Rnn => 1,
+            RecurrentCell::Lstm => 4,
+            RecurrentCell::Gru { .. } => 3,
+            RecurrentCell::Rnn => 1,
         }
     }
 
     /// Functions, and operations of arithmetic, for one hidden unit in one step.
-    pub fn operations(self) -> (u64, u64) {
+    pub(super) fn operations(self) -> (u64, u64) {
         match self {
-            Cell::Lstm => (5, 4),
-            Cell::Gru { .. } => (3, 4),
-            Cell::Rnn => (1, 0),
+            RecurrentCell::Lstm => (5, 4),
+            RecurrentCell::Gru { .. } => (3, 4),
+            RecurrentCell::Rnn => (1, 0),
         }
     }
 }

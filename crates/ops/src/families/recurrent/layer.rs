@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tract_core::internal::*;
 
 use super::{
-    cell::{Activations, Cell},
+    cell::{Activations, RecurrentCell},
     product::{Product, Workspace},
 };
 
@@ -14,7 +14,7 @@ use super::{
 /// initial states alone. Every run starts from the initial states.
 #[derive(Debug, Clone)]
 pub(super) struct RecurrentLayer {
-    pub cell: Cell,
+    pub cell: RecurrentCell,
     /// By direction: whether the sequence is read from its end.
     pub backwards: &'static [bool],
     pub steps: usize,
@@ -83,13 +83,13 @@ impl DirectionWeights {
         let mut of_input = as_f32(bias)?[..rows].to_vec();
         // The reset gate of a GRU scales what the state adds, its bias included.
         let (added, scaled) = match layer.cell {
-            Cell::Gru { linear_before_reset: true } => (2 * hidden, of_state[2 * hidden..].to_vec()),
+            RecurrentCell::Gru { linear_before_reset: true } => (2 * hidden, of_state[2 * hidden..].to_vec()),
             _ => (rows, Vec::new()),
         };
         of_input[..added].iter_mut().zip(&of_state).for_each(|(input, state)| *input += state);
         let input = Product::new(input, Some(tensor1(&of_input)), layer.steps * layer.batch)?;
         let (state, after_reset) = match layer.cell {
-            Cell::Gru { linear_before_reset: false } => (
+            RecurrentCell::Gru { linear_before_reset: false } => (
                 Product::new(&recurrent.slice(0, 0, 2 * hidden)?, None, layer.batch)?,
                 Some(Product::new(&recurrent.slice(0, 2 * hidden, rows)?, None, layer.batch)?),
             ),
@@ -119,7 +119,7 @@ impl Direction<'_> {
         let mut state = self.hidden.try_as_plain_ram_mut()?;
         let state = state.as_slice_mut::<f32>()?;
         match (layer.cell, &mut self.cell_state) {
-            (Cell::Lstm, Some(cell_state)) => {
+            (RecurrentCell::Lstm, Some(cell_state)) => {
                 let mut cell_state = cell_state.try_as_plain_ram_mut()?;
                 let cell_state = cell_state.as_slice_mut::<f32>()?;
                 for row in 0..batch {
@@ -128,7 +128,7 @@ impl Direction<'_> {
                     activations.lstm(&mut gates[own.clone()], &from_state[own], state, &mut cell_state[units])?;
                 }
             }
-            (Cell::Gru { linear_before_reset: true }, _) => {
+            (RecurrentCell::Gru { linear_before_reset: true }, _) => {
                 for row in 0..batch {
                     let (own, units) = (row * width..(row + 1) * width, row * hidden..(row + 1) * hidden);
                     let (gates, from_state) = (&mut gates[own.clone()], &mut from_state[own]);
@@ -138,7 +138,7 @@ impl Direction<'_> {
                     activations.gru(gates, candidate, &mut state[units])?;
                 }
             }
-            (Cell::Gru { linear_before_reset: false }, _) => {
+            (RecurrentCell::Gru { linear_before_reset: false }, _) => {
                 let mut reset_view = self.reset.try_as_plain_ram_mut()?;
                 let reset = reset_view.as_slice_mut::<f32>()?;
                 for row in 0..batch {
@@ -277,7 +277,7 @@ impl EvalOp for RecurrentLayer {
         let mut results = Results {
             all: Tensor::zero::<f32>(&[self.steps, directions, self.batch, self.hidden])?,
             hidden: state()?,
-            cell_state: (self.cell == Cell::Lstm).then(state).transpose()?,
+            cell_state: (self.cell == RecurrentCell::Lstm).then(state).transpose()?,
         };
         for index in 0..directions {
             self.run(index, &packed, &data, states, &mut results)?;
@@ -292,7 +292,7 @@ impl TypedOp for RecurrentLayer {
         let directions = self.backwards.len();
         let state = f32::fact([directions, self.batch, self.hidden]);
         let mut facts = tvec![f32::fact([self.steps, directions, self.batch, self.hidden]), state.clone()];
-        facts.extend((self.cell == Cell::Lstm).then_some(state));
+        facts.extend((self.cell == RecurrentCell::Lstm).then_some(state));
         Ok(facts)
     }
 

@@ -14,7 +14,7 @@ use crate::{
     rules::{FUNCTION_COST, unify},
     split::{Join, SplitAxis},
 };
-use cell::Cell;
+pub use cell::RecurrentCell;
 use edgecut_graph::{Attr, DType, Dim, Shape, TensorType, Type};
 use layer::RecurrentLayer;
 
@@ -24,30 +24,30 @@ pub(crate) const OPS: &[OpDef] = &[
     OpDef::new(
         "nn.lstm",
         &["data", "input_weight", "recurrent_weight", "bias", "initial_hidden", "initial_cell"],
-        |call| layer_type(call, Cell::Lstm),
+        |call| layer_type(call, RecurrentCell::Lstm),
     )
     .attrs("", &[DIRECTION])
-    .flops(|call| flops(call, Cell::Lstm))
+    .flops(|call| flops(call, RecurrentCell::Lstm))
     .split(split_axes)
-    .wire(|wiring, call, inputs| wire(wiring, call, inputs, Cell::Lstm)),
+    .wire(|wiring, call, inputs| wire(wiring, call, inputs, RecurrentCell::Lstm)),
     OpDef::new("nn.gru", &["data", "input_weight", "recurrent_weight", "bias", "initial_hidden"], |call| {
         layer_type(call, gru(call)?)
     })
     .attrs("", &[DIRECTION, AttrDef::new("linear_before_reset", Bool, "False")])
-    .flops(|call| flops(call, Cell::Gru { linear_before_reset: false }))
+    .flops(|call| flops(call, RecurrentCell::Gru { linear_before_reset: false }))
     .split(split_axes)
     .wire(|wiring, call, inputs| wire(wiring, call, inputs, gru(call)?)),
     OpDef::new("nn.rnn", &["data", "input_weight", "recurrent_weight", "bias", "initial_hidden"], |call| {
-        layer_type(call, Cell::Rnn)
+        layer_type(call, RecurrentCell::Rnn)
     })
     .attrs("", &[DIRECTION])
-    .flops(|call| flops(call, Cell::Rnn))
+    .flops(|call| flops(call, RecurrentCell::Rnn))
     .split(split_axes)
-    .wire(|wiring, call, inputs| wire(wiring, call, inputs, Cell::Rnn)),
+    .wire(|wiring, call, inputs| wire(wiring, call, inputs, RecurrentCell::Rnn)),
 ];
 
-fn gru(call: &Call<'_>) -> Result<Cell, TypeError> {
-    Ok(Cell::Gru { linear_before_reset: call.flag("linear_before_reset", false)? })
+fn gru(call: &Call<'_>) -> Result<RecurrentCell, TypeError> {
+    Ok(RecurrentCell::Gru { linear_before_reset: call.flag("linear_before_reset", false)? })
 }
 
 /// By direction, in the order of the weights: whether the sequence is read backwards.
@@ -76,7 +76,7 @@ fn of_rank<const N: usize>(call: &Call<'_>, index: usize, layout: &str) -> Resul
 }
 
 /// The sizes, with those that one operand leaves unknown taken from the others.
-fn sizes(call: &Call<'_>, cell: Cell) -> Result<Sizes, TypeError> {
+fn sizes(call: &Call<'_>, cell: RecurrentCell) -> Result<Sizes, TypeError> {
     let gates = cell.gates() as u64;
     let [steps, batch, input] = of_rank(call, 0, "[steps, batch, input]")?;
     let [_, _, hidden] = of_rank(call, 2, "[directions, gates x hidden, hidden]")?;
@@ -111,7 +111,7 @@ fn sizes(call: &Call<'_>, cell: Cell) -> Result<Sizes, TypeError> {
 }
 
 /// The hidden states of all steps, the last one, and the last cell state of an LSTM.
-fn layer_type(call: &Call<'_>, cell: Cell) -> Result<Type, TypeError> {
+fn layer_type(call: &Call<'_>, cell: RecurrentCell) -> Result<Type, TypeError> {
     let data = call.tensor(0)?;
     if !matches!(data.dtype, DType::F16 | DType::Bf16 | DType::F32) {
         return Err(call.error(format!("data is {data}, expected float32, float16 or bfloat16")));
@@ -124,12 +124,12 @@ fn layer_type(call: &Call<'_>, cell: Cell) -> Result<Type, TypeError> {
     let of = |dims: &[Dim]| Type::from(TensorType::new(data.dtype, dims.iter().copied().collect()));
     let state = of(&[directions, batch, hidden]);
     let mut results = vec![of(&[steps, directions, batch, hidden]), state.clone()];
-    results.extend((cell == Cell::Lstm).then_some(state));
+    results.extend((cell == RecurrentCell::Lstm).then_some(state));
     Ok(Type::Tuple(results))
 }
 
 /// Products with both weights, two biases and their sum for each gate, and what a cell does with them.
-fn flops(call: &Typed<'_>, cell: Cell) -> u64 {
+fn flops(call: &Typed<'_>, cell: RecurrentCell) -> u64 {
     let Ok(Sizes { input, hidden, .. }) = sizes(call, cell) else { return 0 };
     let units = call.out.tensors().first().and_then(|all| all.shape.elements()).unwrap_or(0);
     let inner = input.get().unwrap_or(1).saturating_add(hidden.get().unwrap_or(1));
@@ -165,7 +165,12 @@ fn split_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
 }
 
 /// One operator of this crate's own, in single precision.
-fn wire(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId], cell: Cell) -> TractResult<TVec<OutletId>> {
+fn wire(
+    wiring: &mut Wiring<'_>,
+    call: &Typed<'_>,
+    inputs: &[OutletId],
+    cell: RecurrentCell,
+) -> TractResult<TVec<OutletId>> {
     let dtype = wiring.fact(inputs[0])?.datum_type;
     let inputs =
         inputs.iter().map(|input| wiring.cast(*input, DatumType::F32)).collect::<TractResult<TVec<OutletId>>>()?;
