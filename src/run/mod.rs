@@ -16,7 +16,10 @@ impl Run {
         [&self.outputs, &self.trace].into_iter().flatten().try_for_each(|path| file::check_place(path))?;
         match kind::is_json_object(&bytes) {
             true => plan::run(&self, &bytes),
-            false => model::run(&self),
+            false => {
+                drop(bytes);
+                model::run(&self)
+            }
         }
     }
 }

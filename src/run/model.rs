@@ -37,6 +37,10 @@ pub(crate) fn run(arguments: &Run) -> Outcome {
     let contents = model.contents(graph)?;
     let mut loaded = engine.load(graph, &|id| contents.of(id)).map_err(engine_failure)?;
     let inputs = contents.inputs().map_err(engine_failure)?;
+    let (name, operators) = (model.import.name.clone(), graph.operators().len());
+    // The engine has its own copy of the weights: those of the file are not needed while it runs.
+    drop(contents);
+    drop(model);
     let mut samples = Vec::new();
     let mut outputs = Vec::new();
     for _ in 0..arguments.repeat.unwrap_or(1) {
@@ -48,11 +52,11 @@ pub(crate) fn run(arguments: &Run) -> Outcome {
         let named = outputs.iter().enumerate().map(|(i, tensor)| (format!("out_{i}"), tensor));
         write_npz(path, named).map_err(Failure::failed)?;
     }
-    tell_fallbacks(&engine.id().name, graph.operators().len(), loaded.fallbacks());
+    tell_fallbacks(&engine.id().name, operators, loaded.fallbacks());
     let walls: Vec<Micros> = samples.iter().map(|sample| sample.wall).collect();
     let Some(time) = Statistics::of(&walls) else { return Ok(()) };
     let latency = Latency {
-        model: model.import.name.to_string(),
+        model: name,
         engine: loaded.engine().unwrap_or_else(|| engine.id()).to_string(),
         threads,
         fallbacks: loaded.fallbacks().len(),
