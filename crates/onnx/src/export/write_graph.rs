@@ -35,6 +35,8 @@ struct GraphWriter<'g> {
     is_read: Vec<bool>,
     /// By tensor: its value, once it is known.
     values: Vec<Option<OnnxValue>>,
+    /// The names of outputs that no node has computed yet.
+    reserved: HashMap<TensorId, SmolStr>,
     inputs: Vec<(String, TensorId)>,
     operators: HashMap<String, Vec<OperatorId>>,
     compositions: Vec<(OperatorId, usize)>,
@@ -137,6 +139,7 @@ impl<'g> GraphWriter<'g> {
             is_read,
             builder: ModelBuilder::default(),
             values: vec![None; graph.tensors().len()],
+            reserved: HashMap::new(),
             inputs: Vec::new(),
             operators: HashMap::new(),
             compositions: Vec::new(),
@@ -147,8 +150,9 @@ impl<'g> GraphWriter<'g> {
         // The names of outputs come before those of all other values.
         for id in &graph.outputs {
             let tensor = graph.tensor(*id);
-            if writer.values[id.0 as usize].is_none() && matches!(tensor.origin, Origin::Operator { .. }) {
-                writer.reserve(*id);
+            if matches!(tensor.origin, Origin::Operator { .. }) && !writer.reserved.contains_key(id) {
+                let name = writer.builder.unique(&tensor.name);
+                writer.reserved.insert(*id, name);
             }
         }
         Ok(writer)
@@ -162,18 +166,6 @@ impl<'g> GraphWriter<'g> {
         self.inputs.push((value.name.to_string(), id));
         self.values[id.0 as usize] = Some(value.clone());
         Ok(value)
-    }
-
-    /// Gives a result of an operator its name.
-    fn reserve(&mut self, id: TensorId) -> SmolStr {
-        if let Some(value) = &self.values[id.0 as usize] {
-            return value.name.clone();
-        }
-        let tensor = self.graph.tensor(id);
-        let name = self.builder.unique(&tensor.name);
-        let value = OnnxValue { name: name.clone(), dtype: tensor.ty.dtype, content: None };
-        self.values[id.0 as usize] = Some(value);
-        name
     }
 
     /// The value of an operand.
@@ -249,7 +241,7 @@ impl<'g> GraphWriter<'g> {
         if let Some(name) = renamed.get(&value.name) {
             value.name = name.clone();
         } else if value.content.is_none() && self.builder.nodes[first..].iter().any(is_own) {
-            let reserved = self.values[id.0 as usize].as_ref().map(|value| value.name.clone());
+            let reserved = self.reserved.remove(&id);
             let name = reserved.unwrap_or_else(|| self.builder.unique(&self.graph.tensor(id).name));
             self.builder.rename(first, &value.name, &name);
             renamed.insert(value.name, name.clone());
@@ -269,7 +261,7 @@ impl<'g> GraphWriter<'g> {
             let name = match is_computed {
                 true => value.name.clone(),
                 // An input, a constant, or a value that is an output already.
-                false => self.copied(tensor, &value)?,
+                false => self.copied(*id, &value)?,
             };
             outputs.push((name.to_string(), tensor));
         }
@@ -311,12 +303,13 @@ impl<'g> GraphWriter<'g> {
         })
     }
 
-    /// An output of its own with the content of `value`.
-    fn copied(&mut self, tensor: &Tensor, value: &OnnxValue) -> Result<SmolStr, ExportError> {
+    /// The output `id`, with the content of `value`, which is another one's.
+    fn copied(&mut self, id: TensorId, value: &OnnxValue) -> Result<SmolStr, ExportError> {
+        let tensor = self.graph.tensor(id);
         let failed = |reason| ExportError::Operator { id: None, operator: tensor.name.to_string(), reason };
         let source = self.builder.named(value).map_err(failed)?;
         let wanted = if source == tensor.name { format!("{}/output", tensor.name) } else { tensor.name.to_string() };
-        let name = self.builder.unique(&wanted);
+        let name = self.reserved.remove(&id).unwrap_or_else(|| self.builder.unique(&wanted));
         self.builder.begin(&format!("{name}/Identity"));
         let first = self.builder.nodes.len();
         let value = OnnxValue { name: source, dtype: value.dtype, content: None };
@@ -387,6 +380,17 @@ mod tests {
         assert_eq!(written.outputs, ["nn.relu_0", "x/output", "nn.relu_0/output"]);
         assert_eq!(written.operators["nn.relu_0"], [relu]);
         assert!(written.compositions.is_empty());
+    }
+
+    #[test]
+    fn an_output_that_is_an_operand_unchanged_keeps_its_name() {
+        let mut graph = Graph::new();
+        let ty = TensorType::of(DType::F32, &[4]);
+        let x = graph.add_tensor("x", ty.clone(), Origin::Input);
+        let dropout = graph.add_operator(Operator::new("nn.dropout", [x]), &[ty.clone(), ty]);
+        graph.outputs = graph.operator(dropout).outputs[..1].to_vec();
+        let name = graph.tensor(graph.outputs[0]).name.to_string();
+        assert_eq!(without_contents(&graph).outputs, [name]);
     }
 
     #[test]
