@@ -297,8 +297,8 @@ fn split_operators_run_from_the_modules_of_both_devices() {
     let mut tried = 0;
     for (id, operator) in import.graph.operators() {
         for (axis, ways) in shard::axes(&import.graph, operator).iter().enumerate().filter(|(_, way)| way.size > 1) {
-            let split =
-                Split { operator: id, axis, cuts: ways.cuts(&[0.3, 0.7]), devices: [0, 1].map(DeviceId).to_vec() };
+            let (cuts, devices) = (ways.cuts(&[0.3, 0.7]), [0, 1].map(DeviceId).to_vec());
+            let split = Split { operator: id, axis, cuts, tiles: Vec::new(), devices };
             let graph = divided(&import.graph, std::slice::from_ref(&split)).unwrap();
             let mut plan = plan(&graph, |at| at % 2);
             plan.splits.push(split);

@@ -1,5 +1,5 @@
 //! The law of splitting: an operator's shards, put together, are the operator. Over every operator case and every
-//! axis that its operators can be split along, in halves and in random fractions, on the CPU engine.
+//! axis that its operators can be split along, in halves, in random fractions and in overlapping tiles, on the CPU engine.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use edgecut::{
             shard::{self, SplitError},
             shard_graph::{Sharding, shard_graph},
         },
-        split::SplitAxis,
+        split::{Join, SplitAxis},
     },
 };
 use libtest_mimic::Trial;
@@ -34,21 +34,16 @@ fn splits(graph: &edgecut::graph::Graph) -> bool {
     graph.operators().any(|(_, operator)| !shard::axes(graph, operator).is_empty())
 }
 
-/// Splits every operator of the case along each of its axes, twice, and compares the results with the unsplit ones.
+/// Splits every operator of the case along each of its axes, in several ways, and compares the results with the unsplit ones.
 fn check(case: &Case) -> Result<(), String> {
     let (graph, tensors) = case.read()?;
     let mut rng = fastrand::Rng::with_seed(u64::from(crc32fast::hash(case.name.as_bytes())));
     let mut outputs: Option<Vec<TensorData>> = None;
     for (id, operator) in graph.operators() {
         for (number, axis) in shard::axes(&graph, operator).iter().enumerate() {
-            for fractions in [vec![0.5, 0.5], vec![rng.f64(), rng.f64(), rng.f64()]] {
-                let mut cuts = axis.cuts(&fractions);
-                cuts.dedup();
-                if cuts.len() < 3 {
-                    continue;
-                }
-                let label = format!("{} {axis:?} at {cuts:?}", operator.name);
-                let divisions = BTreeMap::from([(id, Sharding { axis: number, cuts })]);
+            for sharding in shardings(number, axis, &mut rng) {
+                let label = format!("{} {axis:?} as {sharding:?}", operator.name);
+                let divisions = BTreeMap::from([(id, sharding)]);
                 let split = match shard_graph(&graph, &divisions) {
                     Ok(split) => split,
                     // A shard that lies in the padding alone.
@@ -67,6 +62,29 @@ fn check(case: &Case) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Halves, random fractions, and those as tiles that overlap by some positions.
+fn shardings(number: usize, axis: &SplitAxis, rng: &mut fastrand::Rng) -> Vec<Sharding> {
+    let mut found = Vec::new();
+    for fractions in [vec![0.5, 0.5], vec![rng.f64(), rng.f64(), rng.f64()]] {
+        let mut cuts = axis.cuts(&fractions);
+        cuts.dedup();
+        if cuts.len() >= 3 {
+            found.push(Sharding::disjoint(number, cuts));
+        }
+    }
+    let mut tiled = found.last().cloned().into_iter().collect::<Vec<_>>();
+    for sharding in &mut tiled {
+        sharding.tiles = sharding.ranges();
+        for tile in &mut sharding.tiles {
+            tile.start = tile.start.saturating_sub(axis.grain * rng.u64(0..3));
+            tile.end = (tile.end + axis.grain * rng.u64(0..3)).min(axis.size);
+        }
+    }
+    tiled.retain(|sharding| axis.join != Join::Sum && sharding.fits(axis));
+    found.extend(tiled);
+    found
 }
 
 fn fractions_make_cuts_of_the_whole_axis() {

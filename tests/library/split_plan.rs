@@ -14,7 +14,7 @@ use edgecut::{
         problem::{Cost, Device, Link, LinkId, Objective},
         search::Options,
         split::{
-            SplitOptions,
+            Halo, SplitOptions,
             front::{front, value, within},
             met, solve,
         },
@@ -264,4 +264,40 @@ fn a_processor_and_a_card_share_what_pays_and_the_rest_stays() {
     assert!(shares.iter().any(|share| *share < 0.4 || *share > 0.6), "{shares:?}");
     assert!(answer.solution.value() < alone / 2.0, "{} against {alone}", answer.solution.value());
     assert_near(&computed(&answer.expanded.graph), &computed(&graph));
+}
+
+/// Where exchanges are slow, shards compute halos themselves instead of receiving them.
+#[test]
+fn on_a_link_of_high_latency_tiles_are_fused() {
+    let text = r#"#[version = "0.0.5"]
+def @main(%x: Tensor[(1, 3, 96, 96), float32], %w1: Tensor[(32, 3, 3, 3), float32], %w2: Tensor[(32, 32, 3, 3), float32],
+          %w3: Tensor[(32, 32, 3, 3), float32], %w4: Tensor[(32, 32, 3, 3), float32]) {
+  %0 = nn.conv2d(%x, %w1, padding=[1, 1, 1, 1], channels=32, kernel_size=[3, 3]);
+  %1 = nn.relu(%0);
+  %2 = nn.conv2d(%1, %w2, padding=[1, 1, 1, 1], channels=32, kernel_size=[3, 3]);
+  %3 = nn.max_pool2d(%2, pool_size=[3, 3], strides=[2, 2], padding=[1, 1, 1, 1]);
+  %4 = nn.conv2d(%3, %w3, padding=[1, 1, 1, 1], channels=32, kernel_size=[3, 3]);
+  %5 = add(%4, %3);
+  nn.conv2d(%5, %w4, strides=[2, 2], padding=[1, 1, 1, 1], channels=32, kernel_size=[3, 3])
+}
+"#;
+    let graph = model(text);
+    for speeds in [vec![5_000.0; 2], vec![5_000.0, 5_000.0, 3_000.0]] {
+        on_request(&graph, &speeds, 100.0, Objective::Latency, |mut request| {
+            request.network.links.iter_mut().for_each(|link| link.cost.latency = Micros(3_000.0));
+            let request = with_budget(&request, 20_000);
+            let fused = checked(&graph, solve(&request, None).unwrap());
+            assert!(fused.splits.iter().any(|split| !split.tiles.is_empty()), "{:?}", fused.splits);
+            assert_near(&computed(&fused.expanded.graph), &computed(&graph));
+            // The same shares with halos exchanged take longer, and the plan file gives the tiles back.
+            let mut exchanged = fused.applied.clone();
+            exchanged.values_mut().for_each(|choice| choice.halo = Halo::Exchanged);
+            let exchanged = request.expand(&exchanged).unwrap();
+            let few = Options { budget: Some(64), ..request.search };
+            let exchanged = edgecut::plan::solve::nearest(&exchanged.problem, &few).unwrap();
+            assert!(fused.solution.value() < exchanged.value(), "{} and {}", fused.solution.value(), exchanged.value());
+            let again = solve(&PlanRequest { like: Some(fused.splits.clone()), ..request }, None).unwrap();
+            assert_eq!(again.splits, fused.splits);
+        });
+    }
 }

@@ -2,6 +2,8 @@
 //!
 //! Reading and writing are on text; files are the caller's.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -154,6 +156,9 @@ pub struct Split {
     pub axis: usize,
     /// Where the axis is cut: one position more than there are shards.
     pub cuts: Vec<u64>,
+    /// What each shard computes, where that is more than lies between its cuts: halos that it does not receive.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tiles: Vec<Range<u64>>,
     /// What each shard runs on.
     pub devices: Vec<DeviceId>,
 }

@@ -89,6 +89,7 @@ mod tests {
                 operator: OperatorId(0),
                 axis: 0,
                 cuts: vec![0, 3, 8],
+                tiles: Vec::new(),
                 devices: vec![DeviceId(0), DeviceId(1)],
             };
             other.splits = vec![split.clone()];

@@ -159,28 +159,23 @@ impl GraphRewriter<'_> {
         name: &str,
         role: Role,
     ) -> Result<TensorId, SplitError> {
-        let (mut from, until) = match need {
+        let (from, until) = match need {
             Some(slice) if slice.axis == axis => (slice.begin, slice.end),
             _ => (0, ranges.last().map_or(0, |range| range.end)),
         };
-        let along = |range: &Range<u64>, begin, end| Slice { axis, begin: begin - range.start, end: end - range.start };
         let mut parts = Vec::new();
-        // A single shard that contains the range, or of each shard what its predecessors lack.
-        let single = ranges.iter().position(|range| range.start <= from && until <= range.end);
-        for (shard, range) in shards.iter().zip(ranges).skip(single.unwrap_or(0)) {
-            let end = until.min(range.end);
-            if from < end {
-                let part = self.slice(*shard, Some(&along(range, from, end)), role)?;
-                let across = need.filter(|slice| slice.axis != axis);
-                parts.push(match across {
-                    Some(_) => {
-                        let part = ShardTensor { tensor: part, producer: shard.producer };
-                        self.slice(part, across, role)?
-                    }
-                    None => part,
-                });
-                from = end;
-            }
+        for (index, piece) in cover(ranges, own_index(role), &(from..until)) {
+            let Some((shard, range)) = shards.get(index).zip(ranges.get(index)) else { continue };
+            let along = Slice { axis, begin: piece.start - range.start, end: piece.end - range.start };
+            let part = self.slice(*shard, Some(&along), role)?;
+            let across = need.filter(|slice| slice.axis != axis);
+            parts.push(match across {
+                Some(_) => {
+                    let part = ShardTensor { tensor: part, producer: shard.producer };
+                    self.slice(part, across, role)?
+                }
+                None => part,
+            });
         }
         match parts[..] {
             [only] => Ok(only),
@@ -248,6 +243,41 @@ impl GraphRewriter<'_> {
     }
 }
 
+/// Which shard of a divided operand lies where its reader runs, as far as that is known: the one of the reader's number.
+fn own_index(reader: Role) -> Option<usize> {
+    match reader {
+        Role::Prepare(shard) => Some(shard.index as usize),
+        Role::Compute(_) | Role::Serve(_) | Role::Input | Role::Output => None,
+    }
+}
+
+/// Pieces of `ranges` that together are `wanted`, each with the number of its range: all of one range that contains it, else
+/// as much as possible of range `own`, and of the others what their predecessors lack.
+fn cover(ranges: &[Range<u64>], own: Option<usize>, wanted: &Range<u64>) -> Vec<(usize, Range<u64>)> {
+    let contains = |range: &Range<u64>| range.start <= wanted.start && wanted.end <= range.end;
+    let own = own.and_then(|own| Some((own, ranges.get(own)?)));
+    if let Some((index, _)) = own.filter(|(_, range)| contains(range)) {
+        return vec![(index, wanted.clone())];
+    }
+    if let Some(index) = ranges.iter().position(contains) {
+        return vec![(index, wanted.clone())];
+    }
+    let mut from = wanted.start;
+    let mut pieces = Vec::new();
+    for (index, range) in ranges.iter().enumerate() {
+        let limit = match own {
+            Some((own, range)) if index < own => range.start.max(from),
+            _ => wanted.end,
+        };
+        let end = wanted.end.min(range.end).min(limit);
+        if range.start <= from && from < end {
+            pieces.push((index, from..end));
+            from = end;
+        }
+    }
+    pieces
+}
+
 /// The name of a slice of the tensor `name`, which no other slice of it has.
 fn sliced(name: &str, slice: &Slice) -> SmolStr {
     format_smolstr!("{name}[{}:{}..{}]", slice.axis, slice.begin, slice.end)
@@ -273,4 +303,25 @@ pub(crate) fn map_args(
 
 pub(crate) fn undefined(tensor: TensorId) -> SplitError {
     TypeError { op: "split".into(), what: format!("tensor {} is used before its definition", tensor.0) }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_covered_once_and_by_what_is_near() {
+        let tiles = [0..12, 8..22, 18..30];
+        for (own, wanted, expected) in [
+            (None, 2..10, vec![(0, 2..10)]),
+            (Some(1), 9..11, vec![(1, 9..11)]),
+            (None, 9..11, vec![(0, 9..11)]),
+            (Some(1), 6..24, vec![(0, 6..8), (1, 8..22), (2, 22..24)]),
+            (Some(2), 10..30, vec![(0, 10..12), (1, 12..18), (2, 18..30)]),
+            (None, 0..30, vec![(0, 0..12), (1, 12..22), (2, 22..30)]),
+            (Some(7), 11..23, vec![(0, 11..12), (1, 12..22), (2, 22..23)]),
+        ] {
+            assert_eq!(cover(&tiles, own, &wanted), expected, "{own:?} {wanted:?}");
+        }
+    }
 }

@@ -12,6 +12,18 @@ pub struct Choice {
     /// What each of the devices gets; they need not sum to 1.
     pub fractions: Vec<f64>,
     pub devices: Vec<DeviceId>,
+    /// Where shards of later groups get the halos from that they read of this one's result.
+    pub halo: Halo,
+}
+
+/// Where a shard gets the positions of an operand from that other shards have the share of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Halo {
+    /// From the shards whose share they are.
+    #[default]
+    Exchanged,
+    /// The shard on the same device computes them too: overlapping tiles, nothing is sent.
+    Recomputed,
 }
 
 /// The groups that are split, by number.

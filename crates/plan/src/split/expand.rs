@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{
-    choice::Choices,
+    choice::{Choices, Halo},
     costs::Shard,
     ratios::{Ratios, speeds},
 };
@@ -72,11 +72,12 @@ impl PlanRequest<'_> {
 
     /// What `expanded` splits, as the plan file has it.
     pub fn splits(&self, expanded: &Expanded) -> Vec<Split> {
-        let group_of = |id: &OperatorId| self.split_options.groups.iter().position(|group| group.contains(id));
+        let group_of = |id: &OperatorId| self.split_options.group_of(*id);
         let split = |(operator, division): (&OperatorId, &Sharding)| Split {
             operator: *operator,
             axis: division.axis,
             cuts: division.cuts.clone(),
+            tiles: division.tiles.clone(),
             devices: group_of(operator).and_then(|g| expanded.homes.get(&g)).cloned().unwrap_or_default(),
         };
         expanded.divisions.iter().map(split).collect()
@@ -139,8 +140,9 @@ impl PlanRequest<'_> {
 
     /// How the operators of the groups of `choices` are divided, and where the shards of each group run.
     fn divided(&self, choices: &Choices) -> (BTreeMap<OperatorId, Sharding>, HashMap<usize, Homes>) {
-        let (mut divisions, mut homes) = (BTreeMap::new(), HashMap::new());
-        for (group, choice) in choices {
+        let (mut divisions, mut homes) = (BTreeMap::new(), HashMap::<usize, Homes>::new());
+        // From the last to the first: which halos a group computes itself depends on those that read it.
+        for (group, choice) in choices.iter().rev() {
             let Some(option) = self.split_option(*group, choice.option) else { continue };
             let total: f64 = choice.fractions.iter().sum();
             let step = option.grain as f64 / option.size as f64;
@@ -152,27 +154,50 @@ impl PlanRequest<'_> {
             }
             let fractions: Vec<f64> = parts.iter().map(|part| part.1).collect();
             let operators = &self.split_options.groups[*group];
-            if let Some(found) = self.split_options.divisions(operators, option, &fractions) {
-                let cuts = operators.last().and_then(|last| found.get(last)).map_or(&[][..], |last| &last.cuts);
-                let shares = cuts.windows(2).map(|cut| (cut[1] - cut[0]) as f64 / option.size as f64);
-                let parts = parts.iter().zip(shares).map(|((device, _), share)| (*device, share)).collect();
-                homes.insert(*group, (option.axis, parts));
-                divisions.extend(found);
+            let Some(mut found) = self.split_options.divisions(operators, option, &fractions) else { continue };
+            let last = operators.last().and_then(|last| found.get(last)).cloned();
+            let Some(mut last) = last else { continue };
+            if choice.halo == Halo::Recomputed {
+                let near = self.readers_beside(operators, &parts, &divisions, &homes);
+                if let Some(tiled) = self.split_options.tiled(operators, &last, &near) {
+                    found = tiled;
+                    last = operators.last().and_then(|last| found.get(last)).cloned().unwrap_or(last);
+                }
             }
+            let shares = last.ranges().into_iter().map(|range| (range.end - range.start) as f64 / option.size as f64);
+            let parts = parts.iter().zip(shares).map(|((device, _), share)| (*device, share)).collect();
+            homes.insert(*group, (option.axis, parts));
+            divisions.extend(found);
         }
         (divisions, homes)
     }
 
+    /// The operators that read a result of `operators`, of other groups whose shards run on the devices of `parts` in the
+    /// same order, and how they are divided.
+    fn readers_beside(
+        &self,
+        operators: &[OperatorId],
+        parts: &[(DeviceId, f64)],
+        divisions: &BTreeMap<OperatorId, Sharding>,
+        homes: &HashMap<usize, Homes>,
+    ) -> BTreeMap<OperatorId, Sharding> {
+        let options = &self.split_options;
+        let beside = |reader: &OperatorId| {
+            let home = options.group_of(*reader).and_then(|group| homes.get(&group));
+            home.is_some_and(|(_, home)| home.iter().map(|h| h.0).eq(parts.iter().map(|p| p.0)))
+        };
+        let outputs = operators.last().into_iter().flat_map(|last| &options.graph.operator(*last).outputs);
+        let readers = outputs.flat_map(|tensor| options.consumers(*tensor)).filter(|reader| beside(reader));
+        readers.filter_map(|reader| Some((*reader, divisions.get(reader)?.clone()))).collect()
+    }
+
     /// The operators of a split graph by the group and shard that they belong to.
     fn parts(&self, made: &Sharded) -> Parts {
-        let groups = self.split_options.groups.iter().enumerate();
-        let group_of: HashMap<OperatorId, usize> =
-            groups.flat_map(|(group, operators)| operators.iter().map(move |id| (*id, group))).collect();
         let mut parts = Parts::default();
         for ((id, _), role) in made.graph.operators().zip(&made.roles) {
             match role {
                 Role::Compute(shard) | Role::Prepare(shard) | Role::Serve(shard) => {
-                    let group = group_of.get(&shard.operator).copied().unwrap_or_default();
+                    let group = self.split_options.group_of(shard.operator).unwrap_or_default();
                     let part = parts.shards.entry((group, shard.index)).or_default();
                     part.operators.push(id);
                     if !matches!(role, Role::Compute(_)) {

@@ -29,7 +29,7 @@ mod search;
 pub mod shard_graphs;
 pub mod solve;
 
-pub use choice::{Choice, Choices};
+pub use choice::{Choice, Choices, Halo};
 pub use costs::{Proportional, Shard, ShardCosts};
 pub use expand::Expanded;
 pub use options::SplitOptions;

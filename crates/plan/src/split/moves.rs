@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use super::{
-    choice::{Choice, Choices},
+    choice::{Choice, Choices, Halo},
     search::{Incumbent, Search},
 };
 use crate::problem::DeviceId;
@@ -92,6 +92,27 @@ impl Search<'_, '_> {
             }
         }
         changed.then_some(next)
+    }
+
+    /// Lets shards compute halos themselves, or receive them, in overlapping segments of every length, if that improves the
+    /// plan.
+    pub(super) fn change_halos(&mut self, at: &mut Incumbent) {
+        let groups = self.request.split_options.groups.len();
+        for stretch in overlapping(groups) {
+            for halo in [Halo::Recomputed, Halo::Exchanged] {
+                if self.is_over() {
+                    return;
+                }
+                if at.choices.range(stretch.clone()).all(|(_, choice)| choice.halo == halo) {
+                    continue;
+                }
+                let mut next = at.choices.clone();
+                next.range_mut(stretch.clone()).for_each(|(_, choice)| choice.halo = halo);
+                if let Some(next) = self.evaluate(next).filter(|next| next.score.better(&at.score)) {
+                    *at = next;
+                }
+            }
+        }
     }
 
     /// Sets the fraction of one device to each of [`SHARES`], in overlapping segments of every length, if that improves
@@ -200,7 +221,7 @@ mod tests {
     #[test]
     fn a_share_is_given_and_the_others_keep_their_ratio() {
         let devices = [0, 1, 2].map(DeviceId).to_vec();
-        let mut choice = Choice { option: 0, fractions: vec![2.0, 1.0, 1.0], devices };
+        let mut choice = Choice { option: 0, fractions: vec![2.0, 1.0, 1.0], devices, halo: Halo::Exchanged };
         give(&mut choice, DeviceId(1), 0.5);
         assert_eq!(
             choice.fractions.iter().map(|f| (f * 1e6).round()).collect::<Vec<_>>(),

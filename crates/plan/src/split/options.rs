@@ -21,6 +21,9 @@ pub struct SplitOptions<'a> {
     axes: Arc<HashMap<OperatorId, Vec<SplitAxis>>>,
     /// By group.
     options: Vec<Vec<SplitOption>>,
+    group_of: Arc<HashMap<OperatorId, usize>>,
+    /// By tensor: the operators that read it.
+    consumers: Arc<Vec<Vec<OperatorId>>>,
 }
 
 /// One option to split a group: along an axis of its last operator.
@@ -48,7 +51,27 @@ impl<'a> SplitOptions<'a> {
 
     /// Nothing can be split.
     pub fn none(graph: &'a Graph, groups: &'a [Vec<OperatorId>]) -> SplitOptions<'a> {
-        SplitOptions { graph, groups, axes: Arc::default(), options: Vec::new() }
+        let numbered = groups.iter().enumerate();
+        let group_of = numbered.flat_map(|(group, operators)| operators.iter().map(move |id| (*id, group))).collect();
+        let consumers = Arc::new(graph.consumers());
+        SplitOptions {
+            graph,
+            groups,
+            axes: Arc::default(),
+            options: Vec::new(),
+            group_of: Arc::new(group_of),
+            consumers,
+        }
+    }
+
+    /// The number of the group that `operator` is in.
+    pub fn group_of(&self, operator: OperatorId) -> Option<usize> {
+        self.group_of.get(&operator).copied()
+    }
+
+    /// The operators that read `tensor`.
+    pub fn consumers(&self, tensor: TensorId) -> &[OperatorId] {
+        self.consumers.get(tensor.0 as usize).map_or(&[], Vec::as_slice)
     }
 
     /// The options of group number `group`.
@@ -105,12 +128,55 @@ impl<'a> SplitOptions<'a> {
         option: &SplitOption,
         fractions: &[f64],
     ) -> Option<BTreeMap<OperatorId, Sharding>> {
-        let last = group.last()?;
-        let cuts = self.axes.get(last)?.get(option.axis)?.cuts(fractions);
+        let cuts = self.axes.get(group.last()?)?.get(option.axis)?.cuts(fractions);
         if cuts.windows(2).any(|w| w[0] == w[1]) {
             return None;
         }
-        let mut found = BTreeMap::from([(*last, Sharding { axis: option.axis, cuts })]);
+        self.followed(group, Sharding::disjoint(option.axis, cuts))
+    }
+
+    /// The divisions of `group`, whose last operator is divided as in `base`, with tiles that contain what the shards of
+    /// operators in `readers` read of its result, if each runs on the device of the shard of the same number. `None` if they
+    /// read no more than the shares, or some operator of the group cannot be divided so.
+    pub fn tiled(
+        &self,
+        group: &[OperatorId],
+        base: &Sharding,
+        readers: &BTreeMap<OperatorId, Sharding>,
+    ) -> Option<BTreeMap<OperatorId, Sharding>> {
+        let last = group.last()?;
+        let axis = self.axes.get(last)?.get(base.axis)?;
+        let Join::Axis(sides) = &axis.join else { return None };
+        let shares = base.ranges();
+        let mut tiles = shares.clone();
+        for (output, side) in self.graph.operator(*last).outputs.iter().zip(sides) {
+            for (reader, division) in readers {
+                let Some(reading) = self.axes.get(reader).and_then(|axes| axes.get(division.axis)) else { continue };
+                for (_, access) in self
+                    .graph
+                    .operator(*reader)
+                    .operands()
+                    .zip(&reading.operands)
+                    .filter(|(tensor, _)| tensor == output)
+                {
+                    let Some(access) = access.as_ref().filter(|access| Some(access.axis) == *side) else { continue };
+                    for (tile, read) in tiles.iter_mut().zip(division.ranges()) {
+                        let read = (access.map)(&read);
+                        tile.start = tile.start.min(read.start / axis.grain * axis.grain);
+                        tile.end = tile.end.max(read.end.next_multiple_of(axis.grain).min(axis.size));
+                    }
+                }
+            }
+        }
+        let differ = tiles.windows(2).all(|w| w[0] != w[1]);
+        let tiled = Sharding { tiles, ..base.clone() };
+        (differ && tiled.tiles != shares).then(|| self.followed(group, tiled)).flatten()
+    }
+
+    /// How every operator of `group` is divided when its last one is as in `division`: each where its readers in the group
+    /// need it to be.
+    fn followed(&self, group: &[OperatorId], division: Sharding) -> Option<BTreeMap<OperatorId, Sharding>> {
+        let mut found = BTreeMap::from([(*group.last()?, division)]);
         for id in group.iter().rev() {
             let division = found.get(id)?.clone();
             let axis = self.axes.get(id)?.get(division.axis)?;
@@ -122,17 +188,17 @@ impl<'a> SplitOptions<'a> {
                 let access = access.as_ref()?;
                 let ranges: Vec<Range<u64>> = division.cuts.windows(2).map(|w| (access.map)(&(w[0]..w[1]))).collect();
                 let cuts = boundaries(&ranges)?;
+                let tiles: Vec<Range<u64>> = division.tiles.iter().map(|tile| (access.map)(tile)).collect();
                 let is_same_axis = |axis: &SplitAxis| match &axis.join {
                     Join::Axis(outputs) => outputs.get(index as usize) == Some(&Some(access.axis)),
                     Join::Sum => false,
                 };
                 let axes = self.axes.get(&operator)?;
                 let number = axes.iter().position(is_same_axis)?;
-                let on_grain = cuts.iter().rev().skip(1).all(|cut| cut % axes[number].grain == 0);
-                if !on_grain || cuts.last() != Some(&axes[number].size) {
+                let wanted = Sharding { axis: number, cuts, tiles };
+                if !wanted.fits(&axes[number]) {
                     return None;
                 }
-                let wanted = Sharding { axis: number, cuts };
                 if found.insert(operator, wanted.clone()).is_some_and(|before| before != wanted) {
                     return None;
                 }

@@ -4,15 +4,15 @@
 //!    that asks for the fewest bytes from elsewhere, given how the groups before it are split. The best of these goes on
 //!    first.
 //! 2. It goes on by the moves of [`super::moves`] on stretches of program order, from the whole model down to single
-//!    groups: fractions moved from device to device, another axis, or not split at all. Which kind of move comes first
-//!    decides where it ends: two orders are tried.
+//!    groups: fractions moved from device to device, another axis, halos recomputed instead of exchanged, or not split at
+//!    all. Which kind of move comes first decides where it ends: two orders are tried.
 //!
 //! Everything is judged by simulating the problem that comes out. The same request gives the same candidate.
 
 use std::collections::BTreeMap;
 
 use super::{
-    choice::{Choice, Choices},
+    choice::{Choice, Choices, Halo},
     expand::Expanded,
     options::SplitOption,
     ratios::speeds,
@@ -67,8 +67,12 @@ pub fn search(
     }
     let mut starts: Vec<(Incumbent, Vec<(DeviceId, f64)>)> = Vec::new();
     for devices in subsets {
-        let judged = search.alike(&devices).and_then(|start| search.evaluate(start));
-        starts.extend(judged.map(|found| (found, devices)));
+        let Some(alike) = search.alike(&devices) else { continue };
+        for halo in [Halo::Exchanged, Halo::Recomputed] {
+            let mut start = alike.clone();
+            start.values_mut().for_each(|choice| choice.halo = halo);
+            starts.extend(search.evaluate(start).map(|found| (found, devices.clone())));
+        }
     }
     starts.sort_by(|a, b| a.0.score.total_cmp(&b.0.score));
     for (start, devices) in starts {
@@ -81,6 +85,7 @@ pub fn search(
         search.limit = budget;
         search.whole = whole.to_vec();
         let mut at = start;
+        search.change_halos(&mut at);
         search.unsplit(&mut at, &devices);
         search.tune_ratios(&mut at, &STEPS);
         search.settle(&mut at, &devices);
@@ -121,6 +126,7 @@ impl Search<'_, '_> {
         for _ in 0..TURNS {
             let before = at.score;
             self.change_axis(at);
+            self.change_halos(at);
             self.unsplit(at, devices);
             self.set_fractions(at);
             self.tune_ratios(at, &FINE);
@@ -167,7 +173,7 @@ impl Search<'_, '_> {
             lies.extend(outputs.filter(|_| option.side.is_some()).map(|t| (*t, option.side)));
             let fractions = able.iter().map(|(_, speed)| *speed).collect();
             let devices = able.iter().map(|(d, _)| *d).collect();
-            choices.insert(group, Choice { option: number, fractions, devices });
+            choices.insert(group, Choice { option: number, fractions, devices, halo: Halo::Exchanged });
         }
         (!choices.is_empty()).then_some(choices)
     }

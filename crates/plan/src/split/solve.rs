@@ -8,7 +8,7 @@ use edgecut_ops::passes::{
 
 use super::{
     bound::{bounds, is_relaxed, proof},
-    choice::{Choice, Choices},
+    choice::{Choice, Choices, Halo},
     expand::Expanded,
     ratios::Ratios,
     search,
@@ -148,7 +148,8 @@ pub(crate) fn choices_like(request: &PlanRequest<'_>, splits: &[Split]) -> Resul
         let option =
             option.ok_or_else(|| ProblemError { what: format!("group {group} has no axis {}", split.axis) })?;
         let fractions = split.cuts.windows(2).map(|cut| cut[1].saturating_sub(cut[0]) as f64).collect();
-        choices.insert(group, Choice { option, fractions, devices: split.devices.clone() });
+        let halo = if split.tiles.is_empty() { Halo::Exchanged } else { Halo::Recomputed };
+        choices.insert(group, Choice { option, fractions, devices: split.devices.clone(), halo });
     }
     Ok(choices)
 }
@@ -205,6 +206,9 @@ fn expand(request: &PlanRequest<'_>, choices: &Choices) -> Result<Expanded, Prob
 /// # Errors
 /// If the splits were made for another graph.
 pub fn divided(graph: &Graph, splits: &[Split]) -> Result<Graph, SplitError> {
-    let division = |split: &Split| (split.operator, Sharding { axis: split.axis, cuts: split.cuts.clone() });
+    let division = |split: &Split| {
+        let Split { operator, axis, cuts, tiles, .. } = split.clone();
+        (operator, Sharding { axis, cuts, tiles })
+    };
     Ok(shard_graph(graph, &splits.iter().map(division).collect())?.graph)
 }
