@@ -257,10 +257,11 @@ impl<'g> GraphWriter<'g> {
         for id in &graph.outputs {
             let value = self.operand(*id)?;
             let tensor = graph.tensor(*id);
-            let is_computed = value.content.is_none() && seen.insert(value.name.clone());
-            let name = match is_computed {
+            // A name that is still reserved is that of another value's equal.
+            let is_own = value.content.is_none() && !self.reserved.contains_key(id) && seen.insert(value.name.clone());
+            let name = match is_own {
                 true => value.name.clone(),
-                // An input, a constant, or a value that is an output already.
+                // An input, a constant, or a value of another name or that is an output already.
                 false => self.copied(*id, &value)?,
             };
             outputs.push((name.to_string(), tensor));
@@ -387,10 +388,14 @@ mod tests {
         let mut graph = Graph::new();
         let ty = TensorType::of(DType::F32, &[4]);
         let x = graph.add_tensor("x", ty.clone(), Origin::Input);
-        let dropout = graph.add_operator(Operator::new("nn.dropout", [x]), &[ty.clone(), ty]);
-        graph.outputs = graph.operator(dropout).outputs[..1].to_vec();
-        let name = graph.tensor(graph.outputs[0]).name.to_string();
-        assert_eq!(without_contents(&graph).outputs, [name]);
+        for of_input in [true, false] {
+            let relu = graph.add_operator(Operator::new("nn.relu", [x]), std::slice::from_ref(&ty));
+            let operand = if of_input { x } else { graph.operator(relu).outputs[0] };
+            let dropout = graph.add_operator(Operator::new("nn.dropout", [operand]), &[ty.clone(), ty.clone()]);
+            graph.outputs = graph.operator(dropout).outputs[..1].to_vec();
+            let name = graph.tensor(graph.outputs[0]).name.to_string();
+            assert_eq!(without_contents(&graph).outputs, [name]);
+        }
     }
 
     #[test]
