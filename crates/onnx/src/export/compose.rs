@@ -112,6 +112,12 @@ impl ModelBuilder {
         end: &[i64],
         steps: &[i64],
     ) -> Result<OnnxValue> {
+        if let Some(data) = &x.content
+            && steps.iter().all(|step| *step == 1)
+            && let Some(content) = sliced(data, axes, begin, end)
+        {
+            return Ok(OnnxValue { content: Some(content), ..self.derived(x) });
+        }
         let [begin, end] = [self.ints(begin)?, self.ints(end)?];
         let [axes, steps] = [self.ints(axes)?, self.ints(steps)?];
         self.node("Slice", &[x, &begin, &end, &axes, &steps]).one(x.dtype)
@@ -226,9 +232,44 @@ fn permuted(data: &TensorData, axes: &[usize]) -> Option<TensorData> {
     TensorData::new(data.dtype(), dims, bytes).ok()
 }
 
+/// The elements `begin..end` of each of `axes`, counted from the end where they are negative, as `Slice` reads them: a part
+/// of a weight is stored in place of the whole.
+fn sliced(data: &TensorData, axes: &[i64], begin: &[i64], end: &[i64]) -> Option<TensorData> {
+    let mut content = data.clone();
+    for ((axis, begin), end) in axes.iter().zip(begin).zip(end) {
+        let axis = usize::try_from(*axis).ok().filter(|axis| *axis < content.shape().len())?;
+        let mut shape = content.shape().to_vec();
+        let size = i64::try_from(shape[axis]).ok()?;
+        let within = |at: i64| (if at < 0 { at.saturating_add(size) } else { at }).clamp(0, size);
+        let (from, to) = (within(*begin), within(*end).max(within(*begin)));
+        let row = shape[axis + 1..].iter().product::<u64>() as usize * data.dtype().size() as usize;
+        let (block, from, to) = (size as usize * row, from as usize * row, to as usize * row);
+        let blocks = content.bytes().chunks(block.max(1)).filter_map(|block| block.get(from..to));
+        let bytes: Vec<u8> = blocks.flatten().copied().collect();
+        shape[axis] = (to - from).checked_div(row).unwrap_or_default() as u64;
+        content = TensorData::new(data.dtype(), shape, bytes).ok()?;
+    }
+    Some(content)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_constants_are_stored_alone() {
+        let data = TensorData::new(DType::I8, [2, 3, 2], (0..12).collect::<Vec<u8>>()).unwrap();
+        for (axes, begin, end, shape, bytes) in [
+            (&[1][..], &[1][..], &[2][..], [2, 1, 2], &[2, 3, 8, 9][..]),
+            (&[0], &[-1], &[i64::MAX], [1, 3, 2], &[6, 7, 8, 9, 10, 11]),
+            (&[2, 0], &[1, 0], &[2, 1], [1, 3, 1], &[1, 3, 5]),
+            (&[1], &[2], &[1], [2, 0, 2], &[]),
+        ] {
+            let found = sliced(&data, axes, begin, end).unwrap();
+            assert_eq!((found.shape(), &found.bytes()[..]), (&shape[..], bytes), "{axes:?} {begin:?}..{end:?}");
+        }
+        assert!(sliced(&data, &[3], &[0], &[1]).is_none());
+    }
 
     #[test]
     fn constants_are_permuted_and_converted() {

@@ -1,8 +1,8 @@
 //! The search for splits: runs of groups split alike first, then what is better otherwise, stretch by stretch.
 //!
-//! 1. For every number of devices, the fastest ones: every group is split in proportion to their speeds along the axis
-//!    that asks for the fewest bytes from elsewhere, given how the groups before it are split. The best of these goes on
-//!    first.
+//! 1. For every number of devices, the fastest ones: every group is split in proportion to their speeds, or equally, along
+//!    the axis that asks for the fewest bytes from elsewhere, given how the groups before it are split, with halos exchanged
+//!    or recomputed. The best of these goes on first.
 //! 2. It goes on by the moves of [`super::moves`] on stretches of program order, from the whole model down to single
 //!    groups: fractions moved from device to device, another axis, halos recomputed instead of exchanged, or not split at
 //!    all. Which kind of move comes first decides where it ends: two orders are tried.
@@ -67,11 +67,17 @@ pub fn search(
     }
     let mut starts: Vec<(Incumbent, Vec<(DeviceId, f64)>)> = Vec::new();
     for devices in subsets {
-        let Some(alike) = search.alike(&devices) else { continue };
-        for halo in [Halo::Exchanged, Halo::Recomputed] {
-            let mut start = alike.clone();
-            start.values_mut().for_each(|choice| choice.halo = halo);
-            starts.extend(search.evaluate(start).map(|found| (found, devices.clone())));
+        let Some(proportional) = search.alike(&devices) else { continue };
+        let mut equal = proportional.clone();
+        equal.values_mut().for_each(|choice| choice.fractions.fill(1.0));
+        let is_equal = |choice: &Choice| choice.fractions.windows(2).all(|pair| pair[0] == pair[1]);
+        let equal = Some(equal).filter(|_| !proportional.values().all(is_equal));
+        for alike in [Some(proportional), equal].into_iter().flatten() {
+            for halo in [Halo::Exchanged, Halo::Recomputed] {
+                let mut start = alike.clone();
+                start.values_mut().for_each(|choice| choice.halo = halo);
+                starts.extend(search.evaluate(start).map(|found| (found, devices.clone())));
+            }
         }
     }
     starts.sort_by(|a, b| a.0.score.total_cmp(&b.0.score));

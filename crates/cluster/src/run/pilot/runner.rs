@@ -55,8 +55,13 @@ impl PilotRunner<'_> {
     pub fn run(&self, first: Candidate) -> Result<(Candidate, InContextCosts), PlanningError> {
         let mut known = InContextCosts::default();
         let mut trials: Vec<Trial> = Vec::new();
-        let mut next = vec![first];
         let is_free = self.request.is_free();
+        let mut next = vec![first];
+        for other in by_ratio_rules(self.request, self.options, &next[0]) {
+            if !next.iter().any(|candidate| candidate.is_same(&other)) {
+                next.push(other);
+            }
+        }
         if is_free {
             add_alternatives(self.request, self.options, &mut next);
         }
