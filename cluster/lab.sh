@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A cluster in a box: every server of a cluster file as a network namespace on this machine, links of the file's rates
-# between them, shares of the processor and memory by cgroup, and an agent in each. docs/cluster.md describes it.
+# between them, shares of the processor and memory by cgroup, and an agent in each, slowed down by time dilation where the
+# file says so. docs/cluster.md describes it.
 set -euo pipefail
 
 usage() {
@@ -14,7 +15,8 @@ usage: lab.sh check              say what this machine lacks, and how to get it;
        lab.sh run FILE CMD...    up, exec, down: whatever happens, nothing is left
 
 Needs root. Environment: EDGECUT, the program (target/release/edgecut next to this script, or the one in PATH);
-EDGECUT_LAB, the name of the lab ("lab"): labs of different names may be up together.
+EDGECUT_LAB, the name of the lab ("lab"): labs of different names may be up together; EDGECUT_LAB_RATE, the rate of every
+link instead of the file's, such as 100Mbit/s.
 END
 }
 
@@ -76,11 +78,12 @@ check() {
     return 77
 }
 
-# The cluster file as lines: "server NAME HOST PORT THREADS MEMORY CORES CPU" and "link FROM TO BITS_PER_S US", with - for
-# what is not given; and a copy of it without links to $2.
+# The cluster file as lines: "server NAME HOST PORT THREADS MEMORY CORES CPU DILATION" and "link FROM TO BITS_PER_S US", with -
+# for what is not given; and a copy of it without links to $2. A dilated server whose cores are not given gets one, the cores
+# of this process in turn.
 read_cluster() {
     python3 - "$1" "$2" <<'END'
-import re, sys, tomllib
+import os, re, sys, tomllib
 
 def refuse(what):
     sys.exit(f"lab: {sys.argv[1]}: {what}")
@@ -103,6 +106,7 @@ except (OSError, tomllib.TOMLDecodeError) as error:
 if "tls" in file:
     refuse("a lab's agents speak without TLS: leave [tls] out")
 names = [server.get("name") for server in file.get("server", [])]
+cores_here, turn = sorted(os.sched_getaffinity(0)), 0
 for server in file.get("server", []):
     name = server.get("name", "")
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,40}", name) or name == "driver":
@@ -115,9 +119,16 @@ for server in file.get("server", []):
     share = quantity(lab["cpu"], {"%": 0.01}, "share") if "cpu" in lab else "-"
     if share != "-" and not 0.1 <= share <= 1024:
         refuse(f"{lab['cpu']!r} is no share of a processor: at least 10 %")
-    print("server", name, found[1], found[2], server.get("threads", "-"), memory, lab.get("cores", "-"), share)
+    dilation, cores = lab.get("dilate", "-"), lab.get("cores", "-")
+    if dilation != "-":
+        if type(dilation) not in (int, float) or not 1 <= dilation <= 1000:
+            refuse(f"{dilation!r} is no time dilation: a number from 1 to 1000")
+        if cores == "-":
+            cores, turn = cores_here[turn % len(cores_here)], turn + 1
+    print("server", name, found[1], found[2], server.get("threads", "-"), memory, cores, share, dilation)
 for link in file.get("link", []):
-    rate, latency = quantity(link["rate"], RATES, "rate"), quantity(link["latency"], TIMES, "time")
+    rate = quantity(os.environ.get("EDGECUT_LAB_RATE") or link["rate"], RATES, "rate")
+    latency = quantity(link["latency"], TIMES, "time")
     ends = (link.get("from"), link.get("to"))
     if not all(end in names for end in ends):
         refuse(f"a link from {ends[0]} to {ends[1]}: expected names of servers")
@@ -216,7 +227,7 @@ up() {
     lines=$(read_cluster "$file" "$STATE/cluster.toml")
     local -a names=() addresses=()
     local -A rates=() latencies=()
-    local kind name address port threads memory cores cpu from to rate latency
+    local kind name address port threads memory cores cpu dilation from to rate latency
     while read -r kind from to rate latency; do
         [ "$kind" = link ] || continue
         rates[$from/$to]=$rate
@@ -251,11 +262,12 @@ up() {
     [ "${#names[@]}" -gt 0 ] || fail "$file: no [[server]]"
     [ ! -e "$STATE/no-netem" ] || say "this kernel has no netem (CONFIG_NET_SCH_NETEM): the file's latencies are not added to the links' own"
 
-    while read -r kind name address port threads memory cores cpu; do
+    while read -r kind name address port threads memory cores cpu dilation; do
         [ "$kind" = server ] || continue
         agent=("$program" agent --name "$name" --listen "$address:$port" --insecure)
         [ "$threads" = - ] || agent+=(--threads "$threads")
         [ "$memory" = - ] || agent+=(--memory "${memory}B")
+        [ "$dilation" = - ] || agent+=(--dilate "$dilation")
         [ "$cores" = - ] || agent=(taskset --cpu-list "$cores" "${agent[@]}")
         local -a groups
         mapfile -t groups < <(make_cgroup "$name" "$memory" "$cpu" "$cores")

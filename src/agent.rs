@@ -17,7 +17,7 @@ use edgecut_cluster::{
     agent::{Host, HostOptions, Identity, Shutdown, check_address, serve},
     check_name,
 };
-use edgecut_engine::EngineOptions;
+use edgecut_engine::{Dilation, EngineOptions};
 use edgecut_graph::units::Bytes;
 
 /// Serve this machine's devices to others: profile, load and run parts of models.
@@ -39,6 +39,12 @@ pub struct Agent {
     memory: Option<Bytes>,
     #[command(flatten)]
     engine: EngineFlags,
+    /// Compute N times as slowly, by sleeping: a test option
+    ///
+    /// Every step takes N times the processor time that it needs, so that several slow devices share the cores of one
+    /// machine. What is sent and received is not slowed down. Its hardware is reported as dilated, without GPUs.
+    #[arg(long, help_heading = "Testing", value_name = "N")]
+    dilate: Option<Dilation>,
     /// This agent's certificate (PEM)
     #[arg(long, help_heading = "Mutual TLS", requires_all = ["tls_key", "client_ca"], value_name = "FILE")]
     tls_cert: Option<PathBuf>,
@@ -81,6 +87,7 @@ impl Agent {
                 name,
                 threads: self.threads,
                 memory: self.memory,
+                dilation: self.dilate,
                 engine: EngineOptions { look_for_all: true, ..self.engine.options() },
                 identity: identity.clone(),
             };

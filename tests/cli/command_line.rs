@@ -122,6 +122,8 @@ fn flags_without_effect_are_refused() {
         ("memory schedule m.relay --limit 1024", "`1024` is not a size"),
         ("memory pack buffers.csv --capacity 1024", "`1024` is not a size"),
         ("agent --name a/b", "an agent cannot be called `a/b`"),
+        ("agent --dilate 0.5", "`0.5` is not a factor of time dilation: expected a number from 1 to 1000"),
+        ("agent --dilate NaN", "`NaN` is not a factor of time dilation"),
         ("memory schedule m.relay --slowdown 0.5", "`0.5` is not a factor of 1 or more"),
         ("memory pack buffers.csv --minimize --capacity 1KiB", "cannot be used with"),
         ("memory pack buffers.csv --pool sram --capacity 1KiB", "cannot be used with"),

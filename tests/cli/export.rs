@@ -35,6 +35,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
         address: None,
         threads: None,
         engine: None,
+        hardware: None,
         memory_limit_bytes: None,
         order: ids.iter().filter(|id| place(**id) == at).map(|id| GroupId(*id)).collect(),
         busy_us: Micros::ZERO,

@@ -6,6 +6,7 @@ mod common;
 mod cluster_processes;
 mod command_line;
 mod costs;
+mod dilation;
 mod documented_flags;
 mod export;
 mod hostile_files;

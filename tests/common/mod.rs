@@ -99,6 +99,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
         address: None,
         threads: None,
         engine: None,
+        hardware: None,
         memory_limit_bytes: None,
         order: (0u32..).zip(device_of).filter(|(_, d)| **d == index).map(|(i, _)| GroupId(i)).collect(),
         busy_us: Micros::ZERO,

@@ -77,6 +77,9 @@ struct LabText {
     /// Its CPU quota, such as `60%`.
     #[serde(rename = "cpu")]
     _cpu: Option<String>,
+    /// The time dilation of its agent.
+    #[serde(rename = "dilate")]
+    _dilate: Option<f64>,
 }
 
 #[derive(Deserialize)]

@@ -7,6 +7,7 @@
 //! | [`TractEngine`] (`tract/`) | CPU engine: graphs as tract models |
 //! | `OnnxRuntimeEngine` (`onnxruntime/`, feature `onnxruntime`) | CPU engine: graphs as sessions of ONNX Runtime, found at run time |
 //! | `automatic` | either, whichever computes a graph faster |
+//! | [`DilatedEngine`], [`Dilation`] | another engine, slowed down by a factor: for tests with slow devices |
 //! | [`EngineOptions`], [`EngineChoice`] | which engine computes on a CPU |
 //! | `cuda/` (feature `cuda`) | GPU engine: our own kernels and cuBLAS, loaded at run time |
 //! | [`GpuReport`], [`start_gpus`] | which GPUs the machine has, and why one cannot be used |
@@ -25,6 +26,7 @@ mod choice;
 mod clock;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod dilated;
 mod engine;
 mod error;
 mod gpu;
@@ -43,6 +45,7 @@ mod tract;
 pub use allocator::{AllocationMeter, CountingAllocator, MeterGuard};
 pub use choice::{EngineChoice, EngineOptions};
 pub use clock::{CpuClock, timed};
+pub use dilated::{DilatedEngine, Dilation};
 pub use engine::{Engine, EngineId, Executable, Fallback, ParameterSource};
 pub use error::EngineError;
 pub use gpu::{CudaVersion, Gpu, GpuLibrary, GpuReport, MissingRequirement, StartedGpu, StartedGpus};

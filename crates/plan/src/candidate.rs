@@ -149,7 +149,9 @@ impl Candidate {
         let mut plan = Plan::new(problem, &self.solution, model, request.granularity, seed);
         plan.splits.clone_from(&self.splits);
         plan.cluster.clone_from(&request.cluster);
-        for ((device, threads), engine) in plan.devices.iter_mut().zip(&request.threads).zip(&request.engines) {
+        let known = request.threads.iter().zip(&request.engines).zip(&request.hardware);
+        for (device, ((threads, engine), hardware)) in plan.devices.iter_mut().zip(known) {
+            device.hardware.clone_from(hardware);
             device.engine.clone_from(engine);
             device.threads = *threads;
         }

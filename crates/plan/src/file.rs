@@ -119,6 +119,9 @@ pub struct DevicePlan {
     /// Name and version of its engine; `None` for the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
+    /// What it was planned for, as in profiles; `None` where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<String>,
     pub memory_limit_bytes: Option<Bytes>,
     /// What it computes, in order.
     pub order: Vec<GroupId>,

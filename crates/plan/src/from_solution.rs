@@ -88,6 +88,7 @@ fn devices(problem: &Problem, solution: &Solution) -> Vec<DevicePlan> {
             address: device.address.clone(),
             threads: None,
             engine: None,
+            hardware: None,
             memory_limit_bytes: device.memory,
             order: sequence.iter().map(|job| evaluation.task_graph.task(*job).group).collect(),
             busy_us: *busy,

@@ -44,6 +44,8 @@ pub struct PlanRequest<'a> {
     pub threads: Vec<Option<u32>>,
     /// By device: name and version of its engine, where that is known.
     pub engines: Vec<Option<String>>,
+    /// By device: its hardware, where that is known.
+    pub hardware: Vec<Option<String>>,
     pub objective: Objective,
     pub targets: Targets,
     /// Rules that `costs` follow; see [`PlanRequest::restrict`].
@@ -76,6 +78,7 @@ impl<'a> PlanRequest<'a> {
             shards: ShardCosts::default(),
             threads: vec![None; network.devices.len()],
             engines: vec![None; network.devices.len()],
+            hardware: vec![None; network.devices.len()],
             network,
             objective: Objective::default(),
             targets: Targets::default(),

@@ -168,6 +168,7 @@ impl PlanSettings {
             shards,
             threads: inventory.devices.iter().map(|device| Some(device.threads)).collect(),
             engines: inventory.devices.iter().map(|device| Some(device.engine.clone())).collect(),
+            hardware: inventory.devices.iter().map(|device| Some(device.hardware.clone())).collect(),
             objective: self.objective,
             targets: self.targets,
             rules: self.rules.clone(),

@@ -51,6 +51,7 @@ impl Agent {
                     threads: server.threads,
                     memory: server.memory,
                     engine: server.embedded.with(server.engine),
+                    dilation: None,
                     identity: None,
                 };
                 let unreachable = |e: std::io::Error| AgentError::Unreachable {

@@ -13,7 +13,9 @@ use crate::{
     Description, DeviceDescription, DeviceKind, HostLink,
     agent::{clock::Clock, protocol::Identity, shutdown::Shutdown},
 };
-use edgecut_engine::{EngineChoice, EngineError, EngineOptions, StartedGpu, StartedGpus, start_gpus};
+use edgecut_engine::{
+    DilatedEngine, Dilation, Engine, EngineChoice, EngineError, EngineOptions, StartedGpu, StartedGpus, start_gpus,
+};
 use edgecut_graph::{
     LinkCost,
     units::{Bytes, Micros},
@@ -29,12 +31,17 @@ pub struct HostOptions {
     pub memory: Option<Bytes>,
     /// The engine of the CPU, unless a client asks for another.
     pub engine: EngineOptions,
+    /// Slows down the processor, for tests; then GPUs are not used.
+    pub dilation: Option<Dilation>,
     /// Certificates for connections to other agents.
     pub identity: Option<Identity>,
 }
 
 /// The name of a server's processor.
 const CPU: &str = "cpu";
+
+/// Why a dilated agent offers its processor alone.
+const NO_DILATED_GPU: &str = "no GPU: time dilation (--dilate) slows down the processor alone";
 
 /// One server's agent.
 pub struct Host {
@@ -62,18 +69,27 @@ impl Host {
         let cpu = DeviceDescription {
             name: SmolStr::new_static(CPU),
             kind: DeviceKind::Cpu,
-            model: machine.cpu.model.clone(),
+            model: hardware(machine.cpu.model, options.dilation),
             engine: engine.to_string(),
             engines,
             threads: options.threads.unwrap_or(machine.cpu.threads).max(1),
             memory: options.memory.unwrap_or(machine.memory_total),
             host_link: None,
         };
-        let own = options.engine;
-        let cpu_engine = move |engine: Option<EngineChoice>, threads: u32| own.with(engine).start(threads as usize);
+        let (own, dilation) = (options.engine, options.dilation);
+        let cpu_engine = move |engine: Option<EngineChoice>, threads: u32| {
+            let started = own.with(engine).start(threads as usize)?;
+            Ok(match dilation {
+                Some(dilation) => Arc::new(DilatedEngine::new(started, dilation)) as Arc<dyn Engine>,
+                None => started,
+            })
+        };
         let processor = Device::start(cpu, Box::new(cpu_engine))?;
         let mut devices = vec![processor.clone()];
-        let StartedGpus { gpus, mut notes } = start_gpus();
+        let StartedGpus { gpus, mut notes } = match dilation {
+            Some(_) => StartedGpus { notes: vec![NO_DILATED_GPU.to_string()], ..StartedGpus::default() },
+            None => start_gpus(),
+        };
         notes.extend(absent);
         for (number, gpu) in gpus.into_iter().enumerate() {
             devices.push(gpu_device(number, gpu)?);
@@ -169,6 +185,11 @@ impl Host {
     pub(super) fn remove_session(&self, session: &Session) {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(&session.setup.session);
     }
+}
+
+/// The processor as profiles and plans identify it: its `model`, and the dilation, so that its times are kept apart.
+fn hardware(model: String, dilation: Option<Dilation>) -> String {
+    dilation.map_or(model.clone(), |dilation| format!("{model}, {dilation}"))
 }
 
 /// Names and versions of the engines that a CPU has, and a note if ONNX Runtime is not among them.

@@ -1,0 +1,351 @@
+//! Time dilation: an engine whose computations take a multiple of the time that another engine needs, by sleeping.
+//!
+//! A test option: with it, several slow devices share the cores of one machine. A computation of one thread takes the
+//! factor times its CPU time, so that waiting for a core that another device uses does not count, as long as it ends within
+//! the dilated time. Of several threads it takes the factor times its wall-clock time.
+
+use std::{
+    fmt, hint,
+    str::FromStr,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{CpuClock, Engine, EngineError, EngineId, Executable, Fallback, ParameterSource, Sample};
+use edgecut_graph::{
+    Graph, OperatorId, TensorData,
+    units::{Bytes, Micros},
+};
+use edgecut_ops::Unsupported;
+
+/// How many times as long a dilated computation takes: from 1 to 1000.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dilation(f64);
+
+/// Largest factor: a step of a second then takes a quarter of an hour.
+const MAX_FACTOR: f64 = 1000.0;
+
+/// The last part of the wait at the end of a run, which spins: a sleeping thread wakes up some microseconds late. Within a
+/// run the next wait makes up for it.
+const SPIN: Duration = Duration::from_micros(40);
+
+impl FromStr for Dilation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Dilation, String> {
+        let factor = text.parse().ok().filter(|factor| (1.0..=MAX_FACTOR).contains(factor));
+        factor.map(Dilation).ok_or_else(|| {
+            format!("`{text}` is not a factor of time dilation: expected a number from 1 to {MAX_FACTOR}, such as 8")
+        })
+    }
+}
+
+impl fmt::Display for Dilation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "dilated {}x", self.0)
+    }
+}
+
+impl Dilation {
+    /// What a sample of a computation by `threads` threads is once it is dilated. A late wake-up is not part of it, since
+    /// the next wait makes up for it.
+    fn apply(self, sample: Sample, threads: usize) -> Sample {
+        let of = |time: Micros| Micros(self.0 * time.0);
+        let wall = if threads == 1 { of(sample.cpu).max(sample.wall) } else { of(sample.wall) };
+        Sample { wall, cpu: of(sample.cpu), ..sample }
+    }
+}
+
+/// Computes as another engine does, in a multiple of its time. Loading is not dilated.
+pub struct DilatedEngine {
+    inner: Arc<dyn Engine>,
+    dilation: Dilation,
+}
+
+impl DilatedEngine {
+    pub fn new(inner: Arc<dyn Engine>, dilation: Dilation) -> DilatedEngine {
+        DilatedEngine { inner, dilation }
+    }
+
+    fn dilated(&self, inner: Box<dyn Executable>) -> Box<dyn Executable> {
+        Box::new(DilatedExecutable { inner, dilation: self.dilation, threads: self.inner.threads() })
+    }
+}
+
+impl Engine for DilatedEngine {
+    fn id(&self) -> EngineId {
+        self.inner.id()
+    }
+
+    fn threads(&self) -> usize {
+        self.inner.threads()
+    }
+
+    /// In dilated CPU time, as that of samples is.
+    fn quota(&self) -> Option<f64> {
+        self.inner.quota().map(|cores| cores * self.dilation.0)
+    }
+
+    fn supports(&self, graph: &Graph, operator: OperatorId) -> Result<(), Unsupported> {
+        self.inner.supports(graph, operator)
+    }
+
+    fn load(&self, graph: &Graph, parameter: &ParameterSource<'_>) -> Result<Box<dyn Executable>, EngineError> {
+        Ok(self.dilated(self.inner.load(graph, parameter)?))
+    }
+
+    fn load_steps(
+        &self,
+        graph: &Graph,
+        steps: &[Vec<OperatorId>],
+        parameter: &ParameterSource<'_>,
+    ) -> Result<Box<dyn Executable>, EngineError> {
+        Ok(self.dilated(self.inner.load_steps(graph, steps, parameter)?))
+    }
+}
+
+/// A graph that another engine has loaded.
+struct DilatedExecutable {
+    inner: Box<dyn Executable>,
+    dilation: Dilation,
+    threads: usize,
+}
+
+impl Executable for DilatedExecutable {
+    fn run(&mut self, inputs: &[TensorData]) -> Result<Vec<TensorData>, EngineError> {
+        let mut pace = Pace::start(self.dilation, self.threads);
+        let outputs = self.inner.run(inputs)?;
+        pace.end();
+        Ok(outputs)
+    }
+
+    fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
+        let mut pace = Pace::start(self.dilation, self.threads);
+        let (outputs, sample) = self.inner.run_measured(inputs)?;
+        pace.end();
+        Ok((outputs, self.dilation.apply(sample, self.threads)))
+    }
+
+    fn run_in_steps(
+        &mut self,
+        inputs: Vec<TensorData>,
+        each: &mut dyn FnMut(usize, Sample),
+    ) -> Result<Vec<TensorData>, EngineError> {
+        let (dilation, threads) = (self.dilation, self.threads);
+        let mut pace = Pace::start(dilation, threads);
+        let outputs = self.inner.run_in_steps(inputs, &mut |index, sample| {
+            pace.step();
+            each(index, dilation.apply(sample, threads));
+        })?;
+        pace.end();
+        Ok(outputs)
+    }
+
+    fn run_stepwise(
+        &mut self,
+        inputs: Vec<TensorData>,
+        each: &mut dyn FnMut(usize),
+    ) -> Result<Vec<TensorData>, EngineError> {
+        let mut pace = Pace::start(self.dilation, self.threads);
+        let outputs = self.inner.run_stepwise(inputs, &mut |index| {
+            pace.step();
+            each(index);
+        })?;
+        pace.end();
+        Ok(outputs)
+    }
+
+    fn step_shares(&self) -> Option<&[f64]> {
+        self.inner.step_shares()
+    }
+
+    fn engine(&self) -> Option<EngineId> {
+        self.inner.engine()
+    }
+
+    fn fallbacks(&self) -> &[Fallback] {
+        self.inner.fallbacks()
+    }
+
+    fn parameter_bytes(&self) -> Bytes {
+        self.inner.parameter_bytes()
+    }
+
+    fn loading_bytes(&self) -> Bytes {
+        self.inner.loading_bytes()
+    }
+}
+
+/// The waits of one run. Each ends at a time relative to the start of the run, so that delays do not add up.
+struct Pace {
+    dilation: Dilation,
+    threads: usize,
+    start: Instant,
+    /// Undilated time of the computation so far: CPU time of one thread, wall-clock time of several.
+    computed: Duration,
+    /// The clock of the computation when the last wait ended.
+    resumed: Duration,
+}
+
+impl Pace {
+    fn start(dilation: Dilation, threads: usize) -> Pace {
+        shorten_timer_slack();
+        let mut pace =
+            Pace { dilation, threads, start: Instant::now(), computed: Duration::ZERO, resumed: Duration::ZERO };
+        pace.resumed = pace.clock();
+        pace
+    }
+
+    /// Waits after a step.
+    fn step(&mut self) {
+        self.wait(Duration::ZERO);
+    }
+
+    /// Waits at the end of the run.
+    fn end(&mut self) {
+        self.wait(SPIN);
+    }
+
+    /// Waits until the computation so far has taken its dilated time; the last part of that, up to `spin`, on the core.
+    fn wait(&mut self, spin: Duration) {
+        self.computed += self.clock().saturating_sub(self.resumed);
+        let until = self.start + self.computed.mul_f64(self.dilation.0);
+        let left = until.saturating_duration_since(Instant::now());
+        if left > spin {
+            thread::sleep(left - spin);
+        }
+        while !spin.is_zero() && Instant::now() < until {
+            hint::spin_loop();
+        }
+        // What waiting takes of the processor is not part of the computation.
+        self.resumed = self.clock();
+    }
+
+    fn clock(&self) -> Duration {
+        if self.threads == 1 { CpuClock::Thread.now() } else { self.start.elapsed() }
+    }
+}
+
+/// Lets the calling thread wake up on time: by default, the kernel delays its timers by up to 50 us.
+#[cfg(target_os = "linux")]
+fn shorten_timer_slack() {
+    // Without it, waits end later and the next one is shorter.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+}
+
+/// Other systems have no such setting.
+#[cfg(not(target_os = "linux"))]
+fn shorten_timer_slack() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TractEngine;
+    use edgecut_graph::{DType, Operator, Origin, TensorType};
+
+    /// Products of matrices of some milliseconds each.
+    fn graph(steps: usize) -> Graph {
+        let mut graph = Graph::new();
+        let ty = TensorType::of(DType::F32, &[400, 400]);
+        let w = graph.add_tensor("w", ty.clone(), Origin::Parameter);
+        let mut x = graph.add_tensor("x", ty.clone(), Origin::Input);
+        for _ in 0..steps {
+            let product = graph.add_operator(Operator::new("nn.dense", [x, w]), std::slice::from_ref(&ty));
+            x = graph.operator(product).outputs[0];
+        }
+        graph.outputs = vec![x];
+        graph
+    }
+
+    fn floats() -> TensorData {
+        let bytes: Vec<u8> = (0..400 * 400).flat_map(|i| (i as f32 / 1e5).to_le_bytes()).collect();
+        TensorData::new(DType::F32, [400, 400], bytes).unwrap()
+    }
+
+    #[test]
+    fn a_factor_is_a_number_from_1_to_1000() {
+        for (text, shown) in
+            [("8", "dilated 8x"), ("2.5", "dilated 2.5x"), ("1", "dilated 1x"), ("1e3", "dilated 1000x")]
+        {
+            assert_eq!(text.parse::<Dilation>().unwrap().to_string(), shown);
+        }
+        for text in ["0.5", "0", "-8", "NaN", "inf", "1001", "8x", ""] {
+            let error = text.parse::<Dilation>().unwrap_err();
+            assert!(
+                error.starts_with(&format!("`{text}` is not a factor")) && error.contains("from 1 to 1000"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn steps_take_the_factor_times_their_cpu_time_and_compute_the_same() {
+        let graph = graph(4);
+        let steps: Vec<_> = graph.operators().map(|(id, _)| vec![id]).collect();
+        let inner: Arc<dyn Engine> = Arc::new(TractEngine::new(1).unwrap());
+        let engine = DilatedEngine::new(Arc::clone(&inner), Dilation(8.0));
+        assert_eq!((engine.id(), engine.threads()), (inner.id(), 1));
+        let mut plain = inner.load_steps(&graph, &steps, &|_| Ok(floats())).unwrap();
+        let mut dilated = engine.load_steps(&graph, &steps, &|_| Ok(floats())).unwrap();
+        assert_eq!(dilated.parameter_bytes(), plain.parameter_bytes());
+        let outputs = plain.run(&[floats()]).unwrap();
+        assert_eq!(dilated.run(&[floats()]).unwrap(), outputs);
+
+        type Run = dyn Fn(&mut dyn Executable) -> (Vec<TensorData>, usize, Option<Sample>);
+        let measured = |loaded: &mut dyn Executable| {
+            let (outputs, sample) = loaded.run_measured(&[floats()]).unwrap();
+            (outputs, 4usize, Some(sample))
+        };
+        let in_steps = |loaded: &mut dyn Executable| {
+            let mut all: Vec<Sample> = Vec::new();
+            let outputs = loaded.run_in_steps(vec![floats()], &mut |_, sample| all.push(sample)).unwrap();
+            (outputs, all.len(), all.into_iter().reduce(Sample::then))
+        };
+        let stepwise = |loaded: &mut dyn Executable| {
+            let mut count = 0usize;
+            let outputs = loaded.run_stepwise(vec![floats()], &mut |_| count += 1).unwrap();
+            (outputs, count, None)
+        };
+        for run in [&measured as &Run, &in_steps, &stepwise] {
+            let (begin, cpu) = (Instant::now(), CpuClock::Thread.now());
+            let (made, count, sample) = run(&mut *dilated);
+            let (wall, cpu) = (Micros::from(begin.elapsed()), Micros::from(CpuClock::Thread.now() - cpu));
+            assert_eq!((&made, count), (&outputs, 4));
+            // Waiting takes some CPU time too, conversions are not part of a sample, and the last wake-up may be late.
+            assert!(wall.0 > 6.0 * cpu.0, "{wall}, {cpu} of CPU time");
+            if let Some(sample) = sample {
+                assert!((4.0 * cpu.0..=8.1 * cpu.0).contains(&sample.cpu.0), "{sample:?}, {cpu} of CPU time");
+                assert!(sample.wall >= sample.cpu && sample.wall.0 <= 1.05 * wall.0, "{sample:?} of {wall}");
+            }
+        }
+    }
+
+    #[test]
+    fn several_threads_are_dilated_by_their_wall_clock_time() {
+        let graph = graph(2);
+        let engine = DilatedEngine::new(Arc::new(TractEngine::new(2).unwrap()), Dilation(4.0));
+        let mut loaded = engine.load(&graph, &|_| Ok(floats())).unwrap();
+        loaded.run(&[floats()]).unwrap();
+        let begin = Instant::now();
+        let (_, sample) = loaded.run_measured(&[floats()]).unwrap();
+        let elapsed = Micros::from(begin.elapsed());
+        assert!(sample.wall <= elapsed && sample.wall.0 > 0.5 * elapsed.0, "{sample:?} of {elapsed}");
+    }
+
+    #[test]
+    fn a_disturbance_within_the_dilated_time_does_not_count() {
+        let sample = |wall: f64, cpu: f64| Sample {
+            wall: Micros(wall),
+            cpu: Micros(cpu),
+            kernels: None,
+            workspace: Bytes(1),
+            peak: Bytes(2),
+            tensors: Bytes(3),
+        };
+        let dilation = Dilation(8.0);
+        assert_eq!(dilation.apply(sample(30.0, 10.0), 1), sample(80.0, 80.0));
+        assert_eq!(dilation.apply(sample(100.0, 10.0), 1), sample(100.0, 80.0), "a core was missing for longer");
+        assert_eq!(dilation.apply(sample(30.0, 50.0), 2), sample(240.0, 400.0));
+    }
+}
