@@ -1,7 +1,7 @@
 //! Plans with split operators: better than whole ones where that pays, never worse, above their bound, and computing
 //! what the model computes.
 
-use std::path::Path;
+use std::{ops::Range, path::Path};
 
 use crate::common::card::{CPU, Card, GPU, in_file};
 use edgecut::{
@@ -11,10 +11,11 @@ use edgecut::{
     plan::{
         Candidate, DeviceId, Plan, PlanRequest,
         assemble::Network,
+        file::Split,
         problem::{Cost, Device, Link, LinkId, Objective},
         search::Options,
         split::{
-            Halo, SplitOptions,
+            Halo, SplitOptions, divided,
             front::{front, value, within},
             met, solve,
         },
@@ -298,6 +299,21 @@ def @main(%x: Tensor[(1, 3, 96, 96), float32], %w1: Tensor[(32, 3, 3, 3), float3
             assert!(fused.solution.value() < exchanged.value(), "{} and {}", fused.solution.value(), exchanged.value());
             let again = solve(&PlanRequest { like: Some(fused.splits.clone()), ..request }, None).unwrap();
             assert_eq!(again.splits, fused.splits);
+            // Tiles that a hand has changed are refused.
+            let tiled = |splits: &mut Vec<Split>| splits.iter().position(|split| !split.tiles.is_empty()).unwrap();
+            let changes: [fn(&mut Vec<Range<u64>>); 4] = [
+                |tiles| tiles.truncate(1),
+                |tiles| tiles[0].end = 0,
+                |tiles| tiles[0].end = u64::MAX,
+                |tiles| tiles[0] = tiles[1].clone(),
+            ];
+            for change in changes {
+                let mut splits = fused.splits.clone();
+                let at = tiled(&mut splits);
+                change(&mut splits[at].tiles);
+                let refused = divided(&graph, &splits).unwrap_err().to_string();
+                assert!(refused.contains("expected as many tiles as shares"), "{refused}");
+            }
         });
     }
 }

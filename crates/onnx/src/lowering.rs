@@ -156,7 +156,7 @@ impl<'m> Lowering<'m> {
             let name = output.name.as_deref().unwrap_or_default();
             match self.value(name).map_err(|what| format!("output {what}"))? {
                 Value::Tensor(tensor) => {
-                    self.name_folded(tensor, name);
+                    let tensor = self.named_constant(tensor, name);
                     self.graph.outputs.push(tensor);
                 }
                 Value::Sequence(tensors) => self.graph.outputs.extend(tensors),
@@ -420,12 +420,18 @@ impl<'m> Lowering<'m> {
         found.cloned().ok_or_else(|| format!("`{}` is not defined before its use", shown(name)))
     }
 
-    /// Gives an output that was folded to a constant the name that it has in the file. Initializers have one.
-    fn name_folded(&mut self, tensor: TensorId, name: &str) {
-        let tensor = self.graph.tensor_mut(tensor);
-        if matches!(tensor.origin, Origin::Constant(_)) && tensor.name.starts_with(FOLDED) {
-            tensor.name = name.into();
+    /// An output that is a constant, under the name that the file has for the output.
+    fn named_constant(&mut self, id: TensorId, name: &str) -> TensorId {
+        let tensor = self.graph.tensor_mut(id);
+        if !matches!(tensor.origin, Origin::Constant(_)) || tensor.name == name {
+            return id;
         }
+        if tensor.name.starts_with(FOLDED) {
+            tensor.name = name.into();
+            return id;
+        }
+        let (ty, origin) = (tensor.ty.clone(), tensor.origin.clone());
+        self.graph.add_tensor(name, ty, origin)
     }
 
     /// Gives the result of an operator the name that the file has for it.

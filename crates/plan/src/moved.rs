@@ -15,7 +15,7 @@ use edgecut_graph::units::Micros;
 
 use crate::{
     candidate::Candidate,
-    file::{DevicePlan, Plan},
+    file::{DevicePlan, Plan, Split},
     group_names::GroupNames,
     like::LikeError,
     no_plan::NoPlan,
@@ -214,6 +214,8 @@ struct Planned {
     /// Place in the device's order.
     position: usize,
     cost: Cost,
+    /// Which part of the whole it is.
+    share: f64,
 }
 
 impl OtherPlan {
@@ -222,7 +224,13 @@ impl OtherPlan {
         let problem = &expanded.problem;
         let is_same = problem.groups.len() == other.groups.len()
             && problem.groups.iter().zip(&other.groups).all(|(here, there)| here.operators == there.operators);
-        if !is_same {
+        let division = |split: &Split| (split.operator, split.axis, split.cuts.clone(), split.tiles.clone());
+        let divisions = |splits: &[Split]| -> Vec<_> {
+            let mut all: Vec<_> = splits.iter().map(division).collect();
+            all.sort_by_key(|division| division.0);
+            all
+        };
+        if !is_same || divisions(&request.splits(&expanded)) != divisions(&other.splits) {
             return Err(MoveError::Foreign);
         }
         let here = |id: DeviceId| {
@@ -243,7 +251,8 @@ impl OtherPlan {
             let cost = Cost { time: group.time_us, workspace: group.workspace_bytes, ..profiled };
             let sum = &mut sums[device.0 as usize];
             *sum = (sum.0 + cost.time.0, sum.1 + profiled.time.0);
-            groups.insert(key(&expanded, id), Planned { device, start: group.start_us, position, cost });
+            let share = share(&expanded, id);
+            groups.insert(key(&expanded, id), Planned { device, start: group.start_us, position, cost, share });
         }
         let all = sums.iter().fold((0.0, 0.0), |all, sum| (all.0 + sum.0, all.1 + sum.1));
         let ratio =
@@ -274,11 +283,13 @@ impl OtherPlan {
             let planned = self.groups.get(&key(&expanded, *id)).copied();
             let within = expanded.within[id.0 as usize];
             let target = within.and_then(|group| targets.get(&group)).copied();
+            let part = share(&expanded, *id);
             let costs = &mut expanded.problem.groups[id.0 as usize].costs;
             for (cost, slowdown) in costs.iter_mut().zip(&self.slowdowns) {
                 *cost = cost.map(|cost| Cost { time: Micros(cost.time.0 * slowdown), ..cost });
             }
-            if let Some(planned) = planned {
+            // Without its reader on the same device a tile is smaller.
+            if let Some(planned) = planned.filter(|planned| (planned.share - part).abs() < SAME_SHARE) {
                 costs[planned.device.0 as usize] = Some(planned.cost);
             }
             // Slices of inputs and joins of results have one device that they can run on.
@@ -312,6 +323,13 @@ impl OtherPlan {
         let of_it = self.groups.iter().filter(|((of, _), _)| *of == Some(group));
         of_it.map(|(_, planned)| planned.device).collect()
     }
+}
+
+/// Shares that differ by less are the same.
+const SAME_SHARE: f64 = 1e-9;
+
+fn share(expanded: &Expanded, id: GroupId) -> f64 {
+    expanded.shards.get(&id).map_or(1.0, |shard| shard.share)
 }
 
 fn key(expanded: &Expanded, id: GroupId) -> Key {

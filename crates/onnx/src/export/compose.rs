@@ -243,10 +243,10 @@ fn sliced(data: &TensorData, axes: &[i64], begin: &[i64], end: &[i64]) -> Option
         let within = |at: i64| (if at < 0 { at.saturating_add(size) } else { at }).clamp(0, size);
         let (from, to) = (within(*begin), within(*end).max(within(*begin)));
         let row = shape[axis + 1..].iter().product::<u64>() as usize * data.dtype().size() as usize;
+        shape[axis] = (to - from) as u64;
         let (block, from, to) = (size as usize * row, from as usize * row, to as usize * row);
         let blocks = content.bytes().chunks(block.max(1)).filter_map(|block| block.get(from..to));
         let bytes: Vec<u8> = blocks.flatten().copied().collect();
-        shape[axis] = (to - from).checked_div(row).unwrap_or_default() as u64;
         content = TensorData::new(data.dtype(), shape, bytes).ok()?;
     }
     Some(content)
@@ -269,6 +269,8 @@ mod tests {
             assert_eq!((found.shape(), &found.bytes()[..]), (&shape[..], bytes), "{axes:?} {begin:?}..{end:?}");
         }
         assert!(sliced(&data, &[3], &[0], &[1]).is_none());
+        let empty = sliced(&data, &[2, 0, 1], &[0, 0, 0], &[0, 1, 3]).unwrap();
+        assert_eq!((empty.shape(), empty.bytes().len()), (&[1, 3, 0][..], 0));
     }
 
     #[test]

@@ -257,7 +257,7 @@ impl<'g> GraphWriter<'g> {
         for id in &graph.outputs {
             let value = self.operand(*id)?;
             let tensor = graph.tensor(*id);
-            // A name that is still reserved is that of another value's equal.
+            // Still reserved: the value was computed under another name.
             let is_own = value.content.is_none() && !self.reserved.contains_key(id) && seen.insert(value.name.clone());
             let name = match is_own {
                 true => value.name.clone(),
@@ -304,7 +304,7 @@ impl<'g> GraphWriter<'g> {
         })
     }
 
-    /// The output `id`, with the content of `value`, which is another one's.
+    /// The output `id` as an `Identity` of `value`.
     fn copied(&mut self, id: TensorId, value: &OnnxValue) -> Result<SmolStr, ExportError> {
         let tensor = self.graph.tensor(id);
         let failed = |reason| ExportError::Operator { id: None, operator: tensor.name.to_string(), reason };

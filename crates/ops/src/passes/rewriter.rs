@@ -65,6 +65,9 @@ pub(crate) struct GraphRewriter<'a> {
     /// By tensor of the original graph: its shards, and their layout.
     pub shards: Vec<Vec<ShardTensor>>,
     pub layouts: Vec<ShardLayout>,
+    /// Which shards of divided operands are preferred, by number: those of the shard that is written, which lie on the same
+    /// device where operators are divided alike.
+    pub own: Option<usize>,
     /// Slices with several readers, by tensor and range.
     slices: HashMap<(TensorId, Slice), TensorId>,
 }
@@ -77,6 +80,7 @@ impl GraphRewriter<'_> {
             out: Sharded { graph: Graph::new(), roles: Vec::new() },
             shards: vec![Vec::new(); original.tensors().len()],
             layouts: vec![ShardLayout::Whole; original.tensors().len()],
+            own: None,
             slices: HashMap::new(),
         };
         for (id, tensor) in original.tensors() {
@@ -164,7 +168,7 @@ impl GraphRewriter<'_> {
             _ => (0, ranges.last().map_or(0, |range| range.end)),
         };
         let mut parts = Vec::new();
-        for (index, piece) in cover(ranges, own_index(role), &(from..until)) {
+        for (index, piece) in cover(ranges, self.own, &(from..until)) {
             let Some((shard, range)) = shards.get(index).zip(ranges.get(index)) else { continue };
             let along = Slice { axis, begin: piece.start - range.start, end: piece.end - range.start };
             let part = self.slice(*shard, Some(&along), role)?;
@@ -243,16 +247,8 @@ impl GraphRewriter<'_> {
     }
 }
 
-/// Which shard of a divided operand lies where its reader runs, as far as that is known: the one of the reader's number.
-fn own_index(reader: Role) -> Option<usize> {
-    match reader {
-        Role::Prepare(shard) => Some(shard.index as usize),
-        Role::Compute(_) | Role::Serve(_) | Role::Input | Role::Output => None,
-    }
-}
-
 /// Pieces of `ranges` that together are `wanted`, each with the number of its range: all of one range that contains it, else
-/// as much as possible of range `own`, and of the others what their predecessors lack.
+/// as much as possible of range `own` and the rest from the others in ascending order.
 fn cover(ranges: &[Range<u64>], own: Option<usize>, wanted: &Range<u64>) -> Vec<(usize, Range<u64>)> {
     let contains = |range: &Range<u64>| range.start <= wanted.start && wanted.end <= range.end;
     let own = own.and_then(|own| Some((own, ranges.get(own)?)));

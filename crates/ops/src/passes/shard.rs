@@ -40,11 +40,13 @@ pub struct Slice {
 pub enum SplitError {
     #[error("{op} cannot be split along axis {axis}: it has {axes} split axes")]
     NoAxis { op: String, axis: usize, axes: usize },
+    #[error("{op} is split at {cuts:?}, expected ascending multiples of {grain} from 0 to {size}")]
+    Cuts { op: String, cuts: Vec<u64>, grain: u64, size: u64 },
     #[error(
-        "{op} is split at {cuts:?} into tiles {tiles:?}, expected ascending multiples of {grain} from 0 to {size}, and tiles \
-         that contain what lies between"
+        "{op} is split at {cuts:?} into tiles {tiles:?}, expected as many tiles as shares, ascending and all different, that \
+         contain the shares and begin and end at multiples of {grain}"
     )]
-    Cuts { op: String, cuts: Vec<u64>, tiles: Vec<Range<u64>>, grain: u64, size: u64 },
+    Tiles { op: String, cuts: Vec<u64>, tiles: Vec<Range<u64>>, grain: u64 },
     #[error("shard {begin}..{end} of {op} reads no element of operand {operand}")]
     Empty { op: String, begin: u64, end: u64, operand: usize },
     #[error("shard {begin}..{end} of {op} has type {found}, expected {expected}")]

@@ -94,12 +94,17 @@ impl GraphRewriter<'_> {
         let axis = axes.swap_remove(sharding.axis);
         if !sharding.fits(&axis) {
             let Sharding { cuts, tiles, .. } = sharding.clone();
-            return Err(SplitError::Cuts { op, cuts, tiles, grain: axis.grain, size: axis.size });
+            let (grain, size) = (axis.grain, axis.size);
+            return Err(match Sharding::disjoint(sharding.axis, cuts.clone()).fits(&axis) {
+                true => SplitError::Tiles { op, cuts, tiles, grain },
+                false => SplitError::Cuts { op, cuts, grain, size },
+            });
         }
         let ranges = sharding.ranges();
         for (index, range) in (0u32..).zip(&ranges) {
             let shard = Shard { operator: id, index };
             let call = axis.shard(self.original, operator, range)?;
+            self.own = Some(index as usize);
             let mut copy = operator.clone();
             copy.args = self.operands(operator, &call.operands, Role::Prepare(shard))?;
             copy.attrs = call.attrs;
@@ -110,6 +115,7 @@ impl GraphRewriter<'_> {
                 self.shards[old.0 as usize].push(ShardTensor { tensor: new, producer: Some(shard) });
             }
         }
+        self.own = None;
         for (index, output) in operator.outputs.iter().enumerate() {
             let layout = match &axis.join {
                 Join::Sum => ShardLayout::Partial,

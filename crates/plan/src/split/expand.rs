@@ -44,7 +44,7 @@ pub struct Expanded {
 }
 
 /// The axis that a group is cut along, and the devices of its shards with the share of each.
-type Homes = (usize, Vec<(DeviceId, f64)>);
+pub(super) type Homes = (usize, Vec<(DeviceId, f64)>);
 
 /// The operators of a split graph: slices of inputs, the shards of each group by number, joins of outputs.
 #[derive(Default)]
@@ -139,7 +139,7 @@ impl PlanRequest<'_> {
     }
 
     /// How the operators of the groups of `choices` are divided, and where the shards of each group run.
-    fn divided(&self, choices: &Choices) -> (BTreeMap<OperatorId, Sharding>, HashMap<usize, Homes>) {
+    pub(super) fn divided(&self, choices: &Choices) -> (BTreeMap<OperatorId, Sharding>, HashMap<usize, Homes>) {
         let (mut divisions, mut homes) = (BTreeMap::new(), HashMap::<usize, Homes>::new());
         // From the last to the first: which halos a group computes itself depends on those that read it.
         for (group, choice) in choices.iter().rev() {
@@ -158,8 +158,8 @@ impl PlanRequest<'_> {
             let last = operators.last().and_then(|last| found.get(last)).cloned();
             let Some(mut last) = last else { continue };
             if choice.halo == Halo::Recomputed {
-                let near = self.readers_beside(operators, &parts, &divisions, &homes);
-                if let Some(tiled) = self.split_options.tiled(operators, &last, &near) {
+                let readers = self.colocated_readers(operators, &parts, &divisions, &homes);
+                if let Some(tiled) = self.split_options.tiled(operators, &last, &readers) {
                     found = tiled;
                     last = operators.last().and_then(|last| found.get(last)).cloned().unwrap_or(last);
                 }
@@ -174,7 +174,7 @@ impl PlanRequest<'_> {
 
     /// The operators that read a result of `operators`, of other groups whose shards run on the devices of `parts` in the
     /// same order, and how they are divided.
-    fn readers_beside(
+    fn colocated_readers(
         &self,
         operators: &[OperatorId],
         parts: &[(DeviceId, f64)],
@@ -182,12 +182,12 @@ impl PlanRequest<'_> {
         homes: &HashMap<usize, Homes>,
     ) -> BTreeMap<OperatorId, Sharding> {
         let options = &self.split_options;
-        let beside = |reader: &OperatorId| {
+        let is_colocated = |reader: &OperatorId| {
             let home = options.group_of(*reader).and_then(|group| homes.get(&group));
             home.is_some_and(|(_, home)| home.iter().map(|h| h.0).eq(parts.iter().map(|p| p.0)))
         };
         let outputs = operators.last().into_iter().flat_map(|last| &options.graph.operator(*last).outputs);
-        let readers = outputs.flat_map(|tensor| options.consumers(*tensor)).filter(|reader| beside(reader));
+        let readers = outputs.flat_map(|tensor| options.consumers(*tensor)).filter(|reader| is_colocated(reader));
         readers.filter_map(|reader| Some((*reader, divisions.get(reader)?.clone()))).collect()
     }
 

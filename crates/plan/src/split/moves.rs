@@ -98,6 +98,7 @@ impl Search<'_, '_> {
     /// plan.
     pub(super) fn change_halos(&mut self, at: &mut Incumbent) {
         let groups = self.request.split_options.groups.len();
+        let mut divided = self.request.divided(&at.choices).0;
         for stretch in overlapping(groups) {
             for halo in [Halo::Recomputed, Halo::Exchanged] {
                 if self.is_over() {
@@ -108,8 +109,14 @@ impl Search<'_, '_> {
                 }
                 let mut next = at.choices.clone();
                 next.range_mut(stretch.clone()).for_each(|(_, choice)| choice.halo = halo);
+                // Where nothing reads more than its share, there is no halo.
+                let divided_next = self.request.divided(&next).0;
+                if divided_next == divided {
+                    continue;
+                }
                 if let Some(next) = self.evaluate(next).filter(|next| next.score.better(&at.score)) {
                     *at = next;
+                    divided = divided_next;
                 }
             }
         }

@@ -132,7 +132,7 @@ impl<'a> SplitOptions<'a> {
         if cuts.windows(2).any(|w| w[0] == w[1]) {
             return None;
         }
-        self.followed(group, Sharding::disjoint(option.axis, cuts))
+        self.propagated(group, Sharding::disjoint(option.axis, cuts))
     }
 
     /// The divisions of `group`, whose last operator is divided as in `base`, with tiles that contain what the shards of
@@ -149,33 +149,34 @@ impl<'a> SplitOptions<'a> {
         let Join::Axis(sides) = &axis.join else { return None };
         let shares = base.ranges();
         let mut tiles = shares.clone();
-        for (output, side) in self.graph.operator(*last).outputs.iter().zip(sides) {
+        let outputs = self.graph.operator(*last).outputs.iter().zip(sides);
+        for (output, side) in outputs.filter_map(|(output, side)| Some((*output, (*side)?))) {
             for (reader, division) in readers {
-                let Some(reading) = self.axes.get(reader).and_then(|axes| axes.get(division.axis)) else { continue };
-                for (_, access) in self
-                    .graph
-                    .operator(*reader)
-                    .operands()
-                    .zip(&reading.operands)
-                    .filter(|(tensor, _)| tensor == output)
-                {
-                    let Some(access) = access.as_ref().filter(|access| Some(access.axis) == *side) else { continue };
-                    for (tile, read) in tiles.iter_mut().zip(division.ranges()) {
-                        let read = (access.map)(&read);
+                for reads in self.reads_of(*reader, division, output, side) {
+                    for (tile, read) in tiles.iter_mut().zip(reads) {
                         tile.start = tile.start.min(read.start / axis.grain * axis.grain);
                         tile.end = tile.end.max(read.end.next_multiple_of(axis.grain).min(axis.size));
                     }
                 }
             }
         }
-        let differ = tiles.windows(2).all(|w| w[0] != w[1]);
         let tiled = Sharding { tiles, ..base.clone() };
-        (differ && tiled.tiles != shares).then(|| self.followed(group, tiled)).flatten()
+        (tiled.fits(axis) && tiled.tiles != shares).then(|| self.propagated(group, tiled)).flatten()
+    }
+
+    /// For each operand of `reader` that is `tensor`: the ranges of the axis `side` that its shards read. Operands of which
+    /// they read all, or along another axis, are left out.
+    fn reads_of(&self, reader: OperatorId, division: &Sharding, tensor: TensorId, side: usize) -> Vec<Vec<Range<u64>>> {
+        let Some(axis) = self.axes.get(&reader).and_then(|axes| axes.get(division.axis)) else { return Vec::new() };
+        let operands = self.graph.operator(reader).operands().zip(&axis.operands);
+        let accesses = operands.filter(|(operand, _)| *operand == tensor).filter_map(|(_, access)| access.as_ref());
+        let along = accesses.filter(|access| access.axis == side);
+        along.map(|access| division.ranges().iter().map(|range| (access.map)(range)).collect()).collect()
     }
 
     /// How every operator of `group` is divided when its last one is as in `division`: each where its readers in the group
     /// need it to be.
-    fn followed(&self, group: &[OperatorId], division: Sharding) -> Option<BTreeMap<OperatorId, Sharding>> {
+    fn propagated(&self, group: &[OperatorId], division: Sharding) -> Option<BTreeMap<OperatorId, Sharding>> {
         let mut found = BTreeMap::from([(*group.last()?, division)]);
         for id in group.iter().rev() {
             let division = found.get(id)?.clone();

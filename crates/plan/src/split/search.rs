@@ -72,10 +72,14 @@ pub fn search(
         equal.values_mut().for_each(|choice| choice.fractions.fill(1.0));
         let is_equal = |choice: &Choice| choice.fractions.windows(2).all(|pair| pair[0] == pair[1]);
         let equal = Some(equal).filter(|_| !proportional.values().all(is_equal));
-        for alike in [Some(proportional), equal].into_iter().flatten() {
-            for halo in [Halo::Exchanged, Halo::Recomputed] {
-                let mut start = alike.clone();
-                start.values_mut().for_each(|choice| choice.halo = halo);
+        for exchanged in [Some(proportional), equal].into_iter().flatten() {
+            if !starts.is_empty() && search.is_over() {
+                break;
+            }
+            let mut recomputed = exchanged.clone();
+            recomputed.values_mut().for_each(|choice| choice.halo = Halo::Recomputed);
+            let differ = request.divided(&recomputed).0 != request.divided(&exchanged).0;
+            for start in [Some(exchanged), Some(recomputed).filter(|_| differ)].into_iter().flatten() {
                 starts.extend(search.evaluate(start).map(|found| (found, devices.clone())));
             }
         }
@@ -83,7 +87,7 @@ pub fn search(
     starts.sort_by(|a, b| a.0.score.total_cmp(&b.0.score));
     for (start, devices) in starts {
         // The first order may spend half of what is left.
-        search.limit = search.spent + (budget - search.spent) / 2;
+        search.limit = search.spent + budget.saturating_sub(search.spent) / 2;
         let mut at = start.clone();
         search.tune_ratios(&mut at, &COARSE);
         search.settle(&mut at, &devices);

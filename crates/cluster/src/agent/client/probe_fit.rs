@@ -18,7 +18,8 @@ pub(super) struct ProbeFit {
 }
 
 impl ProbeFit {
-    /// Fits a + b·bytes to the one-way times: the round trips minus the acknowledgement, half an empty round trip.
+    /// Fits a + b·bytes to the median one-way time of each size: the round trips minus the acknowledgement, half the lower
+    /// quartile of empty round trips.
     ///
     /// # Errors
     /// If the samples have fewer than two sizes apart from empty ones.

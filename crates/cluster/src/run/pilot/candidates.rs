@@ -54,13 +54,17 @@ fn on_one_device(request: &PlanRequest<'_>, options: &PilotOptions) -> Option<Ca
     found.reduce(|a, b| if b.solution.is_better(&a.solution) { b } else { a })
 }
 
-/// What `fastest` splits, in equal and in proportional ratios. Times measured while something disturbed a device tune
+/// What `candidate` splits, in equal and in proportional ratios. Times measured while something disturbed a device tune
 /// ratios to a disturbance that does not come again; these ratios do not depend on single measurements.
-pub(super) fn by_ratio_rules(request: &PlanRequest<'_>, options: &PilotOptions, fastest: &Candidate) -> Vec<Candidate> {
-    if fastest.splits.is_empty() || !request.is_free() {
+pub(super) fn by_ratio_rules(
+    request: &PlanRequest<'_>,
+    options: &PilotOptions,
+    candidate: &Candidate,
+) -> Vec<Candidate> {
+    if candidate.splits.is_empty() || !request.is_free() {
         return Vec::new();
     }
-    let like = PlanRequest { like: Some(fastest.splits.clone()), ..request.with_part(options.side_search_part) };
+    let like = PlanRequest { like: Some(candidate.splits.clone()), ..request.with_part(options.side_search_part) };
     let rules = [Ratios::Equal, Ratios::Proportional].into_iter();
     let found = rules.filter_map(|ratios| split::nearest(&PlanRequest { ratios, ..like.clone() }, None).ok());
     found.filter(keeps_memory).collect()

@@ -286,7 +286,7 @@ impl InContextCosts {
     /// Whether a whole group ran on a device.
     fn has(&self, device: DeviceId, group: usize) -> bool {
         self.whole.contains_key(&(device, group))
-            || self.shards.iter().any(|s| (s.device, s.group) == (device, group) && s.share >= 1.0)
+            || self.shards.iter().any(|s| (s.device, s.group) == (device, group) && s.share >= 1.0 && !s.is_part)
     }
 }
 

@@ -56,14 +56,18 @@ impl PilotRunner<'_> {
         let mut known = InContextCosts::default();
         let mut trials: Vec<Trial> = Vec::new();
         let is_free = self.request.is_free();
+        let by_rules = match self.request.objective {
+            Objective::Memory => Vec::new(),
+            Objective::Latency | Objective::Throughput => by_ratio_rules(self.request, self.options, &first),
+        };
         let mut next = vec![first];
-        for other in by_ratio_rules(self.request, self.options, &next[0]) {
+        if is_free {
+            add_alternatives(self.request, self.options, &mut next);
+        }
+        for other in by_rules {
             if !next.iter().any(|candidate| candidate.is_same(&other)) {
                 next.push(other);
             }
-        }
-        if is_free {
-            add_alternatives(self.request, self.options, &mut next);
         }
         let rounds = if is_free { self.options.rounds } else { 1 };
         for round in 0..rounds {
