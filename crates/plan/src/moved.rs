@@ -24,7 +24,7 @@ use crate::{
     request::PlanRequest,
     rule::{NoSuchGroup, UnknownDevice, named},
     solve::evaluate,
-    split::{Choices, Expanded, solve::choices_like},
+    split::{Choices, Expanded, costs::SAME_SHARE, solve::choices_like},
 };
 
 /// One wish: groups, to one device.
@@ -325,9 +325,7 @@ impl OtherPlan {
     }
 }
 
-/// Shares that differ by less are the same.
-const SAME_SHARE: f64 = 1e-9;
-
+/// Which part of the whole a group of an expanded problem is.
 fn share(expanded: &Expanded, id: GroupId) -> f64 {
     expanded.shards.get(&id).map_or(1.0, |shard| shard.share)
 }

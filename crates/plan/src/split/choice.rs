@@ -12,11 +12,11 @@ pub struct Choice {
     /// What each of the devices gets; they need not sum to 1.
     pub fractions: Vec<f64>,
     pub devices: Vec<DeviceId>,
-    /// Where shards of later groups get the halos from that they read of this one's result.
+    /// How shards of later groups get the halos that they read of this one's result.
     pub halo: Halo,
 }
 
-/// Where a shard gets the positions of an operand from that other shards have the share of.
+/// How a shard gets its halo: what it reads of an operand beyond the share on its own device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Halo {
     /// From the shards whose share they are.

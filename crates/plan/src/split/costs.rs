@@ -89,7 +89,7 @@ struct Sample {
 }
 
 /// Shares that differ by less are the same.
-const SAME_SHARE: f64 = 1e-9;
+pub(crate) const SAME_SHARE: f64 = 1e-9;
 
 impl Sample {
     fn is(&self, share: f64, copied: Bytes) -> bool {
