@@ -8,6 +8,19 @@ use crate::{
     id::OperatorId,
 };
 
+/// By operator: whether it depends on parameters alone, so that it is evaluated once, when they are loaded.
+pub fn constant_operators(graph: &Graph) -> Vec<bool> {
+    let mut constant = vec![false; graph.operators().len()];
+    for (id, operator) in graph.operators() {
+        constant[id.0 as usize] = operator.operands().all(|tensor| match graph.tensor(tensor).origin {
+            Origin::Operator { operator, .. } => constant[operator.0 as usize],
+            Origin::Input => false,
+            Origin::Parameter | Origin::Constant(_) => true,
+        });
+    }
+    constant
+}
+
 /// Merges every group that depends on parameters alone into the single group that reads it, if there is exactly one, so
 /// that a convolution and the transformation of its weight are loaded, measured and placed together.
 ///
@@ -75,5 +88,6 @@ mod tests {
         let found = attach_constants(&graph, alone);
         let found: Vec<Vec<u32>> = found.iter().map(|g| g.iter().map(|id| id.0).collect()).collect();
         assert_eq!(found, [vec![2], vec![0, 1, 3], vec![4], vec![5]]);
+        assert_eq!(constant_operators(&graph), [true, true, true, false, false, true]);
     }
 }

@@ -159,9 +159,9 @@ fn sample(
     until: Instant,
     cache_flush: Option<&CacheFlush>,
 ) -> Result<(Vec<TensorData>, Option<Cost>), EngineError> {
-    let mut outputs = model.run(inputs)?;
+    let (mut outputs, _) = model.run_measured(inputs)?;
     if Instant::now() < until {
-        outputs = model.run(inputs)?;
+        (outputs, _) = model.run_measured(inputs)?;
     }
     let threads = engine.threads();
     let mut samples = Samples::new(threads, engine.quota());

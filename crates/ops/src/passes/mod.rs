@@ -7,9 +7,11 @@
 //! | [`shard_graph`] | splits operators of a graph into shards |
 //! | [`tile`], `tile_bounds` | computes segments of a graph tile by tile; bounds inference |
 //! | `rewriter` | rewrites a graph whose tensors exist as shards |
+//! | `constant_copies` | what depends on parameters alone, copied for the shards that read it |
 //! | [`summary`] | operator counts, FLOPs and sizes of a model |
 //! | [`weights`] | which inputs of a model are weights |
 
+mod constant_copies;
 pub mod retype;
 mod rewriter;
 pub mod shard;

@@ -10,7 +10,10 @@ use edgecut_graph::{Arg, Attr, Attrs, Graph, Operator, OperatorId, Origin, Tenso
 
 use crate::{
     def::{Call, TypeError},
-    passes::shard::{Shard, Slice, SplitError},
+    passes::{
+        constant_copies::ConstantCopies,
+        shard::{Shard, Slice, SplitError},
+    },
     registry::lookup,
 };
 
@@ -70,6 +73,8 @@ pub(crate) struct GraphRewriter<'a> {
     pub own: Option<usize>,
     /// Slices with several readers, by tensor and range.
     slices: HashMap<(TensorId, Slice), TensorId>,
+    /// The operators of `original` that are copied where their results are read.
+    pub constants: ConstantCopies,
 }
 
 impl GraphRewriter<'_> {
@@ -82,6 +87,7 @@ impl GraphRewriter<'_> {
             layouts: vec![ShardLayout::Whole; original.tensors().len()],
             own: None,
             slices: HashMap::new(),
+            constants: ConstantCopies::default(),
         };
         for (id, tensor) in original.tensors() {
             if !matches!(tensor.origin, Origin::Operator { .. }) {
@@ -120,6 +126,9 @@ impl GraphRewriter<'_> {
     /// A tensor of the original graph, or a slice of it, as one tensor of the rewritten graph. What is made for that has the
     /// original tensor's name, with the range of a slice.
     pub fn read(&mut self, tensor: TensorId, need: Option<&Slice>, role: Role) -> Result<TensorId, SplitError> {
+        if self.constants.contains(self.original, tensor) {
+            return self.copy_constant(tensor, need, role);
+        }
         let shards = self.shards[tensor.0 as usize].clone();
         match self.layouts[tensor.0 as usize].clone() {
             ShardLayout::Whole => match shards.first() {
@@ -148,7 +157,7 @@ impl GraphRewriter<'_> {
         }
     }
 
-    fn name_of(&self, tensor: TensorId, need: Option<&Slice>) -> SmolStr {
+    pub fn name_of(&self, tensor: TensorId, need: Option<&Slice>) -> SmolStr {
         let name = &self.original.tensor(tensor).name;
         need.map_or_else(|| name.clone(), |slice| sliced(name, slice))
     }

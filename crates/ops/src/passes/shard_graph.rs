@@ -3,6 +3,7 @@
 //! The result is an ordinary graph with the same results, so engines, agents and the planner need no notion of shards. A
 //! shard whose operand is exactly one other shard's result reads that; one that needs more (the halo of a sliding window)
 //! reads the rest as a slice of the neighbour's result. Where shards are overlapping tiles, they have computed halos themselves.
+//! What depends on parameters alone is copied for each shard that reads it.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -11,6 +12,7 @@ use edgecut_graph::{Graph, Operator, OperatorId};
 pub use crate::passes::rewriter::{Role, Sharded};
 use crate::{
     passes::{
+        constant_copies::ConstantCopies,
         rewriter::{GraphRewriter, ShardLayout, ShardTensor},
         shard::{Shard, SplitError, axes},
     },
@@ -61,7 +63,8 @@ impl Sharding {
     }
 }
 
-/// Splits the operators in `shardings`; the others stay whole.
+/// Splits the operators in `shardings`; the others stay whole, but for those that depend on parameters alone: each of their
+/// readers has a copy.
 ///
 /// # Errors
 /// If an operator cannot be split as specified.
@@ -71,7 +74,11 @@ pub fn shard_graph(graph: &Graph, shardings: &BTreeMap<OperatorId, Sharding>) ->
         return Ok(Sharded { graph: graph.clone(), roles: graph.operators().map(whole).collect() });
     }
     let mut rewriter = GraphRewriter::new(graph);
+    rewriter.constants = ConstantCopies::of(graph);
     for (id, operator) in graph.operators() {
+        if rewriter.constants.contains_operator(id) {
+            continue;
+        }
         match shardings.get(&id) {
             Some(sharding) => rewriter.split(id, operator, sharding)?,
             None => rewriter.keep(id, operator)?,

@@ -8,7 +8,7 @@ use std::{
     ops::Range,
 };
 
-use edgecut_graph::{Graph, Operator, OperatorId, Origin, TensorId};
+use edgecut_graph::{Graph, Operator, OperatorId, Origin, TensorId, constant_operators};
 
 use crate::{
     passes::shard::axes,
@@ -66,14 +66,7 @@ pub struct TileRead {
 
 impl<'a> SplitAxes<'a> {
     pub fn of(graph: &'a Graph) -> SplitAxes<'a> {
-        let mut constant = vec![false; graph.operators().len()];
-        for (id, operator) in graph.operators() {
-            constant[id.0 as usize] = operator.operands().all(|tensor| match graph.tensor(tensor).origin {
-                Origin::Operator { operator, .. } => constant[operator.0 as usize],
-                Origin::Input => false,
-                Origin::Parameter | Origin::Constant(_) => true,
-            });
-        }
+        let constant = constant_operators(graph);
         let axes = graph.operators().map(|(_, operator)| axes(graph, operator)).collect();
         SplitAxes { graph, axes, constant, readers: graph.consumers() }
     }

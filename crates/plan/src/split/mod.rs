@@ -8,6 +8,7 @@
 //! | [`shard_graphs`] | shards cut out, to be measured |
 //! | [`expand`] | a problem in which the shards are groups, with what they exchange |
 //! | [`solve`] | the best placement, with splits where they gain |
+//! | `layout_search` | a first plan, by dynamic programming over the layouts of tensors |
 //! | `search` | which groups to split, over which devices, in which ratio |
 //! | `moves` | how the search changes a plan |
 //! | [`ratios`] | ratios by rules that are common elsewhere, to compare with |
@@ -22,6 +23,7 @@ pub mod choice;
 pub mod costs;
 pub mod expand;
 pub mod front;
+mod layout_search;
 mod moves;
 pub mod options;
 pub mod ratios;

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use edgecut_graph::{Graph, OperatorId, Origin, TensorId};
+use edgecut_graph::{Graph, OperatorId, Origin, TensorId, constant_operators};
 use edgecut_ops::{
     passes::{shard, shard_graph::Sharding},
     split::{Join, SplitAxis},
@@ -24,6 +24,8 @@ pub struct SplitOptions<'a> {
     group_of: Arc<HashMap<OperatorId, usize>>,
     /// By tensor: the operators that read it.
     consumers: Arc<Vec<Vec<OperatorId>>>,
+    /// By operator: whether it depends on parameters alone. Every shard that reads its result computes what it needs of it.
+    constant: Arc<Vec<bool>>,
 }
 
 /// One option to split a group: along an axis of its last operator.
@@ -41,6 +43,26 @@ pub struct SplitOption {
     pub reads: Vec<(TensorId, Option<usize>)>,
 }
 
+/// What a shard reads of a tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Read {
+    Whole,
+    /// A range of an axis.
+    Range(usize, Range<u64>),
+}
+
+impl Read {
+    /// Reads what `other` reads too.
+    fn extend(&mut self, other: Read) {
+        match (&mut *self, other) {
+            (Read::Range(axis, range), Read::Range(along, other)) if *axis == along => {
+                *range = range.start.min(other.start)..range.end.max(other.end);
+            }
+            _ => *self = Read::Whole,
+        }
+    }
+}
+
 impl<'a> SplitOptions<'a> {
     pub fn of(graph: &'a Graph, groups: &'a [Vec<OperatorId>]) -> SplitOptions<'a> {
         let axes = groups.iter().flatten().map(|id| (*id, shard::axes(graph, graph.operator(*id))));
@@ -54,6 +76,7 @@ impl<'a> SplitOptions<'a> {
         let numbered = groups.iter().enumerate();
         let group_of = numbered.flat_map(|(group, operators)| operators.iter().map(move |id| (*id, group))).collect();
         let consumers = Arc::new(graph.consumers());
+        let constant = Arc::new(constant_operators(graph));
         SplitOptions {
             graph,
             groups,
@@ -61,6 +84,7 @@ impl<'a> SplitOptions<'a> {
             options: Vec::new(),
             group_of: Arc::new(group_of),
             consumers,
+            constant,
         }
     }
 
@@ -74,18 +98,31 @@ impl<'a> SplitOptions<'a> {
         self.consumers.get(tensor.0 as usize).map_or(&[], Vec::as_slice)
     }
 
+    fn is_constant(&self, operator: OperatorId) -> bool {
+        self.constant[operator.0 as usize]
+    }
+
+    /// Whether every device that reads `tensor` has it: a parameter, or what depends on parameters alone.
+    pub(super) fn is_weight(&self, tensor: TensorId) -> bool {
+        match self.graph.tensor(tensor).origin {
+            Origin::Parameter | Origin::Constant(_) => true,
+            Origin::Operator { operator, .. } => self.is_constant(operator),
+            Origin::Input => false,
+        }
+    }
+
     /// The options of group number `group`.
     pub fn group(&self, group: usize) -> &[SplitOption] {
         self.options.get(group).map_or(&[], Vec::as_slice)
     }
 
     fn of_group(&self, group: &[OperatorId]) -> Vec<SplitOption> {
-        let Some(last) = group.last() else { return Vec::new() };
+        let Some(last) = group.last().filter(|last| !self.is_constant(**last)) else { return Vec::new() };
         let axes = self.axes.get(last).map_or(&[][..], Vec::as_slice);
         let option = |(number, axis): (usize, &SplitAxis)| {
             let side = match &axis.join {
                 Join::Axis(outputs) => Some(outputs.first().copied().flatten()?),
-                Join::Sum if group.len() == 1 => None,
+                Join::Sum if group.iter().all(|id| id == last || self.is_constant(*id)) => None,
                 Join::Sum => return None,
             };
             let option = SplitOption { axis: number, side, size: axis.size, grain: axis.grain, reads: Vec::new() };
@@ -102,18 +139,35 @@ impl<'a> SplitOptions<'a> {
         group: &[OperatorId],
         divisions: &BTreeMap<OperatorId, Sharding>,
     ) -> Vec<(TensorId, Option<usize>)> {
-        let mut reads: Vec<(TensorId, Option<usize>)> = Vec::new();
+        let axis = |reads: Vec<Read>| match reads.first() {
+            Some(Read::Range(axis, _)) if reads.iter().all(|read| *read != Read::Whole) => Some(*axis),
+            _ => None,
+        };
+        self.reads_of_shards(group, divisions).into_iter().map(|(tensor, reads)| (tensor, axis(reads))).collect()
+    }
+
+    /// What each shard of a group so divided reads of tensors that come from elsewhere and are no weights.
+    pub(super) fn reads_of_shards(
+        &self,
+        group: &[OperatorId],
+        divisions: &BTreeMap<OperatorId, Sharding>,
+    ) -> Vec<(TensorId, Vec<Read>)> {
+        let mut reads: Vec<(TensorId, Vec<Read>)> = Vec::new();
         for (id, division) in divisions {
             let operands = self.graph.operator(*id).operands();
             for (tensor, access) in operands.zip(self.axes[id].get(division.axis).iter().flat_map(|a| &a.operands)) {
                 let inside = self.graph.producer(tensor).is_some_and(|p| group.contains(&p));
-                let weight = matches!(self.graph.tensor(tensor).origin, Origin::Parameter | Origin::Constant(_));
-                let axis = access.as_ref().map(|access| access.axis);
+                if inside || self.is_weight(tensor) {
+                    continue;
+                }
+                let read = |range: &Range<u64>| match access {
+                    Some(access) => Read::Range(access.axis, (access.map)(range)),
+                    None => Read::Whole,
+                };
+                let found: Vec<Read> = division.ranges().iter().map(read).collect();
                 match reads.iter_mut().find(|read| read.0 == tensor) {
-                    _ if inside || weight => {}
-                    Some(read) if read.1 != axis => read.1 = None,
-                    Some(_) => {}
-                    None => reads.push((tensor, axis)),
+                    Some((_, known)) => known.iter_mut().zip(found).for_each(|(known, read)| known.extend(read)),
+                    None => reads.push((tensor, found)),
                 }
             }
         }
@@ -178,12 +232,12 @@ impl<'a> SplitOptions<'a> {
     /// need it to be.
     fn propagated(&self, group: &[OperatorId], division: Sharding) -> Option<BTreeMap<OperatorId, Sharding>> {
         let mut found = BTreeMap::from([(*group.last()?, division)]);
-        for id in group.iter().rev() {
+        for id in group.iter().rev().filter(|id| !self.is_constant(**id)) {
             let division = found.get(id)?.clone();
             let axis = self.axes.get(id)?.get(division.axis)?;
             for (tensor, access) in self.graph.operator(*id).operands().zip(&axis.operands) {
                 let Origin::Operator { operator, index } = self.graph.tensor(tensor).origin else { continue };
-                if !group.contains(&operator) {
+                if !group.contains(&operator) || self.is_constant(operator) {
                     continue;
                 }
                 let access = access.as_ref()?;

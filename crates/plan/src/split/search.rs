@@ -1,8 +1,8 @@
-//! The search for splits: runs of groups split alike first, then what is better otherwise, stretch by stretch.
+//! The search for splits: good plans for all groups at once first, then what is better otherwise, stretch by stretch.
 //!
-//! 1. For every number of devices, the fastest ones: every group is split in proportion to their speeds, or equally, along
-//!    the axis that asks for the fewest bytes from elsewhere, given how the groups before it are split, with halos exchanged
-//!    or recomputed. The best of these goes on first.
+//! 1. For every number of devices, the fastest ones, in proportion to their speeds and equally, with halos exchanged and
+//!    recomputed: what dynamic programming finds ([`super::layout_search`]), and every group split along the axis that asks for
+//!    the fewest bytes from elsewhere, given how the groups before it are split. The best of these goes on first.
 //! 2. It goes on by the moves of [`super::moves`] on stretches of program order, from the whole model down to single
 //!    groups: fractions moved from device to device, another axis, halos recomputed instead of exchanged, or not split at
 //!    all. Which kind of move comes first decides where it ends: two orders are tried.
@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use super::{
     choice::{Choice, Choices, Halo},
     expand::Expanded,
+    layout_search::{Start, layout_search},
     options::SplitOption,
     ratios::speeds,
 };
@@ -65,35 +66,16 @@ pub fn search(
         search.keep(at);
         return search.found();
     }
-    let mut starts: Vec<(Incumbent, Vec<(DeviceId, f64)>)> = Vec::new();
-    for devices in subsets {
-        let Some(proportional) = search.alike(&devices) else { continue };
-        let mut equal = proportional.clone();
-        equal.values_mut().for_each(|choice| choice.fractions.fill(1.0));
-        let is_equal = |choice: &Choice| choice.fractions.windows(2).all(|pair| pair[0] == pair[1]);
-        let equal = Some(equal).filter(|_| !proportional.values().all(is_equal));
-        for exchanged in [Some(proportional), equal].into_iter().flatten() {
-            if !starts.is_empty() && search.is_over() {
-                break;
-            }
-            let mut recomputed = exchanged.clone();
-            recomputed.values_mut().for_each(|choice| choice.halo = Halo::Recomputed);
-            let differ = request.divided(&recomputed).0 != request.divided(&exchanged).0;
-            for start in [Some(exchanged), Some(recomputed).filter(|_| differ)].into_iter().flatten() {
-                starts.extend(search.evaluate(start).map(|found| (found, devices.clone())));
-            }
-        }
-    }
-    starts.sort_by(|a, b| a.0.score.total_cmp(&b.0.score));
-    for (start, devices) in starts {
+    for (start, whole, devices) in search.starts(subsets) {
         // The first order may spend half of what is left.
         search.limit = search.spent + budget.saturating_sub(search.spent) / 2;
+        search.whole = whole.clone();
         let mut at = start.clone();
         search.tune_ratios(&mut at, &COARSE);
         search.settle(&mut at, &devices);
         search.keep(at);
         search.limit = budget;
-        search.whole = whole.to_vec();
+        search.whole = whole;
         let mut at = start;
         search.change_halos(&mut at);
         search.unsplit(&mut at, &devices);
@@ -129,6 +111,36 @@ impl Search<'_, '_> {
 
     pub(super) fn is_over(&self) -> bool {
         self.spent >= self.limit.min(self.budget) || self.request.search.stop.is_requested()
+    }
+
+    /// The plans to go on from, the best first: see the module's head. Each with the devices of the groups that it does not
+    /// split, and the devices that it is for.
+    fn starts(&mut self, subsets: Vec<Vec<(DeviceId, f64)>>) -> Vec<(Incumbent, Vec<DeviceId>, Vec<(DeviceId, f64)>)> {
+        let whole = self.whole.clone();
+        let mut starts = Vec::new();
+        for devices in subsets {
+            let equal: Vec<(DeviceId, f64)> = devices.iter().map(|(device, _)| (*device, 1.0)).collect();
+            let is_equal = devices.windows(2).all(|pair| pair[0].1 == pair[1].1);
+            for ratio in [Some(devices.clone()), Some(equal).filter(|_| !is_equal)].into_iter().flatten() {
+                if !starts.is_empty() && self.is_over() {
+                    break;
+                }
+                let alike = self.alike(&ratio).map(|choices| Start { choices, whole: whole.clone() });
+                for Start { choices, whole } in layout_search(self.request, &ratio).into_iter().chain(alike) {
+                    self.whole = whole;
+                    let mut recomputed = choices.clone();
+                    recomputed.values_mut().for_each(|choice| choice.halo = Halo::Recomputed);
+                    let differ = self.request.divided(&recomputed).0 != self.request.divided(&choices).0;
+                    for start in [Some(choices), Some(recomputed).filter(|_| differ)].into_iter().flatten() {
+                        let found = self.evaluate(start);
+                        starts.extend(found.map(|found| (found, self.whole.clone(), devices.clone())));
+                    }
+                }
+            }
+        }
+        self.whole = whole;
+        starts.sort_by(|a, b| a.0.score.total_cmp(&b.0.score));
+        starts
     }
 
     /// All moves in turn, until they gain too little.

@@ -1,0 +1,180 @@
+//! Copies of operators that depend on parameters alone, such as the transposition of a weight: every shard that reads such a
+//! result computes what it needs of it when its parameters are loaded, and nothing of it is sent.
+//!
+//! A slice of a result is computed from slices of the parameters where the operators in between can be split so, as the
+//! columns of a transposed weight are from its rows.
+
+use std::collections::HashMap;
+
+use edgecut_graph::{Attrs, Graph, Operator, OperatorId, Origin, TensorId, TensorType, constant_operators};
+
+use crate::{
+    passes::{
+        rewriter::{GraphRewriter, Role, ShardTensor, map_args, undefined},
+        shard::{Slice, SplitError, axes},
+    },
+    split::Join,
+};
+
+/// The operators that are copied, and the copies that were written.
+#[derive(Debug, Default)]
+pub(crate) struct ConstantCopies {
+    /// By operator of the original graph; empty if none is copied.
+    copied: Vec<bool>,
+    written: HashMap<Demand, TensorId>,
+}
+
+/// What is read of a tensor of the original graph, and by what.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Demand {
+    tensor: TensorId,
+    need: Option<Slice>,
+    role: Role,
+}
+
+/// An operator, or a shard of it.
+struct Copy {
+    attrs: Attrs,
+    /// What it reads of each operand.
+    needs: Vec<Option<Slice>>,
+    types: Vec<TensorType>,
+}
+
+impl ConstantCopies {
+    /// Copies of all operators of `graph` that depend on parameters alone.
+    pub fn of(graph: &Graph) -> ConstantCopies {
+        ConstantCopies { copied: constant_operators(graph), written: HashMap::new() }
+    }
+
+    /// Whether `operator` is written where its results are read, and nowhere else.
+    pub fn contains_operator(&self, operator: OperatorId) -> bool {
+        self.copied.get(operator.0 as usize) == Some(&true)
+    }
+
+    /// Whether `tensor` is a result of such an operator.
+    pub fn contains(&self, graph: &Graph, tensor: TensorId) -> bool {
+        graph.producer(tensor).is_some_and(|operator| self.contains_operator(operator))
+    }
+}
+
+impl GraphRewriter<'_> {
+    /// The tensor of a copied operator, or a slice of it, for the reader that `role` says.
+    pub fn copy_constant(
+        &mut self,
+        tensor: TensorId,
+        need: Option<&Slice>,
+        role: Role,
+    ) -> Result<TensorId, SplitError> {
+        // Unlike slices and joins, it takes no time in a run.
+        let role = match role {
+            Role::Prepare(shard) => Role::Compute(shard),
+            other => other,
+        };
+        let wanted = Demand { tensor, need: need.cloned(), role };
+        let mut open = vec![wanted.clone()];
+        while let Some(demand) = open.last().cloned() {
+            let missing = match self.constants.written.contains_key(&demand) {
+                true => Vec::new(),
+                false => self.write_copy(demand)?,
+            };
+            if missing.is_empty() {
+                open.pop();
+            }
+            open.extend(missing);
+        }
+        self.constants.written.get(&wanted).copied().ok_or_else(|| undefined(tensor))
+    }
+
+    /// Writes what is demanded, unless copies that it reads are not written yet: these are returned.
+    fn write_copy(&mut self, demand: Demand) -> Result<Vec<Demand>, SplitError> {
+        let Demand { tensor, need, role } = demand.clone();
+        let Origin::Operator { operator: id, index } = self.original.tensor(tensor).origin else {
+            return Err(undefined(tensor));
+        };
+        let operator = self.original.operator(id);
+        let copy = match &need {
+            None => Some(whole(self.original, operator)),
+            Some(need) => sliced(self.original, operator, index as usize, need),
+        };
+        let Some(copy) = copy else {
+            // Computed whole, then sliced.
+            let whole = Demand { need: None, ..demand.clone() };
+            let Some(written) = self.constants.written.get(&whole).copied() else { return Ok(vec![whole]) };
+            let slice = self.slice(ShardTensor { tensor: written, producer: None }, need.as_ref(), role)?;
+            self.constants.written.insert(demand, slice);
+            return Ok(Vec::new());
+        };
+        let demands = operator.operands().zip(&copy.needs).filter_map(|(tensor, need)| {
+            let demand = Demand { tensor, need: need.clone(), role };
+            let missing = self.constants.contains(self.original, tensor)
+                && !self.constants.written.contains_key(&demand);
+            missing.then_some(demand)
+        });
+        let missing: Vec<Demand> = demands.collect();
+        if missing.is_empty() {
+            let mut new = operator.clone();
+            new.args = map_args(operator, &copy.needs, |tensor, need| self.read(tensor, need, role))?;
+            new.attrs = copy.attrs;
+            let outputs = self.add(new, &copy.types, role);
+            let result = *outputs.get(index as usize).ok_or_else(|| undefined(tensor))?;
+            self.out.graph.tensor_mut(result).name = self.name_of(tensor, need.as_ref());
+            self.constants.written.insert(demand, result);
+        }
+        Ok(missing)
+    }
+}
+
+fn whole(graph: &Graph, operator: &Operator) -> Copy {
+    let types = operator.outputs.iter().map(|output| graph.tensor(*output).ty.clone()).collect();
+    Copy { attrs: operator.attrs.clone(), needs: vec![None; operator.operands().count()], types }
+}
+
+/// The shard of `operator` whose result number `index` is the slice `need` of the whole one; `None` if it has no such shard.
+fn sliced(graph: &Graph, operator: &Operator, index: usize, need: &Slice) -> Option<Copy> {
+    let range = need.begin..need.end;
+    let axis = axes(graph, operator).into_iter().find(|axis| {
+        let is_along = matches!(&axis.join, Join::Axis(outputs) if outputs.get(index) == Some(&Some(need.axis)));
+        let on_grain = |at: u64| at.is_multiple_of(axis.grain) || at == axis.size;
+        is_along && on_grain(range.start) && on_grain(range.end)
+    })?;
+    let shard = axis.shard(graph, operator, &range).ok()?;
+    Some(Copy { attrs: shard.attrs, needs: shard.operands, types: shard.types })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use edgecut_graph::{Attr, DType};
+
+    use super::*;
+    use crate::passes::shard_graph::{Sharding, shard_graph};
+
+    /// `nn.dense(x, transpose(w))`, and what a division along each axis of the result slices of `w`.
+    #[test]
+    fn shards_transpose_the_part_of_a_weight_that_they_need() {
+        let mut graph = Graph::new();
+        let ty = |shape: &[u64]| TensorType::of(DType::F32, shape);
+        let x = graph.add_tensor("x", ty(&[6, 4]), Origin::Input);
+        let w = graph.add_tensor("w", ty(&[4, 8]), Origin::Parameter);
+        let attrs: Attrs =
+            [("axes".into(), Attr::List([Attr::Int(1), Attr::Int(0)].into()))].into_iter().collect();
+        let transposed = graph.add_operator(Operator::new("transpose", [w]).with_attrs(attrs), &[ty(&[8, 4])]);
+        let operands = [x, graph.operator(transposed).outputs[0]];
+        let dense = graph.add_operator(Operator::new("nn.dense", operands), &[ty(&[6, 8])]);
+        graph.outputs = graph.operator(dense).outputs.clone();
+        for (axis, cuts, shapes) in [(0, vec![0, 2, 6], [[8, 4], [8, 4]]), (1, vec![0, 2, 8], [[2, 4], [6, 4]])] {
+            let made = shard_graph(&graph, &BTreeMap::from([(dense, Sharding::disjoint(axis, cuts))])).unwrap();
+            let copies = made.graph.operators().zip(&made.roles).filter(|((_, o), _)| o.name == "transpose");
+            let found: Vec<(u32, Vec<u64>)> = copies
+                .map(|((_, operator), role)| {
+                    let Role::Compute(shard) = role else { panic!("{role:?}") };
+                    assert_eq!(shard.operator, dense);
+                    (shard.index, made.graph.tensor(operator.outputs[0]).ty.shape.fixed().unwrap().to_vec())
+                })
+                .collect();
+            let expected: Vec<(u32, Vec<u64>)> = (0..).zip(shapes.map(|shape| shape.to_vec())).collect();
+            assert_eq!(found, expected, "axis {axis}");
+        }
+    }
+}
