@@ -9,7 +9,8 @@ usage() {
 usage: measure.sh OUT.csv [CLUSTER:MODEL:TARGET...]
   CLUSTER   name of a file cluster/CLUSTER.toml
   MODEL     name of a file MODEL.relay in one of the folders of MODELS
-  TARGET    flags of `edgecut plan`, with + for a space: latency, --memory+300MiB, --ratios+equal; or latency alone
+  TARGET    flags of `edgecut plan`, with + for a space: --memory+300MiB, --ratios+equal; or latency alone. With
+            --objective+throughput times are those between results, with inputs in flight
 Without triples, those of the table in docs/cluster.md. Environment: MODELS (folders, models/ of this repository if not
 given), EDGECUT (the program), ROUNDS (3: how often everything is profiled, planned and run), TURNS (3: how often
 the plans of a triple take turns), REPEAT (8: runs that count each time), ENGINE (tract, onnxruntime or auto, instead of
@@ -102,7 +103,9 @@ for d in json.load(open(sys.argv[1]))["devices"]: print(d["server"] + "/" + d["d
         # All in turn, so that what disturbs the machine for a while disturbs all alike.
         for ((turn = 1; turn <= TURNS; turn++)); do
             for which in "$WORK"/plan-*.json "$WORK"/alone-*.json; do
-                inside run "$which" --no-check --repeat "$REPEAT" --format json >"$which.run-$turn" 2>/dev/null || rm -f "$which.run-$turn"
+                how=(--repeat "$REPEAT")
+                [[ $which != *throughput* ]] || how=(--repeat $((REPEAT * 4)) --throughput)
+                inside run "$which" --no-check "${how[@]}" --format json >"$which.run-$turn" 2>/dev/null || rm -f "$which.run-$turn"
             done
         done
         for target in "${targets[@]}"; do
@@ -117,12 +120,13 @@ def runs(plan):
     return [json.load(open(name)) for name in sorted(glob.glob(plan + ".run-*"))]
 
 def latency(of):
-    return statistics.median(run["latency"]["median_us"] for run in of)
+    return statistics.median(run.get("interval_us") or run["latency"]["median_us"] for run in of)
 
 name = f"{work}/plan-{head[2]}.json"
 plan, ran = json.load(open(name)), runs(name)
 alone = {name: latency(runs(name)) for name in glob.glob(work + "/alone-*.json") if runs(name)}
-predicted, measured = plan["predicted"]["latency_us"], latency(ran)
+predicted = plan["predicted"]["interval_us" if "throughput" in head[2] else "latency_us"]
+measured = latency(ran)
 best = min(alone, key=alone.get) if alone else None
 # The device whose memory was foretold the worst.
 memory = [m for run in ran for m in run["memory"]]

@@ -317,3 +317,61 @@ def @main(%x: Tensor[(1, 3, 96, 96), float32], %w1: Tensor[(32, 3, 3, 3), float3
         });
     }
 }
+
+/// Attention with its residual sum, as PyTorch's frontend writes it: weights are transposed when they are loaded.
+fn attention() -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut add = |call: String| {
+        lines.push(format!("  %{} = {call};", lines.len()));
+        format!("%{}", lines.len() - 1)
+    };
+    let linear = |add: &mut dyn FnMut(String) -> String, data: &str, weight: &str| {
+        let transposed = add(format!("transpose(%{weight}, axes=[1, 0])"));
+        let stack = add(format!("broadcast_to({transposed}, shape=[1, 128, 128])"));
+        add(format!("nn.batch_matmul({data}, {stack}, transpose_b=False)"))
+    };
+    let heads = |add: &mut dyn FnMut(String) -> String, weight: &str, axes: &str, shape: &str| {
+        let all = linear(add, "%x", weight);
+        let divided = add(format!("reshape({all}, newshape=[1, 96, 4, 32])"));
+        let transposed = add(format!("transpose({divided}, axes={axes})"));
+        add(format!("reshape({transposed}, newshape={shape})"))
+    };
+    let q = heads(&mut add, "wq", "[0, 2, 1, 3]", "[4, 96, 32]");
+    let k = heads(&mut add, "wk", "[0, 2, 3, 1]", "[4, 32, 96]");
+    let v = heads(&mut add, "wv", "[0, 2, 1, 3]", "[4, 96, 32]");
+    let scores = add(format!("nn.batch_matmul({q}, {k}, transpose_b=False)"));
+    let weights = add(format!("nn.softmax({scores})"));
+    let mixed = add(format!("nn.batch_matmul({weights}, {v}, transpose_b=False)"));
+    let divided = add(format!("reshape({mixed}, newshape=[1, 4, 96, 32])"));
+    let transposed = add(format!("transpose({divided}, axes=[0, 2, 1, 3])"));
+    let merged = add(format!("reshape({transposed}, newshape=[1, 96, 128])"));
+    let projected = linear(&mut add, &merged, "wo");
+    let parameters: String =
+        ["wq", "wk", "wv", "wo"].map(|name| format!(", %{name}: Tensor[(128, 128), float32]")).concat();
+    let body = lines.join("\n");
+    format!(
+        "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(1, 96, 128), float32]{parameters}) {{\n{body}\n  \
+         add({projected}, %x)\n}}\n"
+    )
+}
+
+/// A product with a weight is split along tokens, along its columns or as a sum; of a weight nothing is sent.
+#[test]
+fn attention_is_shared_and_no_weight_is_sent() {
+    let graph = model(&attention());
+    for (speeds, bandwidth) in [(vec![5_000.0; 2], 1_000.0), (vec![2_000.0; 4], 300.0), (vec![5_000.0, 2_000.0], 500.0)]
+    {
+        let answer = answer(&graph, &speeds, bandwidth, Objective::Latency);
+        let (whole, split) = (answer.whole.unwrap(), answer.solution.value());
+        assert!(split < whole / 1.2, "{split} against {whole}");
+        let products = answer.splits.iter().filter(|s| graph.operator(s.operator).name == "nn.batch_matmul").count();
+        assert!(products >= 4, "{:?}", answer.splits);
+        let expanded = &answer.expanded;
+        let constant = edgecut::graph::constant_operators(&expanded.graph);
+        for tensor in &expanded.problem.tensors {
+            let by = expanded.graph.producer(tensor.graph);
+            assert!(by.is_none_or(|by| !constant[by.0 as usize]), "{} is sent or kept", tensor.name);
+        }
+        assert_near(&computed(&expanded.graph), &computed(&graph));
+    }
+}

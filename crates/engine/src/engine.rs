@@ -89,6 +89,11 @@ pub trait Executable: Send {
         self.run_in_steps(inputs, &mut |index, _| each(index))
     }
 
+    /// How many runs must come before those whose time counts.
+    fn warm_up_runs(&self) -> u64 {
+        1
+    }
+
     /// By step: its share in the time of a run, if the steps run as one. Then [`Executable::run_stepwise`] calls `each` for
     /// all of them when the run has ended.
     fn step_shares(&self) -> Option<&[f64]> {

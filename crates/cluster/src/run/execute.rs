@@ -20,7 +20,8 @@ use edgecut_graph::{TensorData, units::Micros};
 /// How often to run, and how.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// Runs that count; one more comes before them, which warms caches and gives the outputs.
+    /// Runs that count; others come before them, which warm caches: one, or as many as the agents ask for. The first of them
+    /// gives the outputs.
     pub repeat: u64,
     /// Maximum number of inputs in flight; 1 measures latency, more measure throughput.
     pub in_flight: u32,
@@ -79,6 +80,8 @@ struct Players<'a> {
     events: mpsc::Receiver<(usize, Result<RunEvent, AgentError>)>,
     /// Progress of each agent.
     progress: Vec<Progress>,
+    /// Runs that do not count.
+    warm_ups: u64,
 }
 
 /// What an agent has reported on the way to its first inference.
@@ -164,7 +167,7 @@ impl<'a> Players<'a> {
             });
         }
         let progress = vec![Progress::Nothing; commands.len()];
-        Players { deployment, agents, commands, events, progress }
+        Players { deployment, agents, commands, events, progress, warm_ups: 1 }
     }
 
     fn name(&self, index: usize) -> &SmolStr {
@@ -219,7 +222,10 @@ impl<'a> Players<'a> {
             let (index, event) = self.next(|| waiting.clone(), deadline).await?;
             self.progress[index] = match event {
                 RunEvent::Admitted => Progress::Admitted,
-                RunEvent::Loaded(_) => Progress::Loaded,
+                RunEvent::Loaded { warm_up_runs, .. } => {
+                    self.warm_ups = self.warm_ups.max(warm_up_runs);
+                    Progress::Loaded
+                }
                 RunEvent::Connected => Progress::Connected,
                 _ => self.progress[index],
             };
@@ -257,7 +263,7 @@ impl<'a> Players<'a> {
         futures::future::join_all(asking).await.into_iter().flatten().next()
     }
 
-    /// Runs once to warm up, then as often as asked.
+    /// Runs to warm up, then as often as asked.
     async fn run(&mut self, options: &RunOptions, record: &mut Record) -> Result<(), RunError> {
         let expected = Duration::try_from_secs_f64(options.expected.0 / 1e6 * PATIENCE).unwrap_or_default();
         let deadline = RUN_DEADLINE + expected;
@@ -266,8 +272,8 @@ impl<'a> Players<'a> {
             self.deployment.setups.iter().filter_map(|s| s.sink.as_ref()).map(|s| s.values.len()).sum::<usize>();
         let (mut open, mut next, mut first_digest) = (BTreeMap::<u64, Open>::new(), 0, None);
         loop {
-            let most = if next <= 1 { 1 } else { options.in_flight as usize };
-            if next <= options.repeat && open.len() < most {
+            let most = if next <= self.warm_ups { 1 } else { options.in_flight as usize };
+            if next < self.warm_ups + options.repeat && open.len() < most {
                 open.insert(next, Open::default());
                 self.say_all(&RunCommand::Start(next)).await;
                 next += 1;
@@ -298,17 +304,17 @@ impl<'a> Players<'a> {
                 }
                 RunEvent::Measured(measured) => {
                     open.entry(measured.inference).or_default().finished += 1;
-                    if measured.inference > 0 {
+                    if measured.inference >= self.warm_ups {
                         record.measured.entry(server).or_default().push(measured);
                     }
                 }
-                RunEvent::Admitted | RunEvent::Loaded(_) | RunEvent::Connected => {}
+                RunEvent::Admitted | RunEvent::Loaded { .. } | RunEvent::Connected => {}
             }
             let is_over = |number: &u64, run: &mut Open| {
                 run.arrived.is_some() && run.finished == self.commands.len() && (*number > 0 || outputs.len() == wanted)
             };
             for (number, run) in open.extract_if(.., is_over) {
-                if let (Some(started), Some(arrived), true) = (run.started, run.arrived, number > 0) {
+                if let (Some(started), Some(arrived), true) = (run.started, run.arrived, number >= self.warm_ups) {
                     record.latencies.push(arrived - started);
                     record.arrivals.push(arrived);
                 }

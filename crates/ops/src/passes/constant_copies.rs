@@ -4,33 +4,15 @@
 //! A slice of a result is computed from slices of the parameters where the operators in between can be split so, as the
 //! columns of a transposed weight are from its rows.
 
-use std::collections::HashMap;
-
 use edgecut_graph::{Attrs, Graph, Operator, OperatorId, Origin, TensorId, TensorType, constant_operators};
 
 use crate::{
     passes::{
-        rewriter::{GraphRewriter, Role, ShardTensor, map_args, undefined},
+        rewriter::{ConstantRead, GraphRewriter, Role, ShardTensor, map_args, undefined},
         shard::{Slice, SplitError, axes},
     },
     split::Join,
 };
-
-/// The operators that are copied, and the copies that were written.
-#[derive(Debug, Default)]
-pub(crate) struct ConstantCopies {
-    /// By operator of the original graph; empty if none is copied.
-    copied: Vec<bool>,
-    written: HashMap<Demand, TensorId>,
-}
-
-/// What is read of a tensor of the original graph, and by what.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Demand {
-    tensor: TensorId,
-    need: Option<Slice>,
-    role: Role,
-}
 
 /// An operator, or a shard of it.
 struct Copy {
@@ -40,25 +22,23 @@ struct Copy {
     types: Vec<TensorType>,
 }
 
-impl ConstantCopies {
-    /// Copies of all operators of `graph` that depend on parameters alone.
-    pub fn of(graph: &Graph) -> ConstantCopies {
-        ConstantCopies { copied: constant_operators(graph), written: HashMap::new() }
+impl GraphRewriter<'_> {
+    /// Makes all operators that depend on parameters alone copied ones.
+    pub fn copy_constants(&mut self) {
+        self.copied = constant_operators(self.original);
     }
 
     /// Whether `operator` is written where its results are read, and nowhere else.
-    pub fn contains_operator(&self, operator: OperatorId) -> bool {
+    pub fn is_copied_operator(&self, operator: OperatorId) -> bool {
         self.copied.get(operator.0 as usize) == Some(&true)
     }
 
     /// Whether `tensor` is a result of such an operator.
-    pub fn contains(&self, graph: &Graph, tensor: TensorId) -> bool {
-        graph.producer(tensor).is_some_and(|operator| self.contains_operator(operator))
+    pub fn is_copied(&self, tensor: TensorId) -> bool {
+        self.original.producer(tensor).is_some_and(|operator| self.is_copied_operator(operator))
     }
-}
 
-impl GraphRewriter<'_> {
-    /// The tensor of a copied operator, or a slice of it, for the reader that `role` says.
+    /// The tensor of a copied operator, or a slice of it, for the reader that has this role.
     pub fn copy_constant(
         &mut self,
         tensor: TensorId,
@@ -70,10 +50,10 @@ impl GraphRewriter<'_> {
             Role::Prepare(shard) => Role::Compute(shard),
             other => other,
         };
-        let wanted = Demand { tensor, need: need.cloned(), role };
+        let wanted = ConstantRead { tensor, need: need.cloned(), role };
         let mut open = vec![wanted.clone()];
         while let Some(demand) = open.last().cloned() {
-            let missing = match self.constants.written.contains_key(&demand) {
+            let missing = match self.copies.contains_key(&demand) {
                 true => Vec::new(),
                 false => self.write_copy(demand)?,
             };
@@ -82,12 +62,12 @@ impl GraphRewriter<'_> {
             }
             open.extend(missing);
         }
-        self.constants.written.get(&wanted).copied().ok_or_else(|| undefined(tensor))
+        self.copies.get(&wanted).copied().ok_or_else(|| undefined(tensor))
     }
 
     /// Writes what is demanded, unless copies that it reads are not written yet: these are returned.
-    fn write_copy(&mut self, demand: Demand) -> Result<Vec<Demand>, SplitError> {
-        let Demand { tensor, need, role } = demand.clone();
+    fn write_copy(&mut self, demand: ConstantRead) -> Result<Vec<ConstantRead>, SplitError> {
+        let ConstantRead { tensor, need, role } = demand.clone();
         let Origin::Operator { operator: id, index } = self.original.tensor(tensor).origin else {
             return Err(undefined(tensor));
         };
@@ -98,19 +78,18 @@ impl GraphRewriter<'_> {
         };
         let Some(copy) = copy else {
             // Computed whole, then sliced.
-            let whole = Demand { need: None, ..demand.clone() };
-            let Some(written) = self.constants.written.get(&whole).copied() else { return Ok(vec![whole]) };
+            let whole = ConstantRead { need: None, ..demand.clone() };
+            let Some(written) = self.copies.get(&whole).copied() else { return Ok(vec![whole]) };
             let slice = self.slice(ShardTensor { tensor: written, producer: None }, need.as_ref(), role)?;
-            self.constants.written.insert(demand, slice);
+            self.copies.insert(demand, slice);
             return Ok(Vec::new());
         };
         let demands = operator.operands().zip(&copy.needs).filter_map(|(tensor, need)| {
-            let demand = Demand { tensor, need: need.clone(), role };
-            let missing = self.constants.contains(self.original, tensor)
-                && !self.constants.written.contains_key(&demand);
+            let demand = ConstantRead { tensor, need: need.clone(), role };
+            let missing = self.is_copied(tensor) && !self.copies.contains_key(&demand);
             missing.then_some(demand)
         });
-        let missing: Vec<Demand> = demands.collect();
+        let missing: Vec<ConstantRead> = demands.collect();
         if missing.is_empty() {
             let mut new = operator.clone();
             new.args = map_args(operator, &copy.needs, |tensor, need| self.read(tensor, need, role))?;
@@ -118,7 +97,7 @@ impl GraphRewriter<'_> {
             let outputs = self.add(new, &copy.types, role);
             let result = *outputs.get(index as usize).ok_or_else(|| undefined(tensor))?;
             self.out.graph.tensor_mut(result).name = self.name_of(tensor, need.as_ref());
-            self.constants.written.insert(demand, result);
+            self.copies.insert(demand, result);
         }
         Ok(missing)
     }
@@ -157,8 +136,7 @@ mod tests {
         let ty = |shape: &[u64]| TensorType::of(DType::F32, shape);
         let x = graph.add_tensor("x", ty(&[6, 4]), Origin::Input);
         let w = graph.add_tensor("w", ty(&[4, 8]), Origin::Parameter);
-        let attrs: Attrs =
-            [("axes".into(), Attr::List([Attr::Int(1), Attr::Int(0)].into()))].into_iter().collect();
+        let attrs: Attrs = [("axes".into(), Attr::List([Attr::Int(1), Attr::Int(0)].into()))].into_iter().collect();
         let transposed = graph.add_operator(Operator::new("transpose", [w]).with_attrs(attrs), &[ty(&[8, 4])]);
         let operands = [x, graph.operator(transposed).outputs[0]];
         let dense = graph.add_operator(Operator::new("nn.dense", operands), &[ty(&[6, 8])]);

@@ -10,10 +10,7 @@ use edgecut_graph::{Arg, Attr, Attrs, Graph, Operator, OperatorId, Origin, Tenso
 
 use crate::{
     def::{Call, TypeError},
-    passes::{
-        constant_copies::ConstantCopies,
-        shard::{Shard, Slice, SplitError},
-    },
+    passes::shard::{Shard, Slice, SplitError},
     registry::lookup,
 };
 
@@ -73,8 +70,18 @@ pub(crate) struct GraphRewriter<'a> {
     pub own: Option<usize>,
     /// Slices with several readers, by tensor and range.
     slices: HashMap<(TensorId, Slice), TensorId>,
-    /// The operators of `original` that are copied where their results are read.
-    pub constants: ConstantCopies,
+    /// By operator of `original`: whether it is copied where its results are read; empty if none is.
+    pub copied: Vec<bool>,
+    /// What was written for the readers of their results.
+    pub copies: HashMap<ConstantRead, TensorId>,
+}
+
+/// What is read of a tensor of the original graph that depends on parameters alone, and by what.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ConstantRead {
+    pub tensor: TensorId,
+    pub need: Option<Slice>,
+    pub role: Role,
 }
 
 impl GraphRewriter<'_> {
@@ -87,7 +94,8 @@ impl GraphRewriter<'_> {
             layouts: vec![ShardLayout::Whole; original.tensors().len()],
             own: None,
             slices: HashMap::new(),
-            constants: ConstantCopies::default(),
+            copied: Vec::new(),
+            copies: HashMap::new(),
         };
         for (id, tensor) in original.tensors() {
             if !matches!(tensor.origin, Origin::Operator { .. }) {
@@ -126,7 +134,7 @@ impl GraphRewriter<'_> {
     /// A tensor of the original graph, or a slice of it, as one tensor of the rewritten graph. What is made for that has the
     /// original tensor's name, with the range of a slice.
     pub fn read(&mut self, tensor: TensorId, need: Option<&Slice>, role: Role) -> Result<TensorId, SplitError> {
-        if self.constants.contains(self.original, tensor) {
+        if self.is_copied(tensor) {
             return self.copy_constant(tensor, need, role);
         }
         let shards = self.shards[tensor.0 as usize].clone();

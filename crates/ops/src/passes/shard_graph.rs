@@ -12,7 +12,6 @@ use edgecut_graph::{Graph, Operator, OperatorId};
 pub use crate::passes::rewriter::{Role, Sharded};
 use crate::{
     passes::{
-        constant_copies::ConstantCopies,
         rewriter::{GraphRewriter, ShardLayout, ShardTensor},
         shard::{Shard, SplitError, axes},
     },
@@ -74,9 +73,9 @@ pub fn shard_graph(graph: &Graph, shardings: &BTreeMap<OperatorId, Sharding>) ->
         return Ok(Sharded { graph: graph.clone(), roles: graph.operators().map(whole).collect() });
     }
     let mut rewriter = GraphRewriter::new(graph);
-    rewriter.constants = ConstantCopies::of(graph);
+    rewriter.copy_constants();
     for (id, operator) in graph.operators() {
-        if rewriter.constants.contains_operator(id) {
+        if rewriter.is_copied_operator(id) {
             continue;
         }
         match shardings.get(&id) {

@@ -40,7 +40,8 @@ pub(super) fn layout_search(request: &PlanRequest<'_>, devices: &[(DeviceId, f64
         let mut next: HashMap<Vec<(TensorId, Layout)>, State> = HashMap::new();
         for (state, scheme) in states.iter().flat_map(|state| schemes.iter().map(move |scheme| (state, scheme))) {
             let Some(found) = state.after(&table, group, scheme) else { continue };
-            let key: Vec<(TensorId, Layout)> = found.tensors.iter().map(|(t, held)| (*t, held.layout.clone())).collect();
+            let key: Vec<(TensorId, Layout)> =
+                found.tensors.iter().map(|(t, held)| (*t, held.layout.clone())).collect();
             match next.get(&key) {
                 Some(known) if known.rank() <= found.rank() => {}
                 _ => drop(next.insert(key, found)),
@@ -88,7 +89,10 @@ struct Layout {
 enum Parts {
     Nothing,
     /// A range of an axis each.
-    Ranges { axis: usize, ranges: Rc<[(u64, u64)]> },
+    Ranges {
+        axis: usize,
+        ranges: Rc<[(u64, u64)]>,
+    },
     /// Partial sums, on the devices of this set.
     Sums(u64),
 }
@@ -149,9 +153,8 @@ impl<'r, 'a> Table<'r, 'a> {
     fn schemes(&self, group: usize) -> Vec<Scheme> {
         let options = &self.request.split_options;
         let whole = (0..self.devices.len()).filter_map(|place| self.whole(group, place));
-        let split = (0..options.group(group).len()).filter_map(|option| {
-            (2..=self.devices.len()).rev().find_map(|count| self.split(group, option, count))
-        });
+        let split = (0..options.group(group).len())
+            .filter_map(|option| (2..=self.devices.len()).rev().find_map(|count| self.split(group, option, count)));
         whole.chain(split).collect()
     }
 
@@ -179,7 +182,8 @@ impl<'r, 'a> Table<'r, 'a> {
     /// Option number `option` of a group over the first `count` devices; `None` if it has no such shards.
     fn split(&self, group: usize, option: usize, count: usize) -> Option<Scheme> {
         let request = self.request;
-        let able = |(device, _): &&(DeviceId, f64)| request.costs[group].get(device.0 as usize).is_some_and(Option::is_some);
+        let able =
+            |(device, _): &&(DeviceId, f64)| request.costs[group].get(device.0 as usize).is_some_and(Option::is_some);
         let devices: Vec<&(DeviceId, f64)> = self.devices.iter().filter(able).take(count).collect();
         if devices.len() < count {
             return None;
@@ -361,7 +365,8 @@ impl State {
                 for (from, (start, end)) in ranges.iter().enumerate() {
                     let piece = match read {
                         Read::Range(along, range) if along == axis => {
-                            bytes * table.part(tensor, *axis, range.end.min(*end).saturating_sub(range.start.max(*start)))
+                            bytes
+                                * table.part(tensor, *axis, range.end.min(*end).saturating_sub(range.start.max(*start)))
                         }
                         _ => wanted * table.part(tensor, *axis, end - start),
                     };

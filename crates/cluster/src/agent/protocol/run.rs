@@ -38,7 +38,11 @@ pub enum RunCommand {
 pub enum RunEvent {
     /// The setup fits into memory: parameters may be sent.
     Admitted,
-    Loaded(Vec<DeviceMemory>),
+    Loaded {
+        memory: Vec<DeviceMemory>,
+        /// Inferences that must come before those whose time counts.
+        warm_up_runs: u64,
+    },
     Connected,
     /// The inference started at the source.
     Started {
@@ -139,8 +143,9 @@ impl RunEvent {
     pub fn into_wire(self) -> Box<dyn Iterator<Item = wire::RunEvent> + Send> {
         let event = match self {
             RunEvent::Admitted => run_event::Event::Admitted(wire::Admitted {}),
-            RunEvent::Loaded(memory) => {
-                run_event::Event::Loaded(wire::Loaded { memory: memory.into_iter().map(Into::into).collect() })
+            RunEvent::Loaded { memory, warm_up_runs } => {
+                let memory = memory.into_iter().map(Into::into).collect();
+                run_event::Event::Loaded(wire::Loaded { memory, warm_up_runs })
             }
             RunEvent::Connected => run_event::Event::Connected(wire::Connected {}),
             RunEvent::Started { inference, at } => run_event::Event::Started(wire::Started { inference, at_us: at.0 }),
@@ -182,9 +187,10 @@ impl EventReader {
         Ok(Some(match message.event {
             None => return Ok(None),
             Some(run_event::Event::Admitted(_)) => RunEvent::Admitted,
-            Some(run_event::Event::Loaded(loaded)) => {
-                RunEvent::Loaded(loaded.memory.into_iter().map(Into::into).collect())
-            }
+            Some(run_event::Event::Loaded(loaded)) => RunEvent::Loaded {
+                memory: loaded.memory.into_iter().map(Into::into).collect(),
+                warm_up_runs: loaded.warm_up_runs,
+            },
             Some(run_event::Event::Connected(_)) => RunEvent::Connected,
             Some(run_event::Event::Started(started)) => {
                 RunEvent::Started { inference: started.inference, at: Micros(started.at_us) }
@@ -297,7 +303,7 @@ mod tests {
         let mut reader = EventReader::new(&setup());
         for event in [
             RunEvent::Admitted,
-            RunEvent::Loaded(vec![memory]),
+            RunEvent::Loaded { memory: vec![memory], warm_up_runs: 4 },
             RunEvent::Connected,
             RunEvent::Started { inference: 1, at },
             RunEvent::Arrived { inference: 1, at, digest: [3; 32] },

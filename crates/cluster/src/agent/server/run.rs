@@ -80,11 +80,13 @@ impl Host {
         }
         self.add_session(&session)?;
         let guard = SessionGuard { host: self.clone(), session: session.clone() };
+        let executables = loaded.iter().flat_map(|partition| &partition.stages);
+        let warm_up_runs = executables.map(|executable| executable.warm_up_runs()).max().unwrap_or(1);
         let mut computing = JoinSet::new();
         for (partition, loaded) in leased.into_iter().zip(loaded) {
             computing.spawn(compute(session.clone(), partition, loaded.stages));
         }
-        client.send(RunEvent::Loaded(session.memory())).await?;
+        client.send(RunEvent::Loaded { memory: session.memory(), warm_up_runs }).await?;
         let outcome = self.serve_inferences(client, &session, reports).await;
         drop(guard);
         // The leases end when the device threads have returned.
