@@ -359,11 +359,12 @@ fn attention() -> String {
 #[test]
 fn attention_is_shared_and_no_weight_is_sent() {
     let graph = model(&attention());
-    for (speeds, bandwidth) in [(vec![5_000.0; 2], 1_000.0), (vec![2_000.0; 4], 300.0), (vec![5_000.0, 2_000.0], 500.0)]
-    {
+    let clusters =
+        [(vec![5_000.0; 2], 1_000.0, 1.2), (vec![2_000.0; 4], 300.0, 1.2), (vec![5_000.0, 2_000.0], 500.0, 1.05)];
+    for (speeds, bandwidth, faster) in clusters {
         let answer = answer(&graph, &speeds, bandwidth, Objective::Latency);
         let (whole, split) = (answer.whole.unwrap(), answer.solution.value());
-        assert!(split < whole / 1.2, "{split} against {whole}");
+        assert!(split < whole / faster, "{split} against {whole}");
         let products = answer.splits.iter().filter(|s| graph.operator(s.operator).name == "nn.batch_matmul").count();
         assert!(products >= 4, "{:?}", answer.splits);
         let expanded = &answer.expanded;
