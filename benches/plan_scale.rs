@@ -16,6 +16,7 @@ use edgecut::{
         search::Options,
         solve::{Solution, solve},
         split::{self, SplitOptions},
+        transfer_format::Coding,
     },
     profile::items,
     relay::{ImportOptions, import},
@@ -112,6 +113,7 @@ fn cluster(devices: usize) -> Network {
         name: format!("{} to {}", i / devices, i % devices),
         cost: LinkCost { latency: Micros(200.0), rate: Rate(125.0) },
         overhead: Micros::ZERO,
+        coding: Coding::default(),
     };
     let route = |i: usize| (i / devices != i % devices).then_some(LinkId(i as u32));
     Network {
@@ -167,7 +169,15 @@ fn synthetic(groups: usize, devices: usize) -> Problem {
 }
 
 fn tensor(producer: Option<GroupId>) -> Tensor {
-    Tensor { name: String::new(), graph: TensorId(0), bytes: Bytes(100_000), producer, view_of: None, is_output: false }
+    Tensor {
+        name: String::new(),
+        graph: TensorId(0),
+        bytes: Bytes(100_000),
+        producer,
+        activation: None,
+        view_of: None,
+        is_output: false,
+    }
 }
 
 /// resnet152 on eight devices of 40 GFLOP/s and less, whole groups and split ones.

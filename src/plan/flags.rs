@@ -20,7 +20,7 @@ use crate::{
 use edgecut_cluster::run::request::{PlanSettings, RequestError};
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
-    self as plan, NoPlan,
+    self as plan, NoPlan, TransferFormat,
     file::ModelRef,
     moved::{Move, MoveError},
     no_plan::{Nearest, Shortage},
@@ -99,6 +99,14 @@ pub struct Plan {
     /// latency, memory and transfers what they are before and after.
     #[arg(long = "move", hide_short_help = true, help_heading = "Placement", value_name = "GROUP=SERVER/DEVICE", requires = "like", conflicts_with_all = ["pareto", "advise", "pin", "ban", "ratios", "rehearse", "objective", "latency", "throughput", "time_limit", "seed", "budget"])]
     pub(super) moves: Vec<Move>,
+
+    /// Format of activations between servers: exact, f16 or int8 [default: exact]
+    ///
+    /// f16 halves what is sent, int8 quarters it, and both change the model's outputs: `edgecut run` says by how much. Only float32
+    /// activations are converted; the model's inputs and outputs, other types, and what stays on a server are not. With
+    /// --move: that of the plan.
+    #[arg(long, help_heading = "Placement", value_name = "FORMAT", conflicts_with = "moves")]
+    pub(super) transfer: Option<TransferFormat>,
 
     /// Run groups on one device
     ///
@@ -186,6 +194,7 @@ impl Plan {
             cluster: self.cluster.path().map(|path| path.display().to_string()),
             objective: self.objective,
             targets: Targets { latency: self.latency, throughput: self.throughput },
+            transfer: self.transfer.unwrap_or_default(),
             memory: self.memory,
             rules: pins.chain(bans).collect::<Result<_, _>>().map_err(Failure::bad_input)?,
             may_split: !self.no_split,

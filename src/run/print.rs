@@ -7,18 +7,22 @@ use crate::{
     format::{Format, print_csv, print_json},
     table::{MANY_GROUPS, SMALL, numbered, shortened, small, table},
 };
-use edgecut_cluster::run::{self, Difference, MemoryUse, TransferCost, table as run_table};
+use edgecut_cluster::run::{self, MemoryUse, TransferCost, table as run_table};
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::Plan;
 
-pub(crate) fn print(format: Format, plan: &Plan, outcome: &run::Outcome, difference: Option<Difference>) -> Outcome {
+pub(crate) fn print(format: Format, plan: &Plan, outcome: &run::Outcome) -> Outcome {
     match format {
         Format::Json => print_json(outcome),
         Format::Csv => print_csv(&run_table::rows(outcome)),
         Format::Table => {
             println!("{}", page(plan, outcome));
-            if let Some(difference) = difference {
-                println!("outputs against one device: {difference}");
+            match outcome.outputs {
+                Some(difference) if !plan.transfer.is_exact() && difference.is_finite() => {
+                    println!("outputs of transfers in {} against one device: {}", plan.transfer, difference.errors());
+                }
+                Some(difference) => println!("outputs against one device: {difference}"),
+                None => {}
             }
             Ok(())
         }
@@ -33,11 +37,13 @@ fn off(predicted: Micros, measured: Micros) -> String {
 /// All transfers in a line. Those over different links go at the same time.
 fn moved(transfers: &[TransferCost]) -> String {
     let bytes: Bytes = transfers.iter().map(|transfer| transfer.bytes).sum();
+    let sent: Bytes = transfers.iter().map(|transfer| transfer.sent_bytes).sum();
+    let sent = if sent == bytes { String::new() } else { format!(", sent as {sent}") };
     let predicted: Micros = transfers.iter().filter_map(|transfer| transfer.predicted_us).sum();
     let measured: Micros = transfers.iter().map(|transfer| transfer.measured_us).sum();
     let count = transfers.len();
     format!(
-        "{count} transfers of {bytes} together: predicted {predicted}, measured {measured} ({})",
+        "{count} transfers of {bytes} together{sent}: predicted {predicted}, measured {measured} ({})",
         off(predicted, measured)
     )
 }
@@ -93,13 +99,14 @@ fn groups(outcome: &run::Outcome) -> String {
 }
 
 fn transfers(costs: &[TransferCost]) -> Table {
-    let mut transfers = table(["transfer", "from", "to", ">bytes", ">predicted", ">measured", ">waited"]);
+    let mut transfers = table(["transfer", "from", "to", ">bytes", ">sent", ">predicted", ">measured", ">waited"]);
     for transfer in costs {
         transfers.add_row([
             shortened(&transfer.tensor, 40),
             transfer.from.clone(),
             transfer.to.clone(),
             transfer.bytes.to_string(),
+            transfer.sent_bytes.to_string(),
             transfer.predicted_us.map_or(String::new(), |time| time.to_string()),
             transfer.measured_us.to_string(),
             transfer.waited_us.to_string(),

@@ -9,7 +9,7 @@ use edgecut::{
     agent::Fleet,
     graph::{Granularity, Graph, LinkCost, OperatorId, TensorData},
     plan::{
-        Candidate, DeviceId, NoPlan, Plan, PlanRequest,
+        Candidate, DeviceId, NoPlan, Plan, PlanRequest, TransferFormat,
         assemble::Network,
         check,
         constrained::with_schedules,
@@ -18,10 +18,13 @@ use edgecut::{
         schedule::apply_schedules,
         search::Options,
         split::{SplitOptions, divided, solve},
+        transfer_format::Coding,
     },
     profile::{Item, items},
     relay::{ImportOptions, import},
-    run::{DeployOptions, RunOptions, deploy, deploy::Output, execute, execute::Record},
+    run::{
+        DeployOptions, Difference, Outcome, RunOptions, TransferCost, deploy, deploy::Output, execute, execute::Record,
+    },
     units::{Bytes, Micros},
 };
 
@@ -44,7 +47,12 @@ fn network(agents: &Agents) -> Network {
     let servers = &agents.cluster.servers;
     let n = servers.len();
     let device = |name: &str| Device { server: name.into(), name: "cpu".into(), address: None, memory: None };
-    let link = |name: String| Link { name, cost: LinkCost::per_byte(Micros(10.0), 1e-3), overhead: Micros::ZERO };
+    let link = |name: String| Link {
+        name,
+        cost: LinkCost::per_byte(Micros(10.0), 1e-3),
+        overhead: Micros::ZERO,
+        coding: Coding::default(),
+    };
     let route = |i: usize| (i / n != i % n).then_some(LinkId(i as u32));
     Network {
         devices: servers.iter().map(|server| device(&server.name)).collect(),
@@ -57,6 +65,11 @@ fn network(agents: &Agents) -> Network {
 
 /// A plan with splits for devices of these speeds, in FLOPs a microsecond, and the graph that it is of.
 fn planned(graph: &Graph, agents: &Agents, speeds: &[f64]) -> (Plan, Graph) {
+    planned_with(graph, agents, speeds, TransferFormat::Exact)
+}
+
+/// The same with this format between servers.
+fn planned_with(graph: &Graph, agents: &Agents, speeds: &[f64], format: TransferFormat) -> (Plan, Graph) {
     let items = items(graph, Granularity::Fused);
     let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
     let cost = |flops: u64, speed: &f64| {
@@ -64,7 +77,9 @@ fn planned(graph: &Graph, agents: &Agents, speeds: &[f64]) -> (Plan, Graph) {
     };
     let names = items.iter().map(|item| item.name.clone()).collect();
     let costs = items.iter().map(|item| speeds.iter().map(|speed| cost(item.flops, speed)).collect()).collect();
-    let request = PlanRequest::new(SplitOptions::of(graph, &groups), names, costs, network(agents));
+    let mut network = network(agents);
+    network.set_transfer_format(format);
+    let request = PlanRequest::new(SplitOptions::of(graph, &groups), names, costs, network);
     let answer = solve(&PlanRequest { search: search(1_000), ..request }, None).unwrap();
     let model = ModelRef::default();
     let mut plan = Plan::new(&answer.expanded.problem, &answer.solution, model, Granularity::Fused, 0);
@@ -104,6 +119,43 @@ async fn split_plans_give_the_outputs_of_one_device() {
             }
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn activations_cross_links_in_fewer_bits_and_inputs_and_outputs_as_they_are() {
+    let graph = import("model", MODEL.as_bytes(), &ImportOptions::default()).unwrap().graph;
+    let want = on_one_device(&graph);
+    let agents = Agents::start(2, None).await;
+    let mut errors = Vec::new();
+    for (format, smaller, tolerance) in [(TransferFormat::F16, 2.0, 1e-3), (TransferFormat::Int8, 3.2, 0.05)] {
+        let (plan, split) = planned_with(&graph, &agents, &[1000.0, 1000.0], format);
+        assert!(!plan.splits.is_empty() && plan.transfer == format);
+        let options = DeployOptions { session: format.to_string(), in_flight: 1, streamed: BTreeSet::new() };
+        let deployment = deploy(&split, &plan, &agents.cluster, &options).unwrap();
+        let fleet = Fleet::connect(&agents.cluster).await.unwrap();
+        let players: Vec<_> =
+            deployment.setups.iter().map(|s| fleet.agent(&s.server).unwrap().unwrap().clone()).collect();
+        let all = inputs(&split);
+        let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
+        let how = RunOptions { repeat: 2, in_flight: 1, expected: Micros(1000.0) };
+        let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await.unwrap();
+
+        let outcome = Outcome::of(&plan, &deployment, &record).unwrap();
+        let (converted, exact): (Vec<_>, Vec<_>) = outcome.transfers.iter().partition(|t| t.format == format);
+        assert!(exact.iter().all(|t| t.format.is_exact() && t.sent_bytes == t.bytes));
+        assert!(exact.iter().any(|t| t.tensor.starts_with('x')), "a slice of the input crosses: {exact:?}");
+        let sum = |of: fn(&TransferCost) -> Bytes| converted.iter().map(|t| of(t)).sum::<Bytes>().0 as f64;
+        let (bytes, sent) = (sum(|t| t.bytes), sum(|t| t.sent_bytes));
+        assert!(bytes > 0.0 && bytes / sent >= smaller, "{bytes} sent as {sent}");
+        let total: Bytes = outcome.transfers.iter().map(|t| t.sent_bytes).sum();
+        assert_eq!(Some(total), plan.predicted.sent_bytes);
+
+        let [Output::Sink(index)] = deployment.outputs[..] else { panic!("one output at the sink") };
+        let difference = Difference::between(&record.sink_values[index as usize..=index as usize], &want);
+        assert!(difference.is_finite() && difference.largest_relative < tolerance, "{}", difference.errors());
+        errors.push(difference.mean);
+    }
+    assert!(0.0 < errors[0] && errors[0] < errors[1], "{errors:?}");
 }
 
 /// A model whose widest tensors take 4 MiB each, and little else.

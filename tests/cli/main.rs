@@ -18,3 +18,4 @@ mod plan_advice;
 mod simultaneous_profiles;
 mod stable_ids;
 mod threads;
+mod transfer_format;

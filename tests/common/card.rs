@@ -10,6 +10,7 @@ use edgecut::{
         problem::{Cost, Device, Link, LinkId},
         search::Options,
         split::{SplitOptions, divided, solve},
+        transfer_format::Coding,
     },
     profile::items,
     units::{Bytes, Micros},
@@ -35,6 +36,7 @@ impl Card {
             name: name.into(),
             cost: LinkCost::per_byte(self.latency, self.per_byte),
             overhead: Micros::ZERO,
+            coding: Coding::default(),
         };
         let items = items(graph, Granularity::Op);
         let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();

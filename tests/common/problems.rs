@@ -4,16 +4,33 @@ use edgecut::{
     graph::{self, LinkCost},
     plan::{
         DeviceId, GroupId, Problem, TensorIndex,
+        activation::Activation,
         evaluation::Evaluation,
         placement::Placement,
         problem::{Cost, Device, Group, Link, LinkId, Objective, ParameterId, Targets, Tensor},
+        transfer_format::{Coding, TransferFormat},
     },
     units::{Bytes, Micros},
 };
 use fastrand::Rng;
 
-/// A random problem: a DAG with views, shared parameters, unequal devices, slow and fast links.
+/// A random problem of [`exact_problem`]; in two of three, links carry some tensors in another format.
 pub fn problem(seed: u64, groups: usize, devices: usize) -> Problem {
+    let mut problem = exact_problem(seed, groups, devices);
+    let mut rng = Rng::with_seed(seed);
+    let format = [TransferFormat::Exact, TransferFormat::F16, TransferFormat::Int8][rng.usize(0..3)];
+    if !format.is_exact() {
+        problem.links.iter_mut().for_each(|link| link.coding = Coding { format, per_element: 0.01 });
+        for tensor in problem.tensors.iter_mut().filter(|tensor| tensor.producer.is_some() && !tensor.is_output) {
+            let elements = tensor.bytes.0 / 4;
+            tensor.activation = (rng.u8(0..4) > 0).then_some(Activation { elements, runs: elements / 32 });
+        }
+    }
+    problem
+}
+
+/// A random problem: a DAG with views, shared parameters, unequal devices, slow and fast links.
+pub fn exact_problem(seed: u64, groups: usize, devices: usize) -> Problem {
     let mut rng = Rng::with_seed(seed);
     let mut tensors = vec![tensor(0, rng.u64(1..1000), None)];
     let parameters: Vec<Bytes> = (0..groups).map(|_| Bytes(rng.u64(0..5000))).collect();
@@ -79,6 +96,7 @@ pub fn problem(seed: u64, groups: usize, devices: usize) -> Problem {
                         name: format!("{from}->{to}"),
                         cost: LinkCost::per_byte(latency, per_byte),
                         overhead: Micros::ZERO,
+                        coding: Coding::default(),
                     });
                     Some(LinkId(links.len() as u32 - 1))
                 }
@@ -102,7 +120,15 @@ pub fn problem(seed: u64, groups: usize, devices: usize) -> Problem {
 
 fn tensor(id: u32, bytes: u64, producer: Option<GroupId>) -> Tensor {
     let name = format!("t{id}");
-    Tensor { name, graph: graph::TensorId(id), bytes: Bytes(bytes), producer, view_of: None, is_output: false }
+    Tensor {
+        name,
+        graph: graph::TensorId(id),
+        bytes: Bytes(bytes),
+        producer,
+        activation: None,
+        view_of: None,
+        is_output: false,
+    }
 }
 
 /// Every placement and every order, without any cleverness.

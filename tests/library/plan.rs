@@ -1,10 +1,10 @@
 //! Laws of planning, on random problems: the checker agrees with the simulator, plans beat single devices and
 //! never their bound, small problems are solved as well as by trying everything.
 
-use crate::common::problems::{brute_force, problem};
+use crate::common::problems::{brute_force, exact_problem, problem};
 use edgecut::{
     plan::{
-        DeviceId, GroupId, NoPlan, Plan, Problem,
+        DeviceId, GroupId, NoPlan, Plan, Problem, TransferFormat,
         bound::{Bounds, LowerBound, critical_path::Tails},
         check,
         evaluation::Evaluation,
@@ -187,6 +187,12 @@ proptest! {
         for (what, wrong) in [("late", late), ("heavy", heavy), ("moved", moved), ("boastful", boastful)] {
             prop_assert!(check::plan(&problem, &wrong).is_err(), "{}", what);
         }
+        if let Some(at) = plan.transfers.iter().position(|transfer| !transfer.format.is_exact()) {
+            let (mut exact, mut smaller) = (plan.clone(), plan.clone());
+            (exact.transfers[at].format, exact.transfers[at].sent_bytes) = (TransferFormat::Exact, None);
+            smaller.transfers[at].sent_bytes = plan.transfers[at].sent_bytes.map(|sent| Bytes(sent.0 + 1));
+            prop_assert!(check::plan(&problem, &exact).is_err() && check::plan(&problem, &smaller).is_err());
+        }
         let mut lost = plan.clone();
         if lost.transfers.pop().is_some() {
             prop_assert!(check::plan(&problem, &lost).is_err());
@@ -221,6 +227,37 @@ proptest! {
     }
 }
 
+#[test]
+fn plan_files_keep_formats_and_contradictions_are_refused() {
+    let written = |seed: &u64| {
+        let problem = problem(*seed, 12, 3);
+        written(&problem, &anyhow_placed(&problem, &mut Rng::with_seed(*seed)))
+    };
+    let is_converted = |plan: &Plan| plan.transfers.iter().any(|transfer| !transfer.format.is_exact());
+    let plans: Vec<Plan> = (0..40).map(|seed| written(&seed)).collect();
+    let (converted, exact): (Vec<&Plan>, Vec<&Plan>) = plans.iter().partition(|plan| is_converted(plan));
+    assert!(converted.len() > 10 && exact.len() > 5, "{} and {}", converted.len(), exact.len());
+    for plan in &plans {
+        let text = plan.to_json().unwrap();
+        assert_eq!(text.contains("\"transfer\":"), !plan.transfer.is_exact(), "{text}");
+        assert_eq!(text.contains("\"format\":"), is_converted(plan), "{text}");
+        let sent = |plan: &Plan| plan.transfers.iter().map(|t| (t.format, t.sent_bytes)).collect::<Vec<_>>();
+        assert_eq!(sent(&Plan::from_json(text.as_bytes()).unwrap()), sent(plan));
+    }
+    let refused = |change: &dyn Fn(&mut Plan)| {
+        let mut plan = converted[0].clone();
+        change(&mut plan);
+        Plan::from_json(plan.to_json().unwrap().as_bytes()).unwrap_err().to_string()
+    };
+    for error in [
+        refused(&|plan| plan.transfer = TransferFormat::Exact),
+        refused(&|plan| plan.devices.iter_mut().for_each(|device| device.server = "one".to_string())),
+        refused(&|plan| plan.transfers.iter_mut().for_each(|transfer| transfer.sent_bytes = None)),
+    ] {
+        assert!(error.contains("which is not how the plan sends it"), "{error}");
+    }
+}
+
 /// Memory of the devices as a multiple of what a feasible placement needs, which the search does not know, and for how many
 /// of [`PROBLEMS`] problems a plan is found.
 const TIGHT: [(f64, usize); 2] = [(1.03, 98), (1.01, 97)];
@@ -230,7 +267,7 @@ const PROBLEMS: u64 = 100;
 fn where_hardly_any_memory_is_left_over_plans_are_found() {
     for (room, wanted) in TIGHT {
         let is_solved = |seed: &u64| {
-            let mut problem = problem(*seed, 30, 3);
+            let mut problem = exact_problem(*seed, 30, 3);
             problem.objective = Objective::Latency;
             let some = anyhow_placed(&problem, &mut Rng::with_seed(*seed));
             for (device, reserved) in problem.devices.iter_mut().zip(some.reserved()) {

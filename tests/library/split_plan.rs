@@ -19,6 +19,7 @@ use edgecut::{
             front::{front, value, within},
             met, solve,
         },
+        transfer_format::Coding,
     },
     profile::{Item, items},
     relay::{ImportOptions, import},
@@ -51,6 +52,7 @@ fn network(speeds: &[f64], bandwidth: f64) -> Network {
         name: format!("s{a}-s{b}"),
         cost: LinkCost { latency: Micros(100.0), rate: Rate(bandwidth) },
         overhead: Micros::ZERO,
+        coding: Coding::default(),
     };
     let route = |pair: &(usize, usize)| between.iter().position(|p| p == pair).map(|at| LinkId(at as u32));
     Network {

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 
 use super::{
     GroupId, Problem, TensorIndex,
+    activation::activations,
     problem::{Cost, Device, DeviceId, Group, Link, LinkId, Objective, ParameterId, Targets, Tensor},
+    transfer_format::{Coding, TransferFormat},
 };
 use edgecut_graph::{Graph, Operator, OperatorId, Origin, TensorId, units::Bytes};
 
@@ -41,6 +43,20 @@ pub struct Network {
     pub sink: DeviceId,
 }
 
+impl Network {
+    /// Lets links between servers carry activations in this format. Links of one server, such as those to a GPU, carry
+    /// them as they are.
+    pub fn set_transfer_format(&mut self, format: TransferFormat) {
+        let count = self.devices.len();
+        for (index, link) in self.routes.iter().enumerate() {
+            let (from, to) = (&self.devices[index / count], &self.devices[index % count]);
+            if let Some(link) = link.filter(|_| from.server != to.server) {
+                self.links[link.0 as usize].coding = Coding::of(format);
+            }
+        }
+    }
+}
+
 /// Builds the problem. `groups` contain every operator once, in topological order; `is_view` tells which operators are
 /// views of their first operand.
 ///
@@ -62,6 +78,7 @@ pub fn assemble(
     let parameter_ids: HashMap<TensorId, ParameterId> = graph.parameters().zip((0u32..).map(ParameterId)).collect();
     let consumers = graph.consumers();
 
+    let activations = activations(graph, &is_view);
     let mut tensors: Vec<Tensor> = Vec::new();
     let mut index_of: HashMap<TensorId, TensorIndex> = HashMap::new();
     for (id, tensor) in graph.tensors() {
@@ -77,6 +94,7 @@ pub fn assemble(
             name: tensor.name.to_string(),
             graph: id,
             bytes: size(id),
+            activation: activations[id.0 as usize],
             producer,
             view_of: None,
             is_output,

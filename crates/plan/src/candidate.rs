@@ -182,7 +182,7 @@ fn timed(problem: &Problem, times: &BTreeMap<GroupId, Micros>, factor: f64) -> P
         }
     }
     for link in &mut timed.links {
-        link.cost = link.cost.slower(factor);
+        *link = link.clone().slower(factor);
     }
     timed
 }

@@ -61,7 +61,7 @@ impl ChangeRow {
 /// If a plan does not pass the checker.
 pub fn changes(moved: &Moved) -> Result<Vec<ChangeRow>, Violation> {
     let (before, after) = (figures(&moved.before)?, figures(&moved.after)?);
-    let bytes = |plan: &Plan| plan.transfers.iter().map(|transfer| transfer.bytes).sum::<Bytes>().0 as f64;
+    let bytes = |plan: &Plan| plan.transfers.iter().map(Transfer::sent).sum::<Bytes>().0 as f64;
     let time = |plan: &Plan| plan.transfers.iter().map(|transfer| transfer.time_us.0).sum::<f64>();
     let both = |figure, of: &dyn Fn(&Plan) -> f64| ChangeRow::new(figure, of(&before), of(&after));
     let mut rows = vec![

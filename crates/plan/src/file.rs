@@ -11,6 +11,7 @@ use super::{
     problem::{Objective, Targets},
     rule::Rule,
     schedule::Schedule,
+    transfer_format::TransferFormat,
 };
 use edgecut_graph as graph;
 use edgecut_graph::units::{Bytes, Micros};
@@ -47,6 +48,9 @@ pub struct Plan {
     /// Of a plan for a stream: the number of inputs in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u32>,
+    /// The format in which activations go from server to server.
+    #[serde(default, skip_serializing_if = "TransferFormat::is_exact")]
+    pub transfer: TransferFormat,
     /// What is split: the operators that `groups` and `transfers` refer to are those of the model's graph with these
     /// made into shards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -92,6 +96,12 @@ pub struct Predicted {
     pub in_flight: u32,
     /// The largest [`MemoryPlan::load_bytes`] of any device.
     pub peak_bytes: Bytes,
+    /// Of a plan with a [transfer format](Plan::transfer): what goes from server to server for one input, as tensors and as
+    /// it is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfer_bytes: Option<Bytes>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_bytes: Option<Bytes>,
 }
 
 fn one() -> u32 {
@@ -217,13 +227,26 @@ pub struct Transfer {
     pub name: String,
     pub from: DeviceId,
     pub to: DeviceId,
+    /// Size of the tensor.
     pub bytes: Bytes,
+    /// How it is sent, and what that takes where it is not sent as it is.
+    #[serde(default, skip_serializing_if = "TransferFormat::is_exact")]
+    pub format: TransferFormat,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_bytes: Option<Bytes>,
     pub start_us: Micros,
     pub time_us: Micros,
     /// The part of it after the last byte has arrived: the reader's device wakes up, and of devices that exchange tensors one
     /// waits for the slower one. Known from pilot runs.
     #[serde(default)]
     pub overhead_us: Micros,
+}
+
+impl Transfer {
+    /// What is sent for it.
+    pub fn sent(&self) -> Bytes {
+        self.sent_bytes.unwrap_or(self.bytes)
+    }
 }
 
 /// Why a text is not a plan.
@@ -261,6 +284,11 @@ impl Plan {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
+    /// Whether a transfer goes from one server to another.
+    pub fn is_between_servers(&self, transfer: &Transfer) -> bool {
+        self.devices[transfer.from.0 as usize].server != self.devices[transfer.to.0 as usize].server
+    }
+
     fn check_ids(&self) -> Result<(), String> {
         let known = |device: DeviceId| (device.0 as usize) < self.devices.len();
         if !known(self.source) || !known(self.sink) {
@@ -284,6 +312,19 @@ impl Plan {
         }
         match self.transfers.iter().find(|t| !known(t.from) || !known(t.to)) {
             Some(transfer) => Err(format!("the transfer of {} names a device that does not exist", transfer.name)),
+            None => self.check_formats(),
+        }
+    }
+
+    /// Only what goes from server to server is converted, and to the format of the plan.
+    fn check_formats(&self) -> Result<(), String> {
+        let mut converted = self.transfers.iter().filter(|transfer| !transfer.format.is_exact());
+        let is_wrong =
+            |t: &&Transfer| t.format != self.transfer || t.sent_bytes.is_none() || !self.is_between_servers(t);
+        match converted.find(is_wrong) {
+            Some(Transfer { name, format, .. }) => {
+                Err(format!("the transfer of {name} is in {format}, which is not how the plan sends it"))
+            }
             None => Ok(()),
         }
     }

@@ -49,6 +49,8 @@ impl Plan {
                 throughput_per_s: if interval.0 > 0.0 { 1e6 / interval.0 } else { 0.0 },
                 in_flight,
                 peak_bytes: evaluation.peak(),
+                transfer_bytes: None,
+                sent_bytes: None,
             },
             bound: Bound { value: solution.bound.value, by: solution.bound.by.to_string() },
             gap: solution.gap(),
@@ -56,12 +58,20 @@ impl Plan {
             sink: problem.sink,
             devices: devices(problem, solution),
             in_flight: solution.in_flight,
+            transfer: problem.transfer_format(),
             splits: Vec::new(),
             schedules: Vec::new(),
             groups,
             transfers: transfers(problem, solution),
             notes: Vec::new(),
         };
+        if !plan.transfer.is_exact() {
+            let crossing = plan.transfers.iter().filter(|transfer| plan.is_between_servers(transfer));
+            let (bytes, sent) = crossing.fold(Default::default(), |(bytes, sent): (Bytes, Bytes), transfer| {
+                (bytes + transfer.bytes, sent + transfer.sent())
+            });
+            (plan.predicted.transfer_bytes, plan.predicted.sent_bytes) = (Some(bytes), Some(sent));
+        }
         plan.notes = plan.left_out(problem);
         plan
     }
@@ -109,6 +119,10 @@ fn transfers(problem: &Problem, solution: &Solution) -> Vec<Transfer> {
         work.replicas.iter().zip(times.births.iter().zip(&times.arrivals)).filter_map(|(piece, (start, end))| {
             let ReplicaOrigin::Transfer { from, link } = piece.origin else { return None };
             let tensor = problem.tensor(piece.tensor);
+            let link = link.map(|link| problem.link(link));
+            let format =
+                link.filter(|_| tensor.activation.is_some()).map(|link| link.coding.format).unwrap_or_default();
+            let sent = link.map(|link| link.carried_bytes(tensor));
             Some(Transfer {
                 id: None,
                 part: String::new(),
@@ -117,9 +131,11 @@ fn transfers(problem: &Problem, solution: &Solution) -> Vec<Transfer> {
                 from: sender(work, from),
                 to: piece.device,
                 bytes: piece.bytes,
+                format,
+                sent_bytes: (!format.is_exact()).then_some(sent).flatten(),
                 start_us: *start,
-                time_us: link.map_or(*end - *start, |link| problem.link(link).time(piece.bytes)),
-                overhead_us: link.map_or(Micros::ZERO, |link| problem.link(link).overhead),
+                time_us: link.map_or(*end - *start, |link| link.time(tensor)),
+                overhead_us: link.map_or(Micros::ZERO, |link| link.overhead),
             })
         });
     let mut transfers: Vec<Transfer> = sent.collect();

@@ -10,6 +10,8 @@
 //! | [`assemble`] | a problem from a graph and the costs of its groups |
 //! | [`group_names`] | what groups are called: numbers, unique names of operators, layers |
 //! | [`rule`] | pins and bans |
+//! | [`transfer_format`] | formats in which activations cross links between servers |
+//! | [`activation`] | which tensors are activations |
 //! | [`request`] | a model, devices, costs, targets, rules and options: what a plan is asked for |
 //! | [`like`] | the splits of another plan, over the devices of this one |
 //! | [`moved`] | another plan as it is, with some groups on other devices |
@@ -50,6 +52,7 @@
 //! | [`stages`] | the stages of a plan, for execution, export and the account of inputs in flight |
 //! | [`check`] | the independent checker |
 
+pub mod activation;
 pub mod assemble;
 pub mod bound;
 pub mod candidate;
@@ -89,6 +92,7 @@ mod test_problems;
 #[cfg(test)]
 mod testing;
 mod timed_event;
+pub mod transfer_format;
 pub mod two_device;
 
 pub use candidate::{Candidate, CostSource};
@@ -99,3 +103,4 @@ pub use planner::plan;
 pub use problem::{DeviceId, GroupId, Problem, TensorIndex};
 pub use request::PlanRequest;
 pub use stop::Stop;
+pub use transfer_format::TransferFormat;

@@ -166,7 +166,8 @@ pub fn moved(request: &PlanRequest<'_>, other: &Plan, moves: &[Move]) -> Result<
     let names = request.group_names();
     let targets = targets(moves, &names, &devices)?;
     // A plan of other targets is judged by its own.
-    let request = PlanRequest { objective: other.objective, targets: other.targets, ..request.clone() };
+    let mut request = PlanRequest { objective: other.objective, targets: other.targets, ..request.clone() };
+    request.network.set_transfer_format(other.transfer);
     let choices = choices_like(&request, request.like.as_deref().unwrap_or_default())?;
     let run = OtherPlan::of(&request, other, &choices)?;
     let before = run.candidate(&request, &choices, &HashMap::new())?;
@@ -259,10 +260,12 @@ impl OtherPlan {
             |(planned, profiled): (f64, f64)| if planned > 0.0 && profiled > 0.0 { planned / profiled } else { 1.0 };
         let slowdowns = sums.iter().map(|sum| ratio(if sum.1 > 0.0 { *sum } else { all })).collect();
         let mut carried: HashMap<LinkId, (f64, f64)> = HashMap::new();
+        let by_id: HashMap<_, _> = problem.tensors.iter().map(|tensor| (tensor.graph, tensor)).collect();
         for transfer in &other.transfers {
+            let tensor = by_id.get(&transfer.tensor).ok_or(MoveError::Foreign)?;
             let Some(link) = problem.route(here(transfer.from)?, here(transfer.to)?) else { continue };
             let sum = carried.entry(link).or_default();
-            *sum = (sum.0 + transfer.time_us.0, sum.1 + problem.link(link).time(transfer.bytes).0);
+            *sum = (sum.0 + transfer.time_us.0, sum.1 + problem.link(link).time(tensor).0);
         }
         let links = carried.into_iter().map(|(link, sum)| (link, ratio(sum))).collect();
         Ok(OtherPlan { groups, slowdowns, links })
@@ -300,7 +303,7 @@ impl OtherPlan {
         }
         for (link, factor) in &self.links {
             let link = &mut expanded.problem.links[link.0 as usize];
-            link.cost = link.cost.slower(*factor);
+            *link = link.clone().slower(*factor);
         }
         let order = order(&expanded.problem, &ranks).ok_or(MoveError::Foreign)?;
         let solution = evaluate(&expanded.problem, Placement { devices, order })?;

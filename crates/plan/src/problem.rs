@@ -7,6 +7,10 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+use super::{
+    activation::Activation,
+    transfer_format::{Coding, TransferFormat},
+};
 use edgecut_graph::{
     self as graph, LinkCost,
     units::{Bytes, Micros},
@@ -70,6 +74,8 @@ pub struct Tensor {
     /// Which tensor of the graph it is.
     pub graph: graph::TensorId,
     pub bytes: Bytes,
+    /// Its size as an activation, which links may carry in another format; `None` if they may not.
+    pub activation: Option<Activation>,
     /// The group that produces it; `None` for an input of the model.
     pub producer: Option<GroupId>,
     /// The operand of its producer whose storage it shares, if the producer is a view.
@@ -97,6 +103,8 @@ pub struct Link {
     /// The part of the cost's latency after the last byte has arrived: the reader's device wakes up, and of devices that
     /// exchange tensors one waits for the slower one.
     pub overhead: Micros,
+    /// How it carries activations.
+    pub coding: Coding,
 }
 
 /// Targets of the plan.
@@ -188,6 +196,12 @@ impl Problem {
         self.groups[group.0 as usize].costs[device.0 as usize]
     }
 
+    /// The format in which links between servers carry activations.
+    pub fn transfer_format(&self) -> TransferFormat {
+        let mut formats = self.links.iter().map(|link| link.coding.format);
+        formats.find(|format| !format.is_exact()).unwrap_or_default()
+    }
+
     /// The link of a transfer; `None` where it is free.
     pub fn route(&self, from: DeviceId, to: DeviceId) -> Option<LinkId> {
         self.routes[from.0 as usize * self.devices.len() + to.0 as usize]
@@ -250,6 +264,9 @@ impl Problem {
             }
         }
         for tensor in &self.tensors {
+            if tensor.activation.is_some() && (tensor.producer.is_none() || tensor.is_output) {
+                return fail(format!("tensor {}: inputs and outputs of the model are no activations", tensor.name));
+            }
             let producer = tensor.producer.and_then(|p| self.groups.get(p.0 as usize));
             if tensor.producer.is_some() && producer.is_none() {
                 return fail(format!("tensor {}: unknown producer", tensor.name));
@@ -270,9 +287,20 @@ impl Device {
 }
 
 impl Link {
-    /// How long `bytes` occupy the link.
-    pub fn time(&self, bytes: Bytes) -> Micros {
-        self.cost.time(bytes)
+    /// The number of bytes that it carries for `tensor`.
+    pub fn carried_bytes(&self, tensor: &Tensor) -> Bytes {
+        tensor.activation.map_or(tensor.bytes, |activation| self.coding.format.bytes(activation))
+    }
+
+    /// How long `tensor` occupies the link, from the start of encoding to the end of decoding.
+    pub fn time(&self, tensor: &Tensor) -> Micros {
+        let coding = tensor.activation.map_or(Micros::ZERO, |activation| self.coding.time(activation));
+        self.cost.time(self.carried_bytes(tensor)) + coding
+    }
+
+    /// A link on which everything takes `factor` times as long, but for its overhead.
+    pub fn slower(self, factor: f64) -> Link {
+        Link { cost: self.cost.slower(factor), coding: self.coding.slower(factor), ..self }
     }
 }
 

@@ -116,7 +116,7 @@ pub fn loads(problem: &Problem, graph: &TaskGraph) -> Loads {
     }
     for replica in &graph.replicas {
         if let ReplicaOrigin::Transfer { link: Some(link), .. } = replica.origin {
-            loads.links[link.0 as usize] += problem.link(link).time(replica.bytes);
+            loads.links[link.0 as usize] += problem.link(link).time(problem.tensor(replica.tensor));
         }
     }
     loads
@@ -191,7 +191,8 @@ impl Simulation<'_> {
         }
         let Some(TimedEvent(_, (.., replica))) = self.queues[link].pop() else { return };
         self.link_busy[link] = true;
-        let end = now + self.problem.links[link].time(self.graph.replica(replica).bytes).0;
+        let sent = self.problem.tensor(self.graph.replica(replica).tensor);
+        let end = now + self.problem.links[link].time(sent).0;
         self.timeline.births[replica.0 as usize] = Micros(now);
         self.events.push(TimedEvent(end, Event::Arrive(replica)));
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{DeviceId, Plan, file::Source};
+use super::{DeviceId, Plan, TransferFormat, file::Source};
 
 /// One line of `plan.csv`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -28,6 +28,9 @@ pub struct PlanRow {
     /// Which part of the group or the tensor it is; empty for all of it.
     pub part: String,
     pub layer: String,
+    /// How a transfer is sent, and its size so.
+    pub format: Option<TransferFormat>,
+    pub sent_bytes: Option<u64>,
 }
 
 /// What a row describes.
@@ -63,6 +66,8 @@ pub fn rows(plan: &Plan) -> Vec<PlanRow> {
             source: Some(group.source),
             part: group.part.clone(),
             layer: group.layer.clone(),
+            format: None,
+            sent_bytes: None,
         });
     }
     for transfer in &plan.transfers {
@@ -82,6 +87,8 @@ pub fn rows(plan: &Plan) -> Vec<PlanRow> {
             source: None,
             part: transfer.part.clone(),
             layer: String::new(),
+            format: Some(transfer.format),
+            sent_bytes: Some(transfer.sent().0),
         });
     }
     rows.sort_by(|a, b| a.start_us.total_cmp(&b.start_us).then((a.kind as u8).cmp(&(b.kind as u8))));

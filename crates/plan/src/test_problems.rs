@@ -4,6 +4,7 @@ use crate::{
     DeviceId, GroupId, Problem, TensorIndex,
     placement::Placement,
     problem::{Cost, Device, Group, Link, LinkId, Objective, ParameterId, Targets, Tensor},
+    transfer_format::Coding,
 };
 use edgecut_graph::{
     LinkCost, OperatorId, TensorId,
@@ -23,6 +24,7 @@ pub(crate) fn hand_made(groups: &[(&[u32], f64)]) -> Problem {
         graph: TensorId(index),
         bytes: Bytes(TENSOR_BYTES),
         producer: index.checked_sub(1).map(GroupId),
+        activation: None,
         view_of: None,
         is_output: !is_read(index),
     };
@@ -107,5 +109,10 @@ fn device(index: u32) -> Device {
 }
 
 fn link(name: &str, latency: f64, per_byte: f64) -> Link {
-    Link { name: name.into(), cost: LinkCost::per_byte(Micros(latency), per_byte), overhead: Micros::ZERO }
+    Link {
+        name: name.into(),
+        cost: LinkCost::per_byte(Micros(latency), per_byte),
+        overhead: Micros::ZERO,
+        coding: Coding::default(),
+    }
 }

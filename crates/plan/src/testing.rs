@@ -14,6 +14,7 @@ use crate::{
     problem::{Cost, Device, DeviceId, Link, LinkId},
     search::Options,
     split::options::SplitOptions,
+    transfer_format::Coding,
 };
 
 /// Three convolutions that are worth splitting.
@@ -96,7 +97,12 @@ pub(crate) fn with_request<T>(model: &str, speeds: &[f64], with: impl FnOnce(Pla
     let count = speeds.len();
     let device = |n: usize| Device { server: format!("s{n}"), name: "cpu".into(), address: None, memory: None };
     let cost = LinkCost { latency: Micros(10.0), rate: Rate(1000.0) };
-    let link = |n: usize| Link { name: format!("s{} → s{}", n / count, n % count), cost, overhead: Micros::ZERO };
+    let link = |n: usize| Link {
+        name: format!("s{} → s{}", n / count, n % count),
+        cost,
+        overhead: Micros::ZERO,
+        coding: Coding::default(),
+    };
     let network = Network {
         devices: (0..count).map(device).collect(),
         links: (0..count * count).map(link).collect(),

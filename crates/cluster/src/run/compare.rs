@@ -1,6 +1,9 @@
-//! Whether a plan's outputs are those of one device, within what float arithmetic in another order may change.
+//! How far a plan's outputs are from those of one device, and whether that is what float arithmetic in another order may
+//! change.
 
 use std::fmt;
+
+use serde::Serialize;
 
 use edgecut_graph::TensorData;
 
@@ -8,22 +11,40 @@ use edgecut_graph::TensorData;
 const ABSOLUTE: f64 = 1e-4;
 const RELATIVE: f64 = 1e-3;
 
-/// How far two lists of tensors are apart.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// How far two lists of tensors are apart. Relative differences are those to the largest finite |b| of the tensor: to single
+/// elements, which may be zero, they would say nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Difference {
-    /// Largest |a − b|; infinite where types differ, or exactly one of a and b is NaN.
+    /// Largest and mean |a − b|; infinite where types differ, or just one of a and b is NaN or that infinity.
+    #[serde(rename = "largest_error")]
     pub largest: f64,
-    /// Elements that are further apart than is allowed.
+    #[serde(rename = "mean_error")]
+    pub mean: f64,
+    #[serde(rename = "largest_relative_error")]
+    pub largest_relative: f64,
+    #[serde(rename = "mean_relative_error")]
+    pub mean_relative: f64,
+    /// Elements that are further apart than is allowed of a plan that converts nothing.
+    #[serde(rename = "elements_beyond_tolerance")]
     pub wrong: u64,
     pub elements: u64,
+}
+
+/// Sums over the elements so far.
+#[derive(Default)]
+struct Sums {
+    absolute: f64,
+    relative: f64,
 }
 
 impl Difference {
     /// Compares `found` with `wanted` element by element.
     pub fn between(found: &[TensorData], wanted: &[TensorData]) -> Difference {
-        let mut difference = Difference { largest: 0.0, wrong: 0, elements: 0 };
+        let mut difference = Difference::default();
+        let mut sums = Sums::default();
         if found.len() != wanted.len() {
-            return Difference { largest: f64::INFINITY, wrong: 1, elements: 0 };
+            difference.add_incomparable();
+            return difference;
         }
         for (found, wanted) in found.iter().zip(wanted) {
             if found.bytes() == wanted.bytes() && found.ty() == wanted.ty() {
@@ -32,37 +53,68 @@ impl Difference {
             }
             match (found.to_f64s(), wanted.to_f64s()) {
                 (Some(a), Some(b)) if found.ty() == wanted.ty() => {
-                    a.iter().zip(&b).for_each(|(a, b)| difference.add(*a, *b));
+                    let scale = b.iter().map(|b| b.abs()).filter(|b| b.is_finite()).fold(0.0, f64::max);
+                    a.iter().zip(&b).for_each(|(a, b)| difference.add(*a, *b, scale, &mut sums));
                 }
-                _ => {
-                    difference.largest = f64::INFINITY;
-                    difference.wrong += 1;
-                }
+                _ => difference.add_incomparable(),
             }
+        }
+        if difference.elements > 0 && difference.largest.is_finite() {
+            let count = difference.elements as f64;
+            (difference.mean, difference.mean_relative) = (sums.absolute / count, sums.relative / count);
         }
         difference
     }
 
-    fn add(&mut self, a: f64, b: f64) {
+    /// Something that has no counterpart.
+    fn add_incomparable(&mut self) {
+        let infinite = f64::INFINITY;
+        (self.largest, self.mean, self.largest_relative, self.mean_relative) = (infinite, infinite, infinite, infinite);
+        self.wrong += 1;
+    }
+
+    /// An element of a tensor whose largest is `scale`.
+    fn add(&mut self, a: f64, b: f64, scale: f64, sums: &mut Sums) {
         self.elements += 1;
         let apart = match a == b || (a.is_nan() && b.is_nan()) {
             true => 0.0,
             false if a.is_nan() || b.is_nan() => f64::INFINITY,
             false => (a - b).abs(),
         };
+        if apart.is_infinite() {
+            return self.add_incomparable();
+        }
+        let relative = if scale > 0.0 { apart / scale } else { apart };
+        (sums.absolute, sums.relative) = (sums.absolute + apart, sums.relative + relative);
         self.largest = self.largest.max(apart);
+        self.largest_relative = self.largest_relative.max(relative);
         let is_tolerable = apart == 0.0 || apart <= ABSOLUTE + RELATIVE * b.abs();
         self.wrong += u64::from(!is_tolerable);
     }
 
+    /// Whether all elements are as near as those of a plan that converts nothing must be.
     pub fn is_tolerable(&self) -> bool {
         self.wrong == 0
+    }
+
+    /// Whether there are numbers to compare at all: the same types, and the same elements that are NaN or infinite.
+    pub fn is_finite(&self) -> bool {
+        self.largest.is_finite()
+    }
+
+    /// The errors in a line, for plans that convert what they send.
+    pub fn errors(&self) -> String {
+        let Difference { largest, mean, largest_relative, mean_relative, elements, .. } = self;
+        format!(
+            "largest error {largest:.1e}, mean {mean:.1e} ({elements} elements); relative to the largest element of an output \
+             {largest_relative:.1e}, mean {mean_relative:.1e}"
+        )
     }
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Difference { largest, wrong, elements } = self;
+        let Difference { largest, wrong, elements, .. } = self;
         match (wrong, *largest) {
             (0, 0.0) => write!(f, "equal, bit for bit ({elements} elements)"),
             (0, _) => write!(f, "equal within {largest:.1e} ({elements} elements)"),
@@ -95,6 +147,20 @@ mod tests {
             assert_eq!(found.is_tolerable(), wrong == 0);
         }
         assert!(!Difference::between(&[], &base).is_tolerable());
+        assert!(!Difference::between(&[], &base).is_finite());
         assert!(!Difference::between(&[floats(&[1.0])], &base).is_tolerable());
+    }
+
+    #[test]
+    fn errors_are_means_over_all_elements_and_relative_to_the_largest() {
+        let wanted = [floats(&[1.0, -4.0, 0.0, f32::INFINITY]), floats(&[7.0, 7.0, 7.0, 7.0])];
+        let found = [floats(&[1.0, -3.0, 0.5, f32::INFINITY]), wanted[1].clone()];
+        let difference = Difference::between(&found, &wanted);
+        assert!(difference.is_finite());
+        assert_eq!((difference.largest, difference.mean, difference.elements), (1.0, 1.5 / 8.0, 8));
+        assert_eq!((difference.largest_relative, difference.mean_relative), (0.25, 0.375 / 8.0));
+        let missing = Difference::between(&[floats(&[1.0, -3.0, 0.5, 3.0]), wanted[1].clone()], &wanted);
+        assert!(!missing.is_finite() && missing.mean.is_infinite(), "{missing}");
+        assert_eq!(Difference::between(&wanted, &wanted).mean, 0.0);
     }
 }

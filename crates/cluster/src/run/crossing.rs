@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 
 use super::execute::Record;
 use crate::agent::protocol::setup::ValueId;
-use edgecut_graph::units::Micros;
+use edgecut_graph::units::{Bytes, Micros};
 
 /// The transfer of one value from one server to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,6 +22,8 @@ pub struct Crossing {
     pub start: Micros,
     /// When the value had arrived completely.
     pub end: Micros,
+    /// What was sent for it.
+    pub bytes: Bytes,
 }
 
 impl Crossing {
@@ -58,6 +60,7 @@ pub fn crossings(record: &Record) -> Crossings {
                     ready: to_client(from, sent.ready),
                     start: to_client(from, sent.start),
                     end: arrived.unwrap_or_else(|| to_client(from, sent.end)),
+                    bytes: sent.bytes,
                 });
             }
         }
@@ -91,6 +94,7 @@ mod tests {
             ready: Micros(start),
             start: Micros(start),
             end: Micros(start + 1.0),
+            bytes: Bytes(8),
         };
         let arrival = |value, end: f64| ArrivalTime { value: ValueId(value), start: Micros::ZERO, end: Micros(end) };
         let nothing =

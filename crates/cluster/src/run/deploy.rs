@@ -14,9 +14,10 @@ use crate::{
     },
     inventory::engine_choice,
 };
-use edgecut_graph::{Graph, OperatorId, Origin, TensorData, TensorId};
+use edgecut_graph::{Graph, OperatorId, Origin, TensorData, TensorId, TensorType};
 use edgecut_plan::{
-    DeviceId, GroupId, Plan,
+    DeviceId, GroupId, Plan, TransferFormat,
+    activation::Activation,
     stages::{self, StageError, stages},
 };
 
@@ -47,6 +48,8 @@ pub enum Output {
 pub enum DeployError {
     #[error("the plan uses server {0}, which the cluster does not have")]
     NoServer(String),
+    #[error("the plan sends {tensor} as {format}, which takes a float32 tensor: it is {ty}")]
+    Format { tensor: String, ty: TensorType, format: TransferFormat },
     #[error(transparent)]
     Stages(#[from] StageError),
     #[error(transparent)]
@@ -151,10 +154,25 @@ pub fn deploy(
         }
     }
     route(&mut setups, cluster);
-    for setup in &setups {
-        setup.check()?;
-    }
+    set_formats(&mut setups, graph, plan, &values.tensors)?;
+    setups.iter().try_for_each(Setup::check)?;
     Ok(Deployment { setups, inputs, outputs, tensors: values.tensors })
+}
+
+/// Sets how values are sent: as the plan says of their tensors.
+fn set_formats(setups: &mut [Setup], graph: &Graph, plan: &Plan, tensors: &[TensorId]) -> Result<(), DeployError> {
+    let converted = plan.transfers.iter().filter(|transfer| !transfer.format.is_exact());
+    let formats: BTreeMap<TensorId, TransferFormat> = converted.map(|t| (t.tensor, t.format)).collect();
+    for send in setups.iter_mut().flat_map(|setup| &mut setup.sends) {
+        let tensor = tensors[send.value.0 as usize];
+        let Some(format) = formats.get(&tensor).copied() else { continue };
+        let of = graph.tensor(tensor);
+        if Activation::of(&of.ty).is_none() {
+            return Err(DeployError::Format { tensor: of.name.to_string(), ty: of.ty.clone(), format });
+        }
+        send.format = format;
+    }
+    Ok(())
 }
 
 /// The values so far, by the tensor that each is.
@@ -230,7 +248,11 @@ fn route(setups: &mut [Setup], cluster: &Cluster) {
             }
             let Some(peer) = cluster.server(&names[other]).and_then(Peer::of) else { continue };
             let number = setup.peers.len() as u32;
-            setup.sends.extend(sends.map(|value| Outgoing { value: *value, peer: number }));
+            setup.sends.extend(sends.map(|value| Outgoing {
+                value: *value,
+                peer: number,
+                format: TransferFormat::Exact,
+            }));
             setup.peers.push(peer);
         }
     }

@@ -5,6 +5,7 @@ use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
     assemble::Network,
     problem::{Device, DeviceId, Link, LinkId},
+    transfer_format::Coding,
 };
 
 /// Why no plan can be made for an inventory.
@@ -43,6 +44,7 @@ pub fn network(
         name: format!("{} → {}", link.from, link.to),
         cost: link.cost,
         overhead: Micros::ZERO,
+        coding: Coding::default(),
     });
     let mut links: Vec<Link> = links.collect();
     let mut route = |from: &DeviceSpec, to: &DeviceSpec| {
@@ -55,7 +57,12 @@ pub fn network(
             let Some(cost) = ways.into_iter().flatten().reduce(|first, second| first.then(&second)) else {
                 return Ok(None);
             };
-            links.push(Link { name: format!("{start} → {end}"), cost, overhead: Micros::ZERO });
+            links.push(Link {
+                name: format!("{start} → {end}"),
+                cost,
+                overhead: Micros::ZERO,
+                coding: Coding::default(),
+            });
             return Ok(Some(LinkId(links.len() as u32 - 1)));
         }
         let (from, to) = (start, end);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
+    compare::Difference,
     crossing::{Crossing, crossings},
     deploy::Deployment,
     execute::Record,
@@ -16,7 +17,7 @@ use edgecut_graph::{
     units::{Bytes, Micros},
 };
 use edgecut_plan::{
-    DeviceId, GroupId, Plan,
+    DeviceId, GroupId, Plan, TransferFormat,
     file::{DevicePlan, Transfer},
 };
 
@@ -33,6 +34,8 @@ pub struct Outcome {
     pub memory: Vec<MemoryUse>,
     /// The engines of stages, where they were chosen stage by stage or fell back.
     pub engines: Vec<StageEngines>,
+    /// How far the outputs are from those of one device; `None` if they were not compared.
+    pub outputs: Option<Difference>,
     /// How far times of different servers may be off against each other; zero if all were taken from one clock.
     pub clock_uncertainty_us: Micros,
 }
@@ -91,7 +94,10 @@ pub struct TransferCost {
     /// The devices of these servers.
     pub from_device: String,
     pub to_device: String,
+    /// Size of the tensor, and of what was sent for it.
     pub bytes: Bytes,
+    pub sent_bytes: Bytes,
+    pub format: TransferFormat,
     pub predicted_us: Option<Micros>,
     /// From the first byte leaving, with nothing before it on the link, to the last one being there: median over the runs.
     pub measured_us: Micros,
@@ -155,6 +161,7 @@ impl Outcome {
             transfers: transfers(plan, deployment, record),
             memory: memory(plan, record),
             engines: stage_engines(record),
+            outputs: None,
             clock_uncertainty_us: if record.clocks.len() > 1 { uncertainty } else { Micros::ZERO },
         })
     }
@@ -211,6 +218,8 @@ fn transfers(plan: &Plan, deployment: &Deployment, record: &Record) -> Vec<Trans
                 from_device: device(planned.map(|transfer| transfer.from)),
                 to_device: device(planned.map(|transfer| transfer.to)),
                 bytes: value.bytes(),
+                sent_bytes: seen().map(|crossing| crossing.bytes).max().unwrap_or_default(),
+                format: outgoing.format,
                 predicted_us: planned.map(|transfer| (transfer.time_us - transfer.overhead_us).max(Micros::ZERO)),
                 measured_us: median(&times),
                 scatter: Scatter::of(&times),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use edgecut_graph::{Granularity, Graph, OperatorId, units::Bytes};
 use edgecut_plan::{
-    DeviceId, GroupNames, Plan, PlanRequest,
+    DeviceId, GroupNames, Plan, PlanRequest, TransferFormat,
     file::{ModelRef, Split},
     like::{self, LikeError, splits_of},
     problem::{Objective, Targets},
@@ -42,6 +42,8 @@ pub struct PlanSettings {
     pub cluster: Option<String>,
     pub objective: Objective,
     pub targets: Targets,
+    /// The format in which activations go from server to server.
+    pub transfer: TransferFormat,
     /// Lowers the memory limit of every device to this.
     pub memory: Option<Bytes>,
     pub rules: Vec<Rule>,
@@ -159,7 +161,8 @@ impl PlanSettings {
             true => SplitOptions::of(model.graph, &model.groups),
             false => SplitOptions::none(model.graph, &model.groups),
         };
-        let network = network(inventory, address, self.memory)?;
+        let mut network = network(inventory, address, self.memory)?;
+        network.set_transfer_format(self.transfer);
         let mut request = PlanRequest {
             model: self.model.clone(),
             cluster: self.cluster.clone(),

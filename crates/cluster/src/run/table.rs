@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use edgecut_graph::units::Bytes;
+use edgecut_plan::TransferFormat;
 
 use super::outcome::{GroupTime, MemoryUse, Outcome, Scatter, TransferCost};
 
@@ -42,6 +43,14 @@ pub struct RunRow {
     pub parameter_bytes: Option<u64>,
     pub loading_bytes: Option<u64>,
     pub memory_limit_bytes: Option<u64>,
+    /// How a transfer was sent, and what was sent for it.
+    pub format: Option<TransferFormat>,
+    pub sent_bytes: Option<u64>,
+    /// Of the outputs, on the row of the latency: how far they are from those of one device.
+    pub largest_error: Option<f64>,
+    pub mean_error: Option<f64>,
+    pub largest_relative_error: Option<f64>,
+    pub mean_relative_error: Option<f64>,
 }
 
 /// What a row describes.
@@ -68,6 +77,10 @@ pub fn rows(outcome: &Outcome) -> Vec<RunRow> {
     let whole = RunRow {
         predicted_us: Some(outcome.predicted_latency_us.0),
         measured_us: Some(latency.median_us.0),
+        largest_error: outcome.outputs.map(|outputs| outputs.largest),
+        mean_error: outcome.outputs.map(|outputs| outputs.mean),
+        largest_relative_error: outcome.outputs.map(|outputs| outputs.largest_relative),
+        mean_relative_error: outcome.outputs.map(|outputs| outputs.mean_relative),
         ..RunRow::default()
     };
     let groups = outcome.groups.iter().map(group);
@@ -128,6 +141,8 @@ fn transfer(cost: &TransferCost) -> RunRow {
         measured_us: Some(cost.measured_us.0),
         waited_us: Some(cost.waited_us.0),
         bytes: Some(cost.bytes.0),
+        format: Some(cost.format),
+        sent_bytes: Some(cost.sent_bytes.0),
         ..RunRow::default()
     };
     row.with(&cost.scatter)

@@ -86,8 +86,8 @@ pub fn trace(plan: &Plan, deployment: &Deployment, record: &Record) -> Result<St
         let lane = link(&from, &to);
         for crossing in crossed.iter().filter(|crossing| crossing.inference == inference) {
             let value = deployment.setups.first().and_then(|setup| setup.value(crossing.value));
-            let (name, bytes) = value.map_or((String::new(), 0), |v| (v.name.to_string(), v.bytes().0 as usize));
-            spans.push((name, lane, crossing.start, crossing.time(), bytes));
+            let name = value.map_or(String::new(), |value| value.name.to_string());
+            spans.push((name, lane, crossing.start, crossing.time(), crossing.bytes.0 as usize));
         }
     }
     let begin = spans.iter().map(|s| s.2.0).fold(f64::INFINITY, f64::min);

@@ -44,10 +44,10 @@ impl Tails {
     }
 
     fn add_tensor(&mut self, problem: &Problem, tensor: TensorIndex, readers: &[GroupId]) {
-        let (devices, bytes) = (self.devices, problem.tensor(tensor).bytes);
+        let (devices, sent) = (self.devices, problem.tensor(tensor));
         let transfer_time = |from: usize, to: usize| {
             let route = problem.route(DeviceId(from as u32), DeviceId(to as u32));
-            route.map_or(0.0, |link| problem.link(link).time(bytes).0)
+            route.map_or(0.0, |link| problem.link(link).time(sent).0)
         };
         let row = tensor.0 as usize * devices;
         if problem.tensor(tensor).is_output {
@@ -147,9 +147,9 @@ impl Tails {
         from: DeviceId,
         reader: GroupId,
     ) -> Option<(DeviceId, f64)> {
-        let bytes = problem.tensor(tensor).bytes;
+        let sent = problem.tensor(tensor);
         let lengths = problem.device_ids().filter_map(|d| {
-            let transfer = problem.route(from, d).map_or(0.0, |link| problem.link(link).time(bytes).0);
+            let transfer = problem.route(from, d).map_or(0.0, |link| problem.link(link).time(sent).0);
             Some((d, transfer + problem.cost(reader, d)?.time.0 + self.group(reader, d)))
         });
         lengths.min_by(|a, b| a.1.total_cmp(&b.1))

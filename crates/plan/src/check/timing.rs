@@ -6,7 +6,13 @@ use super::{
     checker::{Arrivals, Checker},
     violation::{Violation, close, figure},
 };
-use crate::file::Transfer;
+use crate::{activation::Activation, file::Transfer, problem::Link, transfer_format::TransferFormat};
+
+/// What a transfer takes of its link.
+struct Carried {
+    bytes: f64,
+    coding_us: f64,
+}
 
 impl Checker<'_> {
     /// There is one transfer for each need, with the right ends, size and duration.
@@ -36,11 +42,10 @@ impl Checker<'_> {
             let bytes = self.problem.tensors[tensor].bytes;
             figure("size", transfer.bytes.0 as f64, bytes.0 as f64)?;
             let link = self.link(transfer).map(|link| &self.problem.links[link]);
-            figure(
-                "time",
-                transfer.time_us.0,
-                link.map_or(0.0, |l| l.cost.latency.0 + bytes.0 as f64 / l.cost.rate.0),
-            )?;
+            let carried = self.carried(transfer, tensor, link)?;
+            figure("sent size", transfer.sent().0 as f64, carried.bytes)?;
+            let time = link.map_or(0.0, |l| l.cost.latency.0 + carried.bytes / l.cost.rate.0 + carried.coding_us);
+            figure("time", transfer.time_us.0, time)?;
             arrivals.insert((tensor, to), (transfer.start_us.0, transfer.start_us.0 + transfer.time_us.0));
         }
         match needed.into_iter().next() {
@@ -50,6 +55,25 @@ impl Checker<'_> {
             }
             None => Ok(arrivals),
         }
+    }
+
+    /// What crosses `link` for a tensor: activations in the format of the link, all else as it is.
+    fn carried(&self, transfer: &Transfer, tensor: usize, link: Option<&Link>) -> Result<Carried, Violation> {
+        let tensor = &self.problem.tensors[tensor];
+        let (format, activation) = match (link, tensor.activation) {
+            (Some(link), Some(activation)) => (link.coding.format, activation),
+            _ => (TransferFormat::Exact, Activation { elements: 0, runs: 0 }),
+        };
+        if transfer.format != format {
+            return Err(Violation::Transfer(transfer.name.clone()));
+        }
+        let (elements, runs) = (activation.elements as f64, activation.runs as f64);
+        let bytes = match format {
+            TransferFormat::Exact => tensor.bytes.0 as f64,
+            TransferFormat::F16 => 2.0 * elements,
+            TransferFormat::Int8 => elements + 4.0 * runs,
+        };
+        Ok(Carried { bytes, coding_us: link.map_or(0.0, |link| link.coding.per_element * elements) })
     }
 
     /// Every group starts as soon as its device is idle and its operands are available.

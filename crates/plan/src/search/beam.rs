@@ -188,7 +188,7 @@ impl<'a> Beam<'a> {
                 let since = link.map_or(home.since, |id| {
                     let queued = transfers.iter().rev().find(|t| t.link == Some(id)).map(|t| t.presence.since);
                     let free = queued.unwrap_or(partial.link_free[id.0 as usize]);
-                    home.since.max(free) + problem.link(id).time(bytes).0
+                    home.since.max(free) + problem.link(id).time(problem.tensor(tensor)).0
                 });
                 transfers.push(Arrival { presence: Presence { tensor, device, since }, link, bytes });
                 live += bytes;

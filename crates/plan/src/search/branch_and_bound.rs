@@ -126,7 +126,7 @@ impl Tree<'_> {
             let tensor = problem.tensor(*t);
             let (from, produced) =
                 tensor.producer.map_or(Some((problem.source, 0.0)), |p| self.placed[p.0 as usize])?;
-            Some(produced + problem.route(from, device).map_or(0.0, |link| problem.link(link).time(tensor.bytes).0))
+            Some(produced + problem.route(from, device).map_or(0.0, |link| problem.link(link).time(tensor).0))
         });
         let start = arrivals.collect::<Option<Vec<f64>>>()?.into_iter().fold(load.free, f64::max);
         let finish = start + cost.time.0;

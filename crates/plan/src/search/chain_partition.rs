@@ -65,7 +65,7 @@ impl<'a> Partitioner<'a> {
         let mut crossing = vec![0.0; problem.groups.len() + 1];
         for (tensor, readers) in problem.tensors.iter().zip(problem.consumers()) {
             let (Some(from), Some(to)) = (tensor.producer, readers.last()) else { continue };
-            let slowest = problem.links.iter().map(|link| link.time(tensor.bytes).0).fold(0.0, f64::max);
+            let slowest = problem.links.iter().map(|link| link.time(tensor).0).fold(0.0, f64::max);
             crossing[from.0 as usize + 1..=to.0 as usize].iter_mut().for_each(|c| *c += slowest);
         }
         Partitioner { problem, times: problem.device_ids().map(sums).collect(), parameters, crossing }

@@ -225,8 +225,8 @@ impl<'a> FastEvaluator<'a> {
         let route = self.problem.route(DeviceId(from.device), DeviceId(device));
         let copy = self.add_replica(tensor, device, route.map_or(NONE, |link| link.0));
         if let Some(link) = route {
-            let bytes = self.problem.tensors[tensor as usize].bytes;
-            self.link_loads[link.0 as usize] += self.problem.link(link).time(bytes).0;
+            let sent = &self.problem.tensors[tensor as usize];
+            self.link_loads[link.0 as usize] += self.problem.link(link).time(sent).0;
         }
         match from.last_copy {
             NONE => self.replicas[home as usize].copies = copy,
@@ -313,7 +313,7 @@ impl<'a> FastEvaluator<'a> {
         }
         let Some(TimedEvent(_, (tensor, _, replica))) = self.queues[link].pop() else { return };
         self.link_busy[link] = true;
-        let bytes = self.problem.tensors[tensor as usize].bytes;
-        self.events.push(TimedEvent(now + self.problem.links[link].time(bytes).0, (ARRIVE, replica)));
+        let sent = &self.problem.tensors[tensor as usize];
+        self.events.push(TimedEvent(now + self.problem.links[link].time(sent).0, (ARRIVE, replica)));
     }
 }

@@ -16,8 +16,13 @@ use super::{
     costs::Shard,
     options::Read,
 };
-use crate::{problem::DeviceId, request::PlanRequest};
+use crate::{
+    activation::{Activation, activations},
+    problem::DeviceId,
+    request::PlanRequest,
+};
 use edgecut_graph::{TensorId, units::Bytes};
+use edgecut_ops::is_view;
 
 /// Most states that are kept between two groups.
 const WIDTH: usize = 48;
@@ -62,6 +67,8 @@ struct Table<'r, 'a> {
     devices: &'r [(DeviceId, f64)],
     /// By tensor: the number of the last group that reads it.
     last_read: HashMap<TensorId, usize>,
+    /// By tensor: its size, if links may carry it in another format.
+    activations: Vec<Option<Activation>>,
     source: usize,
     sink: usize,
 }
@@ -146,7 +153,8 @@ impl<'r, 'a> Table<'r, 'a> {
         // Inputs and results of another device than those that compute pass through the first one.
         let place = |device: DeviceId| devices.iter().position(|(d, _)| *d == device).unwrap_or_default();
         let (source, sink) = (place(request.network.source), place(request.network.sink));
-        Table { request, devices, last_read, source, sink }
+        let activations = activations(options.graph, is_view);
+        Table { request, devices, last_read, activations, source, sink }
     }
 
     /// The ways to compute a group: whole on each device, and split over as many devices as possible along each axis.
@@ -248,8 +256,8 @@ impl<'r, 'a> Table<'r, 'a> {
         shape.get(axis).and_then(|d| d.get()).map_or(1.0, |size| length as f64 / size.max(1) as f64)
     }
 
-    /// When `bytes` that device `from` has at `ready` are on device `to`; `None` if it cannot send there.
-    fn send(&self, links: &mut [f64], from: usize, to: usize, ready: f64, bytes: f64) -> Option<f64> {
+    /// When `bytes` of a tensor that device `from` has at `ready` are on device `to`; `None` if it cannot send there.
+    fn send(&self, links: &mut [f64], tensor: TensorId, [from, to]: [usize; 2], ready: f64, bytes: f64) -> Option<f64> {
         let network = &self.request.network;
         let index = |place: usize| self.devices[place].0.0 as usize;
         if from == to || bytes <= 0.0 {
@@ -260,7 +268,15 @@ impl<'r, 'a> Table<'r, 'a> {
         };
         let link = network.links.get(link.0 as usize)?;
         let busy = &mut links[from * self.devices.len() + to];
-        let time = link.cost.time(Bytes(bytes as u64)).0;
+        let time = match self.activations[tensor.0 as usize] {
+            Some(Activation { elements, runs }) => {
+                let share = bytes / self.bytes(tensor).max(1.0);
+                let of = |count: u64| (count as f64 * share).ceil() as u64;
+                let part = Activation { elements: of(elements), runs: of(runs) };
+                (link.cost.time(link.coding.format.bytes(part)) + link.coding.time(part)).0
+            }
+            None => link.cost.time(Bytes(bytes as u64)).0,
+        };
         *busy = ready.max(*busy) + time;
         Some(*busy)
     }
@@ -349,7 +365,7 @@ impl State {
         };
         let (mut arrival, mut copied) = (0.0f64, 0.0);
         let mut get = |from: usize, bytes: f64| {
-            arrival = arrival.max(table.send(&mut self.links, from, place, held.ready[from], bytes)?);
+            arrival = arrival.max(table.send(&mut self.links, tensor, [from, place], held.ready[from], bytes)?);
             Some(())
         };
         match &held.layout.parts {

@@ -47,6 +47,15 @@ pub struct Incumbent {
     pub evaluations: u64,
 }
 
+/// A plan that the search goes on from.
+struct InitialPlan {
+    at: Incumbent,
+    /// By group: where it is if it is not split.
+    whole: Vec<DeviceId>,
+    /// That it is for, with their speeds.
+    devices: Vec<(DeviceId, f64)>,
+}
+
 /// Looks for splits that are better than `score`, which is what leaving every group whole on its device in `whole` is
 /// worth. `None` if there are none. Goes on from the splits `before`, if there are any that can be computed.
 pub fn search(
@@ -66,7 +75,7 @@ pub fn search(
         search.keep(at);
         return search.found();
     }
-    for (start, whole, devices) in search.starts(subsets) {
+    for InitialPlan { at: start, whole, devices } in search.starts(subsets) {
         // The first order may spend half of what is left.
         search.limit = search.spent + budget.saturating_sub(search.spent) / 2;
         search.whole = whole.clone();
@@ -113,11 +122,10 @@ impl Search<'_, '_> {
         self.spent >= self.limit.min(self.budget) || self.request.search.stop.is_requested()
     }
 
-    /// The plans to go on from, the best first: see the module's head. Each with the devices of the groups that it does not
-    /// split, and the devices that it is for.
-    fn starts(&mut self, subsets: Vec<Vec<(DeviceId, f64)>>) -> Vec<(Incumbent, Vec<DeviceId>, Vec<(DeviceId, f64)>)> {
+    /// The plans to go on from, the best first: see the module's head.
+    fn starts(&mut self, subsets: Vec<Vec<(DeviceId, f64)>>) -> Vec<InitialPlan> {
         let whole = self.whole.clone();
-        let mut starts = Vec::new();
+        let mut starts: Vec<InitialPlan> = Vec::new();
         for devices in subsets {
             let equal: Vec<(DeviceId, f64)> = devices.iter().map(|(device, _)| (*device, 1.0)).collect();
             let is_equal = devices.windows(2).all(|pair| pair[0].1 == pair[1].1);
@@ -133,13 +141,14 @@ impl Search<'_, '_> {
                     let differ = self.request.divided(&recomputed).0 != self.request.divided(&choices).0;
                     for start in [Some(choices), Some(recomputed).filter(|_| differ)].into_iter().flatten() {
                         let found = self.evaluate(start);
-                        starts.extend(found.map(|found| (found, self.whole.clone(), devices.clone())));
+                        let (whole, devices) = (self.whole.clone(), devices.clone());
+                        starts.extend(found.map(|at| InitialPlan { at, whole, devices }));
                     }
                 }
             }
         }
         self.whole = whole;
-        starts.sort_by(|a, b| a.0.score.total_cmp(&b.0.score));
+        starts.sort_by(|a, b| a.at.score.total_cmp(&b.at.score));
         starts
     }
 

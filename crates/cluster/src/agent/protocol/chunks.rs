@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::wire;
 use edgecut_graph::{TensorData, TensorError, TensorType, units::Bytes as ByteCount};
+use edgecut_plan::TransferFormat;
 
 /// Bytes in one message: large enough to amortise its overhead, small enough to let other streams progress.
 pub const CHUNK_SIZE: usize = 1 << 20;
@@ -24,6 +25,8 @@ pub enum ChunkError {
     TooLarge { found: ByteCount, expected: ByteCount },
     #[error("a tensor of unknown size: {0}")]
     UnknownSize(TensorType),
+    #[error("{ty} sent as {format}, which takes a float32 tensor")]
+    Encoding { format: TransferFormat, ty: TensorType },
     #[error(transparent)]
     Tensor(#[from] TensorError),
     #[error("a document exceeds {MAX_DOCUMENT_SIZE} bytes")]

@@ -59,6 +59,8 @@ pub struct TransferTime {
     pub start: Micros,
     /// When its last byte was passed to the network.
     pub end: Micros,
+    /// What was passed to the network for it.
+    pub bytes: Bytes,
 }
 
 /// One value received from another server.

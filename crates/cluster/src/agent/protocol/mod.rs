@@ -7,11 +7,13 @@
 //! | [`inference_trace`] | what a server measures during an inference |
 //! | [`profile`], [`probe`] | measurements of operators and of links |
 //! | [`chunks`], [`named_tensors`] | tensors and documents in messages of limited size |
+//! | [`encoding`] | float32 tensors in fewer bits |
 //! | [`peer`], [`connect`], [`security`] | addresses, HTTP/2 channels, mutual TLS |
 //! | [`error`] | invalid requests, and how a refusal differs from a lost connection |
 
 pub(in crate::agent) mod chunks;
 pub(in crate::agent) mod connect;
+pub(in crate::agent) mod encoding;
 pub(in crate::agent) mod error;
 pub mod inference_trace;
 pub mod named_tensors;

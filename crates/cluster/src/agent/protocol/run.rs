@@ -296,7 +296,14 @@ mod tests {
                 engine: "tract 1".into(),
                 fallbacks: 2,
             }],
-            transfers: vec![TransferTime { value, to: "b".into(), ready: at, start: Micros(6.0), end: Micros(7.0) }],
+            transfers: vec![TransferTime {
+                value,
+                to: "b".into(),
+                ready: at,
+                start: Micros(6.0),
+                end: Micros(7.0),
+                bytes: Bytes(8),
+            }],
             arrivals: vec![ArrivalTime { value, start: at, end: Micros(6.0) }],
             memory: vec![memory.clone()],
         };

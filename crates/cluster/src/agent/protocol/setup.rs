@@ -11,6 +11,7 @@ use smol_str::SmolStr;
 use super::{named_tensors::StreamedTensor, peer::Peer};
 use edgecut_engine::EngineChoice;
 use edgecut_graph::{Graph, OperatorId, Origin, TensorId, TensorType, units::Bytes};
+use edgecut_plan::{TransferFormat, activation::Activation};
 
 /// One server's part of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -96,6 +97,8 @@ pub struct Outgoing {
     pub value: ValueId,
     /// Index into [`Setup::peers`].
     pub peer: u32,
+    /// How it is sent.
+    pub format: TransferFormat,
 }
 
 /// The source or the sink.
@@ -239,6 +242,11 @@ impl Setup {
             if !known(&outgoing.value) || outgoing.peer as usize >= self.peers.len() {
                 return fail("a transfer refers to an unknown value or peer".into());
             }
+            let activation = self.value(outgoing.value).and_then(|value| Activation::of(&value.ty));
+            if !outgoing.format.is_exact() && activation.is_none() {
+                let (value, format) = (outgoing.value.0, outgoing.format);
+                return fail(format!("value {value} is sent as {format}, which takes a float32 tensor"));
+            }
             if received.contains(&outgoing.value) {
                 return fail(format!("value {} is received and sent on", outgoing.value.0));
             }
@@ -283,7 +291,7 @@ mod tests {
             peers: vec![Peer { server: "peer".into(), address: "peer:1".to_string(), tls_name: None }],
             values: ["x", "y"].map(|name| Value { name: name.into(), ty: ty.clone() }).to_vec(),
             partitions: vec![partition],
-            sends: vec![Outgoing { value: ValueId(1), peer: 0 }],
+            sends: vec![Outgoing { value: ValueId(1), peer: 0, format: TransferFormat::F16 }],
             source: None,
             sink: None,
             in_flight: 1,
@@ -296,7 +304,7 @@ mod tests {
         assert_eq!(setup().check(), Ok(()));
         assert_eq!(setup().received(), BTreeSet::from([ValueId(0)]));
         type Change = fn(&mut Setup);
-        let changes: [(&str, Change); 11] = [
+        let changes: [(&str, Change); 12] = [
             ("in flight", |s| s.in_flight = 0),
             ("each operator once", |s| s.partitions[0].stages[0].steps.truncate(1)),
             ("each operator once", |s| s.partitions[0].stages[0].steps[1].operators = vec![OperatorId(0)]),
@@ -310,6 +318,10 @@ mod tests {
             ("unknown value or partition", |s| s.sink = Some(Terminal { values: vec![], partition: Some(1) })),
             ("unknown value or partition", |s| s.source = Some(Terminal { values: vec![ValueId(2)], partition: None })),
             ("unknown value or peer", |s| s.sends[0].peer = 1),
+            ("value 1 is sent as f16", |s| {
+                s.partitions.clear();
+                s.values[1].ty = TensorType::of(DType::I32, &[8]);
+            }),
             ("received and sent on", |s| s.sends[0].value = ValueId(0)),
         ];
         for (message, change) in changes {

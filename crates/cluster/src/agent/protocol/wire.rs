@@ -4,6 +4,7 @@ use super::{inference_trace, peer, setup::ValueId};
 use crate as cluster;
 use crate::{CpuDescription, Description, DeviceDescription, DeviceKind, HostLink};
 use edgecut_graph::units::{Bytes, Micros, Rate};
+use edgecut_plan::TransferFormat;
 
 tonic::include_proto!("edgecut.v1");
 
@@ -101,6 +102,26 @@ impl From<DescribeReply> for Description {
     }
 }
 
+impl From<TransferFormat> for Encoding {
+    fn from(from: TransferFormat) -> Encoding {
+        match from {
+            TransferFormat::Exact => Encoding::Exact,
+            TransferFormat::F16 => Encoding::F16,
+            TransferFormat::Int8 => Encoding::Int8,
+        }
+    }
+}
+
+impl From<Encoding> for TransferFormat {
+    fn from(from: Encoding) -> TransferFormat {
+        match from {
+            Encoding::Exact => TransferFormat::Exact,
+            Encoding::F16 => TransferFormat::F16,
+            Encoding::Int8 => TransferFormat::Int8,
+        }
+    }
+}
+
 impl From<peer::Peer> for Peer {
     fn from(from: peer::Peer) -> Peer {
         Peer { name: from.server.to_string(), address: from.address, tls_name: from.tls_name }
@@ -157,6 +178,7 @@ impl From<inference_trace::InferenceTrace> for InferenceTrace {
             ready_us: transfer.ready.0,
             start_us: transfer.start.0,
             end_us: transfer.end.0,
+            bytes: transfer.bytes.0,
         };
         let arrival = |arrival: inference_trace::ArrivalTime| ArrivalTime {
             value: arrival.value.0,
@@ -198,6 +220,7 @@ impl From<InferenceTrace> for inference_trace::InferenceTrace {
             ready: Micros(transfer.ready_us),
             start: Micros(transfer.start_us),
             end: Micros(transfer.end_us),
+            bytes: Bytes(transfer.bytes),
         };
         let arrival = |arrival: ArrivalTime| inference_trace::ArrivalTime {
             value: ValueId(arrival.value),

@@ -15,12 +15,15 @@ use crate::agent::protocol::{
     Identity,
     chunks::{Assembled, Assembler, MAX_MESSAGE_SIZE, chunks},
     connect::connect,
+    encoding::{decode, encode, encoded_type},
     error::root_cause,
     inference_trace::TransferTime,
     peer::Peer,
-    setup::ValueId,
-    wire::{TransferChunk, TransferHead, TransferReply, agent_client::AgentClient},
+    setup::{Outgoing, ValueId},
+    wire::{Encoding, TransferChunk, TransferHead, TransferReply, agent_client::AgentClient},
 };
+use edgecut_graph::units::Bytes as ByteCount;
+use edgecut_plan::TransferFormat;
 
 /// Opens the link to `peer`. Values put into the returned queue are sent until the session ends; a failure fails the
 /// session.
@@ -72,14 +75,16 @@ async fn send_all(
             reply = &mut call => return Err(unexpected_end(peer, reply)),
         };
         let Some(send) = send else { return Ok(()) };
-        let (inference, value) = (send.inference, session.setup.sends[send.send].value);
-        let start = session.clock.now();
-        for data in chunks(send.data.bytes()) {
-            if queue.send(TransferChunk { head: None, inference, value: value.0, data }).await.is_err() {
+        let Outgoing { value, format, .. } = session.setup.sends[send.send];
+        let (inference, start) = (send.inference, session.clock.now());
+        let content = encode(format, &send.data);
+        let (encoding, bytes) = (Encoding::from(format) as i32, ByteCount(content.len() as u64));
+        for data in chunks(&content) {
+            if queue.send(TransferChunk { head: None, inference, value: value.0, data, encoding }).await.is_err() {
                 return Err(unexpected_end(peer, call.await));
             }
         }
-        let time = TransferTime { value, to: peer.clone(), ready: send.ready, start, end: session.clock.now() };
+        let time = TransferTime { value, to: peer.clone(), ready: send.ready, start, end: session.clock.now(), bytes };
         session.finish_send(&send, time);
     }
 }
@@ -137,15 +142,16 @@ fn receive_chunk(
     tensors: &mut Assembler<(u64, ValueId)>,
     chunk: TransferChunk,
 ) -> Result<(), HostError> {
-    let TransferChunk { inference, value, data, .. } = chunk;
+    let TransferChunk { inference, value, data, encoding, .. } = chunk;
+    let format = TransferFormat::from(Encoding::try_from(encoding).map_err(|e| HostError::Request(e.to_string()))?);
     let (value, key) = (ValueId(value), (inference, ValueId(value)));
     if !tensors.has_begun(&key) {
         session.begin_receive(inference, value)?;
     }
     let known = session.setup.value(value);
     let ty = &known.ok_or_else(|| HostError::Request(format!("value {} is not in the setup", value.0)))?.ty;
-    if let Assembled::Complete(data) = tensors.push(key, ty, &data)? {
-        session.finish_receive(inference, value, data)?;
+    if let Assembled::Complete(content) = tensors.push(key, &encoded_type(format, ty)?, &data)? {
+        session.finish_receive(inference, value, decode(format, ty, content)?)?;
     }
     Ok(())
 }

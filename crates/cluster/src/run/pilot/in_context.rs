@@ -12,8 +12,10 @@ use edgecut_graph::{
 };
 use edgecut_plan::{
     DeviceId, GroupId, Plan, PlanRequest,
+    activation::Activation,
     problem::Cost,
     split::{costs::copied_bytes, expand::Expanded},
+    transfer_format::Coding,
 };
 
 use super::outcome::PilotOutcome;
@@ -290,16 +292,18 @@ impl InContextCosts {
     }
 }
 
-/// The cost of a link by the transfers of one run; `None` if none had any bytes.
+/// The cost of a link by the transfers of one run, by what was sent, without encoding and decoding; `None` if none had any
+/// bytes.
 fn link_cost(transfers: &[&TransferCost]) -> Option<LinkCost> {
-    let sizes = || transfers.iter().map(|t| t.bytes);
+    let sizes = || transfers.iter().map(|t| t.sent_bytes);
+    let times = || transfers.iter().map(|t| transfer_time(t));
     let (least, most) = (sizes().min()?, sizes().max()?);
-    let (bytes, time): (Bytes, Micros) = (sizes().sum(), transfers.iter().map(|t| t.measured_us).sum());
+    let (bytes, time): (Bytes, Micros) = (sizes().sum(), times().sum());
     if bytes == Bytes::ZERO || time <= Micros::ZERO {
         return None;
     }
     let mean = LinkCost { latency: Micros::ZERO, rate: Rate(bytes.0 as f64 / time.0) };
-    let points: Vec<(Bytes, Micros)> = transfers.iter().map(|t| (t.bytes, t.measured_us)).collect();
+    let points: Vec<(Bytes, Micros)> = sizes().zip(times()).collect();
     let line = LinkCost::fit(&points).ok().filter(|line| {
         let is_wide = most.0 >= MIN_SIZE_RATIO * least.0.max(1) && line.latency > Micros::ZERO;
         is_wide && line.rate.0 < MAX_RATE_RATIO * mean.rate.0
@@ -307,9 +311,17 @@ fn link_cost(transfers: &[&TransferCost]) -> Option<LinkCost> {
     Some(line.unwrap_or(mean))
 }
 
+/// What a transfer takes of its link.
+fn transfer_time(transfer: &TransferCost) -> Micros {
+    let elements = transfer.bytes.0 / 4;
+    let coding = Coding::of(transfer.format).time(Activation { elements, runs: 0 });
+    (transfer.measured_us - coding).max(Micros::ZERO)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use edgecut_plan::TransferFormat;
 
     fn transfer(kib: u64, time: f64) -> TransferCost {
         TransferCost {
@@ -317,6 +329,7 @@ mod tests {
             from: "a".into(),
             to: "b".into(),
             bytes: Bytes(kib << 10),
+            sent_bytes: Bytes(kib << 10),
             predicted_us: None,
             measured_us: Micros(time),
             ..TransferCost::default()
@@ -335,6 +348,14 @@ mod tests {
         let behind = of(&[transfer(4, 18.0), transfer(16, 12.0)]).unwrap();
         assert_eq!((behind.latency, behind.rate), (Micros::ZERO, Rate(20480.0 / 30.0)));
         assert_eq!(of(&[transfer(0, 5.0)]), None);
+        // What is sent counts, and encoding is not the link's.
+        let coded = |kib: u64| {
+            let coding = Coding::of(TransferFormat::F16).time(Activation { elements: kib << 8, runs: 0 });
+            let format = TransferFormat::F16;
+            TransferCost { format, sent_bytes: Bytes(kib << 9), ..transfer(kib, 50.0 + kib as f64 / 2.0 + coding.0) }
+        };
+        let line = of(&[coded(16), coded(64)]).unwrap();
+        assert!((line.latency.0 - 50.0).abs() < 1e-6 && (line.rate.0 - 1024.0).abs() < 1e-6, "{line:?}");
     }
 
     #[test]

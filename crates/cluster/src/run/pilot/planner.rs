@@ -56,7 +56,7 @@ mod tests {
         units::{Bytes, Micros},
     };
     use edgecut_plan::{
-        CostSource,
+        CostSource, TransferFormat,
         file::ModelRef,
         problem::{Objective, Targets},
         search::Options,
@@ -162,6 +162,7 @@ def @main(%x: Tensor[(1, 8, 32, 32), float32], %w1: Tensor[(16, 8, 3, 3), float3
             cluster: None,
             objective: Objective::Latency,
             targets: Targets::default(),
+            transfer: TransferFormat::Exact,
             memory: None,
             rules: Vec::new(),
             may_split: true,

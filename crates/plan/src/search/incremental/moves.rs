@@ -107,7 +107,7 @@ impl IncrementalSimulator<'_> {
 
     pub(super) fn add_link_load(&mut self, tensor: TensorIndex, link: Option<LinkId>, sign: f64) {
         if let Some(link) = link {
-            let time = self.problem.link(link).time(self.problem.tensor(tensor).bytes).0;
+            let time = self.problem.link(link).time(self.problem.tensor(tensor)).0;
             self.link_loads[link.0 as usize] += sign * time;
         }
     }

@@ -183,7 +183,7 @@ impl IncrementalSimulator<'_> {
         if let Some(copy) = self.copies[tensor.0 as usize].iter_mut().find(|copy| copy.device == device) {
             copy.birth = now;
         }
-        let end = now + self.problem.link(link).time(self.problem.tensor(tensor).bytes).0;
+        let end = now + self.problem.link(link).time(self.problem.tensor(tensor)).0;
         self.events.queue.push(TimedEvent(end, TensorEvent::Arrive(tensor, device)));
     }
 }

@@ -110,7 +110,7 @@ impl<'a> ProgramBuilder<'a> {
     /// The link between two devices and the time of a tensor on it; `None` where the transfer is free.
     pub(super) fn transfer(&self, tensor: TensorIndex, from: DeviceId, to: DeviceId) -> Option<(LinkId, f64)> {
         let link = self.problem.route(from, to).filter(|_| from != to)?;
-        let time = self.problem.link(link).time(self.problem.tensor(tensor).bytes).0 / self.time;
+        let time = self.problem.link(link).time(self.problem.tensor(tensor)).0 / self.time;
         (time > 0.0).then_some((link, time))
     }
 }

@@ -8,6 +8,7 @@ use crate::agent::protocol::{
     setup::{Outgoing, Partition, Stage, Terminal, Value},
 };
 use edgecut_graph::{DType, Graph, TensorType};
+use edgecut_plan::TransferFormat;
 
 fn partition(device: &str, stages: &[(&[u32], &[u32])]) -> Partition {
     let ids = |ids: &[u32]| ids.iter().copied().map(ValueId).collect();
@@ -41,7 +42,10 @@ fn setup(sizes: &[u64], partitions: Vec<Partition>, sends: &[u32]) -> Setup {
         peers: vec![peer],
         values: sizes.iter().enumerate().map(value).collect(),
         partitions,
-        sends: sends.iter().map(|value| Outgoing { value: ValueId(*value), peer: 0 }).collect(),
+        sends: sends
+            .iter()
+            .map(|value| Outgoing { value: ValueId(*value), peer: 0, format: TransferFormat::Exact })
+            .collect(),
         source: None,
         sink: None,
         in_flight: 1,
@@ -122,7 +126,7 @@ impl Harness {
 
     fn sent(&mut self, inference: u64, send: usize) -> Effects {
         let (value, now) = (self.state.setup.sends[send].value, Micros(self.now));
-        let time = TransferTime { value, to: "peer".into(), ready: now, start: now, end: now };
+        let time = TransferTime { value, to: "peer".into(), ready: now, start: now, end: now, bytes: Bytes::ZERO };
         self.state.finish_send(inference, send, time)
     }
 
