@@ -105,7 +105,7 @@ pub struct Plan {
     /// f16 halves what is sent, int8 quarters it, and both change the model's outputs: `edgecut run` says by how much. Only float32
     /// activations are converted; the model's inputs and outputs, other types, and what stays on a server are not. With
     /// --move: that of the plan.
-    #[arg(long, help_heading = "Placement", value_name = "FORMAT", conflicts_with = "moves")]
+    #[arg(long, hide_short_help = true, help_heading = "Placement", value_name = "FORMAT", conflicts_with = "moves")]
     pub(super) transfer: Option<TransferFormat>,
 
     /// Run groups on one device
