@@ -108,7 +108,13 @@ fn growth(points: &[[f64; 3]]) -> Option<[f64; 2]> {
 }
 
 fn cluster(devices: usize) -> Network {
-    let device = |d: usize| Device { server: format!("s{d}"), name: "cpu".into(), address: None, memory: None };
+    let device = |d: usize| Device {
+        server: format!("s{d}"),
+        name: "cpu".into(),
+        address: None,
+        memory: None,
+        ..Device::default()
+    };
     let link = |i: usize| Link {
         name: format!("{} to {}", i / devices, i % devices),
         cost: LinkCost { latency: Micros(200.0), rate: Rate(125.0) },

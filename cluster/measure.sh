@@ -14,7 +14,7 @@ usage: measure.sh OUT.csv [CLUSTER:MODEL:TARGET...]
 Without triples, those of the table in docs/cluster.md. Environment: MODELS (folders, models/ of this repository if not
 given), EDGECUT (the program), ROUNDS (3: how often everything is profiled, planned and run), TURNS (3: how often
 the plans of a triple take turns), REPEAT (8: runs that count each time), ENGINE (tract, onnxruntime or auto, instead of
-the agents' own), PREFIX (a command that others are run by, such as one that makes others wait).
+the agents' own), CALIBRATE (1: calibrate every cluster first in each round), PREFIX (a command that others are run by, such as one that makes others wait).
 END
 }
 
@@ -30,6 +30,7 @@ export EDGECUT_LAB=measure
 ROUNDS=${ROUNDS:-3}
 REPEAT=${REPEAT:-8}
 ENGINE=${ENGINE:-}
+CALIBRATE=${CALIBRATE:-}
 TURNS=${TURNS:-3}
 LAB=$HERE/lab.sh
 
@@ -80,6 +81,11 @@ for ((round = 1; round <= ROUNDS; round++)); do
             "$LAB" down
             "$LAB" up "$HERE/$cluster.toml"
             up=$cluster
+            if [ -n "$CALIBRATE" ]; then
+                inside devices --cluster "$("$LAB" cluster)" --calibrate --links "$WORK/$cluster-$round/links.csv" \
+                    --calibration "$WORK/$cluster-$round/calibration.csv" ${ENGINE:+--engine "$ENGINE"} >"$OUT.calibration-$cluster-$round" 2>&1 ||
+                    tail -3 "$OUT.calibration-$cluster-$round" >&2
+            fi
         fi
         file=$("$LAB" cluster)
         rm -f "$WORK"/*.json*

@@ -1,4 +1,4 @@
-//! `edgecut devices`: which servers answer, what they have, and what their links cost.
+//! `edgecut devices`: which servers answer, what they have, what their links cost, and what runs on them take beyond profiles.
 
 use std::path::PathBuf;
 
@@ -7,12 +7,15 @@ use serde::Serialize;
 
 use super::{
     Outcome,
-    cluster::{ClusterFlag, Missing, links, reach, runtime},
+    calibration::{calibrate_devices, calibration_table},
+    cluster::{ClusterFlag, Missing, ThreadsFlag, links, reach, runtime},
+    engine::EngineFlags,
     format::{Format, print_csv, print_json},
     table::table,
 };
 use edgecut_cluster::{Cluster, DeviceKind, Inventory, agent::Fleet};
 use edgecut_graph::units::{Bytes, Micros, Rate};
+use edgecut_profile::CalibrationRow;
 
 /// Show the devices of a cluster: what answers, with processors, memory and links, and what does not.
 #[derive(clap::Args)]
@@ -20,11 +23,24 @@ pub struct Devices {
     #[command(flatten)]
     cluster: ClusterFlag,
     /// Where measured links are kept
-    #[arg(long, help_heading = "Cluster", default_value = "profiles/links.csv", value_name = "FILE")]
+    #[arg(long, help_heading = "Links", default_value = "profiles/links.csv", value_name = "FILE")]
     links: PathBuf,
     /// Measure the links again even if they are known
-    #[arg(long, help_heading = "Cluster")]
+    #[arg(long, help_heading = "Links")]
     measure: bool,
+    /// Learn what runs take beyond profiles, once for all models
+    ///
+    /// Profiles a small model on every device, runs it on each and on pairs of them, and fits the parameters of
+    /// calibration.csv, which `edgecut plan` uses from then on.
+    #[arg(long, help_heading = "Profiles")]
+    calibrate: bool,
+    /// Where calibrations are kept
+    #[arg(long, help_heading = "Profiles", default_value = "profiles/calibration.csv", value_name = "FILE")]
+    calibration: PathBuf,
+    #[command(flatten)]
+    threads: ThreadsFlag,
+    #[command(flatten)]
+    engine: EngineFlags,
     /// How to print the result: CSV has a row a device
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -70,7 +86,12 @@ struct Note {
 
 impl Devices {
     pub fn run(self) -> Outcome {
-        let mut cluster = self.cluster.read()?;
+        // Plans without a cluster use one thread unless told otherwise, and so do calibrations for them.
+        let is_for_plans = self.calibrate || self.threads.threads.is_some() || self.engine.engine.is_some();
+        let mut cluster = match is_for_plans {
+            true => self.cluster.read_with(&self.threads, &self.engine)?,
+            false => self.cluster.read()?,
+        };
         cluster.servers.iter_mut().for_each(|server| server.embedded.look_for_all = true);
         let runtime = runtime()?;
         runtime.block_on(async {
@@ -81,17 +102,36 @@ impl Devices {
                 Err(failure) => (Vec::new(), Some(failure)),
             };
             let inventory = fleet.inventory(&cluster, links);
-            let notes = notes(&fleet);
-            self.print(&device_rows(&cluster, &fleet, &inventory), &link_lines(&cluster, &inventory), &notes)?;
+            let calibrations = match (self.calibrate, &failure) {
+                (true, None) => {
+                    Missing::check(&fleet)?;
+                    calibrate_devices(&fleet, &cluster, &inventory, &self.calibration).await?
+                }
+                _ => Vec::new(),
+            };
+            let rows = device_rows(&cluster, &fleet, &inventory);
+            self.print(&rows, &link_lines(&cluster, &inventory), &notes(&fleet), &calibrations)?;
             Missing::check(&fleet)?;
             failure.map_or(Ok(()), Err)
         })
     }
 
-    fn print(&self, devices: &[DeviceRow], links: &[LinkLine], notes: &[Note]) -> Outcome {
+    fn print(
+        &self,
+        devices: &[DeviceRow],
+        links: &[LinkLine],
+        notes: &[Note],
+        calibrations: &[CalibrationRow],
+    ) -> Outcome {
         match self.format {
             Format::Csv => print_csv(devices),
-            Format::Json => print_json(&serde_json::json!({ "devices": devices, "links": links, "notes": notes })),
+            Format::Json => {
+                let mut all = serde_json::json!({ "devices": devices, "links": links, "notes": notes });
+                if self.calibrate {
+                    all["calibrations"] = serde_json::json!(calibrations);
+                }
+                print_json(&all)
+            }
             Format::Table => {
                 println!("{}", device_table(devices));
                 for Note { server, note } in notes {
@@ -99,6 +139,9 @@ impl Devices {
                 }
                 if !links.is_empty() {
                     println!("\n{}", link_table(links));
+                }
+                if !calibrations.is_empty() {
+                    println!("\n{}", calibration_table(calibrations));
                 }
                 Ok(())
             }

@@ -1,6 +1,7 @@
 //! The command line: one file a verb. A verb parses its flags, calls the libraries and prints; no logic lives here.
 
 mod agent;
+mod calibration;
 mod cluster;
 mod completions;
 mod contents;

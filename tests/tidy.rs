@@ -169,6 +169,7 @@ fn nothing_is_left_to_do() {
 /// Structs whose fields are columns or keys of a file format that docs/formats.md describes.
 const FORMATS: &[(&str, &str)] = &[
     ("crates/profile/src/row.rs", "ProfileRow"),
+    ("crates/profile/src/calibration.rs", "CalibrationRow"),
     ("crates/plan/src/file.rs", "Plan"),
     ("crates/plan/src/file.rs", "GroupPlan"),
     ("crates/report/src/onnx_parts.rs", "PartsManifest"),

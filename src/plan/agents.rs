@@ -12,7 +12,7 @@ use edgecut_cluster::{
     survey::{DeviceProfile, MissingPolicy, SurveyRequest},
 };
 use edgecut_plan::{file::ModelRef, rule};
-use edgecut_profile::{CacheFlush, MeasurementMode, Sampling};
+use edgecut_profile::{CacheFlush, Calibration, MeasurementMode, Sampling};
 
 use super::{
     flags::Plan,
@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     Failure, Outcome,
+    calibration::{self, Calibrations},
     cluster::{links, reach_all, runtime},
     model::ModelArguments,
     survey::profiles,
@@ -70,11 +71,16 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         let surveyed = profiles(&fleet, &cluster, &inventory, &survey).await?;
         Ok::<_, Failure>((fleet, inventory, surveyed))
     })?;
-    let profile = |surveyed: &DeviceProfile| match arguments.estimate {
-        true => DeviceRows::with_related(surveyed, folder).map_err(Failure::bad_input),
-        false => Ok(DeviceRows::from(surveyed)),
+    let table = arguments.calibration.clone().unwrap_or_else(|| folder.join(calibration::FILE));
+    let calibrations = Calibrations::read(&table, &inventory.devices)?;
+    let profile = |(surveyed, calibration): (&DeviceProfile, &Option<Calibration>)| {
+        let rows = match arguments.estimate {
+            true => DeviceRows::with_related(surveyed, folder).map_err(Failure::bad_input)?,
+            false => DeviceRows::from(surveyed),
+        };
+        Ok(DeviceRows { calibration: *calibration, ..rows })
     };
-    let measured = surveyed.iter().map(profile).collect::<Result<Vec<_>, Failure>>()?;
+    let measured = surveyed.iter().zip(&calibrations.found).map(profile).collect::<Result<Vec<_>, Failure>>()?;
     let address = |device: &DeviceName| cluster.server(&device.server).map(|server| server.endpoint.clone());
     let request = settings.request(&groups, &inventory, &measured, address);
     let mut request = request.map_err(|error| arguments.failure(error))?;
@@ -84,7 +90,8 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
     request.search.stop = progress::stop(&runtime, arguments.longest());
 
     let shards = Shards::open(folder, &surveyed, &groups.items, survey.sampling, CacheFlush::working_set(graph));
-    let mut shards = shards.map_err(Failure::bad_input)?;
+    let applied = measured.iter().map(|profile| groups.calibration(profile)).collect();
+    let mut shards = shards.map_err(Failure::bad_input)?.with_calibrations(applied);
     let agents = PilotAgents { fleet: &fleet, cluster: &cluster, given: &given, runtime: &runtime };
     let options = options(arguments);
     let progress = PlanProgress::new(request.search.stop);
@@ -94,7 +101,7 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         true => arguments.no_plan(&error.to_string(), error.no_plan()),
         false => Failure::failed(error),
     })?;
-    output::finish(arguments, &planned.request, &planned.candidate, Vec::new())
+    output::finish(arguments, &planned.request, &planned.candidate, calibrations.notes())
 }
 
 /// What is measured and run beyond profiles. Plans of a front are not run.

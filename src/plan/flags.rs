@@ -150,6 +150,10 @@ pub struct Plan {
     #[arg(long, hide_short_help = true, help_heading = "Profiles", value_name = "FILE")]
     pub(super) links: Option<PathBuf>,
 
+    /// Calibrations to use; calibration.csv among the profiles if not given
+    #[arg(long, hide_short_help = true, help_heading = "Profiles", value_name = "FILE")]
+    pub(super) calibration: Option<PathBuf>,
+
     /// Time to spend on measuring, on each device, if that is needed
     #[arg(long, hide_short_help = true, help_heading = "Profiles", value_name = "TIME", default_value = "20s")]
     pub(super) profile_budget: Micros,

@@ -2,7 +2,7 @@
 //!
 //! The devices are those that the profiles are of, in their order; transfers between devices of one server are free.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use miette::Report;
 
@@ -16,6 +16,7 @@ use edgecut_plan::{file::ModelRef, plan, rule};
 use super::{flags::Plan, moved, output, progress};
 use crate::{
     Failure, Outcome,
+    calibration::{self, Calibrations},
     cluster::{link_table, runtime},
     ineffective,
     profile::GranularityFlag,
@@ -45,7 +46,7 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
     if let ProfiledModel::Relay { model, path, .. } = &subject {
         model.check_sizes(path)?;
     }
-    let recorded = RecordedProfiles::of(rows(&sources, &subject)?).map_err(Failure::bad_input)?;
+    let mut recorded = RecordedProfiles::of(rows(&sources, &subject)?).map_err(Failure::bad_input)?;
     if matches!(arguments.granularity, GranularityFlag::Op) && recorded.granularity != Granularity::Op {
         return Err(bad("--granularity op: the profiles are of fused groups".to_string()));
     }
@@ -68,6 +69,11 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
         None => Vec::new(),
     };
     let inventory = recorded.inventory(cluster.as_ref(), &links);
+    let table = arguments.calibration.clone().unwrap_or_else(|| calibration_near(&sources));
+    let calibrations = Calibrations::read(&table, &inventory.devices)?;
+    for (profile, calibration) in recorded.profiles.iter_mut().zip(&calibrations.found) {
+        profile.calibration = *calibration;
+    }
     let request = settings.request(&groups, &inventory, &recorded.profiles, |_| None);
     let mut request = request.map_err(|error| match error {
         RequestError::Network(error) => {
@@ -86,5 +92,14 @@ pub(super) fn run(arguments: &Plan, path: &Path) -> Outcome {
     let candidate = plan(&request).map_err(|why| arguments.no_plan(&why.to_string(), Some(&why)))?;
     let dumped =
         "the model is a graph dump, which names kernels and has none: this plan can be looked at, not run or exported";
-    output::finish(arguments, &request, &candidate, is_dump.then(|| dumped.to_string()).into_iter().collect())
+    let notes = is_dump.then(|| dumped.to_string()).into_iter().chain(calibrations.notes());
+    output::finish(arguments, &request, &candidate, notes.collect())
+}
+
+/// The table of calibrations next to the first profile that has one, in its folder or, as a folder of profiles is laid out,
+/// in the one above.
+fn calibration_near(sources: &[Source]) -> PathBuf {
+    let folders = sources.iter().flat_map(|source| source.path.ancestors().skip(1).take(2));
+    let tables = folders.map(|folder| folder.join(calibration::FILE));
+    tables.into_iter().find(|table| table.is_file()).unwrap_or_else(|| PathBuf::from(calibration::FILE))
 }

@@ -46,7 +46,13 @@ def @main(%x: Tensor[(1, 3, 48, 48), float32], %w1: Tensor[(16, 3, 3, 3), float3
 fn network(agents: &Agents) -> Network {
     let servers = &agents.cluster.servers;
     let n = servers.len();
-    let device = |name: &str| Device { server: name.into(), name: "cpu".into(), address: None, memory: None };
+    let device = |name: &str| Device {
+        server: name.into(),
+        name: "cpu".into(),
+        address: None,
+        memory: None,
+        ..Device::default()
+    };
     let link = |name: String| Link {
         name,
         cost: LinkCost::per_byte(Micros(10.0), 1e-3),

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod calibration;
 mod cluster_processes;
 mod command_line;
 mod costs;

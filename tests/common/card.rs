@@ -31,7 +31,13 @@ impl Card {
     /// The plan of least latency for the operators of `graph`, checked; `costs` are by operator and device. A shard takes its
     /// share of its operator's time.
     pub fn planned(&self, graph: &Graph, costs: Vec<Vec<Option<Cost>>>, budget: u64) -> (Candidate, Plan) {
-        let device = |name: &str, memory| Device { server: "box".into(), name: name.into(), address: None, memory };
+        let device = |name: &str, memory| Device {
+            server: "box".into(),
+            name: name.into(),
+            address: None,
+            memory,
+            ..Device::default()
+        };
         let way = |name: &str| Link {
             name: name.into(),
             cost: LinkCost::per_byte(self.latency, self.per_byte),

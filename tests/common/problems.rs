@@ -7,7 +7,7 @@ use edgecut::{
         activation::Activation,
         evaluation::Evaluation,
         placement::Placement,
-        problem::{Cost, Device, Group, Link, LinkId, Objective, ParameterId, Targets, Tensor},
+        problem::{Cost, Device, Group, Handling, HandlingCost, Link, LinkId, Objective, ParameterId, Targets, Tensor},
         transfer_format::{Coding, TransferFormat},
     },
     units::{Bytes, Micros},
@@ -103,7 +103,13 @@ pub fn exact_problem(seed: u64, groups: usize, devices: usize) -> Problem {
             });
         }
     }
-    let device = |at: usize| Device { server: format!("s{at}"), name: "cpu".into(), address: None, memory: None };
+    let device = |at: usize| Device {
+        server: format!("s{at}"),
+        name: "cpu".into(),
+        address: None,
+        memory: None,
+        handling: if seed % 3 == 2 { handling(at) } else { Handling::default() },
+    };
     Problem {
         groups: list,
         tensors,
@@ -116,6 +122,12 @@ pub fn exact_problem(seed: u64, groups: usize, devices: usize) -> Problem {
         objective: [Objective::Latency, Objective::Throughput, Objective::Memory][rng.usize(0..3)],
         targets: Targets::default(),
     }
+}
+
+/// What transfers take of a device.
+fn handling(device: usize) -> Handling {
+    let cost = |each: f64| HandlingCost { each: Micros(each), per_byte: 0.004 };
+    Handling { sending: cost(1.0 + device as f64), receiving: cost(2.5) }
 }
 
 fn tensor(id: u32, bytes: u64, producer: Option<GroupId>) -> Tensor {

@@ -272,9 +272,14 @@ fn where_hardly_any_memory_is_left_over_plans_are_found() {
             let some = anyhow_placed(&problem, &mut Rng::with_seed(*seed));
             for (device, reserved) in problem.devices.iter_mut().zip(some.reserved()) {
                 device.memory = Some(Bytes((reserved.0 as f64 * room) as u64));
+                // Memory alone is what is tight here.
+                device.handling = Default::default();
             }
-            let plan = solve(&problem, &options(4000));
-            plan.is_ok_and(|plan| check::plan(&problem, &written(&problem, &plan)) == Ok(()))
+            let plan = solve(&problem, &options(4000)).ok();
+            if let Some(plan) = &plan {
+                assert_eq!(check::plan(&problem, &written(&problem, plan)), Ok(()), "{seed}");
+            }
+            plan.is_some()
         };
         let solved = (0..PROBLEMS).filter(is_solved).count();
         assert!(solved >= wanted, "{solved} of {PROBLEMS} with {room} times what is needed");

@@ -45,7 +45,13 @@ def @main(%x: Tensor[(1, 3, 64, 64), float32], %w1: Tensor[(32, 3, 3, 3), float3
 /// Devices of `speeds` FLOPs per microsecond, with links of `bandwidth` bytes per microsecond between all of them.
 fn network(speeds: &[f64], bandwidth: f64) -> Network {
     let n = speeds.len();
-    let device = |d: usize| Device { server: format!("s{d}"), name: "cpu".into(), address: None, memory: None };
+    let device = |d: usize| Device {
+        server: format!("s{d}"),
+        name: "cpu".into(),
+        address: None,
+        memory: None,
+        ..Device::default()
+    };
     let pairs: Vec<(usize, usize)> = (0..n * n).map(|i| (i / n, i % n)).collect();
     let between: Vec<(usize, usize)> = pairs.iter().copied().filter(|(a, b)| a != b).collect();
     let link = |(a, b): &(usize, usize)| Link {

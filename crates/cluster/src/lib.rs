@@ -8,11 +8,13 @@
 //! | [`agent`] | the service on every server, its protocol and its client |
 //! | [`survey`](mod@survey) | the profile of a model on all devices |
 //! | [`run`] | plans deployed and executed on agents |
+//! | [`calibration`] | what runs take beyond profiles, learnt once for a device |
 //!
-//! Dependencies: `run` on `survey` and `agent`; `survey` on `agent`; `agent` on the data types; never in reverse. Nothing
+//! Dependencies: `calibration` on `run` and `survey`; `run` on `survey` and `agent`; `survey` on `agent`; `agent` on the data types; never in reverse. Nothing
 //! here searches for plans: that is `edgecut-plan`, without sockets.
 
 pub mod agent;
+pub mod calibration;
 mod cluster;
 mod cluster_file;
 mod device_name;

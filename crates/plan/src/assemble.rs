@@ -185,7 +185,8 @@ mod tests {
             operators: operators.iter().map(|o| OperatorId(*o)).collect(),
             costs: vec![Some(cost)],
         };
-        let device = Device { server: "s".into(), name: "cpu".into(), address: None, memory: None };
+        let device =
+            Device { server: "s".into(), name: "cpu".into(), address: None, memory: None, ..Device::default() };
         let network = Network {
             devices: vec![device],
             links: vec![],

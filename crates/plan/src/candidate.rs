@@ -13,7 +13,7 @@ use crate::{
     group_names::GroupNames,
     identity,
     no_plan::NoPlan,
-    problem::{Device, GroupId, Problem, ProblemError, Targets},
+    problem::{Device, GroupId, Handling, Problem, ProblemError, Targets},
     request::PlanRequest,
     schedule::Schedule,
     solve::{Solution, evaluate},
@@ -176,6 +176,8 @@ impl Candidate {
 /// `problem` with `times` of its groups on all devices; then all times, including those of links, times `factor`.
 fn timed(problem: &Problem, times: &BTreeMap<GroupId, Micros>, factor: f64) -> Problem {
     let mut timed = problem.clone();
+    // Times of runs have in them what transfers take of devices.
+    timed.devices.iter_mut().for_each(|device| device.handling = Handling::default());
     for (id, group) in (0u32..).map(GroupId).zip(&mut timed.groups) {
         for cost in group.costs.iter_mut().flatten() {
             cost.time = Micros(factor * times.get(&id).unwrap_or(&cost.time).0);

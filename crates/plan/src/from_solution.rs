@@ -3,6 +3,7 @@
 use crate::{
     Problem,
     file::{Bound, DevicePlan, GroupPlan, MemoryPlan, ModelRef, Plan, Predicted, Source, Transfer, VERSION},
+    problem::Handling,
     solve::Solution,
     task_graph::{ReplicaId, ReplicaOrigin, TaskGraph},
 };
@@ -29,9 +30,12 @@ impl Plan {
             source: Source::Measured,
         });
         let mut groups: Vec<GroupPlan> = groups.collect();
-        for (job, start) in work.tasks.iter().zip(&times.starts) {
+        for (job, (start, finish)) in work.tasks.iter().zip(times.starts.iter().zip(&times.finishes)) {
             let group = &mut groups[job.group.0 as usize];
-            (group.start_us, group.time_us, group.workspace_bytes) = (*start, job.cost.time, job.cost.workspace);
+            let handling = problem.device(job.device).handling;
+            // The difference of two sums would not be exactly the time where nothing else takes any.
+            let time = if handling == Handling::default() { job.cost.time } else { *finish - *start };
+            (group.start_us, group.time_us, group.workspace_bytes) = (*start, time, job.cost.workspace);
         }
         let (in_flight, interval) = solution.sustained(problem).unwrap_or((1, evaluation.latency()));
         let mut plan = Plan {

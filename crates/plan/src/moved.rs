@@ -20,7 +20,7 @@ use crate::{
     like::LikeError,
     no_plan::NoPlan,
     placement::Placement,
-    problem::{Cost, Device, DeviceId, GroupId, LinkId, Problem, ProblemError},
+    problem::{Cost, Device, DeviceId, GroupId, Handling, LinkId, Problem, ProblemError},
     request::PlanRequest,
     rule::{NoSuchGroup, UnknownDevice, named},
     solve::evaluate,
@@ -168,6 +168,8 @@ pub fn moved(request: &PlanRequest<'_>, other: &Plan, moves: &[Move]) -> Result<
     // A plan of other targets is judged by its own.
     let mut request = PlanRequest { objective: other.objective, targets: other.targets, ..request.clone() };
     request.network.set_transfer_format(other.transfer);
+    // The times of its groups have in them what transfers take of devices.
+    request.network.devices.iter_mut().for_each(|device| device.handling = Handling::default());
     let choices = choices_like(&request, request.like.as_deref().unwrap_or_default())?;
     let run = OtherPlan::of(&request, other, &choices)?;
     let before = run.candidate(&request, &choices, &HashMap::new())?;

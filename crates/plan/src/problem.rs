@@ -85,7 +85,7 @@ pub struct Tensor {
 }
 
 /// A CPU or GPU of a server.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Device {
     pub server: String,
     pub name: String,
@@ -93,6 +93,24 @@ pub struct Device {
     pub address: Option<String>,
     /// Limit on parameters, activations and workspace together.
     pub memory: Option<Bytes>,
+    /// What transfers over links take of it while it computes.
+    pub handling: Handling,
+}
+
+/// Processor time that transfers take of the devices at their ends. A task that runs on the sender when a transfer begins, or
+/// on the receiver when one ends, takes that much longer; an idle device loses nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Handling {
+    pub sending: HandlingCost,
+    pub receiving: HandlingCost,
+}
+
+/// Processor time of one transfer.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct HandlingCost {
+    pub each: Micros,
+    /// In microseconds.
+    pub per_byte: f64,
 }
 
 /// A directed connection, which carries one transfer at a time.
@@ -241,6 +259,14 @@ impl Problem {
                 return fail(format!("link {}: latency and time a byte must be finite and not negative", link.name));
             }
         }
+        for device in &self.devices {
+            if !device.handling.is_valid() {
+                return fail(format!(
+                    "device {}: the work of transfers must be finite and not negative",
+                    device.full_name()
+                ));
+            }
+        }
         for (id, group) in self.group_ids().zip(&self.groups) {
             if group.costs.len() != devices {
                 return fail(format!("group {}: {} costs for {devices} devices", group.label, group.costs.len()));
@@ -283,6 +309,23 @@ impl Device {
     /// `server/device`, as pins and tables name it.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.server, self.name)
+    }
+}
+
+impl HandlingCost {
+    pub fn time(&self, bytes: Bytes) -> Micros {
+        Micros(self.each.0 + bytes.0 as f64 * self.per_byte)
+    }
+
+    fn is_valid(&self) -> bool {
+        let is_time = |value: f64| value >= 0.0 && value.is_finite();
+        is_time(self.each.0) && is_time(self.per_byte)
+    }
+}
+
+impl Handling {
+    fn is_valid(&self) -> bool {
+        self.sending.is_valid() && self.receiving.is_valid()
     }
 }
 

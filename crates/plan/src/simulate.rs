@@ -2,17 +2,19 @@
 //!
 //! A device runs its tasks one at a time in plan order; a directed link carries one transfer at a time, first come first
 //! served; devices and links overlap freely. Inputs start on the source, results must arrive at the sink. A transfer is
-//! requested when its tensor is produced. Of transfers requested at the same instant the one of the lower tensor goes
+//! requested when its tensor is produced. It takes time of a device that computes meanwhile: the task that runs on the
+//! sender when it begins, or on the receiver when it ends, ends later by the device's [`Handling`]. Of transfers requested at the same instant the one of the lower tensor goes
 //! first, then the one to the lower device.
 
 use std::collections::BinaryHeap;
 
 use super::{
     Problem,
-    task_graph::{ReplicaId, ReplicaOrigin, TaskGraph, TaskId},
+    problem::{DeviceId, Handling, HandlingCost},
+    task_graph::{Replica, ReplicaId, ReplicaOrigin, TaskGraph, TaskId},
     timed_event::TimedEvent,
 };
-use edgecut_graph::units::Micros;
+use edgecut_graph::units::{Bytes, Micros};
 
 /// The times of one run of a task graph on an otherwise idle cluster.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -55,6 +57,8 @@ struct Simulation<'a> {
     /// By device: the position of the next task in its sequence.
     next: Vec<usize>,
     busy: Vec<bool>,
+    /// By device: what transfers have taken of the task that is running, which it still has to make up for.
+    owed: Vec<f64>,
     /// By link: waiting transfers, by time of request, tensor, receiver.
     queues: Vec<BinaryHeap<TimedEvent<(u32, u32, ReplicaId)>>>,
     link_busy: Vec<bool>,
@@ -79,6 +83,7 @@ pub fn simulate(problem: &Problem, graph: &TaskGraph) -> Timeline {
         missing: graph.tasks.iter().map(|task| task.inputs.len() as u32).collect(),
         next: vec![0; problem.devices.len()],
         busy: vec![false; problem.devices.len()],
+        owed: vec![0.0; problem.devices.len()],
         queues: vec![BinaryHeap::new(); problem.links.len()],
         link_busy: vec![false; problem.links.len()],
     };
@@ -96,6 +101,9 @@ pub fn simulate(problem: &Problem, graph: &TaskGraph) -> Timeline {
             Event::Finish(task) => sim.finish(task, now),
             Event::Arrive(replica) => {
                 if let ReplicaOrigin::Transfer { link: Some(link), .. } = graph.replica(replica).origin {
+                    let Replica { device, tensor, .. } = graph.replica(replica);
+                    let bytes = problem.link(link).carried_bytes(problem.tensor(*tensor));
+                    sim.owe(*device, bytes, |handling| handling.receiving);
                     sim.link_busy[link.0 as usize] = false;
                     sim.events.push(TimedEvent(now, Event::Serve(link.0)));
                 }
@@ -115,8 +123,13 @@ pub fn loads(problem: &Problem, graph: &TaskGraph) -> Loads {
         loads.devices[task.device.0 as usize] += task.cost.time;
     }
     for replica in &graph.replicas {
-        if let ReplicaOrigin::Transfer { link: Some(link), .. } = replica.origin {
-            loads.links[link.0 as usize] += problem.link(link).time(problem.tensor(replica.tensor));
+        if let ReplicaOrigin::Transfer { link: Some(link), from } = replica.origin {
+            let (sent, carrier) = (problem.tensor(replica.tensor), problem.link(link));
+            let bytes = carrier.carried_bytes(sent);
+            loads.links[link.0 as usize] += carrier.time(sent);
+            let (sender, receiver) = (graph.replica(from).device, replica.device);
+            loads.devices[sender.0 as usize] += problem.device(sender).handling.sending.time(bytes);
+            loads.devices[receiver.0 as usize] += problem.device(receiver).handling.receiving.time(bytes);
         }
     }
     loads
@@ -152,6 +165,12 @@ impl Simulation<'_> {
     fn finish(&mut self, id: TaskId, now: f64) {
         let graph = self.graph;
         let task = graph.task(id);
+        let owed = std::mem::take(&mut self.owed[task.device.0 as usize]);
+        if owed > 0.0 {
+            self.timeline.finishes[id.0 as usize] = Micros(now + owed);
+            self.events.push(TimedEvent(now + owed, Event::Finish(id)));
+            return;
+        }
         self.busy[task.device.0 as usize] = false;
         for &output in &task.outputs {
             self.arrive(output, now);
@@ -184,6 +203,13 @@ impl Simulation<'_> {
         self.start_next(replica.device.0 as usize, now);
     }
 
+    /// A transfer of `bytes` takes time of a device, if that computes.
+    fn owe(&mut self, device: DeviceId, bytes: Bytes, end: impl Fn(&Handling) -> HandlingCost) {
+        if self.busy[device.0 as usize] {
+            self.owed[device.0 as usize] += end(&self.problem.device(device).handling).time(bytes).0;
+        }
+    }
+
     /// Starts the next transfer of an idle link.
     fn serve(&mut self, link: usize, now: f64) {
         if self.link_busy[link] {
@@ -191,8 +217,12 @@ impl Simulation<'_> {
         }
         let Some(TimedEvent(_, (.., replica))) = self.queues[link].pop() else { return };
         self.link_busy[link] = true;
-        let sent = self.problem.tensor(self.graph.replica(replica).tensor);
-        let end = now + self.problem.links[link].time(sent).0;
+        let (graph, problem) = (self.graph, self.problem);
+        let (sent, carrier) = (problem.tensor(graph.replica(replica).tensor), &problem.links[link]);
+        if let ReplicaOrigin::Transfer { from, .. } = graph.replica(replica).origin {
+            self.owe(graph.replica(from).device, carrier.carried_bytes(sent), |handling| handling.sending);
+        }
+        let end = now + carrier.time(sent).0;
         self.timeline.births[replica.0 as usize] = Micros(now);
         self.events.push(TimedEvent(end, Event::Arrive(replica)));
     }
@@ -201,7 +231,7 @@ impl Simulation<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_problems::{hand_made, placement};
+    use crate::test_problems::{hand_made, handling, placement};
 
     /// Starts by task, makespan and interval; a transfer takes 20 us.
     #[test]
@@ -224,6 +254,30 @@ mod tests {
             let timeline = simulate(&problem, &graph);
             assert_eq!(timeline.starts, starts.iter().copied().map(Micros).collect::<Vec<_>>(), "{devices:?}");
             assert_eq!((timeline.makespan, loads(&problem, &graph).interval()), (Micros(makespan), Micros(interval)));
+        }
+    }
+
+    /// Sending takes 2 us of a device that computes, receiving 1; loads have all of it.
+    #[test]
+    fn transfers_take_time_of_devices_that_compute() {
+        let apart: &[(&[u32], f64)] = &[(&[0], 5.0), (&[0], 60.0), (&[1], 7.0)];
+        for (devices, finishes, loads_of) in [
+            // Group 1 runs while a tensor leaves and a result comes back; the other device waits for both of its ends.
+            (&[0, 0, 1][..], &[5.0, 68.0, 32.0][..], [68.0, 10.0]),
+            // The same with the input.
+            (&[1, 0, 1], &[25.0, 63.0, 32.0], [63.0, 15.0]),
+        ] {
+            let mut problem = hand_made(apart);
+            problem.devices.iter_mut().for_each(|device| device.handling = handling(2.0, 0.0));
+            let graph = TaskGraph::new(&problem, &placement(devices)).unwrap();
+            let timeline = simulate(&problem, &graph);
+            let expected: Vec<Micros> = finishes.iter().copied().map(Micros).collect();
+            let found = loads(&problem, &graph).devices;
+            assert_eq!(
+                (timeline.finishes, found.iter().map(|l| l.0).collect::<Vec<_>>()),
+                (expected, loads_of.to_vec()),
+                "{devices:?}"
+            );
         }
     }
 

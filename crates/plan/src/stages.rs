@@ -225,7 +225,13 @@ mod tests {
             operators: vec![id],
             costs: vec![Some(cost); count as usize],
         };
-        let device = |n: u32| Device { server: format!("s{n}"), name: "cpu".into(), address: None, memory: None };
+        let device = |n: u32| Device {
+            server: format!("s{n}"),
+            name: "cpu".into(),
+            address: None,
+            memory: None,
+            ..Device::default()
+        };
         let network = Network {
             devices: (0..count).map(device).collect(),
             links: Vec::new(),

@@ -3,7 +3,7 @@
 use crate::{
     DeviceId, GroupId, Problem, TensorIndex,
     placement::Placement,
-    problem::{Cost, Device, Group, Link, LinkId, Objective, ParameterId, Targets, Tensor},
+    problem::{Cost, Device, Group, Handling, HandlingCost, Link, LinkId, Objective, ParameterId, Targets, Tensor},
     transfer_format::Coding,
 };
 use edgecut_graph::{
@@ -83,6 +83,9 @@ pub(crate) fn random(seed: u64, groups: u32, devices: u32) -> Problem {
         }
     }
     problem.devices = (0..devices).map(device).collect();
+    if seed % 3 == 2 {
+        problem.devices.iter_mut().for_each(|device| device.handling = handling(2.0, 0.01));
+    }
     problem.links = (0..devices * devices).map(|n| link(&n.to_string(), f64::from(n % 7), 0.02)).collect();
     let route = |n: u32| (n / devices != n % devices).then_some(LinkId(n));
     problem.routes = (0..devices * devices).map(route).collect();
@@ -104,8 +107,14 @@ pub(crate) fn placement(devices: &[u32]) -> Placement {
     Placement { devices: devices.iter().copied().map(DeviceId).collect(), order }
 }
 
+/// What transfers take of a device: sending so much each and by byte, receiving half of it.
+pub(crate) fn handling(each: f64, per_byte: f64) -> Handling {
+    let cost = |part: f64| HandlingCost { each: Micros(part * each), per_byte: part * per_byte };
+    Handling { sending: cost(1.0), receiving: cost(0.5) }
+}
+
 fn device(index: u32) -> Device {
-    Device { server: format!("s{index}"), name: "cpu".into(), address: None, memory: None }
+    Device { server: format!("s{index}"), name: "cpu".into(), address: None, memory: None, ..Device::default() }
 }
 
 fn link(name: &str, latency: f64, per_byte: f64) -> Link {

@@ -95,7 +95,13 @@ pub(crate) fn with_request<T>(model: &str, speeds: &[f64], with: impl FnOnce(Pla
     };
     let costs = items.iter().map(|item| speeds.iter().map(|s| cost(item.flops, item.bytes, *s)).collect()).collect();
     let count = speeds.len();
-    let device = |n: usize| Device { server: format!("s{n}"), name: "cpu".into(), address: None, memory: None };
+    let device = |n: usize| Device {
+        server: format!("s{n}"),
+        name: "cpu".into(),
+        address: None,
+        memory: None,
+        ..Device::default()
+    };
     let cost = LinkCost { latency: Micros(10.0), rate: Rate(1000.0) };
     let link = |n: usize| Link {
         name: format!("s{} → s{}", n / count, n % count),

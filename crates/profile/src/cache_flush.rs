@@ -8,8 +8,6 @@ use std::collections::HashMap;
 
 use edgecut_graph::{Graph, Origin, TensorId, units::Bytes};
 
-/// Largest buffer: more than the private caches of any core, and read in a few milliseconds.
-const MAX_BYTES: u64 = 128 << 20;
 /// Distance between reads.
 const CACHE_LINE: usize = 64;
 
@@ -20,6 +18,9 @@ pub struct CacheFlush {
 }
 
 impl CacheFlush {
+    /// Largest buffer: more than the private caches of any core, and read in a few milliseconds.
+    pub const MAX: Bytes = Bytes(128 << 20);
+
     pub(super) fn of(graph: &Graph) -> CacheFlush {
         CacheFlush::new(CacheFlush::working_set(graph))
     }
@@ -28,13 +29,13 @@ impl CacheFlush {
     pub fn working_set(graph: &Graph) -> Bytes {
         let size = |id: TensorId| graph.tensor(id).ty.bytes().map_or(0, |bytes| bytes.0);
         let parameters = graph.parameters().map(size).fold(0, u64::saturating_add);
-        Bytes(parameters.saturating_add(peak_live(graph, size)).min(MAX_BYTES))
+        Bytes(parameters.saturating_add(peak_live(graph, size)).min(CacheFlush::MAX.0))
     }
 
     /// A buffer of `bytes`, up to 128 MiB.
     pub fn new(bytes: Bytes) -> CacheFlush {
         // Zeroed memory would be one physical page.
-        CacheFlush { buffer: vec![1; bytes.0.min(MAX_BYTES) as usize] }
+        CacheFlush { buffer: vec![1; bytes.0.min(CacheFlush::MAX.0) as usize] }
     }
 
     /// Reads the whole buffer, one word in each cache line.

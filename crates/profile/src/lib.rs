@@ -12,12 +12,14 @@
 //! | [`reader`] | profile files given by the user, with errors by line and column |
 //! | [`growth`] | time as a function of work, fitted to measurements |
 //! | [`model`] | [`model::CostModel`]: measured costs, and estimates for signatures that were not measured |
+//! | [`Calibration`], [`CalibrationRow`] | what runs take beyond isolated times, as parameters of a device |
 //! | [`ProfileSummary`] | time by kind of operator, and its sum against the time of the whole model |
 //!
 //! A measurement needs an engine and a graph; the caller decides where results go. The command line writes them to a
 //! [`ProfileStore`], an agent streams them. This crate does not know clusters, plans or the network.
 
 mod cache_flush;
+mod calibration;
 mod conditions;
 mod cost;
 mod csv_file;
@@ -41,6 +43,7 @@ mod store;
 mod summary;
 
 pub use cache_flush::CacheFlush;
+pub use calibration::{Calibration, CalibrationRow, StepSample};
 pub use conditions::{Conditions, Governor};
 pub use cost::{Cost, Measurement};
 pub use device::ProfiledDevice;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::shards::planned;
+use super::shards::calibrated;
 use edgecut_plan::{DeviceId, problem::Cost};
 use edgecut_profile::{
-    Item, ProfileRow,
+    Calibration, Item, ProfileRow,
     model::{CostModel, Source},
 };
 
@@ -39,11 +39,17 @@ impl<'a> Costs<'a> {
     }
 
     /// Adds a device of which `rows` are the profile. What they lack is estimated from them and from `others`, which
-    /// were measured on the same device.
+    /// were measured on the same device. `calibration` makes times in runs of them.
     ///
     /// # Errors
     /// If something is lacking, and nothing was measured.
-    pub fn add(&mut self, device: &str, rows: &[ProfileRow], others: &[ProfileRow]) -> Result<(), NothingKnown> {
+    pub fn add(
+        &mut self,
+        device: &str,
+        rows: &[ProfileRow],
+        others: &[ProfileRow],
+        calibration: &Calibration,
+    ) -> Result<(), NothingKnown> {
         let mut own: Vec<Option<&ProfileRow>> = vec![None; self.items.len()];
         for row in rows {
             if let Some(place) = own.get_mut(row.id)
@@ -72,7 +78,7 @@ impl<'a> Costs<'a> {
                 }
                 (None, None) => None,
             };
-            self.rows[index].push(cost.map(|cost| planned(&cost, item.parameter_bytes)));
+            self.rows[index].push(cost.map(|cost| calibrated(&cost, item.parameter_bytes, calibration)));
         }
         Ok(())
     }

@@ -4,9 +4,10 @@ use crate::{DeviceName, DeviceSpec, Endpoint, Inventory};
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
     assemble::Network,
-    problem::{Device, DeviceId, Link, LinkId},
+    problem::{Device, DeviceId, Handling, HandlingCost, Link, LinkId},
     transfer_format::Coding,
 };
+use edgecut_profile::Calibration;
 
 /// Why no plan can be made for an inventory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +34,7 @@ pub fn network(
     let devices = inventory.devices.iter().map(|device| Device {
         server: device.name.server.to_string(),
         name: device.name.device.to_string(),
+        handling: Handling::default(),
         address: match address(&device.name) {
             Some(Endpoint::Remote { address, .. }) => Some(address),
             _ => None,
@@ -87,6 +89,28 @@ pub fn network(
         source: first(&inventory.source)?,
         sink: first(&inventory.sink)?,
     })
+}
+
+/// `network` with what transfers take of calibrated devices, and of the time after their last byte.
+pub(super) fn calibrated(mut network: Network, calibrations: &[Calibration]) -> Network {
+    for (device, calibration) in network.devices.iter_mut().zip(calibrations) {
+        let Calibration { send_us, send_us_per_mb, receive_us, receive_us_per_mb, .. } = *calibration;
+        device.handling = Handling {
+            sending: HandlingCost { each: send_us, per_byte: send_us_per_mb / 1e6 },
+            receiving: HandlingCost { each: receive_us, per_byte: receive_us_per_mb / 1e6 },
+        };
+    }
+    let count = network.devices.len();
+    for (index, link) in (0u32..).map(LinkId).zip(&mut network.links) {
+        // The receiver of a link between servers is the first of its devices.
+        let ends = network.routes.iter().position(|route| *route == Some(index)).map(|at| (at / count, at % count));
+        let is_remote = |(from, to): &(usize, usize)| network.devices[*from].server != network.devices[*to].server;
+        if let Some(calibration) = ends.filter(is_remote).and_then(|(_, to)| calibrations.get(to)) {
+            link.overhead += calibration.exchange_us;
+            link.cost.latency += calibration.exchange_us;
+        }
+    }
+    network
 }
 
 #[cfg(test)]

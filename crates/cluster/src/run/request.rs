@@ -13,11 +13,11 @@ use edgecut_plan::{
     search::Options,
     split::{costs::ShardCosts, options::SplitOptions, ratios::Ratios},
 };
-use edgecut_profile::{Item, ProfileError, ProfileRow, items, model::CostModel, reader};
+use edgecut_profile::{CacheFlush, Calibration, Item, ProfileError, ProfileRow, items, model::CostModel, reader};
 
 use super::{
     costs::{Costs, NothingKnown},
-    network::{NetworkError, network},
+    network::{NetworkError, calibrated, network},
     shards::{add_estimated, add_measured},
 };
 use crate::{DeviceName, Endpoint, Inventory, survey::DeviceProfile};
@@ -67,6 +67,8 @@ pub struct DeviceRows {
     pub shards: Vec<ProfileRow>,
     /// Rows of other models on the same device, from which items without rows are estimated.
     pub related: Vec<ProfileRow>,
+    /// What runs take beyond the rows, where the device was calibrated.
+    pub calibration: Option<Calibration>,
 }
 
 /// Why the request cannot be made.
@@ -84,7 +86,7 @@ pub enum RequestError {
 
 impl From<&DeviceProfile> for DeviceRows {
     fn from(surveyed: &DeviceProfile) -> DeviceRows {
-        DeviceRows { rows: surveyed.rows.clone(), shards: surveyed.shards.clone(), related: Vec::new() }
+        DeviceRows { rows: surveyed.rows.clone(), shards: surveyed.shards.clone(), ..DeviceRows::default() }
     }
 }
 
@@ -107,6 +109,16 @@ impl<'g> ModelGroups<'g> {
         let groups = items.iter().map(|item| item.operators.clone()).collect();
         let names = items.iter().map(|item| item.name.clone()).collect();
         ModelGroups { graph, granularity, items, groups, names }
+    }
+
+    /// The calibration for a profile of this model. Where the model is as large as what is displaced from the caches before
+    /// every isolated sample, that has read weights from as far away as a run does.
+    pub fn calibration(&self, profile: &DeviceRows) -> Calibration {
+        let calibration = profile.calibration.unwrap_or_default();
+        match CacheFlush::working_set(self.graph) >= CacheFlush::MAX {
+            true => Calibration { weights_us_per_mb: 0.0, ..calibration },
+            false => calibration,
+        }
     }
 
     /// Everything that its groups are called.
@@ -152,16 +164,17 @@ impl PlanSettings {
         self.check(model, inventory)?;
         let (mut costs, mut shards) = (Costs::of(&model.items), ShardCosts::default());
         for (id, (device, profile)) in (0u32..).map(DeviceId).zip(inventory.devices.iter().zip(profiles)) {
-            let known = profile.rows.iter().chain(&profile.shards);
-            add_estimated(&model.items, id, &CostModel::of(known), &mut shards);
-            add_measured(&model.items, id, &profile.shards, &mut shards);
-            costs.add(&device.name.to_string(), &profile.rows, &profile.related)?;
+            let (known, calibration) = (profile.rows.iter().chain(&profile.shards), model.calibration(profile));
+            add_estimated(&model.items, id, &CostModel::of(known), &calibration, &mut shards);
+            add_measured(&model.items, id, &profile.shards, &calibration, &mut shards);
+            costs.add(&device.name.to_string(), &profile.rows, &profile.related, &calibration)?;
         }
         let split_options = match self.may_split {
             true => SplitOptions::of(model.graph, &model.groups),
             false => SplitOptions::none(model.graph, &model.groups),
         };
-        let mut network = network(inventory, address, self.memory)?;
+        let calibrations: Vec<Calibration> = profiles.iter().map(|profile| model.calibration(profile)).collect();
+        let mut network = calibrated(network(inventory, address, self.memory)?, &calibrations);
         network.set_transfer_format(self.transfer);
         let mut request = PlanRequest {
             model: self.model.clone(),

@@ -26,8 +26,8 @@ use edgecut_plan::{
     },
 };
 use edgecut_profile::{
-    Cost as MeasuredCost, Item, ProfileError, ProfileRow, ProfileStore, ProfiledShard, Sampling, Signature,
-    model::CostModel,
+    Calibration, Cost as MeasuredCost, Item, ProfileError, ProfileRow, ProfileStore, ProfiledShard, Sampling,
+    Signature, model::CostModel,
 };
 
 /// A shard slower than expected by more than this factor is measured again after all others, and the fastest
@@ -47,6 +47,8 @@ pub struct Shards<'a> {
     /// By device; in the order of the inventory.
     devices: Vec<(DeviceSpec, ProfileStore)>,
     sampling: Sampling,
+    /// By device.
+    calibrations: Vec<Calibration>,
     /// What the model touches: displaced from the caches before each sample.
     displaces: Bytes,
 }
@@ -91,21 +93,30 @@ impl<'a> Shards<'a> {
         for (id, item) in items.iter().enumerate() {
             first.entry(&item.signature).or_insert(id);
         }
-        Ok(Shards { items, first, devices, sampling, displaces })
+        let calibrations = vec![Calibration::default(); profiles.len()];
+        Ok(Shards { items, first, devices, calibrations, sampling, displaces })
+    }
+
+    /// The same in the times of runs, by the calibrations of the devices.
+    #[must_use]
+    pub fn with_calibrations(self, calibrations: Vec<Calibration>) -> Shards<'a> {
+        Shards { calibrations, ..self }
     }
 
     /// Costs of all shards that were measured, with estimates for others.
     pub fn costs(&self) -> ShardCosts {
         let mut costs = ShardCosts::default();
-        for (device, (_, store)) in (0u32..).map(DeviceId).zip(&self.devices) {
-            add_measured(self.items, device, store.shards(), &mut costs);
+        let devices = self.devices.iter().zip(&self.calibrations);
+        for (device, ((_, store), calibration)) in (0u32..).map(DeviceId).zip(devices) {
+            add_measured(self.items, device, store.shards(), calibration, &mut costs);
             let model = CostModel::of(store.rows().iter().chain(store.shards()));
-            add_estimated(self.items, device, &model, &mut costs);
+            add_estimated(self.items, device, &model, calibration, &mut costs);
         }
         costs
     }
 
-    /// Measures the shards of `expanded` that nothing is known of, each on its device, until `stop` is requested. Returns
+    /// Measures the shards of `expanded` that nothing is known of, each on its device, until `stop` is requested. Devices
+    /// measure at the same time, as they compute at the same time in a run, which matters where they share memory. Returns
     /// how many rows that added; a shard that a device cannot compute has one too, and stays as it was estimated. `each`
     /// gets the name of every shard before it, its number and how many there are.
     ///
@@ -124,36 +135,42 @@ impl<'a> Shards<'a> {
         let mut usual: BTreeMap<DeviceId, f64> = BTreeMap::new();
         for look in 0..=AGAIN {
             let (mut surprising, mut seen): (Vec<Unknown>, BTreeMap<DeviceId, Vec<f64>>) = Default::default();
-            let mut left = (1..).zip(unknown);
-            while let Some((number, mut one)) = left.next() {
+            let (mut number, mut left) = (0, rounds(unknown).into_iter());
+            while let Some(round) = left.next() {
                 if stop.is_requested() {
-                    for one in surprising.into_iter().chain([one]).chain(left.map(|(_, one)| one)) {
+                    for one in surprising.into_iter().chain(round).chain(left.flatten()) {
                         added += self.keep_least(one)?;
                     }
                     return Ok(added);
                 }
-                if look == 0 {
+                for one in round.iter().filter(|_| look == 0) {
+                    number += 1;
                     each(&one.name, number, count);
                 }
-                match self.look(fleet, &one).await {
-                    Ok(Some(Ok(cost)))
-                        if one.least.as_ref().is_none_or(|least| cost.time.median < least.time.median) =>
-                    {
-                        one.least = Some(cost);
-                    }
-                    Ok(Some(Err(why))) if one.least.is_none() => added += self.keep(&one, &Err(why))?,
-                    Ok(_) => {}
-                    Err(error) => {
-                        for one in surprising.into_iter().chain([one]).chain(left.map(|(_, one)| one)) {
-                            self.keep_least(one)?;
+                let looks = futures::future::join_all(round.iter().map(|one| self.look(fleet, one))).await;
+                let mut lost = None;
+                for (mut one, looked) in round.into_iter().zip(looks) {
+                    match looked {
+                        Ok(Some(Ok(cost)))
+                            if one.least.as_ref().is_none_or(|least| cost.time.median < least.time.median) =>
+                        {
+                            one.least = Some(cost);
                         }
-                        return Err(error.into());
+                        Ok(Some(Err(why))) if one.least.is_none() => added += self.keep(&one, &Err(why))?,
+                        Ok(_) => {}
+                        Err(error) => lost = Some(error),
+                    }
+                    seen.entry(one.device).or_default().extend(one.longer());
+                    match look < AGAIN && one.surprises(&usual) {
+                        true => surprising.push(one),
+                        false => added += self.keep_least(one)?,
                     }
                 }
-                seen.entry(one.device).or_default().extend(one.longer());
-                match look < AGAIN && one.surprises(&usual) {
-                    true => surprising.push(one),
-                    false => added += self.keep_least(one)?,
+                if let Some(error) = lost {
+                    for one in surprising.into_iter().chain(left.flatten()) {
+                        self.keep_least(one)?;
+                    }
+                    return Err(error.into());
                 }
             }
             if look == 0 {
@@ -240,6 +257,19 @@ impl<'a> Shards<'a> {
     }
 }
 
+/// The shards that are measured at the same time: one of each device, in their order.
+fn rounds(unknown: Vec<Unknown>) -> Vec<Vec<Unknown>> {
+    let mut rounds: Vec<Vec<Unknown>> = Vec::new();
+    for one in unknown {
+        let free = rounds.iter_mut().find(|round| round.iter().all(|other| other.device != one.device));
+        match free {
+            Some(round) => round.push(one),
+            None => rounds.push(vec![one]),
+        }
+    }
+    rounds
+}
+
 impl Unknown {
     /// How many times longer than expected it took at least, if it was measured.
     fn longer(&self) -> Option<f64> {
@@ -253,15 +283,21 @@ impl Unknown {
     }
 }
 
-/// Adds to `costs` the `rows` of parts of `items` that were measured on `device`.
-pub(crate) fn add_measured(items: &[Item], device: DeviceId, rows: &[ProfileRow], costs: &mut ShardCosts) {
+/// Adds to `costs` the `rows` of parts of `items` that were measured on `device`, in the times of runs.
+pub(crate) fn add_measured(
+    items: &[Item],
+    device: DeviceId,
+    rows: &[ProfileRow],
+    calibration: &Calibration,
+    costs: &mut ShardCosts,
+) {
     let mut of: HashMap<&Signature, Vec<usize>> = HashMap::new();
     for (id, item) in items.iter().enumerate() {
         of.entry(&item.signature).or_default().push(id);
     }
     for row in rows {
         let (Some(share), Some(cost), Some(item)) = (row.shard(), row.cost(), items.get(row.id)) else { continue };
-        let cost = planned(&cost, row.parameter_bytes);
+        let cost = calibrated(&cost, row.parameter_bytes, calibration);
         for group in of.get(&item.signature).into_iter().flatten() {
             costs.add_measured(device, *group, share.axis, share.fraction, share.copied, cost);
         }
@@ -270,11 +306,19 @@ pub(crate) fn add_measured(items: &[Item], device: DeviceId, rows: &[ProfileRow]
 
 /// Adds to `costs` estimates by `model` for parts of `items` on `device`, as far as the model has their families and
 /// costs of the whole.
-pub(crate) fn add_estimated(items: &[Item], device: DeviceId, model: &CostModel, costs: &mut ShardCosts) {
+pub(crate) fn add_estimated(
+    items: &[Item],
+    device: DeviceId,
+    model: &CostModel,
+    calibration: &Calibration,
+    costs: &mut ShardCosts,
+) {
     for (group, item) in items.iter().enumerate() {
         let Some(whole) = model.cost(item).map(|estimate| estimate.cost) else { continue };
         for share in FRACTIONS {
             let Some(time) = model.shard_time(item, whole.time.median, share) else { continue };
+            // Which axis it is along is not known: along most that a search begins with, all weights are read.
+            let time = calibration.time(time, item.parameter_bytes);
             let workspace = Bytes((whole.workspace.0 as f64 * share) as u64);
             let held = whole.held - item.parameter_bytes;
             costs.add_estimated(device, group, share, Cost { time, workspace, held });
@@ -285,4 +329,10 @@ pub(crate) fn add_estimated(items: &[Item], device: DeviceId, model: &CostModel,
 /// A measured cost as the planner counts it: parameters apart.
 pub fn planned(cost: &MeasuredCost, parameters: Bytes) -> Cost {
     Cost { time: cost.time.median, workspace: cost.workspace, held: cost.held - parameters }
+}
+
+/// The same in the time of runs.
+pub(super) fn calibrated(cost: &MeasuredCost, parameters: Bytes, calibration: &Calibration) -> Cost {
+    let planned = planned(cost, parameters);
+    Cost { time: calibration.time(planned.time, parameters), ..planned }
 }

@@ -179,7 +179,7 @@ async fn record(
 }
 
 /// The device as profiles identify it.
-fn profiled_device(device: &DeviceSpec) -> ProfiledDevice {
+pub fn profiled_device(device: &DeviceSpec) -> ProfiledDevice {
     // An engine's name, as in `tract 0.23.9`, has no space.
     let (name, version) = device.engine.split_once(' ').unwrap_or((&device.engine, ""));
     ProfiledDevice {

@@ -3,7 +3,8 @@
 //!
 //! A plan is valid if
 //! - every group is on one device that can run it, and in that device's order;
-//! - every group starts exactly when its device is idle and all its operands are available;
+//! - every group starts exactly when its device is idle and all its operands are available, and takes its cost and what
+//!   the transfers of its device take of it meanwhile;
 //! - there is one transfer for each tensor and device that reads but does not produce it, and for each result that is not
 //!   produced on the sink; it takes the time that its link takes for its size;
 //! - every link carries one transfer at a time, first come first served, and never idles with a request;

@@ -6,7 +6,7 @@ use super::{
     checker::{Arrivals, Checker},
     violation::{Violation, close, figure},
 };
-use crate::{activation::Activation, file::Transfer, problem::Link, transfer_format::TransferFormat};
+use crate::{GroupId, activation::Activation, file::Transfer, problem::Link, transfer_format::TransferFormat};
 
 /// What a transfer takes of its link.
 struct Carried {
@@ -97,12 +97,35 @@ impl Checker<'_> {
                 if !close(group.start_us.0, real) {
                     return Err(Violation::Start { group: group.name.clone(), stated: group.start_us.0, real });
                 }
-                let cost = self.problem.groups[id.0 as usize].costs[device].unwrap_or_default();
-                figure(format!("the time of {}", group.name), group.time_us.0, cost.time.0)?;
+                self.time(device, *id)?;
                 free = group.start_us.0 + group.time_us.0;
             }
         }
         Ok(())
+    }
+
+    /// A group takes its cost, and what the transfers take that begin on its device or arrive there meanwhile. Whether one at
+    /// the very instant of its start or end counts depends on what came first.
+    fn time(&self, device: usize, id: GroupId) -> Result<(), Violation> {
+        let (group, handling) = (&self.plan.groups[id.0 as usize], self.problem.devices[device].handling);
+        let cost = self.problem.groups[id.0 as usize].costs[device].unwrap_or_default().time.0;
+        let (start, end) = (group.start_us.0, group.start_us.0 + group.time_us.0);
+        let (mut surely, mut at_most) = (cost, cost);
+        for transfer in self.plan.transfers.iter().filter(|transfer| self.link(transfer).is_some()) {
+            let (begin, arrival) = (transfer.start_us.0, transfer.start_us.0 + transfer.time_us.0);
+            let ends = [(transfer.from, begin, handling.sending), (transfer.to, arrival, handling.receiving)];
+            for (_, at, work) in ends.into_iter().filter(|(of, ..)| of.0 as usize == device) {
+                let time = work.time(transfer.sent()).0;
+                let is_at_edge = close(at, start) || close(at, end);
+                at_most += if is_at_edge || (start < at && at < end) { time } else { 0.0 };
+                surely += if !is_at_edge && start < at && at < end { time } else { 0.0 };
+            }
+        }
+        let stated = group.time_us.0;
+        match close(stated, surely) || close(stated, at_most) || (surely < stated && stated < at_most) {
+            true => Ok(()),
+            false => figure(format!("the time of {}", group.name), stated, surely),
+        }
     }
 
     /// Every link serves its requests first come first served, one at a time, without idling.
@@ -159,8 +182,15 @@ impl Checker<'_> {
         let moves = self.plan.transfers.iter().map(|t| t.start_us.0 + t.time_us.0);
         figure("the latency".into(), predicted.latency_us.0, groups.chain(moves).fold(0.0, f64::max))?;
         let mut loads = vec![0.0; self.problem.devices.len() + self.problem.links.len()];
-        for (group, home) in self.plan.groups.iter().zip(&self.homes) {
-            loads[*home] += group.time_us.0;
+        for (group, home) in self.problem.groups.iter().zip(&self.homes) {
+            loads[*home] += group.costs[*home].unwrap_or_default().time.0;
+        }
+        for transfer in self.plan.transfers.iter().filter(|transfer| self.link(transfer).is_some()) {
+            for (device, sends) in [(transfer.from.0 as usize, true), (transfer.to.0 as usize, false)] {
+                let handling = self.problem.devices[device].handling;
+                let work = if sends { handling.sending } else { handling.receiving };
+                loads[device] += work.time(transfer.sent()).0;
+            }
         }
         for (device, load) in self.plan.devices.iter().zip(&loads) {
             figure(format!("the busy time of {}", device.device), device.busy_us.0, *load)?;

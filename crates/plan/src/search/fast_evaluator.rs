@@ -13,7 +13,7 @@ use crate::{
     DeviceId, GroupId, Problem,
     evaluation::{Evaluation, Score},
     placement::{Placement, PlacementError},
-    problem::{Group, Objective},
+    problem::{Group, Handling, HandlingCost, LinkId, Objective},
     timed_event::TimedEvent,
 };
 
@@ -37,7 +37,12 @@ pub struct FastEvaluator<'a> {
     first: Vec<u32>,
     last: Vec<u32>,
     busy: Vec<bool>,
+    /// By device: what transfers have taken of the task that is running.
+    owed: Vec<f64>,
     loads: Vec<f64>,
+    /// By device at the end of a transfer: what it adds to the load. They are added after those of all tasks, as
+    /// [`crate::simulate::loads`] does.
+    transfer_loads: Vec<(u32, f64)>,
     link_loads: Vec<f64>,
     link_busy: Vec<bool>,
     queues: Vec<BinaryHeap<TimedEvent<(u32, u32, u32)>>>,
@@ -100,7 +105,9 @@ impl<'a> FastEvaluator<'a> {
             first: vec![NONE; devices],
             last: vec![NONE; devices],
             busy: vec![false; devices],
+            owed: vec![0.0; devices],
             loads: vec![0.0; devices],
+            transfer_loads: Vec::new(),
             link_loads: vec![0.0; problem.links.len()],
             link_busy: vec![false; problem.links.len()],
             queues: problem.links.iter().map(|_| BinaryHeap::new()).collect(),
@@ -156,7 +163,9 @@ impl<'a> FastEvaluator<'a> {
         self.first.fill(NONE);
         self.last.fill(NONE);
         self.busy.fill(false);
+        self.owed.fill(0.0);
         self.loads.fill(0.0);
+        self.transfer_loads.clear();
         self.link_loads.fill(0.0);
         self.link_busy.fill(false);
         for (index, tensor) in problem.tensors.iter().enumerate() {
@@ -199,6 +208,9 @@ impl<'a> FastEvaluator<'a> {
         for (index, _) in problem.tensors.iter().enumerate().filter(|(_, tensor)| tensor.is_output) {
             self.replica_on(index as u32, problem.sink.0);
         }
+        for (device, time) in &self.transfer_loads {
+            self.loads[*device as usize] += time;
+        }
         true
     }
 
@@ -225,8 +237,12 @@ impl<'a> FastEvaluator<'a> {
         let route = self.problem.route(DeviceId(from.device), DeviceId(device));
         let copy = self.add_replica(tensor, device, route.map_or(NONE, |link| link.0));
         if let Some(link) = route {
-            let sent = &self.problem.tensors[tensor as usize];
-            self.link_loads[link.0 as usize] += self.problem.link(link).time(sent).0;
+            let (sent, carrier) = (&self.problem.tensors[tensor as usize], self.problem.link(link));
+            let bytes = carrier.carried_bytes(sent);
+            self.link_loads[link.0 as usize] += carrier.time(sent).0;
+            let handling = |device: u32| self.problem.devices[device as usize].handling;
+            self.transfer_loads.push((from.device, handling(from.device).sending.time(bytes).0));
+            self.transfer_loads.push((device, handling(device).receiving.time(bytes).0));
         }
         match from.last_copy {
             NONE => self.replicas[home as usize].copies = copy,
@@ -251,6 +267,11 @@ impl<'a> FastEvaluator<'a> {
             match kind {
                 FINISH => {
                     let task = self.tasks[id as usize];
+                    let owed = std::mem::take(&mut self.owed[task.device as usize]);
+                    if owed > 0.0 {
+                        self.events.push(TimedEvent(now + owed, (FINISH, id)));
+                        continue;
+                    }
                     self.busy[task.device as usize] = false;
                     let outputs = self.problem.groups[task.group as usize].outputs.len() as u32;
                     for output in task.outputs..task.outputs + outputs {
@@ -261,6 +282,8 @@ impl<'a> FastEvaluator<'a> {
                 ARRIVE => {
                     let link = self.replicas[id as usize].link;
                     if link != NONE {
+                        let ReplicaRow { tensor, device, .. } = self.replicas[id as usize];
+                        self.owe(device, tensor, link, |handling| handling.receiving);
                         self.link_busy[link as usize] = false;
                         self.events.push(TimedEvent(now, (SERVE, link)));
                     }
@@ -307,12 +330,22 @@ impl<'a> FastEvaluator<'a> {
         self.start_next(replica.device as usize, now);
     }
 
+    /// The transfer of a tensor takes time of a device, if that computes.
+    fn owe(&mut self, device: u32, tensor: u32, link: u32, end: impl Fn(&Handling) -> HandlingCost) {
+        if self.busy[device as usize] {
+            let bytes = self.problem.link(LinkId(link)).carried_bytes(&self.problem.tensors[tensor as usize]);
+            self.owed[device as usize] += end(&self.problem.devices[device as usize].handling).time(bytes).0;
+        }
+    }
+
     fn serve(&mut self, link: usize, now: f64) {
         if self.link_busy[link] {
             return;
         }
         let Some(TimedEvent(_, (tensor, _, replica))) = self.queues[link].pop() else { return };
         self.link_busy[link] = true;
+        let home = self.home[tensor as usize];
+        self.owe(self.replicas[home as usize].device, tensor, link as u32, |handling| handling.sending);
         let sent = &self.problem.tensors[tensor as usize];
         self.events.push(TimedEvent(now + self.problem.links[link].time(sent).0, (ARRIVE, replica)));
     }

@@ -13,7 +13,7 @@ use edgecut_graph::{
 use edgecut_plan::{
     DeviceId, GroupId, Plan, PlanRequest,
     activation::Activation,
-    problem::Cost,
+    problem::{Cost, Handling},
     split::{costs::copied_bytes, expand::Expanded},
     transfer_format::Coding,
 };
@@ -241,6 +241,14 @@ impl InContextCosts {
     /// `request` at these costs.
     pub fn applied_to<'a>(&self, request: &PlanRequest<'a>) -> PlanRequest<'a> {
         let mut request = request.clone();
+        if self.is_informed() {
+            // What was measured in runs has in it what transfers take of devices.
+            request.network.devices.iter_mut().for_each(|device| device.handling = Handling::default());
+            for link in &mut request.network.links {
+                link.cost.latency = (link.cost.latency - link.overhead).max(Micros::ZERO);
+                link.overhead = Micros::ZERO;
+            }
+        }
         let devices = (0..request.network.devices.len() as u32).map(DeviceId);
         let slowdowns = self.slowdowns();
         let mut all = Slowdown::default();
@@ -283,6 +291,11 @@ impl InContextCosts {
         }
         request.estimated.retain(|(device, group)| !self.has(*device, *group));
         request
+    }
+
+    /// Whether anything ran.
+    fn is_informed(&self) -> bool {
+        !self.whole.is_empty() || !self.shards.is_empty()
     }
 
     /// Whether a whole group ran on a device.

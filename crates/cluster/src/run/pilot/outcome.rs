@@ -86,7 +86,7 @@ pub async fn pilot_run(
 
 /// By server, the median time from the arrival of a stage's last operand to the start of the stage, over stages whose
 /// device was idle at the arrival.
-fn wake_times(record: &Record) -> BTreeMap<SmolStr, Micros> {
+pub(crate) fn wake_times(record: &Record) -> BTreeMap<SmolStr, Micros> {
     let mut found = BTreeMap::new();
     for (server, measured) in &record.measured {
         let mut waits = Vec::new();

@@ -8,7 +8,11 @@ impl IncrementalSimulator<'_> {
     pub fn apply(&mut self, changes: &[Change]) {
         self.undo_log.clear();
         self.undo_log.makespan = self.makespan;
-        self.undo_log.since = changes.iter().map(|change| self.earliest(change)).fold(NEVER, f64::min);
+        // When a running group ends also depends on transfers that come after, so all is simulated.
+        self.undo_log.since = match self.has_handling {
+            true => 0.0,
+            false => changes.iter().map(|change| self.earliest(change)).fold(NEVER, f64::min),
+        };
         for change in changes {
             self.undo_log.places.push((change.group, self.device(change.group), self.rank(change.group)));
             self.place(*change);
@@ -93,29 +97,41 @@ impl IncrementalSimulator<'_> {
         let at = copies.iter().position(|copy| copy.device == device).unwrap_or(copies.len());
         if at == copies.len() {
             let link = self.problem.route(home, device);
-            copies.push(TensorCopy { device, link, readers: 0, birth: NEVER, arrival: NEVER, resumed: 0 });
-            self.add_link_load(tensor, link, 1.0);
+            copies.push(TensorCopy { device, from: home, link, readers: 0, birth: NEVER, arrival: NEVER, resumed: 0 });
+            self.add_link_load(tensor, link, home, device, 1.0);
         }
         let copy = &mut self.copies[tensor.0 as usize][at];
         copy.readers = copy.readers.saturating_add_signed(change);
         if copy.readers == 0 {
             let link = copy.link;
             self.copies[tensor.0 as usize].remove(at);
-            self.add_link_load(tensor, link, -1.0);
+            self.add_link_load(tensor, link, home, device, -1.0);
         }
     }
 
-    pub(super) fn add_link_load(&mut self, tensor: TensorIndex, link: Option<LinkId>, sign: f64) {
+    /// Adds a transfer of a tensor to the loads of its link and of the devices at its ends, or removes it.
+    pub(super) fn add_link_load(
+        &mut self,
+        tensor: TensorIndex,
+        link: Option<LinkId>,
+        from: DeviceId,
+        to: DeviceId,
+        sign: f64,
+    ) {
+        let problem = self.problem;
         if let Some(link) = link {
-            let time = self.problem.link(link).time(self.problem.tensor(tensor)).0;
-            self.link_loads[link.0 as usize] += sign * time;
+            let (sent, carrier) = (problem.tensor(tensor), problem.link(link));
+            let bytes = carrier.carried_bytes(sent);
+            self.link_loads[link.0 as usize] += sign * carrier.time(sent).0;
+            self.loads[from.0 as usize] += sign * problem.device(from).handling.sending.time(bytes).0;
+            self.loads[to.0 as usize] += sign * problem.device(to).handling.receiving.time(bytes).0;
         }
     }
 
     /// Rebuilds the copies of a tensor.
     pub(super) fn rebuild_copies(&mut self, tensor: TensorIndex) {
         for copy in std::mem::take(&mut self.copies[tensor.0 as usize]) {
-            self.add_link_load(tensor, copy.link, -1.0);
+            self.add_link_load(tensor, copy.link, copy.from, copy.device, -1.0);
         }
         for reader in 0..self.readers[tensor.0 as usize].len() {
             let device = self.device(self.readers[tensor.0 as usize][reader]);

@@ -3,7 +3,11 @@
 use std::collections::BinaryHeap;
 
 use super::state::{IncrementalSimulator, NEVER, TensorCopy, TensorEvent};
-use crate::{DeviceId, GroupId, TensorIndex, problem::LinkId, timed_event::TimedEvent};
+use crate::{
+    DeviceId, GroupId, TensorIndex,
+    problem::{Handling, HandlingCost, LinkId},
+    timed_event::TimedEvent,
+};
 
 impl IncrementalSimulator<'_> {
     /// The makespan after the last changes; `None` as soon as it is certain to exceed `limit`. The times are then
@@ -34,6 +38,7 @@ impl IncrementalSimulator<'_> {
         self.events.queue.clear();
         self.events.queues.iter_mut().for_each(BinaryHeap::clear);
         self.events.link_busy.fill(false);
+        self.events.owed.fill(0.0);
         self.events.number += 1;
         self.makespan = since.min(self.makespan);
         for device in 0..problem.devices.len() {
@@ -123,6 +128,13 @@ impl IncrementalSimulator<'_> {
 
     fn finish(&mut self, group: GroupId, now: f64, limit: f64) -> bool {
         let (problem, device) = (self.problem, self.device(group));
+        let owed = std::mem::take(&mut self.events.owed[device.0 as usize]);
+        if owed > 0.0 {
+            let later = now + owed;
+            self.finishes[group.0 as usize] = later;
+            self.events.queue.push(TimedEvent(later, TensorEvent::Finish(group)));
+            return later + self.tails.group(group, device) <= limit;
+        }
         self.events.busy[device.0 as usize] = false;
         let mut within_limit = true;
         for &output in &problem.group(group).outputs {
@@ -142,6 +154,7 @@ impl IncrementalSimulator<'_> {
             copy.arrival = now;
             match copy.link {
                 Some(link) => {
+                    self.owe(device, tensor, link, |handling| handling.receiving);
                     self.events.link_busy[link.0 as usize] = false;
                     self.events.queue.push(TimedEvent(now, TensorEvent::Serve(link)));
                 }
@@ -173,12 +186,22 @@ impl IncrementalSimulator<'_> {
         }
     }
 
+    /// The transfer of a tensor takes time of a device, if that computes.
+    fn owe(&mut self, device: DeviceId, tensor: TensorIndex, link: LinkId, end: impl Fn(&Handling) -> HandlingCost) {
+        let device = device.0 as usize;
+        if self.events.busy[device] {
+            let bytes = self.problem.link(link).carried_bytes(self.problem.tensor(tensor));
+            self.events.owed[device] += end(&self.problem.devices[device].handling).time(bytes).0;
+        }
+    }
+
     fn serve(&mut self, link: LinkId, now: f64) {
         if self.events.link_busy[link.0 as usize] {
             return;
         }
         let Some(TimedEvent(_, (tensor, device))) = self.events.queues[link.0 as usize].pop() else { return };
         self.events.link_busy[link.0 as usize] = true;
+        self.owe(self.home(tensor).0, tensor, link, |handling| handling.sending);
         self.save(tensor);
         if let Some(copy) = self.copies[tensor.0 as usize].iter_mut().find(|copy| copy.device == device) {
             copy.birth = now;

@@ -5,7 +5,10 @@ use std::{collections::BinaryHeap, ops::Range};
 use smallvec::SmallVec;
 
 use crate::{
-    DeviceId, GroupId, Problem, TensorIndex, bound::critical_path::Tails, placement::Placement, problem::LinkId,
+    DeviceId, GroupId, Problem, TensorIndex,
+    bound::critical_path::Tails,
+    placement::Placement,
+    problem::{Handling, LinkId},
     timed_event::TimedEvent,
 };
 
@@ -31,6 +34,8 @@ pub struct IncrementalSimulator<'a> {
     pub(super) loads: Vec<f64>,
     pub(super) link_loads: Vec<f64>,
     pub(super) makespan: f64,
+    /// Whether transfers take time of devices that compute.
+    pub(super) has_handling: bool,
     pub(super) undo_log: UndoLog,
     pub(super) events: EventState,
 }
@@ -41,6 +46,8 @@ pub(super) type Copies = SmallVec<[TensorCopy; 2]>;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TensorCopy {
     pub(super) device: DeviceId,
+    /// Where it is sent from.
+    pub(super) from: DeviceId,
     pub(super) link: Option<LinkId>,
     /// The groups that read it there, plus one for a result on the sink.
     pub(super) readers: u32,
@@ -72,6 +79,8 @@ pub(super) struct EventState {
     /// By device: the groups that have started, and whether one is running.
     pub(super) next: Vec<usize>,
     pub(super) busy: Vec<bool>,
+    /// By device: what transfers have taken of the group that is running.
+    pub(super) owed: Vec<f64>,
     /// By group: operands that have not arrived.
     pub(super) missing: Vec<u32>,
     /// By link: waiting transfers, by time of request, tensor, receiver.
@@ -119,12 +128,14 @@ impl<'a> IncrementalSimulator<'a> {
             loads: vec![0.0; devices],
             link_loads: vec![0.0; links],
             makespan: 0.0,
+            has_handling: problem.devices.iter().any(|device| device.handling != Handling::default()),
             undo_log: UndoLog { saved: vec![false; problem.tensors.len()], ..UndoLog::default() },
             events: EventState {
                 number: 0,
                 queue: BinaryHeap::new(),
                 next: vec![0; devices],
                 busy: vec![false; devices],
+                owed: vec![0.0; devices],
                 missing: vec![0; groups],
                 queues: (0..links).map(|_| BinaryHeap::new()).collect(),
                 link_busy: vec![false; links],
