@@ -29,7 +29,7 @@ pub struct Dilation(f64);
 const MAX_FACTOR: f64 = 1000.0;
 
 /// Runs that show what the steps take. The first of them only warms up.
-const LEARNING_RUNS: usize = 4;
+const LEARNING_RUNS: usize = 8;
 
 /// The last part of the wait at the end of a run, which spins: a sleeping thread wakes up some microseconds late. Within a
 /// run the next wait makes up for it.
