@@ -7,7 +7,7 @@ use edgecut::{
     plan::{
         Problem,
         bound::Bounds,
-        problem::{LinkId, Objective},
+        problem::{Handling, LinkId, Objective},
         search::{Options, Session, baseline, integer},
         solve::solve,
     },
@@ -32,6 +32,8 @@ fn slow_links(problem: &mut Problem) {
 
 /// Takes out of `problem` what the program of its objective leaves out.
 fn simplified(mut problem: Problem) -> Problem {
+    // What transfers take of a device is part of the devices' times only in the simulator.
+    problem.devices.iter_mut().for_each(|device| device.handling = Handling::default());
     match problem.objective {
         // Links are never busy for long.
         Objective::Latency => problem.links.iter_mut().for_each(|link| {
