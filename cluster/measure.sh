@@ -7,14 +7,18 @@ set -euo pipefail
 usage() {
     cat <<'END'
 usage: measure.sh OUT.csv [CLUSTER:MODEL:TARGET...]
-  CLUSTER   name of a file cluster/CLUSTER.toml
+  CLUSTER   name of a file cluster/CLUSTER.toml, such as lab or dilated/2; CLUSTER@RATE with links of another rate:
+            dilated/2@100Mbit/s
   MODEL     name of a file MODEL.relay in one of the folders of MODELS
   TARGET    flags of `edgecut plan`, with + for a space: --memory+300MiB, --ratios+equal; or latency alone. With
             --objective+throughput times are those between results, with inputs in flight
 Without triples, those of the table in docs/cluster.md. Environment: MODELS (folders, models/ of this repository if not
 given), EDGECUT (the program), ROUNDS (3: how often everything is profiled, planned and run), TURNS (3: how often
 the plans of a triple take turns), REPEAT (8: runs that count each time), ENGINE (tract, onnxruntime or auto, instead of
-the agents' own), CALIBRATE (1: calibrate every cluster first in each round), PREFIX (a command that others are run by, such as one that makes others wait).
+the agents' own), CALIBRATE (1: calibrate every cluster first in each round), PROFILES (a folder that keeps the profiles
+of each round, which are not measured again in it), PREFIX (a command that others are run by, such as one that makes
+others wait), ALONE (devices to measure alone, such as "one/cpu": of a lab of equal devices one is enough; all if not
+given).
 END
 }
 
@@ -26,7 +30,7 @@ IFS=' ' read -r -a FOLDERS <<<"${MODELS:-$HERE/../models}"
 IFS=' ' read -r -a WITH <<<"${PREFIX:-}"
 EDGECUT=$(realpath "${EDGECUT:-$HERE/../target/release/edgecut}")
 export EDGECUT
-export EDGECUT_LAB=measure
+export EDGECUT_LAB=${EDGECUT_LAB:-measure}
 ROUNDS=${ROUNDS:-3}
 REPEAT=${REPEAT:-8}
 ENGINE=${ENGINE:-}
@@ -55,6 +59,7 @@ find_model() {
 }
 
 WORK=$(mktemp -d)
+PROFILES=${PROFILES:-$WORK}
 trap '"$LAB" down; rm -rf "$WORK"' EXIT
 for triple in "${TRIPLES[@]}"; do find_model "$(cut -d: -f2 <<<"$triple")" >/dev/null; done
 
@@ -65,7 +70,7 @@ inside() { "${WITH[@]}" "$LAB" exec "$EDGECUT" "$@"; }
 plan() {
     local output=$1
     shift
-    inside plan "$path" --cluster "$file" --profile "$WORK/$cluster-$round" --profile-budget 8s --output "$output" \
+    inside plan "$path" --cluster "$file" --profile "$profiles" --profile-budget 8s --output "$output" \
         ${ENGINE:+--engine "$ENGINE"} "$@" \
         >"$WORK/plan.out" 2>"$WORK/plan.err"
 }
@@ -77,14 +82,17 @@ for ((round = 1; round <= ROUNDS; round++)); do
     for subject in $(printf '%s\n' "${TRIPLES[@]}" | cut -d: -f1,2 | awk '!seen[$0]++'); do
         IFS=: read -r cluster model <<<"$subject"
         path=$(find_model "$model")
+        profiles=$PROFILES/${cluster//\//-}-$round
         if [ "$up" != "$cluster" ]; then
             "$LAB" down
-            "$LAB" up "$HERE/$cluster.toml"
+            rate=${cluster#*@}
+            [ "$rate" != "$cluster" ] || rate=
+            EDGECUT_LAB_RATE=$rate "$LAB" up "$HERE/${cluster%@*}.toml"
             up=$cluster
             if [ -n "$CALIBRATE" ]; then
-                inside devices --cluster "$("$LAB" cluster)" --calibrate --links "$WORK/$cluster-$round/links.csv" \
-                    --calibration "$WORK/$cluster-$round/calibration.csv" ${ENGINE:+--engine "$ENGINE"} >"$OUT.calibration-$cluster-$round" 2>&1 ||
-                    tail -3 "$OUT.calibration-$cluster-$round" >&2
+                inside devices --cluster "$("$LAB" cluster)" --calibrate --links "$profiles/links.csv" \
+                    --calibration "$profiles/calibration.csv" ${ENGINE:+--engine "$ENGINE"} >"$WORK/calibration.out" 2>&1 ||
+                    tail -3 "$WORK/calibration.out" >&2
             fi
         fi
         file=$("$LAB" cluster)
@@ -101,7 +109,8 @@ for ((round = 1; round <= ROUNDS; round++)); do
         done
         [ ${#targets[@]} -gt 0 ] || continue
         # Every device alone: the best of them by its own measurement is what a plan must beat.
-        mapfile -t devices < <(python3 -c 'import json, sys
+        IFS=' ' read -r -a devices <<<"${ALONE:-}"
+        [ ${#devices[@]} -gt 0 ] || mapfile -t devices < <(python3 -c 'import json, sys
 for d in json.load(open(sys.argv[1]))["devices"]: print(d["server"] + "/" + d["device"])' "$WORK/plan-${targets[0]}.json")
         for device in "${devices[@]}"; do
             plan "$WORK/alone-${device//\//-}.json" --no-split --rehearse 0 --pin "*=$device" || true

@@ -61,18 +61,18 @@ pub(super) fn run(arguments: &Plan) -> Outcome {
         contents: given.clone(),
     };
     let runtime = runtime()?;
-    let (fleet, inventory, surveyed) = runtime.block_on(async {
+    let (fleet, inventory, surveyed, calibrations) = runtime.block_on(async {
         let fleet = reach_all(&cluster).await?;
         let inventory = fleet.inventory(&cluster, Vec::new());
         settings.check(&groups, &inventory).map_err(|e| arguments.failure(e))?;
         moved::check(arguments, &groups, &inventory, settings.like.as_ref())?;
         let table = arguments.links.clone().unwrap_or_else(|| folder.join("links.csv"));
         let inventory = fleet.inventory(&cluster, links(&fleet, &cluster, &table, false).await?);
+        let table = arguments.calibration.clone().unwrap_or_else(|| folder.join(calibration::FILE));
+        let calibrations = Calibrations::read(&table, &inventory.devices)?;
         let surveyed = profiles(&fleet, &cluster, &inventory, &survey).await?;
-        Ok::<_, Failure>((fleet, inventory, surveyed))
+        Ok::<_, Failure>((fleet, inventory, surveyed, calibrations))
     })?;
-    let table = arguments.calibration.clone().unwrap_or_else(|| folder.join(calibration::FILE));
-    let calibrations = Calibrations::read(&table, &inventory.devices)?;
     let profile = |(surveyed, calibration): (&DeviceProfile, &Option<Calibration>)| {
         let rows = match arguments.estimate {
             true => DeviceRows::with_related(surveyed, folder).map_err(Failure::bad_input)?,

@@ -27,7 +27,7 @@ use edgecut_plan::{
     problem::{Objective, Targets},
     rule::{Rule, RuleKind},
     search::Options,
-    split::Ratios,
+    split::{Halo, Ratios},
 };
 
 /// How much looser than the nearest plan the targets are that are proposed for it.
@@ -86,6 +86,13 @@ pub struct Plan {
     /// Equal shares, and shares in proportion to the devices' speed, are for comparison.
     #[arg(long, hide_short_help = true, help_heading = "Placement", value_name = "RULE", default_value = "tuned", conflicts_with_all = ["no_split", "pareto"])]
     pub(super) ratios: Ratios,
+
+    /// How shards get what they read of their neighbours' shares: exchanged or recomputed [default: what is best]
+    ///
+    /// Exchanged halos are sent, recomputed ones are computed by the shard itself (fused tiles); by default the plan has both. For
+    /// comparison.
+    #[arg(long, hide_short_help = true, help_heading = "Placement", value_name = "HOW", conflicts_with_all = ["no_split", "pareto", "like"])]
+    pub(super) halos: Option<Halo>,
 
     /// Split what another plan splits, over the same devices
     ///
@@ -203,6 +210,7 @@ impl Plan {
             rules: pins.chain(bans).collect::<Result<_, _>>().map_err(Failure::bad_input)?,
             may_split: !self.no_split,
             ratios: self.ratios,
+            halo: self.halos,
             like: self.like.as_deref().map(read_plan).transpose()?,
             fits_memory: !self.pareto,
             search: Options { seed: self.seed, budget: self.budget, ..Options::default() },

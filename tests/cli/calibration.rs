@@ -82,6 +82,10 @@ fn devices_are_calibrated_once_and_plans_use_it() {
     let (isolated, said) = lab.plan(&format!("{pinned} --calibration none.csv"));
     assert!(said.contains("calibrated: no"), "{said}");
 
+    // Other readers of the folder leave the table alone.
+    let (output, said) = lab.edgecut("report costs profiles");
+    assert!(output.status.success(), "{said}");
+
     // Each step takes a quarter longer.
     let slower = |row: CalibrationRow| {
         let bare = edgecut::profile::Calibration { factor: 1.25, ..Default::default() };

@@ -23,7 +23,7 @@ pub fn problem(seed: u64, groups: usize, devices: usize) -> Problem {
         problem.links.iter_mut().for_each(|link| link.coding = Coding { format, per_element: 0.01 });
         for tensor in problem.tensors.iter_mut().filter(|tensor| tensor.producer.is_some() && !tensor.is_output) {
             let elements = tensor.bytes.0 / 4;
-            tensor.activation = (rng.u8(0..4) > 0).then_some(Activation { elements, runs: elements / 32 });
+            tensor.activation = (rng.u8(0..4) > 0).then_some(Activation { elements, blocks: elements / 32 });
         }
     }
     problem

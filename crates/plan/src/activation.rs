@@ -2,42 +2,42 @@
 //! [format](super::transfer_format).
 //!
 //! The model's inputs and outputs are not, nor what slices, joins and views make of inputs and what they make outputs of:
-//! these stay what the user gives and gets. Tensors of other types are not either.
+//! these stay what the user gives and gets. What depends on parameters alone is not either, nor are tensors of other types.
 
-use edgecut_graph::{DType, Graph, Operator, Origin, TensorType};
+use edgecut_graph::{DType, Graph, Operator, Origin, TensorType, constant_operators};
 
 /// The size of a float32 activation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activation {
     pub elements: u64,
-    /// Number of [runs](run_length).
-    pub runs: u64,
+    /// Number of [blocks](block_length).
+    pub blocks: u64,
 }
 
-/// The fewest elements of a run. The scales of 8-bit integers then take at most 1/32 of the tensor's own size.
-const MIN_RUN: u64 = 32;
+/// The fewest elements of a block. The scales of 8-bit integers then take at most 1/32 of the tensor's own size.
+const MIN_BLOCK: u64 = 32;
 
 /// Operators that move elements and compute nothing; so do views.
 const MOVES: [&str; 2] = ["strided_slice", "concatenate"];
 
 impl Activation {
-    /// `None` for other types than float32, and for shapes that are not known.
+    /// `None` for other types than float32, and for shapes that are not known or have more elements than can be counted.
     pub fn of(ty: &TensorType) -> Option<Activation> {
         let shape = ty.shape.fixed().filter(|_| ty.dtype == DType::F32)?;
-        let elements: u64 = shape.iter().product();
-        Some(Activation { elements, runs: elements / run_length(&shape) })
+        let elements = shape.iter().try_fold(1u64, |all, size| all.checked_mul(*size))?;
+        Some(Activation { elements, blocks: elements / block_length(&shape) })
     }
 }
 
-/// The number of consecutive elements with a common scale: those of as few trailing axes as have [`MIN_RUN`] elements
+/// The number of consecutive elements with a common scale: those of as few trailing axes as have [`MIN_BLOCK`] elements
 /// together, or all. In NCHW that is a channel, or a row of one; of a sequence of vectors, a vector.
-pub fn run_length(shape: &[u64]) -> u64 {
+pub fn block_length(shape: &[u64]) -> u64 {
     let mut length: u64 = 1;
     for size in shape.iter().rev() {
-        if length >= MIN_RUN {
+        if length >= MIN_BLOCK {
             break;
         }
-        length *= size;
+        length = length.saturating_mul(*size);
     }
     length.max(1)
 }
@@ -46,9 +46,15 @@ pub fn run_length(shape: &[u64]) -> u64 {
 /// operand.
 pub fn activations(graph: &Graph, is_view: impl Fn(&Operator) -> bool) -> Vec<Option<Activation>> {
     let moves = |operator: &Operator| MOVES.contains(&operator.name.as_str()) || is_view(operator);
-    let mut exact: Vec<bool> = graph.tensors().map(|(_, tensor)| tensor.origin == Origin::Input).collect();
+    let constant = constant_operators(graph);
+    let is_weight = |id| match graph.tensor(id).origin {
+        Origin::Parameter | Origin::Constant(_) => true,
+        Origin::Operator { operator, .. } => constant[operator.0 as usize],
+        Origin::Input => false,
+    };
+    let is_input = |(id, tensor): (_, &edgecut_graph::Tensor)| tensor.origin == Origin::Input || is_weight(id);
+    let mut exact: Vec<bool> = graph.tensors().map(is_input).collect();
     for (_, operator) in graph.operators().filter(|(_, operator)| moves(operator)) {
-        let is_weight = |id| matches!(graph.tensor(id).origin, Origin::Parameter | Origin::Constant(_));
         let mut operands = operator.operands().filter(|id| !is_weight(*id)).peekable();
         if operands.peek().is_some() && operands.all(|id| exact[id.0 as usize]) {
             operator.outputs.iter().for_each(|id| exact[id.0 as usize] = true);
@@ -76,7 +82,7 @@ mod tests {
     use edgecut_graph::TensorId;
 
     #[test]
-    fn a_run_is_a_channel_a_row_or_a_vector() {
+    fn a_block_is_a_channel_a_row_or_a_vector() {
         for (shape, length) in [
             (&[1, 64, 56, 56][..], 56),
             (&[1, 256, 28, 28], 28 * 28),
@@ -87,9 +93,9 @@ mod tests {
             (&[], 1),
             (&[4, 0, 3], 1),
         ] {
-            assert_eq!(run_length(shape), length, "{shape:?}");
+            assert_eq!(block_length(shape), length, "{shape:?}");
             let activation = Activation::of(&TensorType::of(DType::F32, shape)).unwrap();
-            assert_eq!(activation.runs * length, activation.elements, "{shape:?}");
+            assert_eq!(activation.blocks * length, activation.elements, "{shape:?}");
         }
         assert_eq!(Activation::of(&TensorType::of(DType::I32, &[64])), None);
     }
@@ -105,8 +111,9 @@ mod tests {
             let id = graph.add_operator(operator, &[TensorType::of(dtype, &[4, 8])]);
             graph.operator(id).outputs[0]
         };
+        let constant = add("tanh", &[w], DType::F32);
         let slice = add("strided_slice", &[x], DType::F32);
-        let hidden = add("add", &[slice, w], DType::F32);
+        let hidden = add("add", &[slice, constant], DType::F32);
         let halo = add("strided_slice", &[hidden], DType::F32);
         let index = add("argmax", &[hidden], DType::I32);
         let upper = add("tanh", &[halo], DType::F32);
@@ -119,6 +126,7 @@ mod tests {
         for (id, expected) in [
             (x, false),
             (w, false),
+            (constant, false),
             (slice, false),
             (hidden, true),
             (halo, true),

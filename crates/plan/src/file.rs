@@ -20,7 +20,7 @@ use edgecut_ops::passes::retype::BindDim;
 pub use edgecut_graph::Granularity;
 
 /// The version of the format that this program writes, and the only one it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A placement of a model on the devices of a cluster, with what it is predicted to cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -254,7 +254,7 @@ impl Transfer {
 pub enum PlanFileError {
     #[error("not a plan, as `edgecut plan` writes them: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("not a plan, as `edgecut plan` writes them: it has no `version`")]
+    #[error("not a plan, as `edgecut plan` writes them: it has no `version` or no `groups`")]
     Other,
     #[error(
         "the plan has format version {found}, this program reads {VERSION}: make the plan again with `edgecut plan`"
@@ -271,7 +271,9 @@ impl Plan {
     /// If it is not JSON, of another version, or names groups or devices that it does not have.
     pub fn from_json(text: &[u8]) -> Result<Plan, PlanFileError> {
         let value: serde_json::Value = serde_json::from_slice(text)?;
-        let found = value.get("version").and_then(serde_json::Value::as_u64).ok_or(PlanFileError::Other)?;
+        // Other files have versions too.
+        let version = value.get("version").filter(|_| value.get("groups").is_some());
+        let found = version.and_then(serde_json::Value::as_u64).ok_or(PlanFileError::Other)?;
         if found != u64::from(VERSION) {
             return Err(PlanFileError::Version { found });
         }

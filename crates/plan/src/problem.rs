@@ -93,7 +93,7 @@ pub struct Device {
     pub address: Option<String>,
     /// Limit on parameters, activations and workspace together.
     pub memory: Option<Bytes>,
-    /// What transfers over links take of it while it computes.
+    /// What transfers to and from other servers take of it while it computes.
     pub handling: Handling,
 }
 
@@ -223,6 +223,16 @@ impl Problem {
     /// The link of a transfer; `None` where it is free.
     pub fn route(&self, from: DeviceId, to: DeviceId) -> Option<LinkId> {
         self.routes[from.0 as usize * self.devices.len() + to.0 as usize]
+    }
+
+    /// What a transfer takes of a device that computes, where it goes to or comes from `other`: nothing on one server,
+    /// whose devices copy through its memory.
+    pub fn handling(&self, device: DeviceId, other: DeviceId) -> Handling {
+        let (end, other) = (self.device(device), self.device(other));
+        match end.handling == Handling::default() || end.server == other.server {
+            true => Handling::default(),
+            false => end.handling,
+        }
     }
 
     /// By tensor: the groups that read it, in program order.

@@ -15,6 +15,7 @@ use crate::{
     rule::{self, Rule},
     search::Options,
     split::{
+        choice::Halo,
         costs::ShardCosts,
         options::{SplitOption, SplitOptions},
         ratios::Ratios,
@@ -52,6 +53,8 @@ pub struct PlanRequest<'a> {
     pub rules: Vec<Rule>,
     /// In which ratio the devices of a split group share it.
     pub ratios: Ratios,
+    /// How shards get their halos; `None` leaves that to the search.
+    pub halo: Option<Halo>,
     /// Splits of another plan, over these devices: then just these groups are split.
     pub like: Option<Vec<Split>>,
     /// Whether a plan that exceeds a memory limit may be replaced by one made for the limit, with schedules if need be.
@@ -84,6 +87,7 @@ impl<'a> PlanRequest<'a> {
             targets: Targets::default(),
             rules: Vec::new(),
             ratios: Ratios::default(),
+            halo: None,
             like: None,
             fits_memory: true,
             search: Options::default(),

@@ -2,9 +2,9 @@
 //!
 //! A device runs its tasks one at a time in plan order; a directed link carries one transfer at a time, first come first
 //! served; devices and links overlap freely. Inputs start on the source, results must arrive at the sink. A transfer is
-//! requested when its tensor is produced. It takes time of a device that computes meanwhile: the task that runs on the
-//! sender when it begins, or on the receiver when it ends, ends later by the device's [`Handling`]. Of transfers requested at the same instant the one of the lower tensor goes
-//! first, then the one to the lower device.
+//! requested when its tensor is produced. Between servers it takes time of a device that computes meanwhile: the task that
+//! runs on the sender when it begins, or on the receiver when it ends, ends later by the device's [`Handling`]. Of transfers
+//! requested at the same instant the one of the lower tensor goes first, then the one to the lower device.
 
 use std::collections::BinaryHeap;
 
@@ -100,10 +100,10 @@ pub fn simulate(problem: &Problem, graph: &TaskGraph) -> Timeline {
         match event {
             Event::Finish(task) => sim.finish(task, now),
             Event::Arrive(replica) => {
-                if let ReplicaOrigin::Transfer { link: Some(link), .. } = graph.replica(replica).origin {
+                if let ReplicaOrigin::Transfer { link: Some(link), from } = graph.replica(replica).origin {
                     let Replica { device, tensor, .. } = graph.replica(replica);
                     let bytes = problem.link(link).carried_bytes(problem.tensor(*tensor));
-                    sim.owe(*device, bytes, |handling| handling.receiving);
+                    sim.owe([*device, graph.replica(from).device], bytes, |handling| handling.receiving);
                     sim.link_busy[link.0 as usize] = false;
                     sim.events.push(TimedEvent(now, Event::Serve(link.0)));
                 }
@@ -128,8 +128,8 @@ pub fn loads(problem: &Problem, graph: &TaskGraph) -> Loads {
             let bytes = carrier.carried_bytes(sent);
             loads.links[link.0 as usize] += carrier.time(sent);
             let (sender, receiver) = (graph.replica(from).device, replica.device);
-            loads.devices[sender.0 as usize] += problem.device(sender).handling.sending.time(bytes);
-            loads.devices[receiver.0 as usize] += problem.device(receiver).handling.receiving.time(bytes);
+            loads.devices[sender.0 as usize] += problem.handling(sender, receiver).sending.time(bytes);
+            loads.devices[receiver.0 as usize] += problem.handling(receiver, sender).receiving.time(bytes);
         }
     }
     loads
@@ -203,10 +203,10 @@ impl Simulation<'_> {
         self.start_next(replica.device.0 as usize, now);
     }
 
-    /// A transfer of `bytes` takes time of a device, if that computes.
-    fn owe(&mut self, device: DeviceId, bytes: Bytes, end: impl Fn(&Handling) -> HandlingCost) {
+    /// A transfer of `bytes` between a device and another one takes time of the first, if that computes.
+    fn owe(&mut self, [device, other]: [DeviceId; 2], bytes: Bytes, end: impl Fn(Handling) -> HandlingCost) {
         if self.busy[device.0 as usize] {
-            self.owed[device.0 as usize] += end(&self.problem.device(device).handling).time(bytes).0;
+            self.owed[device.0 as usize] += end(self.problem.handling(device, other)).time(bytes).0;
         }
     }
 
@@ -220,7 +220,8 @@ impl Simulation<'_> {
         let (graph, problem) = (self.graph, self.problem);
         let (sent, carrier) = (problem.tensor(graph.replica(replica).tensor), &problem.links[link]);
         if let ReplicaOrigin::Transfer { from, .. } = graph.replica(replica).origin {
-            self.owe(graph.replica(from).device, carrier.carried_bytes(sent), |handling| handling.sending);
+            let ends = [graph.replica(from).device, graph.replica(replica).device];
+            self.owe(ends, carrier.carried_bytes(sent), |handling| handling.sending);
         }
         let end = now + carrier.time(sent).0;
         self.timeline.births[replica.0 as usize] = Micros(now);

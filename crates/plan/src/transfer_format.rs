@@ -18,7 +18,7 @@ pub enum TransferFormat {
     Exact,
     /// IEEE half precision: 11 bits of significand.
     F16,
-    /// Integers of 8 bits, with one float32 scale for each [run](super::activation::run_length) of elements.
+    /// Integers of 8 bits, with one float32 scale for each [block](super::activation::block_length) of elements.
     Int8,
 }
 
@@ -42,11 +42,11 @@ impl TransferFormat {
 
     /// The size of an activation in this format.
     pub fn bytes(self, activation: Activation) -> Bytes {
-        let Activation { elements, runs } = activation;
+        let Activation { elements, blocks } = activation;
         Bytes(match self {
             TransferFormat::Exact => 4 * elements,
             TransferFormat::F16 => 2 * elements,
-            TransferFormat::Int8 => elements + 4 * runs,
+            TransferFormat::Int8 => elements + 4 * blocks,
         })
     }
 }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn formats_have_names_and_sizes() {
-        let activation = Activation { elements: 6400, runs: 100 };
+        let activation = Activation { elements: 6400, blocks: 100 };
         for (format, name, bytes) in [
             (TransferFormat::Exact, "exact", 25600),
             (TransferFormat::F16, "f16", 12800),

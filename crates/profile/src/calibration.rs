@@ -230,14 +230,14 @@ impl CalibrationRow {
                 == (&device.hardware, &device.engine.name, &device.engine.version, device.threads)
     }
 
-    /// Whether all parameters are such as a fit gives.
+    /// Whether all parameters are finite, none is negative, and the factor is of the order of 1.
     pub fn is_valid(&self) -> bool {
         let parameters = self.calibration();
         let times =
             [parameters.step_us, parameters.send_us, parameters.receive_us, parameters.exchange_us].map(|t| t.0);
         let rates = [parameters.weights_us_per_mb, parameters.send_us_per_mb, parameters.receive_us_per_mb];
         let is_amount = |value: &f64| value.is_finite() && *value >= 0.0;
-        times.iter().chain(&rates).all(is_amount) && parameters.factor.is_finite() && parameters.factor > 0.0
+        times.iter().chain(&rates).all(is_amount) && (0.1..=10.0).contains(&parameters.factor)
     }
 }
 

@@ -58,8 +58,11 @@ pub fn truncated(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
+/// Other tables in the folder of profiles.
+const OTHER_TABLES: [&str; 2] = ["links.csv", "calibration.csv"];
+
 /// The rows of all profiles at `paths`: files, and every `.csv` file in folders that is neither a summary nor the table
-/// of links.
+/// of links or of calibrations.
 ///
 /// # Errors
 /// As [`read`].
@@ -82,7 +85,8 @@ fn files(path: &Path, depth: usize) -> Result<Vec<PathBuf>, ProfileError> {
     for entry in fs::read_dir(path).map_err(error)? {
         let inside = entry.map_err(error)?.path();
         let name = inside.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_profile = name.ends_with(".csv") && !name.ends_with(".summary.csv") && name != "links.csv";
+        let is_profile =
+            name.ends_with(".csv") && !name.ends_with(".summary.csv") && !OTHER_TABLES.contains(&name.as_str());
         match inside.is_dir() {
             true if depth > 0 => found.extend(files(&inside, depth - 1)?),
             false if is_profile => found.push(inside),

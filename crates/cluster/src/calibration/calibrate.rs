@@ -70,6 +70,8 @@ pub enum CalibrationError {
     Plan(#[from] Violation),
     #[error(transparent)]
     Run(#[from] PerformError),
+    #[error("{0}: what its agent measured are no times")]
+    NotTimes(DeviceName),
 }
 
 /// What was seen of one device.
@@ -83,7 +85,7 @@ struct Seen {
 /// The calibrations of all devices of `request`, in the order of its inventory.
 ///
 /// # Errors
-/// If an agent fails, or a device cannot compute the model.
+/// If an agent fails, a device cannot compute the model, or what it says of its times is not finite.
 pub async fn calibrate(request: &CalibrationRequest<'_>) -> Result<Vec<CalibrationRow>, CalibrationError> {
     let CalibrationModel { graph, sides } = CalibrationModel::new();
     let model = ModelGroups::of(&graph, Granularity::Op);
@@ -115,11 +117,13 @@ pub async fn calibrate(request: &CalibrationRequest<'_>) -> Result<Vec<Calibrati
         let run = CalibrationRun { request, model: &model, sides: &sides, surveyed: &surveyed };
         run.add(&place.map(|device| devices[device].name.clone()), &mut seen).await?;
     }
-    let row = |(seen, device): (Seen, &DeviceSpec)| {
+    let row = |(seen, device): (Seen, &DeviceSpec)| -> Result<CalibrationRow, CalibrationError> {
         let exchange = if seen.exchanges.is_empty() { Micros::ZERO } else { median(&seen.exchanges) };
-        CalibrationRow::new(&profiled_device(device), Calibration::fit(&seen.steps, exchange), &seen.steps)
+        let fitted = Calibration::fit(&seen.steps, exchange);
+        let row = CalibrationRow::new(&profiled_device(device), fitted, &seen.steps);
+        Some(row).filter(CalibrationRow::is_valid).ok_or_else(|| CalibrationError::NotTimes(device.name.clone()))
     };
-    Ok(seen.into_iter().zip(devices).map(row).collect())
+    seen.into_iter().zip(devices).map(row).collect()
 }
 
 /// The pairs of devices that exchange messages, in both roles: of every server the first device, with that of the next one.
@@ -188,6 +192,7 @@ impl CalibrationRun<'_> {
             rules: self.model.groups.iter().enumerate().map(pin).collect(),
             may_split: false,
             ratios: Ratios::Tuned,
+            halo: None,
             like: None,
             fits_memory: false,
             search: Options { budget: Some(EVALUATIONS), ..Options::default() },

@@ -40,6 +40,8 @@ pub enum RunError {
     Stuck { waiting: String, after: Duration },
     #[error("run {inference} gave other outputs than the first one")]
     Different { inference: u64 },
+    #[error("agent {agent} asks for {runs} runs that do not count; at most {MOST_WARM_UPS} are made")]
+    WarmUps { agent: SmolStr, runs: u64 },
 }
 
 /// What the agents reported about a run.
@@ -56,6 +58,9 @@ pub struct Record {
     /// How far each server's clock is from ours.
     pub clocks: BTreeMap<SmolStr, ClockOffset>,
 }
+
+/// Most runs before those that count, whatever agents ask for.
+const MOST_WARM_UPS: u64 = 64;
 
 /// Loading may pack hundreds of megabytes on a slow processor.
 const LOAD_DEADLINE: Duration = Duration::from_secs(600);
@@ -223,6 +228,9 @@ impl<'a> Players<'a> {
             self.progress[index] = match event {
                 RunEvent::Admitted => Progress::Admitted,
                 RunEvent::Loaded { warm_up_runs, .. } => {
+                    if warm_up_runs > MOST_WARM_UPS {
+                        return Err(RunError::WarmUps { agent: self.name(index).clone(), runs: warm_up_runs });
+                    }
                     self.warm_ups = self.warm_ups.max(warm_up_runs);
                     Progress::Loaded
                 }

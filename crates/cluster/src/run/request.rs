@@ -11,7 +11,7 @@ use edgecut_plan::{
     problem::{Objective, Targets},
     rule::{self, Rule, RuleError},
     search::Options,
-    split::{costs::ShardCosts, options::SplitOptions, ratios::Ratios},
+    split::{choice::Halo, costs::ShardCosts, options::SplitOptions, ratios::Ratios},
 };
 use edgecut_profile::{CacheFlush, Calibration, Item, ProfileError, ProfileRow, items, model::CostModel, reader};
 
@@ -51,6 +51,8 @@ pub struct PlanSettings {
     pub may_split: bool,
     /// How the shares of the devices of a split group are chosen.
     pub ratios: Ratios,
+    /// As [`PlanRequest::halo`].
+    pub halo: Option<Halo>,
     /// If given, just the groups that this plan splits are split.
     pub like: Option<Plan>,
     /// As [`PlanRequest::fits_memory`].
@@ -189,6 +191,7 @@ impl PlanSettings {
             targets: self.targets,
             rules: self.rules.clone(),
             ratios: self.ratios,
+            halo: self.halo,
             like: self.splits_like(model, inventory)?,
             fits_memory: self.fits_memory,
             search: self.search,

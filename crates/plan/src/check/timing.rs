@@ -6,7 +6,13 @@ use super::{
     checker::{Arrivals, Checker},
     violation::{Violation, close, figure},
 };
-use crate::{GroupId, activation::Activation, file::Transfer, problem::Link, transfer_format::TransferFormat};
+use crate::{
+    DeviceId, GroupId,
+    activation::Activation,
+    file::Transfer,
+    problem::{Handling, HandlingCost, Link},
+    transfer_format::TransferFormat,
+};
 
 /// What a transfer takes of its link.
 struct Carried {
@@ -62,16 +68,16 @@ impl Checker<'_> {
         let tensor = &self.problem.tensors[tensor];
         let (format, activation) = match (link, tensor.activation) {
             (Some(link), Some(activation)) => (link.coding.format, activation),
-            _ => (TransferFormat::Exact, Activation { elements: 0, runs: 0 }),
+            _ => (TransferFormat::Exact, Activation { elements: 0, blocks: 0 }),
         };
         if transfer.format != format {
             return Err(Violation::Transfer(transfer.name.clone()));
         }
-        let (elements, runs) = (activation.elements as f64, activation.runs as f64);
+        let (elements, blocks) = (activation.elements as f64, activation.blocks as f64);
         let bytes = match format {
             TransferFormat::Exact => tensor.bytes.0 as f64,
             TransferFormat::F16 => 2.0 * elements,
-            TransferFormat::Int8 => elements + 4.0 * runs,
+            TransferFormat::Int8 => elements + 4.0 * blocks,
         };
         Ok(Carried { bytes, coding_us: link.map_or(0.0, |link| link.coding.per_element * elements) })
     }
@@ -107,14 +113,15 @@ impl Checker<'_> {
     /// A group takes its cost, and what the transfers take that begin on its device or arrive there meanwhile. Whether one at
     /// the very instant of its start or end counts depends on what came first.
     fn time(&self, device: usize, id: GroupId) -> Result<(), Violation> {
-        let (group, handling) = (&self.plan.groups[id.0 as usize], self.problem.devices[device].handling);
+        let group = &self.plan.groups[id.0 as usize];
         let cost = self.problem.groups[id.0 as usize].costs[device].unwrap_or_default().time.0;
         let (start, end) = (group.start_us.0, group.start_us.0 + group.time_us.0);
         let (mut surely, mut at_most) = (cost, cost);
-        for transfer in self.plan.transfers.iter().filter(|transfer| self.link(transfer).is_some()) {
-            let (begin, arrival) = (transfer.start_us.0, transfer.start_us.0 + transfer.time_us.0);
-            let ends = [(transfer.from, begin, handling.sending), (transfer.to, arrival, handling.receiving)];
-            for (_, at, work) in ends.into_iter().filter(|(of, ..)| of.0 as usize == device) {
+        let is_calibrated = self.problem.devices[device].handling != Handling::default();
+        for transfer in self.plan.transfers.iter().filter(|transfer| is_calibrated && self.link(transfer).is_some()) {
+            let instants = [transfer.start_us.0, transfer.start_us.0 + transfer.time_us.0];
+            let ends = self.work(transfer).into_iter().zip(instants);
+            for ((_, work), at) in ends.filter(|((of, _), _)| of.0 as usize == device) {
                 let time = work.time(transfer.sent()).0;
                 let is_at_edge = close(at, start) || close(at, end);
                 at_most += if is_at_edge || (start < at && at < end) { time } else { 0.0 };
@@ -125,6 +132,16 @@ impl Checker<'_> {
         match close(stated, surely) || close(stated, at_most) || (surely < stated && stated < at_most) {
             true => Ok(()),
             false => figure(format!("the time of {}", group.name), stated, surely),
+        }
+    }
+
+    /// What a transfer takes of the devices at its ends, that it comes from and that it goes to.
+    fn work(&self, transfer: &Transfer) -> [(DeviceId, HandlingCost); 2] {
+        let Transfer { from, to, .. } = *transfer;
+        let [sender, receiver] = [from, to].map(|id| &self.problem.devices[id.0 as usize]);
+        match sender.server == receiver.server {
+            true => [from, to].map(|device| (device, HandlingCost::default())),
+            false => [(from, sender.handling.sending), (to, receiver.handling.receiving)],
         }
     }
 
@@ -186,10 +203,8 @@ impl Checker<'_> {
             loads[*home] += group.costs[*home].unwrap_or_default().time.0;
         }
         for transfer in self.plan.transfers.iter().filter(|transfer| self.link(transfer).is_some()) {
-            for (device, sends) in [(transfer.from.0 as usize, true), (transfer.to.0 as usize, false)] {
-                let handling = self.problem.devices[device].handling;
-                let work = if sends { handling.sending } else { handling.receiving };
-                loads[device] += work.time(transfer.sent()).0;
+            for (device, work) in self.work(transfer) {
+                loads[device.0 as usize] += work.time(transfer.sent()).0;
             }
         }
         for (device, load) in self.plan.devices.iter().zip(&loads) {

@@ -240,9 +240,9 @@ impl<'a> FastEvaluator<'a> {
             let (sent, carrier) = (&self.problem.tensors[tensor as usize], self.problem.link(link));
             let bytes = carrier.carried_bytes(sent);
             self.link_loads[link.0 as usize] += carrier.time(sent).0;
-            let handling = |device: u32| self.problem.devices[device as usize].handling;
-            self.transfer_loads.push((from.device, handling(from.device).sending.time(bytes).0));
-            self.transfer_loads.push((device, handling(device).receiving.time(bytes).0));
+            let handling = |device: u32, other: u32| self.problem.handling(DeviceId(device), DeviceId(other));
+            self.transfer_loads.push((from.device, handling(from.device, device).sending.time(bytes).0));
+            self.transfer_loads.push((device, handling(device, from.device).receiving.time(bytes).0));
         }
         match from.last_copy {
             NONE => self.replicas[home as usize].copies = copy,
@@ -283,7 +283,8 @@ impl<'a> FastEvaluator<'a> {
                     let link = self.replicas[id as usize].link;
                     if link != NONE {
                         let ReplicaRow { tensor, device, .. } = self.replicas[id as usize];
-                        self.owe(device, tensor, link, |handling| handling.receiving);
+                        let from = self.replicas[self.home[tensor as usize] as usize].device;
+                        self.owe([device, from], tensor, link, |handling| handling.receiving);
                         self.link_busy[link as usize] = false;
                         self.events.push(TimedEvent(now, (SERVE, link)));
                     }
@@ -330,11 +331,11 @@ impl<'a> FastEvaluator<'a> {
         self.start_next(replica.device as usize, now);
     }
 
-    /// The transfer of a tensor takes time of a device, if that computes.
-    fn owe(&mut self, device: u32, tensor: u32, link: u32, end: impl Fn(&Handling) -> HandlingCost) {
+    /// The transfer of a tensor between a device and another one takes time of the first, if that computes.
+    fn owe(&mut self, [device, other]: [u32; 2], tensor: u32, link: u32, end: impl Fn(Handling) -> HandlingCost) {
         if self.busy[device as usize] {
             let bytes = self.problem.link(LinkId(link)).carried_bytes(&self.problem.tensors[tensor as usize]);
-            self.owed[device as usize] += end(&self.problem.devices[device as usize].handling).time(bytes).0;
+            self.owed[device as usize] += end(self.problem.handling(DeviceId(device), DeviceId(other))).time(bytes).0;
         }
     }
 
@@ -345,7 +346,8 @@ impl<'a> FastEvaluator<'a> {
         let Some(TimedEvent(_, (tensor, _, replica))) = self.queues[link].pop() else { return };
         self.link_busy[link] = true;
         let home = self.home[tensor as usize];
-        self.owe(self.replicas[home as usize].device, tensor, link as u32, |handling| handling.sending);
+        let ends = [home, replica].map(|id| self.replicas[id as usize].device);
+        self.owe(ends, tensor, link as u32, |handling| handling.sending);
         let sent = &self.problem.tensors[tensor as usize];
         self.events.push(TimedEvent(now + self.problem.links[link].time(sent).0, (ARRIVE, replica)));
     }

@@ -3,7 +3,8 @@
 //!
 //! A device gets no more of a group done in a microsecond than in the best of the shares that its costs are made of. A
 //! group that can be split over devices takes at least 1 / Σ rate on all of them, any other one at least 1 / rate on its
-//! best device, as a whole or in tiles. A chain of groups takes the sum of that, with transfers and joins for nothing;
+//! best device, as a whole or in tiles. Groups that depend on parameters alone, which shards that read them compute as far as
+//! they need them, take nothing. A chain of groups takes the sum of that, with transfers and joins for nothing;
 //! and all work must be done by some device, which bounds fractions anyway ([`area`]).
 
 use crate::{
@@ -54,10 +55,15 @@ impl Relaxation {
             return None;
         }
         let (may_split, may_schedule) = (may_split(request), request.may_schedule());
+        let options = &request.split_options;
+        let is_copied = |group: usize| may_split && options.is_constant_group(group);
         let splits: Vec<bool> = (0..unsplit.groups.len())
-            .map(|group| may_split && !request.split_options.group(group).is_empty())
+            .map(|group| is_copied(group) || may_split && !options.group(group).is_empty())
             .collect();
         let mut best = unsplit.clone();
+        for (_, group) in best.groups.iter_mut().enumerate().filter(|(index, _)| is_copied(*index)) {
+            group.costs.iter_mut().flatten().for_each(|cost| cost.time = Micros::ZERO);
+        }
         let divisible = |(index, _): &(usize, &mut Group)| may_schedule || splits[*index];
         for (index, group) in best.groups.iter_mut().enumerate().filter(divisible) {
             for (device, cost) in (0u32..).map(DeviceId).zip(&mut group.costs) {

@@ -1,19 +1,32 @@
 //! How groups are split.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, str::FromStr};
 
-use crate::problem::DeviceId;
+use crate::problem::{DeviceId, ProblemError};
 
 /// How one group is split.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
     /// Number of one of the group's split options.
     pub option: usize,
-    /// What each of the devices gets; they need not sum to 1.
+    /// What each of the shards gets; they need not sum to 1.
     pub fractions: Vec<f64>,
+    /// By shard; a device whose share is in [pieces](super::pieces) has several, side by side.
     pub devices: Vec<DeviceId>,
     /// How shards of later groups get the halos that they read of this one's result.
     pub halo: Halo,
+}
+
+impl Choice {
+    /// What a device gets, in all its pieces.
+    pub fn share(&self, device: DeviceId) -> f64 {
+        self.devices.iter().zip(&self.fractions).filter(|(of, _)| **of == device).map(|(_, fraction)| fraction).sum()
+    }
+
+    /// Whether some device's share is in pieces.
+    pub fn has_pieces(&self) -> bool {
+        self.devices.windows(2).any(|pair| pair[0] == pair[1])
+    }
 }
 
 /// How a shard gets its halo: what it reads of an operand beyond the share on its own device.
@@ -24,6 +37,19 @@ pub enum Halo {
     Exchanged,
     /// The shard on the same device computes them too: overlapping tiles, nothing is sent.
     Recomputed,
+}
+
+impl FromStr for Halo {
+    type Err = ProblemError;
+    fn from_str(text: &str) -> Result<Halo, ProblemError> {
+        match text {
+            "exchanged" => Ok(Halo::Exchanged),
+            "recomputed" => Ok(Halo::Recomputed),
+            _ => Err(ProblemError {
+                what: format!("`{text}` is no way to get a halo: expected exchanged or recomputed"),
+            }),
+        }
+    }
 }
 
 /// The groups that are split, by number.

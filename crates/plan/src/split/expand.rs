@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::{
     choice::{Choices, Halo},
     costs::Shard,
+    pieces::borders_first,
     ratios::{Ratios, speeds},
 };
 use crate::{
@@ -54,17 +55,26 @@ struct Parts {
     last: Vec<OperatorId>,
 }
 
+impl Expanded {
+    /// The groups in the order in which devices compute them: program order, with borders before interiors.
+    pub fn order(&self) -> Vec<GroupId> {
+        borders_first(&self.of, |group| self.homes.get(&group).map(Vec::as_slice))
+    }
+}
+
 impl PlanRequest<'_> {
-    /// `choices` with the fractions of the request's rule; those of [`Ratios::Tuned`] stay.
+    /// `choices` with the fractions of the request's rule; those of [`Ratios::Tuned`] stay. The pieces of a device's share keep
+    /// their ratio.
     pub fn applied(&self, mut choices: Choices) -> Choices {
         let speeds = speeds(&self.costs, self.network.devices.len());
-        for choice in choices.values_mut() {
-            let fraction = |device: usize| match self.ratios {
+        for choice in choices.values_mut().filter(|_| self.ratios != Ratios::Tuned) {
+            let wanted = |device: DeviceId| match self.ratios {
                 Ratios::Equal => 1.0,
-                _ => speeds.get(device).copied().unwrap_or_default(),
+                _ => speeds.get(device.0 as usize).copied().unwrap_or_default(),
             };
-            if self.ratios != Ratios::Tuned {
-                choice.fractions = choice.devices.iter().map(|device| fraction(device.0 as usize)).collect();
+            let had = choice.clone();
+            for (fraction, device) in choice.fractions.iter_mut().zip(&had.devices) {
+                *fraction *= wanted(*device) / had.share(*device).max(f64::MIN_POSITIVE);
             }
         }
         choices
@@ -149,7 +159,7 @@ impl PlanRequest<'_> {
             let wanted = choice.devices.iter().zip(&choice.fractions).map(|(d, f)| (*d, f / total));
             let parts: Vec<(DeviceId, f64)> = wanted.filter(|(_, f)| *f >= 0.5 * step).collect();
             // One that gets everything computes it as it is.
-            if parts.len() < 2 {
+            if parts.iter().all(|(device, _)| *device == parts[0].0) {
                 continue;
             }
             let fractions: Vec<f64> = parts.iter().map(|part| part.1).collect();

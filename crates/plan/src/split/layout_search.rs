@@ -36,11 +36,18 @@ pub(super) struct Start {
 }
 
 /// The plan over `devices` that is done first, of those in which a split group is shared by the devices in the ratio of
-/// their numbers in `devices`. `None` if some group runs on none of them.
+/// their numbers in `devices`. `None` if some group runs on none of them, or the request is to stop.
 pub(super) fn layout_search(request: &PlanRequest<'_>, devices: &[(DeviceId, f64)]) -> Option<Start> {
     let table = Table::of(request, devices);
     let mut states = vec![State::initial(&table)];
     for group in 0..request.split_options.groups.len() {
+        if request.search.stop.is_requested() {
+            return None;
+        }
+        if request.split_options.is_constant_group(group) {
+            states.iter_mut().for_each(|state| state.skip(&table));
+            continue;
+        }
         let schemes = table.schemes(group);
         let mut next: HashMap<Vec<(TensorId, Layout)>, State> = HashMap::new();
         for (state, scheme) in states.iter().flat_map(|state| schemes.iter().map(move |scheme| (state, scheme))) {
@@ -242,7 +249,7 @@ impl<'r, 'a> Table<'r, 'a> {
         let all = options.groups[group].iter().flat_map(|id| options.graph.operator(*id).outputs.iter().copied());
         all.filter(move |tensor| {
             let later = self.last_read.get(tensor).is_some_and(|last| *last > group);
-            later || options.graph.outputs.contains(tensor)
+            !options.is_weight(*tensor) && (later || options.graph.outputs.contains(tensor))
         })
     }
 
@@ -269,10 +276,10 @@ impl<'r, 'a> Table<'r, 'a> {
         let link = network.links.get(link.0 as usize)?;
         let busy = &mut links[from * self.devices.len() + to];
         let time = match self.activations[tensor.0 as usize] {
-            Some(Activation { elements, runs }) => {
+            Some(Activation { elements, blocks }) => {
                 let share = bytes / self.bytes(tensor).max(1.0);
                 let of = |count: u64| (count as f64 * share).ceil() as u64;
-                let part = Activation { elements: of(elements), runs: of(runs) };
+                let part = Activation { elements: of(elements), blocks: of(blocks) };
                 (link.cost.time(link.coding.format.bytes(part)) + link.coding.time(part)).0
             }
             None => link.cost.time(Bytes(bytes as u64)).0,
@@ -295,6 +302,12 @@ impl State {
             results: 0.0,
             chosen: None,
         }
+    }
+
+    /// Leaves out a group that depends on parameters alone: the readers of its results compute them.
+    fn skip(&mut self, table: &Table<'_, '_>) {
+        let device = table.devices.first().map_or(table.request.network.source, |(device, _)| *device);
+        self.chosen = Some(Rc::new(Chosen { choice: None, device, before: self.chosen.take() }));
     }
 
     /// When everything so far is done, and a little of when each device is.

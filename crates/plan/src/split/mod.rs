@@ -26,6 +26,7 @@ pub mod front;
 mod layout_search;
 mod moves;
 pub mod options;
+mod pieces;
 pub mod ratios;
 mod search;
 pub mod shard_graphs;

@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, ops::Range};
 
 use super::{
     choice::{Choice, Choices, Halo},
+    pieces::{PIECES, in_pieces},
     search::{Incumbent, Search},
 };
 use crate::problem::DeviceId;
@@ -97,6 +98,9 @@ impl Search<'_, '_> {
     /// Lets shards compute halos themselves, or receive them, in overlapping segments of every length, if that improves the
     /// plan.
     pub(super) fn change_halos(&mut self, at: &mut Incumbent) {
+        if self.request.halo.is_some() {
+            return;
+        }
         let groups = self.request.split_options.groups.len();
         let mut divided = self.request.divided(&at.choices).0;
         for stretch in overlapping(groups) {
@@ -122,6 +126,34 @@ impl Search<'_, '_> {
         }
     }
 
+    /// Divides shares into pieces, in overlapping segments of every length, where that improves the plan.
+    pub(super) fn divide_shares(&mut self, at: &mut Incumbent) {
+        let groups = self.request.split_options.groups.len();
+        for stretch in overlapping(groups) {
+            for pieces in PIECES {
+                if self.is_over() {
+                    return;
+                }
+                let mut next = at.choices.clone();
+                for (group, choice) in next.range_mut(stretch.clone()) {
+                    let fits = |choice: &Choice| {
+                        let option = self.request.split_option(*group, choice.option);
+                        option.is_some_and(|option| option.size / option.grain >= choice.devices.len() as u64)
+                    };
+                    if let Some(divided) = in_pieces(choice, pieces).filter(fits) {
+                        *choice = divided;
+                    }
+                }
+                if next == at.choices {
+                    continue;
+                }
+                if let Some(next) = self.evaluate(next).filter(|next| next.score.better(&at.score)) {
+                    *at = next;
+                }
+            }
+        }
+    }
+
     /// Sets the fraction of one device to each of [`SHARES`], in overlapping segments of every length, if that improves
     /// the plan. Unlike [`Search::tuned`], it can leave a local optimum of the ratio.
     pub(super) fn set_fractions(&mut self, at: &mut Incumbent) {
@@ -129,15 +161,14 @@ impl Search<'_, '_> {
         for stretch in overlapping(groups) {
             let first = at.choices.range(stretch.clone()).next();
             let Some(devices) = first.map(|(_, choice)| choice.devices.clone()) else { continue };
-            let moved = if devices.len() == 2 { 1 } else { devices.len() };
-            for device in &devices[..moved] {
+            for device in moved(&devices) {
                 for share in SHARES {
                     if self.is_over() {
                         return;
                     }
                     let mut next = at.choices.clone();
                     for (_, choice) in next.range_mut(stretch.clone()) {
-                        give(choice, *device, share);
+                        give(choice, device, share);
                     }
                     if next == at.choices {
                         continue;
@@ -163,16 +194,13 @@ impl Search<'_, '_> {
     fn tune(&mut self, at: &mut Incumbent, stretch: &Range<usize>, step: f64) {
         let first = at.choices.range(stretch.clone()).next();
         let Some(devices) = first.map(|(_, choice)| choice.devices.clone()) else { return };
-        // With two devices, changing one fraction determines the other.
-        let moved = if devices.len() == 2 { 1 } else { devices.len() };
-        for device in &devices[..moved] {
+        for device in moved(&devices) {
             for factor in [1.0 + step, 1.0 / (1.0 + step)] {
                 while !self.is_over() {
                     let mut next = at.choices.clone();
                     for (_, choice) in next.range_mut(stretch.clone()) {
-                        if let Some(place) = choice.devices.iter().position(|d| d == device) {
-                            choice.fractions[place] *= factor;
-                        }
+                        let of_device = choice.fractions.iter_mut().zip(&choice.devices).filter(|(_, d)| **d == device);
+                        of_device.for_each(|(fraction, _)| *fraction *= factor);
                     }
                     match self.evaluate(next).filter(|next| next.score.better(&at.score)) {
                         Some(next) => *at = next,
@@ -184,13 +212,27 @@ impl Search<'_, '_> {
     }
 }
 
+/// The devices whose fractions are changed: with two of them, changing that of one determines the other.
+fn moved(devices: &[DeviceId]) -> Vec<DeviceId> {
+    let mut distinct: Vec<DeviceId> = Vec::new();
+    devices.iter().for_each(|device| {
+        if !distinct.contains(device) {
+            distinct.push(*device)
+        }
+    });
+    if distinct.len() == 2 {
+        distinct.truncate(1);
+    }
+    distinct
+}
+
 /// Sets the fraction of `device` to `share`; the others keep their ratio.
 fn give(choice: &mut Choice, device: DeviceId, share: f64) {
-    let Some(place) = choice.devices.iter().position(|d| *d == device) else { return };
-    let others: f64 = choice.fractions.iter().sum::<f64>() - choice.fractions[place];
-    if others > 0.0 {
-        for (index, fraction) in choice.fractions.iter_mut().enumerate() {
-            *fraction = if index == place { share } else { *fraction / others * (1.0 - share) };
+    let own = choice.share(device);
+    let others: f64 = choice.fractions.iter().sum::<f64>() - own;
+    if own > 0.0 && others > 0.0 {
+        for (fraction, of) in choice.fractions.iter_mut().zip(&choice.devices) {
+            *fraction *= if *of == device { share / own } else { (1.0 - share) / others };
         }
     }
 }

@@ -102,6 +102,11 @@ impl<'a> SplitOptions<'a> {
         self.constant[operator.0 as usize]
     }
 
+    /// Whether group number `group` depends on parameters alone: in plans with splits its readers compute it.
+    pub(super) fn is_constant_group(&self, group: usize) -> bool {
+        self.groups[group].iter().all(|id| self.is_constant(*id))
+    }
+
     /// Whether every device that reads `tensor` has it: a parameter, or what depends on parameters alone.
     pub(super) fn is_weight(&self, tensor: TensorId) -> bool {
         match self.graph.tensor(tensor).origin {

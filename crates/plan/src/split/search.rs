@@ -4,8 +4,8 @@
 //!    recomputed: what dynamic programming finds ([`super::layout_search`]), and every group split along the axis that asks for
 //!    the fewest bytes from elsewhere, given how the groups before it are split. The best of these goes on first.
 //! 2. It goes on by the moves of [`super::moves`] on stretches of program order, from the whole model down to single
-//!    groups: fractions moved from device to device, another axis, halos recomputed instead of exchanged, or not split at
-//!    all. Which kind of move comes first decides where it ends: two orders are tried.
+//!    groups: fractions moved from device to device, another axis, halos recomputed instead of exchanged, shares in
+//!    [pieces](super::pieces) that are sent earlier, or not split at all. Which kind of move comes first decides where it ends: two orders are tried.
 //!
 //! Everything is judged by simulating the problem that comes out. The same request gives the same candidate.
 
@@ -44,6 +44,8 @@ const ENOUGH: f64 = 0.997;
 pub struct Incumbent {
     pub choices: Choices,
     pub score: Score,
+    /// The devices of the groups of the problem that comes out, in program order.
+    pub devices: Vec<DeviceId>,
     pub evaluations: u64,
 }
 
@@ -139,7 +141,10 @@ impl Search<'_, '_> {
                     let mut recomputed = choices.clone();
                     recomputed.values_mut().for_each(|choice| choice.halo = Halo::Recomputed);
                     let differ = self.request.divided(&recomputed).0 != self.request.divided(&choices).0;
-                    for start in [Some(choices), Some(recomputed).filter(|_| differ)].into_iter().flatten() {
+                    let given = self.request.halo;
+                    let exchanged = Some(choices).filter(|_| !differ || given != Some(Halo::Recomputed));
+                    let recomputed = Some(recomputed).filter(|_| differ && given != Some(Halo::Exchanged));
+                    for start in [exchanged, recomputed].into_iter().flatten() {
                         let found = self.evaluate(start);
                         let (whole, devices) = (self.whole.clone(), devices.clone());
                         starts.extend(found.map(|at| InitialPlan { at, whole, devices }));
@@ -158,6 +163,7 @@ impl Search<'_, '_> {
             let before = at.score;
             self.change_axis(at);
             self.change_halos(at);
+            self.divide_shares(at);
             self.unsplit(at, devices);
             self.set_fractions(at);
             self.tune_ratios(at, &FINE);
@@ -232,9 +238,9 @@ impl Search<'_, '_> {
         if expanded.divisions.is_empty() {
             return None;
         }
-        let order: Vec<GroupId> = expanded.problem.group_ids().collect();
-        let score = FastEvaluator::new(&expanded.problem).score(&self.devices(&expanded)?, &order).ok()?;
-        Some(Incumbent { choices, score, evaluations: 0 })
+        let devices = self.devices(&expanded)?;
+        let score = FastEvaluator::new(&expanded.problem).score(&devices, &expanded.order()).ok()?;
+        Some(Incumbent { choices, score, devices, evaluations: 0 })
     }
 
     /// The device of every group: the only one it can run on, or that of the group it stands for.

@@ -19,6 +19,7 @@ use crate::{
     evaluation::Score,
     file::Split,
     no_plan::NoPlan,
+    placement::Placement,
     problem::{DeviceId, ProblemError},
     request::PlanRequest,
     search::Options,
@@ -109,6 +110,13 @@ fn split_from(
     let expanded = request.expand(&applied).ok()?;
     let few = Options { budget: Some(budget.max(64)), ..request.search };
     let mut solution = solve::nearest(&expanded.problem, &few).ok()?;
+    // Another search may end elsewhere.
+    if applied == found.choices {
+        let known = solve::evaluate(&expanded.problem, Placement::new(&found.devices, &expanded.order())).ok();
+        if let Some(known) = known.filter(|known| is_better(known, &solution)) {
+            solution = Solution { evaluations: solution.evaluations, ..known };
+        }
+    }
     solution.evaluations += found.evaluations;
     let splits = request.splits(&expanded);
     Some(Candidate::split(solution, expanded, splits, found.choices, applied))

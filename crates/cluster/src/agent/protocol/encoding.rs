@@ -1,6 +1,6 @@
-//! Encodings of float32 tensors on links between servers: half precision, and 8-bit integers with a scale for each run.
+//! Encodings of float32 tensors on links between servers: half precision, and 8-bit integers with a scale for each block.
 //!
-//! Loops over blocks and runs without branches, which compilers vectorise: a tensor is encoded faster than links carry it.
+//! Loops over chunks and blocks without branches, which compilers vectorise: a tensor is encoded faster than links carry it.
 //! What the bytes mean is in `proto/edgecut.proto`.
 
 use bytes::Bytes;
@@ -10,20 +10,20 @@ use super::chunks::ChunkError;
 use edgecut_graph::{DType, TensorData, TensorType};
 use edgecut_plan::{
     TransferFormat,
-    activation::{Activation, run_length},
+    activation::{Activation, block_length},
 };
 
 /// Elements that are converted to or from half precision at once.
-const BLOCK: usize = 1024;
+const CHUNK: usize = 1024;
 
 /// The largest finite number of half precision.
 const F16_MAX: f32 = 65504.0;
 
-/// Largest code of a run of finite numbers, and of one that has others too.
+/// Largest code of a block of finite numbers, and of one that has others too.
 const FINITE_LEVELS: f32 = 127.0;
 const SPECIAL_LEVELS: f32 = 126.0;
 
-/// In runs with a negative scale.
+/// In blocks with a negative scale.
 const INFINITE: i8 = 127;
 const NOT_A_NUMBER: i8 = -128;
 
@@ -40,7 +40,7 @@ pub fn encode(format: TransferFormat, data: &TensorData) -> Bytes {
     match format {
         TransferFormat::F16 if data.dtype() == DType::F32 => encode_f16(bytes).into(),
         TransferFormat::Int8 if data.dtype() == DType::F32 => {
-            encode_int8(bytes, run_length(data.shape()) as usize).into()
+            encode_int8(bytes, block_length(data.shape()) as usize).into()
         }
         _ => bytes.clone(),
     }
@@ -68,7 +68,9 @@ pub fn decode(format: TransferFormat, ty: &TensorType, content: TensorData) -> R
     let decoded = match format {
         TransferFormat::Exact => return Ok(content),
         TransferFormat::F16 => decode_f16(bytes),
-        TransferFormat::Int8 => decode_int8(bytes, shape.iter().product::<u64>() as usize, run_length(&shape) as usize),
+        TransferFormat::Int8 => {
+            decode_int8(bytes, shape.iter().product::<u64>() as usize, block_length(&shape) as usize)
+        }
     };
     Ok(TensorData::new(ty.dtype, shape.to_vec(), decoded)?)
 }
@@ -76,8 +78,8 @@ pub fn decode(format: TransferFormat, ty: &TensorType, content: TensorData) -> R
 /// Rounded to the nearest, ties to even; finite numbers stay finite.
 fn encode_f16(bytes: &[u8]) -> Vec<u8> {
     let mut encoded = vec![0; bytes.len() / 2];
-    let (mut singles, mut halves) = ([0.0f32; BLOCK], [f16::ZERO; BLOCK]);
-    for (from, to) in bytes.chunks(4 * BLOCK).zip(encoded.chunks_mut(2 * BLOCK)) {
+    let (mut singles, mut halves) = ([0.0f32; CHUNK], [f16::ZERO; CHUNK]);
+    for (from, to) in bytes.chunks(4 * CHUNK).zip(encoded.chunks_mut(2 * CHUNK)) {
         let (from, to) = (from.as_chunks::<4>().0, to.as_chunks_mut::<2>().0);
         for (single, bytes) in singles.iter_mut().zip(from) {
             let value = f32::from_le_bytes(*bytes);
@@ -92,8 +94,8 @@ fn encode_f16(bytes: &[u8]) -> Vec<u8> {
 
 fn decode_f16(bytes: &[u8]) -> Vec<u8> {
     let mut decoded = vec![0; 2 * bytes.len()];
-    let (mut singles, mut halves) = ([0.0f32; BLOCK], [f16::ZERO; BLOCK]);
-    for (from, to) in bytes.chunks(2 * BLOCK).zip(decoded.chunks_mut(4 * BLOCK)) {
+    let (mut singles, mut halves) = ([0.0f32; CHUNK], [f16::ZERO; CHUNK]);
+    for (from, to) in bytes.chunks(2 * CHUNK).zip(decoded.chunks_mut(4 * CHUNK)) {
         let (from, to) = (from.as_chunks::<2>().0, to.as_chunks_mut::<4>().0);
         halves.iter_mut().zip(from).for_each(|(half, bytes)| *half = f16::from_le_bytes(*bytes));
         let count = from.len();
@@ -103,24 +105,26 @@ fn decode_f16(bytes: &[u8]) -> Vec<u8> {
     decoded
 }
 
-/// The scales of all runs of `length` elements, then the codes.
+/// The scales of all blocks of `length` elements, then the codes.
 fn encode_int8(bytes: &[u8], length: usize) -> Vec<u8> {
-    let runs = bytes.len() / 4 / length;
-    let mut encoded = vec![0; 4 * runs + bytes.len() / 4];
-    let (scales, codes) = encoded.split_at_mut(4 * runs);
+    // Shapes without elements may have blocks of any length.
+    let length = length.clamp(1, (bytes.len() / 4).max(1));
+    let blocks = bytes.len() / 4 / length;
+    let mut encoded = vec![0; 4 * blocks + bytes.len() / 4];
+    let (scales, codes) = encoded.split_at_mut(4 * blocks);
     let scales = scales.as_chunks_mut::<4>().0;
     for ((from, codes), scale) in bytes.chunks(4 * length).zip(codes.chunks_mut(length)).zip(scales) {
-        *scale = encode_run(from.as_chunks::<4>().0, codes).to_le_bytes();
+        *scale = encode_block(from.as_chunks::<4>().0, codes).to_le_bytes();
     }
     encoded
 }
 
-/// Writes the codes of a run, and returns its scale.
-fn encode_run(from: &[[u8; 4]], codes: &mut [u8]) -> f32 {
+/// Writes the codes of a block, and returns its scale.
+fn encode_block(from: &[[u8; 4]], codes: &mut [u8]) -> f32 {
     // Absolute values are in the order of their bits.
     let largest = from.iter().map(|bytes| u32::from_le_bytes(*bytes) << 1 >> 1).fold(0, u32::max);
     if largest >= INFINITY_BITS {
-        return encode_special_run(from, codes);
+        return encode_special_block(from, codes);
     }
     let (scale, inverse) = scale(f32::from_bits(largest), FINITE_LEVELS);
     for (code, bytes) in codes.iter_mut().zip(from) {
@@ -140,8 +144,8 @@ fn scale(largest: f32, levels: f32) -> (f32, f32) {
     (scale, levels / largest)
 }
 
-/// As [`encode_run`], of a run with infinities or NaN: these have codes of their own, and the scale is negative.
-fn encode_special_run(from: &[[u8; 4]], codes: &mut [u8]) -> f32 {
+/// As [`encode_block`], of a block with infinities or NaN: these have codes of their own, and the scale is negative.
+fn encode_special_block(from: &[[u8; 4]], codes: &mut [u8]) -> f32 {
     let values = || from.iter().map(|bytes| f32::from_le_bytes(*bytes));
     let largest = values().map(f32::abs).filter(|value| value.is_finite()).fold(0.0, f32::max);
     let (scale, inverse) = scale(largest, SPECIAL_LEVELS);
@@ -157,6 +161,7 @@ fn encode_special_run(from: &[[u8; 4]], codes: &mut [u8]) -> f32 {
 }
 
 fn decode_int8(bytes: &[u8], elements: usize, length: usize) -> Vec<u8> {
+    let length = length.clamp(1, elements.max(1));
     let mut decoded = vec![0; 4 * elements];
     let (scales, codes) = bytes.split_at(bytes.len().saturating_sub(elements));
     let scales = scales.as_chunks::<4>().0;
@@ -201,7 +206,7 @@ mod tests {
         decoded.bytes().as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
     }
 
-    /// Whether `found` stands for `value` in a run whose largest finite absolute value is `largest`.
+    /// Whether `found` stands for `value` in a block whose largest finite absolute value is `largest`.
     fn is_near(format: TransferFormat, found: f32, value: f32, largest: f32) -> bool {
         if !value.is_finite() {
             return found == value || (found.is_nan() && value.is_nan());
@@ -220,10 +225,10 @@ mod tests {
 
     fn check(shape: &[u64], values: &[f32]) {
         let data = tensor(shape, values);
-        let run = run_length(shape) as usize;
+        let block = block_length(shape) as usize;
         for format in [TransferFormat::Exact, TransferFormat::F16, TransferFormat::Int8] {
             let found = round_trip(format, &data);
-            for (found, values) in found.chunks(run).zip(values.chunks(run)) {
+            for (found, values) in found.chunks(block).zip(values.chunks(block)) {
                 let largest = values.iter().map(|v| v.abs()).filter(|v| v.is_finite()).fold(0.0, f32::max);
                 for (found, value) in found.iter().zip(values) {
                     assert!(
@@ -252,8 +257,8 @@ mod tests {
         }
 
         #[test]
-        fn finite_runs_of_any_scale_stay_near(
-            exponent in -130..128i32, values in prop::collection::vec(-1.0..1.0f32, 2 * BLOCK + 6)
+        fn finite_blocks_of_any_scale_stay_near(
+            exponent in -130..128i32, values in prop::collection::vec(-1.0..1.0f32, 2 * CHUNK + 6)
         ) {
             let values: Vec<f32> = values.iter().map(|value| value * 2f32.powi(exponent)).collect();
             check(&[2, (values.len() / 2) as u64], &values);
@@ -278,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_are_of_runs_and_integers_stay_integers() {
+    fn scales_are_of_blocks_and_integers_stay_integers() {
         // A large channel leaves the others as exact as they are without it.
         let mut values: Vec<f32> = (0..128).map(|i| (i % 64) as f32 / 63.0).collect();
         values[64..].iter_mut().for_each(|value| *value *= 1e6);

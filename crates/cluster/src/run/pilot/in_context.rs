@@ -327,7 +327,7 @@ fn link_cost(transfers: &[&TransferCost]) -> Option<LinkCost> {
 /// What a transfer takes of its link.
 fn transfer_time(transfer: &TransferCost) -> Micros {
     let elements = transfer.bytes.0 / 4;
-    let coding = Coding::of(transfer.format).time(Activation { elements, runs: 0 });
+    let coding = Coding::of(transfer.format).time(Activation { elements, blocks: 0 });
     (transfer.measured_us - coding).max(Micros::ZERO)
 }
 
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(of(&[transfer(0, 5.0)]), None);
         // What is sent counts, and encoding is not the link's.
         let coded = |kib: u64| {
-            let coding = Coding::of(TransferFormat::F16).time(Activation { elements: kib << 8, runs: 0 });
+            let coding = Coding::of(TransferFormat::F16).time(Activation { elements: kib << 8, blocks: 0 });
             let format = TransferFormat::F16;
             TransferCost { format, sent_bytes: Bytes(kib << 9), ..transfer(kib, 50.0 + kib as f64 / 2.0 + coding.0) }
         };

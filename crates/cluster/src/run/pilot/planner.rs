@@ -167,6 +167,7 @@ def @main(%x: Tensor[(1, 8, 32, 32), float32], %w1: Tensor[(16, 8, 3, 3), float3
             rules: Vec::new(),
             may_split: true,
             ratios: Ratios::Tuned,
+            halo: None,
             like: None,
             fits_memory: true,
             search: Options { budget: Some(300), cut_off: None, ..Options::default() },

@@ -123,8 +123,8 @@ impl IncrementalSimulator<'_> {
             let (sent, carrier) = (problem.tensor(tensor), problem.link(link));
             let bytes = carrier.carried_bytes(sent);
             self.link_loads[link.0 as usize] += sign * carrier.time(sent).0;
-            self.loads[from.0 as usize] += sign * problem.device(from).handling.sending.time(bytes).0;
-            self.loads[to.0 as usize] += sign * problem.device(to).handling.receiving.time(bytes).0;
+            self.loads[from.0 as usize] += sign * problem.handling(from, to).sending.time(bytes).0;
+            self.loads[to.0 as usize] += sign * problem.handling(to, from).receiving.time(bytes).0;
         }
     }
 

@@ -154,7 +154,7 @@ impl IncrementalSimulator<'_> {
             copy.arrival = now;
             match copy.link {
                 Some(link) => {
-                    self.owe(device, tensor, link, |handling| handling.receiving);
+                    self.owe([device, home], tensor, link, |handling| handling.receiving);
                     self.events.link_busy[link.0 as usize] = false;
                     self.events.queue.push(TimedEvent(now, TensorEvent::Serve(link)));
                 }
@@ -186,12 +186,17 @@ impl IncrementalSimulator<'_> {
         }
     }
 
-    /// The transfer of a tensor takes time of a device, if that computes.
-    fn owe(&mut self, device: DeviceId, tensor: TensorIndex, link: LinkId, end: impl Fn(&Handling) -> HandlingCost) {
-        let device = device.0 as usize;
-        if self.events.busy[device] {
+    /// The transfer of a tensor between a device and another one takes time of the first, if that computes.
+    fn owe(
+        &mut self,
+        [device, other]: [DeviceId; 2],
+        tensor: TensorIndex,
+        link: LinkId,
+        end: impl Fn(Handling) -> HandlingCost,
+    ) {
+        if self.events.busy[device.0 as usize] {
             let bytes = self.problem.link(link).carried_bytes(self.problem.tensor(tensor));
-            self.events.owed[device] += end(&self.problem.devices[device].handling).time(bytes).0;
+            self.events.owed[device.0 as usize] += end(self.problem.handling(device, other)).time(bytes).0;
         }
     }
 
@@ -201,7 +206,7 @@ impl IncrementalSimulator<'_> {
         }
         let Some(TimedEvent(_, (tensor, device))) = self.events.queues[link.0 as usize].pop() else { return };
         self.events.link_busy[link.0 as usize] = true;
-        self.owe(self.home(tensor).0, tensor, link, |handling| handling.sending);
+        self.owe([self.home(tensor).0, device], tensor, link, |handling| handling.sending);
         self.save(tensor);
         if let Some(copy) = self.copies[tensor.0 as usize].iter_mut().find(|copy| copy.device == device) {
             copy.birth = now;
