@@ -15,7 +15,7 @@ use edgecut::{
         problem::{Cost, Device, Link, LinkId, Objective},
         search::Options,
         split::{
-            Halo, SplitOptions, divided,
+            Choice, Halo, Ratios, SplitOptions, divided,
             front::{front, value, within},
             met, solve,
         },
@@ -321,6 +321,52 @@ def @main(%x: Tensor[(1, 3, 96, 96), float32], %w1: Tensor[(32, 3, 3, 3), float3
                 change(&mut splits[at].tiles);
                 let refused = divided(&graph, &splits).unwrap_err().to_string();
                 assert!(refused.contains("expected as many tiles as shares"), "{refused}");
+            }
+        });
+    }
+}
+
+/// The same shards, each device with its share in one piece.
+fn in_one_piece(choice: &Choice) -> Choice {
+    let mut devices = choice.devices.clone();
+    devices.dedup();
+    Choice { fractions: devices.iter().map(|device| choice.share(*device)).collect(), devices, ..choice.clone() }
+}
+
+/// What neighbours wait for is computed and sent first, the rest while that is on its way.
+#[test]
+fn borders_are_sent_while_interiors_are_computed() {
+    let layer = |at: usize| {
+        format!("  %{at} = nn.conv2d(%{}, %w{at}, padding=[1, 1, 1, 1], channels=32, kernel_size=[3, 3]);", at - 1)
+    };
+    let layers: Vec<String> = (1..6).map(layer).collect();
+    let weights: String = (1..7).map(|at| format!(", %w{at}: Tensor[(32, 32, 3, 3), float32]")).collect();
+    let text = format!(
+        "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(1, 32, 96, 96), float32]{weights}) {{\n  %0 = nn.relu(%x);\n{}\n  \
+         nn.conv2d(%5, %w6, padding=[1, 1, 1, 1], channels=32, kernel_size=[3, 3])\n}}\n",
+        layers.join("\n")
+    );
+    let graph = model(&text);
+    for speeds in [vec![5_000.0; 2], vec![5_000.0; 3]] {
+        on_request(&graph, &speeds, 20.0, Objective::Latency, |mut request| {
+            request.halo = Some(Halo::Exchanged);
+            let request = with_budget(&request, 20_000);
+            let found = checked(&graph, solve(&request, None).unwrap());
+            assert!(found.applied.values().any(Choice::has_pieces), "{:?}", found.applied);
+            assert!(found.applied.values().all(|choice| choice.halo == Halo::Exchanged));
+            assert_near(&computed(&found.expanded.graph), &computed(&graph));
+            let mut whole = found.applied.clone();
+            whole.values_mut().for_each(|choice| *choice = in_one_piece(choice));
+            let whole = request.expand(&whole).unwrap();
+            let few = Options { budget: Some(64), ..request.search };
+            let whole = edgecut::plan::solve::nearest(&whole.problem, &few).unwrap();
+            assert!(found.solution.value() < whole.value(), "{} and {}", found.solution.value(), whole.value());
+            // The plan file gives the pieces back, and ratios by rule are those of the devices.
+            let like = PlanRequest { like: Some(found.splits.clone()), ..request.clone() };
+            assert_eq!(solve(&like, None).unwrap().splits, found.splits);
+            let equal = solve(&PlanRequest { ratios: Ratios::Equal, ..like }, None).unwrap();
+            for choice in equal.applied.values() {
+                assert!((choice.share(DeviceId(0)) - choice.share(DeviceId(1))).abs() < 1e-9, "{choice:?}");
             }
         });
     }

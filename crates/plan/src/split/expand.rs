@@ -11,7 +11,7 @@ use super::{
 use crate::{
     assemble::{CostedGroup, assemble},
     file::Split,
-    problem::{Cost, DeviceId, GroupId, ParameterId, Problem},
+    problem::{Cost, DeviceId, Group, GroupId, ParameterId, Problem},
     request::PlanRequest,
 };
 use edgecut_graph::{Graph, OperatorId, TensorId, units::Bytes};
@@ -143,6 +143,7 @@ impl PlanRequest<'_> {
         let network = self.network.clone();
         let mut problem = assemble(&made.graph, groups, network, is_view, self.objective, self.targets);
         sliced_weights(&made.graph, &mut problem);
+        packed_weights(&mut problem, &of);
         let homes = homes.into_iter().map(|(group, (_, homes))| (group, homes.into_iter().map(|h| h.0).collect()));
         let homes = homes.collect();
         Ok(Expanded { graph: made.graph, problem, within: of.clone(), of, divisions, homes, shards, joined })
@@ -251,6 +252,21 @@ fn sliced_weights(graph: &Graph, problem: &mut Problem) {
             parameters.push(ParameterId(problem.parameters.len() as u32));
             problem.parameters.push(bytes);
         }
+    }
+}
+
+/// Counts weights that several shards of a group on one device read as held by all but the first of them: engines pack them
+/// for each.
+fn packed_weights(problem: &mut Problem, of: &[Option<usize>]) {
+    let device_of = |group: &Group| group.costs.iter().position(Option::is_some);
+    for index in 1..problem.groups.len() {
+        let before = (0..index).rev().take_while(|other| of[*other].is_some() && of[*other] == of[index]);
+        let group = &problem.groups[index];
+        let same: Vec<usize> = before.filter(|other| device_of(&problem.groups[*other]) == device_of(group)).collect();
+        let is_shared = |id: &&ParameterId| same.iter().any(|other| problem.groups[*other].parameters.contains(id));
+        let shared =
+            group.parameters.iter().filter(is_shared).map(|id| problem.parameters[id.0 as usize]).sum::<Bytes>();
+        problem.groups[index].costs.iter_mut().flatten().for_each(|cost| cost.held += shared);
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `layout_search` | a first plan, by dynamic programming over the layouts of tensors |
 //! | `search` | which groups to split, over which devices, in which ratio |
 //! | `moves` | how the search changes a plan |
+//! | `pieces` | shares of devices in several shards, the borders first |
 //! | [`ratios`] | ratios by rules that are common elsewhere, to compare with |
 //! | [`front`] | several plans: the front, and what each server is worth |
 //! | [`bound`] | what no plan can go below, however it splits |

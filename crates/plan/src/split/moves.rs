@@ -13,6 +13,8 @@ use crate::problem::DeviceId;
 
 /// Candidate fractions of one device.
 const SHARES: [f64; 11] = [0.15, 0.25, 0.33, 0.4, 0.45, 0.5, 0.55, 0.6, 0.67, 0.75, 0.85];
+/// Pieces must improve a plan by this: their times are estimates at first, and each piece packs its weights for itself.
+const PIECES_GAIN: f64 = 0.99;
 /// Maximum number of segments whose ratios are tuned: finer ones would fit the noise of shard measurements.
 const STRETCHES: usize = 8;
 
@@ -147,7 +149,10 @@ impl Search<'_, '_> {
                 if next == at.choices {
                     continue;
                 }
-                if let Some(next) = self.evaluate(next).filter(|next| next.score.better(&at.score)) {
+                let gains = |next: &Incumbent| {
+                    next.score.violation <= at.score.violation && next.score.value < PIECES_GAIN * at.score.value
+                };
+                if let Some(next) = self.evaluate(next).filter(gains) {
                     *at = next;
                 }
             }

@@ -41,6 +41,7 @@ impl<'r> Replanner<'_, 'r, '_> {
     /// The best plan without schedules.
     fn solved(&mut self) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
         let mut state = Replanning::new(self.options);
+        let mut measured: Option<Candidate> = None;
         loop {
             let request = self.with_known_shards();
             (self.progress)(PlanEvent::Searching);
@@ -49,7 +50,24 @@ impl<'r> Replanner<'_, 'r, '_> {
             if state.is_exhausted() || self.request.search.stop.is_requested() {
                 return Ok((candidate, request));
             }
+            // Estimates that promise no more than this are not worth a round of measurements.
+            let is_promising = |best: &mut Candidate| {
+                let (now, before) = (candidate.solution.evaluation.score, best.solution.evaluation.score);
+                now.violation < before.violation || now.value < self.options.continuation_gain * before.value
+            };
+            if state.is_advanced()
+                && let Some(best) = measured.take_if(|best| !is_promising(best))
+            {
+                return Ok((best, request));
+            }
             let added = self.measure(&candidate)?;
+            if added > 0 && !candidate.splits.is_empty() {
+                let again = split::reevaluate(&self.with_known_shards(), &candidate)?;
+                let better = |best: &Candidate| again.solution.evaluation.score.better(&best.solution.evaluation.score);
+                if measured.as_ref().is_none_or(better) {
+                    measured = Some(again);
+                }
+            }
             let solved = Solved {
                 choices: candidate.choices.clone(),
                 is_split: !candidate.splits.is_empty(),

@@ -8,6 +8,9 @@ use edgecut_plan::{evaluation::Score, split::choice::Choices};
 
 use super::options::PilotOptions;
 
+/// Rounds of measurements after which a small gain ends replanning.
+const SEVERAL: usize = 4;
+
 /// The result of one search.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Solved<T> {
@@ -52,6 +55,11 @@ impl<T> Replanning<T> {
     /// Whether no round of measurements is left: the next result is final.
     pub(super) fn is_exhausted(&self) -> bool {
         self.rounds == self.max_rounds
+    }
+
+    /// Whether there were several rounds of measurements.
+    pub(super) fn is_advanced(&self) -> bool {
+        self.rounds >= SEVERAL
     }
 
     /// Takes the result of a search, for which `added` measurements were added. Returns the final result, if this ends
