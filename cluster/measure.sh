@@ -85,8 +85,8 @@ for ((round = 1; round <= ROUNDS; round++)); do
         profiles=$PROFILES/${cluster//\//-}-$round
         if [ "$up" != "$cluster" ]; then
             "$LAB" down
-            rate=${cluster#*@}
-            [ "$rate" != "$cluster" ] || rate=
+            rate=${EDGECUT_LAB_RATE:-}
+            [[ $cluster != *@* ]] || rate=${cluster#*@}
             EDGECUT_LAB_RATE=$rate "$LAB" up "$HERE/${cluster%@*}.toml"
             up=$cluster
             if [ -n "$CALIBRATE" ]; then

@@ -53,7 +53,7 @@ impl Calibrations {
             (false, false) => {
                 // Compared with devices that are not calibrated, others would look slower than they are.
                 found.fill(None);
-                format!("calibrated: no, as {} is not in {}", without.join(", "), path.display())
+                format!("calibrated: no, as {} has no valid row in {}", without.join(", "), path.display())
             }
         };
         eprintln!("{note}");

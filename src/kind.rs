@@ -184,7 +184,7 @@ pub fn no_plan(path: &Path, bytes: &[u8], error: PlanFileError) -> Failure {
 
 /// What a JSON object is, by the names in it.
 fn json(bytes: &[u8]) -> Kind {
-    if Plan::from_json(bytes).is_ok() {
+    if matches!(Plan::from_json(bytes), Ok(_) | Err(PlanFileError::Version { .. })) {
         return Kind::Plan;
     }
     let value: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();

@@ -184,9 +184,14 @@ impl ProfiledModel {
     }
 }
 
+/// Whether this is a plan, of whatever version.
+fn is_plan(text: &[u8]) -> bool {
+    matches!(plan::Plan::from_json(text), Ok(_) | Err(plan::file::PlanFileError::Version { .. }))
+}
+
 /// Whether the file at `path` is JSON, as dumps are and Relay is not, and no plan.
 pub fn is_dump(path: &Path) -> bool {
-    let is_dump = |text: String| is_json_object(text.as_bytes()) && plan::Plan::from_json(text.as_bytes()).is_err();
+    let is_dump = |text: String| is_json_object(text.as_bytes()) && !is_plan(text.as_bytes());
     text(path).is_ok_and(is_dump)
 }
 

@@ -104,8 +104,9 @@ pub fn exact_problem(seed: u64, groups: usize, devices: usize) -> Problem {
         }
     }
     let device = |at: usize| Device {
-        server: format!("s{at}"),
-        name: "cpu".into(),
+        // Of some problems two devices are of one server.
+        server: format!("s{}", if seed % 2 == 0 { at / 2 } else { at }),
+        name: format!("cpu{at}"),
         address: None,
         memory: None,
         handling: if seed % 3 == 2 { handling(at) } else { Handling::default() },

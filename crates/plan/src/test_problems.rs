@@ -82,7 +82,10 @@ pub(crate) fn random(seed: u64, groups: u32, devices: u32) -> Problem {
             problem.tensors[index].bytes = problem.tensor(operand).bytes;
         }
     }
-    problem.devices = (0..devices).map(device).collect();
+    // Of some problems two devices are of one server.
+    let server = |index: u32| if seed % 2 == 0 { index / 2 } else { index };
+    problem.devices =
+        (0..devices).map(|index| Device { server: format!("s{}", server(index)), ..device(index) }).collect();
     if seed % 3 == 2 {
         problem.devices.iter_mut().for_each(|device| device.handling = handling(2.0, 0.01));
     }

@@ -85,7 +85,7 @@ struct Seen {
 /// The calibrations of all devices of `request`, in the order of its inventory.
 ///
 /// # Errors
-/// If an agent fails, a device cannot compute the model, or what it says of its times is not finite.
+/// If an agent fails, a device cannot compute the model, or no calibration comes of the times that it tells.
 pub async fn calibrate(request: &CalibrationRequest<'_>) -> Result<Vec<CalibrationRow>, CalibrationError> {
     let CalibrationModel { graph, sides } = CalibrationModel::new();
     let model = ModelGroups::of(&graph, Granularity::Op);

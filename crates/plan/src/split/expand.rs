@@ -255,18 +255,21 @@ fn sliced_weights(graph: &Graph, problem: &mut Problem) {
     }
 }
 
-/// Counts weights that several shards of a group on one device read as held by all but the first of them: engines pack them
+/// Gives every shard of a group on one device but the first its own copy of the weights that they share: engines pack them
 /// for each.
 fn packed_weights(problem: &mut Problem, of: &[Option<usize>]) {
     let device_of = |group: &Group| group.costs.iter().position(Option::is_some);
     for index in 1..problem.groups.len() {
         let before = (0..index).rev().take_while(|other| of[*other].is_some() && of[*other] == of[index]);
-        let group = &problem.groups[index];
-        let same: Vec<usize> = before.filter(|other| device_of(&problem.groups[*other]) == device_of(group)).collect();
-        let is_shared = |id: &&ParameterId| same.iter().any(|other| problem.groups[*other].parameters.contains(id));
-        let shared =
-            group.parameters.iter().filter(is_shared).map(|id| problem.parameters[id.0 as usize]).sum::<Bytes>();
-        problem.groups[index].costs.iter_mut().flatten().for_each(|cost| cost.held += shared);
+        let here = device_of(&problem.groups[index]);
+        let same: Vec<usize> = before.filter(|other| device_of(&problem.groups[*other]) == here).collect();
+        for number in 0..problem.groups[index].parameters.len() {
+            let parameter = problem.groups[index].parameters[number];
+            if same.iter().any(|other| problem.groups[*other].parameters.contains(&parameter)) {
+                problem.groups[index].parameters[number] = ParameterId(problem.parameters.len() as u32);
+                problem.parameters.push(problem.parameters[parameter.0 as usize]);
+            }
+        }
     }
 }
 

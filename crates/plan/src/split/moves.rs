@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, ops::Range};
 
 use super::{
     choice::{Choice, Choices, Halo},
-    pieces::{PIECES, in_pieces},
+    pieces::{PIECES, in_one_piece, in_pieces},
     search::{Incumbent, Search},
 };
 use crate::problem::DeviceId;
@@ -15,7 +15,8 @@ use crate::problem::DeviceId;
 const SHARES: [f64; 11] = [0.15, 0.25, 0.33, 0.4, 0.45, 0.5, 0.55, 0.6, 0.67, 0.75, 0.85];
 /// Pieces must improve a plan by this: their times are estimates at first, and each piece packs its weights for itself.
 const PIECES_GAIN: f64 = 0.99;
-/// Maximum number of segments whose ratios are tuned: finer ones would fit the noise of shard measurements.
+/// Maximum number of segments whose ratios are tuned or whose shares are divided: finer ones would fit the noise of shard
+/// measurements.
 const STRETCHES: usize = 8;
 
 impl Search<'_, '_> {
@@ -90,7 +91,7 @@ impl Search<'_, '_> {
                 continue;
             }
             if let Some(option) = (0..options.len()).find(fits) {
-                next.insert(group, Choice { option, ..like.clone() });
+                next.insert(group, Choice { option, ..in_one_piece(like) });
                 changed = true;
             }
         }
@@ -128,10 +129,21 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Divides shares into pieces, in overlapping segments of every length, where that improves the plan.
+    /// Divides the shares of segments of groups into pieces, or joins these, where that improves the plan.
     pub(super) fn divide_shares(&mut self, at: &mut Incumbent) {
+        // A halo is recomputed by a shard in one piece.
+        if self.request.halo == Some(Halo::Recomputed) {
+            return;
+        }
         let groups = self.request.split_options.groups.len();
-        for stretch in overlapping(groups) {
+        for stretch in stretches(groups, STRETCHES) {
+            let mut joined = at.choices.clone();
+            joined.range_mut(stretch.clone()).for_each(|(_, choice)| *choice = in_one_piece(choice));
+            if joined != at.choices
+                && let Some(next) = self.evaluate(joined).filter(|next| next.score.better(&at.score))
+            {
+                *at = next;
+            }
             for pieces in PIECES {
                 if self.is_over() {
                     return;
@@ -149,8 +161,9 @@ impl Search<'_, '_> {
                 if next == at.choices {
                     continue;
                 }
-                let gains = |next: &Incumbent| {
-                    next.score.violation <= at.score.violation && next.score.value < PIECES_GAIN * at.score.value
+                let gains = |next: &Incumbent| match next.score.violation == at.score.violation {
+                    true => next.score.value < PIECES_GAIN * at.score.value,
+                    false => next.score.violation < at.score.violation,
                 };
                 if let Some(next) = self.evaluate(next).filter(gains) {
                     *at = next;

@@ -142,8 +142,9 @@ impl Search<'_, '_> {
                     recomputed.values_mut().for_each(|choice| choice.halo = Halo::Recomputed);
                     let differ = self.request.divided(&recomputed).0 != self.request.divided(&choices).0;
                     let given = self.request.halo;
-                    let exchanged = Some(choices).filter(|_| !differ || given != Some(Halo::Recomputed));
-                    let recomputed = Some(recomputed).filter(|_| differ && given != Some(Halo::Exchanged));
+                    let exchanged = Some(choices).filter(|_| given != Some(Halo::Recomputed));
+                    let is_tried = if given.is_none() { differ } else { given == Some(Halo::Recomputed) };
+                    let recomputed = Some(recomputed).filter(|_| is_tried);
                     for start in [exchanged, recomputed].into_iter().flatten() {
                         let found = self.evaluate(start);
                         let (whole, devices) = (self.whole.clone(), devices.clone());

@@ -109,17 +109,25 @@ fn split_from(
     let applied = request.applied(found.choices.clone());
     let expanded = request.expand(&applied).ok()?;
     let few = Options { budget: Some(budget.max(64)), ..request.search };
-    let mut solution = solve::nearest(&expanded.problem, &few).ok()?;
-    // Another search may end elsewhere.
-    if applied == found.choices {
-        let known = solve::evaluate(&expanded.problem, Placement::new(&found.devices, &expanded.order())).ok();
-        if let Some(known) = known.filter(|known| is_better(known, &solution)) {
-            solution = Solution { evaluations: solution.evaluations, ..known };
-        }
-    }
+    let known = (applied == found.choices).then_some(&found.devices[..]);
+    let mut solution = placed(&expanded, &few, known).ok()?;
     solution.evaluations += found.evaluations;
     let splits = request.splits(&expanded);
     Some(Candidate::split(solution, expanded, splits, found.choices, applied))
+}
+
+/// The best placement of the groups of `expanded` that is found, on the devices `known` or others. Its orders may be program
+/// order with borders first, which the search would have to find group by group.
+fn placed(expanded: &Expanded, options: &Options, known: Option<&[DeviceId]>) -> Result<Solution, NoPlan> {
+    let mut best = solve::nearest(&expanded.problem, options)?;
+    let found = best.evaluation.placement.devices.clone();
+    for devices in known.into_iter().chain([&found[..]]) {
+        let other = evaluate(&expanded.problem, Placement::new(devices, &expanded.order()))?;
+        if is_better(&other, &best) {
+            best = Solution { evaluations: best.evaluations, ..other };
+        }
+    }
+    Ok(best)
 }
 
 /// Whether a plan is better than `other`: by its score if both meet limits and targets, else by what they miss.
@@ -136,7 +144,7 @@ fn like(request: &PlanRequest<'_>, splits: &[Split]) -> Result<Candidate, NoPlan
     let choices = choices_like(request, splits)?;
     let applied = request.applied(choices.clone());
     let expanded = expand(request, &applied)?;
-    let solution = solve::nearest(&expanded.problem, &request.search)?;
+    let solution = placed(&expanded, &request.search, None)?;
     let splits = request.splits(&expanded);
     let mut candidate = Candidate::split(solution, expanded, splits, choices, applied);
     bound_by(request, &mut candidate)?;

@@ -25,7 +25,7 @@ pub struct Replanner<'a, 'r, 's> {
 
 impl<'r> Replanner<'_, 'r, '_> {
     /// The best plan, or the one that is nearest to limits and targets, and the request at the costs of shards that are
-    /// known in the end. Unless rounds run out, the same comes out the next time.
+    /// known in the end. The same comes out the next time, unless this ends before all shards that plans ask for are measured.
     ///
     /// # Errors
     /// If some group runs nowhere, or a shard cannot be measured.
@@ -41,7 +41,6 @@ impl<'r> Replanner<'_, 'r, '_> {
     /// The best plan without schedules.
     fn solved(&mut self) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
         let mut state = Replanning::new(self.options);
-        let mut measured: Option<Candidate> = None;
         loop {
             let request = self.with_known_shards();
             (self.progress)(PlanEvent::Searching);
@@ -50,24 +49,16 @@ impl<'r> Replanner<'_, 'r, '_> {
             if state.is_exhausted() || self.request.search.stop.is_requested() {
                 return Ok((candidate, request));
             }
-            // Estimates that promise no more than this are not worth a round of measurements.
-            let is_promising = |best: &mut Candidate| {
-                let (now, before) = (candidate.solution.evaluation.score, best.solution.evaluation.score);
-                now.violation < before.violation || now.value < self.options.continuation_gain * before.value
-            };
-            if state.is_advanced()
-                && let Some(best) = measured.take_if(|best| !is_promising(best))
-            {
+            if let Some(best) = state.unpromising(candidate.solution.evaluation.score) {
                 return Ok((best, request));
             }
             let added = self.measure(&candidate)?;
-            if added > 0 && !candidate.splits.is_empty() {
-                let again = split::reevaluate(&self.with_known_shards(), &candidate)?;
-                let better = |best: &Candidate| again.solution.evaluation.score.better(&best.solution.evaluation.score);
-                if measured.as_ref().is_none_or(better) {
-                    measured = Some(again);
-                }
-            }
+            let measured = match added {
+                0 => candidate.clone(),
+                _ => split::reevaluate(&self.with_known_shards(), &candidate)?,
+            };
+            let score = measured.solution.evaluation.score;
+            state.keep(measured, score);
             let solved = Solved {
                 choices: candidate.choices.clone(),
                 is_split: !candidate.splits.is_empty(),

@@ -9,7 +9,7 @@ use edgecut_plan::{evaluation::Score, split::choice::Choices};
 use super::options::PilotOptions;
 
 /// Rounds of measurements after which a small gain ends replanning.
-const SEVERAL: usize = 4;
+const SEVERAL: usize = 10;
 
 /// The result of one search.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +32,8 @@ pub(super) struct Replanning<T> {
     start: Option<Choices>,
     /// The best result of a search from the beginning with nothing left to measure, and of those that continued it.
     best: Option<Solved<T>>,
+    /// The best plan at measured costs of its shards.
+    measured: Option<(T, Score)>,
 }
 
 impl<T> Replanning<T> {
@@ -44,6 +46,7 @@ impl<T> Replanning<T> {
             continuations: 0,
             start: None,
             best: None,
+            measured: None,
         }
     }
 
@@ -57,9 +60,19 @@ impl<T> Replanning<T> {
         self.rounds == self.max_rounds
     }
 
-    /// Whether there were several rounds of measurements.
-    pub(super) fn is_advanced(&self) -> bool {
-        self.rounds >= SEVERAL
+    /// Takes a plan whose shards are all measured.
+    pub(super) fn keep(&mut self, plan: T, score: Score) {
+        if self.measured.as_ref().is_none_or(|(_, best)| score.better(best)) {
+            self.measured = Some((plan, score));
+        }
+    }
+
+    /// After several rounds of measurements the best plan at measured costs, if one of `score`, with estimates of some
+    /// shards, promises too little more to measure these. Ends replanning.
+    pub(super) fn unpromising(&mut self, score: Score) -> Option<T> {
+        let (_, best) = self.measured.as_ref().filter(|_| self.rounds >= SEVERAL)?;
+        let is_promising = score.violation < best.violation || score.value < self.gain * best.value;
+        if is_promising { None } else { self.measured.take().map(|(plan, _)| plan) }
     }
 
     /// Takes the result of a search, for which `added` measurements were added. Returns the final result, if this ends
@@ -138,6 +151,21 @@ mod tests {
         ] {
             assert_eq!(outcome(searches, &options), (want, count), "{searches:?}");
         }
+    }
+
+    #[test]
+    fn estimates_that_promise_little_are_not_measured() {
+        let options = PilotOptions { rounds: 0, ..PilotOptions::default() };
+        let mut state = Replanning::new(&options);
+        let score = |value: f64| Score { value, ..Score::default() };
+        // In each round the plan promises 1 % less than what is measured then.
+        for round in 0..SEVERAL {
+            assert_eq!(state.unpromising(score(99.0 + round as f64)), None);
+            assert_eq!(state.record(solved("estimated", 99.0), 3), None);
+            state.keep(if round == 1 { "best" } else { "measured" }, score(if round == 1 { 98.0 } else { 100.0 }));
+        }
+        assert_eq!(state.unpromising(score(97.0)), None);
+        assert_eq!(state.unpromising(score(97.6)), Some("best"));
     }
 
     #[test]
