@@ -20,6 +20,8 @@ pub fn problem(seed: u64, groups: usize, devices: usize) -> Problem {
     let mut rng = Rng::with_seed(seed);
     let format = [TransferFormat::Exact, TransferFormat::F16, TransferFormat::Int8][rng.usize(0..3)];
     if !format.is_exact() {
+        // Links of one server carry tensors as they are.
+        (0..devices).for_each(|at| problem.devices[at].server = format!("s{at}"));
         problem.links.iter_mut().for_each(|link| link.coding = Coding { format, per_element: 0.01 });
         for tensor in problem.tensors.iter_mut().filter(|tensor| tensor.producer.is_some() && !tensor.is_output) {
             let elements = tensor.bytes.0 / 4;
