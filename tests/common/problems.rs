@@ -107,7 +107,7 @@ pub fn exact_problem(seed: u64, groups: usize, devices: usize) -> Problem {
     }
     let device = |at: usize| Device {
         // Of some problems two devices are of one server.
-        server: format!("s{}", if seed % 2 == 0 { at / 2 } else { at }),
+        server: format!("s{}", if seed.is_multiple_of(2) { at / 2 } else { at }),
         name: format!("cpu{at}"),
         address: None,
         memory: None,

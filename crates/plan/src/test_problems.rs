@@ -83,7 +83,7 @@ pub(crate) fn random(seed: u64, groups: u32, devices: u32) -> Problem {
         }
     }
     // Of some problems two devices are of one server.
-    let server = |index: u32| if seed % 2 == 0 { index / 2 } else { index };
+    let server = |index: u32| if seed.is_multiple_of(2) { index / 2 } else { index };
     problem.devices =
         (0..devices).map(|index| Device { server: format!("s{}", server(index)), ..device(index) }).collect();
     if seed % 3 == 2 {
