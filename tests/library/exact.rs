@@ -1,7 +1,7 @@
 //! Mixed-integer programs of small problems: never below their bound, and as good as trying everything where the
 //! program leaves nothing out.
 
-use crate::common::problems::{brute_force, problem};
+use crate::common::problems::{brute_force, exact_problem, problem};
 use edgecut::{
     graph::LinkCost,
     plan::{
@@ -51,7 +51,8 @@ proptest! {
 
     #[test]
     fn programs_are_as_good_as_trying_everything(seed: u64, groups in 1usize..6, devices in 1usize..4) {
-        let problem = simplified(problem(seed, groups, devices));
+        // Encoding tensors keeps links busy, whatever their cost.
+        let problem = simplified(exact_problem(seed, groups, devices));
         let best = brute_force(&problem).unwrap();
         let (found, bound, is_over) = programmed(&problem);
         let found = found.unwrap();
