@@ -1,5 +1,7 @@
 //! Tuning constants of replanning and pilot runs.
 
+use std::time::Duration;
+
 use edgecut_graph::units::Micros;
 
 /// Limits and thresholds of replanning and pilot runs. [`PilotOptions::default`] is tuned on clusters of two to four
@@ -16,6 +18,9 @@ pub struct PilotOptions {
     pub continuations: usize,
     /// It continues only if the objective's value fell below this fraction of the previous value.
     pub continuation_gain: f64,
+
+    /// How long planning and measuring shards go on for small gains. Before, a plan that is made again is the same.
+    pub patience: Duration,
 
     /// Target duration of one pilot run; its number of inferences is clamped to the range below.
     pub run_time: Micros,
@@ -56,6 +61,7 @@ impl Default for PilotOptions {
             replans_before_pilots: 2,
             continuations: 4,
             continuation_gain: 0.995,
+            patience: Duration::from_secs(120),
             run_time: Micros(1e6),
             min_repeats: 8,
             max_repeats: 40,

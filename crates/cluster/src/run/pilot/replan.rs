@@ -1,6 +1,8 @@
 //! Alternates planning and measurement: a plan is computed with estimated costs of shards, its shards are measured, and
 //! the plan is recomputed, until nothing is left to measure or no round is left.
 
+use std::time::Instant;
+
 use edgecut_plan::{Candidate, PlanRequest, constrained::within_memory, planner, split};
 
 use super::{
@@ -41,6 +43,7 @@ impl<'r> Replanner<'_, 'r, '_> {
     /// The best plan without schedules.
     fn solved(&mut self) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
         let mut state = Replanning::new(self.options);
+        let begun = Instant::now();
         loop {
             let request = self.with_known_shards();
             (self.progress)(PlanEvent::Searching);
@@ -49,7 +52,9 @@ impl<'r> Replanner<'_, 'r, '_> {
             if state.is_exhausted() || self.request.search.stop.is_requested() {
                 return Ok((candidate, request));
             }
-            if let Some(best) = state.unpromising(candidate.solution.evaluation.score) {
+            if begun.elapsed() >= self.options.patience
+                && let Some(best) = state.unpromising(candidate.solution.evaluation.score)
+            {
                 return Ok((best, request));
             }
             let added = self.measure(&candidate)?;
