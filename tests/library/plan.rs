@@ -310,3 +310,21 @@ proptest! {
         }
     }
 }
+
+/// Instants of a simulation are sums, whose rounding must not let what follows one another overlap.
+#[test]
+fn plans_with_times_of_any_size_pass_the_checker() {
+    for seed in 0..6_000 {
+        let mut rng = Rng::with_seed(seed);
+        let mut problem = exact_problem(2 * seed + 1, 5, 2);
+        for cost in problem.groups.iter_mut().flat_map(|group| group.costs.iter_mut().flatten()) {
+            cost.time = Micros(1e4 * rng.f64());
+        }
+        for device in &mut problem.devices {
+            device.handling.sending.each = Micros(1e3 * rng.f64());
+            device.handling.receiving.each = Micros(1e3 * rng.f64());
+        }
+        let solution = anyhow_placed(&problem, &mut rng);
+        check::plan(&problem, &written(&problem, &solution)).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}

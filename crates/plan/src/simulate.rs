@@ -135,6 +135,12 @@ pub fn loads(problem: &Problem, graph: &TaskGraph) -> Loads {
     loads
 }
 
+/// The end of a task from `start` to `end` that takes `owed` longer. It is the rounded sum of the start and a time, so that a
+/// plan, which states those two, implies this very instant: of `end + owed` that may not be so.
+pub(crate) fn prolonged(start: f64, end: f64, owed: f64) -> f64 {
+    start + ((end - start) + owed)
+}
+
 impl Loads {
     /// The largest load: the initiation interval, the time between results when inputs are pipelined.
     pub fn interval(&self) -> Micros {
@@ -167,8 +173,9 @@ impl Simulation<'_> {
         let task = graph.task(id);
         let owed = std::mem::take(&mut self.owed[task.device.0 as usize]);
         if owed > 0.0 {
-            self.timeline.finishes[id.0 as usize] = Micros(now + owed);
-            self.events.push(TimedEvent(now + owed, Event::Finish(id)));
+            let later = prolonged(self.timeline.starts[id.0 as usize].0, now, owed);
+            self.timeline.finishes[id.0 as usize] = Micros(later);
+            self.events.push(TimedEvent(later, Event::Finish(id)));
             return;
         }
         self.busy[task.device.0 as usize] = false;

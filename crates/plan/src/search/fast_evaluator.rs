@@ -14,6 +14,7 @@ use crate::{
     evaluation::{Evaluation, Score},
     placement::{Placement, PlacementError},
     problem::{Group, Handling, HandlingCost, LinkId, Objective},
+    simulate::prolonged,
     timed_event::TimedEvent,
 };
 
@@ -39,6 +40,8 @@ pub struct FastEvaluator<'a> {
     busy: Vec<bool>,
     /// By device: what transfers have taken of the task that is running.
     owed: Vec<f64>,
+    /// By device: when its task began.
+    begun: Vec<f64>,
     loads: Vec<f64>,
     /// By device at the end of a transfer: what it adds to the load. They are added after those of all tasks, as
     /// [`crate::simulate::loads`] does.
@@ -106,6 +109,7 @@ impl<'a> FastEvaluator<'a> {
             last: vec![NONE; devices],
             busy: vec![false; devices],
             owed: vec![0.0; devices],
+            begun: vec![0.0; devices],
             loads: vec![0.0; devices],
             transfer_loads: Vec::new(),
             link_loads: vec![0.0; problem.links.len()],
@@ -269,7 +273,8 @@ impl<'a> FastEvaluator<'a> {
                     let task = self.tasks[id as usize];
                     let owed = std::mem::take(&mut self.owed[task.device as usize]);
                     if owed > 0.0 {
-                        self.events.push(TimedEvent(now + owed, (FINISH, id)));
+                        let later = prolonged(self.begun[task.device as usize], now, owed);
+                        self.events.push(TimedEvent(later, (FINISH, id)));
                         continue;
                     }
                     self.busy[task.device as usize] = false;
@@ -303,6 +308,7 @@ impl<'a> FastEvaluator<'a> {
         }
         let task = self.tasks[next as usize];
         self.busy[device] = true;
+        self.begun[device] = now;
         self.first[device] = task.next;
         self.events.push(TimedEvent(now + task.time, (FINISH, next)));
     }

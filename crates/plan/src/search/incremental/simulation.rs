@@ -6,6 +6,7 @@ use super::state::{IncrementalSimulator, NEVER, TensorCopy, TensorEvent};
 use crate::{
     DeviceId, GroupId, TensorIndex,
     problem::{Handling, HandlingCost, LinkId},
+    simulate::prolonged,
     timed_event::TimedEvent,
 };
 
@@ -130,7 +131,7 @@ impl IncrementalSimulator<'_> {
         let (problem, device) = (self.problem, self.device(group));
         let owed = std::mem::take(&mut self.events.owed[device.0 as usize]);
         if owed > 0.0 {
-            let later = now + owed;
+            let later = prolonged(self.starts[group.0 as usize], now, owed);
             self.finishes[group.0 as usize] = later;
             self.events.queue.push(TimedEvent(later, TensorEvent::Finish(group)));
             return later + self.tails.group(group, device) <= limit;
