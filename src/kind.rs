@@ -182,9 +182,14 @@ pub fn no_plan(path: &Path, bytes: &[u8], error: PlanFileError) -> Failure {
     }
 }
 
+/// Whether this is a plan, of whatever version.
+pub fn is_plan(bytes: &[u8]) -> bool {
+    matches!(Plan::from_json(bytes), Ok(_) | Err(PlanFileError::Version { .. }))
+}
+
 /// What a JSON object is, by the names in it.
 fn json(bytes: &[u8]) -> Kind {
-    if matches!(Plan::from_json(bytes), Ok(_) | Err(PlanFileError::Version { .. })) {
+    if is_plan(bytes) {
         return Kind::Plan;
     }
     let value: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();

@@ -14,7 +14,6 @@ use super::{
 use crate::source_file as file;
 use edgecut_graph::Graph;
 use edgecut_interop::{eop, profile_import as import, profile_import::Imported, tvm_debug::Dump};
-use edgecut_plan as plan;
 use edgecut_profile::{ProfileRow, ProfiledDevice, reader};
 use edgecut_relay::eop_numbering;
 
@@ -184,14 +183,9 @@ impl ProfiledModel {
     }
 }
 
-/// Whether this is a plan, of whatever version.
-fn is_plan(text: &[u8]) -> bool {
-    matches!(plan::Plan::from_json(text), Ok(_) | Err(plan::file::PlanFileError::Version { .. }))
-}
-
 /// Whether the file at `path` is JSON, as dumps are and Relay is not, and no plan.
 pub fn is_dump(path: &Path) -> bool {
-    let is_dump = |text: String| is_json_object(text.as_bytes()) && !is_plan(text.as_bytes());
+    let is_dump = |text: String| is_json_object(text.as_bytes()) && !kind::is_plan(text.as_bytes());
     text(path).is_ok_and(is_dump)
 }
 

@@ -326,13 +326,6 @@ def @main(%x: Tensor[(1, 3, 96, 96), float32], %w1: Tensor[(32, 3, 3, 3), float3
     }
 }
 
-/// The same shards, each device with its share in one piece.
-fn in_one_piece(choice: &Choice) -> Choice {
-    let mut devices = choice.devices.clone();
-    devices.dedup();
-    Choice { fractions: devices.iter().map(|device| choice.share(*device)).collect(), devices, ..choice.clone() }
-}
-
 /// What neighbours wait for is computed and sent first, the rest while that is on its way.
 #[test]
 fn borders_are_sent_while_interiors_are_computed() {
@@ -356,7 +349,7 @@ fn borders_are_sent_while_interiors_are_computed() {
             assert!(found.applied.values().all(|choice| choice.halo == Halo::Exchanged));
             assert_near(&computed(&found.expanded.graph), &computed(&graph));
             let mut whole = found.applied.clone();
-            whole.values_mut().for_each(|choice| *choice = in_one_piece(choice));
+            whole.values_mut().for_each(|choice| *choice = choice.in_one_piece());
             let whole = request.expand(&whole).unwrap();
             let few = Options { budget: Some(64), ..request.search };
             let whole = edgecut::plan::solve::nearest(&whole.problem, &few).unwrap();

@@ -5,20 +5,25 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::{
     graph::{Graph, Origin},
-    id::OperatorId,
+    id::{OperatorId, TensorId},
 };
 
 /// By operator: whether it depends on parameters alone, so that it is evaluated once, when they are loaded.
 pub fn constant_operators(graph: &Graph) -> Vec<bool> {
     let mut constant = vec![false; graph.operators().len()];
     for (id, operator) in graph.operators() {
-        constant[id.0 as usize] = operator.operands().all(|tensor| match graph.tensor(tensor).origin {
-            Origin::Operator { operator, .. } => constant[operator.0 as usize],
-            Origin::Input => false,
-            Origin::Parameter | Origin::Constant(_) => true,
-        });
+        constant[id.0 as usize] = operator.operands().all(|tensor| is_constant(graph, &constant, tensor));
     }
     constant
+}
+
+/// Whether `tensor` is a parameter or depends on parameters alone; `constant` are the [`constant_operators`].
+pub fn is_constant(graph: &Graph, constant: &[bool], tensor: TensorId) -> bool {
+    match graph.tensor(tensor).origin {
+        Origin::Parameter | Origin::Constant(_) => true,
+        Origin::Operator { operator, .. } => constant[operator.0 as usize],
+        Origin::Input => false,
+    }
 }
 
 /// Merges every group that depends on parameters alone into the single group that reads it, if there is exactly one, so

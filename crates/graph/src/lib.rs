@@ -38,7 +38,7 @@ mod validate;
 
 pub use alias::{Alias, InPlacePolicy};
 pub use attrs::{Attr, Attrs};
-pub use constant::{attach_constants, constant_operators};
+pub use constant::{attach_constants, constant_operators, is_constant};
 pub use contract::{ContractedGraph, ConvexGroups};
 pub use dtype::{DType, DTypeError, Exotic};
 pub use fusion::{FusionClass, Granularity, fuse};

@@ -4,7 +4,7 @@
 //! The model's inputs and outputs are not, nor what slices, joins and views make of inputs and what they make outputs of:
 //! these stay what the user gives and gets. What depends on parameters alone is not either, nor are tensors of other types.
 
-use edgecut_graph::{DType, Graph, Operator, Origin, TensorType, constant_operators};
+use edgecut_graph::{DType, Graph, Operator, Origin, TensorType, constant_operators, is_constant};
 
 /// The size of a float32 activation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,13 +47,9 @@ pub fn block_length(shape: &[u64]) -> u64 {
 pub fn activations(graph: &Graph, is_view: impl Fn(&Operator) -> bool) -> Vec<Option<Activation>> {
     let moves = |operator: &Operator| MOVES.contains(&operator.name.as_str()) || is_view(operator);
     let constant = constant_operators(graph);
-    let is_weight = |id| match graph.tensor(id).origin {
-        Origin::Parameter | Origin::Constant(_) => true,
-        Origin::Operator { operator, .. } => constant[operator.0 as usize],
-        Origin::Input => false,
-    };
-    let is_input = |(id, tensor): (_, &edgecut_graph::Tensor)| tensor.origin == Origin::Input || is_weight(id);
-    let mut exact: Vec<bool> = graph.tensors().map(is_input).collect();
+    let is_weight = |id| is_constant(graph, &constant, id);
+    let mut exact: Vec<bool> =
+        graph.tensors().map(|(id, tensor)| tensor.origin == Origin::Input || is_weight(id)).collect();
     for (_, operator) in graph.operators().filter(|(_, operator)| moves(operator)) {
         let mut operands = operator.operands().filter(|id| !is_weight(*id)).peekable();
         if operands.peek().is_some() && operands.all(|id| exact[id.0 as usize]) {

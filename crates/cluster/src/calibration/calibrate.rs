@@ -70,8 +70,8 @@ pub enum CalibrationError {
     Plan(#[from] Violation),
     #[error(transparent)]
     Run(#[from] PerformError),
-    #[error("{0}: what its agent measured are no times")]
-    NotTimes(DeviceName),
+    #[error("{0}: its agent reported times that no calibration can be fitted to")]
+    InvalidTimes(DeviceName),
 }
 
 /// What was seen of one device.
@@ -85,7 +85,7 @@ struct Seen {
 /// The calibrations of all devices of `request`, in the order of its inventory.
 ///
 /// # Errors
-/// If an agent fails, a device cannot compute the model, or no calibration comes of the times that it tells.
+/// If an agent fails, a device cannot compute the model, or no calibration can be fitted to its times.
 pub async fn calibrate(request: &CalibrationRequest<'_>) -> Result<Vec<CalibrationRow>, CalibrationError> {
     let CalibrationModel { graph, sides } = CalibrationModel::new();
     let model = ModelGroups::of(&graph, Granularity::Op);
@@ -121,7 +121,7 @@ pub async fn calibrate(request: &CalibrationRequest<'_>) -> Result<Vec<Calibrati
         let exchange = if seen.exchanges.is_empty() { Micros::ZERO } else { median(&seen.exchanges) };
         let fitted = Calibration::fit(&seen.steps, exchange);
         let row = CalibrationRow::new(&profiled_device(device), fitted, &seen.steps);
-        Some(row).filter(CalibrationRow::is_valid).ok_or_else(|| CalibrationError::NotTimes(device.name.clone()))
+        Some(row).filter(CalibrationRow::is_valid).ok_or_else(|| CalibrationError::InvalidTimes(device.name.clone()))
     };
     seen.into_iter().zip(devices).map(row).collect()
 }

@@ -40,7 +40,7 @@ pub enum RunError {
     Stuck { waiting: String, after: Duration },
     #[error("run {inference} gave other outputs than the first one")]
     Different { inference: u64 },
-    #[error("agent {agent} asks for {runs} runs that do not count; at most {MOST_WARM_UPS} are made")]
+    #[error("agent {agent} asks for {runs} warm-up runs; at most {MOST_WARM_UPS} are made")]
     WarmUps { agent: SmolStr, runs: u64 },
 }
 
@@ -59,7 +59,7 @@ pub struct Record {
     pub clocks: BTreeMap<SmolStr, ClockOffset>,
 }
 
-/// Most runs before those that count, whatever agents ask for.
+/// Most warm-up runs, whatever agents ask for.
 const MOST_WARM_UPS: u64 = 64;
 
 /// Loading may pack hundreds of megabytes on a slow processor.

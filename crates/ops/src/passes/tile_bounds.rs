@@ -8,7 +8,7 @@ use std::{
     ops::Range,
 };
 
-use edgecut_graph::{Graph, Operator, OperatorId, Origin, TensorId, constant_operators};
+use edgecut_graph::{Graph, Operator, OperatorId, TensorId, constant_operators, is_constant};
 
 use crate::{
     passes::shard::axes,
@@ -92,11 +92,7 @@ impl<'a> SplitAxes<'a> {
     }
 
     fn is_parameter(&self, tensor: TensorId) -> bool {
-        match self.graph.tensor(tensor).origin {
-            Origin::Parameter | Origin::Constant(_) => true,
-            Origin::Operator { operator, .. } => self.is_constant(operator),
-            Origin::Input => false,
-        }
+        is_constant(self.graph, &self.constant, tensor)
     }
 
     fn is_read_outside(&self, tensor: TensorId, members: &HashSet<OperatorId>) -> bool {
@@ -261,7 +257,7 @@ fn hulls(a: &[Range<u64>], b: &[Range<u64>]) -> Vec<Range<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use edgecut_graph::{Attr, Attrs, DType, TensorType};
+    use edgecut_graph::{Attr, Attrs, DType, Origin, TensorType};
 
     #[test]
     fn equal_ranges_are_multiples_of_the_grain() {

@@ -117,8 +117,8 @@ impl Checker<'_> {
         let cost = self.problem.groups[id.0 as usize].costs[device].unwrap_or_default().time.0;
         let (start, end) = (group.start_us.0, group.start_us.0 + group.time_us.0);
         let (mut surely, mut at_most) = (cost, cost);
-        let is_calibrated = self.problem.devices[device].handling != Handling::default();
-        for transfer in self.plan.transfers.iter().filter(|transfer| is_calibrated && self.link(transfer).is_some()) {
+        let has_handling = self.problem.devices[device].handling != Handling::default();
+        for transfer in self.plan.transfers.iter().filter(|transfer| has_handling && self.link(transfer).is_some()) {
             let instants = [transfer.start_us.0, transfer.start_us.0 + transfer.time_us.0];
             let ends = self.work(transfer).into_iter().zip(instants);
             for ((_, work), at) in ends.filter(|((of, _), _)| of.0 as usize == device) {

@@ -61,8 +61,8 @@ impl Relaxation {
             .map(|group| is_copied(group) || may_split && !options.group(group).is_empty())
             .collect();
         let mut best = unsplit.clone();
-        for (_, group) in best.groups.iter_mut().enumerate().filter(|(index, _)| is_copied(*index)) {
-            group.costs.iter_mut().flatten().for_each(|cost| cost.time = Micros::ZERO);
+        for group in (0..splits.len()).filter(|group| is_copied(*group)) {
+            best.groups[group].costs.iter_mut().flatten().for_each(|cost| cost.time = Micros::ZERO);
         }
         let divisible = |(index, _): &(usize, &mut Group)| may_schedule || splits[*index];
         for (index, group) in best.groups.iter_mut().enumerate().filter(divisible) {

@@ -27,6 +27,13 @@ impl Choice {
     pub fn has_pieces(&self) -> bool {
         self.devices.windows(2).any(|pair| pair[0] == pair[1])
     }
+
+    /// The same with the share of every device in one piece.
+    pub fn in_one_piece(&self) -> Choice {
+        let mut devices = self.devices.clone();
+        devices.dedup();
+        Choice { fractions: devices.iter().map(|device| self.share(*device)).collect(), devices, ..self.clone() }
+    }
 }
 
 /// How a shard gets its halo: what it reads of an operand beyond the share on its own device.
@@ -45,9 +52,7 @@ impl FromStr for Halo {
         match text {
             "exchanged" => Ok(Halo::Exchanged),
             "recomputed" => Ok(Halo::Recomputed),
-            _ => Err(ProblemError {
-                what: format!("`{text}` is no way to get a halo: expected exchanged or recomputed"),
-            }),
+            _ => Err(ProblemError { what: format!("`{text}` is not valid: expected exchanged or recomputed") }),
         }
     }
 }

@@ -66,15 +66,16 @@ impl PlanRequest<'_> {
     /// `choices` with the fractions of the request's rule; those of [`Ratios::Tuned`] stay. The pieces of a device's share keep
     /// their ratio.
     pub fn applied(&self, mut choices: Choices) -> Choices {
-        let speeds = speeds(&self.costs, self.network.devices.len());
-        for choice in choices.values_mut().filter(|_| self.ratios != Ratios::Tuned) {
-            let wanted = |device: DeviceId| match self.ratios {
-                Ratios::Equal => 1.0,
-                _ => speeds.get(device.0 as usize).copied().unwrap_or_default(),
-            };
+        let wanted: Vec<f64> = match self.ratios {
+            Ratios::Tuned => return choices,
+            Ratios::Equal => vec![1.0; self.network.devices.len()],
+            Ratios::Proportional => speeds(&self.costs, self.network.devices.len()),
+        };
+        for choice in choices.values_mut() {
             let had = choice.clone();
             for (fraction, device) in choice.fractions.iter_mut().zip(&had.devices) {
-                *fraction *= wanted(*device) / had.share(*device).max(f64::MIN_POSITIVE);
+                let wanted = wanted.get(device.0 as usize).copied().unwrap_or_default();
+                *fraction *= wanted / had.share(*device).max(f64::MIN_POSITIVE);
             }
         }
         choices

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, ops::Range};
 
 use super::{
     choice::{Choice, Choices, Halo},
-    pieces::{PIECES, in_one_piece, in_pieces},
+    pieces::{PIECES, in_pieces},
     search::{Incumbent, Search},
 };
 use crate::problem::DeviceId;
@@ -91,7 +91,7 @@ impl Search<'_, '_> {
                 continue;
             }
             if let Some(option) = (0..options.len()).find(fits) {
-                next.insert(group, Choice { option, ..in_one_piece(like) });
+                next.insert(group, Choice { option, ..like.in_one_piece() });
                 changed = true;
             }
         }
@@ -138,7 +138,7 @@ impl Search<'_, '_> {
         let groups = self.request.split_options.groups.len();
         for stretch in stretches(groups, STRETCHES) {
             let mut joined = at.choices.clone();
-            joined.range_mut(stretch.clone()).for_each(|(_, choice)| *choice = in_one_piece(choice));
+            joined.range_mut(stretch.clone()).for_each(|(_, choice)| *choice = choice.in_one_piece());
             if joined != at.choices
                 && let Some(next) = self.evaluate(joined).filter(|next| next.score.better(&at.score))
             {
@@ -233,11 +233,11 @@ impl Search<'_, '_> {
 /// The devices whose fractions are changed: with two of them, changing that of one determines the other.
 fn moved(devices: &[DeviceId]) -> Vec<DeviceId> {
     let mut distinct: Vec<DeviceId> = Vec::new();
-    devices.iter().for_each(|device| {
+    for device in devices {
         if !distinct.contains(device) {
-            distinct.push(*device)
+            distinct.push(*device);
         }
-    });
+    }
     if distinct.len() == 2 {
         distinct.truncate(1);
     }

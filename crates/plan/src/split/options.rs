@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use edgecut_graph::{Graph, OperatorId, Origin, TensorId, constant_operators};
+use edgecut_graph::{Graph, OperatorId, Origin, TensorId, constant_operators, is_constant};
 use edgecut_ops::{
     passes::{shard, shard_graph::Sharding},
     split::{Join, SplitAxis},
@@ -109,11 +109,7 @@ impl<'a> SplitOptions<'a> {
 
     /// Whether every device that reads `tensor` has it: a parameter, or what depends on parameters alone.
     pub(super) fn is_weight(&self, tensor: TensorId) -> bool {
-        match self.graph.tensor(tensor).origin {
-            Origin::Parameter | Origin::Constant(_) => true,
-            Origin::Operator { operator, .. } => self.is_constant(operator),
-            Origin::Input => false,
-        }
+        is_constant(self.graph, &self.constant, tensor)
     }
 
     /// The options of group number `group`.

@@ -40,13 +40,6 @@ pub(super) fn in_pieces(choice: &Choice, pieces: Pieces) -> Option<Choice> {
     Some(divided)
 }
 
-/// `choice` with the share of every device in one piece.
-pub(super) fn in_one_piece(choice: &Choice) -> Choice {
-    let mut devices = choice.devices.clone();
-    devices.dedup();
-    Choice { fractions: devices.iter().map(|device| choice.share(*device)).collect(), devices, ..choice.clone() }
-}
-
 /// Groups in program order, but of the shards of a group those first that lie next to another device's. `of` says by group
 /// which one it is a shard of, `devices` on which devices the shards of that one run.
 pub(super) fn borders_first<'a>(
@@ -88,7 +81,7 @@ mod tests {
         let halves = in_pieces(&whole, Pieces::Halves).unwrap();
         assert_eq!(halves, choice(&[2, 2, 0, 0, 1, 1], &[1.0, 1.0, 0.5, 0.5, 0.5, 0.5]));
         assert_eq!(in_pieces(&halves, Pieces::Halves), None);
-        assert_eq!((in_one_piece(&borders), in_one_piece(&halves)), (whole.clone(), whole));
+        assert_eq!((borders.in_one_piece(), halves.in_one_piece()), (whole.clone(), whole));
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //!    the fewest bytes from elsewhere, given how the groups before it are split. The best of these goes on first.
 //! 2. It goes on by the moves of [`super::moves`] on stretches of program order, from the whole model down to single
 //!    groups: fractions moved from device to device, another axis, halos recomputed instead of exchanged, shares in
-//!    [pieces](super::pieces) that are sent earlier, or not split at all. Which kind of move comes first decides where it ends: two orders are tried.
+//!    [pieces](super::pieces) that are sent earlier, or not split at all. Which kind of move comes first decides where it
+//!    ends: two orders are tried.
 //!
 //! Everything is judged by simulating the problem that comes out. The same request gives the same candidate.
 
@@ -141,11 +142,12 @@ impl Search<'_, '_> {
                     let mut recomputed = choices.clone();
                     recomputed.values_mut().for_each(|choice| choice.halo = Halo::Recomputed);
                     let differ = self.request.divided(&recomputed).0 != self.request.divided(&choices).0;
-                    let given = self.request.halo;
-                    let exchanged = Some(choices).filter(|_| given != Some(Halo::Recomputed));
-                    let is_tried = if given.is_none() { differ } else { given == Some(Halo::Recomputed) };
-                    let recomputed = Some(recomputed).filter(|_| is_tried);
-                    for start in [exchanged, recomputed].into_iter().flatten() {
+                    let tried = match self.request.halo {
+                        None if differ => vec![choices, recomputed],
+                        None | Some(Halo::Exchanged) => vec![choices],
+                        Some(Halo::Recomputed) => vec![recomputed],
+                    };
+                    for start in tried {
                         let found = self.evaluate(start);
                         let (whole, devices) = (self.whole.clone(), devices.clone());
                         starts.extend(found.map(|at| InitialPlan { at, whole, devices }));

@@ -296,32 +296,4 @@ mod tests {
             assert!(encoded_type(format, &integers.ty()).is_err());
         }
     }
-
-    /// `cargo test --release --lib gigabytes -- --ignored --nocapture` prints how fast encodings are.
-    #[test]
-    #[ignore = "a measurement"]
-    fn gigabytes_a_second() {
-        let shape = [1, 64, 112, 112];
-        let values: Vec<f32> = (0..shape.iter().product::<u64>()).map(|i| (i % 1009) as f32 - 504.0).collect();
-        let data = tensor(&shape, &values);
-        let size = data.bytes().len() as f64;
-        for format in [TransferFormat::F16, TransferFormat::Int8] {
-            let wire = encoded_type(format, &data.ty()).unwrap();
-            let content =
-                TensorData::new(wire.dtype, wire.shape.fixed().unwrap().to_vec(), encode(format, &data)).unwrap();
-            let rate = |work: &dyn Fn()| {
-                let mut times: Vec<f64> = Vec::new();
-                for _ in 0..50 {
-                    let begin = std::time::Instant::now();
-                    work();
-                    times.push(begin.elapsed().as_secs_f64());
-                }
-                times.sort_by(f64::total_cmp);
-                size / times[times.len() / 2] / 1e9
-            };
-            let encoding = rate(&|| drop(std::hint::black_box(encode(format, std::hint::black_box(&data)))));
-            let decoding = rate(&|| drop(std::hint::black_box(decode(format, &data.ty(), content.clone()).unwrap())));
-            println!("{format}: encodes {encoding:.1} GB/s, decodes {decoding:.1} GB/s of float32");
-        }
-    }
 }

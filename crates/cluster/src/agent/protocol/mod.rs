@@ -13,7 +13,7 @@
 
 pub(in crate::agent) mod chunks;
 pub(in crate::agent) mod connect;
-pub(in crate::agent) mod encoding;
+pub mod encoding;
 pub(in crate::agent) mod error;
 pub mod inference_trace;
 pub mod named_tensors;

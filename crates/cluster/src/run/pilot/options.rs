@@ -19,7 +19,9 @@ pub struct PilotOptions {
     /// It continues only if the objective's value fell below this fraction of the previous value.
     pub continuation_gain: f64,
 
-    /// How long planning and measuring shards go on for small gains. Before, a plan that is made again is the same.
+    /// Recomputations and time before replanning ends because estimates promise less than `continuation_gain`. Until then a
+    /// plan that is made again is the same.
+    pub min_replans: usize,
     pub patience: Duration,
 
     /// Target duration of one pilot run; its number of inferences is clamped to the range below.
@@ -61,6 +63,7 @@ impl Default for PilotOptions {
             replans_before_pilots: 2,
             continuations: 4,
             continuation_gain: 0.995,
+            min_replans: 10,
             patience: Duration::from_secs(120),
             run_time: Micros(1e6),
             min_repeats: 8,

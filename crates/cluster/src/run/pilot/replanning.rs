@@ -2,14 +2,12 @@
 //!
 //! Each search either asks for shards that have not been measured, after which the next one continues from its splits with
 //! better costs; or it asks for none. Then the search starts once more from the beginning, because another split may
-//! look better now, and continues from that result as long as it gains.
+//! look better now, and continues from that result as long as it gains. Where that takes long, it ends once estimates promise
+//! little more than the best plan at measured costs.
 
 use edgecut_plan::{evaluation::Score, split::choice::Choices};
 
 use super::options::PilotOptions;
-
-/// Rounds of measurements after which a small gain ends replanning.
-const SEVERAL: usize = 10;
 
 /// The result of one search.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +24,7 @@ pub(super) struct Replanning<T> {
     max_rounds: usize,
     max_continuations: usize,
     gain: f64,
+    min_rounds: usize,
     rounds: usize,
     continuations: usize,
     /// Where the next search continues; from the beginning if `None`.
@@ -42,6 +41,7 @@ impl<T> Replanning<T> {
             max_rounds: options.replans(),
             max_continuations: options.continuations,
             gain: options.continuation_gain,
+            min_rounds: options.min_replans,
             rounds: 0,
             continuations: 0,
             start: None,
@@ -70,7 +70,7 @@ impl<T> Replanning<T> {
     /// After several rounds of measurements the best plan at measured costs, if one of `score`, with estimates of some
     /// shards, promises too little more to measure these. Ends replanning.
     pub(super) fn unpromising(&mut self, score: Score) -> Option<T> {
-        let (_, best) = self.measured.as_ref().filter(|_| self.rounds >= SEVERAL)?;
+        let (_, best) = self.measured.as_ref().filter(|_| self.rounds >= self.min_rounds)?;
         let is_promising = score.violation < best.violation || score.value < self.gain * best.value;
         if is_promising { None } else { self.measured.take().map(|(plan, _)| plan) }
     }
@@ -158,8 +158,8 @@ mod tests {
         let options = PilotOptions { rounds: 0, ..PilotOptions::default() };
         let mut state = Replanning::new(&options);
         let score = |value: f64| Score { value, ..Score::default() };
-        // In each round the plan promises 1 % less than what is measured then.
-        for round in 0..SEVERAL {
+        // Before so many rounds every estimate is measured.
+        for round in 0..options.min_replans {
             assert_eq!(state.unpromising(score(99.0 + round as f64)), None);
             assert_eq!(state.record(solved("estimated", 99.0), 3), None);
             state.keep(if round == 1 { "best" } else { "measured" }, score(if round == 1 { 98.0 } else { 100.0 }));
