@@ -13,6 +13,8 @@ pub(super) struct FamilyFit {
     pub fit: Fit,
     /// Number of points.
     pub n: usize,
+    /// The least work of a point.
+    least_work: f64,
     /// Sum of workspaces over sum of bytes, and sum of held memory over sum of parameters. Ratios of sums, because the
     /// ratios of small items say little about large ones.
     workspace_ratio: f64,
@@ -40,6 +42,9 @@ pub(super) struct Observation {
 /// FLOPs per byte that are tried.
 const FLOPS_PER_BYTE: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
+/// Largest mean of the leave-one-out errors of a fit that is relied upon for parts of items.
+const GOOD_FIT: f64 = 0.1;
+
 /// Points needed to fit [`Work::Both`], which has a third coefficient.
 const MIN_POINTS_FOR_BOTH: usize = 4;
 
@@ -60,11 +65,9 @@ impl FamilyFit {
         let fit = |work: Work| {
             let point = |o: &Observation| Point { work: work.of(o.flops, o.bytes), time: o.cost.time.median };
             let points: Vec<Point> = observations.iter().map(point).collect();
-            Some(FamilyFit { work, fit: Fit::of(&points)?, n: points.len(), workspace_ratio, held_ratio })
-        };
-        let mean_error = |fitted: &FamilyFit| {
-            let errors = &fitted.fit.errors;
-            errors.iter().sum::<f64>() / errors.len().max(1) as f64
+            let least_work = points.iter().map(|point| point.work).fold(f64::INFINITY, f64::min);
+            let (fit, n) = (Fit::of(&points)?, points.len());
+            Some(FamilyFit { work, fit, n, least_work, workspace_ratio, held_ratio })
         };
         let has_flops = observations.iter().any(|o| o.flops > 0.0);
         let simple = if has_flops { vec![Work::Flops, Work::Bytes] } else { vec![Work::Bytes] };
@@ -72,12 +75,24 @@ impl FamilyFit {
         let both = FLOPS_PER_BYTE.iter().map(|ratio| Work::Both(*ratio)).filter(|_| fits_both);
         let mut best: Option<(f64, FamilyFit)> = None;
         for fitted in simple.into_iter().chain(both).filter_map(fit) {
-            let error = mean_error(&fitted);
+            let error = fitted.mean_error();
             if best.as_ref().is_none_or(|(least, _)| error < *least) {
                 best = Some((error, fitted));
             }
         }
         best.map(|(_, fitted)| fitted)
+    }
+
+    /// Mean of the leave-one-out errors, 0 if there are none.
+    fn mean_error(&self) -> f64 {
+        self.fit.errors.iter().sum::<f64>() / self.fit.errors.len().max(1) as f64
+    }
+
+    /// Whether it tells what this many FLOPs and bytes take: it predicts its points well, and some have no more work. Items
+    /// of one size say nothing about a part of them.
+    pub(super) fn covers(&self, flops: f64, bytes: f64) -> bool {
+        let is_good = !self.fit.errors.is_empty() && self.mean_error() <= GOOD_FIT;
+        is_good && self.work.of(flops, bytes) >= self.least_work
     }
 
     /// Predicted time of this many FLOPs and bytes.
@@ -140,6 +155,7 @@ mod tests {
             let fitted = FamilyFit::of(&observations).unwrap();
             assert_eq!((fitted.work, fitted.n), (work, 5));
             assert!((fitted.time(300.0, 50.0).0 - time(300.0, 50.0)).abs() < 1e-9);
+            assert!(fitted.covers(300.0, 50.0) && !fitted.covers(10.0, 1.0));
         }
         assert!(FamilyFit::of(&[]).is_none());
         let without_flops = FamilyFit::of(&[observation(0.0, 4.0, 2.0)]).unwrap();
@@ -147,5 +163,7 @@ mod tests {
             (without_flops.work, without_flops.held_ratio, without_flops.workspace_ratio),
             (Work::Bytes, 2.0, 2.5)
         );
+        let erratic = [(100.0, 9.0), (200.0, 1.0), (300.0, 7.0)].map(|(flops, time)| observation(flops, 4.0, time));
+        assert!(!FamilyFit::of(&erratic).unwrap().covers(200.0, 4.0));
     }
 }

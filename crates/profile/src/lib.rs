@@ -38,6 +38,7 @@ pub mod reader;
 mod row;
 mod sampling;
 mod shard;
+mod shard_overhead;
 mod signature;
 mod store;
 mod summary;

@@ -1,7 +1,9 @@
 //! The cost model of one device: measured costs, and estimates for signatures that were not measured.
 //!
 //! The measured rows of a family are points of a [growth](crate::growth) over FLOPs, over bytes, or over a weighted sum
-//! of both, whichever predicts them best. Shards are points like whole operators. Every estimate is marked as one.
+//! of both, whichever predicts them best. Shards are points like whole operators. Where growth says nothing about parts
+//! of an item, shards take what other shards of the family did in proportion ([`crate::shard_overhead`]). Every estimate is
+//! marked as one.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,6 +13,7 @@ use crate::{
     Conditions, Cost, Item, ProfileRow, Signature,
     family::Family,
     family_fit::{FamilyFit, Observation},
+    shard_overhead::ShardOverheads,
 };
 use edgecut_engine::statistics::Statistics;
 use edgecut_graph::units::{Bytes, Micros};
@@ -22,6 +25,7 @@ pub struct CostModel {
     families: BTreeMap<Family, FamilyFit>,
     /// Fitted to all rows, for families without any.
     any: Option<FamilyFit>,
+    shard_overheads: ShardOverheads,
     /// Families of which every measured item failed on the device, and why.
     refused: BTreeMap<Family, String>,
 }
@@ -50,6 +54,8 @@ impl CostModel {
     pub fn of<'a>(rows: impl IntoIterator<Item = &'a ProfileRow>) -> CostModel {
         let mut model = CostModel::default();
         let mut observed: BTreeMap<Family, Vec<Observation>> = BTreeMap::new();
+        let rows: Vec<&ProfileRow> = rows.into_iter().collect();
+        model.shard_overheads = ShardOverheads::of(&rows);
         for row in rows {
             let family = Family::of_row(row);
             let Some(cost) = row.cost() else {
@@ -100,14 +106,20 @@ impl CostModel {
     }
 
     /// Estimated time of a shard with this fraction of `item`'s work, where the whole item takes `whole`: the growth of
-    /// its family, scaled to `whole`, and between `fraction · whole` and `whole`. `None` if nothing of the family was
-    /// measured.
-    pub fn shard_time(&self, item: &Item, whole: Micros, fraction: f64) -> Option<Micros> {
-        let fitted = self.families.get(&Family::of_item(item))?;
+    /// its family, scaled to `whole`, where that was measured down to so little work; else by the overhead of other shards.
+    /// Between `fraction · whole` and `whole`.
+    pub fn shard_time(&self, item: &Item, whole: Micros, fraction: f64) -> Micros {
+        let family = Family::of_item(item);
         let (flops, bytes) = (item.flops as f64, item.bytes.0 as f64);
-        let (all, shard) = (fitted.time(flops, bytes).0, fitted.time(flops * fraction, bytes * fraction).0);
-        let ratio = if all > 0.0 { shard / all } else { fraction };
-        Some(Micros(whole.0 * ratio.clamp(fraction, 1.0)))
+        let covering = self.families.get(&family).filter(|fitted| fitted.covers(flops * fraction, bytes * fraction));
+        let ratio = covering.map_or_else(
+            || fraction + self.shard_overheads.get(&family) * (1.0 - fraction),
+            |fitted| {
+                let (all, shard) = (fitted.time(flops, bytes).0, fitted.time(flops * fraction, bytes * fraction).0);
+                if all > 0.0 { shard / all } else { fraction }
+            },
+        );
+        Micros(whole.0 * ratio.clamp(fraction, 1.0))
     }
 
     /// The fitted families, in order.
@@ -166,10 +178,7 @@ mod tests {
         let estimate = model.cost(&items[4]).unwrap();
         assert_eq!(estimate.source, Source::Family);
         assert!((estimate.cost.time.median.0 - 40.0).abs() < 1e-6);
-        assert!(
-            (model.shard_time(&items[3], Micros(90.0), 0.5).unwrap().0 - 50.0).abs() < 1e-6,
-            "the base time is not halved"
-        );
+        assert!((model.shard_time(&items[3], Micros(90.0), 0.5).0 - 50.0).abs() < 1e-6, "the base time is not halved");
         let errors = model.errors(&rows.iter().collect::<Vec<_>>());
         assert_eq!((errors.len(), errors[0].n, errors[0].pattern), (2, 4, Some(Pattern::Affine)));
         assert_eq!((errors[1].operator.as_str(), errors[1].n), ("(all)", 4));

@@ -5,20 +5,20 @@ use std::path::Path;
 
 use edgecut_graph::{Granularity, Graph, OperatorId, units::Bytes};
 use edgecut_plan::{
-    DeviceId, GroupNames, Plan, PlanRequest, TransferFormat,
+    GroupNames, Plan, PlanRequest, TransferFormat,
     file::{ModelRef, Split},
     like::{self, LikeError, splits_of},
     problem::{Objective, Targets},
     rule::{self, Rule, RuleError},
     search::Options,
-    split::{choice::Halo, costs::ShardCosts, options::SplitOptions, ratios::Ratios},
+    split::{choice::Halo, options::SplitOptions, ratios::Ratios},
 };
-use edgecut_profile::{CacheFlush, Calibration, Item, ProfileError, ProfileRow, items, model::CostModel, reader};
+use edgecut_profile::{CacheFlush, Calibration, Item, ProfileError, ProfileRow, items, reader};
 
 use super::{
     costs::{Costs, NothingKnown},
     network::{NetworkError, calibrated, network},
-    shards::{add_estimated, add_measured},
+    shards::{KnownRows, shard_costs},
 };
 use crate::{DeviceName, Endpoint, Inventory, survey::DeviceProfile};
 
@@ -164,18 +164,21 @@ impl PlanSettings {
         address: impl Fn(&DeviceName) -> Option<Endpoint>,
     ) -> Result<PlanRequest<'a>, RequestError> {
         self.check(model, inventory)?;
-        let (mut costs, mut shards) = (Costs::of(&model.items), ShardCosts::default());
-        for (id, (device, profile)) in (0u32..).map(DeviceId).zip(inventory.devices.iter().zip(profiles)) {
-            let (known, calibration) = (profile.rows.iter().chain(&profile.shards), model.calibration(profile));
-            add_estimated(&model.items, id, &CostModel::of(known), &calibration, &mut shards);
-            add_measured(&model.items, id, &profile.shards, &calibration, &mut shards);
-            costs.add(&device.name.to_string(), &profile.rows, &profile.related, &calibration)?;
+        let mut costs = Costs::of(&model.items);
+        let calibrations: Vec<Calibration> = profiles.iter().map(|profile| model.calibration(profile)).collect();
+        for (device, (profile, calibration)) in inventory.devices.iter().zip(profiles.iter().zip(&calibrations)) {
+            costs.add(&device.name.to_string(), &profile.rows, &profile.related, calibration)?;
         }
+        let known = profiles.iter().zip(&calibrations).map(|(profile, calibration)| KnownRows {
+            rows: &profile.rows,
+            shards: &profile.shards,
+            calibration: *calibration,
+        });
+        let shards = shard_costs(&model.items, &known.collect::<Vec<_>>());
         let split_options = match self.may_split {
             true => SplitOptions::of(model.graph, &model.groups),
             false => SplitOptions::none(model.graph, &model.groups),
         };
-        let calibrations: Vec<Calibration> = profiles.iter().map(|profile| model.calibration(profile)).collect();
         let mut network = calibrated(network(inventory, address, self.memory)?, &calibrations);
         network.set_transfer_format(self.transfer);
         let mut request = PlanRequest {

@@ -105,14 +105,12 @@ impl<'a> Shards<'a> {
 
     /// Costs of all shards that were measured, with estimates for others.
     pub fn costs(&self) -> ShardCosts {
-        let mut costs = ShardCosts::default();
-        let devices = self.devices.iter().zip(&self.calibrations);
-        for (device, ((_, store), calibration)) in (0u32..).map(DeviceId).zip(devices) {
-            add_measured(self.items, device, store.shards(), calibration, &mut costs);
-            let model = CostModel::of(store.rows().iter().chain(store.shards()));
-            add_estimated(self.items, device, &model, calibration, &mut costs);
-        }
-        costs
+        let known = self.devices.iter().zip(&self.calibrations).map(|((_, store), calibration)| KnownRows {
+            rows: store.rows(),
+            shards: store.shards(),
+            calibration: *calibration,
+        });
+        shard_costs(self.items, &known.collect::<Vec<_>>())
     }
 
     /// Measures the shards of `expanded` that nothing is known of, each on its device, until `stop` is requested. Devices
@@ -283,45 +281,79 @@ impl Unknown {
     }
 }
 
-/// Adds to `costs` the `rows` of parts of `items` that were measured on `device`, in the times of runs.
-pub(crate) fn add_measured(
-    items: &[Item],
-    device: DeviceId,
-    rows: &[ProfileRow],
-    calibration: &Calibration,
-    costs: &mut ShardCosts,
-) {
-    let mut of: HashMap<&Signature, Vec<usize>> = HashMap::new();
+/// What is known of a device.
+pub(crate) struct KnownRows<'a> {
+    /// Of whole items.
+    pub rows: &'a [ProfileRow],
+    /// Of shards of items.
+    pub shards: &'a [ProfileRow],
+    pub calibration: Calibration,
+}
+
+/// Costs of shards of `items` on `devices`, in the times of runs: as measured, else as on a device of the same hardware,
+/// engine and number of threads, else as estimated from the rows of other items.
+pub(crate) fn shard_costs(items: &[Item], devices: &[KnownRows<'_>]) -> ShardCosts {
+    let mut groups: HashMap<&Signature, Vec<usize>> = HashMap::new();
     for (id, item) in items.iter().enumerate() {
-        of.entry(&item.signature).or_default().push(id);
+        groups.entry(&item.signature).or_default().push(id);
     }
-    for row in rows {
-        let (Some(share), Some(cost), Some(item)) = (row.shard(), row.cost(), items.get(row.id)) else { continue };
-        let cost = calibrated(&cost, row.parameter_bytes, calibration);
-        for group in of.get(&item.signature).into_iter().flatten() {
-            costs.add_measured(device, *group, share.axis, share.fraction, share.copied, cost);
+    let groups_of = |row: &ProfileRow| items.get(row.id).and_then(|item| groups.get(&item.signature));
+    let mut costs = ShardCosts::default();
+    for (device, known) in (0u32..).map(DeviceId).zip(devices) {
+        for row in known.shards {
+            let (Some(share), Some(cost), Some(groups)) = (row.shard(), row.cost(), groups_of(row)) else { continue };
+            let cost = calibrated(&cost, row.parameter_bytes, &known.calibration);
+            for group in groups {
+                costs.add_measured(device, *group, share.axis, share.fraction, share.copied, cost);
+            }
         }
+    }
+    for (device, known) in (0u32..).map(DeviceId).zip(devices) {
+        let alike = devices.iter().filter(|other| other.identity().is_some() && other.identity() == known.identity());
+        for (other, row) in alike.flat_map(|other| other.shards.iter().map(move |row| (other, row))) {
+            let (Some(share), Some(mut cost), Some(groups)) = (row.shard(), row.cost(), groups_of(row)) else {
+                continue;
+            };
+            let (Some(whole), Some(others)) = (known.whole_time(row.id), other.whole_time(row.id)) else { continue };
+            cost.time.median = Micros(cost.time.median.0 * whole.0 / others.0.max(f64::MIN_POSITIVE));
+            let cost = calibrated(&cost, row.parameter_bytes, &known.calibration);
+            for group in groups {
+                costs.add_estimated(device, *group, Some(share.axis), share.fraction, share.copied, cost);
+            }
+        }
+        add_estimated(items, device, known, &mut costs);
+    }
+    costs
+}
+
+impl KnownRows<'_> {
+    /// What devices that compute alike have in common.
+    fn identity(&self) -> Option<(&str, &str, &str, usize)> {
+        let row = self.rows.first()?;
+        Some((&row.hardware, &row.engine, &row.engine_version, row.threads))
+    }
+
+    /// What all of item number `id` takes.
+    fn whole_time(&self, id: usize) -> Option<Micros> {
+        // Rows are in the order of items as a rule.
+        let at = self.rows.get(id).filter(|row| row.id == id);
+        at.or_else(|| self.rows.iter().find(|row| row.id == id))?.time_us_median
     }
 }
 
-/// Adds to `costs` estimates by `model` for parts of `items` on `device`, as far as the model has their families and
-/// costs of the whole.
-pub(crate) fn add_estimated(
-    items: &[Item],
-    device: DeviceId,
-    model: &CostModel,
-    calibration: &Calibration,
-    costs: &mut ShardCosts,
-) {
+/// Adds to `costs` estimates for parts of `items` on `device`, as far as there is a model of their families and costs of
+/// the whole.
+fn add_estimated(items: &[Item], device: DeviceId, known: &KnownRows<'_>, costs: &mut ShardCosts) {
+    let model = CostModel::of(known.rows.iter().chain(known.shards));
     for (group, item) in items.iter().enumerate() {
         let Some(whole) = model.cost(item).map(|estimate| estimate.cost) else { continue };
         for share in FRACTIONS {
-            let Some(time) = model.shard_time(item, whole.time.median, share) else { continue };
             // Which axis it is along is not known: along most that a search begins with, all weights are read.
-            let time = calibration.time(time, item.parameter_bytes);
+            let time = model.shard_time(item, whole.time.median, share);
+            let time = known.calibration.time(time, item.parameter_bytes);
             let workspace = Bytes((whole.workspace.0 as f64 * share) as u64);
             let held = whole.held - item.parameter_bytes;
-            costs.add_estimated(device, group, share, Cost { time, workspace, held });
+            costs.add_estimated(device, group, None, share, Bytes::ZERO, Cost { time, workspace, held });
         }
     }
 }

@@ -71,7 +71,7 @@ impl Proportional {
 }
 
 /// What shards cost: as measured, and on straight lines between and below the measurements. A device and group of which no
-/// shard was measured along an axis follow [estimates](ShardCosts::add_estimated), else the rule.
+/// shard is known along an axis follow [estimates](ShardCosts::add_estimated) for any axis, else the rule.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ShardCosts {
     pub rule: Proportional,
@@ -83,6 +83,7 @@ pub struct ShardCosts {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Sample {
     share: f64,
+    is_measured: bool,
     /// What its slices and joins wrote when it was measured.
     copied: Bytes,
     cost: Cost,
@@ -105,12 +106,23 @@ impl ShardCosts {
     /// Adds that a `share` of `group`, cut along `axis`, was measured on `device` at `cost`, with slices and joins that
     /// wrote `copied`. In which order samples are added does not matter.
     pub fn add_measured(&mut self, device: DeviceId, group: usize, axis: usize, share: f64, copied: Bytes, cost: Cost) {
-        self.insert((device, group, Some(axis)), share, copied, cost);
+        self.insert((device, group, Some(axis)), share, true, copied, cost);
     }
 
-    /// Adds an estimate of what a `share` of `group` costs on `device`, along any axis.
-    pub fn add_estimated(&mut self, device: DeviceId, group: usize, share: f64, cost: Cost) {
-        self.insert((device, group, None), share, Bytes::ZERO, cost);
+    /// Adds an estimate of what a `share` of `group` costs on `device`: cut along any axis, if `axis` is `None`. Where the
+    /// same is known already, that stays.
+    pub fn add_estimated(
+        &mut self,
+        device: DeviceId,
+        group: usize,
+        axis: Option<usize>,
+        share: f64,
+        copied: Bytes,
+        cost: Cost,
+    ) {
+        if !self.samples.get(&(device, group, axis)).is_some_and(|known| known.iter().any(|s| s.is(share, copied))) {
+            self.insert((device, group, axis), share, false, copied, cost);
+        }
     }
 
     /// Adds a shard as [`ShardCosts::add_measured`] does. If it was measured before only its time is replaced: profiles measure
@@ -130,11 +142,18 @@ impl ShardCosts {
         }
     }
 
-    fn insert(&mut self, key: (DeviceId, usize, Option<usize>), share: f64, copied: Bytes, cost: Cost) {
+    fn insert(
+        &mut self,
+        key: (DeviceId, usize, Option<usize>),
+        share: f64,
+        is_measured: bool,
+        copied: Bytes,
+        cost: Cost,
+    ) {
         let time = Micros((cost.time.0 - self.copying(copied).0).max(0.0));
         let samples = self.samples.entry(key).or_default();
         samples.retain(|s| !s.is(share, copied));
-        samples.push(Sample { share, copied, cost: Cost { time, ..cost } });
+        samples.push(Sample { share, is_measured, copied, cost: Cost { time, ..cost } });
         samples.sort_by(|a, b| a.share.total_cmp(&b.share).then(a.copied.cmp(&b.copied)));
     }
 
@@ -142,7 +161,7 @@ impl ShardCosts {
     pub fn is_measured(&self, graph: &Graph, device: DeviceId, shard: &Shard) -> bool {
         let copied = copied_bytes(graph, shard);
         let group = shard.group.and_then(|group| self.samples.get(&(device, group, Some(shard.axis))));
-        group.is_some_and(|samples| samples.iter().any(|s| s.is(shard.share, copied)))
+        group.is_some_and(|samples| samples.iter().any(|s| s.is_measured && s.is(shard.share, copied)))
     }
 
     /// The time of slices and joins that write so much.
@@ -163,9 +182,9 @@ impl ShardCosts {
             return exact.cost;
         }
         // Of samples of one share the one with the least copying says the most about computing.
-        let first =
-            Sample { share: 0.0, copied: Bytes::ZERO, cost: Cost { time: self.rule.launch, ..Cost::default() } };
-        let last = Sample { share: 1.0, copied: Bytes::ZERO, cost: whole };
+        let end = |share: f64, cost: Cost| Sample { share, is_measured: false, copied: Bytes::ZERO, cost };
+        let first = end(0.0, Cost { time: self.rule.launch, ..Cost::default() });
+        let last = end(1.0, whole);
         let above = samples.iter().copied().chain([last]).find(|s| s.share >= share - SAME_SHARE).unwrap_or(last);
         let least = |below: f64| samples.iter().copied().find(|s| (s.share - below).abs() <= SAME_SHARE);
         let below = samples.iter().rev().find(|s| s.share < above.share - SAME_SHARE).and_then(|s| least(s.share));
@@ -230,12 +249,15 @@ mod tests {
             shards.costs(&graph, &shard(share), &[Some(cost(102.0)), None])[0].unwrap().time.0
         };
         assert!((time(&shards, 0.5) - 52.0).abs() < 1e-9, "the rule");
-        shards.add_estimated(DeviceId(0), 3, 0.5, cost(82.0));
+        shards.add_estimated(DeviceId(0), 3, None, 0.5, Bytes::ZERO, cost(82.0));
         assert!((time(&shards, 0.5) - 82.0).abs() < 1e-9, "the estimate");
+        shards.add_estimated(DeviceId(0), 3, Some(0), 0.5, Bytes::ZERO, cost(72.0));
+        assert!((time(&shards, 0.5) - 72.0).abs() < 1e-9, "the estimate along the axis");
         assert!(!shards.is_measured(&graph, DeviceId(0), &shard(0.5)));
         shards.add_measured(DeviceId(0), 3, 0, 0.5, Bytes::ZERO, cost(62.0));
         shards.add_measured(DeviceId(0), 3, 0, 0.5, Bytes(64), cost(70.0));
         shards.add_measured(DeviceId(0), 3, 1, 0.5, Bytes::ZERO, cost(1.0));
+        shards.add_estimated(DeviceId(0), 3, Some(0), 0.5, Bytes::ZERO, cost(72.0));
         for (share, want) in [(0.5, 62.0), (0.75, 82.0), (0.25, 32.0), (1.0, 102.0)] {
             assert!((time(&shards, share) - want).abs() < 1e-9, "{share}");
         }
