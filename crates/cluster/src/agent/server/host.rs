@@ -50,6 +50,8 @@ pub struct Host {
     /// The processor is the first.
     devices: Vec<Arc<Device>>,
     processor: Arc<Device>,
+    /// Whether the processor is slowed down, so that other agents compute on the same cores meanwhile.
+    is_dilated: bool,
     /// Notes for the user about the devices, such as why there is no GPU.
     notes: Vec<String>,
     clock: Clock,
@@ -99,6 +101,7 @@ impl Host {
             identity: options.identity,
             devices,
             processor,
+            is_dilated: dilation.is_some(),
             notes,
             clock: Clock::start(),
             sessions: Mutex::default(),
@@ -117,6 +120,10 @@ impl Host {
     /// Time on this agent's clock.
     pub fn now(&self) -> Micros {
         self.clock.now()
+    }
+
+    pub(super) fn is_dilated(&self) -> bool {
+        self.is_dilated
     }
 
     pub(super) fn shutdown(&self) -> &Shutdown {

@@ -74,7 +74,7 @@ impl Host {
         // The engines have copied the constants of the graphs.
         let setup = Arc::new(Arc::unwrap_or_clone(setup).without_graphs());
 
-        let (session, reports) = Session::new(setup, self.clock(), self.shutdown().child());
+        let (session, reports) = Session::new(setup, self.clock(), self.shutdown().child(), !self.is_dilated());
         for (partition, loaded) in leased.iter().zip(&loaded) {
             session.set_parameters(partition.index, loaded.parameters, loaded.loading);
         }

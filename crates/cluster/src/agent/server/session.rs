@@ -45,7 +45,7 @@ pub(super) struct Session {
     changed: Condvar,
     /// Counts these signals.
     changes: AtomicU64,
-    /// [`SPIN_TIME`], or zero under a CPU quota, which polling would use up.
+    /// [`SPIN_TIME`]; zero where polling would take processor time that others need.
     spin_time: Duration,
     reports: mpsc::UnboundedSender<Result<SessionReport, HostError>>,
 }
@@ -65,15 +65,17 @@ pub(super) enum SessionReport {
 }
 
 impl Session {
-    /// A session for a checked setup, and the receiver of its reports.
+    /// A session for a checked setup, and the receiver of its reports. Its threads wait without polling if they share cores
+    /// with other agents, as `has_own_cores` says, or have a CPU quota, which polling would use up.
     pub fn new(
         setup: Arc<Setup>,
         clock: Clock,
         end: Shutdown,
+        has_own_cores: bool,
     ) -> (Arc<Session>, mpsc::UnboundedReceiver<Result<SessionReport, HostError>>) {
         let (reports, receiver) = mpsc::unbounded_channel();
         let state = Mutex::new(SharedState { run: RunState::new(&setup), links: Vec::new() });
-        let spin_time = if cpu_quota().is_some() { Duration::ZERO } else { SPIN_TIME };
+        let spin_time = if has_own_cores && cpu_quota().is_none() { SPIN_TIME } else { Duration::ZERO };
         let (changed, changes) = (Condvar::new(), AtomicU64::new(0));
         (Arc::new(Session { setup, clock, end, state, changed, changes, spin_time, reports }), receiver)
     }
