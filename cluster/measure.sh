@@ -119,7 +119,11 @@ for d in json.load(open(sys.argv[1]))["devices"]: print(d["server"] + "/" + d["d
         for ((turn = 1; turn <= TURNS; turn++)); do
             for which in "$WORK"/plan-*.json "$WORK"/alone-*.json; do
                 how=(--repeat "$REPEAT")
-                [[ $which != *throughput* ]] || how=(--repeat $((REPEAT * 4)) --throughput)
+                # Enough results for most of them to come while the pipeline is full.
+                if [[ $which == *throughput* ]]; then
+                    flight=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1])).get("in_flight") or 1)' "$which")
+                    how=(--repeat $((REPEAT * 4 + flight * 6)) --throughput)
+                fi
                 inside run "$which" --no-check "${how[@]}" --format json >"$which.run-$turn" 2>/dev/null || rm -f "$which.run-$turn"
             done
         done

@@ -14,7 +14,7 @@ use super::{
 };
 use edgecut_cluster::{
     MAX_THREADS, Oversubscribed, TlsFiles,
-    agent::{Host, HostOptions, Identity, Shutdown, check_address, serve},
+    agent::{Host, HostOptions, Identity, Limits, Shutdown, check_address, descriptors, serve},
     check_name,
 };
 use edgecut_engine::{Dilation, EngineOptions};
@@ -37,6 +37,12 @@ pub struct Agent {
     /// Limit on parameters, activations and workspace together, such as 512MiB
     #[arg(long, help_heading = "Limits", value_name = "SIZE", value_parser = Bytes::with_unit)]
     memory: Option<Bytes>,
+    /// Another limit on what clients can do, such as connections=128 (repeatable)
+    ///
+    /// docs/cluster.md lists them: connections, handshakes, handshake-time, streams, jobs, client-jobs, message-time, idle-time, lease-wait,
+    /// document, in-flight.
+    #[arg(long, help_heading = "Limits", value_name = "NAME=VALUE")]
+    limit: Vec<String>,
     #[command(flatten)]
     engine: EngineFlags,
     /// Compute N times as slowly, by sleeping: a test option
@@ -72,6 +78,7 @@ impl Agent {
         for address in &addresses {
             check_address(*address, identity.as_ref(), self.insecure).map_err(Failure::bad_input)?;
         }
+        let limits = Limits::with(&self.limit).map_err(Failure::bad_input)?.within_descriptors(descriptors());
         let name = self.name.unwrap_or_else(host_name);
         // A second subscriber would be refused; there is none before.
         let _ = tracing_subscriber::fmt()
@@ -90,6 +97,7 @@ impl Agent {
                 dilation: self.dilate,
                 engine: EngineOptions { look_for_all: true, ..self.engine.options() },
                 identity: identity.clone(),
+                limits,
             };
             let host = Host::start(options, shutdown).map_err(Failure::failed)?;
             let listener = tokio::net::TcpListener::bind(&*addresses);

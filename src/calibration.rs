@@ -83,9 +83,7 @@ pub async fn calibrate_devices(
     let request = CalibrationRequest { fleet, cluster, inventory, folder, progress: &progress };
     let rows = calibrate(&request).await.map_err(Failure::failed)?;
     bar.finish_and_clear();
-    let mut known = CalibrationTable::load(path).map_err(bad)?;
-    rows.iter().for_each(|row| known.insert(row.clone()));
-    known.save(path).map_err(|error| Failure::failed(Located::new(path, error)))?;
+    CalibrationTable::update(path, &rows).map_err(|error| Failure::failed(Located::new(path, error)))?;
     eprintln!("calibration written to {}", path.display());
     Ok(rows)
 }

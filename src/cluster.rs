@@ -15,6 +15,7 @@ use edgecut_cluster::{
     Cluster, DeviceDescription, DeviceKind, Link, LinkTable, MAX_THREADS, Oversubscribed,
     agent::{Fleet, io_priority::raise_io_priority},
 };
+use edgecut_graph::units::Micros;
 
 /// Which servers to use.
 #[derive(Debug, Clone, clap::Args)]
@@ -24,6 +25,9 @@ pub struct ClusterFlag {
     /// docs/cluster.md describes the file.
     #[arg(long, help_heading = "Cluster", value_name = "FILE")]
     cluster: Option<PathBuf>,
+    /// How long to wait for devices that others use; as their agents say if not given
+    #[arg(long, help_heading = "Cluster", value_name = "TIME")]
+    wait: Option<Micros>,
 }
 
 /// The number of compute threads.
@@ -43,7 +47,13 @@ impl ClusterFlag {
 
     /// Reads the cluster file; without one, the cluster is this machine with an embedded agent.
     pub fn read(&self) -> Result<Cluster, Failure> {
-        self.path().map_or_else(|| Ok(Cluster::embedded()), read_cluster)
+        let cluster = self.path().map_or_else(|| Ok(Cluster::embedded()), read_cluster)?;
+        Ok(self.with_wait(cluster))
+    }
+
+    /// `cluster` with the wait of these flags.
+    pub fn with_wait(&self, cluster: Cluster) -> Cluster {
+        Cluster { wait: self.wait, ..cluster }
     }
 
     /// As [`ClusterFlag::read`], with threads and engines overridden by flags.
@@ -137,16 +147,14 @@ pub async fn reach(cluster: &Cluster) -> Result<Fleet, Failure> {
 /// The links between the servers that answered, from the cluster file, from the table at `path`, or measured now and
 /// added to that table. With `again` the table is ignored and all links are measured.
 pub async fn links(fleet: &Fleet, cluster: &Cluster, path: &Path, again: bool) -> Result<Vec<Link>, Failure> {
-    let stored = || link_table(path);
-    let mut known = if again { LinkTable::default() } else { stored()? };
+    let mut known = if again { LinkTable::default() } else { link_table(path)? };
     let before = known.clone();
     let links = fleet.links(cluster, &mut known, |from, to| eprintln!("measuring the link {from} → {to}"));
     let links = links.await;
     // Links measured before a failure are saved.
     if known != before {
-        let mut all = stored()?;
-        known.rows.into_iter().for_each(|row| all.insert(row));
-        all.save(path).map_err(|e| Failure::failed(Located::new(path, e)))?;
+        let new = known.rows.into_iter().filter(|row| !before.rows.contains(row));
+        LinkTable::update(path, new).map_err(|e| Failure::failed(Located::new(path, e)))?;
     }
     links.map_err(Failure::failed)
 }

@@ -187,6 +187,7 @@ fn operators_add_up_to_the_model() {
             inputs: &inputs,
             parameter: &parameter,
             memory: None,
+            is_cancelled: &|| false,
         };
         let sampling = Sampling { precision: 0.01, budget: Micros(20e6) };
         let (mut walls, mut kernels) = (0.0, 0.0);
@@ -230,8 +231,15 @@ fn measured(engine: &CudaEngine, text: &str) -> Micros {
     let items = items(&graph, Granularity::Op);
     let parameter = |id: TensorId| content(&graph, id);
     let inputs: Vec<TensorData> = graph.inputs().map(|id| parameter(id).unwrap()).collect();
-    let subject =
-        ProfileTarget { engine, graph: &graph, items: &items, inputs: &inputs, parameter: &parameter, memory: None };
+    let subject = ProfileTarget {
+        engine,
+        graph: &graph,
+        items: &items,
+        inputs: &inputs,
+        parameter: &parameter,
+        memory: None,
+        is_cancelled: &|| false,
+    };
     whole_model(&subject, &Sampling::default(), None).unwrap().time.median
 }
 

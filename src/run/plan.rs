@@ -15,7 +15,6 @@ use crate::{
 };
 use edgecut_cluster::{
     Cluster,
-    agent::AgentError,
     run::{
         self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, agents_of, deploy, execute,
         execute::Record,
@@ -43,16 +42,20 @@ pub(crate) fn run(arguments: &Run, text: &[u8]) -> Outcome {
     let runtime = runtime()?;
     let stream = || plan.in_flight.unwrap_or(plan.predicted.in_flight);
     let mut in_flight = if arguments.throughput { stream().clamp(1, pipeline_depth::MAX_IN_FLIGHT) } else { 1 };
-    let (deployment, record) = loop {
+    let (deployment, record, failure) = loop {
         let attempt = Attempt { arguments, plan: &plan, cluster: &cluster, contents: &contents, in_flight };
         match runtime.block_on(attempt.run(graph))? {
-            (deployment, Ok(record)) => break (deployment, record),
+            (deployment, Ok(record)) => break (deployment, record, None),
             // Every input in flight takes memory.
-            (_, Err(RunError::Agent(AgentError::Memory { agent, message }))) if in_flight > 1 => {
-                eprintln!("with {in_flight} inputs in flight, {agent}: {message}; trying {}", in_flight - 1);
+            (_, Err(error)) if in_flight > 1 && error.memory().is_some() => {
+                eprintln!("with {in_flight} inputs in flight, {error}; trying {}", in_flight - 1);
                 in_flight -= 1;
             }
-            (_, Err(error)) => return Err(Failure::failed(error)),
+            (deployment, Err(error)) => {
+                let message = error.to_string();
+                let RunError::Interrupted { finished, .. } = error else { return Err(Failure::failed(error)) };
+                break (deployment, *finished, Some(message));
+            }
         }
     };
     let outputs = outputs(&deployment, &record, &contents)?;
@@ -77,6 +80,9 @@ pub(crate) fn run(arguments: &Run, text: &[u8]) -> Outcome {
     print(arguments.format, &plan, &outcome)?;
     if arguments.throughput && in_flight == 1 {
         eprintln!("throughput was not measured: the memory limits leave room for one input at a time");
+    }
+    if let Some(message) = failure {
+        return Err(Failure::Failed(Report::msg(message)));
     }
     match difference {
         Some(difference) if !plan.transfer.is_exact() && difference.is_finite() => Ok(()),
@@ -108,6 +114,7 @@ impl Attempt<'_> {
             repeat: self.arguments.repeat.unwrap_or(REPEAT).into(),
             in_flight: self.in_flight,
             expected: self.plan.predicted.latency_us,
+            on_queued: |server, queued| eprintln!("{server}: {queued}"),
         };
         let fleet = reach_all(&only(self.cluster, &deployment)).await?;
         let agents = agents_of(&deployment, &fleet).map_err(Failure::failed)?;
@@ -133,9 +140,10 @@ fn load(arguments: &Run, plan: &Plan) -> Result<Model, Failure> {
 
 /// The cluster that the plan was made for, or the one that is named instead.
 fn cluster(arguments: &Run, plan: &Plan) -> Result<Cluster, Failure> {
-    match (arguments.cluster.path(), &plan.cluster) {
-        (Some(path), _) => read_cluster(path),
-        (None, Some(path)) => read_cluster(&resolve(&arguments.input, path)),
-        (None, None) => Ok(Cluster::embedded()),
-    }
+    let cluster = match (arguments.cluster.path(), &plan.cluster) {
+        (Some(path), _) => read_cluster(path)?,
+        (None, Some(path)) => read_cluster(&resolve(&arguments.input, path))?,
+        (None, None) => Cluster::embedded(),
+    };
+    Ok(arguments.cluster.with_wait(cluster))
 }

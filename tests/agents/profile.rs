@@ -45,6 +45,7 @@ fn with_subject<R>(graph: &Graph, granularity: Granularity, body: impl FnOnce(&P
         inputs: &inputs,
         parameter: &|id| Ok(content(id)),
         memory: None,
+        is_cancelled: &|| false,
     })
 }
 

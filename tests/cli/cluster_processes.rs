@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::Output,
     thread,
@@ -234,6 +235,28 @@ fn a_profile_outlives_its_agent_and_goes_on() {
 }
 
 #[test]
+fn a_plan_is_given_out_although_an_agent_is_lost_once_it_was_found() {
+    let mut lab = Lab::start(2);
+    let plan = format!("plan {} --profile-budget 1s --budget 500", model("squeezenet_v1.1"));
+    let mut planning = lab.command(&plan).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(planning.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("found a plan of") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended before");
+    }
+    lab.agents[1].kill();
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert!(ending(PATIENCE, planning).status.success(), "{rest}");
+    let planned = Plan::from_json(&fs::read(lab.path("plan.json")).unwrap()).unwrap();
+    let notes = planned.notes.join("; ");
+    let reasons =
+        ["not all of its shards were measured: agent s1", "no pilot run: agent s1", "pilot runs ended early: agent s1"];
+    assert!(reasons.iter().any(|reason| notes.contains(reason)), "{notes}; {rest}");
+}
+
+#[test]
 fn a_run_whose_agent_is_killed_ends_with_its_name() {
     let mut lab = Lab::start(2);
     let bert = model("torch_bert_tiny");
@@ -241,13 +264,16 @@ fn a_run_whose_agent_is_killed_ends_with_its_name() {
         lab.edgecut(&format!("plan {bert} --profile-budget 1s --rehearse 0 --budget 500 --pin nn.layer_norm*=s1/cpu"));
     assert!(plan.status.success(), "{}", stderr(&plan));
     let mut run = lab.command("run plan.json --repeat 1000000 --no-check");
-    let running = run.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let running = run.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     thread::sleep(Duration::from_secs(2));
     lab.agents[1].kill();
     let begin = Instant::now();
     let ended = ending(PATIENCE, running);
     assert_eq!(ended.status.code(), Some(1), "{}", stderr(&ended));
     assert!(stderr(&ended).contains("agent s1 was lost"), "{}", stderr(&ended));
+    // What was finished before is not lost with it.
+    assert!(stderr(&ended).contains("of 1000000 runs were finished"), "{}", stderr(&ended));
+    assert!(String::from_utf8_lossy(&ended.stdout).contains("nn.layer_norm"));
     assert!(begin.elapsed() < Duration::from_secs(30), "it took {:?} to notice", begin.elapsed());
 
     // The other agent has let go of everything; the one that is gone is named with its address.

@@ -10,6 +10,7 @@ mod costs;
 mod dilation;
 mod documented_flags;
 mod export;
+mod hostile_clients;
 mod hostile_files;
 mod inspect;
 mod interrupted_plan;

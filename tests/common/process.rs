@@ -76,6 +76,10 @@ impl AgentProcess {
         AgentProcess { name: name.to_string(), address: address.to_string(), child }
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it as a power cut would.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();

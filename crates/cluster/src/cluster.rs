@@ -6,7 +6,7 @@ use smol_str::SmolStr;
 
 use crate::link::Link;
 use edgecut_engine::{EngineChoice, EngineOptions};
-use edgecut_graph::units::Bytes;
+use edgecut_graph::units::{Bytes, Micros};
 
 /// Upper limit on the threads of a device.
 pub const MAX_THREADS: u32 = 1024;
@@ -24,6 +24,8 @@ pub struct Cluster {
     pub sink: SmolStr,
     /// Certificates for connections to the agents.
     pub tls: Option<TlsFiles>,
+    /// How long to wait for devices that others use; by default as their agents say.
+    pub wait: Option<Micros>,
 }
 
 /// A machine that runs one agent.
@@ -82,7 +84,7 @@ impl Cluster {
             embedded: EngineOptions::default(),
             devices: Vec::new(),
         };
-        Cluster { servers: vec![server], links: Vec::new(), source: name.clone(), sink: name, tls: None }
+        Cluster { servers: vec![server], links: Vec::new(), source: name.clone(), sink: name, tls: None, wait: None }
     }
 
     pub fn server(&self, name: &str) -> Option<&Server> {

@@ -173,7 +173,7 @@ impl Cluster {
             cert: folder.join(tls.cert),
             key: folder.join(tls.key),
         });
-        Ok(Cluster { servers, links, source, sink, tls })
+        Ok(Cluster { servers, links, source, sink, tls, wait: None })
     }
 }
 

@@ -10,7 +10,7 @@ use edgecut_graph::{
     LinkCost,
     units::{Bytes, Micros, Rate},
 };
-use edgecut_values::files::write_atomic;
+use edgecut_values::files::{lock, write_atomic};
 
 /// One measured direction. Addresses are part of the key: a server at a new address is measured again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,12 +48,16 @@ impl LinkTable {
         }
     }
 
-    /// Writes the table atomically.
+    /// Adds `rows` to the table at `path`, in place of earlier measurements of the same links. Other processes may do so at
+    /// the same time.
     ///
     /// # Errors
-    /// If the file cannot be written.
-    pub fn save(&self, path: &Path) -> Result<(), csv::Error> {
-        write_atomic(path, |file| self.write(file))
+    /// If the file cannot be read or written, or is not such a table.
+    pub fn update(path: &Path, rows: impl IntoIterator<Item = LinkRow>) -> Result<(), csv::Error> {
+        let _lock = lock(path)?;
+        let mut table = LinkTable::load(path)?;
+        rows.into_iter().for_each(|row| table.insert(row));
+        write_atomic(path, |file| table.write(file))
     }
 
     /// Reads CSV.
@@ -132,5 +136,29 @@ mod tests {
         let cluster = Cluster::parse(servers, std::path::Path::new("")).unwrap();
         assert_eq!(table.find(&cluster, "a", "b").map(|r| r.latency_us), Some(Micros(310.0)));
         assert_eq!(table.find(&cluster, "b", "a"), None);
+    }
+
+    #[test]
+    fn processes_that_measure_links_keep_each_others_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("links.csv");
+        let row = |to: usize| LinkRow {
+            from: "a".into(),
+            from_address: "h:1".into(),
+            to: to.to_string().into(),
+            to_address: "h:2".into(),
+            latency_us: Micros(1.0),
+            bytes_per_us: Rate(117.5),
+            fit_error: 0.01,
+            largest_bytes: Bytes(1 << 24),
+            n: 40,
+        };
+        std::thread::scope(|scope| {
+            for to in 0..16 {
+                let path = &path;
+                scope.spawn(move || LinkTable::update(path, [row(to)]).unwrap());
+            }
+        });
+        assert_eq!(LinkTable::load(&path).unwrap().rows.len(), 16);
     }
 }

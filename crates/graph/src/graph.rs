@@ -8,6 +8,7 @@ use crate::{
     operator::{Arg, Operator},
     tensor::TensorData,
     types::{TensorType, Type},
+    units::Bytes,
 };
 
 /// A DAG of operators over tensors.
@@ -127,6 +128,12 @@ impl Graph {
             Origin::Operator { operator, .. } => Some(operator),
             _ => None,
         }
+    }
+
+    /// Size of the largest result of `operators`: all of it exists once that is computed.
+    pub fn largest_result(&self, operators: impl IntoIterator<Item = OperatorId>) -> Bytes {
+        let results = operators.into_iter().flat_map(|id| &self.operator(id).outputs);
+        results.filter_map(|id| self.tensor(*id).ty.bytes()).max().unwrap_or_default()
     }
 
     /// For every tensor, the operators that read it, without duplicates, in program order.

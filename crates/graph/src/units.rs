@@ -46,7 +46,7 @@ const BYTE_UNITS: &[(&str, f64)] = &[
     ("gb", 1e9),
 ];
 
-const TIME_UNITS: &[(&str, f64)] = &[("ns", 1e-3), ("us", 1.0), ("µs", 1.0), ("ms", 1e3), ("s", 1e6)];
+const TIME_UNITS: &[(&str, f64)] = &[("ns", 1e-3), ("us", 1.0), ("µs", 1.0), ("ms", 1e3), ("s", 1e6), ("m", 60e6)];
 
 /// Bytes per microsecond in each unit.
 const RATE_UNITS: &[(&str, f64)] = &[
@@ -161,7 +161,7 @@ impl FromStr for Micros {
         quantity(text, TIME_UNITS).map(Micros).ok_or_else(|| UnitError {
             text: text.to_string(),
             what: "time",
-            units: "ns, us, ms, s",
+            units: "ns, us, ms, s, m",
         })
     }
 }

@@ -53,7 +53,7 @@ pub use item::{Item, fusion_class, items};
 pub use key::ProfileKey;
 pub use prediction_error::FamilyError;
 pub use row::{MeasurementMode, ProfileRow};
-pub use sampling::Sampling;
+pub use sampling::{Sampling, SamplingError};
 pub use shard::ProfiledShard;
 pub use signature::Signature;
 pub use store::ProfileStore;

@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     ops::ControlFlow,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use crate::{
@@ -23,6 +23,8 @@ pub struct ProfileTarget<'a> {
     pub parameter: &'a ParameterSource<'a>,
     /// Limit on operands, parameters and results of an item; one that exceeds it is not computed.
     pub memory: Option<Bytes>,
+    /// Whether to take no more samples, such as when the client has gone.
+    pub is_cancelled: &'a dyn Fn() -> bool,
 }
 
 impl ProfileTarget<'_> {
@@ -34,6 +36,16 @@ impl ProfileTarget<'_> {
                 Err(EngineError::Other(format!("needs {need}, {shortfall} over the memory limit of the device")))
             }
         }
+    }
+
+    /// The least memory that an item takes: its operands, parameters and results, or the largest tensor within it.
+    fn item_bytes(&self, item: &Item) -> Bytes {
+        item.bytes.max(self.graph.largest_result(item.operators.iter().copied()))
+    }
+
+    /// The least memory that the whole graph takes: its parameters, or its largest tensor.
+    fn graph_bytes(&self) -> Bytes {
+        self.parameter_bytes().max(self.graph.largest_result(self.graph.operators().map(|(id, _)| id)))
     }
 
     /// Size of all parameters.
@@ -68,21 +80,28 @@ pub fn isolated(
     let mut table: HashMap<TensorId, TensorData> = graph.inputs().zip(target.inputs.iter().cloned()).collect();
     let last_use = last_uses(graph, items);
     for (index, item) in items.iter().enumerate().take(last + 1) {
+        if (target.is_cancelled)() {
+            return Ok(());
+        }
         let part = Part::cut(graph, &item.operators);
-        let computed = operands(&part, &table).and_then(|inputs| {
-            target.check_memory(item.bytes)?;
+        let need = target.item_bytes(item);
+        let computed = target.check_memory(need).and_then(|()| operands(&part, &table)).and_then(|inputs| {
             let whole = |t: TensorId| part.whole_tensor[t.0 as usize];
             let mut loaded = target.engine.load(&part.graph, &|t| (target.parameter)(whole(t)))?;
             if !first[index] {
                 return Ok((loaded.run(&inputs)?, None));
             }
             let until = budget.deadline(left);
-            let (outputs, cost) = sample(&mut *loaded, &inputs, target.engine, sampling, until, Some(&cache_flush))?;
+            let (outputs, cost) = target.sample(&mut *loaded, &inputs, sampling, until, Some(&cache_flush))?;
             Ok((outputs, cost.map(|cost| Cost { conditions: Conditions::now(&load), ..cost })))
         });
         let (outputs, cost) = match computed {
             Ok((outputs, cost)) => (outputs, cost.map(Ok)),
-            Err(error) => (generated(&part), first[index].then(|| Err(error.to_string()))),
+            Err(error) => {
+                let fits = target.check_memory(need).is_ok();
+                let outputs = if fits { generated(&part) } else { Vec::new() };
+                (outputs, first[index].then(|| Err(error.to_string())))
+            }
         };
         if let Some(cost) = cost {
             left -= 1;
@@ -97,7 +116,7 @@ pub fn isolated(
     Ok(())
 }
 
-/// Measures every item in context, while the whole model runs.
+/// Measures every item in context, while the whole model runs; each is reported once it has enough samples.
 ///
 /// # Errors
 /// If any item cannot be computed.
@@ -106,30 +125,29 @@ pub fn in_situ(
     sampling: &Sampling,
     each: &mut OnMeasurement<'_>,
 ) -> Result<(), EngineError> {
-    target.check_memory(target.parameter_bytes())?;
+    target.check_memory(target.graph_bytes())?;
     let groups: Vec<Vec<OperatorId>> = target.items.iter().map(|item| item.operators.clone()).collect();
     let mut model = target.engine.load_steps(target.graph, &groups, target.parameter)?;
     let threads = target.engine.threads();
     let mut samples: Vec<Samples> = groups.iter().map(|_| Samples::new(threads, target.engine.quota())).collect();
     model.run_in_steps(target.inputs.to_vec(), &mut |_, _| {})?;
     let (until, load) = (Budget::new(sampling).deadline(1), MachineLoad::start());
-    loop {
+    let mut left: Vec<usize> = (0..groups.len()).collect();
+    while !left.is_empty() && !(target.is_cancelled)() {
         model.run_in_steps(target.inputs.to_vec(), &mut |index, sample| {
             if let Some(samples) = samples.get_mut(index) {
                 samples.add(sample, threads);
             }
         })?;
         // Items whose results are unused have no step and get no sample.
-        if samples.iter().filter(|s| !s.is_empty()).all(|s| s.enough(sampling, until)) {
-            break;
-        }
-    }
-    let conditions = Conditions::now(&load);
-    for (index, (item, samples)) in target.items.iter().zip(&samples).enumerate() {
-        let cost = samples.cost(item.parameter_bytes).map(|cost| Cost { conditions, ..cost });
-        let cost = cost.ok_or_else(|| "its result is unused".to_string());
-        if each(Measurement { item: index, cost }).is_break() {
-            break;
+        let is_done = |index: &mut usize| samples[*index].is_empty() || samples[*index].enough(sampling, until);
+        for index in left.extract_if(.., is_done) {
+            let cost = samples[index].cost(target.items[index].parameter_bytes);
+            let cost = cost.map(|cost| Cost { conditions: Conditions::now(&load), ..cost });
+            let cost = cost.ok_or_else(|| "its result is unused".to_string());
+            if each(Measurement { item: index, cost }).is_break() {
+                return Ok(());
+            }
         }
     }
     Ok(())
@@ -141,39 +159,41 @@ pub fn in_situ(
 /// # Errors
 /// If the model cannot be computed.
 pub fn whole_model(target: &ProfileTarget<'_>, sampling: &Sampling, flush: Option<Bytes>) -> Result<Cost, EngineError> {
-    target.check_memory(target.parameter_bytes())?;
+    target.check_memory(target.graph_bytes())?;
     let mut model = target.engine.load(target.graph, target.parameter)?;
     let cache_flush = flush.map(CacheFlush::new);
     let (until, load) = (Budget::new(sampling).deadline(1), MachineLoad::start());
-    let (_, cost) = sample(&mut *model, target.inputs, target.engine, sampling, until, cache_flush.as_ref())?;
+    let (_, cost) = target.sample(&mut *model, target.inputs, sampling, until, cache_flush.as_ref())?;
     cost.map(|cost| Cost { conditions: Conditions::now(&load), ..cost })
         .ok_or_else(|| EngineError::Other("no sample was taken".to_string()))
 }
 
-/// Warms up, then takes samples until there are enough. Returns the outputs of the last run and the cost.
-fn sample(
-    model: &mut dyn Executable,
-    inputs: &[TensorData],
-    engine: &dyn Engine,
-    sampling: &Sampling,
-    until: Instant,
-    cache_flush: Option<&CacheFlush>,
-) -> Result<(Vec<TensorData>, Option<Cost>), EngineError> {
-    let (mut outputs, _) = model.run_measured(inputs)?;
-    if Instant::now() < until {
-        (outputs, _) = model.run_measured(inputs)?;
-    }
-    let threads = engine.threads();
-    let mut samples = Samples::new(threads, engine.quota());
-    while !samples.enough(sampling, until) {
-        if let Some(cache_flush) = cache_flush {
-            cache_flush.flush();
+impl ProfileTarget<'_> {
+    /// Warms up, then takes samples until there are enough. Returns the outputs of the last run and the cost.
+    fn sample(
+        &self,
+        model: &mut dyn Executable,
+        inputs: &[TensorData],
+        sampling: &Sampling,
+        until: Instant,
+        cache_flush: Option<&CacheFlush>,
+    ) -> Result<(Vec<TensorData>, Option<Cost>), EngineError> {
+        let (mut outputs, _) = model.run_measured(inputs)?;
+        if Instant::now() < until {
+            (outputs, _) = model.run_measured(inputs)?;
         }
-        let (made, sample) = model.run_measured(inputs)?;
-        outputs = made;
-        samples.add(sample, threads);
+        let threads = self.engine.threads();
+        let mut samples = Samples::new(threads, self.engine.quota());
+        while !samples.enough(sampling, until) && !(self.is_cancelled)() {
+            if let Some(cache_flush) = cache_flush {
+                cache_flush.flush();
+            }
+            let (made, sample) = model.run_measured(inputs)?;
+            outputs = made;
+            samples.add(sample, threads);
+        }
+        Ok((outputs, samples.cost(model.parameter_bytes())))
     }
-    Ok((outputs, samples.cost(model.parameter_bytes())))
 }
 
 /// The remaining time, divided equally among the remaining items.
@@ -181,13 +201,9 @@ struct Budget {
     end: Instant,
 }
 
-/// Upper limit of a budget, which as a float may be infinite.
-const MAX_BUDGET: Duration = Duration::from_secs(86_400);
-
 impl Budget {
     fn new(sampling: &Sampling) -> Budget {
-        let budget = Duration::try_from_secs_f64(sampling.budget.0 / 1e6).unwrap_or(MAX_BUDGET);
-        Budget { end: Instant::now() + budget.min(MAX_BUDGET) }
+        Budget { end: Instant::now() + sampling.duration() }
     }
 
     /// When to stop measuring the next of `left` items.

@@ -1,6 +1,6 @@
 //! The samples of one item: when enough have been taken, and the cost they give.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,39 @@ const UNDISTURBED_CPU_FRACTION: f64 = 0.95;
 /// Samples that are taken even if the budget is exceeded.
 const MIN_SAMPLES: usize = 5;
 const MAX_SAMPLES: usize = 2000;
+
+/// The longest budget.
+const MAX_BUDGET: Duration = Duration::from_secs(86_400);
+
+/// A precision or a budget that nothing can be measured with.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SamplingError {
+    #[error("a precision of {0}: expected a number from 0 to 1")]
+    Precision(f64),
+    #[error("a budget of {0} us: expected at least 0, and at most a day")]
+    Budget(f64),
+}
+
+impl Sampling {
+    /// Whether it can be measured with.
+    ///
+    /// # Errors
+    /// If the precision is not from 0 to 1, or the budget is negative, not a number, or longer than a day.
+    pub fn check(&self) -> Result<(), SamplingError> {
+        if !(0.0..=1.0).contains(&self.precision) {
+            return Err(SamplingError::Precision(self.precision));
+        }
+        match (0.0..=1e6 * MAX_BUDGET.as_secs_f64()).contains(&self.budget.0) {
+            true => Ok(()),
+            false => Err(SamplingError::Budget(self.budget.0)),
+        }
+    }
+
+    /// The budget; none if it is not valid.
+    pub(super) fn duration(&self) -> Duration {
+        Duration::try_from_secs_f64(self.budget.0 / 1e6).unwrap_or_default().min(MAX_BUDGET)
+    }
+}
 
 impl Default for Sampling {
     fn default() -> Sampling {
@@ -103,9 +136,21 @@ impl Samples {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    #[test]
+    fn precision_and_budget_are_numbers_in_range() {
+        let check = |precision, budget| Sampling { precision, budget: Micros(budget) }.check();
+        for (precision, budget) in [(0.0, 0.0), (1.0, 86.4e9), (0.02, 20e6)] {
+            assert_eq!(check(precision, budget), Ok(()));
+        }
+        for precision in [-0.1, 1.5, f64::NAN] {
+            assert!(matches!(check(precision, 1.0), Err(SamplingError::Precision(_))), "{precision}");
+        }
+        for budget in [-1.0, 1e12, f64::NAN, f64::INFINITY] {
+            assert!(matches!(check(0.02, budget), Err(SamplingError::Budget(_))), "{budget}");
+        }
+    }
 
     fn sample(wall: f64, cpu: f64) -> Sample {
         Sample {

@@ -1,12 +1,13 @@
 //! Profiles on disk: one CSV file for each model, device, mode and granularity.
 //!
 //! Rows are appended as they are measured, so an interruption loses nothing; measuring the same profile again reads
-//! them back and continues.
+//! them back and continues. Several processes may have a profile open: each change is made under a lock, and rows that another
+//! process has added meanwhile are kept.
 
 use std::{
     collections::HashSet,
     fs::{self, File, OpenOptions},
-    io::Write,
+    io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
@@ -14,8 +15,9 @@ use crate::{
     Cost, Item, Measurement, MeasurementMode, ProfileError, ProfileKey, ProfileRow, ProfiledShard, Signature,
     csv_file::{encode, replace, summary_path},
 };
+use edgecut_values::files::{FileLock, lock};
 
-/// The file of one profile, open for appending.
+/// The file of one profile.
 #[derive(Debug)]
 pub struct ProfileStore {
     key: ProfileKey,
@@ -24,7 +26,6 @@ pub struct ProfileStore {
     rows: Vec<ProfileRow>,
     /// Rows of shards of items.
     shards: Vec<ProfileRow>,
-    file: File,
 }
 
 impl ProfileStore {
@@ -34,38 +35,63 @@ impl ProfileStore {
     /// # Errors
     /// If the file cannot be read or written, or is not a profile of this device.
     pub fn open(folder: &Path, key: &ProfileKey) -> Result<ProfileStore, ProfileError> {
-        let path = folder.join(key.file());
-        let file_error = |source| ProfileError::File { path: path.clone(), source };
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(file_error)?;
+        let (rows, shards) = Default::default();
+        let mut store = ProfileStore { key: key.clone(), path: folder.join(key.file()), rows, shards };
+        let _lock = store.lock()?;
+        for row in store.read()? {
+            store.keep(row);
         }
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(file_error(error)),
-        };
-        let whole = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
-        let rows =
-            csv::Reader::from_reader(whole.as_bytes()).into_deserialize::<ProfileRow>().collect::<Result<Vec<_>, _>>();
-        let content = |what| ProfileError::Content { path: path.clone(), what };
-        let rows = rows.map_err(|e| content(e.to_string()))?;
-        if let Some(row) = rows.iter().find(|row| !key.matches(row)) {
-            return Err(content(format!("it contains a row of {}/{} on {}", row.server, row.device, row.hardware)));
-        }
-        let (shards, rows) = rows.into_iter().partition(|row| row.shard().is_some());
-        let file = OpenOptions::new().append(true).create(true).open(&path).map_err(file_error)?;
-        let mut store = ProfileStore { key: key.clone(), path, rows, shards, file };
-        store.rewrite()?;
+        store.write()?;
         Ok(store)
     }
 
-    /// Replaces the file with the rows in memory and reopens it for appending.
-    fn rewrite(&mut self) -> Result<(), ProfileError> {
+    fn lock(&self) -> Result<FileLock, ProfileError> {
+        lock(&self.path).map_err(|source| self.error(source))
+    }
+
+    fn error(&self, source: std::io::Error) -> ProfileError {
+        ProfileError::File { path: self.path.clone(), source }
+    }
+
+    /// The rows on disk, up to the last complete line.
+    fn read(&self) -> Result<Vec<ProfileRow>, ProfileError> {
+        let text = match fs::read(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(self.error(error)),
+        };
+        // An interruption may leave a part of a line, and even of a character.
+        let whole = &text[..text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)];
+        let rows = csv::Reader::from_reader(whole).into_deserialize::<ProfileRow>().collect::<Result<Vec<_>, _>>();
+        let content = |what| ProfileError::Content { path: self.path.clone(), what };
+        let rows = rows.map_err(|e| content(e.to_string()))?;
+        match rows.iter().find(|row| !self.key.matches(row)) {
+            Some(row) => {
+                Err(content(format!("it contains a row of {}/{} on {}", row.server, row.device, row.hardware)))
+            }
+            None => Ok(rows),
+        }
+    }
+
+    /// Adds `row` in memory, unless there is one of the same item or shard.
+    fn keep(&mut self, row: ProfileRow) {
+        let is_known = match row.shard() {
+            None => self.rows.iter().any(|known| known.id == row.id),
+            Some(shard) => self
+                .shards
+                .iter()
+                .any(|known| known.id == row.id && known.shard().is_some_and(|known| known.same_cost(&shard))),
+        };
+        if !is_known {
+            let rows = if row.shard().is_some() { &mut self.shards } else { &mut self.rows };
+            rows.push(row);
+        }
+    }
+
+    /// Replaces the file with the rows in memory.
+    fn write(&self) -> Result<(), ProfileError> {
         let all: Vec<&ProfileRow> = self.rows.iter().chain(&self.shards).collect();
-        replace(&self.path, &all)?;
-        let error = |source| ProfileError::File { path: self.path.clone(), source };
-        self.file = OpenOptions::new().append(true).open(&self.path).map_err(error)?;
-        Ok(())
+        replace(&self.path, &all)
     }
 
     /// Replaces all rows with `rows`, which were measured elsewhere.
@@ -74,7 +100,9 @@ impl ProfileStore {
     /// If the file cannot be written.
     pub fn replace_rows(&mut self, rows: Vec<ProfileRow>) -> Result<(), ProfileError> {
         (self.shards, self.rows) = rows.into_iter().partition(|row| row.shard().is_some());
-        self.finish()
+        self.sort();
+        let _lock = self.lock()?;
+        self.write()
     }
 
     /// Removes the rows that do not describe `items`: of a model read with other dimensions, or grouped differently by
@@ -83,17 +111,18 @@ impl ProfileStore {
     /// # Errors
     /// If the file cannot be written.
     pub fn retain_items(&mut self, items: &[Item]) -> Result<(), ProfileError> {
+        let _lock = self.lock()?;
         let before = self.rows.len();
         self.rows.retain(|row| items.get(row.id).is_some_and(|item| row.is_of(item)));
         let is_same = self.rows.len() == before;
         let all = self.rows.iter_mut().chain(&mut self.shards);
         let completed = all.filter_map(|row| Some(row.complete(items.get(row.id)?))).filter(|lacked| *lacked).count();
         if is_same {
-            return if completed > 0 { self.rewrite() } else { Ok(()) };
+            return if completed > 0 { self.write() } else { Ok(()) };
         }
         let rows = &self.rows;
         self.shards.retain(|shard| rows.iter().any(|row| (row.id, &row.operators) == (shard.id, &shard.operators)));
-        self.rewrite()?;
+        self.write()?;
         // The summary describes the removed rows.
         let summary = summary_path(&self.path);
         match fs::remove_file(&summary) {
@@ -125,8 +154,8 @@ impl ProfileStore {
     pub fn clear(&mut self) -> Result<(), ProfileError> {
         self.rows.clear();
         self.shards.clear();
-        let error = |source| ProfileError::File { path: self.path.clone(), source };
-        self.file.set_len(0).map_err(error)
+        let _lock = self.lock()?;
+        self.write()
     }
 
     /// The signatures that are measured already.
@@ -183,24 +212,60 @@ impl ProfileStore {
         self.add(ProfileRow::new(device, *mode, *granularity, id, part, cost).into_shard_of(whole, shard))
     }
 
+    /// Appends `row` to the file, which another process may have replaced since, or left with a part of a line.
     fn add(&mut self, row: ProfileRow) -> Result<(), ProfileError> {
-        let text = encode(std::slice::from_ref(&row), self.rows.is_empty() && self.shards.is_empty());
-        let error = |source| ProfileError::File { path: self.path.clone(), source };
-        self.file.write_all(&text.map_err(error)?).and_then(|()| self.file.flush()).map_err(error)?;
-        let rows = if row.shard().is_some() { &mut self.shards } else { &mut self.rows };
-        rows.push(row);
+        let _lock = self.lock()?;
+        let mut file = self.open_to_append()?;
+        if !ends_a_line(&mut file).map_err(|source| self.error(source))? {
+            for row in self.read()? {
+                self.keep(row);
+            }
+            self.write()?;
+            file = self.open_to_append()?;
+        }
+        let appended = file.metadata().and_then(|about| {
+            let text = encode(std::slice::from_ref(&row), about.len() == 0)?;
+            file.write_all(&text)
+        });
+        appended.map_err(|source| self.error(source))?;
+        self.keep(row);
         Ok(())
     }
 
-    /// Sorts the rows by position in the model, shards after whole items, and rewrites the file.
+    fn open_to_append(&self) -> Result<File, ProfileError> {
+        let file = OpenOptions::new().read(true).append(true).create(true).open(&self.path);
+        file.map_err(|source| self.error(source))
+    }
+
+    /// Sorts the rows by position in the model, shards after whole items, and rewrites the file with them and those that other
+    /// processes have added.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the file cannot be read or written.
     pub fn finish(&mut self) -> Result<(), ProfileError> {
+        let _lock = self.lock()?;
+        for row in self.read()? {
+            self.keep(row);
+        }
+        self.sort();
+        self.write()
+    }
+
+    fn sort(&mut self) {
         self.rows.sort_by_key(|row| row.id);
         self.shards.sort_by_key(|row| row.id);
-        self.rewrite()
     }
+}
+
+/// Whether `file` ends with the end of a line, or is empty.
+fn ends_a_line(file: &mut File) -> std::io::Result<bool> {
+    if file.metadata()?.len() == 0 {
+        return Ok(true);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
 }
 
 #[cfg(test)]
@@ -250,17 +315,41 @@ mod tests {
         let path = store.path().to_path_buf();
         drop(store);
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
-        file.write_all(b"lab one,cpu,\"Some").unwrap();
+        // Ends within a character of two bytes.
+        file.write_all(b"lab one,cpu,\"Some \xc3").unwrap();
 
+        let mut interrupted = ProfileStore { key: key.clone(), path: path.clone(), rows: vec![], shards: vec![] };
+        interrupted.add(row(&key, 3, Ok(cost(1.0)))).unwrap();
+        assert_eq!(interrupted.rows().iter().map(|r| r.id).collect::<Vec<_>>(), [2, 1, 3]);
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"lab one,cpu,\"Some \xc3").unwrap();
         let mut store = ProfileStore::open(folder.path(), &key).unwrap();
-        assert_eq!(store.rows().iter().map(|r| r.id).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(store.rows().iter().map(|r| r.id).collect::<Vec<_>>(), [2, 1, 3]);
         assert_eq!(store.rows()[0].cost(), Some(cost(12.5)));
         assert_eq!((store.rows()[1].cost(), store.rows()[1].note.as_str()), (None, "no, \"this\" cannot be"));
         store.add(row(&key, 0, Ok(cost(1.0)))).unwrap();
         assert_eq!(store.known().len(), 1);
         store.finish().unwrap();
-        assert_eq!(store.rows().iter().map(|r| r.id).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(store.rows().iter().map(|r| r.id).collect::<Vec<_>>(), [0, 1, 2, 3]);
         assert_eq!(ProfileStore::open(folder.path(), &key).unwrap().rows(), store.rows());
+    }
+
+    #[test]
+    fn processes_that_measure_one_profile_keep_each_others_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = key("Some CPU, 8 cores");
+        let mut first = ProfileStore::open(folder.path(), &key).unwrap();
+        first.add(row(&key, 0, Ok(cost(1.0)))).unwrap();
+        let mut second = ProfileStore::open(folder.path(), &key).unwrap();
+        first.add(row(&key, 1, Ok(cost(2.0)))).unwrap();
+        second.add(row(&key, 2, Ok(cost(3.0)))).unwrap();
+        second.add(row(&key, 1, Ok(cost(4.0)))).unwrap();
+        second.finish().unwrap();
+        first.add(row(&key, 3, Ok(cost(5.0)))).unwrap();
+        first.finish().unwrap();
+        let ids = |store: &ProfileStore| store.rows().iter().map(|row| row.id).collect::<Vec<_>>();
+        assert_eq!(ids(&first), [0, 1, 2, 3]);
+        assert_eq!(ids(&ProfileStore::open(folder.path(), &key).unwrap()), [0, 1, 2, 3]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Atomic files: written completely or not at all.
+//! Files that several processes use: written completely or not at all, and by one at a time.
 
 use std::{
     fs::{self, File},
@@ -6,8 +6,8 @@ use std::{
     path::Path,
 };
 
-/// Writes a temporary file next to `path` and renames it, so that no reader sees a partial file. Creates missing folders.
-/// The file gets default permissions.
+/// Writes a temporary file next to `path`, waits until it is on disk and renames it, so that no reader sees a partial file, not
+/// even after a power failure. Creates missing folders. The file gets default permissions.
 ///
 /// # Errors
 /// If the folder or the file cannot be created, or the error of `fill`; `path` is then unchanged.
@@ -24,8 +24,34 @@ pub fn write_atomic<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&mut File
     let mut temporary = builder.tempfile_in(folder).map_err(without_name)?;
     fill(temporary.as_file_mut())?;
     temporary.flush()?;
+    temporary.as_file().sync_all()?;
     temporary.persist(path).map_err(|error| error.error)?;
     Ok(())
+}
+
+/// Exclusive use of the file at `path` among processes that ask for it, until dropped: a lock on `path` with `.lock` added, since
+/// the file itself is replaced. Waits for the process that has it. Creates missing folders. On a system without file locks
+/// there is none.
+///
+/// # Errors
+/// If the lock file cannot be created.
+pub fn lock(path: &Path) -> io::Result<FileLock> {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(".lock");
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let file = File::create(&name)?;
+    match file.lock() {
+        Err(error) if error.kind() != io::ErrorKind::Unsupported => Err(error),
+        _ => Ok(FileLock { _file: file }),
+    }
+}
+
+/// What [`lock`] returns.
+#[derive(Debug)]
+pub struct FileLock {
+    _file: File,
 }
 
 /// `error` without the name of a temporary file, which says nothing to the user.
@@ -37,6 +63,24 @@ fn without_name(error: io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_at_a_time_has_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/count");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..25 {
+                        let _lock = lock(&path).unwrap();
+                        let count = fs::read_to_string(&path).map_or(0, |text| text.parse().unwrap());
+                        fs::write(&path, (count + 1).to_string()).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_to_string(&path).unwrap(), "100");
+    }
 
     #[test]
     fn a_file_is_complete_or_unchanged() {

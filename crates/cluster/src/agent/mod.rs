@@ -6,6 +6,7 @@
 //! | [`server`] | the agent: devices, sessions, runs, profiles, probes; [`serve`] puts it on a socket |
 //! | [`client`] | [`Agent`], embedded or remote with the same methods, and the [`Fleet`] of a cluster |
 //! | [`clock`], [`shutdown`], [`io_priority`] | shared by both sides |
+//! | [`limits`] | what clients can make an agent do at most |
 //!
 //! A run is one bidirectional stream: the setup comes first, and everything is unloaded when the stream ends. Tensors go
 //! from agent to agent, never through the client. Every call has a timeout, and every error names its agent.
@@ -14,11 +15,13 @@
 mod client;
 pub(crate) mod clock;
 pub mod io_priority;
+mod limits;
 pub mod protocol;
 mod server;
 mod shutdown;
 
 pub use client::{Agent, AgentError, Fleet, FleetMember, RunHandle};
+pub use limits::{LimitError, Limits, descriptors};
 pub use protocol::{Identity, SecurityError, check_address};
-pub use server::{Host, HostError, HostOptions, serve, total_memory};
+pub use server::{Host, HostError, HostOptions, ServeError, serve, total_memory};
 pub use shutdown::Shutdown;

@@ -3,7 +3,7 @@
 use std::{io, path::Path};
 
 use edgecut_profile::{Calibration, CalibrationRow, ProfiledDevice};
-use edgecut_values::files::write_atomic;
+use edgecut_values::files::{lock, write_atomic};
 
 /// All calibrated devices, in the order of their first calibration.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -46,12 +46,16 @@ impl CalibrationTable {
         }
     }
 
-    /// Writes the table atomically.
+    /// Adds `rows` to the table at `path`, in place of those of the same devices. Other processes may do so at the same
+    /// time.
     ///
     /// # Errors
-    /// If the file cannot be written.
-    pub fn save(&self, path: &Path) -> Result<(), CalibrationTableError> {
-        write_atomic(path, |file| self.write(file))
+    /// If the file cannot be read or written, or is not such a table.
+    pub fn update(path: &Path, rows: &[CalibrationRow]) -> Result<(), CalibrationTableError> {
+        let _lock = lock(path)?;
+        let mut table = CalibrationTable::load(path)?;
+        rows.iter().for_each(|row| table.insert(row.clone()));
+        write_atomic(path, |file| table.write(file))
     }
 
     /// Reads CSV.

@@ -140,6 +140,7 @@ pub fn deploy(
             source: (server.name == source).then(|| terminal(plan.source, &source_values)),
             sink: (server.name == sink).then(|| terminal(plan.sink, &sink_values)),
             in_flight: options.in_flight,
+            wait: None,
             streamed: streamed(graph, &options.streamed),
         });
     }

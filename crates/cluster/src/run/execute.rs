@@ -11,7 +11,7 @@ use crate::agent::{
     clock::{Clock, ClockOffset},
     protocol::{
         inference_trace::InferenceTrace,
-        run::{RunCommand, RunEvent},
+        run::{Queued, RunCommand, RunEvent},
         setup::Setup,
     },
 };
@@ -27,6 +27,8 @@ pub struct RunOptions {
     pub in_flight: u32,
     /// What one run is expected to take: an agent silent for much longer is given up.
     pub expected: Micros,
+    /// Called with a server and the place in the queue for one of its devices, if that is in use.
+    pub on_queued: fn(&SmolStr, &Queued),
 }
 
 /// Why a run did not complete.
@@ -40,8 +42,22 @@ pub enum RunError {
     Stuck { waiting: String, after: Duration },
     #[error("run {inference} gave other outputs than the first one")]
     Different { inference: u64 },
+    /// Some runs that count were finished before.
+    #[error("{cause}; {} of {wanted} runs were finished", .finished.latencies.len())]
+    Interrupted { cause: Box<RunError>, finished: Box<Record>, wanted: u64 },
     #[error("agent {agent} asks for {runs} warm-up runs; at most {MOST_WARM_UPS} are made")]
     WarmUps { agent: SmolStr, runs: u64 },
+}
+
+impl RunError {
+    /// The agent that has too little memory for its part, and what it says, if that is why.
+    pub fn memory(&self) -> Option<(&SmolStr, &str)> {
+        match self {
+            RunError::Agent(AgentError::Memory { agent, message }) => Some((agent, message)),
+            RunError::Interrupted { cause, .. } => cause.memory(),
+            _ => None,
+        }
+    }
 }
 
 /// What the agents reported about a run.
@@ -62,6 +78,9 @@ pub struct Record {
 /// Most warm-up runs, whatever agents ask for.
 const MOST_WARM_UPS: u64 = 64;
 
+/// Longest wait for devices; agents end shorter ones.
+const LEASE_DEADLINE: Duration = Duration::from_secs(90_000);
+
 /// Loading may pack hundreds of megabytes on a slow processor.
 const LOAD_DEADLINE: Duration = Duration::from_secs(600);
 
@@ -81,7 +100,8 @@ const ANSWER_TIME: Duration = Duration::from_secs(2);
 struct Players<'a> {
     deployment: &'a Deployment,
     agents: &'a [Agent],
-    commands: Vec<mpsc::Sender<RunCommand>>,
+    /// Of the agents that the run has begun on.
+    commands: Vec<Option<mpsc::Sender<RunCommand>>>,
     events: mpsc::Receiver<(usize, Result<RunEvent, AgentError>)>,
     /// Progress of each agent.
     progress: Vec<Progress>,
@@ -133,9 +153,12 @@ pub async fn execute(
     let here = Clock::start();
     let exchanges = agents.iter().map(|agent| async { Ok((agent.name().clone(), agent.clock_offset(here).await?)) });
     let clocks: Vec<_> = futures::future::try_join_all(exchanges).await.map_err(RunError::Agent)?;
-    let mut players = Players::begin(deployment, agents);
-    players.all(Progress::Admitted, LOAD_DEADLINE).await?;
-    players.send_contents(inputs, parameters).await;
+    let mut players = Players::lease(deployment, agents, options).await?;
+    let sending = timeout(LOAD_DEADLINE, players.send_contents(inputs, parameters)).await;
+    sending.map_err(|_| RunError::Stuck {
+        waiting: "inputs and parameters to be sent".to_string(),
+        after: LOAD_DEADLINE,
+    })?;
     players.all(Progress::Loaded, LOAD_DEADLINE).await?;
     players.say_all(&RunCommand::Connect).await;
     players.all(Progress::Connected, RUN_DEADLINE).await?;
@@ -146,18 +169,47 @@ pub async fn execute(
         measured: BTreeMap::new(),
         clocks: clocks.into_iter().collect(),
     };
-    players.run(options, &mut record).await?;
-    Ok(record)
+    match players.run(options, &mut record).await {
+        Err(cause) if !record.latencies.is_empty() => {
+            record.keep_finished(players.warm_ups);
+            Err(RunError::Interrupted { cause: Box::new(cause), finished: Box::new(record), wanted: options.repeat })
+        }
+        outcome => outcome.map(|()| record),
+    }
+}
+
+impl Record {
+    /// Leaves out what servers measured in runs that did not finish. Runs are numbered from `first`.
+    fn keep_finished(&mut self, first: u64) {
+        let mut servers: BTreeMap<u64, usize> = BTreeMap::new();
+        for trace in self.measured.values().flatten().filter(|trace| trace.inference >= first) {
+            *servers.entry(trace.inference).or_default() += 1;
+        }
+        let all = self.measured.len();
+        for traces in self.measured.values_mut() {
+            traces.retain(|trace| servers.get(&trace.inference) == Some(&all));
+        }
+    }
 }
 
 impl<'a> Players<'a> {
-    fn begin(deployment: &'a Deployment, agents: &'a [Agent]) -> Players<'a> {
+    /// Leases all devices, one agent after the other in an order that all clients have in common: two clients never have
+    /// what the other one waits for. What was leased is free again if this fails.
+    async fn lease(
+        deployment: &'a Deployment,
+        agents: &'a [Agent],
+        options: &RunOptions,
+    ) -> Result<Players<'a>, RunError> {
         let (together, events) = mpsc::channel(16);
-        let mut commands = Vec::new();
-        for (index, (setup, agent)) in deployment.setups.iter().zip(agents).enumerate() {
-            let mut run = agent.run(Arc::new(setup.clone()));
-            commands.push(run.commands);
-            let (together, name) = (together.clone(), agent.name().clone());
+        let (commands, progress) = (vec![None; agents.len()], vec![Progress::Nothing; agents.len()]);
+        let mut players = Players { deployment, agents, commands, events, progress, warm_ups: 1 };
+        let mut order: Vec<usize> = (0..agents.len()).collect();
+        order.sort_by_key(|index| agents[*index].place());
+        for index in order {
+            let (agent, together) = (&agents[index], together.clone());
+            let mut run = agent.run(Arc::new(deployment.setups[index].clone()));
+            players.commands[index] = Some(run.commands);
+            let name = agent.name().clone();
             tokio::spawn(async move {
                 while let Some(event) = run.events.recv().await {
                     let is_last = event.is_err();
@@ -170,9 +222,16 @@ impl<'a> Players<'a> {
                 // The receiver is dropped if the run is over.
                 let _ = together.send((index, Err(lost))).await;
             });
+            while players.progress[index] < Progress::Admitted {
+                let waiting = || format!("{} to lease its devices", agent.name());
+                match players.next(waiting, LEASE_DEADLINE).await? {
+                    (of, RunEvent::Admitted) => players.progress[of] = Progress::Admitted,
+                    (of, RunEvent::Queued(queued)) => (options.on_queued)(players.name(of), &queued),
+                    _ => {}
+                }
+            }
         }
-        let progress = vec![Progress::Nothing; commands.len()];
-        Players { deployment, agents, commands, events, progress, warm_ups: 1 }
+        Ok(players)
     }
 
     fn name(&self, index: usize) -> &SmolStr {
@@ -181,7 +240,9 @@ impl<'a> Players<'a> {
 
     /// Says something to one agent. If it is gone, its next event says so.
     async fn say(&self, index: usize, command: RunCommand) {
-        let _ = self.commands[index].send(command).await;
+        if let Some(commands) = &self.commands[index] {
+            let _ = commands.send(command).await;
+        }
     }
 
     async fn say_all(&self, command: &RunCommand) {
@@ -309,6 +370,9 @@ impl<'a> Players<'a> {
                 }
                 RunEvent::Output { index, data } => {
                     outputs.insert(index, data);
+                    if outputs.len() == wanted {
+                        record.sink_values = outputs.values().cloned().collect();
+                    }
                 }
                 RunEvent::Measured(measured) => {
                     open.entry(measured.inference).or_default().finished += 1;
@@ -316,7 +380,7 @@ impl<'a> Players<'a> {
                         record.measured.entry(server).or_default().push(measured);
                     }
                 }
-                RunEvent::Admitted | RunEvent::Loaded { .. } | RunEvent::Connected => {}
+                RunEvent::Queued(_) | RunEvent::Admitted | RunEvent::Loaded { .. } | RunEvent::Connected => {}
             }
             let is_over = |number: &u64, run: &mut Open| {
                 run.arrived.is_some() && run.finished == self.commands.len() && (*number > 0 || outputs.len() == wanted)
@@ -328,7 +392,6 @@ impl<'a> Players<'a> {
                 }
             }
         }
-        record.sink_values = outputs.into_values().collect();
         Ok(())
     }
 }

@@ -114,6 +114,7 @@ async fn profile_device(
             mode: survey.mode,
             granularity: survey.granularity,
             sampling: survey.sampling,
+            wait: None,
             items: is_missing,
             whole: wants_whole,
             cache_flush: None,

@@ -40,6 +40,7 @@ pub async fn measure_shard(
         mode: MeasurementMode::Isolated,
         granularity: Granularity::Fused,
         sampling: Sampling { budget: Micros(SHARD_BUDGET.0.min(sampling.budget.0)), ..sampling },
+        wait: None,
         items: false,
         whole: true,
         cache_flush: Some(cache_flush),

@@ -4,6 +4,16 @@ use std::sync::Arc;
 
 use tract_core::{internal::*, ops::cast::cast};
 
+/// Size from which it is tried whether a tensor can be allocated.
+const LARGE: usize = 1 << 30;
+
+/// Whether there can be memory for a tensor. The system refuses what exceeds all that it has.
+fn is_allocatable(fact: &TypedFact) -> bool {
+    let Ok(count) = fact.shape.volume().to_usize() else { return true };
+    let Some(bytes) = count.checked_mul(fact.datum_type.size_of()) else { return false };
+    bytes < LARGE || Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
+}
+
 /// Adds the tract operators of one call to a model, under unique names.
 pub struct Wiring<'a> {
     model: &'a mut TypedModel,
@@ -26,9 +36,23 @@ impl<'a> Wiring<'a> {
     }
 
     /// Adds one tract operator and returns all its outlets.
+    ///
+    /// # Errors
+    /// If an output does not fit into memory. The operator is computed at once where its operands are constants, and an
+    /// allocation that fails then would end the process.
     pub(crate) fn wire(&mut self, op: impl Into<Box<dyn TypedOp>>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let op = op.into();
+        self.check_outputs(&*op, inputs)?;
         let name = self.next_name();
         self.model.wire_node(name, op, inputs)
+    }
+
+    fn check_outputs(&self, op: &dyn TypedOp, inputs: &[OutletId]) -> TractResult<()> {
+        let operands = inputs.iter().map(|input| self.model.outlet_fact(*input)).collect::<TractResult<TVec<_>>>()?;
+        for output in op.output_facts(&operands)? {
+            ensure!(is_allocatable(&output), "a tensor of {output:?} does not fit into memory");
+        }
+        Ok(())
     }
 
     /// Adds one tract operator and returns its only outlet.

@@ -10,6 +10,7 @@ use crate::{
     Description, Server,
     agent::{
         clock::{Clock, ClockOffset},
+        limits::Limits,
         protocol::{
             Identity,
             named_tensors::NamedTensors,
@@ -38,13 +39,14 @@ pub enum Agent {
 }
 
 impl Agent {
-    /// Starts an embedded agent, or connects to the remote one of `server`.
+    /// Starts an embedded agent, or connects to the remote one of `server`, which is asked to let this client wait for
+    /// devices for `wait`.
     ///
     /// # Errors
     /// If the agent does not answer.
-    pub async fn of(server: &Server, identity: Option<&Identity>) -> Result<Agent, AgentError> {
+    pub async fn of(server: &Server, identity: Option<&Identity>, wait: Option<Micros>) -> Result<Agent, AgentError> {
         match Peer::of(server) {
-            Some(peer) => Ok(Agent::Remote(RemoteAgent::connect(&peer, identity).await?)),
+            Some(peer) => Ok(Agent::Remote(RemoteAgent::connect(&peer, identity, wait).await?)),
             None => {
                 let options = HostOptions {
                     name: server.name.clone(),
@@ -53,6 +55,7 @@ impl Agent {
                     engine: server.embedded.with(server.engine),
                     dilation: None,
                     identity: None,
+                    limits: Limits::default(),
                 };
                 let unreachable = |e: std::io::Error| AgentError::Unreachable {
                     agent: server.name.clone(),
@@ -61,6 +64,14 @@ impl Agent {
                 };
                 Ok(Agent::Embedded(Host::start(options, Shutdown::new()).map_err(unreachable)?))
             }
+        }
+    }
+
+    /// Where it is, the same for all its clients: in this order they lease the agents of a cluster.
+    pub fn place(&self) -> &str {
+        match self {
+            Agent::Embedded(_) => "",
+            Agent::Remote(agent) => agent.address(),
         }
     }
 
@@ -151,6 +162,7 @@ impl Agent {
     pub fn run(&self, setup: Arc<Setup>) -> RunHandle {
         match self {
             Agent::Remote(agent) => {
+                let setup = Arc::new(Setup { wait: agent.wait(), ..Arc::unwrap_or_clone(setup) });
                 let handle = agent.run(setup.clone());
                 // The queue is new: it is neither full nor closed.
                 let _ = handle.commands.try_send(RunCommand::Setup(setup));

@@ -23,6 +23,9 @@ pub enum AgentError {
     Timeout { agent: SmolStr, doing: String, after: Duration },
     #[error("agent {agent}: {message}")]
     Refused { agent: SmolStr, message: String },
+    /// Others use a device, or as much as the agent serves.
+    #[error("agent {agent}: {message}")]
+    Busy { agent: SmolStr, message: String },
     /// A partition needs, or used, more memory than its limit.
     #[error("agent {agent}: {message}")]
     Memory { agent: SmolStr, message: String },
@@ -40,6 +43,7 @@ impl AgentError {
             return match status.code() {
                 Code::ResourceExhausted => AgentError::Memory { agent, message },
                 Code::Aborted => AgentError::Peer { agent, message },
+                Code::Unavailable => AgentError::Busy { agent, message },
                 _ => AgentError::Refused { agent, message },
             };
         }
@@ -53,6 +57,7 @@ impl AgentError {
         match error {
             HostError::Memory { .. } | HostError::OverLimit { .. } => AgentError::Memory { agent, message },
             HostError::Link { .. } => AgentError::Peer { agent, message },
+            HostError::Busy { .. } => AgentError::Busy { agent, message },
             _ => AgentError::Refused { agent, message },
         }
     }
@@ -64,6 +69,7 @@ impl AgentError {
             | AgentError::Disconnected { agent, .. }
             | AgentError::Timeout { agent, .. }
             | AgentError::Refused { agent, .. }
+            | AgentError::Busy { agent, .. }
             | AgentError::Memory { agent, .. }
             | AgentError::Peer { agent, .. } => agent,
         }
@@ -74,7 +80,10 @@ impl AgentError {
     pub fn causal_rank(&self) -> u8 {
         match self {
             AgentError::Unreachable { .. } | AgentError::Disconnected { .. } | AgentError::Timeout { .. } => 0,
-            AgentError::ProtocolVersion { .. } | AgentError::Refused { .. } | AgentError::Memory { .. } => 1,
+            AgentError::ProtocolVersion { .. }
+            | AgentError::Refused { .. }
+            | AgentError::Busy { .. }
+            | AgentError::Memory { .. } => 1,
             AgentError::Peer { .. } => 2,
         }
     }

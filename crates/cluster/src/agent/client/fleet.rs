@@ -35,7 +35,7 @@ impl Fleet {
             let identity = identity.as_ref();
             async move {
                 let agent = async {
-                    let agent = Agent::of(server, identity).await?;
+                    let agent = Agent::of(server, identity, cluster.wait).await?;
                     let description = agent.describe().await?;
                     Ok((agent, description))
                 };

@@ -23,7 +23,10 @@ use crate::{
         profile::{ProfileEvent, ProfileTask},
         run::{EventReader, RunCommand},
         setup::Setup,
-        wire::{ClockRequest, DescribeRequest, PROTOCOL, ProbeRequest, RunEvent, agent_client::AgentClient},
+        wire::{
+            self, ClockRequest, DescribeRequest, PROTOCOL, ProbeRequest, RunEvent, agent_client::AgentClient,
+            run_request,
+        },
     },
 };
 use edgecut_graph::units::{Bytes, Micros};
@@ -38,11 +41,17 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(75);
 /// minimum number of samples.
 const PROFILE_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// How often an agent is told that its devices are still wanted while nothing else is said.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
 /// A connection to an agent.
 #[derive(Debug, Clone)]
 pub struct RemoteAgent {
     name: SmolStr,
+    address: String,
     client: AgentClient<Channel>,
+    /// How long to wait for devices.
+    wait: Option<Micros>,
 }
 
 impl RemoteAgent {
@@ -50,7 +59,11 @@ impl RemoteAgent {
     ///
     /// # Errors
     /// If no agent answers at the address, or it is not trusted.
-    pub async fn connect(peer: &Peer, identity: Option<&Identity>) -> Result<RemoteAgent, AgentError> {
+    pub async fn connect(
+        peer: &Peer,
+        identity: Option<&Identity>,
+        wait: Option<Micros>,
+    ) -> Result<RemoteAgent, AgentError> {
         let unreachable = |cause: String| AgentError::Unreachable {
             agent: peer.server.clone(),
             address: peer.address.clone(),
@@ -63,6 +76,8 @@ impl RemoteAgent {
         })?;
         let agent = RemoteAgent {
             name: peer.server.clone(),
+            address: peer.address.clone(),
+            wait,
             client: AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE_SIZE),
         };
         // Only a reply shows that the other side speaks this protocol and accepts the certificate.
@@ -78,6 +93,27 @@ impl RemoteAgent {
 
     pub fn name(&self) -> &SmolStr {
         &self.name
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(super) fn wait(&self) -> Option<Micros> {
+        self.wait
+    }
+
+    /// What it says is no message.
+    fn malformed(&self, what: &dyn std::fmt::Display) -> AgentError {
+        AgentError::Refused { agent: self.name.clone(), message: what.to_string() }
+    }
+
+    /// A time that it says.
+    fn time(&self, us: f64) -> Result<Micros, AgentError> {
+        match us.is_finite() && us >= 0.0 {
+            true => Ok(Micros(us)),
+            false => Err(self.malformed(&format_args!("a time of {us} us: expected a finite number from 0"))),
+        }
     }
 
     /// Awaits the reply to a call, up to a timeout.
@@ -107,7 +143,8 @@ impl RemoteAgent {
     /// The time on the agent's clock.
     pub async fn now(&self) -> Result<Micros, AgentError> {
         let mut client = self.client.clone();
-        Ok(Micros(self.reply("reporting its clock", CALL_TIMEOUT, client.clock(ClockRequest {})).await?.now_us))
+        let reply = self.reply("reporting its clock", CALL_TIMEOUT, client.clock(ClockRequest {})).await?;
+        self.time(reply.now_us)
     }
 
     /// Times transfers from this agent to `peer`.
@@ -122,7 +159,7 @@ impl RemoteAgent {
         let mut stream = self.reply(&doing, CALL_TIMEOUT, client.probe(request)).await?;
         let mut samples = Vec::new();
         while let Some(sample) = self.next(&doing, PROBE_TIMEOUT, &mut stream).await? {
-            samples.push(ProbeSample { bytes: Bytes(sample.bytes), round_trip: Micros(sample.round_trip_us) });
+            samples.push(ProbeSample { bytes: Bytes(sample.bytes), round_trip: self.time(sample.round_trip_us)? });
         }
         Ok(samples)
     }
@@ -165,8 +202,11 @@ impl RemoteAgent {
         events: &mpsc::Sender<Result<ProfileEvent, AgentError>>,
     ) -> Result<(), AgentError> {
         let doing = "profiling";
-        let timeout = PROFILE_TIMEOUT + Duration::try_from_secs_f64(task.sampling.budget.0 / 1e6).unwrap_or_default();
+        let wait = self.wait.and_then(|wait| Duration::try_from_secs_f64(wait.0 / 1e6).ok()).unwrap_or_default();
+        let timeout =
+            PROFILE_TIMEOUT + wait + Duration::try_from_secs_f64(task.sampling.budget.0 / 1e6).unwrap_or_default();
         let refused = |e: serde_json::Error| AgentError::Refused { agent: self.name.clone(), message: e.to_string() };
+        let task = ProfileTask { wait: self.wait, ..task };
         let pieces = task.into_wire(contents).map_err(refused)?;
         let (messages, outgoing) = mpsc::channel(2);
         let mut client = self.client.clone();
@@ -185,7 +225,8 @@ impl RemoteAgent {
                 () = events.closed() => return Ok(()),
             };
             let Some(message) = message else { return Ok(()) };
-            if let Some(event) = ProfileEvent::from_wire(message)
+            let event = ProfileEvent::from_wire(message).map_err(|error| self.malformed(&error))?;
+            if let Some(event) = event
                 && events.send(Ok(event)).await.is_err()
             {
                 return Ok(());
@@ -221,7 +262,18 @@ impl RemoteAgent {
         let mut client = self.client.clone();
         let (name, errors) = (self.name.clone(), events.clone());
         tokio::spawn(async move {
-            while let Some(command) = commands.recv().await {
+            loop {
+                let command = tokio::select! {
+                    command = commands.recv() => command,
+                    () = tokio::time::sleep(KEEP_ALIVE) => {
+                        let request = run_request::Request::KeepAlive(wire::KeepAlive {});
+                        if messages.send(wire::RunRequest { request: Some(request) }).await.is_err() {
+                            return;
+                        }
+                        continue;
+                    }
+                };
+                let Some(command) = command else { return };
                 let pieces = match command.into_wire() {
                     Ok(pieces) => pieces,
                     Err(e) => {

@@ -12,9 +12,6 @@ use edgecut_plan::TransferFormat;
 /// Bytes in one message: large enough to amortise its overhead, small enough to let other streams progress.
 pub const CHUNK_SIZE: usize = 1 << 20;
 
-/// The largest JSON document that is accepted.
-const MAX_DOCUMENT_SIZE: usize = 1 << 30;
-
 /// The largest message that is accepted: a chunk with its other fields.
 pub const MAX_MESSAGE_SIZE: usize = CHUNK_SIZE + (64 << 10);
 
@@ -29,8 +26,8 @@ pub enum ChunkError {
     Encoding { format: TransferFormat, ty: TensorType },
     #[error(transparent)]
     Tensor(#[from] TensorError),
-    #[error("a document exceeds {MAX_DOCUMENT_SIZE} bytes")]
-    DocumentTooLarge,
+    #[error("a document exceeds {0}")]
+    DocumentTooLarge(ByteCount),
 }
 
 /// `data` in chunks that share its memory; one empty chunk if it is empty.
@@ -51,20 +48,33 @@ pub fn document(json: Vec<u8>) -> impl Iterator<Item = wire::Document> + Send {
 }
 
 /// Reassembles one document.
-#[derive(Debug, Default)]
-pub struct DocumentBuffer(BytesMut);
+#[derive(Debug)]
+pub struct DocumentBuffer {
+    content: BytesMut,
+    limit: ByteCount,
+}
 
 impl DocumentBuffer {
+    /// For a document of at most `limit`.
+    pub fn new(limit: ByteCount) -> DocumentBuffer {
+        DocumentBuffer { content: BytesMut::new(), limit }
+    }
+
+    /// Bytes of the document so far.
+    pub fn buffered(&self) -> usize {
+        self.content.len()
+    }
+
     /// Adds a chunk; returns the document with its last one.
     ///
     /// # Errors
     /// If the document is too large.
     pub fn push(&mut self, piece: &wire::Document) -> Result<Option<Bytes>, ChunkError> {
-        if self.0.len() + piece.data.len() > MAX_DOCUMENT_SIZE {
-            return Err(ChunkError::DocumentTooLarge);
+        if (self.content.len() + piece.data.len()) as u64 > self.limit.0 {
+            return Err(ChunkError::DocumentTooLarge(self.limit));
         }
-        self.0.extend_from_slice(&piece.data);
-        Ok(piece.last.then(|| std::mem::take(&mut self.0).freeze()))
+        self.content.extend_from_slice(&piece.data);
+        Ok(piece.last.then(|| std::mem::take(&mut self.content).freeze()))
     }
 }
 
@@ -180,11 +190,13 @@ mod tests {
     #[test]
     fn documents_of_any_size_are_reassembled() {
         for size in [0, 5, CHUNK_SIZE, 2 * CHUNK_SIZE + 1] {
-            let mut buffer = DocumentBuffer::default();
+            let mut buffer = DocumentBuffer::new(ByteCount(size as u64));
             let pieces: Vec<_> = document(vec![b'x'; size]).collect();
             let (last, before) = pieces.split_last().unwrap();
             assert!(before.iter().all(|piece| buffer.push(piece).unwrap().is_none()));
             assert_eq!(buffer.push(last).unwrap().map(|d| d.len()), Some(size));
+            let larger = document(vec![b'x'; size + 1]).map(|piece| buffer.push(&piece)).find_map(Result::err);
+            assert!(matches!(larger, Some(ChunkError::DocumentTooLarge(_))));
         }
     }
 }

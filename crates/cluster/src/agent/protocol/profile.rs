@@ -32,6 +32,9 @@ pub struct ProfileTask {
     pub mode: MeasurementMode,
     pub granularity: Granularity,
     pub sampling: Sampling,
+    /// How long to wait for the device; by default as the agent says.
+    #[serde(default)]
+    pub wait: Option<Micros>,
     /// Whether to measure every item that is not in `known`.
     pub items: bool,
     /// Whether to measure the model as a whole, after the items.
@@ -79,7 +82,7 @@ impl ProfileTask {
 }
 
 /// Reassembles a task and its contents.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct TaskReader {
     document: DocumentBuffer,
     task: Option<ProfileTask>,
@@ -88,6 +91,17 @@ pub struct TaskReader {
 }
 
 impl TaskReader {
+    /// For a task of at most `limit` as JSON.
+    pub fn new(limit: Bytes) -> TaskReader {
+        let (tensors, contents) = Default::default();
+        TaskReader { document: DocumentBuffer::new(limit), task: None, tensors, contents }
+    }
+
+    /// Bytes of the document so far, which is parsed with its last chunk.
+    pub fn buffered(&self) -> usize {
+        self.document.buffered()
+    }
+
     /// Reads the next message; returns the task when its contents are complete.
     ///
     /// # Errors
@@ -136,18 +150,23 @@ impl From<ProfileEvent> for wire::ProfileEvent {
 
 impl ProfileEvent {
     /// `None` for a message that this version does not know.
-    pub fn from_wire(from: wire::ProfileEvent) -> Option<ProfileEvent> {
-        Some(match from.event? {
-            profile_event::Event::Whole(cost) => ProfileEvent::Whole(cost.into()),
+    ///
+    /// # Errors
+    /// If a cost is no cost.
+    pub fn from_wire(from: wire::ProfileEvent) -> Result<Option<ProfileEvent>, MessageError> {
+        let Some(event) = from.event else { return Ok(None) };
+        Ok(Some(match event {
+            profile_event::Event::Whole(cost) => ProfileEvent::Whole(cost.try_into()?),
             profile_event::Event::WaitingFor(who) => ProfileEvent::WaitingFor(who),
-            profile_event::Event::Item(wire::ItemCost { item, outcome }) => ProfileEvent::Item(Measurement {
-                item: item as usize,
-                cost: match outcome? {
-                    Outcome::Cost(cost) => Ok(cost.into()),
+            profile_event::Event::Item(wire::ItemCost { item, outcome }) => {
+                let Some(outcome) = outcome else { return Ok(None) };
+                let cost = match outcome {
+                    Outcome::Cost(cost) => Ok(cost.try_into()?),
                     Outcome::Failure(failure) => Err(failure),
-                },
-            }),
-        })
+                };
+                ProfileEvent::Item(Measurement { item: item as usize, cost })
+            }
+        }))
     }
 }
 
@@ -171,9 +190,17 @@ impl From<Cost> for wire::Cost {
     }
 }
 
-impl From<wire::Cost> for Cost {
-    fn from(from: wire::Cost) -> Cost {
-        Cost {
+impl TryFrom<wire::Cost> for Cost {
+    type Error = MessageError;
+
+    /// Costs are stored, and plans are made from them: numbers that are no times are refused.
+    fn try_from(from: wire::Cost) -> Result<Cost, MessageError> {
+        let times = [from.median_us, from.mad_us, from.min_us, from.p95_us, from.cpu_median_us];
+        let others = [from.disturbed].into_iter().chain(from.kernels_median_us).chain(from.load);
+        if let Some(wrong) = times.into_iter().chain(others).find(|number| !number.is_finite() || *number < 0.0) {
+            return Err(MessageError::Malformed(format!("a cost with {wrong}: expected finite numbers from 0")));
+        }
+        Ok(Cost {
             time: Statistics {
                 n: from.n,
                 median: Micros(from.median_us),
@@ -191,7 +218,7 @@ impl From<wire::Cost> for Cost {
                 governor: from.governor.as_deref().and_then(Governor::named),
                 load: from.load,
             },
-        }
+        })
     }
 }
 
@@ -215,6 +242,7 @@ mod tests {
                 mode: MeasurementMode::InSitu,
                 granularity: Granularity::Op,
                 sampling: Sampling::default(),
+                wait: Some(Micros(3.0)),
                 items: true,
                 whole: false,
                 cache_flush: Some(Bytes(9)),
@@ -222,7 +250,7 @@ mod tests {
                 graph: graph.clone(),
                 streamed,
             };
-            let mut reader = TaskReader::default();
+            let mut reader = TaskReader::new(Bytes(8 << 20));
             let messages: Vec<_> = task.clone().into_wire(contents.clone()).unwrap().collect();
             let (last, before) = messages.split_last().unwrap();
             for message in before {
@@ -256,8 +284,13 @@ mod tests {
             ProfileEvent::Item(failed),
             ProfileEvent::WaitingFor("process 7".to_string()),
         ] {
-            assert_eq!(ProfileEvent::from_wire(event.clone().into()), Some(event));
+            assert_eq!(ProfileEvent::from_wire(event.clone().into()).unwrap(), Some(event));
         }
-        assert_eq!(ProfileEvent::from_wire(wire::ProfileEvent { event: None }), None);
+        assert_eq!(ProfileEvent::from_wire(wire::ProfileEvent { event: None }).unwrap(), None);
+        for wrong in [f64::NAN, f64::INFINITY, -1.0] {
+            let cost = wire::Cost { p95_us: wrong, ..cost.into() };
+            let event = wire::ProfileEvent { event: Some(profile_event::Event::Whole(cost)) };
+            assert!(ProfileEvent::from_wire(event).unwrap_err().to_string().contains("a cost with"));
+        }
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! An embedded agent receives and sends these directly; a remote one as messages of limited size.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
+
+use smol_str::SmolStr;
 
 use super::{
     chunks::{Assembled, Assembler, ChunkError, DocumentBuffer, chunks, document},
@@ -11,7 +13,10 @@ use super::{
     setup::{Setup, ValueId},
     wire::{self, run_event, run_request},
 };
-use edgecut_graph::{TensorData, TensorType, units::Micros};
+use edgecut_graph::{
+    TensorData, TensorType,
+    units::{Bytes, Micros},
+};
 
 /// A command of the client, in this order: `Setup`, every streamed `Parameter`, every `Input`, `Connect`, then `Start`s.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +41,8 @@ pub enum RunCommand {
 /// An event that the agent reports.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunEvent {
+    /// A device is in use: the run waits for it.
+    Queued(Queued),
     /// The setup fits into memory: parameters may be sent.
     Admitted,
     Loaded {
@@ -62,6 +69,28 @@ pub enum RunEvent {
     },
     /// This server has completed its part of an inference.
     Measured(InferenceTrace),
+}
+
+/// A place in the queue for a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queued {
+    pub device: SmolStr,
+    /// What uses the device.
+    pub user: String,
+    /// How many clients wait for it before this one.
+    pub ahead: u32,
+}
+
+impl fmt::Display for Queued {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Queued { device, user, ahead } = self;
+        write!(f, "waiting for {device}, which is busy with {user}")?;
+        match ahead {
+            0 => Ok(()),
+            1 => f.write_str("; one client is ahead"),
+            more => write!(f, "; {more} clients are ahead"),
+        }
+    }
 }
 
 impl RunCommand {
@@ -94,7 +123,7 @@ fn tensor_chunks(tensor: u32, data: &TensorData) -> impl Iterator<Item = wire::T
 }
 
 /// Reassembles commands.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct CommandReader {
     document: DocumentBuffer,
     setup: Option<Arc<Setup>>,
@@ -102,6 +131,16 @@ pub struct CommandReader {
 }
 
 impl CommandReader {
+    /// For a setup of at most `limit` as JSON.
+    pub fn new(limit: Bytes) -> CommandReader {
+        CommandReader { document: DocumentBuffer::new(limit), setup: None, tensors: Assembler::default() }
+    }
+
+    /// Bytes of the document so far, which is parsed with its last chunk.
+    pub fn buffered(&self) -> usize {
+        self.document.buffered()
+    }
+
     /// Reads the next message; returns a command with its last one.
     ///
     /// # Errors
@@ -133,6 +172,7 @@ impl CommandReader {
                 data.complete().map(|data| RunCommand::Input { index: piece.tensor, data })
             }
             Request::Connect(_) => Some(RunCommand::Connect),
+            Request::KeepAlive(_) => None,
             Request::Start(start) => Some(RunCommand::Start(start.inference)),
         })
     }
@@ -142,6 +182,9 @@ impl RunEvent {
     /// The messages of the event.
     pub fn into_wire(self) -> Box<dyn Iterator<Item = wire::RunEvent> + Send> {
         let event = match self {
+            RunEvent::Queued(Queued { device, user, ahead }) => {
+                run_event::Event::Queued(wire::Queued { device: device.to_string(), user, ahead })
+            }
             RunEvent::Admitted => run_event::Event::Admitted(wire::Admitted {}),
             RunEvent::Loaded { memory, warm_up_runs } => {
                 let memory = memory.into_iter().map(Into::into).collect();
@@ -186,6 +229,9 @@ impl EventReader {
     pub fn read(&mut self, message: wire::RunEvent) -> Result<Option<RunEvent>, ChunkError> {
         Ok(Some(match message.event {
             None => return Ok(None),
+            Some(run_event::Event::Queued(wire::Queued { device, user, ahead })) => {
+                RunEvent::Queued(Queued { device: device.into(), user, ahead })
+            }
             Some(run_event::Event::Admitted(_)) => RunEvent::Admitted,
             Some(run_event::Event::Loaded(loaded)) => RunEvent::Loaded {
                 memory: loaded.memory.into_iter().map(Into::into).collect(),
@@ -240,13 +286,14 @@ mod tests {
             source: terminal.clone(),
             sink: terminal,
             in_flight: 1,
+            wait: None,
             streamed: vec![StreamedTensor { name: "w".into(), ty }],
         }
     }
 
     #[test]
     fn commands_survive_a_round_trip() {
-        let mut reader = CommandReader::default();
+        let mut reader = CommandReader::new(Bytes(1 << 20));
         for command in [
             RunCommand::Setup(Arc::new(setup())),
             RunCommand::Parameter { index: 0, data: tensor() },
@@ -267,7 +314,7 @@ mod tests {
     fn tensors_that_no_setup_announces_are_refused() {
         use run_request::Request;
         let chunk = |tensor| wire::TensorChunk { tensor, data: bytes::Bytes::new() };
-        let mut reader = CommandReader::default();
+        let mut reader = CommandReader::new(Bytes(1 << 20));
         for request in [None, Some(Request::Parameter(chunk(0))), Some(Request::Input(chunk(0)))] {
             assert!(reader.read(wire::RunRequest { request }).is_err());
         }
@@ -309,6 +356,7 @@ mod tests {
         };
         let mut reader = EventReader::new(&setup());
         for event in [
+            RunEvent::Queued(Queued { device: "cpu".into(), user: "a run".to_string(), ahead: 2 }),
             RunEvent::Admitted,
             RunEvent::Loaded { memory: vec![memory], warm_up_runs: 4 },
             RunEvent::Connected,

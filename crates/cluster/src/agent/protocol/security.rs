@@ -4,9 +4,18 @@ use std::{
     fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use tonic::transport::{Certificate, ClientTlsConfig, Identity as Pem, ServerTlsConfig};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        RootCertStore, ServerConfig, crypto,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+        server::WebPkiClientVerifier,
+    },
+};
+use tonic::transport::{Certificate, ClientTlsConfig, Identity as Pem};
 
 use crate::TlsFiles;
 
@@ -14,8 +23,9 @@ use crate::TlsFiles;
 /// as a client of other agents.
 #[derive(Clone)]
 pub struct Identity {
-    authority: Certificate,
-    own: Pem,
+    authority: Vec<u8>,
+    certificate: Vec<u8>,
+    key: Vec<u8>,
 }
 
 /// Why an identity or an address cannot be used.
@@ -25,6 +35,8 @@ pub enum SecurityError {
     File { path: PathBuf, cause: io::Error },
     #[error("{path}: no `-----BEGIN {expected}-----`: expected a PEM file")]
     NotPem { path: PathBuf, expected: &'static str },
+    #[error("the {what} cannot be used for TLS: {cause}")]
+    Tls { what: &'static str, cause: String },
     #[error(
         "{0} can be reached from other machines: give --tls-cert, --tls-key and --client-ca, or --insecure to accept \
          any client"
@@ -39,18 +51,42 @@ impl Identity {
     /// If one cannot be read, or is not a PEM file of its kind.
     pub fn read(files: &TlsFiles) -> Result<Identity, SecurityError> {
         let authority = pem(&files.ca, "CERTIFICATE")?;
-        let (cert, key) = (pem(&files.cert, "CERTIFICATE")?, pem(&files.key, "")?);
-        Ok(Identity { authority: Certificate::from_pem(authority), own: Pem::from_pem(cert, key) })
+        let (certificate, key) = (pem(&files.cert, "CERTIFICATE")?, pem(&files.key, "")?);
+        Ok(Identity { authority, certificate, key })
     }
 
     /// For connections to an agent whose certificate is issued to `name`.
     pub fn client(&self, name: &str) -> ClientTlsConfig {
-        ClientTlsConfig::new().ca_certificate(self.authority.clone()).identity(self.own.clone()).domain_name(name)
+        let own = Pem::from_pem(&self.certificate, &self.key);
+        let authority = Certificate::from_pem(&self.authority);
+        ClientTlsConfig::new().ca_certificate(authority).identity(own).domain_name(name)
     }
 
     /// For accepting clients with a certificate of the authority, and no others.
-    pub fn server(&self) -> ServerTlsConfig {
-        ServerTlsConfig::new().identity(self.own.clone()).client_ca_root(self.authority.clone())
+    ///
+    /// # Errors
+    /// If a certificate or the key is not valid, or they do not belong together.
+    pub fn acceptor(&self) -> Result<TlsAcceptor, SecurityError> {
+        fn failed<E: ToString>(what: &'static str) -> impl Fn(E) -> SecurityError {
+            move |error| SecurityError::Tls { what, cause: error.to_string() }
+        }
+        let provider = Arc::new(crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&self.authority) {
+            let certificate = certificate.map_err(failed("authority's certificate"))?;
+            roots.add(certificate).map_err(failed("authority's certificate"))?;
+        }
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+        let own: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(failed("private key"))?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(failed("protocol"))?
+            .with_client_cert_verifier(clients.map_err(failed("authority's certificate"))?)
+            .with_single_cert(own.map_err(failed("certificate"))?, key)
+            .map_err(failed("certificate"))?;
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
     }
 }
 

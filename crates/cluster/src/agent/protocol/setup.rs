@@ -10,7 +10,10 @@ use smol_str::SmolStr;
 
 use super::{named_tensors::StreamedTensor, peer::Peer};
 use edgecut_engine::EngineChoice;
-use edgecut_graph::{Graph, OperatorId, Origin, TensorId, TensorType, units::Bytes};
+use edgecut_graph::{
+    Graph, OperatorId, Origin, TensorId, TensorType, constant_operators,
+    units::{Bytes, Micros},
+};
 use edgecut_plan::{TransferFormat, activation::Activation};
 
 /// One server's part of a plan.
@@ -32,6 +35,9 @@ pub struct Setup {
     pub sink: Option<Terminal>,
     /// Maximum number of inferences in flight.
     pub in_flight: u32,
+    /// How long to wait for the devices; by default as the agent says.
+    #[serde(default)]
+    pub wait: Option<Micros>,
     /// Parameters whose contents are sent after the setup; others are generated from their names.
     pub streamed: Vec<StreamedTensor>,
 }
@@ -147,11 +153,17 @@ impl Partition {
         total
     }
 
-    /// Lower bound on the memory that a run needs beyond the parameters: the largest operand or result.
+    /// Lower bound on the memory that a run needs beyond the parameters: the largest operand or result, also within a stage.
     pub fn min_activations(&self) -> Bytes {
-        let graphs = self.stages.iter().map(|stage| &stage.graph);
-        let sizes = graphs.flat_map(|g| g.inputs().chain(g.outputs.iter().copied()).map(|id| g.tensor(id).ty.bytes()));
-        sizes.flatten().max().unwrap_or_default()
+        let largest = |graph: &Graph| {
+            // What depends on parameters alone is computed while they are loaded, and counts as one of them.
+            let constant = constant_operators(graph);
+            let computed = graph.operators().map(|(id, _)| id).filter(|id| !constant[id.0 as usize]);
+            let ends = graph.inputs().chain(graph.outputs.iter().copied());
+            let ends = ends.filter_map(|id| graph.tensor(id).ty.bytes()).max();
+            graph.largest_result(computed).max(ends.unwrap_or_default())
+        };
+        self.stages.iter().map(|stage| largest(&stage.graph)).max().unwrap_or_default()
     }
 }
 
@@ -295,6 +307,7 @@ mod tests {
             source: None,
             sink: None,
             in_flight: 1,
+            wait: None,
             streamed: vec![],
         }
     }

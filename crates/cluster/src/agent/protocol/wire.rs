@@ -10,7 +10,7 @@ tonic::include_proto!("edgecut.v1");
 
 /// The protocol version, on which client and agent must agree. Incremented with every incompatible change of a message or
 /// of a document in it.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 impl From<Description> for DescribeReply {
     fn from(from: Description) -> DescribeReply {

@@ -1,13 +1,17 @@
 //! A device of this server: one thread that computes, one job at a time.
 //!
 //! A run or a profile leases the device, so that no other client disturbs its measurements; the lease ends when it is
-//! dropped.
+//! dropped. Clients that wait get it in the order in which they came.
 
 use std::{
     any::Any,
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -15,11 +19,8 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::error::HostError;
-use crate::{DeviceDescription, MAX_THREADS};
+use crate::{DeviceDescription, agent::protocol::run::Queued};
 use edgecut_engine::{Engine, EngineChoice, EngineError};
-
-/// How long a client waits for a leased device.
-const LEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Creates an engine, the device's own or the one that is asked for, with a number of threads.
 pub(super) type EngineFactory = dyn Fn(Option<EngineChoice>, u32) -> Result<Arc<dyn Engine>, EngineError> + Send + Sync;
@@ -35,6 +36,8 @@ pub(super) struct Device {
     engines: Mutex<HashMap<EngineKey, Arc<dyn Engine>>>,
     jobs: mpsc::Sender<Job>,
     available: Arc<Semaphore>,
+    /// How many clients wait.
+    waiting: Arc<AtomicU32>,
     /// The current or last lease, for messages.
     user: Mutex<&'static str>,
 }
@@ -59,7 +62,8 @@ impl Device {
             .spawn(move || queue.into_iter().for_each(|job| job()))?;
         let (available, user) = (Arc::new(Semaphore::new(1)), Mutex::new(""));
         let engines = Mutex::default();
-        Ok(Arc::new(Device { description, create_engine, engines, jobs, available, user }))
+        let waiting = Arc::default();
+        Ok(Arc::new(Device { description, create_engine, engines, jobs, available, waiting, user }))
     }
 
     pub fn description(&self) -> &DeviceDescription {
@@ -67,6 +71,9 @@ impl Device {
     }
 
     /// The engine with `threads` threads; by default the device's own of both.
+    ///
+    /// # Errors
+    /// If the device offers fewer threads, or not this engine.
     pub fn engine(&self, engine: Option<EngineChoice>, threads: Option<u32>) -> Result<Arc<dyn Engine>, HostError> {
         let threads = threads.unwrap_or(self.description.threads);
         let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,8 +81,9 @@ impl Device {
         if let Some(engine) = engines.get(&key) {
             return Ok(engine.clone());
         }
-        if threads == 0 || threads > MAX_THREADS {
-            return Err(HostError::Request(format!("{threads} threads: expected 1 to {MAX_THREADS}")));
+        let DeviceDescription { name, threads: offered, .. } = &self.description;
+        if !(1..=*offered).contains(&threads) {
+            return Err(HostError::Threads { device: name.clone(), threads, offered: *offered });
         }
         // The number of engines that a process can measure is limited.
         engines.retain(|_, engine| Arc::strong_count(engine) > 1);
@@ -85,18 +93,59 @@ impl Device {
         Ok(engine)
     }
 
-    /// Waits up to 5 s for the device and leases it. Clients that are refused meanwhile are told `user`.
+    /// Leases the device, after a wait of at most `wait`. Clients that come meanwhile are told `user`. If there is a wait,
+    /// `queued` is called with the place in the queue.
     ///
     /// # Errors
     /// If the device stays leased.
-    pub async fn lease(self: &Arc<Device>, user: &'static str) -> Result<Lease, HostError> {
-        let permit = tokio::time::timeout(LEASE_TIMEOUT, self.available.clone().acquire_owned()).await;
-        let Ok(Ok(permit)) = permit else {
-            let user = *self.user.lock().unwrap_or_else(PoisonError::into_inner);
-            return Err(HostError::Busy { device: self.description.name.clone(), user: user.to_string() });
+    pub async fn lease(
+        self: &Arc<Device>,
+        user: &'static str,
+        wait: Duration,
+        queued: impl AsyncFnOnce(Queued),
+    ) -> Result<Lease, HostError> {
+        let permit = match self.available.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let place = Waiting::begin(&self.waiting);
+                let waiting = async {
+                    queued(self.place(place.ahead)).await;
+                    self.available.clone().acquire_owned().await
+                };
+                match tokio::time::timeout(wait, waiting).await {
+                    Ok(Ok(permit)) => permit,
+                    _ => {
+                        let Queued { device, user, .. } = self.place(0);
+                        return Err(HostError::Busy { device, user });
+                    }
+                }
+            }
         };
         *self.user.lock().unwrap_or_else(PoisonError::into_inner) = user;
         Ok(Lease { device: self.clone(), _permit: permit })
+    }
+
+    fn place(&self, ahead: u32) -> Queued {
+        let user = *self.user.lock().unwrap_or_else(PoisonError::into_inner);
+        Queued { device: self.description.name.clone(), user: user.to_string(), ahead }
+    }
+}
+
+/// A client that waits, until dropped.
+struct Waiting {
+    count: Arc<AtomicU32>,
+    ahead: u32,
+}
+
+impl Waiting {
+    fn begin(count: &Arc<AtomicU32>) -> Waiting {
+        Waiting { ahead: count.fetch_add(1, Ordering::Relaxed), count: count.clone() }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

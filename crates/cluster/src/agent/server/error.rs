@@ -1,5 +1,7 @@
 //! Errors of an agent, and the gRPC status that reports them to the client.
 
+use std::time::Duration;
+
 use smol_str::SmolStr;
 use tonic::{
     Code, Status,
@@ -29,6 +31,10 @@ pub enum HostError {
     OverLimit { device: SmolStr, peak: Bytes, limit: Bytes, shortfall: Bytes },
     #[error("device {device} is busy with {user}")]
     Busy { device: SmolStr, user: String },
+    #[error(
+        "device {device} computes with at most {offered} threads, {threads} were asked for: start its agent with more (--threads)"
+    )]
+    Threads { device: SmolStr, threads: u32, offered: u32 },
     #[error("no device {device}: this server has {known}")]
     NoDevice { device: SmolStr, known: String },
     #[error("{what}: {cause}")]
@@ -45,6 +51,12 @@ pub enum HostError {
     Chunk(#[from] ChunkError),
     #[error("{0}")]
     Request(String),
+    #[error("the agent serves {limit} requests of {who} already, which is the limit: try again later")]
+    Jobs { limit: usize, who: &'static str },
+    #[error("clients have sent {held} that the agent still holds, the limit is {limit}")]
+    Received { held: Bytes, limit: Bytes },
+    #[error("nothing came from the client for {} s", .0.as_secs_f64())]
+    Silent(Duration),
     #[error("the agent is shutting down")]
     ShuttingDown,
     #[error("the client closed the connection")]
@@ -54,14 +66,19 @@ pub enum HostError {
 impl From<HostError> for Status {
     fn from(error: HostError) -> Status {
         let code = match &error {
-            HostError::Memory { .. } | HostError::OverLimit { .. } => Code::ResourceExhausted,
-            HostError::Busy { .. } | HostError::ShuttingDown => Code::Unavailable,
+            HostError::Memory { .. } | HostError::OverLimit { .. } | HostError::Received { .. } => {
+                Code::ResourceExhausted
+            }
+            HostError::Busy { .. } | HostError::Jobs { .. } | HostError::ShuttingDown => Code::Unavailable,
             HostError::NoDevice { .. } => Code::NotFound,
             HostError::Engine { .. } | HostError::Panic { .. } => Code::Internal,
             HostError::Link { .. } => Code::Aborted,
-            HostError::BadRequest(_) | HostError::RunState(_) | HostError::Chunk(_) | HostError::Request(_) => {
-                Code::InvalidArgument
-            }
+            HostError::Threads { .. }
+            | HostError::BadRequest(_)
+            | HostError::RunState(_)
+            | HostError::Chunk(_)
+            | HostError::Request(_) => Code::InvalidArgument,
+            HostError::Silent(_) => Code::DeadlineExceeded,
             HostError::ClientGone => Code::Cancelled,
         };
         let mut message = error.to_string();

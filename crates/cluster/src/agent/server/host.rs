@@ -4,14 +4,17 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use smol_str::SmolStr;
 
-use super::{device::Device, error::HostError, machine::Machine, session::Session};
+use super::{
+    device::Device, error::HostError, jobs::Jobs, machine::Machine, received::ReceivedBytes, session::Session,
+};
 use crate::{
     Description, DeviceDescription, DeviceKind, HostLink,
-    agent::{clock::Clock, protocol::Identity, shutdown::Shutdown},
+    agent::{clock::Clock, limits::Limits, protocol::Identity, shutdown::Shutdown},
 };
 use edgecut_engine::{
     DilatedEngine, Dilation, Engine, EngineChoice, EngineError, EngineOptions, StartedGpu, StartedGpus, start_gpus,
@@ -35,6 +38,8 @@ pub struct HostOptions {
     pub dilation: Option<Dilation>,
     /// Certificates for connections to other agents.
     pub identity: Option<Identity>,
+    /// What clients can make it do at most.
+    pub limits: Limits,
 }
 
 /// The name of a server's processor.
@@ -55,6 +60,9 @@ pub struct Host {
     /// Notes for the user about the devices, such as why there is no GPU.
     notes: Vec<String>,
     clock: Clock,
+    limits: Arc<Limits>,
+    jobs: Arc<Jobs>,
+    received: Arc<ReceivedBytes>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
     shutdown: Shutdown,
 }
@@ -86,6 +94,7 @@ impl Host {
                 None => started,
             })
         };
+        let memory = cpu.memory;
         let processor = Device::start(cpu, Box::new(cpu_engine))?;
         let mut devices = vec![processor.clone()];
         let StartedGpus { gpus, mut notes } = match dilation {
@@ -104,6 +113,9 @@ impl Host {
             is_dilated: dilation.is_some(),
             notes,
             clock: Clock::start(),
+            received: ReceivedBytes::within(memory),
+            jobs: Jobs::new(options.limits.jobs, options.limits.client_jobs),
+            limits: Arc::new(options.limits),
             sessions: Mutex::default(),
             shutdown,
         }))
@@ -120,6 +132,20 @@ impl Host {
     /// Time on this agent's clock.
     pub fn now(&self) -> Micros {
         self.clock.now()
+    }
+
+    pub(super) fn limits(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
+    /// What is served at the same time.
+    pub(super) fn jobs(&self) -> &Arc<Jobs> {
+        &self.jobs
+    }
+
+    /// What clients have sent, as far as this agent still has it.
+    pub(super) fn received(&self) -> &Arc<ReceivedBytes> {
+        &self.received
     }
 
     pub(super) fn is_dilated(&self) -> bool {
@@ -159,6 +185,14 @@ impl Host {
             let known: Vec<_> = self.devices.iter().map(|device| device.description().name.as_str()).collect();
             HostError::NoDevice { device: name.into(), known: known.join(", ") }
         })
+    }
+
+    /// How long a client waits for devices that asks for `asked`.
+    pub(super) fn lease_wait(&self, asked: Option<Micros>) -> Duration {
+        /// Longer than any queue of measurements.
+        const MOST: Duration = Duration::from_secs(86_400);
+        let asked = asked.and_then(|asked| Duration::try_from_secs_f64(asked.0 / 1e6).ok());
+        asked.unwrap_or(self.limits.lease_wait).min(MOST)
     }
 
     /// The processor, which also sends and receives.

@@ -5,6 +5,8 @@ use std::{fmt, net::SocketAddr, time::Instant};
 use tonic::Request;
 use tracing::{info, warn};
 
+use super::accept::ConnectionInfo;
+
 /// A job that is logged when it begins and when it ends.
 pub(super) struct JobLog {
     what: String,
@@ -19,12 +21,16 @@ pub(super) struct Client(Option<SocketAddr>);
 
 impl Client {
     pub fn of<T>(request: &Request<T>) -> Client {
-        Client(request.remote_addr())
+        Client(request.extensions().get::<ConnectionInfo>().map(|connection| connection.address))
+    }
+
+    pub fn at(address: SocketAddr) -> Client {
+        Client(Some(address))
     }
 
     /// Logs that it is connected.
-    pub fn log_connection(address: Option<SocketAddr>) {
-        info!("connection from {}", Client(address));
+    pub fn log_connection(self) {
+        info!("connection from {self}");
     }
 }
 

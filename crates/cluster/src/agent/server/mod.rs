@@ -9,18 +9,23 @@
 //! | [`execute`], [`transfer`] | what computes a session's stages, and what moves its values between agents |
 //! | [`profile`], [`probe`] | measurements of operators and of links |
 //! | [`measurement_lock`] | makes measurements of all processes on this machine take turns |
-//! | [`service`], [`serve`] | the gRPC service, and the socket it listens on |
+//! | [`service`], [`serve`], [`accept`] | the gRPC service, its server, and which connections reach it |
+//! | [`jobs`] | how many runs, profiles and measurements are served at the same time |
+//! | [`received`] | the bytes that clients have sent and the agent still has |
 //! | [`job_log`] | the log of connections and jobs |
 
+mod accept;
 mod device;
 mod error;
 mod execute;
 mod host;
 mod job_log;
+mod jobs;
 mod machine;
 mod measurement_lock;
 mod probe;
 mod profile;
+mod received;
 mod run;
 mod run_state;
 mod serve;
@@ -31,4 +36,4 @@ mod transfer;
 pub use error::HostError;
 pub use host::{Host, HostOptions};
 pub use machine::total_memory;
-pub use serve::serve;
+pub use serve::{ServeError, serve};

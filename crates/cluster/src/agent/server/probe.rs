@@ -20,6 +20,7 @@ use tonic::Status;
 use super::{
     error::HostError,
     host::Host,
+    jobs::Holder,
     measurement_lock::{MeasurementLock, Sharing},
 };
 use crate::agent::protocol::{
@@ -62,7 +63,8 @@ impl Host {
         budget: Duration,
         samples: mpsc::Sender<ProbeSample>,
     ) -> Result<(), HostError> {
-        let _lease = self.processor().lease("the measurement of a link").await?;
+        let wait = self.limits().lease_wait;
+        let _lease = self.processor().lease("the measurement of a link", wait, async |_| {}).await?;
         let _lock = self.shared_lock().await?;
         let failed = |cause: String| HostError::Link { peer: peer.server.clone(), cause };
         let channel = connect(peer, self.identity()).await.map_err(|e| failed(e.to_string()))?;
@@ -112,11 +114,22 @@ impl Host {
     ///
     /// # Errors
     /// If the processor is busy, the stream breaks, or a transfer is too large.
-    pub(super) async fn absorb<S>(&self, mut stream: S, replies: mpsc::Sender<AbsorbReply>) -> Result<(), HostError>
+    pub(super) async fn absorb<S>(
+        &self,
+        mut stream: S,
+        replies: mpsc::Sender<AbsorbReply>,
+        holder: Holder,
+    ) -> Result<(), HostError>
     where
         S: futures::Stream<Item = Result<AbsorbChunk, Status>> + Unpin,
     {
-        let _lease = self.processor().lease("the measurement of a link from a peer").await?;
+        // The processor does not wait for a peer that has not begun.
+        let silent = self.limits().message_time;
+        let next = async |stream: &mut S| timeout(silent, stream.next()).await.map_err(|_| HostError::Silent(silent));
+        let Some(mut chunk) = next(&mut stream).await? else { return Ok(()) };
+        let _job = self.jobs().begin(holder)?;
+        let wait = self.limits().lease_wait;
+        let _lease = self.processor().lease("the measurement of a link from a peer", wait, async |_| {}).await?;
         let _lock = self.shared_lock().await?;
         let mut transfer = Assembler::default();
         let (tensors, mut received) = mpsc::channel::<TensorData>(1);
@@ -128,7 +141,7 @@ impl Host {
             }
         });
         acknowledging.map_err(|error| HostError::Request(format!("cannot start a thread: {error}")))?;
-        while let Some(chunk) = stream.next().await {
+        loop {
             let Ok(AbsorbChunk { bytes, data }) = chunk else { return Err(HostError::ClientGone) };
             if Bytes(bytes) > MAX_ABSORB_SIZE {
                 let what = format!("a probe of {} exceeds the limit of {MAX_ABSORB_SIZE}", Bytes(bytes));
@@ -139,8 +152,11 @@ impl Host {
             {
                 return Err(HostError::ClientGone);
             }
+            match next(&mut stream).await? {
+                Some(more) => chunk = more,
+                None => return Ok(()),
+            }
         }
-        Ok(())
     }
 }
 
@@ -197,16 +213,18 @@ fn time_transfers(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::{server::host::HostOptions, shutdown::Shutdown};
+    use crate::agent::{limits::Limits, server::host::HostOptions, shutdown::Shutdown};
 
     #[tokio::test]
     async fn a_link_is_not_measured_while_a_processor_is_in_use() {
-        let options = HostOptions { name: "a".into(), threads: Some(1), memory: None, ..HostOptions::default() };
+        let limits = Limits { lease_wait: Duration::from_millis(50), ..Limits::default() };
+        let options = HostOptions { name: "a".into(), threads: Some(1), limits, ..HostOptions::default() };
         let host = Host::start(options, Shutdown::new()).unwrap();
-        let lease = host.processor().lease("a profile").await.unwrap();
+        let lease = host.processor().lease("a profile", Duration::ZERO, async |_| {}).await.unwrap();
         let absorb = async || {
             let (replies, _received) = mpsc::channel(1);
-            host.absorb(futures::stream::empty(), replies).await
+            let chunk = AbsorbChunk { bytes: 0, data: Buffer::new() };
+            host.absorb(futures::stream::iter([Ok(chunk)]), replies, Holder::Address(None)).await
         };
         let refused = absorb().await.map_err(|error| error.to_string());
         assert_eq!(refused, Err("device cpu is busy with a profile".to_string()));

@@ -13,6 +13,7 @@ use crate::agent::{
     protocol::{
         named_tensors::NamedTensors,
         profile::{ProfileEvent, ProfileTask},
+        run::Queued,
     },
     shutdown::Shutdown,
 };
@@ -37,7 +38,17 @@ impl Host {
         contents: NamedTensors,
         events: mpsc::Sender<ProfileEvent>,
     ) -> Result<(), HostError> {
-        let lease = self.device(&task.device)?.lease("another client's profile").await?;
+        task.sampling.check().map_err(|error| HostError::Request(error.to_string()))?;
+        let queued = async |queued: Queued| {
+            // The receiver is dropped when the client is gone.
+            let _ = events.send(ProfileEvent::WaitingFor(queued.user)).await;
+        };
+        let device = self.device(&task.device)?;
+        let lease = device.lease("another client's profile", self.lease_wait(task.wait), queued);
+        let lease = tokio::select! {
+            lease = lease => lease?,
+            () = events.closed() => return Err(HostError::ClientGone),
+        };
         let engine = lease.device().engine(task.engine, task.threads)?;
         let limit = lease.device().description().memory;
         let shutdown = self.shutdown().clone();
@@ -72,10 +83,22 @@ fn measure(
     let failed = |cause| HostError::Engine { what: "profiling".to_string(), cause };
     let graph = &task.graph;
     let items = items(graph, task.granularity);
+    let all: Bytes = graph.inputs().filter_map(|id| graph.tensor(id).ty.bytes()).sum();
+    if limit.shortfall(all) > Bytes::ZERO {
+        return Err(HostError::Request(format!("the inputs of the model take {all}, the limit is {limit}")));
+    }
     let content = |id: TensorId| content(task, contents, id);
     let inputs: Vec<TensorData> = graph.inputs().map(content).collect::<Result<_, _>>().map_err(failed)?;
-    let target =
-        ProfileTarget { engine, graph, items: &items, inputs: &inputs, parameter: &content, memory: Some(limit) };
+    let is_cancelled = || shutdown.is_requested() || events.is_closed();
+    let target = ProfileTarget {
+        engine,
+        graph,
+        items: &items,
+        inputs: &inputs,
+        parameter: &content,
+        memory: Some(limit),
+        is_cancelled: &is_cancelled,
+    };
     let send = |event| match shutdown.is_requested() || events.blocking_send(event).is_err() {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
@@ -88,7 +111,7 @@ fn measure(
         }
         .map_err(failed)?;
     }
-    if task.whole && !shutdown.is_requested() && !events.is_closed() {
+    if task.whole && !is_cancelled() {
         let event = match whole_model(&target, &task.sampling, task.cache_flush) {
             Ok(cost) => Some(ProfileEvent::Whole(cost)),
             Err(error) if !task.items => {

@@ -1,6 +1,13 @@
 //! One run on one agent, from its setup until it is unloaded: admit, load, connect, serve inferences.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -9,13 +16,15 @@ use super::{
     error::HostError,
     execute::{self, LoadedPartition},
     host::Host,
+    jobs::Holder,
+    received::Received,
     session::{Session, SessionReport},
     transfer::open_link,
 };
 use crate::agent::protocol::{
     named_tensors::NamedTensors,
     run::{RunCommand, RunEvent},
-    setup::Setup,
+    setup::{Partition, Setup},
 };
 use edgecut_engine::Executable;
 use edgecut_graph::{TensorData, units::Bytes};
@@ -24,6 +33,15 @@ use edgecut_graph::{TensorData, units::Bytes};
 struct ClientChannel {
     commands: mpsc::Receiver<RunCommand>,
     events: mpsc::Sender<RunEvent>,
+    remote: Option<Arc<RemoteClient>>,
+}
+
+/// What is known of a client in another process.
+pub(super) struct RemoteClient {
+    /// Counts its messages.
+    pub heard: AtomicU64,
+    pub received: Received,
+    holder: Holder,
 }
 
 /// A partition with the lease of its device.
@@ -34,7 +52,7 @@ struct LeasedPartition {
 }
 
 impl Host {
-    /// Serves one run; returns without error when the client closes `commands`.
+    /// Serves one run of a client in this process; returns without error when it closes `commands`.
     ///
     /// # Errors
     /// If the run cannot be loaded or fails, or the agent shuts down. Everything is unloaded in any case.
@@ -43,7 +61,31 @@ impl Host {
         commands: mpsc::Receiver<RunCommand>,
         events: mpsc::Sender<RunEvent>,
     ) -> Result<(), HostError> {
-        let mut client = ClientChannel { commands, events };
+        self.run_for(ClientChannel { commands, events, remote: None }).await
+    }
+
+    /// The same for a client in another process, which loses its devices when nothing comes from it for
+    /// [`Limits::idle_time`](crate::agent::Limits::idle_time).
+    ///
+    /// # Errors
+    /// Also if the client is silent.
+    pub(super) async fn run_remote(
+        self: Arc<Host>,
+        commands: mpsc::Receiver<RunCommand>,
+        events: mpsc::Sender<RunEvent>,
+        remote: Arc<RemoteClient>,
+    ) -> Result<(), HostError> {
+        self.run_for(ClientChannel { commands, events, remote: Some(remote) }).await
+    }
+
+    async fn run_for(self: Arc<Host>, mut client: ClientChannel) -> Result<(), HostError> {
+        let (remote, limit) = (client.remote.clone(), self.limits().idle_time);
+        let silence = async {
+            match remote {
+                Some(remote) => remote.silence(limit).await,
+                None => std::future::pending().await,
+            }
+        };
         let shutdown = self.shutdown().clone();
         let outcome = {
             let serving = self.serve_run(&mut client);
@@ -51,6 +93,7 @@ impl Host {
             tokio::select! {
                 outcome = &mut serving => outcome,
                 () = shutdown.requested() => Err(HostError::ShuttingDown),
+                () = silence => Err(HostError::Silent(limit)),
             }
         };
         match outcome {
@@ -63,7 +106,12 @@ impl Host {
         let RunCommand::Setup(setup) = client.receive().await? else {
             return Err(HostError::Request("a run must begin with its setup".to_string()));
         };
-        let leased = self.lease_all(&setup).await?;
+        let _job = client.remote.as_ref().map(|remote| self.jobs().begin(remote.holder)).transpose()?;
+        if setup.in_flight > self.limits().in_flight {
+            let what = format!("{} inputs in flight, at most {} are served", setup.in_flight, self.limits().in_flight);
+            return Err(HostError::Request(what));
+        }
+        let leased = self.lease_all(&setup, client).await?;
         for partition in &leased {
             execute::admit(&setup.partitions[partition.index], partition.limit)?;
         }
@@ -71,6 +119,9 @@ impl Host {
         let streamed = Arc::new(client.parameters(&setup).await?);
         let loaded = load_all(&setup, &leased, &streamed).await?;
         drop(streamed);
+        if let Some(remote) = &client.remote {
+            remote.received.release();
+        }
         // The engines have copied the constants of the graphs.
         let setup = Arc::new(Arc::unwrap_or_clone(setup).without_graphs());
 
@@ -94,15 +145,26 @@ impl Host {
         outcome
     }
 
-    /// Leases the devices of all partitions, with the memory limit of each.
-    async fn lease_all(&self, setup: &Setup) -> Result<Vec<LeasedPartition>, HostError> {
-        let mut leased = Vec::with_capacity(setup.partitions.len());
-        for (index, partition) in setup.partitions.iter().enumerate() {
+    /// Leases the devices of all partitions, with the memory limit of each: in the order of their names, so that no two
+    /// clients wait for each other.
+    async fn lease_all(&self, setup: &Setup, client: &ClientChannel) -> Result<Vec<LeasedPartition>, HostError> {
+        let mut order: Vec<(usize, &Partition)> = setup.partitions.iter().enumerate().collect();
+        order.sort_by_key(|(_, partition)| &partition.device);
+        let mut leased = Vec::with_capacity(order.len());
+        for (index, partition) in order {
             let device = self.device(&partition.device)?;
             let own = device.description().memory;
             let limit = partition.memory.map_or(own, |planned| planned.min(own));
-            leased.push(LeasedPartition { index, lease: device.lease("another client's run").await?, limit });
+            // If the client is gone, nothing waits for the lease either.
+            let queued = async |queued| drop(client.send(RunEvent::Queued(queued)).await);
+            let lease = device.lease("another client's run", self.lease_wait(setup.wait), queued);
+            let lease = tokio::select! {
+                lease = lease => lease?,
+                () = client.events.closed() => return Err(HostError::ClientGone),
+            };
+            leased.push(LeasedPartition { index, lease, limit });
         }
+        leased.sort_by_key(|partition| partition.index);
         Ok(leased)
     }
 
@@ -154,6 +216,23 @@ impl Host {
         });
         session.set_links(futures::future::try_join_all(opening).await?);
         Ok(())
+    }
+}
+
+impl RemoteClient {
+    pub fn new(received: Received, holder: Holder) -> RemoteClient {
+        RemoteClient { heard: AtomicU64::new(0), received, holder }
+    }
+
+    /// Ends once no message has come for `limit`.
+    async fn silence(&self, limit: Duration) {
+        loop {
+            let before = self.heard.load(Ordering::Relaxed);
+            tokio::time::sleep(limit).await;
+            if self.heard.load(Ordering::Relaxed) == before {
+                return;
+            }
+        }
     }
 }
 

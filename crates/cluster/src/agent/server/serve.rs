@@ -1,18 +1,28 @@
 //! The gRPC server of an agent.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
-use futures::TryStreamExt;
 use tokio::net::TcpListener;
-use tonic::transport::{Server, server::TcpIncoming};
+use tonic::transport::Server;
 
-use super::{host::Host, job_log::Client, service::Service};
+use super::{accept::connections, host::Host, service::Service};
 use crate::agent::protocol::{
-    Identity,
+    Identity, SecurityError,
     chunks::MAX_MESSAGE_SIZE,
     connect::{FRAME_SIZE, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, WINDOW_SIZE},
     wire::agent_server::AgentServer,
 };
+
+/// Why an agent does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error(transparent)]
+    Security(#[from] SecurityError),
+    #[error(transparent)]
+    Socket(#[from] io::Error),
+    #[error(transparent)]
+    Transport(#[from] tonic::transport::Error),
+}
 
 /// How long connections may take to close after a shutdown was requested.
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
@@ -22,26 +32,21 @@ const GRACE_PERIOD: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// If TLS cannot be set up or the socket fails.
-pub async fn serve(
-    listener: TcpListener,
-    host: Arc<Host>,
-    identity: Option<&Identity>,
-) -> Result<(), tonic::transport::Error> {
+pub async fn serve(listener: TcpListener, host: Arc<Host>, identity: Option<&Identity>) -> Result<(), ServeError> {
     let shutdown = host.shutdown().clone();
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<AgentServer<Service>>().await;
+    let limits = host.limits().clone();
     let mut server = Server::builder()
         .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
         .initial_stream_window_size(WINDOW_SIZE)
         .initial_connection_window_size(WINDOW_SIZE)
-        .max_frame_size(FRAME_SIZE);
-    if let Some(identity) = identity {
-        server = server.tls_config(identity.server())?;
-    }
+        .max_frame_size(FRAME_SIZE)
+        .max_concurrent_streams(limits.streams);
+    let tls = identity.map(Identity::acceptor).transpose()?;
     let agent = AgentServer::new(Service::new(host)).max_decoding_message_size(MAX_MESSAGE_SIZE);
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let incoming = incoming.inspect_ok(|connection| Client::log_connection(connection.peer_addr().ok()));
+    let incoming = connections(listener, tls, limits, shutdown.clone());
     let requested = shutdown.requested();
     let not_serving = async move {
         requested.await;
@@ -54,7 +59,7 @@ pub async fn serve(
         tokio::time::sleep(GRACE_PERIOD).await;
     };
     tokio::select! {
-        outcome = serving => outcome,
+        outcome = serving => Ok(outcome?),
         // A client keeps its connection open, such as a health watch.
         () = grace_period => Ok(()),
     }

@@ -18,10 +18,11 @@ pub struct Planned<'a> {
 
 /// The plan for `request`, whose costs are those of profiles: shards that candidates ask for are measured and added to
 /// `shards`, then candidates are run, as far as `options` say. Targets on times are judged by what is known last: a plan
-/// that misses them by its profiles is run all the same.
+/// that misses them by its profiles is run all the same. Where an agent fails, the best plan so far is given out, with a
+/// note.
 ///
 /// # Errors
-/// If there is no plan, or an agent fails.
+/// If there is no plan.
 pub fn plan_on_agents<'a>(
     agents: &PilotAgents<'_>,
     request: &PlanRequest<'a>,
@@ -40,7 +41,16 @@ pub fn plan_on_agents<'a>(
     if options.rounds == 0 || !keeps_memory(&first) {
         return Ok(Planned { candidate: split::met(&request, first)?, request });
     }
-    let (candidate, known) = PilotRunner { agents, options, progress, request: &request }.run(first)?;
+    let piloted = PilotRunner { agents, options, progress, request: &request }.run(first.clone());
+    let (candidate, known) = match piloted {
+        Err(PlanningError::Pilot(why)) => {
+            progress(PlanEvent::AgentFailed(why.to_string()));
+            let mut candidate = split::met(&request, first)?;
+            candidate.notes.push(format!("no pilot run: {why}"));
+            return Ok(Planned { candidate, request });
+        }
+        piloted => piloted?,
+    };
     let (candidate, request) = replanner.measure_memory(candidate, &known, request);
     Ok(Planned { candidate, request })
 }

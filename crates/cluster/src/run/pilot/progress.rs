@@ -50,6 +50,8 @@ pub enum PlanEvent {
     ShardsMeasured(usize),
     /// An agent has too little memory left for a candidate.
     PilotRefused { agent: String, message: String },
+    /// An agent failed: the best plan so far is given out.
+    AgentFailed(String),
     /// A candidate was run.
     PilotRun {
         devices: usize,
@@ -89,6 +91,7 @@ impl fmt::Display for PlanEvent {
             PlanEvent::Running => f.write_str("running a plan on the agents"),
             PlanEvent::ShardsMeasured(count) => write!(f, "measured {count} shards, stored in the profiles"),
             PlanEvent::PilotRefused { agent, message } => write!(f, "pilot run refused: {agent}: {message}"),
+            PlanEvent::AgentFailed(why) => write!(f, "giving out the best plan so far: {why}"),
             PlanEvent::PilotRun { devices, splits, is_scheduled, is_stream, time, predicted } => {
                 let plural = if *devices == 1 { "" } else { "s" };
                 let scheduled = if *is_scheduled { ", with schedules that need less memory" } else { "" };

@@ -13,7 +13,10 @@ use super::{
     progress::{PlanEvent, Progress},
     replanning::{Replanning, Solved},
 };
-use crate::run::shards::{ShardError, Shards};
+use crate::{
+    agent::AgentError,
+    run::shards::{ShardError, Shards},
+};
 
 /// Makes plans for one request, and measures what they ask for.
 pub struct Replanner<'a, 'r, 's> {
@@ -30,7 +33,7 @@ impl<'r> Replanner<'_, 'r, '_> {
     /// known in the end. The same comes out the next time, unless this ends before all shards that plans ask for are measured.
     ///
     /// # Errors
-    /// If some group runs nowhere, or a shard cannot be measured.
+    /// If some group runs nowhere, or a measurement cannot be stored.
     pub fn plan(&mut self) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
         if self.request.like.is_some() {
             let request = self.with_known_shards();
@@ -57,7 +60,10 @@ impl<'r> Replanner<'_, 'r, '_> {
             {
                 return Ok((best, request));
             }
-            let added = self.measure(&candidate)?;
+            let added = match self.measure(&candidate) {
+                Err(ShardError::Agent(why)) => return Ok((self.unmeasured(candidate, &why), request)),
+                added => added?,
+            };
             let measured = match added {
                 0 => candidate.clone(),
                 _ => split::reevaluate(&self.with_known_shards(), &candidate)?,
@@ -76,6 +82,13 @@ impl<'r> Replanner<'_, 'r, '_> {
         }
     }
 
+    /// `candidate`, whose shards are not all measured because of `why`.
+    fn unmeasured(&self, mut candidate: Candidate, why: &AgentError) -> Candidate {
+        (self.progress)(PlanEvent::AgentFailed(why.to_string()));
+        candidate.notes.push(format!("not all of its shards were measured: {why}"));
+        candidate
+    }
+
     /// `solved` within the limits on memory, again where the memory of its shards was an estimate that is too small.
     fn within_memory(
         &mut self,
@@ -88,9 +101,16 @@ impl<'r> Replanner<'_, 'r, '_> {
         let mut candidate = within_memory(&request, solved);
         for _ in 0..if self.request.is_limited() { self.options.replans() } else { 0 } {
             let is_settled = candidate.splits.is_empty() || candidate.is_scheduled();
-            let is_settled = is_settled || self.request.search.stop.is_requested();
-            if is_settled || self.measure(&candidate)? == 0 {
+            if is_settled || self.request.search.stop.is_requested() {
                 break;
+            }
+            match self.measure(&candidate) {
+                Ok(0) => break,
+                Err(ShardError::Agent(why)) => {
+                    candidate = self.unmeasured(candidate, &why);
+                    break;
+                }
+                added => drop(added?),
             }
             request = self.with_known_shards();
             candidate = split::reevaluate(&request, &candidate)?;

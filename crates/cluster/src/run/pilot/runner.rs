@@ -21,13 +21,7 @@ use super::{
     progress::PlanEvent,
     scoring::{finalists, scores},
 };
-use crate::{
-    agent::AgentError,
-    run::{
-        RunError,
-        perform::{PerformError, RunContext},
-    },
-};
+use crate::run::perform::{PerformError, RunContext};
 
 /// Runs candidates of one request.
 pub struct PilotRunner<'a> {
@@ -39,6 +33,7 @@ pub struct PilotRunner<'a> {
 }
 
 /// A candidate that was run.
+#[derive(Clone)]
 struct Trial {
     candidate: Candidate,
     outcome: PilotOutcome,
@@ -47,11 +42,11 @@ struct Trial {
 impl PilotRunner<'_> {
     /// The chosen candidate, and the costs measured in context. Runs `first` and its alternatives, then in every
     /// further round the candidate that the search finds with the costs measured so far, and last the finalists,
-    /// interleaved.
+    /// interleaved. Once an agent fails, the best of those that have run is chosen.
     ///
     /// # Errors
     /// If no candidate fits the memory that agents have left, none meets the targets at its measured times, or an agent
-    /// fails.
+    /// fails before any has run.
     pub fn run(&self, first: Candidate) -> Result<(Candidate, InContextCosts), PlanningError> {
         let mut known = InContextCosts::default();
         let mut trials: Vec<Trial> = Vec::new();
@@ -70,12 +65,19 @@ impl PilotRunner<'_> {
             }
         }
         let rounds = if is_free { self.options.rounds } else { 1 };
-        for round in 0..rounds {
+        let mut failure: Option<PilotError> = None;
+        'rounds: for round in 0..rounds {
             for candidate in next.drain(..) {
                 if !trials.is_empty() && self.is_stopped() {
                     break;
                 }
-                trials.extend(self.trial(candidate, &mut known)?);
+                match self.trial(candidate, &mut known) {
+                    Err(PlanningError::Pilot(why)) if !trials.is_empty() => {
+                        failure = Some(why);
+                        break 'rounds;
+                    }
+                    trial => trials.extend(trial?),
+                }
             }
             if trials.is_empty() && is_free {
                 trials.extend(self.with_memory_reserve(&mut known)?);
@@ -89,10 +91,22 @@ impl PilotRunner<'_> {
             }
         }
         // Which plan needs the least memory follows from sizes, not from times.
-        if self.request.objective != Objective::Memory && !self.is_stopped() {
-            trials = self.compared(trials, &mut known)?;
+        if self.request.objective != Objective::Memory && !self.is_stopped() && failure.is_none() {
+            let before = trials.clone();
+            trials = match self.compared(trials, &mut known) {
+                Err(PlanningError::Pilot(why)) if !before.is_empty() => {
+                    failure = Some(why);
+                    before
+                }
+                compared => compared?,
+            };
         }
-        self.best(trials, &known)
+        let Some(why) = failure else { return self.best(trials, &known) };
+        (self.progress)(PlanEvent::AgentFailed(why.to_string()));
+        trials.sort_by(|a, b| a.outcome.time().0.total_cmp(&b.outcome.time().0));
+        let (mut candidate, known) = self.best(trials, &known)?;
+        candidate.notes.push(format!("pilot runs ended early: {why}"));
+        Ok((candidate, known))
     }
 
     /// `trials` with candidates of other ratios, the finalists first, from the best to the worst.
@@ -249,11 +263,13 @@ impl PilotRunner<'_> {
             (self.progress)(PlanEvent::Running);
             let outcome = match runtime.block_on(pilot_run(&context, &plan, self.options)) {
                 Ok(outcome) => outcome,
-                Err(PilotError::Perform(PerformError::Run(RunError::Agent(AgentError::Memory { agent, message })))) => {
-                    (self.progress)(PlanEvent::PilotRefused { agent: agent.to_string(), message });
+                Err(error) => {
+                    let PilotError::Perform(PerformError::Run(run)) = &error else { return Err(error.into()) };
+                    let Some((agent, message)) = run.memory() else { return Err(error.into()) };
+                    let (agent, message) = (agent.to_string(), message.to_string());
+                    (self.progress)(PlanEvent::PilotRefused { agent, message });
                     return Ok(None);
                 }
-                Err(error) => return Err(error.into()),
             };
             if fastest.as_ref().is_none_or(|before| outcome.time() < before.time()) {
                 fastest = Some(outcome);

@@ -49,6 +49,7 @@ fn setup(sizes: &[u64], partitions: Vec<Partition>, sends: &[u32]) -> Setup {
         source: None,
         sink: None,
         in_flight: 1,
+        wait: None,
         streamed: vec![],
     }
 }

@@ -1,0 +1,206 @@
+//! What clients can make an agent do at most: every limit, with its name and default.
+//!
+//! An agent is reached by whoever can open a socket to it, and shared by clients that know nothing of each other. A limit is
+//! reached by mistakes and by hostile clients; an honest one is served all the same.
+
+use std::{fmt, time::Duration};
+
+use edgecut_graph::units::{Bytes, Micros};
+
+/// The limits of one agent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// Open connections.
+    pub connections: usize,
+    /// Connections that have not said yet that they speak HTTP/2; the oldest is closed for a new one.
+    pub handshakes: usize,
+    /// Time for TLS and the first bytes of HTTP/2.
+    pub handshake_time: Duration,
+    /// Simultaneous requests of one connection.
+    pub streams: u32,
+    /// Simultaneous runs, profiles and measurements of links, those that wait for a device among them.
+    pub jobs: usize,
+    /// The same of one client: the holder of a certificate, or an address without TLS.
+    pub client_jobs: usize,
+    /// Time between two messages of a client that has announced more.
+    pub message_time: Duration,
+    /// Time that a client may have devices without using them.
+    pub idle_time: Duration,
+    /// Time that a client waits for devices, unless it asks for another.
+    pub lease_wait: Duration,
+    /// Size of a setup or a profile task.
+    pub document: Bytes,
+    /// Inputs in flight of a run.
+    pub in_flight: u32,
+}
+
+/// A limit that cannot be set so.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    #[error("`{0}` sets no limit: expected NAME=VALUE, such as connections=512")]
+    Syntax(String),
+    #[error("there is no limit `{name}`: expected one of {known}")]
+    Name { name: String, known: String },
+    #[error("`{value}` is no value of the limit {name}: expected {expected}")]
+    Value { name: &'static str, value: String, expected: &'static str },
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 512,
+            handshakes: 64,
+            handshake_time: Duration::from_secs(5),
+            streams: 64,
+            jobs: 64,
+            client_jobs: 16,
+            message_time: Duration::from_secs(30),
+            idle_time: Duration::from_secs(120),
+            lease_wait: Duration::from_secs(5),
+            document: Bytes(256 << 20),
+            in_flight: 1024,
+        }
+    }
+}
+
+/// A limit by name.
+struct Named {
+    name: &'static str,
+    expected: &'static str,
+    /// Sets it; `None` if the value is none.
+    set: fn(&mut Limits, &str) -> Option<()>,
+}
+
+const COUNT: &str = "a number from 1 to 1000000";
+const TIME: &str = "a time such as 500ms, 30s or 5m, at most a day";
+const SIZE: &str = "a size such as 64MiB";
+
+const NAMED: [Named; 11] = [
+    Named { name: "connections", expected: COUNT, set: |l, v| count(v).map(|n| l.connections = n as usize) },
+    Named { name: "handshakes", expected: COUNT, set: |l, v| count(v).map(|n| l.handshakes = n as usize) },
+    Named { name: "handshake-time", expected: TIME, set: |l, v| time(v).map(|t| l.handshake_time = t) },
+    Named { name: "streams", expected: COUNT, set: |l, v| count(v).map(|n| l.streams = n) },
+    Named { name: "jobs", expected: COUNT, set: |l, v| count(v).map(|n| l.jobs = n as usize) },
+    Named { name: "client-jobs", expected: COUNT, set: |l, v| count(v).map(|n| l.client_jobs = n as usize) },
+    Named { name: "message-time", expected: TIME, set: |l, v| time(v).map(|t| l.message_time = t) },
+    Named { name: "idle-time", expected: TIME, set: |l, v| time(v).map(|t| l.idle_time = t) },
+    Named { name: "lease-wait", expected: TIME, set: |l, v| time(v).map(|t| l.lease_wait = t) },
+    Named { name: "document", expected: SIZE, set: |l, v| Bytes::with_unit(v).ok().map(|b| l.document = b) },
+    Named { name: "in-flight", expected: COUNT, set: |l, v| count(v).map(|n| l.in_flight = n) },
+];
+
+/// Longest time that can be set.
+const MAX_TIME: Duration = Duration::from_secs(86_400);
+
+fn count(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|count| (1..=1_000_000).contains(count))
+}
+
+fn time(text: &str) -> Option<Duration> {
+    let time: Micros = text.parse().ok()?;
+    Duration::try_from_secs_f64(time.0 / 1e6).ok().filter(|time| !time.is_zero() && *time <= MAX_TIME)
+}
+
+impl Limits {
+    /// The defaults, with each `NAME=VALUE` of `settings` instead.
+    ///
+    /// # Errors
+    /// If there is no such limit, or it cannot have that value.
+    pub fn with(settings: &[String]) -> Result<Limits, LimitError> {
+        let mut limits = Limits::default();
+        for setting in settings {
+            let (name, value) = setting.split_once('=').ok_or_else(|| LimitError::Syntax(setting.clone()))?;
+            let named = NAMED.iter().find(|named| named.name == name).ok_or_else(|| LimitError::Name {
+                name: name.to_string(),
+                known: NAMED.map(|named| named.name).join(", "),
+            })?;
+            let wrong = || LimitError::Value { name: named.name, value: value.to_string(), expected: named.expected };
+            (named.set)(&mut limits, value).ok_or_else(wrong)?;
+        }
+        Ok(limits)
+    }
+
+    /// The same with no more connections than the system lets this process open, some files apart.
+    #[must_use]
+    pub fn within_descriptors(self, descriptors: Option<u64>) -> Limits {
+        /// Those of the runtime, libraries, models, and one connection that is told to go.
+        const RESERVED: u64 = 32;
+        let most = descriptors.map_or(usize::MAX, |all| all.saturating_sub(RESERVED).max(RESERVED / 4) as usize);
+        let connections = self.connections.min(most);
+        Limits { connections, handshakes: self.handshakes.min(connections.div_ceil(2)), ..self }
+    }
+}
+
+impl fmt::Display for Limits {
+    /// One `NAME=VALUE` after the other.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Limits { connections, handshakes, streams, jobs, client_jobs, in_flight, document, .. } = self;
+        let time = |time: Duration| Micros::from(time);
+        write!(f, "connections={connections} handshakes={handshakes} handshake-time={}", time(self.handshake_time))?;
+        write!(f, " streams={streams} jobs={jobs} client-jobs={client_jobs} message-time={}", time(self.message_time))?;
+        write!(f, " idle-time={} lease-wait={}", time(self.idle_time), time(self.lease_wait))?;
+        write!(f, " document={document} in-flight={in_flight}")
+    }
+}
+
+/// How many files and connections the system lets this process open; `None` if it does not say.
+#[cfg(unix)]
+pub fn descriptors() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// Other systems have no such number.
+#[cfg(not(unix))]
+pub fn descriptors() -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(settings: &[&str]) -> Result<Limits, String> {
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        Limits::with(&settings).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn limits_are_set_by_name() {
+        let set = with(&["connections=7", "idle-time=5m", "document=1MiB"]).unwrap();
+        let wanted = Limits {
+            connections: 7,
+            idle_time: Duration::from_secs(300),
+            document: Bytes(1 << 20),
+            ..Limits::default()
+        };
+        assert_eq!(set, wanted);
+        for named in &NAMED {
+            let value = if named.expected == COUNT {
+                "9"
+            } else if named.expected == TIME {
+                "9s"
+            } else {
+                "9MiB"
+            };
+            assert_ne!(with(&[&format!("{}={value}", named.name)]), Ok(Limits::default()), "{}", named.name);
+            assert!(Limits::default().to_string().contains(&format!("{}=", named.name)));
+            assert!(with(&[&format!("{}=x", named.name)]).unwrap_err().contains(named.expected));
+        }
+        assert!(with(&["streams"]).unwrap_err().contains("NAME=VALUE"));
+        assert!(with(&["stream=1"]).unwrap_err().contains("expected one of connections, handshakes"));
+        for wrong in ["streams=0", "streams=-1", "idle-time=0s", "idle-time=2d", "idle-time=NaNs"] {
+            assert!(with(&[wrong]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn connections_leave_descriptors_for_other_files() {
+        let limits = Limits::default();
+        for (descriptors, connections, handshakes) in
+            [(None, 512, 64), (Some(1 << 20), 512, 64), (Some(64), 32, 16), (Some(8), 8, 4)]
+        {
+            let found = limits.clone().within_descriptors(descriptors);
+            assert_eq!((found.connections, found.handshakes), (connections, handshakes), "{descriptors:?}");
+        }
+    }
+}

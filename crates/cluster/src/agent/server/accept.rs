@@ -1,0 +1,207 @@
+//! Accepting connections: only those that speak HTTP/2, with TLS where there is an identity, within a time limit.
+//!
+//! A socket that says nothing, a TLS handshake that stops half-way and bytes that are not HTTP/2 take a place among the
+//! handshakes until their time is over, or until a newer connection needs the place. They never reach the gRPC server, nor do
+//! they take the descriptors that other connections need.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::either::Either;
+use tonic::transport::server::Connected;
+use tracing::{info, warn};
+
+use super::{job_log::Client, jobs::Holder};
+use crate::agent::{limits::Limits, shutdown::Shutdown};
+
+/// What a client of HTTP/2 sends first (RFC 9113, section 3.4).
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How long to wait when the system has no descriptor for another connection.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Connections that wait for the gRPC server.
+const QUEUE_LENGTH: usize = 16;
+
+type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// A connection that has sent the preface, which is read again. Its place is free when it is dropped.
+pub(super) struct Connection {
+    stream: Stream,
+    /// How much of the preface was read again.
+    reread: usize,
+    about: ConnectionInfo,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Who is at the other end of a connection; an extension of its requests.
+#[derive(Debug, Clone)]
+pub(super) struct ConnectionInfo {
+    pub address: SocketAddr,
+    pub holder: Holder,
+}
+
+/// Why a connection was closed before it was served.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("it sent no HTTP/2 within {} s", .0.as_secs_f64())]
+    Time(Duration),
+    #[error("it does not speak HTTP/2")]
+    Preface,
+    #[error("TLS: {0}")]
+    Tls(io::Error),
+    #[error("{0}")]
+    Socket(#[from] io::Error),
+}
+
+/// The connections of `listener` until `shutdown` is requested, at most [`Limits::connections`] at a time.
+pub(super) fn connections(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    limits: Arc<Limits>,
+    shutdown: Shutdown,
+) -> ReceiverStream<io::Result<Connection>> {
+    let (accepted, connections) = mpsc::channel(QUEUE_LENGTH);
+    tokio::spawn(async move {
+        tokio::select! {
+            () = accept_all(&listener, tls.as_ref(), &limits, &accepted) => {}
+            () = shutdown.requested() => {}
+        }
+    });
+    ReceiverStream::new(connections)
+}
+
+async fn accept_all(
+    listener: &TcpListener,
+    tls: Option<&TlsAcceptor>,
+    limits: &Arc<Limits>,
+    accepted: &mpsc::Sender<io::Result<Connection>>,
+) {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let mut handshakes: VecDeque<JoinHandle<()>> = VecDeque::new();
+    loop {
+        let socket = listener.accept().await;
+        handshakes.retain(|handshake| !handshake.is_finished());
+        let (socket, address) = match socket {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                warn!("no connection can be accepted: {error}");
+                handshakes.pop_front().inspect(JoinHandle::abort);
+                sleep(RETRY).await;
+                continue;
+            }
+        };
+        if handshakes.len() >= limits.handshakes {
+            handshakes.pop_front().inspect(JoinHandle::abort);
+        }
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            info!("connection from {} closed: {} are open", Client::at(address), limits.connections);
+            continue;
+        };
+        let (tls, limit, accepted) = (tls.cloned(), limits.handshake_time, accepted.clone());
+        handshakes.push_back(tokio::spawn(async move {
+            let stream = timeout(limit, begin(socket, tls)).await.unwrap_or(Err(Refusal::Time(limit)));
+            match stream {
+                Ok(stream) => {
+                    Client::at(address).log_connection();
+                    // The gRPC server has ended, if it does not take it.
+                    let about = ConnectionInfo { address, holder: holder(&stream, address) };
+                    let _ = accepted.send(Ok(Connection { stream, reread: 0, about, _place: place })).await;
+                }
+                Err(why) => info!("connection from {} closed: {why}", Client::at(address)),
+            }
+        }));
+    }
+}
+
+/// TLS, if there is an acceptor for it, and the preface.
+async fn begin(socket: TcpStream, tls: Option<TlsAcceptor>) -> Result<Stream, Refusal> {
+    socket.set_nodelay(true)?;
+    let mut stream = match tls {
+        None => Either::Left(socket),
+        Some(tls) => Either::Right(Box::new(tls.accept(socket).await.map_err(Refusal::Tls)?)),
+    };
+    let mut preface = [0; PREFACE.len()];
+    // A request of HTTP/1 may be shorter than the preface.
+    for length in 0..PREFACE.len() {
+        stream.read_exact(&mut preface[length..=length]).await?;
+        if preface[length] != PREFACE[length] {
+            return Err(Refusal::Preface);
+        }
+    }
+    Ok(stream)
+}
+
+fn holder(stream: &Stream, address: SocketAddr) -> Holder {
+    let certificate = match stream {
+        Either::Left(_) => None,
+        Either::Right(tls) => tls.get_ref().1.peer_certificates().and_then(<[_]>::first),
+    };
+    match certificate {
+        Some(certificate) => Holder::Certificate(*blake3::hash(certificate).as_bytes()),
+        None => Holder::Address(Some(address.ip())),
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = ConnectionInfo;
+
+    fn connect_info(&self) -> ConnectionInfo {
+        self.about.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let left = &PREFACE[self.reread..];
+        if left.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+        }
+        let count = left.len().min(buffer.remaining());
+        buffer.put_slice(&left[..count]);
+        self.reread += count;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, data)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,317 @@
+//! Clients that mean harm, or know no better, against a real agent: it serves an honest client all the same, soon, and what
+//! it was made to hold is free again.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Command, Output, Stdio},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::common::process::{AgentProcess, Authority, edgecut, ending, model, signal, within};
+use edgecut::{
+    agent::{
+        Agent, Fleet, RunHandle,
+        protocol::{
+            named_tensors::StreamedTensor,
+            run::RunEvent,
+            setup::{Partition, Setup},
+        },
+    },
+    cluster::Cluster,
+    graph::{DType, TensorType},
+    units::Bytes,
+};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// In which an honest client is served.
+const SOON: Duration = Duration::from_secs(5);
+
+/// One agent and a cluster file that names it.
+struct Lab {
+    folder: tempfile::TempDir,
+    agent: AgentProcess,
+    /// With TLS.
+    authority: Option<Authority>,
+}
+
+impl Lab {
+    /// An agent started by `command`, which goes on with the flags of all agents here and `flags`.
+    fn start(command: &[&str], flags: &[&str], tls: bool) -> Lab {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cluster = String::new();
+        let mut all: Vec<String> = flags.iter().map(ToString::to_string).collect();
+        let authority = tls.then(|| Authority::new(folder.path()));
+        if let Some(authority) = &authority {
+            authority.issue("agent");
+            authority.issue("client");
+            all.extend(authority.flags("agent"));
+            cluster += "[tls]\nca = \"ca.pem\"\ncert = \"client.pem\"\nkey = \"client.key\"\n";
+        }
+        let [program, before @ ..] = command else { panic!("no program") };
+        let mut command = Command::new(program);
+        command.args(before).args(["agent", "--name", "s0", "--listen", "127.0.0.1:0", "--threads", "1"]).args(&all);
+        let agent = AgentProcess::spawn("s0", command.stderr(Stdio::null()));
+        cluster += &format!("[[server]]\nname = \"s0\"\naddress = \"{}\"\n", agent.address);
+        fs::write(folder.path().join("lab.toml"), cluster).unwrap();
+        fs::write(folder.path().join("m.relay"), "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }").unwrap();
+        Lab { folder, agent, authority }
+    }
+
+    fn plain(flags: &[&str]) -> Lab {
+        Lab::start(&[env!("CARGO_BIN_EXE_edgecut")], flags, false)
+    }
+
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = edgecut(self.folder.path());
+        command.args(arguments.split(' ')).args(["--cluster", "lab.toml"]);
+        command
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.agent.address).unwrap()
+    }
+
+    /// An honest client is served, soon.
+    fn serves(&self, arguments: &str) -> Output {
+        let begin = Instant::now();
+        let output = within(PATIENCE, self.command(arguments));
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(begin.elapsed() < SOON, "it took {:?}", begin.elapsed());
+        output
+    }
+
+    /// Another client's certificate.
+    fn issue(&self, name: &str) {
+        self.authority.as_ref().unwrap().issue(name);
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Processor time that a process has used, in clock ticks; 0 where the system does not tell.
+fn ticks(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = text.rsplit(") ").next().unwrap_or_default();
+    after.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
+#[test]
+fn sockets_that_say_nothing_take_no_descriptors_from_others() {
+    let limited = ["sh", "-c", "ulimit -n 64; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_edgecut")];
+    let lab = Lab::start(&limited, &[], false);
+    let idle: Vec<TcpStream> = (0..70).map(|_| lab.connect()).collect();
+    let before = ticks(lab.agent.id());
+    thread::sleep(Duration::from_secs(1));
+    let busy = ticks(lab.agent.id()) - before;
+    assert!(busy < 30, "{busy} of 100 ticks");
+    lab.serves("devices");
+    drop(idle);
+}
+
+#[test]
+fn handshakes_that_stop_half_way_keep_no_one_out() {
+    let lab = Lab::start(&[env!("CARGO_BIN_EXE_edgecut")], &[], true);
+    // The head of a record of a ClientHello, and a part of it.
+    let halves: Vec<TcpStream> = (0..200)
+        .map(|_| {
+            let mut socket = lab.connect();
+            socket.write_all(&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]).unwrap();
+            socket
+        })
+        .collect();
+    lab.serves("devices");
+    drop(halves);
+}
+
+#[test]
+fn what_is_not_http_2_is_closed() {
+    let lab = Lab::plain(&["--limit", "handshake-time=500ms"]);
+    let slow = lab.connect();
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nXX", &[0xff; 64]] {
+        let mut socket = lab.connect();
+        socket.set_read_timeout(Some(SOON)).unwrap();
+        socket.write_all(garbage).unwrap();
+        // Closed, or reset since bytes were left unread.
+        assert!(matches!(socket.read(&mut [0; 16]), Ok(0) | Err(_)));
+    }
+    // Frames that are none, after the preface.
+    let mut socket = lab.connect();
+    socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    socket.write_all(&[0xaa; 4096]).unwrap();
+    slow.set_read_timeout(Some(SOON)).unwrap();
+    assert!(matches!((&slow).read(&mut [0; 16]), Ok(0)), "its time is over");
+    lab.serves("devices");
+}
+
+#[test]
+fn no_more_threads_than_an_agent_offers() {
+    let lab = Lab::plain(&[]);
+    let mut command = lab.command("profile m.relay --budget 1ms --threads 1024");
+    command.arg("--output").arg("p");
+    let output = within(PATIENCE, command);
+    assert!(!output.status.success());
+    let message = stderr(&output);
+    assert!(message.contains("device cpu computes with at most 1 threads, 1024 were asked for"), "{message}");
+    assert!(threads(lab.agent.id()).is_none_or(|count| count < 32));
+}
+
+/// The number of a process's threads, where the system tells.
+fn threads(pid: u32) -> Option<usize> {
+    Some(fs::read_dir(format!("/proc/{pid}/task")).ok()?.count())
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_its_device_to_others() {
+    let lab = Lab::plain(&[]);
+    let resnet = model("resnet18");
+    let mut command = lab.command(&format!("profile {resnet} --mode in-situ --budget 12h"));
+    let gone = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    thread::sleep(Duration::from_secs(3));
+    signal(gone.id(), "KILL");
+    ending(PATIENCE, gone);
+    lab.serves("profile m.relay --budget 1ms --output p");
+}
+
+/// A run that announces a parameter.
+fn setup(session: &str) -> Setup {
+    let ty = TensorType::of(DType::F32, &[1 << 20]);
+    let partition = Partition {
+        device: "cpu".into(),
+        memory: None,
+        threads: None,
+        engine: None,
+        activations: Bytes::ZERO,
+        stages: vec![],
+    };
+    Setup {
+        session: session.to_string(),
+        server: "s0".into(),
+        peers: vec![],
+        values: vec![],
+        partitions: vec![partition],
+        sends: vec![],
+        source: None,
+        sink: None,
+        in_flight: 1,
+        wait: None,
+        streamed: vec![StreamedTensor { name: "w".into(), ty }],
+    }
+}
+
+/// The agent of the lab, for a client with the certificate `name`.
+async fn agent(lab: &Lab, name: &str) -> Agent {
+    let text = fs::read_to_string(lab.folder.path().join("lab.toml")).unwrap().replace("client.", &format!("{name}."));
+    let cluster = Cluster::parse(&text, lab.folder.path()).unwrap();
+    let fleet = Fleet::connect(&cluster).await.unwrap();
+    fleet.agent("s0").unwrap().unwrap().clone()
+}
+
+/// What comes after all that is not an error.
+async fn refusal(mut run: RunHandle) -> String {
+    loop {
+        match tokio::time::timeout(SOON, run.events.recv()).await.unwrap() {
+            Some(Err(error)) => return error.to_string(),
+            Some(Ok(_)) => {}
+            None => panic!("it ended without an error"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_of_which_nothing_is_heard_ends() {
+    let lab = Lab::plain(&["--limit", "idle-time=1s"]);
+    let run = agent(&lab, "client").await.run(Arc::new(setup("silent")));
+    let message = refusal(run).await;
+    assert!(message.contains("nothing came from the client for 1 s"), "{message}");
+    lab.serves("profile m.relay --budget 1ms --output p");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_that_ask_for_too_much_are_refused() {
+    let lab = Lab::plain(&["--limit", "document=64KiB", "--limit", "in-flight=4"]);
+    let many = Setup { in_flight: u32::MAX, ..setup("many") };
+    let long = setup(&"x".repeat(1 << 17));
+    for (asked, expected) in [(many, "4294967295 inputs in flight, at most 4 are served"), (long, "a document exceeds")]
+    {
+        let message = refusal(agent(&lab, "client").await.run(Arc::new(asked))).await;
+        assert!(message.contains(expected), "{message}");
+    }
+    lab.serves("profile m.relay --budget 1ms --output p");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_wait_for_a_device_in_order_and_are_told() {
+    let lab = Lab::plain(&[]);
+    let agent = agent(&lab, "client").await;
+    let mut first = agent.run(Arc::new(setup("first")));
+    assert_eq!(first.events.recv().await.unwrap().unwrap(), RunEvent::Admitted);
+    let mut second = agent.run(Arc::new(setup("second")));
+    let Some(Ok(RunEvent::Queued(queued))) = second.events.recv().await else { panic!("it was not told") };
+    assert_eq!(queued.to_string(), "waiting for cpu, which is busy with another client's run");
+    let mut third = agent.run(Arc::new(setup("third")));
+    let Some(Ok(RunEvent::Queued(queued))) = third.events.recv().await else { panic!("it was not told") };
+    assert_eq!(queued.ahead, 1);
+    drop(first);
+    assert_eq!(second.events.recv().await.unwrap().unwrap(), RunEvent::Admitted);
+    let message = refusal(third).await;
+    assert!(message.contains("device cpu is busy with another client's run"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_streams_of_one_client_keep_no_one_out() {
+    let lab = Lab::start(&[env!("CARGO_BIN_EXE_edgecut")], &[], true);
+    lab.issue("many");
+    let mut open = Vec::new();
+    for _ in 0..10 {
+        let agent = agent(&lab, "many").await;
+        let runs = (0..50).map(|number| {
+            agent.run(Arc::new(Setup { partitions: vec![], ..setup(&format!("{}-{number}", open.len())) }))
+        });
+        let runs: Vec<RunHandle> = runs.collect();
+        open.extend(runs);
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    lab.serves("profile m.relay --budget 1ms --output p");
+    assert!(resident(lab.agent.id()).is_none_or(|bytes| bytes < Bytes(256 << 20)));
+    drop(open);
+}
+
+/// Resident memory of a process, where the system tells.
+fn resident(pid: u32) -> Option<Bytes> {
+    let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(Bytes(line.split_whitespace().next()?.parse::<u64>().ok()? << 10))
+}
+
+/// A crop of 1 x 1 images to 2^20 x 2^20 pixels.
+const VAST: &str =
+    "def @main(%x: Tensor[(1, 1, 4, 4), float32], %boxes: Tensor[(1, 4), float32], %of: Tensor[(1), int32]) {
+  %0 = image.crop_and_resize(%x, %boxes, %of, crop_size=[1048576, 1048576]);
+  max(%0)
+}
+";
+
+#[test]
+fn a_tensor_beyond_all_memory_is_refused_and_the_agent_lives() {
+    let lab = Lab::plain(&["--memory", "64MiB"]);
+    fs::write(lab.folder.path().join("vast.relay"), VAST).unwrap();
+    for arguments in [
+        "profile vast.relay --budget 10ms --output p",
+        "profile vast.relay --budget 10ms --output q --granularity op",
+        "profile vast.relay --budget 10ms --output r --mode in-situ",
+        "plan vast.relay --profile-budget 10ms --rehearse 0",
+    ] {
+        let output = within(PATIENCE, lab.command(arguments));
+        let message = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
+        assert!(!message.contains("lost"), "{arguments}: {message}");
+        assert!(message.contains("memory limit of the device"), "{arguments}: {message}");
+    }
+    lab.serves("profile m.relay --budget 1ms --output p");
+}
