@@ -39,7 +39,7 @@ pub struct Agent {
     memory: Option<Bytes>,
     /// Another limit on what clients can do, such as connections=128 (repeatable)
     ///
-    /// docs/cluster.md lists them: connections, handshakes, handshake-time, streams, jobs, client-jobs, message-time, idle-time, lease-wait,
+    /// docs/cluster.md lists them: connections, client-connections, handshakes, handshake-time, streams, jobs, client-jobs, message-time, idle-time, lease-wait,
     /// document, in-flight.
     #[arg(long, help_heading = "Limits", value_name = "NAME=VALUE")]
     limit: Vec<String>,

@@ -15,7 +15,7 @@ use edgecut_cluster::{
     Cluster, DeviceDescription, DeviceKind, Link, LinkTable, MAX_THREADS, Oversubscribed,
     agent::{Fleet, io_priority::raise_io_priority},
 };
-use edgecut_graph::units::Micros;
+use edgecut_graph::units::{Micros, UnitError};
 
 /// Which servers to use.
 #[derive(Debug, Clone, clap::Args)]
@@ -26,7 +26,7 @@ pub struct ClusterFlag {
     #[arg(long, help_heading = "Cluster", value_name = "FILE")]
     cluster: Option<PathBuf>,
     /// How long to wait for devices that others use; as their agents say if not given
-    #[arg(long, help_heading = "Cluster", value_name = "TIME")]
+    #[arg(long, help_heading = "Cluster", hide_short_help = true, value_name = "TIME", value_parser = wait)]
     wait: Option<Micros>,
 }
 
@@ -38,6 +38,13 @@ pub struct ThreadsFlag {
     /// If not given, 1 without --cluster, else the number in the cluster file or of the agent.
     #[arg(long, help_heading = "Cluster", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     pub threads: Option<u32>,
+}
+
+/// A time to wait, of at most a day.
+fn wait(text: &str) -> Result<Micros, String> {
+    const DAY: Micros = Micros(86_400e6);
+    let time: Micros = text.parse().map_err(|error: UnitError| error.to_string())?;
+    if time <= DAY { Ok(time) } else { Err(format!("{time} is too long: at most a day")) }
 }
 
 impl ClusterFlag {

@@ -3,7 +3,7 @@
 use crate::{Item, ProfileRow};
 
 /// The same operators in the same order, with one dtype and, for convolutions, one window.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Family {
     /// Joined by `+`.
     pub operators: String,

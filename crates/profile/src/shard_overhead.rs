@@ -58,3 +58,16 @@ fn median_of_enough(mut of: Vec<f64>) -> Option<f64> {
     of.sort_by(f64::total_cmp);
     quantile(&of, 0.5).filter(|_| of.len() >= MIN_SHARDS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_shards_say_nothing() {
+        assert_eq!(median_of_enough(vec![0.1, 0.2]), None);
+        assert_eq!(median_of_enough(vec![0.3, 0.1, 0.2]), Some(0.2));
+        assert_eq!(ShardOverheads { any: Some(0.2), ..ShardOverheads::default() }.get(&Family::default()), 0.2);
+        assert_eq!(ShardOverheads::default().get(&Family::default()), DEFAULT);
+    }
+}

@@ -112,6 +112,9 @@ impl ProfileStore {
     /// If the file cannot be written.
     pub fn retain_items(&mut self, items: &[Item]) -> Result<(), ProfileError> {
         let _lock = self.lock()?;
+        for row in self.read()? {
+            self.keep(row);
+        }
         let before = self.rows.len();
         self.rows.retain(|row| items.get(row.id).is_some_and(|item| row.is_of(item)));
         let is_same = self.rows.len() == before;

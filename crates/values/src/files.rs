@@ -29,29 +29,23 @@ pub fn write_atomic<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&mut File
     Ok(())
 }
 
-/// Exclusive use of the file at `path` among processes that ask for it, until dropped: a lock on `path` with `.lock` added, since
-/// the file itself is replaced. Waits for the process that has it. Creates missing folders. On a system without file locks
-/// there is none.
+/// Exclusive use of the files in the folder of `path` among processes that ask for it, until dropped. Waits for the process that
+/// has it. The folder itself is locked, since files in it are replaced; it is created if it is missing. On a system
+/// where folders cannot be locked there is no lock. Must not be asked for twice at a time by one thread.
 ///
 /// # Errors
-/// If the lock file cannot be created.
+/// If the folder cannot be created.
 pub fn lock(path: &Path) -> io::Result<FileLock> {
-    let mut name = path.as_os_str().to_os_string();
-    name.push(".lock");
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let file = File::create(&name)?;
-    match file.lock() {
-        Err(error) if error.kind() != io::ErrorKind::Unsupported => Err(error),
-        _ => Ok(FileLock { _file: file }),
-    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let folder = File::open(folder).ok().filter(|folder| folder.lock().is_ok());
+    Ok(FileLock { _folder: folder })
 }
 
 /// What [`lock`] returns.
 #[derive(Debug)]
 pub struct FileLock {
-    _file: File,
+    _folder: Option<File>,
 }
 
 /// `error` without the name of a temporary file, which says nothing to the user.

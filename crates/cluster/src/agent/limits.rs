@@ -12,6 +12,8 @@ use edgecut_graph::units::{Bytes, Micros};
 pub struct Limits {
     /// Open connections.
     pub connections: usize,
+    /// The same of one client: the holder of a certificate, or an address without TLS.
+    pub client_connections: usize,
     /// Connections that have not said yet that they speak HTTP/2; the oldest is closed for a new one.
     pub handshakes: usize,
     /// Time for TLS and the first bytes of HTTP/2.
@@ -24,7 +26,7 @@ pub struct Limits {
     pub client_jobs: usize,
     /// Time between two messages of a client that has announced more.
     pub message_time: Duration,
-    /// Time that a client may have devices without using them.
+    /// Time that a run keeps its devices while nothing is heard of its client, which says every 10 s that it is there.
     pub idle_time: Duration,
     /// Time that a client waits for devices, unless it asks for another.
     pub lease_wait: Duration,
@@ -49,6 +51,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 512,
+            client_connections: 128,
             handshakes: 64,
             handshake_time: Duration::from_secs(5),
             streams: 64,
@@ -75,8 +78,13 @@ const COUNT: &str = "a number from 1 to 1000000";
 const TIME: &str = "a time such as 500ms, 30s or 5m, at most a day";
 const SIZE: &str = "a size such as 64MiB";
 
-const NAMED: [Named; 11] = [
+const NAMED: [Named; 12] = [
     Named { name: "connections", expected: COUNT, set: |l, v| count(v).map(|n| l.connections = n as usize) },
+    Named {
+        name: "client-connections",
+        expected: COUNT,
+        set: |l, v| count(v).map(|n| l.client_connections = n as usize),
+    },
     Named { name: "handshakes", expected: COUNT, set: |l, v| count(v).map(|n| l.handshakes = n as usize) },
     Named { name: "handshake-time", expected: TIME, set: |l, v| time(v).map(|t| l.handshake_time = t) },
     Named { name: "streams", expected: COUNT, set: |l, v| count(v).map(|n| l.streams = n) },
@@ -134,12 +142,13 @@ impl Limits {
 impl fmt::Display for Limits {
     /// One `NAME=VALUE` after the other.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Limits { connections, handshakes, streams, jobs, client_jobs, in_flight, document, .. } = self;
+        let Limits { connections, client_connections, handshakes, streams, jobs, client_jobs, .. } = self;
         let time = |time: Duration| Micros::from(time);
-        write!(f, "connections={connections} handshakes={handshakes} handshake-time={}", time(self.handshake_time))?;
+        write!(f, "connections={connections} client-connections={client_connections} handshakes={handshakes}")?;
+        write!(f, " handshake-time={}", time(self.handshake_time))?;
         write!(f, " streams={streams} jobs={jobs} client-jobs={client_jobs} message-time={}", time(self.message_time))?;
         write!(f, " idle-time={} lease-wait={}", time(self.idle_time), time(self.lease_wait))?;
-        write!(f, " document={document} in-flight={in_flight}")
+        write!(f, " document={} in-flight={}", self.document, self.in_flight)
     }
 }
 

@@ -50,6 +50,16 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// Whether an agent failed or was lost, so that another run may go well or badly.
+    pub fn is_of_agent(&self) -> bool {
+        match self {
+            RunError::Agent(AgentError::Memory { .. }) => false,
+            RunError::Agent(_) | RunError::NoAgent(_) | RunError::Stuck { .. } => true,
+            RunError::Interrupted { cause, .. } => cause.is_of_agent(),
+            RunError::Different { .. } | RunError::WarmUps { .. } => false,
+        }
+    }
+
     /// The agent that has too little memory for its part, and what it says, if that is why.
     pub fn memory(&self) -> Option<(&SmolStr, &str)> {
         match self {
@@ -154,11 +164,7 @@ pub async fn execute(
     let exchanges = agents.iter().map(|agent| async { Ok((agent.name().clone(), agent.clock_offset(here).await?)) });
     let clocks: Vec<_> = futures::future::try_join_all(exchanges).await.map_err(RunError::Agent)?;
     let mut players = Players::lease(deployment, agents, options).await?;
-    let sending = timeout(LOAD_DEADLINE, players.send_contents(inputs, parameters)).await;
-    sending.map_err(|_| RunError::Stuck {
-        waiting: "inputs and parameters to be sent".to_string(),
-        after: LOAD_DEADLINE,
-    })?;
+    players.send_contents(inputs, parameters).await?;
     players.all(Progress::Loaded, LOAD_DEADLINE).await?;
     players.say_all(&RunCommand::Connect).await;
     players.all(Progress::Connected, RUN_DEADLINE).await?;
@@ -224,10 +230,10 @@ impl<'a> Players<'a> {
             });
             while players.progress[index] < Progress::Admitted {
                 let waiting = || format!("{} to lease its devices", agent.name());
+                // Agents that were leased before are loading.
                 match players.next(waiting, LEASE_DEADLINE).await? {
-                    (of, RunEvent::Admitted) => players.progress[of] = Progress::Admitted,
                     (of, RunEvent::Queued(queued)) => (options.on_queued)(players.name(of), &queued),
-                    _ => {}
+                    (of, event) => players.note(of, &event)?,
                 }
             }
         }
@@ -249,21 +255,35 @@ impl<'a> Players<'a> {
         futures::future::join_all((0..self.commands.len()).map(|index| self.say(index, command.clone()))).await;
     }
 
+    /// Sends one tensor to an agent.
+    async fn send(&self, index: usize, command: RunCommand) -> Result<(), RunError> {
+        let sent = timeout(LOAD_DEADLINE, self.say(index, command)).await;
+        sent.map_err(|_| RunError::Stuck {
+            waiting: format!("{} to take a tensor", self.name(index)),
+            after: LOAD_DEADLINE,
+        })
+    }
+
     /// Sends parameters and inputs to those who need them, to all at the same time.
-    async fn send_contents(&self, inputs: &[TensorData], parameters: &BTreeMap<SmolStr, TensorData>) {
+    async fn send_contents(
+        &self,
+        inputs: &[TensorData],
+        parameters: &BTreeMap<SmolStr, TensorData>,
+    ) -> Result<(), RunError> {
         let sending = self.deployment.setups.iter().enumerate().map(|(index, setup)| async move {
             for (number, streamed) in (0u32..).zip(&setup.streamed) {
                 if let Some(data) = parameters.get(&streamed.name) {
-                    self.say(index, RunCommand::Parameter { index: number, data: data.clone() }).await;
+                    self.send(index, RunCommand::Parameter { index: number, data: data.clone() }).await?;
                 }
             }
             if setup.source.is_some() {
                 for (number, data) in (0u32..).zip(inputs) {
-                    self.say(index, RunCommand::Input { index: number, data: data.clone() }).await;
+                    self.send(index, RunCommand::Input { index: number, data: data.clone() }).await?;
                 }
             }
+            Ok(())
         });
-        futures::future::join_all(sending).await;
+        futures::future::try_join_all(sending).await.map(drop)
     }
 
     /// The next event of any agent.
@@ -286,19 +306,26 @@ impl<'a> Players<'a> {
             }
             let waiting = format!("{} to be {}", names.join(", "), format!("{goal:?}").to_lowercase());
             let (index, event) = self.next(|| waiting.clone(), deadline).await?;
-            self.progress[index] = match event {
-                RunEvent::Admitted => Progress::Admitted,
-                RunEvent::Loaded { warm_up_runs, .. } => {
-                    if warm_up_runs > MOST_WARM_UPS {
-                        return Err(RunError::WarmUps { agent: self.name(index).clone(), runs: warm_up_runs });
-                    }
-                    self.warm_ups = self.warm_ups.max(warm_up_runs);
-                    Progress::Loaded
-                }
-                RunEvent::Connected => Progress::Connected,
-                _ => self.progress[index],
-            };
+            self.note(index, &event)?;
         }
+    }
+
+    /// Takes note of the progress that `event` of an agent tells.
+    fn note(&mut self, index: usize, event: &RunEvent) -> Result<(), RunError> {
+        let progress = match event {
+            RunEvent::Admitted => Progress::Admitted,
+            RunEvent::Loaded { warm_up_runs, .. } => {
+                if *warm_up_runs > MOST_WARM_UPS {
+                    return Err(RunError::WarmUps { agent: self.name(index).clone(), runs: *warm_up_runs });
+                }
+                self.warm_ups = self.warm_ups.max(*warm_up_runs);
+                Progress::Loaded
+            }
+            RunEvent::Connected => Progress::Connected,
+            _ => Progress::Nothing,
+        };
+        self.progress[index] = self.progress[index].max(progress);
+        Ok(())
     }
 
     /// The error that says most of those that come within a moment.

@@ -67,11 +67,11 @@ impl Agent {
         }
     }
 
-    /// Where it is, the same for all its clients: in this order they lease the agents of a cluster.
-    pub fn place(&self) -> &str {
+    /// Its own name, and its address: in this order all clients lease the agents of a cluster.
+    pub fn place(&self) -> (&str, &str) {
         match self {
-            Agent::Embedded(_) => "",
-            Agent::Remote(agent) => agent.address(),
+            Agent::Embedded(_) => ("", ""),
+            Agent::Remote(agent) => agent.place(),
         }
     }
 

@@ -1,6 +1,10 @@
 //! An agent in another process: the gRPC client, with a timeout on every call.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use smol_str::SmolStr;
 use tokio::sync::mpsc;
@@ -49,6 +53,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 pub struct RemoteAgent {
     name: SmolStr,
     address: String,
+    /// The name that the agent has itself, once it was asked.
+    own_name: Arc<OnceLock<String>>,
     client: AgentClient<Channel>,
     /// How long to wait for devices.
     wait: Option<Micros>,
@@ -77,6 +83,7 @@ impl RemoteAgent {
         let agent = RemoteAgent {
             name: peer.server.clone(),
             address: peer.address.clone(),
+            own_name: Arc::default(),
             wait,
             client: AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE_SIZE),
         };
@@ -95,8 +102,9 @@ impl RemoteAgent {
         &self.name
     }
 
-    pub(super) fn address(&self) -> &str {
-        &self.address
+    /// What all clients know it by: its own name, and its address, which each may write in its own way.
+    pub(super) fn place(&self) -> (&str, &str) {
+        (self.own_name.get().map_or("", String::as_str), &self.address)
     }
 
     pub(super) fn wait(&self) -> Option<Micros> {
@@ -137,6 +145,8 @@ impl RemoteAgent {
             let (agent, found) = (self.name.clone(), reply.protocol);
             return Err(AgentError::ProtocolVersion { agent, found, expected: PROTOCOL });
         }
+        // All replies have the same name.
+        let _ = self.own_name.set(reply.name.clone());
         Ok(reply.into())
     }
 
@@ -203,8 +213,8 @@ impl RemoteAgent {
     ) -> Result<(), AgentError> {
         let doing = "profiling";
         let wait = self.wait.and_then(|wait| Duration::try_from_secs_f64(wait.0 / 1e6).ok()).unwrap_or_default();
-        let timeout =
-            PROFILE_TIMEOUT + wait + Duration::try_from_secs_f64(task.sampling.budget.0 / 1e6).unwrap_or_default();
+        let budget = Duration::try_from_secs_f64(task.sampling.budget.0 / 1e6).unwrap_or_default();
+        let timeout = PROFILE_TIMEOUT.saturating_add(wait).saturating_add(budget);
         let refused = |e: serde_json::Error| AgentError::Refused { agent: self.name.clone(), message: e.to_string() };
         let task = ProfileTask { wait: self.wait, ..task };
         let pieces = task.into_wire(contents).map_err(refused)?;

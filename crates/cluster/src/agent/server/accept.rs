@@ -27,7 +27,10 @@ use tokio_util::either::Either;
 use tonic::transport::server::Connected;
 use tracing::{info, warn};
 
-use super::{job_log::Client, jobs::Holder};
+use super::{
+    job_log::Client,
+    jobs::{Holder, Job, Jobs},
+};
 use crate::agent::{limits::Limits, shutdown::Shutdown};
 
 /// What a client of HTTP/2 sends first (RFC 9113, section 3.4).
@@ -41,13 +44,14 @@ const QUEUE_LENGTH: usize = 16;
 
 type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-/// A connection that has sent the preface, which is read again. Its place is free when it is dropped.
+/// A connection that has sent the preface, which is read again. Its places are free when it is dropped.
 pub(super) struct Connection {
     stream: Stream,
     /// How much of the preface was read again.
     reread: usize,
     about: ConnectionInfo,
-    _place: OwnedSemaphorePermit,
+    /// Among all connections, and among those of its client.
+    _places: (OwnedSemaphorePermit, Job),
 }
 
 /// Who is at the other end of a connection; an extension of its requests.
@@ -94,6 +98,7 @@ async fn accept_all(
     accepted: &mpsc::Sender<io::Result<Connection>>,
 ) {
     let places = Arc::new(Semaphore::new(limits.connections));
+    let served = Jobs::new(usize::MAX, limits.client_connections);
     let mut handshakes: VecDeque<JoinHandle<()>> = VecDeque::new();
     loop {
         let socket = listener.accept().await;
@@ -110,19 +115,30 @@ async fn accept_all(
         if handshakes.len() >= limits.handshakes {
             handshakes.pop_front().inspect(JoinHandle::abort);
         }
-        let Ok(place) = places.clone().try_acquire_owned() else {
+        let mut place = places.clone().try_acquire_owned().ok();
+        if place.is_none()
+            && let Some(oldest) = handshakes.pop_front()
+        {
+            oldest.abort();
+            place = timeout(RETRY, places.clone().acquire_owned()).await.ok().and_then(Result::ok);
+        }
+        let Some(place) = place else {
             info!("connection from {} closed: {} are open", Client::at(address), limits.connections);
             continue;
         };
-        let (tls, limit, accepted) = (tls.cloned(), limits.handshake_time, accepted.clone());
+        let (tls, limit, accepted, served) = (tls.cloned(), limits.handshake_time, accepted.clone(), served.clone());
         handshakes.push_back(tokio::spawn(async move {
             let stream = timeout(limit, begin(socket, tls)).await.unwrap_or(Err(Refusal::Time(limit)));
             match stream {
                 Ok(stream) => {
+                    let about = ConnectionInfo { address, holder: holder(&stream, address) };
+                    let own = match served.begin(about.holder) {
+                        Ok(own) => own,
+                        Err(_) => return info!("connection from {} closed: it has too many", Client::at(address)),
+                    };
                     Client::at(address).log_connection();
                     // The gRPC server has ended, if it does not take it.
-                    let about = ConnectionInfo { address, holder: holder(&stream, address) };
-                    let _ = accepted.send(Ok(Connection { stream, reread: 0, about, _place: place })).await;
+                    let _ = accepted.send(Ok(Connection { stream, reread: 0, about, _places: (place, own) })).await;
                 }
                 Err(why) => info!("connection from {} closed: {why}", Client::at(address)),
             }

@@ -108,9 +108,9 @@ impl Device {
             Ok(permit) => permit,
             Err(_) => {
                 let place = Waiting::begin(&self.waiting);
+                // In the queue before the client is told.
                 let waiting = async {
-                    queued(self.place(place.ahead)).await;
-                    self.available.clone().acquire_owned().await
+                    tokio::join!(biased; self.available.clone().acquire_owned(), queued(self.place(place.ahead))).0
                 };
                 match tokio::time::timeout(wait, waiting).await {
                     Ok(Ok(permit)) => permit,

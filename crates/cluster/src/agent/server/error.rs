@@ -66,10 +66,10 @@ pub enum HostError {
 impl From<HostError> for Status {
     fn from(error: HostError) -> Status {
         let code = match &error {
-            HostError::Memory { .. } | HostError::OverLimit { .. } | HostError::Received { .. } => {
-                Code::ResourceExhausted
+            HostError::Memory { .. } | HostError::OverLimit { .. } => Code::ResourceExhausted,
+            HostError::Busy { .. } | HostError::Jobs { .. } | HostError::Received { .. } | HostError::ShuttingDown => {
+                Code::Unavailable
             }
-            HostError::Busy { .. } | HostError::Jobs { .. } | HostError::ShuttingDown => Code::Unavailable,
             HostError::NoDevice { .. } => Code::NotFound,
             HostError::Engine { .. } | HostError::Panic { .. } => Code::Internal,
             HostError::Link { .. } => Code::Aborted,

@@ -113,7 +113,7 @@ impl Host {
             is_dilated: dilation.is_some(),
             notes,
             clock: Clock::start(),
-            received: ReceivedBytes::within(memory),
+            received: ReceivedBytes::within(memory + options.limits.document),
             jobs: Jobs::new(options.limits.jobs, options.limits.client_jobs),
             limits: Arc::new(options.limits),
             sessions: Mutex::default(),

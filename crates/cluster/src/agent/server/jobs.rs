@@ -1,5 +1,5 @@
-//! The runs, profiles and measurements of links that an agent serves at the same time: a number of all clients together, and
-//! of each.
+//! What an agent serves at the same time, a number of all clients together and of each: runs, profiles and measurements of
+//! links; connections too.
 
 use std::{
     collections::HashMap,

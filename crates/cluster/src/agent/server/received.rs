@@ -39,15 +39,16 @@ impl Received {
     /// Counts a message of `bytes`.
     ///
     /// # Errors
-    /// If all clients together have sent more than the agent may hold.
+    /// If all clients together have sent more than the agent may hold; then it is not counted.
     pub fn add(&self, bytes: usize) -> Result<(), HostError> {
         let bytes = bytes as u64;
-        self.own.fetch_add(bytes, Ordering::Relaxed);
         let held = Bytes(self.all.held.fetch_add(bytes, Ordering::Relaxed) + bytes);
-        match held > self.all.limit {
-            true => Err(HostError::Received { held, limit: self.all.limit }),
-            false => Ok(()),
+        if held > self.all.limit {
+            self.all.held.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(HostError::Received { held, limit: self.all.limit });
         }
+        self.own.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Counts nothing any longer of what was sent so far: the agent has passed it on.
@@ -75,6 +76,6 @@ mod tests {
         one.release();
         assert!(two.add(6).is_ok());
         drop(two);
-        assert!(one.add(10).is_ok() && one.add(1).is_err());
+        assert!(one.add(11).is_err() && one.add(10).is_ok() && one.add(1).is_err());
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use prost::Message;
+use prost::Message as _;
 use smol_str::SmolStr;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::{Stream, wrappers::ReceiverStream};
@@ -24,12 +24,13 @@ use super::{
 use crate::agent::{
     limits::Limits,
     protocol::{
+        probe::ProbeSample as Sample,
         profile::TaskReader,
-        run::{CommandReader, RunCommand},
+        run::{self, CommandReader, RunCommand},
         wire::{
             AbsorbChunk, AbsorbReply, ClockReply, ClockRequest, DescribeReply, DescribeRequest, ProbeRequest,
             ProbeSample, ProfileEvent, ProfileRequest, RunEvent, RunRequest, TransferChunk, TransferReply,
-            agent_server::Agent,
+            agent_server::Agent, run_request::Request as Message,
         },
     },
 };
@@ -45,6 +46,12 @@ type ReplyStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Messages that may be queued for the network.
 const QUEUE_LENGTH: usize = 4;
+
+/// Size of a message without content.
+const SMALLEST: usize = 8;
+
+/// How often a client that waits for the agent counts as heard.
+const HEARTBEAT: Duration = Duration::from_millis(200);
 
 /// The size from which a document is parsed on a thread of its own: others wait for the runtime's threads meanwhile.
 const LONG_DOCUMENT: usize = 256 << 10;
@@ -115,38 +122,37 @@ impl Agent for Service {
         let budget = Duration::try_from_secs_f64(budget_us / 1e6)
             .map_err(|_| HostError::Request(format!("{budget_us} us is not a valid budget")))?;
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
-        let (samples, mut received) = mpsc::channel(QUEUE_LENGTH);
+        let (samples, received) = mpsc::channel(QUEUE_LENGTH);
         let (host, job) = (self.host.clone(), self.host.jobs().begin(holder(&extensions))?);
         tokio::spawn(async move {
-            let _job = job;
             let log = JobLog::begin("measurement of a link", client);
-            let probing = tokio::spawn(async move { host.probe(&peer, Bytes(largest_bytes), budget, samples).await });
-            while let Some(sample) = received.recv().await {
+            let probing = tokio::spawn(async move {
+                let _job = job;
+                host.probe(&peer, Bytes(largest_bytes), budget, samples).await
+            });
+            let message = |sample: Sample| {
                 let sample = ProbeSample { bytes: sample.bytes.0, round_trip_us: sample.round_trip.0 };
-                if sender.send(Ok(sample)).await.is_err() {
-                    return;
-                }
+                Box::new(std::iter::once(sample)) as Box<dyn Iterator<Item = _> + Send>
+            };
+            if forward(received, &sender, message).await {
+                send_outcome(probing.await, &sender, log).await;
             }
-            send_outcome(probing.await, &sender, log).await;
         });
         Ok(reply_stream(receiver))
     }
 
     async fn absorb(&self, request: Request<Streaming<AbsorbChunk>>) -> Result<Response<Self::AbsorbStream>, Status> {
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
-        let (replies, mut received) = mpsc::channel(QUEUE_LENGTH);
+        let (replies, received) = mpsc::channel(QUEUE_LENGTH);
         let client = Client::of(&request);
         let (_, extensions, stream) = request.into_parts();
         let (host, holder) = (self.host.clone(), holder(&extensions));
         tokio::spawn(async move {
             let log = JobLog::begin("measurement of the link from a peer", client);
             let absorbing = tokio::spawn(async move { host.absorb(stream, replies, holder).await });
-            while let Some(reply) = received.recv().await {
-                if sender.send(Ok(reply)).await.is_err() {
-                    return;
-                }
+            if forward(received, &sender, |reply| Box::new(std::iter::once(reply))).await {
+                send_outcome(absorbing.await, &sender, log).await;
             }
-            send_outcome(absorbing.await, &sender, log).await;
         });
         Ok(reply_stream(receiver))
     }
@@ -156,7 +162,7 @@ impl Agent for Service {
         request: Request<Streaming<ProfileRequest>>,
     ) -> Result<Response<Self::ProfileStream>, Status> {
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
-        let (events, mut results) = mpsc::channel(QUEUE_LENGTH);
+        let (events, results) = mpsc::channel(QUEUE_LENGTH);
         let client = Client::of(&request);
         let (_, extensions, mut messages) = request.into_parts();
         let (host, holder) = (self.host.clone(), holder(&extensions));
@@ -167,7 +173,7 @@ impl Agent for Service {
                 loop {
                     let message = announced(&mut messages, host.limits().message_time).await?;
                     received.add(message.encoded_len())?;
-                    let is_long = reader.buffered() >= LONG_DOCUMENT;
+                    let is_long = reader.buffered() + message.encoded_len() >= LONG_DOCUMENT;
                     let (again, complete) = read(reader, message, is_long, TaskReader::read).await?;
                     reader = again;
                     if let Some(complete) = complete.map_err(HostError::from)? {
@@ -176,9 +182,10 @@ impl Agent for Service {
                 }
             };
             let complete = request.await.and_then(|complete| Ok((complete, host.jobs().begin(holder)?)));
-            let ((task, contents), _job) = match complete {
+            let ((task, contents), job) = match complete {
                 Ok(complete) => complete,
                 Err(status) => {
+                    JobLog::begin("profile", client).end(Some(&status.message()));
                     // The receiver is dropped when the client is gone.
                     let _ = sender.send(Err(status)).await;
                     return;
@@ -186,13 +193,13 @@ impl Agent for Service {
             };
             let what = format!("profile on {}, {}", task.device, counted(task.graph.operators().len(), "operator"));
             let log = JobLog::begin(what, client);
-            let measuring = tokio::spawn(host.profile(task, contents, events));
-            while let Some(event) = results.recv().await {
-                if sender.send(Ok(event.into())).await.is_err() {
-                    return;
-                }
+            let measuring = tokio::spawn(async move {
+                let _held = (job, received);
+                host.profile(task, contents, events).await
+            });
+            if forward(results, &sender, |event| Box::new(std::iter::once(event.into()))).await {
+                send_outcome(measuring.await, &sender, log).await;
             }
-            send_outcome(measuring.await, &sender, log).await;
         });
         Ok(reply_stream(receiver))
     }
@@ -200,7 +207,7 @@ impl Agent for Service {
     async fn run(&self, request: Request<Streaming<RunRequest>>) -> Result<Response<Self::RunStream>, Status> {
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let (commands, command_receiver) = mpsc::channel(QUEUE_LENGTH);
-        let (events, mut results) = mpsc::channel(QUEUE_LENGTH);
+        let (events, results) = mpsc::channel(QUEUE_LENGTH);
         let errors = sender.clone();
         let client = Client::of(&request);
         let (_, extensions, messages) = request.into_parts();
@@ -217,14 +224,9 @@ impl Agent for Service {
         tokio::spawn(async move {
             let log = JobLog::begin("run", client);
             let running = tokio::spawn(host.run_remote(command_receiver, events, remote));
-            while let Some(event) = results.recv().await {
-                for message in event.into_wire() {
-                    if sender.send(Ok(message)).await.is_err() {
-                        return;
-                    }
-                }
+            if forward(results, &sender, run::RunEvent::into_wire).await {
+                send_outcome(running.await, &sender, log).await;
             }
-            send_outcome(running.await, &sender, log).await;
         });
         Ok(reply_stream(receiver))
     }
@@ -237,6 +239,27 @@ impl Agent for Service {
         let session = self.host.session(&head.session)?;
         transfer::receive(&session, &SmolStr::new(&head.from), stream).await?;
         Ok(Response::new(TransferReply {}))
+    }
+}
+
+/// Passes events on as messages, until they end or the client is gone: then `events` is dropped, which ends the job. Returns
+/// whether the client is still there.
+async fn forward<E, M>(
+    mut events: mpsc::Receiver<E>,
+    replies: &mpsc::Sender<Result<M, Status>>,
+    messages: impl Fn(E) -> Box<dyn Iterator<Item = M> + Send>,
+) -> bool {
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            () = replies.closed() => return false,
+        };
+        let Some(event) = event else { return true };
+        for message in messages(event) {
+            if replies.send(Ok(message)).await.is_err() {
+                return false;
+            }
+        }
     }
 }
 
@@ -253,22 +276,43 @@ async fn read_commands(
     let mut reader = CommandReader::new(limits.document);
     let mut is_set_up = false;
     loop {
-        let message = match is_set_up {
-            true => messages.message().await,
-            false => timeout(limits.message_time, messages.message())
-                .await
-                .map_err(|_| HostError::Silent(limits.message_time))?,
+        let message = async {
+            match is_set_up {
+                true => Ok(messages.message().await),
+                false => timeout(limits.message_time, messages.message()).await,
+            }
+        };
+        let message = tokio::select! {
+            message = message => message.map_err(|_| HostError::Silent(limits.message_time))?,
+            // The run has ended.
+            () = commands.closed() => return Ok(()),
         };
         let Ok(Some(message)) = message else { return Ok(()) };
         remote.heard.fetch_add(1, Ordering::Relaxed);
-        remote.received.add(message.encoded_len())?;
-        let is_long = reader.buffered() >= LONG_DOCUMENT;
+        match &message.request {
+            Some(Message::Connect(_) | Message::Start(_) | Message::KeepAlive(_)) if is_set_up => {}
+            // What a run begins with has content in each of its messages.
+            Some(Message::Setup(_) | Message::Parameter(_) | Message::Input(_)) if message.encoded_len() > SMALLEST => {
+                remote.received.add(message.encoded_len())?;
+            }
+            _ if is_set_up => {}
+            _ => return Err(HostError::Request("a run must begin with its setup".to_string())),
+        }
+        let is_long = reader.buffered() + message.encoded_len() >= LONG_DOCUMENT;
         let (again, command) = read(reader, message, is_long, CommandReader::read).await?;
         reader = again;
-        if let Some(command) = command? {
-            is_set_up = true;
-            if commands.send(command).await.is_err() {
-                return Ok(());
+        let Some(command) = command? else { continue };
+        is_set_up = true;
+        // While the run has no use for the next command the client is not silent: its messages are not read.
+        let sending = commands.send(command);
+        tokio::pin!(sending);
+        loop {
+            tokio::select! {
+                sent = &mut sending => match sent {
+                    Ok(()) => break,
+                    Err(_) => return Ok(()),
+                },
+                () = tokio::time::sleep(HEARTBEAT) => drop(remote.heard.fetch_add(1, Ordering::Relaxed)),
             }
         }
     }

@@ -18,6 +18,8 @@ pub enum PlanningError {
     Shard(#[from] ShardError),
     #[error(transparent)]
     Pilot(#[from] PilotError),
+    #[error("the plan that was found does not fit what the agents have left, and {0}")]
+    LostAfterRefusal(PilotError),
     #[error(transparent)]
     Problem(#[from] ProblemError),
     #[error(transparent)]

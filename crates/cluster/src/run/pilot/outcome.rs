@@ -59,6 +59,13 @@ pub enum PilotError {
     NothingMeasured,
 }
 
+impl PilotError {
+    /// Whether an agent failed or was lost.
+    pub fn is_of_agent(&self) -> bool {
+        matches!(self, PilotError::Perform(PerformError::Run(error)) if error.is_of_agent())
+    }
+}
+
 /// Runs `plan` for about [`PilotOptions::run_time`]: with one input at a time, or for throughput with the plan's number
 /// of inputs in flight.
 ///

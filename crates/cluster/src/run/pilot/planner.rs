@@ -43,7 +43,7 @@ pub fn plan_on_agents<'a>(
     }
     let piloted = PilotRunner { agents, options, progress, request: &request }.run(first.clone());
     let (candidate, known) = match piloted {
-        Err(PlanningError::Pilot(why)) => {
+        Err(PlanningError::Pilot(why)) if why.is_of_agent() => {
             progress(PlanEvent::AgentFailed(why.to_string()));
             let mut candidate = split::met(&request, first)?;
             candidate.notes.push(format!("no pilot run: {why}"));

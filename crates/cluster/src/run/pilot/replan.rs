@@ -61,7 +61,10 @@ impl<'r> Replanner<'_, 'r, '_> {
                 return Ok((best, request));
             }
             let added = match self.measure(&candidate) {
-                Err(ShardError::Agent(why)) => return Ok((self.unmeasured(candidate, &why), request)),
+                Err(ShardError::Agent(why)) => {
+                    let best = state.into_measured().unwrap_or(candidate);
+                    return Ok((self.unmeasured(best, &why), request));
+                }
                 added => added?,
             };
             let measured = match added {
@@ -82,10 +85,10 @@ impl<'r> Replanner<'_, 'r, '_> {
         }
     }
 
-    /// `candidate`, whose shards are not all measured because of `why`.
+    /// `candidate`, in place of which no better one is looked for because of `why`.
     fn unmeasured(&self, mut candidate: Candidate, why: &AgentError) -> Candidate {
         (self.progress)(PlanEvent::AgentFailed(why.to_string()));
-        candidate.notes.push(format!("not all of its shards were measured: {why}"));
+        candidate.notes.push(format!("not all shards that plans asked for were measured: {why}"));
         candidate
     }
 

@@ -67,6 +67,11 @@ impl<T> Replanning<T> {
         }
     }
 
+    /// The best plan at measured costs so far.
+    pub(super) fn into_measured(self) -> Option<T> {
+        self.measured.map(|(plan, _)| plan)
+    }
+
     /// After several rounds of measurements the best plan at measured costs, if one of `score`, with estimates of some
     /// shards, promises too little more to measure these. Ends replanning.
     pub(super) fn unpromising(&mut self, score: Score) -> Option<T> {

@@ -65,18 +65,25 @@ impl PilotRunner<'_> {
             }
         }
         let rounds = if is_free { self.options.rounds } else { 1 };
-        let mut failure: Option<PilotError> = None;
+        let (mut failure, mut refused): (Option<PilotError>, usize) = (None, 0);
         'rounds: for round in 0..rounds {
             for candidate in next.drain(..) {
                 if !trials.is_empty() && self.is_stopped() {
                     break;
                 }
                 match self.trial(candidate, &mut known) {
-                    Err(PlanningError::Pilot(why)) if !trials.is_empty() => {
+                    Err(PlanningError::Pilot(why)) if why.is_of_agent() && !trials.is_empty() => {
                         failure = Some(why);
                         break 'rounds;
                     }
-                    trial => trials.extend(trial?),
+                    // What was refused is no plan to fall back to.
+                    Err(PlanningError::Pilot(why)) if why.is_of_agent() && refused > 0 => {
+                        return Err(PlanningError::LostAfterRefusal(why));
+                    }
+                    trial => match trial? {
+                        Some(trial) => trials.push(trial),
+                        None => refused += 1,
+                    },
                 }
             }
             if trials.is_empty() && is_free {
@@ -94,7 +101,7 @@ impl PilotRunner<'_> {
         if self.request.objective != Objective::Memory && !self.is_stopped() && failure.is_none() {
             let before = trials.clone();
             trials = match self.compared(trials, &mut known) {
-                Err(PlanningError::Pilot(why)) if !before.is_empty() => {
+                Err(PlanningError::Pilot(why)) if why.is_of_agent() && !before.is_empty() => {
                     failure = Some(why);
                     before
                 }
