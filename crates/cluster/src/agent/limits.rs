@@ -1,6 +1,6 @@
 //! What clients can make an agent do at most: every limit, with its name and default.
 //!
-//! An agent is reached by whoever can open a socket to it, and shared by clients that know nothing of each other. A limit is
+//! An agent is reached by anything that can open a socket to it, and shared by clients that know nothing of each other. A limit is
 //! reached by mistakes and by hostile clients; an honest one is served all the same.
 
 use std::{fmt, time::Duration};
@@ -196,7 +196,7 @@ mod tests {
             assert!(with(&[&format!("{}=x", named.name)]).unwrap_err().contains(named.expected));
         }
         assert!(with(&["streams"]).unwrap_err().contains("NAME=VALUE"));
-        assert!(with(&["stream=1"]).unwrap_err().contains("expected one of connections, handshakes"));
+        assert!(with(&["stream=1"]).unwrap_err().contains("expected one of connections, client-connections"));
         for wrong in ["streams=0", "streams=-1", "idle-time=0s", "idle-time=2d", "idle-time=NaNs"] {
             assert!(with(&[wrong]).is_err(), "{wrong}");
         }

@@ -35,7 +35,7 @@ pub enum Agent {
     /// In this process, called directly.
     Embedded(Arc<Host>),
     /// In another process, called over gRPC.
-    Remote(RemoteAgent),
+    Remote(Box<RemoteAgent>),
 }
 
 impl Agent {
@@ -46,7 +46,7 @@ impl Agent {
     /// If the agent does not answer.
     pub async fn of(server: &Server, identity: Option<&Identity>, wait: Option<Micros>) -> Result<Agent, AgentError> {
         match Peer::of(server) {
-            Some(peer) => Ok(Agent::Remote(RemoteAgent::connect(&peer, identity, wait).await?)),
+            Some(peer) => Ok(Agent::Remote(Box::new(RemoteAgent::connect(&peer, identity, wait).await?))),
             None => {
                 let options = HostOptions {
                     name: server.name.clone(),

@@ -28,8 +28,9 @@ use tonic::transport::server::Connected;
 use tracing::{info, warn};
 
 use super::{
+    connection_info::{ConnectionInfo, Holder},
     job_log::Client,
-    jobs::{Holder, Job, Jobs},
+    jobs::{Job, Jobs},
 };
 use crate::agent::{limits::Limits, shutdown::Shutdown};
 
@@ -52,13 +53,6 @@ pub(super) struct Connection {
     about: ConnectionInfo,
     /// Among all connections, and among those of its client.
     _places: (OwnedSemaphorePermit, Job),
-}
-
-/// Who is at the other end of a connection; an extension of its requests.
-#[derive(Debug, Clone)]
-pub(super) struct ConnectionInfo {
-    pub address: SocketAddr,
-    pub holder: Holder,
 }
 
 /// Why a connection was closed before it was served.

@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr, time::Instant};
 use tonic::Request;
 use tracing::{info, warn};
 
-use super::accept::ConnectionInfo;
+use super::connection_info::ConnectionInfo;
 
 /// A job that is logged when it begins and when it ends.
 pub(super) struct JobLog {

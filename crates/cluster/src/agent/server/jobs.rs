@@ -3,19 +3,10 @@
 
 use std::{
     collections::HashMap,
-    net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::error::HostError;
-
-/// Who is told apart: the holder of a certificate, or an address where there are none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Holder {
-    /// The BLAKE3 hash of its certificate.
-    Certificate([u8; 32]),
-    Address(Option<IpAddr>),
-}
+use super::{connection_info::Holder, error::HostError};
 
 /// All that are served.
 #[derive(Debug)]

@@ -18,9 +18,9 @@ use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::Status;
 
 use super::{
+    connection_info::Holder,
     error::HostError,
     host::Host,
-    jobs::Holder,
     measurement_lock::{MeasurementLock, Sharing},
 };
 use crate::agent::protocol::{

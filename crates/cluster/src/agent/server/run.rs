@@ -12,11 +12,11 @@ use std::{
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
+    connection_info::Holder,
     device::Lease,
     error::HostError,
     execute::{self, LoadedPartition},
     host::Host,
-    jobs::Holder,
     received::Received,
     session::{Session, SessionReport},
     transfer::open_link,

@@ -13,11 +13,10 @@ use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Extensions, Request, Response, Status, Streaming};
 
 use super::{
-    accept::ConnectionInfo,
+    connection_info::{ConnectionInfo, Holder},
     error::HostError,
     host::Host,
     job_log::{Client, JobLog},
-    jobs::Holder,
     run::RemoteClient,
     transfer,
 };
