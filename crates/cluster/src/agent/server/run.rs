@@ -17,6 +17,7 @@ use super::{
     error::HostError,
     execute::{self, LoadedPartition},
     host::Host,
+    measurement_lock::{MeasurementLock, Sharing},
     received::Received,
     session::{Session, SessionReport},
     transfer::open_link,
@@ -117,7 +118,7 @@ impl Host {
         }
         client.send(RunEvent::Admitted).await?;
         let streamed = Arc::new(client.parameters(&setup).await?);
-        let loaded = load_all(&setup, &leased, &streamed).await?;
+        let loaded = load_all(&setup, &leased, &streamed, self.is_dilated()).await?;
         drop(streamed);
         if let Some(remote) = &client.remote {
             remote.received.release();
@@ -295,11 +296,13 @@ impl Drop for SessionGuard {
     }
 }
 
-/// Loads all partitions, each on its device's thread.
+/// Loads all partitions, each on its device's thread. Dilated agents learn then how long steps take, and do so one after the
+/// other where they share a core.
 async fn load_all(
     setup: &Arc<Setup>,
     leased: &[LeasedPartition],
     streamed: &Arc<NamedTensors>,
+    is_dilated: bool,
 ) -> Result<Vec<LoadedPartition>, HostError> {
     let loading = leased.iter().map(|partition| {
         let (setup, streamed) = (setup.clone(), streamed.clone());
@@ -307,7 +310,12 @@ async fn load_all(
         let (engine, threads) = (setup.partitions[index].engine, setup.partitions[index].threads);
         async move {
             let engine = partition.lease.device().engine(engine, threads)?;
-            let load = move || execute::load(&engine, &setup.partitions[index], &streamed, limit);
+            let load = move || {
+                let lock = is_dilated.then(|| MeasurementLock::of_processors(Sharing::Exclusive, |_| true));
+                let loaded = execute::load(&engine, &setup.partitions[index], &streamed, limit);
+                drop(lock);
+                loaded
+            };
             partition.lease.run("loading", load).await
         }
     });
