@@ -13,7 +13,7 @@ use super::{
 };
 use edgecut_cluster::{
     Cluster, DeviceDescription, DeviceKind, Link, LinkTable, MAX_THREADS, Oversubscribed,
-    agent::{Fleet, io_priority::raise_io_priority},
+    agent::{Fleet, MAX_TIME, io_priority::raise_io_priority},
 };
 use edgecut_graph::units::{Micros, UnitError};
 
@@ -42,9 +42,8 @@ pub struct ThreadsFlag {
 
 /// A time to wait, of at most a day.
 fn wait(text: &str) -> Result<Micros, String> {
-    const DAY: Micros = Micros(86_400e6);
     let time: Micros = text.parse().map_err(|error: UnitError| error.to_string())?;
-    if time <= DAY { Ok(time) } else { Err(format!("{time} is too long: at most a day")) }
+    if time <= Micros::from(MAX_TIME) { Ok(time) } else { Err(format!("{time} is too long: at most a day")) }
 }
 
 impl ClusterFlag {

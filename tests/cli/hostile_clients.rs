@@ -238,7 +238,7 @@ async fn a_run_of_which_nothing_is_heard_ends() {
     let lab = Lab::plain(&["--limit", "idle-time=1s"]);
     let run = agent(&lab, "client").await.run(Arc::new(setup("silent")));
     let message = refusal(run).await;
-    assert!(message.contains("nothing came from the client for 1 s"), "{message}");
+    assert!(message.contains("no message from the client for 1 s"), "{message}");
     lab.serves("profile m.relay --budget 1ms --output p");
 }
 

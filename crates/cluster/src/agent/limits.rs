@@ -1,9 +1,9 @@
-//! What clients can make an agent do at most: every limit, with its name and default.
+//! Limits on what clients can make an agent do, with names and defaults.
 //!
 //! An agent is reached by anything that can open a socket to it, and shared by clients that know nothing of each other. A limit is
 //! reached by mistakes and by hostile clients; an honest one is served all the same.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use edgecut_graph::units::{Bytes, Micros};
 
@@ -39,11 +39,11 @@ pub struct Limits {
 /// A limit that cannot be set so.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
-    #[error("`{0}` sets no limit: expected NAME=VALUE, such as connections=512")]
+    #[error("`{0}` is not a valid limit: expected NAME=VALUE, such as connections=512")]
     Syntax(String),
-    #[error("there is no limit `{name}`: expected one of {known}")]
+    #[error("unknown limit `{name}`: expected one of {known}")]
     Name { name: String, known: String },
-    #[error("`{value}` is no value of the limit {name}: expected {expected}")]
+    #[error("`{value}` is not a valid value of the limit {name}: expected {expected}")]
     Value { name: &'static str, value: String, expected: &'static str },
 }
 
@@ -97,8 +97,8 @@ const NAMED: [Named; 12] = [
     Named { name: "in-flight", expected: COUNT, set: |l, v| count(v).map(|n| l.in_flight = n) },
 ];
 
-/// Longest time that can be set.
-const MAX_TIME: Duration = Duration::from_secs(86_400);
+/// Longest time of a limit, and longest wait for devices.
+pub const MAX_TIME: Duration = Duration::from_secs(86_400);
 
 fn count(text: &str) -> Option<u32> {
     text.parse().ok().filter(|count| (1..=1_000_000).contains(count))
@@ -136,19 +136,6 @@ impl Limits {
         let most = descriptors.map_or(usize::MAX, |all| all.saturating_sub(RESERVED).max(RESERVED / 4) as usize);
         let connections = self.connections.min(most);
         Limits { connections, handshakes: self.handshakes.min(connections.div_ceil(2)), ..self }
-    }
-}
-
-impl fmt::Display for Limits {
-    /// One `NAME=VALUE` after the other.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Limits { connections, client_connections, handshakes, streams, jobs, client_jobs, .. } = self;
-        let time = |time: Duration| Micros::from(time);
-        write!(f, "connections={connections} client-connections={client_connections} handshakes={handshakes}")?;
-        write!(f, " handshake-time={}", time(self.handshake_time))?;
-        write!(f, " streams={streams} jobs={jobs} client-jobs={client_jobs} message-time={}", time(self.message_time))?;
-        write!(f, " idle-time={} lease-wait={}", time(self.idle_time), time(self.lease_wait))?;
-        write!(f, " document={} in-flight={}", self.document, self.in_flight)
     }
 }
 
@@ -192,7 +179,6 @@ mod tests {
                 "9MiB"
             };
             assert_ne!(with(&[&format!("{}={value}", named.name)]), Ok(Limits::default()), "{}", named.name);
-            assert!(Limits::default().to_string().contains(&format!("{}=", named.name)));
             assert!(with(&[&format!("{}=x", named.name)]).unwrap_err().contains(named.expected));
         }
         assert!(with(&["streams"]).unwrap_err().contains("NAME=VALUE"));

@@ -7,7 +7,7 @@ use tokio::{sync::mpsc, time::timeout};
 
 use super::deploy::Deployment;
 use crate::agent::{
-    Agent, AgentError, Fleet,
+    Agent, AgentError, Fleet, MAX_TIME,
     clock::{Clock, ClockOffset},
     protocol::{
         inference_trace::InferenceTrace,
@@ -88,8 +88,8 @@ pub struct Record {
 /// Most warm-up runs, whatever agents ask for.
 const MOST_WARM_UPS: u64 = 64;
 
-/// Longest wait for devices; agents end shorter ones.
-const LEASE_DEADLINE: Duration = Duration::from_secs(90_000);
+/// Agents end a wait for devices themselves, before this.
+const LEASE_DEADLINE: Duration = MAX_TIME.saturating_add(Duration::from_secs(60));
 
 /// Loading may pack hundreds of megabytes on a slow processor.
 const LOAD_DEADLINE: Duration = Duration::from_secs(600);
@@ -210,7 +210,7 @@ impl<'a> Players<'a> {
         let (commands, progress) = (vec![None; agents.len()], vec![Progress::Nothing; agents.len()]);
         let mut players = Players { deployment, agents, commands, events, progress, warm_ups: 1 };
         let mut order: Vec<usize> = (0..agents.len()).collect();
-        order.sort_by_key(|index| agents[*index].place());
+        order.sort_by_key(|index| agents[*index].lease_order());
         for index in order {
             let (agent, together) = (&agents[index], together.clone());
             let mut run = agent.run(Arc::new(deployment.setups[index].clone()));

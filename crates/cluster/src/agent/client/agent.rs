@@ -68,10 +68,10 @@ impl Agent {
     }
 
     /// Its own name, and its address: in this order all clients lease the agents of a cluster.
-    pub fn place(&self) -> (&str, &str) {
+    pub fn lease_order(&self) -> (&str, &str) {
         match self {
             Agent::Embedded(_) => ("", ""),
-            Agent::Remote(agent) => agent.place(),
+            Agent::Remote(agent) => agent.lease_order(),
         }
     }
 

@@ -103,7 +103,7 @@ impl RemoteAgent {
     }
 
     /// What all clients know it by: its own name, and its address, which each may write in its own way.
-    pub(super) fn place(&self) -> (&str, &str) {
+    pub(super) fn lease_order(&self) -> (&str, &str) {
         (self.own_name.get().map_or("", String::as_str), &self.address)
     }
 
@@ -111,12 +111,12 @@ impl RemoteAgent {
         self.wait
     }
 
-    /// What it says is no message.
+    /// The error for a reply that is not valid.
     fn malformed(&self, what: &dyn std::fmt::Display) -> AgentError {
         AgentError::Refused { agent: self.name.clone(), message: what.to_string() }
     }
 
-    /// A time that it says.
+    /// A time in a reply.
     fn time(&self, us: f64) -> Result<Micros, AgentError> {
         match us.is_finite() && us >= 0.0 {
             true => Ok(Micros(us)),

@@ -28,9 +28,9 @@ use tonic::transport::server::Connected;
 use tracing::{info, warn};
 
 use super::{
-    connection_info::{ConnectionInfo, Holder},
+    concurrency_limit::{ConcurrencyLimit, Permit},
+    connection_info::{ClientId, ConnectionInfo},
     job_log::Client,
-    jobs::{Job, Jobs},
 };
 use crate::agent::{limits::Limits, shutdown::Shutdown};
 
@@ -52,7 +52,7 @@ pub(super) struct Connection {
     reread: usize,
     about: ConnectionInfo,
     /// Among all connections, and among those of its client.
-    _places: (OwnedSemaphorePermit, Job),
+    _places: (OwnedSemaphorePermit, Permit),
 }
 
 /// Why a connection was closed before it was served.
@@ -92,7 +92,7 @@ async fn accept_all(
     accepted: &mpsc::Sender<io::Result<Connection>>,
 ) {
     let places = Arc::new(Semaphore::new(limits.connections));
-    let served = Jobs::new(usize::MAX, limits.client_connections);
+    let served = ConcurrencyLimit::new(usize::MAX, limits.client_connections);
     let mut handshakes: VecDeque<JoinHandle<()>> = VecDeque::new();
     loop {
         let socket = listener.accept().await;
@@ -125,8 +125,8 @@ async fn accept_all(
             let stream = timeout(limit, begin(socket, tls)).await.unwrap_or(Err(Refusal::Time(limit)));
             match stream {
                 Ok(stream) => {
-                    let about = ConnectionInfo { address, holder: holder(&stream, address) };
-                    let own = match served.begin(about.holder) {
+                    let about = ConnectionInfo { address, client_id: client_id(&stream, address) };
+                    let own = match served.begin(about.client_id) {
                         Ok(own) => own,
                         Err(_) => return info!("connection from {} closed: it has too many", Client::at(address)),
                     };
@@ -158,14 +158,14 @@ async fn begin(socket: TcpStream, tls: Option<TlsAcceptor>) -> Result<Stream, Re
     Ok(stream)
 }
 
-fn holder(stream: &Stream, address: SocketAddr) -> Holder {
+fn client_id(stream: &Stream, address: SocketAddr) -> ClientId {
     let certificate = match stream {
         Either::Left(_) => None,
         Either::Right(tls) => tls.get_ref().1.peer_certificates().and_then(<[_]>::first),
     };
     match certificate {
-        Some(certificate) => Holder::Certificate(*blake3::hash(certificate).as_bytes()),
-        None => Holder::Address(Some(address.ip())),
+        Some(certificate) => ClientId::Certificate(*blake3::hash(certificate).as_bytes()),
+        None => ClientId::Address(Some(address.ip())),
     }
 }
 

@@ -6,12 +6,12 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionInfo {
     pub address: SocketAddr,
-    pub holder: Holder,
+    pub client_id: ClientId,
 }
 
 /// Who is told apart: the holder of a certificate, or an address where there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Holder {
+pub(super) enum ClientId {
     /// The BLAKE3 hash of its certificate.
     Certificate([u8; 32]),
     Address(Option<IpAddr>),

@@ -55,7 +55,7 @@ pub enum HostError {
     Jobs { limit: usize, who: &'static str },
     #[error("clients have sent {held} that the agent still holds, the limit is {limit}")]
     Received { held: Bytes, limit: Bytes },
-    #[error("nothing came from the client for {} s", .0.as_secs_f64())]
+    #[error("no message from the client for {} s", .0.as_secs_f64())]
     Silent(Duration),
     #[error("the agent is shutting down")]
     ShuttingDown,

@@ -10,11 +10,17 @@ use std::{
 use smol_str::SmolStr;
 
 use super::{
-    device::Device, error::HostError, jobs::Jobs, machine::Machine, received::ReceivedBytes, session::Session,
+    concurrency_limit::ConcurrencyLimit, device::Device, error::HostError, machine::Machine, received::ReceivedBytes,
+    session::Session,
 };
 use crate::{
     Description, DeviceDescription, DeviceKind, HostLink,
-    agent::{clock::Clock, limits::Limits, protocol::Identity, shutdown::Shutdown},
+    agent::{
+        clock::Clock,
+        limits::{Limits, MAX_TIME},
+        protocol::Identity,
+        shutdown::Shutdown,
+    },
 };
 use edgecut_engine::{
     DilatedEngine, Dilation, Engine, EngineChoice, EngineError, EngineOptions, StartedGpu, StartedGpus, start_gpus,
@@ -61,7 +67,7 @@ pub struct Host {
     notes: Vec<String>,
     clock: Clock,
     limits: Arc<Limits>,
-    jobs: Arc<Jobs>,
+    jobs: Arc<ConcurrencyLimit>,
     received: Arc<ReceivedBytes>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
     shutdown: Shutdown,
@@ -114,7 +120,7 @@ impl Host {
             notes,
             clock: Clock::start(),
             received: ReceivedBytes::within(memory + options.limits.document),
-            jobs: Jobs::new(options.limits.jobs, options.limits.client_jobs),
+            jobs: ConcurrencyLimit::new(options.limits.jobs, options.limits.client_jobs),
             limits: Arc::new(options.limits),
             sessions: Mutex::default(),
             shutdown,
@@ -139,7 +145,7 @@ impl Host {
     }
 
     /// What is served at the same time.
-    pub(super) fn jobs(&self) -> &Arc<Jobs> {
+    pub(super) fn jobs(&self) -> &Arc<ConcurrencyLimit> {
         &self.jobs
     }
 
@@ -189,10 +195,8 @@ impl Host {
 
     /// How long a client waits for devices that asks for `asked`.
     pub(super) fn lease_wait(&self, asked: Option<Micros>) -> Duration {
-        /// Longer than any queue of measurements.
-        const MOST: Duration = Duration::from_secs(86_400);
         let asked = asked.and_then(|asked| Duration::try_from_secs_f64(asked.0 / 1e6).ok());
-        asked.unwrap_or(self.limits.lease_wait).min(MOST)
+        asked.unwrap_or(self.limits.lease_wait).min(MAX_TIME)
     }
 
     /// The processor, which also sends and receives.

@@ -11,18 +11,18 @@
 //! | [`measurement_lock`] | makes measurements of all processes on this machine take turns |
 //! | [`service`], [`serve`], [`accept`] | the gRPC service, its server, and which connections reach it |
 //! | [`connection_info`] | who is at the other end of a connection |
-//! | [`jobs`] | how many runs, profiles and measurements are served at the same time |
+//! | [`concurrency_limit`] | how many runs, profiles and measurements are served at the same time |
 //! | [`received`] | the bytes that clients have sent and the agent still has |
 //! | [`job_log`] | the log of connections and jobs |
 
 mod accept;
+mod concurrency_limit;
 mod connection_info;
 mod device;
 mod error;
 mod execute;
 mod host;
 mod job_log;
-mod jobs;
 mod machine;
 mod measurement_lock;
 mod probe;

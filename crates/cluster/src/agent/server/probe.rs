@@ -18,7 +18,7 @@ use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::Status;
 
 use super::{
-    connection_info::Holder,
+    connection_info::ClientId,
     error::HostError,
     host::Host,
     measurement_lock::{MeasurementLock, Sharing},
@@ -118,7 +118,7 @@ impl Host {
         &self,
         mut stream: S,
         replies: mpsc::Sender<AbsorbReply>,
-        holder: Holder,
+        client_id: ClientId,
     ) -> Result<(), HostError>
     where
         S: futures::Stream<Item = Result<AbsorbChunk, Status>> + Unpin,
@@ -127,7 +127,7 @@ impl Host {
         let silent = self.limits().message_time;
         let next = async |stream: &mut S| timeout(silent, stream.next()).await.map_err(|_| HostError::Silent(silent));
         let Some(mut chunk) = next(&mut stream).await? else { return Ok(()) };
-        let _job = self.jobs().begin(holder)?;
+        let _job = self.jobs().begin(client_id)?;
         let wait = self.limits().lease_wait;
         let _lease = self.processor().lease("the measurement of a link from a peer", wait, async |_| {}).await?;
         let _lock = self.shared_lock().await?;
@@ -224,7 +224,7 @@ mod tests {
         let absorb = async || {
             let (replies, _received) = mpsc::channel(1);
             let chunk = AbsorbChunk { bytes: 0, data: Buffer::new() };
-            host.absorb(futures::stream::iter([Ok(chunk)]), replies, Holder::Address(None)).await
+            host.absorb(futures::stream::iter([Ok(chunk)]), replies, ClientId::Address(None)).await
         };
         let refused = absorb().await.map_err(|error| error.to_string());
         assert_eq!(refused, Err("device cpu is busy with a profile".to_string()));

@@ -12,7 +12,7 @@ use std::{
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    connection_info::Holder,
+    connection_info::ClientId,
     device::Lease,
     error::HostError,
     execute::{self, LoadedPartition},
@@ -42,7 +42,7 @@ pub(super) struct RemoteClient {
     /// Counts its messages.
     pub heard: AtomicU64,
     pub received: Received,
-    holder: Holder,
+    client_id: ClientId,
 }
 
 /// A partition with the lease of its device.
@@ -107,7 +107,7 @@ impl Host {
         let RunCommand::Setup(setup) = client.receive().await? else {
             return Err(HostError::Request("a run must begin with its setup".to_string()));
         };
-        let _job = client.remote.as_ref().map(|remote| self.jobs().begin(remote.holder)).transpose()?;
+        let _job = client.remote.as_ref().map(|remote| self.jobs().begin(remote.client_id)).transpose()?;
         if setup.in_flight > self.limits().in_flight {
             let what = format!("{} inputs in flight, at most {} are served", setup.in_flight, self.limits().in_flight);
             return Err(HostError::Request(what));
@@ -221,8 +221,8 @@ impl Host {
 }
 
 impl RemoteClient {
-    pub fn new(received: Received, holder: Holder) -> RemoteClient {
-        RemoteClient { heard: AtomicU64::new(0), received, holder }
+    pub fn new(received: Received, client_id: ClientId) -> RemoteClient {
+        RemoteClient { heard: AtomicU64::new(0), received, client_id }
     }
 
     /// Ends once no message has come for `limit`.

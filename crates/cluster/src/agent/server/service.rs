@@ -13,7 +13,7 @@ use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Extensions, Request, Response, Status, Streaming};
 
 use super::{
-    connection_info::{ConnectionInfo, Holder},
+    connection_info::{ClientId, ConnectionInfo},
     error::HostError,
     host::Host,
     job_log::{Client, JobLog},
@@ -45,9 +45,6 @@ type ReplyStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Messages that may be queued for the network.
 const QUEUE_LENGTH: usize = 4;
-
-/// Size of a message without content.
-const SMALLEST: usize = 8;
 
 /// How often a client that waits for the agent counts as heard.
 const HEARTBEAT: Duration = Duration::from_millis(200);
@@ -122,7 +119,7 @@ impl Agent for Service {
             .map_err(|_| HostError::Request(format!("{budget_us} us is not a valid budget")))?;
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let (samples, received) = mpsc::channel(QUEUE_LENGTH);
-        let (host, job) = (self.host.clone(), self.host.jobs().begin(holder(&extensions))?);
+        let (host, job) = (self.host.clone(), self.host.jobs().begin(client_id(&extensions))?);
         tokio::spawn(async move {
             let log = JobLog::begin("measurement of a link", client);
             let probing = tokio::spawn(async move {
@@ -145,10 +142,10 @@ impl Agent for Service {
         let (replies, received) = mpsc::channel(QUEUE_LENGTH);
         let client = Client::of(&request);
         let (_, extensions, stream) = request.into_parts();
-        let (host, holder) = (self.host.clone(), holder(&extensions));
+        let (host, client_id) = (self.host.clone(), client_id(&extensions));
         tokio::spawn(async move {
             let log = JobLog::begin("measurement of the link from a peer", client);
-            let absorbing = tokio::spawn(async move { host.absorb(stream, replies, holder).await });
+            let absorbing = tokio::spawn(async move { host.absorb(stream, replies, client_id).await });
             if forward(received, &sender, |reply| Box::new(std::iter::once(reply))).await {
                 send_outcome(absorbing.await, &sender, log).await;
             }
@@ -164,7 +161,7 @@ impl Agent for Service {
         let (events, results) = mpsc::channel(QUEUE_LENGTH);
         let client = Client::of(&request);
         let (_, extensions, mut messages) = request.into_parts();
-        let (host, holder) = (self.host.clone(), holder(&extensions));
+        let (host, client_id) = (self.host.clone(), client_id(&extensions));
         tokio::spawn(async move {
             let received = host.received().begin();
             let request = async {
@@ -180,7 +177,7 @@ impl Agent for Service {
                     }
                 }
             };
-            let complete = request.await.and_then(|complete| Ok((complete, host.jobs().begin(holder)?)));
+            let complete = request.await.and_then(|complete| Ok((complete, host.jobs().begin(client_id)?)));
             let ((task, contents), job) = match complete {
                 Ok(complete) => complete,
                 Err(status) => {
@@ -211,7 +208,7 @@ impl Agent for Service {
         let client = Client::of(&request);
         let (_, extensions, messages) = request.into_parts();
         let host = self.host.clone();
-        let remote = Arc::new(RemoteClient::new(host.received().begin(), holder(&extensions)));
+        let remote = Arc::new(RemoteClient::new(host.received().begin(), client_id(&extensions)));
         let (limits, heard) = (host.limits().clone(), remote.clone());
         // Dropping `commands` ends the run: when the client closes its stream, or is gone.
         tokio::spawn(async move {
@@ -262,6 +259,15 @@ async fn forward<E, M>(
     }
 }
 
+/// Size of the part of a setup or a tensor in `message`; 0 of other messages.
+fn content(message: &RunRequest) -> usize {
+    match &message.request {
+        Some(Message::Setup(piece)) => piece.data.len(),
+        Some(Message::Parameter(piece) | Message::Input(piece)) => piece.data.len(),
+        _ => 0,
+    }
+}
+
 /// Passes the commands of a run's client on, until it closes its side.
 ///
 /// # Errors
@@ -288,15 +294,11 @@ async fn read_commands(
         };
         let Ok(Some(message)) = message else { return Ok(()) };
         remote.heard.fetch_add(1, Ordering::Relaxed);
-        match &message.request {
-            Some(Message::Connect(_) | Message::Start(_) | Message::KeepAlive(_)) if is_set_up => {}
-            // What a run begins with has content in each of its messages.
-            Some(Message::Setup(_) | Message::Parameter(_) | Message::Input(_)) if message.encoded_len() > SMALLEST => {
-                remote.received.add(message.encoded_len())?;
-            }
-            _ if is_set_up => {}
-            _ => return Err(HostError::Request("a run must begin with its setup".to_string())),
+        let content = content(&message);
+        if !is_set_up && content == 0 {
+            return Err(HostError::Request("a run must begin with its setup".to_string()));
         }
+        remote.received.add(content)?;
         let is_long = reader.buffered() + message.encoded_len() >= LONG_DOCUMENT;
         let (again, command) = read(reader, message, is_long, CommandReader::read).await?;
         reader = again;
@@ -318,8 +320,8 @@ async fn read_commands(
 }
 
 /// Who sent a request.
-fn holder(extensions: &Extensions) -> Holder {
-    extensions.get::<ConnectionInfo>().map_or(Holder::Address(None), |connection| connection.holder)
+fn client_id(extensions: &Extensions) -> ClientId {
+    extensions.get::<ConnectionInfo>().map_or(ClientId::Address(None), |connection| connection.client_id)
 }
 
 /// `1 operator`, `2 operators`.

@@ -163,7 +163,7 @@ mod tests {
         let options = PilotOptions { rounds: 0, ..PilotOptions::default() };
         let mut state = Replanning::new(&options);
         let score = |value: f64| Score { value, ..Score::default() };
-        // Before so many rounds every estimate is measured.
+        // Until the minimum number of rounds every estimate is measured.
         for round in 0..options.min_replans {
             assert_eq!(state.unpromising(score(99.0 + round as f64)), None);
             assert_eq!(state.record(solved("estimated", 99.0), 3), None);
