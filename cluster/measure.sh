@@ -124,7 +124,7 @@ for d in json.load(open(sys.argv[1]))["devices"]: print(d["server"] + "/" + d["d
                     flight=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1])).get("in_flight") or 1)' "$which")
                     how=(--repeat $((REPEAT * 4 + flight * 6)) --throughput)
                 fi
-                inside run "$which" --no-check "${how[@]}" --format json >"$which.run-$turn" 2>/dev/null || rm -f "$which.run-$turn"
+                inside run "$which" --no-check --no-replan "${how[@]}" --format json >"$which.run-$turn" 2>/dev/null || rm -f "$which.run-$turn"
             done
         done
         for target in "${targets[@]}"; do

@@ -6,15 +6,17 @@ use std::{
 };
 
 use smol_str::SmolStr;
+use tokio::net::TcpListener;
 
 use super::{
     Failure, Outcome,
-    cluster::{runtime, warn},
+    cluster_flag::{runtime, warn},
     engine::EngineFlags,
+    log_format::LogFormat,
 };
 use edgecut_cluster::{
     MAX_THREADS, Oversubscribed, TlsFiles,
-    agent::{Host, HostOptions, Identity, Limits, Shutdown, check_address, descriptors, serve},
+    agent::{Host, HostOptions, Identity, Limits, Shutdown, check_address, descriptors, serve, serve_metrics},
     check_name,
 };
 use edgecut_engine::{Dilation, EngineOptions};
@@ -22,7 +24,8 @@ use edgecut_graph::units::Bytes;
 
 /// Serve this machine's devices to others: profile, load and run parts of models.
 ///
-/// Stops on SIGINT and SIGTERM; running requests are cancelled and their clients notified.
+/// SIGTERM lets what is under way end within the limit drain-time, and refuses what is new; SIGINT, or a second SIGTERM,
+/// cancels it and notifies clients.
 #[derive(clap::Args)]
 pub struct Agent {
     /// Where to listen; port 0 takes a free one, which is printed
@@ -40,9 +43,20 @@ pub struct Agent {
     /// Another limit on what clients can do, such as connections=128 (repeatable)
     ///
     /// docs/cluster.md lists them: connections, client-connections, handshakes, handshake-time, streams, jobs, client-jobs, message-time, idle-time, lease-wait,
-    /// document, in-flight.
+    /// drain-time, document, in-flight.
     #[arg(long, help_heading = "Limits", value_name = "NAME=VALUE")]
     limit: Vec<String>,
+    /// Where to serve metrics (/metrics) and probes (/livez, /readyz) over HTTP, such as 127.0.0.1:9600
+    ///
+    /// Without TLS or certificates: they tell what the agent does, and take no commands.
+    #[arg(long, help_heading = "Monitoring", value_name = "HOST:PORT")]
+    metrics: Option<String>,
+    /// How to log on stderr
+    #[arg(long, help_heading = "Monitoring", value_enum, default_value_t)]
+    log_format: LogFormat,
+    /// Log more
+    #[arg(long, short, help_heading = "Monitoring")]
+    verbose: bool,
     #[command(flatten)]
     engine: EngineFlags,
     /// Compute N times as slowly, by sleeping: a test option
@@ -60,6 +74,11 @@ pub struct Agent {
     /// The authority that signs the certificates of clients and other agents (PEM)
     #[arg(long, help_heading = "Mutual TLS", requires_all = ["tls_cert", "tls_key"], value_name = "FILE")]
     client_ca: Option<PathBuf>,
+    /// Certificates that are revoked (PEM, X.509 CRL), as `edgecut cluster revoke` writes them
+    ///
+    /// This file and the other three are read again when they change.
+    #[arg(long, help_heading = "Mutual TLS", requires = "tls_cert", value_name = "FILE")]
+    crl: Option<PathBuf>,
     /// Listen without TLS on an address that other machines can reach
     #[arg(long, help_heading = "Mutual TLS", conflicts_with = "tls_cert")]
     insecure: bool,
@@ -69,24 +88,17 @@ impl Agent {
     pub fn run(self) -> Outcome {
         let identity = match (self.tls_cert, self.tls_key, self.client_ca) {
             (Some(cert), Some(key), Some(ca)) => {
-                Some(Identity::read(&TlsFiles { ca, cert, key }).map_err(Failure::bad_input)?)
+                Some(Identity::read(&TlsFiles { ca, cert, key, crl: self.crl }).map_err(Failure::bad_input)?)
             }
             _ => None,
         };
         let addresses = self.listen.to_socket_addrs().map_err(|cause| bad_address(&self.listen, cause))?;
-        let addresses: Vec<SocketAddr> = addresses.collect();
-        for address in &addresses {
-            check_address(*address, identity.as_ref(), self.insecure).map_err(Failure::bad_input)?;
+        for address in addresses {
+            check_address(address, identity.as_ref(), self.insecure).map_err(Failure::bad_input)?;
         }
         let limits = Limits::with(&self.limit).map_err(Failure::bad_input)?.within_descriptors(descriptors());
         let name = self.name.unwrap_or_else(host_name);
-        // A second subscriber would be refused; there is none before.
-        let _ = tracing_subscriber::fmt()
-            .with_writer(std::io::stderr)
-            .with_max_level(tracing::Level::INFO)
-            .with_target(false)
-            .with_ansi(false)
-            .try_init();
+        self.log_format.install(if self.verbose { tracing::Level::DEBUG } else { tracing::Level::INFO });
         let runtime = runtime()?;
         runtime.block_on(async {
             let shutdown = Shutdown::on_signal().map_err(Failure::failed)?;
@@ -100,15 +112,28 @@ impl Agent {
                 limits,
             };
             let host = Host::start(options, shutdown).map_err(Failure::failed)?;
-            let listener = tokio::net::TcpListener::bind(&*addresses);
-            let listener = listener.await.map_err(|cause| bad_address(&self.listen, cause))?;
-            let address = listener.local_addr().map_err(Failure::failed)?;
+            let (listener, address) = listen(&self.listen).await?;
+            let metrics = match &self.metrics {
+                Some(asked) => Some(listen(asked).await?),
+                None => None,
+            };
             announce(&host, address, identity.is_some());
-            serve(listener, host.clone(), identity.as_ref()).await.map_err(Failure::failed)?;
+            if let Some((listener, address)) = metrics {
+                eprintln!("agent {}: http://{address}/metrics, /livez and /readyz", host.name());
+                tokio::spawn(serve_metrics(listener, host.clone()));
+            }
+            serve(listener, host.clone()).await.map_err(Failure::failed)?;
             eprintln!("agent {} has stopped", host.name());
             Ok(())
         })
     }
+}
+
+/// A socket that listens on `address`, and where it does.
+async fn listen(address: &str) -> Result<(TcpListener, SocketAddr), Failure> {
+    let listener = TcpListener::bind(address).await.map_err(|cause| bad_address(address, cause))?;
+    let bound = listener.local_addr().map_err(Failure::failed)?;
+    Ok((listener, bound))
 }
 
 /// Prints the address where the agent listens: on stdout, so that a caller who asked for port 0 can read it.

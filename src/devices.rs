@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     Outcome,
     calibration::{calibrate_devices, calibration_table},
-    cluster::{ClusterFlag, Missing, ThreadsFlag, links, reach, runtime},
+    cluster_flag::{ClusterFlag, Missing, ThreadsFlag, links, reach, runtime},
     engine::EngineFlags,
     format::{Format, print_csv, print_json},
     table::table,

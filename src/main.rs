@@ -3,6 +3,7 @@
 mod agent;
 mod calibration;
 mod cluster;
+mod cluster_flag;
 mod completions;
 mod contents;
 mod deployed;
@@ -16,6 +17,7 @@ mod ineffective;
 mod inspect;
 mod kind;
 mod located;
+mod log_format;
 mod man;
 mod memory;
 mod model;
@@ -57,6 +59,7 @@ enum Verb {
     Report(report::Report),
     Operators(operators::Operators),
     Devices(devices::Devices),
+    Cluster(cluster::Cluster),
     Agent(agent::Agent),
     Completions(completions::Completions),
     #[command(name = "man")]
@@ -81,6 +84,7 @@ fn main() -> std::process::ExitCode {
         Verb::Report(verb) => verb.run(),
         Verb::Operators(verb) => verb.run(),
         Verb::Devices(verb) => verb.run(),
+        Verb::Cluster(verb) => verb.run(),
         Verb::Agent(verb) => verb.run(),
         Verb::Completions(verb) => verb.run(Arguments::command()),
         Verb::Manual(verb) => verb.run(Arguments::command()),

@@ -5,8 +5,10 @@
 
 use std::{
     cell::RefCell,
+    collections::HashSet,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,10 +17,20 @@ use arbtest::{
     arbtest,
 };
 use edgecut::{
+    agent::protocol::{
+        named_tensors::StreamedTensor,
+        profile::ProfileTask,
+        recorded,
+        run::RunCommand,
+        setup::{Setup, Terminal, ValueId},
+    },
     engine::{CountingAllocator, CpuClock},
+    graph::{DType, Granularity, TensorType},
     ops,
+    profile::{MeasurementMode, Sampling},
+    values::seeded,
 };
-use edgecut_fuzz::BODIES;
+use edgecut_fuzz::{BODIES, receiver};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -149,7 +161,11 @@ fn corpus(body: &str) -> Vec<Vec<u8>> {
         paths.sort();
         paths.into_iter().filter(|path| path.is_file()).map(|path| std::fs::read(path).unwrap())
     };
-    let mut files: Vec<Vec<u8>> = read(root().join("fuzz/corpus").join(body)).collect();
+    let mut files = made(body);
+    let committed = root().join("fuzz/corpus").join(body);
+    if committed.is_dir() {
+        files.extend(read(committed));
+    }
     if body == "text" {
         files.extend(read(root().join("models")).filter(|text| text.starts_with(b"#[version")));
         for line in include_str!("data/parser-cases.jsonl").lines() {
@@ -159,6 +175,59 @@ fn corpus(body: &str) -> Vec<Vec<u8>> {
     }
     assert!(!files.is_empty());
     files
+}
+
+/// Sequences of messages as clients and peers send them, a plan, and cluster files.
+fn made(body: &str) -> Vec<Vec<u8>> {
+    let ty = TensorType::of(DType::F32, &[4]);
+    let content = || seeded("x", &ty).unwrap();
+    match body {
+        "commands" => {
+            let setup = Setup {
+                source: Some(Terminal { values: vec![ValueId(0)], partition: Some(0) }),
+                streamed: vec![StreamedTensor { name: "w".into(), ty: ty.clone() }],
+                ..receiver()
+            };
+            let all = [
+                RunCommand::Setup(Arc::new(setup)),
+                RunCommand::Parameter { index: 0, data: content() },
+                RunCommand::Input { index: 0, data: content() },
+                RunCommand::Connect,
+                RunCommand::Start(0),
+            ];
+            vec![recorded::commands(all).unwrap()]
+        }
+        "task" => {
+            let graph = receiver().partitions.remove(0).stages.remove(0).graph;
+            let task = ProfileTask {
+                device: "cpu".into(),
+                threads: Some(1),
+                engine: None,
+                mode: MeasurementMode::Isolated,
+                granularity: Granularity::Op,
+                sampling: Sampling::default(),
+                wait: None,
+                items: true,
+                whole: true,
+                cache_flush: None,
+                known: HashSet::new(),
+                graph,
+                streamed: vec![StreamedTensor { name: "x".into(), ty: ty.clone() }],
+            };
+            vec![recorded::task(task, [("x".into(), content())].into()).unwrap()]
+        }
+        "transfer" => {
+            let whole = [0, 1].map(|inference| recorded::transfer(inference, 0, content().bytes())).concat();
+            let halves = [0, 8].map(|at| recorded::transfer(0, 0, &content().bytes()[at..at + 8])).concat();
+            vec![whole, halves]
+        }
+        "cluster" => {
+            let files = std::fs::read_dir(root().join("cluster")).unwrap().map(|entry| entry.unwrap().path());
+            let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "toml"));
+            files.map(|path| std::fs::read(path).unwrap()).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn mutated(u: &mut Unstructured<'_>, corpus: &[Vec<u8>]) -> arbitrary::Result<Vec<u8>> {

@@ -33,7 +33,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("interop", &["engine", "graph", "memory", "ops", "plan", "profile"]),
     ("cluster", &["engine", "graph", "memory", "ops", "plan", "profile", "values"]),
     ("report", &["graph", "memory", "onnx", "plan", "relay"]),
-    ("fuzz", &["engine", "graph", "onnx", "ops", "relay", "values"]),
+    ("fuzz", &["cluster", "engine", "graph", "onnx", "ops", "plan", "relay", "values"]),
 ];
 
 /// Words with one meaning too many, and what excuses a line: the foreign format or library that forces them. In

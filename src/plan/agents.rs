@@ -22,7 +22,7 @@ use super::{
 use crate::{
     Failure, Outcome,
     calibration::{self, Calibrations},
-    cluster::{links, reach_all, runtime},
+    cluster_flag::{links, reach_all, runtime},
     model::ModelArguments,
     survey::profiles,
 };

@@ -9,7 +9,7 @@ use miette::Report;
 
 use crate::{
     Failure,
-    cluster::{ClusterFlag, ThreadsFlag},
+    cluster_flag::{ClusterFlag, ThreadsFlag},
     engine::EngineFlags,
     format::Format,
     ineffective::Flag,
@@ -193,7 +193,7 @@ pub struct Plan {
 impl Plan {
     /// The longest time that planning may take.
     pub(super) fn longest(&self) -> Option<Duration> {
-        self.time_limit.map(|limit| Duration::try_from_secs_f64(limit.0 / 1e6).unwrap_or(Duration::MAX))
+        self.time_limit.map(|limit| limit.to_duration().unwrap_or(Duration::MAX))
     }
 
     /// What is wanted of a plan of `model`.

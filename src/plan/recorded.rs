@@ -17,7 +17,7 @@ use super::{flags::Plan, moved, output, progress};
 use crate::{
     Failure, Outcome,
     calibration::{self, Calibrations},
-    cluster::{link_table, runtime},
+    cluster_flag::{link_table, runtime},
     ineffective,
     profile::GranularityFlag,
     profile_source::{ProfiledModel, Source, rows},

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{
     Failure, Outcome,
-    cluster::{ClusterFlag, ThreadsFlag, reach_all, runtime},
+    cluster_flag::{ClusterFlag, ThreadsFlag, reach_all, runtime},
     engine::EngineFlags,
     format::{Format, print_csv, print_json},
     model::{ModelArguments, ModelFlags},

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::{
-    cluster::{ClusterFlag, ThreadsFlag},
+    cluster_flag::{ClusterFlag, ThreadsFlag},
     engine::EngineFlags,
     format::Format,
     model::ModelFlags,
@@ -44,6 +44,21 @@ pub struct Run {
     #[arg(long, help_heading = "Plans")]
     pub(super) throughput: bool,
 
+    /// Plan again when an agent is lost, for the servers that answer, and go on
+    ///
+    /// The default with --repeat and --throughput once there is a result. By the measurements in the folder of --profile. What was measured
+    /// before is printed first.
+    #[arg(long, help_heading = "Plans", overrides_with = "no_replan")]
+    pub(super) replan: bool,
+
+    /// Stop when an agent is lost
+    #[arg(long, help_heading = "Plans", overrides_with = "replan")]
+    pub(super) no_replan: bool,
+
+    /// Folder of the profiles that the plan was made of
+    #[arg(long, value_name = "DIR", help_heading = "Plans", default_value = "profiles")]
+    pub(super) profile: PathBuf,
+
     /// Do not compare the outputs with those of the model on this machine
     #[arg(long, help_heading = "Plans")]
     pub(super) no_check: bool,
@@ -55,4 +70,11 @@ pub struct Run {
     /// How to print the result
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
+}
+
+impl Run {
+    /// Whether to plan again when an agent is lost, where there are results or not.
+    pub(super) fn replans(&self, has_results: bool) -> bool {
+        self.replan || (has_results && !self.no_replan && (self.repeat.is_some() || self.throughput))
+    }
 }

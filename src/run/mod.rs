@@ -4,6 +4,7 @@ mod flags;
 mod model;
 mod plan;
 mod print;
+mod replan;
 
 pub use flags::Run;
 

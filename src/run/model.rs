@@ -3,7 +3,7 @@
 use super::flags::Run;
 use crate::{
     Failure, Outcome,
-    cluster::warn,
+    cluster_flag::warn,
     contents::engine_failure,
     engine::tell_fallbacks,
     format::{Format, print_csv, print_json},
@@ -24,6 +24,8 @@ pub(crate) fn run(arguments: &Run) -> Outcome {
         ("--throughput", arguments.throughput),
         ("--trace", arguments.trace.is_some()),
         ("--no-check", arguments.no_check),
+        ("--replan", arguments.replan),
+        ("--no-replan", arguments.no_replan),
     ];
     ineffective::refuse(&of_plans, "a model: only with a plan, as `edgecut plan` writes them")?;
     let source = ModelArguments { model: arguments.input.clone(), flags: arguments.flags.clone() };

@@ -1,11 +1,12 @@
-//! A plan on the agents of its cluster: deploy, execute, compare with one device, print predicted against measured.
+//! A plan on the agents of its cluster: deploy, execute, compare with one device, print predicted against measured; and once an
+//! agent is lost, the same with a plan for those that are left.
 
 use miette::Report;
 
-use super::{flags::Run, print::print};
+use super::{flags::Run, print::print, replan::replan};
 use crate::{
     Failure, Outcome,
-    cluster::{reach_all, read_cluster, runtime},
+    cluster_flag::{reach_all, read_cluster, runtime},
     contents::{Contents, engine_failure},
     deployed::{on_this_machine, only, outputs},
     ineffective, kind,
@@ -27,106 +28,205 @@ use edgecut_values::write_npz;
 /// Runs that count where the person does not say.
 const REPEAT: u32 = 10;
 
+/// How many plans in a row may fail without a result.
+const MOST_FAILURES: u32 = 5;
+
 /// Runs the plan whose file is `text`.
 pub(crate) fn run(arguments: &Run, text: &[u8]) -> Outcome {
     let fixed = [("--threads", arguments.threads.threads.is_some()), ("--engine", arguments.engine.engine.is_some())];
     ineffective::refuse(&fixed, "a plan, which has the threads and engines that it was made for")?;
-    let plan = Plan::from_json(text).map_err(|error| kind::no_plan(&arguments.input, text, error))?;
-    let model = load(arguments, &plan)?;
-    let whole = &model.import.graph;
-    let split = divided(whole, &plan.splits).map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?;
-    let written = apply_schedules(&split, &plan.schedules);
-    let graph = &written.map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?.graph;
+    let mut plan = Plan::from_json(text).map_err(|error| kind::no_plan(&arguments.input, text, error))?;
+    let (model, name) = load(arguments, &plan)?;
     let cluster = cluster(arguments, &plan)?;
-    let contents = model.contents(graph)?;
     let runtime = runtime()?;
-    let stream = || plan.in_flight.unwrap_or(plan.predicted.in_flight);
-    let mut in_flight = if arguments.throughput { stream().clamp(1, pipeline_depth::MAX_IN_FLIGHT) } else { 1 };
-    let (deployment, record, failure) = loop {
-        let attempt = Attempt { arguments, plan: &plan, cluster: &cluster, contents: &contents, in_flight };
-        match runtime.block_on(attempt.run(graph))? {
-            (deployment, Ok(record)) => break (deployment, record, None),
-            // Every input in flight takes memory.
-            (_, Err(error)) if in_flight > 1 && error.memory().is_some() => {
-                eprintln!("with {in_flight} inputs in flight, {error}; trying {}", in_flight - 1);
-                in_flight -= 1;
+    let mut left = u64::from(arguments.repeat.unwrap_or(REPEAT));
+    let (mut failures, mut has_begun) = (0, false);
+    loop {
+        let execution = Execution::of(arguments, &plan, &model, &cluster, left)?;
+        let failure = match execution.run(&runtime, &model)? {
+            Ended::Done => return Ok(()),
+            Ended::Failed(failure) => failure,
+            Ended::Lost { finished, failure } => {
+                failures = if finished > 0 { 1 } else { failures + 1 };
+                left = left.saturating_sub(finished);
+                has_begun |= finished > 0;
+                match arguments.replans(has_begun) && failures <= MOST_FAILURES {
+                    true => {
+                        eprintln!("{failure}; planning again for the servers that answer");
+                        let again = runtime.block_on(replan(arguments, &model, &name, &plan, &cluster));
+                        plan = again.map_err(|error| error.at(format!("{failure}; no other plan")))?;
+                        let devices = plan.devices.iter().filter(|device| !device.order.is_empty());
+                        let names: Vec<String> = devices.map(|of| format!("{}/{}", of.server, of.device)).collect();
+                        eprintln!("{left} runs left, on {}", names.join(", "));
+                        continue;
+                    }
+                    false => failure,
+                }
             }
-            (deployment, Err(error)) => {
-                let message = error.to_string();
-                let RunError::Interrupted { finished, .. } = error else { return Err(Failure::failed(error)) };
-                break (deployment, *finished, Some(message));
-            }
-        }
-    };
-    let outputs = outputs(&deployment, &record, &contents)?;
-    if let Some(path) = &arguments.outputs {
-        let named = outputs.iter().enumerate().map(|(i, tensor)| (format!("out_{i}"), tensor));
-        write_npz(path, named).map_err(Failure::failed)?;
-    }
-    let difference = match arguments.no_check {
-        true => None,
-        false => {
-            let contents = model.contents(whole)?;
-            Some(Difference::between(&outputs, &on_this_machine(whole, &contents)?))
-        }
-    };
-    if let Some(path) = &arguments.trace {
-        let text = run::trace::trace(&plan, &deployment, &record).map_err(Failure::failed)?;
-        file::write(path, text.as_bytes())?;
-    }
-    let outcome = run::Outcome::of(&plan, &deployment, &record);
-    let mut outcome = outcome.ok_or_else(|| Failure::Failed(Report::msg("no run was measured")))?;
-    outcome.outputs = difference;
-    print(arguments.format, &plan, &outcome)?;
-    if arguments.throughput && in_flight == 1 {
-        eprintln!("throughput was not measured: the memory limits leave room for one input at a time");
-    }
-    if let Some(message) = failure {
-        return Err(Failure::Failed(Report::msg(message)));
-    }
-    match difference {
-        Some(difference) if !plan.transfer.is_exact() && difference.is_finite() => Ok(()),
-        Some(difference) if !difference.is_tolerable() => {
-            Err(Failure::Failed(Report::msg(format!("the plan's outputs are not those of one device: {difference}"))))
-        }
-        _ => Ok(()),
+        };
+        return Err(Failure::Failed(Report::msg(failure)));
     }
 }
 
-/// The plan run with this number of inputs in flight.
-struct Attempt<'a> {
+/// How the runs of a plan ended, after what was measured is printed.
+enum Ended {
+    Done,
+    Failed(String),
+    /// An agent failed or was lost, so that another plan may do better.
+    Lost {
+        finished: u64,
+        failure: String,
+    },
+}
+
+/// The runs of one plan.
+struct Execution<'a> {
     arguments: &'a Run,
     plan: &'a Plan,
     cluster: &'a Cluster,
-    contents: &'a Contents<'a>,
-    in_flight: u32,
+    /// The graph that is deployed: the model's, with splits and schedules written out.
+    graph: Graph,
+    repeat: u64,
 }
 
-impl Attempt<'_> {
-    async fn run(&self, graph: &Graph) -> Result<(Deployment, Result<Record, RunError>), Failure> {
-        let given = self.contents.given();
-        let options = DeployOptions::new(self.in_flight, &given);
-        let deployment = deploy(graph, self.plan, self.cluster, &options).map_err(|error| match error {
+impl<'a> Execution<'a> {
+    fn of(
+        arguments: &'a Run,
+        plan: &'a Plan,
+        model: &Model,
+        cluster: &'a Cluster,
+        repeat: u64,
+    ) -> Result<Execution<'a>, Failure> {
+        let split = divided(&model.import.graph, &plan.splits);
+        let split = split.map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?;
+        let written = apply_schedules(&split, &plan.schedules);
+        let graph = written.map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?.graph;
+        Ok(Execution { arguments, plan, cluster, graph, repeat })
+    }
+
+    fn run(&self, runtime: &tokio::runtime::Runtime, model: &Model) -> Result<Ended, Failure> {
+        let contents = model.contents(&self.graph)?;
+        let stream = || self.plan.in_flight.unwrap_or(self.plan.predicted.in_flight);
+        let is_stream = self.arguments.throughput;
+        let mut in_flight = if is_stream { stream().clamp(1, pipeline_depth::MAX_IN_FLIGHT) } else { 1 };
+        loop {
+            let attempt = match runtime.block_on(self.attempt(&contents, in_flight)) {
+                Err(Unreached::Agent(failure)) => return Ok(Ended::Lost { finished: 0, failure }),
+                Err(Unreached::Other(failure)) => return Err(failure),
+                Ok(attempt) => attempt,
+            };
+            match attempt {
+                (deployment, Ok(record)) => {
+                    self.report(model, &contents, &deployment, &record, in_flight)?;
+                    return Ok(Ended::Done);
+                }
+                // Every input in flight takes memory.
+                (_, Err(error)) if in_flight > 1 && error.memory().is_some() => {
+                    eprintln!("with {in_flight} inputs in flight, {error}; trying {}", in_flight - 1);
+                    in_flight -= 1;
+                }
+                (deployment, Err(error)) => {
+                    let (is_of_agent, failure) = (error.is_of_agent(), error.to_string());
+                    let mut finished = 0;
+                    if let RunError::Interrupted { finished: record, .. } = error {
+                        finished = record.latencies.len() as u64;
+                        self.report(model, &contents, &deployment, &record, in_flight)?;
+                    }
+                    return Ok(match is_of_agent {
+                        true => Ended::Lost { finished, failure },
+                        false => Ended::Failed(failure),
+                    });
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self, contents: &Contents<'_>, in_flight: u32) -> Result<Attempt, Unreached> {
+        let given = contents.given();
+        let options = DeployOptions::new(in_flight, &given);
+        let deployment = deploy(&self.graph, self.plan, self.cluster, &options).map_err(|error| match error {
             DeployError::Setup(_) => Failure::failed(error),
             _ => Failure::bad_input(Located::new(&self.arguments.input, error)),
         })?;
         let how = RunOptions {
-            repeat: self.arguments.repeat.unwrap_or(REPEAT).into(),
-            in_flight: self.in_flight,
+            repeat: self.repeat,
+            in_flight,
             expected: self.plan.predicted.latency_us,
             on_queued: |server, queued| eprintln!("{server}: {queued}"),
         };
-        let fleet = reach_all(&only(self.cluster, &deployment)).await?;
+        let fleet = reach_all(&only(self.cluster, &deployment)).await.map_err(|failure| match failure {
+            Failure::Failed(report) => Unreached::Agent(report.to_string()),
+            other => Unreached::Other(other),
+        })?;
         let agents = agents_of(&deployment, &fleet).map_err(Failure::failed)?;
-        let inputs = deployment.inputs.iter().map(|id| self.contents.of(*id)).collect::<Result<Vec<_>, _>>();
+        let inputs = deployment.inputs.iter().map(|id| contents.of(*id)).collect::<Result<Vec<_>, _>>();
         let inputs = inputs.map_err(engine_failure)?;
         let record = execute(&deployment, &agents, &inputs, &given, &how).await;
         Ok((deployment, record))
     }
+
+    /// Writes and prints what was measured; fails if the outputs are not those of one device.
+    fn report(
+        &self,
+        model: &Model,
+        contents: &Contents<'_>,
+        deployment: &Deployment,
+        record: &Record,
+        in_flight: u32,
+    ) -> Outcome {
+        let arguments = self.arguments;
+        let outputs = outputs(deployment, record, contents)?;
+        if let Some(path) = &arguments.outputs {
+            let named = outputs.iter().enumerate().map(|(i, tensor)| (format!("out_{i}"), tensor));
+            write_npz(path, named).map_err(Failure::failed)?;
+        }
+        let difference = match arguments.no_check {
+            true => None,
+            false => {
+                let whole = &model.import.graph;
+                Some(Difference::between(&outputs, &on_this_machine(whole, &model.contents(whole)?)?))
+            }
+        };
+        if let Some(path) = &arguments.trace {
+            let text = run::trace::trace(self.plan, deployment, record).map_err(Failure::failed)?;
+            file::write(path, text.as_bytes())?;
+        }
+        let outcome = run::Outcome::of(self.plan, deployment, record);
+        let mut outcome = outcome.ok_or_else(|| Failure::Failed(Report::msg("no run was measured")))?;
+        outcome.outputs = difference;
+        print(arguments.format, self.plan, &outcome)?;
+        if arguments.throughput && in_flight == 1 {
+            eprintln!("throughput was not measured: the memory limits leave room for one input at a time");
+        }
+        match difference {
+            Some(difference) if !self.plan.transfer.is_exact() && difference.is_finite() => Ok(()),
+            Some(difference) if !difference.is_tolerable() => {
+                let what = format!("the plan's outputs are not those of one device: {difference}");
+                Err(Failure::Failed(Report::msg(what)))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
-/// The model that the plan was made for.
-fn load(arguments: &Run, plan: &Plan) -> Result<Model, Failure> {
+/// What was deployed, and what came of it.
+type Attempt = (Deployment, Result<Record, RunError>);
+
+/// Why nothing was run.
+enum Unreached {
+    /// Agents do not answer.
+    Agent(String),
+    Other(Failure),
+}
+
+impl From<Failure> for Unreached {
+    fn from(failure: Failure) -> Unreached {
+        Unreached::Other(failure)
+    }
+}
+
+/// The model that the plan was made for, and its name.
+fn load(arguments: &Run, plan: &Plan) -> Result<(Model, String), Failure> {
     let path = arguments.model.clone().unwrap_or_else(|| resolve(&arguments.input, &plan.model.path));
     let source = ModelArguments { model: path.clone(), flags: arguments.flags.for_plan(&arguments.input, &plan.model) };
     let model = source.load()?;
@@ -135,7 +235,7 @@ fn load(arguments: &Run, plan: &Plan) -> Result<Model, Failure> {
                     one with --model";
         return Err(Failure::BadInput(Report::msg(format!("{}: {what}", path.display()))));
     }
-    Ok(model)
+    Ok((model, source.stem()))
 }
 
 /// The cluster that the plan was made for, or the one that is named instead.

@@ -10,8 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::process::{AgentProcess, Authority, edgecut, ending, model, within};
+use crate::common::process::{AgentProcess, Authority, edgecut, ending, model, signal, within};
 use edgecut::{
+    agent::protocol::role::Role,
     graph::{DType, TensorType},
     plan::{Plan, file::Source},
     units::Micros,
@@ -33,10 +34,10 @@ impl Lab {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new(folder.path());
         let mut lab = Lab { folder, authority, agents: Vec::new() };
-        lab.authority.issue("client");
+        lab.authority.issue("client", Role::Operator);
         for index in 0..count {
             let name = format!("s{index}");
-            lab.authority.issue(&name);
+            lab.authority.issue(&name, Role::Agent);
             let agent = AgentProcess::start(&name, "127.0.0.1:0", &lab.tls(&name));
             lab.agents.push(agent);
         }
@@ -340,6 +341,8 @@ fn an_agent_stops_when_it_is_told_to_and_tells_its_clients() {
     while rows(lab.folder.path(), "s0").is_empty() && begin.elapsed() < PATIENCE {
         thread::sleep(Duration::from_millis(50));
     }
+    // The profile would go on for the time that the agent gives it.
+    signal(lab.agents[0].id(), "TERM");
     let stopped = lab.agents[0].terminate(PATIENCE);
     assert_eq!(stopped, Some(0), "the agent ends well");
     let ended = ending(PATIENCE, running);
@@ -358,7 +361,7 @@ fn only_those_with_a_certificate_get_in() {
 
     let other = lab.path("other");
     fs::create_dir(&other).unwrap();
-    Authority::new(&other).issue("client");
+    Authority::new(&other).issue("client", Role::Operator);
     let stranger = "[tls]\nca = \"ca.pem\"\ncert = \"other/client.pem\"\nkey = \"other/client.key\"\n";
     fs::write(lab.path("lab.toml"), format!("{stranger}{plain}")).unwrap();
     let refused = lab.edgecut("devices");

@@ -18,6 +18,7 @@ use edgecut::{
         Agent, Fleet, RunHandle,
         protocol::{
             named_tensors::StreamedTensor,
+            role::Role,
             run::RunEvent,
             setup::{Partition, Setup},
         },
@@ -47,8 +48,8 @@ impl Lab {
         let mut all: Vec<String> = flags.iter().map(ToString::to_string).collect();
         let authority = tls.then(|| Authority::new(folder.path()));
         if let Some(authority) = &authority {
-            authority.issue("agent");
-            authority.issue("client");
+            authority.issue("agent", Role::Agent);
+            authority.issue("client", Role::Operator);
             all.extend(authority.flags("agent"));
             cluster += "[tls]\nca = \"ca.pem\"\ncert = \"client.pem\"\nkey = \"client.key\"\n";
         }
@@ -87,7 +88,7 @@ impl Lab {
 
     /// Another client's certificate.
     fn issue(&self, name: &str) {
-        self.authority.as_ref().unwrap().issue(name);
+        self.authority.as_ref().unwrap().issue(name, Role::Operator);
     }
 }
 
@@ -203,6 +204,7 @@ fn setup(session: &str) -> Setup {
         session: session.to_string(),
         server: "s0".into(),
         peers: vec![],
+        senders: vec![],
         values: vec![],
         partitions: vec![partition],
         sends: vec![],

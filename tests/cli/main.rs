@@ -4,18 +4,21 @@
 mod common;
 
 mod calibration;
+mod certificates;
 mod cluster_processes;
 mod command_line;
 mod costs;
 mod dilation;
 mod documented_flags;
 mod export;
+mod failover;
 mod hostile_clients;
 mod hostile_files;
 mod inspect;
 mod interrupted_plan;
 mod memory;
 mod model_flags;
+mod monitoring;
 mod plan_advice;
 mod simultaneous_profiles;
 mod stable_ids;

@@ -53,7 +53,7 @@ impl Agents {
             let options = HostOptions { name: name.into(), threads: Some(1), memory, ..HostOptions::default() };
             let host = Host::start(options, shutdown.child()).unwrap();
             hosts.push(host.clone());
-            tokio::spawn(async move { serve(listener, host, None).await.unwrap() });
+            tokio::spawn(async move { serve(listener, host).await.unwrap() });
         }
         let cluster = Cluster::parse(&text, Path::new("")).unwrap();
         Agents { cluster, hosts, shutdown }

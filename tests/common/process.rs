@@ -1,7 +1,6 @@
 //! The program in processes of its own: agents, clients, and the certificates they know each other by.
 
 use std::{
-    fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -10,9 +9,7 @@ use std::{
     time::Duration,
 };
 
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-};
+use edgecut::{agent::protocol::role::Role, cluster::authority};
 
 /// The program, started in `folder`.
 pub fn edgecut(folder: &Path) -> Command {
@@ -67,6 +64,23 @@ impl AgentProcess {
         AgentProcess::spawn(name, command.stderr(Stdio::null()))
     }
 
+    /// As [`AgentProcess::start`], and where it serves its metrics.
+    pub fn start_watched(name: &str, listen: &str, flags: &[String]) -> (AgentProcess, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
+        command.args(["agent", "--name", name, "--listen", listen, "--threads", "1", "--metrics", "127.0.0.1:0"]);
+        let mut agent = AgentProcess::spawn(name, command.args(flags).stderr(Stdio::piped()));
+        let mut said = BufReader::new(agent.child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("http://") {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "it serves no metrics");
+        }
+        let address = line.split("http://").nth(1).and_then(|text| text.split('/').next()).unwrap().to_string();
+        // What it logs is read, so that it never waits for that.
+        thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        (agent, address)
+    }
+
     /// Starts the agent that `command` starts.
     pub fn spawn(name: &str, command: &mut Command) -> AgentProcess {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -94,6 +108,11 @@ impl AgentProcess {
     /// Asks it to stop; gives its exit code.
     pub fn terminate(&mut self, patience: Duration) -> Option<i32> {
         signal(self.child.id(), "TERM");
+        self.wait(patience)
+    }
+
+    /// Its exit code, if it ends in time.
+    pub fn wait(&mut self, patience: Duration) -> Option<i32> {
         let begin = std::time::Instant::now();
         while begin.elapsed() < patience {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -116,36 +135,34 @@ impl Drop for AgentProcess {
 /// Signs certificates and writes them into a folder.
 pub struct Authority {
     folder: PathBuf,
-    issuer: Issuer<'static, KeyPair>,
+    authority: authority::Authority,
 }
 
 impl Authority {
     /// A new one, its certificate in `ca.pem`.
     pub fn new(folder: &Path) -> Authority {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, "lab authority");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        fs::write(folder.join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-        Authority { folder: folder.to_path_buf(), issuer: Issuer::new(params, key) }
+        let authority = authority::Authority::open(folder, "lab").unwrap();
+        Authority { folder: folder.to_path_buf(), authority }
     }
 
-    /// Writes `name.pem` and `name.key`, good for both ends of a connection on loopback.
-    pub fn issue(&self, name: &str) {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec!["127.0.0.1".to_string(), "localhost".to_string()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        fs::write(self.folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
-        fs::write(self.folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    /// Writes `name.pem` and `name.key`, good for connections on loopback.
+    pub fn issue(&self, name: &str, role: Role) {
+        let hosts = vec!["127.0.0.1".to_string(), "localhost".to_string()];
+        let subject = authority::Subject { name: name.into(), role, hosts };
+        self.authority.issue(&subject, time::Duration::days(365), true).unwrap();
+    }
+
+    /// Adds the certificate of `name` to the list in `revoked.pem`.
+    pub fn revoke(&mut self, name: &str) {
+        self.authority.revoke(name).unwrap();
     }
 
     /// An agent's flags for the certificate called `name`.
     pub fn flags(&self, name: &str) -> Vec<String> {
         let at = |file: String| self.folder.join(file).to_string_lossy().into_owned();
         let (cert, key, ca) = (at(format!("{name}.pem")), at(format!("{name}.key")), at("ca.pem".to_string()));
-        vec!["--tls-cert".into(), cert, "--tls-key".into(), key, "--client-ca".into(), ca]
+        let flags =
+            ["--tls-cert", &cert, "--tls-key", &key, "--client-ca", &ca, "--crl", &at("revoked.pem".to_string())];
+        flags.into_iter().map(ToString::to_string).collect()
     }
 }

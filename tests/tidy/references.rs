@@ -171,11 +171,14 @@ fn references_are_followed() {
     assert_eq!(headings(text), ["One", "Two: `x.csv`"]);
     assert_eq!(anchor("A cluster in a box"), "a-cluster-in-a-box");
     assert_eq!(anchor("Run: `edgecut run plan.json --format csv`"), "run-edgecut-run-planjson---format-csv");
-    assert_eq!(broken_links("docs/x.md", "[a](cluster.md#certificates) [b](https://a.b/c)").len(), 0);
+    assert_eq!(broken_links("docs/x.md", "[a](operations.md#certificates) [b](https://a.b/c)").len(), 0);
     assert_eq!(broken_links("docs/x.md", "[a](cluster.md#nothing)\n[b](gone.md)").len(), 2);
     assert_eq!(missing_files("x.rs", "see docs/gpu.md, crates/plan and docs/NAME.md; cluster/run/pilot").len(), 0);
     assert_eq!(missing_files("x.rs", "see docs/gone.md").len(), 1);
-    assert_eq!(missing_sections("x.rs", "`docs/cluster.md`, \"Agents\"; \"Certificates\" in docs/cluster.md").len(), 0);
+    assert_eq!(
+        missing_sections("x.rs", "`docs/cluster.md`, \"Agents\"; \"Certificates\" in docs/operations.md").len(),
+        0
+    );
     assert_eq!(missing_sections("x.rs", "// see docs/cluster.md,\n// \"Nothing\"").len(), 1);
     let verbs = verbs();
     assert!(unknown_verbs("x.md", "`edgecut plan M`", &verbs).is_empty());

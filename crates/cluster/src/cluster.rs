@@ -69,6 +69,8 @@ pub struct TlsFiles {
     pub ca: PathBuf,
     pub cert: PathBuf,
     pub key: PathBuf,
+    /// Revoked certificates (PEM, X.509 CRL).
+    pub crl: Option<PathBuf>,
 }
 
 impl Cluster {

@@ -48,6 +48,7 @@ struct TlsText {
     ca: PathBuf,
     cert: PathBuf,
     key: PathBuf,
+    crl: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -172,6 +173,7 @@ impl Cluster {
             ca: folder.join(tls.ca),
             cert: folder.join(tls.cert),
             key: folder.join(tls.key),
+            crl: tls.crl.map(|crl| folder.join(crl)),
         });
         Ok(Cluster { servers, links, source, sink, tls, wait: None })
     }

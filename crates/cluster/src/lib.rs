@@ -5,6 +5,7 @@
 //! | [`Cluster`], [`ClusterError`] | the cluster file (TOML): servers, given links, source and sink |
 //! | [`Description`], [`Inventory`] | what a server reports; the devices and links that a plan can use |
 //! | [`Link`], [`LinkTable`] | a directed connection and its cost; the file of measured links |
+//! | [`authority`] | certificates for agents and operators |
 //! | [`agent`] | the service on every server, its protocol and its client |
 //! | [`survey`](mod@survey) | the profile of a model on all devices |
 //! | [`run`] | plans deployed and executed on agents |
@@ -14,6 +15,7 @@
 //! here searches for plans: that is `edgecut-plan`, without sockets.
 
 pub mod agent;
+pub mod authority;
 pub mod calibration;
 mod cluster;
 mod cluster_file;

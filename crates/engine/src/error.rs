@@ -13,4 +13,7 @@ pub enum EngineError {
     Tensor { name: String, what: String },
     #[error("{0}")]
     Other(String),
+    /// The device cannot be used any longer by this process.
+    #[error("{0}; the device is lost until the agent starts again")]
+    DeviceLost(String),
 }

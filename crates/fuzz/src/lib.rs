@@ -5,9 +5,22 @@
 
 use std::{collections::BTreeSet, io::Cursor, path::Path, sync::LazyLock};
 
+use edgecut_cluster::{
+    Cluster,
+    agent::{
+        protocol::{
+            recorded,
+            setup::{Partition, Setup, Stage, Step, Value, ValueId},
+        },
+        receive_recorded,
+    },
+    run::{DeployOptions, deploy},
+};
 use edgecut_engine::{Engine, EngineError, TractEngine};
+use edgecut_graph::{DType, Graph, Operator, OperatorId, Origin, TensorType, units::Bytes};
 use edgecut_onnx as onnx;
 use edgecut_ops::passes::retype::BindDim;
+use edgecut_plan::{Plan, schedule::apply_schedules, split::divided};
 use edgecut_relay as relay;
 use edgecut_relay::{Fault, ImportError, ImportOptions, Params, ParseMode};
 use edgecut_values::{read_npz_from, seeded};
@@ -16,8 +29,18 @@ use edgecut_values::{read_npz_from, seeded};
 pub type Body = fn(&[u8]);
 
 /// The targets by name.
-pub const BODIES: [(&str, Body); 5] =
-    [("text", text), ("metadata", metadata), ("params", params), ("npz", npz), ("onnx", onnx)];
+pub const BODIES: [(&str, Body); 10] = [
+    ("text", text),
+    ("metadata", metadata),
+    ("params", params),
+    ("npz", npz),
+    ("onnx", onnx),
+    ("plan", plan),
+    ("cluster", cluster),
+    ("commands", commands),
+    ("task", task),
+    ("transfer", transfer),
+];
 
 /// Relay text is imported, or rejected with a location inside the file; parsed text can be printed and parsed again.
 pub fn text(bytes: &[u8]) {
@@ -101,6 +124,100 @@ pub fn onnx(bytes: &[u8]) {
             assert!(json.is_ok_and(|json| serde_json::from_str::<edgecut_graph::Graph>(&json).is_ok()));
         }
         Err(error) => assert!(error.to_string().len() < 10_000, "{error}"),
+    }
+}
+
+/// A small model, for plans of it.
+pub const MODEL: &str = "def @main(%x: Tensor[(4, 8), float32], %w: Tensor[(8, 8), float32]) {
+  %0 = nn.dense(%x, %w, units=8);
+  %1 = nn.relu(%0);
+  %2 = nn.dense(%1, %w, units=8);
+  nn.softmax(%2)
+}";
+
+/// Two servers, for plans of the model.
+pub const SERVERS: &str = "[[server]]\nname = \"a\"\naddress = \"h:1\"\n[[server]]\nname = \"b\"\naddress = \"h:2\"\n";
+
+static SUBJECT: LazyLock<Option<(Graph, Cluster)>> = LazyLock::new(|| {
+    let graph = relay::import("model", MODEL.as_bytes(), &ImportOptions::default()).ok()?.graph;
+    Some((graph, Cluster::parse(SERVERS, Path::new("")).ok()?))
+});
+
+/// A plan is read or rejected; what was read is written and read again as the same, and deployed or rejected.
+pub fn plan(bytes: &[u8]) {
+    let Ok(plan) = Plan::from_json(bytes) else { return };
+    let written = plan.to_json().map(|json| Plan::from_json(json.as_bytes()).map(|again| again == plan));
+    assert!(matches!(written, Ok(Ok(true))), "{written:?}");
+    let Some((graph, cluster)) = &*SUBJECT else { return };
+    let Ok(split) = divided(graph, &plan.splits) else { return };
+    let Ok(written) = apply_schedules(&split, &plan.schedules) else { return };
+    if let Ok(deployment) = deploy(&written.graph, &plan, cluster, &DeployOptions::new(1, &Default::default())) {
+        assert!(deployment.setups.iter().all(|setup| setup.check().is_ok()));
+    }
+}
+
+/// A cluster file is parsed or rejected, with a position in it.
+pub fn cluster(bytes: &[u8]) {
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    match Cluster::parse(text, Path::new("")) {
+        Ok(cluster) => assert!(!cluster.servers.is_empty() && cluster.server(&cluster.source).is_some()),
+        Err(error) => assert!(error.span.is_none_or(|span| text.get(span).is_some()), "outside of the text"),
+    }
+}
+
+/// The largest document of the sequences.
+const LIMIT: Bytes = Bytes(1 << 20);
+
+/// A run's commands are reassembled or refused.
+pub fn commands(bytes: &[u8]) {
+    recorded::read_commands(bytes, LIMIT);
+}
+
+/// Profile tasks are reassembled or refused.
+pub fn task(bytes: &[u8]) {
+    recorded::read_tasks(bytes, LIMIT);
+}
+
+/// Values of a peer are received or refused.
+pub fn transfer(bytes: &[u8]) {
+    receive_recorded(receiver(), bytes);
+}
+
+/// A server that computes value 1 from value 0, which a peer sends; at most two inferences are in flight.
+pub fn receiver() -> Setup {
+    let ty = TensorType::of(DType::F32, &[4]);
+    let mut graph = Graph::new();
+    let x = graph.add_tensor("x", ty.clone(), Origin::Input);
+    let relu = graph.add_operator(Operator::new("nn.relu", [x]), std::slice::from_ref(&ty));
+    graph.outputs = vec![graph.operator(relu).outputs[0]];
+    let stage = Stage {
+        name: "relu".to_string(),
+        graph,
+        steps: vec![Step { group: 0, operators: vec![OperatorId(0)] }],
+        operands: vec![ValueId(0)],
+        results: vec![ValueId(1)],
+    };
+    let partition = Partition {
+        device: "cpu".into(),
+        memory: None,
+        threads: None,
+        engine: None,
+        activations: LIMIT,
+        stages: vec![stage],
+    };
+    Setup {
+        session: "s".to_string(),
+        server: "a".into(),
+        peers: vec![],
+        senders: vec![],
+        values: ["x", "y"].map(|name| Value { name: name.into(), ty: ty.clone() }).to_vec(),
+        partitions: vec![partition],
+        sends: vec![],
+        source: None,
+        sink: None,
+        in_flight: 2,
+        wait: None,
+        streamed: vec![],
     }
 }
 

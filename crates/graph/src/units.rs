@@ -153,6 +153,11 @@ impl Micros {
     pub fn min(self, other: Micros) -> Micros {
         Micros(self.0.min(other.0))
     }
+
+    /// As a duration; `None` if it is negative, not a number, or too long for one.
+    pub fn to_duration(self) -> Option<std::time::Duration> {
+        std::time::Duration::try_from_secs_f64(self.0 / 1e6).ok()
+    }
 }
 
 impl FromStr for Micros {

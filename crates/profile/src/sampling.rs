@@ -56,7 +56,7 @@ impl Sampling {
 
     /// The budget; none if it is not valid.
     pub(super) fn duration(&self) -> Duration {
-        Duration::try_from_secs_f64(self.budget.0 / 1e6).unwrap_or_default().min(MAX_BUDGET)
+        self.budget.to_duration().unwrap_or_default().min(MAX_BUDGET)
     }
 }
 

@@ -8,8 +8,11 @@
 //! | [`memory`] | memory layouts as SVG, HTML, PNG, text and Perfetto traces |
 //! | [`modules`] | a plan as Relay modules, one per stage |
 //! | [`onnx_parts`] | a plan as ONNX models, one per stage |
+//! | [`ray_serve`], [`triton`] | what serves these models |
 
 pub mod dot;
 pub mod memory;
 pub mod modules;
 pub mod onnx_parts;
+pub mod ray_serve;
+pub mod triton;

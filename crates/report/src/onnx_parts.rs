@@ -41,6 +41,18 @@ pub struct PartFile {
     pub device: String,
     /// Number of the stage on its device.
     pub stage: usize,
+    /// In the order of the model.
+    pub inputs: Vec<PartValue>,
+    pub outputs: Vec<PartValue>,
+}
+
+/// An input or output of a part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PartValue {
+    pub name: String,
+    /// As numpy calls it.
+    pub dtype: String,
+    pub shape: Vec<u64>,
 }
 
 /// Why a plan has no ONNX models.
@@ -73,6 +85,8 @@ pub fn onnx_parts(
             server: device.server.clone(),
             device: device.device.clone(),
             stage: *count,
+            inputs: stage.part.graph.inputs().map(|id| value(&stage.part.graph, id)).collect(),
+            outputs: stage.part.graph.outputs.iter().map(|id| value(&stage.part.graph, *id)).collect(),
         };
         *count += 1;
         let whole = |id: TensorId| stage.part.whole_tensor.get(id.0 as usize).copied().unwrap_or(id);
@@ -88,6 +102,13 @@ pub fn onnx_parts(
         parts,
     };
     Ok(OnnxParts { manifest, models })
+}
+
+/// A tensor with a fixed size, as stages exchange them.
+fn value(graph: &Graph, id: TensorId) -> PartValue {
+    let tensor = graph.tensor(id);
+    let shape = tensor.ty.shape.fixed().map(|dims| dims.to_vec()).unwrap_or_default();
+    PartValue { name: tensor.name.to_string(), dtype: tensor.ty.dtype.to_string(), shape }
 }
 
 /// The model's inputs that a stage reads.

@@ -12,14 +12,31 @@ use std::{
 /// # Errors
 /// If the folder or the file cannot be created, or the error of `fill`; `path` is then unchanged.
 pub fn write_atomic<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&mut File) -> Result<(), E>) -> Result<(), E> {
+    // Reduced by the umask of the process.
+    write(path, 0o666, fill)
+}
+
+/// The same for a file that only its owner may read, such as a private key.
+///
+/// # Errors
+/// As [`write_atomic`].
+pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    write(path, 0o600, |file| file.write_all(content))
+}
+
+/// Writes a file with these permissions, where the system has them.
+fn write<E: From<io::Error>>(
+    path: &Path,
+    #[cfg_attr(not(unix), expect(unused_variables))] mode: u32,
+    fill: impl FnOnce(&mut File) -> Result<(), E>,
+) -> Result<(), E> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // Reduced by the umask of the process.
-        builder.permissions(fs::Permissions::from_mode(0o666));
+        builder.permissions(fs::Permissions::from_mode(mode));
     }
     let mut temporary = builder.tempfile_in(folder).map_err(without_name)?;
     fill(temporary.as_file_mut())?;

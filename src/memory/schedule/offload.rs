@@ -42,7 +42,7 @@ use super::{
 };
 use crate::{
     Failure, Outcome,
-    cluster::{links, reach_all, read_cluster, runtime},
+    cluster_flag::{links, reach_all, read_cluster, runtime},
     contents::{Contents, Given, engine_failure},
     deployed::on_this_machine,
     format::Format,

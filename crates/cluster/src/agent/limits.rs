@@ -30,6 +30,8 @@ pub struct Limits {
     pub idle_time: Duration,
     /// Time that a client waits for devices, unless it asks for another.
     pub lease_wait: Duration,
+    /// Time that what is under way has to end once the agent is to stop.
+    pub drain_time: Duration,
     /// Size of a setup or a profile task.
     pub document: Bytes,
     /// Inputs in flight of a run.
@@ -60,6 +62,7 @@ impl Default for Limits {
             message_time: Duration::from_secs(30),
             idle_time: Duration::from_secs(120),
             lease_wait: Duration::from_secs(5),
+            drain_time: Duration::from_secs(30),
             document: Bytes(256 << 20),
             in_flight: 1024,
         }
@@ -78,7 +81,7 @@ const COUNT: &str = "a number from 1 to 1000000";
 const TIME: &str = "a time such as 500ms, 30s or 5m, at most a day";
 const SIZE: &str = "a size such as 64MiB";
 
-const NAMED: [Named; 12] = [
+const NAMED: [Named; 13] = [
     Named { name: "connections", expected: COUNT, set: |l, v| count(v).map(|n| l.connections = n as usize) },
     Named {
         name: "client-connections",
@@ -93,6 +96,7 @@ const NAMED: [Named; 12] = [
     Named { name: "message-time", expected: TIME, set: |l, v| time(v).map(|t| l.message_time = t) },
     Named { name: "idle-time", expected: TIME, set: |l, v| time(v).map(|t| l.idle_time = t) },
     Named { name: "lease-wait", expected: TIME, set: |l, v| time(v).map(|t| l.lease_wait = t) },
+    Named { name: "drain-time", expected: TIME, set: |l, v| time(v).map(|t| l.drain_time = t) },
     Named { name: "document", expected: SIZE, set: |l, v| Bytes::with_unit(v).ok().map(|b| l.document = b) },
     Named { name: "in-flight", expected: COUNT, set: |l, v| count(v).map(|n| l.in_flight = n) },
 ];
@@ -106,7 +110,7 @@ fn count(text: &str) -> Option<u32> {
 
 fn time(text: &str) -> Option<Duration> {
     let time: Micros = text.parse().ok()?;
-    Duration::try_from_secs_f64(time.0 / 1e6).ok().filter(|time| !time.is_zero() && *time <= MAX_TIME)
+    time.to_duration().filter(|time| !time.is_zero() && *time <= MAX_TIME)
 }
 
 impl Limits {

@@ -23,5 +23,5 @@ mod shutdown;
 pub use client::{Agent, AgentError, Fleet, FleetMember, RunHandle};
 pub use limits::{LimitError, Limits, MAX_TIME, descriptors};
 pub use protocol::{Identity, SecurityError, check_address};
-pub use server::{Host, HostError, HostOptions, ServeError, serve, total_memory};
+pub use server::{Host, HostError, HostOptions, ServeError, receive_recorded, serve, serve_metrics, total_memory};
 pub use shutdown::Shutdown;

@@ -2,16 +2,21 @@
 
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// A request to stop that tasks and threads watch. Clones share it.
+/// A request to stop that tasks and threads watch. Clones share it. Before it there may be one to drain: to finish what is
+/// under way and begin nothing new.
 #[derive(Debug, Clone, Default)]
-pub struct Shutdown(CancellationToken);
+pub struct Shutdown {
+    drain: CancellationToken,
+    stop: CancellationToken,
+}
 
 impl Shutdown {
     pub fn new() -> Shutdown {
         Shutdown::default()
     }
 
-    /// A shutdown that SIGINT and SIGTERM request. Must be called inside a tokio runtime.
+    /// A shutdown that SIGINT requests; SIGTERM requests to drain, and the second one the shutdown. Must be called inside a
+    /// tokio runtime.
     ///
     /// # Errors
     /// If the handlers cannot be installed.
@@ -23,11 +28,15 @@ impl Shutdown {
             use tokio::signal::unix::{SignalKind, signal};
             let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
             tokio::spawn(async move {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
+                loop {
+                    tokio::select! {
+                        _ = interrupt.recv() => return signalled.request(),
+                        _ = terminate.recv() => match signalled.is_draining() {
+                            false => signalled.drain(),
+                            true => return signalled.request(),
+                        }
+                    }
                 }
-                signalled.request();
             });
         }
         #[cfg(not(unix))]
@@ -39,22 +48,38 @@ impl Shutdown {
         Ok(shutdown)
     }
 
+    /// Requests to drain.
+    pub fn drain(&self) {
+        self.drain.cancel();
+    }
+
+    /// Whether nothing new is to begin.
+    pub fn is_draining(&self) -> bool {
+        self.drain.is_cancelled()
+    }
+
+    /// Completes when it is requested to drain, or to stop.
+    pub fn draining(&self) -> WaitForCancellationFutureOwned {
+        self.drain.clone().cancelled_owned()
+    }
+
     /// Requests the shutdown.
     pub fn request(&self) {
-        self.0.cancel();
+        self.drain.cancel();
+        self.stop.cancel();
     }
 
     pub fn is_requested(&self) -> bool {
-        self.0.is_cancelled()
+        self.stop.is_cancelled()
     }
 
     /// Completes when the shutdown is requested.
     pub fn requested(&self) -> WaitForCancellationFutureOwned {
-        self.0.clone().cancelled_owned()
+        self.stop.clone().cancelled_owned()
     }
 
     /// A shutdown of one task, requested by itself or by this one.
     pub fn child(&self) -> Shutdown {
-        Shutdown(self.0.child_token())
+        Shutdown { drain: self.drain.child_token(), stop: self.stop.child_token() }
     }
 }

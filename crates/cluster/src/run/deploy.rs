@@ -134,6 +134,7 @@ pub fn deploy(
             session: options.session.clone(),
             server: server.name.clone(),
             peers: Vec::new(),
+            senders: Vec::new(),
             values: values.list.clone(),
             partitions: partitions.collect(),
             sends: Vec::new(),
@@ -144,15 +145,10 @@ pub fn deploy(
             streamed: streamed(graph, &options.streamed),
         });
     }
-    for device in &plan.devices {
-        if !device.order.is_empty() && cluster.server(&device.server).is_none() {
-            return Err(DeployError::NoServer(device.server.clone()));
-        }
-    }
-    for server in [source, sink] {
-        if cluster.server(&server).is_none() {
-            return Err(DeployError::NoServer(server.to_string()));
-        }
+    let used = plan.devices.iter().filter(|device| !device.order.is_empty()).map(|device| device.server.as_str());
+    let mut needed = used.chain([source.as_str(), sink.as_str()]);
+    if let Some(absent) = needed.find(|server| cluster.server(server).is_none()) {
+        return Err(DeployError::NoServer(absent.to_string()));
     }
     route(&mut setups, cluster);
     set_formats(&mut setups, graph, plan, &values.tensors)?;
@@ -225,11 +221,12 @@ fn streamed(graph: &Graph, names: &BTreeSet<SmolStr>) -> Vec<StreamedTensor> {
     sent.map(|t| StreamedTensor { name: t.name.clone(), ty: t.ty.clone() }).collect()
 }
 
-/// Fills in peers and sends: every value goes from the server that has it to every other one that needs it. A server
+/// Fills in peers, senders and sends: every value goes from the server that has it to every other one that needs it. A server
 /// is sent only the parameters that it uses.
 fn route(setups: &mut [Setup], cluster: &Cluster) {
     let received: Vec<BTreeSet<ValueId>> = setups.iter().map(Setup::received).collect();
     let names: Vec<SmolStr> = setups.iter().map(|setup| setup.server.clone()).collect();
+    let mut senders: Vec<Vec<Peer>> = vec![Vec::new(); setups.len()];
     for (index, setup) in setups.iter_mut().enumerate() {
         let used: BTreeSet<SmolStr> = {
             let graphs = setup.partitions.iter().flat_map(|p| &p.stages).map(|stage| &stage.graph);
@@ -255,6 +252,10 @@ fn route(setups: &mut [Setup], cluster: &Cluster) {
                 format: TransferFormat::Exact,
             }));
             setup.peers.push(peer);
+            senders[other].extend(cluster.server(&names[index]).and_then(Peer::of));
         }
+    }
+    for (setup, senders) in setups.iter_mut().zip(senders) {
+        setup.senders = senders;
     }
 }

@@ -361,7 +361,7 @@ impl<'a> Players<'a> {
 
     /// Runs to warm up, then as often as asked.
     async fn run(&mut self, options: &RunOptions, record: &mut Record) -> Result<(), RunError> {
-        let expected = Duration::try_from_secs_f64(options.expected.0 / 1e6 * PATIENCE).unwrap_or_default();
+        let expected = Micros(options.expected.0 * PATIENCE).to_duration().unwrap_or_default();
         let deadline = RUN_DEADLINE + expected;
         let mut outputs: BTreeMap<u32, TensorData> = BTreeMap::new();
         let wanted =

@@ -7,6 +7,7 @@
 //! | [`costs`], [`network`], [`shards`] | tables of that request: groups, links, shards measured as plans ask for them |
 //! | [`pilot`] | a plan made on agents: replanning, pilot runs, the choice among candidates |
 //! | [`deploy`] | what each server must do |
+//! | [`failover`] | a plan for the servers that are left |
 //! | [`execute`], [`perform`] | doing it, alone and from the deployment to the last result |
 //! | [`outcome`], [`crossing`], [`trace`] | measured against predicted, transfers over links, both as a trace |
 //! | [`stage_engines`] | which engines computed the stages |
@@ -20,6 +21,7 @@ pub mod costs;
 pub mod crossing;
 pub mod deploy;
 pub mod execute;
+pub mod failover;
 pub mod network;
 pub mod offload;
 pub mod outcome;

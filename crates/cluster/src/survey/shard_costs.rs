@@ -1,10 +1,7 @@
 //! Costs of shards on one device: 1/2, 1/4 and 1/8 of each item along each of its split axes, the most expensive items
 //! first, until a time budget is spent.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, time::Instant};
 
 use super::{
     request::{SurveyError, SurveyProgress, SurveyRequest},
@@ -31,7 +28,7 @@ pub(super) async fn measure_shards(
     store: &mut ProfileStore,
     progress: &(dyn Fn(SurveyProgress<'_>) + Sync),
 ) -> Result<usize, SurveyError> {
-    let end = Duration::try_from_secs_f64(budget.0 / 1e6).ok().and_then(|budget| Instant::now().checked_add(budget));
+    let end = budget.to_duration().and_then(|budget| Instant::now().checked_add(budget));
     let cache_flush = CacheFlush::working_set(survey.graph);
     let wanted: Vec<(usize, Fraction)> = by_time(items, store)
         .into_iter()

@@ -149,7 +149,7 @@ fn check(doing: &str, status: c_int) -> Result<(), GpuError> {
         15 => "not supported",
         _ => "failed",
     };
-    Err(GpuError(format!("{doing}: {why} (cuBLAS status {status})")))
+    Err(GpuError::Failed(format!("{doing}: {why} (cuBLAS status {status})")))
 }
 
 #[cfg(test)]

@@ -9,12 +9,20 @@ pub(super) type Address = u64;
 
 /// A failed request, with its context.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct GpuError(pub String);
+pub(super) enum GpuError {
+    #[error("{0}")]
+    Failed(String),
+    /// The context is not usable any longer: every later request fails too, until the process ends.
+    #[error("{0}")]
+    Lost(String),
+}
 
 impl From<GpuError> for EngineError {
     fn from(error: GpuError) -> EngineError {
-        EngineError::Other(format!("on the GPU: {error}"))
+        match error {
+            GpuError::Failed(what) => EngineError::Other(format!("on the GPU: {what}")),
+            GpuError::Lost(what) => EngineError::DeviceLost(format!("on the GPU: {what}")),
+        }
     }
 }
 

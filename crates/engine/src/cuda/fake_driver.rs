@@ -58,7 +58,7 @@ impl FakeDriver {
         };
         match bytes == 0 || state.allocations.iter().any(holds) {
             true => Ok(()),
-            false => Err(GpuError(format!("{bytes} bytes at {address:#x} are not allocated"))),
+            false => Err(GpuError::Failed(format!("{bytes} bytes at {address:#x} are not allocated"))),
         }
     }
 }
@@ -73,11 +73,11 @@ impl Drop for FakeDriver {
 impl GpuDriver for FakeDriver {
     fn allocate(&self, bytes: usize) -> Result<Address, GpuError> {
         let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT);
-        let layout = layout.map_err(|e| GpuError(format!("allocating {bytes} bytes: {e}")))?;
+        let layout = layout.map_err(|e| GpuError::Failed(format!("allocating {bytes} bytes: {e}")))?;
         // SAFETY: the layout is not empty.
         let memory = unsafe { alloc(layout) };
         if memory.is_null() {
-            return Err(GpuError(format!("allocating {bytes} bytes: out of memory")));
+            return Err(GpuError::Failed(format!("allocating {bytes} bytes: out of memory")));
         }
         // Memory is not zeroed on a GPU either.
         // SAFETY: the memory has this many bytes.
@@ -116,13 +116,14 @@ impl GpuDriver for FakeDriver {
         let library = &state.libraries[&kernel.family];
         // SAFETY: every kernel is compiled with this type.
         let function = unsafe { library.get::<Function>(kernel.name.as_bytes()) };
-        function.map(drop).map_err(|e| GpuError(format!("loading the kernel {}: {e}", kernel.name)))
+        function.map(drop).map_err(|e| GpuError::Failed(format!("loading the kernel {}: {e}", kernel.name)))
     }
 
     fn launch(&self, launch: &Launch) -> Result<(), GpuError> {
         let state = self.state();
         let library = state.libraries.get(&launch.kernel.family);
-        let library = library.ok_or_else(|| GpuError(format!("the kernel {} was not prepared", launch.kernel.name)))?;
+        let library =
+            library.ok_or_else(|| GpuError::Failed(format!("the kernel {} was not prepared", launch.kernel.name)))?;
         // Small blocks of an odd size, so that the last block has idle threads.
         let (blocks, threads) = match launch.grid {
             Grid::Threads(count) => (count.div_ceil(7), 7),
@@ -131,7 +132,7 @@ impl GpuDriver for FakeDriver {
         // SAFETY: the arguments are the bytes of the kernel's struct, whose size the compiler has checked.
         unsafe {
             let function = library.get::<Function>(launch.kernel.name.as_bytes());
-            let function = function.map_err(|e| GpuError(format!("the kernel {}: {e}", launch.kernel.name)))?;
+            let function = function.map_err(|e| GpuError::Failed(format!("the kernel {}: {e}", launch.kernel.name)))?;
             function(launch.arguments.as_ptr(), blocks, threads);
         }
         Ok(())
@@ -200,7 +201,7 @@ impl GpuDriver for FakeDriver {
 
 /// Compiles a family with the system's C compiler, and loads it.
 fn compiled(family: KernelFamily, folder: &mut Option<tempfile::TempDir>) -> Result<Library, GpuError> {
-    let error = |what: String| GpuError(format!("compiling the {family:?} kernels for this machine: {what}"));
+    let error = |what: String| GpuError::Failed(format!("compiling the {family:?} kernels for this machine: {what}"));
     if folder.is_none() {
         *folder = Some(tempfile::tempdir().map_err(|e| error(e.to_string()))?);
     }

@@ -64,8 +64,9 @@ impl NvidiaDriver {
         let capability = context.compute_capability();
         let (major, minor) = capability.map_err(|e| failed("querying the architecture of the GPU", e))?;
         let architecture = 10 * major + minor;
-        let compiler = NvrtcLibrary::for_capability(newest, architecture)
-            .map_err(|NotFound(why)| GpuError(format!("NVRTC for compute {major}.{minor} cannot be loaded: {why}")))?;
+        let compiler = NvrtcLibrary::for_capability(newest, architecture).map_err(|NotFound(why)| {
+            GpuError::Failed(format!("NVRTC for compute {major}.{minor} cannot be loaded: {why}"))
+        })?;
         let stream = context.new_stream().map_err(|e| failed("creating a stream", e))?;
         let blas = match CublasLibrary::find(newest) {
             // SAFETY: creating the context made it current, and the stream belongs to it.
@@ -107,7 +108,7 @@ impl NvidiaDriver {
 
     fn compiled(&self, family: KernelFamily) -> Result<Arc<CudaModule>, GpuError> {
         let code = self.compiler.compile(&family.source(), self.architecture);
-        let code = code.map_err(|e| GpuError(format!("compiling the {family:?} kernels: {e}")))?;
+        let code = code.map_err(|e| GpuError::Failed(format!("compiling the {family:?} kernels: {e}")))?;
         let module = self.context.load_module(Ptx::from_binary(code));
         module.map_err(|e| failed(&format!("loading the {family:?} kernels"), e))
     }
@@ -137,7 +138,37 @@ fn keep_freed_memory(context: &CudaContext) -> Result<(), GpuError> {
 
 fn failed(doing: &str, error: result::DriverError) -> GpuError {
     let words = error.error_string().map(|words| words.to_string_lossy().into_owned());
-    GpuError(format!("{doing}: {} ({:?})", words.unwrap_or_else(|_| "no description".to_string()), error.0))
+    let what = format!("{doing}: {} ({:?})", words.unwrap_or_else(|_| "no description".to_string()), error.0);
+    match is_sticky(error.0 as u32) {
+        true => GpuError::Lost(what),
+        false => GpuError::Failed(what),
+    }
+}
+
+/// Whether all later calls in the process fail too, by the documentation of `CUresult`: an uncorrectable memory or link error, and
+/// what kernels do wrong.
+fn is_sticky(code: u32) -> bool {
+    matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kernels_do_wrong_loses_the_context() {
+        for (code, lost) in [
+            (sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY, false),
+            (sys::CUresult::CUDA_ERROR_INVALID_VALUE, false),
+            (sys::CUresult::CUDA_ERROR_NOT_READY, false),
+            (sys::CUresult::CUDA_ERROR_ECC_UNCORRECTABLE, true),
+            (sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, true),
+            (sys::CUresult::CUDA_ERROR_LAUNCH_TIMEOUT, true),
+            (sys::CUresult::CUDA_ERROR_LAUNCH_FAILED, true),
+        ] {
+            assert_eq!(is_sticky(code as u32), lost, "{code:?}");
+        }
+    }
 }
 
 impl GpuDriver for NvidiaDriver {
@@ -221,7 +252,7 @@ impl GpuDriver for NvidiaDriver {
         let state = self.state();
         let name = &launch.kernel.name;
         let function = state.functions.get(&launch.kernel);
-        let function = function.ok_or_else(|| GpuError(format!("the kernel {name} was not prepared")))?;
+        let function = function.ok_or_else(|| GpuError::Failed(format!("the kernel {name} was not prepared")))?;
         let mut parameters = [launch.arguments.as_ptr().cast_mut().cast::<c_void>()];
         // SAFETY: the kernel takes one struct, whose size the compiler has checked against Rust's; its addresses belong to
         // live buffers of the tensors' sizes. Parameters are copied before the call returns.
@@ -292,7 +323,7 @@ impl GpuDriver for NvidiaDriver {
         let state = self.state();
         let event = |id: Event| state.events.iter().find(|(kept, _)| *kept == id).map(|(_, event)| event);
         let (Some(from), Some(to)) = (event(from), event(to)) else {
-            return Err(GpuError("an event is no longer kept".to_string()));
+            return Err(GpuError::Failed("an event is no longer kept".to_string()));
         };
         let milliseconds = from.elapsed_ms(to).map_err(|e| failed("reading the elapsed time", e))?;
         Ok(Micros(f64::from(milliseconds) * 1e3))

@@ -99,14 +99,16 @@ impl NvrtcLibrary {
     /// The code and the compiler's log.
     fn compile_with(&self, source: &str, architecture: c_int, options: &[&str]) -> Result<(Vec<u8>, String), GpuError> {
         let target = target(&self.architectures, architecture).ok_or_else(|| {
-            GpuError(format!("NVRTC {} does not support compute capability {architecture}", self.version))
+            GpuError::Failed(format!("NVRTC {} does not support compute capability {architecture}", self.version))
         })?;
         // The default precision is that of C: products and sums may be contracted, roots and quotients are correctly rounded.
         let architecture = match target {
             Target::Exact(architecture) => format!("--gpu-architecture=sm_{architecture}"),
             Target::AtLeast(architecture) => format!("--gpu-architecture=compute_{architecture}"),
         };
-        let text = |text: &str| CString::new(text).map_err(|_| GpuError("the source contains a zero byte".to_string()));
+        let text = |text: &str| {
+            CString::new(text).map_err(|_| GpuError::Failed("the source contains a zero byte".to_string()))
+        };
         let source = text(source)?;
         let options = std::iter::once(architecture.as_str()).chain(options.iter().copied()).map(text);
         let options = options.collect::<Result<Vec<CString>, _>>()?;
@@ -146,7 +148,7 @@ impl CompilationUnit<'_> {
     fn check(&self, what: &str, status: c_int) -> Result<(), GpuError> {
         match status {
             0 => Ok(()),
-            _ => Err(GpuError(format!("NVRTC fails with status {status}: {what}"))),
+            _ => Err(GpuError::Failed(format!("NVRTC fails with status {status}: {what}"))),
         }
     }
 

@@ -94,7 +94,7 @@ impl GpuProgram {
                 .chain([&step.writes])
                 .map(|slot| buffers[slot.0].as_ref().map(|buffer| buffer.address()))
                 .collect::<Option<_>>()
-                .ok_or_else(|| GpuError("a call reads a buffer that no call has written".to_string()))?;
+                .ok_or_else(|| GpuError::Failed("a call reads a buffer that no call has written".to_string()))?;
             match &step.call {
                 KernelCall::Launch { kernel, grid, arguments } => {
                     let arguments = arguments(&addresses);
@@ -113,6 +113,6 @@ impl GpuProgram {
         }
         let output = |slot: &Slot| buffers[slot.0].clone();
         let outputs = self.outputs.iter().map(output).collect::<Option<_>>();
-        outputs.ok_or_else(|| GpuError("no call computes an output".to_string()))
+        outputs.ok_or_else(|| GpuError::Failed("no call computes an output".to_string()))
     }
 }

@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 use crate::agent::{
     protocol::error::{REFUSAL, root_cause},
-    server::HostError,
+    server::{HostError, RunStateError},
 };
 
 /// Why a call to an agent failed. Every message names the agent.
@@ -15,7 +15,9 @@ use crate::agent::{
 pub enum AgentError {
     #[error("agent {agent} at {address} does not answer: {cause}")]
     Unreachable { agent: SmolStr, address: String, cause: String },
-    #[error("agent {agent} speaks protocol {found}, this program {expected}: use the same version of edgecut on both")]
+    #[error(
+        "agent {agent} speaks protocol {found}, this program {expected}, and they may differ by one: use the same version of edgecut on both"
+    )]
     ProtocolVersion { agent: SmolStr, found: u32, expected: u32 },
     #[error("agent {agent} was lost while {doing}: {cause}")]
     Disconnected { agent: SmolStr, doing: String, cause: String },
@@ -55,7 +57,9 @@ impl AgentError {
     pub fn from_host(agent: SmolStr, error: &HostError) -> AgentError {
         let message = error.to_string();
         match error {
-            HostError::Memory { .. } | HostError::OverLimit { .. } => AgentError::Memory { agent, message },
+            HostError::Memory { .. }
+            | HostError::OverLimit { .. }
+            | HostError::RunState(RunStateError::Memory { .. }) => AgentError::Memory { agent, message },
             HostError::Link { .. } => AgentError::Peer { agent, message },
             HostError::Busy { .. } => AgentError::Busy { agent, message },
             _ => AgentError::Refused { agent, message },

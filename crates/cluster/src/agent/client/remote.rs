@@ -29,7 +29,7 @@ use crate::{
         setup::Setup,
         wire::{
             self, ClockRequest, DescribeRequest, PROTOCOL, ProbeRequest, RunEvent, agent_client::AgentClient,
-            run_request,
+            is_compatible, run_request,
         },
     },
 };
@@ -141,7 +141,7 @@ impl RemoteAgent {
     pub async fn describe(&self) -> Result<Description, AgentError> {
         let mut client = self.client.clone();
         let reply = self.reply("describing itself", CALL_TIMEOUT, client.describe(DescribeRequest {})).await?;
-        if reply.protocol != PROTOCOL {
+        if !is_compatible(reply.protocol) {
             let (agent, found) = (self.name.clone(), reply.protocol);
             return Err(AgentError::ProtocolVersion { agent, found, expected: PROTOCOL });
         }
@@ -212,8 +212,8 @@ impl RemoteAgent {
         events: &mpsc::Sender<Result<ProfileEvent, AgentError>>,
     ) -> Result<(), AgentError> {
         let doing = "profiling";
-        let wait = self.wait.and_then(|wait| Duration::try_from_secs_f64(wait.0 / 1e6).ok()).unwrap_or_default();
-        let budget = Duration::try_from_secs_f64(task.sampling.budget.0 / 1e6).unwrap_or_default();
+        let wait = self.wait.and_then(Micros::to_duration).unwrap_or_default();
+        let budget = task.sampling.budget.to_duration().unwrap_or_default();
         let timeout = PROFILE_TIMEOUT.saturating_add(wait).saturating_add(budget);
         let refused = |e: serde_json::Error| AgentError::Refused { agent: self.name.clone(), message: e.to_string() };
         let task = ProfileTask { wait: self.wait, ..task };

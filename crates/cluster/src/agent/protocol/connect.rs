@@ -48,9 +48,8 @@ pub async fn connect(peer: &Peer, identity: Option<&Identity>) -> Result<Channel
         .initial_connection_window_size(WINDOW_SIZE)
         .max_frame_size(FRAME_SIZE);
     if let Some(identity) = identity {
-        let host = peer.address.rsplit_once(':').map_or(peer.address.as_str(), |(host, _)| host);
-        let name = peer.tls_name.as_deref().unwrap_or(host.trim_matches(['[', ']']));
-        endpoint = endpoint.tls_config(identity.client(name)).map_err(|e| ConnectError::Failed(root_cause(&e)))?;
+        endpoint =
+            endpoint.tls_config(identity.client(peer.host())).map_err(|e| ConnectError::Failed(root_cause(&e)))?;
     }
     match tokio::time::timeout(CONNECT_TIMEOUT, endpoint.connect()).await {
         Ok(Ok(channel)) => Ok(channel),

@@ -9,20 +9,26 @@
 //! | [`chunks`], [`named_tensors`] | tensors and documents in messages of limited size |
 //! | [`encoding`] | float32 tensors in fewer bits |
 //! | [`peer`], [`connect`], [`security`] | addresses, HTTP/2 channels, mutual TLS |
+//! | [`role`], [`holder`] | what a certificate allows, and who holds it |
+//! | [`recorded`] | sequences of messages as bytes |
 //! | [`error`] | invalid requests, and how a refusal differs from a lost connection |
 
 pub(in crate::agent) mod chunks;
 pub(in crate::agent) mod connect;
 pub mod encoding;
 pub(in crate::agent) mod error;
+mod holder;
 pub mod inference_trace;
 pub mod named_tensors;
 pub mod peer;
 pub mod probe;
 pub mod profile;
+pub mod recorded;
+pub mod role;
 pub mod run;
 mod security;
 pub mod setup;
 pub(in crate::agent) mod wire;
 
+pub use holder::Holder;
 pub use security::{Identity, SecurityError, check_address};

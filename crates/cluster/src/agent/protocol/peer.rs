@@ -16,6 +16,12 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// The name or address that its certificate must be issued for.
+    pub fn host(&self) -> &str {
+        let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host);
+        self.tls_name.as_deref().unwrap_or(host.trim_matches(['[', ']']))
+    }
+
     /// The address of a server's agent; `None` if it is embedded.
     pub fn of(server: &Server) -> Option<Peer> {
         match &server.endpoint {

@@ -280,6 +280,7 @@ mod tests {
             session: "session".to_string(),
             server: "server".into(),
             peers: vec![],
+            senders: vec![],
             values: vec![Value { name: "x".into(), ty: ty.clone() }],
             partitions: vec![],
             sends: vec![],

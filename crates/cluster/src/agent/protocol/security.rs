@@ -1,31 +1,56 @@
-//! Mutual TLS from PEM files; without it, an agent listens on loopback only.
+//! Mutual TLS from PEM files, which are read again when they change; without it, an agent listens on loopback only.
 
 use std::{
+    collections::HashSet,
     fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime},
 };
 
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
         RootCertStore, ServerConfig, crypto,
-        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+        pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem::PemObject},
         server::WebPkiClientVerifier,
     },
 };
 use tonic::transport::{Certificate, ClientTlsConfig, Identity as Pem};
+use tracing::{info, warn};
 
 use crate::TlsFiles;
 
-/// A party's certificate and key, and the authority that it trusts. An agent uses them as a server for its clients and
-/// as a client of other agents.
+/// How often the files are looked at, at most.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A party's certificate and key, the authority that it trusts, and the certificates that are revoked. An agent uses them
+/// as a server for its clients and as a client of other agents. Clones share what was read; files that change are read
+/// again, and if they are not valid, what was read before stays in use.
 #[derive(Clone)]
 pub struct Identity {
+    files: Arc<TlsFiles>,
+    current: Arc<Mutex<Current>>,
+}
+
+struct Current {
+    loaded: Arc<Loaded>,
+    stamps: Vec<Stamp>,
+    looked_at: Instant,
+}
+
+/// When a file was changed, and its size; `None` if it cannot be told.
+type Stamp = Option<(SystemTime, u64)>;
+
+/// The contents of the files.
+struct Loaded {
     authority: Vec<u8>,
     certificate: Vec<u8>,
     key: Vec<u8>,
+    acceptor: TlsAcceptor,
+    /// Serial numbers of revoked certificates.
+    revoked: HashSet<Vec<u8>>,
 }
 
 /// Why an identity or an address cannot be used.
@@ -45,48 +70,54 @@ pub enum SecurityError {
 }
 
 impl Identity {
-    /// Reads the three PEM files.
+    /// Reads the PEM files.
     ///
     /// # Errors
-    /// If one cannot be read, or is not a PEM file of its kind.
+    /// If one cannot be read, or is not a PEM file of its kind; or if certificate and key do not belong together.
     pub fn read(files: &TlsFiles) -> Result<Identity, SecurityError> {
-        let authority = pem(&files.ca, "CERTIFICATE")?;
-        let (certificate, key) = (pem(&files.cert, "CERTIFICATE")?, pem(&files.key, "")?);
-        Ok(Identity { authority, certificate, key })
+        // Before they are read: what changes meanwhile is read again.
+        let stamps = stamps(files);
+        let current = Current { loaded: Arc::new(Loaded::read(files)?), stamps, looked_at: Instant::now() };
+        Ok(Identity { files: Arc::new(files.clone()), current: Arc::new(Mutex::new(current)) })
     }
 
     /// For connections to an agent whose certificate is issued to `name`.
     pub fn client(&self, name: &str) -> ClientTlsConfig {
-        let own = Pem::from_pem(&self.certificate, &self.key);
-        let authority = Certificate::from_pem(&self.authority);
+        let loaded = self.current();
+        let own = Pem::from_pem(&loaded.certificate, &loaded.key);
+        let authority = Certificate::from_pem(&loaded.authority);
         ClientTlsConfig::new().ca_certificate(authority).identity(own).domain_name(name)
     }
 
-    /// For accepting clients with a certificate of the authority, and no others.
-    ///
-    /// # Errors
-    /// If a certificate or the key is not valid, or they do not belong together.
-    pub fn acceptor(&self) -> Result<TlsAcceptor, SecurityError> {
-        fn failed<E: ToString>(what: &'static str) -> impl Fn(E) -> SecurityError {
-            move |error| SecurityError::Tls { what, cause: error.to_string() }
+    /// For accepting clients with a certificate of the authority that is not revoked, and no others.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        self.current().acceptor.clone()
+    }
+
+    /// Whether the certificate with this serial number is revoked.
+    pub fn is_revoked(&self, serial: &[u8]) -> bool {
+        self.current().revoked.contains(serial)
+    }
+
+    /// What the files hold.
+    fn current(&self) -> Arc<Loaded> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.looked_at.elapsed() < RELOAD_INTERVAL {
+            return current.loaded.clone();
         }
-        let provider = Arc::new(crypto::ring::default_provider());
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(&self.authority) {
-            let certificate = certificate.map_err(failed("authority's certificate"))?;
-            roots.add(certificate).map_err(failed("authority's certificate"))?;
+        current.looked_at = Instant::now();
+        let stamps = stamps(&self.files);
+        if stamps != current.stamps {
+            current.stamps = stamps;
+            match Loaded::read(&self.files) {
+                Ok(loaded) => {
+                    info!("the certificates have changed: read again from {}", self.files.cert.display());
+                    current.loaded = Arc::new(loaded);
+                }
+                Err(error) => warn!("the certificates have changed, those from before stay in use: {error}"),
+            }
         }
-        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
-        let own: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
-        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(failed("private key"))?;
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(failed("protocol"))?
-            .with_client_cert_verifier(clients.map_err(failed("authority's certificate"))?)
-            .with_single_cert(own.map_err(failed("certificate"))?, key)
-            .map_err(failed("certificate"))?;
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(TlsAcceptor::from(Arc::new(config)))
+        current.loaded.clone()
     }
 }
 
@@ -95,6 +126,67 @@ impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Identity")
     }
+}
+
+impl Loaded {
+    fn read(files: &TlsFiles) -> Result<Loaded, SecurityError> {
+        let authority = pem(&files.ca, "CERTIFICATE")?;
+        let (certificate, key) = (pem(&files.cert, "CERTIFICATE")?, pem(&files.key, "")?);
+        let lists = match &files.crl {
+            Some(path) => revocation_lists(&pem(path, "X509 CRL")?)?,
+            None => Vec::new(),
+        };
+        let mut revoked = HashSet::new();
+        for list in &lists {
+            let (_, list) = x509_parser::parse_x509_crl(list).map_err(failed("revocation list"))?;
+            revoked.extend(list.iter_revoked_certificates().map(|entry| entry.raw_serial().to_vec()));
+        }
+        let acceptor = acceptor(&authority, &certificate, &key, lists)?;
+        Ok(Loaded { authority, certificate, key, acceptor, revoked })
+    }
+}
+
+fn failed<E: ToString>(what: &'static str) -> impl Fn(E) -> SecurityError {
+    move |error| SecurityError::Tls { what, cause: error.to_string() }
+}
+
+fn revocation_lists(text: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, SecurityError> {
+    let lists: Result<_, _> = CertificateRevocationListDer::pem_slice_iter(text).collect();
+    lists.map_err(failed("revocation list"))
+}
+
+fn acceptor(
+    authority: &[u8],
+    certificate: &[u8],
+    key: &[u8],
+    revoked: Vec<CertificateRevocationListDer<'static>>,
+) -> Result<TlsAcceptor, SecurityError> {
+    let provider = Arc::new(crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authority) {
+        let certificate = certificate.map_err(failed("authority's certificate"))?;
+        roots.add(certificate).map_err(failed("authority's certificate"))?;
+    }
+    let mut clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    if !revoked.is_empty() {
+        // Of several authorities, not all need a list.
+        clients = clients.with_crls(revoked).only_check_end_entity_revocation().allow_unknown_revocation_status();
+    }
+    let own: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(failed("private key"))?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(failed("protocol"))?
+        .with_client_cert_verifier(clients.build().map_err(failed("authority's certificate"))?)
+        .with_single_cert(own.map_err(failed("certificate"))?, key)
+        .map_err(failed("certificate"))?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn stamps(files: &TlsFiles) -> Vec<Stamp> {
+    let stamp = |path: &PathBuf| fs::metadata(path).ok().and_then(|about| Some((about.modified().ok()?, about.len())));
+    [&files.ca, &files.cert, &files.key].into_iter().chain(&files.crl).map(stamp).collect()
 }
 
 /// Refuses an address that other machines can reach, unless there is an identity or `insecure` is set.

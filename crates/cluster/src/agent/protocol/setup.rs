@@ -25,6 +25,9 @@ pub struct Setup {
     pub server: SmolStr,
     /// The servers that this one sends values to.
     pub peers: Vec<Peer>,
+    /// The servers that send values to this one.
+    #[serde(default)]
+    pub senders: Vec<Peer>,
     /// All values that stages exchange on any server; the same list on every server.
     pub values: Vec<Value>,
     pub partitions: Vec<Partition>,
@@ -300,6 +303,7 @@ mod tests {
         Setup {
             session: "session".to_string(),
             server: "server".into(),
+            senders: Vec::new(),
             peers: vec![Peer { server: "peer".into(), address: "peer:1".to_string(), tls_name: None }],
             values: ["x", "y"].map(|name| Value { name: name.into(), ty: ty.clone() }).to_vec(),
             partitions: vec![partition],

@@ -8,9 +8,14 @@ use edgecut_plan::TransferFormat;
 
 tonic::include_proto!("edgecut.v1");
 
-/// The protocol version, on which client and agent must agree. Incremented with every incompatible change of a message or
-/// of a document in it.
-pub const PROTOCOL: u32 = 5;
+/// The protocol version. Incremented with every change of a message or of a document in it, which those of one version before
+/// must still understand: so agents are upgraded one after the other.
+pub const PROTOCOL: u32 = 6;
+
+/// Whether a client of this version and an agent of version `found` understand each other: at most one step apart.
+pub fn is_compatible(found: u32) -> bool {
+    found.abs_diff(PROTOCOL) <= 1
+}
 
 impl From<Description> for DescribeReply {
     fn from(from: Description) -> DescribeReply {

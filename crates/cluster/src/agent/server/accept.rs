@@ -21,7 +21,7 @@ use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::either::Either;
 use tonic::transport::server::Connected;
@@ -32,7 +32,11 @@ use super::{
     connection_info::{ClientId, ConnectionInfo},
     job_log::Client,
 };
-use crate::agent::{limits::Limits, shutdown::Shutdown};
+use crate::agent::{
+    limits::Limits,
+    protocol::{Holder, Identity},
+    shutdown::Shutdown,
+};
 
 /// What a client of HTTP/2 sends first (RFC 9113, section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -71,14 +75,14 @@ enum Refusal {
 /// The connections of `listener` until `shutdown` is requested, at most [`Limits::connections`] at a time.
 pub(super) fn connections(
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    identity: Option<Identity>,
     limits: Arc<Limits>,
     shutdown: Shutdown,
 ) -> ReceiverStream<io::Result<Connection>> {
     let (accepted, connections) = mpsc::channel(QUEUE_LENGTH);
     tokio::spawn(async move {
         tokio::select! {
-            () = accept_all(&listener, tls.as_ref(), &limits, &accepted) => {}
+            () = accept_all(&listener, identity.as_ref(), &limits, &accepted) => {}
             () = shutdown.requested() => {}
         }
     });
@@ -87,7 +91,7 @@ pub(super) fn connections(
 
 async fn accept_all(
     listener: &TcpListener,
-    tls: Option<&TlsAcceptor>,
+    identity: Option<&Identity>,
     limits: &Arc<Limits>,
     accepted: &mpsc::Sender<io::Result<Connection>>,
 ) {
@@ -120,12 +124,13 @@ async fn accept_all(
             info!("connection from {} closed: {} are open", Client::at(address), limits.connections);
             continue;
         };
-        let (tls, limit, accepted, served) = (tls.cloned(), limits.handshake_time, accepted.clone(), served.clone());
+        let (identity, limit, accepted, served) =
+            (identity.cloned(), limits.handshake_time, accepted.clone(), served.clone());
         handshakes.push_back(tokio::spawn(async move {
-            let stream = timeout(limit, begin(socket, tls)).await.unwrap_or(Err(Refusal::Time(limit)));
+            let stream = timeout(limit, begin(socket, identity)).await.unwrap_or(Err(Refusal::Time(limit)));
             match stream {
                 Ok(stream) => {
-                    let about = ConnectionInfo { address, client_id: client_id(&stream, address) };
+                    let about = about(&stream, address);
                     let own = match served.begin(about.client_id) {
                         Ok(own) => own,
                         Err(_) => return info!("connection from {} closed: it has too many", Client::at(address)),
@@ -140,12 +145,12 @@ async fn accept_all(
     }
 }
 
-/// TLS, if there is an acceptor for it, and the preface.
-async fn begin(socket: TcpStream, tls: Option<TlsAcceptor>) -> Result<Stream, Refusal> {
+/// TLS, if there is an identity, and the preface.
+async fn begin(socket: TcpStream, identity: Option<Identity>) -> Result<Stream, Refusal> {
     socket.set_nodelay(true)?;
-    let mut stream = match tls {
+    let mut stream = match identity {
         None => Either::Left(socket),
-        Some(tls) => Either::Right(Box::new(tls.accept(socket).await.map_err(Refusal::Tls)?)),
+        Some(identity) => Either::Right(Box::new(identity.acceptor().accept(socket).await.map_err(Refusal::Tls)?)),
     };
     let mut preface = [0; PREFACE.len()];
     // A request of HTTP/1 may be shorter than the preface.
@@ -158,15 +163,14 @@ async fn begin(socket: TcpStream, tls: Option<TlsAcceptor>) -> Result<Stream, Re
     Ok(stream)
 }
 
-fn client_id(stream: &Stream, address: SocketAddr) -> ClientId {
+fn about(stream: &Stream, address: SocketAddr) -> ConnectionInfo {
     let certificate = match stream {
         Either::Left(_) => None,
         Either::Right(tls) => tls.get_ref().1.peer_certificates().and_then(<[_]>::first),
     };
-    match certificate {
-        Some(certificate) => ClientId::Certificate(*blake3::hash(certificate).as_bytes()),
-        None => ClientId::Address(Some(address.ip())),
-    }
+    let holder = certificate.and_then(Holder::of);
+    let by_certificate = holder.as_ref().map(|holder| ClientId::Certificate(holder.digest()));
+    ConnectionInfo { address, client_id: by_certificate.unwrap_or(ClientId::Address(Some(address.ip()))), holder }
 }
 
 impl Connected for Connection {

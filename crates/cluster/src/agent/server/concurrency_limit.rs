@@ -45,6 +45,11 @@ impl ConcurrencyLimit {
         *own += 1;
         Ok(Permit { of: self.clone(), client_id })
     }
+
+    /// How many there are at the moment.
+    pub fn held(&self) -> usize {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+    }
 }
 
 impl Drop for Permit {

@@ -2,11 +2,15 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::agent::protocol::Holder;
+
 /// An extension of every request.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionInfo {
     pub address: SocketAddr,
     pub client_id: ClientId,
+    /// The holder of its certificate, with TLS.
+    pub holder: Option<Holder>,
 }
 
 /// Who is told apart: the holder of a certificate, or an address where there are none.

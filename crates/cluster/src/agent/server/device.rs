@@ -8,7 +8,7 @@ use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU32, Ordering},
         mpsc,
     },
@@ -40,6 +40,8 @@ pub(super) struct Device {
     waiting: Arc<AtomicU32>,
     /// The current or last lease, for messages.
     user: Mutex<&'static str>,
+    /// Why it cannot be used any longer.
+    lost: OnceLock<String>,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -63,7 +65,16 @@ impl Device {
         let (available, user) = (Arc::new(Semaphore::new(1)), Mutex::new(""));
         let engines = Mutex::default();
         let waiting = Arc::default();
-        Ok(Arc::new(Device { description, create_engine, engines, jobs, available, waiting, user }))
+        Ok(Arc::new(Device {
+            description,
+            create_engine,
+            engines,
+            jobs,
+            available,
+            waiting,
+            user,
+            lost: OnceLock::new(),
+        }))
     }
 
     pub fn description(&self) -> &DeviceDescription {
@@ -97,7 +108,7 @@ impl Device {
     /// `queued` is called with the place in the queue.
     ///
     /// # Errors
-    /// If the device stays leased.
+    /// If the device stays leased, or is lost.
     pub async fn lease(
         self: &Arc<Device>,
         user: &'static str,
@@ -121,8 +132,26 @@ impl Device {
                 }
             }
         };
+        if let Some(why) = self.lost() {
+            return Err(HostError::Lost { device: self.description.name.clone(), why: why.to_string() });
+        }
         *self.user.lock().unwrap_or_else(PoisonError::into_inner) = user;
         Ok(Lease { device: self.clone(), _permit: permit })
+    }
+
+    /// Why it cannot be used any longer, if so.
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.get().map(String::as_str)
+    }
+
+    /// Whether a client has it.
+    pub fn is_leased(&self) -> bool {
+        self.available.available_permits() == 0
+    }
+
+    /// How many clients wait for it.
+    pub fn queue_length(&self) -> u32 {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     fn place(&self, ahead: u32) -> Queued {
@@ -171,7 +200,12 @@ impl Lease {
         });
         let lost = || HostError::Request(format!("the thread of device {} has ended", self.device.description.name));
         self.device.jobs.send(job).map_err(|_| lost())?;
-        result.await.unwrap_or_else(|_| Err(lost()))
+        let outcome = result.await.unwrap_or_else(|_| Err(lost()));
+        if let Err(HostError::Engine { cause: EngineError::DeviceLost(why), .. }) = &outcome {
+            // The first reason is kept.
+            let _ = self.device.lost.set(why.clone());
+        }
+        outcome
     }
 }
 
@@ -179,4 +213,42 @@ impl Lease {
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| s.to_string());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DeviceKind;
+    use edgecut_graph::units::Bytes;
+
+    fn device() -> Arc<Device> {
+        let description = DeviceDescription {
+            name: "gpu0".into(),
+            kind: DeviceKind::Gpu,
+            model: String::new(),
+            engine: String::new(),
+            engines: Vec::new(),
+            threads: 1,
+            memory: Bytes(1),
+            host_link: None,
+        };
+        Device::start(description, Box::new(|_, _| Err(EngineError::Other("none".to_string())))).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_lost_device_is_not_leased() {
+        let device = device();
+        let lease = || device.lease("a test", Duration::from_secs(1), async |_| {});
+        let failing = |cause: fn(String) -> EngineError| async move {
+            let failed =
+                move || Err::<(), _>(HostError::Engine { what: "a step".to_string(), cause: cause("why".to_string()) });
+            lease().await.unwrap().run("a step", failed).await.unwrap_err()
+        };
+        failing(EngineError::Other).await;
+        assert!(device.lost().is_none() && lease().await.is_ok());
+        let error = failing(EngineError::DeviceLost).await.to_string();
+        assert!(error.contains("why; the device is lost"), "{error}");
+        let refused = lease().await.err().unwrap().to_string();
+        assert_eq!(refused, "device gpu0 is lost until the agent starts again: why");
+    }
 }

@@ -12,6 +12,7 @@ use super::run_state::RunStateError;
 use crate::agent::protocol::{
     chunks::ChunkError,
     error::{MessageError, REFUSAL},
+    role::Role,
 };
 use edgecut_engine::EngineError;
 use edgecut_graph::units::Bytes;
@@ -29,6 +30,8 @@ pub enum HostError {
     Memory { device: SmolStr, need: Bytes, parameters: Bytes, limit: Bytes, shortfall: Bytes },
     #[error("device {device} used {peak} of memory, the limit is {limit}: {shortfall} over")]
     OverLimit { device: SmolStr, peak: Bytes, limit: Bytes, shortfall: Bytes },
+    #[error("device {device} is lost until the agent starts again: {why}")]
+    Lost { device: SmolStr, why: String },
     #[error("device {device} is busy with {user}")]
     Busy { device: SmolStr, user: String },
     #[error(
@@ -59,6 +62,14 @@ pub enum HostError {
     Silent(Duration),
     #[error("the agent is shutting down")]
     ShuttingDown,
+    #[error("the connection has no certificate")]
+    NoCertificate,
+    #[error("the certificate of `{name}` has {is}, only that of {needed} may do this: see `edgecut cluster init`")]
+    Role { name: SmolStr, is: String, needed: Role },
+    #[error("the certificate of `{name}` is revoked")]
+    Revoked { name: SmolStr },
+    #[error("the certificate of `{name}` is not that of the peer it says it is")]
+    NotAPeer { name: SmolStr },
     #[error("the client closed the connection")]
     ClientGone,
 }
@@ -66,18 +77,24 @@ pub enum HostError {
 impl From<HostError> for Status {
     fn from(error: HostError) -> Status {
         let code = match &error {
-            HostError::Memory { .. } | HostError::OverLimit { .. } => Code::ResourceExhausted,
+            HostError::Memory { .. }
+            | HostError::OverLimit { .. }
+            | HostError::RunState(RunStateError::Memory { .. }) => Code::ResourceExhausted,
             HostError::Busy { .. } | HostError::Jobs { .. } | HostError::Received { .. } | HostError::ShuttingDown => {
                 Code::Unavailable
             }
             HostError::NoDevice { .. } => Code::NotFound,
-            HostError::Engine { .. } | HostError::Panic { .. } => Code::Internal,
+            HostError::Engine { .. } | HostError::Panic { .. } | HostError::Lost { .. } => Code::Internal,
             HostError::Link { .. } => Code::Aborted,
             HostError::Threads { .. }
             | HostError::BadRequest(_)
             | HostError::RunState(_)
             | HostError::Chunk(_)
             | HostError::Request(_) => Code::InvalidArgument,
+            HostError::NoCertificate
+            | HostError::Role { .. }
+            | HostError::Revoked { .. }
+            | HostError::NotAPeer { .. } => Code::PermissionDenied,
             HostError::Silent(_) => Code::DeadlineExceeded,
             HostError::ClientGone => Code::Cancelled,
         };

@@ -10,7 +10,13 @@ use std::{
 use smol_str::SmolStr;
 
 use super::{
-    concurrency_limit::ConcurrencyLimit, device::Device, error::HostError, machine::Machine, received::ReceivedBytes,
+    concurrency_limit::{ConcurrencyLimit, Permit},
+    connection_info::ClientId,
+    device::Device,
+    error::HostError,
+    machine::Machine,
+    metrics::{AgentState, DeviceState, Metrics},
+    received::ReceivedBytes,
     session::Session,
 };
 use crate::{
@@ -69,6 +75,7 @@ pub struct Host {
     limits: Arc<Limits>,
     jobs: Arc<ConcurrencyLimit>,
     received: Arc<ReceivedBytes>,
+    metrics: Arc<Metrics>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
     shutdown: Shutdown,
 }
@@ -122,6 +129,7 @@ impl Host {
             received: ReceivedBytes::within(memory + options.limits.document),
             jobs: ConcurrencyLimit::new(options.limits.jobs, options.limits.client_jobs),
             limits: Arc::new(options.limits),
+            metrics: Arc::new(Metrics::new()),
             sessions: Mutex::default(),
             shutdown,
         }))
@@ -144,6 +152,17 @@ impl Host {
         &self.limits
     }
 
+    /// Another run, profile or measurement of a link of a client.
+    ///
+    /// # Errors
+    /// If there are as many as there may be, or the agent is to stop.
+    pub(super) fn begin_job(&self, client_id: ClientId) -> Result<Permit, HostError> {
+        if self.shutdown.is_draining() {
+            return Err(HostError::ShuttingDown);
+        }
+        self.jobs.begin(client_id)
+    }
+
     /// What is served at the same time.
     pub(super) fn jobs(&self) -> &Arc<ConcurrencyLimit> {
         &self.jobs
@@ -152,6 +171,35 @@ impl Host {
     /// What clients have sent, as far as this agent still has it.
     pub(super) fn received(&self) -> &Arc<ReceivedBytes> {
         &self.received
+    }
+
+    pub(super) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    pub(super) fn devices(&self) -> &[Arc<Device>] {
+        &self.devices
+    }
+
+    /// What it holds at this moment.
+    pub(super) fn state(&self) -> AgentState {
+        let mut held = HashMap::new();
+        for session in self.sessions.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            session.add_held(&mut held);
+        }
+        let device = |device: &Arc<Device>| DeviceState {
+            name: device.description().name.clone(),
+            is_leased: device.is_leased(),
+            queue_length: device.queue_length(),
+            memory: held.get(&device.description().name).copied().unwrap_or_default(),
+            memory_limit: device.description().memory,
+        };
+        AgentState {
+            jobs: self.jobs.held(),
+            is_draining: self.shutdown.is_draining(),
+            pending: self.received.held(),
+            devices: self.devices.iter().map(device).collect(),
+        }
     }
 
     pub(super) fn is_dilated(&self) -> bool {
@@ -169,6 +217,11 @@ impl Host {
     /// The machine and its devices, with the memory that is available at this moment.
     pub fn describe(&self) -> Description {
         let machine = Machine::detect();
+        let left = || self.devices.iter().filter(|device| device.lost().is_none());
+        let lost = self.devices.iter().filter_map(|device| {
+            let why = device.lost()?;
+            Some(format!("{} is lost until the agent starts again: {why}", device.description().name))
+        });
         Description {
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_string(),
@@ -176,8 +229,8 @@ impl Host {
             cpu: machine.cpu,
             memory_total: machine.memory_total,
             memory_available: machine.memory_available,
-            devices: self.devices.iter().map(|device| device.description().clone()).collect(),
-            notes: self.notes.clone(),
+            devices: left().map(|device| device.description().clone()).collect(),
+            notes: self.notes.iter().cloned().chain(lost).collect(),
         }
     }
 
@@ -195,7 +248,7 @@ impl Host {
 
     /// How long a client waits for devices that asks for `asked`.
     pub(super) fn lease_wait(&self, asked: Option<Micros>) -> Duration {
-        let asked = asked.and_then(|asked| Duration::try_from_secs_f64(asked.0 / 1e6).ok());
+        let asked = asked.and_then(Micros::to_duration);
         asked.unwrap_or(self.limits.lease_wait).min(MAX_TIME)
     }
 

@@ -1,18 +1,23 @@
 //! The log of an agent's jobs: who asked for what, when it began and how it ended.
 
-use std::{fmt, net::SocketAddr, time::Instant};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Instant};
 
 use tonic::Request;
 use tracing::{info, warn};
 
-use super::connection_info::ConnectionInfo;
+use super::{
+    connection_info::ConnectionInfo,
+    metrics::{JobKind, JobOutcome, Metrics},
+};
 
-/// A job that is logged when it begins and when it ends.
+/// A job that is logged when it begins and when it ends, and counted then.
 pub(super) struct JobLog {
+    kind: JobKind,
     what: String,
     client: Client,
     begin: Instant,
     has_ended: bool,
+    metrics: Arc<Metrics>,
 }
 
 /// Who asked for a job.
@@ -45,15 +50,17 @@ impl fmt::Display for Client {
 
 impl JobLog {
     /// Logs that `what` begins for `client`.
-    pub fn begin(what: impl Into<String>, client: Client) -> JobLog {
+    pub fn begin(kind: JobKind, what: impl Into<String>, client: Client, metrics: &Arc<Metrics>) -> JobLog {
         let what = what.into();
         info!("{what} for {client} begins");
-        JobLog { what, client, begin: Instant::now(), has_ended: false }
+        JobLog { kind, what, client, begin: Instant::now(), has_ended: false, metrics: metrics.clone() }
     }
 
     /// Logs that the job has ended, with its error if it failed or was refused.
     pub fn end(mut self, error: Option<&dyn fmt::Display>) {
         self.has_ended = true;
+        let outcome = if error.is_none() { JobOutcome::Done } else { JobOutcome::Failed };
+        self.metrics.count_job(self.kind, outcome);
         let JobLog { what, client, begin, .. } = &self;
         let seconds = begin.elapsed().as_secs_f64();
         match error {
@@ -67,6 +74,7 @@ impl Drop for JobLog {
     /// A job that has not ended is dropped with its client's connection.
     fn drop(&mut self) {
         if !self.has_ended {
+            self.metrics.count_job(self.kind, JobOutcome::Cancelled);
             info!("{} for {} is cancelled: the client is gone", self.what, self.client);
         }
     }

@@ -10,21 +10,25 @@
 //! | [`profile`], [`probe`] | measurements of operators and of links |
 //! | [`measurement_lock`] | makes measurements of all processes on this machine take turns |
 //! | [`service`], [`serve`], [`accept`] | the gRPC service, its server, and which connections reach it |
-//! | [`connection_info`] | who is at the other end of a connection |
+//! | [`connection_info`], [`authorization`] | who is at the other end of a connection, and what it may do |
 //! | [`concurrency_limit`] | how many runs, profiles and measurements are served at the same time |
 //! | [`received`] | the bytes that clients have sent and the agent still has |
 //! | [`job_log`] | the log of connections and jobs |
+//! | [`metrics`], [`http`] | what is counted, and how it is read |
 
 mod accept;
+mod authorization;
 mod concurrency_limit;
 mod connection_info;
 mod device;
 mod error;
 mod execute;
 mod host;
+mod http;
 mod job_log;
 mod machine;
 mod measurement_lock;
+mod metrics;
 mod probe;
 mod profile;
 mod received;
@@ -37,5 +41,8 @@ mod transfer;
 
 pub use error::HostError;
 pub use host::{Host, HostOptions};
+pub use http::serve_metrics;
 pub use machine::total_memory;
+pub use run_state::RunStateError;
 pub use serve::{ServeError, serve};
+pub use transfer::receive_recorded;

@@ -127,7 +127,7 @@ impl Host {
         let silent = self.limits().message_time;
         let next = async |stream: &mut S| timeout(silent, stream.next()).await.map_err(|_| HostError::Silent(silent));
         let Some(mut chunk) = next(&mut stream).await? else { return Ok(()) };
-        let _job = self.jobs().begin(client_id)?;
+        let _job = self.begin_job(client_id)?;
         let wait = self.limits().lease_wait;
         let _lease = self.processor().lease("the measurement of a link from a peer", wait, async |_| {}).await?;
         let _lock = self.shared_lock().await?;

@@ -29,6 +29,11 @@ impl ReceivedBytes {
         Arc::new(ReceivedBytes { limit, held: AtomicU64::new(0) })
     }
 
+    /// What all clients have sent that is still here.
+    pub fn held(&self) -> Bytes {
+        Bytes(self.held.load(Ordering::Relaxed))
+    }
+
     /// The count of another client.
     pub fn begin(self: &Arc<ReceivedBytes>) -> Received {
         Received { all: self.clone(), own: AtomicU64::new(0) }

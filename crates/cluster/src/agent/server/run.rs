@@ -107,7 +107,7 @@ impl Host {
         let RunCommand::Setup(setup) = client.receive().await? else {
             return Err(HostError::Request("a run must begin with its setup".to_string()));
         };
-        let _job = client.remote.as_ref().map(|remote| self.jobs().begin(remote.client_id)).transpose()?;
+        let _job = client.remote.as_ref().map(|remote| self.begin_job(remote.client_id)).transpose()?;
         if setup.in_flight > self.limits().in_flight {
             let what = format!("{} inputs in flight, at most {} are served", setup.in_flight, self.limits().in_flight);
             return Err(HostError::Request(what));
@@ -126,10 +126,13 @@ impl Host {
         // The engines have copied the constants of the graphs.
         let setup = Arc::new(Arc::unwrap_or_clone(setup).without_graphs());
 
-        let (session, reports) = Session::new(setup, self.clock(), self.shutdown().child(), !self.is_dilated());
+        let (session, reports) =
+            Session::new(setup, self.clock(), self.shutdown().child(), !self.is_dilated(), self.metrics().clone());
         for (partition, loaded) in leased.iter().zip(&loaded) {
             session.set_parameters(partition.index, loaded.parameters, loaded.loading);
+            session.set_limit(partition.index, partition.limit);
         }
+        session.set_limit(leased.len(), self.processor().description().memory);
         self.add_session(&session)?;
         let guard = SessionGuard { host: self.clone(), session: session.clone() };
         let executables = loaded.iter().flat_map(|partition| &partition.stages);

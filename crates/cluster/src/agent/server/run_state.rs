@@ -16,6 +16,8 @@ use std::{
     sync::Arc,
 };
 
+use smol_str::SmolStr;
+
 use crate::agent::protocol::{
     inference_trace::{ArrivalTime, DeviceMemory, InferenceTrace, StageTime, TransferTime},
     setup::{Setup, ValueId},
@@ -83,6 +85,17 @@ impl RunState {
     /// Sets what the loaded stages of a partition hold, and the peak while they were loaded.
     pub fn set_parameters(&mut self, partition: usize, parameters: Bytes, loading: Bytes) {
         self.memory[partition].set_parameters(parameters, loading);
+    }
+
+    /// Limits the memory of a partition, or, by the number of partitions, of the values in no partition's memory.
+    pub fn set_limit(&mut self, holder: usize, limit: Bytes) {
+        self.memory[holder].limit = Some(limit);
+    }
+
+    /// What each partition holds now.
+    pub fn held(&self) -> impl Iterator<Item = (&SmolStr, Bytes)> {
+        let devices = self.setup.partitions.iter().map(|partition| &partition.device);
+        devices.zip(&self.memory).map(|(device, memory)| (device, memory.parameters + memory.live))
     }
 
     /// Peak memory of a partition so far.
@@ -230,10 +243,17 @@ impl RunState {
             return Err(RunStateError::DuplicateValue(value.0));
         }
         let (usage, size) = (&self.usage[value.0 as usize], self.setup.values[value.0 as usize].bytes());
-        for (holder, (memory, references)) in self.memory.iter_mut().zip(&usage.references).enumerate() {
-            if if usage.received { *references > 0 } else { holder == usage.home } {
-                memory.allocate(size);
+        let is_held = |holder: usize| match usage.received {
+            true => usage.references[holder] > 0,
+            false => holder == usage.home,
+        };
+        for (holder, memory) in self.memory.iter_mut().enumerate().filter(|(holder, _)| is_held(*holder)) {
+            let shortfall = memory.shortfall(size);
+            if shortfall > Bytes::ZERO {
+                let device = self.setup.partitions.get(holder).map(|partition| partition.device.clone());
+                return Err(RunStateError::Memory { device, size, shortfall });
             }
+            memory.allocate(size);
         }
         inference.values.insert(value, ValueState { data: None, at: now, references: usage.references.clone() });
         Ok(())

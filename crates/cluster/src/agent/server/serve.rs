@@ -4,10 +4,10 @@ use std::{io, sync::Arc, time::Duration};
 
 use tokio::net::TcpListener;
 use tonic::transport::Server;
+use tracing::info;
 
 use super::{accept::connections, host::Host, service::Service};
 use crate::agent::protocol::{
-    Identity, SecurityError,
     chunks::MAX_MESSAGE_SIZE,
     connect::{FRAME_SIZE, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, WINDOW_SIZE},
     wire::agent_server::AgentServer,
@@ -17,8 +17,6 @@ use crate::agent::protocol::{
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]
-    Security(#[from] SecurityError),
-    #[error(transparent)]
     Socket(#[from] io::Error),
     #[error(transparent)]
     Transport(#[from] tonic::transport::Error),
@@ -27,12 +25,15 @@ pub enum ServeError {
 /// How long connections may take to close after a shutdown was requested.
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
+/// How often it is looked whether all has ended.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
+
 /// Serves `host` on `listener` until its shutdown is requested; then work is cancelled, clients get an error, and
-/// connections are closed. With an identity, only clients with a certificate of its authority are accepted.
+/// connections are closed. If `host` has an identity, only clients with a certificate of its authority are accepted.
 ///
 /// # Errors
 /// If TLS cannot be set up or the socket fails.
-pub async fn serve(listener: TcpListener, host: Arc<Host>, identity: Option<&Identity>) -> Result<(), ServeError> {
+pub async fn serve(listener: TcpListener, host: Arc<Host>) -> Result<(), ServeError> {
     let shutdown = host.shutdown().clone();
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<AgentServer<Service>>().await;
@@ -44,13 +45,14 @@ pub async fn serve(listener: TcpListener, host: Arc<Host>, identity: Option<&Ide
         .initial_connection_window_size(WINDOW_SIZE)
         .max_frame_size(FRAME_SIZE)
         .max_concurrent_streams(limits.streams);
-    let tls = identity.map(Identity::acceptor).transpose()?;
-    let agent = AgentServer::new(Service::new(host)).max_decoding_message_size(MAX_MESSAGE_SIZE);
-    let incoming = connections(listener, tls, limits, shutdown.clone());
-    let requested = shutdown.requested();
+    let identity = host.identity().cloned();
+    let agent = AgentServer::new(Service::new(host.clone())).max_decoding_message_size(MAX_MESSAGE_SIZE);
+    let incoming = connections(listener, identity, limits, shutdown.clone());
+    let (draining, requested) = (shutdown.draining(), shutdown.requested());
     let not_serving = async move {
-        requested.await;
+        draining.await;
         health.set_not_serving::<AgentServer<Service>>().await;
+        requested.await;
     };
     let serving =
         server.add_service(health_service).add_service(agent).serve_with_incoming_shutdown(incoming, not_serving);
@@ -58,9 +60,28 @@ pub async fn serve(listener: TcpListener, host: Arc<Host>, identity: Option<&Ide
         shutdown.requested().await;
         tokio::time::sleep(GRACE_PERIOD).await;
     };
+    tokio::spawn(drain(host));
     tokio::select! {
         outcome = serving => Ok(outcome?),
         // A client keeps its connection open, such as a health watch.
         () = grace_period => Ok(()),
+    }
+}
+
+/// Once it is requested to drain: requests the shutdown when nothing is under way any longer, or the time for that is over.
+async fn drain(host: Arc<Host>) {
+    let shutdown = host.shutdown();
+    shutdown.draining().await;
+    let ended = async {
+        while host.jobs().held() > 0 {
+            tokio::time::sleep(DRAIN_INTERVAL).await;
+        }
+    };
+    if host.jobs().held() > 0 {
+        info!("{} requests are under way: they have {} s", host.jobs().held(), host.limits().drain_time.as_secs_f64());
+    }
+    tokio::select! {
+        _ = tokio::time::timeout(host.limits().drain_time, ended) => shutdown.request(),
+        () = shutdown.requested() => {}
     }
 }

@@ -13,10 +13,12 @@ use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Extensions, Request, Response, Status, Streaming};
 
 use super::{
+    authorization::{authorize, check_sender},
     connection_info::{ClientId, ConnectionInfo},
     error::HostError,
     host::Host,
     job_log::{Client, JobLog},
+    metrics::JobKind,
     run::RemoteClient,
     transfer,
 };
@@ -25,6 +27,7 @@ use crate::agent::{
     protocol::{
         probe::ProbeSample as Sample,
         profile::TaskReader,
+        role::Role,
         run::{self, CommandReader, RunCommand},
         wire::{
             AbsorbChunk, AbsorbReply, ClockReply, ClockRequest, DescribeReply, DescribeRequest, ProbeRequest,
@@ -33,7 +36,7 @@ use crate::agent::{
         },
     },
 };
-use edgecut_graph::units::Bytes;
+use edgecut_graph::units::{Bytes, Micros};
 
 /// The gRPC service of one host.
 pub(super) struct Service {
@@ -55,6 +58,11 @@ const LONG_DOCUMENT: usize = 256 << 10;
 impl Service {
     pub fn new(host: Arc<Host>) -> Service {
         Service { host }
+    }
+
+    /// Checks that the client of `request` has this role.
+    fn authorize<T>(&self, request: &Request<T>, needed: Role) -> Result<(), HostError> {
+        authorize(request.extensions().get(), self.host.identity(), needed)
     }
 }
 
@@ -102,26 +110,31 @@ impl Agent for Service {
     type RunStream = ReplyStream<RunEvent>;
     type AbsorbStream = ReplyStream<AbsorbReply>;
 
-    async fn describe(&self, _: Request<DescribeRequest>) -> Result<Response<DescribeReply>, Status> {
+    async fn describe(&self, request: Request<DescribeRequest>) -> Result<Response<DescribeReply>, Status> {
+        self.authorize(&request, Role::Operator)?;
         Ok(Response::new(self.host.describe().into()))
     }
 
-    async fn clock(&self, _: Request<ClockRequest>) -> Result<Response<ClockReply>, Status> {
+    async fn clock(&self, request: Request<ClockRequest>) -> Result<Response<ClockReply>, Status> {
+        self.authorize(&request, Role::Operator)?;
         Ok(Response::new(ClockReply { now_us: self.host.now().0 }))
     }
 
     async fn probe(&self, request: Request<ProbeRequest>) -> Result<Response<Self::ProbeStream>, Status> {
+        self.authorize(&request, Role::Operator)?;
         let client = Client::of(&request);
         let (_, extensions, request) = request.into_parts();
         let ProbeRequest { peer, largest_bytes, budget_us } = request;
         let peer = peer.ok_or_else(|| HostError::Request("a probe requires a peer".to_string()))?.into();
-        let budget = Duration::try_from_secs_f64(budget_us / 1e6)
-            .map_err(|_| HostError::Request(format!("{budget_us} us is not a valid budget")))?;
+        let budget = Micros(budget_us)
+            .to_duration()
+            .ok_or_else(|| HostError::Request(format!("{budget_us} us is not a valid budget")))?;
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let (samples, received) = mpsc::channel(QUEUE_LENGTH);
-        let (host, job) = (self.host.clone(), self.host.jobs().begin(client_id(&extensions))?);
+        let (host, job) = (self.host.clone(), self.host.begin_job(client_id(&extensions))?);
+        let metrics = host.metrics().clone();
         tokio::spawn(async move {
-            let log = JobLog::begin("measurement of a link", client);
+            let log = JobLog::begin(JobKind::Link, "measurement of a link", client, &metrics);
             let probing = tokio::spawn(async move {
                 let _job = job;
                 host.probe(&peer, Bytes(largest_bytes), budget, samples).await
@@ -138,13 +151,15 @@ impl Agent for Service {
     }
 
     async fn absorb(&self, request: Request<Streaming<AbsorbChunk>>) -> Result<Response<Self::AbsorbStream>, Status> {
+        self.authorize(&request, Role::Agent)?;
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let (replies, received) = mpsc::channel(QUEUE_LENGTH);
         let client = Client::of(&request);
         let (_, extensions, stream) = request.into_parts();
         let (host, client_id) = (self.host.clone(), client_id(&extensions));
+        let metrics = host.metrics().clone();
         tokio::spawn(async move {
-            let log = JobLog::begin("measurement of the link from a peer", client);
+            let log = JobLog::begin(JobKind::Link, "measurement of the link from a peer", client, &metrics);
             let absorbing = tokio::spawn(async move { host.absorb(stream, replies, client_id).await });
             if forward(received, &sender, |reply| Box::new(std::iter::once(reply))).await {
                 send_outcome(absorbing.await, &sender, log).await;
@@ -157,6 +172,7 @@ impl Agent for Service {
         &self,
         request: Request<Streaming<ProfileRequest>>,
     ) -> Result<Response<Self::ProfileStream>, Status> {
+        self.authorize(&request, Role::Operator)?;
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let (events, results) = mpsc::channel(QUEUE_LENGTH);
         let client = Client::of(&request);
@@ -177,18 +193,18 @@ impl Agent for Service {
                     }
                 }
             };
-            let complete = request.await.and_then(|complete| Ok((complete, host.jobs().begin(client_id)?)));
+            let complete = request.await.and_then(|complete| Ok((complete, host.begin_job(client_id)?)));
             let ((task, contents), job) = match complete {
                 Ok(complete) => complete,
                 Err(status) => {
-                    JobLog::begin("profile", client).end(Some(&status.message()));
+                    JobLog::begin(JobKind::Profile, "profile", client, host.metrics()).end(Some(&status.message()));
                     // The receiver is dropped when the client is gone.
                     let _ = sender.send(Err(status)).await;
                     return;
                 }
             };
             let what = format!("profile on {}, {}", task.device, counted(task.graph.operators().len(), "operator"));
-            let log = JobLog::begin(what, client);
+            let log = JobLog::begin(JobKind::Profile, what, client, host.metrics());
             let measuring = tokio::spawn(async move {
                 let _held = (job, received);
                 host.profile(task, contents, events).await
@@ -201,6 +217,7 @@ impl Agent for Service {
     }
 
     async fn run(&self, request: Request<Streaming<RunRequest>>) -> Result<Response<Self::RunStream>, Status> {
+        self.authorize(&request, Role::Operator)?;
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let (commands, command_receiver) = mpsc::channel(QUEUE_LENGTH);
         let (events, results) = mpsc::channel(QUEUE_LENGTH);
@@ -218,21 +235,25 @@ impl Agent for Service {
             }
         });
         tokio::spawn(async move {
-            let log = JobLog::begin("run", client);
+            let log = JobLog::begin(JobKind::Run, "run", client, host.metrics());
             let running = tokio::spawn(host.run_remote(command_receiver, events, remote));
-            if forward(results, &sender, run::RunEvent::into_wire).await {
-                send_outcome(running.await, &sender, log).await;
+            match forward(results, &sender, run::RunEvent::into_wire).await {
+                true => send_outcome(running.await, &sender, log).await,
+                // A run is over when its client leaves.
+                false => log.end(None),
             }
         });
         Ok(reply_stream(receiver))
     }
 
     async fn transfer(&self, request: Request<Streaming<TransferChunk>>) -> Result<Response<TransferReply>, Status> {
-        let mut stream = request.into_inner();
+        self.authorize(&request, Role::Agent)?;
+        let (_, extensions, mut stream) = request.into_parts();
         let first = announced(&mut stream, self.host.limits().message_time).await?;
         let head =
             first.head.ok_or_else(|| HostError::Request("a transfer must begin with its session".to_string()))?;
         let session = self.host.session(&head.session)?;
+        check_sender(extensions.get(), session.setup.senders.iter().find(|sender| sender.server == head.from))?;
         transfer::receive(&session, &SmolStr::new(&head.from), stream).await?;
         Ok(Response::new(TransferReply {}))
     }

@@ -1,6 +1,7 @@
 //! A loaded run: its state behind a lock, shared by the threads and tasks that compute, send and receive.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -9,10 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use smol_str::SmolStr;
 use tokio::sync::mpsc;
 
 use super::{
     error::HostError,
+    metrics::{DeviceLabels, Metrics},
     run_state::{Effects, PendingSend, RunState, RunStateError, ScheduledStage, StageRun, StageTask},
 };
 use crate::agent::{
@@ -47,6 +50,7 @@ pub(super) struct Session {
     changes: AtomicU64,
     /// [`SPIN_TIME`]; zero where polling would take processor time that others need.
     spin_time: Duration,
+    metrics: Arc<Metrics>,
     reports: mpsc::UnboundedSender<Result<SessionReport, HostError>>,
 }
 
@@ -72,12 +76,13 @@ impl Session {
         clock: Clock,
         end: Shutdown,
         has_own_cores: bool,
+        metrics: Arc<Metrics>,
     ) -> (Arc<Session>, mpsc::UnboundedReceiver<Result<SessionReport, HostError>>) {
         let (reports, receiver) = mpsc::unbounded_channel();
         let state = Mutex::new(SharedState { run: RunState::new(&setup), links: Vec::new() });
         let spin_time = if has_own_cores && cpu_quota().is_none() { SPIN_TIME } else { Duration::ZERO };
         let (changed, changes) = (Condvar::new(), AtomicU64::new(0));
-        (Arc::new(Session { setup, clock, end, state, changed, changes, spin_time, reports }), receiver)
+        (Arc::new(Session { setup, clock, end, state, changed, changes, spin_time, metrics, reports }), receiver)
     }
 
     fn state(&self) -> MutexGuard<'_, SharedState> {
@@ -103,6 +108,18 @@ impl Session {
 
     pub fn set_parameters(&self, partition: usize, parameters: Bytes, loading: Bytes) {
         self.state().run.set_parameters(partition, parameters, loading);
+    }
+
+    /// Adds what its partitions hold to the counts of their devices.
+    pub fn add_held(&self, counts: &mut HashMap<SmolStr, Bytes>) {
+        for (device, held) in self.state().run.held() {
+            *counts.entry(device.clone()).or_default() += held;
+        }
+    }
+
+    /// As [`RunState::set_limit`].
+    pub fn set_limit(&self, holder: usize, limit: Bytes) {
+        self.state().run.set_limit(holder, limit);
     }
 
     pub fn memory(&self) -> Vec<DeviceMemory> {
@@ -135,8 +152,14 @@ impl Session {
         Ok(())
     }
 
+    /// Counts a part of a value from another server.
+    pub fn count_received(&self, bytes: usize) {
+        self.metrics.received.inc_by(bytes as u64);
+    }
+
     /// A value was handed to the network.
     pub fn finish_send(&self, send: &PendingSend, time: TransferTime) {
+        self.metrics.sent.inc_by(time.bytes.0);
         let mut state = self.state();
         let effects = state.run.finish_send(send.inference, send.send, time);
         self.apply(&state, effects, self.clock.now());
@@ -175,6 +198,7 @@ impl Session {
     pub fn finish_stage(&self, partition: usize, stage: ScheduledStage, run: StageRun) -> Result<Bytes, RunStateError> {
         let mut state = self.state();
         let now = run.end;
+        self.metrics.stages.get_or_create(&DeviceLabels::of(&self.setup.partitions[partition].device)).inc();
         let effects = state.run.finish_stage(partition, stage, run)?;
         self.apply(&state, effects, now);
         Ok(state.run.peak(partition))
@@ -194,6 +218,7 @@ impl Session {
             let _ = self.reports.send(Ok(SessionReport::Outputs { inference, at: now, outputs }));
         }
         if let Some(trace) = effects.finished {
+            self.metrics.inferences.inc();
             let _ = self.reports.send(Ok(SessionReport::Finished(trace)));
         }
         self.signal_change();

@@ -10,7 +10,7 @@ use tokio::{sync::mpsc, task::JoinError};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Response, Status};
 
-use super::{error::HostError, run_state::PendingSend, session::Session};
+use super::{error::HostError, metrics::Metrics, run_state::PendingSend, session::Session};
 use crate::agent::protocol::{
     Identity,
     chunks::{Assembled, Assembler, MAX_MESSAGE_SIZE, chunks},
@@ -19,9 +19,11 @@ use crate::agent::protocol::{
     error::root_cause,
     inference_trace::TransferTime,
     peer::Peer,
-    setup::{Outgoing, ValueId},
+    recorded,
+    setup::{Outgoing, Setup, ValueId},
     wire::{Encoding, TransferChunk, TransferHead, TransferReply, agent_client::AgentClient},
 };
+use crate::agent::{clock::Clock, shutdown::Shutdown};
 use edgecut_graph::units::Bytes as ByteCount;
 use edgecut_plan::TransferFormat;
 
@@ -137,12 +139,26 @@ where
     Ok(())
 }
 
+/// Receives the messages in `bytes` for a run of `setup`, as [`recorded`] writes them, until one is refused; returns how many
+/// values were complete. Nothing is computed.
+pub fn receive_recorded(setup: Setup, bytes: &[u8]) -> usize {
+    let end = Shutdown::new();
+    let (session, _reports) = Session::new(Arc::new(setup), Clock::start(), end, false, Arc::new(Metrics::new()));
+    let mut tensors = Assembler::default();
+    let complete = recorded::messages(bytes).map_while(|chunk: TransferChunk| {
+        let key = (chunk.inference, ValueId(chunk.value));
+        receive_chunk(&session, &mut tensors, chunk).ok().map(|()| usize::from(!tensors.has_begun(&key)))
+    });
+    complete.sum()
+}
+
 fn receive_chunk(
     session: &Session,
     tensors: &mut Assembler<(u64, ValueId)>,
     chunk: TransferChunk,
 ) -> Result<(), HostError> {
     let TransferChunk { inference, value, data, encoding, .. } = chunk;
+    session.count_received(data.len());
     let format = TransferFormat::from(Encoding::try_from(encoding).map_err(|e| HostError::Request(e.to_string()))?);
     let (value, key) = (ValueId(value), (inference, ValueId(value)));
     if !tensors.has_begun(&key) {

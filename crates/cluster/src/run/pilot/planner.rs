@@ -155,7 +155,7 @@ def @main(%x: Tensor[(1, 8, 32, 32), float32], %w1: Tensor[(16, 8, 3, 3), float3
                 ..HostOptions::default()
             };
             let host: Arc<Host> = Host::start(options, shutdown.child()).unwrap();
-            tokio::spawn(async move { serve(listener, host, None).await.unwrap() });
+            tokio::spawn(async move { serve(listener, host).await.unwrap() });
         }
         for from in 0..count {
             for to in (0..count).filter(|to| *to != from) {

@@ -73,4 +73,11 @@ pub enum RunStateError {
     DuplicateValue(u32),
     #[error("value {value} has {found}, expected {expected}")]
     SizeMismatch { value: u32, found: Bytes, expected: Bytes },
+    /// `device` is `None` for tensors in no partition's memory.
+    #[error("{} cannot hold another tensor of {size}: {shortfall} more than the limit", holder(.device.as_ref()))]
+    Memory { device: Option<SmolStr>, size: Bytes, shortfall: Bytes },
+}
+
+fn holder(device: Option<&SmolStr>) -> String {
+    device.map_or("the agent".to_string(), |device| format!("device {device}"))
 }

@@ -5,6 +5,8 @@ use edgecut_graph::units::Bytes;
 /// The memory that one partition takes on its device.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MemoryTracker {
+    /// `None` where nothing limits it.
+    pub limit: Option<Bytes>,
     pub parameters: Bytes,
     /// Peak while the stages were loaded.
     pub loading: Bytes,
@@ -18,6 +20,11 @@ impl MemoryTracker {
     pub fn set_parameters(&mut self, parameters: Bytes, loading: Bytes) {
         (self.parameters, self.loading) = (parameters, loading);
         self.peak = self.peak.max(parameters + self.live);
+    }
+
+    /// By how much another tensor of `size` would exceed the limit.
+    pub fn shortfall(&self, size: Bytes) -> Bytes {
+        self.limit.map_or(Bytes::ZERO, |limit| limit.shortfall(self.parameters + self.live + size))
     }
 
     pub fn allocate(&mut self, size: Bytes) {

@@ -40,6 +40,7 @@ fn setup(sizes: &[u64], partitions: Vec<Partition>, sends: &[u32]) -> Setup {
         session: "session".to_string(),
         server: "server".into(),
         peers: vec![peer],
+        senders: vec![],
         values: sizes.iter().enumerate().map(value).collect(),
         partitions,
         sends: sends
@@ -445,4 +446,29 @@ proptest! {
         let expected: BTreeMap<u64, Vec<TensorData>> = (0..total).map(|n| (n, expected(n))).collect();
         prop_assert_eq!(outputs, expected);
     }
+}
+
+#[test]
+fn what_is_received_counts_against_the_limit_from_its_first_byte() {
+    // The input takes 4 bytes, what comes from the peer 8 for each inference.
+    for (limit, wanted) in
+        [(36, [true, true, true]), (35, [true, true, false]), (24, [true, true, false]), (12, [true, false, false])]
+    {
+        let setup = source_and_sink(3);
+        let mut state = RunState::new(&setup);
+        state.set_limit(0, Bytes(limit));
+        let received: Vec<bool> = (0..3)
+            .map(|number| {
+                let input = TensorData::new(DType::U8, [4], vec![0; 4]).unwrap();
+                state.start(number, &[input], Micros::ZERO).is_ok()
+                    && state.begin_receive(number, ValueId(1), Micros::ZERO).is_ok()
+            })
+            .collect();
+        assert_eq!(received, wanted, "{limit}");
+    }
+    let setup = source_and_sink(1);
+    let mut state = RunState::new(&setup);
+    state.set_limit(0, Bytes(7));
+    let error = state.begin_receive(0, ValueId(1), Micros::ZERO).unwrap_err();
+    assert_eq!(error.to_string(), "device cpu cannot hold another tensor of 8 B: 1 B more than the limit");
 }

@@ -1,5 +1,8 @@
 //! `edgecut export`: a model or a plan for other tools.
 
+mod onnx_file;
+mod parts;
+
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -7,16 +10,19 @@ use std::{
 
 use miette::Report;
 
-use super::{
+use onnx_file::write_model;
+use parts::{Parts, Runtime};
+
+use crate::{
     Failure, Outcome,
     contents::Contents,
     format::print_all,
     kind,
     model::{Model, ModelArguments, resolve},
+    source_file as file,
 };
-use crate::source_file as file;
 use edgecut_graph::{Graph, OperatorId, Origin, TensorId};
-use edgecut_onnx::{ExportOptions, Exported, export};
+use edgecut_onnx::{ExportOptions, export};
 use edgecut_plan::{Plan, schedule::apply_schedules, split::divided};
 use edgecut_relay::{
     Params,
@@ -25,11 +31,10 @@ use edgecut_relay::{
 use edgecut_report::{
     dot::dot,
     modules::{Source, modules},
-    onnx_parts::{RUNNER, onnx_parts},
 };
 
-/// Write a model as ONNX, as Relay text, for Graphviz or as JSON; or a plan as ONNX models or Relay modules, one for each
-/// device's stage.
+/// Write a model as ONNX, as Relay text, for Graphviz or as JSON; or a plan as ONNX models (also for Ray Serve or Triton) or Relay
+/// modules, one for each device's stage.
 #[derive(clap::Args)]
 pub struct Export {
     /// A model, or a plan that `edgecut plan` wrote
@@ -59,6 +64,10 @@ pub struct Export {
 enum Format {
     /// A model for ONNX Runtime, weights inside; a plan becomes a folder of models with a manifest and a runner
     Onnx,
+    /// A plan as an application of Ray Serve: its ONNX models, a manifest and `ray_serve.py`
+    Ray,
+    /// A plan as model repositories of NVIDIA Triton, a folder for each server
+    Triton,
     /// Relay text, which TVM reads but for operators that it lacks (`nn.lstm`, `nn.gru`, `nn.rnn`); a plan becomes a folder of modules with a manifest
     Relay,
     /// The DOT language of Graphviz; a plan's devices have different colours
@@ -75,8 +84,14 @@ impl Export {
             let what = "--with-params writes a file next to the Relay module: give --format relay and --output";
             return Err(Failure::BadInput(Report::msg(what)));
         }
-        if self.external_data && self.format != Format::Onnx {
-            return Err(Failure::BadInput(Report::msg("--external-data is for --format onnx")));
+        let is_onnx = matches!(self.format, Format::Onnx | Format::Ray | Format::Triton);
+        if self.external_data && !is_onnx {
+            return Err(Failure::BadInput(Report::msg("--external-data is for --format onnx, ray and triton")));
+        }
+        if !is_plan && matches!(self.format, Format::Ray | Format::Triton) {
+            let what =
+                "--format ray and triton are for a plan, as `edgecut plan` writes it: a model alone is --format onnx";
+            return Err(Failure::BadInput(Report::msg(what)));
         }
         if !is_plan {
             let model = self.input.load()?;
@@ -98,7 +113,9 @@ impl Export {
         let graph = &model.import.graph;
         match self.format {
             Format::Relay => return self.write_modules(&plan, &model),
-            Format::Onnx => return self.write_onnx_parts(&plan, &model),
+            Format::Onnx => return self.parts(Runtime::OnnxRuntime).write(&plan, &model),
+            Format::Ray => return self.parts(Runtime::RayServe).write(&plan, &model),
+            Format::Triton => return self.parts(Runtime::Triton).write(&plan, &model),
             Format::Dot | Format::Json => {}
         }
         let place = |operator: OperatorId| {
@@ -112,7 +129,9 @@ impl Export {
     fn text(&self, graph: &Graph, place: &dyn Fn(OperatorId) -> Option<(usize, String)>) -> Result<String, Failure> {
         match self.format {
             Format::Relay => Ok(print_graph(graph)),
-            Format::Onnx => Err(Failure::BadInput(Report::msg("ONNX is not text: give its file with --output"))),
+            Format::Onnx | Format::Ray | Format::Triton => {
+                Err(Failure::BadInput(Report::msg("ONNX is not text: give its file with --output")))
+            }
             Format::Dot => Ok(dot(graph, place)),
             Format::Json => serde_json::to_string_pretty(graph).map(|text| text + "\n").map_err(Failure::failed),
         }
@@ -123,6 +142,10 @@ impl Export {
             Some(path) => file::write(path, text.as_bytes()),
             None => print_all(text.as_bytes()),
         }
+    }
+
+    fn parts(&self, runtime: Runtime) -> Parts<'_> {
+        Parts { folder: self.output.as_deref(), external_data: self.external_data, runtime }
     }
 
     fn write_modules(&self, plan: &Plan, model: &Model) -> Outcome {
@@ -164,41 +187,9 @@ impl Export {
         };
         let content = |id: TensorId| contents.of(id).map(Some).map_err(|error| error.to_string());
         let exported = export(graph, &ExportOptions { content: &content }).map_err(Failure::bad_input)?;
-        self.write_model(&exported, path)?;
+        write_model(&exported, path, self.external_data)?;
         let (operators, composed) = (graph.operators().len(), exported.compositions.len());
         println!("{}: {operators} operators, {composed} of them as compositions of several", path.display());
-        Ok(())
-    }
-
-    /// Writes an ONNX model, its weights to a file next to it if they do not fit inside.
-    fn write_model(&self, exported: &Exported, path: &Path) -> Outcome {
-        if self.external_data || exported.needs_external_data() {
-            let data = path.with_extension("onnx.data");
-            let data = data.file_name().unwrap_or_default().to_string_lossy();
-            return exported.write_external(path, &data).map_err(Failure::failed);
-        }
-        file::write(path, &exported.to_bytes().map_err(Failure::bad_input)?)
-    }
-
-    fn write_onnx_parts(&self, plan: &Plan, model: &Model) -> Outcome {
-        let Some(folder) = &self.output else {
-            return Err(Failure::BadInput(Report::msg(
-                "a plan becomes several files: give their folder with --output",
-            )));
-        };
-        let contents = model.contents(&model.import.graph)?;
-        let content = |id: TensorId| contents.of(id).map(Some).map_err(|error| error.to_string());
-        let made = onnx_parts(plan, &model.import.graph, &content).map_err(Failure::bad_input)?;
-        std::fs::create_dir_all(folder).map_err(|error| Failure::unwritable(&folder.display().to_string(), &error))?;
-        for (part, exported) in made.manifest.parts.iter().zip(&made.models) {
-            self.write_model(exported, &folder.join(&part.file))?;
-        }
-        let manifest = serde_json::to_string_pretty(&made.manifest).map_err(Failure::failed)? + "\n";
-        file::write(&folder.join("manifest.json"), manifest.as_bytes())?;
-        file::write(&folder.join("runner.py"), RUNNER.as_bytes())?;
-        let count = made.models.len();
-        let models = if count == 1 { "model" } else { "models" };
-        println!("{count} {models}, manifest.json and runner.py in {}", folder.display());
         Ok(())
     }
 

@@ -1,0 +1,194 @@
+//! `edgecut cluster init` and `revoke`, and what agents make of the certificates: roles, revocation, new files without a restart.
+
+use std::{
+    fs,
+    path::Path,
+    process::Output,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::common::process::{AgentProcess, Authority, edgecut, within};
+use edgecut::{
+    agent::{Agent, Fleet, protocol::role::Role},
+    cluster::Cluster,
+};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Agents look at their files every second.
+const SOON: Duration = Duration::from_secs(10);
+
+fn run(folder: &Path, arguments: &str) -> Output {
+    let mut command = edgecut(folder);
+    command.args(arguments.split(' '));
+    within(PATIENCE, command)
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Agents of `lab.toml` with the certificates in `certs`, and the file with their addresses.
+fn start(folder: &Path, names: &[&str]) -> Vec<AgentProcess> {
+    let at = |file: &str| folder.join("certs").join(file).to_string_lossy().into_owned();
+    let agents: Vec<AgentProcess> = names
+        .iter()
+        .map(|name| {
+            let files = [("cert", format!("{name}.pem")), ("key", format!("{name}.key"))];
+            let mut flags: Vec<String> =
+                files.iter().flat_map(|(flag, file)| [format!("--tls-{flag}"), at(file)]).collect();
+            flags.extend(["--client-ca".to_string(), at("ca.pem"), "--crl".to_string(), at("revoked.pem")]);
+            AgentProcess::start(name, "127.0.0.1:0", &flags)
+        })
+        .collect();
+    let mut text = fs::read_to_string(folder.join("lab.toml")).unwrap();
+    for (index, agent) in agents.iter().enumerate() {
+        text = text.replace(&format!("127.0.0.1:{}\"", index + 1), &format!("{}\"", agent.address));
+    }
+    fs::write(folder.join("lab.toml"), text).unwrap();
+    agents
+}
+
+fn write_cluster(folder: &Path, names: &[&str]) {
+    let server = |(index, name): (usize, &&str)| {
+        format!("[[server]]\nname = \"{name}\"\naddress = \"127.0.0.1:{}\"\n", index + 1)
+    };
+    fs::write(folder.join("lab.toml"), names.iter().enumerate().map(server).collect::<String>()).unwrap();
+}
+
+/// Waits until a command on the cluster fails as `message` says.
+fn refused_soon(folder: &Path, arguments: &str, message: &str) {
+    let begin = Instant::now();
+    loop {
+        let output = run(folder, arguments);
+        if !output.status.success() {
+            assert!(stderr(&output).contains(message), "{}", stderr(&output));
+            return;
+        }
+        assert!(begin.elapsed() < SOON, "it is still served");
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// The agent of `lab.toml`, connected now.
+async fn connect(folder: &Path) -> Agent {
+    let text = fs::read_to_string(folder.join("lab.toml")).unwrap();
+    let fleet = Fleet::connect(&Cluster::parse(&text, folder).unwrap()).await.unwrap();
+    fleet.agent("a").unwrap().unwrap().clone()
+}
+
+#[test]
+fn from_a_cluster_file_to_agents_that_know_each_other_in_one_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_cluster(at, &["a", "b"]);
+    let made = run(at, "cluster init lab.toml");
+    assert!(made.status.success(), "{}", stderr(&made));
+    let said = stdout(&made);
+    for part in ["a.pem: an agent, new", "operator.pem: an operator, new", "[tls] added", "edgecut agent --name b "] {
+        assert!(said.contains(part), "{part}\n{said}");
+    }
+    let agents = start(at, &["a", "b"]);
+    let devices = run(at, "devices --cluster lab.toml --links links.csv");
+    assert!(devices.status.success(), "{}", stderr(&devices));
+    assert_eq!(fs::read_to_string(at.join("links.csv")).unwrap().lines().count(), 3, "agents reach each other");
+
+    let again = run(at, "cluster init lab.toml --operator operator --operator ann");
+    let said = stdout(&again);
+    assert!(said.contains("a.pem: an agent, kept") && said.contains("ann.pem: an operator, new"), "{said}");
+    let text = fs::read_to_string(at.join("lab.toml")).unwrap();
+    assert_eq!(text.matches("[tls]").count(), 1, "{text}");
+    drop(agents);
+
+    for (arguments, message) in [
+        ("cluster init lab.toml --operator a", "the name of two certificates"),
+        ("cluster init lab.toml --operator ca", "the name of two certificates"),
+        ("cluster init none.toml", "none.toml"),
+        ("cluster revoke lab.toml bob", "bob.pem: nothing to revoke"),
+        ("cluster init lab.toml --operator a/b", "cannot be called"),
+        ("cluster init lab.toml --days 0", "1..=3650"),
+    ] {
+        let refused = run(at, arguments);
+        assert_eq!(refused.status.code(), Some(2), "{arguments}: {}", stderr(&refused));
+        assert!(stderr(&refused).contains(message), "{arguments}: {}", stderr(&refused));
+    }
+}
+
+#[test]
+fn an_agents_certificate_gives_no_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_cluster(at, &["a", "b"]);
+    assert!(run(at, "cluster init lab.toml").status.success());
+    let _agents = start(at, &["a", "b"]);
+    let text = fs::read_to_string(at.join("lab.toml")).unwrap();
+    fs::write(at.join("lab.toml"), text.replace("operator.", "b.")).unwrap();
+    let refused = run(at, "devices --cluster lab.toml");
+    assert_eq!(refused.status.code(), Some(1));
+    let message = "the certificate of `b` has the role of an agent, only that of an operator may do this";
+    assert!(stderr(&refused).contains(message), "{}", stderr(&refused));
+}
+
+#[test]
+fn a_revoked_certificate_is_refused_also_on_a_connection_that_is_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_cluster(at, &["a"]);
+    assert!(run(at, "cluster init lab.toml --operator operator --operator ann").status.success());
+    let _agents = start(at, &["a"]);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let open = runtime.block_on(connect(at));
+    runtime.block_on(open.describe()).unwrap();
+
+    let revoked = run(at, "cluster revoke lab.toml operator");
+    assert!(revoked.status.success(), "{}", stderr(&revoked));
+    refused_soon(at, "devices --cluster lab.toml", "agent a at");
+    let error = runtime.block_on(open.describe()).unwrap_err().to_string();
+    assert!(error.contains("the certificate of `operator` is revoked"), "{error}");
+
+    let text = fs::read_to_string(at.join("lab.toml")).unwrap();
+    fs::write(at.join("lab.toml"), text.replace("operator.", "ann.")).unwrap();
+    assert!(run(at, "devices --cluster lab.toml").status.success(), "others are served");
+    let issued = run(at, "cluster init lab.toml");
+    assert!(stdout(&issued).contains("operator.pem: an operator, new"), "{}", stdout(&issued));
+    fs::write(at.join("lab.toml"), text).unwrap();
+    assert!(run(at, "devices --cluster lab.toml").status.success(), "the new one is good");
+}
+
+#[test]
+fn an_agent_goes_on_with_the_certificates_of_another_authority() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_cluster(at, &["a"]);
+    assert!(run(at, "cluster init lab.toml").status.success());
+    let _agents = start(at, &["a"]);
+    assert!(run(at, "devices --cluster lab.toml").status.success());
+
+    let next = tempfile::tempdir().unwrap();
+    let authority = Authority::new(next.path());
+    authority.issue("a", Role::Agent);
+    authority.issue("operator", Role::Operator);
+    // Half of the new files are not in use: those that are valid together stay so.
+    fs::copy(next.path().join("a.key"), at.join("certs/a.key")).unwrap();
+    thread::sleep(Duration::from_secs(2));
+    assert!(run(at, "devices --cluster lab.toml").status.success(), "as before");
+    fs::create_dir(at.join("old")).unwrap();
+    for file in ["ca.pem", "operator.pem", "operator.key"] {
+        fs::copy(at.join("certs").join(file), at.join("old").join(file)).unwrap();
+    }
+    for file in ["ca.pem", "revoked.pem", "a.pem", "operator.pem", "operator.key"] {
+        fs::copy(next.path().join(file), at.join("certs").join(file)).unwrap();
+    }
+    let begin = Instant::now();
+    while !run(at, "devices --cluster lab.toml").status.success() {
+        assert!(begin.elapsed() < SOON, "it does not take the new certificates");
+        thread::sleep(Duration::from_millis(200));
+    }
+    let text = fs::read_to_string(at.join("lab.toml")).unwrap();
+    fs::write(at.join("lab.toml"), text.replace("certs/", "old/")).unwrap();
+    assert!(!run(at, "devices --cluster lab.toml").status.success(), "the old authority is not trusted");
+}
