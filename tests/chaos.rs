@@ -151,7 +151,7 @@ fn agents_are_killed_at_any_moment() {
         let (message, code) = (stderr(&ended), ended.status.code());
         let story = format!("{kill}: {verb}, s{victim} after {delay:?}: {code:?} in {:?}\n{message}", killed.elapsed());
         println!("{}", story.lines().next().unwrap_or_default());
-        let names_it = message.contains(&format!("agent s{victim}")) || message.contains(&format!("server s{victim}"));
+        let names_it = ["agent", "server", "link to"].iter().any(|of| message.contains(&format!("{of} s{victim}")));
         match code {
             Some(0) => {}
             Some(1) => assert!(names_it, "it does not say why it ended: {story}"),

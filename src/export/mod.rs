@@ -113,8 +113,8 @@ impl Export {
         let graph = &model.import.graph;
         match self.format {
             Format::Relay => return self.write_modules(&plan, &model),
-            Format::Onnx => return self.parts(Runtime::OnnxRuntime).write(&plan, &model),
-            Format::Ray => return self.parts(Runtime::RayServe).write(&plan, &model),
+            Format::Onnx => return self.parts(Runtime::Onnx).write(&plan, &model),
+            Format::Ray => return self.parts(Runtime::Ray).write(&plan, &model),
             Format::Triton => return self.parts(Runtime::Triton).write(&plan, &model),
             Format::Dot | Format::Json => {}
         }

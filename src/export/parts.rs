@@ -18,8 +18,8 @@ use edgecut_report::{
 /// What runs the models.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Runtime {
-    OnnxRuntime,
-    RayServe,
+    Onnx,
+    Ray,
     Triton,
 }
 
@@ -49,8 +49,8 @@ impl Parts<'_> {
         let manifest = serde_json::to_string_pretty(&made.manifest).map_err(Failure::failed)? + "\n";
         file::write(&folder.join("manifest.json"), manifest.as_bytes())?;
         let with = match self.runtime {
-            Runtime::OnnxRuntime => Some(("runner.py", RUNNER)),
-            Runtime::RayServe => Some(("ray_serve.py", APPLICATION)),
+            Runtime::Onnx => Some(("runner.py", RUNNER)),
+            Runtime::Ray => Some(("ray_serve.py", APPLICATION)),
             Runtime::Triton => None,
         };
         if let Some((name, text)) = with {
@@ -60,7 +60,7 @@ impl Parts<'_> {
         let models = if count == 1 { "model" } else { "models" };
         let program = with.map(|(name, _)| format!(" and {name}")).unwrap_or_default();
         println!("{count} {models}, manifest.json{program} in {}", folder.display());
-        if self.runtime != Runtime::OnnxRuntime {
+        if self.runtime != Runtime::Onnx {
             println!("{}", exchanges(plan, &made));
         }
         Ok(())

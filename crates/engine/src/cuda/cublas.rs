@@ -168,7 +168,7 @@ mod tests {
         if crate::GpuReport::detect().gpus.is_empty() {
             // SAFETY: without a GPU the stream is not used.
             let error = unsafe { cublas.start(null_mut()) }.err().unwrap();
-            assert!(error.0.starts_with("starting cuBLAS: "), "{error}");
+            assert!(error.to_string().starts_with("starting cuBLAS: "), "{error}");
         }
     }
 }

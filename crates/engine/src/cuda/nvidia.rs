@@ -151,26 +151,6 @@ fn is_sticky(code: u32) -> bool {
     matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_kernels_do_wrong_loses_the_context() {
-        for (code, lost) in [
-            (sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY, false),
-            (sys::CUresult::CUDA_ERROR_INVALID_VALUE, false),
-            (sys::CUresult::CUDA_ERROR_NOT_READY, false),
-            (sys::CUresult::CUDA_ERROR_ECC_UNCORRECTABLE, true),
-            (sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, true),
-            (sys::CUresult::CUDA_ERROR_LAUNCH_TIMEOUT, true),
-            (sys::CUresult::CUDA_ERROR_LAUNCH_FAILED, true),
-        ] {
-            assert_eq!(is_sticky(code as u32), lost, "{code:?}");
-        }
-    }
-}
-
 impl GpuDriver for NvidiaDriver {
     fn allocate(&self, bytes: usize) -> Result<Address, GpuError> {
         self.bind()?;
@@ -332,5 +312,25 @@ impl GpuDriver for NvidiaDriver {
     fn memory(&self) -> Result<(Bytes, Bytes), GpuError> {
         let (free, total) = self.context.mem_get_info().map_err(|e| failed("querying GPU memory", e))?;
         Ok((Bytes(free as u64), Bytes(total as u64)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kernels_do_wrong_loses_the_context() {
+        for (code, lost) in [
+            (sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY, false),
+            (sys::CUresult::CUDA_ERROR_INVALID_VALUE, false),
+            (sys::CUresult::CUDA_ERROR_NOT_READY, false),
+            (sys::CUresult::CUDA_ERROR_ECC_UNCORRECTABLE, true),
+            (sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, true),
+            (sys::CUresult::CUDA_ERROR_LAUNCH_TIMEOUT, true),
+            (sys::CUresult::CUDA_ERROR_LAUNCH_FAILED, true),
+        ] {
+            assert_eq!(is_sticky(code as u32), lost, "{code:?}");
+        }
     }
 }

@@ -243,7 +243,7 @@ fn compile(context: &GpuContext, graph: &Graph, content: &ParameterSource<'_>) -
     })?;
     let prepared = catch_panic(|| program.prepare(&context.memory)).map_err(EngineError::Other)?;
     match (prepared, graph.operators().next()) {
-        (Err(error), Some((_, operator))) => Err(operator_error(operator, error.0)),
+        (Err(error), Some((_, operator))) => Err(operator_error(operator, error.to_string())),
         (Err(error), None) => Err(error.into()),
         (Ok(()), _) => Ok(program),
     }

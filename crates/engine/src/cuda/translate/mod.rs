@@ -82,7 +82,7 @@ pub(super) fn translate(mut model: TypedModel, memory: &Arc<DeviceMemory>) -> Re
     let output = |outlet: &OutletId| values.get(outlet).map(|value| value.slot);
     let outputs = model.output_outlets().map_err(other)?.iter().map(output).collect::<Option<Vec<Slot>>>();
     let outputs = outputs.ok_or_else(|| TranslateError::Other("an output is not computed".to_string()))?;
-    builder.finish(outputs, memory).map_err(|e| TranslateError::Other(e.0))
+    builder.finish(outputs, memory).map_err(|e| TranslateError::Other(e.to_string()))
 }
 
 fn translate_node(builder: &mut KernelBuilder<'_>, node: &TypedNode, operands: &[Value]) -> TractResult<TVec<Value>> {
