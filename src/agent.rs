@@ -54,7 +54,7 @@ pub struct Agent {
     /// How to log on stderr
     #[arg(long, help_heading = "Monitoring", value_enum, default_value_t)]
     log_format: LogFormat,
-    /// Log more
+    /// Log more of what it does
     #[arg(long, short, help_heading = "Monitoring")]
     verbose: bool,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use super::{
     located::Located,
 };
 use edgecut_cluster::{
-    Cluster, DeviceDescription, DeviceKind, Link, LinkTable, MAX_THREADS, Oversubscribed,
+    Cluster, ClusterError, DeviceDescription, DeviceKind, Link, LinkTable, MAX_THREADS, Oversubscribed,
     agent::{Fleet, MAX_TIME, io_priority::raise_io_priority},
 };
 use edgecut_graph::units::{Micros, UnitError};
@@ -87,15 +87,26 @@ impl ClusterFlag {
 pub fn read_cluster(path: &Path) -> Result<Cluster, Failure> {
     let text = std::fs::read_to_string(path).map_err(|e| Failure::bad_input(Located::new(path, e)))?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    Cluster::parse(&text, folder).map_err(|error| {
-        if kind::other(text.as_bytes(), Kind::Toml).is_some() {
-            return kind::instead(path, text.as_bytes(), Kind::Toml, error);
+    let found = match Cluster::discovery(&text, folder) {
+        Ok(Some((place, tls))) => {
+            let found = runtime()?.block_on(place.discover(tls.as_ref()));
+            found.map_err(|error| Failure::failed(Located::new(path, error)))?
         }
-        let labels = error.span.map(|span| LabeledSpan::new_with_span(None, span));
-        let report: Report = miette!(labels = labels.into_iter().collect::<Vec<_>>(), "{}", error.message);
-        let source = NamedSource::new(path.to_string_lossy(), text).with_language("toml");
-        Failure::BadInput(report.with_source_code(source))
-    })
+        Ok(None) => Vec::new(),
+        Err(error) => return Err(bad_cluster(path, text, error)),
+    };
+    Cluster::parse_with(&text, folder, found).map_err(|error| bad_cluster(path, text, error))
+}
+
+/// The failure by an error of a cluster file, shown at its line and column.
+fn bad_cluster(path: &Path, text: String, error: ClusterError) -> Failure {
+    if kind::other(text.as_bytes(), Kind::Toml).is_some() {
+        return kind::instead(path, text.as_bytes(), Kind::Toml, error);
+    }
+    let labels = error.span.map(|span| LabeledSpan::new_with_span(None, span));
+    let report: Report = miette!(labels = labels.into_iter().collect::<Vec<_>>(), "{}", error.message);
+    let source = NamedSource::new(path.to_string_lossy(), text).with_language("toml");
+    Failure::BadInput(report.with_source_code(source))
 }
 
 /// Servers of the cluster whose agents did not answer.

@@ -192,3 +192,30 @@ fn an_agent_goes_on_with_the_certificates_of_another_authority() {
     fs::write(at.join("lab.toml"), text.replace("certs/", "old/")).unwrap();
     assert!(!run(at, "devices --cluster lab.toml").status.success(), "the old authority is not trusted");
 }
+
+#[test]
+fn servers_are_found_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("lab.toml"), "[[server]]\nname = \"a\"\naddress = \"127.0.0.1:1\"\ntls_name = \"localhost\"\n")
+        .unwrap();
+    assert!(run(at, "cluster init lab.toml").status.success());
+    let agents = start(at, &["a"]);
+    let port = agents[0].address.rsplit_once(':').unwrap().1;
+    // On some systems the name has an address of IPv6 too, where no agent listens.
+    let tls = "[tls]\nca = \"certs/ca.pem\"\ncert = \"certs/operator.pem\"\nkey = \"certs/operator.key\"\n";
+    fs::write(at.join("dns.toml"), format!("servers = \"dns:localhost:{port}\"\n{tls}")).unwrap();
+    let found = run(at, "devices --cluster dns.toml --format csv");
+    let is_there = found.status.success() && stdout(&found).contains("a/cpu,127.0.0.1:");
+    assert!(is_there || stderr(&found).contains("[::1]"), "{}{}", stdout(&found), stderr(&found));
+    for (text, code, message) in [
+        ("servers = \"dns:localhost:1\"\n", 1, "does not answer"),
+        ("servers = \"dns:no.such.name.invalid:1\"\n", 1, "cannot be looked up"),
+        ("servers = \"mdns:x\"\n", 2, "expected dns:HOST:PORT"),
+    ] {
+        fs::write(at.join("wrong.toml"), text).unwrap();
+        let refused = run(at, "devices --cluster wrong.toml");
+        assert_eq!(refused.status.code(), Some(code), "{text}: {}", stderr(&refused));
+        assert!(stderr(&refused).contains(message), "{text}: {}", stderr(&refused));
+    }
+}

@@ -14,6 +14,8 @@ pub fn edgecut(folder: &Path, line: &str) -> (Option<i32>, String, String) {
 /// Every verb with flags.
 pub const VERBS: &[&str] = &[
     "agent",
+    "cluster init",
+    "cluster revoke",
     "completions",
     "devices",
     "export",
@@ -34,7 +36,7 @@ pub const VERBS: &[&str] = &[
 #[test]
 fn help_fits_one_screen() {
     let folder = tempfile::tempdir().unwrap();
-    for verb in VERBS.iter().chain(&["", "memory", "report"]) {
+    for verb in VERBS.iter().chain(&["", "cluster", "memory", "report"]) {
         let (code, help, _) = edgecut(folder.path(), &format!("{verb} -h"));
         assert_eq!(code, Some(0), "{verb}");
         let lines = help.lines().count();

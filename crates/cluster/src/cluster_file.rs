@@ -13,6 +13,7 @@ use toml::Spanned;
 use crate::{
     cluster::{Cluster, DeviceOverride, Endpoint, MAX_THREADS, Server, TlsFiles},
     device_name::check_name,
+    discovery::Discovery,
     link::Link,
 };
 use edgecut_engine::{EngineChoice, EngineOptions};
@@ -36,6 +37,8 @@ struct FileText {
     source: Option<Spanned<SmolStr>>,
     sink: Option<Spanned<SmolStr>>,
     tls: Option<TlsText>,
+    #[serde(rename = "servers")]
+    discovery: Option<Spanned<String>>,
     #[serde(rename = "server", default)]
     servers: Vec<Spanned<ServerText>>,
     #[serde(rename = "link", default)]
@@ -127,16 +130,42 @@ impl Cluster {
     /// # Errors
     /// If the text is not TOML, has unknown fields, or is inconsistent; the error has the position.
     pub fn parse(text: &str, folder: &Path) -> Result<Cluster, ClusterError> {
-        let file: FileText =
-            toml::from_str(text).map_err(|e| ClusterError { message: e.message().to_string(), span: e.span() })?;
+        Cluster::parse_with(text, folder, Vec::new())
+    }
+
+    /// Where the servers that a file does not name are to be found, if it says so, and the certificates for that.
+    ///
+    /// # Errors
+    /// If the text is not TOML, has unknown fields, or names no such place.
+    pub fn discovery(text: &str, folder: &Path) -> Result<Option<(Discovery, Option<TlsFiles>)>, ClusterError> {
+        let file = read(text)?;
+        let Some(place) = file.discovery else { return Ok(None) };
+        let found = place.get_ref().parse().map_err(|message| at(place.span(), message))?;
+        Ok(Some((found, file.tls.map(|tls| tls.files(folder)))))
+    }
+
+    /// As [`Cluster::parse`], with the servers that were `found` after those that the file names.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn parse_with(text: &str, folder: &Path, found: Vec<Server>) -> Result<Cluster, ClusterError> {
+        let file = read(text)?;
         let mut servers: Vec<Server> = Vec::new();
         for spanned in file.servers {
             let server = server(spanned.into_inner(), &servers)?;
             servers.push(server);
         }
+        for server in found {
+            if servers.iter().any(|known| known.name == server.name) {
+                let message = format!("two servers are called `{}`: names must be unique", server.name);
+                return Err(ClusterError { message, span: file.discovery.map(|place| place.span()) });
+            }
+            servers.push(server);
+        }
         let Some(first) = servers.first() else {
             return Err(ClusterError {
-                message: "no server: expected at least one [[server]] with a name".to_string(),
+                message: "no server: expected at least one [[server]] with a name, or servers = \"dns:HOST:PORT\""
+                    .to_string(),
                 span: None,
             });
         };
@@ -169,14 +198,24 @@ impl Cluster {
                 links.push(link);
             }
         }
-        let tls = file.tls.map(|tls| TlsFiles {
-            ca: folder.join(tls.ca),
-            cert: folder.join(tls.cert),
-            key: folder.join(tls.key),
-            crl: tls.crl.map(|crl| folder.join(crl)),
-        });
+        let tls = file.tls.map(|tls| tls.files(folder));
         Ok(Cluster { servers, links, source, sink, tls, wait: None })
     }
+}
+
+impl TlsText {
+    fn files(self, folder: &Path) -> TlsFiles {
+        TlsFiles {
+            ca: folder.join(self.ca),
+            cert: folder.join(self.cert),
+            key: folder.join(self.key),
+            crl: self.crl.map(|crl| folder.join(crl)),
+        }
+    }
+}
+
+fn read(text: &str) -> Result<FileText, ClusterError> {
+    toml::from_str(text).map_err(|e| ClusterError { message: e.message().to_string(), span: e.span() })
 }
 
 fn at(span: Range<usize>, message: String) -> ClusterError {
@@ -302,6 +341,7 @@ mod tests {
             ("[[server]]\nname = \"a\"\nmemory = \"lots\"", "is not a size", "\"lots\""),
             ("[[server]]\nname = \"a\"\nmemory = \"12\"", "is not a size", "\"12\""),
             ("[[server]]\nname = \"a\"\nthreads = 0", "expected 1 to 1024", "0"),
+            ("servers = \"dns:a:1\"", "no server", ""),
             ("[[server]]\nname = \"a\"\n[[server]]\nname = \"b\"", "cannot reach", "\"b\""),
             ("source = \"x\"\n[[server]]\nname = \"a\"", "not the name", "\"x\""),
             (&format!("{two}[[server]]\nname = \"b\"\naddress = \"h:3\""), "two servers", "\"b\""),

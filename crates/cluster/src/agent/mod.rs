@@ -20,7 +20,7 @@ pub mod protocol;
 mod server;
 mod shutdown;
 
-pub use client::{Agent, AgentError, Fleet, FleetMember, RunHandle};
+pub use client::{Agent, AgentError, DiscoveryError, Fleet, FleetMember, RunHandle};
 pub use limits::{LimitError, Limits, MAX_TIME, descriptors};
 pub use protocol::{Identity, SecurityError, check_address};
 pub use server::{Host, HostError, HostOptions, ServeError, receive_recorded, serve, serve_metrics, total_memory};

@@ -2,6 +2,7 @@
 //! (`remote`); [`Fleet`] is all agents of a cluster.
 
 mod agent;
+mod discover;
 mod error;
 mod fleet;
 mod probe_fit;
@@ -9,6 +10,7 @@ mod remote;
 mod run_handle;
 
 pub use agent::Agent;
+pub use discover::DiscoveryError;
 pub use error::AgentError;
 pub use fleet::{Fleet, FleetMember};
 pub use run_handle::RunHandle;

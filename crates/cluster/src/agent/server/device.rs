@@ -39,7 +39,7 @@ pub(super) struct Device {
     /// How many clients wait.
     waiting: Arc<AtomicU32>,
     /// The current or last lease, for messages.
-    user: Mutex<&'static str>,
+    user: Mutex<String>,
     /// Why it cannot be used any longer.
     lost: OnceLock<String>,
 }
@@ -62,7 +62,7 @@ impl Device {
         thread::Builder::new()
             .name(format!("device-{}", description.name))
             .spawn(move || queue.into_iter().for_each(|job| job()))?;
-        let (available, user) = (Arc::new(Semaphore::new(1)), Mutex::new(""));
+        let (available, user) = (Arc::new(Semaphore::new(1)), Mutex::new(String::new()));
         let engines = Mutex::default();
         let waiting = Arc::default();
         Ok(Arc::new(Device {
@@ -111,7 +111,7 @@ impl Device {
     /// If the device stays leased, or is lost.
     pub async fn lease(
         self: &Arc<Device>,
-        user: &'static str,
+        user: impl Into<String>,
         wait: Duration,
         queued: impl AsyncFnOnce(Queued),
     ) -> Result<Lease, HostError> {
@@ -135,7 +135,7 @@ impl Device {
         if let Some(why) = self.lost() {
             return Err(HostError::Lost { device: self.description.name.clone(), why: why.to_string() });
         }
-        *self.user.lock().unwrap_or_else(PoisonError::into_inner) = user;
+        *self.user.lock().unwrap_or_else(PoisonError::into_inner) = user.into();
         Ok(Lease { device: self.clone(), _permit: permit })
     }
 
@@ -149,14 +149,19 @@ impl Device {
         self.available.available_permits() == 0
     }
 
+    /// What a client does with it, if one has it.
+    pub fn user(&self) -> Option<String> {
+        self.is_leased().then(|| self.user.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
     /// How many clients wait for it.
     pub fn queue_length(&self) -> u32 {
         self.waiting.load(Ordering::Relaxed)
     }
 
     fn place(&self, ahead: u32) -> Queued {
-        let user = *self.user.lock().unwrap_or_else(PoisonError::into_inner);
-        Queued { device: self.description.name.clone(), user: user.to_string(), ahead }
+        let user = self.user.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Queued { device: self.description.name.clone(), user, ahead }
     }
 }
 

@@ -222,6 +222,15 @@ impl Host {
             let why = device.lost()?;
             Some(format!("{} is lost until the agent starts again: {why}", device.description().name))
         });
+        let used = left().filter_map(|device| {
+            let (name, user) = (&device.description().name, device.user()?);
+            let waiting = match device.queue_length() {
+                0 => String::new(),
+                1 => ", and one client waits".to_string(),
+                more => format!(", and {more} clients wait"),
+            };
+            Some(format!("{name} is in use by {user}{waiting}"))
+        });
         Description {
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_string(),
@@ -230,7 +239,7 @@ impl Host {
             memory_total: machine.memory_total,
             memory_available: machine.memory_available,
             devices: left().map(|device| device.description().clone()).collect(),
-            notes: self.notes.iter().cloned().chain(lost).collect(),
+            notes: self.notes.iter().cloned().chain(lost).chain(used).collect(),
         }
     }
 

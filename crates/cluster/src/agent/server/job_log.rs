@@ -2,6 +2,7 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Instant};
 
+use smol_str::SmolStr;
 use tonic::Request;
 use tracing::{info, warn};
 
@@ -21,29 +22,39 @@ pub(super) struct JobLog {
 }
 
 /// Who asked for a job.
-#[derive(Clone, Copy)]
-pub(super) struct Client(Option<SocketAddr>);
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    address: Option<SocketAddr>,
+    /// That of its certificate.
+    name: Option<SmolStr>,
+}
 
 impl Client {
     pub fn of<T>(request: &Request<T>) -> Client {
-        Client(request.extensions().get::<ConnectionInfo>().map(|connection| connection.address))
+        let connection = request.extensions().get::<ConnectionInfo>();
+        let holder = connection.and_then(|connection| connection.holder.as_ref());
+        Client {
+            address: connection.map(|connection| connection.address),
+            name: holder.map(|holder| holder.name.clone()).filter(|name| !name.is_empty()),
+        }
     }
 
     pub fn at(address: SocketAddr) -> Client {
-        Client(Some(address))
+        Client { address: Some(address), name: None }
     }
 
     /// Logs that it is connected.
-    pub fn log_connection(self) {
+    pub fn log_connection(&self) {
         info!("connection from {self}");
     }
 }
 
 impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(address) => address.fmt(f),
-            None => f.write_str("an unknown address"),
+        match (&self.name, self.address) {
+            (Some(name), Some(address)) => write!(f, "{} at {address}", name.escape_debug()),
+            (_, Some(address)) => address.fmt(f),
+            (_, None) => f.write_str("an unknown address"),
         }
     }
 }

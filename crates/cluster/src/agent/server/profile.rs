@@ -38,13 +38,27 @@ impl Host {
         contents: NamedTensors,
         events: mpsc::Sender<ProfileEvent>,
     ) -> Result<(), HostError> {
+        self.profile_for("another profile".to_string(), task, contents, events).await
+    }
+
+    /// The same, of which other clients are told as `user`.
+    ///
+    /// # Errors
+    /// The same.
+    pub(super) async fn profile_for(
+        self: Arc<Host>,
+        user: String,
+        task: ProfileTask,
+        contents: NamedTensors,
+        events: mpsc::Sender<ProfileEvent>,
+    ) -> Result<(), HostError> {
         task.sampling.check().map_err(|error| HostError::Request(error.to_string()))?;
         let queued = async |queued: Queued| {
             // The receiver is dropped when the client is gone.
             let _ = events.send(ProfileEvent::WaitingFor(queued.user)).await;
         };
         let device = self.device(&task.device)?;
-        let lease = device.lease("another client's profile", self.lease_wait(task.wait), queued);
+        let lease = device.lease(user, self.lease_wait(task.wait), queued);
         let lease = tokio::select! {
             lease = lease => lease?,
             () = events.closed() => return Err(HostError::ClientGone),

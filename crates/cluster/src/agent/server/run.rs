@@ -17,6 +17,7 @@ use super::{
     error::HostError,
     execute::{self, LoadedPartition},
     host::Host,
+    job_log::Client,
     measurement_lock::{MeasurementLock, Sharing},
     received::Received,
     session::{Session, SessionReport},
@@ -43,6 +44,7 @@ pub(super) struct RemoteClient {
     pub heard: AtomicU64,
     pub received: Received,
     client_id: ClientId,
+    client: Client,
 }
 
 /// A partition with the lease of its device.
@@ -161,7 +163,11 @@ impl Host {
             let limit = partition.memory.map_or(own, |planned| planned.min(own));
             // If the client is gone, nothing waits for the lease either.
             let queued = async |queued| drop(client.send(RunEvent::Queued(queued)).await);
-            let lease = device.lease("another client's run", self.lease_wait(setup.wait), queued);
+            let user = match &client.remote {
+                Some(remote) => format!("the run of {}", remote.client),
+                None => "another run".to_string(),
+            };
+            let lease = device.lease(user, self.lease_wait(setup.wait), queued);
             let lease = tokio::select! {
                 lease = lease => lease?,
                 () = client.events.closed() => return Err(HostError::ClientGone),
@@ -224,8 +230,8 @@ impl Host {
 }
 
 impl RemoteClient {
-    pub fn new(received: Received, client_id: ClientId) -> RemoteClient {
-        RemoteClient { heard: AtomicU64::new(0), received, client_id }
+    pub fn new(received: Received, client_id: ClientId, client: Client) -> RemoteClient {
+        RemoteClient { heard: AtomicU64::new(0), received, client_id, client }
     }
 
     /// Ends once no message has come for `limit`.

@@ -204,10 +204,11 @@ impl Agent for Service {
                 }
             };
             let what = format!("profile on {}, {}", task.device, counted(task.graph.operators().len(), "operator"));
+            let user = format!("the profile of {client}");
             let log = JobLog::begin(JobKind::Profile, what, client, host.metrics());
             let measuring = tokio::spawn(async move {
                 let _held = (job, received);
-                host.profile(task, contents, events).await
+                host.profile_for(user, task, contents, events).await
             });
             if forward(results, &sender, |event| Box::new(std::iter::once(event.into()))).await {
                 send_outcome(measuring.await, &sender, log).await;
@@ -225,7 +226,7 @@ impl Agent for Service {
         let client = Client::of(&request);
         let (_, extensions, messages) = request.into_parts();
         let host = self.host.clone();
-        let remote = Arc::new(RemoteClient::new(host.received().begin(), client_id(&extensions)));
+        let remote = Arc::new(RemoteClient::new(host.received().begin(), client_id(&extensions), client.clone()));
         let (limits, heard) = (host.limits().clone(), remote.clone());
         // Dropping `commands` ends the run: when the client closes its stream, or is gone.
         tokio::spawn(async move {
