@@ -5,6 +5,7 @@ use std::{
     path::PathBuf,
 };
 
+use miette::Report;
 use smol_str::SmolStr;
 use tokio::net::TcpListener;
 
@@ -16,7 +17,10 @@ use super::{
 };
 use edgecut_cluster::{
     MAX_THREADS, Oversubscribed, TlsFiles,
-    agent::{Host, HostOptions, Identity, Limits, Shutdown, check_address, descriptors, serve, serve_metrics},
+    agent::{
+        Host, HostOptions, Identity, Limits, Shutdown, check_address, descriptors, protocol::role::Role, serve,
+        serve_metrics,
+    },
     check_name,
 };
 use edgecut_engine::{Dilation, EngineOptions};
@@ -92,6 +96,10 @@ impl Agent {
             }
             _ => None,
         };
+        if let Some(Role::Operator) = identity.as_ref().and_then(Identity::role) {
+            let what = "--tls-cert: this is the certificate of an operator, an agent needs one of its own: see `edgecut cluster init`";
+            return Err(Failure::BadInput(Report::msg(what)));
+        }
         let addresses = self.listen.to_socket_addrs().map_err(|cause| bad_address(&self.listen, cause))?;
         for address in addresses {
             check_address(address, identity.as_ref(), self.insecure).map_err(Failure::bad_input)?;
@@ -120,7 +128,12 @@ impl Agent {
             announce(&host, address, identity.is_some());
             if let Some((listener, address)) = metrics {
                 eprintln!("agent {}: http://{address}/metrics, /livez and /readyz", host.name());
-                tokio::spawn(serve_metrics(listener, host.clone()));
+                let (host, name) = (host.clone(), host.name().clone());
+                tokio::spawn(async move {
+                    if let Err(error) = serve_metrics(listener, host).await {
+                        eprintln!("agent {name}: no metrics any longer: {error}");
+                    }
+                });
             }
             serve(listener, host.clone()).await.map_err(Failure::failed)?;
             eprintln!("agent {} has stopped", host.name());

@@ -90,7 +90,9 @@ pub fn read_cluster(path: &Path) -> Result<Cluster, Failure> {
     let found = match Cluster::discovery(&text, folder) {
         Ok(Some((place, tls))) => {
             let found = runtime()?.block_on(place.discover(tls.as_ref()));
-            found.map_err(|error| Failure::failed(Located::new(path, error)))?
+            let (found, silent) = found.map_err(|error| Failure::failed(Located::new(path, error)))?;
+            silent.iter().for_each(|error| eprintln!("{place}: {error}"));
+            found
         }
         Ok(None) => Vec::new(),
         Err(error) => return Err(bad_cluster(path, text, error)),

@@ -25,7 +25,7 @@ pub async fn profiles(
     let (all, bars) = (MultiProgress::new(), Mutex::new(HashMap::<String, ProgressBar>::new()));
     let progress = |now: SurveyProgress<'_>| {
         if let Some(who) = now.waiting_for {
-            let what = format!("{}: waiting for {who}, which is measuring on the same machine", now.device);
+            let what = format!("{}: waiting for {who}", now.device);
             all.suspend(|| eprintln!("{what}"));
         }
         let mut bars = bars.lock().unwrap_or_else(PoisonError::into_inner);

@@ -31,7 +31,7 @@ pub struct Init {
     /// How long new certificates are valid
     #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
-    /// Issue new certificates to all; agents read new files without a restart
+    /// Issue new certificates to all servers and the operators that are named; agents read new files without a restart
     #[arg(long)]
     renew: bool,
 }
@@ -72,6 +72,10 @@ impl Init {
             };
             println!("{}: {}, {how}", certificate.display(), subject.role);
         }
+        let is_other = |name: &String| subjects.iter().all(|subject| subject.name != *name);
+        for name in authority.names().map_err(failure)?.into_iter().filter(is_other) {
+            println!("{}: not looked at; name an operator with --operator", authority.files(&name).0.display());
+        }
         if cluster.tls.is_none() {
             let Some(operator) = self.operators.first() else { return Ok(()) };
             add_tls(path, &authority, operator)?;
@@ -83,17 +87,18 @@ impl Init {
     }
 }
 
-/// Whether another subject has the files of this one, or they are those of the authority.
+/// Whether another subject has the files of this one.
 fn is_taken(subject: &Subject, all: &[Subject]) -> bool {
-    let count = all.iter().filter(|other| other.name == subject.name).count();
-    count > 1 || ["ca", "revoked"].contains(&subject.name.as_str())
+    let count = all.iter().filter(|other| other.name.eq_ignore_ascii_case(&subject.name)).count();
+    count > 1
 }
 
 /// The command that starts the agent of a server.
 fn command(server: &Server) -> Option<String> {
     let Endpoint::Remote { address, .. } = &server.endpoint else { return None };
     let port = address.rsplit_once(':').map_or("7600", |(_, port)| port);
-    let is_local = Peer::of(server).is_some_and(|_| address.starts_with("127.") || address.starts_with("localhost:"));
+    let is_local = Peer::of(server)
+        .is_some_and(|_| ["127.", "localhost:", "[::1]:"].iter().any(|start| address.starts_with(start)));
     let listen = if is_local { address.clone() } else { format!("0.0.0.0:{port}") };
     let name = &server.name;
     Some(format!(
@@ -149,8 +154,8 @@ mod tests {
     #[test]
     fn names_are_those_of_different_files() {
         let subject = |name: &str| Subject { name: name.into(), role: Role::Operator, hosts: Vec::new() };
-        let all = [subject("a"), subject("b"), subject("a"), subject("ca")];
+        let all = [subject("a"), subject("b"), subject("A"), subject("ca")];
         let taken: Vec<bool> = all.iter().map(|subject| is_taken(subject, &all)).collect();
-        assert_eq!(taken, [true, false, true, true]);
+        assert_eq!(taken, [true, false, true, false]);
     }
 }

@@ -70,7 +70,7 @@ impl Parts<'_> {
         if self.runtime != Runtime::Triton {
             return write_model(exported, &folder.join(&part.file), self.external_data);
         }
-        let place: PathBuf = folder.join(&part.server).join(triton::model_name(part));
+        let place: PathBuf = folder.join(triton::repository(part)).join(triton::model_name(part));
         create(&place.join("1"))?;
         let config = triton::config(part).map_err(Failure::bad_input)?;
         file::write(&place.join("config.pbtxt"), config.as_bytes())?;
@@ -79,6 +79,10 @@ impl Parts<'_> {
 }
 
 fn create(folder: &Path) -> Outcome {
+    if folder.is_file() {
+        let what = format!("--output {}: this is a file, and a plan becomes several: name a folder", folder.display());
+        return Err(Failure::BadInput(Report::msg(what)));
+    }
     std::fs::create_dir_all(folder).map_err(|error| Failure::unwritable(&folder.display().to_string(), &error))
 }
 

@@ -1,7 +1,10 @@
 //! A plan on the agents of its cluster: deploy, execute, compare with one device, print predicted against measured; and once an
 //! agent is lost, the same with a plan for those that are left.
 
+use std::collections::BTreeMap;
+
 use miette::Report;
+use smol_str::SmolStr;
 
 use super::{flags::Run, print::print, replan::replan};
 use crate::{
@@ -39,44 +42,94 @@ pub(crate) fn run(arguments: &Run, text: &[u8]) -> Outcome {
     let (model, name) = load(arguments, &plan)?;
     let cluster = cluster(arguments, &plan)?;
     let runtime = runtime()?;
-    let mut left = u64::from(arguments.repeat.unwrap_or(REPEAT));
-    let (mut failures, mut has_begun) = (0, false);
+    let mut failover = Failover::new(arguments, &plan);
     loop {
-        let execution = Execution::of(arguments, &plan, &model, &cluster, left)?;
-        let failure = match execution.run(&runtime, &model)? {
-            Ended::Done => return Ok(()),
-            Ended::Failed(failure) => failure,
-            Ended::Lost { finished, failure } => {
-                failures = if finished > 0 { 1 } else { failures + 1 };
-                left = left.saturating_sub(finished);
-                has_begun |= finished > 0;
-                match arguments.replans(has_begun) && failures <= MOST_FAILURES {
-                    true => {
-                        eprintln!("{failure}; planning again for the servers that answer");
-                        let again = runtime.block_on(replan(arguments, &model, &name, &plan, &cluster));
-                        plan = again.map_err(|error| error.at(format!("{failure}; no other plan")))?;
-                        let devices = plan.devices.iter().filter(|device| !device.order.is_empty());
-                        let names: Vec<String> = devices.map(|of| format!("{}/{}", of.server, of.device)).collect();
-                        eprintln!("{left} runs left, on {}", names.join(", "));
-                        continue;
-                    }
-                    false => failure,
-                }
-            }
-        };
-        return Err(Failure::Failed(Report::msg(failure)));
+        let execution = Execution::of(arguments, &plan, &model, &cluster, failover.left)?;
+        let Some(interruption) = execution.run(&runtime, &model)? else { return Ok(()) };
+        let failure = interruption.failure.clone();
+        if !failover.goes_on(interruption) {
+            return Err(Failure::Failed(Report::msg(failure)));
+        }
+        eprintln!("{failure}; planning again for the servers that answer");
+        let rest = failover.without_blamed(&cluster);
+        let again = runtime.block_on(replan(arguments, &model, &name, &plan, &rest, failover.may_split));
+        plan = again.map_err(|error| error.at(format!("{failure}; no other plan")))?;
+        let devices = plan.devices.iter().filter(|device| !device.order.is_empty());
+        let names: Vec<String> = devices.map(|of| format!("{}/{}", of.server, of.device)).collect();
+        eprintln!("{} runs left, on {}", failover.left, names.join(", "));
     }
 }
 
-/// How the runs of a plan ended, after what was measured is printed.
-enum Ended {
-    Done,
-    Failed(String),
-    /// An agent failed or was lost, so that another plan may do better.
-    Lost {
-        finished: u64,
-        failure: String,
-    },
+/// What becomes of runs that are interrupted.
+struct Failover<'a> {
+    arguments: &'a Run,
+    /// Runs that are not finished.
+    left: u64,
+    /// Plans in a row without a result.
+    failures: u32,
+    /// Whether any run was finished.
+    has_results: bool,
+    is_replanned: bool,
+    /// Whether another plan may split groups: the memory of shards that were not measured is an estimate.
+    may_split: bool,
+    /// How often each agent failed.
+    blamed: BTreeMap<SmolStr, u32>,
+}
+
+/// Runs that ended early, after what was measured of them is printed.
+struct Interruption {
+    finished: u64,
+    failure: String,
+    cause: Cause,
+}
+
+enum Cause {
+    /// An agent failed or was lost: this one, if it is known.
+    Agent(Option<SmolStr>),
+    /// A device has too little memory.
+    Memory,
+    Other,
+}
+
+impl<'a> Failover<'a> {
+    fn new(arguments: &'a Run, plan: &Plan) -> Failover<'a> {
+        Failover {
+            arguments,
+            left: u64::from(arguments.repeat.unwrap_or(REPEAT)),
+            failures: 0,
+            has_results: false,
+            is_replanned: false,
+            may_split: !plan.splits.is_empty(),
+            blamed: BTreeMap::new(),
+        }
+    }
+
+    /// Whether another plan may do better.
+    fn goes_on(&mut self, interruption: Interruption) -> bool {
+        let Interruption { finished, cause, .. } = interruption;
+        self.left = self.left.saturating_sub(finished);
+        self.has_results |= finished > 0;
+        self.failures = if finished > 0 { 1 } else { self.failures + 1 };
+        let may_help = match cause {
+            Cause::Agent(agent) => {
+                *self.blamed.entry(agent.unwrap_or_default()).or_default() += 1;
+                self.arguments.replans(self.has_results)
+            }
+            // Of a plan that was made here: without shards, all is measured.
+            Cause::Memory => self.is_replanned && std::mem::take(&mut self.may_split),
+            Cause::Other => false,
+        };
+        let goes_on = may_help && self.failures <= MOST_FAILURES;
+        self.is_replanned |= goes_on;
+        goes_on
+    }
+
+    /// `cluster` without what failed twice although it answers.
+    fn without_blamed(&self, cluster: &Cluster) -> Cluster {
+        let mut rest = cluster.clone();
+        rest.servers.retain(|server| self.blamed.get(&server.name).is_none_or(|count| *count < 2));
+        rest
+    }
 }
 
 /// The runs of one plan.
@@ -104,21 +157,24 @@ impl<'a> Execution<'a> {
         Ok(Execution { arguments, plan, cluster, graph, repeat })
     }
 
-    fn run(&self, runtime: &tokio::runtime::Runtime, model: &Model) -> Result<Ended, Failure> {
+    /// Prints what was measured, and gives why it ended early, if it did.
+    fn run(&self, runtime: &tokio::runtime::Runtime, model: &Model) -> Result<Option<Interruption>, Failure> {
         let contents = model.contents(&self.graph)?;
         let stream = || self.plan.in_flight.unwrap_or(self.plan.predicted.in_flight);
         let is_stream = self.arguments.throughput;
         let mut in_flight = if is_stream { stream().clamp(1, pipeline_depth::MAX_IN_FLIGHT) } else { 1 };
         loop {
             let attempt = match runtime.block_on(self.attempt(&contents, in_flight)) {
-                Err(Unreached::Agent(failure)) => return Ok(Ended::Lost { finished: 0, failure }),
+                Err(Unreached::Agent(failure)) => {
+                    return Ok(Some(Interruption { finished: 0, failure, cause: Cause::Agent(None) }));
+                }
                 Err(Unreached::Other(failure)) => return Err(failure),
                 Ok(attempt) => attempt,
             };
             match attempt {
                 (deployment, Ok(record)) => {
-                    self.report(model, &contents, &deployment, &record, in_flight)?;
-                    return Ok(Ended::Done);
+                    self.report(model, &contents, &deployment, &record, in_flight, true)?;
+                    return Ok(None);
                 }
                 // Every input in flight takes memory.
                 (_, Err(error)) if in_flight > 1 && error.memory().is_some() => {
@@ -126,16 +182,20 @@ impl<'a> Execution<'a> {
                     in_flight -= 1;
                 }
                 (deployment, Err(error)) => {
-                    let (is_of_agent, failure) = (error.is_of_agent(), error.to_string());
+                    let failure = error.to_string();
+                    let cause = match (error.is_of_agent(), error.memory()) {
+                        (true, _) => Cause::Agent(error.agent().cloned()),
+                        (false, Some(_)) => Cause::Memory,
+                        (false, None) => Cause::Other,
+                    };
                     let mut finished = 0;
                     if let RunError::Interrupted { finished: record, .. } = error {
                         finished = record.latencies.len() as u64;
-                        self.report(model, &contents, &deployment, &record, in_flight)?;
+                        // Another plan goes on at once: the outputs of the last one are compared.
+                        let check = !(matches!(cause, Cause::Agent(_)) && self.arguments.replans(finished > 0));
+                        self.report(model, &contents, &deployment, &record, in_flight, check)?;
                     }
-                    return Ok(match is_of_agent {
-                        true => Ended::Lost { finished, failure },
-                        false => Ended::Failed(failure),
-                    });
+                    return Ok(Some(Interruption { finished, failure, cause }));
                 }
             }
         }
@@ -173,6 +233,7 @@ impl<'a> Execution<'a> {
         deployment: &Deployment,
         record: &Record,
         in_flight: u32,
+        check: bool,
     ) -> Outcome {
         let arguments = self.arguments;
         let outputs = outputs(deployment, record, contents)?;
@@ -180,9 +241,9 @@ impl<'a> Execution<'a> {
             let named = outputs.iter().enumerate().map(|(i, tensor)| (format!("out_{i}"), tensor));
             write_npz(path, named).map_err(Failure::failed)?;
         }
-        let difference = match arguments.no_check {
-            true => None,
-            false => {
+        let difference = match check && !arguments.no_check {
+            false => None,
+            true => {
                 let whole = &model.import.graph;
                 Some(Difference::between(&outputs, &on_this_machine(whole, &model.contents(whole)?)?))
             }

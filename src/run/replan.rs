@@ -26,13 +26,15 @@ const SEARCH_TIME: Duration = Duration::from_secs(2);
 /// Searches are not interrupted.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// The plan of `model` for the servers of `cluster` that answer, like `failed`, by the profiles that are there.
+/// The plan of `model` for the servers of `cluster` that answer, like `failed`, by the profiles that are there; without splits
+/// unless `may_split`.
 pub(super) async fn replan(
     arguments: &Run,
     model: &Model,
     name: &str,
     failed: &Plan,
     cluster: &Cluster,
+    may_split: bool,
 ) -> Result<Plan, Failure> {
     let cluster = as_planned(cluster, failed);
     let folder = Path::new(&arguments.profile);
@@ -64,5 +66,5 @@ pub(super) async fn replan(
     let rows = rows.map(|(surveyed, found)| DeviceRows { calibration: *found, ..DeviceRows::from(surveyed) });
     let rows: Vec<DeviceRows> = rows.collect();
     let stop = Stop::new(Some(SEARCH_TIME), &NEVER);
-    plan_again(&model.import.graph, failed, &inventory, &rows, &cluster, stop).map_err(Failure::failed)
+    plan_again(&model.import.graph, failed, &inventory, &rows, &cluster, may_split, stop).map_err(Failure::failed)
 }

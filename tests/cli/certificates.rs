@@ -106,9 +106,9 @@ fn from_a_cluster_file_to_agents_that_know_each_other_in_one_command() {
 
     for (arguments, message) in [
         ("cluster init lab.toml --operator a", "the name of two certificates"),
-        ("cluster init lab.toml --operator ca", "the name of two certificates"),
+        ("cluster init lab.toml --operator ca", "the authority's own files"),
         ("cluster init none.toml", "none.toml"),
-        ("cluster revoke lab.toml bob", "bob.pem: nothing to revoke"),
+        ("cluster revoke lab.toml bob", "no certificate was issued to bob"),
         ("cluster init lab.toml --operator a/b", "cannot be called"),
         ("cluster init lab.toml --days 0", "1..=3650"),
     ] {

@@ -135,26 +135,26 @@ impl Drop for AgentProcess {
 /// Signs certificates and writes them into a folder.
 pub struct Authority {
     folder: PathBuf,
-    authority: authority::Authority,
 }
 
 impl Authority {
     /// A new one, its certificate in `ca.pem`.
     pub fn new(folder: &Path) -> Authority {
-        let authority = authority::Authority::open(folder, "lab").unwrap();
-        Authority { folder: folder.to_path_buf(), authority }
+        let authority = Authority { folder: folder.to_path_buf() };
+        authority.open();
+        authority
+    }
+
+    /// The authority of the folder, which has a lock on it.
+    fn open(&self) -> authority::Authority {
+        authority::Authority::open(&self.folder, "lab").unwrap()
     }
 
     /// Writes `name.pem` and `name.key`, good for connections on loopback.
     pub fn issue(&self, name: &str, role: Role) {
         let hosts = vec!["127.0.0.1".to_string(), "localhost".to_string()];
         let subject = authority::Subject { name: name.into(), role, hosts };
-        self.authority.issue(&subject, time::Duration::days(365), true).unwrap();
-    }
-
-    /// Adds the certificate of `name` to the list in `revoked.pem`.
-    pub fn revoke(&mut self, name: &str) {
-        self.authority.revoke(name).unwrap();
+        self.open().issue(&subject, time::Duration::days(365), true).unwrap();
     }
 
     /// An agent's flags for the certificate called `name`.

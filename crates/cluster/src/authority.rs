@@ -23,7 +23,7 @@ use crate::{
     Endpoint, Server,
     agent::protocol::{Holder, peer::Peer, role::Role},
 };
-use edgecut_values::files::{write_atomic, write_private};
+use edgecut_values::files::{FileLock, lock, write_atomic, write_private};
 
 /// How long an authority and its list of revoked certificates are valid.
 const AUTHORITY_VALIDITY: Duration = Duration::days(3650);
@@ -34,10 +34,14 @@ const CLOCK_SKEW: Duration = Duration::days(1);
 /// A certificate that ends sooner is replaced.
 const RENEWAL: Duration = Duration::days(30);
 
-/// The file of the authority's certificate, of its key, and of the list of revoked certificates.
+/// The files of the authority: its certificate, its key, the list of revoked certificates, and who got which serial number.
 const CERTIFICATE: &str = "ca.pem";
 const KEY: &str = "ca.key";
 const REVOKED: &str = "revoked.pem";
+const ISSUED: &str = "issued.csv";
+
+/// Names that the authority's own files have.
+const RESERVED: [&str; 2] = ["ca", "revoked"];
 
 /// A folder of certificates whose authority can issue more.
 pub struct Authority {
@@ -46,6 +50,8 @@ pub struct Authority {
     revoked: Vec<Revoked>,
     /// The number of the next list of revoked certificates.
     next_list: u64,
+    /// One command at a time changes the folder.
+    _lock: FileLock,
 }
 
 /// A revoked certificate.
@@ -81,8 +87,10 @@ pub enum AuthorityError {
     Content { path: PathBuf, cause: String },
     #[error("`{0}` is neither a host name nor an address")]
     Host(String),
-    #[error("no certificate {0}: nothing to revoke")]
-    NotIssued(PathBuf),
+    #[error("no certificate was issued to {name} in {folder}: nothing to revoke")]
+    NotIssued { name: String, folder: PathBuf },
+    #[error("{0} is the name of the authority's own files: choose another one")]
+    Reserved(String),
     #[error("{0} is there, but not {1}: restore it, or give another folder for a new authority")]
     Incomplete(PathBuf, PathBuf),
     #[error("a certificate cannot be made: {0}")]
@@ -112,15 +120,16 @@ impl Authority {
     /// If files are missing or not those of an authority, or cannot be written.
     pub fn open(folder: &Path, name: &str) -> Result<Authority, AuthorityError> {
         let (certificate, key) = (folder.join(CERTIFICATE), folder.join(KEY));
+        let lock = locked(folder)?;
         match (certificate.exists(), key.exists()) {
-            (true, true) => Authority::read(folder),
-            (false, false) => Authority::create(folder, name),
+            (true, true) => Authority::read(folder, lock),
+            (false, false) => Authority::create(folder, name, lock),
             (true, false) => Err(AuthorityError::Incomplete(certificate, key)),
             (false, true) => Err(AuthorityError::Incomplete(key, certificate)),
         }
     }
 
-    fn create(folder: &Path, name: &str) -> Result<Authority, AuthorityError> {
+    fn create(folder: &Path, name: &str, lock: FileLock) -> Result<Authority, AuthorityError> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, format!("edgecut authority of {name}"));
@@ -137,6 +146,7 @@ impl Authority {
             issuer: Issuer::new(params, key),
             revoked: Vec::new(),
             next_list: 1,
+            _lock: lock,
         };
         authority.write_list()?;
         Ok(authority)
@@ -147,16 +157,23 @@ impl Authority {
     /// # Errors
     /// If there is none, or its files are not those of one.
     pub fn existing(folder: &Path) -> Result<Authority, AuthorityError> {
-        Authority::read(folder)
+        let (certificate, key) = (folder.join(CERTIFICATE), folder.join(KEY));
+        // A folder that is locked is created if it is missing.
+        text(&certificate)?;
+        match key.exists() {
+            true => Authority::read(folder, locked(folder)?),
+            false => Err(AuthorityError::Incomplete(certificate, key)),
+        }
     }
 
-    fn read(folder: &Path) -> Result<Authority, AuthorityError> {
+    fn read(folder: &Path, lock: FileLock) -> Result<Authority, AuthorityError> {
         let (certificate, key) = (folder.join(CERTIFICATE), folder.join(KEY));
         let invalid = |path: &Path, cause: String| AuthorityError::Content { path: path.to_path_buf(), cause };
         let pair = KeyPair::from_pem(&text(&key)?).map_err(|error| invalid(&key, error.to_string()))?;
         let issuer = Issuer::from_ca_cert_pem(&text(&certificate)?, pair);
         let issuer = issuer.map_err(|error| invalid(&certificate, error.to_string()))?;
-        let mut authority = Authority { folder: folder.to_path_buf(), issuer, revoked: Vec::new(), next_list: 1 };
+        let mut authority =
+            Authority { folder: folder.to_path_buf(), issuer, revoked: Vec::new(), next_list: 1, _lock: lock };
         let list = authority.revoked_file();
         if list.exists() {
             let der = CertificateRevocationListDer::from_pem_slice(text(&list)?.as_bytes());
@@ -194,8 +211,11 @@ impl Authority {
     /// # Errors
     /// If a host is no name of one, or a file cannot be read or written.
     pub fn issue(&self, subject: &Subject, validity: Duration, renew: bool) -> Result<Issue, AuthorityError> {
+        if RESERVED.iter().any(|reserved| subject.name.eq_ignore_ascii_case(reserved)) {
+            return Err(AuthorityError::Reserved(subject.name.to_string()));
+        }
         let (certificate, key) = self.files(&subject.name);
-        if !renew && key.exists() && certificate.exists() && self.is_good(&certificate, subject)? {
+        if !renew && key.exists() && certificate.exists() && self.is_good(&certificate, &key, subject)? {
             return Ok(Issue::Kept);
         }
         let pair = KeyPair::generate()?;
@@ -213,35 +233,77 @@ impl Authority {
         let now = OffsetDateTime::now_utc();
         (params.not_before, params.not_after) = (now - CLOCK_SKEW, now + validity);
         let issued = params.signed_by(&pair, &self.issuer)?;
+        self.note(&subject.name, issued.der())?;
         private(&key, &pair.serialize_pem())?;
         public(&certificate, &issued.pem())?;
         Ok(Issue::New)
     }
 
-    /// Adds the certificate of `name` to the list of revoked ones, if it is not on it.
+    /// Adds all certificates that were issued to `name` to the list of revoked ones.
     ///
     /// # Errors
-    /// If it has none, or the list cannot be written.
+    /// If none was, or the list cannot be written.
     pub fn revoke(&mut self, name: &str) -> Result<(), AuthorityError> {
-        let (path, _) = self.files(name);
-        if !path.exists() {
-            return Err(AuthorityError::NotIssued(path));
+        let issued = self.issued(name)?;
+        if issued.is_empty() {
+            return Err(AuthorityError::NotIssued { name: name.to_string(), folder: self.folder.clone() });
         }
-        let serial = with_certificate(&path, |certificate| certificate.raw_serial().to_vec())?;
-        if !self.is_revoked(&serial) {
-            self.revoked.push(Revoked { serial, at: OffsetDateTime::now_utc() });
+        let now = OffsetDateTime::now_utc();
+        let new: Vec<Vec<u8>> = issued.into_iter().filter(|serial| !self.is_revoked(serial)).collect();
+        if !new.is_empty() {
+            self.revoked.extend(new.into_iter().map(|serial| Revoked { serial, at: now }));
             self.write_list()?;
             self.next_list = self.next_list.saturating_add(1);
         }
         Ok(())
     }
 
+    /// To whom certificates were issued, in order and each once.
+    ///
+    /// # Errors
+    /// If that cannot be read.
+    pub fn names(&self) -> Result<Vec<String>, AuthorityError> {
+        let path = self.folder.join(ISSUED);
+        let text = if path.exists() { text(&path)? } else { String::new() };
+        let mut names: Vec<String> = Vec::new();
+        for (name, _) in text.lines().skip(1).filter_map(|line| line.split_once(',')) {
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_string());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Notes to whom a certificate is issued, since the next one of the same name takes its file.
+    fn note(&self, name: &str, certificate: &CertificateDer<'_>) -> Result<(), AuthorityError> {
+        let path = self.folder.join(ISSUED);
+        let serial = Holder::of(certificate).map(|holder| hexadecimal(&holder.serial)).unwrap_or_default();
+        let before = if path.exists() { text(&path)? } else { "name,serial\n".to_string() };
+        public(&path, &format!("{before}{name},{serial}\n"))
+    }
+
+    /// The serial numbers of all certificates that were issued to `name`.
+    fn issued(&self, name: &str) -> Result<Vec<Vec<u8>>, AuthorityError> {
+        let path = self.folder.join(ISSUED);
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let text = text(&path)?;
+        let own = text.lines().filter_map(|line| line.split_once(',')).filter(|(of, _)| *of == name);
+        let read = |(_, serial): (&str, &str)| {
+            let invalid =
+                || AuthorityError::Content { path: path.clone(), cause: format!("`{serial}` is no serial number") };
+            bytes_of(serial).ok_or_else(invalid)
+        };
+        own.map(read).collect()
+    }
+
     fn is_revoked(&self, serial: &[u8]) -> bool {
         self.revoked.iter().any(|revoked| revoked.serial == serial)
     }
 
-    /// Whether a certificate can still be used for a subject.
-    fn is_good(&self, path: &Path, subject: &Subject) -> Result<bool, AuthorityError> {
+    /// Whether a certificate can still be used for a subject: it belongs to the key, and this authority has issued it.
+    fn is_good(&self, path: &Path, key: &Path, subject: &Subject) -> Result<bool, AuthorityError> {
         let soon = OffsetDateTime::now_utc() + RENEWAL;
         let holder = {
             let text = text(path)?;
@@ -249,10 +311,22 @@ impl Authority {
         };
         let Some(holder) = holder else { return Ok(false) };
         let ends = with_certificate(path, |certificate| certificate.validity().not_after.to_datetime())?;
+        let public_key =
+            with_certificate(path, |certificate| certificate.public_key().subject_public_key.data.to_vec())?;
+        let is_key = KeyPair::from_pem(&text(key)?).is_ok_and(|pair| pair.public_key_raw() == public_key);
         Ok(ends > soon
+            && is_key
+            && self.has_issued(path)?
             && !self.is_revoked(&holder.serial)
             && holder.role == Some(subject.role)
             && subject.hosts.iter().all(|host| holder.is_called(host)))
+    }
+
+    /// Whether a certificate is signed with the authority's key.
+    fn has_issued(&self, path: &Path) -> Result<bool, AuthorityError> {
+        with_certificate(&self.certificate_file(), |own| {
+            with_certificate(path, |certificate| certificate.verify_signature(Some(own.public_key())).is_ok())
+        })?
     }
 
     fn write_list(&self) -> Result<(), AuthorityError> {
@@ -283,6 +357,22 @@ fn alternative_name(host: &str) -> Result<SanType, AuthorityError> {
             Ok(SanType::DnsName(name))
         }
     }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of a number in hexadecimal; `None` if it is none.
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
+    digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(|pair| pair[0] * 16 + pair[1]).collect())
+}
+
+/// Exclusive use of an authority's folder.
+fn locked(folder: &Path) -> Result<FileLock, AuthorityError> {
+    let path = folder.join(CERTIFICATE);
+    lock(&path).map_err(|cause| AuthorityError::File { path, cause })
 }
 
 fn with_certificate<T>(path: &Path, read: impl FnOnce(&X509Certificate<'_>) -> T) -> Result<T, AuthorityError> {
@@ -331,13 +421,37 @@ mod tests {
         assert_eq!(open().issue(&operator, year, false).unwrap(), Issue::New, "it would have ended soon");
         open().revoke("ann").unwrap();
         open().revoke("ann").unwrap();
-        assert_eq!(open().revoked.len(), 1);
+        assert_eq!(open().revoked.len(), 2, "the one before too");
         assert_eq!(open().issue(&operator, year, false).unwrap(), Issue::New);
         open().revoke("ann").unwrap();
-        let authority = open();
-        assert_eq!((authority.revoked.len(), authority.next_list), (2, 4));
+        {
+            let authority = open();
+            assert_eq!((authority.revoked.len(), authority.next_list), (3, 4));
+        }
         let error = open().revoke("bob").unwrap_err().to_string();
-        assert!(error.contains("bob.pem: nothing to revoke"), "{error}");
+        assert!(error.contains("issued to bob") && error.contains("nothing to revoke"), "{error}");
+        let error = open().issue(&Subject::operator("CA".into()), year, false).unwrap_err().to_string();
+        assert!(error.contains("the authority's own files"), "{error}");
+    }
+
+    #[test]
+    fn certificates_of_another_key_or_authority_are_replaced() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let [agent, operator] = subjects();
+        let year = Duration::days(365);
+        let authority = Authority::open(folder.path(), "lab").unwrap();
+        authority.issue(&agent, year, false).unwrap();
+        authority.issue(&operator, year, false).unwrap();
+        // The key of one is there, and the certificate of another one.
+        fs::copy(folder.path().join("ann.key"), folder.path().join("camera.key")).unwrap();
+        assert_eq!(authority.issue(&agent, year, false).unwrap(), Issue::New);
+        let strangers = Authority::open(other.path(), "lab").unwrap();
+        strangers.issue(&agent, year, false).unwrap();
+        for file in ["camera.pem", "camera.key"] {
+            fs::copy(other.path().join(file), folder.path().join(file)).unwrap();
+        }
+        assert_eq!(authority.issue(&agent, year, false).unwrap(), Issue::New);
+        assert_eq!(authority.issue(&agent, year, false).unwrap(), Issue::Kept);
     }
 
     #[test]

@@ -51,7 +51,6 @@ struct TlsText {
     ca: PathBuf,
     cert: PathBuf,
     key: PathBuf,
-    crl: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -209,7 +208,8 @@ impl TlsText {
             ca: folder.join(self.ca),
             cert: folder.join(self.cert),
             key: folder.join(self.key),
-            crl: self.crl.map(|crl| folder.join(crl)),
+            // What a command connects to is in its cluster file: who is revoked is taken out of it.
+            crl: None,
         }
     }
 }

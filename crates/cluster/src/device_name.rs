@@ -26,10 +26,11 @@ pub struct NameError(String);
 /// Checks the name of a server or a device, which stands in messages, tables and names of files.
 ///
 /// # Errors
-/// If it is empty, or has characters that are not letters, digits, `-`, `_` and `.`.
+/// If it is empty, of dots alone, or has characters that are not letters, digits, `-`, `_` and `.`.
 pub fn check_name(name: &str) -> Result<SmolStr, NameError> {
     let fits = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    match !name.is_empty() && name.chars().all(fits) {
+    let is_folder = name.chars().all(|c| c == '.');
+    match !is_folder && name.chars().all(fits) {
         true => Ok(SmolStr::new(name)),
         false => Err(NameError(name.to_string())),
     }

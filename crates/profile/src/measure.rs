@@ -97,6 +97,8 @@ pub fn isolated(
         });
         let (outputs, cost) = match computed {
             Ok((outputs, cost)) => (outputs, cost.map(Ok)),
+            // What follows would fail too, which says nothing of its items.
+            Err(error @ EngineError::DeviceLost(_)) => return Err(error),
             Err(error) => {
                 let fits = target.check_memory(need).is_ok();
                 let outputs = if fits { generated(&part) } else { Vec::new() };

@@ -122,9 +122,12 @@ fn read_inputs(graph: &Graph, stages: &[Stage]) -> Vec<TensorId> {
 
 /// `00-server-device.onnx`, numbered in running order.
 fn file_name(at: usize, server: &str, device: &str) -> String {
-    let name = format!("{server}-{device}");
-    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
-    format!("{at:02}-{name}.onnx")
+    format!("{at:02}-{}.onnx", portable(&format!("{server}-{device}")))
+}
+
+/// `name` with every character replaced that is not portable in names of files.
+pub(crate) fn portable(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
 }
 
 /// `graph` with a name of its own for every tensor: parts are wired by them. Inputs and parameters keep theirs.

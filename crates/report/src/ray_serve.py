@@ -101,7 +101,6 @@ class Plan:
         for name in MANIFEST["outputs"]:
             if name not in results:
                 results.update(await made[name] if name in made else {name: inputs[name]})
-        # Parts that lead to no output are awaited too, so that their failures are not lost.
         return [results[name] for name in MANIFEST["outputs"]]
 
     async def __call__(self, request: Request) -> Response:

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::onnx_parts::{PartFile, PartValue};
+use crate::onnx_parts::{PartFile, PartValue, portable};
 
 /// A type that Triton does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,10 @@ pub struct TypeError {
 /// # Errors
 /// If a value has a type that Triton lacks.
 pub fn config(part: &PartFile) -> Result<String, TypeError> {
-    let kind = if part.device.starts_with("gpu") { "KIND_GPU" } else { "KIND_CPU" };
+    let kind = match part.device.strip_prefix("gpu") {
+        Some(number) => format!("KIND_GPU, gpus: [ {number} ]"),
+        None => "KIND_CPU".to_string(),
+    };
     let mut text = format!("name: {}\nplatform: \"onnxruntime_onnx\"\nmax_batch_size: 0\n", quoted(model_name(part)));
     for (field, values) in [("input", &part.inputs), ("output", &part.outputs)] {
         for value in values {
@@ -39,13 +42,18 @@ pub fn config(part: &PartFile) -> Result<String, TypeError> {
     Ok(text)
 }
 
+/// The folder of a server's model repository.
+pub fn repository(part: &PartFile) -> String {
+    portable(&part.server)
+}
+
 /// The name of a part's model, and of its folder: that of its file.
 pub fn model_name(part: &PartFile) -> &str {
     part.file.strip_suffix(".onnx").unwrap_or(&part.file)
 }
 
 fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
 /// As `model_config.proto` calls it.

@@ -60,6 +60,16 @@ impl RunError {
         }
     }
 
+    /// The agent that failed or was lost, if one did.
+    pub fn agent(&self) -> Option<&SmolStr> {
+        match self {
+            RunError::Agent(error) => Some(error.agent()),
+            RunError::NoAgent(server) => Some(server),
+            RunError::Interrupted { cause, .. } => cause.agent(),
+            RunError::Stuck { .. } | RunError::Different { .. } | RunError::WarmUps { .. } => None,
+        }
+    }
+
     /// The agent that has too little memory for its part, and what it says, if that is why.
     pub fn memory(&self) -> Option<(&SmolStr, &str)> {
         match self {

@@ -1,11 +1,18 @@
 //! Failover: a plan for the servers that are left, made of what was measured before.
 
 use edgecut_graph::Graph;
-use edgecut_plan::{NoPlan, Plan, Stop, check::Violation, planner, search::Options, split::ratios::Ratios};
+use edgecut_plan::{
+    NoPlan, Plan, Stop,
+    check::Violation,
+    planner,
+    rule::{Rule, RuleKind},
+    search::Options,
+    split::ratios::Ratios,
+};
 use smol_str::SmolStr;
 
 use super::request::{DeviceRows, ModelGroups, PlanSettings, RequestError};
-use crate::{Cluster, DeviceName, Inventory, inventory::engine_choice};
+use crate::{Cluster, DeviceName, DeviceSpec, Inventory, inventory::engine_choice};
 
 /// Why there is no plan for the servers that are left.
 #[derive(Debug, thiserror::Error)]
@@ -48,8 +55,29 @@ pub fn as_planned(cluster: &Cluster, plan: &Plan) -> Cluster {
     cluster
 }
 
+/// The devices that were measured, and their profiles: others cannot be planned for.
+fn measured(
+    inventory: &Inventory,
+    profiles: &[DeviceRows],
+    items: usize,
+) -> Result<(Inventory, Vec<DeviceRows>), FailoverError> {
+    let all = inventory.devices.iter().zip(profiles);
+    let (complete, others): (Vec<_>, Vec<_>) = all.partition(|(_, profile)| profile.rows.len() >= items);
+    for terminal in [&inventory.source, &inventory.sink] {
+        let is_of = |device: &DeviceSpec| device.name.server == *terminal;
+        let lacking = others.iter().find(|(device, _)| is_of(device));
+        if let (false, Some((device, profile))) = (complete.iter().any(|(device, _)| is_of(device)), lacking) {
+            return Err(FailoverError::NotMeasured { device: device.name.clone(), rows: profile.rows.len(), items });
+        }
+    }
+    let devices = complete.iter().map(|(device, _)| (*device).clone()).collect();
+    let profiles = complete.iter().map(|(_, profile)| (*profile).clone()).collect();
+    Ok((Inventory { devices, ..inventory.clone() }, profiles))
+}
+
 /// A plan with the objective, targets, rules, memory limits and formats of `failed`, of the model's `graph`, for the devices of
-/// `inventory`, whose `profiles` are in the same order. Groups are split if that plan splits any. Nothing is measured or run.
+/// `inventory`, whose `profiles` are in the same order. Nothing is measured or run: the memory
+/// of shards that were not measured is an estimate.
 ///
 /// # Errors
 /// If the server of the inputs or of the results is not left, measurements are missing, or no plan meets limits and targets.
@@ -59,6 +87,7 @@ pub fn plan_again(
     inventory: &Inventory,
     profiles: &[DeviceRows],
     cluster: &Cluster,
+    may_split: bool,
     stop: Stop,
 ) -> Result<Plan, FailoverError> {
     for terminal in [&inventory.source, &inventory.sink] {
@@ -67,12 +96,7 @@ pub fn plan_again(
         }
     }
     let groups = ModelGroups::of(graph, failed.granularity);
-    for (device, profile) in inventory.devices.iter().zip(profiles) {
-        if profile.rows.len() < groups.items.len() {
-            let (rows, items) = (profile.rows.len(), groups.items.len());
-            return Err(FailoverError::NotMeasured { device: device.name.clone(), rows, items });
-        }
-    }
+    let (inventory, profiles) = &measured(inventory, profiles, groups.items.len())?;
     let mut inventory = inventory.clone();
     for device in &mut inventory.devices {
         let planned =
@@ -81,6 +105,11 @@ pub fn plan_again(
             device.memory = device.memory.min(limit);
         }
     }
+    // What is gone is not used anyway.
+    let is_there = |rule: &&Rule| {
+        rule.kind == RuleKind::Pin || inventory.devices.iter().any(|device| device.name.to_string() == rule.device)
+    };
+    let rules: Vec<Rule> = failed.rules.iter().filter(is_there).cloned().collect();
     let settings = PlanSettings {
         model: failed.model.clone(),
         cluster: failed.cluster.clone(),
@@ -88,8 +117,8 @@ pub fn plan_again(
         targets: failed.targets,
         transfer: failed.transfer,
         memory: None,
-        rules: failed.rules.clone(),
-        may_split: !failed.splits.is_empty(),
+        rules,
+        may_split,
         ratios: Ratios::default(),
         halo: None,
         like: None,

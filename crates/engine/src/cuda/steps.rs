@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::{
     context::GpuContext,
     device_memory::DeviceBuffer,
+    driver::GpuError,
     program::GpuProgram,
     translate::{TranslateError, translate},
 };
@@ -230,6 +231,7 @@ fn compile(context: &GpuContext, graph: &Graph, content: &ParameterSource<'_>) -
     let model = wire_graph(graph, &mut contents)?;
     let translated = catch_panic(|| translate(model, &context.memory)).map_err(EngineError::Other)?;
     let program = translated.map_err(|failed| match failed {
+        TranslateError::Gpu(error) => error.into(),
         TranslateError::Other(what) => EngineError::Other(what),
         // The names in a wired model start with the id of their operator.
         TranslateError::Unsupported { name, operator: tract, reason } => {
@@ -243,8 +245,8 @@ fn compile(context: &GpuContext, graph: &Graph, content: &ParameterSource<'_>) -
     })?;
     let prepared = catch_panic(|| program.prepare(&context.memory)).map_err(EngineError::Other)?;
     match (prepared, graph.operators().next()) {
-        (Err(error), Some((_, operator))) => Err(operator_error(operator, error.to_string())),
-        (Err(error), None) => Err(error.into()),
+        (Err(GpuError::Failed(what)), Some((_, operator))) => Err(operator_error(operator, what)),
+        (Err(error), _) => Err(error.into()),
         (Ok(()), _) => Ok(program),
     }
 }

@@ -3,7 +3,7 @@
 use smol_str::SmolStr;
 
 use super::{error::AgentError, fleet::Fleet};
-use crate::{Cluster, Discovery, Endpoint, Server, TlsFiles, agent::protocol::SecurityError};
+use crate::{Cluster, Discovery, Endpoint, NameError, Server, TlsFiles, agent::protocol::SecurityError, check_name};
 use edgecut_engine::EngineOptions;
 
 /// Why servers were not found.
@@ -17,14 +17,17 @@ pub enum DiscoveryError {
     Security(#[from] SecurityError),
     #[error(transparent)]
     Agent(#[from] AgentError),
+    #[error("the agent at {address} {error}")]
+    Name { address: String, error: NameError },
 }
 
 impl Discovery {
-    /// The servers at all addresses of the name, in the order of their own names.
+    /// The servers at all addresses of the name, in the order of their own names, and why others did not answer: what is known
+    /// of a name may be older than the agents.
     ///
     /// # Errors
-    /// If the name has no address, or an agent does not answer.
-    pub async fn discover(&self, tls: Option<&TlsFiles>) -> Result<Vec<Server>, DiscoveryError> {
+    /// If the name has no address, no agent answers, or one is called what no server can be.
+    pub async fn discover(&self, tls: Option<&TlsFiles>) -> Result<(Vec<Server>, Vec<AgentError>), DiscoveryError> {
         let addresses = tokio::net::lookup_host((self.host(), self.port())).await;
         let addresses = addresses.map_err(|cause| DiscoveryError::Lookup { name: self.clone(), cause })?;
         let mut addresses: Vec<String> = addresses.map(|address| address.to_string()).collect();
@@ -35,13 +38,24 @@ impl Discovery {
         let first = servers.first().ok_or_else(|| DiscoveryError::NoAddress(self.clone()))?.name.clone();
         let cluster =
             Cluster { servers, links: Vec::new(), source: first.clone(), sink: first, tls: tls.cloned(), wait: None };
-        let mut found = Vec::new();
+        let (mut found, mut silent): (Vec<Server>, Vec<AgentError>) = (Vec::new(), Vec::new());
         for (member, address) in Fleet::connect(&cluster).await?.members.into_iter().zip(&addresses) {
-            let (_, description) = member.agent?;
-            found.push(self.server(address, description.name));
+            match member.agent {
+                Ok((_, description)) => {
+                    let name = check_name(&description.name);
+                    let name = name.map_err(|error| DiscoveryError::Name { address: address.clone(), error })?;
+                    found.push(self.server(address, name));
+                }
+                Err(error) => silent.push(error),
+            }
         }
+        // One agent may have an address of each version of IP.
         found.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(found)
+        found.dedup_by(|a, b| a.name == b.name);
+        match (found.is_empty(), silent.first()) {
+            (true, Some(error)) => Err(error.clone().into()),
+            _ => Ok((found, silent)),
+        }
     }
 
     fn server(&self, address: &str, name: SmolStr) -> Server {

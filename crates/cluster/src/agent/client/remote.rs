@@ -92,6 +92,9 @@ impl RemoteAgent {
             Ok(_) => Ok(agent),
             Err(AgentError::Disconnected { cause, .. }) => Err(unreachable(match identity {
                 None => format!("{cause} (does it require TLS? the cluster file has no [tls])"),
+                Some(_) if cause.contains("CertificateRevoked") => {
+                    "our certificate is revoked: `edgecut cluster init` issues another one".to_string()
+                }
                 Some(_) => format!("{cause} (does it use TLS, and did its --client-ca sign our certificate?)"),
             })),
             Err(error) => Err(error),

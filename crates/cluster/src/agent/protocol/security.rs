@@ -20,6 +20,7 @@ use tokio_rustls::{
 use tonic::transport::{Certificate, ClientTlsConfig, Identity as Pem};
 use tracing::{info, warn};
 
+use super::{holder::Holder, role::Role};
 use crate::TlsFiles;
 
 /// How often the files are looked at, at most.
@@ -37,6 +38,8 @@ pub struct Identity {
 struct Current {
     loaded: Arc<Loaded>,
     stamps: Vec<Stamp>,
+    /// Those of files that could not be used.
+    refused: Option<Vec<Stamp>>,
     looked_at: Instant,
 }
 
@@ -77,7 +80,8 @@ impl Identity {
     pub fn read(files: &TlsFiles) -> Result<Identity, SecurityError> {
         // Before they are read: what changes meanwhile is read again.
         let stamps = stamps(files);
-        let current = Current { loaded: Arc::new(Loaded::read(files)?), stamps, looked_at: Instant::now() };
+        let current =
+            Current { loaded: Arc::new(Loaded::read(files)?), stamps, refused: None, looked_at: Instant::now() };
         Ok(Identity { files: Arc::new(files.clone()), current: Arc::new(Mutex::new(current)) })
     }
 
@@ -94,6 +98,13 @@ impl Identity {
         self.current().acceptor.clone()
     }
 
+    /// The role that its own certificate has.
+    pub fn role(&self) -> Option<Role> {
+        let loaded = self.current();
+        let own = CertificateDer::from_pem_slice(&loaded.certificate).ok()?;
+        Holder::of(&own)?.role
+    }
+
     /// Whether the certificate with this serial number is revoked.
     pub fn is_revoked(&self, serial: &[u8]) -> bool {
         self.current().revoked.contains(serial)
@@ -108,13 +119,17 @@ impl Identity {
         current.looked_at = Instant::now();
         let stamps = stamps(&self.files);
         if stamps != current.stamps {
-            current.stamps = stamps;
             match Loaded::read(&self.files) {
                 Ok(loaded) => {
                     info!("the certificates have changed: read again from {}", self.files.cert.display());
-                    current.loaded = Arc::new(loaded);
+                    (current.loaded, current.stamps) = (Arc::new(loaded), stamps);
                 }
-                Err(error) => warn!("the certificates have changed, those from before stay in use: {error}"),
+                // It is tried again, and told once.
+                Err(error) if current.refused.as_ref() != Some(&stamps) => {
+                    warn!("the certificates have changed, those from before stay in use: {error}");
+                    current.refused = Some(stamps);
+                }
+                Err(_) => {}
             }
         }
         current.loaded.clone()

@@ -41,7 +41,7 @@ pub(super) struct Device {
     /// The current or last lease, for messages.
     user: Mutex<String>,
     /// Why it cannot be used any longer.
-    lost: OnceLock<String>,
+    lost: Arc<OnceLock<String>>,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -73,7 +73,7 @@ impl Device {
             available,
             waiting,
             user,
-            lost: OnceLock::new(),
+            lost: Arc::default(),
         }))
     }
 
@@ -197,20 +197,20 @@ impl Lease {
     ) -> Result<T, HostError> {
         let (reply, result) = oneshot::channel();
         let name = what.to_string();
+        let is_lost = self.device.lost.clone();
         let job: Job = Box::new(move || {
             let outcome = catch_unwind(AssertUnwindSafe(job))
                 .unwrap_or_else(|panic| Err(HostError::Panic { what: name, message: message(&*panic) }));
+            // Here, since the client may be gone. The first reason is kept.
+            if let Err(HostError::Engine { cause: EngineError::DeviceLost(why), .. }) = &outcome {
+                let _ = is_lost.set(why.clone());
+            }
             // Fails if the client has disconnected and dropped the receiver.
             let _ = reply.send(outcome);
         });
         let lost = || HostError::Request(format!("the thread of device {} has ended", self.device.description.name));
         self.device.jobs.send(job).map_err(|_| lost())?;
-        let outcome = result.await.unwrap_or_else(|_| Err(lost()));
-        if let Err(HostError::Engine { cause: EngineError::DeviceLost(why), .. }) = &outcome {
-            // The first reason is kept.
-            let _ = self.device.lost.set(why.clone());
-        }
-        outcome
+        result.await.unwrap_or_else(|_| Err(lost()))
     }
 }
 

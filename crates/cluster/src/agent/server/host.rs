@@ -160,7 +160,12 @@ impl Host {
         if self.shutdown.is_draining() {
             return Err(HostError::ShuttingDown);
         }
-        self.jobs.begin(client_id)
+        let permit = self.jobs.begin(client_id)?;
+        // Who drains looks at the permits: one that came after it looked is given back.
+        match self.shutdown.is_draining() {
+            true => Err(HostError::ShuttingDown),
+            false => Ok(permit),
+        }
     }
 
     /// What is served at the same time.
@@ -222,6 +227,7 @@ impl Host {
             let why = device.lost()?;
             Some(format!("{} is lost until the agent starts again: {why}", device.description().name))
         });
+        let stopping = self.shutdown.is_draining().then(|| "it is to stop, and takes no new work".to_string());
         let used = left().filter_map(|device| {
             let (name, user) = (&device.description().name, device.user()?);
             let waiting = match device.queue_length() {
@@ -239,7 +245,7 @@ impl Host {
             memory_total: machine.memory_total,
             memory_available: machine.memory_available,
             devices: left().map(|device| device.description().clone()).collect(),
-            notes: self.notes.iter().cloned().chain(lost).chain(used).collect(),
+            notes: self.notes.iter().cloned().chain(lost).chain(used).chain(stopping).collect(),
         }
     }
 

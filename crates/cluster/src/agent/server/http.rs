@@ -33,7 +33,9 @@ pub async fn serve_metrics(listener: TcpListener, host: Arc<Host>) -> io::Result
 }
 
 async fn metrics(State(host): State<Arc<Host>>) -> Response {
-    match host.metrics().scrape(&host.state()) {
+    // Sensors may take their time, which threads that send and receive do not have.
+    let scraping = tokio::task::spawn_blocking(move || host.metrics().scrape(&host.state()));
+    match scraping.await.unwrap_or(Err(std::fmt::Error)) {
         Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

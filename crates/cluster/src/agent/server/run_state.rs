@@ -284,6 +284,10 @@ impl RunState {
             for (holder, (memory, references)) in self.memory.iter_mut().zip(&usage.references).enumerate() {
                 match (holder == usage.home, *references > 0) {
                     (true, false) => memory.free(size),
+                    (false, true) if memory.shortfall(size) > Bytes::ZERO => {
+                        let device = self.setup.partitions.get(holder).map(|partition| partition.device.clone());
+                        return Err(RunStateError::Memory { device, size, shortfall: memory.shortfall(size) });
+                    }
                     (false, true) => memory.allocate(size),
                     _ => {}
                 }

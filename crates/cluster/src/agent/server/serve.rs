@@ -78,7 +78,8 @@ async fn drain(host: Arc<Host>) {
         }
     };
     if host.jobs().held() > 0 {
-        info!("{} requests are under way: they have {} s", host.jobs().held(), host.limits().drain_time.as_secs_f64());
+        let seconds = host.limits().drain_time.as_secs_f64();
+        info!("to stop: what is under way ({}) has {seconds} s to end", host.jobs().held());
     }
     tokio::select! {
         _ = tokio::time::timeout(host.limits().drain_time, ended) => shutdown.request(),

@@ -161,8 +161,10 @@ impl Agent for Service {
         tokio::spawn(async move {
             let log = JobLog::begin(JobKind::Link, "measurement of the link from a peer", client, &metrics);
             let absorbing = tokio::spawn(async move { host.absorb(stream, replies, client_id).await });
-            if forward(received, &sender, |reply| Box::new(std::iter::once(reply))).await {
-                send_outcome(absorbing.await, &sender, log).await;
+            match forward(received, &sender, |reply| Box::new(std::iter::once(reply))).await {
+                true => send_outcome(absorbing.await, &sender, log).await,
+                // The measurement is over when the peer leaves.
+                false => log.end(None),
             }
         });
         Ok(reply_stream(receiver))

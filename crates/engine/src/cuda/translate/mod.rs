@@ -19,6 +19,7 @@ use tract_core::{internal::*, ops::konst::Const, optim::Optimizer};
 
 use super::{
     device_memory::DeviceMemory,
+    driver::GpuError,
     program::{GpuProgram, Slot},
 };
 use crate::tract::fold_scales;
@@ -46,6 +47,7 @@ pub(super) enum TranslateError {
         operator: String,
         reason: String,
     },
+    Gpu(GpuError),
     Other(String),
 }
 
@@ -82,7 +84,7 @@ pub(super) fn translate(mut model: TypedModel, memory: &Arc<DeviceMemory>) -> Re
     let output = |outlet: &OutletId| values.get(outlet).map(|value| value.slot);
     let outputs = model.output_outlets().map_err(other)?.iter().map(output).collect::<Option<Vec<Slot>>>();
     let outputs = outputs.ok_or_else(|| TranslateError::Other("an output is not computed".to_string()))?;
-    builder.finish(outputs, memory).map_err(|e| TranslateError::Other(e.to_string()))
+    builder.finish(outputs, memory).map_err(TranslateError::Gpu)
 }
 
 fn translate_node(builder: &mut KernelBuilder<'_>, node: &TypedNode, operands: &[Value]) -> TractResult<TVec<Value>> {
