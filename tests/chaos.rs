@@ -50,8 +50,7 @@ impl Lab {
             lab.agents.push(agent);
         }
         fs::write(lab.path("lab.toml"), cluster).unwrap();
-        // The memory of shards that were not measured is an estimate, which a run may exceed.
-        let plan = "--memory 6MiB --no-split --profile-budget 1s --rehearse 0 --budget 500 --output plan.json";
+        let plan = "--memory 6MiB --profile-budget 1s --rehearse 1 --budget 500 --output plan.json";
         let planned = lab.edgecut(&format!("plan {} {plan}", model("squeezenet_v1.1")));
         assert!(planned.status.success(), "{}", stderr(&planned));
         lab

@@ -44,13 +44,11 @@ impl Lab {
         within(PATIENCE, self.command(arguments))
     }
 
-    /// A plan that needs the memory of two devices, so that it uses at least these. Without splits: the memory of shards that
-    /// were not measured is an estimate, which a run may exceed.
+    /// A plan that needs the memory of two devices, so that it uses at least these.
     fn plan(&self) -> Plan {
         let squeezenet = model("squeezenet_v1.1");
-        let plan = self.edgecut(&format!(
-            "plan {squeezenet} --memory 6MiB --no-split --profile-budget 1s --rehearse 0 --budget 500"
-        ));
+        let plan =
+            self.edgecut(&format!("plan {squeezenet} --memory 6MiB --profile-budget 1s --rehearse 1 --budget 500"));
         assert!(plan.status.success(), "{}", stderr(&plan));
         Plan::from_json(&fs::read(self.path("plan.json")).unwrap()).unwrap()
     }

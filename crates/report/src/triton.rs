@@ -57,9 +57,8 @@ fn quoted(text: &str) -> String {
 }
 
 /// As `model_config.proto` calls it.
-fn data_type(value: &PartValue) -> Result<String, TypeError> {
-    let error = || TypeError { value: value.name.clone(), dtype: value.dtype.clone() };
-    let known = match value.dtype.as_str() {
+fn data_type(value: &PartValue) -> Result<&'static str, TypeError> {
+    Ok(match value.dtype.as_str() {
         "bool" => "TYPE_BOOL",
         "float16" => "TYPE_FP16",
         "float32" => "TYPE_FP32",
@@ -73,9 +72,8 @@ fn data_type(value: &PartValue) -> Result<String, TypeError> {
         "uint16" => "TYPE_UINT16",
         "uint32" => "TYPE_UINT32",
         "uint64" => "TYPE_UINT64",
-        _ => return Err(error()),
-    };
-    Ok(known.to_string())
+        _ => return Err(TypeError { value: value.name.clone(), dtype: value.dtype.clone() }),
+    })
 }
 
 #[cfg(test)]

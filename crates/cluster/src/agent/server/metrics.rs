@@ -56,7 +56,7 @@ struct Gauges {
     queue: Family<DeviceLabels, Gauge>,
     memory: Family<DeviceLabels, Gauge>,
     memory_limit: Family<DeviceLabels, Gauge>,
-    held: Gauge,
+    pending: Gauge,
     is_draining: Gauge,
     resident: Gauge,
     threads: Gauge,
@@ -159,7 +159,7 @@ impl Gauges {
         let help = "Limit on parameters, activations and workspace";
         own.register_with_unit("device_memory_limit", help, Unit::Bytes, self.memory_limit.clone());
         let help = "What clients have sent and no engine has yet";
-        own.register_with_unit("pending", help, Unit::Bytes, self.held.clone());
+        own.register_with_unit("pending", help, Unit::Bytes, self.pending.clone());
         own.register_with_unit("temperature", "Sensors", Unit::Celsius, self.temperature.clone());
         own.register("cpu_frequency_hertz", "Frequency of a logical processor", self.frequency.clone());
     }
@@ -168,7 +168,7 @@ impl Gauges {
         let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.running.set(count(state.jobs as u64));
         self.is_draining.set(i64::from(state.is_draining));
-        self.held.set(count(state.pending.0));
+        self.pending.set(count(state.pending.0));
         for device in &state.devices {
             let labels = DeviceLabels::of(&device.name);
             self.leased.get_or_create(&labels).set(i64::from(device.is_leased));
