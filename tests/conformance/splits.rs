@@ -7,7 +7,7 @@ use std::{
 };
 
 use edgecut::{
-    graph::TensorData,
+    graph::{Graph, OperatorId, TensorData},
     ops::{
         passes::{
             shard::{self, SplitError},
@@ -30,7 +30,7 @@ pub fn trials() -> impl Iterator<Item = Trial> {
 }
 
 /// Whether an operator of the graph has an axis that it can be split along.
-fn splits(graph: &edgecut::graph::Graph) -> bool {
+fn splits(graph: &Graph) -> bool {
     graph.operators().any(|(_, operator)| !shard::axes(graph, operator).is_empty())
 }
 
@@ -43,7 +43,7 @@ fn check(case: &Case) -> Result<(), String> {
         for (number, axis) in shard::axes(&graph, operator).iter().enumerate() {
             for sharding in shardings(number, axis, &mut rng) {
                 let label = format!("{} {axis:?} as {sharding:?}", operator.name);
-                let divisions = BTreeMap::from([(id, sharding)]);
+                let divisions = with_producers(&graph, id, sharding);
                 let split = match shard_graph(&graph, &divisions) {
                     Ok(split) => split,
                     // A shard that lies in the padding alone.
@@ -62,6 +62,18 @@ fn check(case: &Case) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// `sharding` of an operator and, as long as it carries on partial sums, of what makes them.
+fn with_producers(graph: &Graph, id: OperatorId, sharding: Sharding) -> BTreeMap<OperatorId, Sharding> {
+    let mut divisions = BTreeMap::from([(id, sharding.clone())]);
+    let (mut at, mut number) = (id, sharding.axis);
+    while let Some(carried) = shard::axes(graph, graph.operator(at)).get(number).and_then(|axis| axis.carried) {
+        let tensor = graph.operator(at).operands().nth(carried.operand).expect("an operand");
+        (at, number) = (graph.producer(tensor).expect("a sum"), carried.axis);
+        divisions.insert(at, Sharding { axis: number, ..sharding.clone() });
+    }
+    divisions
 }
 
 /// Halves, random fractions, and those as tiles that overlap by some positions.

@@ -423,3 +423,73 @@ fn attention_is_shared_and_no_weight_is_sent() {
         assert_near(&computed(&expanded.graph), &computed(&graph));
     }
 }
+
+/// The feed-forward layers of a decoder for one token: their weights are most of the work, and no axis but theirs can be split.
+const FEED_FORWARD: &str = r#"#[version = "0.0.5"]
+def @main(%x: Tensor[(1, 256), float32], %w1: Tensor[(2048, 256), float32], %b1: Tensor[(2048), float32],
+          %w2: Tensor[(256, 2048), float32], %b2: Tensor[(256), float32], %s: Tensor[(256), float32]) {
+  %0 = nn.dense(%x, %w1, units=2048);
+  %1 = nn.bias_add(%0, %b1);
+  %2 = nn.relu(%1);
+  %3 = nn.dense(%2, %w2, units=256);
+  %4 = nn.bias_add(%3, %b2);
+  %5 = multiply(%4, %s);
+  %6 = reshape(%5, newshape=[1, 256]);
+  %7 = add(%x, %6);
+  nn.relu(%7)
+}
+"#;
+
+/// What the second layer of such a pair leaves to be added up passes through its bias and its residual sum: nothing is exchanged
+/// between the two.
+#[test]
+fn a_pair_of_dense_layers_exchanges_nothing_inside() {
+    let graph = model(FEED_FORWARD);
+    let items = items(&graph, Granularity::Op);
+    let groups = vec![0..3, 3..8, 8..9]
+        .into_iter()
+        .map(|range: Range<usize>| items[range].iter().flat_map(|item| item.operators.clone()).collect::<Vec<_>>());
+    let groups: Vec<Vec<OperatorId>> = groups.collect();
+    let options = SplitOptions::of(&graph, &groups);
+    let summed = options.group(1).iter().find(|option| option.side.is_none()).expect("a sum with its epilogue");
+    assert_eq!(summed.size, 2048, "{summed:?}");
+    assert!(options.group(2).iter().all(|option| option.side.is_some()), "an activation is not linear");
+    let cost = |time: f64| Some(Cost { time: Micros(time), workspace: Bytes(1024), held: Bytes::ZERO });
+    let costs = [500.0, 500.0, 1.0].map(|time| vec![cost(time); 2]).to_vec();
+    let names = ["first", "second", "last"].map(Into::into).to_vec();
+    let mut network = network(&[1.0; 2], 100.0);
+    network.links.iter_mut().for_each(|link| link.cost.latency = Micros(20.0));
+    let request = with_budget(&PlanRequest::new(options, names, costs, network), 2_000);
+    let found = checked(&graph, solve(&request, None).unwrap());
+    assert!(found.solution.value() < 1001.0 / 1.6, "{}", found.solution.value());
+    let second = &found.choices[&1];
+    assert_eq!(request.split_option(1, second.option).unwrap().side, None, "{:?}", found.choices);
+    assert_near(&computed(&found.expanded.graph), &computed(&graph));
+    // The offsets are added once, by the shard that reads them.
+    let adds = |graph: &Graph| graph.operators().filter(|(_, operator)| operator.name == "nn.bias_add").count();
+    assert_eq!(adds(&found.expanded.graph), 1 + second.fractions.len(), "{:?}", found.splits);
+    // A plan file whose first layer is cut elsewhere is refused.
+    let mut splits = found.splits.clone();
+    splits.retain(|split| graph.operator(split.operator).name != "nn.dense");
+    let refused = divided(&graph, &splits).unwrap_err().to_string();
+    assert!(refused.contains("which is not split into as many partial sums"), "{refused}");
+}
+
+/// Whatever single group is split, and along whichever axis: the same is computed.
+#[test]
+fn every_option_of_every_group_computes_the_same() {
+    for text in [MODEL, &attention(), FEED_FORWARD] {
+        let graph = model(text);
+        let whole = computed(&graph);
+        on_request(&graph, &[5_000.0, 5_000.0, 5_000.0], 1_000.0, Objective::Latency, |request| {
+            for group in 0..request.split_options.groups.len() {
+                for option in 0..request.split_options.group(group).len() {
+                    let devices = (0..3).map(DeviceId).collect();
+                    let choice = Choice { option, fractions: vec![0.5, 0.3, 0.2], devices, halo: Halo::Exchanged };
+                    let expanded = request.expand(&[(group, choice)].into()).unwrap();
+                    assert_near(&computed(&expanded.graph), &whole);
+                }
+            }
+        });
+    }
+}

@@ -6,7 +6,7 @@ use tract_core::internal::{OutletId, TValue, TVec, Tensor, TractResult};
 
 use crate::{
     kernel::{recipe::Recipe, wiring::Wiring},
-    split::axis::SplitAxis,
+    split::{axis::SplitAxis, linear::Linearity},
 };
 
 /// The definition of one Relay operator, built from [`OpDef::new`] and the methods that follow it.
@@ -32,6 +32,8 @@ pub struct OpDef {
     pub alias: Alias,
     /// The axes along which it can be split into shards; `None` if it cannot.
     pub split: Option<SplitFn>,
+    /// In which operands it is linear.
+    pub linearity: Linearity,
     pub kernel: Kernel,
     /// What its host kernel computes, as data.
     pub(crate) recipe: Option<RecipeFn>,
@@ -150,6 +152,7 @@ impl OpDef {
             flops: |_| 0,
             alias: Alias::Never,
             split: None,
+            linearity: Linearity::Nonlinear,
             kernel: Kernel::None("it has no kernel"),
             recipe: None,
         }
@@ -188,6 +191,11 @@ impl OpDef {
 
     pub(crate) const fn split(mut self, split: SplitFn) -> OpDef {
         self.split = Some(split);
+        self
+    }
+
+    pub(crate) const fn linearity(mut self, linearity: Linearity) -> OpDef {
+        self.linearity = linearity;
         self
     }
 

@@ -10,7 +10,7 @@ use crate::{
         element::{Number, for_dtype},
     },
     rules::{per_output, same_type, unify},
-    split::{along_vectors, elementwise, off},
+    split::{Linearity, along_vectors, elementwise, off},
 };
 use edgecut_graph::{Dim, TensorType, Type};
 
@@ -43,6 +43,7 @@ pub(crate) const OPS: &[OpDef] = &[
         .alias(Alias::InPlace)
         .flops(per_output::<1>)
         .split(|call| along_vectors(call, call.axis("axis", 1, &call.tensor(0)?.shape)?, &[]))
+        .linearity(Linearity::Offset(&[0]))
         .wire(bias_add),
     OpDef::new("nn.dropout", &["data"], |call| {
         let data = Type::from(call.tensor(0)?.clone());

@@ -8,7 +8,7 @@ use crate::kernel::Wiring;
 use crate::kernel::element::{Integer, Number, for_dtype};
 use crate::kernel::pointwise::{ZipFn, pairs, zip};
 use crate::rules::{FUNCTION_COST, broadcast_type, per_output};
-use crate::split::elementwise;
+use crate::split::{Linearity, elementwise};
 use crate::{Alias, FusionClass, OpDef, Typed};
 
 /// A [`ZipFn`] on numbers of any dtype.
@@ -29,9 +29,9 @@ macro_rules! integers {
 }
 
 pub(crate) const OPS: &[OpDef] = &[
-    binary("add", |w, c, i| by_tract(w, c, i, math::add, numbers!(add))),
-    binary("subtract", |w, c, i| by_tract(w, c, i, math::sub, numbers!(sub))),
-    binary("multiply", |w, c, i| by_tract(w, c, i, math::mul, numbers!(mul))),
+    binary("add", |w, c, i| by_tract(w, c, i, math::add, numbers!(add))).linearity(Linearity::Offset(&[0, 1])),
+    binary("subtract", |w, c, i| by_tract(w, c, i, math::sub, numbers!(sub))).linearity(Linearity::Offset(&[0])),
+    binary("multiply", |w, c, i| by_tract(w, c, i, math::mul, numbers!(mul))).linearity(Linearity::Linear(&[0, 1])),
     binary("divide", |w, c, i| by_kernel(w, c, i, numbers!(div))).flops(per_output::<FUNCTION_COST>),
     binary("trunc_divide", |w, c, i| by_kernel(w, c, i, numbers!(trunc_div))).flops(per_output::<FUNCTION_COST>),
     binary("floor_divide", |w, c, i| by_kernel(w, c, i, numbers!(floor_div))).flops(per_output::<FUNCTION_COST>),

@@ -3,7 +3,7 @@
 use tract_core::internal::*;
 
 use crate::kernel::Wiring;
-use crate::split::SplitAxis;
+use crate::split::{Linearity, SplitAxis};
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{Shape, TensorType, Type};
 
@@ -11,6 +11,7 @@ pub(crate) const OPS: &[OpDef] = &[OpDef::new("transpose", &["data"], transposed
     .attrs("relay.attrs.TransposeAttrs", &[AttrDef::required("axes", AttrKind::OptionalInts)])
     .class(FusionClass::Injective)
     .split(transpose_axes)
+    .linearity(Linearity::Linear(&[0]))
     .wire(transpose)];
 
 /// By axis of the result: the corresponding axis of the operand.

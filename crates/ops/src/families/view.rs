@@ -5,7 +5,7 @@ use tract_core::internal::*;
 
 use crate::kernel::Wiring;
 use crate::rules::unify;
-use crate::split::{SplitAxis, gcd, with_entry};
+use crate::split::{Linearity, SplitAxis, gcd, with_entry};
 use crate::{Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{Attr, Dim, Shape, TensorType, Type};
 
@@ -46,7 +46,11 @@ const fn view(
     operands: &'static [&'static str],
     infer: fn(&Call<'_>) -> Result<Type, TypeError>,
 ) -> OpDef {
-    OpDef::new(name, operands, infer).class(FusionClass::Injective).alias(Alias::View).wire(reshape)
+    OpDef::new(name, operands, infer)
+        .class(FusionClass::Injective)
+        .alias(Alias::View)
+        .linearity(Linearity::Linear(&[0]))
+        .wire(reshape)
 }
 
 /// Reshapes the first operand to the shape of the result.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`retype`] | repeats type inference after dimensions are bound or operand values become known |
 //! | [`shard`] | the call that computes one shard of an operator |
+//! | `carried` | axes along which linear operators carry on partial sums |
 //! | [`shard_graph`] | splits operators of a graph into shards |
 //! | [`tile`], `tile_bounds` | computes segments of a graph tile by tile; bounds inference |
 //! | `rewriter` | rewrites a graph whose tensors exist as shards |
@@ -11,6 +12,7 @@
 //! | [`summary`] | operator counts, FLOPs and sizes of a model |
 //! | [`weights`] | which inputs of a model are weights |
 
+mod carried;
 mod constant_copies;
 pub mod retype;
 mod rewriter;

@@ -6,6 +6,7 @@ use edgecut_graph::{Arg, Attrs, Dim, Graph, Operator, OperatorId, Origin, Tensor
 
 use crate::{
     def::{Call, TypeError, Typed},
+    passes::carried::carried_axes,
     registry::lookup,
     split::{Join, SplitAxis},
 };
@@ -51,13 +52,36 @@ pub enum SplitError {
     Empty { op: String, begin: u64, end: u64, operand: usize },
     #[error("shard {begin}..{end} of {op} has type {found}, expected {expected}")]
     Type { op: String, begin: u64, end: u64, found: String, expected: String },
+    #[error(
+        "{op} is split as the sum of {shards} shards of operand {operand}, which is not split into as many partial sums"
+    )]
+    Carried { op: String, shards: usize, operand: usize },
     #[error(transparent)]
     Operands(#[from] TypeError),
 }
 
-/// The axes along which `operator` can be split into at least two shards. Empty for an operator that is unknown,
-/// declares none, or has unknown dimensions.
+/// The axes along which `operator` can be split into at least two shards: those that it declares, then those along which it
+/// carries on partial sums of an operand. Empty for an operator that is unknown, has no such axes, or has unknown dimensions.
 pub fn axes(graph: &Graph, operator: &Operator) -> Vec<SplitAxis> {
+    let mut axes = declared_axes(graph, operator);
+    axes.extend(carried_axes(graph, operator));
+    axes
+}
+
+/// Axis `number` of those.
+pub(crate) fn axis(graph: &Graph, operator: &Operator, number: usize) -> Result<SplitAxis, SplitError> {
+    let mut axes = declared_axes(graph, operator);
+    if number >= axes.len() {
+        axes.extend(carried_axes(graph, operator));
+    }
+    match number < axes.len() {
+        true => Ok(axes.swap_remove(number)),
+        false => Err(SplitError::NoAxis { op: operator.name.to_string(), axis: number, axes: axes.len() }),
+    }
+}
+
+/// The axes that an operator declares.
+pub(crate) fn declared_axes(graph: &Graph, operator: &Operator) -> Vec<SplitAxis> {
     let Some((def, split)) = lookup(&operator.name).and_then(|def| Some((def, def.split?))) else { return Vec::new() };
     let args = graph.arg_types(operator);
     let out = graph.result_type(operator);

@@ -7,15 +7,15 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use edgecut_graph::{Graph, Operator, OperatorId};
+use edgecut_graph::{Graph, Operator, OperatorId, TensorId};
 
 pub use crate::passes::rewriter::{Role, Sharded};
 use crate::{
     passes::{
-        rewriter::{GraphRewriter, ShardLayout, ShardTensor},
-        shard::{Shard, SplitError, axes},
+        rewriter::{GraphRewriter, ShardLayout, ShardTensor, map_args},
+        shard::{Shard, SplitError, axis},
     },
-    split::{Join, SplitAxis},
+    split::{Carried, Join, SplitAxis},
 };
 
 /// How one operator is split into shards.
@@ -93,11 +93,7 @@ pub fn shard_graph(graph: &Graph, shardings: &BTreeMap<OperatorId, Sharding>) ->
 impl GraphRewriter<'_> {
     fn split(&mut self, id: OperatorId, operator: &Operator, sharding: &Sharding) -> Result<(), SplitError> {
         let op = operator.name.to_string();
-        let mut axes = axes(self.original, operator);
-        if sharding.axis >= axes.len() {
-            return Err(SplitError::NoAxis { op, axis: sharding.axis, axes: axes.len() });
-        }
-        let axis = axes.swap_remove(sharding.axis);
+        let axis = axis(self.original, operator, sharding.axis)?;
         if !sharding.fits(&axis) {
             let Sharding { cuts, tiles, .. } = sharding.clone();
             let (grain, size) = (axis.grain, axis.size);
@@ -107,12 +103,24 @@ impl GraphRewriter<'_> {
             });
         }
         let ranges = sharding.ranges();
+        let carried = axis.carried.map(|carried| self.partial_sums(operator, carried, ranges.len())).transpose()?;
         for (index, range) in (0u32..).zip(&ranges) {
             let shard = Shard { operator: id, index };
+            let partial = carried.as_ref().and_then(|(tensor, sums)| Some((*tensor, *sums.get(index as usize)?)));
+            if let Some((_, sum)) = partial
+                && index > 0
+                && axis.carried.is_some_and(|carried| carried.is_offset)
+            {
+                operator.outputs.iter().for_each(|output| self.shards[output.0 as usize].push(sum));
+                continue;
+            }
             let call = axis.shard(self.original, operator, range)?;
             self.own = Some(index as usize);
             let mut copy = operator.clone();
-            copy.args = self.operands(operator, &call.operands, Role::Prepare(shard))?;
+            copy.args = map_args(operator, &call.operands, |tensor, need| match partial {
+                Some((of, sum)) if of == tensor => Ok(sum.tensor),
+                _ => self.read(tensor, need, Role::Prepare(shard)),
+            })?;
             copy.attrs = call.attrs;
             let outputs = self.add(copy, &call.types, Role::Compute(shard));
             for (old, new) in operator.outputs.iter().zip(outputs) {
@@ -136,5 +144,22 @@ impl GraphRewriter<'_> {
             self.layouts[output.0 as usize] = layout;
         }
         Ok(())
+    }
+
+    /// The operand whose partial sums `operator` carries on, and those of each of its `shards`.
+    fn partial_sums(
+        &self,
+        operator: &Operator,
+        carried: Carried,
+        shards: usize,
+    ) -> Result<(TensorId, Vec<ShardTensor>), SplitError> {
+        let partial = |tensor: &TensorId| {
+            let sums = &self.shards[tensor.0 as usize];
+            self.layouts[tensor.0 as usize] == ShardLayout::Partial && sums.len() == shards
+        };
+        let Carried { operand, .. } = carried;
+        let found = operator.operands().nth(operand).filter(partial);
+        let refused = || SplitError::Carried { op: operator.name.to_string(), shards, operand };
+        found.map(|tensor| (tensor, self.shards[tensor.0 as usize].clone())).ok_or_else(refused)
     }
 }

@@ -4,6 +4,8 @@ use std::{ops::Range, sync::Arc};
 
 use edgecut_graph::Attr;
 
+use super::linear::Carried;
+
 /// An axis along which a call can be split: an axis of its results, or a reduction axis.
 ///
 /// Invariant that every declaration keeps: the shards' results, combined as [`Join`] says, equal the result of the
@@ -18,6 +20,8 @@ pub struct SplitAxis {
     pub operands: Vec<Option<AccessMap>>,
     /// Attributes whose values differ in a shard.
     pub attrs: Vec<(&'static str, AttrFn)>,
+    /// If shards continue with partial sums of an operand: which.
+    pub carried: Option<Carried>,
 }
 
 /// How shard results combine to the result of the whole operator.
@@ -43,7 +47,8 @@ pub type AttrFn = Box<dyn Fn(&Range<u64>) -> Attr + Send + Sync>;
 impl SplitAxis {
     /// A split whose shards need all of each of `operands` operands, until narrowed by the methods below.
     pub(crate) fn new(join: Join, size: u64, operands: usize) -> SplitAxis {
-        SplitAxis { join, size, grain: 1, operands: (0..operands).map(|_| None).collect(), attrs: Vec::new() }
+        let operands = (0..operands).map(|_| None).collect();
+        SplitAxis { join, size, grain: 1, operands, attrs: Vec::new(), carried: None }
     }
 
     /// A shard reads its own range of `axis` of operand `index`.
@@ -123,7 +128,7 @@ mod tests {
 
     #[test]
     fn cuts_snap_to_the_grain() {
-        let axis = |size, grain| SplitAxis { join: Join::Sum, size, grain, operands: vec![], attrs: vec![] };
+        let axis = |size, grain| SplitAxis { grain, ..SplitAxis::new(Join::Sum, size, 0) };
         assert_eq!(axis(10, 1).cuts(&[0.5, 0.5]), [0, 5, 10]);
         assert_eq!(axis(10, 1).cuts(&[3.0, 1.0]), [0, 8, 10], "fractions are normalised");
         assert_eq!(axis(16, 8).cuts(&[0.3, 0.3, 0.4]), [0, 8, 8, 16], "a shard may be empty");

@@ -3,11 +3,14 @@
 //! | module | contents |
 //! |---|---|
 //! | [`axis`] | [`SplitAxis`]: the operand ranges that a shard reads, and how shard results combine |
+//! | [`linear`] | which operands an operator is linear in, so that partial sums pass through it |
 //! | `rules` | split axes that several families share |
 
 pub(crate) mod axis;
+pub(crate) mod linear;
 pub(crate) mod rules;
 
 pub(crate) use axis::gcd;
 pub use axis::{AccessMap, AttrFn, Join, RangeFn, SplitAxis};
+pub use linear::{Carried, Linearity};
 pub(crate) use rules::{aligned, along_vectors, batch, elementwise, elementwise_on, off, with_entry};

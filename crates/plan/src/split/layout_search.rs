@@ -218,7 +218,10 @@ impl<'r, 'a> Table<'r, 'a> {
         }
         let spread = |by_shard: Vec<Read>| {
             let mut reads = vec![None; self.devices.len()];
-            places.iter().zip(by_shard).for_each(|(place, read)| reads[*place] = Some(read));
+            places
+                .iter()
+                .zip(by_shard)
+                .for_each(|(place, read)| reads[*place] = Some(read).filter(|r| *r != Read::Nothing));
             reads
         };
         let reads = request.split_options.reads_of_shards(&request.split_options.groups[group], &divisions);
@@ -373,6 +376,7 @@ impl State {
         }
         let bytes = table.bytes(tensor);
         let wanted = match read {
+            Read::Nothing => 0.0,
             Read::Whole => bytes,
             Read::Range(axis, range) => bytes * table.part(tensor, *axis, range.end - range.start),
         };

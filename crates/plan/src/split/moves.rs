@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, ops::Range};
 use super::{
     choice::{Choice, Choices, Halo},
     pieces::{PIECES, in_pieces},
-    search::{Incumbent, Search},
+    search::{Incumbent, Search, gains},
 };
 use crate::problem::DeviceId;
 
@@ -161,10 +161,7 @@ impl Search<'_, '_> {
                 if next == at.choices {
                     continue;
                 }
-                let gains = |next: &Incumbent| match next.score.violation == at.score.violation {
-                    true => next.score.value < PIECES_GAIN * at.score.value,
-                    false => next.score.violation < at.score.violation,
-                };
+                let gains = |next: &Incumbent| gains(&next.score, &at.score, PIECES_GAIN);
                 if let Some(next) = self.evaluate(next).filter(gains) {
                     *at = next;
                 }

@@ -46,6 +46,7 @@ pub struct SplitOption {
 /// What a shard reads of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Read {
+    Nothing,
     Whole,
     /// A range of an axis.
     Range(usize, Range<u64>),
@@ -55,6 +56,8 @@ impl Read {
     /// Reads what `other` reads too.
     fn extend(&mut self, other: Read) {
         match (&mut *self, other) {
+            (_, Read::Nothing) => {}
+            (Read::Nothing, other) => *self = other,
             (Read::Range(axis, range), Read::Range(along, other)) if *axis == along => {
                 *range = range.start.min(other.start)..range.end.max(other.end);
             }
@@ -123,8 +126,7 @@ impl<'a> SplitOptions<'a> {
         let option = |(number, axis): (usize, &SplitAxis)| {
             let side = match &axis.join {
                 Join::Axis(outputs) => Some(outputs.first().copied().flatten()?),
-                Join::Sum if group.iter().all(|id| id == last || self.is_constant(*id)) => None,
-                Join::Sum => return None,
+                Join::Sum => None,
             };
             let option = SplitOption { axis: number, side, size: axis.size, grain: axis.grain, reads: Vec::new() };
             // Candidate on halves, because what a shard needs is known by example only.
@@ -156,16 +158,19 @@ impl<'a> SplitOptions<'a> {
         let mut reads: Vec<(TensorId, Vec<Read>)> = Vec::new();
         for (id, division) in divisions {
             let operands = self.graph.operator(*id).operands();
-            for (tensor, access) in operands.zip(self.axes[id].get(division.axis).iter().flat_map(|a| &a.operands)) {
+            let Some(axis) = self.axes[id].get(division.axis) else { continue };
+            let is_offset = axis.carried.is_some_and(|carried| carried.is_offset);
+            for (tensor, access) in operands.zip(&axis.operands) {
                 let inside = self.graph.producer(tensor).is_some_and(|p| group.contains(&p));
                 if inside || self.is_weight(tensor) {
                     continue;
                 }
-                let read = |range: &Range<u64>| match access {
+                let read = |(shard, range): (usize, &Range<u64>)| match access {
                     Some(access) => Read::Range(access.axis, (access.map)(range)),
+                    None if is_offset && shard > 0 => Read::Nothing,
                     None => Read::Whole,
                 };
-                let found: Vec<Read> = division.ranges().iter().map(read).collect();
+                let found: Vec<Read> = division.ranges().iter().enumerate().map(read).collect();
                 match reads.iter_mut().find(|read| read.0 == tensor) {
                     Some((_, known)) => known.iter_mut().zip(found).for_each(|(known, read)| known.extend(read)),
                     None => reads.push((tensor, found)),
@@ -236,9 +241,27 @@ impl<'a> SplitOptions<'a> {
         for id in group.iter().rev().filter(|id| !self.is_constant(**id)) {
             let division = found.get(id)?.clone();
             let axis = self.axes.get(id)?.get(division.axis)?;
-            for (tensor, access) in self.graph.operator(*id).operands().zip(&axis.operands) {
-                let Origin::Operator { operator, index } = self.graph.tensor(tensor).origin else { continue };
-                if !group.contains(&operator) || self.is_constant(operator) {
+            for (number, (tensor, access)) in self.graph.operator(*id).operands().zip(&axis.operands).enumerate() {
+                let carried = axis.carried.filter(|carried| carried.operand == number);
+                let producer = match self.graph.tensor(tensor).origin {
+                    Origin::Operator { operator, index }
+                        if group.contains(&operator) && !self.is_constant(operator) =>
+                    {
+                        Some((operator, index))
+                    }
+                    _ => None,
+                };
+                let (operator, index) = match (producer, carried) {
+                    (Some(producer), _) => producer,
+                    (None, None) => continue,
+                    // Partial sums of another group are added up where they are read.
+                    (None, Some(_)) => return None,
+                };
+                if let Some(carried) = carried {
+                    let wanted = Sharding::disjoint(carried.axis, division.cuts.clone());
+                    if found.insert(operator, wanted.clone()).is_some_and(|before| before != wanted) {
+                        return None;
+                    }
                     continue;
                 }
                 let access = access.as_ref()?;

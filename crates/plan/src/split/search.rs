@@ -10,7 +10,7 @@
 //!
 //! Everything is judged by simulating the problem that comes out. The same request gives the same candidate.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, panic::resume_unwind, thread};
 
 use super::{
     choice::{Choice, Choices, Halo},
@@ -32,6 +32,10 @@ pub(super) const STEPS: [f64; 5] = [0.4, 0.2, 0.1, 0.05, 0.025];
 /// Those of a first pass, and of a last one.
 pub(super) const COARSE: [f64; 2] = [0.4, 0.2];
 pub(super) const FINE: [f64; 3] = [0.1, 0.05, 0.025];
+
+/// Plans that recompute halos must be better by this: their tiles are estimates at first, and what they compute twice is certain,
+/// while what an exchange takes may be hidden behind computing.
+pub(super) const HALO_GAIN: f64 = 0.97;
 
 /// Most devices that one group is split over.
 const MOST_DEVICES: usize = 8;
@@ -61,7 +65,39 @@ struct InitialPlan {
 
 /// Looks for splits that are better than `score`, which is what leaving every group whole on its device in `whole` is
 /// worth. `None` if there are none. Goes on from the splits `before`, if there are any that can be computed.
+///
+/// Halos are recomputed where that gains enough over the best plan that exchanges all of them.
 pub fn search(
+    request: &PlanRequest<'_>,
+    whole: &[DeviceId],
+    score: Score,
+    budget: u64,
+    before: Option<&Choices>,
+) -> Option<Incumbent> {
+    if request.halo.is_some() || before.is_some() {
+        return search_from(request, whole, score, budget, before);
+    }
+    let exchanging = PlanRequest { halo: Some(Halo::Exchanged), ..request.clone() };
+    let (exchanged, recomputed) = thread::scope(|scope| {
+        let exchanged = scope.spawn(|| search_from(&exchanging, whole, score, budget, None));
+        let recomputed = search_from(request, whole, score, budget, None);
+        (exchanged.join().unwrap_or_else(|panicked| resume_unwind(panicked)), recomputed)
+    });
+    let spent = [&exchanged, &recomputed].into_iter().flatten().map(|found| found.evaluations).sum();
+    let gains = |found: &Incumbent| exchanged.as_ref().is_none_or(|than| gains(&found.score, &than.score, HALO_GAIN));
+    let best = recomputed.filter(gains).or(exchanged);
+    best.map(|best| Incumbent { evaluations: spent, ..best })
+}
+
+/// Whether a plan is worth more than `than` by this ratio, or violates less.
+pub(super) fn gains(plan: &Score, than: &Score, ratio: f64) -> bool {
+    match plan.violation == than.violation {
+        true => plan.value < ratio * than.value,
+        false => plan.violation < than.violation,
+    }
+}
+
+fn search_from(
     request: &PlanRequest<'_>,
     whole: &[DeviceId],
     score: Score,
