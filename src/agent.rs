@@ -22,6 +22,7 @@ use edgecut_cluster::{
         serve_metrics,
     },
     check_name,
+    mdns::{AnnouncedAgent, Announcement},
 };
 use edgecut_engine::{Dilation, EngineOptions};
 use edgecut_graph::units::Bytes;
@@ -38,6 +39,9 @@ pub struct Agent {
     /// This server's name in messages; the host's name if not given
     #[arg(long, help_heading = "Server", value_parser = agent_name)]
     name: Option<SmolStr>,
+    /// Announce it on the local network, so that `edgecut cluster discover` finds it
+    #[arg(long, help_heading = "Server")]
+    mdns: bool,
     /// Threads that compute; all that this process may use if not given
     #[arg(long, help_heading = "Limits", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     threads: Option<u32>,
@@ -47,7 +51,7 @@ pub struct Agent {
     /// Another limit on what clients can do, such as connections=128 (repeatable)
     ///
     /// docs/cluster.md lists them: connections, client-connections, handshakes, handshake-time, streams, jobs, client-jobs, message-time, idle-time, lease-wait,
-    /// drain-time, document, in-flight.
+    /// drain-time, document, in-flight, monitors.
     #[arg(long, help_heading = "Limits", value_name = "NAME=VALUE")]
     limit: Vec<String>,
     /// Where to serve metrics (/metrics) and probes (/livez, /readyz) over HTTP, such as 127.0.0.1:9600
@@ -126,6 +130,10 @@ impl Agent {
                 None => None,
             };
             announce(&host, address, identity.is_some());
+            let (name, has_tls) = (host.name().clone(), identity.is_some());
+            let announced = AnnouncedAgent { name, address, has_tls };
+            let announcement = self.mdns.then(|| Announcement::new(&announced));
+            let announcement = announcement.transpose().map_err(Failure::failed)?;
             if let Some((listener, address)) = metrics {
                 eprintln!("agent {}: http://{address}/metrics, /livez and /readyz", host.name());
                 let (host, name) = (host.clone(), host.name().clone());
@@ -136,6 +144,7 @@ impl Agent {
                 });
             }
             serve(listener, host.clone()).await.map_err(Failure::failed)?;
+            drop(announcement);
             eprintln!("agent {} has stopped", host.name());
             Ok(())
         })

@@ -26,7 +26,7 @@ pub struct ClusterFlag {
     #[arg(long, help_heading = "Cluster", value_name = "FILE")]
     cluster: Option<PathBuf>,
     /// How long to wait for devices that others use; as their agents say if not given
-    #[arg(long, help_heading = "Cluster", hide_short_help = true, value_name = "TIME", value_parser = wait)]
+    #[arg(long, help_heading = "Cluster", hide_short_help = true, value_name = "TIME", value_parser = time_to_wait)]
     wait: Option<Micros>,
 }
 
@@ -41,7 +41,7 @@ pub struct ThreadsFlag {
 }
 
 /// A time to wait, of at most a day.
-fn wait(text: &str) -> Result<Micros, String> {
+pub fn time_to_wait(text: &str) -> Result<Micros, String> {
     let time: Micros = text.parse().map_err(|error: UnitError| error.to_string())?;
     if time <= Micros::from(MAX_TIME) { Ok(time) } else { Err(format!("{time} is too long: at most a day")) }
 }
@@ -101,7 +101,7 @@ pub fn read_cluster(path: &Path) -> Result<Cluster, Failure> {
 }
 
 /// The failure by an error of a cluster file, shown at its line and column.
-fn bad_cluster(path: &Path, text: String, error: ClusterError) -> Failure {
+pub fn bad_cluster(path: &Path, text: String, error: ClusterError) -> Failure {
     if kind::other(text.as_bytes(), Kind::Toml).is_some() {
         return kind::instead(path, text.as_bytes(), Kind::Toml, error);
     }

@@ -1,6 +1,7 @@
-//! `edgecut cluster`: what makes a cluster file a cluster: the certificates of its agents and operators.
+//! `edgecut cluster`: what makes machines a cluster: the file that names them, and the certificates of its agents and operators.
 
 mod certificates;
+mod discover;
 mod init;
 mod revoke;
 
@@ -8,7 +9,7 @@ use clap::Subcommand;
 
 use crate::Outcome;
 
-/// Set up a cluster: certificates for its agents and for those who use them.
+/// Set up a cluster: find its agents, make certificates for them and for those who use them.
 #[derive(clap::Args)]
 pub struct Cluster {
     #[command(subcommand)]
@@ -17,6 +18,7 @@ pub struct Cluster {
 
 #[derive(Subcommand)]
 enum Verb {
+    Discover(discover::Discover),
     Init(init::Init),
     Revoke(revoke::Revoke),
 }
@@ -24,6 +26,7 @@ enum Verb {
 impl Cluster {
     pub fn run(self) -> Outcome {
         match self.verb {
+            Verb::Discover(verb) => verb.run(),
             Verb::Init(verb) => verb.run(),
             Verb::Revoke(verb) => verb.run(),
         }

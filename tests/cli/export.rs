@@ -12,7 +12,7 @@ use edgecut::{
     engine::{Engine, TractEngine},
     graph::{Graph, OperatorId, TensorData, TensorId},
     onnx,
-    ops::passes::shard,
+    ops::passes::axes::axes,
     plan::{
         DeviceId, GroupId, Plan, TransferFormat,
         file::{Bound, DevicePlan, Granularity, GroupPlan, MemoryPlan, ModelRef, Predicted, Split, VERSION},
@@ -300,7 +300,9 @@ fn split_operators_run_from_the_modules_of_both_devices() {
     let import = relay::import("model.relay", MODEL.as_bytes(), &ImportOptions::default()).unwrap();
     let mut tried = 0;
     for (id, operator) in import.graph.operators() {
-        for (axis, ways) in shard::axes(&import.graph, operator).iter().enumerate().filter(|(_, way)| way.size > 1) {
+        for (axis, ways) in
+            axes(&import.graph, operator).iter().enumerate().filter(|(_, way)| way.size > 1 && way.carried.is_none())
+        {
             let (cuts, devices) = (ways.cuts(&[0.3, 0.7]), [0, 1].map(DeviceId).to_vec());
             let split = Split { operator: id, axis, cuts, tiles: Vec::new(), devices };
             let graph = divided(&import.graph, std::slice::from_ref(&split)).unwrap();

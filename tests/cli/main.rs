@@ -9,6 +9,7 @@ mod cluster_processes;
 mod command_line;
 mod costs;
 mod dilation;
+mod discovery;
 mod documented_flags;
 mod export;
 mod failover;

@@ -10,7 +10,8 @@ use edgecut::{
     graph::{Graph, OperatorId, TensorData},
     ops::{
         passes::{
-            shard::{self, SplitError},
+            axes::axes,
+            shard::SplitError,
             shard_graph::{Sharding, shard_graph},
         },
         split::{Join, SplitAxis},
@@ -31,7 +32,7 @@ pub fn trials() -> impl Iterator<Item = Trial> {
 
 /// Whether an operator of the graph has an axis that it can be split along.
 fn splits(graph: &Graph) -> bool {
-    graph.operators().any(|(_, operator)| !shard::axes(graph, operator).is_empty())
+    graph.operators().any(|(_, operator)| !axes(graph, operator).is_empty())
 }
 
 /// Splits every operator of the case along each of its axes, in several ways, and compares the results with the unsplit ones.
@@ -40,7 +41,7 @@ fn check(case: &Case) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(u64::from(crc32fast::hash(case.name.as_bytes())));
     let mut outputs: Option<Vec<TensorData>> = None;
     for (id, operator) in graph.operators() {
-        for (number, axis) in shard::axes(&graph, operator).iter().enumerate() {
+        for (number, axis) in axes(&graph, operator).iter().enumerate() {
             for sharding in shardings(number, axis, &mut rng) {
                 let label = format!("{} {axis:?} as {sharding:?}", operator.name);
                 let divisions = with_producers(&graph, id, sharding);
@@ -68,7 +69,7 @@ fn check(case: &Case) -> Result<(), String> {
 fn with_producers(graph: &Graph, id: OperatorId, sharding: Sharding) -> BTreeMap<OperatorId, Sharding> {
     let mut divisions = BTreeMap::from([(id, sharding.clone())]);
     let (mut at, mut number) = (id, sharding.axis);
-    while let Some(carried) = shard::axes(graph, graph.operator(at)).get(number).and_then(|axis| axis.carried) {
+    while let Some(carried) = axes(graph, graph.operator(at)).get(number).and_then(|axis| axis.carried) {
         let tensor = graph.operator(at).operands().nth(carried.operand).expect("an operand");
         (at, number) = (graph.producer(tensor).expect("a sum"), carried.axis);
         divisions.insert(at, Sharding { axis: number, ..sharding.clone() });
@@ -104,7 +105,7 @@ fn fractions_make_cuts_of_the_whole_axis() {
     let mut rng = fastrand::Rng::with_seed(7);
     let graphs = cases.iter().step_by(20).filter_map(|case| case.read().ok());
     for graph in graphs.map(|(graph, _)| graph) {
-        for axis in graph.operators().flat_map(|(_, operator)| shard::axes(&graph, operator)) {
+        for axis in graph.operators().flat_map(|(_, operator)| axes(&graph, operator)) {
             let fractions: Vec<f64> = (0..rng.usize(1..6)).map(|_| rng.f64()).collect();
             assert!(are_cuts(&axis, &axis.cuts(&fractions), fractions.len()), "{axis:?} {fractions:?}");
         }

@@ -8,7 +8,7 @@ use edgecut::{
     graph::{DType, Graph, TensorData, TensorType},
     onnx::{self, ExportOptions},
     ops::passes::{
-        shard,
+        axes::axes,
         shard_graph::{Sharding, shard_graph},
     },
     relay,
@@ -212,7 +212,7 @@ fn shards_put_together_are_the_layer() {
         let graph = read(layer.model(true, None));
         let want = compute(&graph).unwrap();
         for (id, operator) in graph.operators().filter(|(_, operator)| operator.name.starts_with("nn.")) {
-            for (number, axis) in shard::axes(&graph, operator).iter().enumerate() {
+            for (number, axis) in axes(&graph, operator).iter().enumerate() {
                 let cuts = axis.cuts(&[0.6, 0.4]);
                 if cuts[1] == 0 || cuts[1] == cuts[2] {
                     continue;

@@ -7,7 +7,7 @@ use crate::common::card::{CPU, Card, GPU, in_file};
 use edgecut::{
     engine::{Engine, EngineError, TractEngine},
     graph::{Granularity, Graph, LinkCost, OperatorId, TensorData},
-    ops::passes::shard,
+    ops::passes::axes::axes,
     plan::{
         Candidate, DeviceId, Plan, PlanRequest,
         assemble::Network,
@@ -228,8 +228,8 @@ fn every_way_is_an_axis_of_the_last_operator() {
     let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
     let ways = SplitOptions::of(&graph, &groups);
     for (number, group) in groups.iter().enumerate() {
-        let axes = shard::axes(&graph, graph.operator(*group.last().unwrap())).len();
-        assert!(ways.group(number).len() <= axes);
+        let count = axes(&graph, graph.operator(*group.last().unwrap())).len();
+        assert!(ways.group(number).len() <= count);
     }
     assert!((0..groups.len()).all(|g| !ways.group(g).is_empty()), "all of this model can be split");
 }

@@ -6,6 +6,7 @@
 //! | [`Description`], [`Inventory`] | what a server reports; the devices and links that a plan can use |
 //! | [`Link`], [`LinkTable`] | a directed connection and its cost; the file of measured links |
 //! | [`authority`] | certificates for agents and operators |
+//! | [`mdns`] | agents on the local network |
 //! | [`agent`] | the service on every server, its protocol and its client |
 //! | [`survey`](mod@survey) | the profile of a model on all devices |
 //! | [`run`] | plans deployed and executed on agents |
@@ -14,6 +15,7 @@
 //! Dependencies: `calibration` on `run` and `survey`; `run` on `survey` and `agent`; `survey` on `agent`; `agent` on the data types; never in reverse. Nothing
 //! here searches for plans: that is `edgecut-plan`, without sockets.
 
+mod added_servers;
 pub mod agent;
 pub mod authority;
 pub mod calibration;
@@ -24,11 +26,13 @@ mod discovery;
 mod inventory;
 mod link;
 mod link_table;
+pub mod mdns;
 pub mod nearest;
 mod oversubscribed;
 pub mod run;
 pub mod survey;
 
+pub use added_servers::AddedServers;
 pub use cluster::{Cluster, DeviceOverride, Endpoint, MAX_THREADS, Server, TlsFiles};
 pub use cluster_file::ClusterError;
 pub use device_name::{DeviceName, DeviceNameError, NameError, check_name};

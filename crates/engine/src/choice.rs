@@ -126,12 +126,11 @@ impl EngineOptions {
     #[cfg(feature = "onnxruntime")]
     fn automatic(&self, threads: usize) -> Result<Arc<dyn Engine>, EngineError> {
         let tract = Arc::new(TractEngine::new(threads)?);
-        // A library that was named must be there.
-        match self.onnx_runtime(threads) {
-            Ok(other) => Ok(Arc::new(AutomaticEngine::new(tract, other))),
-            Err(error) if self.library.is_some() => Err(error),
-            Err(_) => Ok(tract),
+        // A library that was named must be there, and one that was found must load.
+        if self.library.is_none() && self.onnx_runtime_identity().is_err() {
+            return Ok(tract);
         }
+        Ok(Arc::new(AutomaticEngine::new(tract, self.onnx_runtime(threads)?)))
     }
 
     #[cfg(not(feature = "onnxruntime"))]

@@ -33,7 +33,12 @@ impl Statistics {
 
 /// The median; zero without samples.
 pub fn median(samples: &[Micros]) -> Micros {
-    Micros(quantile(&sorted(samples), 0.5).unwrap_or(0.0))
+    percentile(samples, 0.5)
+}
+
+/// The `q`-quantile of samples in any order; zero without samples.
+pub fn percentile(samples: &[Micros], q: f64) -> Micros {
+    Micros(quantile(&sorted(samples), q).unwrap_or(0.0))
 }
 
 /// Half the width of the 95 % confidence interval of the median, as a fraction of the median.

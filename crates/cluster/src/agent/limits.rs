@@ -36,6 +36,8 @@ pub struct Limits {
     pub document: Bytes,
     /// Inputs in flight of a run.
     pub in_flight: u32,
+    /// Open connections to where metrics are served; the oldest is closed for a new one.
+    pub monitors: usize,
 }
 
 /// A limit that cannot be set so.
@@ -65,6 +67,7 @@ impl Default for Limits {
             drain_time: Duration::from_secs(30),
             document: Bytes(256 << 20),
             in_flight: 1024,
+            monitors: 16,
         }
     }
 }
@@ -81,7 +84,7 @@ const COUNT: &str = "a number from 1 to 1000000";
 const TIME: &str = "a time such as 500ms, 30s or 5m, at most a day";
 const SIZE: &str = "a size such as 64MiB";
 
-const NAMED: [Named; 13] = [
+const NAMED: [Named; 14] = [
     Named { name: "connections", expected: COUNT, set: |l, v| count(v).map(|n| l.connections = n as usize) },
     Named {
         name: "client-connections",
@@ -99,6 +102,7 @@ const NAMED: [Named; 13] = [
     Named { name: "drain-time", expected: TIME, set: |l, v| time(v).map(|t| l.drain_time = t) },
     Named { name: "document", expected: SIZE, set: |l, v| Bytes::with_unit(v).ok().map(|b| l.document = b) },
     Named { name: "in-flight", expected: COUNT, set: |l, v| count(v).map(|n| l.in_flight = n) },
+    Named { name: "monitors", expected: COUNT, set: |l, v| count(v).map(|n| l.monitors = n as usize) },
 ];
 
 /// Longest time of a limit, and longest wait for devices.
@@ -135,7 +139,7 @@ impl Limits {
     /// The same with no more connections than the system lets this process open, some files apart.
     #[must_use]
     pub fn within_descriptors(self, descriptors: Option<u64>) -> Limits {
-        /// Those of the runtime, libraries, models, and one connection that is told to go.
+        /// Those of the runtime, libraries, models, a few monitors, and one connection that is told to go.
         const RESERVED: u64 = 32;
         let most = descriptors.map_or(usize::MAX, |all| all.saturating_sub(RESERVED).max(RESERVED / 4) as usize);
         let connections = self.connections.min(most);

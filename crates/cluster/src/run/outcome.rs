@@ -11,7 +11,7 @@ use super::{
     execute::Record,
     stage_engines::{StageEngines, stage_engines},
 };
-use edgecut_engine::statistics::{Statistics, median};
+use edgecut_engine::statistics::{Statistics, median, percentile};
 use edgecut_graph::{
     TensorId,
     units::{Bytes, Micros},
@@ -49,6 +49,7 @@ pub struct Latencies {
     pub mad_us: Micros,
     pub min_us: Micros,
     pub p95_us: Micros,
+    pub p99_us: Micros,
     pub max_us: Micros,
 }
 
@@ -127,7 +128,9 @@ impl Latencies {
     pub fn of(times: &[Micros]) -> Option<Latencies> {
         let Statistics { n, median, mad, min, p95 } = Statistics::of(times)?;
         let max = times.iter().copied().fold(min, Micros::max);
-        Some(Latencies { n: n as usize, median_us: median, mad_us: mad, min_us: min, p95_us: p95, max_us: max })
+        let p99 = percentile(times, 0.99);
+        let (median_us, mad_us, min_us, p95_us, p99_us, max_us) = (median, mad, min, p95, p99, max);
+        Some(Latencies { n: n as usize, median_us, mad_us, min_us, p95_us, p99_us, max_us })
     }
 }
 
@@ -274,6 +277,7 @@ mod tests {
             (100, Micros(50.5), Micros(1.0), Micros(100.0))
         );
         assert!((found.p95_us.0 - 95.05).abs() < 1e-9 && found.mad_us == Micros(25.0), "{found:?}");
+        assert!((found.p99_us.0 - 99.01).abs() < 1e-9, "{found:?}");
         assert_eq!(Latencies::of(&times[..1]).unwrap().p95_us, Micros(100.0));
         assert_eq!(Latencies::of(&[]), None);
     }

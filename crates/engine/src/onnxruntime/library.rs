@@ -16,9 +16,16 @@ use crate::{EngineError, panics::catch_panic};
 /// The loaded library.
 pub(super) struct Library {
     pub environment: Environment,
+    pub found: &'static FoundLibrary,
+}
+
+/// A library that can be loaded.
+pub(super) struct FoundLibrary {
+    /// As it was asked for.
+    path: PathBuf,
+    absolute: PathBuf,
     /// Such as `1.22.0`.
     pub version: String,
-    pub path: PathBuf,
 }
 
 /// The environment variable that names the library.
@@ -32,22 +39,33 @@ const PYTHON_QUERY: &str = "import importlib.util as u; s = u.find_spec('onnxrun
                             print(s.submodule_search_locations[0] if s else '')";
 
 /// ONNX Runtime has one environment in a process, and so one library.
+static FOUND: OnceLock<Result<FoundLibrary, String>> = OnceLock::new();
 static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
 
-/// The library at `asked`, else the first that is found; the first call in a process decides.
+/// The library at `asked`, else the first that is found, loaded; the first call in a process decides.
 ///
 /// # Errors
 /// If there is none, it cannot be loaded, or another one is loaded already.
 pub(super) fn library(asked: Option<&Path>) -> Result<&'static Library, EngineError> {
-    let loaded = LIBRARY.get_or_init(|| find(asked).and_then(|path| load(&path)));
-    let library = loaded.as_ref().map_err(|what| EngineError::Other(what.clone()))?;
+    let found = found(asked)?;
+    let loaded = LIBRARY.get_or_init(|| load(found));
+    loaded.as_ref().map_err(|what| EngineError::Other(what.clone()))
+}
+
+/// The same library without loading it for good: an agent that no client asks for it does without its memory.
+///
+/// # Errors
+/// If there is none, it is no library of ONNX Runtime, or this process uses another one.
+pub(super) fn found(asked: Option<&Path>) -> Result<&'static FoundLibrary, EngineError> {
+    let found = FOUND.get_or_init(|| find(asked).and_then(|path| inspect(&path)));
+    let found = found.as_ref().map_err(|what| EngineError::Other(what.clone()))?;
     match asked {
-        Some(path) if path != library.path => Err(EngineError::Other(format!(
-            "{} cannot be loaded: this process has loaded {}",
+        Some(path) if path != found.path => Err(EngineError::Other(format!(
+            "{} cannot be loaded: this process uses {}",
             path.display(),
-            library.path.display()
+            found.path.display()
         ))),
-        _ => Ok(library),
+        _ => Ok(found),
     }
 }
 
@@ -107,18 +125,26 @@ fn system_folders() -> Vec<PathBuf> {
     std::env::split_paths(&named).chain(usual.iter().map(PathBuf::from)).collect()
 }
 
-/// Loads the library at `path`, and registers the allocator that counts.
-fn load(path: &Path) -> Result<Library, String> {
-    let failed = |what: String| format!("ONNX Runtime cannot be used: {what}");
+fn failed(what: String) -> String {
+    format!("ONNX Runtime cannot be used: {what}")
+}
+
+/// The library at `path`, which is closed again.
+fn inspect(path: &Path) -> Result<FoundLibrary, String> {
     let absolute = path.canonicalize().map_err(|error| failed(format!("{}: {error}", path.display())))?;
     let version = version_of(&absolute).map_err(failed)?;
+    Ok(FoundLibrary { path: path.to_path_buf(), absolute, version })
+}
+
+/// Loads a library, and registers the allocator that counts.
+fn load(found: &'static FoundLibrary) -> Result<Library, String> {
     let environment = catch_panic(|| {
-        let builder = ort::init_from(&absolute).map_err(|error| error.to_string())?;
+        let builder = ort::init_from(&found.absolute).map_err(|error| error.to_string())?;
         builder.with_name("edgecut").with_telemetry(false).build().map_err(|error| error.to_string())
     });
     let environment = environment.and_then(|built| built).map_err(failed)?;
     memory::register(&environment).map_err(|error| failed(error.to_string()))?;
-    Ok(Library { environment, version, path: path.to_path_buf() })
+    Ok(Library { environment, found })
 }
 
 /// The version that the library at `path` says it has.
@@ -128,8 +154,16 @@ fn version_of(path: &Path) -> Result<String, String> {
     // SAFETY: `OrtGetApiBase` has this signature in every version of the programming interface.
     let base = unsafe { opened.get::<unsafe extern "C" fn() -> *const ort::sys::OrtApiBase>(b"OrtGetApiBase") };
     let base = base.map_err(|_| format!("{} is not a library of ONNX Runtime", path.display()))?;
-    // SAFETY: it returns a static table, or null; the version is a static string.
-    let version = unsafe { base().as_ref().map(|base| CStr::from_ptr((base.GetVersionString)())) };
-    let version = version.ok_or_else(|| format!("{} has no programming interface", path.display()))?;
-    Ok(version.to_string_lossy().into_owned())
+    // SAFETY: it returns a static table, or null.
+    let base = unsafe { base().as_ref() }.ok_or_else(|| format!("{} has no programming interface", path.display()))?;
+    // SAFETY: the version is a static string.
+    let version = unsafe { CStr::from_ptr((base.GetVersionString)()) }.to_string_lossy().into_owned();
+    // SAFETY: a function of the table, which returns null for versions of the interface that the library has not.
+    match unsafe { (base.GetApi)(ort::sys::ORT_API_VERSION) }.is_null() {
+        true => {
+            let least = ort::sys::ORT_API_VERSION;
+            Err(format!("{} has version {version}, expected 1.{least} or later", path.display()))
+        }
+        false => Ok(version),
+    }
 }

@@ -67,7 +67,7 @@ impl OnnxRuntimeEngine {
     /// # Errors
     /// If no library is found, or it cannot be loaded.
     pub fn identity(path: Option<&Path>) -> Result<EngineId, EngineError> {
-        let library = library::library(path)?;
+        let library = library::found(path)?;
         // What is written for it depends on this crate's version too.
         let version = format!("{}+{}", library.version, env!("CARGO_PKG_VERSION"));
         Ok(EngineId { name: "onnxruntime".to_string(), version })
@@ -85,7 +85,7 @@ impl OnnxRuntimeEngine {
 
 impl Engine for OnnxRuntimeEngine {
     fn id(&self) -> EngineId {
-        let version = format!("{}+{}", self.context.library.version, env!("CARGO_PKG_VERSION"));
+        let version = format!("{}+{}", self.context.library.found.version, env!("CARGO_PKG_VERSION"));
         EngineId { name: "onnxruntime".to_string(), version }
     }
 

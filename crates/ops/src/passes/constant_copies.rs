@@ -8,8 +8,9 @@ use edgecut_graph::{Attrs, Graph, Operator, OperatorId, Origin, TensorId, Tensor
 
 use crate::{
     passes::{
+        axes::axes,
         rewriter::{ConstantRead, GraphRewriter, Role, ShardTensor, map_args, undefined},
-        shard::{Slice, SplitError, axes},
+        shard::{Slice, SplitError},
     },
     split::Join,
 };

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`retype`] | repeats type inference after dimensions are bound or operand values become known |
 //! | [`shard`] | the call that computes one shard of an operator |
-//! | `carried` | axes along which linear operators carry on partial sums |
+//! | [`axes`](mod@axes) | the axes along which an operator can be split: those of `declared`, and of `carried` partial sums |
 //! | [`shard_graph`] | splits operators of a graph into shards |
 //! | [`tile`], `tile_bounds` | computes segments of a graph tile by tile; bounds inference |
 //! | `rewriter` | rewrites a graph whose tensors exist as shards |
@@ -12,8 +12,10 @@
 //! | [`summary`] | operator counts, FLOPs and sizes of a model |
 //! | [`weights`] | which inputs of a model are weights |
 
+pub mod axes;
 mod carried;
 mod constant_copies;
+mod declared;
 pub mod retype;
 mod rewriter;
 pub mod shard;

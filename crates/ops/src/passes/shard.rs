@@ -5,8 +5,7 @@ use std::ops::Range;
 use edgecut_graph::{Arg, Attrs, Dim, Graph, Operator, OperatorId, Origin, TensorType, Type};
 
 use crate::{
-    def::{Call, TypeError, Typed},
-    passes::carried::carried_axes,
+    def::{Call, TypeError},
     registry::lookup,
     split::{Join, SplitAxis},
 };
@@ -60,43 +59,8 @@ pub enum SplitError {
     Operands(#[from] TypeError),
 }
 
-/// The axes along which `operator` can be split into at least two shards: those that it declares, then those along which it
-/// carries on partial sums of an operand. Empty for an operator that is unknown, has no such axes, or has unknown dimensions.
-pub fn axes(graph: &Graph, operator: &Operator) -> Vec<SplitAxis> {
-    let mut axes = declared_axes(graph, operator);
-    axes.extend(carried_axes(graph, operator));
-    axes
-}
-
-/// Axis `number` of those.
-pub(crate) fn axis(graph: &Graph, operator: &Operator, number: usize) -> Result<SplitAxis, SplitError> {
-    let mut axes = declared_axes(graph, operator);
-    if number >= axes.len() {
-        axes.extend(carried_axes(graph, operator));
-    }
-    match number < axes.len() {
-        true => Ok(axes.swap_remove(number)),
-        false => Err(SplitError::NoAxis { op: operator.name.to_string(), axis: number, axes: axes.len() }),
-    }
-}
-
-/// The axes that an operator declares.
-pub(crate) fn declared_axes(graph: &Graph, operator: &Operator) -> Vec<SplitAxis> {
-    let Some((def, split)) = lookup(&operator.name).and_then(|def| Some((def, def.split?))) else { return Vec::new() };
-    let args = graph.arg_types(operator);
-    let out = graph.result_type(operator);
-    let known = |ty: &TensorType| ty.shape.fixed().is_some();
-    if !args.iter().flat_map(|ty| ty.tensors()).chain(out.tensors()).all(known) {
-        return Vec::new();
-    }
-    let call = Call { def, attrs: &operator.attrs, args: &args, values: &[] };
-    let mut axes = split(&Typed { call, out: &out }).unwrap_or_default();
-    axes.retain(|axis| axis.size > axis.grain);
-    axes
-}
-
 impl SplitAxis {
-    /// The shard of `operator` that computes `range` of this axis, which must be one of its [`axes`].
+    /// The shard of `operator` that computes `range` of this axis, which must be one of its [`axes`](crate::passes::axes::axes).
     ///
     /// # Errors
     /// If the shard reads no element of some operand (its range lies in the padding), or the operator's type rule

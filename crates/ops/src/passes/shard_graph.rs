@@ -12,8 +12,9 @@ use edgecut_graph::{Graph, Operator, OperatorId, TensorId};
 pub use crate::passes::rewriter::{Role, Sharded};
 use crate::{
     passes::{
+        axes::axis,
         rewriter::{GraphRewriter, ShardLayout, ShardTensor, map_args},
-        shard::{Shard, SplitError, axis},
+        shard::{Shard, SplitError},
     },
     split::{Carried, Join, SplitAxis},
 };
@@ -21,7 +22,7 @@ use crate::{
 /// How one operator is split into shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sharding {
-    /// Index into the operator's [`axes`].
+    /// Index into the operator's [`axes`](crate::passes::axes::axes).
     pub axis: usize,
     /// Shard boundaries in ascending order, from 0 to the size of the axis.
     pub cuts: Vec<u64>,

@@ -11,7 +11,7 @@ use std::{
 use edgecut_graph::{Graph, Operator, OperatorId, TensorId, constant_operators, is_constant};
 
 use crate::{
-    passes::shard::axes,
+    passes::axes::axes,
     split::{Join, SplitAxis},
 };
 

@@ -71,7 +71,8 @@ impl Proportional {
 }
 
 /// What shards cost: as measured, and on straight lines between and below the measurements. A device and group of which no
-/// shard is known along an axis follow [estimates](ShardCosts::add_estimated) for any axis, else the rule.
+/// shard is known along an axis follow [estimates](ShardCosts::add_estimated) for any axis, else the rule. Shards of a sum cost
+/// the same, although the first one may compute a bias or a residual sum too.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ShardCosts {
     pub rule: Proportional,

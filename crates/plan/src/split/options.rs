@@ -8,7 +8,7 @@ use std::{
 
 use edgecut_graph::{Graph, OperatorId, Origin, TensorId, constant_operators, is_constant};
 use edgecut_ops::{
-    passes::{shard, shard_graph::Sharding},
+    passes::{axes::axes, shard_graph::Sharding},
     split::{Join, SplitAxis},
 };
 
@@ -38,9 +38,19 @@ pub struct SplitOption {
     /// Positions along it, and what shards' ends are multiples of.
     pub size: u64,
     pub grain: u64,
-    /// For each tensor that comes from other groups the axis along which a shard needs a part of it; `None` for one
-    /// that every shard needs whole.
-    pub reads: Vec<(TensorId, Option<usize>)>,
+    /// What shards need of each tensor that comes from other groups.
+    pub reads: Vec<(TensorId, Need)>,
+}
+
+/// What the shards of a group need of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Each a part of it, along this axis.
+    Part(usize),
+    /// Each all of it.
+    Whole,
+    /// The first one all of it, the others nothing.
+    First,
 }
 
 /// What a shard reads of a tensor.
@@ -68,7 +78,7 @@ impl Read {
 
 impl<'a> SplitOptions<'a> {
     pub fn of(graph: &'a Graph, groups: &'a [Vec<OperatorId>]) -> SplitOptions<'a> {
-        let axes = groups.iter().flatten().map(|id| (*id, shard::axes(graph, graph.operator(*id))));
+        let axes = groups.iter().flatten().map(|id| (*id, axes(graph, graph.operator(*id))));
         let mut all = SplitOptions { axes: Arc::new(axes.collect()), ..SplitOptions::none(graph, groups) };
         all.options = groups.iter().map(|group| all.of_group(group)).collect();
         all
@@ -137,16 +147,13 @@ impl<'a> SplitOptions<'a> {
     }
 
     /// What the operators of a group so divided read from elsewhere, and along which axis.
-    fn reads(
-        &self,
-        group: &[OperatorId],
-        divisions: &BTreeMap<OperatorId, Sharding>,
-    ) -> Vec<(TensorId, Option<usize>)> {
-        let axis = |reads: Vec<Read>| match reads.first() {
-            Some(Read::Range(axis, _)) if reads.iter().all(|read| *read != Read::Whole) => Some(*axis),
-            _ => None,
+    fn reads(&self, group: &[OperatorId], divisions: &BTreeMap<OperatorId, Sharding>) -> Vec<(TensorId, Need)> {
+        let need = |reads: Vec<Read>| match reads.first() {
+            Some(Read::Range(axis, _)) if reads.iter().all(|read| *read != Read::Whole) => Need::Part(*axis),
+            Some(Read::Whole) if reads[1..].iter().all(|read| *read == Read::Nothing) => Need::First,
+            _ => Need::Whole,
         };
-        self.reads_of_shards(group, divisions).into_iter().map(|(tensor, reads)| (tensor, axis(reads))).collect()
+        self.reads_of_shards(group, divisions).into_iter().map(|(tensor, reads)| (tensor, need(reads))).collect()
     }
 
     /// What each shard of a group so divided reads of tensors that come from elsewhere and are no weights.

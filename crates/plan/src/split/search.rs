@@ -16,7 +16,7 @@ use super::{
     choice::{Choice, Choices, Halo},
     expand::Expanded,
     layout_search::{Start, layout_search},
-    options::SplitOption,
+    options::{Need, SplitOption},
     ratios::speeds,
 };
 use crate::{
@@ -66,7 +66,8 @@ struct InitialPlan {
 /// Looks for splits that are better than `score`, which is what leaving every group whole on its device in `whole` is
 /// worth. `None` if there are none. Goes on from the splits `before`, if there are any that can be computed.
 ///
-/// Halos are recomputed where that gains enough over the best plan that exchanges all of them.
+/// Halos are recomputed where that gains enough over the best plan that exchanges all of them: there are two searches at once, each
+/// of at most `budget` evaluations.
 pub fn search(
     request: &PlanRequest<'_>,
     whole: &[DeviceId],
@@ -78,14 +79,23 @@ pub fn search(
         return search_from(request, whole, score, budget, before);
     }
     let exchanging = PlanRequest { halo: Some(Halo::Exchanged), ..request.clone() };
-    let (exchanged, recomputed) = thread::scope(|scope| {
-        let exchanged = scope.spawn(|| search_from(&exchanging, whole, score, budget, None));
-        let recomputed = search_from(request, whole, score, budget, None);
-        (exchanged.join().unwrap_or_else(|panicked| resume_unwind(panicked)), recomputed)
+    let exchange = || search_from(&exchanging, whole, score, budget, None);
+    let (exchanged, free) = thread::scope(|scope| {
+        let other = thread::Builder::new().spawn_scoped(scope, exchange);
+        let free = search_from(request, whole, score, budget, None);
+        match other {
+            Ok(other) => (other.join().unwrap_or_else(|panicked| resume_unwind(panicked)), free),
+            // The system has no thread for it.
+            Err(_) => (exchange(), free),
+        }
     });
-    let spent = [&exchanged, &recomputed].into_iter().flatten().map(|found| found.evaluations).sum();
-    let gains = |found: &Incumbent| exchanged.as_ref().is_none_or(|than| gains(&found.score, &than.score, HALO_GAIN));
-    let best = recomputed.filter(gains).or(exchanged);
+    let spent = [&exchanged, &free].into_iter().flatten().map(|found| found.evaluations).sum();
+    let gains = |found: &Incumbent| {
+        let recomputes = found.choices.values().any(|choice| choice.halo == Halo::Recomputed);
+        let ratio = if recomputes { HALO_GAIN } else { 1.0 };
+        exchanged.as_ref().is_none_or(|than| gains(&found.score, &than.score, ratio))
+    };
+    let best = free.filter(gains).or(exchanged);
     best.map(|best| Incumbent { evaluations: spent, ..best })
 }
 
@@ -259,10 +269,10 @@ impl Search<'_, '_> {
     fn exchange(&self, group: usize, option: &SplitOption, lies: &BTreeMap<TensorId, Option<usize>>, n: f64) -> f64 {
         let graph = self.request.split_options.graph;
         let size = |t: &TensorId| graph.tensor(*t).ty.bytes().map_or(0.0, |b| b.0 as f64);
-        let read = option.reads.iter().map(|(tensor, axis)| match (axis, lies.get(tensor)) {
-            (None, _) => (n - 1.0) * size(tensor),
-            (Some(axis), Some(Some(side))) if axis == side => 0.0,
-            (Some(_), _) => (1.0 - 1.0 / n) * size(tensor),
+        let read = option.reads.iter().map(|(tensor, need)| match (need, lies.get(tensor)) {
+            (Need::Whole, _) => (n - 1.0) * size(tensor),
+            (Need::Part(axis), Some(Some(side))) if axis == side => 0.0,
+            (Need::Part(_) | Need::First, _) => (1.0 - 1.0 / n) * size(tensor),
         });
         let last = self.request.split_options.groups[group].last().map(|id| graph.operator(*id));
         let made: f64 = last.iter().flat_map(|operator| &operator.outputs).map(size).sum();

@@ -26,7 +26,7 @@ use crate::{
     solve::{self, Solution, evaluate},
 };
 
-/// The part (one over it) of the evaluations that the search for splits may take, and the placing of the groups that
+/// The part (one over it) of the evaluations that each search for splits may take, and the placing of the groups that
 /// stay whole.
 const SEARCH_PART: u64 = 8;
 

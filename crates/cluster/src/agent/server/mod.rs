@@ -26,6 +26,7 @@ mod execute;
 mod host;
 mod http;
 mod job_log;
+mod limited_listener;
 mod machine;
 mod measurement_lock;
 mod metrics;

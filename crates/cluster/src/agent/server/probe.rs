@@ -50,6 +50,9 @@ const WORKING_SET: Bytes = Bytes(8 << 20);
 /// Longest time for one transfer.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Longest time for all transfers of a peer, which holds the lease of the processor.
+const ABSORB_TIMEOUT: Duration = Duration::from_secs(300);
+
 impl Host {
     /// Times transfers to `peer`: empty ones and sizes from 32 KiB to `largest`, several of each, fewer of large ones. Once
     /// `budget` is spent, only what a linear fit needs is added.
@@ -141,22 +144,26 @@ impl Host {
             }
         });
         acknowledging.map_err(|error| HostError::Request(format!("cannot start a thread: {error}")))?;
-        loop {
-            let Ok(AbsorbChunk { bytes, data }) = chunk else { return Err(HostError::ClientGone) };
-            if Bytes(bytes) > MAX_ABSORB_SIZE {
-                let what = format!("a probe of {} exceeds the limit of {MAX_ABSORB_SIZE}", Bytes(bytes));
-                return Err(HostError::Request(what));
+        let absorbing = async {
+            loop {
+                let Ok(AbsorbChunk { bytes, data }) = chunk else { return Err(HostError::ClientGone) };
+                if Bytes(bytes) > MAX_ABSORB_SIZE {
+                    let what = format!("a probe of {} exceeds the limit of {MAX_ABSORB_SIZE}", Bytes(bytes));
+                    return Err(HostError::Request(what));
+                }
+                if let Assembled::Complete(tensor) = transfer.push((), &TensorType::of(DType::U8, &[bytes]), &data)?
+                    && tensors.send(tensor).await.is_err()
+                {
+                    return Err(HostError::ClientGone);
+                }
+                match next(&mut stream).await? {
+                    Some(more) => chunk = more,
+                    None => return Ok(()),
+                }
             }
-            if let Assembled::Complete(tensor) = transfer.push((), &TensorType::of(DType::U8, &[bytes]), &data)?
-                && tensors.send(tensor).await.is_err()
-            {
-                return Err(HostError::ClientGone);
-            }
-            match next(&mut stream).await? {
-                Some(more) => chunk = more,
-                None => return Ok(()),
-            }
-        }
+        };
+        let late = |_| HostError::Request(format!("a probe of more than {} s", ABSORB_TIMEOUT.as_secs()));
+        timeout(ABSORB_TIMEOUT, absorbing).await.map_err(late)?
     }
 }
 

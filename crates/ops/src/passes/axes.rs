@@ -1,0 +1,31 @@
+//! All axes along which an operator can be split, by number: the numbers that plan files have.
+
+use edgecut_graph::{Graph, Operator};
+
+use crate::{
+    passes::{carried::carried_axes, declared::declared_axes, shard::SplitError},
+    split::SplitAxis,
+};
+
+/// The axes along which `operator` can be split into at least two shards: those that it declares, then those along which it
+/// passes on partial sums of an operand. Empty for an operator that is unknown, has no such axes, or has unknown dimensions.
+pub fn axes(graph: &Graph, operator: &Operator) -> Vec<SplitAxis> {
+    let mut axes = declared_axes(graph, operator);
+    axes.extend(carried_axes(graph, operator));
+    axes
+}
+
+/// Axis `number` of those.
+///
+/// # Errors
+/// If there are fewer.
+pub(crate) fn axis(graph: &Graph, operator: &Operator, number: usize) -> Result<SplitAxis, SplitError> {
+    let mut axes = declared_axes(graph, operator);
+    if number >= axes.len() {
+        axes.extend(carried_axes(graph, operator));
+    }
+    match number < axes.len() {
+        true => Ok(axes.swap_remove(number)),
+        false => Err(SplitError::NoAxis { op: operator.name.to_string(), axis: number, axes: axes.len() }),
+    }
+}
