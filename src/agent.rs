@@ -123,8 +123,9 @@ impl Agent {
                 identity: identity.clone(),
                 limits,
             };
-            let host = Host::start(options, shutdown).map_err(Failure::failed)?;
+            // Clients that come while engines are looked for wait instead of being refused.
             let (listener, address) = listen(&self.listen).await?;
+            let host = Host::start(options, shutdown).map_err(Failure::failed)?;
             let metrics = match &self.metrics {
                 Some(asked) => Some(listen(asked).await?),
                 None => None,

@@ -18,6 +18,7 @@ use super::{
     metrics::{AgentState, DeviceState, Metrics},
     received::ReceivedBytes,
     session::Session,
+    shared_memory::SharedMemory,
 };
 use crate::{
     Description, DeviceDescription, DeviceKind, HostLink,
@@ -75,6 +76,8 @@ pub struct Host {
     limits: Arc<Limits>,
     jobs: Arc<ConcurrencyLimit>,
     received: Arc<ReceivedBytes>,
+    /// For values of runs in no device's memory.
+    shared_memory: Arc<SharedMemory>,
     metrics: Arc<Metrics>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
     shutdown: Shutdown,
@@ -127,6 +130,7 @@ impl Host {
             notes,
             clock: Clock::start(),
             received: ReceivedBytes::within(memory + options.limits.document),
+            shared_memory: Arc::new(SharedMemory::within(memory)),
             jobs: ConcurrencyLimit::new(options.limits.jobs, options.limits.client_jobs),
             limits: Arc::new(options.limits),
             metrics: Arc::new(Metrics::new()),
@@ -174,6 +178,10 @@ impl Host {
     }
 
     /// What clients have sent, as far as this agent still has it.
+    pub(super) fn shared_memory(&self) -> &Arc<SharedMemory> {
+        &self.shared_memory
+    }
+
     pub(super) fn received(&self) -> &Arc<ReceivedBytes> {
         &self.received
     }

@@ -38,6 +38,7 @@ mod run_state;
 mod serve;
 mod service;
 mod session;
+mod shared_memory;
 mod transfer;
 
 pub use error::HostError;

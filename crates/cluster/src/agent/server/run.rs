@@ -20,6 +20,7 @@ use super::{
     job_log::Client,
     measurement_lock::{MeasurementLock, Sharing},
     received::Received,
+    run_state::MemoryLimit,
     session::{Session, SessionReport},
     transfer::open_link,
 };
@@ -132,9 +133,9 @@ impl Host {
             Session::new(setup, self.clock(), self.shutdown().child(), !self.is_dilated(), self.metrics().clone());
         for (partition, loaded) in leased.iter().zip(&loaded) {
             session.set_parameters(partition.index, loaded.parameters, loaded.loading);
-            session.set_limit(partition.index, partition.limit);
+            session.set_limit(partition.index, MemoryLimit::Own(partition.limit));
         }
-        session.set_limit(leased.len(), self.processor().description().memory);
+        session.set_limit(leased.len(), MemoryLimit::Shared(self.shared_memory().clone()));
         self.add_session(&session)?;
         let guard = SessionGuard { host: self.clone(), session: session.clone() };
         let executables = loaded.iter().flat_map(|partition| &partition.stages);

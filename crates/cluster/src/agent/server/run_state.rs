@@ -29,6 +29,7 @@ use edgecut_graph::{
 
 pub use effects::RunStateError;
 pub(super) use effects::{Effects, PendingSend, ScheduledStage, StageRun, StageTask};
+pub(super) use memory::MemoryLimit;
 use memory::MemoryTracker;
 use value_usage::{ValueUsage, distinct};
 
@@ -75,7 +76,7 @@ impl RunState {
         RunState {
             setup: setup.clone(),
             usage: ValueUsage::of_all(setup),
-            memory: vec![MemoryTracker::default(); setup.partitions.len() + 1],
+            memory: (0..=setup.partitions.len()).map(|_| MemoryTracker::default()).collect(),
             inferences: BTreeMap::new(),
             first_unfinished: 0,
             finished: BTreeSet::new(),
@@ -88,8 +89,8 @@ impl RunState {
     }
 
     /// Limits the memory of a partition, or, by the number of partitions, of the values in no partition's memory.
-    pub fn set_limit(&mut self, holder: usize, limit: Bytes) {
-        self.memory[holder].limit = Some(limit);
+    pub fn set_limit(&mut self, holder: usize, limit: MemoryLimit) {
+        self.memory[holder].set_limit(limit);
     }
 
     /// What each partition holds now.

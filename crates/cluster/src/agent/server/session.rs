@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::{
     error::HostError,
     metrics::{DeviceLabels, Metrics},
-    run_state::{Effects, PendingSend, RunState, RunStateError, ScheduledStage, StageRun, StageTask},
+    run_state::{Effects, MemoryLimit, PendingSend, RunState, RunStateError, ScheduledStage, StageRun, StageTask},
 };
 use crate::agent::{
     clock::Clock,
@@ -118,7 +118,7 @@ impl Session {
     }
 
     /// As [`RunState::set_limit`].
-    pub fn set_limit(&self, holder: usize, limit: Bytes) {
+    pub fn set_limit(&self, holder: usize, limit: MemoryLimit) {
         self.state().run.set_limit(holder, limit);
     }
 

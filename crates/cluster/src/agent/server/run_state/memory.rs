@@ -1,12 +1,24 @@
 //! Memory of one partition over time: parameters, live tensors, and the peak of both with the engine's own.
 
+use std::sync::Arc;
+
 use edgecut_graph::units::Bytes;
 
+use crate::agent::server::shared_memory::SharedMemory;
+
+/// What limits memory.
+#[derive(Debug)]
+pub(in crate::agent::server) enum MemoryLimit {
+    Own(Bytes),
+    /// What other runs hold counts too.
+    Shared(Arc<SharedMemory>),
+}
+
 /// The memory that one partition takes on its device.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct MemoryTracker {
     /// `None` where nothing limits it.
-    pub limit: Option<Bytes>,
+    limit: Option<MemoryLimit>,
     pub parameters: Bytes,
     /// Peak while the stages were loaded.
     pub loading: Bytes,
@@ -17,6 +29,11 @@ pub(super) struct MemoryTracker {
 }
 
 impl MemoryTracker {
+    /// Before anything is held.
+    pub fn set_limit(&mut self, limit: MemoryLimit) {
+        self.limit = Some(limit);
+    }
+
     pub fn set_parameters(&mut self, parameters: Bytes, loading: Bytes) {
         (self.parameters, self.loading) = (parameters, loading);
         self.peak = self.peak.max(parameters + self.live);
@@ -24,16 +41,26 @@ impl MemoryTracker {
 
     /// By how much another tensor of `size` would exceed the limit.
     pub fn shortfall(&self, size: Bytes) -> Bytes {
-        self.limit.map_or(Bytes::ZERO, |limit| limit.shortfall(self.parameters + self.live + size))
+        match &self.limit {
+            None => Bytes::ZERO,
+            Some(MemoryLimit::Own(limit)) => limit.shortfall(self.parameters + self.live + size),
+            Some(MemoryLimit::Shared(shared)) => shared.shortfall(size),
+        }
     }
 
     pub fn allocate(&mut self, size: Bytes) {
+        if let Some(MemoryLimit::Shared(shared)) = &self.limit {
+            shared.allocate(size);
+        }
         self.live += size;
         self.stage_live = self.stage_live.map(|most| most.max(self.live));
         self.peak = self.peak.max(self.parameters + self.live);
     }
 
     pub fn free(&mut self, size: Bytes) {
+        if let Some(MemoryLimit::Shared(shared)) = &self.limit {
+            shared.free(size.min(self.live));
+        }
         self.live = self.live - size;
     }
 
@@ -49,9 +76,34 @@ impl MemoryTracker {
     }
 }
 
+impl Drop for MemoryTracker {
+    /// A run may end with values that were not used.
+    fn drop(&mut self) {
+        self.free(self.live);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_that_share_memory_leave_each_other_what_they_free() {
+        let shared = Arc::new(SharedMemory::within(Bytes(10)));
+        let tracker = || {
+            let mut tracker = MemoryTracker::default();
+            tracker.set_limit(MemoryLimit::Shared(shared.clone()));
+            tracker
+        };
+        let (mut one, mut two) = (tracker(), tracker());
+        one.allocate(Bytes(6));
+        assert_eq!((two.shortfall(Bytes(4)), two.shortfall(Bytes(5))), (Bytes(0), Bytes(1)));
+        two.allocate(Bytes(4));
+        one.free(Bytes(2));
+        assert_eq!(two.shortfall(Bytes(3)), Bytes(1));
+        drop(one);
+        assert_eq!(two.shortfall(Bytes(6)), Bytes(0));
+    }
 
     #[test]
     fn peak_counts_tensors_that_arrive_during_a_stage() {

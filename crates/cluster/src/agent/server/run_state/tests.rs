@@ -456,7 +456,7 @@ fn what_is_received_counts_against_the_limit_from_its_first_byte() {
     {
         let setup = source_and_sink(3);
         let mut state = RunState::new(&setup);
-        state.set_limit(0, Bytes(limit));
+        state.set_limit(0, MemoryLimit::Own(Bytes(limit)));
         let received: Vec<bool> = (0..3)
             .map(|number| {
                 let input = TensorData::new(DType::U8, [4], vec![0; 4]).unwrap();
@@ -468,7 +468,7 @@ fn what_is_received_counts_against_the_limit_from_its_first_byte() {
     }
     let setup = source_and_sink(1);
     let mut state = RunState::new(&setup);
-    state.set_limit(0, Bytes(7));
+    state.set_limit(0, MemoryLimit::Own(Bytes(7)));
     let error = state.begin_receive(0, ValueId(1), Micros::ZERO).unwrap_err();
     assert_eq!(error.to_string(), "device cpu cannot hold another tensor of 8 B: 1 B more than the limit");
 }
