@@ -93,7 +93,7 @@ fn edgecut(folder: &Path) -> Command {
     command
 }
 
-/// What the run of so many inferences says.
+/// The outcome of a run with `repeat` inferences.
 fn run(folder: &Path, repeat: usize) -> Outcome<Value> {
     let flags = format!("run small.json --repeat {repeat} --no-check --no-replan --format json");
     let ended = edgecut(folder).args(flags.split_ascii_whitespace()).output()?;
@@ -171,7 +171,7 @@ async fn serve() -> Outcome {
     Ok(Server::builder().add_service(Sink).serve_with_incoming(incoming).await?)
 }
 
-/// Calls the server once for each of `sizes`, so many times over; what each time took.
+/// Calls the server once for each of `sizes`, and all of that `times` times; the time of each round.
 async fn call(address: &str, sizes: &[usize], times: usize) -> Outcome<Vec<Micros>> {
     let channel = Channel::from_shared(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
     let mut client = Grpc::new(channel);

@@ -52,7 +52,7 @@ pub(super) fn library(asked: Option<&Path>) -> Result<&'static Library, EngineEr
     loaded.as_ref().map_err(|what| EngineError::Other(what.clone()))
 }
 
-/// The same library without loading it for good: an agent that no client asks for it does without its memory.
+/// The same library, found but not loaded: an idle agent does not hold its memory.
 ///
 /// # Errors
 /// If there is none, it is no library of ONNX Runtime, or this process uses another one.

@@ -147,7 +147,7 @@ impl GraphRewriter<'_> {
         Ok(())
     }
 
-    /// The operand whose partial sums `operator` carries on, and those of each of its `shards`.
+    /// The operand whose partial sums `operator` passes on, and the partial sum of each of its `shards`.
     fn partial_sums(
         &self,
         operator: &Operator,

@@ -20,7 +20,7 @@ pub struct SplitAxis {
     pub operands: Vec<Option<AccessMap>>,
     /// Attributes whose values differ in a shard.
     pub attrs: Vec<(&'static str, AttrFn)>,
-    /// If shards continue with partial sums of an operand: which.
+    /// The operand whose partial sums shards pass on, if any.
     pub carried: Option<Carried>,
 }
 

@@ -22,7 +22,7 @@ impl Linearity {
     }
 }
 
-/// That shards continue with partial sums of an operand instead of the operand.
+/// The operand of which each shard reads a partial sum, and makes one of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Carried {
     pub operand: usize,

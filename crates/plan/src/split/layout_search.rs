@@ -218,10 +218,8 @@ impl<'r, 'a> Table<'r, 'a> {
         }
         let spread = |by_shard: Vec<Read>| {
             let mut reads = vec![None; self.devices.len()];
-            places
-                .iter()
-                .zip(by_shard)
-                .for_each(|(place, read)| reads[*place] = Some(read).filter(|r| *r != Read::Nothing));
+            let read = places.iter().zip(by_shard).filter(|(_, read)| *read != Read::Nothing);
+            read.for_each(|(place, read)| reads[*place] = Some(read));
             reads
         };
         let reads = request.split_options.reads_of_shards(&request.split_options.groups[group], &divisions);

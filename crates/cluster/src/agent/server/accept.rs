@@ -42,7 +42,7 @@ use crate::agent::{
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// How long to wait when the system has no descriptor for another connection.
-const RETRY: Duration = Duration::from_millis(100);
+pub(super) const RETRY: Duration = Duration::from_millis(100);
 
 /// Connections that wait for the gRPC server.
 const QUEUE_LENGTH: usize = 16;

@@ -18,8 +18,7 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// How long to wait when the system has no descriptor for another connection.
-const RETRY: Duration = Duration::from_millis(100);
+use super::accept::RETRY;
 
 /// Closes the oldest connection for a new one once there are as many as it may have.
 pub(super) struct LimitedListener {
