@@ -116,7 +116,8 @@ fn add_tls(path: &Path, authority: &Authority, operator: &str) -> Outcome {
     }
     let (certificate, key) = authority.files(operator);
     text.push_str("\n[tls]\n");
-    let entries = [("ca", authority.certificate_file()), ("cert", certificate), ("key", key)];
+    let entries =
+        [("ca", authority.certificate_file()), ("cert", certificate), ("key", key), ("crl", authority.revoked_file())];
     for (name, file) in entries {
         let value = toml::Value::from(relative(&file, path)?.to_string_lossy().into_owned());
         text.push_str(&format!("{name} = {value}\n"));

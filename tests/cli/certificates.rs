@@ -160,6 +160,23 @@ fn a_revoked_certificate_is_refused_also_on_a_connection_that_is_open() {
 }
 
 #[test]
+fn a_revoked_agent_gets_no_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_cluster(at, &["a", "b"]);
+    assert!(run(at, "cluster init lab.toml").status.success());
+    let _agents = start(at, &["a", "b"]);
+    assert!(run(at, "devices --cluster lab.toml").status.success());
+    assert!(run(at, "cluster revoke lab.toml b").status.success());
+    refused_soon(at, "devices --cluster lab.toml", "agent b at");
+    // Nor tensors or probes of the other agent, for one that does not know of the list.
+    let text = fs::read_to_string(at.join("lab.toml")).unwrap();
+    fs::write(at.join("lab.toml"), text.replace("crl = ", "# crl = ")).unwrap();
+    assert!(run(at, "devices --cluster lab.toml").status.success());
+    refused_soon(at, "devices --cluster lab.toml --measure", "b");
+}
+
+#[test]
 fn an_agent_goes_on_with_the_certificates_of_another_authority() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -51,6 +51,7 @@ struct TlsText {
     ca: PathBuf,
     cert: PathBuf,
     key: PathBuf,
+    crl: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -208,8 +209,7 @@ impl TlsText {
             ca: folder.join(self.ca),
             cert: folder.join(self.cert),
             key: folder.join(self.key),
-            // What a command connects to is in its cluster file: who is revoked is taken out of it.
-            crl: None,
+            crl: self.crl.map(|crl| folder.join(crl)),
         }
     }
 }

@@ -38,6 +38,10 @@ pub struct Limits {
     pub in_flight: u32,
     /// Open connections to where metrics are served; the oldest is closed for a new one.
     pub monitors: usize,
+    /// How long such a connection may be open: a monitor that keeps it between its requests opens another one then.
+    pub monitor_time: Duration,
+    /// Time for all transfers of a peer that measures its link to the agent, which hold the lease of the processor.
+    pub probe_time: Duration,
 }
 
 /// A limit that cannot be set so.
@@ -68,6 +72,8 @@ impl Default for Limits {
             document: Bytes(256 << 20),
             in_flight: 1024,
             monitors: 16,
+            monitor_time: Duration::from_secs(300),
+            probe_time: Duration::from_secs(300),
         }
     }
 }
@@ -84,7 +90,7 @@ const COUNT: &str = "a number from 1 to 1000000";
 const TIME: &str = "a time such as 500ms, 30s or 5m, at most a day";
 const SIZE: &str = "a size such as 64MiB";
 
-const NAMED: [Named; 14] = [
+const NAMED: [Named; 16] = [
     Named { name: "connections", expected: COUNT, set: |l, v| count(v).map(|n| l.connections = n as usize) },
     Named {
         name: "client-connections",
@@ -103,6 +109,8 @@ const NAMED: [Named; 14] = [
     Named { name: "document", expected: SIZE, set: |l, v| Bytes::with_unit(v).ok().map(|b| l.document = b) },
     Named { name: "in-flight", expected: COUNT, set: |l, v| count(v).map(|n| l.in_flight = n) },
     Named { name: "monitors", expected: COUNT, set: |l, v| count(v).map(|n| l.monitors = n as usize) },
+    Named { name: "monitor-time", expected: TIME, set: |l, v| time(v).map(|t| l.monitor_time = t) },
+    Named { name: "probe-time", expected: TIME, set: |l, v| time(v).map(|t| l.probe_time = t) },
 ];
 
 /// Longest time of a limit, and longest wait for devices.

@@ -1,8 +1,14 @@
 //! Channels to agents: timeouts, keep-alive, HTTP/2 windows, TLS.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
-use tonic::transport::{Channel, Endpoint};
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use tokio::net::TcpStream;
+use tokio_rustls::{client::TlsStream, rustls::pki_types::ServerName};
+use tonic::{
+    codegen::{Service, http::Uri},
+    transport::{Channel, Endpoint},
+};
 
 use super::{error::root_cause, peer::Peer, security::Identity};
 
@@ -37,8 +43,7 @@ pub enum ConnectError {
 /// If the peer does not answer in time, or either side rejects the other's certificate.
 pub async fn connect(peer: &Peer, identity: Option<&Identity>) -> Result<Channel, ConnectError> {
     let bad_address = |_| ConnectError::Address(peer.address.clone());
-    let scheme = if identity.is_some() { "https" } else { "http" };
-    let mut endpoint = Endpoint::from_shared(format!("{scheme}://{}", peer.address))
+    let endpoint = Endpoint::from_shared(format!("http://{}", peer.address))
         .map_err(bad_address)?
         .tcp_nodelay(true)
         .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
@@ -47,13 +52,28 @@ pub async fn connect(peer: &Peer, identity: Option<&Identity>) -> Result<Channel
         .initial_stream_window_size(WINDOW_SIZE)
         .initial_connection_window_size(WINDOW_SIZE)
         .max_frame_size(FRAME_SIZE);
-    if let Some(identity) = identity {
-        endpoint =
-            endpoint.tls_config(identity.client(peer.host())).map_err(|e| ConnectError::Failed(root_cause(&e)))?;
-    }
-    match tokio::time::timeout(CONNECT_TIMEOUT, endpoint.connect()).await {
+    let connecting = async {
+        let Some(identity) = identity else { return endpoint.connect().await };
+        let (identity, name) = (identity.clone(), peer.host().to_string());
+        // The connector of tonic looks at no revocation list.
+        let connector = tower::service_fn(move |uri| {
+            let (identity, name) = (identity.clone(), name.clone());
+            async move { secured(uri, name, &identity).await.map(TokioIo::new) }
+        });
+        endpoint.connect_with_connector(connector).await
+    };
+    match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(Ok(channel)) => Ok(channel),
         Ok(Err(error)) => Err(ConnectError::Failed(root_cause(&error))),
         Err(_) => Err(ConnectError::Timeout(CONNECT_TIMEOUT)),
     }
+}
+
+/// A connection over TLS to the server that `uri` names, whose certificate is issued for `name`.
+async fn secured(uri: Uri, name: String, identity: &Identity) -> io::Result<TlsStream<TcpStream>> {
+    let name = ServerName::try_from(name).map_err(io::Error::other)?;
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    let socket = connector.call(uri).await.map_err(io::Error::other)?.into_inner();
+    identity.connector().connect(name, socket).await
 }

@@ -10,14 +10,15 @@ use std::{
 };
 
 use tokio_rustls::{
-    TlsAcceptor,
+    TlsAcceptor, TlsConnector,
     rustls::{
-        RootCertStore, ServerConfig, crypto,
+        ClientConfig, RootCertStore, ServerConfig,
+        client::WebPkiServerVerifier,
+        crypto::{self, CryptoProvider},
         pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem::PemObject},
         server::WebPkiClientVerifier,
     },
 };
-use tonic::transport::{Certificate, ClientTlsConfig, Identity as Pem};
 use tracing::{info, warn};
 
 use super::{holder::Holder, role::Role};
@@ -25,6 +26,9 @@ use crate::TlsFiles;
 
 /// How often the files are looked at, at most.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The protocol over TLS, by its ALPN name.
+const HTTP_2: &[u8] = b"h2";
 
 /// A party's certificate and key, the authority that it trusts, and the certificates that are revoked. An agent uses them
 /// as a server for its clients and as a client of other agents. Clones share what was read; files that change are read
@@ -48,10 +52,10 @@ type Stamp = Option<(SystemTime, u64)>;
 
 /// The contents of the files.
 struct Loaded {
-    authority: Vec<u8>,
-    certificate: Vec<u8>,
-    key: Vec<u8>,
+    /// Its own certificate first, then those that sign it, if any.
+    chain: Vec<CertificateDer<'static>>,
     acceptor: TlsAcceptor,
+    connector: TlsConnector,
     /// Serial numbers of revoked certificates.
     revoked: HashSet<Vec<u8>>,
 }
@@ -85,12 +89,9 @@ impl Identity {
         Ok(Identity { files: Arc::new(files.clone()), current: Arc::new(Mutex::new(current)) })
     }
 
-    /// For connections to an agent whose certificate is issued to `name`.
-    pub fn client(&self, name: &str) -> ClientTlsConfig {
-        let loaded = self.current();
-        let own = Pem::from_pem(&loaded.certificate, &loaded.key);
-        let authority = Certificate::from_pem(&loaded.authority);
-        ClientTlsConfig::new().ca_certificate(authority).identity(own).domain_name(name)
+    /// For connections to agents with a certificate of the authority that is not revoked, and to no others.
+    pub fn connector(&self) -> TlsConnector {
+        self.current().connector.clone()
     }
 
     /// For accepting clients with a certificate of the authority that is not revoked, and no others.
@@ -100,9 +101,7 @@ impl Identity {
 
     /// The role that its own certificate has.
     pub fn role(&self) -> Option<Role> {
-        let loaded = self.current();
-        let own = CertificateDer::from_pem_slice(&loaded.certificate).ok()?;
-        Holder::of(&own)?.role
+        Holder::of(self.current().chain.first()?)?.role
     }
 
     /// Whether the certificate with this serial number is revoked.
@@ -156,8 +155,71 @@ impl Loaded {
             let (_, list) = x509_parser::parse_x509_crl(list).map_err(failed("revocation list"))?;
             revoked.extend(list.iter_revoked_certificates().map(|entry| entry.raw_serial().to_vec()));
         }
-        let acceptor = acceptor(&authority, &certificate, &key, lists)?;
-        Ok(Loaded { authority, certificate, key, acceptor, revoked })
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&authority) {
+            let certificate = certificate.map_err(failed("authority's certificate"))?;
+            roots.add(certificate).map_err(failed("authority's certificate"))?;
+        }
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate).collect();
+        let chain = chain.map_err(failed("certificate"))?;
+        let key = PrivateKeyDer::from_pem_slice(&key).map_err(failed("private key"))?;
+        let party = Party { provider: Arc::new(crypto::ring::default_provider()), roots: Arc::new(roots), lists };
+        let (acceptor, connector) = (party.acceptor(&chain, &key)?, party.connector(&chain, &key)?);
+        Ok(Loaded { chain, acceptor, connector, revoked })
+    }
+}
+
+/// What verifies the other side of a connection: both ways, as agents accept connections and open them.
+struct Party {
+    provider: Arc<CryptoProvider>,
+    roots: Arc<RootCertStore>,
+    /// Revocation lists. Of several authorities, not all need one.
+    lists: Vec<CertificateRevocationListDer<'static>>,
+}
+
+impl Party {
+    fn acceptor(
+        &self,
+        chain: &[CertificateDer<'static>],
+        key: &PrivateKeyDer<'static>,
+    ) -> Result<TlsAcceptor, SecurityError> {
+        let mut clients = WebPkiClientVerifier::builder_with_provider(self.roots.clone(), self.provider.clone());
+        if !self.lists.is_empty() {
+            clients = clients
+                .with_crls(self.lists.clone())
+                .only_check_end_entity_revocation()
+                .allow_unknown_revocation_status();
+        }
+        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(failed("protocol"))?
+            .with_client_cert_verifier(clients.build().map_err(failed("authority's certificate"))?)
+            .with_single_cert(chain.to_vec(), key.clone_key())
+            .map_err(failed("certificate"))?;
+        config.alpn_protocols = vec![HTTP_2.to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+
+    fn connector(
+        &self,
+        chain: &[CertificateDer<'static>],
+        key: &PrivateKeyDer<'static>,
+    ) -> Result<TlsConnector, SecurityError> {
+        let mut servers = WebPkiServerVerifier::builder_with_provider(self.roots.clone(), self.provider.clone());
+        if !self.lists.is_empty() {
+            servers = servers
+                .with_crls(self.lists.clone())
+                .only_check_end_entity_revocation()
+                .allow_unknown_revocation_status();
+        }
+        let mut config = ClientConfig::builder_with_provider(self.provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(failed("protocol"))?
+            .with_webpki_verifier(servers.build().map_err(failed("authority's certificate"))?)
+            .with_client_auth_cert(chain.to_vec(), key.clone_key())
+            .map_err(failed("certificate"))?;
+        config.alpn_protocols = vec![HTTP_2.to_vec()];
+        Ok(TlsConnector::from(Arc::new(config)))
     }
 }
 
@@ -168,35 +230,6 @@ fn failed<E: ToString>(what: &'static str) -> impl Fn(E) -> SecurityError {
 fn revocation_lists(text: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, SecurityError> {
     let lists: Result<_, _> = CertificateRevocationListDer::pem_slice_iter(text).collect();
     lists.map_err(failed("revocation list"))
-}
-
-fn acceptor(
-    authority: &[u8],
-    certificate: &[u8],
-    key: &[u8],
-    revoked: Vec<CertificateRevocationListDer<'static>>,
-) -> Result<TlsAcceptor, SecurityError> {
-    let provider = Arc::new(crypto::ring::default_provider());
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(authority) {
-        let certificate = certificate.map_err(failed("authority's certificate"))?;
-        roots.add(certificate).map_err(failed("authority's certificate"))?;
-    }
-    let mut clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-    if !revoked.is_empty() {
-        // Of several authorities, not all need a list.
-        clients = clients.with_crls(revoked).only_check_end_entity_revocation().allow_unknown_revocation_status();
-    }
-    let own: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(failed("private key"))?;
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(failed("protocol"))?
-        .with_client_cert_verifier(clients.build().map_err(failed("authority's certificate"))?)
-        .with_single_cert(own.map_err(failed("certificate"))?, key)
-        .map_err(failed("certificate"))?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 fn stamps(files: &TlsFiles) -> Vec<Stamp> {

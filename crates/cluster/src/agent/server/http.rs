@@ -2,7 +2,7 @@
 //!
 //! It tells and takes no commands, so that it needs no certificates.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, sync::Arc};
 
 use axum::{
     Router,
@@ -18,21 +18,19 @@ use super::{host::Host, limited_listener::LimitedListener};
 /// The content type of OpenMetrics.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// How long a connection may be open: a monitor that keeps it between its requests opens another one then.
-const LIFETIME: Duration = Duration::from_secs(300);
-
 /// Serves the metrics of `host` on `listener` until its shutdown is requested.
 ///
 /// # Errors
 /// If the socket fails.
 pub async fn serve_metrics(listener: TcpListener, host: Arc<Host>) -> io::Result<()> {
-    let (requested, limit) = (host.shutdown().requested(), host.limits().monitors);
+    let (requested, limits) = (host.shutdown().requested(), host.limits());
+    let listener = LimitedListener::new(listener, limits.monitors, limits.monitor_time);
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .with_state(host);
-    axum::serve(LimitedListener::new(listener, limit, LIFETIME), router).with_graceful_shutdown(requested).await
+    axum::serve(listener, router).with_graceful_shutdown(requested).await
 }
 
 async fn metrics(State(host): State<Arc<Host>>) -> Response {

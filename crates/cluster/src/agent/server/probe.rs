@@ -50,9 +50,6 @@ const WORKING_SET: Bytes = Bytes(8 << 20);
 /// Longest time for one transfer.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Longest time for all transfers of a peer, which holds the lease of the processor.
-const ABSORB_TIMEOUT: Duration = Duration::from_secs(300);
-
 impl Host {
     /// Times transfers to `peer`: empty ones and sizes from 32 KiB to `largest`, several of each, fewer of large ones. Once
     /// `budget` is spent, only what a linear fit needs is added.
@@ -162,8 +159,9 @@ impl Host {
                 }
             }
         };
-        let late = |_| HostError::Request(format!("a probe of more than {} s", ABSORB_TIMEOUT.as_secs()));
-        timeout(ABSORB_TIMEOUT, absorbing).await.map_err(late)?
+        let most = self.limits().probe_time;
+        let late = |_| HostError::Request(format!("a probe of more than {} s", most.as_secs_f64()));
+        timeout(most, absorbing).await.map_err(late)?
     }
 }
 
