@@ -32,7 +32,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("plan", &["graph", "memory", "ops"]),
     ("interop", &["engine", "graph", "memory", "ops", "plan", "profile"]),
     ("cluster", &["engine", "graph", "memory", "ops", "plan", "profile", "values"]),
-    ("report", &["graph", "memory", "onnx", "plan", "relay"]),
+    ("report", &["cluster", "graph", "memory", "onnx", "plan", "profile", "relay"]),
     ("fuzz", &["cluster", "engine", "graph", "onnx", "ops", "plan", "relay", "values"]),
 ];
 
@@ -179,6 +179,8 @@ const FORMATS: &[(&str, &str)] = &[
     ("crates/plan/src/table.rs", "PlanRow"),
     ("crates/plan/src/change.rs", "ChangeRow"),
     ("crates/cluster/src/run/table.rs", "RunRow"),
+    ("crates/cluster/src/run/results.rs", "RunResult"),
+    ("crates/cluster/src/run/results.rs", "RunAbout"),
     ("src/run/model.rs", "Latency"),
 ];
 

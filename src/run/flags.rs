@@ -67,6 +67,10 @@ pub struct Run {
     #[arg(long, value_name = "FILE.json", help_heading = "Plans")]
     pub(super) trace: Option<PathBuf>,
 
+    /// Append what was predicted and measured to this file: each inference, group, transfer and device
+    #[arg(long, value_name = "FILE.csv|FILE.json", help_heading = "Plans")]
+    pub(super) output: Option<PathBuf>,
+
     /// How to print the result
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,

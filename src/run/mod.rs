@@ -2,6 +2,7 @@
 
 mod flags;
 mod model;
+mod output;
 mod plan;
 mod print;
 mod replan;
@@ -15,6 +16,7 @@ impl Run {
         let name = self.input.display().to_string();
         let bytes = std::fs::read(&self.input).map_err(|error| Failure::unreadable(&name, &error))?;
         [&self.outputs, &self.trace].into_iter().flatten().try_for_each(|path| file::check_place(path))?;
+        self.output.as_deref().map_or(Ok(()), output::check)?;
         match kind::is_json_object(&bytes) {
             true => plan::run(&self, &bytes),
             false => {

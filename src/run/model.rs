@@ -22,6 +22,7 @@ pub(crate) fn run(arguments: &Run) -> Outcome {
         ("--cluster", arguments.cluster.path().is_some()),
         ("--model", arguments.model.is_some()),
         ("--throughput", arguments.throughput),
+        ("--output", arguments.output.is_some()),
         ("--trace", arguments.trace.is_some()),
         ("--no-check", arguments.no_check),
         ("--replan", arguments.replan),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use miette::Report;
 use smol_str::SmolStr;
 
-use super::{flags::Run, print::print, replan::replan};
+use super::{flags::Run, output, print::print, replan::replan};
 use crate::{
     Failure, Outcome,
     cluster_flag::{reach_all, read_cluster, runtime},
@@ -22,6 +22,7 @@ use edgecut_cluster::{
     run::{
         self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, agents_of, deploy, execute,
         execute::Record,
+        results::{RunAbout, RunResult},
     },
 };
 use edgecut_graph::Graph;
@@ -255,6 +256,12 @@ impl<'a> Execution<'a> {
         let outcome = run::Outcome::of(self.plan, deployment, record);
         let mut outcome = outcome.ok_or_else(|| Failure::Failed(Report::msg("no run was measured")))?;
         outcome.outputs = difference;
+        if let Some(path) = &arguments.output {
+            let name = arguments.input.display().to_string();
+            let about = RunAbout::now(self.plan, &name, in_flight).map_err(Failure::failed)?;
+            let latencies_us = record.latencies.clone();
+            output::append(path, RunResult { about, latencies_us, outcome: outcome.clone() })?;
+        }
         print(arguments.format, self.plan, &outcome)?;
         if arguments.throughput && in_flight == 1 {
             eprintln!("throughput was not measured: the memory limits leave room for one input at a time");

@@ -183,9 +183,10 @@ fn threads(pid: u32) -> Option<usize> {
 fn a_client_that_vanishes_leaves_its_device_to_others() {
     let lab = Lab::plain(&[]);
     let resnet = model("resnet18");
-    let mut command = lab.command(&format!("profile {resnet} --mode in-situ --budget 12h"));
-    let gone = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    thread::sleep(Duration::from_secs(3));
+    let mut command = lab.command(&format!("profile {resnet} --mode in-situ --budget 40000s"));
+    let mut gone = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    thread::sleep(Duration::from_secs(5));
+    assert!(gone.try_wait().unwrap().is_none(), "it is measuring");
     signal(gone.id(), "KILL");
     ending(PATIENCE, gone);
     lab.serves("profile m.relay --budget 1ms --output p");

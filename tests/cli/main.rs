@@ -21,6 +21,7 @@ mod memory;
 mod model_flags;
 mod monitoring;
 mod plan_advice;
+mod run_results;
 mod simultaneous_profiles;
 mod stable_ids;
 mod threads;

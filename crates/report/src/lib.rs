@@ -4,12 +4,14 @@
 //!
 //! | module | output |
 //! |---|---|
+//! | [`comparison`] | two profiles, plans or runs row by row, with the significance of what differs |
 //! | [`dot`] | a graph for Graphviz |
 //! | [`memory`] | memory layouts as SVG, HTML, PNG, text and Perfetto traces |
 //! | [`modules`] | a plan as Relay modules, one per stage |
 //! | [`onnx_parts`] | a plan as ONNX models, one per stage |
 //! | [`ray_serve`], [`triton`] | what serves these models |
 
+pub mod comparison;
 pub mod dot;
 pub mod memory;
 pub mod modules;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use edgecut_graph::TensorData;
 
@@ -13,21 +13,26 @@ const RELATIVE: f64 = 1e-3;
 
 /// How far two lists of tensors are apart. Relative differences are those to the largest finite |b| of the tensor: to single
 /// elements, which may be zero, they would say nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
     /// Largest and mean |a − b|; infinite where types differ, or just one of a and b is NaN or that infinity.
-    #[serde(rename = "largest_error")]
+    #[serde(rename = "largest_error", deserialize_with = "or_infinite")]
     pub largest: f64,
-    #[serde(rename = "mean_error")]
+    #[serde(rename = "mean_error", deserialize_with = "or_infinite")]
     pub mean: f64,
-    #[serde(rename = "largest_relative_error")]
+    #[serde(rename = "largest_relative_error", deserialize_with = "or_infinite")]
     pub largest_relative: f64,
-    #[serde(rename = "mean_relative_error")]
+    #[serde(rename = "mean_relative_error", deserialize_with = "or_infinite")]
     pub mean_relative: f64,
     /// Elements that are further apart than is allowed of a plan that converts nothing.
     #[serde(rename = "elements_beyond_tolerance")]
     pub wrong: u64,
     pub elements: u64,
+}
+
+/// JSON has no infinite numbers: they are written `null`.
+fn or_infinite<'de, D: serde::Deserializer<'de>>(number: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(number)?.unwrap_or(f64::INFINITY))
 }
 
 /// Sums over the elements so far.

@@ -42,7 +42,7 @@ pub type Crossings = BTreeMap<(SmolStr, SmolStr), Vec<Crossing>>;
 
 /// The transfers of a run, with times converted to the client's clock.
 pub fn crossings(record: &Record) -> Crossings {
-    let to_client = |server: &SmolStr, at: Micros| record.clocks.get(server).map_or(at, |clock| clock.to_local(at));
+    let to_client = |server: &SmolStr, at: Micros| record.to_client(server, at);
     let mut arrivals: HashMap<(&SmolStr, u64, ValueId), Micros> = HashMap::new();
     for (server, measured) in &record.measured {
         for run in measured {

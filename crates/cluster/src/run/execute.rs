@@ -95,6 +95,13 @@ pub struct Record {
     pub clocks: BTreeMap<SmolStr, ClockOffset>,
 }
 
+impl Record {
+    /// An instant of a server's clock on ours.
+    pub fn to_client(&self, server: &SmolStr, at: Micros) -> Micros {
+        self.clocks.get(server).map_or(at, |clock| clock.to_local(at))
+    }
+}
+
 /// Most warm-up runs, whatever agents ask for.
 const MOST_WARM_UPS: u64 = 64;
 
@@ -394,7 +401,7 @@ impl<'a> Players<'a> {
             };
             let (index, event) = self.next(waiting, deadline).await?;
             let server = self.name(index).clone();
-            let on_ours = |at: Micros| record.clocks.get(&server).map_or(at, |clock| clock.to_local(at));
+            let on_ours = |at: Micros| record.to_client(&server, at);
             match event {
                 RunEvent::Started { inference, at } => {
                     open.entry(inference).or_default().started = Some(on_ours(at));

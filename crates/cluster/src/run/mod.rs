@@ -11,7 +11,7 @@
 //! | [`execute`], [`perform`] | doing it, alone and from the deployment to the last result |
 //! | [`outcome`], [`crossing`], [`trace`] | measured against predicted, transfers over links, both as a trace |
 //! | [`stage_engines`] | which engines computed the stages |
-//! | [`table`] | a run as rows |
+//! | [`table`], [`results`] | a run as rows, and as a file that grows |
 //! | [`outputs`] | the model's outputs of a run |
 //! | [`schedule_bench`], [`offload`] | memory schedules of a model run here, and on agents with tensors on a neighbour |
 //! | [`compare`] | outputs against those of one device |
@@ -30,6 +30,7 @@ pub mod perform;
 pub mod pilot;
 pub mod recorded;
 pub mod request;
+pub mod results;
 pub mod schedule_bench;
 pub mod shards;
 pub mod stage_engines;

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use super::{
     compare::Difference,
-    crossing::{Crossing, crossings},
+    crossing::{Crossing, Crossings, crossings},
     deploy::Deployment,
     execute::Record,
     stage_engines::{StageEngines, stage_engines},
 };
+use crate::agent::protocol::inference_trace::InferenceTrace;
 use edgecut_engine::statistics::{Statistics, median, percentile};
 use edgecut_graph::{
     TensorId,
@@ -22,7 +24,7 @@ use edgecut_plan::{
 };
 
 /// Predicted against measured.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub latency: Latencies,
     pub predicted_latency_us: Micros,
@@ -41,7 +43,7 @@ pub struct Outcome {
 }
 
 /// The distribution of a sample of times.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
     pub n: usize,
     pub median_us: Micros,
@@ -54,7 +56,7 @@ pub struct Latencies {
 }
 
 /// One group of operators.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupTime {
     /// Its index in the plan.
     pub group: u32,
@@ -67,6 +69,9 @@ pub struct GroupTime {
     pub predicted_us: Micros,
     /// Median over the runs.
     pub measured_us: Micros,
+    /// When it began, after the first thing that its inference did: median over the runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_start_us: Option<Micros>,
     #[serde(flatten)]
     pub scatter: Scatter,
     pub predicted_workspace_bytes: Bytes,
@@ -74,7 +79,7 @@ pub struct GroupTime {
 }
 
 /// How far the times of several runs are apart.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scatter {
     pub n: usize,
     pub mad_us: Micros,
@@ -84,7 +89,7 @@ pub struct Scatter {
 }
 
 /// One tensor that went from server to server.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TransferCost {
     /// Which tensor of the model it is, or is which part of.
     pub id: Option<TensorId>,
@@ -102,6 +107,9 @@ pub struct TransferCost {
     pub predicted_us: Option<Micros>,
     /// From the first byte leaving, with nothing before it on the link, to the last one being there: median over the runs.
     pub measured_us: Micros,
+    /// When it had the link to itself, after the first thing that its inference did: median over the runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_start_us: Option<Micros>,
     #[serde(flatten)]
     pub scatter: Scatter,
     /// How long it waited for the link: median over the runs.
@@ -109,7 +117,7 @@ pub struct TransferCost {
 }
 
 /// The memory of one device.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryUse {
     pub device: String,
     pub limit_bytes: Option<Bytes>,
@@ -153,6 +161,8 @@ impl Outcome {
     pub fn of(plan: &Plan, deployment: &Deployment, record: &Record) -> Option<Outcome> {
         let (first, last) = (record.arrivals.first()?, record.arrivals.last()?);
         let between = record.arrivals.len().saturating_sub(1);
+        let crossings = crossings(record);
+        let begins = begins(record, &crossings);
         let uncertainty = record.clocks.values().map(|clock| clock.uncertainty).fold(Micros::ZERO, Micros::max);
         Some(Outcome {
             latency: Latencies::of(&record.latencies)?,
@@ -160,8 +170,8 @@ impl Outcome {
             interval_us: (between > 0 && deployment.setups.iter().any(|s| s.in_flight > 1))
                 .then(|| Micros((*last - *first).0 / between as f64)),
             predicted_interval_us: plan.predicted.interval_us,
-            groups: groups(plan, record),
-            transfers: transfers(plan, deployment, record),
+            groups: groups(plan, record, &begins),
+            transfers: transfers(plan, deployment, &crossings, &begins),
             memory: memory(plan, record),
             engines: stage_engines(record),
             outputs: None,
@@ -170,14 +180,50 @@ impl Outcome {
     }
 }
 
-fn groups(plan: &Plan, record: &Record) -> Vec<GroupTime> {
-    let mut seen: BTreeMap<u32, (Vec<Micros>, Bytes)> = BTreeMap::new();
-    for step in record.measured.values().flatten().flat_map(|m| &m.stages).flat_map(|stage| &stage.steps) {
-        let entry = seen.entry(step.group).or_default();
-        entry.0.push(step.wall);
-        entry.1 = entry.1.max(step.workspace);
+/// When each inference began, on the client's clock: the first step or transfer.
+type Begins = BTreeMap<u64, Micros>;
+
+fn begins(record: &Record, crossings: &Crossings) -> Begins {
+    let mut begins = Begins::new();
+    let mut began = |inference: u64, at: Micros| {
+        let begin = begins.entry(inference).or_insert(at);
+        *begin = begin.min(at);
+    };
+    for (server, run) in runs(record) {
+        let steps = run.stages.iter().flat_map(|stage| &stage.steps);
+        steps.for_each(|step| began(run.inference, record.to_client(server, step.end) - step.wall));
     }
-    let time = |(group, (times, workspace)): (u32, (Vec<Micros>, Bytes))| {
+    for crossing in crossings.values().flatten() {
+        began(crossing.inference, crossing.start);
+    }
+    begins
+}
+
+/// What every server did for every inference.
+fn runs(record: &Record) -> impl Iterator<Item = (&SmolStr, &InferenceTrace)> {
+    record.measured.iter().flat_map(|(server, measured)| measured.iter().map(move |run| (server, run)))
+}
+
+/// What is known of a group over all inferences.
+#[derive(Default)]
+struct Seen {
+    times: Vec<Micros>,
+    starts: Vec<Micros>,
+    workspace: Bytes,
+}
+
+fn groups(plan: &Plan, record: &Record, begins: &Begins) -> Vec<GroupTime> {
+    let mut seen: BTreeMap<u32, Seen> = BTreeMap::new();
+    for (server, run) in runs(record) {
+        for step in run.stages.iter().flat_map(|stage| &stage.steps) {
+            let group = seen.entry(step.group).or_default();
+            group.times.push(step.wall);
+            let start = record.to_client(server, step.end) - step.wall;
+            group.starts.extend(begins.get(&run.inference).map(|begin| start - *begin));
+            group.workspace = group.workspace.max(step.workspace);
+        }
+    }
+    let time = |(group, Seen { times, starts, workspace }): (u32, Seen)| {
         let planned = plan.groups.get(group as usize)?;
         Some(GroupTime {
             group: GroupId(group).0,
@@ -188,6 +234,7 @@ fn groups(plan: &Plan, record: &Record) -> Vec<GroupTime> {
             device: device_name(plan, planned.device.0 as usize),
             predicted_us: planned.time_us,
             measured_us: median(&times),
+            measured_start_us: (!starts.is_empty()).then(|| median(&starts)),
             scatter: Scatter::of(&times),
             predicted_workspace_bytes: planned.workspace_bytes,
             workspace_bytes: workspace,
@@ -196,8 +243,7 @@ fn groups(plan: &Plan, record: &Record) -> Vec<GroupTime> {
     seen.into_iter().filter_map(time).collect()
 }
 
-fn transfers(plan: &Plan, deployment: &Deployment, record: &Record) -> Vec<TransferCost> {
-    let crossings = crossings(record);
+fn transfers(plan: &Plan, deployment: &Deployment, crossings: &Crossings, begins: &Begins) -> Vec<TransferCost> {
     let mut costs = Vec::new();
     for setup in &deployment.setups {
         for outgoing in &setup.sends {
@@ -212,6 +258,8 @@ fn transfers(plan: &Plan, deployment: &Deployment, record: &Record) -> Vec<Trans
             let device = |of: Option<DeviceId>| of.and_then(|id| plan.devices.get(id.0 as usize));
             let device = |of: Option<DeviceId>| device(of).map_or(String::new(), |device| device.device.clone());
             let times: Vec<Micros> = seen().map(Crossing::time).collect();
+            let start = |crossing: &Crossing| Some(crossing.start - *begins.get(&crossing.inference)?);
+            let starts: Vec<Micros> = seen().filter_map(start).collect();
             costs.push(TransferCost {
                 id: planned.and_then(|transfer| transfer.id),
                 part: planned.map(|transfer| transfer.part.clone()).unwrap_or_default(),
@@ -225,6 +273,7 @@ fn transfers(plan: &Plan, deployment: &Deployment, record: &Record) -> Vec<Trans
                 format: outgoing.format,
                 predicted_us: planned.map(|transfer| (transfer.time_us - transfer.overhead_us).max(Micros::ZERO)),
                 measured_us: median(&times),
+                measured_start_us: (!starts.is_empty()).then(|| median(&starts)),
                 scatter: Scatter::of(&times),
                 waited_us: median(&seen().map(Crossing::wait).collect::<Vec<_>>()),
             });

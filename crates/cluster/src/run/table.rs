@@ -57,6 +57,8 @@ pub struct RunRow {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunRowKind {
+    /// One inference; only in files of results.
+    Inference,
     Group,
     Transfer,
     Device,

@@ -73,7 +73,7 @@ pub fn trace(plan: &Plan, deployment: &Deployment, record: &Record) -> Result<St
     });
     let mut spans: Vec<(String, usize, Micros, Micros, usize)> = Vec::new();
     for (server, run) in runs {
-        let here = |at: Micros| record.clocks.get(server).map_or(at, |clock| clock.to_local(at));
+        let here = |at: Micros| record.to_client(server, at);
         for stage in &run.stages {
             let Some(lane) = device(server, &stage.device) else { continue };
             for step in &stage.steps {

@@ -1,0 +1,67 @@
+//! A median with its standard error, from what profiles and runs keep of their samples.
+
+/// A value, and how far off it may be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    pub value: f64,
+    /// `None` if it is not a measurement, or of too few samples.
+    pub standard_error: Option<f64>,
+}
+
+/// Fewest samples with a scatter.
+const FEWEST: usize = 3;
+
+impl Estimate {
+    /// The median of `n` samples with this median absolute deviation. For normal samples the standard deviation is 1.4826 MAD,
+    /// and the standard error of the median √(π/2) of that over √n.
+    pub fn median(value: f64, mad: Option<f64>, n: usize) -> Estimate {
+        let error = |mad: f64| (std::f64::consts::PI / 2.0).sqrt() * 1.4826 * mad / (n as f64).sqrt();
+        Estimate { value, standard_error: mad.filter(|_| n >= FEWEST).map(error) }
+    }
+
+    /// What was not measured.
+    pub fn exact(value: f64) -> Estimate {
+        Estimate { value, standard_error: None }
+    }
+
+    /// `count` times the same measurement: its error is the same each time.
+    #[must_use]
+    pub fn times(self, count: usize) -> Estimate {
+        let count = count as f64;
+        Estimate { value: count * self.value, standard_error: self.standard_error.map(|error| count * error) }
+    }
+
+    /// The sum with another measurement, whose error is independent.
+    #[must_use]
+    pub fn plus(self, other: Estimate) -> Estimate {
+        let errors = self.standard_error.zip(other.standard_error);
+        Estimate { value: self.value + other.value, standard_error: errors.map(|(a, b)| a.hypot(b)) }
+    }
+
+    /// Of nothing.
+    pub const ZERO: Estimate = Estimate { value: 0.0, standard_error: Some(0.0) };
+
+    /// How many standard errors `b` is above `a`; `None` if an error is unknown, or both are zero.
+    pub fn z(a: Estimate, b: Estimate) -> Option<f64> {
+        let error = a.standard_error?.hypot(b.standard_error?);
+        (error > 0.0).then(|| (b.value - a.value) / error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_medians_add_up_as_they_should() {
+        let one = Estimate::median(10.0, Some(1.0), 100);
+        assert!((one.standard_error.unwrap() - 0.1858).abs() < 1e-4, "{one:?}");
+        assert_eq!(one.times(2).standard_error, one.standard_error.map(|error| 2.0 * error));
+        let sum = one.plus(one);
+        assert!((sum.standard_error.unwrap() - 0.1858 * 2f64.sqrt()).abs() < 1e-4);
+        assert_eq!(Estimate::median(10.0, Some(1.0), 2).standard_error, None);
+        assert_eq!(Estimate::z(one, Estimate::exact(3.0)), None);
+        assert_eq!(Estimate::z(Estimate::ZERO, Estimate::ZERO), None);
+        assert!((Estimate::z(one, one.times(2)).unwrap() - 10.0 / 0.1858 / 5f64.sqrt()).abs() < 0.1);
+    }
+}

@@ -1,0 +1,183 @@
+//! Two profiles, two plans or two runs, row by row: what differs, and whether by more than scatter explains.
+//!
+//! | module | compares |
+//! |---|---|
+//! | [`profiles`] | times of the same operators on two devices, engines, versions or days |
+//! | [`plans`] | what two plans predict of the same model |
+//! | [`runs`] | what two runs measured |
+//! | [`estimate`] | a median with its standard error |
+
+pub mod estimate;
+pub mod plans;
+pub mod profiles;
+pub mod runs;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use estimate::Estimate;
+
+/// What is different, and in what.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Comparison {
+    /// What A and B are: of a profile the device, its hardware, engine and date.
+    pub a: String,
+    pub b: String,
+    /// The largest difference first within each kind.
+    pub rows: Vec<ComparisonRow>,
+    /// What could not be compared, and why.
+    pub notes: Vec<String>,
+}
+
+/// One thing that A and B both have. Cells that a kind of row does not have are empty.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ComparisonRow {
+    pub kind: ComparedKind,
+    /// The number of the group or of the transferred tensor in the model.
+    pub id: Option<u32>,
+    pub part: String,
+    pub name: String,
+    /// Where A and B have it; of a transfer, from where to where.
+    pub device_a: String,
+    pub device_b: String,
+    pub unit: Unit,
+    pub a: f64,
+    pub b: f64,
+    /// B over A; empty if A is zero.
+    pub ratio: Option<f64>,
+    /// The difference in standard errors, where both sides were measured several times.
+    pub z: Option<f64>,
+    /// Whether the difference is beyond [`SIGNIFICANT`] standard errors.
+    pub is_significant: Option<bool>,
+}
+
+/// What a row is of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ComparedKind {
+    /// Latency, time between results, peak memory; the sum of a profile.
+    #[default]
+    Whole,
+    /// All groups of the same operators.
+    Operators,
+    Device,
+    Group,
+    Transfer,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    #[default]
+    Us,
+    Bytes,
+}
+
+/// Differences beyond so many standard errors are significant: by chance, 3 in 1000 are.
+pub const SIGNIFICANT: f64 = 3.0;
+
+/// Why two subjects cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ComparisonError {
+    #[error(
+        "{a} has the devices {devices_a}, {b} has {devices_b}: expected one device in each, or some of the same name"
+    )]
+    Devices { a: String, devices_a: String, b: String, devices_b: String },
+    #[error("{a} and {b} have nothing in common: they are of different models")]
+    Nothing { a: String, b: String },
+    #[error("{0} has no rows with a time")]
+    Empty(String),
+}
+
+impl ComparisonRow {
+    /// Times of one thing on both sides.
+    fn times(kind: ComparedKind, name: &str, a: Estimate, b: Estimate) -> ComparisonRow {
+        let z = Estimate::z(a, b);
+        ComparisonRow {
+            kind,
+            name: name.to_string(),
+            a: a.value,
+            b: b.value,
+            ratio: (a.value > 0.0).then_some(b.value / a.value),
+            z,
+            is_significant: z.map(|z| z.abs() > SIGNIFICANT),
+            ..ComparisonRow::default()
+        }
+    }
+
+    /// Bytes of one thing on both sides.
+    fn bytes(kind: ComparedKind, name: &str, a: u64, b: u64) -> ComparisonRow {
+        let row = ComparisonRow::times(kind, name, Estimate::exact(a as f64), Estimate::exact(b as f64));
+        ComparisonRow { unit: Unit::Bytes, ..row }
+    }
+
+    fn on(self, device_a: &str, device_b: &str) -> ComparisonRow {
+        ComparisonRow { device_a: device_a.to_string(), device_b: device_b.to_string(), ..self }
+    }
+
+    fn of(self, id: Option<u32>, part: &str) -> ComparisonRow {
+        ComparisonRow { id, part: part.to_string(), ..self }
+    }
+}
+
+/// Kinds in their order, the largest difference first within each; what is on the whole stays in its order.
+fn sort(rows: &mut [ComparisonRow]) {
+    let difference = |row: &ComparisonRow| match row.kind {
+        ComparedKind::Whole => 0.0,
+        _ => (row.b - row.a).abs(),
+    };
+    rows.sort_by(|x, y| x.kind.cmp(&y.kind).then(difference(y).total_cmp(&difference(x))));
+}
+
+/// Pairs what has the same key on both sides, the n-th of A with the n-th of B; and how many of each side are left over.
+fn paired<K: Ord, T>(
+    a: impl Iterator<Item = (K, T)>,
+    b: impl Iterator<Item = (K, T)>,
+) -> (Vec<(K, T, T)>, usize, usize) {
+    let mut of_b: BTreeMap<K, std::collections::VecDeque<T>> = BTreeMap::new();
+    let mut left = 0;
+    for (key, value) in b {
+        of_b.entry(key).or_default().push_back(value);
+        left += 1;
+    }
+    let (mut pairs, mut alone) = (Vec::new(), 0);
+    for (key, value) in a {
+        match of_b.get_mut(&key).and_then(std::collections::VecDeque::pop_front) {
+            Some(other) => pairs.push((key, value, other)),
+            None => alone += 1,
+        }
+    }
+    let rest = left - pairs.len();
+    (pairs, alone, rest)
+}
+
+/// What is on one side alone.
+fn unpaired(what: &str, a: usize, b: usize) -> Option<String> {
+    (a + b > 0).then(|| format!("{a} {what} only in A, {b} only in B: not compared"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_keys_are_paired_in_order() {
+        let (pairs, a, b) =
+            paired([("x", 1), ("y", 2), ("x", 3), ("x", 4)].into_iter(), [("x", 10), ("x", 30), ("z", 5)].into_iter());
+        assert_eq!(pairs, [("x", 1, 10), ("x", 3, 30)]);
+        assert_eq!((a, b), (2, 1));
+        assert!(unpaired("groups", a, b).unwrap().starts_with("2 groups only in A, 1 only in B"));
+        assert_eq!(unpaired("groups", 0, 0), None);
+    }
+
+    #[test]
+    fn a_row_tells_ratio_and_significance() {
+        let a = Estimate { value: 10.0, standard_error: Some(0.3) };
+        let b = Estimate { value: 12.0, standard_error: Some(0.4) };
+        let row = ComparisonRow::times(ComparedKind::Group, "x", a, b);
+        assert_eq!((row.ratio, row.z, row.is_significant), (Some(1.2), Some(4.0), Some(true)));
+        let row = ComparisonRow::bytes(ComparedKind::Whole, "x", 0, 7);
+        assert_eq!((row.ratio, row.z, row.is_significant), (None, None, None));
+    }
+}

@@ -1,0 +1,68 @@
+//! `run --output`: every run is appended, as rows and as JSON, and no other file is touched.
+
+use std::{fs, path::Path, time::Duration};
+
+use crate::common::process::{edgecut, model, within};
+use edgecut::run::results::RunResults;
+
+fn run(folder: &Path, line: &str) -> (Option<i32>, String) {
+    let mut command = edgecut(folder);
+    command.args(line.split_whitespace());
+    let output = within(Duration::from_secs(120), command);
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn runs_are_appended() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let planned = run(here, &format!("plan {} --profile-budget 20ms --rehearse 0", model("lstm")));
+    assert_eq!(planned.0, Some(0), "{}", planned.1);
+    for line in ["run plan.json --repeat 3 --output r.csv", "run plan.json --repeat 2 --output r.csv"] {
+        let (code, said) = run(here, line);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("results appended to r.csv"), "{said}");
+    }
+    let mut reader = csv::Reader::from_path(here.join("r.csv")).unwrap();
+    let rows: Vec<std::collections::BTreeMap<String, String>> = reader.deserialize().map(Result::unwrap).collect();
+    let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).collect::<Vec<_>>();
+    let inferences: Vec<&str> = of("inference").iter().map(|row| row["id"].as_str()).collect();
+    assert_eq!(inferences, ["0", "1", "2", "0", "1"]);
+    assert_eq!((of("latency").len(), of("device").len()), (2, 2));
+    assert!(of("group").iter().all(|row| !row["predicted_us"].is_empty() && !row["measured_us"].is_empty()));
+    assert_eq!(rows.iter().map(|row| &row["measured_at"]).collect::<std::collections::BTreeSet<_>>().len(), 2);
+
+    for _ in 0..2 {
+        assert_eq!(run(here, "run plan.json --repeat 2 --output r.json").0, Some(0));
+    }
+    let results = RunResults::from_json(&fs::read(here.join("r.json")).unwrap()).unwrap();
+    assert_eq!(results.runs.len(), 2);
+    let groups = &results.runs[1].outcome.groups;
+    assert!(groups.iter().all(|group| group.measured_start_us.is_some_and(|start| start.0 >= 0.0)), "{groups:?}");
+    let is_ordered = groups.windows(2).all(|pair| pair[0].measured_start_us <= pair[1].measured_start_us);
+    assert!(is_ordered, "one device computes them in order: {groups:?}");
+    assert_eq!(results.runs[0].about.model_blake3.len(), 64);
+}
+
+#[test]
+fn other_files_are_refused_and_stay_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("m.relay"), "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }").unwrap();
+    assert_eq!(run(here, "plan m.relay --profile-budget 1ms --rehearse 0").0, Some(0));
+    fs::write(here.join("x.csv"), "a,b\n1,2\n").unwrap();
+    fs::write(here.join("x.json"), "{\"version\": 7}").unwrap();
+    for (line, message) in [
+        ("run plan.json --output x.csv", "x.csv: not results"),
+        ("run plan.json --output x.json", "format version 7"),
+        ("run plan.json --output plan.json", "not results"),
+        ("run plan.json --output results.txt", "expected FILE.csv or FILE.json"),
+        ("run m.relay --output r.csv", "--output has no effect on a model"),
+    ] {
+        let before = fs::read(here.join("x.csv")).unwrap();
+        let (code, said) = run(here, line);
+        assert_eq!(code, Some(2), "{line}: {said}");
+        assert!(said.contains(message), "{line}: {said}");
+        assert_eq!(fs::read(here.join("x.csv")).unwrap(), before);
+    }
+}
