@@ -5,6 +5,7 @@ mod calibration;
 mod cluster;
 mod cluster_flag;
 mod completions;
+mod config;
 mod contents;
 mod deployed;
 mod devices;
@@ -30,21 +31,26 @@ mod run;
 mod source_file;
 mod survey;
 mod table;
+mod verbosity;
 mod workload;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use failure::{Failure, Outcome};
+use log_format::LogFormat;
+use verbosity::Verbosity;
 
 #[global_allocator]
 static ALLOCATOR: edgecut_engine::CountingAllocator = edgecut_engine::CountingAllocator;
 
 /// Profile TVM Relay models on an edge cluster and plan how to split their operators over it.
 #[derive(Parser)]
-#[command(name = "edgecut", version, max_term_width = 110, disable_help_subcommand = true)]
+#[command(name = "edgecut", version, max_term_width = 110)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 #[derive(Subcommand)]
@@ -68,12 +74,29 @@ enum Verb {
 
 /// Parses the command line and runs the verb. The exit code is 0 when done, else [`Failure::exit_code`].
 fn main() -> std::process::ExitCode {
-    let arguments = Arguments::parse();
     edgecut_engine::configure_heap();
     exit_on_broken_pipe();
     // Paths in messages are to be copied: they stay in one piece. Setting it can only fail the second time.
     let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
-    let outcome: Outcome = match arguments.verb {
+    match config::configured(Arguments::command()).and_then(run) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            failure.exit_code()
+        }
+    }
+}
+
+/// Parses the command line, whose defaults `command` has, and runs the verb.
+fn run(command: clap::Command) -> Outcome {
+    let matches = command.get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let verbosity = arguments.verbosity;
+    verbosity.set();
+    if verbosity.is_verbose() && !matches!(arguments.verb, Verb::Agent(_)) {
+        LogFormat::Text.install(verbosity.level());
+    }
+    match arguments.verb {
         Verb::Inspect(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
         Verb::Plan(verb) => verb.run(),
@@ -85,16 +108,9 @@ fn main() -> std::process::ExitCode {
         Verb::Operators(verb) => verb.run(),
         Verb::Devices(verb) => verb.run(),
         Verb::Cluster(verb) => verb.run(),
-        Verb::Agent(verb) => verb.run(),
+        Verb::Agent(verb) => verb.run(verbosity),
         Verb::Completions(verb) => verb.run(Arguments::command()),
         Verb::Manual(verb) => verb.run(Arguments::command()),
-    };
-    match outcome {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(failure) => {
-            failure.print();
-            failure.exit_code()
-        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::{
     table::{shortened, table},
 };
 use crate::source_file as file;
+use crate::verbosity::status;
 use edgecut_profile::{FamilyError, ProfileRow, growth::Pattern, model::CostModel, reader};
 
 /// Look at profiles that were taken.
@@ -77,7 +78,7 @@ impl Costs {
 
 fn write(path: &Path, errors: &[FamilyError]) -> Outcome {
     file::write(path, &to_csv(errors)?)?;
-    eprintln!("costs written to {}", path.display());
+    status(format_args!("costs written to {}", path.display()));
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use std::{
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::Failure;
+use crate::verbosity::{draw_target, status};
 use edgecut_cluster::{
     Cluster, Inventory,
     agent::Fleet,
@@ -22,11 +23,12 @@ pub async fn profiles(
     inventory: &Inventory,
     wanted: &SurveyRequest<'_>,
 ) -> Result<Vec<DeviceProfile>, Failure> {
-    let (all, bars) = (MultiProgress::new(), Mutex::new(HashMap::<String, ProgressBar>::new()));
+    let (all, bars) =
+        (MultiProgress::with_draw_target(draw_target()), Mutex::new(HashMap::<String, ProgressBar>::new()));
     let progress = |now: SurveyProgress<'_>| {
         if let Some(who) = now.waiting_for {
             let what = format!("{}: waiting for {who}", now.device);
-            all.suspend(|| eprintln!("{what}"));
+            all.suspend(|| status(&what));
         }
         let mut bars = bars.lock().unwrap_or_else(PoisonError::into_inner);
         let bar = bars.entry(now.device.to_string()).or_insert_with(|| {
@@ -48,7 +50,7 @@ pub async fn profiles(
         let whole = profile.whole.or_else(|| ModelTime::read(&profile.path));
         ProfileSummary::of(&profile.rows).write(&profile.path, whole).map_err(Failure::failed)?;
         let how = if profile.changed { "written to" } else { "unchanged, read from" };
-        eprintln!("profile {how} {}", profile.path.display());
+        status(format_args!("profile {how} {}", profile.path.display()));
     }
     Ok(profiles)
 }

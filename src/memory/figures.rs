@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::verbosity::status;
 use edgecut_cluster::LinkTable;
 use edgecut_graph::{
     OperatorId,
@@ -54,7 +55,7 @@ pub fn write_all(folder: &Path, files: &[(String, Vec<u8>)]) -> Outcome {
     files.iter().try_for_each(|(name, content)| {
         let path = folder.join(name);
         source_file::write(&path, content)?;
-        eprintln!("wrote {} ({})", path.display(), Bytes(content.len() as u64));
+        status(format_args!("wrote {} ({})", path.display(), Bytes(content.len() as u64)));
         Ok(())
     })
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use miette::Report;
 
+use crate::verbosity::status;
 use edgecut_plan::{
     self as plan, Candidate, PlanRequest,
     split::front::{self, Point},
@@ -71,7 +72,7 @@ pub(super) fn write(path: &Path, plan: &plan::Plan) -> Outcome {
     let files = [(json, plan.to_json().map_err(Failure::failed)?), (csv, table::csv(plan).map_err(Failure::failed)?)];
     for (path, text) in files {
         file::write(&path, text.as_bytes())?;
-        eprintln!("plan written to {}", path.display());
+        status(format_args!("plan written to {}", path.display()));
     }
     Ok(())
 }
@@ -106,7 +107,7 @@ impl FrontPlace {
             let plan = point.candidate.to_plan(request).map_err(Failure::failed)?;
             write(&self.table.with_file_name(format!("plan-{number}.json")), &plan)?;
         }
-        eprintln!("front written to {}", self.table.display());
+        status(format_args!("front written to {}", self.table.display()));
         Ok(())
     }
 }

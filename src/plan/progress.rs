@@ -8,6 +8,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::runtime::Runtime;
 
+use crate::verbosity::{draw_target, status};
 use edgecut_cluster::run::pilot::PlanEvent;
 use edgecut_plan::Stop;
 
@@ -41,7 +42,7 @@ pub(super) struct PlanProgress {
 
 impl PlanProgress {
     pub fn new(stop: Stop) -> PlanProgress {
-        let line = ProgressBar::new_spinner();
+        let line = ProgressBar::with_draw_target(None, draw_target());
         let style = ProgressStyle::with_template("{elapsed:>4} {wide_msg}");
         line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         line.enable_steady_tick(TICK);
@@ -51,7 +52,7 @@ impl PlanProgress {
     /// Shows `event`.
     pub fn show(&self, event: &PlanEvent) {
         if !event.is_transient() {
-            return self.line.suspend(|| eprintln!("{event}"));
+            return self.line.suspend(|| status(event));
         }
         self.tell(&event.to_string());
     }

@@ -19,7 +19,7 @@ use serde::Serialize;
 /// Runs the model of `arguments` and prints its latency.
 pub(crate) fn run(arguments: &Run) -> Outcome {
     let of_plans = [
-        ("--cluster", arguments.cluster.path().is_some()),
+        ("--cluster", arguments.cluster.given().is_some()),
         ("--model", arguments.model.is_some()),
         ("--throughput", arguments.throughput),
         ("--output", arguments.output.is_some()),

@@ -8,6 +8,7 @@ use std::{
 
 use miette::Report;
 
+use crate::verbosity::status;
 use crate::{Failure, Outcome, located::Located, source_file as file};
 use edgecut_cluster::run::results::{RunResult, RunResults, check_csv, to_csv};
 use edgecut_values::files::lock;
@@ -57,7 +58,7 @@ pub(super) fn append(path: &Path, result: RunResult) -> Outcome {
             file::write(path, results.to_json().map_err(Failure::failed)?.as_bytes())?;
         }
     }
-    eprintln!("results appended to {}", path.display());
+    status(format_args!("results appended to {}", path.display()));
     Ok(())
 }
 

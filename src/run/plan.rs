@@ -7,6 +7,7 @@ use miette::Report;
 use smol_str::SmolStr;
 
 use super::{flags::Run, output, print::print, replan::replan};
+use crate::verbosity::status;
 use crate::{
     Failure, Outcome,
     cluster_flag::{reach_all, read_cluster, runtime},
@@ -213,7 +214,7 @@ impl<'a> Execution<'a> {
             repeat: self.repeat,
             in_flight,
             expected: self.plan.predicted.latency_us,
-            on_queued: |server, queued| eprintln!("{server}: {queued}"),
+            on_queued: |server, queued| status(format_args!("{server}: {queued}")),
         };
         let fleet = reach_all(&only(self.cluster, &deployment)).await.map_err(|failure| match failure {
             Failure::Failed(report) => Unreached::Agent(report.to_string()),
@@ -308,7 +309,7 @@ fn load(arguments: &Run, plan: &Plan) -> Result<(Model, String), Failure> {
 
 /// The cluster that the plan was made for, or the one that is named instead.
 fn cluster(arguments: &Run, plan: &Plan) -> Result<Cluster, Failure> {
-    let cluster = match (arguments.cluster.path(), &plan.cluster) {
+    let cluster = match (arguments.cluster.given(), &plan.cluster) {
         (Some(path), _) => read_cluster(path)?,
         (None, Some(path)) => read_cluster(&resolve(&arguments.input, path))?,
         (None, None) => Cluster::embedded(),

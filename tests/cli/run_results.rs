@@ -51,13 +51,13 @@ fn other_files_are_refused_and_stay_as_they_are() {
     fs::write(here.join("m.relay"), "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }").unwrap();
     assert_eq!(run(here, "plan m.relay --profile-budget 1ms --rehearse 0").0, Some(0));
     fs::write(here.join("x.csv"), "a,b\n1,2\n").unwrap();
-    fs::write(here.join("x.json"), "{\"version\": 7}").unwrap();
+    fs::write(here.join("x.json"), "{\"version\": 7, \"runs\": []}").unwrap();
     for (line, message) in [
         ("run plan.json --output x.csv", "x.csv: not results"),
         ("run plan.json --output x.json", "format version 7"),
         ("run plan.json --output plan.json", "not results"),
         ("run plan.json --output results.txt", "expected FILE.csv or FILE.json"),
-        ("run m.relay --output r.csv", "--output has no effect on a model"),
+        ("run m.relay --output r.csv", "--output has no effect with a model"),
     ] {
         let before = fs::read(here.join("x.csv")).unwrap();
         let (code, said) = run(here, line);
