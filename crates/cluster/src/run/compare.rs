@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use edgecut_graph::TensorData;
 
@@ -13,7 +13,7 @@ const RELATIVE: f64 = 1e-3;
 
 /// How far two lists of tensors are apart. Relative differences are those to the largest finite |b| of the tensor: to single
 /// elements, which may be zero, they would say nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
     /// Largest and mean |a − b|; infinite where types differ, or just one of a and b is NaN or that infinity.
     #[serde(rename = "largest_error")]

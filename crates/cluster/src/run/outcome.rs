@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     compare::Difference,
@@ -22,7 +22,7 @@ use edgecut_plan::{
 };
 
 /// Predicted against measured.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub latency: Latencies,
     pub predicted_latency_us: Micros,
@@ -41,7 +41,7 @@ pub struct Outcome {
 }
 
 /// The distribution of a sample of times.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
     pub n: usize,
     pub median_us: Micros,
@@ -54,7 +54,7 @@ pub struct Latencies {
 }
 
 /// One group of operators.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupTime {
     /// Its index in the plan.
     pub group: u32,
@@ -67,6 +67,9 @@ pub struct GroupTime {
     pub predicted_us: Micros,
     /// Median over the runs.
     pub measured_us: Micros,
+    /// When it began, from the start of the input on; `None` where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_start_us: Option<Micros>,
     #[serde(flatten)]
     pub scatter: Scatter,
     pub predicted_workspace_bytes: Bytes,
@@ -74,7 +77,7 @@ pub struct GroupTime {
 }
 
 /// How far the times of several runs are apart.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scatter {
     pub n: usize,
     pub mad_us: Micros,
@@ -84,7 +87,7 @@ pub struct Scatter {
 }
 
 /// One tensor that went from server to server.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TransferCost {
     /// Which tensor of the model it is, or is which part of.
     pub id: Option<TensorId>,
@@ -102,6 +105,9 @@ pub struct TransferCost {
     pub predicted_us: Option<Micros>,
     /// From the first byte leaving, with nothing before it on the link, to the last one being there: median over the runs.
     pub measured_us: Micros,
+    /// When it began, from the start of the input on; `None` where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_start_us: Option<Micros>,
     #[serde(flatten)]
     pub scatter: Scatter,
     /// How long it waited for the link: median over the runs.
@@ -109,7 +115,7 @@ pub struct TransferCost {
 }
 
 /// The memory of one device.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryUse {
     pub device: String,
     pub limit_bytes: Option<Bytes>,
@@ -188,6 +194,7 @@ fn groups(plan: &Plan, record: &Record) -> Vec<GroupTime> {
             device: device_name(plan, planned.device.0 as usize),
             predicted_us: planned.time_us,
             measured_us: median(&times),
+            measured_start_us: None,
             scatter: Scatter::of(&times),
             predicted_workspace_bytes: planned.workspace_bytes,
             workspace_bytes: workspace,
@@ -225,6 +232,7 @@ fn transfers(plan: &Plan, deployment: &Deployment, record: &Record) -> Vec<Trans
                 format: outgoing.format,
                 predicted_us: planned.map(|transfer| (transfer.time_us - transfer.overhead_us).max(Micros::ZERO)),
                 measured_us: median(&times),
+                measured_start_us: None,
                 scatter: Scatter::of(&times),
                 waited_us: median(&seen().map(Crossing::wait).collect::<Vec<_>>()),
             });

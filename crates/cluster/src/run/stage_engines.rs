@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::execute::Record;
 
 /// The stages of one device that one engine computed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageEngines {
     /// `server/device`.
     pub device: String,
