@@ -70,7 +70,13 @@ pub fn check_folder(flag: &str, folder: Option<&Path>) -> Outcome {
     }
 }
 
-/// The links that were measured, if any.
+/// Whether an address is one of this machine's own: what such a link takes says nothing of a network.
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The links that were measured, if any, without those of loopback.
 fn measured_links() -> Result<Vec<OffloadLink>, Failure> {
     let path = Path::new(LINKS);
     if !path.exists() {
@@ -82,7 +88,8 @@ fn measured_links() -> Result<Vec<OffloadLink>, Failure> {
         name: format!("{} → {}", row.from, row.to),
         rate: row.bytes_per_us,
     };
-    Ok(table.rows.iter().map(link).collect())
+    let rows = table.rows.iter().filter(|row| !is_loopback(&row.from_address) && !is_loopback(&row.to_address));
+    Ok(rows.map(link).collect())
 }
 
 /// `pcie=12GB/s`, or a rate alone.

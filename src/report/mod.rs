@@ -46,7 +46,11 @@ impl Report {
         }
         file::check_place(&self.output)?;
         let subjects = self.subjects.iter().map(|path| subject::read(path)).collect::<Result<Vec<_>, _>>()?;
-        if self.subjects.iter().any(|path| path.canonicalize().ok() == self.output.canonicalize().ok().filter(|_| path.exists())) {
+        if self
+            .subjects
+            .iter()
+            .any(|path| path.canonicalize().ok() == self.output.canonicalize().ok().filter(|_| path.exists()))
+        {
             let what = format!("--output {}: it is a subject of the page", self.output.display());
             return Err(Failure::BadInput(Message::msg(what)));
         }

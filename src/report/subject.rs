@@ -114,7 +114,8 @@ fn profile(path: &Path, text: &str) -> Result<Content, Failure> {
 
 fn front(path: &Path, text: &str) -> Result<Content, Failure> {
     let rows: Result<Vec<FrontPoint>, csv::Error> = csv::Reader::from_reader(text.as_bytes()).deserialize().collect();
-    let points = rows.map_err(|error| bad(path, &format!("not a front, as `edgecut plan --pareto` writes it: {error}")))?;
+    let points =
+        rows.map_err(|error| bad(path, &format!("not a front, as `edgecut plan --pareto` writes it: {error}")))?;
     if points.is_empty() {
         return Err(bad(path, "a front without plans"));
     }

@@ -21,6 +21,7 @@ mod memory;
 mod model_flags;
 mod monitoring;
 mod plan_advice;
+mod report;
 mod simultaneous_profiles;
 mod stable_ids;
 mod threads;

@@ -4,6 +4,9 @@
 /// A page follows the system's theme unless its element `html` has `data-theme`.
 pub const THEME: &str = include_str!("theme.css");
 
+/// The colours of the light theme, for figures that stand alone: one for each class of operators, and one more.
+pub const PALETTE: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8f96", "#f0e442"];
+
 /// One HTML file that loads nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Document<'a> {
@@ -24,7 +27,7 @@ impl Document<'_> {
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
              script-src 'unsafe-inline'; img-src data:\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
-             <link rel=\"icon\" href=\"data:,\">\n<style>\n{THEME}{style}</style>\n</head>\n<body>\n{body}\n\
+             <style>\n{THEME}{style}</style>\n</head>\n<body>\n{body}\n\
              <script>\n{script}</script>\n</body>\n</html>\n"
         )
     }
@@ -43,6 +46,13 @@ pub fn script_json(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_have_the_colours_of_the_light_theme() {
+        for (index, colour) in PALETTE.iter().enumerate() {
+            assert!(THEME.contains(&format!("--c{index}: {colour};")), "{colour}");
+        }
+    }
 
     #[test]
     fn text_is_no_markup() {

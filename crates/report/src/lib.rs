@@ -7,11 +7,13 @@
 //! | [`dot`] | a graph for Graphviz |
 //! | [`page`] | profiles, plans, fronts and runs as one HTML page |
 //! | [`html`] | what pages have in common: skeleton, colours, escaping |
+//! | [`class`] | classes of operators, which have the colours |
 //! | [`memory`] | memory layouts as SVG, HTML, PNG, text and Perfetto traces |
 //! | [`modules`] | a plan as Relay modules, one per stage |
 //! | [`onnx_parts`] | a plan as ONNX models, one per stage |
 //! | [`ray_serve`], [`triton`] | what serves these models |
 
+pub mod class;
 pub mod dot;
 pub mod html;
 pub mod memory;

@@ -6,11 +6,11 @@ import * as format from "./format.js";
 
 const LISTED = 8;
 
-export function accuracy(run) {
+export function accuracy(run, words) {
   const points = [];
   const add = (columns, shape, what) => columns.predicted_us.forEach((predicted, at) => {
     const measured = columns.measured_us[at];
-    if (predicted > 0 && measured > 0) points.push({ predicted, measured, shape, what, name: run.words[columns.name[at]], place: run.words[columns.place[at]] });
+    if (predicted > 0 && measured > 0) points.push({ predicted, measured, shape, what, name: words[columns.name[at]], place: words[columns.place[at]] });
   });
   add(run.groups, 0, "operator");
   add(run.transfers, 2, "transfer");
@@ -21,7 +21,7 @@ export function accuracy(run) {
   ].filter(Boolean);
   const errors = [["operators", run.groups], ["transfers", run.transfers]].filter(([, columns]) => columns.error.n).map(([name, { error, ...columns }]) => [
     `${error.n} ${name}`, format.share(error.median), format.share(error.worst),
-    `${run.words[columns.name[error.worst_at]]} (${run.words[columns.place[error.worst_at]]}): ${format.time(columns.predicted_us[error.worst_at])} predicted, ${format.time(columns.measured_us[error.worst_at])} measured`,
+    `${words[columns.name[error.worst_at]]} (${words[columns.place[error.worst_at]]}): ${format.time(columns.predicted_us[error.worst_at])} predicted, ${format.time(columns.measured_us[error.worst_at])} measured`,
     format.signedShare(error.ratio - 1),
   ]);
   return [

@@ -1,12 +1,16 @@
 // What all charts share: an SVG that is drawn again when its width changes, axes, a legend, a tooltip.
 import { axisBottom, axisLeft } from "d3-axis";
+import { scaleLinear } from "d3-scale";
 import { select } from "d3-selection";
 import { symbol, symbolCircle, symbolDiamond, symbolSquare, symbolTriangle, symbolCross, symbolStar, symbolWye } from "d3-shape";
 import { html, svg } from "./dom.js";
+import { round } from "./format.js";
 
 export const SYMBOLS = [symbolCircle, symbolSquare, symbolTriangle, symbolDiamond, symbolCross, symbolStar, symbolWye];
 export const mark = (index, size) => symbol(SYMBOLS[index % SYMBOLS.length], size)();
 export const colour = index => `var(--c${index % 8})`;
+// Text on a colour: black, but white on the dark blue of the light theme.
+export const ink = index => index === 0 ? "bar-name on-blue" : "bar-name";
 
 // `draw(drawing, width)` fills an empty SVG and returns its height. `label` is what a screen reader says.
 export function chart(label, draw) {
@@ -36,8 +40,8 @@ export function axes(drawing, frame, x, y, titles, formats) {
   const columns = Math.max(2, Math.floor((frame.right - frame.left) / 90));
   const rows = Math.max(2, Math.floor((frame.bottom - frame.top) / 45));
   const few = (scale, ticks) => scale.base ? logTicks(scale, ticks) : scale.ticks(ticks);
-  const below = axisBottom(x).tickValues(few(x, columns)).tickFormat(formats[0]).tickSize(-(frame.bottom - frame.top)).tickPadding(6);
-  const beside = axisLeft(y).tickValues(few(y, rows)).tickFormat(formats[1]).tickSize(-(frame.right - frame.left)).tickPadding(6);
+  const below = axisBottom(x).tickValues(few(x, columns)).tickFormat(round(formats[0])).tickSize(-(frame.bottom - frame.top)).tickPadding(6);
+  const beside = axisLeft(y).tickValues(few(y, rows)).tickFormat(round(formats[1])).tickSize(-(frame.right - frame.left)).tickPadding(6);
   select(drawing).append("g").attr("class", "axis").attr("transform", `translate(0 ${frame.bottom})`).call(below);
   select(drawing).append("g").attr("class", "axis").attr("transform", `translate(${frame.left} 0)`).call(beside);
   drawing.append(
@@ -56,6 +60,12 @@ function logTicks(scale, most) {
     for (const factor of between) found.push(factor * 10 ** power);
   }
   return found.filter(tick => tick >= scale.domain()[0] * 0.999 && tick <= scale.domain()[1] * 1.001);
+}
+
+// Round numbers in binary units.
+export function binaryTicks(base, most) {
+  const unit = 2 ** (10 * Math.max(0, Math.floor(Math.log2(most / 2) / 10)));
+  return scaleLinear([base / unit, most / unit], [0, 1]).ticks(3).map(tick => tick * unit);
 }
 
 // Entries are `[colour, text]` or `[colour, text, symbol]`, or an element with its text.

@@ -70,6 +70,6 @@ function placement(data, model, of) {
   return [html("p", {}, reasons.join(" ")),
     times.length > 0 && grid(["device", "alone, as profiled", "against the fastest", "memory left below the limit"], times.map(({ device, time }) => [
       device === here ? html("strong", {}, `${device} (here)`) : device, time === null ? "cannot compute it" : format.time(time),
-      time === null || !fastest?.time ? "–" : format.signedShare(time / fastest.time - 1), left(device)]), [1, 2, 3]),
+      time === null || !fastest?.time ? "–" : time === fastest.time ? "the fastest" : format.signedShare(time / fastest.time - 1), left(device)]), [1, 2, 3]),
     times.length === 0 && html("p", { class: "faint" }, "No profile among the subjects has this operator: its time on other devices is not known.")];
 }

@@ -23,6 +23,9 @@ export function grid(headings, rows, numeric = []) {
     html("tbody", {}, rows.map(row => html("tr", {}, row.map((content, column) => cell("td", content, column)))))));
 }
 
+// A name that may be broken after each `+`, `_` and `.`.
+export const broken = name => name.split(/(?<=[+_.])/).flatMap((part, at) => at ? [html("wbr"), part] : [part]);
+
 // A labelled list to choose from; nothing where there is no choice.
 export function choice(label, options, chosen, onchange) {
   if (options.length < 2) return null;

@@ -19,7 +19,15 @@ export const count = n => has(n) ? scaled(n, [[1e12, "T"], [1e9, "G"], [1e6, "M"
 // FLOPs and bytes in a microsecond, as rates in a second.
 export const flopRate = perMicro => has(perMicro) ? `${scaled(perMicro * 1e6, [[1e12, "TFLOP/s"], [1e9, "GFLOP/s"], [1e6, "MFLOP/s"], [1e3, "kFLOP/s"], [1, "FLOP/s"]], 1)}` : "–";
 export const byteRate = perMicro => has(perMicro) ? scaled(perMicro * 1e6, [[1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"], [1, "B/s"]], 1) : "–";
-export const share = part => has(part) ? `${digits(100 * part)} %` : "–";
-export const signedShare = part => has(part) ? `${part >= 0 ? "+" : "−"}${digits(Math.abs(100 * part))} %` : "–";
+// One decimal is all that times of operators are good for.
+const percent = part => {
+  const size = Math.abs(100 * part);
+  return size > 0 && size < 0.05 ? "< 0.1" : size >= 100 ? size.toFixed(0) : size.toFixed(1);
+};
+const times = part => `× ${digits(part)}`;
+export const share = part => !has(part) ? "–" : part > 10 ? times(part) : `${percent(part)} %`;
+export const signedShare = part => !has(part) ? "–" : part > 10 ? times(part + 1) : `${part >= 0 ? "+" : "−"}${percent(part)} %`;
+// For ticks, which are round: without zeros at the end.
+export const round = format => value => format(value).replace(/\.0+(?=\s|$)/, "").replace(/(\.\d*?)0+(?=\s|$)/, "$1");
 export const plural = (n, word, many = `${word}s`) => `${n} ${n === 1 ? word : many}`;
 export const shortened = (text, most) => text.length > most ? `${text.slice(0, most - 1)}…` : text;

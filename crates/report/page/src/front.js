@@ -1,6 +1,6 @@
 // The plans of a front: latency and time between results against the memory of the fullest device.
 import { scaleLinear } from "d3-scale";
-import { axes, chart, mark, tips } from "./chart.js";
+import { axes, binaryTicks, chart, mark, tips } from "./chart.js";
 import { grid, html, svg } from "./dom.js";
 import * as format from "./format.js";
 
@@ -34,9 +34,18 @@ function scatter(key, title, points, plans, words) {
   const { holder, drawing } = chart(`Front: memory against ${title}`, (drawing, width) => {
     const frame = { left: 70, top: 24, right: width - 12, bottom: 230 };
     const x = scaleLinear(padded(point => point[key]), [frame.left, frame.right]), y = scaleLinear(padded(point => point.peak), [frame.bottom, frame.top]);
-    axes(drawing, frame, x, y, [title, "memory of the fullest device"], [format.time, format.bytes]);
+    const ticks = binaryTicks(...y.domain());
+    axes(drawing, frame, x, Object.assign(y.copy(), { ticks: () => ticks }), [title, "memory of the fullest device"], [format.time, format.bytes]);
     all.forEach((point, at) => drawing.append(svg("path", { "data-at": at, class: "dot", d: mark(at < points.length ? 0 : 3, at < points.length ? 70 : 130),
       transform: `translate(${x(point[key])} ${y(point.peak)})`, fill: at < points.length ? "var(--c0)" : "var(--c1)" })));
+    // Numbers of rows, where they do not overprint one another.
+    const taken = [];
+    for (const point of points) {
+      const [left, top] = [x(point[key]) + 7, y(point.peak) - 5];
+      if (taken.some(([otherLeft, otherTop]) => Math.abs(otherLeft - left) < 16 && Math.abs(otherTop - top) < 12)) continue;
+      taken.push([left, top]);
+      drawing.append(svg("text", { x: left, y: top }, String(point.at + 1)));
+    }
     return 272;
   });
   tips(drawing, words);

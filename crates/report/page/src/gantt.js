@@ -4,13 +4,20 @@ import { axisTop } from "d3-axis";
 import { scaleLinear } from "d3-scale";
 import { select } from "d3-selection";
 import { zoom, zoomIdentity } from "d3-zoom";
-import { colour, chart, hideTip, legend, showTip } from "./chart.js";
+import { colour, chart, hideTip, ink, legend, showTip } from "./chart.js";
 import { details } from "./details.js";
 import { choice, html, svg } from "./dom.js";
 import * as format from "./format.js";
 import { isTransfer, measuredEvents, planModel } from "./plans.js";
 
 const PREDICTED = 24, MEASURED = 16, NAME = 17, GAP = 8, AXIS = 24, LETTER = 6.6;
+
+// A row of a lane while it is drawn: what is too narrow for a bar of its own is kept until its pixel is full.
+class Row {
+  constructor(top, height, isMeasured) {
+    Object.assign(this, { top, height, isMeasured, pixel: -9, narrow: [] });
+  }
+}
 
 // The lanes of a plan: `{ name, note, codes }`, those of devices first.
 function lanes(model) {
@@ -77,27 +84,48 @@ export function gantt(data, plan) {
   function render() {
     const x = scale(), [from, to] = x.domain(), shapes = [];
     axis.replaceChildren();
-    select(axis).attr("transform", `translate(0 ${AXIS - 2})`).call(axisTop(x).ticks(Math.max(2, width / 90)).tickFormat(format.time).tickSize(-4));
+    select(axis).attr("transform", `translate(0 ${AXIS - 2})`).call(axisTop(x).tickValues(x.ticks(Math.max(2, width / 90)).filter(tick => x(tick) > 22 && x(tick) < width - 26)).tickFormat(format.round(format.time)).tickSize(-4));
     for (const lane of all) {
       shapes.push(svg("text", { class: "lane", x: 2, y: lane.top - 4 }, lane.name, svg("tspan", { class: "faint", dx: 8 }, width < 500 ? "" : lane.note)));
       shapes.push(svg("rect", { class: "track", x: 0, y: lane.top, width, height: PREDICTED }));
       if (run?.has_starts) shapes.push(svg("rect", { class: "track", x: 0, y: lane.top + PREDICTED + 2, width, height: MEASURED }));
-      const last = { predicted: -9, measured: -9 };
+      const rows = [new Row(lane.top, PREDICTED, false), new Row(lane.top + PREDICTED + 2, MEASURED, true)];
       for (const code of lane.codes) {
         const of = model.event(code), found = measured.get(code);
-        bar(shapes, x, from, to, of, of.start, of.time, lane.top, PREDICTED, false, last);
-        if (run?.has_starts && found && found.start !== null) bar(shapes, x, from, to, of, found.start, found.time, lane.top + PREDICTED + 2, MEASURED, true, last);
+        place(rows[0], shapes, x, from, to, of, of.start, of.time);
+        if (run?.has_starts && found && found.start !== null) place(rows[1], shapes, x, from, to, of, found.start, found.time);
       }
+      for (const row of rows) flush(row, shapes);
     }
     plot.replaceChildren(...shapes);
   }
 
-  // One operator; what would lie within half a pixel of the one before is left out.
-  function bar(shapes, x, from, to, of, start, time, top, height, isMeasured, last) {
+  // Operators that are narrower than a pixel share one, in the colour of the class that takes most of it.
+  function place(row, shapes, x, from, to, of, start, time) {
     if (start + time < from || start > to) return;
-    const left = x(start), right = Math.max(left + 1, x(start + time)), row = isMeasured ? "measured" : "predicted";
-    if (right - last[row] < 0.5 && of.code !== chosen) return;
-    last[row] = right;
+    const left = x(start), right = x(start + time);
+    if (right - left >= 1.5 || of.code === chosen) {
+      flush(row, shapes);
+      return bar(row, shapes, of, left, right);
+    }
+    if (Math.floor(left) !== row.pixel) flush(row, shapes);
+    row.pixel = Math.floor(left);
+    row.narrow.push({ of, time });
+  }
+
+  function flush(row, shapes) {
+    if (!row.narrow.length) return;
+    const sums = new Map();
+    for (const { of, time } of row.narrow) sums.set(of.colour, (sums.get(of.colour) ?? 0) + time);
+    const [most] = [...sums].reduce((a, b) => b[1] > a[1] ? b : a);
+    const longest = row.narrow.filter(({ of }) => of.colour === most).reduce((a, b) => b.time > a.time ? b : a);
+    const isCritical = row.narrow.some(({ of }) => of.isCritical);
+    bar(row, shapes, { ...longest.of, isCritical }, row.pixel, row.pixel + 1);
+    row.narrow = [];
+  }
+
+  function bar({ top, height, isMeasured }, shapes, of, left, right) {
+    const row = isMeasured ? "measured" : "predicted";
     const [begin, until] = [Math.max(-2, left), Math.min(width + 2, right)], space = until - begin;
     const classes = ["bar", isTransfer(of.code) && "transfer", isMeasured && "measured", of.code === chosen && "chosen", of.isEstimated && "estimated"];
     shapes.push(svg("rect", {
@@ -105,8 +133,8 @@ export function gantt(data, plan) {
       "data-row": row, fill: isTransfer(of.code) ? "var(--link)" : colour(of.colour),
     }));
     if (of.isCritical && !isMeasured) shapes.push(svg("rect", { class: "critical", x: begin, y: top + height - 3, width: Math.max(space - 0.6, 0.8), height: 3 }));
-    const text = isTransfer(of.code) ? of.name : of.name.replace(/nn\./g, "");
-    if (space > 26 && height > 12) shapes.push(svg("text", { class: "bar-name", x: Math.max(begin, 0) + 3, y: top + height / 2 + 3.5 }, format.shortened(text, Math.floor((space - 6) / LETTER))));
+    const text = of.name.replace(/nn\./g, "");
+    if (space > 30 && height > 12) shapes.push(svg("text", { class: isTransfer(of.code) ? "bar-name" : ink(of.colour), x: Math.max(begin, 0) + 3, y: top + height / 2 + 3.5 }, format.shortened(text, Math.floor((space - 6) / LETTER))));
   }
 
   function choose(code) {
@@ -162,7 +190,7 @@ export function gantt(data, plan) {
       drawing.redraw();
     }),
     html("span", { class: "faint hint" }, "wheel or + − zoom, drag or shift + arrows move, arrows choose"));
-  const classes = [...new Set(plan.groups.class)].sort();
+  const classes = [...new Set(plan.groups.name.map(name => data.class_of[name]))].sort();
   const entries = classes.map(index => [colour(index), data.classes[index]]);
   if (model.transferCount) entries.push(["var(--link)", "transfer"]);
   entries.push([html("span", { class: "critical-sample" }), "on the critical chain"]);

@@ -18,13 +18,19 @@ function section(id, title, content) {
   sections.push({ id, title, element: html("section", { id }, html("h2", {}, title), content) });
 }
 
-// A section about one of several, with a list to choose from.
+// A section about one of several, with a list to choose from; sections of the same label show the same one.
+const together = new Map();
 function chosen(id, title, all, label, show) {
   if (!all.length) return;
-  const place = html("div");
-  const put = index => place.replaceChildren(...[show(all[index])].flat(Infinity).filter(Boolean));
-  put(0);
-  section(id, title, [choice(label, all.map(of => of.name), 0, put), place]);
+  const place = html("div"), followers = together.get(label) ?? [];
+  together.set(label, followers);
+  const list = choice(label, all.map(of => of.name), 0, index => followers.forEach(follow => follow(index)));
+  followers.push(index => {
+    if (list) list.querySelector("select").value = index;
+    place.replaceChildren(...[show(all[index])].flat(Infinity).filter(Boolean));
+  });
+  followers[followers.length - 1](0);
+  section(id, title, [list, place]);
 }
 
 function figures(plan) {
@@ -44,7 +50,7 @@ chosen("plan", "Plan over time", data.plans, "plan", plan => [html("p", { class:
 chosen("memory", "Memory over time", data.plans, "plan", plan => memory(data, plan));
 chosen("bound", "Bound and targets", data.plans, "plan", bound);
 chosen("accuracy", "Predicted against measured", data.runs, "results", run => [
-  run.plan === null && data.plans.length > 0 && html("p", { class: "notice" }, `${run.name}: the run is of none of the plans on this page.`), accuracy(run)]);
+  run.plan === null && data.plans.length > 0 && html("p", { class: "notice" }, `${run.name}: the run is of none of the plans on this page.`), accuracy(run, data.words)]);
 chosen("front", "Front of latency, throughput and memory", data.fronts, "front", of => front(data, of));
 if (data.tables.length || data.plans.length) section("operators", "Operators by time", operators(data));
 if (data.tables.length) section("roofline", "Roofline", roofline(data));

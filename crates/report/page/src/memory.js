@@ -2,7 +2,7 @@
 import { scaleLinear } from "d3-scale";
 import { area, curveStepAfter } from "d3-shape";
 import { bisector } from "d3-array";
-import { axes, chart, hideTip, legend, showTip } from "./chart.js";
+import { axes, binaryTicks, chart, hideTip, legend, showTip } from "./chart.js";
 import { grid, html, svg } from "./dom.js";
 import * as format from "./format.js";
 
@@ -13,7 +13,7 @@ export function memory(data, plan) {
   const run = data.runs.find(run => data.plans[run.plan] === plan);
   const measured = name => run?.memory.find(({ device }) => device === name);
   const used = plan.devices.map((device, index) => ({ ...device, index })).filter(device => device.groups);
-  const curves = plan.memory?.map(curve => one(plan, curve, measured(plan.devices[curve.device].name)));
+  const curves = plan.memory?.map(curve => one(data, plan, curve, measured(plan.devices[curve.device].name)));
   return [
     curves ?? html("p", { class: "notice" }, `Memory over time is not here: ${plan.without_model}. The plan's own figures follow.`),
     !curves && used.map(device => bar(device, measured(device.name))),
@@ -27,16 +27,18 @@ export function memory(data, plan) {
 }
 
 // The curve of one device.
-function one(plan, curve, measured) {
+function one(data, plan, curve, measured) {
   const device = plan.devices[curve.device], limit = device.limit_bytes;
   const near = limit !== null && limit <= FAR * curve.peak_bytes;
-  const most = Math.max(curve.peak_bytes, near ? limit : 0, measured?.peak_bytes ?? 0) * 1.06 || 1;
+  // Next to many parameters, tensors would be a line: then the axis begins at the parameters.
+  const base = curve.peak_bytes - device.parameter_bytes < curve.peak_bytes / 4 ? device.parameter_bytes : 0;
+  const highest = Math.max(curve.peak_bytes, near ? limit : 0, measured?.peak_bytes ?? 0), most = highest + (highest - base) * 0.06 || 1;
   const ends = [...curve.time_us, plan.latency_us], values = [...curve.bytes, curve.bytes[curve.bytes.length - 1] ?? 0];
   const { holder, drawing } = chart(`Memory of ${device.name} over time`, (drawing, width) => {
-    const frame = { left: 66, top: 22, right: width - 8, bottom: 150 };
-    const x = scaleLinear([0, Math.max(plan.latency_us, 1e-3)], [frame.left, frame.right]), y = scaleLinear([0, most], [frame.bottom, frame.top]);
-    const binary = binaryTicks(most);
-    axes(drawing, frame, x, Object.assign(y.copy(), { ticks: () => binary }), ["time", ""], [format.time, format.bytes]);
+    const frame = { left: 66, top: 22, right: width - 26, bottom: 146 };
+    const x = scaleLinear([0, Math.max(plan.latency_us, 1e-3)], [frame.left, frame.right]), y = scaleLinear([base, most], [frame.bottom, frame.top]);
+    const binary = binaryTicks(base, most);
+    axes(drawing, frame, x, Object.assign(y.copy(), { ticks: () => binary }), ["", ""], [format.time, format.bytes]);
     const shape = area().curve(curveStepAfter).x(at => x(ends[at])).y0(y(device.parameter_bytes)).y1(at => y(values[at]));
     const line = (bytes, name) => svg("line", { class: name, x1: frame.left, x2: frame.right, y1: y(bytes), y2: y(bytes) });
     drawing.append(
@@ -51,14 +53,14 @@ function one(plan, curve, measured) {
       showTip(event, `${device.name} at ${format.time(time)}`, `${format.bytes(values[at])}, ${format.bytes(device.parameter_bytes)} of it parameters`);
     };
     drawing.onpointerleave = hideTip;
-    return 192;
+    return 172;
   });
   drawing.setAttribute("class", "chart memory");
-  const group = curve.peak_group === null ? "" : ` while ${plan.words[plan.groups.name[curve.peak_group]]} runs`;
+  const group = curve.peak_group === null ? "" : ` while ${data.words[plan.groups.name[curve.peak_group]]} runs`;
   const limited = limit === null ? "no limit" : near ? `limit ${format.bytes(limit)}` : `limit ${format.bytes(limit)}, far above: the peak takes ${format.share(curve.peak_bytes / limit)} of it`;
   return html("figure", {},
-    html("figcaption", {}, html("strong", {}, device.name), `: peak ${format.bytes(curve.peak_bytes)} at ${format.time(curve.peak_at_us)}${group}; ${limited}`),
-    legend([["var(--c6)", "parameters"], ["var(--c5)", "tensors and workspace"], near && [line("limit"), "limit"], measured && [line("measured-peak"), "measured peak"]].filter(Boolean)),
+    html("figcaption", {}, html("strong", {}, device.name), `: peak ${format.bytes(curve.peak_bytes)} at ${format.time(curve.peak_at_us)}${group}; ${limited}${base ? `. The axis begins at the parameters, ${format.bytes(base)}` : ""}`),
+    legend([!base && ["var(--c6)", "parameters"], ["var(--c5)", "tensors and workspace"], near && [line("limit"), "limit"], measured && [line("measured-peak"), "measured peak"]].filter(Boolean)),
     holder,
     curve.largest.length > 0 && html("details", {}, html("summary", {}, "What is live at the peak"),
       grid(["tensor or workspace", "bytes"], curve.largest.map(([name, bytes]) => [name, format.bytes(bytes)]), [1])));
@@ -80,10 +82,4 @@ function bar(device, measured) {
     return 22;
   });
   return html("figure", {}, html("figcaption", {}, html("strong", {}, device.name), `: parameters and arena ${format.bytes(total)} of ${device.limit_bytes === null ? "no limit" : format.bytes(device.limit_bytes)}`), holder);
-}
-
-// Round numbers in binary units.
-function binaryTicks(most) {
-  const unit = 2 ** (10 * Math.max(0, Math.floor(Math.log2(most / 2) / 10)));
-  return scaleLinear([0, most / unit], [0, 1]).ticks(3).map(tick => tick * unit);
 }

@@ -1,5 +1,5 @@
 // Operators by time: a treemap and a table, of a profile or of a plan.
-import { choice, html } from "./dom.js";
+import { broken, choice, html } from "./dom.js";
 import * as format from "./format.js";
 import { measuredEvents, planModel } from "./plans.js";
 import { sortedTable } from "./table.js";
@@ -24,25 +24,25 @@ export function operators(data) {
 }
 
 function ofProfile(data, table) {
-  const rows = table.id.map((id, at) => ({ id, at, name: table.words[table.name[at]], layer: table.words[table.layer[at]],
-    shapes: table.words[table.shapes[at]], colour: table.class[at], flops: table.flops[at], bytes: table.bytes[at] }));
+  const rows = table.id.map((id, at) => ({ id, at, name: data.words[table.name[at]], layer: data.words[table.layer[at]],
+    shapes: data.words[table.shapes[at]], colour: data.class_of[table.name[at]], flops: table.flops[at], bytes: table.bytes[at] }));
   const time = (row, device) => table.devices[device].time_us[row.at];
   const place = html("div");
   const show = device => {
     const items = rows.map(row => ({ name: row.name, colour: row.colour, time: time(row, device) ?? 0, label: `#${row.id} ${row.name}` }));
     const total = items.reduce((sum, item) => sum + item.time, 0), of = table.devices[device];
-    const scatter = values => row => values[row.at] === null ? "–" : format.share(values[row.at]);
+    
     const columns = [
       { name: "#", value: row => row.id, isNumber: true, title: "Number in the model" },
-      { name: "operators", value: row => row.name },
-      { name: "class", value: row => data.classes[row.colour] },
-      { name: "layer", value: row => row.layer, text: row => format.shortened(row.layer, 40), isHidden: rows.every(row => !row.layer) },
-      { name: "FLOPs", value: row => row.flops, text: row => format.count(row.flops), isNumber: true },
-      { name: "bytes", value: row => row.bytes, text: row => format.bytes(row.bytes), isNumber: true, title: "Operands, parameters and results" },
+      { name: "operators", value: row => row.name, text: row => broken(row.name), isLong: true },
       ...table.devices.map((other, index) => ({ name: other.name, value: row => time(row, index), text: row => format.time(time(row, index)), isNumber: true, title: `Median time on ${other.name}, ${other.mode}` })),
       { name: "share", value: row => time(row, device), text: row => format.share((time(row, device) ?? 0) / (total || 1)), isNumber: true, title: `Of the time on ${of.name}` },
-      { name: "± MAD", value: row => of.mad[row.at], text: scatter(of.mad), isNumber: true, title: "Median absolute deviation, as a share of the median" },
-      { name: "p95", value: row => of.p95[row.at], text: row => of.p95[row.at] === null ? "–" : `× ${of.p95[row.at].toFixed(2)}`, isNumber: true, title: "95th percentile, as a multiple of the median" },
+      { name: "class", value: row => data.classes[row.colour] },
+      { name: "layer", value: row => row.layer, text: row => broken(format.shortened(row.layer, 60)), isLong: true, isHidden: rows.every(row => !row.layer) },
+      { name: "FLOPs", value: row => row.flops, text: row => format.count(row.flops), isNumber: true },
+      { name: "bytes", value: row => row.bytes, text: row => format.bytes(row.bytes), isNumber: true, title: "Operands, parameters and results" },
+      { name: "± MAD", value: row => of.mad[row.at], text: row => format.share(of.mad[row.at] === null ? null : of.mad[row.at] / 1000), isNumber: true, title: "Median absolute deviation, as a share of the median" },
+      { name: "p95", value: row => of.p95[row.at], text: row => of.p95[row.at] === null ? "–" : format.signedShare(of.p95[row.at] / 1000), isNumber: true, title: "How far the 95th percentile is above the median" },
       { name: "rate", value: row => row.flops && time(row, device) ? row.flops / time(row, device) : null, text: row => row.flops && time(row, device) ? format.flopRate(row.flops / time(row, device)) : "–", isNumber: true },
       { name: "workspace", value: row => of.workspace_bytes[row.at], text: row => format.bytes(of.workspace_bytes[row.at]), isNumber: true },
     ].filter(column => !column.isHidden);
@@ -63,7 +63,7 @@ function ofPlan(data, plan) {
   const off = row => found(row) === null || !row.time ? null : found(row) / row.time - 1;
   const columns = [
     { name: "#", value: row => row.id, isNumber: true, title: "Number in the model" },
-    { name: "operators", value: row => row.name },
+    { name: "operators", value: row => row.name, text: row => broken(row.name), isLong: true },
     { name: "part", value: row => row.part, isHidden: rows.every(row => !row.part) },
     { name: "class", value: row => data.classes[row.colour] },
     { name: "device", value: device },

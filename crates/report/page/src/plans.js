@@ -5,13 +5,13 @@ export const transferOf = code => -1 - code;
 export const isTransfer = code => code < 0;
 
 export function planModel(data, plan) {
-  const { groups, transfers, words, devices } = plan;
+  const { groups, transfers, devices } = plan, { words } = data;
   const run = data.runs.find(run => run.plan === data.plans.indexOf(plan));
   const critical = new Set(groups.critical), estimated = new Set(groups.estimated);
   const criticalTransfers = new Set(transfers.critical);
   const group = index => ({
     code: index, index, id: groups.id[index], name: words[groups.name[index]], part: words[groups.part[index]],
-    layer: words[groups.layer[index]], colour: groups.class[index], device: groups.device[index],
+    layer: words[groups.layer[index]], colour: data.class_of[groups.name[index]], device: groups.device[index],
     start: groups.start_us[index], time: groups.time_us[index], workspace: groups.workspace_bytes[index],
     isEstimated: estimated.has(index), isCritical: critical.has(index), after: groups.after[index],
     reads: groups.reads?.[index], rules: groups.rules.filter(([of]) => of === index).map(([, rule]) => plan.rules[rule]),
@@ -50,6 +50,6 @@ export function profiledTimes(data, plan, group) {
   if (group.id === null) return [];
   const table = data.tables.find(table => table.granularity === plan.granularity);
   const name = group.name.replace(/\[[^\]]*\]/g, "");
-  const at = table ? table.id.findIndex((id, at) => id === group.id && table.words[table.name[at]] === name) : -1;
+  const at = table ? table.id.findIndex((id, at) => id === group.id && data.words[table.name[at]] === name) : -1;
   return at < 0 ? [] : table.devices.map(device => ({ device: device.name, time: device.time_us[at] }));
 }

@@ -2,7 +2,7 @@
 import { html } from "./dom.js";
 import * as format from "./format.js";
 
-const FIRST = 50;
+const FIRST = 25;
 
 // Columns are `{ name, value(row), text(row), isNumber, title }`; `words(row)` is what the filter looks through.
 export function sortedTable(columns, rows, words, sortedBy, onrow) {
@@ -33,7 +33,7 @@ export function sortedTable(columns, rows, words, sortedBy, onrow) {
     });
     const shown = isWhole ? found : found.slice(0, FIRST);
     body.replaceChildren(...shown.map(({ row }) => html("tr", onrow ? { class: "choosable", onclick: () => onrow(row) } : {},
-      columns.map(column => html("td", { class: column.isNumber && "number" }, column.text ? column.text(row) : String(column.value(row) ?? "–"))))));
+      columns.map(column => html("td", { class: column.isNumber ? "number" : column.isLong ? "long" : "" }, column.text ? column.text(row) : String(column.value(row) ?? "–"))))));
     headings.forEach((heading, index) => heading.setAttribute("aria-sort", index !== by ? "none" : down ? "descending" : "ascending"));
     status.textContent = found.length === rows.length ? format.plural(rows.length, "row") : `${found.length} of ${format.plural(rows.length, "row")}`;
     more.textContent = `Show all ${found.length}`;

@@ -1,6 +1,6 @@
 // Time as area: classes of operators, in them kinds, in them operators.
 import { hierarchy, treemap } from "d3-hierarchy";
-import { chart, colour, legend, tips } from "./chart.js";
+import { chart, colour, ink, legend, tips } from "./chart.js";
 import { svg } from "./dom.js";
 import * as format from "./format.js";
 
@@ -27,9 +27,9 @@ export function timeByKind(data, items, onkind) {
       const [wide, high] = [x1 - x0, y1 - y0];
       drawing.append(svg("rect", { class: "tile", "data-at": at, x: x0, y: y0, width: Math.max(0, wide), height: Math.max(0, high), fill: colour(of.colour) }));
       if (wide > 40 && high > 15) {
-        const fits = text => format.shortened(text, Math.max(1, Math.floor((wide - 6) / 6.2)));
-        drawing.append(svg("text", { class: "bar-name", x: x0 + 4, y: y0 + 12 }, fits(of.name.replace(/nn\./g, ""))));
-        if (high > 30) drawing.append(svg("text", { class: "bar-name", x: x0 + 4, y: y0 + 25 }, fits(`${format.time(of.time)} ${format.share(of.time / total)}`)));
+        const fits = text => format.shortened(text, Math.max(1, Math.floor((wide - 8) / 6.6)));
+        drawing.append(svg("text", { class: ink(of.colour), x: x0 + 4, y: y0 + 12 }, fits(of.name.replace(/nn\./g, ""))));
+        if (high > 30) drawing.append(svg("text", { class: ink(of.colour), x: x0 + 4, y: y0 + 25 }, fits(`${format.time(of.time)} ${format.share(of.time / total)}`)));
       }
     });
     return height;

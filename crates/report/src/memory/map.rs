@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use super::{
     layout::{Block, Layout},
-    svg::{LETTER, Plot, byte_ticks, escape, step_ticks},
+    svg::{LETTER, Plot, byte_ticks, step_ticks},
 };
+use crate::html::escape;
 use edgecut_graph::units::{Bytes, Micros};
 
 /// Below this width of a step, blocks have no border and the load curve is thin.
@@ -71,8 +72,9 @@ fn rectangle(svg: &mut String, plot: &Plot, layout: &Layout, block: &Block, fine
     let (x0, y0, width, height) = area(plot, block);
     let _ = write!(
         svg,
-        "<rect class=\"block{fine} {}\" x=\"{x0:.2}\" y=\"{y0:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"><title>{}</title></rect>",
+        "<rect class=\"block{fine} {}{}\" x=\"{x0:.2}\" y=\"{y0:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"><title>{}</title></rect>",
         block.kind.name(),
+        block.class.map_or(String::new(), |class| format!(" made{class}")),
         escape(&tooltip(layout, block))
     );
 }

@@ -61,7 +61,9 @@ impl Causes {
         // Operators that take no time end when they begin: earlier spans come first, so that chains go back in time.
         let cause = |at: usize| {
             let found = causes[at].iter().map(|cause| &spans[*cause]);
-            found.max_by(|a, b| a.end.total_cmp(&b.end).then(rank(a, &spans[at]).cmp(&rank(b, &spans[at])))).map(|s| s.event)
+            found
+                .max_by(|a, b| a.end.total_cmp(&b.end).then(rank(a, &spans[at]).cmp(&rank(b, &spans[at]))))
+                .map(|s| s.event)
         };
         let critical = critical(&spans, &causes, same);
         let groups = plan.groups.len();

@@ -86,9 +86,8 @@ fn measured((name, hardware, engine, threads): &Identity<'_>, rows: &[&ProfileRo
         rows.iter().filter_map(|row| row.governor).map(|governor| governor.to_string()).collect();
     governors.sort();
     governors.dedup();
-    let minute = |row: &&ProfileRow| {
-        row.measured_at.map(|at| format!("{} {:02}:{:02}", at.date(), at.hour(), at.minute()))
-    };
+    let minute =
+        |row: &&ProfileRow| row.measured_at.map(|at| format!("{} {:02}:{:02}", at.date(), at.hour(), at.minute()));
     let first = rows.iter().filter_map(minute).min();
     let disturbed = rows.iter().filter(|row| row.disturbed > 0.0);
     DeviceView {
@@ -113,9 +112,8 @@ fn links(plans: &[&Plan]) -> Vec<LinkView> {
         for transfer in plan.transfers.iter().filter(|transfer| plan.is_between_servers(transfer)) {
             let server = |device: edgecut_plan::DeviceId| plan.devices[device.0 as usize].server.clone();
             let (from, to) = (server(transfer.from), server(transfer.to));
-            let link = links
-                .entry((from.clone(), to.clone()))
-                .or_insert_with(|| LinkView { from, to, ..LinkView::default() });
+            let link =
+                links.entry((from.clone(), to.clone())).or_insert_with(|| LinkView { from, to, ..LinkView::default() });
             link.transfers += 1;
             link.bytes = link.bytes.saturating_add(transfer.sent().0);
             link.time_us = five_digits(link.time_us + transfer.time_us.0);

@@ -33,6 +33,10 @@ struct Use {
     group: Option<usize>,
 }
 
+/// Instants that are closer than this are one: the end of an operator and the start of the next differ by rounding.
+const SAME_US: f64 = 1e-4;
+/// Limit on the points of a curve; of neighbours that are left out the highest stays.
+const POINTS: usize = 800;
 /// Limit on the tensors that are listed for a peak.
 const LISTED: usize = 6;
 
@@ -67,13 +71,15 @@ fn uses(plan: &Plan, problem: &Problem, device: DeviceId, readers: &[Vec<edgecut
         let last = departures.entry(transfer.tensor.0).or_default();
         *last = last.max((transfer.start_us + transfer.time_us).0);
     }
-    let home = |index: usize| problem.tensors[index].producer.map_or(plan.source, |by| plan.groups[by.0 as usize].device);
+    let home =
+        |index: usize| problem.tensors[index].producer.map_or(plan.source, |by| plan.groups[by.0 as usize].device);
     // Views come after what they view: one backward pass carries their last uses to it.
     let mut ends = vec![0.0f64; problem.tensors.len()];
     for index in (0..problem.tensors.len()).rev() {
         let tensor = &problem.tensors[index];
         let read = readers[index].iter().map(|by| by.0 as usize).filter(|by| plan.groups[*by].device == device);
-        let made = tensor.producer.filter(|by| plan.groups[by.0 as usize].device == device).map(|by| finish(by.0 as usize));
+        let made =
+            tensor.producer.filter(|by| plan.groups[by.0 as usize].device == device).map(|by| finish(by.0 as usize));
         let sent = departures.get(&tensor.graph.0).copied().filter(|_| home(index) == device);
         let kept = (tensor.is_output && plan.sink == device).then_some(plan.predicted.latency_us.0);
         ends[index] = read.map(finish).chain(made).chain(sent).chain(kept).fold(ends[index], f64::max);
@@ -92,8 +98,30 @@ fn uses(plan: &Plan, problem: &Problem, device: DeviceId, readers: &[Vec<edgecut
         let to = ends[index].max(if is_home { from } else { arrived });
         uses.push(Use { from, to, bytes: tensor.bytes.0, tensor: Some(TensorIndex(index as u32)), group: None });
     }
+    for used in &mut uses {
+        (used.from, used.to) = (snapped(used.from), snapped(used.to));
+    }
     uses.retain(|used| used.bytes > 0 && used.from < used.to);
     uses
+}
+
+fn snapped(time: f64) -> f64 {
+    (time / SAME_US).round() * SAME_US
+}
+
+/// At most [`POINTS`] points: of each run of neighbours the highest.
+fn thin(curve: &mut MemoryCurve) {
+    let each = curve.bytes.len().div_ceil(POINTS);
+    if each < 2 {
+        return;
+    }
+    let highest = |run: std::ops::Range<usize>| run.clone().max_by_key(|at| curve.bytes[*at]).unwrap_or(run.start);
+    let starts = (0..curve.bytes.len()).step_by(each);
+    // The height of the highest point, from the first instant of its run on.
+    let (time_us, bytes) = starts
+        .map(|start| (curve.time_us[start], curve.bytes[highest(start..(start + each).min(curve.bytes.len()))]))
+        .unzip();
+    (curve.time_us, curve.bytes) = (time_us, bytes);
 }
 
 fn curve(device: u32, parameters: u64, uses: &[Use], plan: &Plan, problem: &Problem) -> MemoryCurve {
@@ -128,8 +156,9 @@ fn curve(device: u32, parameters: u64, uses: &[Use], plan: &Plan, problem: &Prob
         (None, group) => format!("workspace of {}", group.map_or("", |group| plan.groups[group].name.as_str())),
     };
     curve.largest = live.iter().take(LISTED).map(|used| (name(used), used.bytes)).collect();
+    thin(&mut curve);
     curve.peak_group = plan.groups.iter().position(|group| {
-        group.device.0 == device && group.start_us.0 <= at && at < group.start_us.0 + group.time_us.0
+        group.device.0 == device && snapped(group.start_us.0) <= at && at < snapped(group.start_us.0 + group.time_us.0)
     });
     curve
 }

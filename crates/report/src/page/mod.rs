@@ -10,7 +10,6 @@
 //! | [`memory_curve`], `account` | memory of each device over time |
 //! | [`run_view`] | measured times next to predicted ones, and how far they are apart |
 //! | [`operators`] | profiles as tables, and the highest rates reached |
-//! | [`class`] | classes of operators, for colours |
 //! | [`columns`] | compact numbers and names |
 //! | [`document`] | the HTML file |
 //!
@@ -19,7 +18,6 @@
 
 mod account;
 pub mod causes;
-pub mod class;
 pub mod cluster;
 pub mod columns;
 pub mod document;
@@ -35,8 +33,9 @@ use edgecut_plan::Plan;
 use edgecut_profile::ProfileRow;
 use serde::Serialize;
 
-use class::CLASSES;
+use crate::class::{CLASSES, class};
 use cluster::ClusterView;
+use columns::Dictionary;
 use operators::OperatorTable;
 use plan_view::PlanView;
 use run_view::RunView;
@@ -50,6 +49,10 @@ pub struct Page {
     /// What it was made of: name, kind, and what it has.
     pub subjects: Vec<(String, &'static str, String)>,
     pub classes: [&'static str; CLASSES.len()],
+    /// Names of operators, layers and places; columns hold indices.
+    pub words: Dictionary,
+    /// The class of each word as an operator's name.
+    pub class_of: Vec<usize>,
     pub cluster: Option<ClusterView>,
     pub plans: Vec<PlanView>,
     pub runs: Vec<RunView>,
@@ -70,6 +73,7 @@ pub struct FrontView {
 
 impl Page {
     pub fn of(subjects: &[Subject]) -> Page {
+        let mut words = Dictionary::default();
         let (mut plans, mut views): (Vec<&Plan>, Vec<PlanView>) = (Vec::new(), Vec::new());
         let (mut fronts, mut rows): (Vec<FrontView>, Vec<&ProfileRow>) = (Vec::new(), Vec::new());
         for subject in subjects {
@@ -77,25 +81,29 @@ impl Page {
                 Content::Profile(profile) => rows.extend(profile),
                 Content::Plan(planned) => {
                     plans.push(&planned.plan);
-                    views.push(PlanView::of(&subject.name, planned));
+                    views.push(PlanView::of(&subject.name, planned, &mut words));
                 }
                 Content::Front(points) => fronts.push(FrontView::of(&subject.name, points)),
                 Content::Results(_) => {}
             }
         }
         let runs = subjects.iter().filter_map(|subject| match &subject.content {
-            Content::Results(outcome) => Some(RunView::of(&subject.name, outcome, &plans)),
+            Content::Results(outcome) => Some(RunView::of(&subject.name, outcome, &plans, &mut words)),
             _ => None,
         });
+        let runs: Vec<RunView> = runs.collect();
+        let tables = operators::tables(rows.iter().copied(), &mut words);
         Page {
             made_by: format!("edgecut {}", env!("CARGO_PKG_VERSION")),
             subjects: subjects.iter().map(described).collect(),
             classes: CLASSES,
             cluster: ClusterView::of(rows.iter().copied(), &plans),
-            runs: runs.collect(),
+            runs,
             plans: views,
             fronts,
-            tables: operators::tables(rows.into_iter()),
+            tables,
+            class_of: words.words().iter().map(|word| class(word)).collect(),
+            words,
         }
     }
 }

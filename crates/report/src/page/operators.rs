@@ -7,25 +7,22 @@ use edgecut_graph::Granularity;
 use edgecut_profile::ProfileRow;
 use serde::Serialize;
 
-use super::{
-    class::class,
-    columns::{Dictionary, five_digits, nanoseconds},
-};
+use super::columns::{Dictionary, five_digits, nanoseconds};
 
-/// The whole items of profiles of one granularity. Names are indices into `words`.
+/// The whole items of profiles of one granularity. Names are indices into the page's words.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct OperatorTable {
     pub granularity: Granularity,
-    pub words: Dictionary,
     /// One entry of each column an item.
     pub id: Vec<usize>,
     pub name: Vec<u32>,
     pub layer: Vec<u32>,
     pub shapes: Vec<u32>,
-    pub class: Vec<usize>,
     pub flops: Vec<u64>,
     pub bytes: Vec<u64>,
     pub devices: Vec<DeviceTimes>,
+    /// Items that read a part of an operand which `bytes` counts whole: their rates mean nothing.
+    pub partial: Vec<usize>,
     /// Rows of shards, which are not in the table.
     pub shards: usize,
 }
@@ -37,9 +34,9 @@ pub struct DeviceTimes {
     pub mode: String,
     /// Median; `None` where the device cannot compute the item, or the profile lacks it.
     pub time_us: Vec<Option<f64>>,
-    /// Shares of the median: how far the median deviation and the 95th percentile are off it.
-    pub mad: Vec<Option<f64>>,
-    pub p95: Vec<Option<f64>>,
+    /// Thousandths of the median: its median deviation, and how far the 95th percentile is above it.
+    pub mad: Vec<Option<u64>>,
+    pub p95: Vec<Option<u64>>,
     pub workspace_bytes: Vec<Option<u64>>,
     pub roof: Option<Roof>,
 }
@@ -64,15 +61,15 @@ type ItemKey<'a> = (usize, &'a str, &'a str, &'a str);
 type DeviceKey = (String, String, String, String);
 
 /// One table for each granularity that the rows have; of several rows for the same item on one device the last counts.
-pub fn tables<'a>(rows: impl Iterator<Item = &'a ProfileRow>) -> Vec<OperatorTable> {
+pub fn tables<'a>(rows: impl Iterator<Item = &'a ProfileRow>, words: &mut Dictionary) -> Vec<OperatorTable> {
     let (mut fused, mut single): (Vec<&ProfileRow>, Vec<&ProfileRow>) = (Vec::new(), Vec::new());
     for row in rows {
         if row.granularity == Granularity::Fused { fused.push(row) } else { single.push(row) }
     }
-    [fused, single].into_iter().filter(|rows| !rows.is_empty()).map(|rows| table(&rows)).collect()
+    [fused, single].into_iter().filter(|rows| !rows.is_empty()).map(|rows| table(&rows, words)).collect()
 }
 
-fn table(rows: &[&ProfileRow]) -> OperatorTable {
+fn table(rows: &[&ProfileRow], words: &mut Dictionary) -> OperatorTable {
     let whole: Vec<&ProfileRow> = rows.iter().copied().filter(|row| row.shard().is_none()).collect();
     let mut items: BTreeMap<ItemKey<'_>, &ProfileRow> = BTreeMap::new();
     let signatures: Vec<String> = whole.iter().map(|row| row.signature.to_string()).collect();
@@ -86,12 +83,14 @@ fn table(rows: &[&ProfileRow]) -> OperatorTable {
     };
     for row in items.values() {
         table.id.push(row.id);
-        table.name.push(table.words.add(&row.operator));
-        table.layer.push(table.words.add(&row.layer));
-        table.shapes.push(table.words.add(&row.shapes));
-        table.class.push(class(&row.operator));
+        table.name.push(words.add(&row.operator));
+        table.layer.push(words.add(&row.layer));
+        table.shapes.push(words.add(&row.shapes));
         table.flops.push(row.flops);
         table.bytes.push(row.bytes.0);
+        if reads_a_part(&row.operator) {
+            table.partial.push(table.id.len() - 1);
+        }
     }
     let position: BTreeMap<ItemKey<'_>, usize> = items.keys().enumerate().map(|(at, key)| (*key, at)).collect();
     let mut devices: BTreeMap<DeviceKey, DeviceTimes> = BTreeMap::new();
@@ -99,14 +98,15 @@ fn table(rows: &[&ProfileRow]) -> OperatorTable {
         let at = position[&(row.id, row.operators.as_str(), row.operator.as_str(), signature.as_str())];
         devices.entry(device_key(row)).or_insert_with(|| DeviceTimes::empty(row, items.len())).add(at, row);
     }
-    table.devices = devices.into_values().collect();
-    let names: Vec<String> = table.devices.iter().map(|device| device.name.clone()).collect();
-    for (device, row) in table.devices.iter_mut().zip(first_rows(&whole)) {
+    let mut devices: Vec<DeviceTimes> = devices.into_values().collect();
+    let names: Vec<String> = devices.iter().map(|device| device.name.clone()).collect();
+    for (device, row) in devices.iter_mut().zip(first_rows(&whole)) {
         if names.iter().filter(|name| **name == device.name).count() > 1 {
             device.name = format!("{} ({}, {} threads, {})", device.name, row.engine, row.threads, row.hardware);
         }
-        device.roof = roof(&table.flops, &table.bytes, &device.time_us);
+        device.roof = roof(&table, &device.time_us);
     }
+    table.devices = devices;
     table
 }
 
@@ -141,20 +141,25 @@ impl DeviceTimes {
 
     fn add(&mut self, at: usize, row: &ProfileRow) {
         let Some(median) = row.time_us_median.map(|time| time.0) else { return };
-        let share = |time: Option<edgecut_graph::units::Micros>| {
-            time.filter(|_| median > 0.0).map(|time| (1e3 * time.0 / median).round() / 1e3)
-        };
+        let thousandths = |time: f64| (median > 0.0).then(|| (1e3 * time / median).round() as u64);
         self.time_us[at] = Some(five_digits(nanoseconds(median)));
-        self.mad[at] = share(row.time_us_mad);
-        self.p95[at] = share(row.time_us_p95);
+        self.mad[at] = row.time_us_mad.and_then(|mad| thousandths(mad.0));
+        self.p95[at] = row.time_us_p95.and_then(|p95| thousandths((p95.0 - median).max(0.0)));
         self.workspace_bytes[at] = row.workspace_bytes.map(|bytes| bytes.0);
     }
 }
 
+/// Whether one of the operators of an item reads less than its operands: a row of a table, a slice.
+fn reads_a_part(name: &str) -> bool {
+    const PARTIAL: [&str; 5] = ["take", "gather", "strided_slice", "split", "embedding"];
+    name.split('+').any(|part| PARTIAL.iter().any(|partial| part.starts_with(partial)))
+}
+
 /// The highest rates of `time_us`; `None` if nothing took long enough.
-fn roof(flops: &[u64], bytes: &[u64], time_us: &[Option<f64>]) -> Option<Roof> {
+fn roof(table: &OperatorTable, time_us: &[Option<f64>]) -> Option<Roof> {
+    let OperatorTable { flops, bytes, partial, .. } = table;
     let mut roof: Option<Roof> = None;
-    for (at, time) in time_us.iter().enumerate() {
+    for (at, time) in time_us.iter().enumerate().filter(|(at, _)| !partial.contains(at)) {
         let Some(time) = time.filter(|time| *time >= LEAST_TIME_US) else { continue };
         let roof = roof.get_or_insert_default();
         let (computed, moved) = (five_digits(flops[at] as f64 / time), five_digits(bytes[at] as f64 / time));
@@ -175,7 +180,7 @@ mod tests {
     #[test]
     fn rows_of_devices_meet_in_items() {
         let rows = testing::rows();
-        let tables = tables(rows.iter());
+        let tables = tables(rows.iter(), &mut Dictionary::default());
         assert_eq!(tables.len(), 1);
         let table = &tables[0];
         assert_eq!((table.granularity, &table.id), (Granularity::Fused, &vec![0, 1]));
@@ -186,14 +191,15 @@ mod tests {
         // 1000 FLOPs and 100 bytes in 8 us.
         let roof = Roof { flops_per_us: 125.0, flops_at: 1, bytes_per_us: 12.5, bytes_at: 1 };
         assert_eq!(table.devices[0].roof, Some(roof));
-        assert_eq!(super::roof(&[1], &[1], &[Some(0.5)]), None);
+        assert_eq!(super::roof(table, &[Some(0.5), None]), None);
+        assert!(reads_a_part("cast+take+add") && !reads_a_part("nn.conv2d+add"));
     }
 
     #[test]
     fn other_threads_are_another_device() {
         let mut rows = testing::rows();
         rows[1].threads = 2;
-        let tables = tables(rows.iter());
+        let tables = tables(rows.iter(), &mut Dictionary::default());
         let names: Vec<&str> = tables[0].devices.iter().map(|device| device.name.as_str()).collect();
         assert_eq!(names, ["a/cpu (tract, 1 threads, h)", "a/cpu (tract, 2 threads, h)", "b/cpu"]);
     }

@@ -12,13 +12,12 @@ use serde::Serialize;
 use super::{
     account,
     causes::{Causes, Event},
-    class::class,
     columns::{Dictionary, five_digits, nanoseconds},
     memory_curve::{MemoryCurve, curves},
     subject::{PlanSubject, PlannedModel},
 };
 
-/// Everything that the page shows of one plan. Names are indices into `words`.
+/// Everything that the page shows of one plan. Names are indices into the page's words.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct PlanView {
     pub name: String,
@@ -40,7 +39,6 @@ pub struct PlanView {
     pub source: u32,
     pub sink: u32,
     pub devices: Vec<PlannedDevice>,
-    pub words: Dictionary,
     pub groups: GroupColumns,
     pub transfers: TransferColumns,
     /// Memory over time, one a device; `None` without the model.
@@ -63,6 +61,8 @@ pub struct BoundView {
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct TargetView {
     pub figure: &'static str,
+    /// Whose memory it is.
+    pub device: Option<String>,
     pub limit: f64,
     pub value: f64,
     pub is_met: bool,
@@ -90,7 +90,6 @@ pub struct GroupColumns {
     pub name: Vec<u32>,
     pub part: Vec<u32>,
     pub layer: Vec<u32>,
-    pub class: Vec<usize>,
     pub device: Vec<u32>,
     pub start_us: Vec<f64>,
     pub time_us: Vec<f64>,
@@ -125,12 +124,11 @@ pub struct TransferColumns {
 }
 
 impl PlanView {
-    pub fn of(name: &str, subject: &PlanSubject) -> PlanView {
+    pub fn of(name: &str, subject: &PlanSubject, words: &mut Dictionary) -> PlanView {
         let plan = &subject.plan;
         let causes = Causes::of(plan);
         let problem = subject.model.as_ref().ok().and_then(|model| account::problem(&model.graph, plan));
-        let mut words = Dictionary::default();
-        let mut groups = groups(plan, &causes, &mut words);
+        let mut groups = groups(plan, &causes, words);
         groups.reads = problem.as_ref().map(|problem| reads(plan, problem));
         groups.rules = rules(plan, subject.model.as_ref().ok());
         PlanView {
@@ -158,9 +156,8 @@ impl PlanView {
             source: plan.source.0,
             sink: plan.sink.0,
             devices: devices(plan),
-            transfers: transfers(plan, &causes, &mut words),
+            transfers: transfers(plan, &causes, words),
             groups,
-            words,
             memory: problem.as_ref().map(|problem| curves(plan, problem)),
             without_model: match (&subject.model, &problem) {
                 (Err(why), _) => Some(why.clone()),
@@ -184,17 +181,18 @@ fn targets(plan: &Plan) -> Vec<TargetView> {
     let mut targets = Vec::new();
     if let Some(limit) = plan.targets.latency {
         let value = plan.predicted.latency_us.0;
-        targets.push(TargetView { figure: "latency", limit: limit.0, value, is_met: value <= limit.0 });
+        targets.push(TargetView { figure: "latency", device: None, limit: limit.0, value, is_met: value <= limit.0 });
     }
     if let Some(limit) = plan.targets.throughput {
         let value = plan.predicted.throughput_per_s;
-        targets.push(TargetView { figure: "throughput", limit, value, is_met: value >= limit });
+        targets.push(TargetView { figure: "throughput", device: None, limit, value, is_met: value >= limit });
     }
     for device in &plan.devices {
         if let (Some(limit), false) = (device.memory_limit_bytes, device.order.is_empty()) {
             let value = device.memory.parameter_bytes + device.memory.arena_bytes;
             let is_met = value <= limit;
-            targets.push(TargetView { figure: "memory", limit: limit.0 as f64, value: value.0 as f64, is_met });
+            let (limit, value) = (limit.0 as f64, value.0 as f64);
+            targets.push(TargetView { figure: "memory", device: Some(device.full_name()), limit, value, is_met });
         }
     }
     targets
@@ -222,7 +220,6 @@ fn groups(plan: &Plan, causes: &Causes, words: &mut Dictionary) -> GroupColumns 
         columns.name.push(words.add(&group.name));
         columns.part.push(words.add(&group.part));
         columns.layer.push(words.add(&group.layer));
-        columns.class.push(class(&group.name));
         columns.device.push(group.device.0);
         columns.start_us.push(nanoseconds(group.start_us.0));
         columns.time_us.push(nanoseconds(group.time_us.0));
@@ -308,12 +305,13 @@ mod tests {
     fn a_plan_without_its_model_says_so() {
         let mut plan = testing::plan();
         plan.rules.push(Rule { kind: RuleKind::Pin, groups: "tanh".into(), device: "b/cpu".into() });
-        let view = PlanView::of("plan.json", &PlanSubject { plan, model: Err("no file".into()) });
+        let subject = PlanSubject { plan, model: Err("no file".into()) };
+        let view = PlanView::of("plan.json", &subject, &mut Dictionary::default());
         assert_eq!((view.groups.device, view.groups.critical), (vec![0, 1, 0], vec![0, 1]));
         assert_eq!((view.groups.after, view.groups.reads), (vec![None, Some(-1), Some(0)], None));
         assert_eq!((view.groups.rules, view.rules), (vec![(1, 0)], vec!["pin tanh=b/cpu".to_string()]));
         assert_eq!((view.memory, view.without_model), (None, Some("no file".to_string())));
-        let latency = TargetView { figure: "latency", limit: 20.0, value: 17.0, is_met: true };
+        let latency = TargetView { figure: "latency", device: None, limit: 20.0, value: 17.0, is_met: true };
         assert_eq!((view.targets[0].is_met, &view.targets[0]), (true, &latency));
         assert_eq!((view.bound.value, view.bound.bound), (17.0, 15.0));
     }

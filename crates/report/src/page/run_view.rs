@@ -5,12 +5,9 @@ use edgecut_graph::units::Micros;
 use edgecut_plan::{Plan, file::Transfer};
 use serde::Serialize;
 
-use super::{
-    class::class,
-    columns::{Dictionary, five_digits, median, nanoseconds},
-};
+use super::columns::{Dictionary, five_digits, median, nanoseconds};
 
-/// Everything that the page shows of one run. Names are indices into `words`.
+/// Everything that the page shows of one run. Names are indices into the page's words.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct RunView {
     pub name: String,
@@ -22,7 +19,6 @@ pub struct RunView {
     pub predicted_interval_us: f64,
     pub clock_uncertainty_us: f64,
     pub memory: Vec<MemoryUse>,
-    pub words: Dictionary,
     pub groups: TimeColumns,
     pub transfers: TimeColumns,
     /// Whether any start was measured.
@@ -37,7 +33,6 @@ pub struct TimeColumns {
     /// Its index in the plan; `None` for what the plan does not list.
     pub index: Vec<Option<usize>>,
     pub name: Vec<u32>,
-    pub class: Vec<usize>,
     /// The device, or both ends of the link.
     pub place: Vec<u32>,
     pub predicted_us: Vec<Option<f64>>,
@@ -61,11 +56,10 @@ pub struct ErrorView {
 }
 
 impl RunView {
-    pub fn of(name: &str, outcome: &Outcome, plans: &[&Plan]) -> RunView {
+    pub fn of(name: &str, outcome: &Outcome, plans: &[&Plan], words: &mut Dictionary) -> RunView {
         let plan = plans.iter().position(|plan| is_of(outcome, plan));
-        let mut words = Dictionary::default();
-        let groups = groups(outcome, &mut words);
-        let transfers = transfers(outcome, plan.map(|index| plans[index]), &mut words);
+        let groups = groups(outcome, words);
+        let transfers = transfers(outcome, plan.map(|index| plans[index]), words);
         let has_starts = groups.start_us.iter().chain(&transfers.start_us).any(Option::is_some);
         RunView {
             name: name.to_string(),
@@ -76,7 +70,6 @@ impl RunView {
             predicted_interval_us: outcome.predicted_interval_us.0,
             clock_uncertainty_us: nanoseconds(outcome.clock_uncertainty_us.0),
             memory: outcome.memory.clone(),
-            words,
             groups,
             transfers,
             has_starts,
@@ -103,7 +96,6 @@ fn groups(outcome: &Outcome, words: &mut Dictionary) -> TimeColumns {
     for group in &outcome.groups {
         columns.index.push(Some(group.group as usize));
         columns.name.push(words.add(&group.name));
-        columns.class.push(class(&group.name));
         columns.place.push(words.add(&group.device));
         columns.predicted_us.push(Some(nanoseconds(group.predicted_us.0)));
         columns.measured_us.push(nanoseconds(group.measured_us.0));
@@ -125,7 +117,6 @@ fn transfers(outcome: &Outcome, plan: Option<&Plan>, words: &mut Dictionary) -> 
         let TransferCost { from, to, tensor, predicted_us, measured_us, measured_start_us, .. } = transfer;
         columns.index.push(plan.and_then(|plan| plan.transfers.iter().position(|planned| is_same(plan, planned))));
         columns.name.push(words.add(tensor));
-        columns.class.push(0);
         columns.place.push(words.add(&format!("{from} → {to}")));
         columns.predicted_us.push(predicted_us.map(|time| nanoseconds(time.0)));
         columns.measured_us.push(nanoseconds(measured_us.0));
@@ -139,7 +130,8 @@ impl ErrorView {
     fn of(columns: &TimeColumns) -> ErrorView {
         let both = columns.predicted_us.iter().zip(&columns.measured_us).enumerate();
         // What is predicted to take no time has no relative error.
-        let both = both.filter_map(|(at, (predicted, measured))| Some((at, predicted.filter(|p| *p > 0.0)?, *measured)));
+        let both =
+            both.filter_map(|(at, (predicted, measured))| Some((at, predicted.filter(|p| *p > 0.0)?, *measured)));
         let errors: Vec<(usize, f64)> = both.clone().map(|(at, p, m)| (at, ((m - p) / p).abs())).collect();
         let worst = errors.iter().copied().reduce(|a, b| if b.1 > a.1 { b } else { a });
         let sums = both.fold((0.0, 0.0), |sums, (_, predicted, measured)| (sums.0 + predicted, sums.1 + measured));
@@ -162,12 +154,13 @@ mod tests {
         let (plan, outcome) = (testing::plan(), testing::outcome());
         let mut other = plan.clone();
         other.groups[0].time_us = Micros(11.0);
-        let view = RunView::of("run.json", &outcome, &[&other, &plan]);
+        let mut words = Dictionary::default();
+        let view = RunView::of("run.json", &outcome, &[&other, &plan], &mut words);
         assert_eq!((view.plan, view.has_starts), (Some(1), true));
         assert_eq!((view.groups.index, view.transfers.index), (vec![Some(0), Some(1), Some(2)], vec![Some(0)]));
         let error = &view.groups.error;
         assert_eq!((error.n, error.median, error.worst, error.worst_at), (3, Some(0.0), Some(1.0), Some(1)));
         assert_eq!((error.ratio, view.transfers.error.median), (Some(1.3125), Some(0.5)));
-        assert_eq!(RunView::of("run.json", &outcome, &[&other]).plan, None);
+        assert_eq!(RunView::of("run.json", &outcome, &[&other], &mut words).plan, None);
     }
 }

@@ -18,7 +18,9 @@ pub(super) fn rows() -> Vec<ProfileRow> {
                   shapes,dtype,flops,bytes,n,time_us_median,time_us_mad,time_us_min,time_us_p95,cpu_us_median,\
                   workspace_bytes,output_bytes,parameter_bytes,held_bytes,disturbed,note";
     let row = |server: &str, id: usize, name: &str, time: f64, disturbed: f64| {
-        format!("{server},cpu,h,tract,1,1,isolated,fused,{id},{id},{name},000{id},s,f,1000,100,8,{time},0,1,2,1.5,0,4,0,0,{disturbed},")
+        format!(
+            "{server},cpu,h,tract,1,1,isolated,fused,{id},{id},{name},000{id},s,f,1000,100,8,{time},0,1,2,1.5,0,4,0,0,{disturbed},"
+        )
     };
     let rows = [row("a", 0, "nn.conv2d", 10.0, 0.25), row("a", 1, "tanh", 8.0, 0.0), row("b", 1, "tanh", 5.0, 0.0)];
     reader::parse(&format!("{header}\n{}\n", rows.join("\n"))).unwrap()

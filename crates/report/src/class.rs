@@ -18,9 +18,10 @@ const NAMES: &[(usize, &str)] = &[
     (5, "layout_transform nn.pad tile repeat broadcast_to cast copy gather* nn.dropout"),
 ];
 
-/// The index in [`CLASSES`] of an operator or a fused group of this name: `nn.conv2d+nn.relu`, `nn.conv2d[1/2]`.
+/// The index in [`CLASSES`] of an operator or a fused group of this name: `nn.conv2d+nn.relu`,
+/// `nn.conv2d[1/2]`, `strided_slice x[0..8]`.
 pub fn class(name: &str) -> usize {
-    let parts: Vec<&str> = name.split('+').map(|part| part.split('[').next().unwrap_or(part)).collect();
+    let parts: Vec<&str> = name.split('+').map(|part| part.split(['[', ' ']).next().unwrap_or(part)).collect();
     let is_of = |known: &str| {
         let beginning = known.strip_suffix('*');
         parts.iter().any(|part| beginning.map_or(*part == known, |beginning| part.starts_with(beginning)))
@@ -42,6 +43,7 @@ mod tests {
             ("add+nn.relu", "element-wise"),
             ("maximum", "element-wise"),
             ("reshape+squeeze", "layout"),
+            ("strided_slice input0[1:0..43]", "layout"),
             ("vision.nms", "other"),
         ] {
             assert_eq!(CLASSES[class(name)], wanted, "{name}");
