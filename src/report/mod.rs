@@ -45,15 +45,15 @@ impl Report {
             return costs.run();
         }
         file::check_place(&self.output)?;
-        let subjects = self.subjects.iter().map(|path| subject::read(path)).collect::<Result<Vec<_>, _>>()?;
-        if self
-            .subjects
-            .iter()
-            .any(|path| path.canonicalize().ok() == self.output.canonicalize().ok().filter(|_| path.exists()))
-        {
-            let what = format!("--output {}: it is a subject of the page", self.output.display());
+        let is_output = |path: &&PathBuf| match (path.canonicalize(), self.output.canonicalize()) {
+            (Ok(subject), Ok(output)) => subject == output,
+            _ => false,
+        };
+        if let Some(subject) = self.subjects.iter().find(is_output) {
+            let what = format!("--output {}: that is a subject of the page", subject.display());
             return Err(Failure::BadInput(Message::msg(what)));
         }
+        let subjects = self.subjects.iter().map(|path| subject::read(path)).collect::<Result<Vec<_>, _>>()?;
         let title = self.subjects.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
         let html = document(&Page::of(&subjects), &format!("{title} – edgecut")).map_err(Failure::failed)?;
         file::write(&self.output, html.as_bytes())?;

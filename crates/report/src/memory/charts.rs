@@ -108,7 +108,7 @@ pub fn sizes(trace: &Trace, links: &[OffloadLink]) -> String {
             let middle = from + (until - from) * (0.92 - 0.12 * (number % 7) as f64);
             let (x, y) = (plot.px(middle) - LETTER - 4.0, plot.py(at(middle)));
             let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\">{letter}</text>");
-            let below = plot.height - plot.below + 30.0 + LINE * number as f64;
+            let below = plot.height - plot.below + 33.0 + LINE * number as f64;
             let _ = write!(svg, "<text x=\"{:.1}\" y=\"{below:.1}\">{letter}: {}</text>", plot.left, escape(name));
         }
     }

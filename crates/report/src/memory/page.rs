@@ -20,7 +20,7 @@ const MAX_ROWS: usize = 40;
 /// Colours and sizes that figures on the page have in place of their own.
 const PAGE_STYLE: &str = "
 body{font:14px/1.5 system-ui,sans-serif;color:var(--text);background:var(--back);max-width:1140px;margin:24px auto;padding:0 16px}
-.figure{overflow-x:auto}.figure>svg{width:100%;min-width:720px;height:auto}.pair .figure>svg{min-width:500px}
+.figure{overflow-x:auto}.figure>svg{width:100%;min-width:1000px;height:auto}.pair .figure>svg{min-width:500px}
 svg text{fill:var(--text)}svg .name{fill:#000;pointer-events:none}.load{stroke:var(--text)}.grid{stroke:var(--grid)}
 .peak{stroke:var(--bad)}.capacity{stroke:var(--accent)}.all{stroke:var(--c4)}.active{stroke:var(--c2)}.dot{fill:var(--c0)}
 .link{stroke:var(--faint)}.output,.in-place{stroke:var(--mark)}

@@ -50,7 +50,7 @@ impl Plot {
         for (x, label) in xs {
             let at = self.px(*x);
             let _ = write!(svg, "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{y1}\" x2=\"{at:.1}\" y2=\"{y0}\"/>");
-            let _ = write!(svg, "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>", y0 + 14.0);
+            let _ = write!(svg, "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>", y0 + 17.0);
         }
         for (y, label) in ys {
             let at = self.py(*y);
@@ -109,9 +109,17 @@ pub const STYLE: &str = ".grid{stroke:#8884}.input{fill:#b9c4d0}.workspace{fill:
 .active{stroke:#2a8f3c;fill:none}.dot{fill:#1f3a93}.link{stroke:#999;fill:none}\
 .mark{stroke:#d22;stroke-width:8;stroke-linecap:round}";
 
+/// Shades of a colour, so that neighbours of one class are told apart.
+pub const SHADES: usize = 3;
+
 /// The colours of blocks by the class of the operator that makes them: `colour(class)` as CSS.
 pub fn classes(colour: impl Fn(usize) -> String) -> String {
-    (0..CLASSES.len()).map(|class| format!(".made{class}{{fill:{};background:{0}}}", colour(class))).collect()
+    let shade = |shade: usize| format!(".shade{shade}{{fill-opacity:{}}}", 1.0 - 0.2 * shade as f64);
+    let shades: String = (0..SHADES).map(shade).collect();
+    shades
+        + &(0..CLASSES.len())
+            .map(|class| format!(".made{class}{{fill:{};background:{0}}}", colour(class)))
+            .collect::<String>()
 }
 
 /// About `count` round numbers from `from` to `to`.

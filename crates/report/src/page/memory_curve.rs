@@ -150,7 +150,7 @@ fn curve(device: u32, parameters: u64, uses: &[Use], plan: &Plan, problem: &Prob
     }
     let at = curve.peak_at_us;
     let mut live: Vec<&Use> = uses.iter().filter(|used| used.from <= at && at < used.to).collect();
-    live.sort_by(|a, b| b.bytes.cmp(&a.bytes));
+    live.sort_by_key(|used| std::cmp::Reverse(used.bytes));
     let name = |used: &Use| match (used.tensor, used.group) {
         (Some(tensor), _) => problem.tensor(tensor).name.clone(),
         (None, group) => format!("workspace of {}", group.map_or("", |group| plan.groups[group].name.as_str())),
