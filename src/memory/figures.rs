@@ -98,3 +98,22 @@ pub fn link(text: &str) -> Result<OffloadLink, String> {
     let rate: Rate = rate.parse().map_err(|error| format!("{error}"))?;
     Ok(OffloadLink { name: name.to_string(), rate })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_machine_are_told_apart() {
+        for (address, wanted) in [
+            ("127.0.0.1:7700", true),
+            ("[::1]:7700", true),
+            ("localhost:7700", true),
+            ("192.168.1.2:7700", false),
+            ("edge:7700", false),
+            ("-", false),
+        ] {
+            assert_eq!(is_loopback(address), wanted, "{address}");
+        }
+    }
+}

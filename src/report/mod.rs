@@ -23,7 +23,7 @@ pub struct Report {
     #[command(subcommand)]
     what: Option<What>,
 
-    /// Profiles or folders of them, plan.json, fronts of `plan --pareto`, results of `run --format json`
+    /// Profiles or folders of them, links.csv, plan.json, fronts of `plan --pareto`, results of `run --format json`
     ///
     /// What a file is, its content says.
     #[arg(required = true, value_name = "SUBJECT")]
@@ -53,7 +53,7 @@ impl Report {
             let what = format!("--output {}: that is a subject of the page", subject.display());
             return Err(Failure::BadInput(Message::msg(what)));
         }
-        let subjects = self.subjects.iter().map(|path| subject::read(path)).collect::<Result<Vec<_>, _>>()?;
+        let subjects = self.subjects.iter().map(|path| subject::read(path)).collect::<Result<Vec<_>, _>>()?.concat();
         let title = self.subjects.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
         let html = document(&Page::of(&subjects), &format!("{title} – edgecut")).map_err(Failure::failed)?;
         file::write(&self.output, html.as_bytes())?;

@@ -11,18 +11,32 @@ use crate::{
     model::{ModelArguments, ModelFlags, resolve},
     source_file as file,
 };
-use edgecut_cluster::run::{Outcome, request::ModelGroups};
+use edgecut_cluster::{
+    LinkTable,
+    run::{Outcome, request::ModelGroups},
+};
 use edgecut_plan::{GroupNames, Plan, schedule::apply_schedules, split::divided};
 use edgecut_profile::reader;
 use edgecut_report::page::subject::{Content, FrontPoint, PlanSubject, PlannedModel, Subject};
 
-/// Reads the file, or the folder of profiles, at `path`.
+/// Where measured links are kept in a folder of profiles.
+const LINKS: &str = "links.csv";
+
+/// Reads the file, or the folder of profiles and links, at `path`.
 ///
 /// # Errors
 /// If it cannot be read, or is nothing that a page shows.
-pub fn read(path: &Path) -> Result<Subject, Failure> {
-    let content = if path.is_dir() { folder(path)? } else { content(path, &file::read(path)?)? };
-    Ok(Subject { name: path.display().to_string(), content })
+pub fn read(path: &Path) -> Result<Vec<Subject>, Failure> {
+    let named = |path: &Path, content| Subject { name: path.display().to_string(), content };
+    if !path.is_dir() {
+        return Ok(vec![named(path, content(path, &file::read(path)?)?)]);
+    }
+    let mut subjects = vec![named(path, folder(path)?)];
+    let table = path.join(LINKS);
+    if table.is_file() {
+        subjects.push(named(&table, links(&table, &file::read(&table)?)?));
+    }
+    Ok(subjects)
 }
 
 fn folder(path: &Path) -> Result<Content, Failure> {
@@ -41,6 +55,7 @@ fn content(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
     match kind::of_any(bytes) {
         Some(Kind::Profile) => profile(path, text),
         Some(Kind::Front) => front(path, text),
+        Some(Kind::Links) => links(path, bytes),
         _ => Err(unknown(path, bytes)),
     }
 }
@@ -110,6 +125,11 @@ fn profile(path: &Path, text: &str) -> Result<Content, Failure> {
         return Err(bad(path, "a profile without rows"));
     }
     Ok(Content::Profile(rows))
+}
+
+fn links(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
+    let table = LinkTable::read(bytes).map_err(|error| bad(path, &error.to_string()))?;
+    Ok(Content::Links(table.rows))
 }
 
 fn front(path: &Path, text: &str) -> Result<Content, Failure> {

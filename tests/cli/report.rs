@@ -27,10 +27,10 @@ fn model(count: usize) -> String {
     let mut last = "%x".to_string();
     for index in 0..count {
         let _ = match index % 4 {
-            0 => write!(text, "  %{index} = nn.dense({last}, %w, units=64);\n"),
-            1 => write!(text, "  %{index} = nn.relu({last});\n"),
-            2 => write!(text, "  %{index} = tanh({last});\n"),
-            _ => write!(text, "  %{index} = add({last}, %{});\n", index - 2),
+            0 => writeln!(text, "  %{index} = nn.dense({last}, %w, units=64);"),
+            1 => writeln!(text, "  %{index} = nn.relu({last});"),
+            2 => writeln!(text, "  %{index} = tanh({last});"),
+            _ => writeln!(text, "  %{index} = add({last}, %{});", index - 2),
         };
         last = format!("%{index}");
     }
@@ -84,7 +84,7 @@ fn data(page: &str) -> serde_json::Value {
 fn a_page_of_two_thousand_operators_is_small_and_loads_nothing() {
     let folder = planned(2000);
     let here = folder.path();
-    let said = done(here, "report p.csv plan.json");
+    let said = done(here, "report p.csv plan.json links.csv");
     assert!(said.contains("report written to report.html"), "{said}");
     let page = fs::read_to_string(here.join("report.html")).unwrap();
     assert!(page.len() <= MOST_BYTES, "{} bytes", page.len());
@@ -94,6 +94,9 @@ fn a_page_of_two_thousand_operators_is_small_and_loads_nothing() {
     assert!(page.contains("default-src 'none'"));
     let data = data(&page);
     let plan = &data["plans"][0];
+    for link in data["cluster"]["links"].as_array().unwrap() {
+        assert_eq!(link["bytes_per_us"], 1_000_000.0, "{link}");
+    }
     assert_eq!(plan["groups"]["id"].as_array().unwrap().len(), 2001);
     assert_eq!(data["tables"][0]["id"].as_array().unwrap().len(), 2001);
     // With the model at hand: what each operator reads, memory over time up to the peak that the plan says.

@@ -2,7 +2,7 @@
 
 /// The classes, in the order of the page's colours.
 pub const CLASSES: [&str; 7] =
-    ["convolution", "matrix product", "pooling", "normalisation", "element-wise", "layout", "other"];
+    ["convolution", "matrix product", "pooling", "normalisation", "element-wise", "data movement", "other"];
 
 /// Names, and beginnings of names (`*`), the most expensive class first: a fused group has the first class that one of
 /// its operators has.
@@ -42,8 +42,8 @@ mod tests {
             ("nn.max_pool2d+nn.batch_norm", "pooling"),
             ("add+nn.relu", "element-wise"),
             ("maximum", "element-wise"),
-            ("reshape+squeeze", "layout"),
-            ("strided_slice input0[1:0..43]", "layout"),
+            ("reshape+squeeze", "data movement"),
+            ("strided_slice input0[1:0..43]", "data movement"),
             ("vision.nms", "other"),
         ] {
             assert_eq!(CLASSES[class(name)], wanted, "{name}");

@@ -16,9 +16,18 @@ export function cluster({ devices, links }) {
     has(device => device.limit_bytes !== null) && ["memory limit", device => format.bytes(device.limit_bytes)],
     has(device => device.is_used !== null) && ["used by a plan", device => device.is_used === null ? "–" : device.is_used ? "yes" : "no"],
   ].filter(Boolean);
+  const hasPlans = links.some(link => link.transfers), hasMeasured = links.some(link => link.latency_us !== null);
+  const ofLink = [
+    ["link", link => `${link.from} → ${link.to}`],
+    hasMeasured && ["latency", link => format.time(link.latency_us)],
+    hasMeasured && ["rate", link => format.byteRate(link.bytes_per_us)],
+    hasPlans && ["transfers", link => String(link.transfers)],
+    hasPlans && ["bytes an input", link => format.bytes(link.bytes)],
+    hasPlans && ["time an input", link => format.time(link.time_us)],
+  ].filter(Boolean);
   return [
-    grid(columns.map(([name]) => name), devices.map(device => columns.map(([, value]) => value(device)))),
-    links.length > 0 && [html("h3", {}, "Links that the plans use"), grid(["link", "transfers", "bytes an input", "time an input", "rate"], links.map(link => [
-      `${link.from} → ${link.to}`, String(link.transfers), format.bytes(link.bytes), format.time(link.time_us), format.byteRate(link.time_us ? link.bytes / link.time_us : null)]), [1, 2, 3, 4])],
+    devices.length > 0 && grid(columns.map(([name]) => name), devices.map(device => columns.map(([, value]) => value(device)))),
+    links.length > 0 && [html("h3", {}, hasPlans ? "Links that the plans use" : "Links"),
+      grid(ofLink.map(([name]) => name), links.map(link => ofLink.map(([, value]) => value(link))), [1, 2, 3, 4, 5])],
   ];
 }

@@ -25,7 +25,8 @@ export function details(data, model, measured, code, choose) {
 }
 
 function measuredText(of, { time, start }) {
-  const off = of.time > 0 ? ` (${format.signedShare(time / of.time - 1)})` : "";
+  // What a transfer waits for after its last byte is no part of what is measured of it.
+  const predicted = of.time - (of.overhead ?? 0), off = predicted > 0 ? ` (${format.signedShare(time / predicted - 1)})` : "";
   return `${format.time(time)}${off}${start === null ? "" : `, from ${format.time(start)} on`}`;
 }
 

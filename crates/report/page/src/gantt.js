@@ -132,6 +132,10 @@ export function gantt(data, plan) {
       class: classes.filter(Boolean).join(" "), x: begin, y: top, width: Math.max(space - (space > 3 ? 0.6 : 0), 0.8), height, "data-event": of.code,
       "data-row": row, fill: isTransfer(of.code) ? "var(--link)" : colour(of.colour),
     }));
+    if (of.overhead > 0 && !isMeasured) {
+      const waiting = (right - left) * of.overhead / of.time;
+      shapes.push(svg("rect", { class: "waiting", x: Math.max(begin, right - waiting), y: top + 1, width: Math.max(0, Math.min(waiting, until - begin) - 1), height: height - 2 }));
+    }
     if (of.isCritical && !isMeasured) shapes.push(svg("rect", { class: "critical", x: begin, y: top + height - 3, width: Math.max(space - 0.6, 0.8), height: 3 }));
     const text = of.name.replace(/nn\./g, "");
     if (space > 30 && height > 12) shapes.push(svg("text", { class: isTransfer(of.code) ? "bar-name" : ink(of.colour), x: Math.max(begin, 0) + 3, y: top + height / 2 + 3.5 }, format.shortened(text, Math.floor((space - 6) / LETTER))));
@@ -193,6 +197,7 @@ export function gantt(data, plan) {
   const classes = [...new Set(plan.groups.name.map(name => data.class_of[name]))].sort();
   const entries = classes.map(index => [colour(index), data.classes[index]]);
   if (model.transferCount) entries.push(["var(--link)", "transfer"]);
+  if (plan.transfers.overhead_us.some(overhead => overhead > 0)) entries.push([html("span", { class: "waiting-sample" }), "waiting after the last byte"]);
   entries.push([html("span", { class: "critical-sample" }), "on the critical chain"]);
   if (plan.groups.estimated.length) entries.push([html("span", { class: "estimated-sample" }), "time is an estimate"]);
   const note = !runs.length ? "Measured times are not here: give the results of a run as well (edgecut run plan.json --format json)."

@@ -27,7 +27,7 @@ function ofTable(data, table) {
   const range = (key, low, high) => [Math.min(...points.map(point => point[key])) * low, Math.max(...points.map(point => point[key])) * high];
   const roofs = table.devices.map((device, index) => ({ ...device.roof, index, name: device.name })).filter(roof => roof.flops_per_us);
   const { holder, drawing } = chart("Roofline: rate against FLOPs per byte", (drawing, width) => {
-    const frame = { left: width < 500 ? 74 : 84, top: 26, right: width - 10, bottom: width < 500 ? 300 : 380 };
+    const frame = { left: 86, top: 26, right: width - 10, bottom: width < 500 ? 300 : 380 };
     const x = scaleLog(range("x", 0.6, 1.8), [frame.left, frame.right]), y = scaleLog(range("y", 0.6, 2), [frame.bottom, frame.top]);
     axes(drawing, frame, x, y, ["FLOPs per byte", "rate reached"], [format.count, format.flopRate]);
     const [low, high] = x.domain(), inside = value => Math.min(Math.max(value, y.domain()[0]), y.domain()[1]);

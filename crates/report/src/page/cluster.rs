@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use edgecut_cluster::LinkRow;
 use edgecut_plan::Plan;
 use edgecut_profile::ProfileRow;
 use serde::Serialize;
@@ -38,7 +39,7 @@ pub struct DeviceView {
     pub is_used: Option<bool>,
 }
 
-/// What the plans send from one server to another.
+/// A link: what it was measured as, and what the plans send over it.
 #[derive(Debug, Default, Clone, PartialEq, Serialize)]
 pub struct LinkView {
     pub from: String,
@@ -46,14 +47,22 @@ pub struct LinkView {
     pub transfers: usize,
     pub bytes: u64,
     pub time_us: f64,
+    /// A transfer takes the latency, and its bytes over the rate.
+    pub latency_us: Option<f64>,
+    pub bytes_per_us: Option<f64>,
 }
 
 /// Devices by name, hardware, engine and threads: what differs in one of these is another device.
 type Identity<'a> = (String, &'a str, String, u64);
 
 impl ClusterView {
-    /// `None` if the subjects name no device.
-    pub fn of<'a>(rows: impl Iterator<Item = &'a ProfileRow>, plans: &[&Plan]) -> Option<ClusterView> {
+    /// `None` if the subjects name no device and no link. Measured links are shown as far as plans use them, all without a
+    /// plan.
+    pub fn of<'a>(
+        rows: impl Iterator<Item = &'a ProfileRow>,
+        plans: &[&Plan],
+        measured_links: &[&LinkRow],
+    ) -> Option<ClusterView> {
         let mut profiled: BTreeMap<Identity<'_>, Vec<&ProfileRow>> = BTreeMap::new();
         for row in rows {
             let engine = format!("{} {}", row.engine, row.engine_version).trim().to_string();
@@ -77,7 +86,8 @@ impl ClusterView {
                 device.is_used = Some(device.is_used.unwrap_or(false) || !planned.order.is_empty());
             }
         }
-        (!devices.is_empty()).then(|| ClusterView { devices, links: links(plans) })
+        let links = links(plans, measured_links);
+        (!devices.is_empty() || !links.is_empty()).then_some(ClusterView { devices, links })
     }
 }
 
@@ -106,7 +116,7 @@ fn measured((name, hardware, engine, threads): &Identity<'_>, rows: &[&ProfileRo
     }
 }
 
-fn links(plans: &[&Plan]) -> Vec<LinkView> {
+fn links(plans: &[&Plan], measured: &[&LinkRow]) -> Vec<LinkView> {
     let mut links: BTreeMap<(String, String), LinkView> = BTreeMap::new();
     for plan in plans {
         for transfer in plan.transfers.iter().filter(|transfer| plan.is_between_servers(transfer)) {
@@ -119,23 +129,50 @@ fn links(plans: &[&Plan]) -> Vec<LinkView> {
             link.time_us = five_digits(link.time_us + transfer.time_us.0);
         }
     }
+    for row in measured {
+        let key = (row.from.to_string(), row.to.to_string());
+        if plans.is_empty() {
+            let (from, to) = key.clone();
+            links.entry(key.clone()).or_insert_with(|| LinkView { from, to, ..LinkView::default() });
+        }
+        if let Some(link) = links.get_mut(&key) {
+            link.latency_us = Some(five_digits(row.latency_us.0));
+            link.bytes_per_us = Some(five_digits(row.bytes_per_us.0));
+        }
+    }
     links.into_values().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::{super::testing, *};
+    use edgecut_graph::units::{Bytes, Micros, Rate};
 
     #[test]
     fn devices_of_profiles_and_plans_are_one_list() {
         let (rows, plan) = (testing::rows(), testing::plan());
-        let view = ClusterView::of(rows.iter(), &[&plan]).unwrap();
+        let link = |from: &str, to: &str| LinkRow {
+            from: from.into(),
+            from_address: String::new(),
+            to: to.into(),
+            to_address: String::new(),
+            latency_us: Micros(1.5),
+            bytes_per_us: Rate(125.0),
+            fit_error: 0.0,
+            largest_bytes: Bytes(1),
+            n: 1,
+        };
+        let (used, unused) = (link("a", "b"), link("b", "a"));
+        let view = ClusterView::of(rows.iter(), &[&plan], &[&used, &unused]).unwrap();
         let names: Vec<&str> = view.devices.iter().map(|device| device.name.as_str()).collect();
         assert_eq!(names, ["a/cpu", "b/cpu"]);
         let first = &view.devices[0];
         assert_eq!((first.rows, first.disturbed_rows, first.disturbed, first.is_used), (2, 1, 0.25, Some(true)));
         assert_eq!((first.limit_bytes, first.engine.as_str()), (Some(1 << 20), "tract 1"));
-        assert_eq!(view.links, [LinkView { from: "a".into(), to: "b".into(), transfers: 1, bytes: 64, time_us: 2.0 }]);
-        assert_eq!(ClusterView::of([].iter(), &[]), None);
+        let sent = LinkView { transfers: 1, bytes: 64, time_us: 2.0, ..LinkView::default() };
+        let (latency_us, bytes_per_us) = (Some(1.5), Some(125.0));
+        assert_eq!(view.links, [LinkView { from: "a".into(), to: "b".into(), latency_us, bytes_per_us, ..sent }]);
+        assert_eq!(ClusterView::of([].iter(), &[], &[&used, &unused]).unwrap().links.len(), 2);
+        assert_eq!(ClusterView::of([].iter(), &[], &[]), None);
     }
 }

@@ -29,6 +29,7 @@ pub mod subject;
 #[cfg(test)]
 mod testing;
 
+use edgecut_cluster::LinkRow;
 use edgecut_plan::Plan;
 use edgecut_profile::ProfileRow;
 use serde::Serialize;
@@ -76,9 +77,11 @@ impl Page {
         let mut words = Dictionary::default();
         let (mut plans, mut views): (Vec<&Plan>, Vec<PlanView>) = (Vec::new(), Vec::new());
         let (mut fronts, mut rows): (Vec<FrontView>, Vec<&ProfileRow>) = (Vec::new(), Vec::new());
+        let mut links: Vec<&LinkRow> = Vec::new();
         for subject in subjects {
             match &subject.content {
                 Content::Profile(profile) => rows.extend(profile),
+                Content::Links(measured) => links.extend(measured),
                 Content::Plan(planned) => {
                     plans.push(&planned.plan);
                     views.push(PlanView::of(&subject.name, planned, &mut words));
@@ -97,7 +100,7 @@ impl Page {
             made_by: format!("edgecut {}", env!("CARGO_PKG_VERSION")),
             subjects: subjects.iter().map(described).collect(),
             classes: CLASSES,
-            cluster: ClusterView::of(rows.iter().copied(), &plans),
+            cluster: ClusterView::of(rows.iter().copied(), &plans, &links),
             runs,
             plans: views,
             fronts,
@@ -125,6 +128,7 @@ impl FrontView {
 fn described(subject: &Subject) -> (String, &'static str, String) {
     let (kind, what) = match &subject.content {
         Content::Profile(rows) => ("profile", format!("{} rows", rows.len())),
+        Content::Links(rows) => ("links", format!("{} links", rows.len())),
         Content::Plan(planned) => {
             let plan = &planned.plan;
             let used = plan.devices.iter().filter(|device| !device.order.is_empty()).count();

@@ -1,6 +1,6 @@
 //! What a page is made of: contents of files that the caller has read.
 
-use edgecut_cluster::run::Outcome;
+use edgecut_cluster::{LinkRow, run::Outcome};
 use edgecut_graph::Graph;
 use edgecut_plan::{GroupNames, Plan};
 use edgecut_profile::ProfileRow;
@@ -18,6 +18,8 @@ pub struct Subject {
 #[derive(Debug, Clone)]
 pub enum Content {
     Profile(Vec<ProfileRow>),
+    /// Measured links, next to profiles.
+    Links(Vec<LinkRow>),
     Plan(Box<PlanSubject>),
     /// Pareto-optimal plans.
     Front(Vec<FrontPoint>),
