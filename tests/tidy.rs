@@ -32,7 +32,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("plan", &["graph", "memory", "ops"]),
     ("interop", &["engine", "graph", "memory", "ops", "plan", "profile"]),
     ("cluster", &["engine", "graph", "memory", "ops", "plan", "profile", "values"]),
-    ("report", &["cluster", "graph", "memory", "onnx", "plan", "profile", "relay"]),
+    ("report", &["cluster", "graph", "memory", "onnx", "ops", "plan", "profile", "relay"]),
     ("fuzz", &["cluster", "engine", "graph", "onnx", "ops", "plan", "relay", "values"]),
 ];
 

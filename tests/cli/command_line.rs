@@ -29,7 +29,9 @@ pub const VERBS: &[&str] = &[
     "operators",
     "plan",
     "profile",
+    // Before the verb that it is one of: calls are of the first that they match.
     "report costs",
+    "report",
     "run",
     "workload",
 ];
@@ -37,7 +39,7 @@ pub const VERBS: &[&str] = &[
 #[test]
 fn help_fits_one_screen() {
     let folder = tempfile::tempdir().unwrap();
-    for verb in VERBS.iter().chain(&["", "cluster", "memory", "report"]) {
+    for verb in VERBS.iter().chain(&["", "cluster", "memory"]) {
         let (code, help, _) = edgecut(folder.path(), &format!("{verb} -h"));
         assert_eq!(code, Some(0), "{verb}");
         let lines = help.lines().count();

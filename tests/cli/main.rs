@@ -22,6 +22,7 @@ mod memory;
 mod model_flags;
 mod monitoring;
 mod plan_advice;
+mod report;
 mod run_results;
 mod simultaneous_profiles;
 mod stable_ids;
