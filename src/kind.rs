@@ -85,7 +85,7 @@ impl fmt::Display for Kind {
             Kind::Plan => "this is a plan; `edgecut run` and `edgecut export` take one",
             Kind::PlanRows => "this is CSV, the rows of a plan; the .json file of the same name is the plan",
             Kind::Front => "this is CSV, a front of plans; `edgecut report` takes it",
-            Kind::Results => "these are results of a run; `edgecut report` takes them",
+            Kind::Results => "these are results of a run; `edgecut report` and `edgecut compare` take them",
             Kind::Manifest => {
                 "this is the manifest.json of exported modules; each .relay file in its folder is a model"
             }
@@ -193,6 +193,12 @@ pub fn is_plan(bytes: &[u8]) -> bool {
     matches!(Plan::from_json(bytes), Ok(_) | Err(PlanFileError::Version { .. }))
 }
 
+/// Whether a JSON object is a file of `edgecut run --output`.
+pub fn is_file_of_results(bytes: &[u8]) -> bool {
+    let value: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
+    value.get("version").is_some() && value.get("runs").is_some_and(serde_json::Value::is_array)
+}
+
 /// What a JSON object is, by the names in it.
 fn json(bytes: &[u8]) -> Kind {
     if is_plan(bytes) {
@@ -204,7 +210,7 @@ fn json(bytes: &[u8]) -> Kind {
     let is_dump = text.contains("\"arg_nodes\""); // JSON of TVM's
     if has(&["modules", "outputs", "blake3"]) {
         Kind::Manifest
-    } else if has(&["predicted_latency_us", "latency", "groups"]) {
+    } else if has(&["predicted_latency_us", "latency", "groups"]) || is_file_of_results(bytes) {
         Kind::Results
     } else if text.contains("\"traceEvents\"") {
         Kind::Trace

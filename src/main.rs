@@ -4,6 +4,7 @@ mod agent;
 mod calibration;
 mod cluster;
 mod cluster_flag;
+mod compare;
 mod completions;
 mod config;
 mod contents;
@@ -29,6 +30,7 @@ mod profile_source;
 mod report;
 mod run;
 mod source_file;
+mod subject_file;
 mod survey;
 mod table;
 mod verbosity;
@@ -63,6 +65,7 @@ enum Verb {
     Workload(workload::Workload),
     Export(export::Export),
     Report(report::Report),
+    Compare(compare::Compare),
     Operators(operators::Operators),
     Devices(devices::Devices),
     Cluster(cluster::Cluster),
@@ -105,6 +108,7 @@ fn run(command: clap::Command) -> Outcome {
         Verb::Workload(verb) => verb.run(),
         Verb::Export(verb) => verb.run(),
         Verb::Report(verb) => verb.run(),
+        Verb::Compare(verb) => verb.run(),
         Verb::Operators(verb) => verb.run(),
         Verb::Devices(verb) => verb.run(),
         Verb::Cluster(verb) => verb.run(),

@@ -181,6 +181,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("crates/cluster/src/run/table.rs", "RunRow"),
     ("crates/cluster/src/run/results.rs", "RunResult"),
     ("crates/cluster/src/run/results.rs", "RunAbout"),
+    ("crates/report/src/comparison/mod.rs", "ComparisonRow"),
     ("src/run/model.rs", "Latency"),
 ];
 

@@ -1,14 +1,14 @@
 //! `edgecut report`: profiles, plans, fronts and results of runs as one HTML page; `report costs`, the cost model as a table.
 
 mod costs;
-mod subject;
 
 use std::path::PathBuf;
 
 use clap::Subcommand;
 use miette::Report as Message;
 
-use crate::{Failure, Outcome, source_file as file};
+use crate::verbosity::status;
+use crate::{Failure, Outcome, source_file as file, subject_file};
 use costs::Costs;
 use edgecut_graph::units::Bytes;
 use edgecut_report::page::{Page, document::document};
@@ -23,7 +23,7 @@ pub struct Report {
     #[command(subcommand)]
     what: Option<What>,
 
-    /// Profiles or folders of them, links.csv, plan.json, fronts of `plan --pareto`, results of `run --format json`
+    /// Profiles or folders of them, links.csv, plan.json, fronts of `plan --pareto`, results of `run --output`
     ///
     /// What a file is, its content says.
     #[arg(required = true, value_name = "SUBJECT")]
@@ -53,11 +53,12 @@ impl Report {
             let what = format!("--output {}: that is a subject of the page", subject.display());
             return Err(Failure::BadInput(Message::msg(what)));
         }
-        let subjects = self.subjects.iter().map(|path| subject::read(path)).collect::<Result<Vec<_>, _>>()?.concat();
+        let subjects =
+            self.subjects.iter().map(|path| subject_file::read(path)).collect::<Result<Vec<_>, _>>()?.concat();
         let title = self.subjects.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
         let html = document(&Page::of(&subjects), &format!("{title} – edgecut")).map_err(Failure::failed)?;
         file::write(&self.output, html.as_bytes())?;
-        eprintln!("report written to {} ({})", self.output.display(), Bytes(html.len() as u64));
+        status(format_args!("report written to {} ({})", self.output.display(), Bytes(html.len() as u64)));
         Ok(())
     }
 }

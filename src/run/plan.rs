@@ -28,6 +28,7 @@ use edgecut_cluster::{
 };
 use edgecut_graph::Graph;
 use edgecut_plan::{Plan, pipeline_depth, schedule::apply_schedules, split::divided};
+use edgecut_report::timeline::{self, chrome, perfetto};
 use edgecut_values::write_npz;
 
 /// Runs that count where the person does not say.
@@ -251,8 +252,11 @@ impl<'a> Execution<'a> {
             }
         };
         if let Some(path) = &arguments.trace {
-            let text = run::trace::trace(self.plan, deployment, record).map_err(Failure::failed)?;
-            file::write(path, text.as_bytes())?;
+            let timeline = timeline::run::timeline(self.plan, &self.graph, deployment, record);
+            // Perfetto knows its own format by the content.
+            let is_json = path.extension().is_none_or(|extension| extension.eq_ignore_ascii_case("json"));
+            let content = if is_json { chrome::json(&timeline).into_bytes() } else { perfetto::bytes(&timeline) };
+            file::write(path, &content)?;
         }
         let outcome = run::Outcome::of(self.plan, deployment, record);
         let mut outcome = outcome.ok_or_else(|| Failure::Failed(Report::msg("no run was measured")))?;

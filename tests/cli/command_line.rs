@@ -31,6 +31,7 @@ pub const VERBS: &[&str] = &[
     "profile",
     // Before the verb that it is one of: calls are of the first that they match.
     "report costs",
+    "compare",
     "report",
     "run",
     "workload",

@@ -7,6 +7,7 @@ mod calibration;
 mod certificates;
 mod cluster_processes;
 mod command_line;
+mod compare;
 mod configuration;
 mod costs;
 mod dilation;

@@ -10,8 +10,10 @@
 //! | [`html`] | what pages have in common: skeleton, colours, escaping |
 //! | [`class`] | classes of operators, which have the colours |
 //! | [`memory`] | memory layouts as SVG, HTML, PNG, text and Perfetto traces |
+//! | [`timeline`] | what ran when, as Chrome and Perfetto traces |
 //! | [`modules`] | a plan as Relay modules, one per stage |
 //! | [`onnx_parts`] | a plan as ONNX models, one per stage |
+//! | [`subject`] | what pages show and comparisons compare |
 //! | [`ray_serve`], [`triton`] | what serves these models |
 
 pub mod class;
@@ -23,4 +25,6 @@ pub mod modules;
 pub mod onnx_parts;
 pub mod page;
 pub mod ray_serve;
+pub mod subject;
+pub mod timeline;
 pub mod triton;

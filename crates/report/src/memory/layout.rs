@@ -166,11 +166,11 @@ fn describe(graph: &Graph, id: TensorId, place: Bytes, block: Bytes) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Two buffers that overlap in the second of three steps.
-    pub(in crate::memory) fn layout() -> Layout {
+    pub(crate) fn layout() -> Layout {
         let block = |name: &str, lower, upper, offset, size| Block {
             name: name.into(),
             kind: BlockKind::Activation,

@@ -10,7 +10,7 @@ use edgecut_plan::{
 };
 
 /// `None` if the plan's operators are not those of `graph`.
-pub(super) fn problem(graph: &Graph, plan: &Plan) -> Option<Problem> {
+pub(crate) fn problem(graph: &Graph, plan: &Plan) -> Option<Problem> {
     let known = |id: &OperatorId| (id.0 as usize) < graph.operators().len();
     if !plan.groups.iter().flat_map(|group| &group.operators).all(known) {
         return None;

@@ -23,7 +23,7 @@ pub fn document(page: &Page, title: &str) -> Result<String, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::subject::{Content, Subject};
+    use crate::subject::{Content, Subject};
 
     #[test]
     fn names_cannot_end_the_data_or_add_elements() {

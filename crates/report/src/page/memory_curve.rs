@@ -41,7 +41,7 @@ const POINTS: usize = 800;
 const LISTED: usize = 6;
 
 /// One curve for each device that computes anything.
-pub(super) fn curves(plan: &Plan, problem: &Problem) -> Vec<MemoryCurve> {
+pub(crate) fn curves(plan: &Plan, problem: &Problem) -> Vec<MemoryCurve> {
     let readers = problem.consumers();
     let used = plan.devices.iter().enumerate().filter(|(_, device)| !device.order.is_empty());
     used.map(|(index, device)| {

@@ -3,7 +3,6 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`subject`] | what the page is made of |
 //! | [`cluster`] | devices and links |
 //! | [`plan_view`] | a plan: groups, transfers, devices, bound, targets |
 //! | [`causes`] | what groups and transfers wait for, and the critical chain |
@@ -16,7 +15,7 @@
 //! The script and the style are built from the folder `page` of this crate (CONTRIBUTING.md, "The report page") and
 //! kept there, so that building edgecut needs no npm.
 
-mod account;
+pub(crate) mod account;
 pub mod causes;
 pub mod cluster;
 pub mod columns;
@@ -25,7 +24,6 @@ pub mod memory_curve;
 pub mod operators;
 pub mod plan_view;
 pub mod run_view;
-pub mod subject;
 #[cfg(test)]
 mod testing;
 
@@ -34,13 +32,15 @@ use edgecut_plan::Plan;
 use edgecut_profile::ProfileRow;
 use serde::Serialize;
 
-use crate::class::{CLASSES, class};
+use crate::{
+    class::{CLASSES, class},
+    subject::{Content, FrontPoint, Subject},
+};
 use cluster::ClusterView;
 use columns::Dictionary;
 use operators::OperatorTable;
 use plan_view::PlanView;
 use run_view::RunView;
-use subject::{Content, FrontPoint, Subject};
 
 /// All data of the page.
 #[derive(Debug, PartialEq, Serialize)]
@@ -91,7 +91,7 @@ impl Page {
             }
         }
         let runs = subjects.iter().filter_map(|subject| match &subject.content {
-            Content::Results(outcome) => Some(RunView::of(&subject.name, outcome, &plans, &mut words)),
+            Content::Results(run) => Some(RunView::of(&subject.name, &run.outcome, &plans, &mut words)),
             _ => None,
         });
         let runs: Vec<RunView> = runs.collect();
@@ -135,14 +135,15 @@ fn described(subject: &Subject) -> (String, &'static str, String) {
             ("plan", format!("{} groups on {used} of {} devices", plan.groups.len(), plan.devices.len()))
         }
         Content::Front(points) => ("front", format!("{} plans", points.len())),
-        Content::Results(outcome) => ("results of a run", format!("{} runs", outcome.latency.n)),
+        Content::Results(run) => ("results of a run", format!("{} inferences", run.outcome.latency.n)),
     };
     (subject.name.clone(), kind, what)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{subject::PlanSubject, *};
+    use super::*;
+    use crate::subject::{MeasuredRun, PlanSubject};
 
     #[test]
     fn a_page_has_a_section_for_what_its_subjects_have() {
@@ -150,7 +151,7 @@ mod tests {
         let plan = PlanSubject { plan: testing::plan(), model: Err("absent".into()) };
         let point = FrontPoint { latency_us: 1.0, interval_us: 1.0, peak_bytes: 1, devices: 1, splits: 0 };
         let page = Page::of(&[
-            subject("r", Content::Results(Box::new(testing::outcome()))),
+            subject("r", Content::Results(Box::new(MeasuredRun { about: None, outcome: testing::outcome() }))),
             subject("p", Content::Plan(Box::new(plan))),
             subject("f", Content::Front(vec![point])),
             subject("rows", Content::Profile(testing::rows())),

@@ -14,8 +14,8 @@ use super::{
     causes::{Causes, Event},
     columns::{Dictionary, five_digits, nanoseconds},
     memory_curve::{MemoryCurve, curves},
-    subject::{PlanSubject, PlannedModel},
 };
+use crate::subject::{PlanSubject, PlannedModel};
 
 /// Everything that the page shows of one plan. Names are indices into the page's words.
 #[derive(Debug, PartialEq, Serialize)]

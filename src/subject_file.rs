@@ -1,23 +1,24 @@
-//! The subjects of a page: what a file is, its content says.
+//! The subjects of `edgecut report` and `edgecut compare`: what a file is, its content says.
 
 use std::path::Path;
 
 use miette::Report;
 
+use crate::verbosity::status;
 use crate::{
     Failure,
-    kind::{self, Kind, is_json_object},
+    kind::{self, Kind, is_file_of_results, is_json_object},
     located::Located,
     model::{ModelArguments, ModelFlags, resolve},
     source_file as file,
 };
 use edgecut_cluster::{
     LinkTable,
-    run::{Outcome, request::ModelGroups},
+    run::{request::ModelGroups, results::RunResults},
 };
 use edgecut_plan::{GroupNames, Plan, schedule::apply_schedules, split::divided};
 use edgecut_profile::reader;
-use edgecut_report::page::subject::{Content, FrontPoint, PlanSubject, PlannedModel, Subject};
+use edgecut_report::subject::{Content, FrontPoint, MeasuredRun, PlanSubject, PlannedModel, Subject};
 
 /// Where measured links are kept in a folder of profiles.
 const LINKS: &str = "links.csv";
@@ -105,18 +106,24 @@ fn model(path: &Path, plan: &Plan) -> Result<PlannedModel, String> {
     Ok(PlannedModel { graph, names })
 }
 
+/// The last run of a file of results, or what `run --format json` printed.
 fn results(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
-    let mut value: serde_json::Value =
-        serde_json::from_slice(bytes).map_err(|error| Failure::bad_input(Located::new(path, error)))?;
-    // Errors of outputs that are infinite are written as `null`.
-    for error in value.get_mut("outputs").and_then(|outputs| outputs.as_object_mut()).into_iter().flatten() {
-        if error.1.is_null() {
-            *error.1 = f64::MAX.into();
+    let wrong = |error: &dyn std::fmt::Display| {
+        bad(path, &format!("not results of a run, as `edgecut run` writes them: {error}"))
+    };
+    let run = match is_file_of_results(bytes) {
+        false => MeasuredRun { about: None, outcome: serde_json::from_slice(bytes).map_err(|error| wrong(&error))? },
+        true => {
+            let mut runs =
+                RunResults::from_json(bytes).map_err(|error| Failure::bad_input(Located::new(path, error)))?.runs;
+            let last = runs.pop().ok_or_else(|| bad(path, "a file of results without a run"))?;
+            if !runs.is_empty() {
+                status(format_args!("{}: the last of {} runs", path.display(), runs.len() + 1));
+            }
+            MeasuredRun { about: Some(last.about), outcome: last.outcome }
         }
-    }
-    let outcome: Outcome = serde_json::from_value(value)
-        .map_err(|error| bad(path, &format!("not results of a run, as `edgecut run` writes them: {error}")))?;
-    Ok(Content::Results(Box::new(outcome)))
+    };
+    Ok(Content::Results(Box::new(run)))
 }
 
 fn profile(path: &Path, text: &str) -> Result<Content, Failure> {

@@ -1,6 +1,9 @@
-//! What a page is made of: contents of files that the caller has read.
+//! What pages show and comparisons compare: contents of files that the caller has read.
 
-use edgecut_cluster::{LinkRow, run::Outcome};
+use edgecut_cluster::{
+    LinkRow,
+    run::{Outcome, results::RunAbout},
+};
 use edgecut_graph::Graph;
 use edgecut_plan::{GroupNames, Plan};
 use edgecut_profile::ProfileRow;
@@ -24,7 +27,15 @@ pub enum Content {
     /// Pareto-optimal plans.
     Front(Vec<FrontPoint>),
     /// Results of a run.
-    Results(Box<Outcome>),
+    Results(Box<MeasuredRun>),
+}
+
+/// What one run measured.
+#[derive(Debug, Clone)]
+pub struct MeasuredRun {
+    /// What was run, where the file says so.
+    pub about: Option<RunAbout>,
+    pub outcome: Outcome,
 }
 
 /// A plan, with its model where that was found.
