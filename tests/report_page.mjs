@@ -97,6 +97,13 @@ const checks = {
     await tab.locator("#operators rect.tile").first().click();
     assert.notEqual(await tab.locator("#operators").getByRole("searchbox").inputValue(), "");
   },
+  async "a row of the plan's table is shown in the plan"() {
+    const list = tab.locator("#operators label.choice select").first();
+    await list.selectOption({ label: (await list.locator("option").allTextContents()).find(text => text.startsWith("plan ")) });
+    const row = tab.locator("#operators tbody button.link").nth(1), number = await row.textContent();
+    await row.click();
+    assert.ok((await tab.locator("#plan .details h4").textContent()).startsWith(number));
+  },
   async "the theme is toggled"() {
     const back = () => tab.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const before = await back();

@@ -12,6 +12,10 @@ import { isTransfer, measuredEvents, planModel } from "./plans.js";
 
 const PREDICTED = 24, MEASURED = 16, NAME = 17, GAP = 8, AXIS = 24, LETTER = 6.6;
 
+let inChart = () => {};
+// Chooses an event in the chart that is shown, and brings that into sight.
+export const chooseInChart = code => inChart(code);
+
 // A row of a lane while it is drawn: what is too narrow for a bar of its own is kept until its pixel is full.
 class Row {
   constructor(top, height, isMeasured) {
@@ -82,6 +86,7 @@ export function gantt(data, plan) {
   const by = (method, ...values) => select(area).call(zooming[method], ...values);
 
   function render() {
+    if (!width) return; // Not in the page yet.
     const x = scale(), [from, to] = x.domain(), shapes = [];
     axis.replaceChildren();
     select(axis).attr("transform", `translate(0 ${AXIS - 2})`).call(axisTop(x).tickValues(x.ticks(Math.max(2, width / 90)).filter(tick => x(tick) > 22 && x(tick) < width - 26)).tickFormat(format.round(format.time)).tickSize(-4));
@@ -145,7 +150,7 @@ export function gantt(data, plan) {
     chosen = code;
     panel.replaceChildren(details(data, model, measured, code, choose));
     const of = model.event(code), x = scale(), middle = x(of.start + of.time / 2);
-    if (middle < 0 || middle > width) by("translateTo", scaleLinear([0, whole], [0, width])(of.start + of.time / 2), 0);
+    if (width && (middle < 0 || middle > width)) by("translateTo", scaleLinear([0, whole], [0, width])(of.start + of.time / 2), 0);
     render();
   }
 
@@ -182,6 +187,10 @@ export function gantt(data, plan) {
     else keys[event.key]();
   });
 
+  inChart = code => {
+    choose(code);
+    drawing.holder.scrollIntoView({ block: "center" });
+  };
   const button = (label, title, onclick) => html("button", { type: "button", title, "aria-label": title, onclick }, label);
   const move = direction => by("translateBy", direction * width / 4 / transform.k, 0);
   const tools = html("div", { class: "tools" },

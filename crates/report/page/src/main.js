@@ -5,7 +5,7 @@ import { cluster } from "./cluster.js";
 import { choice, grid, html } from "./dom.js";
 import * as format from "./format.js";
 import { front } from "./front.js";
-import { gantt } from "./gantt.js";
+import { chooseInChart, gantt } from "./gantt.js";
 import { memory } from "./memory.js";
 import { operators } from "./operators.js";
 import { roofline } from "./roofline.js";
@@ -25,12 +25,21 @@ function chosen(id, title, all, label, show) {
   const place = html("div"), followers = together.get(label) ?? [];
   together.set(label, followers);
   const list = choice(label, all.map(of => of.name), 0, index => followers.forEach(follow => follow(index)));
+  let shown = -1;
   followers.push(index => {
+    if (index === shown) return;
+    shown = index;
     if (list) list.querySelector("select").value = index;
     place.replaceChildren(...[show(all[index])].flat(Infinity).filter(Boolean));
   });
   followers[followers.length - 1](0);
   section(id, title, [list, place]);
+}
+
+// A group in the chart over time, of whichever plan it is.
+function show(plan, code) {
+  for (const follow of together.get("plan")) follow(plan);
+  chooseInChart(code);
 }
 
 function figures(plan) {
@@ -52,7 +61,7 @@ chosen("bound", "Bound and targets", data.plans, "plan", bound);
 chosen("accuracy", "Predicted against measured", data.runs, "results", run => [
   run.plan === null && data.plans.length > 0 && html("p", { class: "notice" }, `${run.name}: the run is of none of the plans on this page.`), accuracy(run, data.words)]);
 chosen("front", "Front of latency, throughput and memory", data.fronts, "front", of => front(data, of));
-if (data.tables.length || data.plans.length) section("operators", "Operators by time", operators(data));
+if (data.tables.length || data.plans.length) section("operators", "Operators by time", operators(data, show));
 if (data.tables.length) section("roofline", "Roofline", roofline(data));
 if (data.cluster) section("cluster", "Cluster", cluster(data.cluster));
 
@@ -61,7 +70,7 @@ const hints = [
   data.plans.length && !data.runs.length && "Results of a run are not among the subjects: predictions are not compared with measurements.",
 ].filter(Boolean);
 document.getElementById("page").append(
-  html("header", {}, html("h1", {}, "edgecut report"), themeButton(),
+  html("header", {}, html("h1", {}, [...new Set(data.plans.map(plan => plan.model.split(/[\\/]/).pop())), "edgecut report"].join(" · ")), themeButton(),
     html("nav", { "aria-label": "Sections" }, sections.map(({ id, title }) => html("a", { href: `#${id}` }, title)))),
   html("main", {}, html("details", { class: "subjects", open: data.subjects.length <= 3 }, html("summary", {}, `Made of ${format.plural(data.subjects.length, "subject")} by ${data.made_by}`),
     grid(["subject", "is", "has"], data.subjects)), hints.map(hint => html("p", { class: "faint" }, hint)), sections.map(({ element }) => element)));

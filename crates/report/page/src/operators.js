@@ -13,9 +13,10 @@ function sources(data) {
   return [...profiles, ...data.plans.map(plan => ({ name: `plan ${plan.name}`, plan }))];
 }
 
-export function operators(data) {
+// `choose(plan, code)` shows a group of a plan in the chart over time.
+export function operators(data, choose) {
   const all = sources(data), place = html("div"), chosen = { source: 0 };
-  const show = () => place.replaceChildren(...(all[chosen.source].table ? ofProfile(data, all[chosen.source].table) : ofPlan(data, all[chosen.source].plan)).filter(Boolean));
+  const show = () => place.replaceChildren(...(all[chosen.source].table ? ofProfile(data, all[chosen.source].table) : ofPlan(data, all[chosen.source].plan, choose)).filter(Boolean));
   show();
   return [choice("show", all.map(source => source.name), 0, index => {
     chosen.source = index;
@@ -56,13 +57,14 @@ function ofProfile(data, table) {
   return [choice("device", table.devices.map(device => device.name), 0, show), place];
 }
 
-function ofPlan(data, plan) {
+function ofPlan(data, plan, choose) {
   const model = planModel(data, plan), measured = measuredEvents(model.run);
   const rows = Array.from({ length: model.groupCount }, (_, index) => model.event(index));
   const device = row => plan.devices[row.device].name, found = row => measured.get(row.code)?.time ?? null;
   const off = row => found(row) === null || !row.time ? null : found(row) / row.time - 1;
   const columns = [
-    { name: "#", value: row => row.id, isNumber: true, title: "Number in the model" },
+    { name: "#", value: row => row.id, isNumber: true, title: "Number in the model; a click shows it in the plan", text: row => html("button", {
+      type: "button", class: "link", onclick: () => choose(data.plans.indexOf(plan), row.code) }, row.id === null ? "show" : `#${row.id}`) },
     { name: "operators", value: row => row.name, text: row => broken(row.name), isLong: true },
     { name: "part", value: row => row.part, isHidden: rows.every(row => !row.part) },
     { name: "class", value: row => data.classes[row.colour] },

@@ -5,7 +5,7 @@ import * as format from "./format.js";
 const FIRST = 25;
 
 // Columns are `{ name, value(row), text(row), isNumber, title }`; `words(row)` is what the filter looks through.
-export function sortedTable(columns, rows, words, sortedBy, onrow) {
+export function sortedTable(columns, rows, words, sortedBy) {
   let by = sortedBy, down = true, filter = "", isWhole = false;
   const body = html("tbody"), status = html("span", { class: "faint", role: "status" });
   const more = html("button", { type: "button", onclick: () => { isWhole = true; show(); } });
@@ -32,7 +32,7 @@ export function sortedTable(columns, rows, words, sortedBy, onrow) {
       return (down ? -order : order) || a.at - b.at;
     });
     const shown = isWhole ? found : found.slice(0, FIRST);
-    body.replaceChildren(...shown.map(({ row }) => html("tr", onrow ? { class: "choosable", onclick: () => onrow(row) } : {},
+    body.replaceChildren(...shown.map(({ row }) => html("tr", {},
       columns.map(column => html("td", { class: column.isNumber ? "number" : column.isLong ? "long" : "" }, column.text ? column.text(row) : String(column.value(row) ?? "–"))))));
     headings.forEach((heading, index) => heading.setAttribute("aria-sort", index !== by ? "none" : down ? "descending" : "ascending"));
     status.textContent = found.length === rows.length ? format.plural(rows.length, "row") : `${found.length} of ${format.plural(rows.length, "row")}`;
