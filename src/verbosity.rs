@@ -1,4 +1,4 @@
-//! How much a command says on stderr besides errors and warnings: `--quiet` and `--verbose`.
+//! How much a command says on stderr, errors and warnings apart: `--quiet` and `--verbose`.
 
 use std::{
     fmt::Display,

@@ -15,6 +15,7 @@ mod discovery;
 mod documented_flags;
 mod export;
 mod failover;
+mod guide;
 mod hostile_clients;
 mod hostile_files;
 mod inspect;
