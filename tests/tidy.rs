@@ -33,6 +33,14 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("interop", &["engine", "graph", "memory", "ops", "plan", "profile"]),
     ("cluster", &["engine", "graph", "memory", "ops", "plan", "profile", "values"]),
     ("report", &["cluster", "graph", "memory", "onnx", "ops", "plan", "profile", "relay"]),
+    (
+        "cli",
+        &[
+            "cluster", "engine", "graph", "interop", "memory", "onnx", "ops", "plan", "profile", "relay", "report",
+            "values",
+        ],
+    ),
+    ("python", &["cli", "cluster", "engine", "graph", "ops", "plan", "profile", "relay"]),
     ("fuzz", &["cluster", "engine", "graph", "onnx", "ops", "plan", "relay", "values"]),
 ];
 
@@ -182,7 +190,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("crates/cluster/src/run/results.rs", "RunResult"),
     ("crates/cluster/src/run/results.rs", "RunAbout"),
     ("crates/report/src/comparison/mod.rs", "ComparisonRow"),
-    ("src/run/model.rs", "Latency"),
+    ("crates/cli/src/run/model.rs", "ModelLatency"),
 ];
 
 #[test]

@@ -9,7 +9,7 @@ const NAMED_IN_SOURCES: &[&str] = &["docs/", "crates/", "tests/", "cluster/"];
 
 /// Folders of the repository whose files are named in documents.
 const NAMED_IN_DOCUMENTS: &[&str] =
-    &["docs/", "crates/", "tests/", "cluster/", "src/", "models/", "benches/", "fuzz/", "proto/", ".ci/"];
+    &["docs/", "crates/", "tests/", "cluster/", "src/", "models/", "benches/", "fuzz/", "proto/", "python/", ".ci/"];
 
 /// The documents: at the root, in docs/ and with the test data. The changelog tells of what is gone.
 pub fn documents() -> Vec<(String, String)> {
@@ -124,12 +124,12 @@ pub fn missing_sections(path: &str, text: &str) -> Vec<String> {
 
 /// The verbs of the command line, from its `enum Verb`.
 pub fn verbs() -> BTreeSet<String> {
-    let file = syn::parse_file(&fs::read_to_string(root().join("src/main.rs")).unwrap()).unwrap();
+    let file = syn::parse_file(&fs::read_to_string(root().join("crates/cli/src/lib.rs")).unwrap()).unwrap();
     let verbs = file.items.into_iter().find_map(|item| match item {
         syn::Item::Enum(item) if item.ident == "Verb" => Some(item.variants),
         _ => None,
     });
-    let verbs = verbs.expect("src/main.rs has an enum Verb");
+    let verbs = verbs.expect("crates/cli/src/lib.rs has an enum Verb");
     verbs.iter().map(|verb| renamed(verb).unwrap_or_else(|| verb.ident.to_string().to_lowercase())).collect()
 }
 

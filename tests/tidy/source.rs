@@ -9,7 +9,7 @@ pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// One crate of the workspace; the command line and its library facade are `edgecut`.
+/// One crate of the workspace; the binary and its library facade are `edgecut`.
 pub struct Crate {
     pub name: String,
     folder: PathBuf,
@@ -34,6 +34,7 @@ impl Crate {
     pub fn all() -> Vec<Crate> {
         let mut folders: Vec<PathBuf> =
             fs::read_dir(root().join("crates")).unwrap().map(|e| e.unwrap().path()).collect();
+        folders.push(root().join("python"));
         folders.sort();
         let mut found: Vec<Crate> = folders
             .into_iter()
@@ -74,7 +75,8 @@ impl Crate {
 /// The texts of all sources of the workspace, tests aside, sorted by path.
 pub fn texts() -> Vec<(PathBuf, String)> {
     let folders = fs::read_dir(root().join("crates")).unwrap().map(|e| e.unwrap().path().join("src"));
-    let mut files: Vec<PathBuf> = folders.chain([root().join("src")]).flat_map(|folder| rust_files(&folder)).collect();
+    let mut files: Vec<PathBuf> =
+        folders.chain([root().join("src"), root().join("python/src")]).flat_map(|folder| rust_files(&folder)).collect();
     files.sort();
     assert!(!files.is_empty());
     let text = |path: PathBuf| (path.strip_prefix(root()).unwrap().to_path_buf(), fs::read_to_string(&path).unwrap());

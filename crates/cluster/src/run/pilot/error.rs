@@ -35,6 +35,15 @@ impl PlanningError {
         }
     }
 
+    /// Whether an agent failed or was lost.
+    pub fn is_of_agent(&self) -> bool {
+        match self {
+            PlanningError::Shard(ShardError::Agent(_)) => true,
+            PlanningError::Pilot(error) | PlanningError::LostAfterRefusal(error) => error.is_of_agent(),
+            _ => false,
+        }
+    }
+
     /// Whether the targets cannot be met, and nothing went wrong.
     pub fn is_no_plan(&self) -> bool {
         matches!(self, PlanningError::NoPlan(_) | PlanningError::Missed(_) | PlanningError::NoRoom)

@@ -1,0 +1,143 @@
+//! The command line: one file a verb. A verb parses its flags, calls the libraries and prints; no logic lives here.
+//!
+//! [`main`] is all of it, for the binary and for the command of the Python package. [`calls`] are the verbs that return
+//! what they would print, for Python's functions: their options are the flags.
+
+mod agent;
+mod calibration;
+pub mod caller;
+pub mod calls;
+mod cluster;
+mod cluster_flag;
+mod compare;
+mod completions;
+mod config;
+mod contents;
+mod deployed;
+mod devices;
+mod diagnostic;
+mod engine;
+mod export;
+mod failure;
+mod format;
+mod ineffective;
+mod inspect;
+mod kind;
+mod located;
+mod log_format;
+mod man;
+mod memory;
+mod model;
+mod operators;
+mod plan;
+mod profile;
+mod profile_source;
+mod report;
+mod run;
+mod source_file;
+mod subject_file;
+mod survey;
+mod table;
+mod verbosity;
+mod workload;
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+pub use failure::{Failure, Outcome};
+use log_format::LogFormat;
+use verbosity::Verbosity;
+
+/// Profile TVM Relay models on an edge cluster and plan how to split their operators over it.
+#[derive(Parser)]
+#[command(name = "edgecut", version, max_term_width = 110)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    verbosity: Verbosity,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Inspect(inspect::Inspect),
+    Profile(Box<profile::Profile>),
+    Plan(Box<plan::Plan>),
+    Run(Box<run::Run>),
+    Memory(memory::Memory),
+    Workload(workload::Workload),
+    Export(export::Export),
+    Report(report::Report),
+    Compare(compare::Compare),
+    Operators(operators::Operators),
+    Devices(devices::Devices),
+    Cluster(cluster::Cluster),
+    Agent(agent::Agent),
+    Completions(completions::Completions),
+    #[command(name = "man")]
+    Manual(man::Manual),
+}
+
+/// Parses the command line, whose first word is the program's name, and runs the verb. The exit code is 0 when done,
+/// else [`Failure::exit_code`].
+///
+/// For programs that do nothing else, with [`edgecut_engine::CountingAllocator`] as their allocator: it changes settings of
+/// the heap and ends the process on wrong usage and on a broken pipe.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    edgecut_engine::configure_heap();
+    exit_on_broken_pipe();
+    // Paths in messages are to be copied: they stay in one piece. Setting it can only fail the second time.
+    let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
+    match config::configured(Arguments::command()).and_then(|command| run(command, arguments)) {
+        Ok(()) => 0,
+        Err(failure) => {
+            failure.print();
+            failure.exit_code()
+        }
+    }
+}
+
+/// Parses the command line, whose defaults `command` has, and runs the verb.
+fn run(command: clap::Command, arguments: impl IntoIterator<Item = OsString>) -> Outcome {
+    let matches = command.get_matches_from(arguments);
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let verbosity = arguments.verbosity;
+    verbosity.set();
+    if verbosity.is_verbose() && !matches!(arguments.verb, Verb::Agent(_)) {
+        LogFormat::Text.install(verbosity.level());
+    }
+    match arguments.verb {
+        Verb::Inspect(verb) => verb.run(),
+        Verb::Profile(verb) => verb.run(),
+        Verb::Plan(verb) => verb.run(),
+        Verb::Run(verb) => verb.run(),
+        Verb::Memory(verb) => verb.run(),
+        Verb::Workload(verb) => verb.run(),
+        Verb::Export(verb) => verb.run(),
+        Verb::Report(verb) => verb.run(),
+        Verb::Compare(verb) => verb.run(),
+        Verb::Operators(verb) => verb.run(),
+        Verb::Devices(verb) => verb.run(),
+        Verb::Cluster(verb) => verb.run(),
+        Verb::Agent(verb) => verb.run(verbosity),
+        Verb::Completions(verb) => verb.run(Arguments::command()),
+        Verb::Manual(verb) => verb.run(Arguments::command()),
+    }
+}
+
+/// Exits silently on a broken pipe, as when output goes to `head`. `println!` panics there, as on a full disk, which is
+/// reported. The default action of SIGPIPE would also end agents whose client is gone.
+fn exit_on_broken_pipe() {
+    let report = std::panic::take_hook();
+    let gone = std::io::Error::from_raw_os_error(libc::EPIPE).to_string();
+    std::panic::set_hook(Box::new(move |panic| {
+        let Some(why) = panic.payload_as_str().and_then(|text| text.strip_prefix("failed printing to stdout: ")) else {
+            return report(panic);
+        };
+        if why != gone {
+            Failure::Failed(miette::Report::msg(format!("stdout cannot be written: {why}"))).print();
+        }
+        std::process::exit(1);
+    }));
+}

@@ -1,0 +1,41 @@
+//! `edgecut man`: manual pages, from the same definitions as `--help`.
+
+use crate::caller::status;
+use std::path::PathBuf;
+
+use clap::Command;
+use clap_mangen::Man;
+
+use crate::{Failure, Outcome, format::print_all, source_file};
+
+/// Print the manual page of edgecut, or write a page for every command into a folder.
+#[derive(clap::Args)]
+pub struct Manual {
+    /// Write edgecut.1 and a page for each command, such as edgecut-plan.1, into this folder
+    #[arg(long, short, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+impl Manual {
+    /// Prints or writes the pages of `root` and its subcommands.
+    pub fn run(self, mut root: Command) -> Outcome {
+        root.build();
+        let Some(folder) = &self.output else { return print_all(&page(&root)?) };
+        std::fs::create_dir_all(folder).map_err(|error| Failure::unwritable(&folder.display().to_string(), &error))?;
+        let mut commands = vec![&root];
+        while let Some(command) = commands.pop() {
+            let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+            source_file::write(&folder.join(format!("{name}.1")), &page(command)?)?;
+            commands.extend(command.get_subcommands());
+        }
+        status!("manual pages written to {}", folder.display());
+        Ok(())
+    }
+}
+
+/// One command's page in roff.
+fn page(command: &Command) -> Result<Vec<u8>, Failure> {
+    let mut page = Vec::new();
+    Man::new(command.clone()).render(&mut page).map_err(|error| Failure::unwritable("the manual page", &error))?;
+    Ok(page)
+}

@@ -1,0 +1,263 @@
+//! The flags of every verb that takes a model, and how the model is read.
+
+use std::{
+    cell::Cell,
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
+
+use miette::Report;
+
+use super::{
+    Failure,
+    caller::notice,
+    contents::{Contents, Given},
+    ineffective::Flag,
+    kind::{self, Kind},
+};
+use edgecut_cluster::agent::total_memory;
+use edgecut_engine::{Engine, EngineError, TractEngine};
+use edgecut_graph::{Graph, TensorData, units::Bytes};
+use edgecut_onnx as onnx;
+use edgecut_ops::passes::retype::{BindDim, unknown_dims};
+use edgecut_plan::file::ModelRef;
+use edgecut_relay as relay;
+use edgecut_relay::{ExternalCalls, Import, ImportOptions, Params, ParseMode, TypeChecks};
+use edgecut_values::seeded;
+
+/// A model and how to read it.
+#[derive(clap::Args, Debug, Clone)]
+pub struct ModelArguments {
+    /// Relay text, as TVM's `mod.astext()` prints it, or an ONNX model
+    pub model: PathBuf,
+
+    #[command(flatten)]
+    pub flags: ModelFlags,
+}
+
+/// How a model is read.
+#[derive(clap::Args, Debug, Clone, Default)]
+pub struct ModelFlags {
+    /// Content of the parameters, as `relay.save_param_dict` writes it
+    #[arg(long, help_heading = "Model", value_name = "FILE")]
+    pub params: Option<PathBuf>,
+
+    /// Size of unknown dimensions: `8`, `data:0=8`, `batch=8`
+    ///
+    /// `8` is the size of all, `data:0=8` of the first dimension of %data, `batch=8` of those that an ONNX file calls `batch`.
+    #[arg(long, help_heading = "Model", value_name = "[NAME:AXIS=]SIZE")]
+    pub bind_dim: Vec<BindDim>,
+
+    /// Contents of inputs: arrays `in_<name>`; others are generated
+    ///
+    /// What it lacks is generated from the inputs' names. Every `if` takes the branch that they select.
+    #[arg(long, help_heading = "Model", value_name = "FILE.npz")]
+    pub inputs: Option<PathBuf>,
+}
+
+impl ModelFlags {
+    /// Its flags, and whether each was given.
+    pub fn given(&self) -> [Flag; 3] {
+        [
+            ("--params", self.params.is_some()),
+            ("--bind-dim", !self.bind_dim.is_empty()),
+            ("--inputs", self.inputs.is_some()),
+        ]
+    }
+
+    /// The flags that a plan's model is read with: where a flag is not given, as the model was read for the plan.
+    pub fn for_plan(&self, plan: &Path, model: &ModelRef) -> ModelFlags {
+        let mut flags = self.clone();
+        if flags.bind_dim.is_empty() {
+            flags.bind_dim.clone_from(&model.bind_dims);
+        }
+        flags.inputs = flags.inputs.or_else(|| model.inputs.as_deref().map(|inputs| resolve(plan, inputs)));
+        flags
+    }
+}
+
+/// The file `named` in a plan: relative to the working directory or, if it does not exist there, to the plan's folder.
+pub fn resolve(plan: &Path, named: &str) -> PathBuf {
+    let (here, there) = (PathBuf::from(named), plan.parent().unwrap_or(Path::new("")).join(named));
+    if !here.exists() && there.exists() { there } else { here }
+}
+
+/// A model that was read, with the content of its parameters as far as a file gave it.
+pub struct Model {
+    pub import: Import,
+    pub params: Params,
+    /// What `--inputs` gives.
+    pub given: Given,
+    /// Whether that selected branches.
+    pub selected: bool,
+}
+
+impl Model {
+    /// Checks that the sizes of all inputs are known, as they must be before anything is measured.
+    pub fn check_sizes(&self, path: &Path) -> Result<(), Failure> {
+        let graph = &self.import.graph;
+        let mut unknown = Vec::new();
+        for tensor in graph.inputs().chain(graph.parameters()).map(|id| graph.tensor(id)) {
+            if self.given.get(&tensor.name).is_none() && self.params.get(&tensor.name).is_none() {
+                unknown_dims(&tensor.name, &tensor.ty.clone().into(), &mut unknown);
+            }
+        }
+        let Some((first, axis)) = unknown.first() else { return Ok(()) };
+        let all: Vec<String> = unknown.iter().map(|(name, axis)| format!("{name}:{axis}")).collect();
+        let what = format!("the sizes of dimensions {} are not known", all.join(", "));
+        let advice = format!("give each with `--bind-dim {first}:{axis}=SIZE`, or all at once with `--bind-dim SIZE`");
+        Err(Failure::Model(Report::msg(format!("{}: {what}: {advice}", path.display()))))
+    }
+
+    /// Checks that every tensor fits into this machine's memory: a few bytes of a file can ask for any size.
+    pub fn check_memory(&self, path: &Path) -> Result<(), Failure> {
+        let memory = total_memory();
+        let sized = self.import.graph.tensors().filter_map(|(_, tensor)| Some((tensor.ty.bytes()?, tensor)));
+        match sized.max_by_key(|(bytes, _)| *bytes) {
+            Some((bytes, tensor)) if memory > Bytes::ZERO && bytes > memory => {
+                let what = format!("tensor `{}` of type {} takes {bytes}", tensor.name, tensor.ty);
+                let advice = format!("this machine has {memory}: give dimensions smaller sizes");
+                Err(Failure::Model(Report::msg(format!("{}: {what}, {advice}", path.display()))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The contents of `graph`, the model's or one made of it: as given, else generated.
+    pub fn contents<'a>(&'a self, graph: &'a Graph) -> Result<Contents<'a>, Failure> {
+        Contents::new(graph, self.given.clone(), &self.params)
+    }
+}
+
+impl ModelArguments {
+    /// The model's name: its file's, without folders and extension.
+    pub fn stem(&self) -> String {
+        self.model.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Reads the model and its parameters, calls of external functions inlined.
+    pub fn load(&self) -> Result<Model, Failure> {
+        self.load_as(ParseMode::Tolerant, ExternalCalls::Inline)
+    }
+
+    /// Reads the model and its parameters; an `if` takes the branch that the given inputs select.
+    pub fn load_as(&self, mode: ParseMode, external: ExternalCalls) -> Result<Model, Failure> {
+        self.read(mode, external).map_err(Failure::of_model)
+    }
+
+    fn read(&self, mode: ParseMode, external: ExternalCalls) -> Result<Model, Failure> {
+        let name = self.model.display().to_string();
+        let bytes = std::fs::read(&self.model).map_err(|error| Failure::unreadable(&name, &error))?;
+        let flags = &self.flags;
+        let params = match &flags.params {
+            Some(path) => Params::open(path).map_err(|error| {
+                let bytes = std::fs::read(path).unwrap_or_default();
+                match kind::other(&bytes, Kind::Params) {
+                    Some(kind) => Failure::BadInput(Report::msg(format!("{error}; {kind}"))),
+                    None => Failure::import(error),
+                }
+            })?,
+            None => Params::default(),
+        };
+        let given = Given::open(flags.inputs.as_deref())?;
+        let selected = Cell::new(false);
+        let select = |graph: &Graph| {
+            selected.set(true);
+            let engine = TractEngine::new(1).map_err(|error| error.to_string())?;
+            evaluate(&engine, graph, &given, &params)
+        };
+        let options = ImportOptions {
+            mode,
+            params: flags.params.is_some().then_some(&params),
+            bind_dims: flags.bind_dim.clone(),
+            external,
+            evaluate: if given.is_empty() { None } else { Some(&select) },
+        };
+        let import = match onnx::is_onnx(&bytes) {
+            true => self.import_onnx(&name, bytes, &given, &params)?,
+            false => relay::import(&name, &bytes, &options).map_err(|error| match kind::of(&bytes) {
+                Some(kind) => Failure::BadInput(Report::msg(format!("{name}: {kind}"))),
+                None => Failure::import(error),
+            })?,
+        };
+        if !given.is_empty() {
+            Contents::new(&import.graph, given.clone(), &params)?;
+        }
+        if let Some(path) = &flags.params {
+            check_names(&import.graph, &params, path)?;
+        }
+        let selected = selected.get();
+        Ok(Model { import, params, given, selected })
+    }
+
+    fn import_onnx(&self, name: &str, bytes: Vec<u8>, given: &Given, params: &Params) -> Result<Import, Failure> {
+        let hash = blake3::hash(&bytes).to_hex().to_string();
+        let engine = TractEngine::new(1).map_err(Failure::failed)?;
+        let find = |name: &str| given.get(name).or_else(|| params.get(name)).cloned();
+        let options = onnx::ImportOptions {
+            evaluate: &|graph, content| evaluate_generated(&engine, graph, content),
+            bind_dims: &self.flags.bind_dim,
+            given: &find,
+            folder: self.model.parent(),
+        };
+        let imported = onnx::import(name, bytes.into(), &options).map_err(Failure::bad_input)?;
+        if let Some(first) = imported.generated.first() {
+            let names = imported.generated.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            let what = "decided branches or sizes by the generated contents of";
+            notice!("{name}: {what} {names}; give others with --inputs (arrays such as `in_{first}`)");
+        }
+        Ok(Import { graph: imported.graph, name: name.to_string(), hash, checks: TypeChecks::default() })
+    }
+}
+
+/// Unknown names that a message lists.
+const LISTED: usize = 4;
+
+/// Checks that the parameters of the file at `path` are some of the model's, and says which are not.
+fn check_names(graph: &Graph, params: &Params, path: &Path) -> Result<(), Failure> {
+    let known: HashSet<&str> = graph.inputs().chain(graph.parameters()).map(|id| &*graph.tensor(id).name).collect();
+    let is_known = |name: &str| known.contains(name) || known.contains(&*format!("v{name}"));
+    let mut unknown: Vec<&str> = params.iter().map(|(name, _)| name).filter(|name| !is_known(name)).collect();
+    unknown.sort_unstable();
+    let shown = unknown.iter().take(LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let more = if unknown.len() > LISTED { ", …" } else { "" };
+    let (path, count) = (path.display(), params.len());
+    if unknown.len() == count && count > 0 {
+        let mut names: Vec<&str> = known.into_iter().collect();
+        names.sort_unstable();
+        let names = names.iter().take(LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let what = format!("{path}: none of its parameters ({shown}{more}) is one of this model ({names}, …)");
+        return Err(Failure::BadInput(Report::msg(format!("{what}: is it of another model?"))));
+    }
+    if !unknown.is_empty() {
+        notice!("{path}: {} of {count} parameters are not of this model: {shown}{more}", unknown.len());
+    }
+    Ok(())
+}
+
+/// The outputs of `graph`: contents that `given` lacks are generated.
+fn evaluate_generated(
+    engine: &dyn Engine,
+    graph: &Graph,
+    given: &onnx::Content<'_>,
+) -> Result<Vec<TensorData>, String> {
+    let content = |id| {
+        let tensor = graph.tensor(id);
+        let generated = || seeded(&tensor.name, &tensor.ty).map_err(|error| EngineError::Other(error.to_string()));
+        given(&tensor.name).map_or_else(generated, Ok)
+    };
+    engine.evaluate(graph, &content).map_err(|error| error.to_string())
+}
+
+/// The output of `graph`, all of whose inputs must be given.
+fn evaluate(engine: &dyn Engine, graph: &Graph, given: &Given, params: &Params) -> Result<TensorData, String> {
+    let content = |id| {
+        let name = &graph.tensor(id).name;
+        let data = given.get(name).or_else(|| params.get(name));
+        data.cloned().ok_or_else(|| {
+            EngineError::Other(format!("nothing gives the content of `%{name}`; --inputs can, as an array `in_{name}`"))
+        })
+    };
+    let results = engine.evaluate(graph, &content).map_err(|error| error.to_string())?;
+    results.into_iter().next().ok_or_else(|| "it has no output".to_string())
+}

@@ -1,0 +1,122 @@
+//! A model planned for the agents of a cluster: profiles, measured shards and pilot runs.
+
+use std::path::Path;
+
+use edgecut_cluster::{
+    DeviceName,
+    run::{
+        pilot::{PilotAgents, PilotOptions, plan_on_agents},
+        request::{DeviceRows, ModelGroups},
+        shards::Shards,
+    },
+    survey::{DeviceProfile, MissingPolicy, SurveyRequest},
+};
+use edgecut_plan::{file::ModelRef, rule};
+use edgecut_profile::{CacheFlush, Calibration, MeasurementMode, Sampling};
+
+use super::{
+    flags::Plan,
+    found::Found,
+    moved,
+    progress::{self, PlanProgress},
+};
+use crate::{
+    Failure,
+    calibration::{self, Calibrations},
+    caller::is_stopped,
+    cluster_flag::{links, reach_all, runtime},
+    model::ModelArguments,
+    survey::profiles,
+};
+
+/// Plans the model of `arguments`.
+pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+    let model = arguments.model.clone();
+    let source = ModelArguments { model, flags: arguments.flags.clone() };
+    let model = source.load()?;
+    model.check_sizes(&source.model)?;
+    let graph = &model.import.graph;
+    let given = model.contents(graph)?.given();
+    let groups = ModelGroups::of(graph, arguments.granularity.into());
+    let inputs = source.flags.inputs.as_ref().filter(|_| model.selected);
+    let settings = arguments.settings(ModelRef {
+        path: source.model.display().to_string(),
+        blake3: model.import.hash.clone(),
+        bind_dims: source.flags.bind_dim.clone(),
+        inputs: inputs.map(|inputs| inputs.display().to_string()),
+    })?;
+    rule::check_groups(&settings.rules, &groups.group_names()).map_err(Failure::bad_input)?;
+    let cluster = arguments.cluster.read_with(&arguments.threads, &arguments.engine)?;
+    let folder = Path::new(arguments.profile.first().map_or("profiles", String::as_str));
+    let survey = SurveyRequest {
+        graph,
+        model: &source.stem(),
+        model_hash: &model.import.hash,
+        mode: MeasurementMode::Isolated,
+        granularity: groups.granularity,
+        sampling: Sampling { budget: arguments.profile_budget, ..Sampling::default() },
+        whole: false,
+        shard_budget: None,
+        remeasure: false,
+        missing: if arguments.estimate { MissingPolicy::Skip } else { MissingPolicy::Measure },
+        folder,
+        contents: given.clone(),
+    };
+    let runtime = runtime()?;
+    let (fleet, inventory, surveyed, calibrations) = runtime.block_on(async {
+        let fleet = reach_all(&cluster).await?;
+        let inventory = fleet.inventory(&cluster, Vec::new());
+        settings.check(&groups, &inventory).map_err(|e| arguments.failure(e))?;
+        moved::check(arguments, &groups, &inventory, settings.like.as_ref())?;
+        let table = arguments.links.clone().unwrap_or_else(|| folder.join("links.csv"));
+        let inventory = fleet.inventory(&cluster, links(&fleet, &cluster, &table, false).await?);
+        let table = arguments.calibration.clone().unwrap_or_else(|| folder.join(calibration::FILE));
+        let calibrations = Calibrations::read(&table, &inventory.devices)?;
+        let surveyed = profiles(&fleet, &cluster, &inventory, &survey).await?;
+        Ok::<_, Failure>((fleet, inventory, surveyed, calibrations))
+    })?;
+    let profile = |(surveyed, calibration): (&DeviceProfile, &Option<Calibration>)| {
+        let rows = match arguments.estimate {
+            true => DeviceRows::with_related(surveyed, folder).map_err(Failure::bad_input)?,
+            false => DeviceRows::from(surveyed),
+        };
+        Ok(DeviceRows { calibration: *calibration, ..rows })
+    };
+    let measured = surveyed.iter().zip(&calibrations.found).map(profile).collect::<Result<Vec<_>, Failure>>()?;
+    let address = |device: &DeviceName| cluster.server(&device.server).map(|server| server.endpoint.clone());
+    let request = settings.request(&groups, &inventory, &measured, address);
+    let mut request = request.map_err(|error| arguments.failure(error))?;
+    if let Some(other) = settings.like.as_ref().filter(|_| !arguments.moves.is_empty()) {
+        return finish(Found::Moves { request: &request, of: other });
+    }
+    request.search.stop = progress::stop(&runtime, arguments.longest());
+
+    let shards = Shards::open(folder, &surveyed, &groups.items, survey.sampling, CacheFlush::working_set(graph));
+    let applied = measured.iter().map(|profile| groups.calibration(profile)).collect();
+    let mut shards = shards.map_err(Failure::bad_input)?.with_calibrations(applied);
+    let agents = PilotAgents { fleet: &fleet, cluster: &cluster, given: &given, runtime: &runtime };
+    let options = options(arguments);
+    let progress = PlanProgress::new(request.search.stop);
+    let planned = plan_on_agents(&agents, &request, &mut shards, &options, &|event| progress.show(&event));
+    drop(progress);
+    // Even a plan that was found: it is not the one that was asked for.
+    if is_stopped() {
+        return Err(Failure::Stopped);
+    }
+    let planned = planned.map_err(|error| match error.is_no_plan() {
+        true => arguments.no_plan(&error.to_string(), error.no_plan()),
+        false if error.is_of_agent() => Failure::agent(error),
+        false => Failure::failed(error),
+    })?;
+    finish(Found::Candidate { request: &planned.request, candidate: &planned.candidate, notes: calibrations.notes() })
+}
+
+/// What is measured and run beyond profiles. Plans of a front are not run.
+fn options(arguments: &Plan) -> PilotOptions {
+    match (arguments.estimate, arguments.pareto, arguments.rehearse) {
+        (true, ..) => PilotOptions::estimates_only(),
+        (false, true, _) => PilotOptions::none(),
+        (false, false, None) => PilotOptions::default(),
+        (false, false, Some(rounds)) => PilotOptions { rounds, ..PilotOptions::default() },
+    }
+}

@@ -1,0 +1,70 @@
+//! `edgecut plan`: where each group of operators runs, in which order, and what that costs.
+
+mod agents;
+mod flags;
+mod found;
+mod moved;
+mod output;
+mod print;
+mod progress;
+mod recorded;
+
+use std::path::Path;
+
+use edgecut_plan::Plan as PlanFile;
+use miette::Report;
+
+pub use flags::Plan;
+pub use output::write;
+
+use found::Found;
+
+use crate::{Failure, Outcome, ineffective, profile_source::is_dump, source_file};
+
+impl Plan {
+    pub fn run(self) -> Outcome {
+        if self.has_pilot_runs() && (self.pareto || self.estimate) {
+            let what = match self.pareto {
+                true => "--pareto: the plans of a front are not run",
+                false => "--estimate: then nothing is run",
+            };
+            return ineffective::refuse(&[("--rehearse", true)], what);
+        }
+        if !self.pareto {
+            source_file::check_place(self.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)))?;
+        }
+        self.found(|found| finish(&self, found))
+    }
+
+    /// The plan, with nothing written or printed.
+    pub fn make(&self) -> Result<PlanFile, Failure> {
+        self.found(|found| match found {
+            Found::Candidate { request, candidate, notes } => output::plan(self, request, candidate, notes),
+            Found::Request(_) | Found::Moves { .. } => {
+                Err(Failure::BadInput(Report::msg("--pareto and --move give no plan")))
+            }
+        })
+    }
+
+    /// Searches, and hands what was found to `finish`.
+    fn found<T>(&self, finish: impl FnOnce(Found<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+        match is_dump(&self.model) || recorded::is_given(self) {
+            true => recorded::run(self, &self.model, finish),
+            false => agents::run(self, finish),
+        }
+    }
+}
+
+/// Prints what was found and writes it to its files.
+fn finish(arguments: &Plan, found: Found<'_>) -> Outcome {
+    match found {
+        Found::Moves { request, of } => moved::finish(arguments, request, of),
+        Found::Request(request) => output::front(arguments, request),
+        Found::Candidate { request, .. } if arguments.pareto => output::front(arguments, request),
+        Found::Candidate { request, candidate, notes } => {
+            let plan = output::plan(arguments, request, candidate, notes)?;
+            output::write(arguments.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)), &plan)?;
+            print::print(arguments.format, &candidate.expanded.problem, &plan, &candidate.solution)
+        }
+    }
+}

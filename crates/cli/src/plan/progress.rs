@@ -1,0 +1,77 @@
+//! What planning says of itself on stderr, and how it is stopped: by `--time-limit` and by Ctrl-C.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::runtime::Runtime;
+
+use crate::{
+    caller::{Caller, Event, status, tell},
+    failure::EXIT_INTERRUPTED,
+    verbosity::draw_target,
+};
+use edgecut_cluster::run::pilot::PlanEvent;
+use edgecut_plan::Stop;
+
+/// Set by the first Ctrl-C.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// How often the line of progress is drawn.
+const TICK: Duration = Duration::from_millis(200);
+
+/// When to stop: after `limit`, if there is one, or on Ctrl-C. A second Ctrl-C ends the program. A caller has signals of its
+/// own.
+pub(super) fn stop(runtime: &Runtime, limit: Option<Duration>) -> Stop {
+    if let Some(caller) = Caller::current() {
+        return Stop::new(limit, caller.stop);
+    }
+    runtime.spawn(async {
+        while tokio::signal::ctrl_c().await.is_ok() {
+            if INTERRUPTED.swap(true, Ordering::Relaxed) {
+                std::process::exit(EXIT_INTERRUPTED.into());
+            }
+            eprintln!("stopping: the best plan so far is given out; Ctrl-C again gives up");
+        }
+    });
+    Stop::new(limit, &INTERRUPTED)
+}
+
+/// The line of progress, with lasting lines above it.
+pub(super) struct PlanProgress {
+    line: ProgressBar,
+    stop: Stop,
+}
+
+impl PlanProgress {
+    pub fn new(stop: Stop) -> PlanProgress {
+        let line = ProgressBar::with_draw_target(None, draw_target());
+        let style = ProgressStyle::with_template("{elapsed:>4} {wide_msg}");
+        line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        line.enable_steady_tick(TICK);
+        PlanProgress { line, stop }
+    }
+
+    /// Shows `event`.
+    pub fn show(&self, event: &PlanEvent) {
+        if !event.is_transient() {
+            return self.line.suspend(|| status!("{event}"));
+        }
+        self.tell(&event.to_string());
+    }
+
+    /// Shows `what` until the next one, with the time that is left.
+    pub fn tell(&self, what: &str) {
+        let left = self.stop.remaining().map(|left| format!(", {:.0} s left", left.as_secs_f64()));
+        tell(Event::Planning(what));
+        self.line.set_message(format!("{what}{}", left.unwrap_or_default()));
+    }
+}
+
+impl Drop for PlanProgress {
+    fn drop(&mut self) {
+        self.line.finish_and_clear();
+    }
+}

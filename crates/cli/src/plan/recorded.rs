@@ -1,0 +1,114 @@
+//! A model planned with profiles that are given as files: nothing is measured, and no agent takes part.
+//!
+//! The devices are those that the profiles are of, in their order; transfers between devices of one server are free.
+
+use std::path::{Path, PathBuf};
+
+use miette::Report;
+
+use edgecut_cluster::run::{
+    recorded::RecordedProfiles,
+    request::{ModelGroups, RequestError},
+};
+use edgecut_graph::Granularity;
+use edgecut_plan::{file::ModelRef, plan, rule};
+
+use super::{flags::Plan, found::Found, progress};
+use crate::{
+    Failure,
+    calibration::{self, Calibrations},
+    caller::is_stopped,
+    cluster_flag::{link_table, runtime},
+    ineffective,
+    profile::GranularityFlag,
+    profile_source::{ProfiledModel, Source, rows},
+};
+
+/// Whether profiles were named, and not a folder of them.
+pub(super) fn is_given(arguments: &Plan) -> bool {
+    let is_file = |text: &String| {
+        let path = Path::new(text);
+        let is_named_so = path.extension().is_some_and(|extension| extension == "csv" || extension == "json");
+        Source::parse(text).device.is_some() || path.is_file() || (is_named_so && !path.is_dir())
+    };
+    arguments.profile.len() > 1 || arguments.profile.iter().any(is_file)
+}
+
+/// Plans the model at `path`.
+pub(super) fn run<T>(
+    arguments: &Plan,
+    path: &Path,
+    finish: impl FnOnce(Found<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let bad = |what: String| Failure::BadInput(Report::msg(what));
+    ineffective::refuse(&arguments.measuring_flags(), "profiles that are files: nothing is measured or run")?;
+    let subject = ProfiledModel::open(path, &arguments.flags)?;
+    let mut sources: Vec<Source> = arguments.profile.iter().map(|text| Source::parse(text)).collect();
+    if !is_given(arguments) {
+        // A dump, whose trace has a name of its own.
+        sources = vec![Source { path: path.to_path_buf(), device: None }];
+    }
+    if let ProfiledModel::Relay { model, path, .. } = &subject {
+        model.check_sizes(path)?;
+    }
+    let mut recorded = RecordedProfiles::of(rows(&sources, &subject)?).map_err(Failure::bad_input)?;
+    if matches!(arguments.granularity, GranularityFlag::Op) && recorded.granularity != Granularity::Op {
+        return Err(bad("--granularity op: the profiles are of fused groups".to_string()));
+    }
+    let groups = ModelGroups::of(subject.graph(), recorded.granularity);
+    let inputs = arguments.flags.inputs.as_ref().filter(|_| subject.is_selected());
+    let mut settings = arguments.settings(ModelRef {
+        path: path.display().to_string(),
+        blake3: subject.hash().to_string(),
+        bind_dims: arguments.flags.bind_dim.clone(),
+        inputs: inputs.map(|inputs| inputs.display().to_string()),
+    })?;
+    // Kernels of a dump are known by name alone: how to split them is not known.
+    let is_dump = matches!(subject, ProfiledModel::Dump { .. });
+    settings.may_split &= !is_dump;
+    rule::check_groups(&settings.rules, &groups.group_names()).map_err(Failure::bad_input)?;
+    recorded.check(&groups.items).map_err(Failure::bad_input)?;
+    let cluster = arguments.cluster.path().map(|_| arguments.cluster.read()).transpose()?;
+    let links = match &arguments.links {
+        Some(path) => link_table(path)?.rows.iter().map(|row| row.link()).collect(),
+        None => Vec::new(),
+    };
+    let inventory = recorded.inventory(cluster.as_ref(), &links);
+    let table = arguments.calibration.clone().unwrap_or_else(|| calibration_near(&sources));
+    let calibrations = Calibrations::read(&table, &inventory.devices)?;
+    for (profile, calibration) in recorded.profiles.iter_mut().zip(&calibrations.found) {
+        profile.calibration = *calibration;
+    }
+    let request = settings.request(&groups, &inventory, &recorded.profiles, |_| None);
+    let mut request = request.map_err(|error| match error {
+        RequestError::Network(error) => {
+            bad(format!("{error}: give it in a file as `--links`, or in that of `--cluster`"))
+        }
+        error => arguments.failure(error),
+    })?;
+    if let Some(other) = settings.like.as_ref().filter(|_| !arguments.moves.is_empty()) {
+        return finish(Found::Moves { request: &request, of: other });
+    }
+    let runtime = runtime()?;
+    request.search.stop = progress::stop(&runtime, arguments.longest());
+    if arguments.pareto {
+        return finish(Found::Request(&request));
+    }
+    let candidate = plan(&request);
+    if is_stopped() {
+        return Err(Failure::Stopped);
+    }
+    let candidate = candidate.map_err(|why| arguments.no_plan(&why.to_string(), Some(&why)))?;
+    let dumped =
+        "the model is a graph dump, which names kernels and has none: this plan can be looked at, not run or exported";
+    let notes = is_dump.then(|| dumped.to_string()).into_iter().chain(calibrations.notes());
+    finish(Found::Candidate { request: &request, candidate: &candidate, notes: notes.collect() })
+}
+
+/// The table of calibrations next to the first profile that has one, in its folder or, as a folder of profiles is laid out,
+/// in the one above.
+fn calibration_near(sources: &[Source]) -> PathBuf {
+    let folders = sources.iter().flat_map(|source| source.path.ancestors().skip(1).take(2));
+    let tables = folders.map(|folder| folder.join(calibration::FILE));
+    tables.into_iter().find(|table| table.is_file()).unwrap_or_else(|| PathBuf::from(calibration::FILE))
+}

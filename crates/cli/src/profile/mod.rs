@@ -1,0 +1,336 @@
+//! `edgecut profile`: what every operator of a model costs on each device.
+
+mod imported;
+mod order;
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::Serialize;
+
+use crate::{
+    Failure, Outcome,
+    caller::notice,
+    cluster_flag::{ClusterFlag, ThreadsFlag, reach_all, runtime},
+    engine::EngineFlags,
+    format::{Format, print_csv, print_json},
+    model::{ModelArguments, ModelFlags},
+    survey::profiles,
+    table::{numbered, shortened, table},
+};
+use edgecut_cluster::survey::{DeviceProfile, MissingPolicy, SurveyRequest};
+use edgecut_graph::{
+    Granularity,
+    units::{Bytes, Micros},
+};
+use edgecut_profile::{MeasurementMode, ModelTime, OperatorTotal, ProfileRow, ProfileSummary, Sampling};
+use order::{Printed, RowOrder};
+
+/// Measure every operator of a model, on this machine or on all devices of a cluster.
+#[derive(clap::Args)]
+pub struct Profile {
+    /// Relay text, or with --import a graph dump of TVM's debug executor
+    model: Option<PathBuf>,
+
+    #[command(flatten)]
+    flags: ModelFlags,
+
+    #[command(flatten)]
+    cluster: ClusterFlag,
+
+    /// Measure each distinct operator alone, or all of them while the model runs
+    #[arg(long, value_enum, default_value = "isolated", help_heading = "Measuring")]
+    mode: ModeFlag,
+
+    /// Measure single operators, or the groups that TVM's rules fuse
+    #[arg(long, value_enum, default_value = "fused", help_heading = "Measuring")]
+    granularity: GranularityFlag,
+
+    #[command(flatten)]
+    threads: ThreadsFlag,
+
+    #[command(flatten)]
+    engine: EngineFlags,
+
+    /// Also measure halves, quarters and eighths of operators
+    ///
+    /// Along every axis that an operator can be split along, the slowest operators first, for as much time again as the
+    /// budget.
+    #[arg(long, help_heading = "Measuring")]
+    fractions: bool,
+
+    /// Time to spend on each device; what is precise to 2 % ends earlier
+    #[arg(long, value_name = "TIME", default_value = "20s", help_heading = "Measuring")]
+    budget: Micros,
+
+    /// Folder for the profiles; one of the same model and device is continued
+    #[arg(long, value_name = "DIR", default_value = "profiles")]
+    output: PathBuf,
+
+    /// Import the times of EOP's CSV or of TVM's debug executor instead
+    ///
+    /// From a CSV file of EOP's for MODEL, or from a graph dump or an execution trace of TVM's debug executor, each
+    /// found in the folder of the other. SERVER/DEVICE is the name of the device in the profile.
+    #[arg(
+        long, value_name = "FILE[=SERVER/DEVICE]", help_heading = "Measuring",
+        conflicts_with_all = ["cluster", "inputs", "mode", "granularity", "threads", "budget", "fractions", "again"]
+    )]
+    import: Vec<String>,
+
+    /// Measure again what was measured before
+    #[arg(long, help_heading = "Measuring")]
+    again: bool,
+
+    /// The order of the printed operators
+    #[arg(long, value_enum, default_value_t)]
+    sort: RowOrder,
+
+    /// Print the first N operators alone
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+
+    /// How to print the result: CSV has the profile's rows
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ModeFlag {
+    Isolated,
+    InSitu,
+}
+
+/// [`Granularity`] on the command line.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum GranularityFlag {
+    Op,
+    Fused,
+}
+
+impl From<GranularityFlag> for Granularity {
+    fn from(flag: GranularityFlag) -> Granularity {
+        match flag {
+            GranularityFlag::Op => Granularity::Op,
+            GranularityFlag::Fused => Granularity::Fused,
+        }
+    }
+}
+
+/// The profile of each device, with its summary.
+pub struct MeasuredProfiles {
+    pub profiles: Vec<DeviceProfile>,
+    pub summaries: Vec<ProfileSummary>,
+}
+
+/// One device's profile as JSON.
+#[derive(Serialize)]
+struct Page<'a> {
+    device: String,
+    rows: Vec<&'a ProfileRow>,
+    /// Of shards of operators.
+    fractions: &'a [ProfileRow],
+    kinds: &'a [OperatorTotal],
+    sum_us: f64,
+    /// `null` where the device cannot compute the whole model.
+    whole_us: Option<f64>,
+}
+
+impl Profile {
+    pub fn run(self) -> Outcome {
+        if !self.import.is_empty() {
+            return imported::run(self.model.as_deref(), &self.flags, &self.import, &self.output, self.format);
+        }
+        let measured = self.measure()?;
+        let printed = Printed { order: self.sort, most: self.top.unwrap_or(usize::MAX) };
+        print(self.format, &measured.profiles, &measured.summaries, printed)
+    }
+
+    /// Measures what no profile has yet, and warns of times that are not to be trusted.
+    pub fn measure(&self) -> Result<MeasuredProfiles, Failure> {
+        let Some(model) = self.model.clone() else {
+            return Err(Failure::BadInput(miette::Report::msg("nothing to profile: give a model, or --import FILE")));
+        };
+        let source = ModelArguments { model, flags: self.flags.clone() };
+        if self.fractions && matches!(self.mode, ModeFlag::InSitu) {
+            let what = "--fractions are measured alone: there are none in their place, with --mode in-situ";
+            return Err(Failure::BadInput(miette::Report::msg(what)));
+        }
+        if self.output.extension().is_some_and(|extension| extension == "csv") && !self.output.is_dir() {
+            let what = "profiles go into a folder; `--format csv` prints the rows, to be redirected into a file";
+            return Err(Failure::BadInput(miette::Report::msg(format!("--output {}: {what}", self.output.display()))));
+        }
+        let model = source.load()?;
+        model.check_sizes(&source.model)?;
+        let graph = &model.import.graph;
+        let contents = model.contents(graph)?;
+        let cluster = self.cluster.read_with(&self.threads, &self.engine)?;
+        let survey = SurveyRequest {
+            graph,
+            model: &source.stem(),
+            model_hash: &model.import.hash,
+            mode: match self.mode {
+                ModeFlag::Isolated => MeasurementMode::Isolated,
+                ModeFlag::InSitu => MeasurementMode::InSitu,
+            },
+            granularity: self.granularity.into(),
+            sampling: Sampling { budget: self.budget, ..Sampling::default() },
+            whole: true,
+            shard_budget: self.fractions.then_some(self.budget),
+            remeasure: self.again,
+            missing: MissingPolicy::Measure,
+            folder: &self.output,
+            contents: contents.given(),
+        };
+        let profiles = runtime()?.block_on(async {
+            let fleet = reach_all(&cluster).await?;
+            let inventory = fleet.inventory(&cluster, Vec::new());
+            profiles(&fleet, &cluster, &inventory, &survey).await
+        })?;
+        let summaries: Vec<ProfileSummary> = profiles.iter().map(|profile| ProfileSummary::of(&profile.rows)).collect();
+        for (profile, summary) in profiles.iter().zip(&summaries) {
+            warn(profile, summary);
+        }
+        Ok(MeasuredProfiles { profiles, summaries })
+    }
+}
+
+fn print(format: Format, profiles: &[DeviceProfile], summaries: &[ProfileSummary], printed: Printed) -> Outcome {
+    match format {
+        Format::Csv => {
+            let rows = profiles.iter().flat_map(|profile| printed.of(&profile.rows).into_iter().chain(&profile.shards));
+            print_csv(&rows.collect::<Vec<_>>())
+        }
+        Format::Json => {
+            let page = |(profile, summary): (&'_ DeviceProfile, &'_ ProfileSummary)| {
+                serde_json::to_value(Page {
+                    device: profile.device.name.to_string(),
+                    rows: printed.of(&profile.rows),
+                    fractions: &profile.shards,
+                    kinds: &summary.kinds,
+                    sum_us: summary.sum.time.0,
+                    whole_us: profile.whole.map(|whole| whole.time.0),
+                })
+            };
+            let pages = profiles.iter().zip(summaries).map(page).collect::<Result<Vec<_>, _>>();
+            print_json(&pages.map_err(Failure::failed)?)
+        }
+        Format::Table => {
+            for (profile, summary) in profiles.iter().zip(summaries) {
+                println!("{}", page(profile, summary, printed));
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Names longer than this lose their middle.
+const LONGEST_NAME: usize = 56;
+
+/// One line a signature in the order of the model, then kinds, then the check.
+fn page(profile: &DeviceProfile, summary: &ProfileSummary, printed: Printed) -> String {
+    let rows = &profile.rows;
+    let share = |time: f64| format!("{:.1} %", 100.0 * time / summary.sum.time.0.max(f64::MIN_POSITIVE));
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    rows.iter().for_each(|row| *counts.entry(row.signature.as_str()).or_default() += 1);
+    let mut costs = table([">id", "operator", "result", ">count", ">time", ">±", ">share", ">workspace", ">held"]);
+    let (shown, hidden) = printed.distinct(rows, &counts);
+    for row in shown {
+        let count = counts[row.signature.as_str()];
+        let result = row.shapes.rsplit("->").next().unwrap_or_default();
+        let mut line = vec![
+            numbered(u32::try_from(row.id).ok()),
+            shortened(&row.operator, LONGEST_NAME),
+            shortened(result, 32),
+            count.to_string(),
+        ];
+        match row.cost() {
+            None => line.push(shortened(&row.note, LONGEST_NAME)),
+            Some(cost) => line.extend([
+                cost.time.median.to_string(),
+                cost.time.mad.to_string(),
+                share(cost.time.median.0 * count as f64),
+                cost.workspace.to_string(),
+                cost.held.to_string(),
+            ]),
+        }
+        costs.add_row(line);
+    }
+    let mut kinds = table(["operator", ">count", ">time", ">share"]);
+    for kind in &summary.kinds {
+        let time = kind.time_us.to_string();
+        kinds.add_row([shortened(&kind.operator, LONGEST_NAME), kind.count.to_string(), time, share(kind.time_us.0)]);
+    }
+    let device = &profile.device;
+    let held: Bytes = rows.iter().filter_map(|row| row.held_bytes).sum();
+    let threads = if device.threads == 1 { "one thread".to_string() } else { format!("{} threads", device.threads) };
+    format!(
+        "{} ({}), {threads}\n\n{costs}\n{}\n{kinds}\n\nsum of all {}, {held} held; {}",
+        device.name,
+        device.hardware,
+        if hidden > 0 { format!("and {hidden} more\n") } else { String::new() },
+        summary.sum.time,
+        profile
+            .whole
+            .map_or("the whole model cannot be computed here".to_string(), |whole| check(&whole, &summary.sum))
+    )
+}
+
+/// The sum of the parts against the whole.
+fn check(whole: &ModelTime, sum: &ModelTime) -> String {
+    let (wall, cpu) = whole.relative_difference(sum);
+    format!(
+        "whole model {}: {:+.1} % (processor time {} against {}: {:+.1} %)",
+        whole.time,
+        100.0 * wall,
+        sum.cpu,
+        whole.cpu,
+        100.0 * cpu
+    )
+}
+
+/// A sum of operators that differs from the whole model by more than this fraction is warned about.
+const MOST_DIFFERENCE: f64 = 0.1;
+
+/// Others that kept more processors than this busy, on the average of all measurements, are warned about.
+const MOST_LOAD: f64 = 0.25;
+
+/// Warnings about the figures, on stderr.
+fn warn(profile: &DeviceProfile, summary: &ProfileSummary) {
+    let device = &profile.device.name;
+    if profile.unmeasured_shards > 0 {
+        notice!(
+            "{} shards are not measured yet on {device}: run the command again to continue",
+            profile.unmeasured_shards
+        );
+    }
+    if summary.missing > 0 {
+        notice!("{} operators cannot be computed on {device}; the column `note` says why", summary.missing);
+    }
+    if let Some(whole) = profile.whole {
+        let (wall, _) = whole.relative_difference(&summary.sum);
+        if wall.abs() > MOST_DIFFERENCE {
+            notice!(
+                "the operators of the model take {} one by one on {device}, {:+.0} % against {} for the whole: something \
+                 else used the machine meanwhile, or the model's operators are faster together; --again measures again",
+                summary.sum.time,
+                100.0 * wall,
+                whole.time
+            );
+        }
+    }
+    let loads: Vec<f64> = profile.rows.iter().filter_map(|row| row.load).collect();
+    let load = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
+    if load > MOST_LOAD {
+        notice!(
+            "others kept {load:.1} processors of {}'s machine busy while it was measured: times may be too long; measure \
+             again with --again when the machine is quiet",
+            device.server
+        );
+    }
+    if summary.disturbed > 0 {
+        notice!(
+            "{} times on {device} are not to be trusted: other processes took the processor during most samples; \
+             measure again with --again when the machine is quiet",
+            summary.disturbed
+        );
+    }
+}

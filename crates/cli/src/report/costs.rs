@@ -1,0 +1,133 @@
+//! `edgecut report costs`: how times grow with the size of operators, and how well each is predicted from the others.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use crate::caller::status;
+use crate::{
+    Failure, Outcome,
+    format::{Format, print_csv, print_json, to_csv},
+    source_file as file,
+    table::{shortened, table},
+};
+use edgecut_profile::{FamilyError, ProfileRow, growth::Pattern, model::CostModel, reader};
+
+/// The cost model of each device: how the times of operators of one family grow, and how well each is predicted from
+/// the others.
+#[derive(clap::Args)]
+pub struct Costs {
+    /// Profiles, or folders of them
+    #[arg(required = true, value_name = "PROFILE")]
+    profiles: Vec<PathBuf>,
+
+    /// Also write the table to this file, as CSV
+    #[arg(long, value_name = "FILE.csv")]
+    output: Option<PathBuf>,
+
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+impl Costs {
+    pub fn run(self) -> Outcome {
+        let rows = reader::read_all(&self.profiles).map_err(Failure::bad_input)?;
+        if rows.is_empty() {
+            let names: Vec<String> = self.profiles.iter().map(|path| path.display().to_string()).collect();
+            let what = format!("{}: no profile, or none with rows", names.join(", "));
+            return Err(Failure::BadInput(miette::Report::msg(what)));
+        }
+        let errors = errors(&rows);
+        if let Some(path) = &self.output {
+            write(path, &errors)?;
+        }
+        match self.format {
+            Format::Csv => print_csv(&errors),
+            Format::Json => print_json(&errors),
+            Format::Table => {
+                println!("{}", page(&errors));
+                Ok(())
+            }
+        }
+    }
+}
+
+fn write(path: &Path, errors: &[FamilyError]) -> Outcome {
+    file::write(path, &to_csv(errors)?)?;
+    status!("costs written to {}", path.display());
+    Ok(())
+}
+
+/// Server, device, hardware, engine, its version, threads.
+type Measured<'a> = (&'a str, &'a str, &'a str, &'a str, &'a str, usize);
+
+/// The table of every device, those with the same name on other hardware, with another engine or other threads apart.
+fn errors(rows: &[ProfileRow]) -> Vec<FamilyError> {
+    let mut devices: BTreeMap<Measured<'_>, Vec<&ProfileRow>> = BTreeMap::new();
+    for row in rows {
+        let ProfileRow { server, device, hardware, engine, engine_version, threads, .. } = row;
+        devices.entry((server, device, hardware, engine, engine_version, *threads)).or_default().push(row);
+    }
+    let table = |rows: Vec<&ProfileRow>| CostModel::of(rows.iter().copied()).errors(&rows);
+    devices.into_values().flat_map(table).collect()
+}
+
+fn page(errors: &[FamilyError]) -> String {
+    let mut text = String::new();
+    let mut devices: Vec<&FamilyError> = Vec::new();
+    let same = |a: &FamilyError, b: &FamilyError| measured(a) == measured(b);
+    for row in errors {
+        if devices.iter().all(|device| !same(device, row)) {
+            devices.push(row);
+        }
+    }
+    for device in devices {
+        let FamilyError { server, device: name, hardware, engine, engine_version, threads, .. } = device;
+        text += &format!("{server}/{name} ({hardware}), {engine} {engine_version}, {threads} threads\n\n");
+        let columns =
+            ["operators", "window", ">n", ">parts", "pattern", ">at least", "grows by", ">error", ">90 %", ">worst"];
+        let mut lines = table(columns);
+        for row in errors.iter().filter(|row| same(row, device)) {
+            let share = |error: Option<f64>| error.map_or(String::new(), |e| format!("{:.1} %", 100.0 * e));
+            lines.add_row([
+                shortened(&row.operator, 56),
+                row.window.clone(),
+                row.n.to_string(),
+                row.shards.to_string(),
+                row.pattern.map_or("", pattern).to_string(),
+                row.base_us.map_or(String::new(), |base| base.to_string()),
+                growth(row),
+                share(row.error_median),
+                share(row.error_p90),
+                share(row.error_worst),
+            ]);
+        }
+        text += &format!("{lines}\n\n");
+    }
+    text + "error: median of |predicted − measured| / measured, each time predicted from the others of its family"
+}
+
+fn measured(row: &FamilyError) -> Measured<'_> {
+    let FamilyError { server, device, hardware, engine, engine_version, threads, .. } = row;
+    (server, device, hardware, engine, engine_version, *threads)
+}
+
+fn pattern(pattern: Pattern) -> &'static str {
+    match pattern {
+        Pattern::Constant => "constant",
+        Pattern::Affine => "affine",
+        Pattern::Stepped => "stepped",
+    }
+}
+
+/// The slope in words: `0.21 us/MFLOP`, with what a byte counts.
+fn growth(row: &FamilyError) -> String {
+    let Some(slope) = row.us_per_unit else { return String::new() };
+    match row.flops_per_byte {
+        None => format!("{:.3} us/MB", slope * 1e6),
+        Some(0.0) => format!("{:.3} us/MFLOP", slope * 1e6),
+        Some(ratio) => format!("{:.3} us/MFLOP, a byte as {ratio} FLOPs", slope * 1e6),
+    }
+}

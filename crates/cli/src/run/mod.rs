@@ -1,0 +1,54 @@
+//! `edgecut run`: executes a model on this machine's processor, or a plan on the agents of its cluster.
+
+mod flags;
+mod model;
+mod output;
+mod plan;
+mod print;
+mod replan;
+
+use edgecut_graph::TensorData;
+
+use crate::{Failure, Outcome, kind, source_file as file};
+
+pub use flags::Run;
+pub use model::ModelLatency;
+pub use plan::MeasuredRun;
+
+impl Run {
+    pub fn run(self) -> Outcome {
+        let bytes = self.read()?;
+        match kind::is_json_object(&bytes) {
+            true => plan::run(&self, &bytes, |run| print::print(self.format, run.plan, &run.result.outcome)),
+            false => {
+                drop(bytes);
+                model::run(&self)?.0.print(self.format)
+            }
+        }
+    }
+
+    /// Runs the model, and returns what was measured with the outputs.
+    pub fn of_model(&self) -> Result<(ModelLatency, Vec<TensorData>), Failure> {
+        self.read()?;
+        model::run(self)
+    }
+
+    /// Runs the plan that `text` is. `each` gets what was measured: of one plan, or of one after the other where agents are lost.
+    pub fn of_plan(&self, text: &[u8], each: impl FnMut(MeasuredRun<'_>) -> Outcome) -> Outcome {
+        self.check_places()?;
+        plan::run(self, text, each)
+    }
+
+    /// The input, once it is known that results can be written.
+    fn read(&self) -> Result<Vec<u8>, Failure> {
+        let name = self.input.display().to_string();
+        let bytes = std::fs::read(&self.input).map_err(|error| Failure::unreadable(&name, &error))?;
+        self.check_places()?;
+        Ok(bytes)
+    }
+
+    fn check_places(&self) -> Outcome {
+        [&self.outputs, &self.trace].into_iter().flatten().try_for_each(|path| file::check_place(path))?;
+        self.output.as_deref().map_or(Ok(()), output::check)
+    }
+}

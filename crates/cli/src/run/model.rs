@@ -1,0 +1,127 @@
+//! A whole model on one device.
+
+use super::flags::Run;
+use crate::{
+    Failure, Outcome,
+    caller::is_stopped,
+    cluster_flag::warn,
+    contents::engine_failure,
+    engine::tell_fallbacks,
+    format::{Format, print_csv, print_json},
+    ineffective,
+    model::ModelArguments,
+};
+use edgecut_cluster::Oversubscribed;
+use edgecut_engine::statistics::Statistics;
+use edgecut_graph::{
+    TensorData,
+    units::{Bytes, Micros},
+};
+use edgecut_values::write_npz;
+use miette::Report;
+use serde::Serialize;
+
+/// Runs the model of `arguments`.
+pub(super) fn run(arguments: &Run) -> Result<(ModelLatency, Vec<TensorData>), Failure> {
+    let of_plans = [
+        ("--cluster", arguments.cluster.given().is_some()),
+        ("--model", arguments.model.is_some()),
+        ("--throughput", arguments.throughput),
+        ("--output", arguments.output.is_some()),
+        ("--trace", arguments.trace.is_some()),
+        ("--no-check", arguments.no_check),
+        ("--replan", arguments.replan),
+        ("--no-replan", arguments.no_replan),
+    ];
+    ineffective::refuse(&of_plans, "a model: only with a plan, as `edgecut plan` writes them")?;
+    let source = ModelArguments { model: arguments.input.clone(), flags: arguments.flags.clone() };
+    let threads = arguments.threads.threads.unwrap_or(1);
+    warn(Oversubscribed::here(threads).as_slice());
+    let engine = arguments.engine.options().start(threads as usize).map_err(Failure::failed)?;
+    let model = source.load()?;
+    model.check_sizes(&source.model)?;
+    model.check_memory(&source.model)?;
+    let graph = &model.import.graph;
+    let contents = model.contents(graph)?;
+    let mut loaded = engine.load(graph, &|id| contents.of(id)).map_err(engine_failure)?;
+    let inputs = contents.inputs().map_err(engine_failure)?;
+    let (name, operators) = (model.import.name.clone(), graph.operators().len());
+    // The engine has its own copy of the weights: those of the file are not needed while it runs.
+    drop(contents);
+    drop(model);
+    let mut samples = Vec::new();
+    let mut outputs = Vec::new();
+    for _ in 0..arguments.repeat.unwrap_or(1) {
+        if is_stopped() {
+            return Err(Failure::Stopped);
+        }
+        let (results, sample) = loaded.run_measured(&inputs).map_err(engine_failure)?;
+        samples.push(sample);
+        outputs = results;
+    }
+    if let Some(path) = &arguments.outputs {
+        let named = outputs.iter().enumerate().map(|(i, tensor)| (format!("out_{i}"), tensor));
+        write_npz(path, named).map_err(Failure::failed)?;
+    }
+    tell_fallbacks(&engine.id().name, operators, loaded.fallbacks());
+    let walls: Vec<Micros> = samples.iter().map(|sample| sample.wall).collect();
+    let time = Statistics::of(&walls).ok_or_else(|| Failure::Failed(Report::msg("no run was measured")))?;
+    let latency = ModelLatency {
+        model: name,
+        engine: loaded.engine().unwrap_or_else(|| engine.id()).to_string(),
+        threads,
+        fallbacks: loaded.fallbacks().len(),
+        runs: time.n,
+        median_us: time.median,
+        min_us: time.min,
+        p95_us: time.p95,
+        held_bytes: loaded.parameter_bytes(),
+        peak_bytes: samples.iter().map(|sample| sample.peak).max().unwrap_or_default(),
+    };
+    Ok((latency, outputs))
+}
+
+/// What was measured of a model.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelLatency {
+    pub model: String,
+    pub engine: String,
+    pub threads: u32,
+    /// Operators that another engine computed.
+    pub fallbacks: usize,
+    pub runs: u32,
+    pub median_us: Micros,
+    pub min_us: Micros,
+    pub p95_us: Micros,
+    /// What the engine holds of the parameters.
+    pub held_bytes: Bytes,
+    /// Peak of tensors and workspace, without what is held.
+    pub peak_bytes: Bytes,
+}
+
+impl ModelLatency {
+    pub(super) fn print(&self, format: Format) -> Outcome {
+        let ModelLatency { model, engine, threads, fallbacks, runs, median_us, min_us, p95_us, held_bytes, peak_bytes } =
+            self;
+        match format {
+            Format::Csv => print_csv(std::slice::from_ref(self)),
+            Format::Json => print_json(&serde_json::json!({
+                "model": model,
+                "engine": engine,
+                "threads": threads,
+                "fallbacks": fallbacks,
+                "latency": { "runs": runs, "median_us": median_us, "min_us": min_us, "p95_us": p95_us },
+                "memory": { "held_bytes": held_bytes, "peak_bytes": peak_bytes },
+            })),
+            Format::Table => {
+                let threads = if *threads == 1 { "one thread".to_string() } else { format!("{threads} threads") };
+                let times = match runs {
+                    1 => median_us.to_string(),
+                    n => format!("median {median_us} of {n} runs (min {min_us}, p95 {p95_us})"),
+                };
+                println!("{model}: {times} on {threads}, {engine}");
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+"""edgecut profiles neural networks operator by operator on the servers of an edge cluster, and plans how to split them over
+its devices.
+
+:func:`inspect` says what is in a model, :func:`profile` measures it, :func:`plan` plans where its operators run, :func:`run` runs a
+plan. Results are dataclasses, and tables in Arrow's layout (:class:`Table`). Options are the flags of the command line.
+
+Long work releases the GIL. Ctrl-C stops it and raises :exc:`KeyboardInterrupt`; what was measured stays in the profiles.
+"""
+
+from ._edgecut import Table, Tensor, __version__
+from ._errors import AgentError, ClusterError, EdgecutError, InputError, ModelError, PlanError
+from ._graph import Graph, ModelSummary, OperatorKind, Parameters, TensorType, inspect
+from ._plan import Bound, DevicePlan, Plan, Predicted, plan
+from ._profile import DeviceProfile, KindTime, Profile, profile
+from ._progress import Progress
+from ._run import Difference, Latency, ModelRun, PlanRun, run, run_model
+
+__all__ = [
+    "AgentError",
+    "Bound",
+    "ClusterError",
+    "DevicePlan",
+    "DeviceProfile",
+    "Difference",
+    "EdgecutError",
+    "Graph",
+    "InputError",
+    "KindTime",
+    "Latency",
+    "ModelError",
+    "ModelRun",
+    "ModelSummary",
+    "OperatorKind",
+    "Parameters",
+    "Plan",
+    "PlanError",
+    "PlanRun",
+    "Predicted",
+    "Profile",
+    "Progress",
+    "Table",
+    "Tensor",
+    "TensorType",
+    "__version__",
+    "inspect",
+    "plan",
+    "profile",
+    "run",
+    "run_model",
+]

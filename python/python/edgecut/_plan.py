@@ -1,0 +1,271 @@
+"""Plans: where each group of operators runs, in which order, and what that costs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Optional, Union
+
+from . import _edgecut
+from ._edgecut import Table
+from ._graph import BindDim
+from ._options import PathLike, Size, Time, flags, runtime_library, several, size, time
+from ._profile import Engine
+from ._progress import Progress, listener
+
+Names = Union[str, Sequence[str], None]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What the simulation of a plan says."""
+
+    latency_us: float
+    #: Between results, when inputs are pipelined.
+    interval_us: float
+    throughput_per_s: float
+    #: The inputs in flight at which that holds.
+    in_flight: int
+    #: What the fullest device needs.
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What no plan can go below, in microseconds, or in bytes where memory is the objective."""
+
+    value: float
+    #: The argument that gives it.
+    by: str
+
+
+@dataclass(frozen=True)
+class DevicePlan:
+    """One device and what a plan asks of it."""
+
+    server: str
+    device: str
+    #: Where the server's agent listens; ``None`` for the embedded one.
+    address: Optional[str]
+    threads: Optional[int]
+    engine: Optional[str]
+    #: Number of groups that it computes.
+    groups: int
+    busy_us: float
+    memory_limit_bytes: Optional[int]
+    parameter_bytes: int
+    load_bytes: int
+    arena_bytes: int
+
+    @property
+    def name(self) -> str:
+        """``server/device``"""
+        return f"{self.server}/{self.device}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A placement of a model on devices, with what it is predicted to cost, as :func:`plan` returns it."""
+
+    model: str
+    objective: Literal["latency", "throughput", "memory"]
+    predicted: Predicted
+    bound: Bound
+    #: How far the objective's value is above its bound, as a fraction of the value.
+    gap: float
+    devices: "tuple[DevicePlan, ...]"
+    #: Operators that are split over devices.
+    splits: int
+    #: What a person should know: devices left out and why, times that are estimates.
+    notes: "tuple[str, ...]"
+    #: The plan as ``plan.json`` has it.
+    json: str = field(repr=False)
+    #: The file that it was read from or saved to; files that it names are looked for from there.
+    path: Optional[Path] = field(default=None, compare=False)
+
+    @classmethod
+    def load(cls, path: PathLike) -> Plan:
+        """Reads a ``plan.json``.
+
+        :raises InputError: if it is not a plan
+        """
+        text = Path(path).read_bytes()
+        _edgecut.check_plan(text)
+        return _plan(text.decode(), Path(path))
+
+    def save(self, path: PathLike) -> Plan:
+        """Writes it as ``.json``, and its rows as ``.csv`` with the same name. Returns it with its :attr:`path`."""
+        _edgecut.write_plan(os.fspath(path), self.json.encode(), lambda *_: None)
+        return _plan(self.json, Path(path).with_suffix(".json"))
+
+    @cached_property
+    def table(self) -> Table:
+        """A row for each group and each transfer, by start time, with the columns of ``plan.csv``."""
+        return _edgecut.plan_table(self.json.encode())
+
+    def to_dict(self) -> "dict[str, Any]":
+        """Everything in ``plan.json``."""
+        return json.loads(self.json)
+
+    def __str__(self) -> str:
+        used = [device for device in self.devices if device.groups]
+        lines = [
+            f"{device.name}: {device.groups} groups, busy {device.busy_us / 1e3:.2f} ms, "
+            f"parameters {device.parameter_bytes / 2**20:.1f} MiB, peak load {device.load_bytes / 2**20:.1f} MiB"
+            for device in used
+        ]
+        predicted, unit = self.predicted, "bytes" if self.objective == "memory" else "us"
+        lines.append(
+            f"latency {predicted.latency_us / 1e3:.2f} ms, throughput {predicted.throughput_per_s:.1f}/s; "
+            f"bound {self.bound.value:.0f} {unit} ({self.bound.by}), gap {100 * self.gap:.1f} %"
+        )
+        return "\n".join(lines)
+
+
+def plan(
+    model: PathLike,
+    *,
+    params: Optional[PathLike] = None,
+    bind_dim: Optional[BindDim] = None,
+    inputs: Optional[PathLike] = None,
+    cluster: Optional[PathLike] = None,
+    wait: Optional[Time] = None,
+    objective: Literal["latency", "throughput", "memory"] = "latency",
+    memory: Optional[Size] = None,
+    latency: Optional[Time] = None,
+    throughput: Optional[float] = None,
+    granularity: Literal["fused", "op"] = "fused",
+    split: bool = True,
+    ratios: Optional[Literal["tuned", "equal", "proportional"]] = None,
+    halos: Optional[Literal["exchanged", "recomputed"]] = None,
+    like: Optional[PathLike] = None,
+    transfer: Optional[Literal["exact", "f16", "int8"]] = None,
+    pin: Names = None,
+    ban: Names = None,
+    advise: bool = False,
+    threads: Optional[int] = None,
+    engine: Optional[Engine] = None,
+    onnxruntime: Optional[PathLike] = None,
+    providers: Names = None,
+    profile: Union[PathLike, Sequence[PathLike]] = "profiles",
+    estimate: bool = False,
+    rehearse: Optional[int] = None,
+    links: Optional[PathLike] = None,
+    calibration: Optional[PathLike] = None,
+    profile_budget: Optional[Time] = None,
+    time_limit: Optional[Time] = None,
+    seed: Optional[int] = None,
+    budget: Optional[int] = None,
+    output: Optional[PathLike] = None,
+    progress: Optional[Callable[[Progress], object]] = None,
+) -> Plan:
+    """Plans where the operators of a model run, under memory and latency targets.
+
+    Measures what the profiles lack, and runs candidates on the agents. Options are the flags of ``edgecut plan``; those that
+    :func:`profile` has too mean the same.
+
+    :param model: Relay text, an ONNX model, or a graph dump of TVM's debug executor
+    :param objective: the latency of one input, the largest load of a device or link, or the fullest device's memory
+    :param memory: no device may need more than this
+    :param latency: the plan must be at least as fast as this
+    :param throughput: the plan must give at least this number of results a second
+    :param split: whether groups may be split over several devices
+    :param ratios: the shares of devices in a split group, tuned without
+    :param halos: how shards get what they read of their neighbours' shares, what is best without
+    :param like: split what this plan splits, over the same devices
+    :param transfer: format of activations between servers, exact without
+    :param pin: run groups on one device: ``"#7=two/cpu"``, or several of them
+    :param ban: keep groups off one device
+    :param advise: note how much worse the plan is without each server
+    :param profile: folder of profiles, or files, with which nothing is measured
+    :param estimate: measure nothing, and estimate what the profiles lack
+    :param rehearse: rounds of pilot runs, 3 without; 0 plans by profiles alone
+    :param links: where measured links are kept
+    :param calibration: calibrations to use
+    :param profile_budget: time to spend on measuring, on each device
+    :param time_limit: return the best plan found in this time
+    :param seed: the same seed and budget give the same plan
+    :param budget: number of placements that may be evaluated
+    :param output: also write the plan there, as ``.json`` and ``.csv``
+    :param progress: hears of each step; without it stderr shows them
+
+    :raises PlanError: if no plan satisfies the targets, with the reason
+    :raises ModelError: if the model cannot be read
+    :raises ClusterError: if the cluster file cannot be used
+    :raises AgentError: if an agent does not answer or is lost
+    :raises KeyboardInterrupt: on Ctrl-C; what was measured is in the profiles
+    """
+    options = flags(
+        model,
+        params=params,
+        bind_dim=bind_dim,
+        inputs=inputs,
+        cluster=cluster,
+        wait=time(wait),
+        objective=objective,
+        memory=size(memory),
+        latency=time(latency),
+        throughput=throughput,
+        granularity=granularity,
+        no_split=not split,
+        ratios=ratios,
+        halos=halos,
+        like=like,
+        transfer=transfer,
+        pin=pin,
+        ban=ban,
+        advise=advise,
+        threads=threads,
+        engine=engine,
+        onnxruntime=runtime_library(engine, onnxruntime),
+        providers=providers,
+        profile=several(profile),
+        estimate=estimate,
+        rehearse=rehearse,
+        links=links,
+        calibration=calibration,
+        profile_budget=time(profile_budget),
+        time_limit=time(time_limit),
+        seed=seed,
+        budget=budget,
+    )
+    made = _plan(_edgecut.plan(options, listener(progress)), None)
+    return made if output is None else made.save(output)
+
+
+def _plan(text: str, path: Optional[Path]) -> Plan:
+    found = json.loads(text)
+    predicted = {name: found["predicted"].get(name, 1) for name in Predicted.__dataclass_fields__}
+    return Plan(
+        model=found["model"]["path"],
+        objective=found["objective"],
+        predicted=Predicted(**predicted),
+        bound=Bound(**found["bound"]),
+        gap=found["gap"],
+        devices=tuple(_device(device) for device in found["devices"]),
+        splits=len(found.get("splits", ())),
+        notes=tuple(found["notes"]),
+        json=text,
+        path=path,
+    )
+
+
+def _device(found: dict) -> DevicePlan:
+    memory = found["memory"]
+    return DevicePlan(
+        server=found["server"],
+        device=found["device"],
+        address=found["address"],
+        threads=found["threads"],
+        engine=found.get("engine"),
+        groups=len(found["order"]),
+        busy_us=found["busy_us"],
+        memory_limit_bytes=found["memory_limit_bytes"],
+        parameter_bytes=memory["parameter_bytes"],
+        load_bytes=memory["load_bytes"],
+        arena_bytes=memory["arena_bytes"],
+    )

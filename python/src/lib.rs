@@ -1,0 +1,46 @@
+//! The Python package of edgecut: converts, calls and returns. What is called is the command line's library, whose flags are
+//! the options here; the package's own Python gives them names, types and defaults.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `work` | long work on a thread of its own: without the GIL, with progress, stopped by Ctrl-C |
+//! | `errors` | failures as the package's exceptions |
+//! | `table`, `columns` | Arrow tables and how they are filled |
+//! | `graph`, `tensor` | a model's graph, the outputs of a run |
+//! | `profile`, `plan`, `run` | what the verbs return |
+//! | `program` | the whole command line |
+
+mod columns;
+mod errors;
+mod graph;
+mod plan;
+mod profile;
+mod program;
+mod run;
+mod table;
+mod tensor;
+mod work;
+
+use pyo3::prelude::*;
+
+/// Measurements of memory count what is allocated through it.
+#[global_allocator]
+static ALLOCATOR: edgecut_engine::CountingAllocator = edgecut_engine::CountingAllocator;
+
+/// What the package `edgecut` calls; its names are not for others.
+#[pymodule]
+fn _edgecut(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<graph::NativeGraph>()?;
+    module.add_class::<table::Table>()?;
+    module.add_class::<tensor::Tensor>()?;
+    module.add_function(wrap_pyfunction!(graph::inspect, module)?)?;
+    module.add_function(wrap_pyfunction!(profile::profile, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::check_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::plan_table, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::write_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(run::run_model, module)?)?;
+    module.add_function(wrap_pyfunction!(run::run_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(program::main, module)?)
+}

@@ -1,0 +1,85 @@
+//! Runs of models and plans.
+
+use edgecut_cli::calls::{self, MeasuredRun};
+use edgecut_cluster::run::{results::RunResult, table};
+use edgecut_graph::TensorData;
+use pyo3::prelude::*;
+
+use crate::{
+    columns::{Columns, word},
+    errors::bug,
+    table::Table,
+    tensor::Tensor,
+    work::work,
+};
+
+/// What was measured of a plan: the plan and the result as JSON, a table, the outputs.
+type PlanRun = (String, String, Table, Vec<Tensor>);
+
+/// Runs the model that is the first of the flags of `edgecut run`. Returns what was measured as JSON, and the outputs.
+#[pyfunction]
+pub fn run_model(py: Python<'_>, flags: Vec<String>, progress: Option<Py<PyAny>>) -> PyResult<(String, Vec<Tensor>)> {
+    let (latency, outputs) = work(py, progress, move || calls::run_model(&flags))?;
+    Ok((serde_json::to_string(&latency).map_err(bug)?, outputs.into_iter().map(Tensor).collect()))
+}
+
+/// Runs the plan that `text` is. Returns what was measured of it, and of the plans that were made because agents were lost.
+#[pyfunction]
+pub fn run_plan(
+    py: Python<'_>,
+    flags: Vec<String>,
+    text: Vec<u8>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<PlanRun>> {
+    let runs = work(py, progress, move || {
+        let mut runs = Vec::new();
+        calls::run_plan(&flags, &text, |run: MeasuredRun<'_>| {
+            runs.push((run.plan.clone(), run.result, run.outputs));
+            Ok(())
+        })?;
+        Ok(runs)
+    })?;
+    runs.into_iter().map(|(plan, result, outputs)| plan_run(plan.to_json().map_err(bug)?, &result, outputs)).collect()
+}
+
+fn plan_run(plan: String, result: &RunResult, outputs: Vec<TensorData>) -> PyResult<PlanRun> {
+    let text = serde_json::to_string(result).map_err(bug)?;
+    Ok((plan, text, rows(result)?, outputs.into_iter().map(Tensor).collect()))
+}
+
+/// The rows of `edgecut run --format csv`.
+fn rows(result: &RunResult) -> PyResult<Table> {
+    let rows = table::rows(&result.outcome);
+    let columns = Columns::of(&rows)
+        .text("kind", |row| word(row.kind))
+        .whole("id", |row| row.id.map(u64::from))
+        .text("name", |row| row.name.clone())
+        .text("server", |row| row.server.clone())
+        .text("device", |row| row.device.clone())
+        .text("to_server", |row| row.to_server.clone())
+        .text("to_device", |row| row.to_device.clone())
+        .number("predicted_us", |row| row.predicted_us)
+        .number("measured_us", |row| row.measured_us)
+        .whole("bytes", |row| row.bytes)
+        .text("part", |row| row.part.clone())
+        .text("layer", |row| row.layer.clone())
+        .whole("n", |row| row.n.map(|n| n as u64))
+        .number("mad_us", |row| row.mad_us)
+        .number("min_us", |row| row.min_us)
+        .number("p95_us", |row| row.p95_us)
+        .number("max_us", |row| row.max_us)
+        .number("waited_us", |row| row.waited_us)
+        .whole("predicted_bytes", |row| row.predicted_bytes)
+        .whole("predicted_arena_bytes", |row| row.predicted_arena_bytes)
+        .whole("predicted_parameter_bytes", |row| row.predicted_parameter_bytes)
+        .whole("parameter_bytes", |row| row.parameter_bytes)
+        .whole("loading_bytes", |row| row.loading_bytes)
+        .whole("memory_limit_bytes", |row| row.memory_limit_bytes)
+        .text("format", |row| row.format.and_then(word))
+        .whole("sent_bytes", |row| row.sent_bytes)
+        .number("largest_error", |row| row.largest_error)
+        .number("mean_error", |row| row.mean_error)
+        .number("largest_relative_error", |row| row.largest_relative_error)
+        .number("mean_relative_error", |row| row.mean_relative_error);
+    Table::new(columns.finish())
+}

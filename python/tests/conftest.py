@@ -1,0 +1,70 @@
+"""What the tests share: a small model, and agents in processes of their own."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import edgecut
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = ROOT / "models"
+
+#: Two convolutions and a classifier.
+SMALL = """#[version = "0.0.5"]
+def @main(%data: Tensor[(1, 8, 32, 32), float32], %a: Tensor[(16, 8, 3, 3), float32], %b: Tensor[(16, 16, 3, 3), float32],
+          %w: Tensor[(10, 16384), float32]) {
+  %0 = nn.conv2d(%data, %a, padding=[1, 1, 1, 1], channels=16, kernel_size=[3, 3]);
+  %1 = nn.relu(%0);
+  %2 = nn.conv2d(%1, %b, padding=[1, 1, 1, 1], channels=16, kernel_size=[3, 3]);
+  %3 = nn.batch_flatten(%2);
+  %4 = nn.dense(%3, %w, units=10);
+  nn.softmax(%4)
+}
+"""
+
+
+def pytest_report_header():
+    return f"edgecut {edgecut.__version__} in {Path(edgecut.__file__).parent}"
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """The path of a small model; the working directory is empty but for it."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "small.relay"
+    path.write_text(SMALL)
+    return path
+
+
+@pytest.fixture(scope="session")
+def command():
+    """The command that the wheel installs."""
+    found = Path(sys.executable).parent / "edgecut"
+    assert found.is_file(), "the wheel is not installed in this environment"
+    return str(found)
+
+
+@pytest.fixture
+def cluster(command, tmp_path):
+    """A cluster file of two agents, which are processes of the wheel's command."""
+    agents, text = [], ""
+    for name in ("one", "two"):
+        agent = subprocess.Popen(
+            [command, "agent", "--name", name, "--listen", "127.0.0.1:0", "--threads", "1"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        agents.append(agent)
+        address = re.fullmatch(r"listening on (\S+)\n", agent.stdout.readline())[1]
+        text += f'[[server]]\nname = "{name}"\naddress = "{address}"\n'
+    path = tmp_path / "cluster.toml"
+    path.write_text(text)
+    yield path
+    for agent in agents:
+        agent.terminate()
+    for agent in agents:
+        agent.wait(timeout=30)
