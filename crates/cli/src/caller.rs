@@ -12,6 +12,8 @@ use std::{
     time::Duration,
 };
 
+use indicatif::ProgressDrawTarget;
+
 use crate::Failure;
 
 /// Who called. It holds for the work of one thread; verbs report and look for a stop on the thread that they run on.
@@ -56,6 +58,14 @@ impl Caller {
     /// The caller of the work on this thread.
     pub(crate) fn current() -> Option<Caller> {
         CURRENT.with_borrow(Clone::clone)
+    }
+}
+
+/// Where progress bars are drawn: on stderr, nowhere if there is a listener.
+pub(crate) fn draw_target() -> ProgressDrawTarget {
+    match Caller::current().and_then(|caller| caller.listener) {
+        Some(_) => ProgressDrawTarget::hidden(),
+        None => ProgressDrawTarget::stderr(),
     }
 }
 

@@ -9,7 +9,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::{
     Failure,
-    caller::{Event, notice, tell, until_stopped},
+    caller::{Event, draw_target, notice, tell, until_stopped},
 };
 use edgecut_cluster::{
     Cluster, Inventory,
@@ -25,7 +25,8 @@ pub async fn profiles(
     inventory: &Inventory,
     wanted: &SurveyRequest<'_>,
 ) -> Result<Vec<DeviceProfile>, Failure> {
-    let (all, bars) = (MultiProgress::new(), Mutex::new(HashMap::<String, ProgressBar>::new()));
+    let (all, bars) =
+        (MultiProgress::with_draw_target(draw_target()), Mutex::new(HashMap::<String, ProgressBar>::new()));
     let progress = |now: SurveyProgress<'_>| {
         if let Some(who) = now.waiting_for {
             let what = format!("{}: waiting for {who}", now.device);

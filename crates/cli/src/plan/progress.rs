@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::runtime::Runtime;
 
 use crate::{
-    caller::{Caller, Event, notice, tell},
+    caller::{Caller, Event, draw_target, notice, tell},
     failure::EXIT_INTERRUPTED,
 };
 use edgecut_cluster::run::pilot::PlanEvent;
@@ -49,6 +49,7 @@ impl PlanProgress {
         let line = ProgressBar::new_spinner();
         let style = ProgressStyle::with_template("{elapsed:>4} {wide_msg}");
         line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        line.set_draw_target(draw_target());
         line.enable_steady_tick(TICK);
         PlanProgress { line, stop }
     }
