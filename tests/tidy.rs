@@ -32,7 +32,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("plan", &["graph", "memory", "ops"]),
     ("interop", &["engine", "graph", "memory", "ops", "plan", "profile"]),
     ("cluster", &["engine", "graph", "memory", "ops", "plan", "profile", "values"]),
-    ("report", &["cluster", "graph", "memory", "onnx", "plan", "profile", "relay"]),
+    ("report", &["cluster", "graph", "memory", "onnx", "ops", "plan", "profile", "relay"]),
     (
         "cli",
         &[
@@ -189,6 +189,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("crates/cluster/src/run/table.rs", "RunRow"),
     ("crates/cluster/src/run/results.rs", "RunResult"),
     ("crates/cluster/src/run/results.rs", "RunAbout"),
+    ("crates/report/src/comparison/mod.rs", "ComparisonRow"),
     ("crates/cli/src/run/model.rs", "ModelLatency"),
 ];
 

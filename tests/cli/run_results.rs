@@ -32,6 +32,18 @@ fn runs_are_appended() {
     assert!(of("group").iter().all(|row| !row["predicted_us"].is_empty() && !row["measured_us"].is_empty()));
     assert_eq!(rows.iter().map(|row| &row["measured_at"]).collect::<std::collections::BTreeSet<_>>().len(), 2);
 
+    assert_eq!(run(here, "run plan.json --repeat 2 --trace t.json").0, Some(0));
+    let trace: serde_json::Value = serde_json::from_slice(&fs::read(here.join("t.json")).unwrap()).unwrap();
+    let names = |phase: &str| -> std::collections::BTreeSet<String> {
+        let events = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == phase);
+        events.map(|event| event[if phase == "C" { "name" } else { "cat" }].as_str().unwrap().to_string()).collect()
+    };
+    assert_eq!(names("X").into_iter().collect::<Vec<_>>(), ["measured", "predicted"]);
+    assert_eq!(names("C").into_iter().collect::<Vec<_>>(), ["predicted memory"]);
+    assert_eq!(run(here, "run plan.json --repeat 2 --trace t.pftrace").0, Some(0));
+    // A packet of a trace is its field 1, of bytes.
+    assert_eq!(fs::read(here.join("t.pftrace")).unwrap()[0], 0x0a);
+
     for _ in 0..2 {
         assert_eq!(run(here, "run plan.json --repeat 2 --output r.json").0, Some(0));
     }
@@ -51,13 +63,13 @@ fn other_files_are_refused_and_stay_as_they_are() {
     fs::write(here.join("m.relay"), "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }").unwrap();
     assert_eq!(run(here, "plan m.relay --profile-budget 1ms --rehearse 0").0, Some(0));
     fs::write(here.join("x.csv"), "a,b\n1,2\n").unwrap();
-    fs::write(here.join("x.json"), "{\"version\": 7}").unwrap();
+    fs::write(here.join("x.json"), "{\"version\": 7, \"runs\": []}").unwrap();
     for (line, message) in [
         ("run plan.json --output x.csv", "x.csv: not results"),
         ("run plan.json --output x.json", "format version 7"),
         ("run plan.json --output plan.json", "not results"),
         ("run plan.json --output results.txt", "expected FILE.csv or FILE.json"),
-        ("run m.relay --output r.csv", "--output has no effect on a model"),
+        ("run m.relay --output r.csv", "--output has no effect with a model"),
     ] {
         let before = fs::read(here.join("x.csv")).unwrap();
         let (code, said) = run(here, line);

@@ -14,7 +14,8 @@ use edgecut::{agent::protocol::role::Role, cluster::authority};
 /// The program, started in `folder`.
 pub fn edgecut(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
-    command.current_dir(folder);
+    // Defaults of the person who tests are not those of the tests.
+    command.current_dir(folder).env("EDGECUT_CONFIG", "").env_remove("EDGECUT_CLUSTER");
     command
 }
 

@@ -15,6 +15,7 @@ use super::{
     engine::EngineFlags,
     log_format::LogFormat,
 };
+use crate::verbosity::Verbosity;
 use edgecut_cluster::{
     MAX_THREADS, Oversubscribed, TlsFiles,
     agent::{
@@ -62,9 +63,6 @@ pub struct Agent {
     /// How to log on stderr
     #[arg(long, help_heading = "Monitoring", value_enum, default_value_t)]
     log_format: LogFormat,
-    /// Log more of what it does
-    #[arg(long, short, help_heading = "Monitoring")]
-    verbose: bool,
     #[command(flatten)]
     engine: EngineFlags,
     /// Compute N times as slowly, by sleeping: a test option
@@ -93,7 +91,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, verbosity: Verbosity) -> Outcome {
         let identity = match (self.tls_cert, self.tls_key, self.client_ca) {
             (Some(cert), Some(key), Some(ca)) => {
                 Some(Identity::read(&TlsFiles { ca, cert, key, crl: self.crl }).map_err(Failure::bad_input)?)
@@ -110,7 +108,7 @@ impl Agent {
         }
         let limits = Limits::with(&self.limit).map_err(Failure::bad_input)?.within_descriptors(descriptors());
         let name = self.name.unwrap_or_else(host_name);
-        self.log_format.install(if self.verbose { tracing::Level::DEBUG } else { tracing::Level::INFO });
+        self.log_format.install(verbosity.level());
         let runtime = runtime()?;
         runtime.block_on(async {
             let shutdown = Shutdown::on_signal().map_err(Failure::failed)?;

@@ -2,10 +2,14 @@
 
 use std::path::Path;
 
-use comfy_table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Failure, caller::notice, located::Located, table::table};
+use super::{
+    Failure,
+    caller::{notice, status},
+    located::Located,
+    table::{Table, table},
+};
 use edgecut_cluster::{
     Cluster, DeviceSpec, Inventory,
     agent::Fleet,
@@ -56,7 +60,7 @@ impl Calibrations {
                 format!("calibrated: no, as {} has no valid row in {}", without.join(", "), path.display())
             }
         };
-        notice!("{note}");
+        status!("{note}");
         Ok(Calibrations { found, note })
     }
 
@@ -84,7 +88,7 @@ pub async fn calibrate_devices(
     let rows = calibrate(&request).await.map_err(Failure::failed)?;
     bar.finish_and_clear();
     CalibrationTable::update(path, &rows).map_err(|error| Failure::failed(Located::new(path, error)))?;
-    notice!("calibration written to {}", path.display());
+    status!("calibration written to {}", path.display());
     Ok(rows)
 }
 

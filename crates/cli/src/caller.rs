@@ -12,8 +12,6 @@ use std::{
     time::Duration,
 };
 
-use indicatif::ProgressDrawTarget;
-
 use crate::Failure;
 
 /// Who called. It holds for the work of one thread; verbs report and look for a stop on the thread that they run on.
@@ -61,12 +59,9 @@ impl Caller {
     }
 }
 
-/// Where progress bars are drawn: on stderr, nowhere if there is a listener.
-pub(crate) fn draw_target() -> ProgressDrawTarget {
-    match Caller::current().and_then(|caller| caller.listener) {
-        Some(_) => ProgressDrawTarget::hidden(),
-        None => ProgressDrawTarget::stderr(),
-    }
+/// Whether progress is told, and not shown.
+pub(crate) fn has_listener() -> bool {
+    Caller::current().is_some_and(|caller| caller.listener.is_some())
 }
 
 /// Tells a listener, if there is one.
@@ -89,6 +84,16 @@ macro_rules! notice {
     ($($arguments:tt)*) => { $crate::caller::line(format_args!($($arguments)*)) };
 }
 pub(crate) use notice;
+
+/// As [`notice`], for progress and the names of written files: not with `--quiet`.
+macro_rules! status {
+    ($($arguments:tt)*) => {
+        if !$crate::verbosity::is_quiet() {
+            $crate::caller::line(format_args!($($arguments)*))
+        }
+    };
+}
+pub(crate) use status;
 
 /// Whether the caller wants no more.
 pub(crate) fn is_stopped() -> bool {

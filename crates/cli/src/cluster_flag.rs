@@ -7,7 +7,8 @@ use miette::{LabeledSpan, NamedSource, Report, miette};
 
 use super::{
     Failure, Outcome,
-    caller::{notice, until_stopped},
+    caller::{notice, status, until_stopped},
+    config::default_cluster,
     engine::EngineFlags,
     kind::{self, Kind},
     located::Located,
@@ -23,7 +24,7 @@ use edgecut_graph::units::{Micros, UnitError};
 pub struct ClusterFlag {
     /// The cluster's servers (TOML); this machine alone if not given
     ///
-    /// docs/cluster.md describes the file.
+    /// docs/cluster.md describes the file. EDGECUT_CLUSTER or the configuration file may name another default.
     #[arg(long, help_heading = "Cluster", value_name = "FILE")]
     cluster: Option<PathBuf>,
     /// How long to wait for devices that others use; as their agents say if not given
@@ -48,13 +49,19 @@ pub fn time_to_wait(text: &str) -> Result<Micros, String> {
 }
 
 impl ClusterFlag {
-    pub fn path(&self) -> Option<&Path> {
+    /// The file that was given on the command line.
+    pub fn given(&self) -> Option<&Path> {
         self.cluster.as_deref()
+    }
+
+    /// The file that was given, or the default of the environment or the configuration file.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.cluster.clone().or_else(default_cluster)
     }
 
     /// Reads the cluster file; without one, the cluster is this machine with an embedded agent.
     pub fn read(&self) -> Result<Cluster, Failure> {
-        let cluster = self.path().map_or_else(|| Ok(Cluster::embedded()), read_cluster)?;
+        let cluster = self.path().map_or_else(|| Ok(Cluster::embedded()), |path| read_cluster(&path))?;
         Ok(self.with_wait(cluster))
     }
 
@@ -169,7 +176,7 @@ pub async fn reach(cluster: &Cluster) -> Result<Fleet, Failure> {
 pub async fn links(fleet: &Fleet, cluster: &Cluster, path: &Path, again: bool) -> Result<Vec<Link>, Failure> {
     let mut known = if again { LinkTable::default() } else { link_table(path)? };
     let before = known.clone();
-    let measure = fleet.links(cluster, &mut known, |from, to| notice!("measuring the link {from} → {to}"));
+    let measure = fleet.links(cluster, &mut known, |from, to| status!("measuring the link {from} → {to}"));
     let links = until_stopped(async { measure.await.map_err(Failure::agent) }).await;
     // Links measured before a failure are saved.
     if known != before {

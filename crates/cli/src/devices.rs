@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use comfy_table::Table;
 use serde::Serialize;
 
 use super::{
@@ -11,7 +10,7 @@ use super::{
     cluster_flag::{ClusterFlag, Missing, ThreadsFlag, links, reach, runtime},
     engine::EngineFlags,
     format::{Format, print_csv, print_json},
-    table::table,
+    table::{Table, table},
 };
 use edgecut_cluster::{Cluster, DeviceKind, Inventory, agent::Fleet};
 use edgecut_graph::units::{Bytes, Micros, Rate};
@@ -210,7 +209,7 @@ fn device_table(rows: &[DeviceRow]) -> Table {
             row.caches.clone(),
             row.memory_bytes.to_string(),
             format!("{} of {}", row.server_memory_available_bytes, row.server_memory_bytes),
-            if row.engines.is_empty() { row.engine.clone() } else { row.engines.replace(", ", "\n") },
+            if row.engines.is_empty() { row.engine.clone() } else { row.engines.clone() },
         ]);
     }
     devices

@@ -1,12 +1,12 @@
 //! `edgecut inspect`: what is in a model.
 
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use serde::Serialize;
 
 use super::{
     Failure, Outcome,
     format::{Format, print_all},
     model::{Model, ModelArguments},
+    table::table,
 };
 use edgecut_graph::{Graph, Type};
 use edgecut_ops::passes::summary::{Summary, summary};
@@ -61,7 +61,7 @@ impl Inspect {
     pub fn run(self) -> Outcome {
         let model = self.load()?;
         let text = match self.format {
-            Format::Table => table(&model),
+            Format::Table => page(&model),
             Format::Csv => csv(&model.import.graph).map_err(Failure::failed)?,
             Format::Json => json(&model).map_err(Failure::failed)?,
         };
@@ -94,20 +94,12 @@ fn json(model: &Model) -> Result<String, serde_json::Error> {
     serde_json::to_string_pretty(&page).map(|text| text + "\n")
 }
 
-fn table(model: &Model) -> String {
+fn page(model: &Model) -> String {
     let summary = summary(&model.import.graph);
-    let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header([
-        "operator",
-        "count",
-        "MFLOP",
-        "share",
-        "output",
-        "not supported",
-    ]);
+    let mut kinds = table(["operator", ">count", ">MFLOP", ">share", ">output", "not supported"]);
     for kind in &summary.kinds {
         let share = 100.0 * kind.flops as f64 / summary.flops.max(1) as f64;
-        table.add_row([
+        kinds.add_row([
             kind.op.clone(),
             kind.count.to_string(),
             format!("{:.2}", kind.flops as f64 / 1e6),
@@ -115,11 +107,6 @@ fn table(model: &Model) -> String {
             kind.output_bytes.to_string(),
             kind.unsupported.clone().unwrap_or_default(),
         ]);
-    }
-    for column in 1..5 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
     }
     let list = |tensors: &[edgecut_ops::passes::summary::Tensor]| {
         let shown = tensors.iter().take(8).map(|t| format!("{} {}", t.name, t.ty));
@@ -129,7 +116,7 @@ fn table(model: &Model) -> String {
     let parameters = &summary.parameters;
     let unsupported: usize = summary.kinds.iter().filter(|k| k.unsupported.is_some()).map(|k| k.count).sum();
     let mut lines = vec![
-        format!("{table}\n"),
+        format!("{kinds}\n"),
         format!("model        {} (blake3 {})", model.import.name, &model.import.hash[..16]),
         format!("inputs       {}", list(&summary.inputs)),
         format!("outputs      {}", list(&summary.outputs)),

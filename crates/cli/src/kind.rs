@@ -22,6 +22,10 @@ pub enum Kind {
     Plan,
     /// The rows of a plan.
     PlanRows,
+    /// Pareto-optimal plans.
+    Front,
+    /// Results of a run.
+    Results,
     /// Of exported modules.
     Manifest,
     /// An execution trace.
@@ -80,6 +84,8 @@ impl fmt::Display for Kind {
             Kind::Toml => "this is TOML; name a model, and a cluster file with --cluster",
             Kind::Plan => "this is a plan; `edgecut run` and `edgecut export` take one",
             Kind::PlanRows => "this is CSV, the rows of a plan; the .json file of the same name is the plan",
+            Kind::Front => "this is CSV, a front of plans; `edgecut report` takes it",
+            Kind::Results => "these are results of a run; `edgecut report` and `edgecut compare` take them",
             Kind::Manifest => {
                 "this is the manifest.json of exported modules; each .relay file in its folder is a model"
             }
@@ -187,6 +193,12 @@ pub fn is_plan(bytes: &[u8]) -> bool {
     matches!(Plan::from_json(bytes), Ok(_) | Err(PlanFileError::Version { .. }))
 }
 
+/// Whether a JSON object is a file of `edgecut run --output`.
+pub fn is_file_of_results(bytes: &[u8]) -> bool {
+    let value: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
+    value.get("version").is_some() && value.get("runs").is_some_and(serde_json::Value::is_array)
+}
+
 /// What a JSON object is, by the names in it.
 fn json(bytes: &[u8]) -> Kind {
     if is_plan(bytes) {
@@ -198,6 +210,8 @@ fn json(bytes: &[u8]) -> Kind {
     let is_dump = text.contains("\"arg_nodes\""); // JSON of TVM's
     if has(&["modules", "outputs", "blake3"]) {
         Kind::Manifest
+    } else if has(&["predicted_latency_us", "latency", "groups"]) || is_file_of_results(bytes) {
+        Kind::Results
     } else if text.contains("\"traceEvents\"") {
         Kind::Trace
     } else if is_dump {
@@ -224,6 +238,8 @@ fn csv(header: &str) -> Option<Kind> {
         Kind::Profile
     } else if has(&["from", "to", "bytes_per_us"]) {
         Kind::Links
+    } else if has(&["latency_us", "interval_us", "peak_bytes"]) {
+        Kind::Front
     } else if has(&["kind", "start_us", "to_device"]) {
         Kind::PlanRows
     } else if has(&["lower", "upper", "size"]) {
@@ -259,6 +275,8 @@ mod tests {
             (b"[[server]]\nname = \"edge\"\n", "--cluster"),
             (b"[[pattern]]\nname = \"Linear\"\n", "--fuse"),
             (b"kind,time_us\n1,2\n", "this is CSV; expected"),
+            (b"{\"latency\": {}, \"predicted_latency_us\": 1, \"groups\": []}", "results of a run"),
+            (b"latency_us,interval_us,peak_bytes,devices,splits\n", "a front of plans"),
             (b"id,lower,upper,size\n", "memory pack"),
             (b"from,from_address,to,to_address,latency_us,bytes_per_us\n", "--links"),
             (b"server,signature,time_us_median\n", "--profile"),

@@ -9,7 +9,9 @@ pub mod caller;
 pub mod calls;
 mod cluster;
 mod cluster_flag;
+mod compare;
 mod completions;
+mod config;
 mod contents;
 mod deployed;
 mod devices;
@@ -33,22 +35,28 @@ mod profile_source;
 mod report;
 mod run;
 mod source_file;
+mod subject_file;
 mod survey;
 mod table;
+mod verbosity;
 mod workload;
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use failure::{Failure, Outcome};
+use log_format::LogFormat;
+use verbosity::Verbosity;
 
 /// Profile TVM Relay models on an edge cluster and plan how to split their operators over it.
 #[derive(Parser)]
-#[command(name = "edgecut", version, max_term_width = 110, disable_help_subcommand = true)]
+#[command(name = "edgecut", version, max_term_width = 110)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 #[derive(Subcommand)]
@@ -61,6 +69,7 @@ enum Verb {
     Workload(workload::Workload),
     Export(export::Export),
     Report(report::Report),
+    Compare(compare::Compare),
     Operators(operators::Operators),
     Devices(devices::Devices),
     Cluster(cluster::Cluster),
@@ -76,12 +85,29 @@ enum Verb {
 /// For programs that do nothing else, with [`edgecut_engine::CountingAllocator`] as their allocator: it changes settings of
 /// the heap and ends the process on wrong usage and on a broken pipe.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let arguments = Arguments::parse_from(arguments);
     edgecut_engine::configure_heap();
     exit_on_broken_pipe();
     // Paths in messages are to be copied: they stay in one piece. Setting it can only fail the second time.
     let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
-    let outcome: Outcome = match arguments.verb {
+    match config::configured(Arguments::command()).and_then(|command| run(command, arguments)) {
+        Ok(()) => 0,
+        Err(failure) => {
+            failure.print();
+            failure.exit_code()
+        }
+    }
+}
+
+/// Parses the command line, whose defaults `command` has, and runs the verb.
+fn run(command: clap::Command, arguments: impl IntoIterator<Item = OsString>) -> Outcome {
+    let matches = command.get_matches_from(arguments);
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let verbosity = arguments.verbosity;
+    verbosity.set();
+    if verbosity.is_verbose() && !matches!(arguments.verb, Verb::Agent(_)) {
+        LogFormat::Text.install(verbosity.level());
+    }
+    match arguments.verb {
         Verb::Inspect(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
         Verb::Plan(verb) => verb.run(),
@@ -90,19 +116,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Workload(verb) => verb.run(),
         Verb::Export(verb) => verb.run(),
         Verb::Report(verb) => verb.run(),
+        Verb::Compare(verb) => verb.run(),
         Verb::Operators(verb) => verb.run(),
         Verb::Devices(verb) => verb.run(),
         Verb::Cluster(verb) => verb.run(),
-        Verb::Agent(verb) => verb.run(),
+        Verb::Agent(verb) => verb.run(verbosity),
         Verb::Completions(verb) => verb.run(Arguments::command()),
         Verb::Manual(verb) => verb.run(Arguments::command()),
-    };
-    match outcome {
-        Ok(()) => 0,
-        Err(failure) => {
-            failure.print();
-            failure.exit_code()
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `edgecut man`: manual pages, from the same definitions as `--help`.
 
+use crate::caller::status;
 use std::path::PathBuf;
 
 use clap::Command;
@@ -27,7 +28,7 @@ impl Manual {
             source_file::write(&folder.join(format!("{name}.1")), &page(command)?)?;
             commands.extend(command.get_subcommands());
         }
-        eprintln!("manual pages written to {}", folder.display());
+        status!("manual pages written to {}", folder.display());
         Ok(())
     }
 }

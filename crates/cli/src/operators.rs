@@ -1,8 +1,6 @@
 //! `edgecut operators`: the Relay operators that edgecut knows, and the kind of their kernels.
 
-use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
-
-use super::Outcome;
+use super::{Outcome, table::table};
 use edgecut_ops as ops;
 use edgecut_ops::Kernel;
 
@@ -12,8 +10,7 @@ pub struct Operators {}
 
 impl Operators {
     pub fn run(self) -> Outcome {
-        let mut table = Table::new();
-        table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(["operator", "operands", "kernel"]);
+        let mut table = table(["operator", "operands", "kernel"]);
         for def in ops::all() {
             let kernel = match def.kernel {
                 Kernel::Wire(_) => "tract",

@@ -9,7 +9,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::{
     Failure,
-    caller::{Event, draw_target, notice, tell, until_stopped},
+    caller::{Event, status, tell, until_stopped},
+    verbosity::draw_target,
 };
 use edgecut_cluster::{
     Cluster, Inventory,
@@ -30,7 +31,7 @@ pub async fn profiles(
     let progress = |now: SurveyProgress<'_>| {
         if let Some(who) = now.waiting_for {
             let what = format!("{}: waiting for {who}", now.device);
-            all.suspend(|| notice!("{what}"));
+            all.suspend(|| status!("{what}"));
         }
         let mut bars = bars.lock().unwrap_or_else(PoisonError::into_inner);
         let bar = bars.entry(now.device.to_string()).or_insert_with(|| {
@@ -55,7 +56,7 @@ pub async fn profiles(
         let whole = profile.whole.or_else(|| ModelTime::read(&profile.path));
         ProfileSummary::of(&profile.rows).write(&profile.path, whole).map_err(Failure::failed)?;
         let how = if profile.changed { "written to" } else { "unchanged, read from" };
-        notice!("profile {how} {}", profile.path.display());
+        status!("profile {how} {}", profile.path.display());
     }
     Ok(profiles)
 }

@@ -1,21 +1,50 @@
 //! Tables for people: one line a row, numbers to the right.
 
-use comfy_table::{CellAlignment, Table, TableComponent, presets::NOTHING};
+use std::fmt;
+
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, TableComponent, presets::NOTHING};
 
 use edgecut_graph::units::Micros;
 
-/// An empty table with a rule under its header. Columns whose name begins with `>` are aligned to the right.
+/// A table with a rule under its header. On a terminal that is too narrow for it, columns of text are cut and those of numbers
+/// are not; elsewhere nothing is cut.
+#[derive(Debug, Clone)]
+pub struct Table(comfy_table::Table);
+
+/// An empty table. Columns whose name begins with `>` are of numbers, aligned to the right.
 pub fn table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(NOTHING).set_style(TableComponent::HeaderLines, '─');
-    table.set_header(header.map(|name| name.trim_start_matches('>')));
+    let mut table = comfy_table::Table::new();
+    table.load_preset(NOTHING).set_style(TableComponent::HeaderLines, '─').set_truncation_indicator("…");
+    table.set_header(Row::from(header.map(|name| name.trim_start_matches('>'))));
     for (column, name) in table.column_iter_mut().zip(header) {
         column.set_padding((0, 2));
         if name.starts_with('>') {
             column.set_cell_alignment(CellAlignment::Right);
+            column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
-    table
+    Table(table)
+}
+
+impl Table {
+    /// A row is a line, whatever its cells hold.
+    pub fn add_row(&mut self, cells: impl Into<Row>) -> &mut Table {
+        let mut row = cells.into();
+        row.max_height(1);
+        self.0.add_row(row);
+        self
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = self.0.clone();
+        if table.is_tty() {
+            table.set_content_arrangement(ContentArrangement::Dynamic);
+        }
+        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
+        f.write_str(&lines.join("\n"))
+    }
 }
 
 /// Tables of more groups than this leave out those that take a smaller share of the time than [`SMALL`].
@@ -55,7 +84,8 @@ mod tests {
     fn rows_are_lines() {
         let mut table = table(["name", ">time"]);
         table.add_row(["a", "12.5 us"]).add_row(["longer", "3 us"]);
-        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
+        let text = table.to_string();
+        let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "name       time");
         assert!(lines[1].starts_with("─────"), "{lines:?}");
         assert_eq!(&lines[2..], ["a       12.5 us", "longer     3 us"]);

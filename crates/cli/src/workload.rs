@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
+use crate::caller::status;
 use edgecut_interop::placement::{
     PlacementSolution, PlacementWorkload,
     file::Operator,
@@ -16,6 +16,7 @@ use crate::{
     format::{Format, print_all, print_csv},
     kind::{self, Kind},
     source_file,
+    table::{Table, table},
 };
 
 /// Place the operators of a device-placement workload (JSON of Tarnawski et al.) on accelerators and CPUs.
@@ -107,13 +108,13 @@ impl Workload {
         let json = serde_json::to_string(&output).map_err(Failure::failed)? + "\n";
         if let Some(path) = &self.output {
             source_file::write(path, json.as_bytes())?;
-            eprintln!("assignment written to {}", path.display());
+            status!("assignment written to {}", path.display());
         }
         match self.format {
             Format::Json => print_all(json.as_bytes()),
             Format::Csv => print_csv(&output.assignment),
             Format::Table => {
-                println!("{}", table(&problem.operators, &output.assignment));
+                println!("{}", devices(&problem.operators, &output.assignment));
                 println!("{objective} {:.4}", answer.objective);
                 println!("bound {:.4} ({}), gap {:.1} %", answer.bound, answer.bound_by, 100.0 * answer.gap());
                 Ok(())
@@ -123,15 +124,14 @@ impl Workload {
 }
 
 /// A line for each device that is used: its operators and their computing time.
-fn table(operators: &[Operator], assignment: &[Row]) -> Table {
+fn devices(operators: &[Operator], assignment: &[Row]) -> Table {
     let mut devices: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
     for (operator, row) in operators.iter().zip(assignment) {
         let time = if row.device.starts_with("acc") { operator.accelerator_time } else { operator.cpu_time };
         let (count, sum) = devices.entry(&row.device).or_default();
         (*count, *sum) = (*count + 1, *sum + time);
     }
-    let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(["device", "operators", "computing"]);
+    let mut table = table(["device", ">operators", ">computing"]);
     for (device, (count, time)) in devices {
         table.add_row([device.to_string(), count.to_string(), format!("{time:.4}")]);
     }

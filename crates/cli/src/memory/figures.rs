@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::caller::status;
 use edgecut_cluster::LinkTable;
 use edgecut_graph::{
     OperatorId,
@@ -54,7 +55,7 @@ pub fn write_all(folder: &Path, files: &[(String, Vec<u8>)]) -> Outcome {
     files.iter().try_for_each(|(name, content)| {
         let path = folder.join(name);
         source_file::write(&path, content)?;
-        eprintln!("wrote {} ({})", path.display(), Bytes(content.len() as u64));
+        status!("wrote {} ({})", path.display(), Bytes(content.len() as u64));
         Ok(())
     })
 }
@@ -70,7 +71,13 @@ pub fn check_folder(flag: &str, folder: Option<&Path>) -> Outcome {
     }
 }
 
-/// The links that were measured, if any.
+/// Whether an address is one of this machine's own: what such a link takes says nothing of a network.
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The links that were measured, if any, without those of loopback.
 fn measured_links() -> Result<Vec<OffloadLink>, Failure> {
     let path = Path::new(LINKS);
     if !path.exists() {
@@ -82,7 +89,8 @@ fn measured_links() -> Result<Vec<OffloadLink>, Failure> {
         name: format!("{} → {}", row.from, row.to),
         rate: row.bytes_per_us,
     };
-    Ok(table.rows.iter().map(link).collect())
+    let rows = table.rows.iter().filter(|row| !is_loopback(&row.from_address) && !is_loopback(&row.to_address));
+    Ok(rows.map(link).collect())
 }
 
 /// `pcie=12GB/s`, or a rate alone.
@@ -90,4 +98,23 @@ pub fn link(text: &str) -> Result<OffloadLink, String> {
     let (name, rate) = text.split_once('=').unwrap_or((text, text));
     let rate: Rate = rate.parse().map_err(|error| format!("{error}"))?;
     Ok(OffloadLink { name: name.to_string(), rate })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_machine_are_told_apart() {
+        for (address, wanted) in [
+            ("127.0.0.1:7700", true),
+            ("[::1]:7700", true),
+            ("localhost:7700", true),
+            ("192.168.1.2:7700", false),
+            ("edge:7700", false),
+            ("-", false),
+        ] {
+            assert_eq!(is_loopback(address), wanted, "{address}");
+        }
+    }
 }

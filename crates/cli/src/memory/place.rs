@@ -66,7 +66,7 @@ pub struct Place {
     /// Draw a link into the figure of sizes and idle times; repeatable
     ///
     /// The line shows what the link could carry away and back while a tensor lies idle. If not given, the links of
-    /// profiles/links.csv are drawn.
+    /// profiles/links.csv are drawn, but for those of loopback.
     #[arg(long, value_name = "[NAME=]RATE", requires = "figures", value_parser = figures::link, help_heading = "Figures")]
     link: Vec<OffloadLink>,
 

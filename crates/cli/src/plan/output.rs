@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use miette::Report;
 
+use crate::caller::status;
 use edgecut_plan::{
     self as plan, Candidate, PlanRequest,
     split::front::{self, Point},
@@ -15,7 +16,7 @@ use super::{
     print::{front_csv, print_front},
     progress,
 };
-use crate::{Failure, Outcome, caller::notice, source_file as file};
+use crate::{Failure, Outcome, source_file as file};
 
 /// Where a plan goes without `--output`.
 pub(super) const DEFAULT_OUTPUT: &str = "plan.json";
@@ -71,7 +72,7 @@ pub fn write_as(path: &Path, plan: &plan::Plan, text: String) -> Outcome {
     let (json, csv) = files(path);
     for (path, text) in [(json, text), (csv, table::csv(plan).map_err(Failure::failed)?)] {
         file::write(&path, text.as_bytes())?;
-        notice!("plan written to {}", path.display());
+        status!("plan written to {}", path.display());
     }
     Ok(())
 }
@@ -106,7 +107,7 @@ impl FrontPlace {
             let plan = point.candidate.to_plan(request).map_err(Failure::failed)?;
             write(&self.table.with_file_name(format!("plan-{number}.json")), &plan)?;
         }
-        notice!("front written to {}", self.table.display());
+        status!("front written to {}", self.table.display());
         Ok(())
     }
 }

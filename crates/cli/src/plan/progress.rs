@@ -9,8 +9,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::runtime::Runtime;
 
 use crate::{
-    caller::{Caller, Event, draw_target, notice, tell},
+    caller::{Caller, Event, status, tell},
     failure::EXIT_INTERRUPTED,
+    verbosity::draw_target,
 };
 use edgecut_cluster::run::pilot::PlanEvent;
 use edgecut_plan::Stop;
@@ -46,10 +47,9 @@ pub(super) struct PlanProgress {
 
 impl PlanProgress {
     pub fn new(stop: Stop) -> PlanProgress {
-        let line = ProgressBar::new_spinner();
+        let line = ProgressBar::with_draw_target(None, draw_target());
         let style = ProgressStyle::with_template("{elapsed:>4} {wide_msg}");
         line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        line.set_draw_target(draw_target());
         line.enable_steady_tick(TICK);
         PlanProgress { line, stop }
     }
@@ -57,7 +57,7 @@ impl PlanProgress {
     /// Shows `event`.
     pub fn show(&self, event: &PlanEvent) {
         if !event.is_transient() {
-            return self.line.suspend(|| notice!("{event}"));
+            return self.line.suspend(|| status!("{event}"));
         }
         self.tell(&event.to_string());
     }

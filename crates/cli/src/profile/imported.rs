@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::caller::status;
 use miette::Report;
 use serde::Serialize;
 
@@ -54,7 +55,7 @@ pub(crate) fn run(
         let Some(subject) = &open else { continue };
         let imported = source.read(subject)?;
         let path = keep(subject, &imported, output)?;
-        eprintln!("profile written to {}", path.display());
+        status!("profile written to {}", path.display());
         lines.push(line(&imported, path));
         rows.extend(imported.rows);
     }

@@ -1,6 +1,7 @@
 //! `edgecut profile`: what every operator of a model costs on each device.
 
 mod imported;
+mod order;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -22,6 +23,7 @@ use edgecut_graph::{
     units::{Bytes, Micros},
 };
 use edgecut_profile::{MeasurementMode, ModelTime, OperatorTotal, ProfileRow, ProfileSummary, Sampling};
+use order::{Printed, RowOrder};
 
 /// Measure every operator of a model, on this machine or on all devices of a cluster.
 #[derive(clap::Args)]
@@ -78,6 +80,14 @@ pub struct Profile {
     #[arg(long, help_heading = "Measuring")]
     again: bool,
 
+    /// The order of the printed operators
+    #[arg(long, value_enum, default_value_t)]
+    sort: RowOrder,
+
+    /// Print the first N operators alone
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+
     /// How to print the result: CSV has the profile's rows
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -115,7 +125,7 @@ pub struct MeasuredProfiles {
 #[derive(Serialize)]
 struct Page<'a> {
     device: String,
-    rows: &'a [ProfileRow],
+    rows: Vec<&'a ProfileRow>,
     /// Of shards of operators.
     fractions: &'a [ProfileRow],
     kinds: &'a [OperatorTotal],
@@ -130,7 +140,8 @@ impl Profile {
             return imported::run(self.model.as_deref(), &self.flags, &self.import, &self.output, self.format);
         }
         let measured = self.measure()?;
-        print(self.format, &measured.profiles, &measured.summaries)
+        let printed = Printed { order: self.sort, most: self.top.unwrap_or(usize::MAX) };
+        print(self.format, &measured.profiles, &measured.summaries, printed)
     }
 
     /// Measures what no profile has yet, and warns of times that are not to be trusted.
@@ -182,17 +193,17 @@ impl Profile {
     }
 }
 
-fn print(format: Format, profiles: &[DeviceProfile], summaries: &[ProfileSummary]) -> Outcome {
+fn print(format: Format, profiles: &[DeviceProfile], summaries: &[ProfileSummary], printed: Printed) -> Outcome {
     match format {
         Format::Csv => {
-            let rows = profiles.iter().flat_map(|profile| profile.rows.iter().chain(&profile.shards));
+            let rows = profiles.iter().flat_map(|profile| printed.of(&profile.rows).into_iter().chain(&profile.shards));
             print_csv(&rows.collect::<Vec<_>>())
         }
         Format::Json => {
             let page = |(profile, summary): (&'_ DeviceProfile, &'_ ProfileSummary)| {
                 serde_json::to_value(Page {
                     device: profile.device.name.to_string(),
-                    rows: &profile.rows,
+                    rows: printed.of(&profile.rows),
                     fractions: &profile.shards,
                     kinds: &summary.kinds,
                     sum_us: summary.sum.time.0,
@@ -204,7 +215,7 @@ fn print(format: Format, profiles: &[DeviceProfile], summaries: &[ProfileSummary
         }
         Format::Table => {
             for (profile, summary) in profiles.iter().zip(summaries) {
-                println!("{}", page(profile, summary));
+                println!("{}", page(profile, summary, printed));
             }
             Ok(())
         }
@@ -215,14 +226,15 @@ fn print(format: Format, profiles: &[DeviceProfile], summaries: &[ProfileSummary
 const LONGEST_NAME: usize = 56;
 
 /// One line a signature in the order of the model, then kinds, then the check.
-fn page(profile: &DeviceProfile, summary: &ProfileSummary) -> String {
+fn page(profile: &DeviceProfile, summary: &ProfileSummary, printed: Printed) -> String {
     let rows = &profile.rows;
     let share = |time: f64| format!("{:.1} %", 100.0 * time / summary.sum.time.0.max(f64::MIN_POSITIVE));
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     rows.iter().for_each(|row| *counts.entry(row.signature.as_str()).or_default() += 1);
     let mut costs = table([">id", "operator", "result", ">count", ">time", ">±", ">share", ">workspace", ">held"]);
-    for row in rows {
-        let Some(count) = counts.remove(row.signature.as_str()) else { continue };
+    let (shown, hidden) = printed.distinct(rows, &counts);
+    for row in shown {
+        let count = counts[row.signature.as_str()];
         let result = row.shapes.rsplit("->").next().unwrap_or_default();
         let mut line = vec![
             numbered(u32::try_from(row.id).ok()),
@@ -251,9 +263,10 @@ fn page(profile: &DeviceProfile, summary: &ProfileSummary) -> String {
     let held: Bytes = rows.iter().filter_map(|row| row.held_bytes).sum();
     let threads = if device.threads == 1 { "one thread".to_string() } else { format!("{} threads", device.threads) };
     format!(
-        "{} ({}), {threads}\n\n{costs}\n\n{kinds}\n\nsum of all {}, {held} held; {}",
+        "{} ({}), {threads}\n\n{costs}\n{}\n{kinds}\n\nsum of all {}, {held} held; {}",
         device.name,
         device.hardware,
+        if hidden > 0 { format!("and {hidden} more\n") } else { String::new() },
         summary.sum.time,
         profile
             .whole

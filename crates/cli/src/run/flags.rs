@@ -63,8 +63,10 @@ pub struct Run {
     #[arg(long, help_heading = "Plans")]
     pub(super) no_check: bool,
 
-    /// Write predicted and measured times as a Chrome trace, for Perfetto
-    #[arg(long, value_name = "FILE.json", help_heading = "Plans")]
+    /// Write predicted and measured times as a trace: FILE.json for Chrome, else for Perfetto
+    ///
+    /// Perfetto (ui.perfetto.dev) opens both. Devices and links are groups of tracks, with counters of memory and rates.
+    #[arg(long, value_name = "FILE.json|FILE.pftrace", help_heading = "Plans")]
     pub(super) trace: Option<PathBuf>,
 
     /// Append what was predicted and measured to this file: each inference, group, transfer and device

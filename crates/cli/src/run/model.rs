@@ -24,7 +24,7 @@ use serde::Serialize;
 /// Runs the model of `arguments`.
 pub(super) fn run(arguments: &Run) -> Result<(ModelLatency, Vec<TensorData>), Failure> {
     let of_plans = [
-        ("--cluster", arguments.cluster.path().is_some()),
+        ("--cluster", arguments.cluster.given().is_some()),
         ("--model", arguments.model.is_some()),
         ("--throughput", arguments.throughput),
         ("--output", arguments.output.is_some()),

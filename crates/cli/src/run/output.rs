@@ -8,7 +8,7 @@ use std::{
 
 use miette::Report;
 
-use crate::{Failure, Outcome, caller::notice, located::Located, source_file as file};
+use crate::{Failure, Outcome, caller::status, located::Located, source_file as file};
 use edgecut_cluster::run::results::{RunResult, RunResults, check_csv, to_csv};
 use edgecut_values::files::lock;
 
@@ -57,7 +57,7 @@ pub(super) fn append(path: &Path, result: RunResult) -> Outcome {
             file::write(path, results.to_json().map_err(Failure::failed)?.as_bytes())?;
         }
     }
-    notice!("results appended to {}", path.display());
+    status!("results appended to {}", path.display());
     Ok(())
 }
 

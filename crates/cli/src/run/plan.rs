@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 use super::{flags::Run, output, replan::replan};
 use crate::{
     Failure, Outcome,
-    caller::{notice, until_stopped},
+    caller::{notice, status, until_stopped},
     cluster_flag::{reach_all, read_cluster, runtime},
     contents::{Contents, engine_failure},
     deployed::{on_this_machine, only, outputs},
@@ -28,6 +28,7 @@ use edgecut_cluster::{
 };
 use edgecut_graph::{Graph, TensorData};
 use edgecut_plan::{Plan, pipeline_depth, schedule::apply_schedules, split::divided};
+use edgecut_report::timeline::{self, chrome, perfetto};
 use edgecut_values::write_npz;
 
 /// Runs that count where the person does not say.
@@ -230,7 +231,7 @@ impl<'a> Execution<'a> {
             repeat: self.repeat,
             in_flight,
             expected: self.plan.predicted.latency_us,
-            on_queued: |server, queued| notice!("{server}: {queued}"),
+            on_queued: |server, queued| status!("{server}: {queued}"),
         };
         let fleet = reach_all(&only(self.cluster, &deployment)).await.map_err(|failure| match failure {
             Failure::Agent(report) => Unreached::Agent(report.to_string()),
@@ -267,8 +268,11 @@ impl<'a> Execution<'a> {
             }
         };
         if let Some(path) = &arguments.trace {
-            let text = run::trace::trace(self.plan, deployment, record).map_err(Failure::failed)?;
-            file::write(path, text.as_bytes())?;
+            let timeline = timeline::run::timeline(self.plan, &self.graph, deployment, record);
+            // Perfetto knows its own format by the content.
+            let is_json = path.extension().is_none_or(|extension| extension.eq_ignore_ascii_case("json"));
+            let content = if is_json { chrome::json(&timeline).into_bytes() } else { perfetto::bytes(&timeline) };
+            file::write(path, &content)?;
         }
         let outcome = run::Outcome::of(self.plan, deployment, record);
         let mut outcome = outcome.ok_or_else(|| Failure::Failed(Report::msg("no run was measured")))?;
@@ -331,7 +335,7 @@ fn load(arguments: &Run, plan: &Plan) -> Result<(Model, String), Failure> {
 
 /// The cluster that the plan was made for, or the one that is named instead.
 fn cluster(arguments: &Run, plan: &Plan) -> Result<Cluster, Failure> {
-    let cluster = match (arguments.cluster.path(), &plan.cluster) {
+    let cluster = match (arguments.cluster.given(), &plan.cluster) {
         (Some(path), _) => read_cluster(path)?,
         (None, Some(path)) => read_cluster(&resolve(&arguments.input, path))?,
         (None, None) => Cluster::embedded(),

@@ -1,11 +1,9 @@
 //! A plan's run on stdout: predicted against measured.
 
-use comfy_table::Table;
-
 use crate::{
     Outcome,
     format::{Format, print_csv, print_json},
-    table::{MANY_GROUPS, SMALL, numbered, shortened, small, table},
+    table::{MANY_GROUPS, SMALL, Table, numbered, shortened, small, table},
 };
 use edgecut_cluster::run::{self, MemoryUse, TransferCost, table as run_table};
 use edgecut_graph::units::{Bytes, Micros};

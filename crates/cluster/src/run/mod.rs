@@ -9,7 +9,7 @@
 //! | [`deploy`] | what each server must do |
 //! | [`failover`] | a plan for the servers that are left |
 //! | [`execute`], [`perform`] | doing it, alone and from the deployment to the last result |
-//! | [`outcome`], [`crossing`], [`trace`] | measured against predicted, transfers over links, both as a trace |
+//! | [`outcome`], [`crossing`] | measured against predicted, transfers over links |
 //! | [`stage_engines`] | which engines computed the stages |
 //! | [`table`], [`results`] | a run as rows, and as a file that grows |
 //! | [`outputs`] | the model's outputs of a run |
@@ -35,7 +35,6 @@ pub mod schedule_bench;
 pub mod shards;
 pub mod stage_engines;
 pub mod table;
-pub mod trace;
 
 pub use compare::Difference;
 pub use deploy::{DeployError, DeployOptions, Deployment, deploy};

@@ -102,8 +102,10 @@ impl RunResults {
         #[derive(Deserialize)]
         struct Versioned {
             version: u32,
+            #[serde(rename = "runs")]
+            _runs: serde::de::IgnoredAny,
         }
-        let Versioned { version: found } = serde_json::from_slice(text)?;
+        let Versioned { version: found, .. } = serde_json::from_slice(text)?;
         if found != VERSION {
             return Err(ResultsError::Version { found });
         }

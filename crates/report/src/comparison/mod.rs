@@ -90,6 +90,20 @@ pub enum ComparisonError {
     Empty(String),
 }
 
+impl Comparison {
+    /// Keeps the first `most` rows of each kind; says how many are left out.
+    pub fn keep(&mut self, most: usize) -> usize {
+        let mut seen: BTreeMap<ComparedKind, usize> = BTreeMap::new();
+        let before = self.rows.len();
+        self.rows.retain(|row| {
+            let count = seen.entry(row.kind).or_default();
+            *count += 1;
+            *count <= most
+        });
+        before - self.rows.len()
+    }
+}
+
 impl ComparisonRow {
     /// Times of one thing on both sides.
     fn times(kind: ComparedKind, name: &str, a: Estimate, b: Estimate) -> ComparisonRow {

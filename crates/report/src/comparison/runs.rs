@@ -1,54 +1,57 @@
 //! Two runs of plans of one model: what was measured.
 
-use edgecut_cluster::run::{
-    GroupTime, Scatter, TransferCost,
-    results::{RunResult, RunResults},
-};
+use edgecut_cluster::run::{GroupTime, Outcome, Scatter, TransferCost, results::RunAbout};
 use edgecut_graph::units::Micros;
 
 use super::{ComparedKind, Comparison, ComparisonError, ComparisonRow, estimate::Estimate, paired, sort, unpaired};
+use crate::subject::MeasuredRun;
 
-/// Compares the last run of the file `name_a` with the last one of `name_b`.
+/// Compares the run `a`, from the file `name_a`, with `b`.
 ///
 /// # Errors
-/// If a file has no run, or the two have nothing in common.
-pub fn runs((name_a, a): (&str, &RunResults), (name_b, b): (&str, &RunResults)) -> Result<Comparison, ComparisonError> {
-    let last = |name: &str, results: &RunResults| {
-        results.runs.last().cloned().ok_or_else(|| ComparisonError::Empty(name.to_string()))
-    };
-    let (of_a, of_b) = (last(name_a, a)?, last(name_b, b)?);
-    let (pairs, alone_a, alone_b) = paired(groups(&of_a), groups(&of_b));
+/// If the two have no group in common.
+pub fn runs(
+    (name_a, a): (&str, &MeasuredRun),
+    (name_b, b): (&str, &MeasuredRun),
+) -> Result<Comparison, ComparisonError> {
+    let (of_a, of_b) = (&a.outcome, &b.outcome);
+    let (pairs, alone_a, alone_b) = paired(groups(of_a), groups(of_b));
     if pairs.is_empty() {
         return Err(ComparisonError::Nothing { a: name_a.to_string(), b: name_b.to_string() });
     }
-    let mut rows = whole(&of_a, &of_b);
+    let mut rows = whole(of_a, of_b);
     for ((id, part, _), a, b) in pairs {
         let row = ComparisonRow::times(ComparedKind::Group, &a.name, group(a), group(b));
         rows.push(row.of(id, part).on(&a.device, &b.device));
     }
-    let (sent, sent_a, sent_b) = paired(transfers(&of_a), transfers(&of_b));
+    let (sent, sent_a, sent_b) = paired(transfers(of_a), transfers(of_b));
     for ((id, part, from, to), a, b) in sent {
         let way = format!("{from} → {to}");
         let time = |of: &TransferCost| estimate(of.measured_us, &of.scatter);
         let row = ComparisonRow::times(ComparedKind::Transfer, &a.tensor, time(a), time(b));
         rows.push(row.of(id, part).on(&way, &way));
     }
-    rows.extend(memory(&of_a, &of_b));
+    rows.extend(memory(of_a, of_b));
     sort(&mut rows);
     let mut notes = Vec::new();
-    if of_a.about.model_blake3 != of_b.about.model_blake3 {
-        notes.push(format!("the runs are of different files: {} and {}", of_a.about.model, of_b.about.model));
+    if let (Some(a), Some(b)) = (&a.about, &b.about)
+        && a.model_blake3 != b.model_blake3
+    {
+        notes.push(format!("the runs are of different files: {} and {}", a.model, b.model));
     }
     notes.extend(unpaired("groups or parts", alone_a, alone_b));
     notes.extend(unpaired("transfers", sent_a, sent_b));
-    Ok(Comparison { a: described(name_a, a, &of_a), b: described(name_b, b, &of_b), rows, notes })
+    Ok(Comparison { a: described(name_a, a), b: described(name_b, b), rows, notes })
 }
 
-fn described(name: &str, all: &RunResults, last: &RunResult) -> String {
-    let about = &last.about;
-    let of = if all.runs.len() > 1 { format!("the last of {} runs, ", all.runs.len()) } else { String::new() };
-    let (plan, n, date) = (&about.plan, last.outcome.latency.n, about.measured_at.date());
-    format!("{name}: {of}{plan} by edgecut {}, {n} inferences, measured {date}", about.edgecut)
+fn described(name: &str, run: &MeasuredRun) -> String {
+    let n = run.outcome.latency.n;
+    match &run.about {
+        None => format!("{name}: {n} inferences"),
+        Some(RunAbout { plan, edgecut, measured_at, .. }) => {
+            format!("{name}: {plan} by edgecut {edgecut}, {n} inferences, measured {}", measured_at.date())
+        }
+    }
 }
 
 fn estimate(median: Micros, scatter: &Scatter) -> Estimate {
@@ -62,8 +65,8 @@ fn group(time: &GroupTime) -> Estimate {
 /// The number of a group, its part, and its name where it has no number.
 type GroupKey<'a> = (Option<u32>, &'a str, &'a str);
 
-fn groups(run: &RunResult) -> impl Iterator<Item = (GroupKey<'_>, &GroupTime)> {
-    run.outcome.groups.iter().map(|group| {
+fn groups(run: &Outcome) -> impl Iterator<Item = (GroupKey<'_>, &GroupTime)> {
+    run.groups.iter().map(|group| {
         let name = if group.id.is_some() { "" } else { group.name.as_str() };
         ((group.id, group.part.as_str(), name), group)
     })
@@ -71,21 +74,21 @@ fn groups(run: &RunResult) -> impl Iterator<Item = (GroupKey<'_>, &GroupTime)> {
 
 type TransferKey<'a> = (Option<u32>, &'a str, &'a str, &'a str);
 
-fn transfers(run: &RunResult) -> impl Iterator<Item = (TransferKey<'_>, &TransferCost)> {
-    run.outcome.transfers.iter().map(|transfer| {
+fn transfers(run: &Outcome) -> impl Iterator<Item = (TransferKey<'_>, &TransferCost)> {
+    run.transfers.iter().map(|transfer| {
         let id = transfer.id.map(|id| id.0);
         ((id, transfer.part.as_str(), transfer.from.as_str(), transfer.to.as_str()), transfer)
     })
 }
 
 /// The latency, and the time between results where both are of streams.
-fn whole(a: &RunResult, b: &RunResult) -> Vec<ComparisonRow> {
-    let latency = |run: &RunResult| {
-        let latency = &run.outcome.latency;
+fn whole(a: &Outcome, b: &Outcome) -> Vec<ComparisonRow> {
+    let latency = |run: &Outcome| {
+        let latency = &run.latency;
         Estimate::median(latency.median_us.0, Some(latency.mad_us.0), latency.n)
     };
     let mut rows = vec![ComparisonRow::times(ComparedKind::Whole, "latency", latency(a), latency(b))];
-    if let (Some(a), Some(b)) = (a.outcome.interval_us, b.outcome.interval_us) {
+    if let (Some(a), Some(b)) = (a.interval_us, b.interval_us) {
         let interval = (Estimate::exact(a.0), Estimate::exact(b.0));
         rows.push(ComparisonRow::times(ComparedKind::Whole, "between results", interval.0, interval.1));
     }
@@ -93,9 +96,9 @@ fn whole(a: &RunResult, b: &RunResult) -> Vec<ComparisonRow> {
 }
 
 /// What each device held at most.
-fn memory(a: &RunResult, b: &RunResult) -> Vec<ComparisonRow> {
-    let of = |run: &'_ RunResult| -> Vec<(String, u64)> {
-        run.outcome.memory.iter().map(|device| (device.device.clone(), device.peak_bytes.0)).collect()
+fn memory(a: &Outcome, b: &Outcome) -> Vec<ComparisonRow> {
+    let of = |run: &'_ Outcome| -> Vec<(String, u64)> {
+        run.memory.iter().map(|device| (device.device.clone(), device.peak_bytes.0)).collect()
     };
     let (pairs, _, _) = paired(of(a).into_iter(), of(b).into_iter());
     let row = |(device, a, b): (String, u64, u64)| {

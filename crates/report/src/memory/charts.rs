@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::svg::{Plot, byte_ticks, decades, step_ticks};
+use super::svg::{LETTER, Plot, byte_ticks, decades, step_ticks};
+use crate::html::escape;
 use edgecut_graph::units::Rate;
 use edgecut_memory::liveness::Trace;
 
@@ -12,6 +13,14 @@ pub struct OffloadLink {
     pub name: String,
     pub rate: Rate,
 }
+
+/// Labels that fit on the axes of the smaller figures.
+const LABELS_UP: usize = 12;
+const LABELS_ACROSS: usize = 7;
+/// Links whose rates differ by less than this factor are one line.
+const SAME_RATE: f64 = 1.25;
+/// Height of a line of the list of links.
+const LINE: f64 = 14.0;
 
 /// Limit on the decades by which an axis is extended for the lines of links.
 const MAX_EXTRA_DECADES: f64 = 4.0;
@@ -47,7 +56,7 @@ pub fn idle_times(trace: &Trace) -> String {
     let (low, high) = decade_range(&times);
     let plot = Plot::new(540.0, 300.0, (0.0, 100.0), (low, high));
     let shares = [0.0, 25.0, 50.0, 75.0, 100.0].map(|x| (x, format!("{x} %")));
-    let mut svg = plot.open("Idle periods", "share of idle periods", &shares, &decades(low, high, duration));
+    let mut svg = plot.open("Idle periods", "share of idle periods", &shares, &decades(low, high, LABELS_UP, duration));
     let mut path = String::new();
     for (index, time) in times.iter().enumerate() {
         let share = 100.0 * index as f64 / (times.len() - 1).max(1) as f64;
@@ -72,14 +81,19 @@ pub fn sizes(trace: &Trace, links: &[OffloadLink]) -> String {
         left = left.min((low - shift).floor().max(first - MAX_EXTRA_DECADES));
         right = right.max((high - shift).ceil().min(last + MAX_EXTRA_DECADES));
     }
-    let plot = Plot::new(540.0, 300.0, (left, right), (low, high));
-    let (times, bytes) = (decades(left, right, duration), decades(low, high, decimal));
+    let links = by_rate(links);
+    let mut plot = Plot::new(540.0, 300.0, (left, right), (low, high));
+    // Names are listed below the axis: at the lines they would overprint one another.
+    let list = LINE * links.len() as f64;
+    (plot.height, plot.below) = (plot.height + list, plot.below + list);
+    let (times, bytes) = (decades(left, right, LABELS_ACROSS, duration), decades(low, high, LABELS_UP, decimal));
     let mut svg = plot.open("Size and idle time", "idle time", &times, &bytes);
-    for link in links {
+    for (number, (name, rate)) in links.iter().enumerate() {
         // Twice the size: out and back.
-        let at = |time: f64| (10f64.powf(time) * link.rate.0 / 2.0).log10();
+        let at = |time: f64| (10f64.powf(time) * rate.0 / 2.0).log10();
         let from = left.max(low - at(0.0));
         let until = right.min(high - at(0.0));
+        let letter = char::from(b'A' + (number % 26) as u8);
         if from < until {
             let _ = write!(
                 svg,
@@ -88,11 +102,14 @@ pub fn sizes(trace: &Trace, links: &[OffloadLink]) -> String {
                 plot.py(at(from)),
                 plot.px(until),
                 plot.py(at(until)),
-                super::svg::escape(&link.name)
+                escape(name)
             );
-            let (x, y) = (plot.px(until), plot.py(at(until)));
-            let name = super::svg::escape(&link.name);
-            let _ = write!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>", x - 6.0, y + 10.0);
+            // Lines are parallel and may be close: each has its letter at another height.
+            let middle = from + (until - from) * (0.92 - 0.12 * (number % 7) as f64);
+            let (x, y) = (plot.px(middle) - LETTER - 4.0, plot.py(at(middle)));
+            let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\">{letter}</text>");
+            let below = plot.height - plot.below + 33.0 + LINE * number as f64;
+            let _ = write!(svg, "<text x=\"{:.1}\" y=\"{below:.1}\">{letter}: {}</text>", plot.left, escape(name));
         }
     }
     if logs.is_empty() {
@@ -103,6 +120,24 @@ pub fn sizes(trace: &Trace, links: &[OffloadLink]) -> String {
             write!(svg, "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\"/>", plot.px(time), plot.py(size));
     }
     svg + "</svg>"
+}
+
+/// Links with about the same rate as one, slowest first.
+fn by_rate(links: &[OffloadLink]) -> Vec<(String, Rate)> {
+    let mut sorted: Vec<&OffloadLink> = links.iter().collect();
+    sorted.sort_by(|a, b| a.rate.0.total_cmp(&b.rate.0));
+    let mut groups: Vec<Vec<&OffloadLink>> = Vec::new();
+    for link in sorted {
+        match groups.last_mut().filter(|group| link.rate.0 < group[0].rate.0 * SAME_RATE) {
+            Some(group) => group.push(link),
+            None => groups.push(vec![link]),
+        }
+    }
+    let name = |group: &Vec<&OffloadLink>| {
+        let names: Vec<&str> = group.iter().map(|link| link.name.as_str()).collect();
+        (format!("{} ({})", names.join(", "), group[group.len() / 2].rate), group[group.len() / 2].rate)
+    };
+    groups.iter().map(name).collect()
 }
 
 /// Size and time of every idle period; those of zero are omitted, as axes are logarithmic.
@@ -160,6 +195,10 @@ mod tests {
         let links = [OffloadLink { name: "a → b".into(), rate: Rate(100.0) }];
         let figure = sizes(&trace(), &links);
         assert_eq!((figure.matches("class=\"link\"").count(), figure.matches("a → b").count()), (1, 2));
+        let link = |name: &str, rate| OffloadLink { name: name.into(), rate: Rate(rate) };
+        let merged = by_rate(&[link("c", 300.0), link("b", 110.0), link("a", 100.0)]);
+        assert_eq!(merged.iter().map(|(_, rate)| rate.0).collect::<Vec<_>>(), [110.0, 300.0]);
+        assert!(merged[0].0.starts_with("a, b ("), "{merged:?}");
         assert_eq!(figure.matches("<circle").count(), 1);
         // A line too far to the right is omitted.
         assert!(!sizes(&trace(), &[OffloadLink { name: "far".into(), rate: Rate(1e-9) }]).contains("far"));

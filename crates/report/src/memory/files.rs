@@ -6,8 +6,9 @@ use super::{
     charts::{self, OffloadLink},
     layout::Layout,
     map::{self, MapOptions},
-    page, perfetto, text,
+    page, text,
 };
+use crate::timeline;
 
 /// A file's name and content.
 pub type NamedFile = (String, Vec<u8>);
@@ -43,6 +44,8 @@ pub fn figures(
         files.push((format!("{name}.svg"), svg.into_bytes()));
     }
     files.push(("arena.txt".to_string(), text::map(layout).into_bytes()));
-    files.push(("trace.json".to_string(), perfetto::trace(layout).into_bytes()));
+    let timeline = timeline::memory::timeline(layout);
+    files.push(("trace.json".to_string(), timeline::chrome::json(&timeline).into_bytes()));
+    files.push(("trace.pftrace".to_string(), timeline::perfetto::bytes(&timeline)));
     Ok(files)
 }

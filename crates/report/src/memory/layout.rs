@@ -6,6 +6,8 @@ use edgecut_graph::{
 };
 use edgecut_memory::{Placement, bound};
 
+use crate::class::class;
+
 /// An arena with the steps that use it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
@@ -36,6 +38,8 @@ pub struct LayoutStep {
 pub struct Block {
     pub name: String,
     pub kind: BlockKind,
+    /// The class of the operator that makes its largest tensor; `None` for inputs and workspaces.
+    pub class: Option<usize>,
     /// The tensors that it holds over time, with types and producers.
     pub detail: String,
     /// Its lifetime `lower..upper` in steps.
@@ -45,7 +49,7 @@ pub struct Block {
     pub size: Bytes,
 }
 
-/// The contents of a block, which determine its colour.
+/// The contents of a block, which determine its border; inputs and workspaces have colours of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockKind {
     Input,
@@ -97,9 +101,11 @@ impl Layout {
             let place = |tensor: TensorId| placed.lifetimes.offset[tensor.0 as usize];
             let detail: Vec<String> =
                 held.iter().map(|&tensor| describe(graph, tensor, place(tensor), buffer.size)).collect();
+            let producer = largest.and_then(|tensor| graph.producer(tensor));
             blocks.push(Block {
                 name,
                 kind,
+                class: producer.map(|id| class(&graph.operator(id).name)),
                 detail: detail.join("\n"),
                 lower: buffer.lower,
                 upper: buffer.upper,
@@ -160,14 +166,15 @@ fn describe(graph: &Graph, id: TensorId, place: Bytes, block: Bytes) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Two buffers that overlap in the second of three steps.
-    pub(in crate::memory) fn layout() -> Layout {
+    pub(crate) fn layout() -> Layout {
         let block = |name: &str, lower, upper, offset, size| Block {
             name: name.into(),
             kind: BlockKind::Activation,
+            class: Some(class("nn.relu")),
             detail: String::new(),
             lower,
             upper,

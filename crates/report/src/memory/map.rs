@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use super::{
     layout::{Block, Layout},
-    svg::{LETTER, Plot, byte_ticks, escape, step_ticks},
+    svg::{LETTER, Plot, SHADES, byte_ticks, step_ticks},
 };
+use crate::html::escape;
 use edgecut_graph::units::{Bytes, Micros};
 
 /// Below this width of a step, blocks have no border and the load curve is thin.
@@ -28,8 +29,9 @@ pub fn map(layout: &Layout, options: MapOptions) -> String {
     let fine = if plot.px(1.0) - plot.px(0.0) < FINE_STEP_WIDTH { " fine" } else { "" };
     let all = if options.display_names { " data-all=\"\"" } else { "" };
     svg += &plot.open_inner(&format!(" data-steps=\"{end}\" data-bytes=\"{}\"{all}", plot.y.1));
-    for block in &layout.blocks {
-        rectangle(&mut svg, &plot, layout, block, fine);
+    for (index, block) in layout.blocks.iter().enumerate() {
+        let colour = block.class.map_or(String::new(), |class| format!(" made{class} shade{}", index % SHADES));
+        rectangle(&mut svg, &plot, layout, block, &format!("block{fine} {}{colour}", block.kind.name()));
     }
     let capacity = layout.capacity.map(|capacity| ("capacity", capacity));
     let lines: Vec<(&str, Bytes)> = [("peak", layout.height)].into_iter().chain(capacity).collect();
@@ -67,12 +69,11 @@ fn area(plot: &Plot, block: &Block) -> (f64, f64, f64, f64) {
     (x0, y0, x1 - x0, y1 - y0)
 }
 
-fn rectangle(svg: &mut String, plot: &Plot, layout: &Layout, block: &Block, fine: &str) {
+fn rectangle(svg: &mut String, plot: &Plot, layout: &Layout, block: &Block, classes: &str) {
     let (x0, y0, width, height) = area(plot, block);
     let _ = write!(
         svg,
-        "<rect class=\"block{fine} {}\" x=\"{x0:.2}\" y=\"{y0:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"><title>{}</title></rect>",
-        block.kind.name(),
+        "<rect class=\"{classes}\" x=\"{x0:.2}\" y=\"{y0:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"><title>{}</title></rect>",
         escape(&tooltip(layout, block))
     );
 }

@@ -9,14 +9,12 @@
 //! | [`files`] | all figures as files of one folder |
 //! | `png` | a figure as PNG (feature `png`) |
 //! | [`text`] | the arena in 80 columns |
-//! | [`perfetto`] | counters for Perfetto and Chrome |
 
 pub mod charts;
 pub mod files;
 pub mod layout;
 pub mod map;
 pub mod page;
-pub mod perfetto;
 #[cfg(feature = "png")]
 pub mod png;
 mod svg;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::{class::CLASSES, html::escape};
+
 /// Right margin, for half a label.
 const RIGHT: f64 = 28.0;
 /// Top margin, for a legend.
@@ -48,7 +50,7 @@ impl Plot {
         for (x, label) in xs {
             let at = self.px(*x);
             let _ = write!(svg, "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{y1}\" x2=\"{at:.1}\" y2=\"{y0}\"/>");
-            let _ = write!(svg, "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>", y0 + 14.0);
+            let _ = write!(svg, "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>", y0 + 17.0);
         }
         for (y, label) in ys {
             let at = self.py(*y);
@@ -99,13 +101,26 @@ impl Plot {
     }
 }
 
-/// The style of standalone figures; the page adds its own.
-pub const STYLE: &str = "<style>.grid{stroke:#8884}.input{fill:#4c9be8}.activation{fill:#56b881}.in-place{fill:#c9a227}\
-.output{fill:#d2706e}.workspace{fill:#9a86c9}.block{stroke:#fff8;stroke-width:.5}.peak{stroke:#d22;stroke-dasharray:6 4;fill:none}\
-.load{stroke:#222;fill:none;stroke-width:1.2}.fine.block{stroke:none}.fine.load{stroke-width:.5;stroke-opacity:.6}\
+/// The style of figures, without the colours of [`classes`].
+pub const STYLE: &str = ".grid{stroke:#8884}.input{fill:#b9c4d0}.workspace{fill:#f0e442}.block{stroke:#fff8;stroke-width:.5}\
+.output{stroke:#000;stroke-width:2}.in-place{stroke:#000;stroke-width:1;stroke-dasharray:3 2}.peak{stroke:#d22;stroke-dasharray:6 4;fill:none}\
+.load{stroke:#222;fill:none;stroke-width:1.2}.fine.block:not(.output){stroke:none}.fine.load{stroke-width:.5;stroke-opacity:.6}\
 .capacity{stroke:#06c;fill:none}.all{stroke:#8b5a2b;stroke-dasharray:5 3;fill:none}\
 .active{stroke:#2a8f3c;fill:none}.dot{fill:#1f3a93}.link{stroke:#999;fill:none}\
-.mark{stroke:#d22;stroke-width:8;stroke-linecap:round}</style>";
+.mark{stroke:#d22;stroke-width:8;stroke-linecap:round}";
+
+/// Shades of a colour, so that neighbours of one class are told apart.
+pub const SHADES: usize = 3;
+
+/// The colours of blocks by the class of the operator that makes them: `colour(class)` as CSS.
+pub fn classes(colour: impl Fn(usize) -> String) -> String {
+    let shade = |shade: usize| format!(".shade{shade}{{fill-opacity:{}}}", 1.0 - 0.2 * shade as f64);
+    let shades: String = (0..SHADES).map(shade).collect();
+    shades
+        + &(0..CLASSES.len())
+            .map(|class| format!(".made{class}{{fill:{};background:{0}}}", colour(class)))
+            .collect::<String>()
+}
 
 /// About `count` round numbers from `from` to `to`.
 pub fn ticks(from: f64, to: f64, count: f64) -> Vec<f64> {
@@ -138,14 +153,11 @@ pub fn byte_ticks(most: f64) -> Vec<(f64, String)> {
     ticks(0.0, most / unit, 6.0).into_iter().map(|x| (x * unit, label(x))).collect()
 }
 
-/// Ticks at powers of ten for a logarithmic axis.
-pub fn decades(from: f64, to: f64, label: impl Fn(f64) -> String) -> Vec<(f64, String)> {
-    (from.floor() as i32..=to.ceil() as i32).map(|p| (f64::from(p), label(10f64.powi(p)))).collect()
-}
-
-/// Escapes text for SVG and HTML.
-pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+/// Ticks at powers of ten for a logarithmic axis on which `most` labels fit: each, each second, each third.
+pub fn decades(from: f64, to: f64, most: usize, label: impl Fn(f64) -> String) -> Vec<(f64, String)> {
+    let (first, last) = (from.floor() as i32, to.ceil() as i32);
+    let each = ((last - first).max(0) as usize).div_ceil(most.max(1)).max(1);
+    (first..=last).step_by(each).map(|p| (f64::from(p), label(10f64.powi(p)))).collect()
 }
 
 #[cfg(test)]
@@ -157,6 +169,7 @@ mod tests {
         assert_eq!(ticks(0.0, 10.0, 5.0), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!(ticks(3.0, 3.0, 5.0), [3.0]);
         assert_eq!(byte_ticks(4096.0)[1].1, "1 KiB");
-        assert_eq!(escape("a<b>&\"c\""), "a&lt;b&gt;&amp;&quot;c&quot;");
+        let powers = decades(-3.0, 7.0, 5, |value| value.to_string());
+        assert_eq!(powers.iter().map(|tick| tick.0).collect::<Vec<_>>(), [-3.0, -1.0, 1.0, 3.0, 5.0, 7.0]);
     }
 }

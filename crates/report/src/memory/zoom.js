@@ -33,7 +33,7 @@ for (const inner of document.querySelectorAll("svg.inner")) {
     for (const at of ticks(step(view.x), step(view.x + view.w), 10, 1)) {
       const x = px(left + at / steps * width);
       add(axes, "line", { class: "grid", x1: x, x2: x, y1: top, y2: top + height });
-      add(axes, "text", { x, y: top + height + 14, "text-anchor": "middle" }, at);
+      add(axes, "text", { x, y: top + height + 17, "text-anchor": "middle" }, at);
     }
     const high = byte(view.y), power = high >= 1024 ? Math.min(3, Math.floor(Math.log2(high) / 10)) : 0, unit = 1024 ** power;
     for (const at of ticks(byte(view.y + view.h) / unit, high / unit, 6, power ? 0 : 1)) {

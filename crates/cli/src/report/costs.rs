@@ -1,36 +1,23 @@
-//! `edgecut report`: what files of profiles say, for people and for other tools.
+//! `edgecut report costs`: how times grow with the size of operators, and how well each is predicted from the others.
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-use clap::Subcommand;
-
-use super::{
+use crate::caller::status;
+use crate::{
     Failure, Outcome,
     format::{Format, print_csv, print_json, to_csv},
+    source_file as file,
     table::{shortened, table},
 };
-use crate::source_file as file;
 use edgecut_profile::{FamilyError, ProfileRow, growth::Pattern, model::CostModel, reader};
-
-/// Look at profiles that were taken.
-#[derive(clap::Args)]
-pub struct Report {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(Subcommand)]
-enum What {
-    Costs(Costs),
-}
 
 /// The cost model of each device: how the times of operators of one family grow, and how well each is predicted from
 /// the others.
 #[derive(clap::Args)]
-struct Costs {
+pub struct Costs {
     /// Profiles, or folders of them
     #[arg(required = true, value_name = "PROFILE")]
     profiles: Vec<PathBuf>,
@@ -44,16 +31,8 @@ struct Costs {
     format: Format,
 }
 
-impl Report {
-    pub fn run(self) -> Outcome {
-        match self.what {
-            What::Costs(costs) => costs.run(),
-        }
-    }
-}
-
 impl Costs {
-    fn run(self) -> Outcome {
+    pub fn run(self) -> Outcome {
         let rows = reader::read_all(&self.profiles).map_err(Failure::bad_input)?;
         if rows.is_empty() {
             let names: Vec<String> = self.profiles.iter().map(|path| path.display().to_string()).collect();
@@ -77,7 +56,7 @@ impl Costs {
 
 fn write(path: &Path, errors: &[FamilyError]) -> Outcome {
     file::write(path, &to_csv(errors)?)?;
-    eprintln!("costs written to {}", path.display());
+    status!("costs written to {}", path.display());
     Ok(())
 }
 

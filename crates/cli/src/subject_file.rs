@@ -1,0 +1,168 @@
+//! The subjects of `edgecut report` and `edgecut compare`: what a file is, its content says.
+
+use std::path::Path;
+
+use miette::Report;
+
+use crate::caller::status;
+use crate::{
+    Failure,
+    kind::{self, Kind, is_file_of_results, is_json_object},
+    located::Located,
+    model::{ModelArguments, ModelFlags, resolve},
+    source_file as file,
+};
+use edgecut_cluster::{
+    LinkTable,
+    run::{request::ModelGroups, results::RunResults},
+};
+use edgecut_plan::{GroupNames, Plan, schedule::apply_schedules, split::divided};
+use edgecut_profile::reader;
+use edgecut_report::subject::{Content, FrontPoint, MeasuredRun, PlanSubject, PlannedModel, Subject};
+
+/// Where measured links are kept in a folder of profiles.
+const LINKS: &str = "links.csv";
+
+/// Reads the file, or the folder of profiles and links, at `path`.
+///
+/// # Errors
+/// If it cannot be read, or is nothing that a page shows.
+pub fn read(path: &Path) -> Result<Vec<Subject>, Failure> {
+    let named = |path: &Path, content| Subject { name: path.display().to_string(), content };
+    if !path.is_dir() {
+        return Ok(vec![named(path, content(path, &file::read(path)?)?)]);
+    }
+    let mut subjects = vec![named(path, folder(path)?)];
+    let table = path.join(LINKS);
+    if table.is_file() {
+        subjects.push(named(&table, links(&table, &file::read(&table)?)?));
+    }
+    Ok(subjects)
+}
+
+fn folder(path: &Path) -> Result<Content, Failure> {
+    let rows = reader::read_all(&[path.to_path_buf()]).map_err(Failure::bad_input)?;
+    if rows.is_empty() {
+        return Err(bad(path, "a folder without profiles, or none of them has rows"));
+    }
+    Ok(Content::Profile(rows))
+}
+
+fn content(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
+    if is_json_object(bytes) {
+        return json(path, bytes);
+    }
+    let Ok(text) = std::str::from_utf8(bytes) else { return Err(unknown(path, bytes)) };
+    match kind::of_any(bytes) {
+        Some(Kind::Profile) => profile(path, text),
+        Some(Kind::Front) => front(path, text),
+        Some(Kind::Links) => links(path, bytes),
+        _ => Err(unknown(path, bytes)),
+    }
+}
+
+fn json(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
+    match kind::of_any(bytes) {
+        Some(Kind::Results) => results(path, bytes),
+        Some(Kind::Plan) => plan(path, bytes),
+        // Of what nearly is a plan, the error says what is wrong.
+        _ => match serde_json::from_slice::<serde_json::Value>(bytes) {
+            Ok(value) if value.get("groups").is_some() && value.get("version").is_some() => plan(path, bytes),
+            Ok(_) => Err(unknown(path, bytes)),
+            Err(error) => Err(bad(path, &format!("not JSON that can be read: {error}"))),
+        },
+    }
+}
+
+fn plan(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
+    let plan = Plan::from_json(bytes).map_err(|error| kind::no_plan(path, bytes, error))?;
+    let model = model(path, &plan);
+    if let Err(why) = &model {
+        eprintln!("{}: without its model: {why}", path.display());
+    }
+    Ok(Content::Plan(Box::new(PlanSubject { plan, model })))
+}
+
+/// The model that `plan`, the file at `path`, was made for; else why there is none.
+fn model(path: &Path, plan: &Plan) -> Result<PlannedModel, String> {
+    let place = resolve(path, &plan.model.path);
+    if !place.is_file() {
+        return Err(format!("{} is not there, neither from here nor from the plan's folder", plan.model.path));
+    }
+    let bytes = std::fs::read(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+    if blake3::hash(&bytes).to_hex().as_str() != plan.model.blake3 {
+        return Err(format!("{} is not the file that the plan was made for: its hash differs", place.display()));
+    }
+    let flags = ModelFlags::default().for_plan(path, &plan.model);
+    let model = ModelArguments { model: place, flags }
+        .load()
+        .map_err(|failure| failure.report().map_or("it was stopped".to_string(), ToString::to_string))?;
+    let whole = model.import.graph;
+    let groups = ModelGroups::of(&whole, plan.granularity);
+    let names = GroupNames::of(&whole, &groups.groups, &groups.names);
+    let split = divided(&whole, &plan.splits).map_err(|error| error.to_string())?;
+    let graph = apply_schedules(&split, &plan.schedules).map_err(|error| error.to_string())?.graph;
+    Ok(PlannedModel { graph, names })
+}
+
+/// The last run of a file of results, or what `run --format json` printed.
+fn results(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        bad(path, &format!("not results of a run, as `edgecut run` writes them: {error}"))
+    };
+    let run = match is_file_of_results(bytes) {
+        false => MeasuredRun { about: None, outcome: serde_json::from_slice(bytes).map_err(|error| wrong(&error))? },
+        true => {
+            let mut runs =
+                RunResults::from_json(bytes).map_err(|error| Failure::bad_input(Located::new(path, error)))?.runs;
+            let last = runs.pop().ok_or_else(|| bad(path, "a file of results without a run"))?;
+            if !runs.is_empty() {
+                status!("{}: the last of {} runs", path.display(), runs.len() + 1);
+            }
+            MeasuredRun { about: Some(last.about), outcome: last.outcome }
+        }
+    };
+    Ok(Content::Results(Box::new(run)))
+}
+
+fn profile(path: &Path, text: &str) -> Result<Content, Failure> {
+    let rows = reader::parse(text).map_err(|what| bad(path, &what))?;
+    if rows.is_empty() {
+        return Err(bad(path, "a profile without rows"));
+    }
+    Ok(Content::Profile(rows))
+}
+
+fn links(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
+    let table = LinkTable::read(bytes).map_err(|error| bad(path, &error.to_string()))?;
+    Ok(Content::Links(table.rows))
+}
+
+fn front(path: &Path, text: &str) -> Result<Content, Failure> {
+    let rows: Result<Vec<FrontPoint>, csv::Error> = csv::Reader::from_reader(text.as_bytes()).deserialize().collect();
+    let points =
+        rows.map_err(|error| bad(path, &format!("not a front, as `edgecut plan --pareto` writes it: {error}")))?;
+    if points.is_empty() {
+        return Err(bad(path, "a front without plans"));
+    }
+    Ok(Content::Front(points))
+}
+
+/// The failure for a file of any other kind.
+fn unknown(path: &Path, bytes: &[u8]) -> Failure {
+    const WANTED: &str = "neither a profile nor a plan, a front or results of a run";
+    match kind::of_any(bytes) {
+        Some(Kind::Json) => bad(path, &format!("{WANTED}: this is JSON of no kind that is known")),
+        Some(Kind::Csv) => {
+            let header = String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().to_string();
+            bad(path, &format!("{WANTED}: this is CSV with the header `{}`", reader::truncated(&header)))
+        }
+        Some(kind) => bad(path, &format!("{WANTED}: {kind}")),
+        None if bytes.is_empty() => bad(path, "the file is empty"),
+        None => bad(path, WANTED),
+    }
+}
+
+fn bad(path: &Path, what: &str) -> Failure {
+    Failure::BadInput(Report::msg(format!("{}: {what}", path.display())))
+}

@@ -1,0 +1,164 @@
+//! One self-contained page of profiles, plans, fronts and results of runs, for any browser: data in columns, and a script
+//! that draws them.
+//!
+//! | module | |
+//! |---|---|
+//! | [`cluster`] | devices and links |
+//! | [`plan_view`] | a plan: groups, transfers, devices, bound, targets |
+//! | [`causes`] | what groups and transfers wait for, and the critical chain |
+//! | [`memory_curve`], `account` | memory of each device over time |
+//! | [`run_view`] | measured times next to predicted ones, and how far they are apart |
+//! | [`operators`] | profiles as tables, and the highest rates reached |
+//! | [`columns`] | compact numbers and names |
+//! | [`document`] | the HTML file |
+//!
+//! The script and the style are built from the folder `page` of this crate (CONTRIBUTING.md, "The report page") and
+//! kept there, so that building edgecut needs no npm.
+
+pub(crate) mod account;
+pub mod causes;
+pub mod cluster;
+pub mod columns;
+pub mod document;
+pub mod memory_curve;
+pub mod operators;
+pub mod plan_view;
+pub mod run_view;
+#[cfg(test)]
+mod testing;
+
+use edgecut_cluster::LinkRow;
+use edgecut_plan::Plan;
+use edgecut_profile::ProfileRow;
+use serde::Serialize;
+
+use crate::{
+    class::{CLASSES, class},
+    subject::{Content, FrontPoint, Subject},
+};
+use cluster::ClusterView;
+use columns::Dictionary;
+use operators::OperatorTable;
+use plan_view::PlanView;
+use run_view::RunView;
+
+/// All data of the page.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Page {
+    /// The program that made it.
+    pub made_by: String,
+    /// What it was made of: name, kind, and what it has.
+    pub subjects: Vec<(String, &'static str, String)>,
+    pub classes: [&'static str; CLASSES.len()],
+    /// Names of operators, layers and places; columns hold indices.
+    pub words: Dictionary,
+    /// The class of each word as an operator's name.
+    pub class_of: Vec<usize>,
+    pub cluster: Option<ClusterView>,
+    pub plans: Vec<PlanView>,
+    pub runs: Vec<RunView>,
+    pub fronts: Vec<FrontView>,
+    pub tables: Vec<OperatorTable>,
+}
+
+/// A front in columns.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct FrontView {
+    pub name: String,
+    pub latency_us: Vec<f64>,
+    pub interval_us: Vec<f64>,
+    pub peak_bytes: Vec<u64>,
+    pub devices: Vec<usize>,
+    pub splits: Vec<usize>,
+}
+
+impl Page {
+    pub fn of(subjects: &[Subject]) -> Page {
+        let mut words = Dictionary::default();
+        let (mut plans, mut views): (Vec<&Plan>, Vec<PlanView>) = (Vec::new(), Vec::new());
+        let (mut fronts, mut rows): (Vec<FrontView>, Vec<&ProfileRow>) = (Vec::new(), Vec::new());
+        let mut links: Vec<&LinkRow> = Vec::new();
+        for subject in subjects {
+            match &subject.content {
+                Content::Profile(profile) => rows.extend(profile),
+                Content::Links(measured) => links.extend(measured),
+                Content::Plan(planned) => {
+                    plans.push(&planned.plan);
+                    views.push(PlanView::of(&subject.name, planned, &mut words));
+                }
+                Content::Front(points) => fronts.push(FrontView::of(&subject.name, points)),
+                Content::Results(_) => {}
+            }
+        }
+        let runs = subjects.iter().filter_map(|subject| match &subject.content {
+            Content::Results(run) => Some(RunView::of(&subject.name, &run.outcome, &plans, &mut words)),
+            _ => None,
+        });
+        let runs: Vec<RunView> = runs.collect();
+        let tables = operators::tables(rows.iter().copied(), &mut words);
+        Page {
+            made_by: format!("edgecut {}", env!("CARGO_PKG_VERSION")),
+            subjects: subjects.iter().map(described).collect(),
+            classes: CLASSES,
+            cluster: ClusterView::of(rows.iter().copied(), &plans, &links),
+            runs,
+            plans: views,
+            fronts,
+            tables,
+            class_of: words.words().iter().map(|word| class(word)).collect(),
+            words,
+        }
+    }
+}
+
+impl FrontView {
+    fn of(name: &str, points: &[FrontPoint]) -> FrontView {
+        FrontView {
+            name: name.to_string(),
+            latency_us: points.iter().map(|point| columns::nanoseconds(point.latency_us)).collect(),
+            interval_us: points.iter().map(|point| columns::nanoseconds(point.interval_us)).collect(),
+            peak_bytes: points.iter().map(|point| point.peak_bytes).collect(),
+            devices: points.iter().map(|point| point.devices).collect(),
+            splits: points.iter().map(|point| point.splits).collect(),
+        }
+    }
+}
+
+/// Name, kind, and what a subject has.
+fn described(subject: &Subject) -> (String, &'static str, String) {
+    let (kind, what) = match &subject.content {
+        Content::Profile(rows) => ("profile", format!("{} rows", rows.len())),
+        Content::Links(rows) => ("links", format!("{} links", rows.len())),
+        Content::Plan(planned) => {
+            let plan = &planned.plan;
+            let used = plan.devices.iter().filter(|device| !device.order.is_empty()).count();
+            ("plan", format!("{} groups on {used} of {} devices", plan.groups.len(), plan.devices.len()))
+        }
+        Content::Front(points) => ("front", format!("{} plans", points.len())),
+        Content::Results(run) => ("results of a run", format!("{} inferences", run.outcome.latency.n)),
+    };
+    (subject.name.clone(), kind, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::{MeasuredRun, PlanSubject};
+
+    #[test]
+    fn a_page_has_a_section_for_what_its_subjects_have() {
+        let subject = |name: &str, content| Subject { name: name.to_string(), content };
+        let plan = PlanSubject { plan: testing::plan(), model: Err("absent".into()) };
+        let point = FrontPoint { latency_us: 1.0, interval_us: 1.0, peak_bytes: 1, devices: 1, splits: 0 };
+        let page = Page::of(&[
+            subject("r", Content::Results(Box::new(MeasuredRun { about: None, outcome: testing::outcome() }))),
+            subject("p", Content::Plan(Box::new(plan))),
+            subject("f", Content::Front(vec![point])),
+            subject("rows", Content::Profile(testing::rows())),
+        ]);
+        assert_eq!((page.plans.len(), page.runs[0].plan, page.fronts.len(), page.tables.len()), (1, Some(0), 1, 1));
+        assert_eq!(page.subjects[1], ("p".to_string(), "plan", "3 groups on 2 of 2 devices".to_string()));
+        let empty = Page::of(&[]);
+        assert_eq!((empty.cluster, empty.plans.len(), empty.tables.len()), (None, 0, 0));
+    }
+}
