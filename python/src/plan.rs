@@ -51,9 +51,8 @@ pub fn plan_table(py: Python<'_>, text: &[u8]) -> PyResult<Table> {
 
 /// Writes `plan.json` and `plan.csv`.
 #[pyfunction]
-pub fn write_plan(py: Python<'_>, path: PathBuf, text: &[u8], progress: Option<Py<PyAny>>) -> PyResult<()> {
-    let plan = read(py, text)?;
-    work(py, progress, move || calls::write_plan(&path, &plan))
+pub fn write_plan(py: Python<'_>, path: PathBuf, text: String, progress: Option<Py<PyAny>>) -> PyResult<()> {
+    work(py, progress, move || calls::write_plan(&path, text))
 }
 
 fn read(py: Python<'_>, text: &[u8]) -> PyResult<Plan> {

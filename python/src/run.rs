@@ -1,8 +1,12 @@
 //! Runs of models and plans.
 
-use edgecut_cli::calls::{self, MeasuredRun};
+use edgecut_cli::{
+    Failure,
+    calls::{self, MeasuredRun},
+};
 use edgecut_cluster::run::{results::RunResult, table};
 use edgecut_graph::TensorData;
+use edgecut_plan::Plan;
 use pyo3::prelude::*;
 
 use crate::{
@@ -13,8 +17,9 @@ use crate::{
     work::work,
 };
 
-/// What was measured of a plan: the plan and the result as JSON, a table, the outputs.
-type PlanRun = (String, String, Table, Vec<Tensor>);
+/// What was measured of a plan: the plan as JSON, if it is not the one that was given; the result as JSON, a table, the
+/// outputs.
+type PlanRun = (Option<String>, String, Table, Vec<Tensor>);
 
 /// Runs the model that is the first of the flags of `edgecut run`. Returns what was measured as JSON, and the outputs.
 #[pyfunction]
@@ -32,17 +37,19 @@ pub fn run_plan(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<PlanRun>> {
     let runs = work(py, progress, move || {
+        let given = Plan::from_json(&text).map_err(Failure::bad_input)?;
         let mut runs = Vec::new();
         calls::run_plan(&flags, &text, |run: MeasuredRun<'_>| {
-            runs.push((run.plan.clone(), run.result, run.outputs));
+            runs.push(((*run.plan != given).then(|| run.plan.clone()), run.result, run.outputs));
             Ok(())
         })?;
         Ok(runs)
     })?;
-    runs.into_iter().map(|(plan, result, outputs)| plan_run(plan.to_json().map_err(bug)?, &result, outputs)).collect()
+    runs.into_iter().map(|(plan, result, outputs)| plan_run(plan, &result, outputs)).collect()
 }
 
-fn plan_run(plan: String, result: &RunResult, outputs: Vec<TensorData>) -> PyResult<PlanRun> {
+fn plan_run(plan: Option<Plan>, result: &RunResult, outputs: Vec<TensorData>) -> PyResult<PlanRun> {
+    let plan = plan.map(|plan| plan.to_json()).transpose().map_err(bug)?;
     let text = serde_json::to_string(result).map_err(bug)?;
     Ok((plan, text, rows(result)?, outputs.into_iter().map(Tensor).collect()))
 }

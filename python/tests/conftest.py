@@ -34,6 +34,7 @@ def pytest_report_header():
 def small(tmp_path, monkeypatch):
     """The path of a small model; the working directory is empty but for it."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EDGECUT_CLUSTER", raising=False)
     path = tmp_path / "small.relay"
     path.write_text(SMALL)
     return path

@@ -34,6 +34,9 @@ def test_a_profile_is_measured_once(small):
 def test_progress_goes_to_stderr_without_a_listener(small, capfd):
     edgecut.profile(small, budget="1s")
     assert "profile written to" in capfd.readouterr().err
+    edgecut.profile(small, budget="1s", again=True, progress=lambda step: None)
+    edgecut.plan(small, rehearse=0, progress=lambda step: None)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_the_installed_package_is_the_engine(small):

@@ -9,7 +9,7 @@ use std::{
 use crate::command_line::{VERBS, edgecut, flags};
 
 /// Programs whose lines are not edgecut's, and flags of theirs that stand alone.
-const FOREIGN_PROGRAMS: &[&str] = &["cargo"];
+const FOREIGN_PROGRAMS: &[&str] = &["cargo", "maturin"];
 const FOREIGN_FLAGS: &[&str] = &["--features"];
 
 /// By verb: the flags of its help.
@@ -29,7 +29,9 @@ fn named(code: &str) -> Vec<String> {
         let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(word.len());
         word[..end].to_string()
     };
-    words.filter(|word| word.starts_with("--")).map(flag).filter(|flag| flag.len() > 2).collect()
+    // Dashes alone are a rule of a table.
+    let is_flag = |flag: &String| flag.contains(|c: char| c.is_ascii_alphanumeric());
+    words.filter(|word| word.starts_with("--")).map(flag).filter(is_flag).collect()
 }
 
 /// The pieces of code of a document, each with the number of the line where its paragraph begins: what stands between

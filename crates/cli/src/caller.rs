@@ -59,6 +59,11 @@ impl Caller {
     }
 }
 
+/// Whether progress is told, and not shown.
+pub(crate) fn has_listener() -> bool {
+    Caller::current().is_some_and(|caller| caller.listener.is_some())
+}
+
 /// Tells a listener, if there is one.
 pub(crate) fn tell(event: Event<'_>) {
     if let Some(listener) = Caller::current().and_then(|caller| caller.listener) {

@@ -61,12 +61,13 @@ pub fn run_plan(flags: &[String], text: &[u8], each: impl FnMut(MeasuredRun<'_>)
     parse::<Run>("run", flags)?.of_plan(text, each)
 }
 
-/// Writes a plan as `edgecut plan --output` does.
+/// Writes the plan that `text` is as `edgecut plan --output` does.
 ///
 /// # Errors
-/// If a file cannot be written.
-pub fn write_plan(path: &Path, plan: &PlanFile) -> Outcome {
-    crate::plan::write(path, plan)
+/// If it is no plan, or a file cannot be written.
+pub fn write_plan(path: &Path, text: String) -> Outcome {
+    let plan = PlanFile::from_json(text.as_bytes()).map_err(Failure::bad_input)?;
+    crate::plan::write_as(path, &plan, text)
 }
 
 fn parse<A: Args>(verb: &'static str, flags: &[String]) -> Result<A, Failure> {

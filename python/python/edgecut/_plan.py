@@ -98,9 +98,11 @@ class Plan:
         return _plan(text.decode(), Path(path))
 
     def save(self, path: PathLike) -> Plan:
-        """Writes it as ``.json``, and its rows as ``.csv`` with the same name. Returns it with its :attr:`path`."""
-        _edgecut.write_plan(os.fspath(path), self.json.encode(), lambda *_: None)
-        return _plan(self.json, Path(path).with_suffix(".json"))
+        """Writes it as JSON, and its rows as ``.csv`` with the same name. Returns it with its :attr:`path`."""
+        _edgecut.write_plan(os.fspath(path), self.json, lambda *_: None)
+        # As the command line does: named by the CSV file, the JSON is next to it.
+        path = Path(path)
+        return _plan(self.json, path.with_suffix(".json") if path.suffix.lower() == ".csv" else path)
 
     @cached_property
     def table(self) -> Table:
@@ -109,7 +111,8 @@ class Plan:
 
     def to_dict(self) -> "dict[str, Any]":
         """Everything in ``plan.json``."""
-        return json.loads(self.json)
+        found: dict[str, Any] = json.loads(self.json)
+        return found
 
     def __str__(self) -> str:
         used = [device for device in self.devices if device.groups]
@@ -232,6 +235,8 @@ def plan(
         time_limit=time(time_limit),
         seed=seed,
         budget=budget,
+        # Checked before the work, written after it.
+        output=output,
     )
     made = _plan(_edgecut.plan(options, listener(progress)), None)
     return made if output is None else made.save(output)
@@ -254,7 +259,7 @@ def _plan(text: str, path: Optional[Path]) -> Plan:
     )
 
 
-def _device(found: dict) -> DevicePlan:
+def _device(found: "dict[str, Any]") -> DevicePlan:
     memory = found["memory"]
     return DevicePlan(
         server=found["server"],

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Optional, Union
+from typing import Any, Literal, Optional, Union
 
 from . import _edgecut
 from ._edgecut import Table
@@ -127,6 +127,6 @@ def profile(
     return Profile(devices=tuple(_device(of) for of in json.loads(summaries)), table=table)
 
 
-def _device(summary: dict) -> DeviceProfile:
+def _device(summary: "dict[str, Any]") -> DeviceProfile:
     kinds = tuple(KindTime(**{k: v for k, v in kind.items() if k != "kind"}) for kind in summary.pop("kinds"))
     return DeviceProfile(**{**summary, "path": Path(summary["path"])}, kinds=kinds)

@@ -151,9 +151,8 @@ def run(
         )
         runs = _edgecut.run_plan(options, plan.json.encode(), listener(progress))
     done: "list[PlanRun]" = []
-    for text, result, table, outputs in runs:
-        same = json.loads(text) == plan.to_dict()
-        done.append(_plan_run(plan if same else _plan(text, None), json.loads(result), table, outputs, tuple(done)))
+    for other, result, table, outputs in runs:
+        done.append(_plan_run(plan if other is None else _plan(other, None), json.loads(result), table, outputs, tuple(done)))
     return done[-1]
 
 
@@ -201,7 +200,7 @@ def run_model(
 def _plan_run(
     plan: Plan, found: "dict[str, Any]", table: Table, outputs: "list[Tensor]", before: "tuple[PlanRun, ...]"
 ) -> PlanRun:
-    difference = found["outputs"]
+    difference: "Optional[dict[str, Any]]" = found["outputs"]
     return PlanRun(
         plan=plan,
         latency=Latency(**found["latency"]),
@@ -209,11 +208,17 @@ def _plan_run(
         interval_us=found["interval_us"],
         predicted_interval_us=found["predicted_interval_us"],
         latencies_us=tuple(found["latencies_us"]),
-        difference=difference and Difference(**{k: inf if v is None else v for k, v in difference.items()}),
+        difference=None if difference is None else _difference(difference),
         outputs=tuple(outputs),
         table=table,
         before=before,
     )
+
+
+def _difference(found: "dict[str, Any]") -> Difference:
+    """JSON has no infinity."""
+    values: "dict[str, Any]" = {name: inf if value is None else value for name, value in found.items()}
+    return Difference(**values)
 
 
 @contextmanager
@@ -224,7 +229,8 @@ def _npz(inputs: Optional[Inputs]) -> Iterator[Optional[PathLike]]:
         return
     import numpy
 
+    arrays: "dict[str, Any]" = {f"in_{name}": numpy.asarray(array) for name, array in inputs.items()}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "inputs.npz")
-        numpy.savez(file, **{f"in_{name}": numpy.asarray(array) for name, array in inputs.items()})
+        numpy.savez(file, **arrays)
         yield file

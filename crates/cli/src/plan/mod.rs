@@ -15,7 +15,7 @@ use edgecut_plan::Plan as PlanFile;
 use miette::Report;
 
 pub use flags::Plan;
-pub use output::write;
+pub use output::write_as;
 
 use found::Found;
 
@@ -23,6 +23,15 @@ use crate::{Failure, Outcome, ineffective, profile_source::is_dump, source_file}
 
 impl Plan {
     pub fn run(self) -> Outcome {
+        self.check_pilot_runs()?;
+        if !self.pareto {
+            source_file::check_place(self.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)))?;
+        }
+        self.found(|found| finish(&self, found))
+    }
+
+    /// Refuses pilot runs of what is not run.
+    fn check_pilot_runs(&self) -> Outcome {
         if self.has_pilot_runs() && (self.pareto || self.estimate) {
             let what = match self.pareto {
                 true => "--pareto: the plans of a front are not run",
@@ -30,14 +39,13 @@ impl Plan {
             };
             return ineffective::refuse(&[("--rehearse", true)], what);
         }
-        if !self.pareto {
-            source_file::check_place(self.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)))?;
-        }
-        self.found(|found| finish(&self, found))
+        Ok(())
     }
 
-    /// The plan, with nothing written or printed.
+    /// The plan, with nothing written or printed; where `--output` says is only checked.
     pub fn make(&self) -> Result<PlanFile, Failure> {
+        self.check_pilot_runs()?;
+        self.output.as_deref().map_or(Ok(()), source_file::check_place)?;
         self.found(|found| match found {
             Found::Candidate { request, candidate, notes } => output::plan(self, request, candidate, notes),
             Found::Request(_) | Found::Moves { .. } => {
