@@ -167,8 +167,8 @@ pub fn warn(warnings: &[Oversubscribed]) {
 
 /// Connects to the agents; those that do not answer are [`Fleet::unreachable`].
 pub async fn reach(cluster: &Cluster) -> Result<Fleet, Failure> {
-    let fleet = Fleet::connect(cluster).await;
-    fleet.map_err(|error| Failure::Cluster(Report::msg(format!("[tls] in the cluster file: {error}"))))
+    let failure = |error| Failure::Cluster(Report::msg(format!("[tls] in the cluster file: {error}")));
+    until_stopped(async { Fleet::connect(cluster).await.map_err(failure) }).await
 }
 
 /// The links between the servers that answered, from the cluster file, from the table at `path`, or measured now and
