@@ -13,7 +13,7 @@ use crate::{
 };
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_report::{
-    comparison::{ComparedKind, Comparison, ComparisonRow, SIGNIFICANT, Unit, plans, profiles, runs},
+    comparison::{ComparedKind, Comparison, ComparisonRow, SIGNIFICANT, Unit, subjects::subjects},
     subject::{Content, Subject},
 };
 
@@ -83,18 +83,10 @@ fn subject(path: &Path) -> Result<Subject, Failure> {
 }
 
 fn compare(a: &Subject, b: &Subject) -> Result<Comparison, Failure> {
-    let (name_a, name_b) = (a.name.as_str(), b.name.as_str());
-    let compared = match (&a.content, &b.content) {
-        (Content::Profile(a), Content::Profile(b)) => profiles::profiles((name_a, a), (name_b, b)),
-        (Content::Plan(a), Content::Plan(b)) => plans::plans((name_a, &a.plan), (name_b, &b.plan)),
-        (Content::Results(a), Content::Results(b)) => runs::runs((name_a, a), (name_b, b)),
-        _ => {
-            let what = format!(
-                "{name_a} and {name_b} are of different kinds: expected two profiles, two plans or results of two runs"
-            );
-            return Err(Failure::BadInput(Report::msg(what)));
-        }
-    };
+    let compared = subjects(a, b).ok_or_else(|| {
+        let what = "are of different kinds: expected two profiles, two plans or results of two runs";
+        Failure::BadInput(Report::msg(format!("{} and {} {what}", a.name, b.name)))
+    })?;
     compared.map_err(Failure::bad_input)
 }
 

@@ -2,6 +2,7 @@
 import { accuracy } from "./accuracy.js";
 import { bound } from "./bound.js";
 import { cluster } from "./cluster.js";
+import { comparison } from "./comparison.js";
 import { choice, grid, html } from "./dom.js";
 import * as format from "./format.js";
 import { front } from "./front.js";
@@ -60,6 +61,7 @@ chosen("memory", "Memory over time", data.plans, "plan", plan => memory(data, pl
 chosen("bound", "Bound and targets", data.plans, "plan", bound);
 chosen("accuracy", "Predicted against measured", data.runs, "results", run => [
   run.plan === null && data.plans.length > 0 && html("p", { class: "notice" }, `${run.name}: the run is of none of the plans on this page.`), accuracy(run, data.words)]);
+chosen("comparison", "Comparison", data.comparisons, "of", of => comparison(of, data.words));
 chosen("front", "Front of latency, throughput and memory", data.fronts, "front", of => front(data, of));
 if (data.tables.length || data.plans.length) section("operators", "Operators by time", operators(data, show));
 if (data.tables.length) section("roofline", "Roofline", roofline(data));

@@ -5,12 +5,14 @@
 //! | [`profiles`] | times of the same operators on two devices, engines, versions or days |
 //! | [`plans`] | what two plans predict of the same model |
 //! | [`runs`] | what two runs measured |
+//! | [`subjects`] | two of one kind, whatever it is |
 //! | [`estimate`] | a median with its standard error |
 
 pub mod estimate;
 pub mod plans;
 pub mod profiles;
 pub mod runs;
+pub mod subjects;
 
 use std::collections::BTreeMap;
 

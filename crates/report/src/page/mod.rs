@@ -8,6 +8,7 @@
 //! | [`causes`] | what groups and transfers wait for, and the critical chain |
 //! | [`memory_curve`], `account` | memory of each device over time |
 //! | [`run_view`] | measured times next to predicted ones, and how far they are apart |
+//! | [`comparison_view`] | the first of several profiles, plans or runs with each of the others |
 //! | [`operators`] | profiles as tables, and the highest rates reached |
 //! | [`columns`] | compact numbers and names |
 //! | [`document`] | the HTML file |
@@ -19,6 +20,7 @@ pub(crate) mod account;
 pub mod causes;
 pub mod cluster;
 pub mod columns;
+pub mod comparison_view;
 pub mod document;
 pub mod memory_curve;
 pub mod operators;
@@ -38,6 +40,7 @@ use crate::{
 };
 use cluster::ClusterView;
 use columns::Dictionary;
+use comparison_view::ComparisonView;
 use operators::OperatorTable;
 use plan_view::PlanView;
 use run_view::RunView;
@@ -57,6 +60,7 @@ pub struct Page {
     pub cluster: Option<ClusterView>,
     pub plans: Vec<PlanView>,
     pub runs: Vec<RunView>,
+    pub comparisons: Vec<ComparisonView>,
     pub fronts: Vec<FrontView>,
     pub tables: Vec<OperatorTable>,
 }
@@ -95,6 +99,7 @@ impl Page {
             _ => None,
         });
         let runs: Vec<RunView> = runs.collect();
+        let comparisons = comparison_view::comparisons(subjects, &mut words);
         let tables = operators::tables(rows.iter().copied(), &mut words);
         Page {
             made_by: format!("edgecut {}", env!("CARGO_PKG_VERSION")),
@@ -102,6 +107,7 @@ impl Page {
             classes: CLASSES,
             cluster: ClusterView::of(rows.iter().copied(), &plans, &links),
             runs,
+            comparisons,
             plans: views,
             fronts,
             tables,
