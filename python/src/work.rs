@@ -47,8 +47,12 @@ pub fn work<T: Send + 'static>(
     })?;
     let mut raised = None;
     while let Some(told) = next(py, &mut events) {
+        // One exception is raised; after it `progress` is not called, so that no later one is lost.
+        if raised.is_some() {
+            continue;
+        }
         let heard = told.map_or(Ok(()), |told| told.pass_on(py, progress.as_ref()));
-        if let (None, Err(error)) = (&raised, heard.and_then(|()| py.check_signals())) {
+        if let Err(error) = heard.and_then(|()| py.check_signals()) {
             stop.0.store(true, Ordering::Relaxed);
             raised = Some(error);
         }

@@ -48,6 +48,9 @@ def test_an_error_has_its_place(tmp_path):
         (lambda path: edgecut.plan(path, objective="beauty"), ValueError, "--objective"),
         (lambda path: edgecut.plan(path, cluster="none.toml"), edgecut.ClusterError, "none.toml"),
         (lambda path: edgecut.Plan.load(path), edgecut.InputError, "not a plan"),
+        (lambda path: edgecut.Plan.load("no.json"), edgecut.InputError, "no.json: No such file"),
+        (lambda path: edgecut.run("no.json"), edgecut.InputError, "no.json: No such file"),
+        (lambda path: edgecut.Plan.load(path.parent), edgecut.InputError, "Is a directory"),
     ],
 )
 def test_wrong_input_has_a_class_and_a_message(small, call, expected, part):

@@ -123,6 +123,18 @@ def test_an_exception_of_the_listener_stops_the_work(small):
     assert rows
 
 
+def test_a_listener_that_has_raised_is_not_called_again(small):
+    heard = []
+
+    def listen(step):
+        heard.append(step)
+        raise RuntimeError(f"step {len(heard)}")
+
+    with pytest.raises(RuntimeError, match="step 1"):
+        edgecut.profile(small, budget="1s", progress=listen)
+    assert len(heard) == 1
+
+
 INTERRUPTED = """
 import sys, edgecut
 def listen(step):

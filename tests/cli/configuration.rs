@@ -50,6 +50,12 @@ fn what_is_no_default_is_told_with_its_place() {
         ("[profile]\nbudget = \"soon\"\n", "invalid value 'soon' for '--budget <TIME>'", "config.toml:2:10"),
         ("[profil]\n", "`profil` is no verb", "config.toml:1:2"),
         ("cluster = [\n", "array", "config.toml:"),
+        ("[profile]\nbudget = [\"1ms\", \"2ms\"]\n", "--budget takes one value, not 2", "config.toml:2:10"),
+        ("[profile]\nbudget = []\n", "--budget takes one value, not 0", "config.toml:2:10"),
+        ("[profile]\ncluster = \"lab.toml\"\n", "write it at the top of the file", "config.toml:2:1"),
+        ("[profile]\nquiet = true\n", "`quiet` is a flag of all verbs: write it at the top", "config.toml:2:1"),
+        ("[run.fast]\n", "`fast`: `run` has no verbs below it", "config.toml:1:6"),
+        ("[profile]\nimport = [\"a.csv\"]\nbudget = \"1ms\"\n", "cannot be used with --", "config.toml:"),
     ] {
         fs::write(here.join("edgecut/config.toml"), config).unwrap();
         let (code, _, said) = run(here, &[("EDGECUT_CONFIG", "edgecut/config.toml")], "profile m.relay");
@@ -73,6 +79,73 @@ fn the_cluster_of_the_environment_comes_before_that_of_the_file() {
     assert!(asked(&[file, named], "devices --cluster three.toml").contains("three.toml"));
     assert_eq!(run(here, &[file, ("EDGECUT_CLUSTER", "")], "devices").0, Some(0), "this machine");
     assert_eq!(run(here, &[file], "run m.relay").0, Some(0), "a model runs here");
+}
+
+#[test]
+fn configured_flags_without_effect_are_no_mistake() {
+    let folder = folder("[run]\nthroughput = true\nengine = \"tract\"\n");
+    let (here, configured) = (folder.path(), [("EDGECUT_CONFIG", "edgecut/config.toml")]);
+    let (code, _, said) = run(here, &configured, "run m.relay");
+    assert_eq!(code, Some(0), "{said}");
+    let (code, _, said) = run(here, &configured, "run m.relay --throughput");
+    assert_eq!(code, Some(2));
+    assert!(said.contains("--throughput has no effect with a model"), "{said}");
+
+    let (code, _, said) = run(here, &configured, "plan m.relay --profile-budget 1ms --rehearse 0");
+    assert_eq!(code, Some(0), "{said}");
+    let (code, _, said) = run(here, &configured, "run plan.json --repeat 2");
+    assert_eq!(code, Some(0), "{said}");
+    let (code, _, said) = run(here, &configured, "run plan.json --engine tract");
+    assert_eq!(code, Some(2));
+    assert!(said.contains("--engine has no effect with a plan"), "{said}");
+}
+
+#[test]
+fn flags_come_before_configured_flags_that_conflict_with_them() {
+    let folder = folder("[plan]\npareto = true\n");
+    let (here, configured) = (folder.path(), [("EDGECUT_CONFIG", "edgecut/config.toml")]);
+    let line = "plan m.relay --profile-budget 1ms --rehearse 0";
+    let (code, _, said) = run(here, &configured, line);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!here.join("plan.json").exists(), "a front is no plan: {said}");
+    let (code, _, said) = run(here, &configured, &format!("{line} --ratios equal"));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(here.join("plan.json").exists(), "{said}");
+}
+
+#[test]
+fn the_file_matters_to_the_verb_that_is_called() {
+    let broken = "[plan]\nbudgets = 7\n[profile]\nbudget = \"1ms\"\n";
+    let folder = folder(broken);
+    let (here, configured) = (folder.path(), [("EDGECUT_CONFIG", "edgecut/config.toml")]);
+    let (code, _, said) = run(here, &configured, "run m.relay");
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(run(here, &configured, "plan m.relay").0, Some(2));
+    let (_, help, _) = run(here, &configured, "profile --help");
+    assert!(help.contains("[default: 1ms]"), "{help}");
+
+    for config in [broken, "cluster = [\n", "[plann]\n"] {
+        fs::write(here.join("edgecut/config.toml"), config).unwrap();
+        for file in ["edgecut/config.toml", "none.toml"] {
+            for line in ["--help", "plan --help", "help plan", "--version", "completions bash", "man"] {
+                let (code, printed, said) = run(here, &[("EDGECUT_CONFIG", file)], line);
+                assert_eq!(code, Some(0), "{config}{file}: {line}: {said}");
+                assert!(printed.contains("edgecut"), "{config}{file}: {line}: {printed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn flags_of_all_verbs_are_at_the_top_of_the_file() {
+    let folder = folder("quiet = true\n");
+    let (here, configured) = (folder.path(), [("EDGECUT_CONFIG", "edgecut/config.toml")]);
+    let line = "plan m.relay --profile-budget 1ms --rehearse 0";
+    let (code, _, said) = run(here, &configured, line);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let (code, _, said) = run(here, &configured, &format!("{line} --verbose"));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("plan written to plan.json"), "{said}");
 }
 
 #[test]

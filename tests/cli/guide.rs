@@ -49,7 +49,7 @@ fn steps(text: &str) -> Vec<Step> {
 
 /// A line without what differs from run to run: numbers, units, how wide columns are.
 fn shape(line: &str) -> String {
-    let units = ["ns", "us", "ms", "s", "B", "KiB", "MiB", "GiB", "%"];
+    let units = ["ns", "us", "ms", "s", "B", "KiB", "MiB", "GiB", "kB/s", "MB/s", "GB/s", "%"];
     let word = |word: &str| {
         let digits = |c: char| c.is_ascii_digit() || ".,+-−#".contains(c);
         let bare = word.trim_matches(|c: char| "()[]:;,".contains(c));
@@ -95,8 +95,19 @@ fn missing<'a>(shown: &'a [String], printed: &[String]) -> Option<&'a str> {
     None
 }
 
+/// A command in the background, which ends with this, also where the test fails.
+struct Background(Child);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// What a command prints on both streams; one that ends in `&` goes on in the background.
-fn run(folder: &Path, command: &str, background: &mut Vec<Child>) -> Vec<String> {
+fn run(folder: &Path, command: &str, background: &mut Vec<Background>) -> Vec<String> {
     let path = Path::new(env!("CARGO_BIN_EXE_edgecut")).parent().unwrap();
     let path = format!("{}:{}", path.display(), env::var("PATH").unwrap());
     let settings = edgecut(folder);
@@ -107,7 +118,7 @@ fn run(folder: &Path, command: &str, background: &mut Vec<Child>) -> Vec<String>
         .envs(settings.get_envs().filter_map(|(name, value)| Some((name, value?))));
     if let Some(command) = command.strip_suffix('&') {
         shell.args(["-c", &format!("exec {command}")]).stdout(Stdio::null()).stderr(Stdio::null());
-        background.push(shell.spawn().unwrap());
+        background.push(Background(shell.spawn().unwrap()));
         return Vec::new();
     }
     shell.args(["-c", &format!("{command} 2>&1")]);
@@ -169,10 +180,7 @@ fn commands_of_the_guide_print_what_it_shows() {
             if back.is_empty() { written[step.at].clone() } else { format!("{}\n{back}", written[step.at]) };
         written[step.at + 1..][..step.shown.len()].fill("\0".to_string());
     }
-    for mut agent in background {
-        agent.kill().unwrap();
-        agent.wait().unwrap();
-    }
+    drop(background);
     if env::var_os("EDGECUT_WRITE_GUIDE").is_some() {
         written.retain(|line| line != "\0");
         fs::write(&path, written.join("\n") + "\n").unwrap();

@@ -49,7 +49,7 @@ pub fn time_to_wait(text: &str) -> Result<Micros, String> {
 }
 
 impl ClusterFlag {
-    /// The file that was given on the command line.
+    /// The file that was given on the command line: the configuration file cannot give this flag a default.
     pub fn given(&self) -> Option<&Path> {
         self.cluster.as_deref()
     }

@@ -76,10 +76,17 @@ impl Compare {
 fn subject(path: &Path) -> Result<Subject, Failure> {
     let is_compared =
         |subject: &Subject| matches!(subject.content, Content::Profile(_) | Content::Plan(_) | Content::Results(_));
-    subject_file::read(path)?.into_iter().find(is_compared).ok_or_else(|| {
-        let what = format!("{}: expected a profile, a plan or results of a run", path.display());
-        Failure::BadInput(Report::msg(what))
-    })
+    let mut found: Vec<Subject> =
+        subject_file::read(path, subject_file::Models::Skip)?.into_iter().filter(is_compared).collect();
+    let bad = |what: &str| Failure::BadInput(Report::msg(format!("{}: {what}", path.display())));
+    match &found[..] {
+        [] => Err(bad("expected a profile, a plan or results of a run")),
+        [_] => Ok(found.remove(0)),
+        several => {
+            let names: Vec<&str> = several.iter().map(|subject| subject.name.as_str()).collect();
+            Err(bad(&format!("profiles of several models, name one of them: {}", names.join(", "))))
+        }
+    }
 }
 
 fn compare(a: &Subject, b: &Subject) -> Result<Comparison, Failure> {
@@ -92,14 +99,18 @@ fn compare(a: &Subject, b: &Subject) -> Result<Comparison, Failure> {
 
 fn page(comparison: &Comparison, hidden: usize) -> String {
     let mut text = format!("A  {}\nB  {}\n\n", comparison.a, comparison.b);
-    let mut lines = table(["", ">id", "name", "on A", "on B", ">A", ">B", ">B/A", ">difference in errors", ""]);
+    let mut lines = table(["", ">id", "name", "on A", "on B", ">A", ">B", ">B/A", ">std. errors", ""]);
     for row in &comparison.rows {
         lines.add_row([
             kind(row.kind).to_string(),
             numbered(row.id),
             shortened(&named(row), 48),
             row.device_a.clone(),
-            if row.device_b == row.device_a { "\"".to_string() } else { row.device_b.clone() },
+            if row.device_b == row.device_a && !row.device_a.is_empty() {
+                "\"".to_string()
+            } else {
+                row.device_b.clone()
+            },
             amount(row.unit, row.a),
             amount(row.unit, row.b),
             row.ratio.map_or(String::new(), |ratio| format!("{ratio:.3}")),

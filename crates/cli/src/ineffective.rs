@@ -2,14 +2,17 @@
 
 use miette::Report;
 
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, config};
 
 /// A flag as it is written, and whether it was given.
 pub type Flag = (&'static str, bool);
 
 /// Fails if any of `flags` was given, as none of them has an effect with `what`: an input or another flag.
+///
+/// Flags of the configuration file are defaults for all calls of a verb: they are not refused where they have no effect.
 pub fn refuse(flags: &[Flag], what: &str) -> Outcome {
-    message(flags, what).map_or(Ok(()), |text| Err(Failure::BadInput(Report::msg(text))))
+    let typed: Vec<Flag> = flags.iter().filter(|(flag, _)| !config::is_configured(flag)).copied().collect();
+    message(&typed, what).map_or(Ok(()), |text| Err(Failure::BadInput(Report::msg(text))))
 }
 
 fn message(flags: &[Flag], what: &str) -> Option<String> {

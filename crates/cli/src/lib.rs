@@ -89,7 +89,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     exit_on_broken_pipe();
     // Paths in messages are to be copied: they stay in one piece. Setting it can only fail the second time.
     let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
-    match config::configured(Arguments::command()).and_then(|command| run(command, arguments)) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    match config::configured(Arguments::command(), &arguments).and_then(|command| run(command, arguments)) {
         Ok(()) => 0,
         Err(failure) => {
             failure.print();

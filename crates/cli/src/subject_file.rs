@@ -1,10 +1,10 @@
 //! The subjects of `edgecut report` and `edgecut compare`: what a file is, its content says.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use miette::Report;
 
-use crate::caller::status;
+use crate::caller::{notice, status};
 use crate::{
     Failure,
     kind::{self, Kind, is_file_of_results, is_json_object},
@@ -23,16 +23,26 @@ use edgecut_report::subject::{Content, FrontPoint, MeasuredRun, PlanSubject, Pla
 /// Where measured links are kept in a folder of profiles.
 const LINKS: &str = "links.csv";
 
+/// How deep folders are searched for profiles.
+const DEPTH: usize = 4;
+
+/// Whether the models of plans are read too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Models {
+    Read,
+    Skip,
+}
+
 /// Reads the file, or the folder of profiles and links, at `path`.
 ///
 /// # Errors
 /// If it cannot be read, or is nothing that a page shows.
-pub fn read(path: &Path) -> Result<Vec<Subject>, Failure> {
+pub fn read(path: &Path, models: Models) -> Result<Vec<Subject>, Failure> {
     let named = |path: &Path, content| Subject { name: path.display().to_string(), content };
     if !path.is_dir() {
-        return Ok(vec![named(path, content(path, &file::read(path)?)?)]);
+        return Ok(vec![named(path, content(path, &file::read(path)?, models)?)]);
     }
-    let mut subjects = vec![named(path, folder(path)?)];
+    let mut subjects = folder(path)?;
     let table = path.join(LINKS);
     if table.is_file() {
         subjects.push(named(&table, links(&table, &file::read(&table)?)?));
@@ -40,17 +50,40 @@ pub fn read(path: &Path) -> Result<Vec<Subject>, Failure> {
     Ok(subjects)
 }
 
-fn folder(path: &Path) -> Result<Content, Failure> {
-    let rows = reader::read_all(&[path.to_path_buf()]).map_err(Failure::bad_input)?;
-    if rows.is_empty() {
+/// The profiles in a folder and those below it, one subject for each folder with any: each model has one of its own.
+fn folder(path: &Path) -> Result<Vec<Subject>, Failure> {
+    let mut subjects = Vec::new();
+    add_profiles(path, DEPTH, &mut subjects)?;
+    if subjects.is_empty() {
         return Err(bad(path, "a folder without profiles, or none of them has rows"));
     }
-    Ok(Content::Profile(rows))
+    Ok(subjects)
 }
 
-fn content(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
+fn add_profiles(folder: &Path, depth: usize, subjects: &mut Vec<Subject>) -> Result<(), Failure> {
+    let wrong = |error: std::io::Error| bad(folder, &error.to_string());
+    let inside = std::fs::read_dir(folder).map_err(wrong)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut inside: Vec<PathBuf> = inside.collect::<Result<_, _>>().map_err(wrong)?;
+    inside.sort();
+    let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = inside.into_iter().partition(|path| path.is_dir());
+    let mut rows = Vec::new();
+    for path in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "csv")) {
+        // Summaries, links and calibrations lie there too.
+        let bytes = file::read(path)?;
+        if kind::of_any(&bytes) == Some(Kind::Profile) {
+            let text = std::str::from_utf8(&bytes).map_err(|error| bad(path, &error.to_string()))?;
+            rows.extend(reader::parse(text).map_err(|what| bad(path, &what))?);
+        }
+    }
+    if !rows.is_empty() {
+        subjects.push(Subject { name: folder.display().to_string(), content: Content::Profile(rows) });
+    }
+    folders.iter().filter(|_| depth > 0).try_for_each(|folder| add_profiles(folder, depth - 1, subjects))
+}
+
+fn content(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure> {
     if is_json_object(bytes) {
-        return json(path, bytes);
+        return json(path, bytes, models);
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return Err(unknown(path, bytes)) };
     match kind::of_any(bytes) {
@@ -61,24 +94,27 @@ fn content(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
     }
 }
 
-fn json(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
+fn json(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure> {
     match kind::of_any(bytes) {
         Some(Kind::Results) => results(path, bytes),
-        Some(Kind::Plan) => plan(path, bytes),
+        Some(Kind::Plan) => plan(path, bytes, models),
         // Of what nearly is a plan, the error says what is wrong.
         _ => match serde_json::from_slice::<serde_json::Value>(bytes) {
-            Ok(value) if value.get("groups").is_some() && value.get("version").is_some() => plan(path, bytes),
+            Ok(value) if value.get("groups").is_some() && value.get("version").is_some() => plan(path, bytes, models),
             Ok(_) => Err(unknown(path, bytes)),
             Err(error) => Err(bad(path, &format!("not JSON that can be read: {error}"))),
         },
     }
 }
 
-fn plan(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
+fn plan(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure> {
     let plan = Plan::from_json(bytes).map_err(|error| kind::no_plan(path, bytes, error))?;
+    if models == Models::Skip {
+        return Ok(Content::Plan(Box::new(PlanSubject { plan, model: Err("it was not read".to_string()) })));
+    }
     let model = model(path, &plan);
     if let Err(why) = &model {
-        eprintln!("{}: without its model: {why}", path.display());
+        notice!("{}: without its model: {why}", path.display());
     }
     Ok(Content::Plan(Box::new(PlanSubject { plan, model })))
 }

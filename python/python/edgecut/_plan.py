@@ -12,6 +12,7 @@ from typing import Any, Literal, Optional, Union
 
 from . import _edgecut
 from ._edgecut import Table
+from ._errors import InputError
 from ._graph import BindDim
 from ._options import PathLike, Size, Time, flags, runtime_library, several, size, time
 from ._profile import Engine
@@ -91,9 +92,12 @@ class Plan:
     def load(cls, path: PathLike) -> Plan:
         """Reads a ``plan.json``.
 
-        :raises InputError: if it is not a plan
+        :raises InputError: if it cannot be read or is not a plan
         """
-        text = Path(path).read_bytes()
+        try:
+            text = Path(path).read_bytes()
+        except OSError as error:
+            raise InputError(f"{os.fspath(path)}: {error.strerror or error}") from error
         _edgecut.check_plan(text)
         return _plan(text.decode(), Path(path))
 

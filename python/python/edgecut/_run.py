@@ -78,7 +78,7 @@ class PlanRun:
 
 @dataclass(frozen=True)
 class ModelRun:
-    """What was measured of a model on this machine, as :func:`run` returns it."""
+    """What was measured of a model on this machine, as :func:`run_model` returns it."""
 
     model: str
     engine: str
@@ -123,7 +123,7 @@ def run(
     :param replan: whether to plan again when an agent is lost; without, only with ``repeat`` or ``throughput``
     :param profile: folder of the profiles that the plan was made of
     :param check: whether to compare the outputs with those of the model on this machine
-    :param trace: write predicted and measured times there, as a Chrome trace
+    :param trace: write predicted and measured times there: a trace in Chrome's format as ``.json``, else in Perfetto's
     :param output: append what was predicted and measured to this file (``.csv`` or ``.json``)
     :param progress: hears of each step; without it stderr shows them
 

@@ -53,8 +53,12 @@ impl Report {
             let what = format!("--output {}: that is a subject of the page", subject.display());
             return Err(Failure::BadInput(Message::msg(what)));
         }
-        let subjects =
-            self.subjects.iter().map(|path| subject_file::read(path)).collect::<Result<Vec<_>, _>>()?.concat();
+        let subjects = self
+            .subjects
+            .iter()
+            .map(|path| subject_file::read(path, subject_file::Models::Read))
+            .collect::<Result<Vec<_>, _>>()?
+            .concat();
         let title = self.subjects.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
         let html = document(&Page::of(&subjects), &format!("{title} – edgecut")).map_err(Failure::failed)?;
         file::write(&self.output, html.as_bytes())?;

@@ -1,10 +1,6 @@
 //! `run --output`: the file of results, to which every run is appended.
 
-use std::{
-    fs::{self, File},
-    io::{self, Write},
-    path::Path,
-};
+use std::{fs, io, path::Path};
 
 use miette::Report;
 
@@ -45,12 +41,12 @@ pub(super) fn append(path: &Path, result: RunResult) -> Outcome {
     let encoding = Encoding::of(path)?;
     let unwritable = |error: io::Error| Failure::unwritable(&path.display().to_string(), &error);
     let _lock = lock(path).map_err(unwritable)?;
-    let (is_empty, mut results) = read(path, encoding)?;
+    let (mut text, mut results) = read(path, encoding)?;
     match encoding {
         Encoding::Csv => {
-            let rows = to_csv(&result, is_empty).map_err(Failure::failed)?;
-            let append = |mut file: File| file.write_all(&rows).and_then(|()| file.sync_all());
-            File::options().append(true).create(true).open(path).and_then(append).map_err(unwritable)?;
+            // Rewritten as a whole, so that no crash leaves a part of a row.
+            text.extend(to_csv(&result, text.is_empty()).map_err(Failure::failed)?);
+            file::write(path, &text)?;
         }
         Encoding::Json => {
             results.runs.push(result);
@@ -61,16 +57,19 @@ pub(super) fn append(path: &Path, result: RunResult) -> Outcome {
     Ok(())
 }
 
-/// Whether the file is empty or missing, and the runs that it has so far if it is JSON.
-fn read(path: &Path, encoding: Encoding) -> Result<(bool, RunResults), Failure> {
-    let text = match fs::read(path) {
+/// What the file has so far, with its last line ended, and its runs if it is JSON; nothing if it is missing.
+fn read(path: &Path, encoding: Encoding) -> Result<(Vec<u8>, RunResults), Failure> {
+    let mut text = match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         read => read.map_err(|error| Failure::unreadable(&path.display().to_string(), &error))?,
     };
+    if !text.is_empty() && !text.ends_with(b"\n") {
+        text.push(b'\n');
+    }
     let results = match encoding {
         _ if text.is_empty() => Ok(RunResults::default()),
         Encoding::Csv => check_csv(&text).map(|()| RunResults::default()),
         Encoding::Json => RunResults::from_json(&text),
     };
-    Ok((text.is_empty(), results.map_err(|error| Failure::bad_input(Located::new(path, error)))?))
+    Ok((text, results.map_err(|error| Failure::bad_input(Located::new(path, error)))?))
 }

@@ -61,6 +61,8 @@ pub enum ResultsError {
     Version { found: u32 },
     #[error("not results, as `edgecut run --output FILE.csv` of this version writes them: the first line differs")]
     Columns,
+    #[error("a row was cut off ({0}): mend the file, or name another one")]
+    Row(csv::Error),
 }
 
 impl RunAbout {
@@ -160,10 +162,10 @@ pub fn to_csv(result: &RunResult, header: bool) -> Result<Vec<u8>, csv::Error> {
     writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))
 }
 
-/// Checks that a run may be appended to `text`, which is empty or has the columns of [`to_csv`].
+/// Checks that a run may be appended to `text`, which is empty, or has the columns of [`to_csv`] and whole rows.
 ///
 /// # Errors
-/// If it is another file.
+/// If it is another file, or a row was cut off.
 pub fn check_csv(text: &[u8]) -> Result<(), ResultsError> {
     let line = |text: &[u8]| text.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end().to_vec();
     let mut writer = csv::Writer::from_writer(Vec::new());
@@ -177,10 +179,13 @@ pub fn check_csv(text: &[u8]) -> Result<(), ResultsError> {
         in_flight: 0,
     };
     let expected = writer.serialize((about, RunRow::default())).ok().and_then(|()| writer.into_inner().ok());
-    match text.is_empty() || expected.is_some_and(|expected| line(&expected) == line(text)) {
-        true => Ok(()),
-        false => Err(ResultsError::Columns),
+    if !text.is_empty() && expected.is_none_or(|expected| line(&expected) != line(text)) {
+        return Err(ResultsError::Columns);
     }
+    // The reader refuses rows of other lengths than the first.
+    let mut rows = csv::Reader::from_reader(text);
+    let wrong = rows.byte_records().find_map(Result::err);
+    wrong.map_or(Ok(()), |error| Err(ResultsError::Row(error)))
 }
 
 #[cfg(test)]
@@ -245,5 +250,7 @@ mod tests {
             [one, one].concat().into_iter().map(|[kind, time]| ["a,b.json", kind, time].map(String::from)).collect();
         assert_eq!(found, wanted);
         assert!(check_csv(b"a,b\n1,2\n").is_err() && check_csv(b"").is_ok());
+        let cut = [&text[..], b"2026-11-26T00:00:00Z,1\n"].concat();
+        assert!(check_csv(&cut).unwrap_err().to_string().contains("cut off"));
     }
 }

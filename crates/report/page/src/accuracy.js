@@ -16,7 +16,7 @@ export function accuracy(run, words) {
   add(run.transfers, 2, "transfer");
   const { latency } = run;
   const summary = [
-    ["latency", format.time(run.predicted_latency_us), format.time(latency.median_us), format.signedShare(latency.median_us / run.predicted_latency_us - 1), `median of ${format.plural(latency.n, "run")}, ± ${format.time(latency.mad_us)}, min ${format.time(latency.min_us)}, p95 ${format.time(latency.p95_us)}`],
+    ["latency", format.time(run.predicted_latency_us), format.time(latency.median_us), run.interval_us === null ? format.signedShare(latency.median_us / run.predicted_latency_us - 1) : "with queueing", `median of ${format.plural(latency.n, "run")}, ± ${format.time(latency.mad_us)}, min ${format.time(latency.min_us)}, p95 ${format.time(latency.p95_us)}`],
     run.interval_us !== null && ["between results", format.time(run.predicted_interval_us), format.time(run.interval_us), format.signedShare(run.interval_us / run.predicted_interval_us - 1), ""],
   ].filter(Boolean);
   const errors = [["operators", run.groups], ["transfers", run.transfers]].filter(([, columns]) => columns.error.n).map(([name, { error, ...columns }]) => [

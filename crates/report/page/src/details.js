@@ -1,7 +1,7 @@
 // What one group or transfer of a plan is, and why it lies where it lies.
 import { grid, html } from "./dom.js";
 import * as format from "./format.js";
-import { isTransfer, profiledTimes } from "./plans.js";
+import { MODES, isTransfer, profiledTimes } from "./plans.js";
 
 export function details(data, model, measured, code, choose) {
   const of = model.event(code), found = measured.get(code);
@@ -46,16 +46,21 @@ const transferFacts = ({ devices }, of) => [
 
 // The operator's time on every device, and what was decided beforehand.
 function placement(data, model, of) {
-  const here = model.devices[of.device].name, times = profiledTimes(data, model.plan, of);
-  const fastest = times.filter(({ time }) => time !== null).reduce((a, b) => !a || b.time < a.time ? b : a, null);
-  const mine = times.find(({ device }) => device === here);
+  const times = profiledTimes(data, model.plan, of), isHere = ({ planned }) => planned === of.device;
+  const timed = times.filter(({ time }) => time !== null);
+  // Times of operators alone and in context are different things: only those of one mode are compared.
+  const mine = timed.find(other => isHere(other) && other.mode === "isolated") ?? timed.find(isHere);
+  const fastest = mode => timed.filter(other => other.mode === mode).reduce((a, b) => !a || b.time < a.time ? b : a, null);
   const reasons = [];
   for (const rule of of.rules) reasons.push(`The rule “${rule}” names it.`);
   if (of.part) reasons.push(`It is part ${of.part} of an operator that is split; times below are of the whole operator.`);
-  if (mine?.time != null && fastest) {
-    reasons.push(fastest.device === here || fastest.time >= mine.time
-      ? `No device is faster at it${times.length > 1 ? "" : " (only this one was profiled)"}.`
-      : `${fastest.device} is faster at it alone (${format.time(fastest.time)} against ${format.time(mine.time)}); what it reads and who reads it, the device's other work and its memory decide against it.`);
+  if (mine) {
+    // Of the plan's devices, as they compute there: others could not be chosen.
+    const rivals = timed.filter(other => other.mode === mine.mode && other.planned !== null);
+    const best = rivals.reduce((a, b) => b.time < a.time ? b : a, mine);
+    reasons.push(isHere(best)
+      ? `No device of the plan is faster at it${rivals.some(other => !isHere(other)) ? "" : " (only this one was profiled)"}.`
+      : `${best.device} is faster at it ${MODES[mine.mode]} (${format.time(best.time)} against ${format.time(mine.time)}); what it reads and who reads it, the device's other work and its memory decide against it.`);
   }
   const producers = of.reads?.filter(code => !isTransfer(code)).length, arrivals = of.reads?.filter(isTransfer).length;
   if (of.reads?.length) {
@@ -63,14 +68,13 @@ function placement(data, model, of) {
       : "All that it reads is made on this device: nothing is sent for it.");
   }
   if (of.reads === undefined || of.reads === null) reasons.push("What it reads is known only with the model.");
-  const planned = model.plan.devices.map(device => device.name);
-  const left = name => {
-    const device = model.plan.devices[planned.indexOf(name)];
-    return device?.limit_bytes == null ? "–" : format.bytes(Math.max(0, device.limit_bytes - device.parameter_bytes - device.arena_bytes));
-  };
+  const left = device => device?.limit_bytes == null ? "–" : format.bytes(Math.max(0, device.limit_bytes - device.parameter_bytes - device.arena_bytes));
+  const row = other => [
+    isHere(other) ? html("strong", {}, `${other.device} (here)`) : other.device, MODES[other.mode],
+    other.time !== null ? format.time(other.time) : other.isUnable ? "cannot compute it" : "not profiled",
+    other.time === null || !fastest(other.mode)?.time ? "–" : other.time === fastest(other.mode).time ? "the fastest" : format.signedShare(other.time / fastest(other.mode).time - 1),
+    left(model.plan.devices[other.planned])];
   return [html("p", {}, reasons.join(" ")),
-    times.length > 0 && grid(["device", "alone, as profiled", "against the fastest", "memory left below the limit"], times.map(({ device, time }) => [
-      device === here ? html("strong", {}, `${device} (here)`) : device, time === null ? "cannot compute it" : format.time(time),
-      time === null || !fastest?.time ? "–" : time === fastest.time ? "the fastest" : format.signedShare(time / fastest.time - 1), left(device)]), [1, 2, 3]),
-    times.length === 0 && html("p", { class: "faint" }, "No profile among the subjects has this operator: its time on other devices is not known.")];
+    times.length > 0 && grid(["device", "measured", "as profiled", "against the fastest", "memory left below the limit"], times.map(row), [2, 3, 4]),
+    times.length === 0 && html("p", { class: "faint" }, "No profile of this model among the subjects has this operator: its time on other devices is not known.")];
 }

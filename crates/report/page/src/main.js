@@ -45,7 +45,8 @@ function show(plan, code) {
 
 function figures(plan) {
   const run = data.runs.find(run => data.plans[run.plan] === plan);
-  const off = (measured, predicted) => `${format.time(measured)} measured (${format.signedShare(measured / predicted - 1)})`;
+  // Inputs of a stream wait for each other, which the latency of one input does not have.
+  const off = (measured, predicted) => `${format.time(measured)} measured (${run.interval_us === null ? format.signedShare(measured / predicted - 1) : "in a stream, with queueing"})`;
   const used = plan.devices.filter(device => device.groups).length;
   const tile = (name, value, more) => html("div", { class: "tile-box" }, html("div", { class: "faint" }, name), html("div", { class: "big" }, value), html("div", { class: "faint" }, more));
   return html("div", { class: "tiles" },

@@ -1,15 +1,23 @@
 // Operators by time: a treemap and a table, of a profile or of a plan.
 import { broken, choice, html } from "./dom.js";
 import * as format from "./format.js";
-import { measuredEvents, planModel } from "./plans.js";
+import { MODES, measuredEvents, planModel } from "./plans.js";
 import { sortedTable } from "./table.js";
 import { timeByKind } from "./treemap.js";
 
 const UNITS = { fused: "fused groups", op: "operators" };
 
+// What a table is of, as short as tells it apart from the others: paths are too long for narrow screens.
+export function tableName(data, table) {
+  const last = ({ subject }) => subject.split(/[\\/]/).filter(Boolean).pop() ?? subject;
+  const isUnique = data.tables.every(other => other.subject === table.subject || last(other) !== last(table));
+  const hasBoth = data.tables.some(other => other.subject === table.subject && other.granularity !== table.granularity);
+  return `profile ${isUnique ? last(table) : table.subject}${hasBoth ? `, ${UNITS[table.granularity]}` : ""}`;
+}
+
 // What can be shown: each a name, and the times that it has.
 function sources(data) {
-  const profiles = data.tables.map(table => ({ name: `profile of ${UNITS[table.granularity]}`, table }));
+  const profiles = data.tables.map(table => ({ name: tableName(data, table), table }));
   return [...profiles, ...data.plans.map(plan => ({ name: `plan ${plan.name}`, plan }))];
 }
 
@@ -32,11 +40,11 @@ function ofProfile(data, table) {
   const show = device => {
     const items = rows.map(row => ({ name: row.name, colour: row.colour, time: time(row, device) ?? 0, label: `#${row.id} ${row.name}` }));
     const total = items.reduce((sum, item) => sum + item.time, 0), of = table.devices[device];
-    
+    const measured = of.time_us.filter(time => time !== null).length;
     const columns = [
       { name: "#", value: row => row.id, isNumber: true, title: "Number in the model" },
       { name: "operators", value: row => row.name, text: row => broken(row.name), isLong: true },
-      ...table.devices.map((other, index) => ({ name: other.name, value: row => time(row, index), text: row => format.time(time(row, index)), isNumber: true, title: `Median time on ${other.name}, ${other.mode}` })),
+      ...table.devices.map((other, index) => ({ name: other.name, value: row => time(row, index), text: row => format.time(time(row, index)), isNumber: true, title: `Median time on ${other.name}, measured ${MODES[other.mode]}` })),
       { name: "share", value: row => time(row, device), text: row => format.share((time(row, device) ?? 0) / (total || 1)), isNumber: true, title: `Of the time on ${of.name}` },
       { name: "class", value: row => data.classes[row.colour] },
       { name: "layer", value: row => row.layer, text: row => broken(format.shortened(row.layer, 60)), isLong: true, isHidden: rows.every(row => !row.layer) },
@@ -48,9 +56,10 @@ function ofProfile(data, table) {
       { name: "workspace", value: row => of.workspace_bytes[row.at], text: row => format.bytes(of.workspace_bytes[row.at]), isNumber: true },
     ].filter(column => !column.isHidden);
     const sorted = sortedTable(columns, rows, row => `#${row.id} ${row.name} ${row.layer} ${row.shapes} ${data.classes[row.colour]}`, columns.findIndex(column => column.name === of.name));
+    const absent = measured < rows.length ? ` ${format.plural(rows.length - measured, "other has", "others have")} no time on this device.` : "";
     const shards = table.shards ? ` ${format.plural(table.shards, "row")} of shards are not shown.` : "";
     place.replaceChildren(
-      html("p", {}, `${of.name}: ${format.time(total)} for ${format.plural(rows.length, UNITS[table.granularity].slice(0, -1))}, each measured alone.${shards}`),
+      html("p", {}, `${of.name}: ${format.time(total)} for ${format.plural(measured, UNITS[table.granularity].slice(0, -1))}, each measured ${MODES[of.mode]}.${absent}${shards}`),
       ...timeByKind(data, items, sorted.filter), sorted.element);
   };
   show(0);

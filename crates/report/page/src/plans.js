@@ -4,6 +4,9 @@
 export const transferOf = code => -1 - code;
 export const isTransfer = code => code < 0;
 
+// How profiles are measured, in words.
+export const MODES = { isolated: "alone", "in-situ": "in context" };
+
 export function planModel(data, plan) {
   const { groups, transfers, devices } = plan, { words } = data;
   const run = data.runs.find(run => run.plan === data.plans.indexOf(plan));
@@ -45,11 +48,19 @@ export function measuredEvents(run) {
   return found;
 }
 
-// Times of the whole operator that a group is, or is a part of, on every device that profiles are of.
+// Times of the whole operator that a group is, or is a part of, on every device that profiles of the plan's model are of;
+// `planned` is the plan's device that computes as was measured. Nothing where no profile has the operator.
 export function profiledTimes(data, plan, group) {
   if (group.id === null) return [];
-  const table = data.tables.find(table => table.granularity === plan.granularity);
   const name = group.name.replace(/\[[^\]]*\]/g, "");
-  const at = table ? table.id.findIndex((id, at) => id === group.id && data.words[table.name[at]] === name) : -1;
-  return at < 0 ? [] : table.devices.map(device => ({ device: device.name, time: device.time_us[at] }));
+  const severalTables = new Set(plan.profiled.map(({ table }) => table)).size > 1;
+  let isKnown = false;
+  const times = plan.profiled.map(({ table, device, planned }) => {
+    const of = data.tables[table], { name: label, mode, time_us, unable } = of.devices[device];
+    const items = of.id.flatMap((id, at) => id === group.id && data.words[of.name[at]] === name ? [at] : []);
+    isKnown ||= items.length > 0;
+    const time = items.map(at => time_us[at]).find(time => time !== null) ?? null;
+    return { device: severalTables ? `${label}, ${of.subject}` : label, mode, planned, time, isUnable: items.some(at => unable.includes(at)) };
+  });
+  return isKnown ? times : [];
 }

@@ -3,27 +3,26 @@ import { scaleLog } from "d3-scale";
 import { axes, chart, colour, legend, mark, tips } from "./chart.js";
 import { choice, html, svg } from "./dom.js";
 import * as format from "./format.js";
+import { tableName } from "./operators.js";
 
-// Times below a microsecond are of views: rates from them mean nothing.
-const LEAST = 1;
 const COLOURS = [0, 1, 2, 3, 4, 5, 6];
 
 export function roofline(data) {
   const place = html("div");
   const show = index => place.replaceChildren(...ofTable(data, data.tables[index]));
   show(0);
-  return [choice("show", data.tables.map(table => table.granularity === "op" ? "operators" : "fused groups"), 0, show), place];
+  return [choice("show", data.tables.map(table => tableName(data, table)), 0, show), place];
 }
 
 function ofTable(data, table) {
   const points = [], partial = new Set(table.partial);
   table.devices.forEach((device, index) => table.id.forEach((id, at) => {
     const time = device.time_us[at], flops = table.flops[at];
-    if (time !== null && time >= LEAST && flops > 0 && table.bytes[at] > 0 && !partial.has(at)) {
+    if (time !== null && time >= data.least_time_us && flops > 0 && table.bytes[at] > 0 && !partial.has(at)) {
       points.push({ index, id, name: data.words[table.name[at]], x: flops / table.bytes[at], y: flops / time, time });
     }
   }));
-  if (!points.length) return [html("p", { class: "faint" }, "No operator has FLOPs and a time of a microsecond or more.")];
+  if (!points.length) return [html("p", { class: "faint" }, `No operator has FLOPs and a time of ${format.time(data.least_time_us)} or more.`)];
   const range = (key, low, high) => [Math.min(...points.map(point => point[key])) * low, Math.max(...points.map(point => point[key])) * high];
   const roofs = table.devices.map((device, index) => ({ ...device.roof, index, name: device.name })).filter(roof => roof.flops_per_us);
   const { holder, drawing } = chart("Roofline: rate against FLOPs per byte", (drawing, width) => {
@@ -49,5 +48,5 @@ function ofTable(data, table) {
   const reached = roof => `${roof.name}: ${format.flopRate(roof.flops_per_us)} reached by #${table.id[roof.flops_at]} ${format.shortened(data.words[table.name[roof.flops_at]], 40)}, ${format.byteRate(roof.bytes_per_us)} by #${table.id[roof.bytes_at]} ${format.shortened(data.words[table.name[roof.bytes_at]], 40)}`;
   const missing = table.id.length * table.devices.length - points.length;
   return [holder, legend(roofs.map(roof => [colour(COLOURS[roof.index % 7]), reached(roof), roof.index])),
-    html("p", { class: "faint" }, `The roof of each device is the highest rate that an operator of this profile reached, not a theoretical one. Bytes are operands, parameters and results, each once.${missing ? ` Not drawn: ${missing} times of operators without FLOPs, that read a part of an operand only (take, slices), of less than a microsecond, or not measured.` : ""}`)];
+    html("p", { class: "faint" }, `The roof of each device is the highest rate that an operator of this profile reached, not a theoretical one. Bytes are operands, parameters and results, each once.${missing ? ` Not drawn: ${missing} times of operators without FLOPs, that read a part of an operand only (take, slices), of less than ${format.time(data.least_time_us)}, or not measured.` : ""}`)];
 }

@@ -76,7 +76,7 @@ pub enum Unit {
     Bytes,
 }
 
-/// Differences beyond so many standard errors are significant: by chance, 3 in 1000 are.
+/// Differences beyond so many standard errors are significant. By chance, 3 in 1000 are of many samples, and 2 in 100 of eight.
 pub const SIGNIFICANT: f64 = 3.0;
 
 /// Why two subjects cannot be compared.
@@ -167,6 +167,12 @@ fn paired<K: Ord, T>(
     let rest = left - pairs.len();
     (pairs, alone, rest)
 }
+
+/// By what groups are paired: the number in the model, the part, and the name, which another model would not have.
+type GroupKey<'a> = (Option<u32>, &'a str, &'a str);
+
+/// By what transfers are paired: the tensor's number in the model, its part, its name, and from where to where it goes.
+type TransferKey<'a> = (Option<u32>, &'a str, &'a str, String, String);
 
 /// What is on one side alone.
 fn unpaired(what: &str, a: usize, b: usize) -> Option<String> {

@@ -7,7 +7,10 @@ use edgecut_plan::{
     file::{GroupPlan, Transfer},
 };
 
-use super::{ComparedKind, Comparison, ComparisonError, ComparisonRow, estimate::Estimate, paired, sort, unpaired};
+use super::{
+    ComparedKind, Comparison, ComparisonError, ComparisonRow, GroupKey, TransferKey, estimate::Estimate, paired, sort,
+    unpaired,
+};
 
 /// Compares the plan `a`, from the file `name_a`, with `b`.
 ///
@@ -26,7 +29,7 @@ pub fn plans((name_a, a): (&str, &Plan), (name_b, b): (&str, &Plan)) -> Result<C
         let row = ComparisonRow::times(ComparedKind::Group, &of_a.name, time_a, time_b);
         rows.push(row.of(id, part).on(&device(a, of_a.device), &device(b, of_b.device)));
     }
-    for ((id, part, _, _), of_a, of_b) in sent {
+    for ((id, part, ..), of_a, of_b) in sent {
         let (time_a, time_b) = (Estimate::exact(of_a.time_us.0), Estimate::exact(of_b.time_us.0));
         let row = ComparisonRow::times(ComparedKind::Transfer, &of_a.name, time_a, time_b);
         rows.push(row.of(id, part).on(&way(a, of_a), &way(b, of_b)));
@@ -58,22 +61,15 @@ fn way(plan: &Plan, transfer: &Transfer) -> String {
     format!("{} → {}", device(plan, transfer.from), device(plan, transfer.to))
 }
 
-/// The number of a group, its part, and its name where it has no number.
-type GroupKey<'a> = (Option<u32>, &'a str, &'a str);
-
 fn groups(plan: &Plan) -> impl Iterator<Item = (GroupKey<'_>, &GroupPlan)> {
-    plan.groups.iter().map(|group| {
-        let name = if group.id.is_some() { "" } else { group.name.as_str() };
-        ((group.id, group.part.as_str(), name), group)
-    })
+    plan.groups.iter().map(|group| ((group.id, group.part.as_str(), group.name.as_str()), group))
 }
-
-type TransferKey<'a> = (Option<u32>, &'a str, String, String);
 
 fn transfers(plan: &Plan) -> impl Iterator<Item = (TransferKey<'_>, &Transfer)> {
     plan.transfers.iter().map(|transfer| {
         let id = transfer.id.map(|id| id.0);
-        ((id, transfer.part.as_str(), device(plan, transfer.from), device(plan, transfer.to)), transfer)
+        let (part, name) = (transfer.part.as_str(), transfer.name.as_str());
+        ((id, part, name, device(plan, transfer.from), device(plan, transfer.to)), transfer)
     })
 }
 

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use edgecut_profile::{ProfileRow, Signature};
+use edgecut_graph::Granularity;
+use edgecut_profile::{MeasurementMode, ProfileRow, Signature};
 
 use super::{ComparedKind, Comparison, ComparisonError, ComparisonRow, estimate::Estimate, paired, sort, unpaired};
 
 /// Compares the profile `a`, called `name_a`, with `b`.
 ///
-/// If each has one device, these are compared; else those of the same name. Rows are paired by what they compute, so that
-/// they need not be of the same file or model.
+/// Rows are compared that were measured in one setting on each side. If each side has one device, these are compared, else those of
+/// the same name; of one device, settings of the same mode and granularity are. Rows are paired by what they compute, so that they
+/// need not be of the same file or model.
 ///
 /// # Errors
 /// If there are no such devices, or nothing that both have measured.
@@ -17,21 +19,16 @@ pub fn profiles(
     (name_a, a): (&str, &[ProfileRow]),
     (name_b, b): (&str, &[ProfileRow]),
 ) -> Result<Comparison, ComparisonError> {
-    let (devices_a, devices_b) = (devices(a), devices(b));
-    for (name, devices) in [(name_a, &devices_a), (name_b, &devices_b)] {
-        if devices.is_empty() {
+    let (of_a, of_b) = (settings(a), settings(b));
+    for (name, settings) in [(name_a, &of_a), (name_b, &of_b)] {
+        if settings.is_empty() {
             return Err(ComparisonError::Empty(name.to_string()));
         }
     }
-    let pairs: Vec<(&str, &str)> = match (&devices_a[..], &devices_b[..]) {
-        ([one], [other]) => vec![(one, other)],
-        _ => devices_a
-            .iter()
-            .filter(|device| devices_b.contains(device))
-            .map(|device| (&device[..], &device[..]))
-            .collect(),
-    };
-    if pairs.is_empty() {
+    let (devices_a, devices_b) = (devices(&of_a), devices(&of_b));
+    let any_device = devices_a.len() == 1 && devices_b.len() == 1;
+    let (pairs, mut notes) = matched(&of_a, &of_b, any_device);
+    if pairs.is_empty() && !any_device && !devices_a.iter().any(|device| devices_b.contains(device)) {
         let (a, b) = (name_a.to_string(), name_b.to_string());
         return Err(ComparisonError::Devices {
             a,
@@ -41,31 +38,113 @@ pub fn profiles(
         });
     }
     let mut comparison = Comparison { a: described(name_a, a), b: described(name_b, b), ..Comparison::default() };
-    for (device_a, device_b) in pairs {
-        device(&mut comparison, (device_a, a), (device_b, b));
+    let is_one = pairs.len() == 1;
+    for (setting_a, setting_b) in pairs {
+        compare(&mut comparison, (setting_a, a), (setting_b, b), is_one);
     }
     if comparison.rows.is_empty() {
         return Err(ComparisonError::Nothing { a: name_a.to_string(), b: name_b.to_string() });
     }
     sort(&mut comparison.rows);
+    comparison.notes.append(&mut notes);
     Ok(comparison)
 }
 
-fn full_name(row: &ProfileRow) -> String {
-    format!("{}/{}", row.server, row.device)
+/// What all rows of one measurement of a model have in common.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Setting<'a> {
+    server: &'a str,
+    device: &'a str,
+    hardware: &'a str,
+    engine: &'a str,
+    engine_version: &'a str,
+    threads: usize,
+    mode: MeasurementMode,
+    granularity: Granularity,
 }
 
-/// The devices that measured anything, in order.
-fn devices(rows: &[ProfileRow]) -> Vec<String> {
-    let measured = rows.iter().filter(|row| row.time_us_median.is_some());
-    measured.map(full_name).collect::<BTreeSet<_>>().into_iter().collect()
+impl<'a> Setting<'a> {
+    fn of(row: &'a ProfileRow) -> Setting<'a> {
+        Setting {
+            server: &row.server,
+            device: &row.device,
+            hardware: &row.hardware,
+            engine: &row.engine,
+            engine_version: &row.engine_version,
+            threads: row.threads,
+            mode: row.mode,
+            granularity: row.granularity,
+        }
+    }
+
+    fn full_name(&self) -> String {
+        format!("{}/{}", self.server, self.device)
+    }
+
+    /// Engine and threads, in words.
+    fn engine(&self) -> String {
+        let threads = if self.threads == 1 { "1 thread".to_string() } else { format!("{} threads", self.threads) };
+        format!("{} {}, {threads}", self.engine, self.engine_version)
+    }
+
+    /// What is measured, in words.
+    fn what(&self) -> &'static str {
+        match (self.granularity, self.mode) {
+            (Granularity::Fused, MeasurementMode::Isolated) => "fused groups",
+            (Granularity::Fused, MeasurementMode::InSitu) => "fused groups in situ",
+            (Granularity::Op, MeasurementMode::Isolated) => "operators",
+            (Granularity::Op, MeasurementMode::InSitu) => "operators in situ",
+        }
+    }
+}
+
+/// The settings in which anything was measured, in order.
+fn settings(rows: &[ProfileRow]) -> Vec<Setting<'_>> {
+    let mut found = Vec::new();
+    for setting in rows.iter().filter(|row| row.time_us_median.is_some()).map(Setting::of) {
+        if !found.contains(&setting) {
+            found.push(setting);
+        }
+    }
+    found
+}
+
+fn devices(settings: &[Setting<'_>]) -> Vec<String> {
+    settings.iter().map(Setting::full_name).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Settings of A and B that measure the same on a device: equal ones, else what is the only one of its kind on both sides.
+fn matched<'a>(
+    a: &[Setting<'a>],
+    b: &[Setting<'a>],
+    any_device: bool,
+) -> (Vec<(Setting<'a>, Setting<'a>)>, Vec<String>) {
+    let is_same = |x: &Setting<'_>, y: &Setting<'_>| {
+        let is_device = any_device || (x.server, x.device) == (y.server, y.device);
+        is_device && (x.mode, x.granularity) == (y.mode, y.granularity)
+    };
+    let (mut pairs, mut notes) = (Vec::new(), Vec::new());
+    for setting in a {
+        let rivals = a.iter().filter(|other| is_same(setting, other)).count();
+        let candidates: Vec<&Setting<'_>> = b.iter().filter(|other| is_same(setting, other)).collect();
+        match (candidates.iter().find(|other| **other == setting), &candidates[..]) {
+            (Some(other), _) => pairs.push((*setting, **other)),
+            (None, [other]) if rivals == 1 => pairs.push((*setting, **other)),
+            (None, []) => {}
+            (None, _) => {
+                let (device, engine, what) = (setting.full_name(), setting.engine(), setting.what());
+                notes.push(format!("{device}: {what} on {engine}: B has several of them, not compared"));
+            }
+        }
+    }
+    (pairs, notes)
 }
 
 /// The file, its devices, engines and the day of its last row.
 fn described(name: &str, rows: &[ProfileRow]) -> String {
     let of = |row: &ProfileRow| {
-        let threads = if row.threads == 1 { "1 thread".to_string() } else { format!("{} threads", row.threads) };
-        format!("{} ({}), {} {}, {threads}", full_name(row), row.hardware, row.engine, row.engine_version)
+        let setting = Setting::of(row);
+        format!("{} ({}), {}", setting.full_name(), setting.hardware, setting.engine())
     };
     let devices: BTreeSet<String> = rows.iter().map(of).collect();
     let devices: Vec<String> = devices.into_iter().collect();
@@ -75,44 +154,53 @@ fn described(name: &str, rows: &[ProfileRow]) -> String {
 }
 
 /// By what rows are paired: what is computed, and which shard of it.
-type Key<'a> = (&'a Signature, u8, Option<usize>, u64);
+type Key<'a> = (&'a Signature, Option<usize>, u64);
 
-/// The rows of one device on each side.
-fn device(comparison: &mut Comparison, (device_a, a): (&str, &[ProfileRow]), (device_b, b): (&str, &[ProfileRow])) {
-    let (pairs, alone_a, alone_b) = paired(measured(a, device_a), measured(b, device_b));
-    let mut operators: BTreeMap<&str, BTreeMap<&Signature, (usize, Estimate, Estimate)>> = BTreeMap::new();
-    let row = |kind, name: &str, a, b| ComparisonRow::times(kind, name, a, b).on(device_a, device_b);
-    for ((signature, _, axis, fraction), of_a, of_b) in &pairs {
+/// The rows of one setting on each side.
+fn compare(
+    comparison: &mut Comparison,
+    (setting_a, a): (Setting<'_>, &[ProfileRow]),
+    (setting_b, b): (Setting<'_>, &[ProfileRow]),
+    is_one: bool,
+) {
+    let (device_a, device_b) = (setting_a.full_name(), setting_b.full_name());
+    let (pairs, alone_a, alone_b) = paired(measured(a, setting_a), measured(b, setting_b));
+    let mut operators: BTreeMap<&str, BTreeMap<&Signature, (Estimate, Estimate)>> = BTreeMap::new();
+    let row = |kind, name: &str, a, b| ComparisonRow::times(kind, name, a, b).on(&device_a, &device_b);
+    for ((signature, axis, fraction), of_a, of_b) in &pairs {
         let (time_a, time_b) = (estimate(of_a), estimate(of_b));
         let part = axis.map_or(String::new(), |axis| format!("axis {axis}, {:.3}", f64::from_bits(*fraction)));
         let id = u32::try_from(of_a.id).ok();
         comparison.rows.push(row(ComparedKind::Group, &of_a.operator, time_a, time_b).of(id, &part));
         if axis.is_none() {
-            let of_kind = operators.entry(&of_a.operator).or_default();
-            of_kind.entry(signature).or_insert((0, time_a, time_b)).0 += 1;
+            let sum = operators.entry(&of_a.operator).or_default().entry(signature);
+            let sum = sum.or_insert((Estimate::ZERO, Estimate::ZERO));
+            // In isolation one measurement stands for all of a signature, so that its error does too.
+            *sum = match setting_a.mode {
+                MeasurementMode::Isolated => (sum.0.plus_same(time_a), sum.1.plus_same(time_b)),
+                MeasurementMode::InSitu => (sum.0.plus(time_a), sum.1.plus(time_b)),
+            };
         }
     }
+    let add = |sum: (Estimate, Estimate), (a, b): &(Estimate, Estimate)| (sum.0.plus(*a), sum.1.plus(*b));
     let mut whole = (Estimate::ZERO, Estimate::ZERO);
     for (name, times) in &operators {
-        let mut sum = (Estimate::ZERO, Estimate::ZERO);
-        for (count, a, b) in times.values() {
-            sum = (sum.0.plus(a.times(*count)), sum.1.plus(b.times(*count)));
-        }
-        whole = (whole.0.plus(sum.0), whole.1.plus(sum.1));
+        let sum = times.values().fold((Estimate::ZERO, Estimate::ZERO), add);
+        whole = add(whole, &sum);
         comparison.rows.push(row(ComparedKind::Operators, name, sum.0, sum.1));
     }
     if !operators.is_empty() {
-        comparison.rows.push(row(ComparedKind::Whole, "sum", whole.0, whole.1));
+        let name = if is_one { "sum".to_string() } else { format!("sum of {}", setting_a.what()) };
+        comparison.rows.push(row(ComparedKind::Whole, &name, whole.0, whole.1));
     }
-    comparison.notes.extend(unpaired("operators", alone_a, alone_b).map(|note| format!("{device_a}: {note}")));
+    comparison.notes.extend(unpaired("rows", alone_a, alone_b).map(|note| format!("{device_a}: {note}")));
 }
 
-/// The rows of a device that have a time.
-fn measured<'a>(rows: &'a [ProfileRow], device: &str) -> impl Iterator<Item = (Key<'a>, &'a ProfileRow)> {
-    let key =
-        |row: &'a ProfileRow| (&row.signature, row.granularity as u8, row.axis, row.fraction.unwrap_or(1.0).to_bits());
-    let of_device = rows.iter().filter(move |row| full_name(row) == device);
-    of_device.filter(|row| row.time_us_median.is_some()).map(move |row| (key(row), row))
+/// The rows of a setting that have a time.
+fn measured<'a>(rows: &'a [ProfileRow], setting: Setting<'_>) -> impl Iterator<Item = (Key<'a>, &'a ProfileRow)> {
+    let key = |row: &'a ProfileRow| (&row.signature, row.axis, row.fraction.unwrap_or(1.0).to_bits());
+    let of_setting = rows.iter().filter(move |row| row.time_us_median.is_some() && Setting::of(row) == setting);
+    of_setting.map(move |row| (key(row), row))
 }
 
 fn estimate(row: &ProfileRow) -> Estimate {
@@ -157,7 +245,31 @@ mod tests {
                 (ComparedKind::Group, "relu", 1.0, 1.0, Some(false)),
             ]
         );
-        assert_eq!(found.notes, ["s/cpu: 1 operators only in A, 1 only in B: not compared"]);
+        assert_eq!(found.notes, ["s/cpu: 1 rows only in A, 1 only in B: not compared"]);
+    }
+
+    #[test]
+    fn what_was_measured_in_one_setting_is_compared() {
+        let rows = profile("s", &[(0, "f", "x", 1.0), (1, "f", "x", 3.0)]);
+        let fused: Vec<ProfileRow> =
+            rows.iter().map(|row| ProfileRow { granularity: Granularity::Fused, ..row.clone() }).collect();
+        let both = [rows.clone(), fused].concat();
+        let sums = |found: Comparison| -> Vec<(String, f64)> {
+            let whole = found.rows.into_iter().filter(|row| row.kind == ComparedKind::Whole);
+            whole.map(|row| (row.name, row.a)).collect()
+        };
+        let found = sums(profiles(("a", &both), ("b", &both)).unwrap());
+        assert_eq!(found, [("sum of operators".to_string(), 4.0), ("sum of fused groups".to_string(), 4.0)]);
+        let in_situ: Vec<ProfileRow> =
+            rows.iter().map(|row| ProfileRow { mode: MeasurementMode::InSitu, ..row.clone() }).collect();
+        assert_eq!(sums(profiles(("a", &in_situ), ("b", &in_situ)).unwrap()), [("sum".to_string(), 4.0)]);
+        let threads = |count| rows.iter().map(move |row| ProfileRow { threads: count, ..row.clone() });
+        let many: Vec<ProfileRow> = threads(1).chain(threads(2)).collect();
+        assert_eq!(sums(profiles(("a", &many), ("b", &many)).unwrap()).len(), 2);
+        // Which of two settings is meant by another one, nothing says.
+        let other: Vec<ProfileRow> = threads(4).collect();
+        assert!(profiles(("a", &many), ("b", &other)).is_err());
+        assert_eq!(sums(profiles(("a", &rows), ("b", &other)).unwrap()).len(), 1);
     }
 
     #[test]

@@ -3,7 +3,10 @@
 use edgecut_cluster::run::{GroupTime, Outcome, Scatter, TransferCost, results::RunAbout};
 use edgecut_graph::units::Micros;
 
-use super::{ComparedKind, Comparison, ComparisonError, ComparisonRow, estimate::Estimate, paired, sort, unpaired};
+use super::{
+    ComparedKind, Comparison, ComparisonError, ComparisonRow, GroupKey, TransferKey, estimate::Estimate, paired, sort,
+    unpaired,
+};
 use crate::subject::MeasuredRun;
 
 /// Compares the run `a`, from the file `name_a`, with `b`.
@@ -25,7 +28,7 @@ pub fn runs(
         rows.push(row.of(id, part).on(&a.device, &b.device));
     }
     let (sent, sent_a, sent_b) = paired(transfers(of_a), transfers(of_b));
-    for ((id, part, from, to), a, b) in sent {
+    for ((id, part, _, from, to), a, b) in sent {
         let way = format!("{from} → {to}");
         let time = |of: &TransferCost| estimate(of.measured_us, &of.scatter);
         let row = ComparisonRow::times(ComparedKind::Transfer, &a.tensor, time(a), time(b));
@@ -38,6 +41,11 @@ pub fn runs(
         && a.model_blake3 != b.model_blake3
     {
         notes.push(format!("the runs are of different files: {} and {}", a.model, b.model));
+    }
+    if of_a.interval_us.is_some() != of_b.interval_us.is_some() {
+        let what =
+            "one is of a stream, whose latency has the time that inputs wait for each other: latencies do not compare";
+        notes.push(what.to_string());
     }
     notes.extend(unpaired("groups or parts", alone_a, alone_b));
     notes.extend(unpaired("transfers", sent_a, sent_b));
@@ -62,22 +70,15 @@ fn group(time: &GroupTime) -> Estimate {
     estimate(time.measured_us, &time.scatter)
 }
 
-/// The number of a group, its part, and its name where it has no number.
-type GroupKey<'a> = (Option<u32>, &'a str, &'a str);
-
 fn groups(run: &Outcome) -> impl Iterator<Item = (GroupKey<'_>, &GroupTime)> {
-    run.groups.iter().map(|group| {
-        let name = if group.id.is_some() { "" } else { group.name.as_str() };
-        ((group.id, group.part.as_str(), name), group)
-    })
+    run.groups.iter().map(|group| ((group.id, group.part.as_str(), group.name.as_str()), group))
 }
-
-type TransferKey<'a> = (Option<u32>, &'a str, &'a str, &'a str);
 
 fn transfers(run: &Outcome) -> impl Iterator<Item = (TransferKey<'_>, &TransferCost)> {
     run.transfers.iter().map(|transfer| {
         let id = transfer.id.map(|id| id.0);
-        ((id, transfer.part.as_str(), transfer.from.as_str(), transfer.to.as_str()), transfer)
+        let (part, tensor) = (transfer.part.as_str(), transfer.tensor.as_str());
+        ((id, part, tensor, transfer.from.clone(), transfer.to.clone()), transfer)
     })
 }
 

@@ -1,4 +1,4 @@
-//! Comparisons for the page: of several profiles, plans or runs, the first with each of the others.
+//! Comparisons for the page: each profile, plan or run with the first before it that has something in common with it.
 
 use serde::Serialize;
 
@@ -28,14 +28,16 @@ pub struct ComparisonView {
     pub value_b: Vec<f64>,
     /// In standard errors.
     pub difference: Vec<Option<f64>>,
+    pub is_significant: Vec<Option<bool>>,
 }
 
 /// The comparisons of `subjects`. Pairs that have nothing in common are left out.
 pub(super) fn comparisons(subjects: &[Subject], words: &mut Dictionary) -> Vec<ComparisonView> {
     let mut views = Vec::new();
     for (index, b) in subjects.iter().enumerate() {
-        let a = subjects[..index].iter().find_map(|a| compare(a, b).map(|found| (a, found)));
-        if let Some((a, Ok(comparison))) = a {
+        // The first one that has something in common with it: there may be plans of two models.
+        let found = subjects[..index].iter().find_map(|a| Some((a, compare(a, b)?.ok()?)));
+        if let Some((a, comparison)) = found {
             views.push(ComparisonView::of(&format!("{} and {}", a.name, b.name), comparison, words));
         }
     }
@@ -60,6 +62,7 @@ impl ComparisonView {
             is_bytes: rows.iter().map(|row| row.unit == Unit::Bytes).collect(),
             value_a: rows.iter().map(|row| value(row.unit, row.a)).collect(),
             value_b: rows.iter().map(|row| value(row.unit, row.b)).collect(),
+            is_significant: rows.iter().map(|row| row.is_significant).collect(),
             difference: rows.iter().map(|row| row.z.map(five_digits)).collect(),
         }
     }

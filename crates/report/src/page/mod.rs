@@ -29,9 +29,10 @@ pub mod run_view;
 #[cfg(test)]
 mod testing;
 
+use std::collections::BTreeSet;
+
 use edgecut_cluster::LinkRow;
 use edgecut_plan::Plan;
-use edgecut_profile::ProfileRow;
 use serde::Serialize;
 
 use crate::{
@@ -41,7 +42,7 @@ use crate::{
 use cluster::ClusterView;
 use columns::Dictionary;
 use comparison_view::ComparisonView;
-use operators::OperatorTable;
+use operators::{LEAST_TIME_US, NamedRows, OperatorTable, model_hash};
 use plan_view::PlanView;
 use run_view::RunView;
 
@@ -63,6 +64,8 @@ pub struct Page {
     pub comparisons: Vec<ComparisonView>,
     pub fronts: Vec<FrontView>,
     pub tables: Vec<OperatorTable>,
+    /// Rates are not computed from shorter times.
+    pub least_time_us: f64,
 }
 
 /// A front in columns.
@@ -80,11 +83,11 @@ impl Page {
     pub fn of(subjects: &[Subject]) -> Page {
         let mut words = Dictionary::default();
         let (mut plans, mut views): (Vec<&Plan>, Vec<PlanView>) = (Vec::new(), Vec::new());
-        let (mut fronts, mut rows): (Vec<FrontView>, Vec<&ProfileRow>) = (Vec::new(), Vec::new());
+        let (mut fronts, mut profiles): (Vec<FrontView>, Vec<NamedRows<'_>>) = (Vec::new(), Vec::new());
         let mut links: Vec<&LinkRow> = Vec::new();
         for subject in subjects {
             match &subject.content {
-                Content::Profile(profile) => rows.extend(profile),
+                Content::Profile(rows) => profiles.push((&subject.name, rows)),
                 Content::Links(measured) => links.extend(measured),
                 Content::Plan(planned) => {
                     plans.push(&planned.plan);
@@ -99,18 +102,22 @@ impl Page {
             _ => None,
         });
         let runs: Vec<RunView> = runs.collect();
-        let comparisons = comparison_view::comparisons(subjects, &mut words);
-        let tables = operators::tables(rows.iter().copied(), &mut words);
+        let comparisons = comparisons(subjects, &mut words);
+        let tables = operators::tables(&profiles, &mut words);
+        for (view, plan) in views.iter_mut().zip(&plans) {
+            view.profiled = operators::profiled(plan, &tables, &words);
+        }
         Page {
             made_by: format!("edgecut {}", env!("CARGO_PKG_VERSION")),
             subjects: subjects.iter().map(described).collect(),
             classes: CLASSES,
-            cluster: ClusterView::of(rows.iter().copied(), &plans, &links),
+            cluster: ClusterView::of(profiles.iter().flat_map(|(_, rows)| rows.iter()), &plans, &links),
             runs,
             comparisons,
             plans: views,
             fronts,
             tables,
+            least_time_us: LEAST_TIME_US,
             class_of: words.words().iter().map(|word| class(word)).collect(),
             words,
         }
@@ -128,6 +135,30 @@ impl FrontView {
             splits: points.iter().map(|point| point.splits).collect(),
         }
     }
+}
+
+/// The comparisons of `subjects`. Profiles of two models, as far as their folders tell models, are not compared.
+fn comparisons(subjects: &[Subject], words: &mut Dictionary) -> Vec<ComparisonView> {
+    let model = |subject: &Subject| match &subject.content {
+        Content::Profile(_) => model_hash(&subject.name).map(str::to_string),
+        _ => None,
+    };
+    let models: BTreeSet<String> = subjects.iter().filter_map(model).collect();
+    if models.len() < 2 {
+        return comparison_view::comparisons(subjects, words);
+    }
+    let mut found: Vec<ComparisonView> = Vec::new();
+    for hash in &models {
+        let others = |subject: &&Subject| model(subject).is_none_or(|of| of == *hash);
+        let of_model: Vec<Subject> = subjects.iter().filter(others).cloned().collect();
+        for view in comparison_view::comparisons(&of_model, words) {
+            // Plans, runs, and profiles whose model is not known come with each model.
+            if found.iter().all(|other| other.name != view.name) {
+                found.push(view);
+            }
+        }
+    }
+    found
 }
 
 /// Name, kind, and what a subject has.
@@ -150,6 +181,16 @@ fn described(subject: &Subject) -> (String, &'static str, String) {
 mod tests {
     use super::*;
     use crate::subject::{MeasuredRun, PlanSubject};
+
+    #[test]
+    fn profiles_of_two_models_are_not_compared() {
+        let of = |name: &str| Subject { name: name.to_string(), content: Content::Profile(testing::rows()) };
+        let subjects = ["x/m-01234567", "x/n-89abcdef", "y/m-01234567", "y/n-89abcdef"].map(of);
+        let page = Page::of(&subjects);
+        let names: Vec<&str> = page.comparisons.iter().map(|view| view.name.as_str()).collect();
+        assert_eq!(names, ["x/m-01234567 and y/m-01234567", "x/n-89abcdef and y/n-89abcdef"]);
+        assert_eq!(page.tables.len(), 4);
+    }
 
     #[test]
     fn a_page_has_a_section_for_what_its_subjects_have() {

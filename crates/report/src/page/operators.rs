@@ -1,17 +1,23 @@
-//! Profiles for the page: one table for each granularity, a row an operator or fused group, its time on each device; and
-//! what each device reached in it.
+//! Profiles for the page: of each subject one table for each granularity, a row an operator or fused group, its time on
+//! each device; and what each device reached in it.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use edgecut_graph::Granularity;
-use edgecut_profile::ProfileRow;
+use edgecut_plan::{Plan, file::DevicePlan};
+use edgecut_profile::{MeasurementMode, ProfileRow};
 use serde::Serialize;
 
 use super::columns::{Dictionary, five_digits, nanoseconds};
 
-/// The whole items of profiles of one granularity. Names are indices into the page's words.
+/// The whole items of one subject, of one granularity. Names are indices into the page's words.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct OperatorTable {
+    /// The subject's name.
+    pub subject: String,
     pub granularity: Granularity,
     /// One entry of each column an item.
     pub id: Vec<usize>,
@@ -30,10 +36,15 @@ pub struct OperatorTable {
 /// What one device was measured to take, one entry an item.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct DeviceTimes {
+    /// `server/device`; with what distinguishes it, where the page has another one of this name.
     pub name: String,
-    pub mode: String,
+    pub mode: MeasurementMode,
+    #[serde(skip)]
+    condition: Condition,
     /// Median; `None` where the device cannot compute the item, or the profile lacks it.
     pub time_us: Vec<Option<f64>>,
+    /// Items that the device cannot compute: of them the profile has a row without a time.
+    pub unable: Vec<usize>,
     /// Thousandths of the median: its median deviation, and how far the 95th percentile is above it.
     pub mad: Vec<Option<u64>>,
     pub p95: Vec<Option<u64>>,
@@ -52,24 +63,143 @@ pub struct Roof {
 }
 
 /// Shorter times are of views and other operators that do nothing; rates from them mean nothing.
-const LEAST_TIME_US: f64 = 1.0;
+pub const LEAST_TIME_US: f64 = 1.0;
 
 /// What makes rows of several devices one item.
 type ItemKey<'a> = (usize, &'a str, &'a str, &'a str);
 
-/// A device, as the columns of a table name it; devices that differ in hardware, engine or threads are told apart.
-type DeviceKey = (String, String, String, String);
-
-/// One table for each granularity that the rows have; of several rows for the same item on one device the last counts.
-pub fn tables<'a>(rows: impl Iterator<Item = &'a ProfileRow>, words: &mut Dictionary) -> Vec<OperatorTable> {
-    let (mut fused, mut single): (Vec<&ProfileRow>, Vec<&ProfileRow>) = (Vec::new(), Vec::new());
-    for row in rows {
-        if row.granularity == Granularity::Fused { fused.push(row) } else { single.push(row) }
-    }
-    [fused, single].into_iter().filter(|rows| !rows.is_empty()).map(|rows| table(&rows, words)).collect()
+/// A device under the conditions of a measurement: its name, and what tells it apart from others of this name.
+#[derive(Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Condition {
+    name: String,
+    engine: String,
+    threads: usize,
+    hardware: String,
+    mode: &'static str,
 }
 
-fn table(rows: &[&ProfileRow], words: &mut Dictionary) -> OperatorTable {
+/// Profiles of one subject: its name, and its rows.
+pub type NamedRows<'a> = (&'a str, &'a [ProfileRow]);
+
+/// One table for each subject and granularity that it has; of several rows for the same item on one device the last counts.
+pub fn tables(subjects: &[NamedRows<'_>], words: &mut Dictionary) -> Vec<OperatorTable> {
+    let rows = subjects.iter().flat_map(|(_, rows)| rows.iter());
+    let conditions: BTreeSet<Condition> = rows.map(Condition::of).collect();
+    let mut tables = Vec::new();
+    for (name, rows) in subjects {
+        for granularity in [Granularity::Fused, Granularity::Op] {
+            let rows: Vec<&ProfileRow> = rows.iter().filter(|row| row.granularity == granularity).collect();
+            if !rows.is_empty() {
+                tables.push(table(name, &rows, &conditions, words));
+            }
+        }
+    }
+    tables
+}
+
+/// A device that was measured with the model of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ProfiledDevice {
+    /// The table, and the device in it.
+    pub table: usize,
+    pub device: usize,
+    /// The plan's device that computes as was measured: with this engine, on this hardware and so many threads.
+    pub planned: Option<usize>,
+}
+
+/// The devices of those of `tables` that are of the model of `plan`, in the plan's granularity.
+///
+/// Folders of profiles are named after the model's hash. Elsewhere the groups that both have must have the same names.
+pub fn profiled(plan: &Plan, tables: &[OperatorTable], words: &Dictionary) -> Vec<ProfiledDevice> {
+    let is_of = |table: &OperatorTable| match model_hash(&table.subject) {
+        Some(hash) => plan.model.blake3.starts_with(hash),
+        None => has_same_groups(plan, table, words),
+    };
+    let mut found = Vec::new();
+    for (index, table) in tables.iter().enumerate() {
+        if table.granularity == plan.granularity && is_of(table) {
+            found.extend(table.devices.iter().enumerate().map(|(device, times)| ProfiledDevice {
+                table: index,
+                device,
+                planned: plan.devices.iter().position(|planned| times.condition.is_of(planned)),
+            }));
+        }
+    }
+    found
+}
+
+/// The first digits of the hash of the model, from the name of a folder of profiles or of a file in it: `NAME-HASH8`.
+pub fn model_hash(subject: &str) -> Option<&str> {
+    let is_hash = |text: &&str| text.len() == 8 && text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
+    let mut names = Path::new(subject).iter().rev().take(2);
+    names.find_map(|name| name.to_str()?.rsplit_once('-').map(|(_, hash)| hash).filter(is_hash))
+}
+
+/// Whether the whole groups that both have are of the same names, and there is any group that both have.
+fn has_same_groups(plan: &Plan, table: &OperatorTable, words: &Dictionary) -> bool {
+    let words = words.words();
+    let names: BTreeMap<usize, &str> =
+        table.id.iter().zip(&table.name).map(|(id, name)| (*id, words[*name as usize].as_str())).collect();
+    let mut has_any = false;
+    for group in &plan.groups {
+        let Some(name) = group.id.and_then(|id| names.get(&(id as usize))) else { continue };
+        let is_same = without_parts(&group.name) == *name;
+        // A part of an operator may be called otherwise than the whole.
+        if !is_same && group.part.is_empty() {
+            return false;
+        }
+        has_any |= is_same;
+    }
+    has_any
+}
+
+/// A name of operators without what is in brackets: the names of their parts.
+fn without_parts(name: &str) -> String {
+    let mut pieces = name.split('[');
+    let first = pieces.next().unwrap_or_default().to_string();
+    pieces.fold(first, |text, piece| text + piece.split_once(']').map_or("", |(_, rest)| rest))
+}
+
+impl Condition {
+    fn of(row: &ProfileRow) -> Condition {
+        Condition {
+            name: format!("{}/{}", row.server, row.device),
+            engine: format!("{} {}", row.engine, row.engine_version).trim().to_string(),
+            threads: row.threads,
+            hardware: row.hardware.clone(),
+            mode: match row.mode {
+                MeasurementMode::Isolated => "isolated",
+                MeasurementMode::InSitu => "in-situ",
+            },
+        }
+    }
+
+    /// Whether `planned` is the device, as far as the plan says how it computes.
+    fn is_of(&self, planned: &DevicePlan) -> bool {
+        self.name == planned.full_name()
+            && planned.threads.is_none_or(|threads| threads as usize == self.threads)
+            && planned.engine.as_ref().is_none_or(|engine| *engine == self.engine)
+            && planned.hardware.as_ref().is_none_or(|hardware| *hardware == self.hardware)
+    }
+
+    /// The name, with what not all conditions of this name have in common.
+    fn label(&self, all: &BTreeSet<Condition>) -> String {
+        let differs = |part: fn(&Condition) -> String| {
+            let is_other = |other: &Condition| other.name == self.name && part(other) != part(self);
+            all.iter().any(is_other).then(|| part(self))
+        };
+        let parts = [
+            differs(|of| of.engine.clone()),
+            differs(|of| if of.threads == 1 { "1 thread".to_string() } else { format!("{} threads", of.threads) }),
+            differs(|of| of.hardware.clone()),
+            differs(|of| of.mode.to_string()),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() { self.name.clone() } else { format!("{} ({})", self.name, parts.join(", ")) }
+    }
+}
+
+fn table(subject: &str, rows: &[&ProfileRow], all: &BTreeSet<Condition>, words: &mut Dictionary) -> OperatorTable {
     let whole: Vec<&ProfileRow> = rows.iter().copied().filter(|row| row.shard().is_none()).collect();
     let mut items: BTreeMap<ItemKey<'_>, &ProfileRow> = BTreeMap::new();
     let signatures: Vec<String> = whole.iter().map(|row| row.signature.to_string()).collect();
@@ -77,6 +207,7 @@ fn table(rows: &[&ProfileRow], words: &mut Dictionary) -> OperatorTable {
         items.entry((row.id, &row.operators, &row.operator, signature)).or_insert(row);
     }
     let mut table = OperatorTable {
+        subject: subject.to_string(),
         granularity: rows.first().map_or(Granularity::Fused, |row| row.granularity),
         shards: rows.len() - whole.len(),
         ..OperatorTable::default()
@@ -93,54 +224,41 @@ fn table(rows: &[&ProfileRow], words: &mut Dictionary) -> OperatorTable {
         }
     }
     let position: BTreeMap<ItemKey<'_>, usize> = items.keys().enumerate().map(|(at, key)| (*key, at)).collect();
-    let mut devices: BTreeMap<DeviceKey, DeviceTimes> = BTreeMap::new();
+    let mut devices: BTreeMap<Condition, DeviceTimes> = BTreeMap::new();
     for (row, signature) in whole.iter().zip(&signatures) {
         let at = position[&(row.id, row.operators.as_str(), row.operator.as_str(), signature.as_str())];
-        devices.entry(device_key(row)).or_insert_with(|| DeviceTimes::empty(row, items.len())).add(at, row);
+        let condition = Condition::of(row);
+        let label = condition.label(all);
+        devices.entry(condition).or_insert_with(|| DeviceTimes::empty(label, row, items.len())).add(at, row);
     }
-    let mut devices: Vec<DeviceTimes> = devices.into_values().collect();
-    let names: Vec<String> = devices.iter().map(|device| device.name.clone()).collect();
-    for (device, row) in devices.iter_mut().zip(first_rows(&whole)) {
-        if names.iter().filter(|name| **name == device.name).count() > 1 {
-            device.name = format!("{} ({}, {} threads, {})", device.name, row.engine, row.threads, row.hardware);
-        }
-        device.roof = roof(&table, &device.time_us);
-    }
-    table.devices = devices;
+    table.devices = devices.into_values().collect();
+    let roofs: Vec<Option<Roof>> = table.devices.iter().map(|device| roof(&table, &device.time_us)).collect();
+    table.devices.iter_mut().zip(roofs).for_each(|(device, roof)| device.roof = roof);
     table
 }
 
-fn device_key(row: &ProfileRow) -> DeviceKey {
-    let mode = if row.mode == edgecut_profile::MeasurementMode::Isolated { "isolated" } else { "in-situ" };
-    let engine = format!("{} {} {:4}", row.engine, row.engine_version, row.threads);
-    (format!("{}/{}", row.server, row.device), row.hardware.clone(), engine, mode.to_string())
-}
-
-/// A row of each device, in the order of the table's devices.
-fn first_rows<'a>(rows: &[&'a ProfileRow]) -> Vec<&'a ProfileRow> {
-    let mut first: BTreeMap<DeviceKey, &ProfileRow> = BTreeMap::new();
-    for row in rows {
-        first.entry(device_key(row)).or_insert(row);
-    }
-    first.into_values().collect()
-}
-
 impl DeviceTimes {
-    fn empty(row: &ProfileRow, items: usize) -> DeviceTimes {
-        let (name, _, _, mode) = device_key(row);
+    fn empty(name: String, row: &ProfileRow, items: usize) -> DeviceTimes {
         DeviceTimes {
             name,
-            mode,
+            mode: row.mode,
+            condition: Condition::of(row),
             time_us: vec![None; items],
             mad: vec![None; items],
             p95: vec![None; items],
             workspace_bytes: vec![None; items],
-            roof: None,
+            ..DeviceTimes::default()
         }
     }
 
     fn add(&mut self, at: usize, row: &ProfileRow) {
-        let Some(median) = row.time_us_median.map(|time| time.0) else { return };
+        let Some(median) = row.time_us_median.map(|time| time.0) else {
+            if self.time_us[at].is_none() && !self.unable.contains(&at) {
+                self.unable.push(at);
+            }
+            return;
+        };
+        self.unable.retain(|item| *item != at);
         let thousandths = |time: f64| (median > 0.0).then(|| (1e3 * time / median).round() as u64);
         self.time_us[at] = Some(five_digits(nanoseconds(median)));
         self.mad[at] = row.time_us_mad.and_then(|mad| thousandths(mad.0));
@@ -177,17 +295,25 @@ fn roof(table: &OperatorTable, time_us: &[Option<f64>]) -> Option<Roof> {
 mod tests {
     use super::{super::testing, *};
 
+    fn names(table: &OperatorTable) -> Vec<&str> {
+        table.devices.iter().map(|device| device.name.as_str()).collect()
+    }
+
     #[test]
     fn rows_of_devices_meet_in_items() {
-        let rows = testing::rows();
-        let tables = tables(rows.iter(), &mut Dictionary::default());
+        let mut rows = testing::rows();
+        let mut unable = rows[0].clone();
+        (unable.server, unable.time_us_median) = ("c".into(), None);
+        rows.push(unable);
+        let tables = tables(&[("p", &rows)], &mut Dictionary::default());
         assert_eq!(tables.len(), 1);
         let table = &tables[0];
-        assert_eq!((table.granularity, &table.id), (Granularity::Fused, &vec![0, 1]));
-        let names: Vec<&str> = table.devices.iter().map(|device| device.name.as_str()).collect();
-        assert_eq!(names, ["a/cpu", "b/cpu"]);
-        assert_eq!(table.devices[0].time_us, [Some(10.0), Some(8.0)]);
-        assert_eq!(table.devices[1].time_us, [None, Some(5.0)]);
+        assert_eq!((table.granularity, &table.id, table.subject.as_str()), (Granularity::Fused, &vec![0, 1], "p"));
+        assert_eq!(names(table), ["a/cpu", "b/cpu", "c/cpu"]);
+        let times: Vec<_> = table.devices.iter().map(|device| (&device.time_us[..], &device.unable[..])).collect();
+        let expected: [(&[Option<f64>], &[usize]); 3] =
+            [(&[Some(10.0), Some(8.0)], &[]), (&[None, Some(5.0)], &[]), (&[None, None], &[0])];
+        assert_eq!(times, expected);
         // 1000 FLOPs and 100 bytes in 8 us.
         let roof = Roof { flops_per_us: 125.0, flops_at: 1, bytes_per_us: 12.5, bytes_at: 1 };
         assert_eq!(table.devices[0].roof, Some(roof));
@@ -196,11 +322,38 @@ mod tests {
     }
 
     #[test]
-    fn other_threads_are_another_device() {
+    fn labels_tell_devices_of_one_name_apart() {
         let mut rows = testing::rows();
         rows[1].threads = 2;
-        let tables = tables(rows.iter(), &mut Dictionary::default());
-        let names: Vec<&str> = tables[0].devices.iter().map(|device| device.name.as_str()).collect();
-        assert_eq!(names, ["a/cpu (tract, 1 threads, h)", "a/cpu (tract, 2 threads, h)", "b/cpu"]);
+        let found = tables(&[("p", &rows)], &mut Dictionary::default());
+        assert_eq!(names(&found[0]), ["a/cpu (1 thread)", "a/cpu (2 threads)", "b/cpu"]);
+        let mut other = testing::rows();
+        other[0].engine_version = "2".into();
+        other[1].mode = MeasurementMode::InSitu;
+        // What differs in another subject is told too.
+        let found = tables(&[("p", &testing::rows()), ("q", &other)], &mut Dictionary::default());
+        assert_eq!(names(&found[0]), ["a/cpu (tract 1, isolated)", "b/cpu"]);
+        assert_eq!(names(&found[1]), ["a/cpu (tract 1, in-situ)", "a/cpu (tract 2, isolated)", "b/cpu"]);
+    }
+
+    #[test]
+    fn a_plan_has_times_of_its_own_model() {
+        let (mut plan, mut words) = (testing::plan(), Dictionary::default());
+        plan.model.blake3 = "0123456789abcdef".into();
+        plan.devices[1].threads = Some(2);
+        let (rows, mut other) = (testing::rows(), testing::rows());
+        other[1].operator = "sqrt".into();
+        let subjects: [NamedRows<'_>; 6] = [
+            ("profiles/m-01234567", &other),
+            ("profiles/m-89abcdef", &rows),
+            ("profiles/m-01234567/b.csv", &rows[2..]),
+            ("p.csv", &rows),
+            ("q.csv", &other),
+            ("profiles/m-89abcdef/b.csv", &rows),
+        ];
+        let found = profiled(&plan, &tables(&subjects, &mut words), &words);
+        let found: Vec<_> = found.iter().map(|of| (of.table, of.device, of.planned)).collect();
+        assert_eq!(found, [(0, 0, Some(0)), (0, 1, None), (2, 0, None), (3, 0, Some(0)), (3, 1, None)]);
+        assert_eq!((without_parts("a[1/2]+b[x]"), without_parts("nn.relu")), ("a+b".into(), "nn.relu".into()));
     }
 }

@@ -14,6 +14,7 @@ use super::{
     causes::{Causes, Event},
     columns::{Dictionary, five_digits, nanoseconds},
     memory_curve::{MemoryCurve, curves},
+    operators::ProfiledDevice,
 };
 use crate::subject::{PlanSubject, PlannedModel};
 
@@ -41,6 +42,8 @@ pub struct PlanView {
     pub devices: Vec<PlannedDevice>,
     pub groups: GroupColumns,
     pub transfers: TransferColumns,
+    /// The profiles of the page that are of its model.
+    pub profiled: Vec<ProfiledDevice>,
     /// Memory over time, one a device; `None` without the model.
     pub memory: Option<Vec<MemoryCurve>>,
     /// Why the model is not there.
@@ -158,6 +161,8 @@ impl PlanView {
             devices: devices(plan),
             transfers: transfers(plan, &causes, words),
             groups,
+            // Known when all subjects are.
+            profiled: Vec::new(),
             memory: problem.as_ref().map(|problem| curves(plan, problem)),
             without_model: match (&subject.model, &problem) {
                 (Err(why), _) => Some(why.clone()),

@@ -49,8 +49,8 @@ mod tests {
         let trace: Value = serde_json::from_str(&json(&timeline())).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();
         let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
-        assert_eq!((of("M").len(), of("X").len(), of("C").len()), (2, 2, 2));
-        assert_eq!((&of("X")[1]["ts"], &of("X")[1]["dur"]), (&json!(1.5), &json!(2.0)));
+        assert_eq!((of("M").len(), of("X").len(), of("C").len()), (2, 3, 2));
+        assert_eq!((&of("X")[2]["ts"], &of("X")[2]["dur"]), (&json!(1.5), &json!(2.0)));
         assert_eq!((&of("X")[0]["args"]["group"], &of("C")[1]["args"]["value"]), (&json!(7), &json!(5.0)));
     }
 }

@@ -47,6 +47,7 @@ enum EventType {
     Unspecified = 0,
     SliceBegin = 1,
     SliceEnd = 2,
+    Instant = 3,
     Counter = 4,
 }
 
@@ -147,8 +148,14 @@ fn events(track_uuid: u64, category: &str, content: &TrackContent) -> Vec<TraceP
                     debug_annotations: details.collect(),
                     ..event(EventType::SliceBegin)
                 };
-                timed.push((nanoseconds(span.start), begin));
-                timed.push((nanoseconds(span.start + span.time), event(EventType::SliceEnd)));
+                let (from, to) = (nanoseconds(span.start), nanoseconds(span.start + span.time));
+                if from == to {
+                    // A slice that ends where it begins would end before it, as what precedes it does.
+                    timed.push((from, TrackEvent { r#type: EventType::Instant as i32, ..begin }));
+                    continue;
+                }
+                timed.push((from, begin));
+                timed.push((to, event(EventType::SliceEnd)));
             }
         }
         TrackContent::Counter { points, .. } => timed.extend(points.iter().map(|(at, value)| {
@@ -194,7 +201,8 @@ pub(super) mod tests {
             details: vec![("group", Detail::Number(7)), ("part", Detail::Text("1/2".into()))],
         };
         let mut group = TrackGroup { name: "one/cpu".into(), tracks: vec![] };
-        group.push("measured", TrackContent::Spans(vec![span("a", 0.5, 1.0), span("b", 1.5, 2.0)]));
+        group
+            .push("measured", TrackContent::Spans(vec![span("a", 0.5, 1.0), span("z", 1.5, 0.0), span("b", 1.5, 2.0)]));
         let points = vec![(Micros(0.0), 9.0), (Micros(2.0), 5.0)];
         group.push("memory", TrackContent::Counter { unit: CounterUnit::Bytes, points });
         group.push("nothing", TrackContent::Spans(vec![]));
@@ -216,14 +224,15 @@ pub(super) mod tests {
             .collect();
         let slice = |at, kind, name: &str| (at, 2, kind, name.to_string());
         assert_eq!(
-            events[..4],
+            events[..5],
             [
                 slice(500, EventType::SliceBegin, "a"),
                 slice(1500, EventType::SliceEnd, ""),
+                slice(1500, EventType::Instant, "z"),
                 slice(1500, EventType::SliceBegin, "b"),
                 slice(3500, EventType::SliceEnd, ""),
             ]
         );
-        assert_eq!(events[5], (2000, 3, EventType::Counter, String::new()));
+        assert_eq!(events[6], (2000, 3, EventType::Counter, String::new()));
     }
 }

@@ -19,7 +19,7 @@ struct Lane {
     measured: Vec<Span>,
 }
 
-/// A link, by its servers.
+/// A link, by its servers; of one server, by its devices.
 type Ends = (String, String);
 
 /// The last inference that all servers measured next to the plan's prediction; both begin at 0. `graph` is what was deployed, for
@@ -63,9 +63,14 @@ fn predicted(plan: &Plan, devices: &mut [Lane], links: &mut BTreeMap<Ends, Lane>
         let Some(lane) = devices.get_mut(group.device.0 as usize) else { continue };
         lane.predicted.push(step(plan, number, group.start_us, group.time_us));
     }
-    let server = |id: DeviceId| plan.devices.get(id.0 as usize).map_or(String::new(), |device| device.server.clone());
+    let device = |id: DeviceId| plan.devices.get(id.0 as usize);
     for transfer in &plan.transfers {
-        let lane = links.entry((server(transfer.from), server(transfer.to))).or_default();
+        let (Some(from), Some(to)) = (device(transfer.from), device(transfer.to)) else { continue };
+        let ends = match from.server == to.server {
+            true => (from.full_name(), to.full_name()),
+            false => (from.server.clone(), to.server.clone()),
+        };
+        let lane = links.entry(ends).or_default();
         lane.predicted.push(Span {
             name: transfer.name.clone(),
             start: transfer.start_us,
