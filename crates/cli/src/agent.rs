@@ -96,7 +96,11 @@ impl Agent {
             (Some(cert), Some(key), Some(ca)) => {
                 Some(Identity::read(&TlsFiles { ca, cert, key, crl: self.crl }).map_err(Failure::bad_input)?)
             }
-            _ => None,
+            (None, None, None) => None,
+            _ => {
+                let what = "--tls-cert, --tls-key and --client-ca belong together: one of them is missing";
+                return Err(Failure::BadInput(Report::msg(what)));
+            }
         };
         if let Some(Role::Operator) = identity.as_ref().and_then(Identity::role) {
             let what = "--tls-cert: this is the certificate of an operator, an agent needs one of its own: see `edgecut cluster init`";
