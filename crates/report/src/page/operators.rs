@@ -342,7 +342,7 @@ mod tests {
         plan.model.blake3 = "0123456789abcdef".into();
         plan.devices[1].threads = Some(2);
         let (rows, mut other) = (testing::rows(), testing::rows());
-        other[1].operator = "sqrt".into();
+        other[0].operator = "sqrt".into();
         let subjects: [NamedRows<'_>; 6] = [
             ("profiles/m-01234567", &other),
             ("profiles/m-89abcdef", &rows),
