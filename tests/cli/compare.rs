@@ -1,18 +1,10 @@
 //! `edgecut compare` on real profiles, plans and runs.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, fs, path::Path};
 
-use crate::common::process::{edgecut, model, within};
+use crate::common::process::{model, run};
 
 type Rows = Vec<BTreeMap<String, String>>;
-
-fn run(folder: &Path, line: &str) -> (Option<i32>, String, String) {
-    let mut command = edgecut(folder);
-    command.args(line.split_whitespace());
-    let output = within(Duration::from_secs(120), command);
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
-}
 
 #[track_caller]
 fn rows(folder: &Path, line: &str) -> Rows {

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use crate::common::process::{edgecut, within};
+use crate::common::process::{edgecut, texts, within};
 
 const MODEL: &str = "def @main(%x: Tensor[(4), float32]) { nn.softmax(tanh(nn.relu(%x))) }";
 
@@ -10,9 +10,7 @@ const MODEL: &str = "def @main(%x: Tensor[(4), float32]) { nn.softmax(tanh(nn.re
 fn run(folder: &Path, variables: &[(&str, &str)], line: &str) -> (Option<i32>, String, String) {
     let mut command = edgecut(folder);
     command.envs(variables.iter().copied()).args(line.split_whitespace());
-    let output = within(Duration::from_secs(60), command);
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
+    texts(within(Duration::from_secs(60), command))
 }
 
 fn folder(config: &str) -> tempfile::TempDir {

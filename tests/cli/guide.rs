@@ -15,7 +15,7 @@ use crate::common::process::{edgecut, within};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Longer outputs are cut in the middle when they are written, to so many lines before and after.
+/// The number of lines that are kept at both ends of an output when it is written; those in the middle are left out.
 const SHOWN: (usize, usize) = (12, 8);
 
 /// What stands for any number of lines, and in a line for any text.

@@ -1,25 +1,18 @@
 //! `run --output`: every run is appended, as rows and as JSON, and no other file is touched.
 
-use std::{fs, path::Path, time::Duration};
+use std::fs;
 
-use crate::common::process::{edgecut, model, within};
+use crate::common::process::{model, run};
 use edgecut::run::results::RunResults;
-
-fn run(folder: &Path, line: &str) -> (Option<i32>, String) {
-    let mut command = edgecut(folder);
-    command.args(line.split_whitespace());
-    let output = within(Duration::from_secs(120), command);
-    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-}
 
 #[test]
 fn runs_are_appended() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let planned = run(here, &format!("plan {} --profile-budget 20ms --rehearse 0", model("lstm")));
-    assert_eq!(planned.0, Some(0), "{}", planned.1);
+    assert_eq!(planned.0, Some(0), "{}", planned.2);
     for line in ["run plan.json --repeat 3 --output r.csv", "run plan.json --repeat 2 --output r.csv"] {
-        let (code, said) = run(here, line);
+        let (code, _, said) = run(here, line);
         assert_eq!(code, Some(0), "{said}");
         assert!(said.contains("results appended to r.csv"), "{said}");
     }
@@ -72,7 +65,7 @@ fn other_files_are_refused_and_stay_as_they_are() {
         ("run m.relay --output r.csv", "--output has no effect with a model"),
     ] {
         let before = fs::read(here.join("x.csv")).unwrap();
-        let (code, said) = run(here, line);
+        let (code, _, said) = run(here, line);
         assert_eq!(code, Some(2), "{line}: {said}");
         assert!(said.contains(message), "{line}: {said}");
         assert_eq!(fs::read(here.join("x.csv")).unwrap(), before);

@@ -4,10 +4,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
-    time::Duration,
 };
 
-use crate::common::process::{AgentProcess, edgecut, model, within};
+use crate::common::process::{AgentProcess, model, run};
 use edgecut::plan::Plan;
 
 /// Rows of a CSV file, by column.
@@ -27,15 +26,6 @@ const BOTH: &str = "plan m.relay --profile p.csv=s0/cpu --profile p.csv=s1/cpu -
 
 fn rows(text: &str) -> Rows {
     csv::Reader::from_reader(text.as_bytes()).into_deserialize().map(|row| row.unwrap()).collect()
-}
-
-/// Runs the program; its exit code, and what it prints to stdout and stderr.
-fn run(folder: &Path, line: &str) -> (Option<i32>, String, String) {
-    let mut command = edgecut(folder);
-    command.args(line.split_whitespace());
-    let output = within(Duration::from_secs(120), command);
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
 #[track_caller]

@@ -31,6 +31,19 @@ pub fn within(patience: Duration, mut command: Command) -> Output {
     ending(patience, child)
 }
 
+/// Runs the program in `folder` with the arguments in `line`: its exit code, and what it prints to stdout and stderr.
+pub fn run(folder: &Path, line: &str) -> (Option<i32>, String, String) {
+    let mut command = edgecut(folder);
+    command.args(line.split_whitespace());
+    texts(within(Duration::from_secs(120), command))
+}
+
+/// The exit code of a process, and what it printed to stdout and stderr.
+pub fn texts(output: Output) -> (Option<i32>, String, String) {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
 /// What a process did, once it has ended; it must end in time.
 pub fn ending(patience: Duration, child: Child) -> Output {
     let pid = child.id();

@@ -76,7 +76,8 @@ pub enum Unit {
     Bytes,
 }
 
-/// Differences beyond so many standard errors are significant. By chance, 3 in 1000 are of many samples, and 2 in 100 of eight.
+/// The number of standard errors beyond which a difference is significant: by chance, 3 in 1000 are with many samples, 2 in 100
+/// with eight.
 pub const SIGNIFICANT: f64 = 3.0;
 
 /// Why two subjects cannot be compared.

@@ -103,7 +103,7 @@ pub struct ProfiledDevice {
     /// The table, and the device in it.
     pub table: usize,
     pub device: usize,
-    /// The plan's device that computes as was measured: with this engine, on this hardware and so many threads.
+    /// The plan's device that computes as was measured: with the same engine, hardware and number of threads.
     pub planned: Option<usize>,
 }
 
