@@ -78,6 +78,9 @@ fn table(rows: &[ProfileRow]) -> PyResult<Table> {
         .text("tensors", |row| row.tensors.clone())
         .instant("measured_at", |row| row.measured_at)
         .text("governor", |row| row.governor.and_then(word))
-        .number("load", |row| row.load);
+        .number("load", |row| row.load)
+        .number("energy_j", |row| row.energy_j.map(|energy| energy.0))
+        .number("idle_w", |row| row.idle_w.map(|power| power.0))
+        .text("energy_source", |row| row.energy_source.and_then(word));
     Table::new(columns.finish())
 }

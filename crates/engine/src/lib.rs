@@ -14,6 +14,7 @@
 //! | [`CpuClock`], [`timed`] | wall-clock and CPU time of a computation |
 //! | [`CountingAllocator`], [`AllocationMeter`] | allocated bytes of the process and of single computations |
 //! | [`configure_heap`], [`cpu_quota`] | heap settings for inference; the CPU limit of a container |
+//! | [`energy`] | what tells the energy that a device consumes |
 //! | [`statistics`] | medians, quantiles and confidence intervals of samples |
 //!
 //! An engine receives a graph (a model, a stage, or a single operator) and executes exactly that. It does not know
@@ -27,6 +28,7 @@ mod clock;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod dilated;
+pub mod energy;
 mod engine;
 mod error;
 mod gpu;

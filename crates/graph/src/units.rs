@@ -1,4 +1,4 @@
-//! Bytes, time and transfer rates as newtypes: parsed with units from the command line, displayed with units, serialized
+//! Bytes, time, transfer rates, energy and power as newtypes: parsed with units from the command line, displayed with units, serialized
 //! as plain numbers.
 
 use std::{fmt, iter::Sum, ops, str::FromStr};
@@ -19,6 +19,16 @@ pub struct Micros(pub f64);
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rate(pub f64);
+
+/// Energy in joules.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Joules(pub f64);
+
+/// Power in watts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Watts(pub f64);
 
 /// A quantity that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -217,6 +227,81 @@ impl fmt::Display for Rate {
     }
 }
 
+impl Joules {
+    pub const ZERO: Joules = Joules(0.0);
+
+    /// The mean power of so much energy in `time`; zero if that is no time.
+    pub fn over(self, time: Micros) -> Watts {
+        if time.0 > 0.0 { Watts(self.0 / (time.0 / 1e6)) } else { Watts::ZERO }
+    }
+}
+
+impl fmt::Display for Joules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.0.abs() {
+            v if v < 1e-3 => format!("{:.1} uJ", self.0 * 1e6),
+            v if v < 1.0 => format!("{:.2} mJ", self.0 * 1e3),
+            _ => format!("{:.2} J", self.0),
+        };
+        f.pad(&text)
+    }
+}
+
+impl ops::Add for Joules {
+    type Output = Joules;
+    fn add(self, other: Joules) -> Joules {
+        Joules(self.0 + other.0)
+    }
+}
+
+impl ops::Sub for Joules {
+    type Output = Joules;
+    fn sub(self, other: Joules) -> Joules {
+        Joules(self.0 - other.0)
+    }
+}
+
+impl Sum for Joules {
+    fn sum<I: Iterator<Item = Joules>>(iter: I) -> Joules {
+        iter.fold(Joules::ZERO, |a, b| a + b)
+    }
+}
+
+impl Watts {
+    pub const ZERO: Watts = Watts(0.0);
+
+    /// The energy of this power for `time`.
+    pub fn during(self, time: Micros) -> Joules {
+        Joules(self.0 * time.0 / 1e6)
+    }
+}
+
+impl fmt::Display for Watts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{:.2} W", self.0))
+    }
+}
+
+impl ops::Add for Watts {
+    type Output = Watts;
+    fn add(self, other: Watts) -> Watts {
+        Watts(self.0 + other.0)
+    }
+}
+
+impl ops::Sub for Watts {
+    type Output = Watts;
+    fn sub(self, other: Watts) -> Watts {
+        Watts(self.0 - other.0)
+    }
+}
+
+impl Sum for Watts {
+    fn sum<I: Iterator<Item = Watts>>(iter: I) -> Watts {
+        iter.fold(Watts::ZERO, |a, b| a + b)
+    }
+}
+
 impl ops::Add for Micros {
     type Output = Micros;
     fn add(self, other: Micros) -> Micros {
@@ -273,5 +358,7 @@ mod tests {
     fn display_uses_the_largest_unit_that_fits() {
         assert_eq!(Bytes(1536).to_string(), "1.5 KiB");
         assert_eq!(Micros(40_250.0).to_string(), "40.25 ms");
+        assert_eq!(Watts(2.5).during(Micros(4000.0)).to_string(), "10.00 mJ");
+        assert_eq!(Joules(0.01).over(Micros(4000.0)), Watts(2.5));
     }
 }

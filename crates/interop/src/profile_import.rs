@@ -114,6 +114,7 @@ fn row(place: &ProfiledDevice, mode: MeasurementMode, id: usize, item: &Item, ti
         workspace: Bytes::ZERO,
         held: item.parameter_bytes,
         disturbed: 0.0,
+        energy: None,
         conditions: Conditions::default(),
     };
     ProfileRow {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Conditions;
+use crate::{Conditions, Energy};
 use edgecut_engine::statistics::Statistics;
 use edgecut_graph::units::{Bytes, Micros};
 
@@ -23,6 +23,9 @@ pub struct Cost {
     /// Fraction of the samples during which another process used the CPU. Disturbed samples are excluded from the
     /// statistics if enough others exist.
     pub disturbed: f64,
+    /// `None` where the server does not tell it.
+    #[serde(default)]
+    pub energy: Option<Energy>,
     #[serde(default)]
     pub conditions: Conditions,
 }

@@ -137,6 +137,7 @@ mod tests {
             workspace: Bytes(10),
             held: Bytes(6),
             disturbed: 0.0,
+            energy: None,
             conditions: Conditions::default(),
         };
         Observation { flops, bytes, parameters: 3.0, cost }

@@ -100,6 +100,7 @@ impl CostModel {
             workspace: fitted.workspace(item),
             held: fitted.held(item),
             disturbed: 0.0,
+            energy: None,
             conditions: Conditions::default(),
         };
         Some(Estimate { cost, source })
@@ -161,6 +162,7 @@ mod tests {
                 workspace: Bytes::ZERO,
                 held: Bytes::ZERO,
                 disturbed: 0.0,
+                energy: None,
                 conditions: Conditions::default(),
             };
             ProfileRow::new(&device, MeasurementMode::Isolated, Granularity::Op, id, item, &Ok(cost))

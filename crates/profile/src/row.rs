@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use time::OffsetDateTime;
 
-use crate::{Conditions, Cost, Governor, Item, ProfiledDevice, ProfiledShard, Signature};
-use edgecut_engine::statistics::Statistics;
+use crate::{Conditions, Cost, Energy, Governor, Item, ProfiledDevice, ProfiledShard, Signature};
+use edgecut_engine::{energy::EnergySource, statistics::Statistics};
 use edgecut_graph::{
     Granularity,
-    units::{Bytes, Micros},
+    units::{Bytes, Joules, Micros, Watts},
 };
 
 /// How items are measured.
@@ -88,6 +88,14 @@ pub struct ProfileRow {
     /// Processors that others kept busy while it was measured.
     #[serde(default)]
     pub load: Option<f64>,
+    /// Energy of one run, with what the idle device draws. Files may lack this and the next two columns.
+    #[serde(default)]
+    pub energy_j: Option<Joules>,
+    /// Power of the idle device.
+    #[serde(default)]
+    pub idle_w: Option<Watts>,
+    #[serde(default)]
+    pub energy_source: Option<EnergySource>,
 }
 
 impl ProfileRow {
@@ -101,6 +109,7 @@ impl ProfileRow {
         cost: &Result<Cost, String>,
     ) -> ProfileRow {
         let cost_of = |get: fn(&Cost) -> Micros| cost.as_ref().ok().map(|cost| to_nanoseconds(get(cost)));
+        let energy = cost.as_ref().ok().and_then(|cost| cost.energy);
         let conditions = cost.as_ref().map(|cost| cost.conditions).unwrap_or_default();
         ProfileRow {
             server: device.server.clone(),
@@ -140,6 +149,9 @@ impl ProfileRow {
             measured_at: conditions.measured_at,
             governor: conditions.governor,
             load: conditions.load,
+            energy_j: energy.map(|energy| energy.run),
+            idle_w: energy.map(|energy| energy.idle),
+            energy_source: energy.map(|energy| energy.source),
         }
     }
 
@@ -176,6 +188,11 @@ impl ProfileRow {
         self.copied_bytes.unwrap_or(Bytes::ZERO)
     }
 
+    /// The energy in the row; `None` if a column is empty.
+    pub fn energy(&self) -> Option<Energy> {
+        Some(Energy { run: self.energy_j?, idle: self.idle_w?, source: self.energy_source? })
+    }
+
     /// Whether the row describes `item` as a whole.
     pub fn is_of(&self, item: &Item) -> bool {
         self.shard().is_none() && self.signature == item.signature && self.operators == indices(item)
@@ -198,6 +215,7 @@ impl ProfileRow {
             workspace: self.workspace_bytes.unwrap_or(Bytes::ZERO),
             held: self.held_bytes.unwrap_or(self.parameter_bytes),
             disturbed: self.disturbed,
+            energy: self.energy(),
             conditions: Conditions { measured_at: self.measured_at, governor: self.governor, load: self.load },
         })
     }

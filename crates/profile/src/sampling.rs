@@ -129,6 +129,7 @@ impl Samples {
             workspace: used.iter().map(|s| s.workspace).max()?,
             held,
             disturbed: self.disturbed.len() as f64 / (self.clean.len() + self.disturbed.len()) as f64,
+            energy: None,
             conditions: Conditions::default(),
         })
     }

@@ -304,6 +304,7 @@ mod tests {
             workspace: Bytes(3),
             held: Bytes(4),
             disturbed: 0.125,
+            energy: None,
             conditions: Conditions::default(),
         }
     }

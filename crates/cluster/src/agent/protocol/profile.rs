@@ -213,6 +213,7 @@ impl TryFrom<wire::Cost> for Cost {
             workspace: Bytes(from.workspace_bytes),
             held: Bytes(from.held_bytes),
             disturbed: from.disturbed,
+            energy: None,
             conditions: Conditions {
                 measured_at: from.measured_at.and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok()),
                 governor: from.governor.as_deref().and_then(Governor::named),
@@ -271,6 +272,7 @@ mod tests {
             workspace: Bytes(3),
             held: Bytes(4),
             disturbed: 0.5,
+            energy: None,
             conditions: Conditions {
                 measured_at: OffsetDateTime::from_unix_timestamp(1_800_000_000).ok(),
                 governor: Some(Governor::Schedutil),
