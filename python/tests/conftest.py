@@ -1,5 +1,6 @@
 """What the tests share: a small model, and agents in processes of their own."""
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -48,24 +49,33 @@ def command():
     return str(found)
 
 
+@contextlib.contextmanager
+def agents(command, names):
+    """Agents of these names, which are processes of the wheel's command; gives the text of their cluster file."""
+    started, text = [], ""
+    try:
+        for name in names:
+            agent = subprocess.Popen(
+                [command, "agent", "--name", name, "--listen", "127.0.0.1:0", "--threads", "1"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+            started.append(agent)
+            address = re.fullmatch(r"listening on (\S+)\n", agent.stdout.readline())[1]
+            text += f'[[server]]\nname = "{name}"\naddress = "{address}"\n'
+        yield text
+    finally:
+        for agent in started:
+            agent.terminate()
+        for agent in started:
+            agent.wait(timeout=30)
+
+
 @pytest.fixture
 def cluster(command, tmp_path):
-    """A cluster file of two agents, which are processes of the wheel's command."""
-    agents, text = [], ""
-    for name in ("one", "two"):
-        agent = subprocess.Popen(
-            [command, "agent", "--name", name, "--listen", "127.0.0.1:0", "--threads", "1"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        agents.append(agent)
-        address = re.fullmatch(r"listening on (\S+)\n", agent.stdout.readline())[1]
-        text += f'[[server]]\nname = "{name}"\naddress = "{address}"\n'
+    """A cluster file of two agents."""
     path = tmp_path / "cluster.toml"
-    path.write_text(text)
-    yield path
-    for agent in agents:
-        agent.terminate()
-    for agent in agents:
-        agent.wait(timeout=30)
+    with agents(command, ("one", "two")) as text:
+        path.write_text(text)
+        yield path

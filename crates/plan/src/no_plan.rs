@@ -61,11 +61,14 @@ pub enum Shortage {
     },
     #[error("the work spread evenly takes {interval} a result, {excess} more than the target of {target}")]
     Work { interval: Micros, target: Micros, excess: Micros },
-    #[error("in the nearest plan {device} is short of {short} of its {limit} while {group} runs")]
+    #[error(
+        "the nearest plan needs {} on {device} while {group} runs, {short} more than its limit of {limit}",
+        *.limit + *.short
+    )]
     Memory { device: String, group: String, short: Bytes, limit: Bytes },
-    #[error("in the nearest plan the latency is {latency}, {excess} more than the target of {target}")]
+    #[error("the nearest plan has a latency of {latency}, {excess} more than the target of {target}")]
     Latency { latency: Micros, target: Micros, excess: Micros },
-    #[error("in the nearest plan the time between results is {interval}, {excess} more than the target of {target}")]
+    #[error("the nearest plan has a result every {interval}, {excess} more than the target of {target}")]
     Interval { interval: Micros, target: Micros, excess: Micros },
 }
 
@@ -124,6 +127,9 @@ impl Shortage {
 /// Most shortages that a message lists.
 const LISTED: usize = 4;
 
+/// Between two sentences of a message: each has a line of its own.
+const NEXT: &str = "\n";
+
 fn describe(proven: bool, shortages: &[Shortage], nearest: Option<&Nearest>) -> String {
     let mut text = match proven {
         true => format!("no plan can meet the targets at these costs: {}", list(shortages)),
@@ -131,19 +137,19 @@ fn describe(proven: bool, shortages: &[Shortage], nearest: Option<&Nearest>) -> 
     };
     let Some(nearest) = nearest else { return text };
     if proven && !nearest.shortages.is_empty() && nearest.shortages != shortages {
-        text += &format!("; {}", list(&nearest.shortages));
+        text += &format!("{NEXT}{}", list(&nearest.shortages));
     }
     if !proven {
         let missed = |is_missed: fn(&Shortage) -> bool| nearest.shortages.iter().any(is_missed);
         let (latency, interval, peak) = (&nearest.bounds.latency, &nearest.bounds.interval, &nearest.bounds.peak);
         if missed(|shortage| matches!(shortage, Shortage::Latency { .. })) {
-            text += &format!("; at these costs no plan is below {} ({})", latency.value, latency.by);
+            text += &format!("{NEXT}at these costs no plan is below {} ({})", latency.value, latency.by);
         }
         if missed(|shortage| matches!(shortage, Shortage::Interval { .. })) {
-            text += &format!("; at these costs none is below {} between results ({})", interval.value, interval.by);
+            text += &format!("{NEXT}at these costs none is below {} between results ({})", interval.value, interval.by);
         }
         if missed(Shortage::is_of_memory) {
-            text += &format!("; no plan needs less than {} on its fullest device ({})", peak.value, peak.by);
+            text += &format!("{NEXT}no plan needs less than {} on its fullest device ({})", peak.value, peak.by);
         }
     }
     text
@@ -155,8 +161,8 @@ fn list(shortages: &[Shortage]) -> String {
     }
     let shown: Vec<String> = shortages.iter().take(LISTED).map(ToString::to_string).collect();
     let more = shortages.len().saturating_sub(shown.len());
-    let tail = if more > 0 { format!("; and {more} more") } else { String::new() };
-    shown.join("; ") + &tail
+    let tail = if more > 0 { format!("{NEXT}and {more} more") } else { String::new() };
+    shown.join(NEXT) + &tail
 }
 
 #[cfg(test)]
@@ -224,8 +230,8 @@ mod tests {
         };
         assert_eq!(
             text(false, std::slice::from_ref(&missed)),
-            "no plan that meets the targets was found: in the nearest plan the latency is 25.00 ms, 3.00 ms more than \
-             the target of 22.00 ms; at these costs no plan is below 18.00 ms (longest chain)"
+            "no plan that meets the targets was found: the nearest plan has a latency of 25.00 ms, 3.00 ms more than \
+             the target of 22.00 ms\nat these costs no plan is below 18.00 ms (longest chain)"
         );
         let proof = Shortage::Work { interval: Micros(9e3), target: Micros(8e3), excess: Micros(1e3) };
         let text = text(true, &[proof]);
@@ -234,7 +240,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.ends_with("in the nearest plan the latency is 25.00 ms, 3.00 ms more than the target of 22.00 ms"),
+            text.ends_with("the nearest plan has a latency of 25.00 ms, 3.00 ms more than the target of 22.00 ms"),
             "{text}"
         );
         let targets = Targets { latency: Some(Micros(22e3)), throughput: Some(50.0) };

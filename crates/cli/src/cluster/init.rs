@@ -81,7 +81,8 @@ impl Init {
             add_tls(path, &authority, operator)?;
             println!("{}: [tls] added, with the certificate of {operator}", path.display());
         }
-        println!("\nCopy ca.pem, revoked.pem and an agent's own two files to its server, and start it there:");
+        println!("\nCopy ca.pem, revoked.pem and an agent's own two files to its server, and start it there;");
+        println!("--threads and --memory limit what it offers:");
         servers.iter().filter_map(|server| command(server)).for_each(|command| println!("  {command}"));
         Ok(())
     }

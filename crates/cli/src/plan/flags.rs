@@ -244,7 +244,7 @@ impl Plan {
         let accepting = why.and_then(NoPlan::nearest).map(|nearest| self.accepting(nearest)).unwrap_or_default();
         let nearest = match accepting.is_empty() {
             true => String::new(),
-            false => format!("\nthe nearest plan is given out with {}", accepting.join(" ")),
+            false => format!("\n{} accepts the nearest plan", accepting.join(" ")),
         };
         Failure::NoPlan(Report::msg(format!("{what}{nearest}")))
     }
