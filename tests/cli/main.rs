@@ -23,6 +23,7 @@ mod interrupted_plan;
 mod memory;
 mod model_flags;
 mod monitoring;
+mod perfetto;
 mod plan_advice;
 mod report;
 mod run_results;

@@ -135,6 +135,31 @@ fn a_page_has_the_results_of_runs_and_fronts() {
 }
 
 #[test]
+fn models_of_one_page_are_kept_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for (name, count) in [("a", 4), ("b", 8)] {
+        fs::write(here.join(format!("{name}.relay")), model(count)).unwrap();
+        done(here, &format!("plan {name}.relay --profile-budget 50ms --rehearse 0 --output {name}.json"));
+        done(here, &format!("run {name}.json --repeat 2 --output {name}-results.json"));
+    }
+    done(here, "report profiles b.json a.json a-results.json b-results.json");
+    let page = data(&fs::read_to_string(here.join("report.html")).unwrap());
+    let lengths = |of: &serde_json::Value, column: &str| -> Vec<usize> {
+        of.as_array().unwrap().iter().map(|of| of[column].as_array().unwrap().len()).collect()
+    };
+    assert_eq!(lengths(&page["tables"], "id"), [5, 9], "a table each");
+    let runs: Vec<u64> = page["runs"].as_array().unwrap().iter().map(|run| run["plan"].as_u64().unwrap()).collect();
+    assert_eq!(runs, [1, 0], "each with its plan");
+    // Times on other devices are of the plan's own model.
+    for (plan, table) in page["plans"].as_array().unwrap().iter().zip([1, 0]) {
+        let tables: Vec<u64> =
+            plan["profiled"].as_array().unwrap().iter().map(|column| column["table"].as_u64().unwrap()).collect();
+        assert_eq!(tables, [table], "{}", plan["name"]);
+    }
+}
+
+#[test]
 fn names_are_no_markup() {
     let folder = planned(4);
     let here = folder.path();

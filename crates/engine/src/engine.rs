@@ -126,7 +126,7 @@ pub struct Fallback {
 }
 
 /// Name and version of an engine.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EngineId {
     pub name: String,
     pub version: String,
@@ -134,6 +134,6 @@ pub struct EngineId {
 
 impl fmt::Display for EngineId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, self.version)
+        f.write_str(format!("{} {}", self.name, self.version).trim_end())
     }
 }

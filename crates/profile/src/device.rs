@@ -1,11 +1,12 @@
-//! The identity of a profiled device.
+//! The identity of a profiled device: rows that agree in all of it are of one device, under the same conditions.
 
 use serde::{Deserialize, Serialize};
 
+use crate::ProfileRow;
 use edgecut_engine::EngineId;
 
 /// The device that was measured, with the engine and the number of threads that executed the operators.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ProfiledDevice {
     pub server: String,
     /// Name of the device on its server.
@@ -14,4 +15,27 @@ pub struct ProfiledDevice {
     pub hardware: String,
     pub engine: EngineId,
     pub threads: usize,
+}
+
+impl ProfiledDevice {
+    /// That of a row.
+    pub fn of(row: &ProfileRow) -> ProfiledDevice {
+        ProfiledDevice {
+            server: row.server.clone(),
+            device: row.device.clone(),
+            hardware: row.hardware.clone(),
+            engine: EngineId { name: row.engine.clone(), version: row.engine_version.clone() },
+            threads: row.threads,
+        }
+    }
+
+    /// `server/device`, as plans name it.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.server, self.device)
+    }
+
+    /// The number of threads in words.
+    pub fn threads_text(&self) -> String {
+        if self.threads == 1 { "1 thread".to_string() } else { format!("{} threads", self.threads) }
+    }
 }

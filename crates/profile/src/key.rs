@@ -45,9 +45,7 @@ impl ProfileKey {
 
     /// Whether `row`, of any model, was measured on the same device with the same engine and threads.
     pub fn is_of_device(&self, row: &ProfileRow) -> bool {
-        let ProfiledDevice { server, device, hardware, engine, threads } = &self.device;
-        (&row.server, &row.device, &row.hardware, &row.engine, &row.engine_version, &row.threads)
-            == (server, device, hardware, &engine.name, &engine.version, threads)
+        ProfiledDevice::of(row) == self.device
     }
 }
 

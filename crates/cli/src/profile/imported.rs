@@ -13,7 +13,6 @@ use crate::{
     profile_source::{ProfiledModel, Source},
     table::table,
 };
-use edgecut_engine::EngineId;
 use edgecut_graph::units::Micros;
 use edgecut_interop::profile_import::Imported;
 use edgecut_profile::{ProfileKey, ProfileRow, ProfileStore, ProfileSummary, ProfiledDevice};
@@ -90,12 +89,10 @@ fn keep(subject: &ProfiledModel, imported: &Imported, output: &Path) -> Result<P
         let what = format!("the file has rows of {devices}, or of several modes: import those of one at a time");
         return Err(Failure::BadInput(Report::msg(what)));
     }
-    let engine = EngineId { name: row.engine.clone(), version: row.engine_version.clone() };
-    let (server, device, hardware) = (row.server.clone(), row.device.clone(), row.hardware.clone());
     let key = ProfileKey {
         model: subject.path().file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         model_hash: subject.hash().to_string(),
-        device: ProfiledDevice { server, device, hardware, engine, threads: row.threads },
+        device: ProfiledDevice::of(row),
         mode: row.mode,
         granularity: row.granularity,
     };

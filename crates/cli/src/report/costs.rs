@@ -12,7 +12,7 @@ use crate::{
     source_file as file,
     table::{shortened, table},
 };
-use edgecut_profile::{FamilyError, ProfileRow, growth::Pattern, model::CostModel, reader};
+use edgecut_profile::{FamilyError, ProfileRow, ProfiledDevice, growth::Pattern, model::CostModel, reader};
 
 /// The cost model of each device: how the times of operators of one family grow, and how well each is predicted from
 /// the others.
@@ -39,7 +39,8 @@ impl Costs {
             let what = format!("{}: no profile, or none with rows", names.join(", "));
             return Err(Failure::BadInput(miette::Report::msg(what)));
         }
-        let errors = errors(&rows);
+        let devices = errors(&rows);
+        let errors: Vec<&FamilyError> = devices.iter().flat_map(|(_, errors)| errors).collect();
         if let Some(path) = &self.output {
             write(path, &errors)?;
         }
@@ -47,49 +48,38 @@ impl Costs {
             Format::Csv => print_csv(&errors),
             Format::Json => print_json(&errors),
             Format::Table => {
-                println!("{}", page(&errors));
+                println!("{}", page(&devices));
                 Ok(())
             }
         }
     }
 }
 
-fn write(path: &Path, errors: &[FamilyError]) -> Outcome {
+fn write(path: &Path, errors: &[&FamilyError]) -> Outcome {
     file::write(path, &to_csv(errors)?)?;
     status!("costs written to {}", path.display());
     Ok(())
 }
 
-/// Server, device, hardware, engine, its version, threads.
-type Measured<'a> = (&'a str, &'a str, &'a str, &'a str, &'a str, usize);
-
 /// The table of every device, those with the same name on other hardware, with another engine or other threads apart.
-fn errors(rows: &[ProfileRow]) -> Vec<FamilyError> {
-    let mut devices: BTreeMap<Measured<'_>, Vec<&ProfileRow>> = BTreeMap::new();
+fn errors(rows: &[ProfileRow]) -> Vec<(ProfiledDevice, Vec<FamilyError>)> {
+    let mut devices: BTreeMap<ProfiledDevice, Vec<&ProfileRow>> = BTreeMap::new();
     for row in rows {
-        let ProfileRow { server, device, hardware, engine, engine_version, threads, .. } = row;
-        devices.entry((server, device, hardware, engine, engine_version, *threads)).or_default().push(row);
+        devices.entry(ProfiledDevice::of(row)).or_default().push(row);
     }
     let table = |rows: Vec<&ProfileRow>| CostModel::of(rows.iter().copied()).errors(&rows);
-    devices.into_values().flat_map(table).collect()
+    devices.into_iter().map(|(device, rows)| (device, table(rows))).collect()
 }
 
-fn page(errors: &[FamilyError]) -> String {
+fn page(devices: &[(ProfiledDevice, Vec<FamilyError>)]) -> String {
     let mut text = String::new();
-    let mut devices: Vec<&FamilyError> = Vec::new();
-    let same = |a: &FamilyError, b: &FamilyError| measured(a) == measured(b);
-    for row in errors {
-        if devices.iter().all(|device| !same(device, row)) {
-            devices.push(row);
-        }
-    }
-    for device in devices {
-        let FamilyError { server, device: name, hardware, engine, engine_version, threads, .. } = device;
-        text += &format!("{server}/{name} ({hardware}), {engine} {engine_version}, {threads} threads\n\n");
+    for (device, errors) in devices {
+        let (name, engine, threads) = (device.full_name(), &device.engine, device.threads_text());
+        text += &format!("{name} ({}), {engine}, {threads}\n\n", device.hardware);
         let columns =
             ["operators", "window", ">n", ">parts", "pattern", ">at least", "grows by", ">error", ">90 %", ">worst"];
         let mut lines = table(columns);
-        for row in errors.iter().filter(|row| same(row, device)) {
+        for row in errors {
             let share = |error: Option<f64>| error.map_or(String::new(), |e| format!("{:.1} %", 100.0 * e));
             lines.add_row([
                 shortened(&row.operator, 56),
@@ -107,11 +97,6 @@ fn page(errors: &[FamilyError]) -> String {
         text += &format!("{lines}\n\n");
     }
     text + "error: median of |predicted − measured| / measured, each time predicted from the others of its family"
-}
-
-fn measured(row: &FamilyError) -> Measured<'_> {
-    let FamilyError { server, device, hardware, engine, engine_version, threads, .. } = row;
-    (server, device, hardware, engine, engine_version, *threads)
 }
 
 fn pattern(pattern: Pattern) -> &'static str {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use edgecut_graph::Granularity;
-use edgecut_profile::{MeasurementMode, ProfileRow, Signature};
+use edgecut_profile::{MeasurementMode, ProfileRow, ProfiledDevice, Signature};
 
 use super::{ComparedKind, Comparison, ComparisonError, ComparisonRow, estimate::Estimate, paired, sort, unpaired};
 
@@ -51,40 +51,21 @@ pub fn profiles(
 }
 
 /// What all rows of one measurement of a model have in common.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Setting<'a> {
-    server: &'a str,
-    device: &'a str,
-    hardware: &'a str,
-    engine: &'a str,
-    engine_version: &'a str,
-    threads: usize,
+#[derive(Debug, Clone, PartialEq)]
+struct Setting {
+    device: ProfiledDevice,
     mode: MeasurementMode,
     granularity: Granularity,
 }
 
-impl<'a> Setting<'a> {
-    fn of(row: &'a ProfileRow) -> Setting<'a> {
-        Setting {
-            server: &row.server,
-            device: &row.device,
-            hardware: &row.hardware,
-            engine: &row.engine,
-            engine_version: &row.engine_version,
-            threads: row.threads,
-            mode: row.mode,
-            granularity: row.granularity,
-        }
-    }
-
-    fn full_name(&self) -> String {
-        format!("{}/{}", self.server, self.device)
+impl Setting {
+    fn of(row: &ProfileRow) -> Setting {
+        Setting { device: ProfiledDevice::of(row), mode: row.mode, granularity: row.granularity }
     }
 
     /// Engine and threads, in words.
     fn engine(&self) -> String {
-        let threads = if self.threads == 1 { "1 thread".to_string() } else { format!("{} threads", self.threads) };
-        format!("{} {}, {threads}", self.engine, self.engine_version)
+        format!("{}, {}", self.device.engine, self.device.threads_text())
     }
 
     /// What is measured, in words.
@@ -99,7 +80,7 @@ impl<'a> Setting<'a> {
 }
 
 /// The settings in which anything was measured, in order.
-fn settings(rows: &[ProfileRow]) -> Vec<Setting<'_>> {
+fn settings(rows: &[ProfileRow]) -> Vec<Setting> {
     let mut found = Vec::new();
     for setting in rows.iter().filter(|row| row.time_us_median.is_some()).map(Setting::of) {
         if !found.contains(&setting) {
@@ -109,30 +90,26 @@ fn settings(rows: &[ProfileRow]) -> Vec<Setting<'_>> {
     found
 }
 
-fn devices(settings: &[Setting<'_>]) -> Vec<String> {
-    settings.iter().map(Setting::full_name).collect::<BTreeSet<_>>().into_iter().collect()
+fn devices(settings: &[Setting]) -> Vec<String> {
+    settings.iter().map(|setting| setting.device.full_name()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Settings of A and B that measure the same on a device: equal ones, else what is the only one of its kind on both sides.
-fn matched<'a>(
-    a: &[Setting<'a>],
-    b: &[Setting<'a>],
-    any_device: bool,
-) -> (Vec<(Setting<'a>, Setting<'a>)>, Vec<String>) {
-    let is_same = |x: &Setting<'_>, y: &Setting<'_>| {
-        let is_device = any_device || (x.server, x.device) == (y.server, y.device);
+fn matched<'a>(a: &'a [Setting], b: &'a [Setting], any_device: bool) -> (Vec<(&'a Setting, &'a Setting)>, Vec<String>) {
+    let is_same = |x: &Setting, y: &Setting| {
+        let is_device = any_device || x.device.full_name() == y.device.full_name();
         is_device && (x.mode, x.granularity) == (y.mode, y.granularity)
     };
     let (mut pairs, mut notes) = (Vec::new(), Vec::new());
     for setting in a {
         let rivals = a.iter().filter(|other| is_same(setting, other)).count();
-        let candidates: Vec<&Setting<'_>> = b.iter().filter(|other| is_same(setting, other)).collect();
+        let candidates: Vec<&Setting> = b.iter().filter(|other| is_same(setting, other)).collect();
         match (candidates.iter().find(|other| **other == setting), &candidates[..]) {
-            (Some(other), _) => pairs.push((*setting, **other)),
-            (None, [other]) if rivals == 1 => pairs.push((*setting, **other)),
+            (Some(other), _) => pairs.push((setting, *other)),
+            (None, [other]) if rivals == 1 => pairs.push((setting, *other)),
             (None, []) => {}
             (None, _) => {
-                let (device, engine, what) = (setting.full_name(), setting.engine(), setting.what());
+                let (device, engine, what) = (setting.device.full_name(), setting.engine(), setting.what());
                 notes.push(format!("{device}: {what} on {engine}: B has several of them, not compared"));
             }
         }
@@ -144,7 +121,7 @@ fn matched<'a>(
 fn described(name: &str, rows: &[ProfileRow]) -> String {
     let of = |row: &ProfileRow| {
         let setting = Setting::of(row);
-        format!("{} ({}), {}", setting.full_name(), setting.hardware, setting.engine())
+        format!("{} ({}), {}", setting.device.full_name(), setting.device.hardware, setting.engine())
     };
     let devices: BTreeSet<String> = rows.iter().map(of).collect();
     let devices: Vec<String> = devices.into_iter().collect();
@@ -159,11 +136,11 @@ type Key<'a> = (&'a Signature, Option<usize>, u64);
 /// The rows of one setting on each side.
 fn compare(
     comparison: &mut Comparison,
-    (setting_a, a): (Setting<'_>, &[ProfileRow]),
-    (setting_b, b): (Setting<'_>, &[ProfileRow]),
+    (setting_a, a): (&Setting, &[ProfileRow]),
+    (setting_b, b): (&Setting, &[ProfileRow]),
     is_one: bool,
 ) {
-    let (device_a, device_b) = (setting_a.full_name(), setting_b.full_name());
+    let (device_a, device_b) = (setting_a.device.full_name(), setting_b.device.full_name());
     let (pairs, alone_a, alone_b) = paired(measured(a, setting_a), measured(b, setting_b));
     let mut operators: BTreeMap<&str, BTreeMap<&Signature, (Estimate, Estimate)>> = BTreeMap::new();
     let row = |kind, name: &str, a, b| ComparisonRow::times(kind, name, a, b).on(&device_a, &device_b);
@@ -197,9 +174,9 @@ fn compare(
 }
 
 /// The rows of a setting that have a time.
-fn measured<'a>(rows: &'a [ProfileRow], setting: Setting<'_>) -> impl Iterator<Item = (Key<'a>, &'a ProfileRow)> {
+fn measured<'a>(rows: &'a [ProfileRow], setting: &Setting) -> impl Iterator<Item = (Key<'a>, &'a ProfileRow)> {
     let key = |row: &'a ProfileRow| (&row.signature, row.axis, row.fraction.unwrap_or(1.0).to_bits());
-    let of_setting = rows.iter().filter(move |row| row.time_us_median.is_some() && Setting::of(row) == setting);
+    let of_setting = rows.iter().filter(move |row| row.time_us_median.is_some() && Setting::of(row) == *setting);
     of_setting.map(move |row| (key(row), row))
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use edgecut_cluster::LinkRow;
-use edgecut_plan::Plan;
-use edgecut_profile::ProfileRow;
+use edgecut_plan::{Plan, file::DevicePlan};
+use edgecut_profile::{ProfileRow, ProfiledDevice};
 use serde::Serialize;
 
 use super::columns::{five_digits, median};
@@ -52,9 +52,6 @@ pub struct LinkView {
     pub bytes_per_us: Option<f64>,
 }
 
-/// Devices by name, hardware, engine and threads: what differs in one of these is another device.
-type Identity<'a> = (String, &'a str, String, u64);
-
 impl ClusterView {
     /// `None` if the subjects name no device and no link. Measured links are shown as far as plans use them, all without a
     /// plan.
@@ -63,13 +60,11 @@ impl ClusterView {
         plans: &[&Plan],
         measured_links: &[&LinkRow],
     ) -> Option<ClusterView> {
-        let mut profiled: BTreeMap<Identity<'_>, Vec<&ProfileRow>> = BTreeMap::new();
+        let mut profiled: BTreeMap<ProfiledDevice, Vec<&ProfileRow>> = BTreeMap::new();
         for row in rows {
-            let engine = format!("{} {}", row.engine, row.engine_version).trim().to_string();
-            let name = format!("{}/{}", row.server, row.device);
-            profiled.entry((name, &row.hardware, engine, row.threads as u64)).or_default().push(row);
+            profiled.entry(ProfiledDevice::of(row)).or_default().push(row);
         }
-        let mut devices: Vec<DeviceView> = profiled.iter().map(|(identity, rows)| measured(identity, rows)).collect();
+        let mut devices: Vec<DeviceView> = profiled.iter().map(|(device, rows)| measured(device, rows)).collect();
         for planned in plans.iter().flat_map(|plan| &plan.devices) {
             let name = planned.full_name();
             if devices.iter().all(|device| device.name != name) {
@@ -86,12 +81,15 @@ impl ClusterView {
                 device.is_used = Some(device.is_used.unwrap_or(false) || !planned.order.is_empty());
             }
         }
+        // In the order of the first plan, as everywhere on the page; then what no plan has.
+        let order: Vec<String> = plans.iter().flat_map(|plan| &plan.devices).map(DevicePlan::full_name).collect();
+        devices.sort_by_key(|device| order.iter().position(|name| *name == device.name).unwrap_or(order.len()));
         let links = links(plans, measured_links);
         (!devices.is_empty() || !links.is_empty()).then_some(ClusterView { devices, links })
     }
 }
 
-fn measured((name, hardware, engine, threads): &Identity<'_>, rows: &[&ProfileRow]) -> DeviceView {
+fn measured(device: &ProfiledDevice, rows: &[&ProfileRow]) -> DeviceView {
     let mut governors: Vec<String> =
         rows.iter().filter_map(|row| row.governor).map(|governor| governor.to_string()).collect();
     governors.sort();
@@ -101,10 +99,10 @@ fn measured((name, hardware, engine, threads): &Identity<'_>, rows: &[&ProfileRo
     let first = rows.iter().filter_map(minute).min();
     let disturbed = rows.iter().filter(|row| row.disturbed > 0.0);
     DeviceView {
-        name: name.clone(),
-        hardware: (*hardware).to_string(),
-        engine: engine.clone(),
-        threads: Some(*threads),
+        name: device.full_name(),
+        hardware: device.hardware.clone(),
+        engine: device.engine.to_string(),
+        threads: Some(device.threads as u64),
         governors,
         load: median(rows.iter().filter_map(|row| row.load).collect()).map(five_digits),
         rows: rows.len(),

@@ -98,7 +98,7 @@ impl Page {
             }
         }
         let runs = subjects.iter().filter_map(|subject| match &subject.content {
-            Content::Results(run) => Some(RunView::of(&subject.name, &run.outcome, &plans, &mut words)),
+            Content::Results(run) => Some(RunView::of(&subject.name, run, &plans, &mut words)),
             _ => None,
         });
         let runs: Vec<RunView> = runs.collect();

@@ -8,7 +8,7 @@ use std::{
 
 use edgecut_graph::Granularity;
 use edgecut_plan::{Plan, file::DevicePlan};
-use edgecut_profile::{MeasurementMode, ProfileRow};
+use edgecut_profile::{MeasurementMode, ProfileRow, ProfiledDevice};
 use serde::Serialize;
 
 use super::columns::{Dictionary, five_digits, nanoseconds};
@@ -34,7 +34,7 @@ pub struct OperatorTable {
 }
 
 /// What one device was measured to take, one entry an item.
-#[derive(Debug, Default, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize)]
 pub struct DeviceTimes {
     /// `server/device`; with what distinguishes it, where the page has another one of this name.
     pub name: String,
@@ -68,13 +68,10 @@ pub const LEAST_TIME_US: f64 = 1.0;
 /// What makes rows of several devices one item.
 type ItemKey<'a> = (usize, &'a str, &'a str, &'a str);
 
-/// A device under the conditions of a measurement: its name, and what tells it apart from others of this name.
-#[derive(Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// A device, and how it was measured.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Condition {
-    name: String,
-    engine: String,
-    threads: usize,
-    hardware: String,
+    device: ProfiledDevice,
     mode: &'static str,
 }
 
@@ -97,9 +94,9 @@ pub fn tables(subjects: &[NamedRows<'_>], words: &mut Dictionary) -> Vec<Operato
     tables
 }
 
-/// A device that was measured with the model of a plan.
+/// The times of a device in one of the tables, which is of the model of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct ProfiledDevice {
+pub struct DeviceColumn {
     /// The table, and the device in it.
     pub table: usize,
     pub device: usize,
@@ -110,7 +107,7 @@ pub struct ProfiledDevice {
 /// The devices of those of `tables` that are of the model of `plan`, in the plan's granularity.
 ///
 /// Folders of profiles are named after the model's hash. Elsewhere the groups that both have must have the same names.
-pub fn profiled(plan: &Plan, tables: &[OperatorTable], words: &Dictionary) -> Vec<ProfiledDevice> {
+pub fn profiled(plan: &Plan, tables: &[OperatorTable], words: &Dictionary) -> Vec<DeviceColumn> {
     let is_of = |table: &OperatorTable| match model_hash(&table.subject) {
         Some(hash) => plan.model.blake3.starts_with(hash),
         None => has_same_groups(plan, table, words),
@@ -118,7 +115,7 @@ pub fn profiled(plan: &Plan, tables: &[OperatorTable], words: &Dictionary) -> Ve
     let mut found = Vec::new();
     for (index, table) in tables.iter().enumerate() {
         if table.granularity == plan.granularity && is_of(table) {
-            found.extend(table.devices.iter().enumerate().map(|(device, times)| ProfiledDevice {
+            found.extend(table.devices.iter().enumerate().map(|(device, times)| DeviceColumn {
                 table: index,
                 device,
                 planned: plan.devices.iter().position(|planned| times.condition.is_of(planned)),
@@ -163,10 +160,7 @@ fn without_parts(name: &str) -> String {
 impl Condition {
     fn of(row: &ProfileRow) -> Condition {
         Condition {
-            name: format!("{}/{}", row.server, row.device),
-            engine: format!("{} {}", row.engine, row.engine_version).trim().to_string(),
-            threads: row.threads,
-            hardware: row.hardware.clone(),
+            device: ProfiledDevice::of(row),
             mode: match row.mode {
                 MeasurementMode::Isolated => "isolated",
                 MeasurementMode::InSitu => "in-situ",
@@ -176,26 +170,28 @@ impl Condition {
 
     /// Whether `planned` is the device, as far as the plan says how it computes.
     fn is_of(&self, planned: &DevicePlan) -> bool {
-        self.name == planned.full_name()
-            && planned.threads.is_none_or(|threads| threads as usize == self.threads)
-            && planned.engine.as_ref().is_none_or(|engine| *engine == self.engine)
-            && planned.hardware.as_ref().is_none_or(|hardware| *hardware == self.hardware)
+        let ProfiledDevice { hardware, engine, threads, .. } = &self.device;
+        self.device.full_name() == planned.full_name()
+            && planned.threads.is_none_or(|planned| planned as usize == *threads)
+            && planned.engine.as_ref().is_none_or(|planned| *planned == engine.to_string())
+            && planned.hardware.as_ref().is_none_or(|planned| planned == hardware)
     }
 
     /// The name, with what not all conditions of this name have in common.
     fn label(&self, all: &BTreeSet<Condition>) -> String {
+        let name = self.device.full_name();
         let differs = |part: fn(&Condition) -> String| {
-            let is_other = |other: &Condition| other.name == self.name && part(other) != part(self);
+            let is_other = |other: &Condition| other.device.full_name() == name && part(other) != part(self);
             all.iter().any(is_other).then(|| part(self))
         };
         let parts = [
-            differs(|of| of.engine.clone()),
-            differs(|of| if of.threads == 1 { "1 thread".to_string() } else { format!("{} threads", of.threads) }),
-            differs(|of| of.hardware.clone()),
+            differs(|of| of.device.engine.to_string()),
+            differs(|of| of.device.threads_text()),
+            differs(|of| of.device.hardware.clone()),
             differs(|of| of.mode.to_string()),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
-        if parts.is_empty() { self.name.clone() } else { format!("{} ({})", self.name, parts.join(", ")) }
+        if parts.is_empty() { name } else { format!("{name} ({})", parts.join(", ")) }
     }
 }
 
@@ -244,10 +240,11 @@ impl DeviceTimes {
             mode: row.mode,
             condition: Condition::of(row),
             time_us: vec![None; items],
+            unable: Vec::new(),
             mad: vec![None; items],
             p95: vec![None; items],
             workspace_bytes: vec![None; items],
-            ..DeviceTimes::default()
+            roof: None,
         }
     }
 

@@ -14,7 +14,7 @@ use super::{
     causes::{Causes, Event},
     columns::{Dictionary, five_digits, nanoseconds},
     memory_curve::{MemoryCurve, curves},
-    operators::ProfiledDevice,
+    operators::DeviceColumn,
 };
 use crate::subject::{PlanSubject, PlannedModel};
 
@@ -43,7 +43,7 @@ pub struct PlanView {
     pub groups: GroupColumns,
     pub transfers: TransferColumns,
     /// The profiles of the page that are of its model.
-    pub profiled: Vec<ProfiledDevice>,
+    pub profiled: Vec<DeviceColumn>,
     /// Memory over time, one a device; `None` without the model.
     pub memory: Option<Vec<MemoryCurve>>,
     /// Why the model is not there.

@@ -1,11 +1,12 @@
 //! Results of a run for the page: measured times and starts next to predicted ones, and how far they are apart.
 
-use edgecut_cluster::run::{Latencies, MemoryUse, Outcome, TransferCost};
+use edgecut_cluster::run::{Latencies, MemoryUse, Outcome, TransferCost, results::plan_hash};
 use edgecut_graph::units::Micros;
 use edgecut_plan::{Plan, file::Transfer};
 use serde::Serialize;
 
 use super::columns::{Dictionary, five_digits, median, nanoseconds};
+use crate::subject::MeasuredRun;
 
 /// Everything that the page shows of one run. Names are indices into the page's words.
 #[derive(Debug, PartialEq, Serialize)]
@@ -56,8 +57,13 @@ pub struct ErrorView {
 }
 
 impl RunView {
-    pub fn of(name: &str, outcome: &Outcome, plans: &[&Plan], words: &mut Dictionary) -> RunView {
-        let plan = plans.iter().position(|plan| is_of(outcome, plan));
+    pub fn of(name: &str, run: &MeasuredRun, plans: &[&Plan], words: &mut Dictionary) -> RunView {
+        let MeasuredRun { about, outcome } = run;
+        let named = about.as_ref().and_then(|about| {
+            let is_named = |plan: &&Plan| plan_hash(plan).is_ok_and(|hash| hash == about.plan_blake3);
+            plans.iter().position(is_named)
+        });
+        let plan = named.or_else(|| plans.iter().position(|plan| is_of(outcome, plan)));
         let groups = groups(outcome, words);
         let transfers = transfers(outcome, plan.map(|index| plans[index]), words);
         let has_starts = groups.start_us.iter().chain(&transfers.start_us).any(Option::is_some);
@@ -78,7 +84,8 @@ impl RunView {
     }
 }
 
-/// Whether the run is one of `plan`: it has the names, devices and predicted times of its groups.
+/// Whether the run is one of `plan`, as far as it can be told of results that do not name it, or whose plan another version
+/// wrote: it has the names, devices and predicted times of its groups.
 fn is_of(outcome: &Outcome, plan: &Plan) -> bool {
     let near = |a: Micros, b: Micros| (a.0 - b.0).abs() <= 1e-6 * a.0.abs().max(1.0);
     let is_same = |group: &edgecut_cluster::run::GroupTime| {
@@ -148,19 +155,26 @@ impl ErrorView {
 #[cfg(test)]
 mod tests {
     use super::{super::testing, *};
+    use edgecut_cluster::run::results::RunAbout;
 
     #[test]
-    fn a_run_is_of_the_plan_with_the_same_groups_and_times() {
-        let (plan, outcome) = (testing::plan(), testing::outcome());
+    fn a_run_is_of_the_plan_that_it_names_else_of_one_with_the_same_groups_and_times() {
+        let (plan, run) = (testing::plan(), MeasuredRun { about: None, outcome: testing::outcome() });
         let mut other = plan.clone();
         other.groups[0].time_us = Micros(11.0);
         let mut words = Dictionary::default();
-        let view = RunView::of("run.json", &outcome, &[&other, &plan], &mut words);
+        let view = RunView::of("run.json", &run, &[&other, &plan], &mut words);
         assert_eq!((view.plan, view.has_starts), (Some(1), true));
         assert_eq!((view.groups.index, view.transfers.index), (vec![Some(0), Some(1), Some(2)], vec![Some(0)]));
         let error = &view.groups.error;
         assert_eq!((error.n, error.median, error.worst, error.worst_at), (3, Some(0.0), Some(1.0), Some(1)));
         assert_eq!((error.ratio, view.transfers.error.median), (Some(1.3125), Some(0.5)));
-        assert_eq!(RunView::of("run.json", &outcome, &[&other], &mut words).plan, None);
+        assert_eq!(RunView::of("run.json", &run, &[&other], &mut words).plan, None);
+        // Of plans with the same times the one that is named.
+        let twin = Plan { notes: vec!["made again".into()], ..plan.clone() };
+        for (named, at) in [(&plan, 1), (&twin, 0), (&other, 0)] {
+            let run = MeasuredRun { about: RunAbout::now(named, "plan.json", 1).ok(), ..run.clone() };
+            assert_eq!(RunView::of("run.json", &run, &[&twin, &plan], &mut words).plan, Some(at));
+        }
     }
 }
