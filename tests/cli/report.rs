@@ -145,10 +145,12 @@ fn models_of_one_page_are_kept_apart() {
     }
     done(here, "report profiles b.json a.json a-results.json b-results.json");
     let page = data(&fs::read_to_string(here.join("report.html")).unwrap());
-    let lengths = |of: &serde_json::Value, column: &str| -> Vec<usize> {
-        of.as_array().unwrap().iter().map(|of| of[column].as_array().unwrap().len()).collect()
+    let lengths = |of: &str, ids: &str| -> Vec<usize> {
+        page[of].as_array().unwrap().iter().map(|of| of.pointer(ids).unwrap().as_array().unwrap().len()).collect()
     };
-    assert_eq!(lengths(&page["tables"], "id"), [5, 9], "a table each");
+    let (tables, plans) = (lengths("tables", "/id"), lengths("plans", "/groups/id"));
+    assert!(tables.len() == 2 && tables[0] < tables[1], "a table each: {tables:?}");
+    assert_eq!(tables, [plans[1], plans[0]]);
     let runs: Vec<u64> = page["runs"].as_array().unwrap().iter().map(|run| run["plan"].as_u64().unwrap()).collect();
     assert_eq!(runs, [1, 0], "each with its plan");
     // Times on other devices are of the plan's own model.
