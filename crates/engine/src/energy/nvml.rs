@@ -4,7 +4,7 @@
 //! The counter is refreshed every 20 to 100 ms, depending on the GPU (Yang, Adamek, Armour, "Part-time Power Measurements", 2023), and
 //! is of the whole GPU: of all processes, and of all instances if it is partitioned.
 
-use std::{ffi::OsStr, sync::Arc, time::Instant};
+use std::{error::Error, ffi::OsStr, sync::Arc, time::Instant};
 
 use nvml_wrapper::{Nvml, error::NvmlError};
 
@@ -30,7 +30,9 @@ impl NvmlGpu {
     /// If the library cannot be loaded, or the GPU has no counter.
     pub fn find(bus_id: &str) -> Result<NvmlGpu, Absence> {
         let nvml = Nvml::builder().lib_path(OsStr::new(LIBRARY)).init();
-        let nvml = nvml.map_err(|error| Absence::Library { library: LIBRARY, why: error.to_string() })?;
+        // Of a library that is not there, the message of the dynamic loader is the cause.
+        let reason = |error: NvmlError| error.source().map_or_else(|| error.to_string(), ToString::to_string);
+        let nvml = nvml.map_err(|error| Absence::Library { library: LIBRARY, why: reason(error) })?;
         let absent = |error: NvmlError| Absence::Gpu { bus_id: bus_id.to_string(), why: error.to_string() };
         let name = nvml.device_by_pci_bus_id(bus_id).and_then(|gpu| {
             gpu.total_energy_consumption()?;

@@ -101,7 +101,7 @@ impl EnergyProbe for PowercapProbe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use std::{fs, os::unix::fs::PermissionsExt};
 
     /// A zone with a counter.
     fn zone(root: &Path, folder: &str, name: &str, energy: &str) -> PathBuf {
@@ -146,6 +146,11 @@ mod tests {
         assert!(absence().starts_with("no zone of a processor's package below /"), "{}", absence());
         let file = zone(root.path(), "intel-rapl:0", "package-0", "energetic");
         assert!(absence().ends_with("intel-rapl:0/energy_uj: `energetic` is not a number"), "{}", absence());
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+        // Root reads it all the same.
+        if fs::File::open(&file).is_err() {
+            assert_eq!(Powercap::find(root.path()).unwrap_err(), Absence::Permission(file.clone()));
+        }
         fs::remove_file(&file).unwrap();
         assert!(absence().contains("energy_uj: No such file"), "{}", absence());
         fs::remove_file(file.with_file_name("name")).unwrap();
