@@ -13,8 +13,9 @@ use std::{
 };
 
 use super::{
-    Absence, EnergyLost, EnergyProbe,
+    Absence, EnergyLost,
     counter::WrappingCounter,
+    probe::EnergyProbe,
     sysfs::{self, ReadError},
 };
 use edgecut_graph::units::{Joules, Micros, Watts};

@@ -11,9 +11,10 @@ use std::{
 #[cfg(feature = "cuda")]
 use super::nvml::NvmlGpu;
 use super::{
-    AbsentSource, EnergyLost, EnergyProbe, EnergySource, NoEnergySource,
+    AbsentSource, EnergyLost, EnergySource, NoEnergySource,
     hwmon::{Hwmon, Part},
     powercap::Powercap,
+    probe::EnergyProbe,
 };
 use edgecut_graph::units::Joules;
 

@@ -8,7 +8,7 @@ use std::{error::Error, ffi::OsStr, sync::Arc, time::Instant};
 
 use nvml_wrapper::{Nvml, error::NvmlError};
 
-use super::{Absence, EnergyLost, EnergyProbe, counter::WrappingCounter};
+use super::{Absence, EnergyLost, counter::WrappingCounter, probe::EnergyProbe};
 use edgecut_graph::units::Joules;
 
 /// The library of the driver. Its name without a version is a link that only development packages have.

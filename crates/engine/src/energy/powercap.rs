@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use super::{Absence, EnergyLost, EnergyProbe, counter::WrappingCounter, sysfs};
+use super::{Absence, EnergyLost, counter::WrappingCounter, probe::EnergyProbe, sysfs};
 use edgecut_graph::units::Joules;
 
 /// All packages of the machine.
