@@ -4,8 +4,7 @@
 //! microjoules, `powerN_input` or `powerN_average` is in microwatts. The INA3221 of Jetsons has neither, but for each rail a voltage `inN_input` in millivolts
 //! and a current `currN_input` in milliamperes (Documentation/hwmon/ina3221.rst). Power is integrated over time by the trapezoidal rule.
 //!
-//! Which rails are counted: the one that feeds the whole board, where there is one ([`WHOLE`]), else the sum of all that are not
-//! within another ([`WITHIN`]), as `jtop` and NVIDIA's documentation of each Jetson's rails have it.
+//! Which chips and rails are counted is in `power_chips`.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,65 +14,11 @@ use std::{
 use super::{
     Absence, EnergyLost,
     counter::WrappingCounter,
+    power_chips::{CHANNELS, CHIPS, Chip, NOT_CONNECTED, Part, WHOLE, WITHIN},
     probe::EnergyProbe,
     sysfs::{self, ReadError},
 };
 use edgecut_graph::units::{Joules, Micros, Watts};
-
-/// What a chip measures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
-    Processor,
-    /// The board, with its processor and, on a Jetson, its GPU.
-    Board,
-}
-
-/// A chip whose sensors are counted.
-struct Chip {
-    name: &'static str,
-    part: Part,
-    /// If not empty, the sensors whose labels begin so; others are within these.
-    labels: &'static str,
-}
-
-const fn board(name: &'static str) -> Chip {
-    Chip { name, part: Part::Board, labels: "" }
-}
-
-/// The chips that measure the supply of a board or a processor. All others are left out: batteries and power supplies measure what
-/// charges too, network cards, drives and GPUs have sensors of their own, and regulators' controllers depend on the board.
-const CHIPS: &[Chip] = &[
-    // Monitors of currents and voltages with a shunt, on boards only: Texas Instruments' INA series.
-    board("ina3221"), // three rails; all Jetsons
-    board("ina219"),
-    board("ina220"),
-    board("ina226"),
-    board("ina228"),
-    board("ina230"),
-    board("ina231"), // Odroid-XU3
-    board("ina237"),
-    board("ina238"), // the input of Jetson Thor
-    board("ina260"),
-    // The processor's own estimate of its power, before RAPL.
-    Chip { name: "fam15h_power", part: Part::Processor, labels: "" },
-    // AMD's RAPL; counters of cores are within those of sockets.
-    Chip { name: "amd_energy", part: Part::Processor, labels: "Esocket" },
-    // AMD's voltage regulators: the cores, and the rest of the package.
-    Chip { name: "zenpower", part: Part::Processor, labels: "" },
-];
-
-/// Rails that feed all others of a Jetson: of the TX2, Xavier NX, Orin NX and Orin Nano; of the TX1 and Nano; of Thor.
-const WHOLE: &[&str] = &["VDD_IN", "POM_5V_IN", "VIN"];
-
-/// Rails that another one feeds, and that one: memory on the AGX Orin. (`VIN_SYS_5V0` itself is not the board's input there: it
-/// feeds memory and interfaces, next to the rails of GPU and CPU.)
-const WITHIN: &[(&str, &str)] = &[("VDDQ_VDD2_1V8AO", "VIN_SYS_5V0")];
-
-/// The label of channels without a rail.
-const NOT_CONNECTED: &str = "NC";
-
-/// Channels that have a voltage and a current. Beyond these, the voltages of an INA3221 are those of its shunts.
-const CHANNELS: std::ops::RangeInclusive<u32> = 1..=3;
 
 /// The sensors that together tell the power of a board or a processor.
 #[derive(Debug, Clone, PartialEq)]
@@ -199,7 +144,7 @@ fn rails_of_chip(folder: &Path, chip: &Chip) -> Result<Vec<Rail>, Absence> {
     Ok(rails)
 }
 
-/// The rails that are counted: see the head of this file.
+/// The rail that feeds all others, else all that are not within another.
 fn counted(rails: Vec<Rail>) -> Vec<Rail> {
     let has = |label: &str| rails.iter().any(|rail| rail.label == label);
     match WHOLE.iter().find(|label| has(label)) {

@@ -11,9 +11,7 @@ use std::{
 #[cfg(feature = "cuda")]
 use super::nvml::NvmlGpu;
 use super::{
-    AbsentSource, EnergyLost, EnergySource, NoEnergySource,
-    hwmon::{Hwmon, Part},
-    powercap::Powercap,
+    AbsentSource, EnergyLost, EnergySource, NoEnergySource, hwmon::Hwmon, power_chips::Part, powercap::Powercap,
     probe::EnergyProbe,
 };
 use edgecut_graph::units::Joules;

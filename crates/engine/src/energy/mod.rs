@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`EnergyMeter`], [`EnergyReading`] (`meter`) | finds the source of a device; a measurement in progress |
 //! | `powercap`, `hwmon`, `nvml` (feature `cuda`) | one source each |
+//! | `power_chips` | whose sensors `hwmon` counts |
 //! | [`EnergySource`] (`source`), `probe` | the kinds of sources, and what they have in common |
 //! | `counter`, `sysfs` | counters that start again from 0; files of one value |
 //! | [`NoEnergySource`], [`Absence`], [`EnergyLost`] (`error`) | why there is no source, or no longer one |
@@ -16,6 +17,7 @@ mod hwmon;
 mod meter;
 #[cfg(feature = "cuda")]
 mod nvml;
+mod power_chips;
 mod powercap;
 mod probe;
 mod source;
