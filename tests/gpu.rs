@@ -187,6 +187,7 @@ fn operators_add_up_to_the_model() {
             inputs: &inputs,
             parameter: &parameter,
             memory: None,
+            energy: None,
             is_cancelled: &|| false,
         };
         let sampling = Sampling { precision: 0.01, budget: Micros(20e6) };
@@ -238,6 +239,7 @@ fn measured(engine: &CudaEngine, text: &str) -> Micros {
         inputs: &inputs,
         parameter: &parameter,
         memory: None,
+        energy: None,
         is_cancelled: &|| false,
     };
     whole_model(&subject, &Sampling::default(), None).unwrap().time.median

@@ -187,6 +187,8 @@ const FORMATS: &[(&str, &str)] = &[
     ("crates/plan/src/table.rs", "PlanRow"),
     ("crates/plan/src/change.rs", "ChangeRow"),
     ("crates/cluster/src/run/table.rs", "RunRow"),
+    ("crates/cluster/src/run/energy.rs", "ServerEnergy"),
+    ("crates/cluster/src/run/energy.rs", "EnergyOfSource"),
     ("crates/cluster/src/run/results.rs", "RunResult"),
     ("crates/cluster/src/run/results.rs", "RunAbout"),
     ("crates/report/src/comparison/mod.rs", "ComparisonRow"),

@@ -87,6 +87,7 @@ fn rows(result: &RunResult) -> PyResult<Table> {
         .number("largest_error", |row| row.largest_error)
         .number("mean_error", |row| row.mean_error)
         .number("largest_relative_error", |row| row.largest_relative_error)
-        .number("mean_relative_error", |row| row.mean_relative_error);
+        .number("mean_relative_error", |row| row.mean_relative_error)
+        .number("measured_energy_j", |row| row.measured_energy_j);
     Table::new(columns.finish())
 }

@@ -45,6 +45,7 @@ fn with_subject<R>(graph: &Graph, granularity: Granularity, body: impl FnOnce(&P
         inputs: &inputs,
         parameter: &|id| Ok(content(id)),
         memory: None,
+        energy: None,
         is_cancelled: &|| false,
     })
 }
@@ -138,7 +139,7 @@ fn in_its_place_every_item_is_measured_and_groups_count_as_one() {
             let folder = tempfile::tempdir().unwrap();
             let profile = folder.path().join("p.csv");
             assert_eq!(ModelTime::read(&profile), None);
-            let written = ModelTime { time: Micros(4.5), cpu: Micros(4.25) };
+            let written = ModelTime { time: Micros(4.5), cpu: Micros(4.25), energy: None };
             summary.write(&profile, Some(written)).unwrap();
             assert_eq!(ModelTime::read(&profile), Some(written));
         });

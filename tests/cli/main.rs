@@ -14,6 +14,7 @@ mod dilation;
 mod discovery;
 mod documented_flags;
 mod documents;
+mod energy;
 mod export;
 mod failover;
 mod hostile_clients;

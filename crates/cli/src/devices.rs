@@ -63,6 +63,9 @@ struct DeviceRow {
     engines: String,
     system: String,
     version: String,
+    /// What tells its energy, with its parts; else why nothing does.
+    energy_source: String,
+    energy_absent: String,
 }
 
 /// One direction of a link as a row.
@@ -133,6 +136,7 @@ impl Devices {
             }
             Format::Table => {
                 println!("{}", device_table(devices));
+                energy_lines(devices).iter().for_each(|line| println!("{line}"));
                 for Note { server, note } in notes {
                     println!("{server}: {note}");
                 }
@@ -171,6 +175,8 @@ fn device_rows(cluster: &Cluster, fleet: &Fleet, inventory: &Inventory) -> Vec<D
                 engines: described.map_or(String::new(), |d| d.engines.join(", ")),
                 system: told.system.clone(),
                 version: told.version.clone(),
+                energy_source: described.and_then(|d| d.energy.source()).unwrap_or_default().to_string(),
+                energy_absent: described.and_then(|d| d.energy.absent()).unwrap_or_default().to_string(),
             });
         }
     }
@@ -213,6 +219,16 @@ fn device_table(rows: &[DeviceRow]) -> Table {
         ]);
     }
     devices
+}
+
+/// What tells the energy of each device, or why nothing does.
+fn energy_lines(rows: &[DeviceRow]) -> Vec<String> {
+    let line = |row: &DeviceRow| match (row.energy_source.as_str(), row.energy_absent.as_str()) {
+        ("", "") => None,
+        ("", why) => Some(format!("{}: no energy: {why}", row.device)),
+        (source, _) => Some(format!("{}: energy by {source}", row.device)),
+    };
+    rows.iter().filter_map(line).collect()
 }
 
 fn link_table(lines: &[LinkLine]) -> Table {

@@ -70,6 +70,21 @@ pub struct DeviceDescription {
     /// Cost of copies between main memory and the device; `None` if it computes in main memory.
     #[serde(default)]
     pub host_link: Option<HostLink>,
+    #[serde(default)]
+    pub energy: EnergyMetering,
+}
+
+/// What tells the energy of a device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EnergyMetering {
+    /// The agent does not say, as those of older versions.
+    #[default]
+    Unknown,
+    /// A source and its parts: `powercap: package-0, package-1`.
+    Source(String),
+    /// Nothing: each source that was looked for, and why it is absent.
+    Absent(String),
 }
 
 /// The name in a name and version, as an engine's choice; `None` for engines of which there is no choice.
@@ -82,6 +97,24 @@ impl DeviceDescription {
     pub fn engine_of(&self, engine: EngineChoice) -> Option<&str> {
         let all = self.engines.iter().chain([&self.engine]).map(String::as_str);
         all.into_iter().find(|known| engine_choice(known) == Some(engine))
+    }
+}
+
+impl EnergyMetering {
+    /// The source and its parts.
+    pub fn source(&self) -> Option<&str> {
+        match self {
+            EnergyMetering::Source(source) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Why there is no source.
+    pub fn absent(&self) -> Option<&str> {
+        match self {
+            EnergyMetering::Absent(why) => Some(why),
+            _ => None,
+        }
     }
 }
 

@@ -37,7 +37,9 @@ pub use cluster::{Cluster, DeviceOverride, Endpoint, MAX_THREADS, Server, TlsFil
 pub use cluster_file::ClusterError;
 pub use device_name::{DeviceName, DeviceNameError, NameError, check_name};
 pub use discovery::Discovery;
-pub use inventory::{Cache, CpuDescription, Description, DeviceDescription, DeviceKind, DeviceSpec, Inventory};
+pub use inventory::{
+    Cache, CpuDescription, Description, DeviceDescription, DeviceKind, DeviceSpec, EnergyMetering, Inventory,
+};
 pub use link::{HostLink, Link};
 pub use link_table::{LinkRow, LinkTable};
 pub use oversubscribed::Oversubscribed;

@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::Engine;
+use crate::{
+    Engine,
+    energy::{EnergyMeter, NoEnergySource},
+};
 use edgecut_graph::units::{Bytes, Micros};
 
 /// The state of CUDA on this machine.
@@ -39,6 +42,8 @@ pub struct Gpu {
     pub clock_khz: u32,
     pub memory_clock_khz: u32,
     pub memory: Bytes,
+    /// `domain:bus:device.function`, by which NVML knows it; `None` if the driver does not tell it.
+    pub pci_bus_id: Option<String>,
 }
 
 /// `CUDA_ERROR_NO_DEVICE`: the driver finds no GPU.
@@ -85,6 +90,8 @@ pub struct StartedGpu {
     /// Measured copies from main memory to the device and back, by size.
     pub to_device: Vec<(Bytes, Micros)>,
     pub from_device: Vec<(Bytes, Micros)>,
+    /// What tells its energy, or why nothing does.
+    pub energy: Result<EnergyMeter, NoEnergySource>,
 }
 
 impl GpuReport {
@@ -191,6 +198,7 @@ mod tests {
             clock_khz: 1_500_000,
             memory_clock_khz: 1_000_000,
             memory: Bytes(1 << 30),
+            pci_bus_id: Some("0000:65:00.0".to_string()),
         }
     }
 

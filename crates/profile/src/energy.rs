@@ -8,7 +8,7 @@ use edgecut_graph::units::{Joules, Micros, Watts};
 /// What a run of an item consumes, and what the device draws when it does nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Energy {
-    /// Of one run, with what the device draws anyway.
+    /// Of one run, with what the device draws anyway: the mean power of runs back to back, times the median time of a run.
     pub run: Joules,
     /// Power of the idle device.
     pub idle: Watts,

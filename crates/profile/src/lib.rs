@@ -5,7 +5,7 @@
 //! | [`items`], [`Signature`] | what is measured as one unit (an operator or a fused group), and what makes two units cost the same |
 //! | [`measure`] | measurements: each signature in isolation, the model in order, the model as a whole |
 //! | [`Sampling`], [`Cost`] | stopping criterion of a measurement, and its result |
-//! | [`Energy`] | what a run of an item consumes, where the device's server tells it |
+//! | [`Energy`], [`MeteredDevice`] | what a run of an item consumes, where the device's server tells it; how that is measured |
 //! | [`Conditions`], `machine_load` | when and how undisturbed it was measured; how busy other processes keep the machine |
 //! | `cache_flush` | [`CacheFlush`]: evicts an operator's data between two isolated runs |
 //! | [`ProfileRow`], [`ProfiledDevice`], [`ProfiledShard`] | one line of the CSV table; its device; its shard, where it covers only part of an operator |
@@ -34,6 +34,7 @@ mod item;
 mod key;
 mod machine_load;
 pub mod measure;
+mod metering;
 pub mod model;
 mod prediction_error;
 pub mod reader;
@@ -54,6 +55,7 @@ pub use energy::Energy;
 pub use error::ProfileError;
 pub use item::{Item, fusion_class, items};
 pub use key::ProfileKey;
+pub use metering::MeteredDevice;
 pub use prediction_error::FamilyError;
 pub use row::{MeasurementMode, ProfileRow};
 pub use sampling::{Sampling, SamplingError};

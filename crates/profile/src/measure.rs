@@ -3,11 +3,12 @@
 use std::{
     collections::{HashMap, HashSet},
     ops::ControlFlow,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crate::{
-    CacheFlush, Conditions, Cost, Item, Measurement, Sampling, Signature, machine_load::MachineLoad, sampling::Samples,
+    CacheFlush, Conditions, Cost, Item, Measurement, MeteredDevice, Sampling, Signature, machine_load::MachineLoad,
+    metering::ItemEnergy, sampling::Samples,
 };
 use edgecut_engine::{Engine, EngineError, Executable, ParameterSource};
 use edgecut_graph::{Graph, OperatorId, Part, TensorData, TensorId, units::Bytes};
@@ -23,6 +24,8 @@ pub struct ProfileTarget<'a> {
     pub parameter: &'a ParameterSource<'a>,
     /// Limit on operands, parameters and results of an item; one that exceeds it is not computed.
     pub memory: Option<Bytes>,
+    /// The device's meter, if it has one: then energy is measured too, but for items in place.
+    pub energy: Option<&'a MeteredDevice>,
     /// Whether to take no more samples, such as when the client has gone.
     pub is_cancelled: &'a dyn Fn() -> bool,
 }
@@ -75,6 +78,7 @@ pub fn isolated(
     let first: Vec<bool> = items.iter().map(|item| seen.insert(item.signature.clone())).collect();
     let Some(last) = first.iter().rposition(|first| *first) else { return Ok(()) };
     let mut left = first.iter().filter(|first| **first).count() as u32;
+    let energy = ItemEnergy::begin(target.energy);
     let budget = Budget::new(sampling);
     let (cache_flush, load) = (CacheFlush::of(graph), MachineLoad::start());
     let mut table: HashMap<TensorId, TensorData> = graph.inputs().zip(target.inputs.iter().cloned()).collect();
@@ -92,7 +96,8 @@ pub fn isolated(
                 return Ok((loaded.run(&inputs)?, None));
             }
             let until = budget.deadline(left);
-            let (outputs, cost) = target.sample(&mut *loaded, &inputs, sampling, until, Some(&cache_flush))?;
+            let (outputs, cost) =
+                target.sample(&mut *loaded, &inputs, sampling, until, Some(&cache_flush), energy.as_ref())?;
             Ok((outputs, cost.map(|cost| Cost { conditions: Conditions::now(&load), ..cost })))
         });
         let (outputs, cost) = match computed {
@@ -163,15 +168,17 @@ pub fn in_situ(
 pub fn whole_model(target: &ProfileTarget<'_>, sampling: &Sampling, flush: Option<Bytes>) -> Result<Cost, EngineError> {
     target.check_memory(target.graph_bytes())?;
     let mut model = target.engine.load(target.graph, target.parameter)?;
-    let cache_flush = flush.map(CacheFlush::new);
+    let (cache_flush, energy) = (flush.map(CacheFlush::new), ItemEnergy::begin(target.energy));
     let (until, load) = (Budget::new(sampling).deadline(1), MachineLoad::start());
-    let (_, cost) = target.sample(&mut *model, target.inputs, sampling, until, cache_flush.as_ref())?;
+    let (_, cost) =
+        target.sample(&mut *model, target.inputs, sampling, until, cache_flush.as_ref(), energy.as_ref())?;
     cost.map(|cost| Cost { conditions: Conditions::now(&load), ..cost })
         .ok_or_else(|| EngineError::Other("no sample was taken".to_string()))
 }
 
 impl ProfileTarget<'_> {
-    /// Warms up, then takes samples until there are enough. Returns the outputs of the last run and the cost.
+    /// Warms up, takes samples until there are enough, then measures the energy. Returns the outputs of the last sample and the
+    /// cost.
     fn sample(
         &self,
         model: &mut dyn Executable,
@@ -179,14 +186,17 @@ impl ProfileTarget<'_> {
         sampling: &Sampling,
         until: Instant,
         cache_flush: Option<&CacheFlush>,
+        energy: Option<&ItemEnergy<'_>>,
     ) -> Result<(Vec<TensorData>, Option<Cost>), EngineError> {
+        let share = until.saturating_duration_since(Instant::now());
+        let sampled_until = until - energy.map_or(Duration::ZERO, |energy| energy.time(share));
         let (mut outputs, _) = model.run_measured(inputs)?;
-        if Instant::now() < until {
+        if Instant::now() < sampled_until {
             (outputs, _) = model.run_measured(inputs)?;
         }
         let threads = self.engine.threads();
         let mut samples = Samples::new(threads, self.engine.quota());
-        while !samples.enough(sampling, until) && !(self.is_cancelled)() {
+        while !samples.enough(sampling, sampled_until) && !(self.is_cancelled)() {
             if let Some(cache_flush) = cache_flush {
                 cache_flush.flush();
             }
@@ -194,7 +204,11 @@ impl ProfileTarget<'_> {
             outputs = made;
             samples.add(sample, threads);
         }
-        Ok((outputs, samples.cost(model.parameter_bytes())))
+        let mut cost = samples.cost(model.parameter_bytes());
+        if let (Some(cost), Some(energy)) = (&mut cost, energy) {
+            cost.energy = energy.measure(model, inputs, cost.time.median, until, self.is_cancelled)?;
+        }
+        Ok((outputs, cost))
     }
 }
 

@@ -149,8 +149,9 @@ impl ProfileRow {
             measured_at: conditions.measured_at,
             governor: conditions.governor,
             load: conditions.load,
-            energy_j: energy.map(|energy| energy.run),
-            idle_w: energy.map(|energy| energy.idle),
+            // In nanojoules and milliwatts: the rest is noise.
+            energy_j: energy.map(|energy| Joules((energy.run.0 * 1e9).round() / 1e9)),
+            idle_w: energy.map(|energy| Watts((energy.idle.0 * 1e3).round() / 1e3)),
             energy_source: energy.map(|energy| energy.source),
         }
     }

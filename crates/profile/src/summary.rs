@@ -1,4 +1,4 @@
-//! Time by kind of operator, and the consistency check of a profile: the sum of its items against the whole model.
+//! Time and energy by kind of operator, and the consistency check of a profile: the sum of its items against the whole model.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use crate::{
     Cost, ProfileError, ProfileRow,
     csv_file::{replace, summary_path},
 };
-use edgecut_graph::units::Micros;
+use edgecut_graph::units::{Joules, Micros};
 
 /// A profile aggregated by kind of operator.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,13 +39,17 @@ pub struct OperatorTotal {
     /// Fraction of the time of all kinds.
     #[serde(rename = "share")]
     pub fraction: f64,
+    /// `None` unless it is known of all of them. Files may lack this column.
+    #[serde(default)]
+    pub energy_j: Option<Joules>,
 }
 
-/// Medians of wall-clock and CPU time.
+/// Medians of wall-clock and CPU time, and the energy of a run where it is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModelTime {
     pub time: Micros,
     pub cpu: Micros,
+    pub energy: Option<Joules>,
 }
 
 /// What a line of the summary file is of, so that a sum over lines of one kind counts nothing twice.
@@ -67,22 +71,28 @@ impl ProfileSummary {
     pub fn of(rows: &[ProfileRow]) -> ProfileSummary {
         let mut kinds: BTreeMap<&str, OperatorTotal> = BTreeMap::new();
         for row in rows {
-            let new = || OperatorTotal::new(TotalKind::Operator, &row.operator);
+            let new = || OperatorTotal {
+                energy_j: Some(Joules::ZERO),
+                ..OperatorTotal::new(TotalKind::Operator, &row.operator)
+            };
             let kind = kinds.entry(&row.operator).or_insert_with(new);
             kind.count += 1;
             kind.time_us += row.time_us_median.unwrap_or(Micros::ZERO);
             kind.cpu_us += row.cpu_us_median.unwrap_or(Micros::ZERO);
+            kind.energy_j = added(kind.energy_j, row.energy_j);
         }
         let mut kinds: Vec<OperatorTotal> = kinds.into_values().collect();
         let time: Micros = kinds.iter().map(|kind| kind.time_us).sum();
         let cpu: Micros = kinds.iter().map(|kind| kind.cpu_us).sum();
+        let none = Some(Joules::ZERO).filter(|_| !kinds.is_empty());
+        let energy = kinds.iter().fold(none, |sum, kind| added(sum, kind.energy_j));
         for kind in &mut kinds {
             kind.fraction = if time > Micros::ZERO { kind.time_us.0 / time.0 } else { 0.0 };
         }
         kinds.sort_by(|a, b| b.time_us.0.total_cmp(&a.time_us.0));
         ProfileSummary {
             kinds,
-            sum: ModelTime { time, cpu },
+            sum: ModelTime { time, cpu, energy },
             missing: rows.iter().filter(|row| row.time_us_median.is_none()).count(),
             disturbed: rows.iter().filter(|row| row.disturbed > MOSTLY_DISTURBED).count(),
         }
@@ -96,6 +106,7 @@ impl ProfileSummary {
         let line = |kind: TotalKind, of: ModelTime| OperatorTotal {
             time_us: of.time,
             cpu_us: of.cpu,
+            energy_j: of.energy,
             ..OperatorTotal::new(kind, "")
         };
         let count = self.kinds.iter().map(|kind| kind.count).sum();
@@ -119,7 +130,7 @@ impl ModelTime {
     pub fn read(profile: &Path) -> Option<ModelTime> {
         let mut lines = csv::Reader::from_path(summary_path(profile)).ok()?.into_deserialize::<OperatorTotal>();
         let line = lines.find_map(|line| line.ok().filter(|line| line.kind == TotalKind::Model))?;
-        Some(ModelTime { time: line.time_us, cpu: line.cpu_us })
+        Some(ModelTime { time: line.time_us, cpu: line.cpu_us, energy: line.energy_j })
     }
 
     /// Relative difference of `sum` from this, by wall-clock time and by CPU time; other processes on the machine
@@ -132,7 +143,7 @@ impl ModelTime {
 
 impl From<&Cost> for ModelTime {
     fn from(cost: &Cost) -> ModelTime {
-        ModelTime { time: cost.time.median, cpu: cost.cpu }
+        ModelTime { time: cost.time.median, cpu: cost.cpu, energy: cost.energy.map(|energy| energy.run) }
     }
 }
 
@@ -145,8 +156,14 @@ impl OperatorTotal {
             time_us: Micros::ZERO,
             cpu_us: Micros::ZERO,
             fraction: 0.0,
+            energy_j: None,
         }
     }
+}
+
+/// A sum of energies; unknown if one of them is.
+fn added(sum: Option<Joules>, more: Option<Joules>) -> Option<Joules> {
+    Some(sum? + more?)
 }
 
 #[cfg(test)]
@@ -166,6 +183,7 @@ mod tests {
             operator: operator.to_string(),
             time_us_median: time.map(Micros),
             cpu_us_median: time.map(Micros),
+            energy_j: time.filter(|_| operator == "add").map(Joules),
             disturbed,
             ..ProfileRow::new(
                 &device,
@@ -189,12 +207,12 @@ mod tests {
         assert_eq!((summary.missing, summary.disturbed), (1, 1));
         let folder = tempfile::tempdir().unwrap();
         let profile = folder.path().join("p.csv");
-        let whole = ModelTime { time: Micros(10.0), cpu: Micros(8.0) };
+        let whole = ModelTime { time: Micros(10.0), cpu: Micros(8.0), energy: Some(Joules(0.5)) };
         let path = summary.write(&profile, Some(whole)).unwrap();
         assert_eq!(ModelTime::read(&profile), Some(whole));
         assert_eq!(whole.relative_difference(&summary.sum), (-0.2, 0.0));
         let text = std::fs::read_to_string(path).unwrap();
-        assert!(text.starts_with("kind,operator,count,time_us,cpu_us,share\noperator,conv,1,6.0,6.0,0.75\n"), "{text}");
-        assert!(text.ends_with("sum,,4,8.0,8.0,1.0\nmodel,,1,10.0,8.0,0.0\n"), "{text}");
+        assert!(text.starts_with("kind,operator,count,time_us,cpu_us,share,energy_j\noperator,conv,1,6.0,6.0,0.75,\noperator,add,2,2.0,2.0,0.25,2.0\n"), "{text}");
+        assert!(text.ends_with("sum,,4,8.0,8.0,1.0,\nmodel,,1,10.0,8.0,0.0,0.5\n"), "{text}");
     }
 }

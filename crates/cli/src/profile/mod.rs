@@ -17,7 +17,11 @@ use crate::{
     survey::profiles,
     table::{numbered, shortened, table},
 };
-use edgecut_cluster::survey::{DeviceProfile, MissingPolicy, SurveyRequest};
+use edgecut_cluster::{
+    EnergyMetering,
+    agent::Fleet,
+    survey::{DeviceProfile, MissingPolicy, SurveyRequest},
+};
 use edgecut_graph::{
     Granularity,
     units::{Bytes, Micros},
@@ -182,6 +186,7 @@ impl Profile {
         };
         let profiles = runtime()?.block_on(async {
             let fleet = reach_all(&cluster).await?;
+            log_energy(&fleet);
             let inventory = fleet.inventory(&cluster, Vec::new());
             profiles(&fleet, &cluster, &inventory, &survey).await
         })?;
@@ -190,6 +195,19 @@ impl Profile {
             warn(profile, summary);
         }
         Ok(MeasuredProfiles { profiles, summaries })
+    }
+}
+
+/// What tells the energy of each device, or why nothing does: logged with `--verbose` alone, as most machines tell none.
+fn log_energy(fleet: &Fleet) {
+    for (server, _, told) in fleet.connected() {
+        for device in &told.devices {
+            match &device.energy {
+                EnergyMetering::Source(source) => tracing::info!("energy of {server}/{}: {source}", device.name),
+                EnergyMetering::Absent(why) => tracing::info!("no energy of {server}/{}: {why}", device.name),
+                EnergyMetering::Unknown => {}
+            }
+        }
     }
 }
 
@@ -231,7 +249,12 @@ fn page(profile: &DeviceProfile, summary: &ProfileSummary, printed: Printed) -> 
     let share = |time: f64| format!("{:.1} %", 100.0 * time / summary.sum.time.0.max(f64::MIN_POSITIVE));
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     rows.iter().for_each(|row| *counts.entry(row.signature.as_str()).or_default() += 1);
-    let mut costs = table([">id", "operator", "result", ">count", ">time", ">±", ">share", ">workspace", ">held"]);
+    let mut costs = match rows.iter().any(|row| row.energy_j.is_some()) {
+        true => {
+            table([">id", "operator", "result", ">count", ">time", ">±", ">share", ">workspace", ">held", ">energy"])
+        }
+        false => table([">id", "operator", "result", ">count", ">time", ">±", ">share", ">workspace", ">held"]),
+    };
     let (shown, hidden) = printed.distinct(rows, &counts);
     for row in shown {
         let count = counts[row.signature.as_str()];
@@ -244,13 +267,16 @@ fn page(profile: &DeviceProfile, summary: &ProfileSummary, printed: Printed) -> 
         ];
         match row.cost() {
             None => line.push(shortened(&row.note, LONGEST_NAME)),
-            Some(cost) => line.extend([
-                cost.time.median.to_string(),
-                cost.time.mad.to_string(),
-                share(cost.time.median.0 * count as f64),
-                cost.workspace.to_string(),
-                cost.held.to_string(),
-            ]),
+            Some(cost) => {
+                line.extend([
+                    cost.time.median.to_string(),
+                    cost.time.mad.to_string(),
+                    share(cost.time.median.0 * count as f64),
+                    cost.workspace.to_string(),
+                    cost.held.to_string(),
+                ]);
+                line.extend(cost.energy.map(|energy| energy.run.to_string()));
+            }
         }
         costs.add_row(line);
     }
@@ -277,8 +303,10 @@ fn page(profile: &DeviceProfile, summary: &ProfileSummary, printed: Printed) -> 
 /// The sum of the parts against the whole.
 fn check(whole: &ModelTime, sum: &ModelTime) -> String {
     let (wall, cpu) = whole.relative_difference(sum);
+    let energy = sum.energy.zip(whole.energy);
+    let energy = energy.map_or(String::new(), |(sum, whole)| format!("; energy {sum} against {whole} for the whole"));
     format!(
-        "whole model {}: {:+.1} % (processor time {} against {}: {:+.1} %)",
+        "whole model {}: {:+.1} % (processor time {} against {}: {:+.1} %){energy}",
         whole.time,
         100.0 * wall,
         sum.cpu,

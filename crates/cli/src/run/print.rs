@@ -67,6 +67,10 @@ fn page(plan: &Plan, outcome: &run::Outcome) -> String {
     for engines in &outcome.engines {
         text += &format!("{engines}\n");
     }
+    for energy in &outcome.energy {
+        let sources: Vec<String> = energy.sources.iter().map(|of| of.source.clone()).collect();
+        text += &format!("energy of {}: {} a run ({})\n", energy.server, energy.measured_energy_j, sources.join("; "));
+    }
     if outcome.clock_uncertainty_us > Micros::ZERO {
         text += &format!("clocks of different servers agree to ± {}\n", outcome.clock_uncertainty_us);
     }

@@ -97,8 +97,7 @@ mod tests {
             bytes: Bytes(8),
         };
         let arrival = |value, end: f64| ArrivalTime { value: ValueId(value), start: Micros::ZERO, end: Micros(end) };
-        let nothing =
-            InferenceTrace { inference: 1, stages: vec![], transfers: vec![], arrivals: vec![], memory: vec![] };
+        let nothing = InferenceTrace { inference: 1, ..InferenceTrace::default() };
         // The last arrival precedes its start, as clocks differ; the first transfer is recorded last.
         let transfers = vec![sent(1, 20.0), sent(2, 200.0), sent(0, 10.0)];
         let arrivals = vec![arrival(0, 100.0), arrival(1, 130.0), arrival(2, 190.0)];

@@ -10,6 +10,7 @@
 //! | [`failover`] | a plan for the servers that are left |
 //! | [`execute`], [`perform`] | doing it, alone and from the deployment to the last result |
 //! | [`outcome`], [`crossing`] | measured against predicted, transfers over links |
+//! | [`energy`] | what servers consumed |
 //! | [`stage_engines`] | which engines computed the stages |
 //! | [`table`], [`results`] | a run as rows, and as a file that grows |
 //! | [`outputs`] | the model's outputs of a run |
@@ -20,6 +21,7 @@ pub mod compare;
 pub mod costs;
 pub mod crossing;
 pub mod deploy;
+pub mod energy;
 pub mod execute;
 pub mod failover;
 pub mod network;
@@ -38,6 +40,7 @@ pub mod table;
 
 pub use compare::Difference;
 pub use deploy::{DeployError, DeployOptions, Deployment, deploy};
+pub use energy::{EnergyOfSource, ServerEnergy};
 pub use execute::{RunError, RunOptions, agents_of, execute};
 pub use network::{NetworkError, network};
 pub use outcome::{GroupTime, Latencies, MemoryUse, Outcome, Scatter, TransferCost};

@@ -9,6 +9,7 @@ use super::{
     compare::Difference,
     crossing::{Crossing, Crossings, crossings},
     deploy::Deployment,
+    energy::{ServerEnergy, energy},
     execute::Record,
     stage_engines::{StageEngines, stage_engines},
 };
@@ -34,6 +35,9 @@ pub struct Outcome {
     pub groups: Vec<GroupTime>,
     pub transfers: Vec<TransferCost>,
     pub memory: Vec<MemoryUse>,
+    /// Of the servers that tell it.
+    #[serde(default)]
+    pub energy: Vec<ServerEnergy>,
     /// The engines of stages, where they were chosen stage by stage or fell back.
     pub engines: Vec<StageEngines>,
     /// How far the outputs are from those of one device; `None` if they were not compared.
@@ -173,6 +177,7 @@ impl Outcome {
             groups: groups(plan, record, &begins),
             transfers: transfers(plan, deployment, &crossings, &begins),
             memory: memory(plan, record),
+            energy: energy(record),
             engines: stage_engines(record),
             outputs: None,
             clock_uncertainty_us: if record.clocks.len() > 1 { uncertainty } else { Micros::ZERO },

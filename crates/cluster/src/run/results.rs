@@ -213,6 +213,7 @@ mod tests {
                 groups: vec![],
                 transfers: vec![],
                 memory: vec![],
+                energy: vec![],
                 engines: vec![],
                 outputs: None,
                 clock_uncertainty_us: Micros::ZERO,

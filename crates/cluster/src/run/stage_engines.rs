@@ -67,7 +67,7 @@ mod tests {
         };
         let stages =
             vec![stage(0, "tract 1", 0), stage(1, "onnxruntime 2", 1), stage(2, "tract 1", 0), stage(3, "", 0)];
-        let trace = InferenceTrace { inference: 0, stages, transfers: vec![], arrivals: vec![], memory: vec![] };
+        let trace = InferenceTrace { stages, ..InferenceTrace::default() };
         let record = Record {
             sink_values: vec![],
             latencies: vec![],

@@ -1,11 +1,15 @@
-//! A run as rows, which join those of the plan and of the profile: groups, transfers, devices, and last the latency.
+//! A run as rows, which join those of the plan and of the profile: groups, transfers, devices, servers that tell their energy,
+//! and last the latency.
 
 use serde::Serialize;
 
 use edgecut_graph::units::Bytes;
 use edgecut_plan::TransferFormat;
 
-use super::outcome::{GroupTime, MemoryUse, Outcome, Scatter, TransferCost};
+use super::{
+    energy::ServerEnergy,
+    outcome::{GroupTime, MemoryUse, Outcome, Scatter, TransferCost},
+};
 
 /// One row of a run. Cells that a kind of row does not have are empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -51,6 +55,8 @@ pub struct RunRow {
     pub mean_error: Option<f64>,
     pub largest_relative_error: Option<f64>,
     pub mean_relative_error: Option<f64>,
+    /// Of a server for one inference.
+    pub measured_energy_j: Option<f64>,
 }
 
 /// What a row describes.
@@ -62,6 +68,8 @@ pub enum RunRowKind {
     Group,
     Transfer,
     Device,
+    /// One that tells its energy.
+    Server,
     #[default]
     Latency,
 }
@@ -87,7 +95,7 @@ pub fn rows(outcome: &Outcome) -> Vec<RunRow> {
     };
     let groups = outcome.groups.iter().map(group);
     let rows = groups.chain(outcome.transfers.iter().map(transfer)).chain(outcome.memory.iter().map(device));
-    rows.chain([whole.with(&scatter)]).collect()
+    rows.chain(outcome.energy.iter().map(server)).chain([whole.with(&scatter)]).collect()
 }
 
 impl RunRow {
@@ -148,6 +156,18 @@ fn transfer(cost: &TransferCost) -> RunRow {
         ..RunRow::default()
     };
     row.with(&cost.scatter)
+}
+
+fn server(energy: &ServerEnergy) -> RunRow {
+    let sources: Vec<&str> = energy.sources.iter().map(|source| source.source.as_str()).collect();
+    RunRow {
+        kind: RunRowKind::Server,
+        name: sources.join("; "),
+        server: energy.server.clone(),
+        n: energy.sources.iter().map(|source| source.n).min(),
+        measured_energy_j: Some(energy.measured_energy_j.0),
+        ..RunRow::default()
+    }
 }
 
 fn device(memory: &MemoryUse) -> RunRow {

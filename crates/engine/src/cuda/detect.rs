@@ -194,7 +194,17 @@ impl DriverLibrary {
             clock_khz: attribute(CLOCK_RATE)?,
             memory_clock_khz: attribute(MEMORY_CLOCK_RATE)?,
             memory: Bytes(bytes as u64),
+            pci_bus_id: self.pci_bus_id(device),
         })
+    }
+
+    fn pci_bus_id(&self, device: c_int) -> Option<String> {
+        let get = self.function::<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int>(c"cuDeviceGetPCIBusId");
+        let mut id = [0 as c_char; 32];
+        // SAFETY: `cuDeviceGetPCIBusId(char *, int, CUdevice)` writes no more than the given length.
+        let status = unsafe { get.ok()?(id.as_mut_ptr(), id.len() as c_int - 1, device) };
+        let id: Vec<u8> = id.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+        String::from_utf8(id).ok().filter(|id| status == 0 && !id.is_empty())
     }
 }
 

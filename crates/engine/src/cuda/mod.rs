@@ -41,7 +41,8 @@ use nvidia::NvidiaDriver;
 use steps::GpuSteps;
 
 use crate::{
-    Engine, EngineError, EngineId, Executable, Gpu, GpuReport, ParameterSource, StartedGpu, panics::catch_panic,
+    Engine, EngineError, EngineId, Executable, Gpu, GpuReport, ParameterSource, StartedGpu, energy::EnergyMeter,
+    panics::catch_panic,
 };
 use edgecut_graph::{Graph, OperatorId, Origin, Part, TensorData, TensorId, units::Bytes};
 use edgecut_ops::Unsupported;
@@ -61,7 +62,8 @@ pub(crate) fn start(report: &GpuReport, ordinal: usize, gpu: &Gpu) -> Result<Sta
     let engine = CudaEngine::new(report, ordinal)?;
     let (free, _) = engine.memory()?;
     let HostLink { to_device, from_device, .. } = engine.host_link(HostMemory::Pageable)?;
-    Ok(StartedGpu { gpu: gpu.clone(), engine: Arc::new(engine), free, to_device, from_device })
+    let energy = EnergyMeter::of_gpu(gpu.pci_bus_id.as_deref());
+    Ok(StartedGpu { gpu: gpu.clone(), engine: Arc::new(engine), free, to_device, from_device, energy })
 }
 
 impl CudaEngine {

@@ -137,6 +137,7 @@ pub(super) fn outcome() -> Outcome {
         groups: groups.collect(),
         transfers: vec![transfer],
         memory: Vec::<MemoryUse>::new(),
+        energy: Vec::new(),
         engines: Vec::new(),
         outputs: None,
         clock_uncertainty_us: Micros(0.5),

@@ -3,10 +3,10 @@
 use smol_str::SmolStr;
 
 use super::setup::ValueId;
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::units::{Bytes, Joules, Micros};
 
 /// All that one server did for one inference.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct InferenceTrace {
     pub inference: u64,
     /// In order of their ends.
@@ -15,6 +15,8 @@ pub struct InferenceTrace {
     pub arrivals: Vec<ArrivalTime>,
     /// Over all inferences so far.
     pub memory: Vec<DeviceMemory>,
+    /// Of the sources that were read when it ended: each as often as its resolution allows.
+    pub energy: Vec<SourceEnergy>,
 }
 
 /// One stage on one device.
@@ -82,4 +84,13 @@ pub struct DeviceMemory {
     pub peak: Bytes,
     /// Peak while loading: parameters as received, and packed.
     pub loading: Bytes,
+}
+
+/// What a source of energy of the server has counted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourceEnergy {
+    /// With its parts: `powercap: package-0`.
+    pub source: String,
+    /// Since the run was set up.
+    pub total: Joules,
 }

@@ -12,12 +12,12 @@ use super::{
     named_tensors::{NamedTensors, StreamedTensor},
     wire::{self, item_cost::Outcome, profile_event, profile_request},
 };
-use edgecut_engine::{EngineChoice, statistics::Statistics};
+use edgecut_engine::{EngineChoice, energy::EnergySource, statistics::Statistics};
 use edgecut_graph::{
     Granularity, Graph,
-    units::{Bytes, Micros},
+    units::{Bytes, Joules, Micros, Watts},
 };
-use edgecut_profile::{Conditions, Cost, Governor, Measurement, MeasurementMode, Sampling, Signature};
+use edgecut_profile::{Conditions, Cost, Energy, Governor, Measurement, MeasurementMode, Sampling, Signature};
 
 /// What to measure on one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -186,6 +186,11 @@ impl From<Cost> for wire::Cost {
             measured_at: from.conditions.measured_at.map(OffsetDateTime::unix_timestamp),
             governor: from.conditions.governor.map(|governor| governor.to_string()),
             load: from.conditions.load,
+            energy: from.energy.map(|energy| wire::Energy {
+                run_j: energy.run.0,
+                idle_w: energy.idle.0,
+                source: energy.source.to_string(),
+            }),
         }
     }
 }
@@ -196,7 +201,8 @@ impl TryFrom<wire::Cost> for Cost {
     /// Costs are stored, and plans are made from them: numbers that are no times are refused.
     fn try_from(from: wire::Cost) -> Result<Cost, MessageError> {
         let times = [from.median_us, from.mad_us, from.min_us, from.p95_us, from.cpu_median_us];
-        let others = [from.disturbed].into_iter().chain(from.kernels_median_us).chain(from.load);
+        let energy = from.energy.iter().flat_map(|energy| [energy.run_j, energy.idle_w]);
+        let others = [from.disturbed].into_iter().chain(from.kernels_median_us).chain(from.load).chain(energy);
         if let Some(wrong) = times.into_iter().chain(others).find(|number| !number.is_finite() || *number < 0.0) {
             return Err(MessageError::Malformed(format!("a cost with {wrong}: expected finite numbers from 0")));
         }
@@ -213,7 +219,11 @@ impl TryFrom<wire::Cost> for Cost {
             workspace: Bytes(from.workspace_bytes),
             held: Bytes(from.held_bytes),
             disturbed: from.disturbed,
-            energy: None,
+            // Of a source that this version does not know, nothing is known.
+            energy: from.energy.and_then(|energy| {
+                let source = EnergySource::named(&energy.source)?;
+                Some(Energy { run: Joules(energy.run_j), idle: Watts(energy.idle_w), source })
+            }),
             conditions: Conditions {
                 measured_at: from.measured_at.and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok()),
                 governor: from.governor.as_deref().and_then(Governor::named),
@@ -272,7 +282,7 @@ mod tests {
             workspace: Bytes(3),
             held: Bytes(4),
             disturbed: 0.5,
-            energy: None,
+            energy: Some(Energy { run: Joules(0.25), idle: Watts(7.5), source: EnergySource::Hwmon }),
             conditions: Conditions {
                 measured_at: OffsetDateTime::from_unix_timestamp(1_800_000_000).ok(),
                 governor: Some(Governor::Schedutil),
@@ -291,8 +301,14 @@ mod tests {
         assert_eq!(ProfileEvent::from_wire(wire::ProfileEvent { event: None }).unwrap(), None);
         for wrong in [f64::NAN, f64::INFINITY, -1.0] {
             let cost = wire::Cost { p95_us: wrong, ..cost.into() };
-            let event = wire::ProfileEvent { event: Some(profile_event::Event::Whole(cost)) };
-            assert!(ProfileEvent::from_wire(event).unwrap_err().to_string().contains("a cost with"));
+            let energy = wire::Energy { run_j: 1.0, idle_w: wrong, source: "nvml".to_string() };
+            for cost in [cost.clone(), wire::Cost { energy: Some(energy), p95_us: 1.0, ..cost }] {
+                let event = wire::ProfileEvent { event: Some(profile_event::Event::Whole(cost)) };
+                assert!(ProfileEvent::from_wire(event).unwrap_err().to_string().contains("a cost with"));
+            }
         }
+        let energy = wire::Energy { run_j: 1.0, idle_w: 1.0, source: "a newer one".to_string() };
+        let told = Cost::try_from(wire::Cost { energy: Some(energy), ..cost.into() }).unwrap();
+        assert_eq!(told, Cost { energy: None, ..cost });
     }
 }

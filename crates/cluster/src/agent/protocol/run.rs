@@ -262,11 +262,14 @@ impl EventReader {
 mod tests {
     use super::*;
     use crate::agent::protocol::{
-        inference_trace::{ArrivalTime, StageTime, StepTime, TransferTime},
+        inference_trace::{ArrivalTime, SourceEnergy, StageTime, StepTime, TransferTime},
         named_tensors::StreamedTensor,
         setup::{Terminal, Value},
     };
-    use edgecut_graph::{DType, units::Bytes};
+    use edgecut_graph::{
+        DType,
+        units::{Bytes, Joules},
+    };
 
     fn tensor() -> TensorData {
         TensorData::new(DType::U8, [3 << 20], vec![7; 3 << 20]).unwrap()
@@ -354,6 +357,7 @@ mod tests {
             }],
             arrivals: vec![ArrivalTime { value, start: at, end: Micros(6.0) }],
             memory: vec![memory.clone()],
+            energy: vec![SourceEnergy { source: "powercap: package-0".to_string(), total: Joules(11.5) }],
         };
         let mut reader = EventReader::new(&setup());
         for event in [
@@ -370,5 +374,13 @@ mod tests {
             assert_eq!(found, [event]);
         }
         assert_eq!(reader.read(wire::RunEvent { event: None }).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_no_energy_is_left_out() {
+        let energy = [f64::NAN, -1.0, f64::INFINITY, 2.0].map(|j| wire::SourceEnergy { source: "a".to_string(), j });
+        let trace = wire::InferenceTrace { energy: energy.to_vec(), ..wire::InferenceTrace::default() };
+        let told = InferenceTrace::from(trace).energy;
+        assert_eq!(told, [SourceEnergy { source: "a".to_string(), total: Joules(2.0) }]);
     }
 }

@@ -2,15 +2,15 @@
 
 use super::{inference_trace, peer, setup::ValueId};
 use crate as cluster;
-use crate::{CpuDescription, Description, DeviceDescription, DeviceKind, HostLink};
-use edgecut_graph::units::{Bytes, Micros, Rate};
+use crate::{CpuDescription, Description, DeviceDescription, DeviceKind, EnergyMetering, HostLink};
+use edgecut_graph::units::{Bytes, Joules, Micros, Rate};
 use edgecut_plan::TransferFormat;
 
 tonic::include_proto!("edgecut.v1");
 
 /// The protocol version. Incremented with every change of a message or of a document in it, which those of one version before
 /// must still understand: so agents are upgraded one after the other.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// Whether a client of this version and an agent of version `found` understand each other: at most one step apart.
 pub fn is_compatible(found: u32) -> bool {
@@ -32,6 +32,8 @@ impl From<Description> for DescribeReply {
             memory_bytes: device.memory.0,
             from_host: device.host_link.map(|link| link.to_device.into()),
             to_host: device.host_link.map(|link| link.from_device.into()),
+            energy_source: device.energy.source().map(str::to_string),
+            energy_absent: device.energy.absent().map(str::to_string),
         };
         let cache = |cache: cluster::Cache| Cache { name: cache.name.to_string(), size_bytes: cache.size.0 };
         DescribeReply {
@@ -85,6 +87,11 @@ impl From<DescribeReply> for Description {
                 .and_then(link_cost)
                 .zip(device.to_host.and_then(link_cost))
                 .map(|(to_device, from_device)| HostLink { to_device, from_device }),
+            energy: match (device.energy_source, device.energy_absent) {
+                (Some(source), _) => EnergyMetering::Source(source),
+                (None, Some(why)) => EnergyMetering::Absent(why),
+                (None, None) => EnergyMetering::Unknown,
+            },
         };
         let cache = |cache: Cache| cluster::Cache { name: cache.name.into(), size: Bytes(cache.size_bytes) };
         let cpu = from.cpu.unwrap_or_default();
@@ -190,12 +197,14 @@ impl From<inference_trace::InferenceTrace> for InferenceTrace {
             start_us: arrival.start.0,
             end_us: arrival.end.0,
         };
+        let energy = |energy: inference_trace::SourceEnergy| SourceEnergy { source: energy.source, j: energy.total.0 };
         InferenceTrace {
             inference: from.inference,
             stages: from.stages.into_iter().map(stage).collect(),
             transfers: from.transfers.into_iter().map(transfer).collect(),
             arrivals: from.arrivals.into_iter().map(arrival).collect(),
             memory: from.memory.into_iter().map(Into::into).collect(),
+            energy: from.energy.into_iter().map(energy).collect(),
         }
     }
 }
@@ -232,12 +241,18 @@ impl From<InferenceTrace> for inference_trace::InferenceTrace {
             start: Micros(arrival.start_us),
             end: Micros(arrival.end_us),
         };
+        // What is no energy is left out: nothing else of a run depends on it.
+        let energy = |energy: SourceEnergy| {
+            let total = Some(energy.j).filter(|j| j.is_finite() && *j >= 0.0)?;
+            Some(inference_trace::SourceEnergy { source: energy.source, total: Joules(total) })
+        };
         inference_trace::InferenceTrace {
             inference: from.inference,
             stages: from.stages.into_iter().map(stage).collect(),
             transfers: from.transfers.into_iter().map(transfer).collect(),
             arrivals: from.arrivals.into_iter().map(arrival).collect(),
             memory: from.memory.into_iter().map(Into::into).collect(),
+            energy: from.energy.into_iter().filter_map(energy).collect(),
         }
     }
 }

@@ -21,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::error::HostError;
 use crate::{DeviceDescription, agent::protocol::run::Queued};
 use edgecut_engine::{Engine, EngineChoice, EngineError};
+use edgecut_profile::MeteredDevice;
 
 /// Creates an engine, the device's own or the one that is asked for, with a number of threads.
 pub(super) type EngineFactory = dyn Fn(Option<EngineChoice>, u32) -> Result<Arc<dyn Engine>, EngineError> + Send + Sync;
@@ -31,6 +32,7 @@ type EngineKey = (Option<EngineChoice>, u32);
 /// A device and its thread.
 pub(super) struct Device {
     description: DeviceDescription,
+    energy: Option<MeteredDevice>,
     create_engine: Box<EngineFactory>,
     /// Engines in use, by what was asked for.
     engines: Mutex<HashMap<EngineKey, Arc<dyn Engine>>>,
@@ -57,7 +59,11 @@ impl Device {
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn start(description: DeviceDescription, create_engine: Box<EngineFactory>) -> std::io::Result<Arc<Device>> {
+    pub fn start(
+        description: DeviceDescription,
+        energy: Option<MeteredDevice>,
+        create_engine: Box<EngineFactory>,
+    ) -> std::io::Result<Arc<Device>> {
         let (jobs, queue) = mpsc::channel::<Job>();
         thread::Builder::new()
             .name(format!("device-{}", description.name))
@@ -67,6 +73,7 @@ impl Device {
         let waiting = Arc::default();
         Ok(Arc::new(Device {
             description,
+            energy,
             create_engine,
             engines,
             jobs,
@@ -79,6 +86,11 @@ impl Device {
 
     pub fn description(&self) -> &DeviceDescription {
         &self.description
+    }
+
+    /// Its energy meter, if it has one.
+    pub fn energy(&self) -> Option<&MeteredDevice> {
+        self.energy.as_ref()
     }
 
     /// The engine with `threads` threads; by default the device's own of both.
@@ -223,7 +235,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DeviceKind;
+    use crate::{DeviceKind, EnergyMetering};
     use edgecut_graph::units::Bytes;
 
     fn device() -> Arc<Device> {
@@ -236,8 +248,9 @@ mod tests {
             threads: 1,
             memory: Bytes(1),
             host_link: None,
+            energy: EnergyMetering::Unknown,
         };
-        Device::start(description, Box::new(|_, _| Err(EngineError::Other("none".to_string())))).unwrap()
+        Device::start(description, None, Box::new(|_, _| Err(EngineError::Other("none".to_string())))).unwrap()
     }
 
     #[tokio::test]

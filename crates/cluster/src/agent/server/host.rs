@@ -21,7 +21,7 @@ use super::{
     shared_memory::SharedMemory,
 };
 use crate::{
-    Description, DeviceDescription, DeviceKind, HostLink,
+    Description, DeviceDescription, DeviceKind, EnergyMetering, HostLink,
     agent::{
         clock::Clock,
         limits::{Limits, MAX_TIME},
@@ -30,12 +30,15 @@ use crate::{
     },
 };
 use edgecut_engine::{
-    DilatedEngine, Dilation, Engine, EngineChoice, EngineError, EngineOptions, StartedGpu, StartedGpus, start_gpus,
+    DilatedEngine, Dilation, Engine, EngineChoice, EngineError, EngineOptions, StartedGpu, StartedGpus,
+    energy::{EnergyMeter, NoEnergySource},
+    start_gpus,
 };
 use edgecut_graph::{
     LinkCost,
     units::{Bytes, Micros},
 };
+use edgecut_profile::MeteredDevice;
 
 /// Options for starting an agent.
 #[derive(Debug, Default)]
@@ -60,6 +63,10 @@ const CPU: &str = "cpu";
 
 /// Why a dilated agent offers its processor alone.
 const NO_DILATED_GPU: &str = "no GPU: time dilation (--dilate) slows down the processor alone";
+
+/// Why a dilated agent tells no energy.
+const NO_DILATED_ENERGY: &str =
+    "time dilation (--dilate) stretches times, and this machine's power is not the slow device's";
 
 /// One server's agent.
 pub struct Host {
@@ -92,6 +99,10 @@ impl Host {
         let machine = Machine::detect();
         let (engines, absent) = engines(&options.engine);
         let engine = options.engine.identity().map_err(std::io::Error::other)?;
+        let (energy, meter) = match options.dilation {
+            Some(_) => (EnergyMetering::Absent(NO_DILATED_ENERGY.to_string()), None),
+            None => metering(EnergyMeter::of_processor()),
+        };
         let cpu = DeviceDescription {
             name: SmolStr::new_static(CPU),
             kind: DeviceKind::Cpu,
@@ -101,6 +112,7 @@ impl Host {
             threads: options.threads.unwrap_or(machine.cpu.threads).max(1),
             memory: options.memory.unwrap_or(machine.memory_total),
             host_link: None,
+            energy,
         };
         let (own, dilation) = (options.engine, options.dilation);
         let cpu_engine = move |engine: Option<EngineChoice>, threads: u32| {
@@ -111,7 +123,7 @@ impl Host {
             })
         };
         let memory = cpu.memory;
-        let processor = Device::start(cpu, Box::new(cpu_engine))?;
+        let processor = Device::start(cpu, meter, Box::new(cpu_engine))?;
         let mut devices = vec![processor.clone()];
         let StartedGpus { gpus, mut notes } = match dilation {
             Some(_) => StartedGpus { notes: vec![NO_DILATED_GPU.to_string()], ..StartedGpus::default() },
@@ -313,6 +325,14 @@ fn hardware(model: String, dilation: Option<Dilation>) -> String {
     dilation.map_or(model.clone(), |dilation| format!("{model}, {dilation}"))
 }
 
+/// A meter for profiles and what is told of it.
+fn metering(found: Result<EnergyMeter, NoEnergySource>) -> (EnergyMetering, Option<MeteredDevice>) {
+    match found {
+        Ok(meter) => (EnergyMetering::Source(meter.to_string()), Some(MeteredDevice::new(meter))),
+        Err(absent) => (EnergyMetering::Absent(absent.to_string()), None),
+    }
+}
+
 /// Names and versions of the engines that a CPU has, and a note if ONNX Runtime is not among them.
 /// Only what `own` asks for is looked for.
 fn engines(own: &EngineOptions) -> (Vec<String>, Option<String>) {
@@ -331,7 +351,8 @@ fn engines(own: &EngineOptions) -> (Vec<String>, Option<String>) {
 
 /// Starts the thread of a GPU, whose engine is running. A GPU always computes with all of its multiprocessors.
 fn gpu_device(number: usize, gpu: StartedGpu) -> std::io::Result<Arc<Device>> {
-    let StartedGpu { gpu, engine, free, to_device, from_device } = gpu;
+    let StartedGpu { gpu, engine, free, to_device, from_device, energy } = gpu;
+    let (energy, meter) = metering(energy);
     let link = LinkCost::fit(&to_device).ok().zip(LinkCost::fit(&from_device).ok());
     let multiprocessors = engine.threads() as u32;
     let description = DeviceDescription {
@@ -343,10 +364,11 @@ fn gpu_device(number: usize, gpu: StartedGpu) -> std::io::Result<Arc<Device>> {
         threads: multiprocessors,
         memory: free,
         host_link: link.map(|(to_device, from_device)| HostLink { to_device, from_device }),
+        energy,
     };
     let create = move |_: Option<EngineChoice>, threads: u32| match threads == multiprocessors {
         true => Ok(Arc::clone(&engine)),
         false => Err(EngineError::Other(format!("a GPU computes with all of its {multiprocessors} multiprocessors"))),
     };
-    Device::start(description, Box::new(create))
+    Device::start(description, meter, Box::new(create))
 }

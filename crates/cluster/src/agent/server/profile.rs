@@ -5,6 +5,7 @@ use std::{ops::ControlFlow, sync::Arc};
 use tokio::sync::mpsc;
 
 use super::{
+    device::Device,
     error::HostError,
     host::Host,
     measurement_lock::{MeasurementLock, Sharing},
@@ -64,11 +65,10 @@ impl Host {
             () = events.closed() => return Err(HostError::ClientGone),
         };
         let engine = lease.device().engine(task.engine, task.threads)?;
-        let limit = lease.device().description().memory;
         let shutdown = self.shutdown().clone();
         let measuring = lease.run("profiling", {
-            let shutdown = shutdown.clone();
-            move || measure(&*engine, &task, &contents, limit, &events, &shutdown)
+            let (shutdown, device) = (shutdown.clone(), lease.device().clone());
+            move || measure(&device, &*engine, &task, &contents, &events, &shutdown)
         });
         tokio::select! {
             outcome = measuring => outcome,
@@ -79,10 +79,10 @@ impl Host {
 
 /// Runs on the device's thread.
 fn measure(
+    device: &Device,
     engine: &dyn Engine,
     task: &ProfileTask,
     contents: &NamedTensors,
-    limit: Bytes,
     events: &mpsc::Sender<ProfileEvent>,
     shutdown: &Shutdown,
 ) -> Result<(), HostError> {
@@ -97,6 +97,7 @@ fn measure(
     let failed = |cause| HostError::Engine { what: "profiling".to_string(), cause };
     let graph = &task.graph;
     let items = items(graph, task.granularity);
+    let limit = device.description().memory;
     let all: Bytes = graph.inputs().filter_map(|id| graph.tensor(id).ty.bytes()).sum();
     if limit.shortfall(all) > Bytes::ZERO {
         return Err(HostError::Request(format!("the inputs of the model take {all}, the limit is {limit}")));
@@ -111,6 +112,7 @@ fn measure(
         inputs: &inputs,
         parameter: &content,
         memory: Some(limit),
+        energy: device.energy(),
         is_cancelled: &is_cancelled,
     };
     let send = |event| match shutdown.is_requested() || events.blocking_send(event).is_err() {

@@ -20,6 +20,7 @@ use super::{
     job_log::Client,
     measurement_lock::{MeasurementLock, Sharing},
     received::Received,
+    run_energy::RunEnergy,
     run_state::MemoryLimit,
     session::{Session, SessionReport},
     transfer::open_link,
@@ -129,6 +130,8 @@ impl Host {
         // The engines have copied the constants of the graphs.
         let setup = Arc::new(Arc::unwrap_or_clone(setup).without_graphs());
 
+        let mut energy =
+            RunEnergy::start(leased.iter().map(|partition| partition.lease.device()).chain([self.processor()]));
         let (session, reports) =
             Session::new(setup, self.clock(), self.shutdown().child(), !self.is_dilated(), self.metrics().clone());
         for (partition, loaded) in leased.iter().zip(&loaded) {
@@ -145,7 +148,7 @@ impl Host {
             computing.spawn(compute(session.clone(), partition, loaded.stages));
         }
         client.send(RunEvent::Loaded { memory: session.memory(), warm_up_runs }).await?;
-        let outcome = self.serve_inferences(client, &session, reports).await;
+        let outcome = self.serve_inferences(client, &session, reports, &mut energy).await;
         drop(guard);
         // The leases end when the device threads have returned.
         while computing.join_next().await.is_some() {}
@@ -185,6 +188,7 @@ impl Host {
         client: &mut ClientChannel,
         session: &Arc<Session>,
         mut reports: mpsc::UnboundedReceiver<Result<SessionReport, HostError>>,
+        energy: &mut RunEnergy,
     ) -> Result<(), HostError> {
         let mut inputs: BTreeMap<u32, TensorData> = BTreeMap::new();
         let expected = session.setup.source.as_ref().map_or(0, |source| source.values.len());
@@ -211,7 +215,13 @@ impl Host {
                         return Err(HostError::Request("the run is set up already".to_string()));
                     }
                 },
-                Some(report) = reports.recv() => client.report(report?).await?,
+                Some(report) = reports.recv() => {
+                    let mut report = report?;
+                    if let SessionReport::Finished(trace) = &mut report {
+                        trace.energy = energy.read();
+                    }
+                    client.report(report).await?;
+                }
             }
         }
     }

@@ -342,7 +342,8 @@ impl RunState {
             }
             let Inference { stages, transfers, arrivals, .. } = inference;
             let memory = self.memory();
-            effects.finished = Some(InferenceTrace { inference: number, stages, transfers, arrivals, memory });
+            effects.finished =
+                Some(InferenceTrace { inference: number, stages, transfers, arrivals, memory, energy: Vec::new() });
         }
     }
 }

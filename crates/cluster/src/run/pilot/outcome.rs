@@ -132,7 +132,7 @@ mod tests {
         };
         // The second is ready while the first still runs.
         let stages = vec![stage(10.0, 15.0, 100.0), stage(50.0, 101.0, 200.0), stage(300.0, 307.0, 400.0)];
-        let measured = InferenceTrace { inference: 1, stages, transfers: vec![], arrivals: vec![], memory: vec![] };
+        let measured = InferenceTrace { inference: 1, stages, ..InferenceTrace::default() };
         let record = Record {
             sink_values: vec![],
             latencies: vec![],
