@@ -12,4 +12,6 @@ pub enum EnergySource {
     Hwmon,
     /// The counter of an NVIDIA GPU, read through NVML.
     Nvml,
+    /// A power meter of the whole server, whose figures a person fills into the profile.
+    External,
 }
