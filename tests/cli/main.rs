@@ -13,6 +13,7 @@ mod costs;
 mod dilation;
 mod discovery;
 mod documented_flags;
+mod energy;
 mod export;
 mod failover;
 mod guide;
