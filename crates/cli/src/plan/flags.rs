@@ -45,7 +45,7 @@ pub struct Plan {
     #[command(flatten)]
     pub(super) cluster: ClusterFlag,
 
-    /// What to improve: latency, throughput, memory or energy
+    /// Improve latency, throughput, memory or energy
     ///
     /// The latency of one input, the largest load of a device or link, the fullest device's memory, or what one run consumes:
     /// all devices' idle power, and what computing takes above it (see docs/cluster.md).
