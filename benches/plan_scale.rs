@@ -146,7 +146,7 @@ fn synthetic(groups: usize, devices: usize) -> Problem {
         inputs.dedup();
         tensors.push(Tensor { bytes: Bytes(rng.u64(1_000..200_000)), ..tensor(Some(GroupId(index as u32))) });
         let cost =
-            |speed: &f64| Some(Cost { time: Micros(work / speed), workspace: Bytes(1 << 16), held: Bytes::ZERO });
+            |speed: &f64| Some(Cost { time: Micros(work / speed), workspace: Bytes(1 << 16), ..Cost::default() });
         rows.push(Group {
             name: format!("g{index}"),
             label: format!("g{index}"),
@@ -196,7 +196,7 @@ fn resnet(text: &[u8]) {
     let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
     let speeds: Vec<f64> = (0..8).map(|d| 40_000.0 / (1.0 + 0.25 * f64::from(d))).collect();
     let cost = |flops: u64, speed: &f64| {
-        Some(Cost { time: Micros(5.0 + flops as f64 / speed), workspace: Bytes(1 << 20), held: Bytes::ZERO })
+        Some(Cost { time: Micros(5.0 + flops as f64 / speed), workspace: Bytes(1 << 20), ..Cost::default() })
     };
     let costs: Vec<Vec<Option<Cost>>> =
         items.iter().map(|item| speeds.iter().map(|speed| cost(item.flops, speed)).collect()).collect();

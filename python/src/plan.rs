@@ -45,7 +45,8 @@ pub fn plan_table(py: Python<'_>, text: &[u8]) -> PyResult<Table> {
         .text("part", |row| row.part.clone())
         .text("layer", |row| row.layer.clone())
         .text("format", |row| row.format.and_then(word))
-        .whole("sent_bytes", |row| row.sent_bytes);
+        .whole("sent_bytes", |row| row.sent_bytes)
+        .number("energy_j", |row| row.energy_j);
     Table::new(columns.finish())
 }
 

@@ -79,7 +79,7 @@ fn planned_with(graph: &Graph, agents: &Agents, speeds: &[f64], format: Transfer
     let items = items(graph, Granularity::Fused);
     let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
     let cost = |flops: u64, speed: &f64| {
-        Some(Cost { time: Micros(1.0 + flops as f64 / speed), workspace: Bytes(1024), held: Bytes::ZERO })
+        Some(Cost { time: Micros(1.0 + flops as f64 / speed), workspace: Bytes(1024), ..Cost::default() })
     };
     let names = items.iter().map(|item| item.name.clone()).collect();
     let costs = items.iter().map(|item| speeds.iter().map(|speed| cost(item.flops, speed)).collect()).collect();
@@ -192,7 +192,7 @@ fn request<'a>(
     network.devices.iter_mut().for_each(|device| device.memory = Some(memory));
     let cost = |item: &Item| {
         let time = Micros(1.0 + item.flops as f64 / 1000.0 + item.bytes.0 as f64 * 1e-3);
-        Some(Cost { time, workspace: Bytes(256 << 10), held: Bytes::ZERO })
+        Some(Cost { time, workspace: Bytes(256 << 10), ..Cost::default() })
     };
     let names = items.iter().map(|item| item.name.clone()).collect();
     let costs = items.iter().map(|item| vec![cost(item); network.devices.len()]).collect();

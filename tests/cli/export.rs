@@ -39,6 +39,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
         memory_limit_bytes: None,
         order: ids.iter().filter(|id| place(**id) == at).map(|id| GroupId(*id)).collect(),
         busy_us: Micros::ZERO,
+        idle_w: None,
         memory: MemoryPlan::default(),
     };
     let group = |id: &u32| GroupPlan {
@@ -51,6 +52,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
         time_us: Micros::ZERO,
         start_us: Micros::ZERO,
         workspace_bytes: Bytes::ZERO,
+        energy_j: None,
         source: Default::default(),
     };
     Plan {
@@ -70,6 +72,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
             peak_bytes: Bytes::ZERO,
             transfer_bytes: None,
             sent_bytes: None,
+            energy_j: None,
         },
         bound: Bound { value: 0.0, by: String::new() },
         gap: 0.0,

@@ -26,6 +26,7 @@ mod model_flags;
 mod monitoring;
 mod perfetto;
 mod plan_advice;
+mod plan_energy;
 mod report;
 mod run_results;
 mod simultaneous_profiles;

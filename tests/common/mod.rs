@@ -103,6 +103,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
         memory_limit_bytes: None,
         order: (0u32..).zip(device_of).filter(|(_, d)| **d == index).map(|(i, _)| GroupId(i)).collect(),
         busy_us: Micros::ZERO,
+        idle_w: None,
         memory: MemoryPlan::default(),
     });
     let groups = graph.operators().map(|(id, operator)| GroupPlan {
@@ -115,6 +116,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
         time_us: Micros(1.0),
         start_us: Micros::ZERO,
         workspace_bytes: Bytes::ZERO,
+        energy_j: None,
         source: Default::default(),
     });
     Plan {
@@ -134,6 +136,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
             peak_bytes: Bytes::ZERO,
             transfer_bytes: None,
             sent_bytes: None,
+            energy_j: None,
         },
         bound: Bound { value: 0.0, by: String::new() },
         gap: 0.0,

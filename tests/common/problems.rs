@@ -10,7 +10,7 @@ use edgecut::{
         problem::{Cost, Device, Group, Handling, HandlingCost, Link, LinkId, Objective, ParameterId, Targets, Tensor},
         transfer_format::{Coding, TransferFormat},
     },
-    units::{Bytes, Micros},
+    units::{Bytes, Micros, Watts},
 };
 use fastrand::Rng;
 
@@ -57,7 +57,8 @@ pub fn exact_problem(seed: u64, groups: usize, devices: usize) -> Problem {
         let mut costs: Vec<Option<Cost>> = (0..devices)
             .map(|_| {
                 let time = Micros(if rng.u8(0..8) == 0 { 0.0 } else { f64::from(rng.u32(1..100)) });
-                let cost = Cost { time, workspace: Bytes(rng.u64(0..500)), held: Bytes(rng.u64(0..100)) };
+                let (workspace, held) = (Bytes(rng.u64(0..500)), Bytes(rng.u64(0..100)));
+                let cost = Cost { time, workspace, held, ..Cost::default() };
                 (rng.u8(0..10) > 0).then_some(cost)
             })
             .collect();
@@ -112,8 +113,9 @@ pub fn exact_problem(seed: u64, groups: usize, devices: usize) -> Problem {
         address: None,
         memory: None,
         handling: if seed % 3 == 2 { handling(at) } else { Handling::default() },
+        idle: None,
     };
-    Problem {
+    let mut problem = Problem {
         groups: list,
         tensors,
         parameters,
@@ -124,6 +126,23 @@ pub fn exact_problem(seed: u64, groups: usize, devices: usize) -> Problem {
         sink: DeviceId(rng.u32(0..devices as u32)),
         objective: [Objective::Latency, Objective::Throughput, Objective::Memory][rng.usize(0..3)],
         targets: Targets::default(),
+    };
+    add_power(&mut problem, seed);
+    problem
+}
+
+/// Gives most devices an idle power, and groups a power on them; of a quarter of the problems energy is the objective.
+fn add_power(problem: &mut Problem, seed: u64) {
+    let mut rng = Rng::with_seed(!seed);
+    for (index, device) in problem.devices.iter_mut().enumerate() {
+        device.idle = (rng.u8(0..8) > 0).then(|| Watts(10.0 * rng.f64()));
+        let top = f64::from(rng.u32(0..40));
+        for cost in problem.groups.iter_mut().filter_map(|group| group.costs[index].as_mut()) {
+            cost.power = device.idle.map_or(Watts::ZERO, |_| Watts(top * rng.f64()));
+        }
+    }
+    if rng.u8(0..4) == 0 {
+        problem.objective = Objective::Energy;
     }
 }
 

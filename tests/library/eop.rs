@@ -176,7 +176,7 @@ fn recorded() -> (Graph, Vec<Vec<Option<Cost>>>) {
         assert_eq!((rows.rows.len(), rows.unused, rows.missing), (costs.len(), 0, 0));
         for row in rows.rows {
             let time = row.time_us_median.unwrap();
-            costs[row.id].push(Some(Cost { time, workspace: Bytes::ZERO, held: Bytes::ZERO }));
+            costs[row.id].push(Some(Cost { time, ..Cost::default() }));
         }
     }
     (graph, costs)

@@ -36,7 +36,7 @@ fn simplified(mut problem: Problem) -> Problem {
     problem.devices.iter_mut().for_each(|device| device.handling = Handling::default());
     match problem.objective {
         // Links are never busy for long.
-        Objective::Latency => problem.links.iter_mut().for_each(|link| {
+        Objective::Latency | Objective::Energy => problem.links.iter_mut().for_each(|link| {
             link.cost = LinkCost::per_byte(Micros::ZERO, 0.0);
         }),
         Objective::Throughput => slow_links(&mut problem),
@@ -83,7 +83,7 @@ proptest! {
         let bounds = Bounds::of(&problem);
         match problem.objective {
             Objective::Latency => problem.targets.throughput = Some(1e6 / (bounds.interval.value.0 * loose + 1.0)),
-            Objective::Throughput | Objective::Memory => {
+            Objective::Throughput | Objective::Memory | Objective::Energy => {
                 problem.targets.latency = Some(Micros(bounds.latency.value.0 * loose + 1.0));
             }
         }
@@ -101,7 +101,8 @@ fn gaps_are_smaller_than_without() {
     let mut smaller = 0;
     for seed in 0..6 {
         let mut problem = problem(seed, 30, 3);
-        problem.objective = [Objective::Latency, Objective::Throughput, Objective::Memory][seed as usize % 3];
+        let objectives = [Objective::Latency, Objective::Throughput, Objective::Memory, Objective::Energy];
+        problem.objective = objectives[seed as usize % objectives.len()];
         slow_links(&mut problem);
         let options = Options { seed: 1, budget: Some(2_000), cut_off: None, ..Options::default() };
         let solution = solve(&problem, &options).unwrap();

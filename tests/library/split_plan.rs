@@ -73,7 +73,7 @@ fn network(speeds: &[f64], bandwidth: f64) -> Network {
 fn costs(items: &[Item], speeds: &[f64]) -> Vec<Vec<Option<Cost>>> {
     let cost = |item: &Item, speed: &f64| {
         let time = Micros(2.0 + item.flops as f64 / speed + item.bytes.0 as f64 * 1e-4);
-        Some(Cost { time, workspace: Bytes(1024), held: Bytes::ZERO })
+        Some(Cost { time, workspace: Bytes(1024), ..Cost::default() })
     };
     items.iter().map(|item| speeds.iter().map(|speed| cost(item, speed)).collect()).collect()
 }
@@ -454,7 +454,7 @@ fn a_pair_of_dense_layers_exchanges_nothing_inside() {
     let summed = options.group(1).iter().find(|option| option.side.is_none()).expect("a sum with its epilogue");
     assert_eq!(summed.size, 2048, "{summed:?}");
     assert!(options.group(2).iter().all(|option| option.side.is_some()), "an activation is not linear");
-    let cost = |time: f64| Some(Cost { time: Micros(time), workspace: Bytes(1024), held: Bytes::ZERO });
+    let cost = |time: f64| Some(Cost { time: Micros(time), workspace: Bytes(1024), ..Cost::default() });
     let costs = [500.0, 500.0, 1.0].map(|time| vec![cost(time); 2]).to_vec();
     let names = ["first", "second", "last"].map(Into::into).to_vec();
     let mut network = network(&[1.0; 2], 100.0);

@@ -1,7 +1,10 @@
 //! Profiles that are given as files: rows of ours, EOP's CSV, dumps of TVM's debug executor. Which of them a file is,
 //! its content says.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 use miette::Report;
 
@@ -190,20 +193,20 @@ pub fn is_dump(path: &Path) -> bool {
 }
 
 /// The rows of several files for one model.
-pub fn rows(sources: &[Source], subject: &ProfiledModel) -> Result<Vec<ProfileRow>, Failure> {
-    let mut rows = Vec::new();
+pub fn rows(sources: &[Source], subject: &ProfiledModel) -> Result<Vec<(PathBuf, Vec<ProfileRow>)>, Failure> {
+    let mut files: Vec<(PathBuf, Vec<ProfileRow>)> = Vec::new();
     for source in sources {
         let new = source.read(subject)?.rows;
-        let known =
-            |row: &ProfileRow| rows.iter().any(|r: &ProfileRow| (&r.server, &r.device) == (&row.server, &row.device));
-        if let Some(row) = new.iter().find(|row| known(row)) {
+        let known: HashSet<(&str, &str)> =
+            files.iter().flat_map(|(_, rows)| rows).map(|row| (row.server.as_str(), row.device.as_str())).collect();
+        if let Some(row) = new.iter().find(|row| known.contains(&(row.server.as_str(), row.device.as_str()))) {
             let (server, device) = (&row.server, &row.device);
             let what = format!("{}: an earlier profile is of {server}/{device} too", source.path.display());
             return Err(Failure::BadInput(Report::msg(format!("{what}: name its device, as FILE=SERVER/DEVICE"))));
         }
-        rows.extend(new);
+        files.push((source.path.clone(), new));
     }
-    Ok(rows)
+    Ok(files)
 }
 
 fn text(path: &Path) -> Result<String, Failure> {

@@ -1,4 +1,4 @@
-//! What a move changes, figure by figure: latency, the devices' memory, transfers.
+//! What a move changes, figure by figure: latency, energy where it is known, the devices' memory, transfers.
 
 use std::collections::BTreeMap;
 
@@ -71,6 +71,9 @@ pub fn changes(moved: &Moved) -> Result<Vec<ChangeRow>, Violation> {
         both("transfer_bytes", &bytes),
         both("transfer_us", &time),
     ];
+    if let (Some(was), Some(is)) = (before.predicted.energy_j, after.predicted.energy_j) {
+        rows.push(ChangeRow::new("energy_j", was.0, is.0));
+    }
     for (device, now) in before.devices.iter().zip(&after.devices) {
         rows.push(ChangeRow::of_device(device, "busy_us", device.busy_us.0, now.busy_us.0));
         for (figure, of) in MEMORY {

@@ -3,14 +3,14 @@
 use std::cmp::Ordering;
 
 use super::{
-    Problem,
+    Problem, energy,
     memory_usage::{MemoryUsage, memory_usage},
     placement::{Placement, PlacementError},
     problem::Objective,
     simulate::{Loads, Timeline, loads, simulate},
     task_graph::{ReplicaId, ReplicaOrigin, TaskGraph, TaskId},
 };
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::units::{Bytes, Joules, Micros};
 
 /// A placement with everything that follows from it.
 #[derive(Debug, Clone)]
@@ -21,6 +21,8 @@ pub struct Evaluation {
     pub loads: Loads,
     /// By device.
     pub memory: Vec<MemoryUsage>,
+    /// Of one run; of what is not known of the devices' power, nothing.
+    pub energy: Joules,
     pub score: Score,
 }
 
@@ -29,7 +31,7 @@ pub struct Evaluation {
 pub struct Score {
     /// Sum of the relative excesses over limits and targets; 0 if all are met.
     pub violation: f64,
-    /// The objective in its unit, microseconds or bytes; lower is better.
+    /// The objective in its unit, microseconds, bytes or joules; lower is better.
     pub value: f64,
     /// Tie-break: the latency, or the interval between results where latency is the objective.
     pub tie: f64,
@@ -45,8 +47,10 @@ impl Evaluation {
         let timeline = simulate(problem, &task_graph);
         let loads = loads(problem, &task_graph);
         let memory = memory_usage(problem, &task_graph, &timeline);
-        let score = score(problem, &timeline, &loads, &memory);
-        Ok(Evaluation { placement, task_graph, timeline, loads, memory, score })
+        let above_idle = task_graph.tasks.iter().map(|task| task.cost.energy_above_idle()).sum();
+        let energy = energy::of_run(problem.idle_power(), timeline.makespan, above_idle);
+        let score = score(problem, &timeline, &loads, &memory, energy);
+        Ok(Evaluation { placement, task_graph, timeline, loads, memory, energy, score })
     }
 
     pub fn latency(&self) -> Micros {
@@ -119,7 +123,7 @@ impl Score {
     }
 }
 
-fn score(problem: &Problem, timeline: &Timeline, loads: &Loads, memory: &[MemoryUsage]) -> Score {
+fn score(problem: &Problem, timeline: &Timeline, loads: &Loads, memory: &[MemoryUsage], energy: Joules) -> Score {
     let interval = loads.interval();
     let peak = memory.iter().map(|usage| usage.load).max().unwrap_or_default();
     let mut violation = 0.0;
@@ -138,6 +142,7 @@ fn score(problem: &Problem, timeline: &Timeline, loads: &Loads, memory: &[Memory
         Objective::Latency => (timeline.makespan.0, interval.0),
         Objective::Throughput => (interval.0, timeline.makespan.0),
         Objective::Memory => (peak.0 as f64, timeline.makespan.0),
+        Objective::Energy => (energy.0, timeline.makespan.0),
     };
     Score { violation, value, tie }
 }

@@ -14,7 +14,7 @@ use super::{
     transfer_format::TransferFormat,
 };
 use edgecut_graph as graph;
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::units::{Bytes, Joules, Micros, Watts};
 use edgecut_ops::passes::retype::BindDim;
 
 pub use edgecut_graph::Granularity;
@@ -102,6 +102,10 @@ pub struct Predicted {
     pub transfer_bytes: Option<Bytes>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_bytes: Option<Bytes>,
+    /// What one run consumes: the idle power of all devices for the latency, and the groups' [energy](GroupPlan::energy_j);
+    /// `None` where the power of devices is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_j: Option<Joules>,
 }
 
 fn one() -> u32 {
@@ -111,7 +115,7 @@ fn one() -> u32 {
 /// What no plan can go below.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bound {
-    /// In the objective's unit: microseconds, or bytes.
+    /// In the objective's unit: microseconds, bytes or joules.
     pub value: f64,
     /// Which argument gives it.
     pub by: String,
@@ -137,6 +141,9 @@ pub struct DevicePlan {
     pub order: Vec<GroupId>,
     /// The sum of the times of its groups.
     pub busy_us: Micros,
+    /// Its idle power, or its share of that of the devices whose energy is read together; `None` where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_w: Option<Watts>,
     pub memory: MemoryPlan,
 }
 
@@ -197,6 +204,9 @@ pub struct GroupPlan {
     pub time_us: Micros,
     pub start_us: Micros,
     pub workspace_bytes: Bytes,
+    /// What it consumes above what the idle device draws meanwhile; `None` where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_j: Option<Joules>,
     /// Where `time_us` comes from; measured, where a file does not say.
     #[serde(default)]
     pub source: Source,

@@ -27,6 +27,7 @@ impl Plan {
             time_us: Micros::ZERO,
             start_us: Micros::ZERO,
             workspace_bytes: Bytes::ZERO,
+            energy_j: None,
             source: Source::Measured,
         });
         let mut groups: Vec<GroupPlan> = groups.collect();
@@ -36,6 +37,7 @@ impl Plan {
             // The difference of two sums would not be exactly the time where nothing else takes any.
             let time = if handling == Handling::default() { job.cost.time } else { *finish - *start };
             (group.start_us, group.time_us, group.workspace_bytes) = (*start, time, job.cost.workspace);
+            group.energy_j = problem.tells_energy().then(|| job.cost.energy_above_idle());
         }
         let (in_flight, interval) = solution.sustained(problem).unwrap_or((1, evaluation.latency()));
         let mut plan = Plan {
@@ -55,6 +57,7 @@ impl Plan {
                 peak_bytes: evaluation.peak(),
                 transfer_bytes: None,
                 sent_bytes: None,
+                energy_j: problem.tells_energy().then_some(evaluation.energy),
             },
             bound: Bound { value: solution.bound.value, by: solution.bound.by.to_string() },
             gap: solution.gap(),
@@ -106,6 +109,7 @@ fn devices(problem: &Problem, solution: &Solution) -> Vec<DevicePlan> {
             memory_limit_bytes: device.memory,
             order: sequence.iter().map(|job| evaluation.task_graph.task(*job).group).collect(),
             busy_us: *busy,
+            idle_w: device.idle,
             memory: MemoryPlan {
                 parameter_bytes: account.parameters,
                 load_bytes: account.load,

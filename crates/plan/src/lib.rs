@@ -23,6 +23,7 @@
 //! | `simulate` | the timeline and the loads of a task graph |
 //! | `memory_usage` | parameters, live tensors, workspace and arena of every device |
 //! | [`pipeline_depth`] | the inputs in flight of a stream, and their memory |
+//! | [`energy`] | the energy of one run |
 //! | [`evaluation`] | all of these for one placement, and its score |
 //!
 //! | optimisation | |
@@ -60,6 +61,7 @@ pub mod change;
 pub mod check;
 pub mod constrained;
 pub mod deadline;
+pub mod energy;
 mod estimates;
 pub mod evaluation;
 pub mod file;

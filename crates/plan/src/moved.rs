@@ -20,7 +20,7 @@ use crate::{
     like::LikeError,
     no_plan::NoPlan,
     placement::Placement,
-    problem::{Cost, Device, DeviceId, GroupId, Handling, LinkId, Problem, ProblemError},
+    problem::{Cost, Device, DeviceId, GroupId, Handling, LinkId, Objective, Problem, ProblemError},
     request::PlanRequest,
     rule::{NoSuchGroup, UnknownDevice, named},
     solve::evaluate,
@@ -166,7 +166,13 @@ pub fn moved(request: &PlanRequest<'_>, other: &Plan, moves: &[Move]) -> Result<
     let names = request.group_names();
     let targets = targets(moves, &names, &devices)?;
     // A plan of other targets is judged by its own.
-    let mut request = PlanRequest { objective: other.objective, targets: other.targets, ..request.clone() };
+    let tells_energy = request.network.devices.iter().all(|device| device.idle.is_some());
+    let objective = match other.objective {
+        // The profiles may tell less than those that the plan was made from.
+        Objective::Energy if !tells_energy => Objective::Latency,
+        objective => objective,
+    };
+    let mut request = PlanRequest { objective, targets: other.targets, ..request.clone() };
     request.network.set_transfer_format(other.transfer);
     // The times of its groups have in them what transfers take of devices.
     request.network.devices.iter_mut().for_each(|device| device.handling = Handling::default());

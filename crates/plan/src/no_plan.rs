@@ -174,6 +174,7 @@ mod tests {
         plan,
         testing::{CONVOLUTIONS, WIDE, with_request},
     };
+    use edgecut_graph::units::Joules;
 
     /// Why there is no plan for `request` with so much memory on every device.
     fn said(mut request: PlanRequest<'_>, memory: u64) -> String {
@@ -214,6 +215,7 @@ mod tests {
             latency: LowerBound { value: Micros(18e3), by: "longest chain" },
             interval: LowerBound { value: Micros(9e3), by: "all work" },
             peak: LowerBound { value: Bytes(100), by: "all parameters" },
+            energy: LowerBound { value: Joules(1.0), by: "all groups" },
         };
         let missed = Shortage::Latency { latency: Micros(25e3), target: Micros(22e3), excess: Micros(3e3) };
         let nearest = Nearest {

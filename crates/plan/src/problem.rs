@@ -13,7 +13,7 @@ use super::{
 };
 use edgecut_graph::{
     self as graph, LinkCost,
-    units::{Bytes, Micros},
+    units::{Bytes, Micros, Watts},
 };
 
 /// Groups to place, devices to place them on, and the targets that the placement must meet.
@@ -65,6 +65,8 @@ pub struct Cost {
     pub workspace: Bytes,
     /// Memory of the engine for the whole run, in addition to the parameters (packed weights).
     pub held: Bytes,
+    /// What the device draws above its idle power while it computes the group; zero where that is not known.
+    pub power: Watts,
 }
 
 /// A tensor that crosses group borders.
@@ -95,6 +97,9 @@ pub struct Device {
     pub memory: Option<Bytes>,
     /// What transfers to and from other servers take of it while it computes.
     pub handling: Handling,
+    /// Its idle power, or its share of that of the devices whose energy is read together; `None` where its energy is not
+    /// known.
+    pub idle: Option<Watts>,
 }
 
 /// Processor time that transfers take of the devices at their ends. A task that runs on the sender when a transfer begins, or
@@ -146,6 +151,8 @@ pub enum Objective {
     Throughput,
     /// The largest memory load of any device.
     Memory,
+    /// The energy of one run, as [`energy`](super::energy) defines it.
+    Energy,
 }
 
 /// Index of a group in its problem: its position in program order.
@@ -276,6 +283,9 @@ impl Problem {
                     device.full_name()
                 ));
             }
+            if device.idle.is_some_and(|idle| !is_power(idle)) {
+                return fail(format!("device {}: its idle power must be finite and not negative", device.full_name()));
+            }
         }
         for (id, group) in self.group_ids().zip(&self.groups) {
             if group.costs.len() != devices {
@@ -283,6 +293,9 @@ impl Problem {
             }
             if group.costs.iter().flatten().any(|c| !(c.time.0 >= 0.0 && c.time.0.is_finite())) {
                 return fail(format!("group {}: times must be finite and not negative", group.label));
+            }
+            if group.costs.iter().flatten().any(|c| !is_power(c.power)) {
+                return fail(format!("group {}: power must be finite and not negative", group.label));
             }
             if group.parameters.iter().any(|p| p.0 as usize >= self.parameters.len()) {
                 return fail(format!("group {}: unknown parameter", group.label));
@@ -313,6 +326,11 @@ impl Problem {
         }
         Ok(())
     }
+}
+
+/// Whether a device can draw it.
+fn is_power(power: Watts) -> bool {
+    power.0 >= 0.0 && power.0.is_finite()
 }
 
 impl Device {
@@ -364,8 +382,9 @@ impl FromStr for Objective {
             "latency" => Ok(Objective::Latency),
             "throughput" => Ok(Objective::Throughput),
             "memory" => Ok(Objective::Memory),
+            "energy" => Ok(Objective::Energy),
             _ => Err(ProblemError {
-                what: format!("`{text}` is not an objective: expected latency, throughput or memory"),
+                what: format!("`{text}` is not an objective: expected latency, throughput, memory or energy"),
             }),
         }
     }
@@ -377,6 +396,7 @@ impl fmt::Display for Objective {
             Objective::Latency => "latency",
             Objective::Throughput => "throughput",
             Objective::Memory => "memory",
+            Objective::Energy => "energy",
         })
     }
 }

@@ -11,7 +11,7 @@ use super::{
     search::{Options, Session},
 };
 use crate::{deadline::Deadline, pipeline_depth};
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::units::{Bytes, Joules, Micros};
 
 /// The best placement found, and how good a better one could be.
 #[derive(Debug, Clone)]
@@ -395,6 +395,7 @@ impl Solution {
         match objective {
             Objective::Latency | Objective::Throughput => Micros(value).to_string(),
             Objective::Memory => Bytes(value as u64).to_string(),
+            Objective::Energy => Joules(value).to_string(),
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct PlanRow {
     /// How a transfer is sent, and its size so.
     pub format: Option<TransferFormat>,
     pub sent_bytes: Option<u64>,
+    /// What the group consumes above what the idle device draws meanwhile, where that is known.
+    pub energy_j: Option<f64>,
 }
 
 /// What a row describes.
@@ -68,6 +70,7 @@ pub fn rows(plan: &Plan) -> Vec<PlanRow> {
             layer: group.layer.clone(),
             format: None,
             sent_bytes: None,
+            energy_j: group.energy_j.map(|energy| energy.0),
         });
     }
     for transfer in &plan.transfers {
@@ -89,6 +92,7 @@ pub fn rows(plan: &Plan) -> Vec<PlanRow> {
             layer: String::new(),
             format: Some(transfer.format),
             sent_bytes: Some(transfer.sent().0),
+            energy_j: None,
         });
     }
     rows.sort_by(|a, b| a.start_us.total_cmp(&b.start_us).then((a.kind as u8).cmp(&(b.kind as u8))));

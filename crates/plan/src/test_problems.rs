@@ -8,7 +8,7 @@ use crate::{
 };
 use edgecut_graph::{
     LinkCost, OperatorId, TensorId,
-    units::{Bytes, Micros},
+    units::{Bytes, Micros, Watts},
 };
 use fastrand::Rng;
 
@@ -71,6 +71,7 @@ pub(crate) fn random(seed: u64, groups: u32, devices: u32) -> Problem {
             time: Micros(f64::from(rng.u32(1..100))),
             workspace: Bytes(rng.u64(0..300)),
             held: Bytes(rng.u64(0..50)),
+            power: Watts::ZERO,
         };
         group.costs = (0..devices).map(|_| Some(cost())).collect();
     }
@@ -94,7 +95,23 @@ pub(crate) fn random(seed: u64, groups: u32, devices: u32) -> Problem {
     problem.routes = (0..devices * devices).map(route).collect();
     problem.sink = DeviceId(rng.u32(0..devices));
     problem.objective = [Objective::Latency, Objective::Throughput, Objective::Memory][rng.usize(0..3)];
+    add_power(&mut problem, seed);
     problem
+}
+
+/// Gives most devices an idle power, and groups a power on them; of a quarter of the problems energy is the objective.
+fn add_power(problem: &mut Problem, seed: u64) {
+    let mut rng = Rng::with_seed(!seed);
+    for (index, device) in problem.devices.iter_mut().enumerate() {
+        device.idle = (rng.u8(0..8) > 0).then(|| Watts(10.0 * rng.f64()));
+        let top = f64::from(rng.u32(0..40));
+        for cost in problem.groups.iter_mut().filter_map(|group| group.costs[index].as_mut()) {
+            cost.power = device.idle.map_or(Watts::ZERO, |_| Watts(top * rng.f64()));
+        }
+    }
+    if rng.u8(0..4) == 0 {
+        problem.objective = Objective::Energy;
+    }
 }
 
 /// A random placement in program order.

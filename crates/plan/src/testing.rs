@@ -91,7 +91,7 @@ pub(crate) fn with_request<T>(model: &str, speeds: &[f64], with: impl FnOnce(Pla
     let names = items.iter().map(|item| item.name.clone()).collect();
     let cost = |flops: u64, bytes: Bytes, speed: f64| {
         let time = Micros(1.0 + flops as f64 / speed + bytes.0 as f64 * 1e-3);
-        Some(Cost { time, workspace: Bytes(256 << 10), held: Bytes::ZERO })
+        Some(Cost { time, workspace: Bytes(256 << 10), ..Cost::default() })
     };
     let costs = items.iter().map(|item| speeds.iter().map(|s| cost(item.flops, item.bytes, *s)).collect()).collect();
     let count = speeds.len();

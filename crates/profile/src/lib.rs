@@ -6,6 +6,7 @@
 //! | [`measure`] | measurements: each signature in isolation, the model in order, the model as a whole |
 //! | [`Sampling`], [`Cost`] | stopping criterion of a measurement, and its result |
 //! | [`Energy`], [`MeteredDevice`] | what a run of an item consumes, where the device's server tells it; how that is measured |
+//! | [`DevicePower`] | mean power of a device that computes, and its idle power |
 //! | [`Conditions`], `machine_load` | when and how undisturbed it was measured; how busy other processes keep the machine |
 //! | `cache_flush` | [`CacheFlush`]: evicts an operator's data between two isolated runs |
 //! | [`ProfileRow`], [`ProfiledDevice`], [`ProfiledShard`] | one line of the CSV table; its device; its shard, where it covers only part of an operator |
@@ -25,6 +26,7 @@ mod conditions;
 mod cost;
 mod csv_file;
 mod device;
+mod device_power;
 mod energy;
 mod error;
 mod family;
@@ -51,6 +53,7 @@ pub use calibration::{Calibration, CalibrationRow, StepSample};
 pub use conditions::{Conditions, Governor};
 pub use cost::{Cost, Measurement};
 pub use device::ProfiledDevice;
+pub use device_power::DevicePower;
 pub use energy::Energy;
 pub use error::ProfileError;
 pub use item::{Item, fusion_class, items};

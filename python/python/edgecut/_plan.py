@@ -33,11 +33,13 @@ class Predicted:
     in_flight: int
     #: What the fullest device needs.
     peak_bytes: int
+    #: Joules of one run; ``None`` where a device tells no power.
+    energy_j: Optional[float] = None
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What no plan can go below, in microseconds, or in bytes where memory is the objective."""
+    """What no plan can go below: in microseconds, in bytes where memory is the objective, in joules where energy is."""
 
     value: float
     #: The argument that gives it.
@@ -61,6 +63,8 @@ class DevicePlan:
     parameter_bytes: int
     load_bytes: int
     arena_bytes: int
+    #: Its idle power in watts; ``None`` where it is not known.
+    idle_w: Optional[float] = None
 
     @property
     def name(self) -> str:
@@ -73,7 +77,7 @@ class Plan:
     """A placement of a model on devices, with what it is predicted to cost, as :func:`plan` returns it."""
 
     model: str
-    objective: Literal["latency", "throughput", "memory"]
+    objective: Literal["latency", "throughput", "memory", "energy"]
     predicted: Predicted
     bound: Bound
     #: How far the objective's value is above its bound, as a fraction of the value.
@@ -125,10 +129,12 @@ class Plan:
             f"parameters {device.parameter_bytes / 2**20:.1f} MiB, peak load {device.load_bytes / 2**20:.1f} MiB"
             for device in used
         ]
-        predicted, unit = self.predicted, "bytes" if self.objective == "memory" else "us"
+        predicted, unit = self.predicted, {"memory": "bytes", "energy": "J"}.get(self.objective, "us")
+        bound = f"{self.bound.value:.4g}" if unit == "J" else f"{self.bound.value:.0f}"
+        energy = "" if predicted.energy_j is None else f", energy {predicted.energy_j:.4g} J"
         lines.append(
-            f"latency {predicted.latency_us / 1e3:.2f} ms, throughput {predicted.throughput_per_s:.1f}/s; "
-            f"bound {self.bound.value:.0f} {unit} ({self.bound.by}), gap {100 * self.gap:.1f} %"
+            f"latency {predicted.latency_us / 1e3:.2f} ms, throughput {predicted.throughput_per_s:.1f}/s{energy}; "
+            f"bound {bound} {unit} ({self.bound.by}), gap {100 * self.gap:.1f} %"
         )
         return "\n".join(lines)
 
@@ -141,7 +147,7 @@ def plan(
     inputs: Optional[PathLike] = None,
     cluster: Optional[PathLike] = None,
     wait: Optional[Time] = None,
-    objective: Literal["latency", "throughput", "memory"] = "latency",
+    objective: Literal["latency", "throughput", "memory", "energy"] = "latency",
     memory: Optional[Size] = None,
     latency: Optional[Time] = None,
     throughput: Optional[float] = None,
@@ -176,7 +182,8 @@ def plan(
     :func:`profile` has too mean the same.
 
     :param model: Relay text, an ONNX model, or a graph dump of TVM's debug executor
-    :param objective: the latency of one input, the largest load of a device or link, or the fullest device's memory
+    :param objective: the latency of one input, the largest load of a device or link, the fullest device's memory, or the
+        energy of one run
     :param memory: no device may need more than this
     :param latency: the plan must be at least as fast as this
     :param throughput: the plan must give at least this number of results a second
@@ -248,7 +255,8 @@ def plan(
 
 def _plan(text: str, path: Optional[Path]) -> Plan:
     found = json.loads(text)
-    predicted = {name: found["predicted"].get(name, 1) for name in Predicted.__dataclass_fields__}
+    absent = {"in_flight": 1}
+    predicted = {name: found["predicted"].get(name, absent.get(name)) for name in Predicted.__dataclass_fields__}
     return Plan(
         model=found["model"]["path"],
         objective=found["objective"],
@@ -277,4 +285,5 @@ def _device(found: "dict[str, Any]") -> DevicePlan:
         parameter_bytes=memory["parameter_bytes"],
         load_bytes=memory["load_bytes"],
         arena_bytes=memory["arena_bytes"],
+        idle_w=found.get("idle_w"),
     )

@@ -45,9 +45,10 @@ pub struct Plan {
     #[command(flatten)]
     pub(super) cluster: ClusterFlag,
 
-    /// What to improve: latency, throughput or memory
+    /// Improve latency, throughput, memory or energy
     ///
-    /// The latency of one input, the largest load of a device or link, or the fullest device's memory.
+    /// The latency of one input, the largest load of a device or link, the fullest device's memory, or what one run consumes:
+    /// all devices' idle power, and what computing takes above it (see docs/cluster.md).
     #[arg(long, help_heading = "Targets", default_value = "latency")]
     pub(super) objective: Objective,
 

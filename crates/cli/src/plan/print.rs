@@ -7,7 +7,7 @@ use crate::{
     format::{Format, print_csv, print_json, to_csv},
     table::{MANY_GROUPS, SMALL, numbered, shortened, small, table},
 };
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::units::{Bytes, Joules, Micros, Watts};
 use edgecut_plan as plan;
 use edgecut_plan::{
     Problem, file::Source, problem::DeviceId, solve::Solution, split::front::Point, table as plan_table,
@@ -146,6 +146,11 @@ fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String 
         plan.bound.by,
         100.0 * plan.gap
     );
+    if let Some(energy) = plan.predicted.energy_j {
+        let above: Joules = plan.groups.iter().filter_map(|group| group.energy_j).sum();
+        let idle: Watts = plan.devices.iter().filter_map(|device| device.idle_w).sum();
+        text += &format!("\nenergy {energy} a run: {} of {idle} idle, {above} more by computing", energy - above);
+    }
     if let (Some(bytes), Some(sent)) = (plan.predicted.transfer_bytes, plan.predicted.sent_bytes) {
         let saved = if bytes > Bytes::ZERO { 100.0 * (1.0 - sent.0 as f64 / bytes.0 as f64) } else { 0.0 };
         text += &format!(

@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 
 use miette::Report;
 
-use edgecut_cluster::run::{
-    recorded::RecordedProfiles,
-    request::{ModelGroups, RequestError},
+use edgecut_cluster::{
+    DeviceName,
+    run::{
+        recorded::RecordedProfiles,
+        request::{ModelGroups, RequestError},
+    },
 };
 use edgecut_graph::Granularity;
 use edgecut_plan::{file::ModelRef, plan, rule};
+use edgecut_profile::ProfileRow;
 
 use super::{flags::Plan, found::Found, progress};
 use crate::{
@@ -51,7 +55,16 @@ pub(super) fn run<T>(
     if let ProfiledModel::Relay { model, path, .. } = &subject {
         model.check_sizes(path)?;
     }
-    let mut recorded = RecordedProfiles::of(rows(&sources, &subject)?).map_err(Failure::bad_input)?;
+    let files = rows(&sources, &subject)?;
+    let of_device = |device: &DeviceName| {
+        let is_of = |row: &ProfileRow| device.server == row.server && device.device == row.device;
+        files.iter().find(|(_, rows)| rows.iter().any(is_of)).map(|(path, _)| path.clone())
+    };
+    let all = files.iter().flat_map(|(_, rows)| rows).cloned().collect();
+    let mut recorded = RecordedProfiles::of(all).map_err(Failure::bad_input)?;
+    for (device, profile) in recorded.devices.iter().zip(&mut recorded.profiles) {
+        profile.path = of_device(&device.name);
+    }
     if matches!(arguments.granularity, GranularityFlag::Op) && recorded.granularity != Granularity::Op {
         return Err(bad("--granularity op: the profiles are of fused groups".to_string()));
     }

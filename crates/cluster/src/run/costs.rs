@@ -1,11 +1,12 @@
-//! What the items of a model cost on every device, from the rows of profiles; what these lack is estimated.
+//! What the items of a model cost on every device, from the rows of profiles; what these lack is estimated: costs by the
+//! cost model, power as the mean of what was measured on the device.
 
 use std::collections::BTreeSet;
 
 use super::shards::calibrated;
 use edgecut_plan::{DeviceId, problem::Cost};
 use edgecut_profile::{
-    Calibration, Item, ProfileRow,
+    Calibration, DevicePower, Item, ProfileRow,
     model::{CostModel, Source},
 };
 
@@ -17,6 +18,8 @@ pub struct Costs<'a> {
     pub rows: Vec<Vec<Option<Cost>>>,
     /// Devices and items that were not measured there.
     pub estimated: BTreeSet<(DeviceId, usize)>,
+    /// By device: its power, where the rows have energy.
+    pub powers: Vec<Option<DevicePower>>,
     devices: u32,
 }
 
@@ -35,7 +38,8 @@ pub struct NothingKnown {
 impl<'a> Costs<'a> {
     /// The table without devices.
     pub fn of(items: &'a [Item]) -> Costs<'a> {
-        Costs { items, rows: vec![Vec::new(); items.len()], estimated: BTreeSet::new(), devices: 0 }
+        let rows = vec![Vec::new(); items.len()];
+        Costs { items, rows, estimated: BTreeSet::new(), powers: Vec::new(), devices: 0 }
     }
 
     /// Adds a device of which `rows` are the profile. What they lack is estimated from them and from `others`, which
@@ -66,6 +70,8 @@ impl<'a> Costs<'a> {
         }
         let id = DeviceId(self.devices);
         self.devices += 1;
+        let power = DevicePower::of(rows).or_else(|| DevicePower::of(others));
+        self.powers.push(power);
         for (index, (item, row)) in self.items.iter().zip(own).enumerate() {
             let cost = match (row, &model) {
                 (Some(row), _) => row.cost(),
@@ -78,7 +84,10 @@ impl<'a> Costs<'a> {
                 }
                 (None, None) => None,
             };
-            self.rows[index].push(cost.map(|cost| calibrated(&cost, item.parameter_bytes, calibration)));
+            self.rows[index].push(cost.map(|mut cost| {
+                cost.energy = cost.energy.or(power.map(|power| power.energy(cost.time.median)));
+                calibrated(&cost, item.parameter_bytes, calibration)
+            }));
         }
         Ok(())
     }

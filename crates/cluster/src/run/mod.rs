@@ -5,6 +5,7 @@
 //! | [`request`] | from a model, devices and profiles to the planner's request |
 //! | [`recorded`] | devices and profiles that were read from files |
 //! | [`costs`], [`network`], [`shards`] | tables of that request: groups, links, shards measured as plans ask for them |
+//! | `idle_power` | the idle power of devices in that request |
 //! | [`pilot`] | a plan made on agents: replanning, pilot runs, the choice among candidates |
 //! | [`deploy`] | what each server must do |
 //! | [`failover`] | a plan for the servers that are left |
@@ -24,6 +25,7 @@ pub mod deploy;
 pub mod energy;
 pub mod execute;
 pub mod failover;
+mod idle_power;
 pub mod network;
 pub mod offload;
 pub mod outcome;

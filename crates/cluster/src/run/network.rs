@@ -35,6 +35,7 @@ pub fn network(
         server: device.name.server.to_string(),
         name: device.name.device.to_string(),
         handling: Handling::default(),
+        idle: None,
         address: match address(&device.name) {
             Some(Endpoint::Remote { address, .. }) => Some(address),
             _ => None,

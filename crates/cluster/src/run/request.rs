@@ -1,7 +1,7 @@
 //! Makes the planner's [`PlanRequest`] from a model, an inventory and profile rows, whether the rows were measured by
 //! agents or read from files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use edgecut_graph::{Granularity, Graph, OperatorId, units::Bytes};
 use edgecut_plan::{
@@ -17,6 +17,7 @@ use edgecut_profile::{CacheFlush, Calibration, Item, ProfileError, ProfileRow, i
 
 use super::{
     costs::{Costs, NothingKnown},
+    idle_power::{UnknownEnergy, idle_powers},
     network::{NetworkError, calibrated, network},
     shards::{KnownRows, shard_costs},
 };
@@ -71,6 +72,8 @@ pub struct DeviceRows {
     pub related: Vec<ProfileRow>,
     /// What runs take beyond the rows, where the device was calibrated.
     pub calibration: Option<Calibration>,
+    /// The file that the rows are from, for messages.
+    pub path: Option<PathBuf>,
 }
 
 /// Why the request cannot be made.
@@ -84,11 +87,14 @@ pub enum RequestError {
     Network(#[from] NetworkError),
     #[error(transparent)]
     NothingKnown(#[from] NothingKnown),
+    #[error(transparent)]
+    UnknownEnergy(#[from] UnknownEnergy),
 }
 
 impl From<&DeviceProfile> for DeviceRows {
     fn from(surveyed: &DeviceProfile) -> DeviceRows {
-        DeviceRows { rows: surveyed.rows.clone(), shards: surveyed.shards.clone(), ..DeviceRows::default() }
+        let path = Some(surveyed.path.clone());
+        DeviceRows { rows: surveyed.rows.clone(), shards: surveyed.shards.clone(), path, ..DeviceRows::default() }
     }
 }
 
@@ -155,7 +161,8 @@ impl PlanSettings {
     /// device's server, if known.
     ///
     /// # Errors
-    /// As [`PlanSettings::check`]; also if a link is missing, or a device has no measurements.
+    /// As [`PlanSettings::check`]; also if a link is missing, a device has no measurements, or energy is the objective and a
+    /// device that may be used tells none.
     pub fn request<'a>(
         &self,
         model: &'a ModelGroups<'_>,
@@ -181,6 +188,9 @@ impl PlanSettings {
         };
         let mut network = calibrated(network(inventory, address, self.memory)?, &calibrations);
         network.set_transfer_format(self.transfer);
+        for (device, idle) in network.devices.iter_mut().zip(idle_powers(&inventory.devices, &costs.powers)) {
+            device.idle = idle;
+        }
         let mut request = PlanRequest {
             model: self.model.clone(),
             cluster: self.cluster.clone(),
@@ -201,8 +211,24 @@ impl PlanSettings {
             ..PlanRequest::new(split_options, model.names.clone(), costs.rows, network)
         };
         request.restrict(&self.rules);
+        if self.objective == Objective::Energy {
+            check_energy(&request, inventory, profiles)?;
+        }
         Ok(request)
     }
+}
+
+/// Refuses devices that may be used and have no energy.
+fn check_energy(
+    request: &PlanRequest<'_>,
+    inventory: &Inventory,
+    profiles: &[DeviceRows],
+) -> Result<(), UnknownEnergy> {
+    let may_be_used = |device: usize| request.costs.iter().any(|row| row.get(device).is_some_and(Option::is_some));
+    let unknown = |(at, _): &(usize, _)| request.network.devices[*at].idle.is_none() && may_be_used(*at);
+    let devices = inventory.devices.iter().zip(profiles).enumerate().filter(unknown);
+    let devices: Vec<_> = devices.map(|(_, (device, rows))| (device.name.clone(), rows.path.clone())).collect();
+    if devices.is_empty() { Ok(()) } else { Err(UnknownEnergy { devices }) }
 }
 
 fn device_names(inventory: &Inventory) -> Vec<String> {

@@ -353,17 +353,20 @@ fn add_estimated(items: &[Item], device: DeviceId, known: &KnownRows<'_>, costs:
             let time = known.calibration.time(time, item.parameter_bytes);
             let workspace = Bytes((whole.workspace.0 as f64 * share) as u64);
             let held = whole.held - item.parameter_bytes;
-            costs.add_estimated(device, group, None, share, Bytes::ZERO, Cost { time, workspace, held });
+            let cost = Cost { time, workspace, held, ..Cost::default() };
+            costs.add_estimated(device, group, None, share, Bytes::ZERO, cost);
         }
     }
 }
 
-/// A measured cost as the planner counts it: parameters apart.
+/// A measured cost as the planner counts it: parameters apart, and power instead of energy.
 pub fn planned(cost: &MeasuredCost, parameters: Bytes) -> Cost {
-    Cost { time: cost.time.median, workspace: cost.workspace, held: cost.held - parameters }
+    let time = cost.time.median;
+    let power = cost.energy.map(|energy| energy.power_above_idle(time)).unwrap_or_default();
+    Cost { time, workspace: cost.workspace, held: cost.held - parameters, power }
 }
 
-/// The same in the time of runs.
+/// The same in the time of runs, at the same power.
 pub(super) fn calibrated(cost: &MeasuredCost, parameters: Bytes, calibration: &Calibration) -> Cost {
     let planned = planned(cost, parameters);
     Cost { time: calibration.time(planned.time, parameters), ..planned }

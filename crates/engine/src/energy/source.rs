@@ -14,10 +14,13 @@ pub enum EnergySource {
     Hwmon,
     /// The counter of an NVIDIA GPU, read through NVML.
     Nvml,
+    /// A meter of the server outside of it, whose values a person wrote into a profile.
+    External,
 }
 
 impl EnergySource {
-    const ALL: [EnergySource; 3] = [EnergySource::Powercap, EnergySource::Hwmon, EnergySource::Nvml];
+    const ALL: [EnergySource; 4] =
+        [EnergySource::Powercap, EnergySource::Hwmon, EnergySource::Nvml, EnergySource::External];
 
     /// The source that profiles call `name`.
     pub fn named(name: &str) -> Option<EnergySource> {
@@ -31,6 +34,7 @@ impl fmt::Display for EnergySource {
             EnergySource::Powercap => "powercap",
             EnergySource::Hwmon => "hwmon",
             EnergySource::Nvml => "nvml",
+            EnergySource::External => "external",
         })
     }
 }

@@ -9,6 +9,7 @@
 //!   produced on the sink; it takes the time that its link takes for its size;
 //! - every link carries one transfer at a time, first come first served, and never idles with a request;
 //! - latency, interval between results (with the inputs in flight) and memory are those that these times imply;
+//! - where the power of devices is known, the energy is idle power · latency and power · cost of every group;
 //! - limits and targets are met, and the bound is not above the value.
 //!
 //! Times that derive from each other are compared to a relative 10⁻⁹, everything else exactly.
@@ -18,10 +19,12 @@
 //! | `checker` | devices and orders |
 //! | `timing` | starts, transfers, latency, loads |
 //! | `memory` | parameters, peak, arena |
+//! | `energy` | idle power, energy of groups and of the run |
 //! | `targets` | limits, targets, bound |
 //! | `rules` | pins and bans |
 
 mod checker;
+mod energy;
 mod memory;
 mod rules;
 mod targets;
@@ -45,6 +48,7 @@ pub fn plan(problem: &Problem, plan: &Plan) -> Result<(), Violation> {
     checker.links()?;
     checker.figures()?;
     checker.memory(&arrivals)?;
+    checker.energy()?;
     checker.targets()
 }
 

@@ -26,6 +26,7 @@ impl Checker<'_> {
             Objective::Latency => predicted.latency_us.0,
             Objective::Throughput => predicted.interval_us.0,
             Objective::Memory => predicted.peak_bytes.0 as f64,
+            Objective::Energy => predicted.energy_j.unwrap_or_default().0,
         };
         if plan.bound.value > value && !close(plan.bound.value, value) {
             return Err(Violation::Figure { what: "the bound".into(), stated: plan.bound.value, real: value });

@@ -133,7 +133,8 @@ impl<'a> Run<'a> {
                     names.collect::<Vec<_>>().join("+")
                 }
             };
-            let cost = Cost { time: group.time, workspace: group.workspace, held };
+            let power = id.and_then(|id| self.expanded.problem.cost(id, self.device)).unwrap_or_default().power;
+            let cost = Cost { time: group.time, workspace: group.workspace, held, power };
             StepCost { name, cost, group: id, is_whole: origin.is_some_and(|(_, share)| share >= 1.0) }
         };
         let costs = numbers.iter().map(cost).collect();

@@ -53,5 +53,5 @@ pub fn choose<'a>(
 
 /// The cost of a step that takes a time and a workspace.
 pub fn cost((time, workspace): (Micros, Bytes)) -> Cost {
-    Cost { time, workspace, held: Bytes::ZERO }
+    Cost { time, workspace, ..Cost::default() }
 }

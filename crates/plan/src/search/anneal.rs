@@ -15,6 +15,7 @@ use super::{
     session::Session,
 };
 use crate::{DeviceId, GroupId, Problem, evaluation::Score, problem::Objective};
+use edgecut_graph::units::Watts;
 
 /// Initial temperature of each round, in average steps of the critical path. Every round restarts from the best placement:
 /// cold first, because that is mostly far from a local optimum, then hot enough to leave it.
@@ -34,6 +35,11 @@ const FEASIBILITY_PART: u64 = 8;
 const FEASIBILITY_TEMPERATURE: f64 = 0.1;
 /// Limit on the run of groups that moves together.
 const MAX_RUN: usize = 64;
+/// In a joule. Energies are compared as these, which are of the size of times and bytes: next to them a violation, which
+/// counts by itself too, is small.
+const MICROJOULES: f64 = 1e6;
+/// Relative slack for the rounding of sums that are updated move by move.
+const ROUNDING: f64 = 1e-9;
 /// Accepted moves between two updates of the critical path.
 const CRITICAL_PATH_PERIOD: u32 = 16;
 
@@ -50,14 +56,14 @@ pub(super) fn search(session: &mut Session<'_>) {
         find_feasible(session, &mut moves, &mut rng);
     }
     let steps = session.left() / INITIAL_TEMPERATURES.len() as u64;
-    // A late makespan rejects a move only where the objective is the latency.
-    let by_latency = problem.objective == Objective::Latency;
+    let idle = problem.idle_power();
+    let unit = if problem.objective == Objective::Energy { MICROJOULES } else { 1.0 };
     for (round, initial) in INITIAL_TEMPERATURES.into_iter().enumerate() {
         let deadline = session.deadline().round(INITIAL_TEMPERATURES.len() - round);
         let Some((score, placement)) = session.best.clone() else { return };
         let mut simulator = IncrementalSimulator::new(problem, &tails, &placement);
         let penalty = if score.feasible() { PENALTY } else { PENALTY_UNTIL_FEASIBLE };
-        let energy = |score: &Score| energy(score, penalty);
+        let energy = |score: &Score| energy(score, penalty, unit);
         let mut now = energy(&score);
         moves.update_critical_path(&simulator);
         let hottest = initial * now.max(f64::MIN_POSITIVE) / moves.critical.len().max(1) as f64;
@@ -76,7 +82,8 @@ pub(super) fn search(session: &mut Session<'_>) {
                 continue;
             }
             simulator.apply(&moves.changes);
-            match score_move(session, &mut simulator, if by_latency { limit } else { f64::INFINITY }) {
+            let latest = latest_makespan(problem, idle, &simulator, limit);
+            match score_move(session, &mut simulator, latest) {
                 Some(score) if energy(&score) <= limit => {
                     now = energy(&score);
                     moves.accepted(&simulator);
@@ -84,6 +91,17 @@ pub(super) fn search(session: &mut Session<'_>) {
                 _ => simulator.undo(),
             }
         }
+    }
+}
+
+/// The makespan in microseconds above which the energy of the applied move is certain to exceed `limit`.
+fn latest_makespan(problem: &Problem, idle: Watts, simulator: &IncrementalSimulator<'_>, limit: f64) -> f64 {
+    match problem.objective {
+        Objective::Latency => limit,
+        Objective::Energy if idle > Watts::ZERO => {
+            (limit * (1.0 + ROUNDING) - simulator.above_idle().0 * MICROJOULES) / idle.0
+        }
+        Objective::Energy | Objective::Throughput | Objective::Memory => f64::INFINITY,
     }
 }
 
@@ -120,7 +138,7 @@ fn find_feasible(session: &mut Session<'_>, moves: &mut Neighbourhood<'_>, rng: 
 fn score_move(session: &mut Session<'_>, simulator: &mut IncrementalSimulator<'_>, limit: f64) -> Option<Score> {
     session.spend(1);
     let makespan = simulator.simulate(limit)?;
-    match session.score_times(makespan, simulator.interval()) {
+    match session.score_times(makespan, simulator.interval(), simulator.above_idle()) {
         Some(score) => {
             if session.improves(&score) {
                 // Loads that are updated move by move accumulate rounding: score the incumbent from scratch.
@@ -132,10 +150,11 @@ fn score_move(session: &mut Session<'_>, simulator: &mut IncrementalSimulator<'_
     }
 }
 
-/// The objective, with violations penalised by `penalty`.
-fn energy(score: &Score, penalty: f64) -> f64 {
+/// The objective times `unit`, with violations penalised by `penalty`.
+fn energy(score: &Score, penalty: f64, unit: f64) -> f64 {
+    let value = score.value * unit;
     // The tie-break guides the search on plateaus without outweighing the objective.
-    score.value * (1.0 + penalty * score.violation) + 1e-6 * score.tie.min(score.value) + score.violation
+    value * (1.0 + penalty * score.violation) + 1e-6 * score.tie.min(value) + score.violation
 }
 
 /// Draws moves.

@@ -3,17 +3,17 @@
 //!
 //! A partial schedule is rated by a lower bound on its completions: the finish of each placed group plus its tail
 //! ([`Tails`]). On a chain without memory limits the rating is exact, so width 1 finds the optimum; with memory limits and
-//! branches a wider beam pays. Links serve requests in list order here, which only approximates first come first served;
+//! branches a wider beam pays. For energy the bound is that of [`EnergyTails`]. Links serve requests in list order here, which only approximates first come first served;
 //! the final score comes from the simulator.
 
 use super::session::Session;
 use crate::{
     DeviceId, GroupId, Problem, TensorIndex,
-    bound::critical_path::Tails,
+    bound::{critical_path::Tails, energy::EnergyTails},
     placement::Placement,
     problem::{LinkId, Objective, ParameterId},
 };
-use edgecut_graph::units::Bytes;
+use edgecut_graph::units::{Bytes, Joules, Micros};
 
 /// Limit on the extensions that one pass evaluates; it determines the beam width.
 const MAX_EXTENSIONS: usize = 1_500_000;
@@ -26,7 +26,7 @@ pub(super) fn search(session: &mut Session<'_>) {
         // List scheduling does not balance loads; `chain_partition` does.
         return;
     }
-    let tails = session.tails.clone();
+    let (tails, energy) = (session.tails.clone(), session.energy_tails.clone());
     let per_step = problem.groups.len().max(1) * problem.devices.len();
     let width = (MAX_EXTENSIONS / per_step).clamp(1, MAX_WIDTH);
     for order in session.orders.clone().iter() {
@@ -34,7 +34,7 @@ pub(super) fn search(session: &mut Session<'_>) {
             if session.is_over() {
                 return;
             }
-            let beam = Beam::new(problem, &tails, order);
+            let beam = Beam::new(problem, &tails, energy.as_deref(), order);
             for devices in beam.run(width) {
                 let _impossible_is_skipped = session.offer(&Placement { devices, order: order.clone() });
             }
@@ -45,6 +45,8 @@ pub(super) fn search(session: &mut Session<'_>) {
 struct Beam<'a> {
     problem: &'a Problem,
     tails: &'a Tails,
+    /// Where energy is the objective.
+    energy: Option<&'a EnergyTails>,
     order: &'a [GroupId],
     /// By group: its position in the order.
     position: Vec<u32>,
@@ -67,6 +69,8 @@ struct PartialSchedule {
     peak: Vec<Bytes>,
     /// Replicas of tensors that are still to be read, the produced one of each tensor first.
     replicas: Vec<Presence>,
+    /// What the placed groups consume above their least; zero where energy is not the objective.
+    above_least: Joules,
     rating: Rating,
 }
 
@@ -97,6 +101,7 @@ struct Extension {
     transfers: Vec<Arrival>,
     parameters: Bytes,
     peak: Bytes,
+    above_least: Joules,
 }
 
 /// A tensor sent to the device of an extension.
@@ -114,7 +119,7 @@ impl Rating {
 }
 
 impl<'a> Beam<'a> {
-    fn new(problem: &'a Problem, tails: &'a Tails, order: &'a [GroupId]) -> Beam<'a> {
+    fn new(problem: &'a Problem, tails: &'a Tails, energy: Option<&'a EnergyTails>, order: &'a [GroupId]) -> Beam<'a> {
         let mut position = vec![0; problem.groups.len()];
         let mut last_reader = vec![0; problem.tensors.len()];
         let mut users = vec![Vec::new(); problem.parameters.len()];
@@ -127,7 +132,7 @@ impl<'a> Beam<'a> {
                 users[parameter.0 as usize].push(*group);
             }
         }
-        Beam { problem, tails, order, position, last_reader, users }
+        Beam { problem, tails, energy, order, position, last_reader, users }
     }
 
     /// The devices by group id of each schedule in the final beam, best first.
@@ -167,6 +172,7 @@ impl<'a> Beam<'a> {
             peak: live.clone(),
             live,
             replicas,
+            above_least: Joules::ZERO,
             rating: Rating::default(),
         }
     }
@@ -207,12 +213,17 @@ impl<'a> Beam<'a> {
         };
         let excess =
             partial.rating.excess - excess(partial.parameters[at] + partial.peak[at]) + excess(parameters + peak);
-        let bound = match problem.objective {
-            Objective::Memory => (parameters + peak).0 as f64,
+        let mut above_least = partial.above_least;
+        let bound = match (problem.objective, self.energy) {
+            (Objective::Memory, _) => (parameters + peak).0 as f64,
+            (_, Some(energy)) => {
+                above_least = above_least + energy.above_least(group, cost.energy_above_idle());
+                energy.bound(group, device, Micros(finish), above_least).0
+            }
             _ => finish + self.tails.group(group, device),
         };
         let rating = Rating { excess, bound: partial.rating.bound.max(bound), finish };
-        Some(Extension { parent, device, rating, transfers, parameters, peak })
+        Some(Extension { parent, device, rating, transfers, parameters, peak, above_least })
     }
 
     /// Bytes of the parameters of `group` that `device` does not hold yet.
@@ -232,6 +243,7 @@ impl<'a> Beam<'a> {
         next.parameters[at] = extension.parameters;
         next.peak[at] = extension.peak;
         next.rating = extension.rating;
+        next.above_least = extension.above_least;
         for transfer in extension.transfers {
             if let Some(link) = transfer.link {
                 next.link_free[link.0 as usize] = transfer.presence.since;

@@ -3,13 +3,18 @@
 //! Branching appends one group on one device to a list. Adjacent entries that are independent and on different devices
 //! commute, so only the list with the lower group first is explored. A list is pruned when no completion can be better
 //! than the incumbent: the relaxation runs devices in list order, transfers tensors on idle links, and completes the rest
-//! by its tails ([`Tails`]).
+//! by its tails ([`Tails`]; for energy those of [`EnergyTails`]).
 
 use std::rc::Rc;
 
 use super::session::Session;
-use crate::{DeviceId, GroupId, Problem, bound::critical_path::Tails, placement::Placement, problem::Objective};
-use edgecut_graph::units::Bytes;
+use crate::{
+    DeviceId, GroupId, Problem,
+    bound::{critical_path::Tails, energy::EnergyTails},
+    placement::Placement,
+    problem::Objective,
+};
+use edgecut_graph::units::{Bytes, Joules, Micros};
 
 /// Limit on the groups: beyond it the tree is too large despite pruning.
 const MAX_GROUPS: usize = 24;
@@ -27,6 +32,8 @@ pub(super) fn search(session: &mut Session<'_>) {
     let mut tree = Tree {
         problem,
         tails: session.tails.clone(),
+        energy: session.energy_tails.clone(),
+        above_least: Joules::ZERO,
         reads: problem.group_ids().map(reads).collect(),
         order_matters: problem.objective != Objective::Throughput || problem.targets.latency.is_some() || limited,
         placed: vec![None; problem.groups.len()],
@@ -43,6 +50,10 @@ struct Incomplete;
 struct Tree<'a> {
     problem: &'a Problem,
     tails: Rc<Tails>,
+    /// Where energy is the objective.
+    energy: Option<Rc<EnergyTails>>,
+    /// What the groups in the list consume above their least; zero where energy is not the objective.
+    above_least: Joules,
     reads: Vec<Vec<GroupId>>,
     order_matters: bool,
     /// By group in the list: its device, and a lower bound on its finish in microseconds.
@@ -90,12 +101,15 @@ impl Tree<'_> {
                 continue;
             }
             let before = std::mem::replace(&mut self.loads[device.0 as usize], load);
+            let consumed = self.consumed(group, device);
+            let consumed = std::mem::replace(&mut self.above_least, consumed);
             self.placed[group.0 as usize] = Some((device, finish));
             self.list.push(group);
             let outcome = self.descend(session, bound);
             self.list.pop();
             self.placed[group.0 as usize] = None;
             self.loads[device.0 as usize] = before;
+            self.above_least = consumed;
             outcome?;
         }
         Ok(())
@@ -142,8 +156,21 @@ impl Tree<'_> {
             Objective::Latency => latency,
             Objective::Throughput => load.busy,
             Objective::Memory => load.parameters.0 as f64,
+            Objective::Energy => {
+                let bound = |energy: &Rc<EnergyTails>| {
+                    energy.bound(group, device, Micros(finish), self.consumed(group, device)).0
+                };
+                self.energy.as_ref().map_or(0.0, bound)
+            }
         };
         (!late && !slow && !full).then_some((value, load, finish))
+    }
+
+    /// What the groups in the list and `group` on `device` consume above their least.
+    fn consumed(&self, group: GroupId, device: DeviceId) -> Joules {
+        let cost = self.problem.cost(group, device).unwrap_or_default();
+        let above = self.energy.as_ref().map(|energy| energy.above_least(group, cost.energy_above_idle()));
+        self.above_least + above.unwrap_or_default()
     }
 
     /// Bytes of the parameters of `group` that `device` does not hold yet.

@@ -10,13 +10,15 @@
 use std::collections::BinaryHeap;
 
 use crate::{
-    DeviceId, GroupId, Problem,
+    DeviceId, GroupId, Problem, energy,
     evaluation::{Evaluation, Score},
     placement::{Placement, PlacementError},
     problem::{Group, Handling, HandlingCost, LinkId, Objective},
     simulate::prolonged,
     timed_event::TimedEvent,
 };
+
+use edgecut_graph::units::{Joules, Micros, Watts};
 
 /// Null index of a replica, link, task or read.
 const NONE: u32 = u32::MAX;
@@ -26,6 +28,11 @@ pub struct FastEvaluator<'a> {
     problem: &'a Problem,
     /// Whether the score may depend on memory, which needs a full evaluation.
     depends_on_memory: bool,
+    /// Whether energy is the objective, and the idle power of all devices.
+    by_energy: bool,
+    idle: Watts,
+    /// Energy of all tasks above idle; zero where energy is not the objective.
+    above_idle: Joules,
     /// By group: its task, which is its position in the order.
     task: Vec<u32>,
     /// By tensor: the replica on its producer's device, or on the source.
@@ -100,6 +107,9 @@ impl<'a> FastEvaluator<'a> {
         FastEvaluator {
             problem,
             depends_on_memory: limited || problem.objective == Objective::Memory,
+            by_energy: problem.objective == Objective::Energy,
+            idle: problem.idle_power(),
+            above_idle: Joules::ZERO,
             task: Vec::new(),
             home: Vec::new(),
             replicas: Vec::new(),
@@ -130,7 +140,7 @@ impl<'a> FastEvaluator<'a> {
         }
         let makespan = self.run();
         let interval = self.loads.iter().chain(&self.link_loads).fold(0.0, |a: f64, b| a.max(*b));
-        Ok(self.score_times(makespan, interval))
+        Ok(self.score_times(makespan, interval, self.above_idle))
     }
 
     /// Whether the score may depend on memory, not on times alone.
@@ -138,8 +148,9 @@ impl<'a> FastEvaluator<'a> {
         self.depends_on_memory
     }
 
-    /// The score of a makespan and an interval between results, in microseconds, if it does not depend on memory.
-    pub fn score_times(&self, makespan: f64, interval: f64) -> Score {
+    /// The score of a makespan and an interval between results, in microseconds, and the energy of all tasks above idle, if
+    /// it does not depend on memory.
+    pub fn score_times(&self, makespan: f64, interval: f64, above_idle: Joules) -> Score {
         let mut violation = 0.0;
         if let Some(target) = self.problem.targets.latency.filter(|target| makespan > target.0) {
             violation += (makespan - target.0) / target.0.max(1.0);
@@ -150,6 +161,7 @@ impl<'a> FastEvaluator<'a> {
         let (value, tie) = match self.problem.objective {
             Objective::Latency => (makespan, interval),
             Objective::Throughput | Objective::Memory => (interval, makespan),
+            Objective::Energy => (energy::of_run(self.idle, Micros(makespan), above_idle).0, makespan),
         };
         Score { violation, value, tie }
     }
@@ -169,6 +181,7 @@ impl<'a> FastEvaluator<'a> {
         self.busy.fill(false);
         self.owed.fill(0.0);
         self.loads.fill(0.0);
+        self.above_idle = Joules::ZERO;
         self.transfer_loads.clear();
         self.link_loads.fill(0.0);
         self.link_busy.fill(false);
@@ -203,6 +216,9 @@ impl<'a> FastEvaluator<'a> {
             let (time, missing) = (cost.time.0, group.inputs.len() as u32);
             self.tasks.push(TaskRow { group: id.0, device: device.0, time, missing, outputs, next: NONE });
             self.loads[device.0 as usize] += time;
+            if self.by_energy {
+                self.above_idle = self.above_idle + cost.energy_above_idle();
+            }
             match self.last[device.0 as usize] {
                 NONE => self.first[device.0 as usize] = number,
                 before => self.tasks[before as usize].next = number,

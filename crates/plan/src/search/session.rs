@@ -5,11 +5,13 @@ use std::rc::Rc;
 use super::{fast_evaluator::FastEvaluator, options::Options, order};
 use crate::{
     GroupId, Problem,
-    bound::{LowerBound, critical_path::Tails},
+    bound::{LowerBound, critical_path::Tails, energy::EnergyTails},
     deadline::Deadline,
     evaluation::Score,
     placement::{Placement, PlacementError},
 };
+
+use edgecut_graph::units::Joules;
 
 /// The part (one over it) of the evaluations, and of the time, for the search for a minimum-memory order.
 const MIN_MEMORY_ORDER_PART: u64 = 8;
@@ -27,6 +29,8 @@ pub struct Session<'a> {
     /// Whether the incumbent is optimal up to rounding.
     pub settled: bool,
     pub tails: Rc<Tails>,
+    /// Where energy is the objective.
+    pub energy_tails: Option<Rc<EnergyTails>>,
     /// Topological orders to place the groups in: program order, upward rank, and minimum memory where memory counts.
     pub orders: Rc<[Vec<GroupId>]>,
     /// Placements that may be evaluated.
@@ -61,6 +65,7 @@ impl<'a> Session<'a> {
             proven: false,
             settled: false,
             tails,
+            energy_tails: EnergyTails::for_objective(problem).map(Rc::new),
             orders: orders.into(),
             budget,
             spent,
@@ -117,9 +122,9 @@ impl<'a> Session<'a> {
         self.evaluator.depends_on_memory()
     }
 
-    /// The score by times alone; `None` where it may depend on memory.
-    pub fn score_times(&self, makespan: f64, interval: f64) -> Option<Score> {
-        (!self.evaluator.depends_on_memory()).then(|| self.evaluator.score_times(makespan, interval))
+    /// The score by times, and by the energy of all tasks above idle; `None` where it may depend on memory.
+    pub fn score_times(&self, makespan: f64, interval: f64, above_idle: Joules) -> Option<Score> {
+        (!self.evaluator.depends_on_memory()).then(|| self.evaluator.score_times(makespan, interval, above_idle))
     }
 
     /// Whether to stop: the budget or the time is spent, or nothing better can be found.

@@ -5,16 +5,17 @@
 //! group that can be split over devices takes at least 1 / Σ rate on all of them, any other one at least 1 / rate on its
 //! best device, as a whole or in tiles. Groups that depend on parameters alone, which shards that read them compute as far as
 //! they need them, take nothing. A chain of groups takes the sum of that, with transfers and joins for nothing;
-//! and all work must be done by some device, which bounds fractions anyway ([`area`]).
+//! and all work must be done by some device, which bounds fractions anyway ([`area`]). Shards draw the power of their group,
+//! so no share of one consumes less than that share at the best rate, on the device where that is the least ([`energy`]).
 
 use crate::{
-    bound::{Bounds, LowerBound, area, footprint},
+    bound::{Bounds, LowerBound, area, energy, footprint},
     no_plan::Shortage,
     problem::{Cost, DeviceId, Group, GroupId, ParameterId, Problem},
     request::PlanRequest,
     solve::{self, SLACK},
 };
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::units::{Bytes, Joules, Micros};
 
 /// The bounds on every plan of `request`; `unsplit` is its problem with every group whole.
 pub fn bounds(request: &PlanRequest<'_>, unsplit: &Problem) -> Bounds {
@@ -97,7 +98,13 @@ impl Relaxation {
             true => LowerBound { value: chain, by: "longest chain of groups, each on all devices at once" },
             false => interval.clone(),
         };
-        Bounds { latency, interval, peak }
+        // Sums of products are rounded.
+        let joules = crate::energy::of_run(self.best.idle_power(), latency.value, energy::least(&self.best));
+        let energy = LowerBound {
+            value: Joules(joules.0 * (1.0 - 1e-9)),
+            by: "least energy of all groups and their shares, and idle power for the least latency",
+        };
+        Bounds { latency, interval, peak, energy }
     }
 
     /// The bound on the fullest device's memory.
@@ -173,5 +180,58 @@ impl Relaxation {
         chain.reverse();
         // Sums of reciprocals are rounded; a bound must not be above what can be reached.
         (chain, end.map_or(0.0, |end| finish[end.0 as usize]) * (1.0 - 1e-9))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        plan,
+        problem::Objective,
+        search::Options,
+        split::{Choices, ratios::Ratios},
+        testing::{random_model, with_request},
+    };
+    use edgecut_graph::units::Watts;
+    use fastrand::Rng;
+
+    const MODELS: u64 = 60;
+
+    #[test]
+    fn no_plan_goes_below_the_bound_on_energy_however_it_splits() {
+        let (mut split, mut scheduled) = (0, 0);
+        for seed in 0..MODELS {
+            let mut rng = Rng::with_seed(seed);
+            let speeds: Vec<f64> = (0..rng.usize(1..=3)).map(|_| 300.0 + 1000.0 * rng.f64()).collect();
+            with_request(&random_model(&mut rng), &speeds, |mut request| {
+                request.search = Options { seed, budget: Some(60), cut_off: None, ..Options::default() };
+                for (at, device) in request.network.devices.iter_mut().enumerate() {
+                    device.idle = Some(Watts(5.0 * rng.f64()));
+                    let costs = request.costs.iter_mut().filter_map(|row| row[at].as_mut());
+                    costs.for_each(|cost| cost.power = Watts(20.0 * rng.f64()));
+                }
+                if rng.bool() {
+                    let frugal = plan(&PlanRequest { objective: Objective::Memory, ..request.clone() }).unwrap();
+                    let peak = frugal.solution.reserved().max().unwrap_or_default();
+                    let limit = Bytes((1.02 * peak.0 as f64) as u64);
+                    request.network.devices.iter_mut().for_each(|device| device.memory = Some(limit));
+                }
+                for objective in [Objective::Energy, Objective::Latency, Objective::Throughput, Objective::Memory] {
+                    for ratios in [Ratios::Tuned, Ratios::Equal] {
+                        let request = PlanRequest { objective, ratios, ..request.clone() };
+                        let unsplit = request.expand(&Choices::new()).unwrap().problem;
+                        let bounds = bounds(&PlanRequest { objective: Objective::Energy, ..request.clone() }, &unsplit);
+                        let Ok(found) = plan(&request) else { continue };
+                        let energy = found.solution.evaluation.energy;
+                        assert!(bounds.energy.value.0 <= energy.0 * (1.0 + 1e-9), "seed {seed}, {objective}: {energy}");
+                        split += usize::from(!found.splits.is_empty());
+                        scheduled += usize::from(found.is_scheduled());
+                        assert_eq!(found.to_plan(&request).map(|plan| plan.predicted.energy_j), Ok(Some(energy)));
+                    }
+                }
+            });
+        }
+        assert!(split > 50 && scheduled > 0, "{split} split, {scheduled} with schedules: the test shows nothing");
     }
 }

@@ -1,4 +1,4 @@
-//! What a shard costs, given what the whole costs.
+//! What a shard costs, given what the whole costs. While it computes, its device draws the power of the whole group.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ impl Proportional {
             let whole = (*whole)?;
             let time = self.part(whole.time, shard.share) + copied;
             let workspace = Bytes((whole.workspace.0 as f64 * shard.share) as u64);
-            Some(Cost { time, workspace, held: whole.held })
+            Some(Cost { time, workspace, ..whole })
         };
         whole.iter().map(cost).collect()
     }
@@ -180,7 +180,7 @@ impl ShardCosts {
     fn between(&self, samples: &[Sample], whole: Cost, share: f64, copied: Bytes) -> Cost {
         let same = |s: &&Sample| (s.share - share).abs() <= SAME_SHARE;
         if let Some(exact) = samples.iter().filter(same).find(|s| s.copied == copied) {
-            return exact.cost;
+            return Cost { power: whole.power, ..exact.cost };
         }
         // Of samples of one share the one with the least copying says the most about computing.
         let end = |share: f64, cost: Cost| Sample { share, is_measured: false, copied: Bytes::ZERO, cost };
@@ -197,6 +197,7 @@ impl ShardCosts {
             time: Micros(line(below.cost.time.0, above.cost.time.0)),
             workspace: bytes(below.cost.workspace, above.cost.workspace),
             held: above.cost.held,
+            power: whole.power,
         }
     }
 }
@@ -239,10 +240,11 @@ pub fn is_of_weights(graph: &Graph, operator: &Operator) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use edgecut_graph::units::Watts;
 
     #[test]
     fn shards_cost_what_was_measured_and_lines_between() {
-        let cost = |time: f64| Cost { time: Micros(time), workspace: Bytes(100), held: Bytes::ZERO };
+        let cost = |time: f64| Cost { time: Micros(time), workspace: Bytes(100), ..Cost::default() };
         let mut shards = ShardCosts::new(Proportional { launch: Micros(2.0), per_byte: 0.0 });
         let graph = Graph::new();
         let shard = |share: f64| Shard { share, group: Some(3), ..Shard::default() };
@@ -270,6 +272,22 @@ mod tests {
             shards.retime(DeviceId(0), 3, 0, share, Bytes::ZERO, other);
             let now = shards.costs(&graph, &shard(share), &[Some(cost(102.0))])[0].unwrap();
             assert_eq!((now.time, now.workspace), (Micros(65.0), workspace), "{share}");
+        }
+    }
+
+    #[test]
+    fn shards_draw_the_power_of_their_group() {
+        let cost = |time: f64, power: f64| Cost { time: Micros(time), power: Watts(power), ..Cost::default() };
+        let graph = Graph::new();
+        let power = |shards: &ShardCosts, share: f64| {
+            let shard = Shard { share, group: Some(0), ..Shard::default() };
+            shards.costs(&graph, &shard, &[Some(cost(100.0, 7.0))])[0].unwrap().power
+        };
+        let mut shards = ShardCosts::default();
+        assert_eq!(power(&shards, 0.5), Watts(7.0), "by the rule");
+        shards.add_measured(DeviceId(0), 0, 0, 0.5, Bytes::ZERO, cost(60.0, 3.0));
+        for share in [0.5, 0.25, 0.75, 1.0] {
+            assert_eq!(power(&shards, share), Watts(7.0), "{share}");
         }
     }
 }

@@ -75,6 +75,7 @@ fn points(request: &PlanRequest<'_>, first: Candidate, mut found: impl FnMut(Poi
     let (least, most) = (range().fold(f64::INFINITY, f64::min), range().fold(0.0, f64::max));
     let between = match request.objective {
         Objective::Throughput => Objective::Throughput,
+        Objective::Energy => Objective::Energy,
         Objective::Latency | Objective::Memory => Objective::Latency,
     };
     for step in 0..LIMITS {
@@ -190,6 +191,7 @@ pub fn value(objective: Objective, candidate: &Candidate) -> f64 {
         Objective::Latency => evaluation.latency().0,
         Objective::Throughput => candidate.solution.interval().0,
         Objective::Memory => evaluation.peak().0 as f64,
+        Objective::Energy => evaluation.energy.0,
     }
 }
 

@@ -5,8 +5,8 @@ import * as format from "./format.js";
 const FIGURES = { latency: format.time, memory: format.bytes, throughput: value => `${format.count(value)}/s` };
 
 export function bound(plan) {
-  const { value, bound, by, gap } = plan.bound, unit = plan.objective === "memory" ? format.bytes : format.time;
-  const what = { latency: "latency", throughput: "time between results", memory: "memory of the fullest device" }[plan.objective];
+  const { value, bound, by, gap } = plan.bound, unit = { memory: format.bytes, energy: format.energy }[plan.objective] ?? format.time;
+  const what = { latency: "latency", throughput: "time between results", memory: "memory of the fullest device", energy: "energy of one run" }[plan.objective];
   return [
     html("p", {}, `The plan's ${what} is `, html("strong", {}, unit(value)), "; no plan can be below ", html("strong", {}, unit(bound)),
       ", by the argument “", html("strong", {}, by), "”. The gap is ", html("strong", {}, format.share(gap)), " of the plan's value: ",

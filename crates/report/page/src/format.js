@@ -15,6 +15,7 @@ const has = value => value !== null && value !== undefined && Number.isFinite(va
 
 export const time = us => has(us) ? scaled(us, [[1e6, "s"], [1e3, "ms"], [1, "µs"]], 1) : "–";
 export const bytes = b => has(b) ? scaled(b, [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]], 1) : "–";
+export const energy = j => has(j) ? scaled(j, [[1, "J"], [1e-3, "mJ"], [1e-6, "µJ"]], 1) : "–";
 export const count = n => has(n) ? scaled(n, [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]], 1) : "–";
 // FLOPs and bytes in a microsecond, as rates in a second.
 export const flopRate = perMicro => has(perMicro) ? `${scaled(perMicro * 1e6, [[1e12, "TFLOP/s"], [1e9, "GFLOP/s"], [1e6, "MFLOP/s"], [1e3, "kFLOP/s"], [1, "FLOP/s"]], 1)}` : "–";

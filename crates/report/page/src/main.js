@@ -53,6 +53,7 @@ function figures(plan) {
     tile("latency", format.time(plan.latency_us), run ? off(run.latency.median_us, plan.latency_us) : "predicted"),
     tile("throughput", `${format.count(plan.throughput_per_s)}/s`, `with ${format.plural(plan.in_flight, "input")} in flight`),
     tile("memory of the fullest device", format.bytes(plan.peak_bytes), "peak load"),
+    plan.energy_j !== null && tile("energy", format.energy(plan.energy_j), "one run, with idle power"),
     tile("gap to the bound", format.share(plan.bound.gap), `${plan.objective} is minimised`),
     tile("devices", `${used} of ${plan.devices.length}`, `${format.plural(plan.groups.id.length, "operator")}, ${format.plural(plan.transfers.name.length, "transfer")}`));
 }

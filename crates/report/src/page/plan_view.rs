@@ -31,6 +31,8 @@ pub struct PlanView {
     pub throughput_per_s: f64,
     pub in_flight: u32,
     pub peak_bytes: u64,
+    /// Of one run, where the power of devices is known.
+    pub energy_j: Option<f64>,
     pub bound: BoundView,
     pub targets: Vec<TargetView>,
     pub rules: Vec<String>,
@@ -53,7 +55,7 @@ pub struct PlanView {
 /// The lower bound of the objective.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct BoundView {
-    /// The objective's value, and the bound: microseconds or bytes.
+    /// The objective's value, and the bound: microseconds, bytes or joules.
     pub value: f64,
     pub bound: f64,
     pub by: String,
@@ -145,6 +147,7 @@ impl PlanView {
             throughput_per_s: five_digits(plan.predicted.throughput_per_s),
             in_flight: plan.predicted.in_flight,
             peak_bytes: plan.predicted.peak_bytes.0,
+            energy_j: plan.predicted.energy_j.map(|energy| five_digits(energy.0)),
             bound: BoundView {
                 value: value(plan),
                 bound: plan.bound.value,
@@ -179,6 +182,7 @@ fn value(plan: &Plan) -> f64 {
         Objective::Latency => plan.predicted.latency_us.0,
         Objective::Throughput => plan.predicted.interval_us.0,
         Objective::Memory => plan.predicted.peak_bytes.0 as f64,
+        Objective::Energy => plan.predicted.energy_j.map_or(0.0, |energy| five_digits(energy.0)),
     }
 }
 

@@ -38,6 +38,7 @@ pub(super) fn plan() -> Plan {
         memory_limit_bytes: Some(Bytes(1 << 20)),
         order: order.iter().map(|id| GroupId(*id)).collect(),
         busy_us: Micros(1.0),
+        idle_w: None,
         memory: MemoryPlan::default(),
     };
     let group = |id: u32, name: &str, device: u32, start: f64, time: f64| GroupPlan {
@@ -50,6 +51,7 @@ pub(super) fn plan() -> Plan {
         time_us: Micros(time),
         start_us: Micros(start),
         workspace_bytes: Bytes(0),
+        energy_j: None,
         source: Source::Measured,
     };
     let transfer = Transfer {
@@ -83,6 +85,7 @@ pub(super) fn plan() -> Plan {
             peak_bytes: Bytes(100),
             transfer_bytes: None,
             sent_bytes: None,
+            energy_j: None,
         },
         bound: Bound { value: 15.0, by: "longest chain".into() },
         gap: 2.0 / 17.0,

@@ -78,7 +78,7 @@ pub async fn pilot_run(
 ) -> Result<PilotOutcome, PilotError> {
     let in_flight = match plan.objective {
         Objective::Throughput => plan.in_flight.unwrap_or(1).clamp(1, pipeline_depth::MAX_IN_FLIGHT),
-        Objective::Latency | Objective::Memory => 1,
+        Objective::Latency | Objective::Memory | Objective::Energy => 1,
     };
     let interval = if in_flight > 1 { plan.predicted.interval_us } else { plan.predicted.latency_us };
     let repeats = (options.run_time.0 / interval.0.max(1.0)) as u64;

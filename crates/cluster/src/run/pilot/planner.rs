@@ -61,9 +61,10 @@ mod tests {
 
     use tokio::runtime::Runtime;
 
+    use edgecut_engine::energy::EnergySource;
     use edgecut_graph::{
         Granularity, Graph,
-        units::{Bytes, Micros},
+        units::{Bytes, Micros, Watts},
     };
     use edgecut_plan::{
         CostSource, TransferFormat,
@@ -246,5 +247,38 @@ def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), floa
             let limits = plan.devices.iter().map(|device| device.memory_limit_bytes.unwrap_or(Bytes::ZERO));
             assert!(limits.into_iter().all(|limit| limit > Bytes::ZERO));
         }
+    }
+
+    #[test]
+    fn pilot_runs_by_energy_keep_the_power_of_profiles() {
+        const WATTS: [f64; 2] = [50.0, 5.0];
+        const IDLE: f64 = 1.0;
+        let graph = import("model", MODEL.as_bytes(), &ImportOptions::default()).unwrap().graph;
+        let model = ModelGroups::of(&graph, Granularity::Fused);
+        let lab = lab(&graph, 2);
+        let mut profiles: Vec<DeviceRows> = lab.surveyed.iter().map(DeviceRows::from).collect();
+        for (profile, watts) in profiles.iter_mut().zip(WATTS) {
+            for row in &mut profile.rows {
+                row.energy_j = row.time_us_median.map(|time| Watts(IDLE + watts).during(time));
+                (row.idle_w, row.energy_source) = (Some(Watts(IDLE)), Some(EnergySource::External));
+            }
+        }
+        let settings = PlanSettings { objective: Objective::Energy, ..settings() };
+        let address = |device: &crate::DeviceName| lab.cluster.server(&device.server).map(|s| s.endpoint.clone());
+        let request = settings.request(&model, &lab.inventory, &profiles, address).unwrap();
+        let mut shards =
+            Shards::open(lab.folder.path(), &lab.surveyed, &model.items, lab.sampling, CacheFlush::working_set(&graph))
+                .unwrap();
+        let given = BTreeMap::new();
+        let pilot = PilotAgents { fleet: &lab.fleet, cluster: &lab.cluster, given: &given, runtime: &lab.runtime };
+        let options = PilotOptions { rounds: 2, run_time: Micros(2e4), ..PilotOptions::default() };
+        let piloted = plan_on_agents(&pilot, &request, &mut shards, &options, &|_| {}).unwrap();
+        assert_eq!(piloted.candidate.costs, CostSource::PilotRun);
+        let plan = piloted.candidate.to_plan(&piloted.request).unwrap();
+        assert!(plan.devices[0].order.is_empty() && !plan.devices[1].order.is_empty(), "{:?}", plan.groups);
+        let busy: Micros = plan.groups.iter().map(|group| group.time_us).sum();
+        let real = Watts(2.0 * IDLE).during(plan.predicted.latency_us) + Watts(WATTS[1]).during(busy);
+        let stated = plan.predicted.energy_j.unwrap();
+        assert!((stated - real).0.abs() < 1e-9 * real.0, "{stated} for {real}");
     }
 }

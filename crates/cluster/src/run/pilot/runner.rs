@@ -52,7 +52,7 @@ impl PilotRunner<'_> {
         let mut trials: Vec<Trial> = Vec::new();
         let is_free = self.request.is_free();
         let by_rules = match self.request.objective {
-            Objective::Memory => Vec::new(),
+            Objective::Memory | Objective::Energy => Vec::new(),
             Objective::Latency | Objective::Throughput => by_ratio_rules(self.request, self.options, &first),
         };
         let mut next = vec![first];
@@ -97,8 +97,10 @@ impl PilotRunner<'_> {
                 next.extend(found.filter(|found| keeps_memory(found) && is_new(&trials, found)));
             }
         }
-        // Which plan needs the least memory follows from sizes, not from times.
-        if self.request.objective != Objective::Memory && !self.is_stopped() && failure.is_none() {
+        // Which plan needs the least memory follows from sizes, and which one the least energy from times that are
+        // known of groups; only where times of runs decide do finalists take turns.
+        let is_of_time = matches!(self.request.objective, Objective::Latency | Objective::Throughput);
+        if is_of_time && !self.is_stopped() && failure.is_none() {
             let before = trials.clone();
             trials = match self.compared(trials, &mut known) {
                 Err(PlanningError::Pilot(why)) if why.is_of_agent() && !before.is_empty() => {
@@ -196,8 +198,8 @@ impl PilotRunner<'_> {
         self.request.search.stop.is_requested()
     }
 
-    /// The first of `trials` that meets the targets at its measured times; where memory is the objective, the one that
-    /// needs the least.
+    /// The first of `trials` that meets the targets at its measured times; where memory or energy is the objective, the one
+    /// that needs the least, energy by the measured times.
     ///
     /// # Errors
     /// If none meets them; then with what the nearest one took.
@@ -209,7 +211,7 @@ impl PilotRunner<'_> {
             judged.push((candidate, trial.outcome, known));
         }
         let value = |candidate: &Candidate| match self.request.objective {
-            Objective::Memory => candidate.solution.value(),
+            Objective::Memory | Objective::Energy => candidate.solution.value(),
             Objective::Latency | Objective::Throughput => 0.0,
         };
         let rank = |(candidate, ..): &(Candidate, PilotOutcome, InContextCosts)| {

@@ -2,6 +2,7 @@
 
 use super::state::{Change, IncrementalSimulator, NEVER, TensorCopy};
 use crate::{DeviceId, GroupId, TensorIndex, problem::LinkId};
+use edgecut_graph::units::Joules;
 
 impl IncrementalSimulator<'_> {
     /// Applies changes, each of which must be possible, without simulating.
@@ -77,8 +78,11 @@ impl IncrementalSimulator<'_> {
 
     pub(super) fn add_load(&mut self, group: GroupId, sign: f64) {
         let device = self.device(group);
-        let time = self.problem.cost(group, device).map_or(0.0, |cost| cost.time.0);
-        self.loads[device.0 as usize] += sign * time;
+        let cost = self.problem.cost(group, device).unwrap_or_default();
+        self.loads[device.0 as usize] += sign * cost.time.0;
+        if self.by_energy {
+            self.above_idle = self.above_idle + Joules(sign * cost.energy_above_idle().0);
+        }
     }
 
     pub(super) fn save(&mut self, tensor: TensorIndex) {

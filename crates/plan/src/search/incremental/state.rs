@@ -8,9 +8,11 @@ use crate::{
     DeviceId, GroupId, Problem, TensorIndex,
     bound::critical_path::Tails,
     placement::Placement,
-    problem::{Handling, LinkId},
+    problem::{Handling, LinkId, Objective},
     timed_event::TimedEvent,
 };
+
+use edgecut_graph::units::Joules;
 
 /// The time of what has not happened.
 pub(super) const NEVER: f64 = f64::INFINITY;
@@ -34,6 +36,9 @@ pub struct IncrementalSimulator<'a> {
     pub(super) loads: Vec<f64>,
     pub(super) link_loads: Vec<f64>,
     pub(super) makespan: f64,
+    /// Energy of all groups above idle; zero where energy is not the objective.
+    pub(super) above_idle: Joules,
+    pub(super) by_energy: bool,
     /// Whether transfers take time of devices that compute.
     pub(super) has_handling: bool,
     pub(super) undo_log: UndoLog,
@@ -128,6 +133,8 @@ impl<'a> IncrementalSimulator<'a> {
             loads: vec![0.0; devices],
             link_loads: vec![0.0; links],
             makespan: 0.0,
+            above_idle: Joules::ZERO,
+            by_energy: problem.objective == Objective::Energy,
             has_handling: problem.devices.iter().any(|device| device.handling != Handling::default()),
             undo_log: UndoLog { saved: vec![false; problem.tensors.len()], ..UndoLog::default() },
             events: EventState {
@@ -160,6 +167,11 @@ impl<'a> IncrementalSimulator<'a> {
     /// The largest load of any device or link in microseconds; updates accumulate rounding.
     pub fn interval(&self) -> f64 {
         self.loads.iter().chain(&self.link_loads).fold(0.0, |a: f64, b| a.max(*b))
+    }
+
+    /// The energy of all groups above idle; updates accumulate rounding.
+    pub fn above_idle(&self) -> Joules {
+        self.above_idle
     }
 
     pub fn device(&self, group: GroupId) -> DeviceId {

@@ -4,9 +4,11 @@ use microlp::{ComparisonOp, OptimizationDirection, Variable};
 
 use crate::{
     DeviceId, GroupId, Problem, TensorIndex,
-    bound::footprint,
+    bound::{energy, footprint},
     problem::{Group, LinkId, Objective},
 };
+
+use edgecut_graph::units::Micros;
 
 /// What the program decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +28,10 @@ pub(super) const SLACK: f64 = 1.0 + 1e-6;
 pub(super) struct ProgramBuilder<'a> {
     pub(super) problem: &'a Problem,
     pub(super) program: microlp::Problem,
-    /// The values of 1 in microseconds and in bytes.
+    /// The values of 1 in microseconds, in bytes and in joules.
     pub(super) time: f64,
     pub(super) bytes: f64,
+    pub(super) joules: f64,
     pub(super) places: Vec<Vec<(DeviceId, Variable)>>,
 }
 
@@ -42,9 +45,12 @@ impl<'a> ProgramBuilder<'a> {
         };
         let time = problem.groups.iter().map(fastest).sum::<f64>();
         let bytes = footprint::parameters(problem).0.max(footprint::peak(problem).value.0) as f64;
-        let (time, bytes) = match problem.objective {
-            Objective::Memory => (time, if upper.is_finite() { upper } else { bytes }),
-            _ => (if upper.is_finite() { upper } else { time }, bytes),
+        let joules = energy::run(problem, Micros(time)).value.0;
+        let known = |unit: f64| if upper.is_finite() { upper } else { unit };
+        let (time, bytes, joules) = match problem.objective {
+            Objective::Latency | Objective::Throughput => (known(time), bytes, joules),
+            Objective::Memory => (time, known(bytes), joules),
+            Objective::Energy => (time, bytes, known(joules)),
         };
         let positive = |unit: f64| if unit > 0.0 && unit.is_finite() { unit } else { 1.0 };
         let mut builder = ProgramBuilder {
@@ -52,6 +58,7 @@ impl<'a> ProgramBuilder<'a> {
             program: microlp::Problem::new(OptimizationDirection::Minimize),
             time: positive(time),
             bytes: positive(bytes),
+            joules: positive(joules),
             places: Vec::with_capacity(problem.groups.len()),
         };
         for group in problem.group_ids() {
@@ -105,6 +112,19 @@ impl<'a> ProgramBuilder<'a> {
     pub(super) fn group_time(&self, group: GroupId, factor: f64) -> impl Iterator<Item = (Variable, f64)> + '_ {
         let time = move |device| self.problem.cost(group, device).map_or(0.0, |cost| cost.time.0 / self.time);
         self.places[group.0 as usize].iter().map(move |(device, x)| (*x, factor * time(*device)))
+    }
+
+    /// `energy` is at least the idle power until `finish` and what the groups consume above it.
+    pub(super) fn energy(&mut self, energy: Variable, finish: Variable) {
+        let idle = self.problem.idle_power().during(Micros(self.time)).0 / self.joules;
+        let mut terms = vec![(energy, 1.0), (finish, -idle)];
+        for group in self.problem.group_ids() {
+            for (device, x) in &self.places[group.0 as usize] {
+                let cost = self.problem.cost(group, *device).unwrap_or_default();
+                terms.push((*x, -cost.energy_above_idle().0 / self.joules));
+            }
+        }
+        self.at_least(terms, 0.0);
     }
 
     /// The link between two devices and the time of a tensor on it; `None` where the transfer is free.

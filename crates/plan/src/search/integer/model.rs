@@ -3,7 +3,7 @@
 //! The device of a group is a choice of binary variables. The transfers of a tensor to a reader are a flow between the
 //! choices of producer and reader; a link carries a tensor once for all its readers. For latency, every group has a start,
 //! no earlier than the arrival of its operands. The memory of a device holds the parameters, and the working set of its
-//! largest group.
+//! largest group. For energy, a variable is at least idle power · finish and what the chosen devices consume above it.
 //!
 //! It is a relaxation: transfers may overlap on a link and groups on a device (only the sums of their times count, unless
 //! the program is [`Detail::Ordered`]), and tensors kept for later groups take no memory.
@@ -24,8 +24,9 @@ use crate::{
 /// A program, and the meaning of its variables.
 pub(super) struct Model {
     pub program: microlp::Problem,
-    /// The value of 1 in the objective's unit.
+    /// The value of 1 in the objective's unit, and of 1 of starts in microseconds.
     pub unit: f64,
+    time: f64,
     /// By group: the devices that it can run on, and the variable of each choice.
     places: Vec<Vec<(DeviceId, Variable)>>,
     /// By group: its start; empty where times do not count.
@@ -59,18 +60,23 @@ impl Model {
     /// if some group runs nowhere.
     pub(super) fn new(problem: &Problem, detail: Detail, known: f64, upper: f64) -> Option<Model> {
         let mut builder = ProgramBuilder::new(problem, detail, upper)?;
-        let unit = if problem.objective == Objective::Memory { builder.bytes } else { builder.time };
+        let unit = match problem.objective {
+            Objective::Latency | Objective::Throughput => builder.time,
+            Objective::Memory => builder.bytes,
+            Objective::Energy => builder.joules,
+        };
         let within = |is_goal: bool, limit: f64| match is_goal {
             true => (known.max(0.0) / unit / SLACK, limit.min(upper / unit * SLACK)),
             false => (0.0, limit),
         };
         let by_latency = problem.objective == Objective::Latency;
-        let finish = (by_latency || problem.targets.latency.is_some()).then(|| {
+        let by_energy = problem.objective == Objective::Energy;
+        let finish = (by_latency || by_energy || problem.targets.latency.is_some()).then(|| {
             let target = problem.targets.latency.map_or(f64::INFINITY, |target| target.0 / builder.time * SLACK);
             builder.goal(by_latency, within(by_latency, target))
         });
         let by_rate = problem.objective == Objective::Throughput;
-        let interval = (by_rate || by_latency || problem.targets.throughput.is_some()).then(|| {
+        let interval = (by_rate || by_latency || by_energy || problem.targets.throughput.is_some()).then(|| {
             let target = problem.targets.throughput.map_or(f64::INFINITY, |rate| 1e6 / rate / builder.time * SLACK);
             builder.goal(by_rate, within(by_rate, target))
         });
@@ -82,6 +88,10 @@ impl Model {
             None => Vec::new(),
         };
         builder.times(finish.map(|finish| (finish, &starts[..])), interval);
+        if let Some(finish) = finish.filter(|_| by_energy) {
+            let energy = builder.goal(true, within(true, f64::INFINITY));
+            builder.energy(energy, finish);
+        }
         let by_peak = problem.objective == Objective::Memory;
         let peak = by_peak.then(|| builder.goal(true, within(true, f64::INFINITY)));
         if by_peak || problem.devices.iter().any(|device| device.memory.is_some()) {
@@ -91,8 +101,8 @@ impl Model {
             (Detail::Ordered, Some(_)) => builder.precedences(&starts, upper / unit * SLACK),
             _ => Vec::new(),
         };
-        let ProgramBuilder { program, places, .. } = builder;
-        Some(Model { program, unit, places, starts, precedences })
+        let ProgramBuilder { program, places, time, .. } = builder;
+        Some(Model { program, unit, time, places, starts, precedences })
     }
 
     /// By group: the device with its largest fraction.
@@ -113,7 +123,7 @@ impl Model {
     ) -> Option<Vec<GroupId>> {
         let midpoint = |group: GroupId| {
             let time = problem.cost(group, devices[group.0 as usize]).map_or(0.0, |cost| cost.time.0);
-            value(self.starts[group.0 as usize]) * self.unit + time / 2.0
+            value(self.starts[group.0 as usize]) * self.time + time / 2.0
         };
         (self.starts.len() == devices.len()).then(|| topological_order(problem, |group| -midpoint(group)))
     }

@@ -1,0 +1,98 @@
+//! The power of idle devices as their profiles tell it, and the refusal to plan for energy where they do not.
+
+use std::{fmt, path::PathBuf};
+
+use edgecut_engine::energy::EnergySource;
+use edgecut_graph::units::Watts;
+use edgecut_profile::DevicePower;
+
+use crate::{DeviceName, DeviceSpec};
+
+/// Devices that may be used and whose energy is not known, with their profiles, where these are files.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct UnknownEnergy {
+    pub devices: Vec<(DeviceName, Option<PathBuf>)>,
+}
+
+/// By device: its idle power. Devices whose energy one meter reads together share its idle power equally, so that it counts
+/// once.
+pub(super) fn idle_powers(devices: &[DeviceSpec], powers: &[Option<DevicePower>]) -> Vec<Option<Watts>> {
+    let known = || devices.iter().zip(powers).filter_map(|(device, power)| Some((device, (*power)?)));
+    let share = |device: &DeviceSpec, power: DevicePower| {
+        let is_shared = |other: &(&DeviceSpec, DevicePower)| share_meter((device, power), *other);
+        let idle: Vec<Watts> = known().filter(is_shared).map(|(_, power)| power.idle).collect();
+        let count = idle.len().max(1) as f64;
+        // Each of them read the meter at another time: their mean counts.
+        Watts(idle.into_iter().sum::<Watts>().0 / count / count)
+    };
+    devices.iter().zip(powers).map(|(device, power)| power.map(|power| share(device, power))).collect()
+}
+
+/// Whether one meter reads the energy of both devices: a processor's package that of all CPU devices of a server, a
+/// board's sensors and an external meter that of all its devices; a GPU has its own.
+fn share_meter(one: (&DeviceSpec, DevicePower), other: (&DeviceSpec, DevicePower)) -> bool {
+    let ((device, power), (neighbour, near)) = (one, other);
+    let is_same = device.name == neighbour.name;
+    let is_of_server = device.name.server == neighbour.name.server && power.source == near.source;
+    is_same
+        || is_of_server
+            && match power.source {
+                EnergySource::External | EnergySource::Hwmon => true,
+                EnergySource::Powercap => device.kind == neighbour.kind,
+                EnergySource::Nvml => false,
+            }
+}
+
+impl fmt::Display for UnknownEnergy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lacking = self.devices.iter().map(|(device, path)| match path {
+            Some(path) => format!("{device} has none in {}", path.display()),
+            None => format!("{device} has none in its profile"),
+        });
+        write!(
+            f,
+            "the objective energy needs values in the columns energy_j, idle_w and energy_source of every device that may \
+             be used: {}. Its server tells no energy, which `edgecut profile -v` says, or it was measured before this \
+             program could read it: measure again with `edgecut profile --again`, fill in the columns from an external \
+             meter, or choose --objective latency",
+            lacking.collect::<Vec<_>>().join(", ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DeviceKind;
+    use edgecut_graph::units::Bytes;
+
+    #[test]
+    fn what_one_meter_reads_counts_once() {
+        let device = |server: &str, name: &str| DeviceSpec {
+            name: DeviceName::new(server, name),
+            kind: if name.starts_with("gpu") { DeviceKind::Gpu } else { DeviceKind::Cpu },
+            hardware: String::new(),
+            engine: "tract 1".into(),
+            threads: 1,
+            memory: Bytes(1),
+            host_link: None,
+        };
+        let power = |source, idle| Some(DevicePower { above_idle: Watts(1.0), idle: Watts(idle), source });
+        let devices = [
+            (device("a", "cpu0"), power(EnergySource::Powercap, 10.0)),
+            (device("a", "cpu1"), power(EnergySource::Powercap, 14.0)),
+            (device("a", "gpu0"), power(EnergySource::Nvml, 5.0)),
+            (device("a", "gpu1"), power(EnergySource::Nvml, 7.0)),
+            (device("b", "cpu"), power(EnergySource::Powercap, 8.0)),
+            (device("c", "cpu"), power(EnergySource::External, 30.0)),
+            (device("c", "gpu0"), power(EnergySource::External, 30.0)),
+            (device("d", "cpu"), power(EnergySource::Hwmon, 2.0)),
+            (device("d", "gpu0"), power(EnergySource::Hwmon, 3.0)),
+            (device("e", "cpu"), None),
+        ];
+        let (devices, powers): (Vec<_>, Vec<_>) = devices.into_iter().unzip();
+        let idle: Vec<Option<f64>> = idle_powers(&devices, &powers).iter().map(|idle| idle.map(|w| w.0)).collect();
+        let want = [6.0, 6.0, 5.0, 7.0, 8.0, 15.0, 15.0, 1.25, 1.25].map(Some);
+        assert_eq!((&idle[..9], idle[9]), (&want[..], None));
+    }
+}
