@@ -88,6 +88,7 @@ fn rows(result: &RunResult) -> PyResult<Table> {
         .number("mean_error", |row| row.mean_error)
         .number("largest_relative_error", |row| row.largest_relative_error)
         .number("mean_relative_error", |row| row.mean_relative_error)
+        .number("predicted_energy_j", |row| row.predicted_energy_j)
         .number("measured_energy_j", |row| row.measured_energy_j);
     Table::new(columns.finish())
 }

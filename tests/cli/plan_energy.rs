@@ -153,3 +153,26 @@ fn devices_without_energy_are_named_with_their_profiles() {
     let rows = fs::read_to_string(here.join("metered.csv")).unwrap().replace(",external", ",");
     assert!(reader::parse(&rows).unwrap().iter().all(|row| row.energy().is_none() && row.idle_w.is_some()));
 }
+
+#[test]
+fn results_have_the_predicted_energy_of_groups_and_of_the_run() {
+    let folder = folder();
+    let here = folder.path();
+    metered(here, "local.csv", 1.0, 5.0, usize::MAX);
+    let planned = run(here, "plan m.relay --profile local.csv --rehearse 0 --objective energy");
+    assert!(planned.status.success(), "{}", String::from_utf8_lossy(&planned.stderr));
+    let plan = Plan::from_json(&fs::read(here.join("plan.json")).unwrap()).unwrap();
+    let output = run(here, "run plan.json --repeat 2 --format csv");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut table = csv::Reader::from_reader(&output.stdout[..]);
+    let rows: Vec<std::collections::BTreeMap<String, String>> = table.deserialize().map(Result::unwrap).collect();
+    let energies = |kind: &str| -> Vec<f64> {
+        let of_kind = rows.iter().filter(|row| row["kind"] == kind);
+        of_kind.map(|row| row["predicted_energy_j"].parse().unwrap()).collect()
+    };
+    let whole = plan.predicted.energy_j.unwrap().0;
+    assert_eq!(energies("latency"), [whole]);
+    let above: f64 = energies("group").iter().sum();
+    let idle = IDLE * plan.predicted.latency_us.0 / 1e6;
+    assert!(above > 0.0 && (above + idle - whole).abs() < 1e-6 * whole, "{above} and {idle} of {whole}");
+}

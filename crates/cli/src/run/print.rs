@@ -69,7 +69,9 @@ fn page(plan: &Plan, outcome: &run::Outcome) -> String {
     }
     for energy in &outcome.energy {
         let sources: Vec<String> = energy.sources.iter().map(|of| of.source.clone()).collect();
-        text += &format!("energy of {}: {} a run ({})\n", energy.server, energy.measured_energy_j, sources.join("; "));
+        let predicted = energy.predicted_energy_j.map_or(String::new(), |energy| format!("predicted {energy}, "));
+        let (server, measured) = (&energy.server, energy.measured_energy_j);
+        text += &format!("energy of {server}: {predicted}measured {measured} a run ({})\n", sources.join("; "));
     }
     if outcome.clock_uncertainty_us > Micros::ZERO {
         text += &format!("clocks of different servers agree to ± {}\n", outcome.clock_uncertainty_us);

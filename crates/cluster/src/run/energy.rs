@@ -3,15 +3,20 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use super::execute::Record;
 use crate::agent::protocol::inference_trace::InferenceTrace;
-use edgecut_graph::units::Joules;
+use edgecut_graph::units::{Joules, Watts};
+use edgecut_plan::{DeviceId, Plan};
 
 /// The energy of one server for one inference.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerEnergy {
     pub server: String,
+    /// Idle power of its devices for the latency, and the energy of its groups; `None` where the plan does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_energy_j: Option<Joules>,
     /// All sources together, with what the server draws anyway: mean over the runs.
     pub measured_energy_j: Joules,
     pub sources: Vec<EnergyOfSource>,
@@ -29,13 +34,31 @@ pub struct EnergyOfSource {
 
 /// Of every server that tells it. A single reading tells nothing, so there is none of a single inference, nor of some so
 /// short that the source does not resolve them.
-pub(super) fn energy(record: &Record) -> Vec<ServerEnergy> {
-    let server = |(server, traces): (&_, &Vec<InferenceTrace>)| {
+pub(super) fn energy(plan: &Plan, record: &Record) -> Vec<ServerEnergy> {
+    servers(record, &|server| predicted(plan, server))
+}
+
+fn servers(record: &Record, predicted: &dyn Fn(&str) -> Option<Joules>) -> Vec<ServerEnergy> {
+    let server = |(server, traces): (&SmolStr, &Vec<InferenceTrace>)| {
         let sources = of_sources(traces);
         let measured_energy_j = sources.iter().map(|source| source.measured_energy_j).sum();
-        (!sources.is_empty()).then(|| ServerEnergy { server: format!("{server}"), measured_energy_j, sources })
+        (!sources.is_empty()).then(|| ServerEnergy {
+            server: server.to_string(),
+            predicted_energy_j: predicted(server),
+            measured_energy_j,
+            sources,
+        })
     };
     record.measured.iter().filter_map(server).collect()
+}
+
+/// The energy of one inference on a server, as `plan` has it.
+fn predicted(plan: &Plan, server: &str) -> Option<Joules> {
+    plan.predicted.energy_j?;
+    let is_here = |device: DeviceId| plan.devices.get(device.0 as usize).is_some_and(|device| device.server == server);
+    let idle: Watts = plan.devices.iter().filter(|device| device.server == server).filter_map(|of| of.idle_w).sum();
+    let groups = plan.groups.iter().filter(|group| is_here(group.device)).filter_map(|group| group.energy_j);
+    Some(idle.during(plan.predicted.latency_us) + groups.sum())
 }
 
 fn of_sources(traces: &[InferenceTrace]) -> Vec<EnergyOfSource> {
@@ -89,9 +112,13 @@ mod tests {
     fn energy_is_divided_by_the_inferences_between_readings() {
         let source =
             |source: &str, j: f64, n| EnergyOfSource { source: source.into(), measured_energy_j: Joules(j), n };
-        let found = energy(&record(&[&[("cpu", 10.0), ("gpu", 3.0)], &[], &[("gpu", 4.0)], &[("cpu", 16.0)], &[]]));
+        let found =
+            servers(&record(&[&[("cpu", 10.0), ("gpu", 3.0)], &[], &[("gpu", 4.0)], &[("cpu", 16.0)], &[]]), &|_| {
+                Some(Joules(2.25))
+            });
         let sources = vec![source("cpu", 2.0, 3), source("gpu", 0.5, 2)];
-        assert_eq!(found, [ServerEnergy { server: "a".into(), measured_energy_j: Joules(2.5), sources }]);
+        let (server, predicted_energy_j) = ("a".to_string(), Some(Joules(2.25)));
+        assert_eq!(found, [ServerEnergy { server, predicted_energy_j, measured_energy_j: Joules(2.5), sources }]);
     }
 
     #[test]
@@ -99,7 +126,7 @@ mod tests {
         for energies in
             [&[][..], &[&[("cpu", 1.0)][..]], &[&[], &[("cpu", 1.0)], &[]], &[&[("cpu", 2.0)], &[("cpu", 1.0)]]]
         {
-            assert_eq!(energy(&record(energies)), [], "{energies:?}");
+            assert_eq!(servers(&record(energies), &|_| None), [], "{energies:?}");
         }
     }
 }

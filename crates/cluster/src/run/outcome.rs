@@ -17,7 +17,7 @@ use crate::agent::protocol::inference_trace::InferenceTrace;
 use edgecut_engine::statistics::{Statistics, median, percentile};
 use edgecut_graph::{
     TensorId,
-    units::{Bytes, Micros},
+    units::{Bytes, Joules, Micros},
 };
 use edgecut_plan::{
     DeviceId, GroupId, Plan, TransferFormat,
@@ -35,6 +35,9 @@ pub struct Outcome {
     pub groups: Vec<GroupTime>,
     pub transfers: Vec<TransferCost>,
     pub memory: Vec<MemoryUse>,
+    /// Of one inference, all devices of the plan together; `None` where the plan does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_energy_j: Option<Joules>,
     /// Of the servers that tell it.
     #[serde(default)]
     pub energy: Vec<ServerEnergy>,
@@ -80,6 +83,9 @@ pub struct GroupTime {
     pub scatter: Scatter,
     pub predicted_workspace_bytes: Bytes,
     pub workspace_bytes: Bytes,
+    /// Above what the idle device draws meanwhile; `None` where the plan does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_energy_j: Option<Joules>,
 }
 
 /// How far the times of several runs are apart.
@@ -177,7 +183,8 @@ impl Outcome {
             groups: groups(plan, record, &begins),
             transfers: transfers(plan, deployment, &crossings, &begins),
             memory: memory(plan, record),
-            energy: energy(record),
+            predicted_energy_j: plan.predicted.energy_j,
+            energy: energy(plan, record),
             engines: stage_engines(record),
             outputs: None,
             clock_uncertainty_us: if record.clocks.len() > 1 { uncertainty } else { Micros::ZERO },
@@ -241,6 +248,7 @@ fn groups(plan: &Plan, record: &Record, begins: &Begins) -> Vec<GroupTime> {
             measured_us: median(&times),
             measured_start_us: (!starts.is_empty()).then(|| median(&starts)),
             scatter: Scatter::of(&times),
+            predicted_energy_j: planned.energy_j,
             predicted_workspace_bytes: planned.workspace_bytes,
             workspace_bytes: workspace,
         })

@@ -213,6 +213,7 @@ mod tests {
                 groups: vec![],
                 transfers: vec![],
                 memory: vec![],
+                predicted_energy_j: None,
                 energy: vec![],
                 engines: vec![],
                 outputs: None,

@@ -55,6 +55,9 @@ pub struct RunRow {
     pub mean_error: Option<f64>,
     pub largest_relative_error: Option<f64>,
     pub mean_relative_error: Option<f64>,
+    /// Of one inference: of a group above what the idle device draws; of a server, and on the row of the latency of all
+    /// devices, with that.
+    pub predicted_energy_j: Option<f64>,
     /// Of a server for one inference.
     pub measured_energy_j: Option<f64>,
 }
@@ -91,6 +94,7 @@ pub fn rows(outcome: &Outcome) -> Vec<RunRow> {
         mean_error: outcome.outputs.map(|outputs| outputs.mean),
         largest_relative_error: outcome.outputs.map(|outputs| outputs.largest_relative),
         mean_relative_error: outcome.outputs.map(|outputs| outputs.mean_relative),
+        predicted_energy_j: outcome.predicted_energy_j.map(|energy| energy.0),
         ..RunRow::default()
     };
     let groups = outcome.groups.iter().map(group);
@@ -132,6 +136,7 @@ fn group(time: &GroupTime) -> RunRow {
         measured_us: Some(time.measured_us.0),
         predicted_bytes: Some(time.predicted_workspace_bytes.0),
         bytes: Some(time.workspace_bytes.0),
+        predicted_energy_j: time.predicted_energy_j.map(|energy| energy.0),
         ..RunRow::default()
     };
     row.with(&time.scatter)
@@ -165,6 +170,7 @@ fn server(energy: &ServerEnergy) -> RunRow {
         name: sources.join("; "),
         server: energy.server.clone(),
         n: energy.sources.iter().map(|source| source.n).min(),
+        predicted_energy_j: energy.predicted_energy_j.map(|energy| energy.0),
         measured_energy_j: Some(energy.measured_energy_j.0),
         ..RunRow::default()
     }

@@ -123,6 +123,7 @@ pub(super) fn outcome() -> Outcome {
         scatter: Scatter::default(),
         predicted_workspace_bytes: Bytes(0),
         workspace_bytes: Bytes(0),
+        predicted_energy_j: None,
     });
     let transfer = TransferCost {
         tensor: "x".into(),
@@ -140,6 +141,7 @@ pub(super) fn outcome() -> Outcome {
         groups: groups.collect(),
         transfers: vec![transfer],
         memory: Vec::<MemoryUse>::new(),
+        predicted_energy_j: None,
         energy: Vec::new(),
         engines: Vec::new(),
         outputs: None,
