@@ -52,7 +52,7 @@ impl fmt::Display for UnknownEnergy {
         write!(
             f,
             "the objective energy needs values in the columns energy_j, idle_w and energy_source of every device that may \
-             be used: {}. Its server tells no energy, which `edgecut profile -v` says, or it was measured before this \
+             be used: {}. Its server tells no energy (`edgecut devices` says why), or it was measured before this \
              program could read it: measure again with `edgecut profile --again`, fill in the columns from an external \
              meter, or choose --objective latency",
             lacking.collect::<Vec<_>>().join(", ")
