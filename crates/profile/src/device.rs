@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ProfileRow;
 use edgecut_engine::EngineId;
 
 /// The device that was measured, with the engine and the number of threads that executed the operators.
@@ -18,17 +17,6 @@ pub struct ProfiledDevice {
 }
 
 impl ProfiledDevice {
-    /// That of a row.
-    pub fn of(row: &ProfileRow) -> ProfiledDevice {
-        ProfiledDevice {
-            server: row.server.clone(),
-            device: row.device.clone(),
-            hardware: row.hardware.clone(),
-            engine: EngineId { name: row.engine.clone(), version: row.engine_version.clone() },
-            threads: row.threads,
-        }
-    }
-
     /// `server/device`, as plans name it.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.server, self.device)

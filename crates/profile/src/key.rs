@@ -45,7 +45,7 @@ impl ProfileKey {
 
     /// Whether `row`, of any model, was measured on the same device with the same engine and threads.
     pub fn is_of_device(&self, row: &ProfileRow) -> bool {
-        ProfiledDevice::of(row) == self.device
+        row.profiled_device() == self.device
     }
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use crate::{Conditions, Cost, Energy, Governor, Item, ProfiledDevice, ProfiledShard, Signature};
-use edgecut_engine::{energy::EnergySource, statistics::Statistics};
+use edgecut_engine::{EngineId, energy::EnergySource, statistics::Statistics};
 use edgecut_graph::{
     Granularity,
     units::{Bytes, Joules, Micros, Watts},
@@ -176,6 +176,17 @@ impl ProfileRow {
             (self.layer, self.tensors) = (item.layer.clone(), tensors(item));
         }
         lacks
+    }
+
+    /// The device that was measured.
+    pub fn profiled_device(&self) -> ProfiledDevice {
+        ProfiledDevice {
+            server: self.server.clone(),
+            device: self.device.clone(),
+            hardware: self.hardware.clone(),
+            engine: EngineId { name: self.engine.clone(), version: self.engine_version.clone() },
+            threads: self.threads,
+        }
     }
 
     /// The shard that the row describes; `None` if it describes a whole item.

@@ -15,7 +15,7 @@ use crate::{
 };
 use edgecut_graph::units::Micros;
 use edgecut_interop::profile_import::Imported;
-use edgecut_profile::{ProfileKey, ProfileRow, ProfileStore, ProfileSummary, ProfiledDevice};
+use edgecut_profile::{ProfileKey, ProfileRow, ProfileStore, ProfileSummary};
 
 /// One imported profile as a line of the table, and as JSON.
 #[derive(Serialize)]
@@ -92,7 +92,7 @@ fn keep(subject: &ProfiledModel, imported: &Imported, output: &Path) -> Result<P
     let key = ProfileKey {
         model: subject.path().file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         model_hash: subject.hash().to_string(),
-        device: ProfiledDevice::of(row),
+        device: row.profiled_device(),
         mode: row.mode,
         granularity: row.granularity,
     };

@@ -65,7 +65,7 @@ fn write(path: &Path, errors: &[&FamilyError]) -> Outcome {
 fn errors(rows: &[ProfileRow]) -> Vec<(ProfiledDevice, Vec<FamilyError>)> {
     let mut devices: BTreeMap<ProfiledDevice, Vec<&ProfileRow>> = BTreeMap::new();
     for row in rows {
-        devices.entry(ProfiledDevice::of(row)).or_default().push(row);
+        devices.entry(row.profiled_device()).or_default().push(row);
     }
     let table = |rows: Vec<&ProfileRow>| CostModel::of(rows.iter().copied()).errors(&rows);
     devices.into_iter().map(|(device, rows)| (device, table(rows))).collect()

@@ -60,7 +60,7 @@ struct Setting {
 
 impl Setting {
     fn of(row: &ProfileRow) -> Setting {
-        Setting { device: ProfiledDevice::of(row), mode: row.mode, granularity: row.granularity }
+        Setting { device: row.profiled_device(), mode: row.mode, granularity: row.granularity }
     }
 
     /// Engine and threads, in words.

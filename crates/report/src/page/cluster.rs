@@ -62,7 +62,7 @@ impl ClusterView {
     ) -> Option<ClusterView> {
         let mut profiled: BTreeMap<ProfiledDevice, Vec<&ProfileRow>> = BTreeMap::new();
         for row in rows {
-            profiled.entry(ProfiledDevice::of(row)).or_default().push(row);
+            profiled.entry(row.profiled_device()).or_default().push(row);
         }
         let mut devices: Vec<DeviceView> = profiled.iter().map(|(device, rows)| measured(device, rows)).collect();
         for planned in plans.iter().flat_map(|plan| &plan.devices) {

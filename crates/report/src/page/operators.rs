@@ -160,7 +160,7 @@ fn without_parts(name: &str) -> String {
 impl Condition {
     fn of(row: &ProfileRow) -> Condition {
         Condition {
-            device: ProfiledDevice::of(row),
+            device: row.profiled_device(),
             mode: match row.mode {
                 MeasurementMode::Isolated => "isolated",
                 MeasurementMode::InSitu => "in-situ",
