@@ -149,9 +149,33 @@ fn devices_without_energy_are_named_with_their_profiles() {
     );
     assert_eq!((used(&plan), plan.predicted.energy_j.is_some()), (vec!["s1"], true));
 
+    // Its groups are moved by latency where profiles tell less.
+    fs::copy(here.join("found.json"), here.join("frugal.json")).unwrap();
+    let moved = "--like frugal.json --move #0=s1/cpu";
+    let (plan, _) = planned(here, &format!("--profile bare.csv=s0/cpu --profile bare.csv=s1/cpu {moved}"));
+    let note = "by latency: the plan was made by energy, which the profiles do not tell of s0/cpu, s1/cpu";
+    assert!(plan.notes.iter().any(|found| found == note), "{:?}", plan.notes);
+    let front = run(here, &format!("plan m.relay {both} --objective energy --pareto"));
+    let text = String::from_utf8_lossy(&front.stderr).into_owned();
+    assert!(
+        front.status.code() == Some(2) && text.contains("--objective energy has no effect with --pareto"),
+        "{text}"
+    );
+
     // Half a meter is none: a power without an energy says nothing.
     let rows = fs::read_to_string(here.join("metered.csv")).unwrap().replace(",external", ",");
     assert!(reader::parse(&rows).unwrap().iter().all(|row| row.energy().is_none() && row.idle_w.is_some()));
+    // What a person mistypes is refused with its place.
+    for wrong in ["-0.5", "NaN", "inf", "half"] {
+        let rows = fs::read_to_string(here.join("metered.csv"))
+            .unwrap()
+            .replace(",0.5,external", &format!(",{wrong},external"));
+        fs::write(here.join("wrong.csv"), rows).unwrap();
+        let refused = run(here, "plan m.relay --profile wrong.csv=s1/cpu");
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{wrong}: {text}");
+        assert!(text.contains("wrong.csv: line 2"), "{wrong}: {text}");
+    }
 }
 
 #[test]

@@ -190,7 +190,10 @@ proptest! {
         let device = &mut moved.groups[at].device;
         device.0 = (device.0 + 1) % devices as u32;
         let mut boastful = plan.clone();
-        boastful.bound.value = 2.0 * plan.predicted.latency_us.0.max(plan.predicted.peak_bytes.0 as f64) + 1.0;
+        boastful.bound.value = match plan.objective {
+            Objective::Energy => plan.predicted.energy_j.unwrap().0 * 1.001 + 1e-12,
+            _ => 2.0 * plan.predicted.latency_us.0.max(plan.predicted.peak_bytes.0 as f64) + 1.0,
+        };
         // Energy that is left out, or written where devices tell no power, is wrong like any other.
         let mut hungry = plan.clone();
         hungry.predicted.energy_j = Some(Joules(plan.predicted.energy_j.unwrap_or_default().0 * 1.001 + 1e-9));

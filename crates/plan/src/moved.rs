@@ -166,12 +166,9 @@ pub fn moved(request: &PlanRequest<'_>, other: &Plan, moves: &[Move]) -> Result<
     let names = request.group_names();
     let targets = targets(moves, &names, &devices)?;
     // A plan of other targets is judged by its own.
-    let tells_energy = request.network.devices.iter().all(|device| device.idle.is_some());
-    let objective = match other.objective {
-        // The profiles may tell less than those that the plan was made from.
-        Objective::Energy if !tells_energy => Objective::Latency,
-        objective => objective,
-    };
+    // The profiles may tell less than those that the plan was made from.
+    let without = if other.objective == Objective::Energy { request.without_energy() } else { Vec::new() };
+    let objective = if without.is_empty() { other.objective } else { Objective::Latency };
     let mut request = PlanRequest { objective, targets: other.targets, ..request.clone() };
     request.network.set_transfer_format(other.transfer);
     // The times of its groups have in them what transfers take of devices.
@@ -189,7 +186,12 @@ pub fn moved(request: &PlanRequest<'_>, other: &Plan, moves: &[Move]) -> Result<
             return Err(MoveError::Unable { wish: wish.clone(), group: names[*group].label() });
         }
     }
-    let after = run.candidate(&request, &kept, &targets)?;
+    let mut after = run.candidate(&request, &kept, &targets)?;
+    if !without.is_empty() {
+        let names: Vec<&str> = without.iter().map(|device| devices[device.0 as usize].as_str()).collect();
+        let names = names.join(", ");
+        after.notes.push(format!("by latency: the plan was made by energy, which the profiles do not tell of {names}"));
+    }
     let mut groups: Vec<MovedGroup> = targets
         .iter()
         .map(|(group, to)| MovedGroup {

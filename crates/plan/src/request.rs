@@ -147,6 +147,14 @@ impl<'a> PlanRequest<'a> {
         self.split_options.group(group).get(option)
     }
 
+    /// Devices that may be used and whose energy is not known.
+    pub fn without_energy(&self) -> Vec<DeviceId> {
+        let may_be_used = |at: usize| self.costs.iter().any(|row| row.get(at).is_some_and(Option::is_some));
+        let devices = (0u32..).zip(&self.network.devices);
+        let without = devices.filter(|(at, device)| device.idle.is_none() && may_be_used(*at as usize));
+        without.map(|(at, _)| DeviceId(at)).collect()
+    }
+
     /// Whether some device has room for less than all tensors, parameters and workspaces together.
     pub fn is_limited(&self) -> bool {
         let tensors = self.split_options.graph.tensors().filter_map(|(_, tensor)| tensor.ty.bytes()).sum::<Bytes>();

@@ -10,7 +10,10 @@ use std::{
 };
 
 use crate::Energy;
-use edgecut_engine::{EngineError, Executable, energy::EnergyMeter};
+use edgecut_engine::{
+    EngineError, Executable,
+    energy::{EnergyMeter, MeteredEnergy},
+};
 use edgecut_graph::{
     TensorData,
     units::{Joules, Micros, Watts},
@@ -19,8 +22,8 @@ use edgecut_graph::{
 /// A device with a meter, and what it draws when it does nothing.
 pub struct MeteredDevice {
     meter: EnergyMeter,
-    /// The last measurement, and when it was made.
-    idle: Mutex<Option<(Instant, Watts)>>,
+    /// The last measurement, `None` if it failed, and when it was made.
+    idle: Mutex<Option<(Instant, Option<Watts>)>>,
 }
 
 /// How long the power of the idle device is measured, at least and at most.
@@ -47,16 +50,16 @@ impl MeteredDevice {
         if let Some((at, power)) = *idle
             && at.elapsed() < IDLE_AGE
         {
-            return Some(power);
+            return power;
         }
         let time = (10 * self.meter.shortest()).clamp(IDLE_TIME.0, IDLE_TIME.1);
         let power = power(&self.meter, || {
             thread::sleep(time);
-            Ok(())
+            Ok(1)
         });
-        let power = power.ok().flatten()?;
+        let power = power.ok().flatten().map(|(power, _)| power);
         *idle = Some((Instant::now(), power));
-        Some(power)
+        power
     }
 }
 
@@ -77,7 +80,8 @@ impl<'a> ItemEnergy<'a> {
         (TIMES * self.device.meter.shortest()).min(share / 4)
     }
 
-    /// The energy of a run of `model`, which takes `time`: runs it until `until`, or for as long as the meter needs.
+    /// The energy of a run of `model`, which takes `time`: runs it until `until`, or for as long as the meter needs. Where such a
+    /// run takes longer than `time`, as with copies to and from a GPU, the power above idle is that of all of it.
     ///
     /// # Errors
     /// If it cannot be run.
@@ -91,33 +95,43 @@ impl<'a> ItemEnergy<'a> {
     ) -> Result<Option<Energy>, EngineError> {
         let meter = &self.device.meter;
         let (least, most) = (meter.shortest(), TIMES * meter.shortest());
-        let power = power(meter, || {
-            let start = Instant::now();
+        let found = power(meter, || {
+            let (start, mut runs) = (Instant::now(), 0);
             loop {
                 model.run(inputs)?;
+                runs += 1;
                 let (now, elapsed) = (Instant::now(), start.elapsed());
                 if elapsed >= most || (elapsed >= least && now >= until) || is_cancelled() {
-                    return Ok(());
+                    return Ok(runs);
                 }
             }
         })?;
-        let energy = |power: Watts| Energy { run: power.during(time), idle: self.idle, source: meter.source() };
-        Ok(power.map(energy))
+        let energy = |(power, run): (Watts, Micros)| {
+            let above_idle = Watts((power - self.idle).0.max(0.0));
+            let run = self.idle.during(time) + above_idle.during(run.max(time));
+            Energy { run, idle: self.idle, source: meter.source() }
+        };
+        Ok(found.map(energy))
     }
 }
 
-/// The mean power during `work`; `None` if the meter is lost, or stands still, as counters of some virtual machines do.
+/// The mean power during `work`, and the time of one of as many runs as it makes; `None` if the meter is lost, or stands still,
+/// as counters of some virtual machines do.
 ///
 /// # Errors
 /// Those of `work`.
-fn power(meter: &EnergyMeter, work: impl FnOnce() -> Result<(), EngineError>) -> Result<Option<Watts>, EngineError> {
+fn power(
+    meter: &EnergyMeter,
+    work: impl FnOnce() -> Result<u32, EngineError>,
+) -> Result<Option<(Watts, Micros)>, EngineError> {
     let Ok(reading) = meter.start() else {
         return Ok(None);
     };
     let start = Instant::now();
-    work()?;
-    let (energy, time) = (reading.so_far(), Micros::from(start.elapsed()));
-    Ok(energy.ok().filter(|energy| *energy > Joules::ZERO).map(|energy| energy.over(time)))
+    let runs = work()?;
+    let run = Micros::from(start.elapsed() / runs.max(1));
+    let counts = |found: &MeteredEnergy| found.energy > Joules::ZERO;
+    Ok(reading.so_far().ok().filter(counts).map(|found| (found.energy.over(Micros::from(found.time)), run)))
 }
 
 #[cfg(test)]
@@ -157,7 +171,7 @@ mod tests {
         let start = Instant::now();
         let found = energy.measure(&mut *model, &inputs, Micros(2000.0), start, &|| false).unwrap().unwrap();
         assert!(start.elapsed() >= device.meter().shortest(), "even without time left");
-        assert!((found.run.0 - 0.006).abs() < 0.0003 && (found.idle.0 - 3.0).abs() < 0.15, "{found:?}");
+        assert!((found.run.0 - 0.006).abs() < 1e-9 && (found.idle.0 - 3.0).abs() < 1e-9, "{found:?}");
         assert_eq!(found.source, EnergySource::Hwmon);
         let later = Instant::now() + Duration::from_secs(3600);
         let mut measured = |until| {
@@ -182,5 +196,10 @@ mod tests {
         assert_eq!(energy.measure(&mut *model, &inputs, Micros(1.0), start, &|| false).unwrap(), None);
         *device.idle.lock().unwrap() = None;
         assert!(ItemEnergy::begin(Some(&device)).is_none());
+        let start = Instant::now();
+        assert!(
+            ItemEnergy::begin(Some(&device)).is_none() && start.elapsed() < IDLE_TIME.0,
+            "as was found a moment ago"
+        );
     }
 }

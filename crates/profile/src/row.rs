@@ -1,6 +1,6 @@
 //! One row of a profile table: an item, or a shard of one, with its measured cost.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use time::OffsetDateTime;
 
@@ -89,13 +89,31 @@ pub struct ProfileRow {
     #[serde(default)]
     pub load: Option<f64>,
     /// Energy of one run, with what the idle device draws. Files may lack this and the next two columns.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "joules")]
     pub energy_j: Option<Joules>,
     /// Power of the idle device.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "watts")]
     pub idle_w: Option<Watts>,
     #[serde(default)]
     pub energy_source: Option<EnergySource>,
+}
+
+/// People write these columns too.
+fn joules<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Joules>, D::Error> {
+    Ok(from_zero(from)?.map(Joules))
+}
+
+fn watts<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Watts>, D::Error> {
+    Ok(from_zero(from)?.map(Watts))
+}
+
+fn from_zero<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    match Option::<f64>::deserialize(from)? {
+        Some(number) if !(number.is_finite() && number >= 0.0) => {
+            Err(D::Error::custom(format!("`{number}`: expected a finite number from 0")))
+        }
+        number => Ok(number),
+    }
 }
 
 impl ProfileRow {

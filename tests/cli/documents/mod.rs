@@ -8,11 +8,11 @@ mod transcript;
 use std::{
     collections::BTreeSet,
     env, fs,
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::common::process::{edgecut, within};
@@ -57,20 +57,37 @@ impl Drop for Background {
     }
 }
 
+/// The address at which the agent that a command starts listens.
+fn listening(command: &str) -> Option<&str> {
+    command.split_whitespace().skip_while(|word| *word != "--listen").nth(1)
+}
+
+/// Waits until the agent that a command starts accepts connections.
+fn await_listener(command: &str) {
+    let address = listening(command).unwrap_or_else(|| panic!("`{command}` listens nowhere"));
+    let begin = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        assert!(begin.elapsed() < PATIENCE, "`{command}` does not listen");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// What a command prints on both streams; one that ends in `&` goes on in the background.
 fn run(folder: &Path, command: &str, background: &mut Vec<Background>) -> Vec<String> {
     let path = Path::new(env!("CARGO_BIN_EXE_edgecut")).parent().unwrap();
     let path = format!("{}:{}", path.display(), env::var("PATH").unwrap());
     let settings = edgecut(folder);
     let mut shell = Command::new("sh");
+    // Documents show what is printed where no device tells its energy, as on most machines.
     shell
         .current_dir(folder)
         .env("PATH", path)
+        .env("EDGECUT_SYSFS", folder.join("sys"))
         .envs(settings.get_envs().filter_map(|(name, value)| Some((name, value?))));
     if let Some(command) = command.strip_suffix('&') {
         shell.args(["-c", &format!("exec {command}")]).stdout(Stdio::null()).stderr(Stdio::null());
         background.push(Background(shell.spawn().unwrap()));
-        thread::sleep(Duration::from_secs(1));
+        await_listener(command);
         return Vec::new();
     }
     shell.args(["-c", &format!("exec 2>&1; {command}")]);
@@ -105,11 +122,8 @@ fn cut(printed: &[String]) -> Vec<String> {
 
 /// The addresses at which agents of the document listen, and free ones of this machine in their place.
 fn addresses(steps: &[&Step]) -> Vec<(String, String)> {
-    let listening = |step: &&Step| {
-        let mut words = step.command.split_whitespace().skip_while(|word| *word != "--listen");
-        words.nth(1).map(str::to_string)
-    };
-    let named: BTreeSet<String> = steps.iter().filter_map(listening).collect();
+    let named = steps.iter().filter_map(|step| listening(&step.command)).map(str::to_string);
+    let named: BTreeSet<String> = named.collect();
     // All are bound at once, so that none is taken twice.
     let sockets: Vec<(String, TcpListener)> =
         named.into_iter().map(|name| (name, TcpListener::bind("127.0.0.1:0").unwrap())).collect();
@@ -138,10 +152,11 @@ fn check(document: &str) {
         .flat_map(|block| if let Block::Console(steps) = block { steps.as_slice() } else { &[] })
         .collect();
     assert!(!steps.is_empty(), "{document} has no commands");
-    let addresses = addresses(&steps);
-    let replaced = |text: &str| addresses.iter().fold(text.to_string(), |text, (from, to)| text.replace(from, to));
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
+    let mut replacements = addresses(&steps);
+    replacements.push(("/sys/".to_string(), format!("{}/sys/", here.display())));
+    let replaced = |text: &str| replacements.iter().fold(text.to_string(), |text, (from, to)| text.replace(from, to));
     prepare(here, &replaced);
     let (mut background, mut wrong) = (Vec::new(), Vec::new());
     let mut written: Vec<String> = text.lines().map(str::to_string).collect();
@@ -160,17 +175,18 @@ fn check(document: &str) {
                 continue;
             }
             let printed = run(here, &replaced(command), &mut background);
+            let original = |line: String| replacements.iter().fold(line, |line, (to, from)| line.replace(from, to));
+            let printed: Vec<String> = printed.into_iter().map(original).collect();
             let now = match matching(shown, &printed) {
                 Ok(lines) => lines.join("\n"),
                 Err(line) => {
-                    let printed_text = printed.join("\n");
-                    wrong.push(format!("{document}:{at}: `{command}` does not print `{line}`, but\n{printed_text}"));
+                    let said = printed.join("\n");
+                    wrong.push(format!("{document}:{at}: `{command}` does not print `{line}`, but\n{said}"));
                     cut(&printed).join("\n")
                 }
             };
-            let back = addresses.iter().fold(now, |text, (to, from)| text.replace(from, to));
-            if !back.is_empty() {
-                written[at - 1] = format!("{}\n{back}", written[at - 1]);
+            if !now.is_empty() {
+                written[at - 1] = format!("{}\n{now}", written[at - 1]);
             }
             written[*at..][..shown.len()].fill("\0".to_string());
         }

@@ -12,7 +12,7 @@ pub enum Block {
     File { name: String, content: String },
     /// ```` ```console ````: commands of a user after `$`.
     Console(Vec<Step>),
-    /// Any other with commands of a shell: ```` ```sh ````, or of root after `#`.
+    /// Any other with commands of a shell: ```` ```sh ````, of root after `#`, or after `$` in another language.
     Shell { at: usize, first: String },
 }
 
@@ -67,7 +67,9 @@ pub fn blocks(text: &str) -> Vec<Block> {
                 blocks.push(Block::File { name: name.to_string(), content });
             }
             None if info == "console" && first.starts_with("$ ") => blocks.push(Block::Console(steps(&within))),
-            None if ["console", "sh"].contains(&info) => blocks.push(Block::Shell { at: at + 1, first }),
+            None if ["console", "sh"].contains(&info) || first.starts_with("$ ") => {
+                blocks.push(Block::Shell { at: at + 1, first })
+            }
             None => {}
         }
     }
@@ -125,7 +127,7 @@ pub fn matching<'a>(shown: &'a [String], printed: &'a [String]) -> Result<Vec<&'
 
 #[test]
 fn blocks_are_files_commands_and_others() {
-    let text = "a\n```toml lab.toml\nx = 1\n```\n```console\n$ a \\\n> b\n1\n$ c &\n```\n```console\n# root\n```\n```sh\nd\n```\n```text\nx\n```\n";
+    let text = "a\n```toml lab.toml\nx = 1\n```\n```console\n$ a \\\n> b\n1\n$ c &\n```\n```console\n# root\n```\n```sh\nd\n```\n```text\nx\n```\n```text\n$ e\n```\n";
     let step = |at, command: &str, shown: &[&str]| Step {
         at,
         command: command.into(),
@@ -137,6 +139,7 @@ fn blocks_are_files_commands_and_others() {
         Block::Console(vec![step(7, "a \\\nb", &["1"]), step(9, "c &", &[])]),
         shell(11, "# root"),
         shell(14, "d"),
+        shell(20, "$ e"),
     ];
     assert_eq!(blocks(text), wanted);
 }

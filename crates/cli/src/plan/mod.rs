@@ -11,7 +11,7 @@ mod recorded;
 
 use std::path::Path;
 
-use edgecut_plan::Plan as PlanFile;
+use edgecut_plan::{Plan as PlanFile, problem::Objective};
 use miette::Report;
 
 pub use flags::Plan;
@@ -23,15 +23,19 @@ use crate::{Failure, Outcome, ineffective, profile_source::is_dump, source_file}
 
 impl Plan {
     pub fn run(self) -> Outcome {
-        self.check_pilot_runs()?;
+        self.check_effects()?;
         if !self.pareto {
             source_file::check_place(self.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)))?;
         }
         self.found(|found| finish(&self, found))
     }
 
-    /// Refuses pilot runs of what is not run.
-    fn check_pilot_runs(&self) -> Outcome {
+    /// Refuses flags without effect: pilot runs of what is not run, and an objective that no front has.
+    fn check_effects(&self) -> Outcome {
+        if self.pareto && self.objective == Objective::Energy {
+            let what = "--pareto: a front is of latency, time between results and memory";
+            return ineffective::refuse(&[("--objective energy", true)], what);
+        }
         if self.has_pilot_runs() && (self.pareto || self.estimate) {
             let what = match self.pareto {
                 true => "--pareto: the plans of a front are not run",
@@ -44,7 +48,7 @@ impl Plan {
 
     /// The plan, with nothing written or printed; where `--output` says is only checked.
     pub fn make(&self) -> Result<PlanFile, Failure> {
-        self.check_pilot_runs()?;
+        self.check_effects()?;
         self.output.as_deref().map_or(Ok(()), source_file::check_place)?;
         self.found(|found| match found {
             Found::Candidate { request, candidate, notes } => output::plan(self, request, candidate, notes),

@@ -8,13 +8,14 @@ use smol_str::SmolStr;
 use super::execute::Record;
 use crate::agent::protocol::inference_trace::InferenceTrace;
 use edgecut_graph::units::{Joules, Watts};
-use edgecut_plan::{DeviceId, Plan};
+use edgecut_plan::{DeviceId, Plan, file::DevicePlan};
 
 /// The energy of one server for one inference.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerEnergy {
     pub server: String,
-    /// Idle power of its devices for the latency, and the energy of its groups; `None` where the plan does not say.
+    /// Idle power of its devices for the latency, or for the time between two results of a stream, and the energy of its
+    /// groups; `None` where the plan does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_energy_j: Option<Joules>,
     /// All sources together, with what the server draws anyway: mean over the runs.
@@ -32,10 +33,21 @@ pub struct EnergyOfSource {
     pub n: usize,
 }
 
-/// Of every server that tells it. A single reading tells nothing, so there is none of a single inference, nor of some so
+/// Of every server that tells it. A counter that stands still, as those of some virtual machines, tells nothing. A single reading tells nothing, so there is none of a single inference, nor of some so
 /// short that the source does not resolve them.
-pub(super) fn energy(plan: &Plan, record: &Record) -> Vec<ServerEnergy> {
-    servers(record, &|server| predicted(plan, server))
+pub(super) fn energy(plan: &Plan, is_stream: bool, record: &Record) -> Vec<ServerEnergy> {
+    servers(record, &|server| predicted(plan, is_stream, &|device| device.server == server))
+}
+
+/// The energy of one inference on the devices that `counts`, as `plan` has it: their idle power for the latency, or for the
+/// time between two results of a stream, and the energy of their groups. `None` where the plan does not say.
+pub(super) fn predicted(plan: &Plan, is_stream: bool, counts: &dyn Fn(&DevicePlan) -> bool) -> Option<Joules> {
+    plan.predicted.energy_j?;
+    let time = if is_stream { plan.predicted.interval_us } else { plan.predicted.latency_us };
+    let idle: Watts = plan.devices.iter().filter(|device| counts(device)).filter_map(|device| device.idle_w).sum();
+    let is_counted = |device: DeviceId| plan.devices.get(device.0 as usize).is_some_and(counts);
+    let groups = plan.groups.iter().filter(|group| is_counted(group.device)).filter_map(|group| group.energy_j);
+    Some(idle.during(time) + groups.sum())
 }
 
 fn servers(record: &Record, predicted: &dyn Fn(&str) -> Option<Joules>) -> Vec<ServerEnergy> {
@@ -52,15 +64,6 @@ fn servers(record: &Record, predicted: &dyn Fn(&str) -> Option<Joules>) -> Vec<S
     record.measured.iter().filter_map(server).collect()
 }
 
-/// The energy of one inference on a server, as `plan` has it.
-fn predicted(plan: &Plan, server: &str) -> Option<Joules> {
-    plan.predicted.energy_j?;
-    let is_here = |device: DeviceId| plan.devices.get(device.0 as usize).is_some_and(|device| device.server == server);
-    let idle: Watts = plan.devices.iter().filter(|device| device.server == server).filter_map(|of| of.idle_w).sum();
-    let groups = plan.groups.iter().filter(|group| is_here(group.device)).filter_map(|group| group.energy_j);
-    Some(idle.during(plan.predicted.latency_us) + groups.sum())
-}
-
 fn of_sources(traces: &[InferenceTrace]) -> Vec<EnergyOfSource> {
     // First and last reading of each source: the number of inferences that had ended, and the total.
     let mut readings: BTreeMap<&str, [(usize, Joules); 2]> = BTreeMap::new();
@@ -73,7 +76,7 @@ fn of_sources(traces: &[InferenceTrace]) -> Vec<EnergyOfSource> {
     let mean = |(source, [(first, before), (last, after)]): (&str, [(usize, Joules); 2])| {
         let n = last - first;
         let energy = (after - before).0 / n as f64;
-        (n > 0 && energy >= 0.0).then(|| EnergyOfSource {
+        (n > 0 && energy > 0.0).then(|| EnergyOfSource {
             source: source.to_string(),
             measured_energy_j: Joules(energy),
             n,
@@ -123,9 +126,13 @@ mod tests {
 
     #[test]
     fn one_reading_tells_nothing() {
-        for energies in
-            [&[][..], &[&[("cpu", 1.0)][..]], &[&[], &[("cpu", 1.0)], &[]], &[&[("cpu", 2.0)], &[("cpu", 1.0)]]]
-        {
+        for energies in [
+            &[][..],
+            &[&[("cpu", 1.0)][..]],
+            &[&[], &[("cpu", 1.0)], &[]],
+            &[&[("cpu", 2.0)], &[("cpu", 1.0)]],
+            &[&[("cpu", 2.0)], &[("cpu", 2.0)]],
+        ] {
             assert_eq!(servers(&record(energies), &|_| None), [], "{energies:?}");
         }
     }

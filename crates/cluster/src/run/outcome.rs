@@ -9,7 +9,7 @@ use super::{
     compare::Difference,
     crossing::{Crossing, Crossings, crossings},
     deploy::Deployment,
-    energy::{ServerEnergy, energy},
+    energy::{ServerEnergy, energy, predicted},
     execute::Record,
     stage_engines::{StageEngines, stage_engines},
 };
@@ -170,6 +170,7 @@ impl Outcome {
     /// Compares the record with the plan. `None` if no run counted.
     pub fn of(plan: &Plan, deployment: &Deployment, record: &Record) -> Option<Outcome> {
         let (first, last) = (record.arrivals.first()?, record.arrivals.last()?);
+        let is_stream = deployment.setups.iter().any(|setup| setup.in_flight > 1);
         let between = record.arrivals.len().saturating_sub(1);
         let crossings = crossings(record);
         let begins = begins(record, &crossings);
@@ -177,14 +178,13 @@ impl Outcome {
         Some(Outcome {
             latency: Latencies::of(&record.latencies)?,
             predicted_latency_us: plan.predicted.latency_us,
-            interval_us: (between > 0 && deployment.setups.iter().any(|s| s.in_flight > 1))
-                .then(|| Micros((*last - *first).0 / between as f64)),
+            interval_us: (between > 0 && is_stream).then(|| Micros((*last - *first).0 / between as f64)),
             predicted_interval_us: plan.predicted.interval_us,
             groups: groups(plan, record, &begins),
             transfers: transfers(plan, deployment, &crossings, &begins),
             memory: memory(plan, record),
-            predicted_energy_j: plan.predicted.energy_j,
-            energy: energy(plan, record),
+            predicted_energy_j: predicted(plan, is_stream, &|_| true),
+            energy: energy(plan, is_stream, record),
             engines: stage_engines(record),
             outputs: None,
             clock_uncertainty_us: if record.clocks.len() > 1 { uncertainty } else { Micros::ZERO },

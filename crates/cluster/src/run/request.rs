@@ -8,7 +8,7 @@ use edgecut_plan::{
     GroupNames, Plan, PlanRequest, TransferFormat,
     file::{ModelRef, Split},
     like::{self, LikeError, splits_of},
-    problem::{Objective, Targets},
+    problem::{DeviceId, Objective, Targets},
     rule::{self, Rule, RuleError},
     search::Options,
     split::{choice::Halo, options::SplitOptions, ratios::Ratios},
@@ -224,10 +224,11 @@ fn check_energy(
     inventory: &Inventory,
     profiles: &[DeviceRows],
 ) -> Result<(), UnknownEnergy> {
-    let may_be_used = |device: usize| request.costs.iter().any(|row| row.get(device).is_some_and(Option::is_some));
-    let unknown = |(at, _): &(usize, _)| request.network.devices[*at].idle.is_none() && may_be_used(*at);
-    let devices = inventory.devices.iter().zip(profiles).enumerate().filter(unknown);
-    let devices: Vec<_> = devices.map(|(_, (device, rows))| (device.name.clone(), rows.path.clone())).collect();
+    let named = |id: DeviceId| {
+        let (device, rows) = (&inventory.devices[id.0 as usize], &profiles[id.0 as usize]);
+        (device.name.clone(), rows.path.clone())
+    };
+    let devices: Vec<_> = request.without_energy().into_iter().map(named).collect();
     if devices.is_empty() { Ok(()) } else { Err(UnknownEnergy { devices }) }
 }
 

@@ -13,8 +13,8 @@ impl WrappingCounter {
         WrappingCounter { last: first, range }
     }
 
-    /// What was counted since the value before. More than one wrap in between cannot be seen; what was counted before a
-    /// reset is unknown, and counts as nothing.
+    /// What was counted since the value before. More than one wrap in between cannot be seen, nor that a counter with a range
+    /// was reset rather than wrapped. Of one without, what was counted before a reset is unknown, and counts as nothing.
     pub fn advance(&mut self, now: u64) -> u64 {
         let before = std::mem::replace(&mut self.last, now);
         match self.range {

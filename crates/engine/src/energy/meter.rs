@@ -1,8 +1,8 @@
 //! The energy meter of a device, and a measurement in progress.
 
 use std::{
-    fmt,
-    path::Path,
+    env, fmt,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -17,7 +17,10 @@ use super::{
 use edgecut_graph::units::Joules;
 
 /// Where the kernel's classes of devices are.
-const CLASSES: &str = "/sys/class";
+fn classes() -> PathBuf {
+    let sysfs = env::var_os("EDGECUT_SYSFS").filter(|folder| !folder.is_empty());
+    sysfs.map_or_else(|| PathBuf::from("/sys"), PathBuf::from).join("class")
+}
 
 /// How often power is read where it is integrated, while a measurement is in progress.
 const SAMPLING: Duration = Duration::from_millis(50);
@@ -43,28 +46,38 @@ enum Meter {
 
 /// A measurement in progress, which ends when it is dropped. Meanwhile a thread reads the source as often as it needs.
 pub struct EnergyReading {
-    state: Arc<Mutex<State>>,
+    shared: Arc<Shared>,
+    /// Whether only the thread reads the source: sensors take milliseconds.
+    is_sampled: bool,
     /// Dropped to end the thread.
     stop: Option<mpsc::Sender<()>>,
     sampler: Option<JoinHandle<()>>,
 }
 
-struct State {
-    probe: Box<dyn EnergyProbe>,
-    total: Joules,
-    lost: Option<EnergyLost>,
+/// Energy, and the time in which it was consumed.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct MeteredEnergy {
+    pub energy: Joules,
+    pub time: Duration,
+}
+
+struct Shared {
+    start: Instant,
+    probe: Mutex<Box<dyn EnergyProbe>>,
+    progress: Mutex<Result<MeteredEnergy, EnergyLost>>,
 }
 
 impl EnergyMeter {
-    /// The meter of this machine's processor.
+    /// The meter of this machine's processor. `EDGECUT_SYSFS` names another folder than `/sys`, such as a container's mount of
+    /// the host's.
     ///
     /// # Errors
     /// If the system has none: every source that was looked for, and why it is absent.
     pub fn of_processor() -> Result<EnergyMeter, NoEnergySource> {
-        EnergyMeter::of_processor_in(Path::new(CLASSES))
+        EnergyMeter::of_processor_in(&classes())
     }
 
-    /// The same by another folder than `/sys/class`, such as a container's mount of the host's.
+    /// The same by the classes of devices in a folder.
     ///
     /// # Errors
     /// As [`EnergyMeter::of_processor`].
@@ -92,7 +105,7 @@ impl EnergyMeter {
             Err(why) => AbsentSource { source: EnergySource::Nvml, why },
         };
         // Only boards with a GPU of their own, such as Jetsons, have sensors that measure it.
-        match Hwmon::find(&Path::new(CLASSES).join("hwmon"), &[Part::Board]) {
+        match Hwmon::find(&classes().join("hwmon"), &[Part::Board]) {
             Ok(found) => Ok(EnergyMeter { meter: Meter::Hwmon(found) }),
             Err(why) => Err(NoEnergySource(vec![nvml, AbsentSource { source: EnergySource::Hwmon, why }])),
         }
@@ -122,25 +135,28 @@ impl EnergyMeter {
     /// # Errors
     /// If the source can no longer be read, or no thread can be started.
     pub fn start(&self) -> Result<EnergyReading, EnergyLost> {
-        let (probe, interval) = match &self.meter {
-            Meter::Powercap(powercap) => (powercap.open()?, WRAP_CHECK),
-            Meter::Hwmon(hwmon) if hwmon.is_sampled() => (hwmon.open(Instant::now())?, SAMPLING),
-            Meter::Hwmon(hwmon) => (hwmon.open(Instant::now())?, WRAP_CHECK),
+        let start = Instant::now();
+        let probe = match &self.meter {
+            Meter::Powercap(powercap) => powercap.open()?,
+            Meter::Hwmon(hwmon) => hwmon.open(start)?,
             #[cfg(feature = "cuda")]
-            Meter::Nvml(gpu) => (gpu.open()?, WRAP_CHECK),
+            Meter::Nvml(gpu) => gpu.open()?,
         };
-        let state = Arc::new(Mutex::new(State { probe, total: Joules::ZERO, lost: None }));
+        let is_sampled = matches!(&self.meter, Meter::Hwmon(hwmon) if hwmon.is_sampled());
+        let interval = if is_sampled { SAMPLING } else { WRAP_CHECK };
+        let (probe, progress) = (Mutex::new(probe), Mutex::new(Ok(MeteredEnergy::default())));
+        let shared = Arc::new(Shared { start, probe, progress });
         let (stop, stopped) = mpsc::channel();
-        let sampled = Arc::clone(&state);
+        let sampled = Arc::clone(&shared);
         let sampler = thread::Builder::new().name("energy".to_string()).spawn(move || {
             while stopped.recv_timeout(interval) == Err(mpsc::RecvTimeoutError::Timeout) {
-                if lock(&sampled).advance().is_err() {
+                if sampled.advance().is_err() {
                     return;
                 }
             }
         });
         let failed = |error: std::io::Error| EnergyLost { what: self.to_string(), why: format!("no thread: {error}") };
-        Ok(EnergyReading { state, stop: Some(stop), sampler: Some(sampler.map_err(failed)?) })
+        Ok(EnergyReading { shared, is_sampled, stop: Some(stop), sampler: Some(sampler.map_err(failed)?) })
     }
 }
 
@@ -158,20 +174,13 @@ impl fmt::Display for EnergyMeter {
 }
 
 impl EnergyReading {
-    /// The energy since the start; never less than before.
+    /// The energy since the start, never less than before, and the time until it was last read: now for a counter, a moment
+    /// ago for a sensor.
     ///
     /// # Errors
     /// If the source can no longer be read, now or at any time since the start.
-    pub fn so_far(&self) -> Result<Joules, EnergyLost> {
-        lock(&self.state).advance()
-    }
-
-    /// Ends the measurement.
-    ///
-    /// # Errors
-    /// As [`EnergyReading::so_far`].
-    pub fn end(self) -> Result<Joules, EnergyLost> {
-        self.so_far()
+    pub fn so_far(&self) -> Result<MeteredEnergy, EnergyLost> {
+        if self.is_sampled { lock(&self.shared.progress).clone() } else { self.shared.advance() }
     }
 }
 
@@ -183,23 +192,22 @@ impl Drop for EnergyReading {
     }
 }
 
-impl State {
-    fn advance(&mut self) -> Result<Joules, EnergyLost> {
-        if let Some(lost) = &self.lost {
-            return Err(lost.clone());
-        }
-        match self.probe.advance(Instant::now()) {
-            Ok(more) => {
-                self.total = self.total + more;
-                Ok(self.total)
-            }
-            Err(lost) => Err(self.lost.insert(lost).clone()),
-        }
+impl Shared {
+    /// Reads the source.
+    fn advance(&self) -> Result<MeteredEnergy, EnergyLost> {
+        let mut probe = lock(&self.probe);
+        let before = lock(&self.progress).clone()?;
+        let now = Instant::now();
+        let more = probe.advance(now);
+        let time = now.saturating_duration_since(self.start);
+        let progress = more.map(|more| MeteredEnergy { energy: before.energy + more, time });
+        lock(&self.progress).clone_from(&progress);
+        progress
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -213,7 +221,7 @@ mod tests {
             Ok(meter) => {
                 let reading = meter.start().unwrap();
                 thread::sleep(meter.shortest());
-                assert!(reading.so_far().unwrap() <= reading.end().unwrap());
+                assert!(reading.so_far().unwrap().energy <= reading.so_far().unwrap().energy);
             }
             Err(NoEnergySource(absent)) => {
                 let sources: Vec<EnergySource> = absent.iter().map(|absent| absent.source).collect();
@@ -237,15 +245,18 @@ mod tests {
         let meter = EnergyMeter::of_processor_in(root.path()).unwrap();
         assert_eq!((meter.to_string(), meter.source()), ("powercap: package-0".to_string(), EnergySource::Powercap));
         let reading = meter.start().unwrap();
-        assert_eq!(reading.so_far(), Ok(Joules::ZERO));
+        let energy = || reading.so_far().unwrap().energy;
+        assert_eq!(energy(), Joules::ZERO);
         fs::write(zone.join("energy_uj"), "1500100\n").unwrap();
-        assert_eq!(reading.so_far(), Ok(Joules(1.5)));
+        assert_eq!(energy(), Joules(1.5));
         fs::write(zone.join("energy_uj"), "500100\n").unwrap();
-        assert_eq!(reading.so_far(), Ok(Joules(2.5)));
+        assert_eq!(energy(), Joules(2.5));
+        let (before, after) = (reading.so_far().unwrap().time, reading.so_far().unwrap().time);
+        assert!(before < after);
         fs::remove_file(zone.join("energy_uj")).unwrap();
         let lost = reading.so_far().unwrap_err();
         fs::write(zone.join("energy_uj"), "900100\n").unwrap();
-        assert_eq!(reading.end(), Err(lost), "what was missed is unknown");
+        assert_eq!(reading.so_far(), Err(lost), "what was missed is unknown");
     }
 
     #[test]
@@ -256,10 +267,15 @@ mod tests {
         fs::write(chip.join("name"), "ina226\n").unwrap();
         fs::write(chip.join("power1_input"), "4000000\n").unwrap();
         let meter = EnergyMeter::of_processor_in(root.path()).unwrap();
-        let (reading, start) = (meter.start().unwrap(), Instant::now());
-        thread::sleep(3 * SAMPLING);
-        let (found, elapsed) = (reading.end().unwrap(), start.elapsed().as_secs_f64());
-        assert!((0.9 * 4.0 * 0.15..=1.1 * 4.0 * elapsed.max(0.15)).contains(&found.0), "{found} in {elapsed} s");
+        let reading = meter.start().unwrap();
+        let found = loop {
+            let found = reading.so_far().unwrap();
+            if found.time >= 2 * SAMPLING {
+                break found;
+            }
+            thread::sleep(SAMPLING / 5);
+        };
+        assert!((found.energy.0 - 4.0 * found.time.as_secs_f64()).abs() < 1e-9, "{found:?}");
         fs::remove_file(chip.join("power1_input")).unwrap();
         assert!(meter.start().is_err());
     }

@@ -24,5 +24,5 @@ mod source;
 mod sysfs;
 
 pub use error::{Absence, AbsentSource, EnergyLost, NoEnergySource};
-pub use meter::{EnergyMeter, EnergyReading};
+pub use meter::{EnergyMeter, EnergyReading, MeteredEnergy};
 pub use source::EnergySource;

@@ -182,7 +182,7 @@ fn value(plan: &Plan) -> f64 {
         Objective::Latency => plan.predicted.latency_us.0,
         Objective::Throughput => plan.predicted.interval_us.0,
         Objective::Memory => plan.predicted.peak_bytes.0 as f64,
-        Objective::Energy => plan.predicted.energy_j.map_or(0.0, |energy| five_digits(energy.0)),
+        Objective::Energy => plan.predicted.energy_j.map_or(0.0, |energy| energy.0),
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::{sync::mpsc, task::JoinSet};
@@ -218,7 +218,7 @@ impl Host {
                 Some(report) = reports.recv() => {
                     let mut report = report?;
                     if let SessionReport::Finished(trace) = &mut report {
-                        trace.energy = energy.read();
+                        trace.energy = energy.read(Instant::now());
                     }
                     client.report(report).await?;
                 }

@@ -40,10 +40,8 @@ impl RunEnergy {
         RunEnergy { sources }
     }
 
-    /// What the sources have counted so far, without those that were read a moment ago. Reading takes from microseconds (a
-    /// counter) to milliseconds (a sensor on a slow bus), which is why it is not done for every inference.
-    pub fn read(&mut self) -> Vec<SourceEnergy> {
-        let now = Instant::now();
+    /// What the sources have counted so far at `now`, without those that were read a moment ago.
+    pub fn read(&mut self, now: Instant) -> Vec<SourceEnergy> {
         self.sources.iter_mut().filter_map(|source| source.read(now)).collect()
     }
 }
@@ -55,7 +53,7 @@ impl Source {
         }
         self.read_at = Some(now);
         // A lost source tells no more; what the client has until then still holds.
-        let total = self.reading.so_far().ok()?;
+        let total = self.reading.so_far().ok()?.energy;
         Some(SourceEnergy { source: self.name.clone(), total })
     }
 }
@@ -67,7 +65,7 @@ mod tests {
     use edgecut_engine::{EngineError, energy::EnergyMeter};
     use edgecut_graph::units::{Bytes, Joules};
     use edgecut_profile::MeteredDevice;
-    use std::{fs, path::Path, thread};
+    use std::{fs, path::Path};
 
     fn device(classes: &Path) -> Arc<Device> {
         let meter = EnergyMeter::of_processor_in(classes).unwrap();
@@ -97,14 +95,13 @@ mod tests {
         let devices = [device(root.path()), device(root.path())];
         let mut energy = RunEnergy::start(devices.iter());
         let told = |total| SourceEnergy { source: "powercap: package-0".to_string(), total };
-        assert_eq!(energy.read(), [told(Joules::ZERO)]);
+        let (now, interval) = (Instant::now(), devices[0].energy().unwrap().meter().shortest());
+        assert_eq!(energy.read(now), [told(Joules::ZERO)]);
         fs::write(zone.join("energy_uj"), "3000007").unwrap();
-        assert_eq!(energy.read(), []);
-        thread::sleep(devices[0].energy().unwrap().meter().shortest());
-        assert_eq!(energy.read(), [told(Joules(3.0))]);
+        assert_eq!(energy.read(now + interval / 2), []);
+        assert_eq!(energy.read(now + interval), [told(Joules(3.0))]);
         fs::remove_file(zone.join("energy_uj")).unwrap();
-        thread::sleep(devices[0].energy().unwrap().meter().shortest());
-        assert_eq!(energy.read(), []);
-        assert_eq!(RunEnergy::start(devices.iter()).read(), []);
+        assert_eq!(energy.read(now + 2 * interval), []);
+        assert_eq!(RunEnergy::start(devices.iter()).read(now), []);
     }
 }

@@ -24,8 +24,9 @@ use crate::{
 /// A program, and the meaning of its variables.
 pub(super) struct Model {
     pub program: microlp::Problem,
-    /// The value of 1 in the objective's unit, and of 1 of starts in microseconds.
+    /// The value of 1 in the objective's unit.
     pub unit: f64,
+    /// The value of 1 of starts in microseconds.
     time: f64,
     /// By group: the devices that it can run on, and the variable of each choice.
     places: Vec<Vec<(DeviceId, Variable)>>,
