@@ -209,7 +209,7 @@ export function gantt(data, plan) {
   if (plan.transfers.overhead_us.some(overhead => overhead > 0)) entries.push([html("span", { class: "waiting-sample" }), "waiting after the last byte"]);
   entries.push([html("span", { class: "critical-sample" }), "on the critical chain"]);
   if (plan.groups.estimated.length) entries.push([html("span", { class: "estimated-sample" }), "time is an estimate"]);
-  const note = !runs.length ? "Measured times are not here: give the results of a run as well (edgecut run plan.json --format json)."
+  const note = !runs.length ? "Measured times are not here: give the results of a run as well (edgecut run plan.json --output results.json)."
     : runs.every(run => !run.has_starts) ? "The results have no start times, so that only predicted ones are drawn; measured durations are in the details."
       : "Of each lane the upper row is predicted, the lower one measured.";
   return [tools, legend(entries), drawing.holder, html("p", { class: "faint" }, note), panel];

@@ -37,8 +37,12 @@ function one(data, plan, curve, measured) {
   const { holder, drawing } = chart(`Memory of ${device.name} over time`, (drawing, width) => {
     const frame = { left: 66, top: 22, right: width - 26, bottom: 146 };
     const x = scaleLinear([0, Math.max(plan.latency_us, 1e-3)], [frame.left, frame.right]), y = scaleLinear([base, most], [frame.bottom, frame.top]);
-    const binary = binaryTicks(base, most);
-    axes(drawing, frame, x, Object.assign(y.copy(), { ticks: () => binary }), ["", ""], [format.time, format.bytes]);
+    const whole = binaryTicks(base, most);
+    // Where parameters are so large that all labels would be the same, they say what comes on top.
+    const isSame = base > 0 && new Set(whole.map(format.bytes)).size < whole.length;
+    const ticks = isSame ? binaryTicks(0, most - base).map(above => base + above) : whole;
+    const label = isSame ? bytes => bytes > base ? `+ ${format.bytes(bytes - base)}` : format.bytes(base) : format.bytes;
+    axes(drawing, frame, x, Object.assign(y.copy(), { ticks: () => ticks }), ["", ""], [format.time, label]);
     const shape = area().curve(curveStepAfter).x(at => x(ends[at])).y0(y(device.parameter_bytes)).y1(at => y(values[at]));
     const line = (bytes, name) => svg("line", { class: name, x1: frame.left, x2: frame.right, y1: y(bytes), y2: y(bytes) });
     drawing.append(

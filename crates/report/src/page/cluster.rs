@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use edgecut_cluster::LinkRow;
-use edgecut_plan::{Plan, file::DevicePlan};
+use edgecut_plan::Plan;
 use edgecut_profile::{ProfileRow, ProfiledDevice};
 use serde::Serialize;
 
-use super::columns::{five_digits, median};
+use super::{
+    columns::{five_digits, median},
+    device_order::DeviceOrder,
+};
 
 /// Devices and links.
 #[derive(Debug, Default, PartialEq, Serialize)]
@@ -81,9 +84,7 @@ impl ClusterView {
                 device.is_used = Some(device.is_used.unwrap_or(false) || !planned.order.is_empty());
             }
         }
-        // In the order of the first plan, as everywhere on the page; then what no plan has.
-        let order: Vec<String> = plans.iter().flat_map(|plan| &plan.devices).map(DevicePlan::full_name).collect();
-        devices.sort_by_key(|device| order.iter().position(|name| *name == device.name).unwrap_or(order.len()));
+        DeviceOrder::of(plans).sort(&mut devices, |device| device.name.clone());
         let links = links(plans, measured_links);
         (!devices.is_empty() || !links.is_empty()).then_some(ClusterView { devices, links })
     }

@@ -10,6 +10,7 @@
 //! | [`run_view`] | measured times next to predicted ones, and how far they are apart |
 //! | [`comparison_view`] | the first of several profiles, plans or runs with each of the others |
 //! | [`operators`] | profiles as tables, and the highest rates reached |
+//! | `device_order` | the order of devices, as in plans |
 //! | [`columns`] | compact numbers and names |
 //! | [`document`] | the HTML file |
 //!
@@ -21,6 +22,7 @@ pub mod causes;
 pub mod cluster;
 pub mod columns;
 pub mod comparison_view;
+mod device_order;
 pub mod document;
 pub mod memory_curve;
 pub mod operators;
@@ -42,6 +44,7 @@ use crate::{
 use cluster::ClusterView;
 use columns::Dictionary;
 use comparison_view::ComparisonView;
+use device_order::DeviceOrder;
 use operators::{LEAST_TIME_US, NamedRows, OperatorTable, model_hash};
 use plan_view::PlanView;
 use run_view::RunView;
@@ -103,7 +106,8 @@ impl Page {
         });
         let runs: Vec<RunView> = runs.collect();
         let comparisons = comparisons(subjects, &mut words);
-        let tables = operators::tables(&profiles, &mut words);
+        let mut tables = operators::tables(&profiles, &mut words);
+        operators::sort_devices(&mut tables, &DeviceOrder::of(&plans));
         for (view, plan) in views.iter_mut().zip(&plans) {
             view.profiled = operators::profiled(plan, &tables, &words);
         }

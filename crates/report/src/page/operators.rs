@@ -11,7 +11,10 @@ use edgecut_plan::{Plan, file::DevicePlan};
 use edgecut_profile::{MeasurementMode, ProfileRow, ProfiledDevice};
 use serde::Serialize;
 
-use super::columns::{Dictionary, five_digits, nanoseconds};
+use super::{
+    columns::{Dictionary, five_digits, nanoseconds},
+    device_order::DeviceOrder,
+};
 
 /// The whole items of one subject, of one granularity. Names are indices into the page's words.
 #[derive(Debug, Default, PartialEq, Serialize)]
@@ -92,6 +95,13 @@ pub fn tables(subjects: &[NamedRows<'_>], words: &mut Dictionary) -> Vec<Operato
         }
     }
     tables
+}
+
+/// Puts the devices of all tables into an order.
+pub(super) fn sort_devices(tables: &mut [OperatorTable], order: &DeviceOrder) {
+    for table in tables {
+        order.sort(&mut table.devices, |times| times.condition.device.full_name());
+    }
 }
 
 /// The times of a device in one of the tables, which is of the model of a plan.
