@@ -137,6 +137,11 @@ fn devices_without_energy_are_named_with_their_profiles() {
         assert!(text.contains(part), "{text}");
     }
     assert!(!text.contains("s1/cpu") && !here.join("plan.json").exists(), "{text}");
+    let half = fs::read_to_string(here.join("metered.csv")).unwrap().replace(",0.5,external", ",,external");
+    fs::write(here.join("half.csv"), half).unwrap();
+    let refused = run(here, "plan m.relay --profile half.csv=s0/cpu --objective energy");
+    let text = String::from_utf8_lossy(&refused.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(refused.status.code() == Some(2) && text.contains("s0/cpu has no idle_w in half.csv"), "{text}");
 
     // Other objectives need no energy, and say nothing of it.
     let (plan, text) = planned(here, "--profile bare.csv=s0/cpu --profile metered.csv=s1/cpu");

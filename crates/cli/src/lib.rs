@@ -49,7 +49,7 @@ pub use failure::{Failure, Outcome};
 use log_format::LogFormat;
 use verbosity::Verbosity;
 
-/// Profile TVM Relay models on an edge cluster and plan how to split their operators over it.
+/// Profile ONNX and TVM Relay models on an edge cluster and plan how to split their operators over it.
 #[derive(Parser)]
 #[command(name = "edgecut", version, max_term_width = 110)]
 struct Arguments {

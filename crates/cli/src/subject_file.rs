@@ -191,6 +191,12 @@ fn unknown(path: &Path, bytes: &[u8]) -> Failure {
         Some(Kind::Json) => bad(path, &format!("{WANTED}: this is JSON of no kind that is known")),
         Some(Kind::Csv) => {
             let header = String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().to_string();
+            if header.starts_with("measured_at,") {
+                return bad(
+                    path,
+                    "results of runs as CSV are for other programs: give those of `run --output FILE.json`",
+                );
+            }
             bad(path, &format!("{WANTED}: this is CSV with the header `{}`", reader::truncated(&header)))
         }
         Some(kind) => bad(path, &format!("{WANTED}: {kind}")),

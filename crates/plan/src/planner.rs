@@ -9,6 +9,9 @@ use crate::{
     split::{Choices, bound, met, nearest as split_nearest},
 };
 
+/// What no plan can meet gets one part of so many of the search: its nearest plan is only told of.
+const PROVED_PART: u32 = 16;
+
 /// The best plan found for `request`: groups whole or split, and where devices have too little memory for that, a plan
 /// within their limits, with schedules if need be. [`Candidate::to_plan`] makes the plan file of it.
 ///
@@ -25,6 +28,9 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
 /// # Errors
 /// If the tables contradict each other, or some group runs nowhere.
 pub fn nearest(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
+    let is_proved = !proof(request)?.is_empty();
+    let shortened = is_proved.then(|| request.with_part(PROVED_PART));
+    let request = shortened.as_ref().unwrap_or(request);
     Ok(constrained::within_memory(request, split_nearest(request, None)?))
 }
 

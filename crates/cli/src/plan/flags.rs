@@ -36,7 +36,7 @@ const ROOM: f64 = 1.02;
 /// Plan where the operators of a model run, under memory and latency targets.
 #[derive(clap::Args)]
 pub struct Plan {
-    /// Relay text, or a graph dump of TVM's debug executor
+    /// ONNX, Relay text, or a graph dump of TVM's debug executor
     pub(super) model: PathBuf,
 
     #[command(flatten)]

@@ -4,14 +4,36 @@ use std::{fmt, path::PathBuf};
 
 use edgecut_engine::energy::EnergySource;
 use edgecut_graph::units::Watts;
-use edgecut_profile::DevicePower;
+use edgecut_profile::{DevicePower, ProfileRow};
 
 use crate::{DeviceName, DeviceSpec};
 
-/// Devices that may be used and whose energy is not known, with their profiles, where these are files.
+/// Devices that may be used and whose energy is not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct UnknownEnergy {
-    pub devices: Vec<(DeviceName, Option<PathBuf>)>,
+    pub devices: Vec<Unmetered>,
+}
+
+/// A device whose profile tells no energy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmetered {
+    device: DeviceName,
+    /// Of the profile, where it is a file.
+    path: Option<PathBuf>,
+    /// The columns that are empty in all rows; none where no row has all columns.
+    empty: Vec<&'static str>,
+}
+
+impl Unmetered {
+    pub(super) fn new(device: DeviceName, path: Option<PathBuf>, rows: &[ProfileRow]) -> Unmetered {
+        let columns = [
+            ("energy_j", rows.iter().any(|row| row.energy_j.is_some())),
+            ("idle_w", rows.iter().any(|row| row.idle_w.is_some())),
+            ("energy_source", rows.iter().any(|row| row.energy_source.is_some())),
+        ];
+        let empty = columns.into_iter().filter(|(_, is_set)| !is_set).map(|(name, _)| name);
+        Unmetered { device, path, empty: empty.collect() }
+    }
 }
 
 /// By device: its idle power. Devices whose energy one meter reads share its idle power equally, so that it counts once. A
@@ -50,17 +72,22 @@ fn share_meter(one: (&DeviceSpec, DevicePower), other: (&DeviceSpec, DevicePower
 
 impl fmt::Display for UnknownEnergy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lacking = self.devices.iter().map(|(device, path)| match path {
-            Some(path) => format!("{device} has none in {}", path.display()),
-            None => format!("{device} has none in its profile"),
-        });
-        write!(
-            f,
-            "the objective energy needs values in the columns energy_j, idle_w and energy_source of every device that may \
-             be used: {}. Its server tells no energy (`edgecut devices` says why), or it was measured before this \
-             program could read it: measure again with `edgecut profile --again`, fill in the columns from an external \
-             meter, or choose --objective latency",
-            lacking.collect::<Vec<_>>().join(", ")
+        f.write_str(
+            "the objective energy needs energy_j, idle_w and energy_source of every device that may be used: ",
+        )?;
+        for (number, Unmetered { device, path, empty }) in self.devices.iter().enumerate() {
+            let what = match empty.len() {
+                0 => "no row with all three".to_string(),
+                3 => "none".to_string(),
+                _ => format!("no {}", empty.join(" and no ")),
+            };
+            let path = path.as_ref().map_or("its profile".to_string(), |path| path.display().to_string());
+            write!(f, "{}{device} has {what} in {path}", if number > 0 { ", " } else { "" })?;
+        }
+        f.write_str(
+            "\n`edgecut devices` says whether a server tells its energy; what was measured before it could be read is measured \
+             again with `edgecut profile --again`\nfigures of an external meter can be written into the columns \
+             (docs/operations.md); --objective latency needs none",
         )
     }
 }

@@ -17,7 +17,7 @@ use edgecut_profile::{CacheFlush, Calibration, Item, ProfileError, ProfileRow, i
 
 use super::{
     costs::{Costs, NothingKnown},
-    idle_power::{UnknownEnergy, idle_powers},
+    idle_power::{UnknownEnergy, Unmetered, idle_powers},
     network::{NetworkError, calibrated, network},
     shards::{KnownRows, shard_costs},
 };
@@ -226,7 +226,7 @@ fn check_energy(
 ) -> Result<(), UnknownEnergy> {
     let named = |id: DeviceId| {
         let (device, rows) = (&inventory.devices[id.0 as usize], &profiles[id.0 as usize]);
-        (device.name.clone(), rows.path.clone())
+        Unmetered::new(device.name.clone(), rows.path.clone(), &rows.rows)
     };
     let devices: Vec<_> = request.without_energy().into_iter().map(named).collect();
     if devices.is_empty() { Ok(()) } else { Err(UnknownEnergy { devices }) }

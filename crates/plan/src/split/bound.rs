@@ -196,7 +196,7 @@ mod tests {
     use edgecut_graph::units::Watts;
     use fastrand::Rng;
 
-    const MODELS: u64 = 60;
+    const MODELS: u64 = 30;
 
     #[test]
     fn no_plan_goes_below_the_bound_on_energy_however_it_splits() {

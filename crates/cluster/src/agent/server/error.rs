@@ -46,6 +46,8 @@ pub enum HostError {
     Panic { what: String, message: String },
     #[error("the link to {peer} failed: {cause}")]
     Link { peer: SmolStr, cause: String },
+    #[error("the link to {peer} failed: it has ended the run")]
+    PeerEnded { peer: SmolStr },
     #[error(transparent)]
     BadRequest(#[from] MessageError),
     #[error(transparent)]
@@ -85,7 +87,7 @@ impl From<HostError> for Status {
             }
             HostError::NoDevice { .. } => Code::NotFound,
             HostError::Engine { .. } | HostError::Panic { .. } | HostError::Lost { .. } => Code::Internal,
-            HostError::Link { .. } => Code::Aborted,
+            HostError::Link { .. } | HostError::PeerEnded { .. } => Code::Aborted,
             HostError::Threads { .. }
             | HostError::BadRequest(_)
             | HostError::RunState(_)

@@ -33,6 +33,9 @@ use crate::agent::protocol::{
 use edgecut_engine::Executable;
 use edgecut_graph::{TensorData, units::Bytes};
 
+/// How much later than a peer the client may end a run here.
+const END_TIME: Duration = Duration::from_secs(1);
+
 /// The channels to the run's client.
 struct ClientChannel {
     commands: mpsc::Receiver<RunCommand>,
@@ -216,7 +219,10 @@ impl Host {
                     }
                 },
                 Some(report) = reports.recv() => {
-                    let mut report = report?;
+                    let mut report = match report {
+                        Err(ended @ HostError::PeerEnded { .. }) => return over(client, ended).await,
+                        report => report?,
+                    };
                     if let SessionReport::Finished(trace) = &mut report {
                         trace.energy = energy.read(Instant::now());
                     }
@@ -349,5 +355,16 @@ async fn compute(session: Arc<Session>, partition: LeasedPartition, stages: Vec<
     let done = lease.run("running", move || execute::execute(&computing, index, stages, limit)).await;
     if let Err(error) = done {
         session.fail(error);
+    }
+}
+
+/// Servers end a run one after the other: one that a peer has ended is over if its client ends it here too, soon.
+///
+/// # Errors
+/// `ended`, if the client does not.
+async fn over(client: &mut ClientChannel, ended: HostError) -> Result<(), HostError> {
+    match tokio::time::timeout(END_TIME, client.commands.recv()).await {
+        Ok(None) => Ok(()),
+        _ => Err(ended),
     }
 }

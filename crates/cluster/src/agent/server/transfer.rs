@@ -94,7 +94,7 @@ async fn send_all(
 /// Why a link ended before its session.
 fn unexpected_end(peer: &SmolStr, reply: Result<Result<Response<TransferReply>, Status>, JoinError>) -> HostError {
     match reply {
-        Ok(Ok(_)) => HostError::Link { peer: peer.clone(), cause: "it has ended the run".to_string() },
+        Ok(Ok(_)) => HostError::PeerEnded { peer: peer.clone() },
         Ok(Err(status)) => link_error(peer, &status),
         Err(ended) => HostError::Link { peer: peer.clone(), cause: ended.to_string() },
     }
