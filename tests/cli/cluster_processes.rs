@@ -335,7 +335,8 @@ fn an_agent_that_hangs_is_named_and_not_those_that_wait_for_it() {
 #[test]
 fn an_agent_stops_when_it_is_told_to_and_tells_its_clients() {
     let mut lab = Lab::start(1);
-    let profile = format!("profile {} --budget 30s", model("resnet18"));
+    // With fractions there is always more to measure.
+    let profile = format!("profile {} --budget 60s --fractions", model("resnet18"));
     let running = lab.command(&profile).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let begin = Instant::now();
     while rows(lab.folder.path(), "s0").is_empty() && begin.elapsed() < PATIENCE {

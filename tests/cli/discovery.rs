@@ -1,10 +1,18 @@
 //! Agents that announce themselves, found without a cluster file.
 
-use std::{fs, process::Output, time::Duration};
+use std::{
+    fs,
+    process::Output,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use crate::common::process::{AgentProcess, edgecut, within};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Held by a test that has announced agents or counts those that it finds: all on this network hear each other.
+pub static ANNOUNCED: Mutex<()> = Mutex::new(());
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -12,6 +20,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn announced_agents_are_added_to_a_cluster_file_and_withdrawn_when_they_stop() {
+    let _alone = ANNOUNCED.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let run = |arguments: &str| -> Output {
         let mut command = edgecut(folder.path());

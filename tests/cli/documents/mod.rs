@@ -11,11 +11,15 @@ use std::{
     net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::PoisonError,
     thread,
     time::{Duration, Instant},
 };
 
-use crate::common::process::{edgecut, within};
+use crate::{
+    common::process::{edgecut, within},
+    discovery::ANNOUNCED,
+};
 use transcript::{ANY, Block, Step, blocks, matching};
 
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -207,6 +211,7 @@ fn readme() {
 
 #[test]
 fn cluster() {
+    let _alone = ANNOUNCED.lock().unwrap_or_else(PoisonError::into_inner);
     check("docs/cluster.md");
 }
 
