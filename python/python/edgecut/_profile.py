@@ -27,6 +27,8 @@ class KindTime:
     cpu_us: float
     #: Fraction of the time of all kinds.
     share: float
+    #: Of all of them, with what the idle device draws; ``None`` unless it is known of each.
+    energy_j: Optional[float] = None
 
 
 @dataclass(frozen=True)
