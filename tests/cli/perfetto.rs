@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use crate::common::process::{model, run};
+use crate::common::process::{planned, run};
 
 /// A field of a protobuf message.
 #[derive(Debug, Clone, Copy)]
@@ -99,10 +99,8 @@ fn tracks(trace: &[u8]) -> BTreeMap<u64, Track> {
 
 #[test]
 fn a_trace_has_what_was_predicted_and_measured_of_each_device() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = planned("lstm");
     let here = folder.path();
-    let planned = run(here, &format!("plan {} --profile-budget 20ms --rehearse 0", model("lstm")));
-    assert_eq!(planned.0, Some(0), "{}", planned.2);
     let (code, _, said) = run(here, "run plan.json --repeat 2 --trace t.pftrace");
     assert_eq!(code, Some(0), "{said}");
     let tracks = tracks(&fs::read(here.join("t.pftrace")).unwrap());

@@ -2,15 +2,13 @@
 
 use std::fs;
 
-use crate::common::process::{model, run};
+use crate::common::process::{planned, run};
 use edgecut::run::results::RunResults;
 
 #[test]
 fn runs_are_appended() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = planned("lstm");
     let here = folder.path();
-    let planned = run(here, &format!("plan {} --profile-budget 20ms --rehearse 0", model("lstm")));
-    assert_eq!(planned.0, Some(0), "{}", planned.2);
     for line in ["run plan.json --repeat 3 --output r.csv", "run plan.json --repeat 2 --output r.csv"] {
         let (code, _, said) = run(here, line);
         assert_eq!(code, Some(0), "{said}");

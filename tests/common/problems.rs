@@ -1,5 +1,8 @@
 //! Random problems for tests of planning, and their best plans by trying everything.
 
+#[path = "../../crates/plan/src/test_problems/power.rs"]
+mod power;
+
 use edgecut::{
     graph::{self, LinkCost},
     plan::{
@@ -13,6 +16,7 @@ use edgecut::{
     units::{Bytes, Micros, Watts},
 };
 use fastrand::Rng;
+use power::add_power;
 
 /// A random problem of [`exact_problem`]; in two of three, links carry some tensors in another format.
 pub fn problem(seed: u64, groups: usize, devices: usize) -> Problem {
@@ -129,21 +133,6 @@ pub fn exact_problem(seed: u64, groups: usize, devices: usize) -> Problem {
     };
     add_power(&mut problem, seed);
     problem
-}
-
-/// Gives most devices an idle power, and groups a power on them; of a quarter of the problems energy is the objective.
-fn add_power(problem: &mut Problem, seed: u64) {
-    let mut rng = Rng::with_seed(!seed);
-    for (index, device) in problem.devices.iter_mut().enumerate() {
-        device.idle = (rng.u8(0..8) > 0).then(|| Watts(10.0 * rng.f64()));
-        let top = f64::from(rng.u32(0..40));
-        for cost in problem.groups.iter_mut().filter_map(|group| group.costs[index].as_mut()) {
-            cost.power = device.idle.map_or(Watts::ZERO, |_| Watts(top * rng.f64()));
-        }
-    }
-    if rng.u8(0..4) == 0 {
-        problem.objective = Objective::Energy;
-    }
 }
 
 /// What transfers take of a device.

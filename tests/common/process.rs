@@ -38,6 +38,14 @@ pub fn run(folder: &Path, line: &str) -> (Option<i32>, String, String) {
     texts(within(Duration::from_secs(120), command))
 }
 
+/// A folder with `plan.json`, a plan of one of the repository's models for this machine alone, made without pilot runs.
+pub fn planned(name: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, _, said) = run(folder.path(), &format!("plan {} --profile-budget 20ms --rehearse 0", model(name)));
+    assert_eq!(code, Some(0), "{said}");
+    folder
+}
+
 /// The exit code of a process, and what it printed to stdout and stderr.
 pub fn texts(output: Output) -> (Option<i32>, String, String) {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

@@ -12,10 +12,11 @@ use edgecut_graph::units::Micros;
 pub struct Table(comfy_table::Table);
 
 /// An empty table. Columns whose name begins with `>` are of numbers, aligned to the right.
-pub fn table<const N: usize>(header: [&str; N]) -> Table {
+pub fn table<'a>(header: impl AsRef<[&'a str]>) -> Table {
+    let header = header.as_ref();
     let mut table = comfy_table::Table::new();
     table.load_preset(NOTHING).set_style(TableComponent::HeaderLines, '─').set_truncation_indicator("…");
-    table.set_header(Row::from(header.map(|name| name.trim_start_matches('>'))));
+    table.set_header(header.iter().map(|name| name.trim_start_matches('>')));
     for (column, name) in table.column_iter_mut().zip(header) {
         column.set_padding((0, 2));
         if name.starts_with('>') {

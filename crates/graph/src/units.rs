@@ -230,7 +230,7 @@ impl fmt::Display for Rate {
 impl Joules {
     pub const ZERO: Joules = Joules(0.0);
 
-    /// The mean power of so much energy in `time`; zero if that is no time.
+    /// The mean power at which this energy is consumed in `time`; zero if `time` is zero.
     pub fn over(self, time: Micros) -> Watts {
         if time.0 > 0.0 { Watts(self.0 / (time.0 / 1e6)) } else { Watts::ZERO }
     }

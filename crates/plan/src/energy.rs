@@ -21,14 +21,14 @@ impl Cost {
 }
 
 impl Problem {
-    /// The idle power of all devices together; of devices that tell none, nothing.
+    /// The sum of the idle power of all devices; zero for those whose power is not known.
     pub fn idle_power(&self) -> Watts {
         self.devices.iter().filter_map(|device| device.idle).sum()
     }
 
-    /// Whether its plans say what a run consumes: every device tells its power, or energy is the objective all the same, as
-    /// no group may run on those that do not.
-    pub fn tells_energy(&self) -> bool {
+    /// Whether the energy of a run is known: the power of every device is, or energy is the objective, and no group can run on
+    /// the other devices.
+    pub fn knows_energy(&self) -> bool {
         self.objective == Objective::Energy || self.devices.iter().all(|device| device.idle.is_some())
     }
 }

@@ -37,7 +37,7 @@ impl Plan {
             // The difference of two sums would not be exactly the time where nothing else takes any.
             let time = if handling == Handling::default() { job.cost.time } else { *finish - *start };
             (group.start_us, group.time_us, group.workspace_bytes) = (*start, time, job.cost.workspace);
-            group.energy_j = problem.tells_energy().then(|| job.cost.energy_above_idle());
+            group.energy_j = problem.knows_energy().then(|| job.cost.energy_above_idle());
         }
         let (in_flight, interval) = solution.sustained(problem).unwrap_or((1, evaluation.latency()));
         let mut plan = Plan {
@@ -57,7 +57,7 @@ impl Plan {
                 peak_bytes: evaluation.peak(),
                 transfer_bytes: None,
                 sent_bytes: None,
-                energy_j: problem.tells_energy().then_some(evaluation.energy),
+                energy_j: problem.knows_energy().then_some(evaluation.energy),
             },
             bound: Bound { value: solution.bound.value, by: solution.bound.by.to_string() },
             gap: solution.gap(),

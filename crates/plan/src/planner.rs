@@ -9,7 +9,8 @@ use crate::{
     split::{Choices, bound, met, nearest as split_nearest},
 };
 
-/// What no plan can meet gets one part of so many of the search: its nearest plan is only told of.
+/// Where a bound proves that no plan meets limits and targets, the search for the nearest plan gets this fraction of the
+/// evaluations and of the time: 1 / 16.
 const PROVED_PART: u32 = 16;
 
 /// The best plan found for `request`: groups whole or split, and where devices have too little memory for that, a plan

@@ -1,5 +1,7 @@
 //! Problems for unit tests: hand-made ones with round numbers, and random ones.
 
+mod power;
+
 use crate::{
     DeviceId, GroupId, Problem, TensorIndex,
     placement::Placement,
@@ -11,6 +13,7 @@ use edgecut_graph::{
     units::{Bytes, Micros, Watts},
 };
 use fastrand::Rng;
+use power::add_power;
 
 /// Size of every tensor of [`hand_made`], whose links take 10 + 0.1 · bytes microseconds.
 pub(crate) const TENSOR_BYTES: u64 = 100;
@@ -97,21 +100,6 @@ pub(crate) fn random(seed: u64, groups: u32, devices: u32) -> Problem {
     problem.objective = [Objective::Latency, Objective::Throughput, Objective::Memory][rng.usize(0..3)];
     add_power(&mut problem, seed);
     problem
-}
-
-/// Gives most devices an idle power, and groups a power on them; of a quarter of the problems energy is the objective.
-fn add_power(problem: &mut Problem, seed: u64) {
-    let mut rng = Rng::with_seed(!seed);
-    for (index, device) in problem.devices.iter_mut().enumerate() {
-        device.idle = (rng.u8(0..8) > 0).then(|| Watts(10.0 * rng.f64()));
-        let top = f64::from(rng.u32(0..40));
-        for cost in problem.groups.iter_mut().filter_map(|group| group.costs[index].as_mut()) {
-            cost.power = device.idle.map_or(Watts::ZERO, |_| Watts(top * rng.f64()));
-        }
-    }
-    if rng.u8(0..4) == 0 {
-        problem.objective = Objective::Energy;
-    }
 }
 
 /// A random placement in program order.

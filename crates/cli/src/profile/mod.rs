@@ -249,12 +249,9 @@ fn page(profile: &DeviceProfile, summary: &ProfileSummary, printed: Printed) -> 
     let share = |time: f64| format!("{:.1} %", 100.0 * time / summary.sum.time.0.max(f64::MIN_POSITIVE));
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     rows.iter().for_each(|row| *counts.entry(row.signature.as_str()).or_default() += 1);
-    let mut costs = match rows.iter().any(|row| row.energy_j.is_some()) {
-        true => {
-            table([">id", "operator", "result", ">count", ">time", ">±", ">share", ">workspace", ">held", ">energy"])
-        }
-        false => table([">id", "operator", "result", ">count", ">time", ">±", ">share", ">workspace", ">held"]),
-    };
+    let has_energy = rows.iter().any(|row| row.energy_j.is_some());
+    let header = [">id", "operator", "result", ">count", ">time", ">±", ">share", ">workspace", ">held", ">energy"];
+    let mut costs = table(if has_energy { &header[..] } else { &header[..header.len() - 1] });
     let (shown, hidden) = printed.distinct(rows, &counts);
     for row in shown {
         let count = counts[row.signature.as_str()];

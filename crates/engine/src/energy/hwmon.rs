@@ -236,17 +236,13 @@ impl EnergyProbe for HwmonProbe {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::sysfs::tests::write, *};
     use std::{fs, time::Duration};
 
     /// A chip with files.
     fn chip(root: &Path, folder: &str, name: &str, files: &[(&str, &str)]) -> PathBuf {
-        let chip = root.join(folder);
-        fs::create_dir_all(&chip).unwrap();
-        for (file, text) in files.iter().chain(&[("name", name)]) {
-            fs::write(chip.join(file), format!("{text}\n")).unwrap();
-        }
-        chip
+        write(root, folder, files);
+        write(root, folder, &[("name", name)])
     }
 
     const ANY: &[Part] = &[Part::Processor, Part::Board];

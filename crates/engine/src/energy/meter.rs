@@ -212,7 +212,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::sysfs::tests::write, *};
     use std::fs;
 
     #[test]
@@ -237,11 +237,8 @@ mod tests {
     #[test]
     fn a_reading_goes_on_until_its_counter_is_gone() {
         let root = tempfile::tempdir().unwrap();
-        let zone = root.path().join("powercap/intel-rapl:0");
-        fs::create_dir_all(&zone).unwrap();
-        fs::write(zone.join("name"), "package-0\n").unwrap();
-        fs::write(zone.join("energy_uj"), "100\n").unwrap();
-        fs::write(zone.join("max_energy_range_uj"), "2000000\n").unwrap();
+        let counter = [("name", "package-0"), ("energy_uj", "100"), ("max_energy_range_uj", "2000000")];
+        let zone = write(root.path(), "powercap/intel-rapl:0", &counter);
         let meter = EnergyMeter::of_processor_in(root.path()).unwrap();
         assert_eq!((meter.to_string(), meter.source()), ("powercap: package-0".to_string(), EnergySource::Powercap));
         let reading = meter.start().unwrap();
@@ -262,10 +259,7 @@ mod tests {
     #[test]
     fn power_is_sampled_while_a_reading_is_in_progress() {
         let root = tempfile::tempdir().unwrap();
-        let chip = root.path().join("hwmon/hwmon0");
-        fs::create_dir_all(&chip).unwrap();
-        fs::write(chip.join("name"), "ina226\n").unwrap();
-        fs::write(chip.join("power1_input"), "4000000\n").unwrap();
+        let chip = write(root.path(), "hwmon/hwmon0", &[("name", "ina226"), ("power1_input", "4000000")]);
         let meter = EnergyMeter::of_processor_in(root.path()).unwrap();
         let reading = meter.start().unwrap();
         let found = loop {

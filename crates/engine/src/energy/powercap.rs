@@ -100,16 +100,12 @@ impl EnergyProbe for PowercapProbe {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::sysfs::tests::write, *};
     use std::{fs, os::unix::fs::PermissionsExt};
 
     /// A zone with a counter.
     fn zone(root: &Path, folder: &str, name: &str, energy: &str) -> PathBuf {
-        let zone = root.join(folder);
-        fs::create_dir_all(&zone).unwrap();
-        fs::write(zone.join("name"), format!("{name}\n")).unwrap();
-        fs::write(zone.join("max_energy_range_uj"), "1000000000\n").unwrap();
-        fs::write(zone.join("energy_uj"), format!("{energy}\n")).unwrap();
+        let zone = write(root, folder, &[("name", name), ("max_energy_range_uj", "1000000000"), ("energy_uj", energy)]);
         zone.join("energy_uj")
     }
 

@@ -68,8 +68,18 @@ impl ReadError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// A folder of files of one value each, made below `root`.
+    pub fn write(root: &Path, folder: &str, files: &[(&str, &str)]) -> PathBuf {
+        let folder = root.join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        for (file, value) in files {
+            fs::write(folder.join(file), format!("{value}\n")).unwrap();
+        }
+        folder
+    }
 
     #[test]
     fn a_value_is_a_number_or_an_error_that_says_why_not() {

@@ -2,11 +2,10 @@
 //!
 //! Neighbourhoods: move a group to another device, move a connected run of groups, move a group in the order; where memory
 //! counts, exchange runs of groups between two devices. Groups on the critical path are moved more often than others. The
-//! energy is the objective plus a penalty for violations; until limits and targets are met, it is the violation alone in
+//! cost is the objective plus a penalty for violations; until limits and targets are met, it is the violation alone in
 //! rounds of their own, because a gain in time would outweigh the last percent of memory. Cooling is geometric in the
-//! evaluations spent. A move is
-//! simulated from the first instant that it affects until it is certain to be rejected ([`IncrementalSimulator`]); only
-//! where memory counts is the whole placement evaluated.
+//! evaluations spent. A move is simulated from the first instant that it affects until it is certain to be rejected
+//! ([`IncrementalSimulator`]); only where memory counts is the whole placement evaluated.
 
 use fastrand::Rng;
 
@@ -63,8 +62,8 @@ pub(super) fn search(session: &mut Session<'_>) {
         let Some((score, placement)) = session.best.clone() else { return };
         let mut simulator = IncrementalSimulator::new(problem, &tails, &placement);
         let penalty = if score.feasible() { PENALTY } else { PENALTY_UNTIL_FEASIBLE };
-        let energy = |score: &Score| energy(score, penalty, unit);
-        let mut now = energy(&score);
+        let cost = |score: &Score| penalised(score, penalty, unit);
+        let mut now = cost(&score);
         moves.update_critical_path(&simulator);
         let hottest = initial * now.max(f64::MIN_POSITIVE) / moves.critical.len().max(1) as f64;
         for step in 0..steps {
@@ -76,7 +75,7 @@ pub(super) fn search(session: &mut Session<'_>) {
                 break;
             }
             let temperature = hottest * FINAL_TEMPERATURE.powf(cooling);
-            // The Metropolis criterion as a limit on the energy, drawn before the move is simulated.
+            // The Metropolis criterion as a limit on the cost, drawn before the move is simulated.
             let limit = now - temperature * (1.0 - rng.f64()).ln();
             if !moves.draw(&simulator, &mut rng) {
                 continue;
@@ -84,8 +83,8 @@ pub(super) fn search(session: &mut Session<'_>) {
             simulator.apply(&moves.changes);
             let latest = latest_makespan(problem, idle, &simulator, limit);
             match score_move(session, &mut simulator, latest) {
-                Some(score) if energy(&score) <= limit => {
-                    now = energy(&score);
+                Some(score) if cost(&score) <= limit => {
+                    now = cost(&score);
                     moves.accepted(&simulator);
                 }
                 _ => simulator.undo(),
@@ -151,7 +150,7 @@ fn score_move(session: &mut Session<'_>, simulator: &mut IncrementalSimulator<'_
 }
 
 /// The objective times `unit`, with violations penalised by `penalty`.
-fn energy(score: &Score, penalty: f64, unit: f64) -> f64 {
+fn penalised(score: &Score, penalty: f64, unit: f64) -> f64 {
     let value = score.value * unit;
     // The tie-break guides the search on plateaus without outweighing the objective.
     value * (1.0 + penalty * score.violation) + 1e-6 * score.tie.min(value) + score.violation

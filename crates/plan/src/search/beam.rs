@@ -3,8 +3,8 @@
 //!
 //! A partial schedule is rated by a lower bound on its completions: the finish of each placed group plus its tail
 //! ([`Tails`]). On a chain without memory limits the rating is exact, so width 1 finds the optimum; with memory limits and
-//! branches a wider beam pays. For energy the bound is that of [`EnergyTails`]. Links serve requests in list order here, which only approximates first come first served;
-//! the final score comes from the simulator.
+//! branches a wider beam pays. For energy the bound is that of [`EnergyTails`]. Links serve requests in list order here,
+//! which only approximates first come first served; the final score comes from the simulator.
 
 use super::session::Session;
 use crate::{

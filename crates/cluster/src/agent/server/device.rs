@@ -233,15 +233,16 @@ fn message(panic: &(dyn Any + Send)) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{DeviceKind, EnergyMetering};
     use edgecut_graph::units::Bytes;
 
-    fn device() -> Arc<Device> {
+    /// A device without an engine, with this meter.
+    pub fn device(kind: DeviceKind, meter: Option<MeteredDevice>) -> Arc<Device> {
         let description = DeviceDescription {
-            name: "gpu0".into(),
-            kind: DeviceKind::Gpu,
+            name: "device".into(),
+            kind,
             model: String::new(),
             engine: String::new(),
             engines: Vec::new(),
@@ -250,12 +251,12 @@ mod tests {
             host_link: None,
             energy: EnergyMetering::Unknown,
         };
-        Device::start(description, None, Box::new(|_, _| Err(EngineError::Other("none".to_string())))).unwrap()
+        Device::start(description, meter, Box::new(|_, _| Err(EngineError::Other("none".to_string())))).unwrap()
     }
 
     #[tokio::test]
     async fn a_lost_device_is_not_leased() {
-        let device = device();
+        let device = device(DeviceKind::Gpu, None);
         let lease = || device.lease("a test", Duration::from_secs(1), async |_| {});
         let failing = |cause: fn(String) -> EngineError| async move {
             let failed =

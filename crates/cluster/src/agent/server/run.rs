@@ -33,7 +33,7 @@ use crate::agent::protocol::{
 use edgecut_engine::Executable;
 use edgecut_graph::{TensorData, units::Bytes};
 
-/// How much later than a peer the client may end a run here.
+/// How long after a peer the client may end a run here; later it is a failure of the link.
 const END_TIME: Duration = Duration::from_secs(1);
 
 /// The channels to the run's client.
@@ -220,7 +220,7 @@ impl Host {
                 },
                 Some(report) = reports.recv() => {
                     let mut report = match report {
-                        Err(ended @ HostError::PeerEnded { .. }) => return over(client, ended).await,
+                        Err(ended @ HostError::PeerEnded { .. }) => return ended_by_client(client, ended).await,
                         report => report?,
                     };
                     if let SessionReport::Finished(trace) = &mut report {
@@ -358,11 +358,11 @@ async fn compute(session: Arc<Session>, partition: LeasedPartition, stages: Vec<
     }
 }
 
-/// Servers end a run one after the other: one that a peer has ended is over if its client ends it here too, soon.
+/// Waits for the client to end a run that a peer has ended: at the end of a run servers close their links in any order.
 ///
 /// # Errors
 /// `ended`, if the client does not.
-async fn over(client: &mut ClientChannel, ended: HostError) -> Result<(), HostError> {
+async fn ended_by_client(client: &mut ClientChannel, ended: HostError) -> Result<(), HostError> {
     match tokio::time::timeout(END_TIME, client.commands.recv()).await {
         Ok(None) => Ok(()),
         _ => Err(ended),

@@ -61,27 +61,14 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DeviceDescription, DeviceKind, EnergyMetering};
-    use edgecut_engine::{EngineError, energy::EnergyMeter};
-    use edgecut_graph::units::{Bytes, Joules};
+    use crate::{DeviceKind, agent::server::device::tests::device};
+    use edgecut_engine::energy::EnergyMeter;
+    use edgecut_graph::units::Joules;
     use edgecut_profile::MeteredDevice;
     use std::{fs, path::Path};
 
-    fn device(classes: &Path) -> Arc<Device> {
-        let meter = EnergyMeter::of_processor_in(classes).unwrap();
-        let description = DeviceDescription {
-            name: "cpu".into(),
-            kind: DeviceKind::Cpu,
-            model: String::new(),
-            engine: String::new(),
-            engines: Vec::new(),
-            threads: 1,
-            memory: Bytes(1),
-            host_link: None,
-            energy: EnergyMetering::Source(meter.to_string()),
-        };
-        let create = Box::new(|_, _| Err(EngineError::Other(String::new())));
-        Device::start(description, Some(MeteredDevice::new(meter)), create).unwrap()
+    fn metered(classes: &Path) -> Arc<Device> {
+        device(DeviceKind::Cpu, Some(MeteredDevice::new(EnergyMeter::of_processor_in(classes).unwrap())))
     }
 
     #[test]
@@ -92,7 +79,7 @@ mod tests {
         for (file, text) in [("name", "package-0"), ("energy_uj", "7"), ("max_energy_range_uj", "99999999")] {
             fs::write(zone.join(file), text).unwrap();
         }
-        let devices = [device(root.path()), device(root.path())];
+        let devices = [metered(root.path()), metered(root.path())];
         let mut energy = RunEnergy::start(devices.iter());
         let told = |total| SourceEnergy { source: "powercap: package-0".to_string(), total };
         let (now, interval) = (Instant::now(), devices[0].energy().unwrap().meter().shortest());
