@@ -36,3 +36,33 @@ impl DevicePower {
         Energy { run: (self.above_idle + self.idle).during(time), idle: self.idle, source: self.source }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Item, MeasurementMode, ProfiledDevice};
+    use edgecut_engine::EngineId;
+    use edgecut_graph::{Granularity, Graph};
+
+    #[test]
+    fn the_power_of_an_estimate_is_the_mean_over_time() {
+        let engine = EngineId { name: "e".into(), version: "1".into() };
+        let device =
+            ProfiledDevice { server: "s".into(), device: "cpu".into(), hardware: "h".into(), engine, threads: 1 };
+        let item = Item::new(&Graph::new(), Vec::new());
+        let row = |id: usize, time: f64, joules: f64| ProfileRow {
+            time_us_median: Some(Micros(time)),
+            energy_j: Some(Joules(joules)),
+            idle_w: Some(Watts(10.0)),
+            energy_source: Some(EnergySource::External),
+            ..ProfileRow::new(&device, MeasurementMode::Isolated, Granularity::Op, id, &item, &Err(String::new()))
+        };
+        // 2 W above idle for 1000 us, 5 W for 2000 us.
+        let mut rows = [row(0, 1000.0, 0.012), row(1, 2000.0, 0.03)];
+        let power = DevicePower::of(&rows).unwrap();
+        assert_eq!((power.idle, power.source), (Watts(10.0), EnergySource::External));
+        assert!((power.energy(Micros(4000.0)).power_above_idle(Micros(4000.0)).0 - 4.0).abs() < 1e-9, "{power:?}");
+        rows.iter_mut().for_each(|row| row.idle_w = None);
+        assert_eq!(DevicePower::of(&rows), None);
+    }
+}

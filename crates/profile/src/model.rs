@@ -3,14 +3,14 @@
 //! The measured rows of a family are points of a [growth](crate::growth) over FLOPs, over bytes, or over a weighted sum
 //! of both, whichever predicts them best. Shards are points like whole operators. Where growth says nothing about parts
 //! of an item, shards take what other shards of the family did in proportion ([`crate::shard_overhead`]). Every estimate is
-//! marked as one. The power of what was not measured is the mean of what was ([`DevicePower`]).
+//! marked as one.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
 use crate::{
-    Conditions, Cost, DevicePower, Item, ProfileRow, Signature,
+    Conditions, Cost, Item, ProfileRow, Signature,
     family::Family,
     family_fit::{FamilyFit, Observation},
     shard_overhead::ShardOverheads,
@@ -26,8 +26,6 @@ pub struct CostModel {
     /// Fitted to all rows, for families without any.
     any: Option<FamilyFit>,
     shard_overheads: ShardOverheads,
-    /// `None` where the server tells no energy.
-    power: Option<DevicePower>,
     /// Families of which every measured item failed on the device, and why.
     refused: BTreeMap<Family, String>,
 }
@@ -58,7 +56,6 @@ impl CostModel {
         let mut observed: BTreeMap<Family, Vec<Observation>> = BTreeMap::new();
         let rows: Vec<&ProfileRow> = rows.into_iter().collect();
         model.shard_overheads = ShardOverheads::of(&rows);
-        model.power = DevicePower::of(rows.iter().copied());
         for row in rows {
             let family = Family::of_row(row);
             let Some(cost) = row.cost() else {
@@ -103,7 +100,7 @@ impl CostModel {
             workspace: fitted.workspace(item),
             held: fitted.held(item),
             disturbed: 0.0,
-            energy: self.power.map(|power| power.energy(time)),
+            energy: None,
             conditions: Conditions::default(),
         };
         Some(Estimate { cost, source })
@@ -189,26 +186,6 @@ mod tests {
         assert_eq!((errors[1].operator.as_str(), errors[1].n), ("(all)", 4));
         assert!(errors[0].error_worst.unwrap() < 1e-6);
         assert!(CostModel::of(&[]).cost(&items[0]).is_none());
-    }
-
-    #[test]
-    fn the_power_of_an_estimate_is_the_mean_over_time() {
-        use edgecut_engine::energy::EnergySource;
-        use edgecut_graph::units::{Joules, Watts};
-
-        let items = relus(&[1000, 2000, 4000]);
-        let mut rows = rows(&items[..2], |item| item.flops as f64);
-        // 2 W above idle for 1000 us, 5 W for 2000 us.
-        for (row, joules) in rows.iter_mut().zip([0.012, 0.03]) {
-            row.energy_j = Some(Joules(joules));
-            (row.idle_w, row.energy_source) = (Some(Watts(10.0)), Some(EnergySource::External));
-        }
-        let estimate = CostModel::of(&rows).cost(&items[2]).unwrap().cost;
-        let energy = estimate.energy.unwrap();
-        assert_eq!((energy.idle, energy.source), (Watts(10.0), EnergySource::External));
-        assert!((energy.power_above_idle(estimate.time.median).0 - 4.0).abs() < 1e-9, "{energy:?}");
-        rows.iter_mut().for_each(|row| row.idle_w = None);
-        assert_eq!(CostModel::of(&rows).cost(&items[2]).unwrap().cost.energy, None);
     }
 
     #[test]
