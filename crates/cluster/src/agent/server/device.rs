@@ -241,7 +241,7 @@ pub(super) mod tests {
     /// A device without an engine, with this meter.
     pub fn device(kind: DeviceKind, meter: Option<MeteredDevice>) -> Arc<Device> {
         let description = DeviceDescription {
-            name: "device".into(),
+            name: "d0".into(),
             kind,
             model: String::new(),
             engine: String::new(),
@@ -268,6 +268,6 @@ pub(super) mod tests {
         let error = failing(EngineError::DeviceLost).await.to_string();
         assert!(error.contains("why; the device is lost"), "{error}");
         let refused = lease().await.err().unwrap().to_string();
-        assert_eq!(refused, "device gpu0 is lost until the agent starts again: why");
+        assert_eq!(refused, "device d0 is lost until the agent starts again: why");
     }
 }
