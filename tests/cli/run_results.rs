@@ -41,7 +41,10 @@ fn runs_are_appended() {
     assert!(groups.iter().all(|group| group.measured_start_us.is_some_and(|start| start.0 >= 0.0)), "{groups:?}");
     let is_ordered = groups.windows(2).all(|pair| pair[0].measured_start_us <= pair[1].measured_start_us);
     assert!(is_ordered, "one device computes them in order: {groups:?}");
-    assert_eq!(results.runs[0].about.model_blake3.len(), 64);
+    let about = &results.runs[0].about;
+    assert_eq!(about.model_blake3.len(), 64);
+    let written = blake3::hash(&fs::read(here.join("plan.json")).unwrap());
+    assert_eq!(about.plan_blake3, written.to_hex().as_str(), "a plan that was read is the one that was written");
 }
 
 #[test]
