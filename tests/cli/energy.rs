@@ -3,8 +3,12 @@
 
 use std::{fs, path::Path, thread, time::Duration};
 
-use crate::common::process::run;
-use edgecut::{engine::energy::EnergyMeter, profile::ProfileRow};
+use crate::common::process::{edgecut, run, texts, within};
+use edgecut::{
+    engine::energy::{EnergyMeter, EnergySource},
+    graph::units::Watts,
+    profile::ProfileRow,
+};
 
 const MODEL: &str = "def @main(%x: Tensor[(64, 64), float32], %w: Tensor[(64, 64), float32]) {
   %0 = nn.dense(%x, %w, units=64);
@@ -91,4 +95,38 @@ fn a_run_tells_the_energy_of_servers_that_have_a_source() {
     }
     let (_, table, _) = run(here, "run plan.json --repeat 3");
     assert!(EnergyMeter::of_processor().is_ok() || !table.contains("energy of"), "{table}");
+}
+
+#[test]
+fn a_plan_by_energy_without_a_meter_is_refused_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("m.relay"), MODEL).unwrap();
+    let planned = |line: &str| {
+        let mut command = edgecut(here);
+        command.env("EDGECUT_SYSFS", here).args(["plan", "m.relay", "--objective", "energy"]).args(line.split(' '));
+        let (code, _, said) = texts(within(Duration::from_secs(120), command));
+        (code, said.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let (code, said) = planned("--rehearse 0");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("local/cpu has none in profiles/") && said.contains("and no meter (powercap: "), "{said}");
+    let folders = fs::read_dir(here.join("profiles")).unwrap().map(|entry| entry.unwrap().path());
+    let files = folders.filter(|path| path.is_dir()).flat_map(|path| fs::read_dir(path).unwrap());
+    let path = files.map(|entry| entry.unwrap().path()).find(|path| path.extension().is_some_and(|of| of == "csv"));
+    let path = path.unwrap();
+    assert!(rows(&fs::read_to_string(&path).unwrap()).is_empty(), "{}", path.display());
+
+    // Figures of an external meter are as good.
+    profile(here, "");
+    let measured = rows(&fs::read_to_string(&path).unwrap());
+    let mut table = csv::Writer::from_path(&path).unwrap();
+    for row in measured {
+        let time = row.time_us_median.unwrap();
+        let (energy_j, idle_w) = (Some(Watts(10.0).during(time)), Some(Watts(4.0)));
+        table.serialize(ProfileRow { energy_j, idle_w, energy_source: Some(EnergySource::External), ..row }).unwrap();
+    }
+    table.flush().unwrap();
+    let (code, said) = planned("--rehearse 0");
+    assert_eq!(code, Some(0), "{said}");
 }

@@ -200,8 +200,21 @@ fn results_have_the_predicted_energy_of_groups_and_of_the_run() {
         of_kind.map(|row| row["predicted_energy_j"].parse().unwrap()).collect()
     };
     let whole = plan.predicted.energy_j.unwrap().0;
-    assert_eq!(energies("latency"), [whole]);
+    let stated = energies("latency");
+    assert!(stated.len() == 1 && (stated[0] - whole).abs() < 1e-9 * whole, "{stated:?} for {whole}");
     let above: f64 = energies("group").iter().sum();
     let idle = IDLE * plan.predicted.latency_us.0 / 1e6;
     assert!(above > 0.0 && (above + idle - whole).abs() < 1e-6 * whole, "{above} and {idle} of {whole}");
+}
+
+#[test]
+fn power_below_that_of_the_idle_device_is_noted() {
+    let folder = folder();
+    let here = folder.path();
+    metered(here, "metered.csv", 1.0, 5.0, usize::MAX);
+    metered(here, "below.csv", 1.0, -0.2, usize::MAX);
+    let (plan, text) =
+        planned(here, "--profile metered.csv=s0/cpu --profile below.csv=s1/cpu --no-split --objective energy");
+    let noted: Vec<&String> = plan.notes.iter().filter(|note| note.contains("less power")).collect();
+    assert!(noted.len() == 1 && noted[0].contains("rows of s1/cpu") && text.contains("count as idle"), "{text}");
 }

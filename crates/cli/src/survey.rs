@@ -15,7 +15,7 @@ use super::{
 use edgecut_cluster::{
     Cluster, Inventory,
     agent::Fleet,
-    survey::{DeviceProfile, SurveyError, SurveyProgress, SurveyRequest, survey},
+    survey::{DeviceProfile, MissingPolicy, SurveyError, SurveyProgress, SurveyRequest, survey},
 };
 use edgecut_profile::{ModelTime, ProfileSummary};
 
@@ -59,6 +59,17 @@ pub async fn profiles(
         status!("profile {how} {}", profile.path.display());
     }
     Ok(profiles)
+}
+
+/// The rows of all devices that are stored; nothing is measured.
+pub async fn stored(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    inventory: &Inventory,
+    wanted: &SurveyRequest<'_>,
+) -> Result<Vec<DeviceProfile>, Failure> {
+    let wanted = SurveyRequest { missing: MissingPolicy::Skip, whole: false, shard_budget: None, ..wanted.clone() };
+    survey(fleet, cluster, inventory, &wanted, &|_| {}).await.map_err(survey_failure)
 }
 
 fn survey_failure(error: SurveyError) -> Failure {

@@ -160,14 +160,19 @@ pub fn check_devices(rules: &[Rule], groups: &[GroupNames], devices: &[String]) 
         return Err(RuleError::UnknownDevice { rule: unknown.clone(), what });
     }
     for group in groups {
-        let applying: Vec<&Rule> = rules.iter().filter(|rule| rule.applies_to(group)).collect();
-        if !applying.is_empty() && !devices.iter().any(|device| applying.iter().all(|rule| rule.allows(device))) {
-            let rules: Vec<String> = applying.iter().map(|rule| format!("--{rule}")).collect();
+        if !rules.is_empty() && !devices.iter().any(|device| allow(rules, group, device)) {
+            let applying = rules.iter().filter(|rule| rule.applies_to(group));
+            let rules: Vec<String> = applying.map(|rule| format!("--{rule}")).collect();
             let group = format!("{} {}", group.number(), group.kind);
             return Err(RuleError::Contradiction { group, rules: rules.join(", ") });
         }
     }
     Ok(())
+}
+
+/// Whether `rules` let `group` run on `device`.
+pub fn allow(rules: &[Rule], group: &GroupNames, device: &str) -> bool {
+    rules.iter().all(|rule| rule.allows(device) || !rule.applies_to(group))
 }
 
 /// Removes from `costs` (one row per group, one column per device) the devices that a group may not run on.

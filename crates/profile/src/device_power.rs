@@ -14,6 +14,8 @@ pub struct DevicePower {
     /// Median of the idle power of all rows.
     pub idle: Watts,
     pub source: EnergySource,
+    /// Rows that tell less power than that of the idle device; they count as idle.
+    pub below_idle: usize,
 }
 
 impl DevicePower {
@@ -28,7 +30,20 @@ impl DevicePower {
         let time: Micros = of_source().map(|(_, time)| *time).sum();
         let mut idle: Vec<f64> = of_source().map(|(energy, _)| energy.idle.0).collect();
         idle.sort_by(f64::total_cmp);
-        Some(DevicePower { above_idle: above.over(time), idle: Watts(quantile(&idle, 0.5)?), source })
+        let is_below = |(energy, time): &&(Energy, Micros)| energy.run.over(*time) < energy.idle;
+        let below_idle = of_source().filter(is_below).count();
+        Some(DevicePower { above_idle: above.over(time), idle: Watts(quantile(&idle, 0.5)?), source, below_idle })
+    }
+
+    /// What its figures cannot tell, if there is something, of a device called `device`.
+    pub fn doubt(&self, device: &str) -> Option<String> {
+        (self.below_idle > 0).then(|| {
+            format!(
+                "{} rows of {device} tell less power (energy_j over time) than idle_w and count as idle: something else ran \
+                 while the idle power was read, or they are too short for the meter",
+                self.below_idle
+            )
+        })
     }
 
     /// The estimated energy of something that takes `time`.
@@ -62,6 +77,11 @@ mod tests {
         let power = DevicePower::of(&rows).unwrap();
         assert_eq!((power.idle, power.source), (Watts(10.0), EnergySource::External));
         assert!((power.energy(Micros(4000.0)).power_above_idle(Micros(4000.0)).0 - 4.0).abs() < 1e-9, "{power:?}");
+        assert_eq!((power.below_idle, power.doubt("s/cpu")), (0, None));
+        rows[1].energy_j = Some(Joules(0.02));
+        let power = DevicePower::of(&rows).unwrap();
+        assert_eq!(power.below_idle, 1);
+        assert!((power.above_idle.0 - 2.0 / 3.0).abs() < 1e-9 && power.doubt("s/cpu").is_some(), "{power:?}");
         rows.iter_mut().for_each(|row| row.idle_w = None);
         assert_eq!(DevicePower::of(&rows), None);
     }

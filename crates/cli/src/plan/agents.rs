@@ -6,12 +6,12 @@ use edgecut_cluster::{
     DeviceName,
     run::{
         pilot::{PilotAgents, PilotOptions, plan_on_agents},
-        request::{DeviceRows, ModelGroups},
+        request::{DeviceRows, ModelGroups, energy_doubts},
         shards::Shards,
     },
     survey::{DeviceProfile, MissingPolicy, SurveyRequest},
 };
-use edgecut_plan::{file::ModelRef, rule};
+use edgecut_plan::{file::ModelRef, problem::Objective, rule};
 use edgecut_profile::{CacheFlush, Calibration, MeasurementMode, Sampling};
 
 use super::{
@@ -26,7 +26,7 @@ use crate::{
     caller::is_stopped,
     cluster_flag::{links, reach_all, runtime},
     model::ModelArguments,
-    survey::profiles,
+    survey::{profiles, stored},
 };
 
 /// Plans the model of `arguments`.
@@ -68,6 +68,11 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
         let inventory = fleet.inventory(&cluster, Vec::new());
         settings.check(&groups, &inventory).map_err(|e| arguments.failure(e))?;
         moved::check(arguments, &groups, &inventory, settings.like.as_ref())?;
+        if arguments.objective == Objective::Energy && !arguments.estimate {
+            let known = stored(&fleet, &cluster, &inventory, &survey).await?;
+            let no_meter = |device: &DeviceName| fleet.no_meter(device).map(str::to_string);
+            settings.check_meters(&groups, &known, no_meter).map_err(|e| arguments.failure(e))?;
+        }
         let table = arguments.links.clone().unwrap_or_else(|| folder.join("links.csv"));
         let inventory = fleet.inventory(&cluster, links(&fleet, &cluster, &table, false).await?);
         let table = arguments.calibration.clone().unwrap_or_else(|| folder.join(calibration::FILE));
@@ -108,7 +113,8 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
         false if error.is_of_agent() => Failure::agent(error),
         false => Failure::failed(error),
     })?;
-    finish(Found::Candidate { request: &planned.request, candidate: &planned.candidate, notes: calibrations.notes() })
+    let notes = calibrations.notes().into_iter().chain(energy_doubts(&inventory, &measured)).collect();
+    finish(Found::Candidate { request: &planned.request, candidate: &planned.candidate, notes })
 }
 
 /// What is measured and run beyond profiles. Plans of a front are not run.

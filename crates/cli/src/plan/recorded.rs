@@ -9,15 +9,20 @@ use miette::Report;
 use edgecut_cluster::{
     DeviceName,
     run::{
+        pilot::PlanEvent,
         recorded::RecordedProfiles,
-        request::{ModelGroups, RequestError},
+        request::{ModelGroups, RequestError, energy_doubts},
     },
 };
 use edgecut_graph::Granularity;
 use edgecut_plan::{file::ModelRef, plan, rule};
 use edgecut_profile::ProfileRow;
 
-use super::{flags::Plan, found::Found, progress};
+use super::{
+    flags::Plan,
+    found::Found,
+    progress::{self, PlanProgress},
+};
 use crate::{
     Failure,
     calibration::{self, Calibrations},
@@ -107,7 +112,10 @@ pub(super) fn run<T>(
     if arguments.pareto {
         return finish(Found::Request(&request));
     }
+    let progress = PlanProgress::new(request.search.stop);
+    progress.show(&PlanEvent::Searching);
     let candidate = plan(&request);
+    drop(progress);
     if is_stopped() {
         return Err(Failure::Stopped);
     }
@@ -115,6 +123,7 @@ pub(super) fn run<T>(
     let dumped =
         "the model is a graph dump, which names kernels and has none: this plan can be looked at, not run or exported";
     let notes = is_dump.then(|| dumped.to_string()).into_iter().chain(calibrations.notes());
+    let notes = notes.chain(energy_doubts(&inventory, &recorded.profiles));
     finish(Found::Candidate { request: &request, candidate: &candidate, notes: notes.collect() })
 }
 

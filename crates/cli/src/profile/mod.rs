@@ -26,7 +26,7 @@ use edgecut_graph::{
     Granularity,
     units::{Bytes, Micros},
 };
-use edgecut_profile::{MeasurementMode, ModelTime, OperatorTotal, ProfileRow, ProfileSummary, Sampling};
+use edgecut_profile::{DevicePower, MeasurementMode, ModelTime, OperatorTotal, ProfileRow, ProfileSummary, Sampling};
 use order::{Printed, RowOrder};
 
 /// Measure every operator of a model, on this machine or on all devices of a cluster.
@@ -357,5 +357,8 @@ fn warn(profile: &DeviceProfile, summary: &ProfileSummary) {
              measure again with --again when the machine is quiet",
             summary.disturbed
         );
+    }
+    if let Some(doubt) = DevicePower::of(&profile.rows).and_then(|power| power.doubt(&device.to_string())) {
+        notice!("{doubt}");
     }
 }

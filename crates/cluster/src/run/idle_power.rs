@@ -1,40 +1,10 @@
-//! The power of idle devices as their profiles tell it, and the refusal to plan for energy where they do not.
-
-use std::{fmt, path::PathBuf};
+//! The power of idle devices as their profiles tell it.
 
 use edgecut_engine::energy::EnergySource;
 use edgecut_graph::units::Watts;
-use edgecut_profile::{DevicePower, ProfileRow};
+use edgecut_profile::DevicePower;
 
-use crate::{DeviceName, DeviceSpec};
-
-/// Devices that may be used and whose energy is not known.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct UnknownEnergy {
-    pub devices: Vec<Unmetered>,
-}
-
-/// A device whose profile tells no energy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unmetered {
-    device: DeviceName,
-    /// Of the profile, where it is a file.
-    path: Option<PathBuf>,
-    /// The columns that are empty in all rows; none where no row has all columns.
-    empty: Vec<&'static str>,
-}
-
-impl Unmetered {
-    pub(super) fn new(device: DeviceName, path: Option<PathBuf>, rows: &[ProfileRow]) -> Unmetered {
-        let columns = [
-            ("energy_j", rows.iter().any(|row| row.energy_j.is_some())),
-            ("idle_w", rows.iter().any(|row| row.idle_w.is_some())),
-            ("energy_source", rows.iter().any(|row| row.energy_source.is_some())),
-        ];
-        let empty = columns.into_iter().filter(|(_, is_set)| !is_set).map(|(name, _)| name);
-        Unmetered { device, path, empty: empty.collect() }
-    }
-}
+use crate::DeviceSpec;
 
 /// By device: its idle power. Devices whose energy one meter reads share its idle power equally, so that it counts once. A
 /// meter outside of the server reads all of it, so that others in the server add nothing.
@@ -70,32 +40,10 @@ fn share_meter(one: (&DeviceSpec, DevicePower), other: (&DeviceSpec, DevicePower
             }
 }
 
-impl fmt::Display for UnknownEnergy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "the objective energy needs energy_j, idle_w and energy_source of every device that may be used: ",
-        )?;
-        for (number, Unmetered { device, path, empty }) in self.devices.iter().enumerate() {
-            let what = match empty.len() {
-                0 => "no row with all three".to_string(),
-                3 => "none".to_string(),
-                _ => format!("no {}", empty.join(" and no ")),
-            };
-            let path = path.as_ref().map_or("its profile".to_string(), |path| path.display().to_string());
-            write!(f, "{}{device} has {what} in {path}", if number > 0 { ", " } else { "" })?;
-        }
-        f.write_str(
-            "\n`edgecut devices` says whether a server tells its energy; what was measured before it could be read is measured \
-             again with `edgecut profile --again`\nfigures of an external meter can be written into the columns \
-             (docs/operations.md); --objective latency needs none",
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DeviceKind;
+    use crate::{DeviceKind, DeviceName};
     use edgecut_graph::units::Bytes;
 
     #[test]
@@ -109,7 +57,8 @@ mod tests {
             memory: Bytes(1),
             host_link: None,
         };
-        let power = |source, idle| Some(DevicePower { above_idle: Watts(1.0), idle: Watts(idle), source });
+        let power =
+            |source, idle| Some(DevicePower { above_idle: Watts(1.0), idle: Watts(idle), source, below_idle: 0 });
         let devices = [
             (device("a", "cpu0"), power(EnergySource::Powercap, 10.0)),
             (device("a", "cpu1"), power(EnergySource::Powercap, 14.0)),

@@ -5,7 +5,7 @@
 //! | [`request`] | from a model, devices and profiles to the planner's request |
 //! | [`recorded`] | devices and profiles that were read from files |
 //! | [`costs`], [`network`], [`shards`] | tables of that request: groups, links, shards measured as plans ask for them |
-//! | `idle_power` | the idle power of devices in that request |
+//! | `idle_power`, `unknown_energy` | the idle power of devices in that request, and its refusal without energy |
 //! | [`pilot`] | a plan made on agents: replanning, pilot runs, the choice among candidates |
 //! | [`deploy`] | what each server must do |
 //! | [`failover`] | a plan for the servers that are left |
@@ -39,6 +39,7 @@ pub mod schedule_bench;
 pub mod shards;
 pub mod stage_engines;
 pub mod table;
+mod unknown_energy;
 
 pub use compare::Difference;
 pub use deploy::{DeployError, DeployOptions, Deployment, deploy};
@@ -47,3 +48,4 @@ pub use execute::{RunError, RunOptions, agents_of, execute};
 pub use network::{NetworkError, network};
 pub use outcome::{GroupTime, Latencies, MemoryUse, Outcome, Scatter, TransferCost};
 pub use stage_engines::StageEngines;
+pub use unknown_energy::UnknownEnergy;

@@ -13,15 +13,16 @@ use edgecut_plan::{
     search::Options,
     split::{choice::Halo, options::SplitOptions, ratios::Ratios},
 };
-use edgecut_profile::{CacheFlush, Calibration, Item, ProfileError, ProfileRow, items, reader};
+use edgecut_profile::{CacheFlush, Calibration, DevicePower, Item, ProfileError, ProfileRow, items, reader};
 
 use super::{
     costs::{Costs, NothingKnown},
-    idle_power::{UnknownEnergy, Unmetered, idle_powers},
+    idle_power::idle_powers,
     network::{NetworkError, calibrated, network},
     shards::{KnownRows, shard_costs},
+    unknown_energy::{UnknownEnergy, Unmetered},
 };
-use crate::{DeviceName, Endpoint, Inventory, survey::DeviceProfile};
+use crate::{DeviceName, DeviceSpec, Endpoint, Inventory, survey::DeviceProfile};
 
 /// A model cut into items: profiles have one row per item, and plans place items as groups.
 #[derive(Debug, Clone)]
@@ -109,6 +110,13 @@ impl DeviceRows {
         let related = all.into_iter().filter(is_related).collect();
         Ok(DeviceRows { related, ..DeviceRows::from(surveyed) })
     }
+}
+
+/// What `profiles`, in the order of the devices of `inventory`, cannot tell of their energy.
+pub fn energy_doubts(inventory: &Inventory, profiles: &[DeviceRows]) -> Vec<String> {
+    let doubt =
+        |(device, profile): (&DeviceSpec, &DeviceRows)| DevicePower::of(&profile.rows)?.doubt(&device.name.to_string());
+    inventory.devices.iter().zip(profiles).filter_map(doubt).collect()
 }
 
 impl<'g> ModelGroups<'g> {
@@ -212,24 +220,37 @@ impl PlanSettings {
         };
         request.restrict(&self.rules);
         if self.objective == Objective::Energy {
-            check_energy(&request, inventory, profiles)?;
+            let named = |id: DeviceId| {
+                let (device, rows) = (&inventory.devices[id.0 as usize], &profiles[id.0 as usize]);
+                Unmetered::new(device.name.clone(), rows.path.clone(), &rows.rows, None)
+            };
+            UnknownEnergy::check(request.without_energy().into_iter().map(named).collect())?;
         }
         Ok(request)
     }
-}
 
-/// Refuses devices that may be used and have no energy.
-fn check_energy(
-    request: &PlanRequest<'_>,
-    inventory: &Inventory,
-    profiles: &[DeviceRows],
-) -> Result<(), UnknownEnergy> {
-    let named = |id: DeviceId| {
-        let (device, rows) = (&inventory.devices[id.0 as usize], &profiles[id.0 as usize]);
-        Unmetered::new(device.name.clone(), rows.path.clone(), &rows.rows)
-    };
-    let devices: Vec<_> = request.without_energy().into_iter().map(named).collect();
-    if devices.is_empty() { Ok(()) } else { Err(UnknownEnergy { devices }) }
+    /// Checks, before anything is measured, whether energy as the objective can be told: each device that may be used has
+    /// a meter, or some energy in the rows that are `known`. `no_meter` tells why a device has none.
+    ///
+    /// # Errors
+    /// The devices of which neither holds.
+    pub fn check_meters(
+        &self,
+        model: &ModelGroups<'_>,
+        known: &[DeviceProfile],
+        no_meter: impl Fn(&DeviceName) -> Option<String>,
+    ) -> Result<(), RequestError> {
+        let groups = model.group_names();
+        let may_be_used = |device: &str| groups.iter().any(|group| rule::allow(&self.rules, group, device));
+        let unmetered = |profile: &DeviceProfile| {
+            let device = &profile.device.name;
+            let no_meter = no_meter(device)?;
+            let is_unknown = DevicePower::of(&profile.rows).is_none() && may_be_used(&device.to_string());
+            is_unknown
+                .then(|| Unmetered::new(device.clone(), Some(profile.path.clone()), &profile.rows, Some(no_meter)))
+        };
+        Ok(UnknownEnergy::check(known.iter().filter_map(unmetered).collect())?)
+    }
 }
 
 fn device_names(inventory: &Inventory) -> Vec<String> {

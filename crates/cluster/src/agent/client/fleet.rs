@@ -6,7 +6,7 @@ use smol_str::SmolStr;
 
 use super::{agent::Agent, error::AgentError, probe_fit::ProbeFit};
 use crate::{
-    Cluster, Description, Inventory, Link, LinkRow, LinkTable,
+    Cluster, Description, DeviceName, Inventory, Link, LinkRow, LinkTable,
     agent::protocol::{Identity, SecurityError, peer::Peer, probe::MAX_PROBE_SIZE},
 };
 
@@ -110,6 +110,12 @@ impl Fleet {
             }
         }
         Ok(links)
+    }
+
+    /// Why nothing reads the energy of `device`; `None` if something does, or its agent does not say.
+    pub fn no_meter(&self, device: &DeviceName) -> Option<&str> {
+        let (_, _, told) = self.connected().find(|(server, ..)| **server == device.server)?;
+        told.devices.iter().find(|described| described.name == device.device)?.energy.absent()
     }
 
     /// The devices of the servers that answered, and `links` between them.
