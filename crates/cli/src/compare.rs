@@ -11,7 +11,7 @@ use crate::{
     source_file as file, subject_file,
     table::{numbered, shortened, table},
 };
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::units::{Bytes, Joules, Micros};
 use edgecut_report::{
     comparison::{ComparedKind, Comparison, ComparisonRow, SIGNIFICANT, Unit, subjects::subjects},
     subject::{Content, Subject},
@@ -151,5 +151,6 @@ fn amount(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Us => Micros(value).to_string(),
         Unit::Bytes => Bytes(value as u64).to_string(),
+        Unit::J => Joules(value).to_string(),
     }
 }

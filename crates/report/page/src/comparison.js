@@ -3,11 +3,13 @@ import { html } from "./dom.js";
 import * as format from "./format.js";
 import { sortedTable } from "./table.js";
 
+const amounts = { us: format.time, bytes: format.bytes, j: format.energy };
+
 export function comparison(of, words) {
   const rows = of.kind.map((kind, at) => ({
     kind, id: of.id[at], name: words[of.operator[at]], part: words[of.part[at]], onA: words[of.on_a[at]], onB: words[of.on_b[at]],
     a: of.value_a[at], b: of.value_b[at], ratio: of.value_a[at] > 0 ? of.value_b[at] / of.value_a[at] : null,
-    difference: of.difference[at], isSignificant: of.is_significant[at], amount: of.is_bytes[at] ? format.bytes : format.time,
+    difference: of.difference[at], isSignificant: of.is_significant[at], amount: amounts[of.unit[at]],
   }));
   const tested = rows.filter(row => row.kind === "group" && row.difference !== null);
   const significant = tested.filter(row => row.isSignificant);

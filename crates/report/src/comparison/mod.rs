@@ -16,6 +16,7 @@ pub mod subjects;
 
 use std::collections::BTreeMap;
 
+use edgecut_graph::units::Joules;
 use serde::Serialize;
 
 use estimate::Estimate;
@@ -58,7 +59,7 @@ pub struct ComparisonRow {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComparedKind {
-    /// Latency, time between results, peak memory; the sum of a profile.
+    /// Latency, time between results, peak memory, energy; the sum of a profile.
     #[default]
     Whole,
     /// All groups of the same operators.
@@ -74,6 +75,7 @@ pub enum Unit {
     #[default]
     Us,
     Bytes,
+    J,
 }
 
 /// The number of standard errors beyond which a difference is significant: by chance, 3 in 1000 are with many samples, 2 in 100
@@ -127,6 +129,12 @@ impl ComparisonRow {
     fn bytes(kind: ComparedKind, name: &str, a: u64, b: u64) -> ComparisonRow {
         let row = ComparisonRow::times(kind, name, Estimate::exact(a as f64), Estimate::exact(b as f64));
         ComparisonRow { unit: Unit::Bytes, ..row }
+    }
+
+    /// Energy of one thing on both sides.
+    fn energy(kind: ComparedKind, name: &str, a: Joules, b: Joules) -> ComparisonRow {
+        let row = ComparisonRow::times(kind, name, Estimate::exact(a.0), Estimate::exact(b.0));
+        ComparisonRow { unit: Unit::J, ..row }
     }
 
     fn on(self, device_a: &str, device_b: &str) -> ComparisonRow {

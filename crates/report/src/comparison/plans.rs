@@ -73,19 +73,22 @@ fn transfers(plan: &Plan) -> impl Iterator<Item = (TransferKey<'_>, &Transfer)> 
     })
 }
 
-/// Latency, time between results, peak memory, and what is sent.
+/// Latency, time between results, peak memory, what is sent, and the energy that both know.
 fn whole(a: &Plan, b: &Plan) -> Vec<ComparisonRow> {
     let time = |name: &str, of: fn(&Plan) -> f64| {
         ComparisonRow::times(ComparedKind::Whole, name, Estimate::exact(of(a)), Estimate::exact(of(b)))
     };
     let sent = |plan: &Plan| plan.transfers.iter().map(|transfer| transfer.sent().0).sum();
     let peaks = (a.predicted.peak_bytes.0, b.predicted.peak_bytes.0);
-    vec![
+    let energy = a.predicted.energy_j.zip(b.predicted.energy_j);
+    let energy = energy.map(|(a, b)| ComparisonRow::energy(ComparedKind::Whole, "energy", a, b));
+    let rows = [
         time("latency", |plan| plan.predicted.latency_us.0),
         time("between results", |plan| plan.predicted.interval_us.0),
         ComparisonRow::bytes(ComparedKind::Whole, "peak memory", peaks.0, peaks.1),
         ComparisonRow::bytes(ComparedKind::Whole, "sent", sent(a), sent(b)),
-    ]
+    ];
+    rows.into_iter().chain(energy).collect()
 }
 
 /// How long each device computes, and the memory that it takes.

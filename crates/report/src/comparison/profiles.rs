@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use edgecut_graph::Granularity;
+use edgecut_graph::{Granularity, units::Joules};
 use edgecut_profile::{MeasurementMode, ProfileRow, ProfiledDevice, Signature};
 
 use super::{ComparedKind, Comparison, ComparisonError, ComparisonRow, estimate::Estimate, paired, sort, unpaired};
@@ -167,10 +167,27 @@ fn compare(
         comparison.rows.push(row(ComparedKind::Operators, name, sum.0, sum.1));
     }
     if !operators.is_empty() {
-        let name = if is_one { "sum".to_string() } else { format!("sum of {}", setting_a.what()) };
-        comparison.rows.push(row(ComparedKind::Whole, &name, whole.0, whole.1));
+        let of_setting = if is_one { String::new() } else { format!(" of {}", setting_a.what()) };
+        comparison.rows.push(row(ComparedKind::Whole, &format!("sum{of_setting}"), whole.0, whole.1));
+        let pairs: Vec<_> =
+            pairs.iter().filter(|((_, axis, _), ..)| axis.is_none()).map(|(_, a, b)| (*a, *b)).collect();
+        let rows = energy(&pairs, &format!("energy{of_setting}"));
+        comparison.rows.extend(rows.into_iter().map(|row| row.on(&device_a, &device_b)));
     }
     comparison.notes.extend(unpaired("rows", alone_a, alone_b).map(|note| format!("{device_a}: {note}")));
+}
+
+/// The energy of all `pairs`, called `whole`, and of each kind of operator, where all rows of both sides tell it.
+fn energy(pairs: &[(&ProfileRow, &ProfileRow)], whole: &str) -> Vec<ComparisonRow> {
+    let sum = |kind: Option<&str>| {
+        let mut counted = pairs.iter().filter(|(a, _)| kind.is_none_or(|kind| a.operator == kind));
+        counted.try_fold((Joules::ZERO, Joules::ZERO), |sum, (a, b)| Some((sum.0 + a.energy_j?, sum.1 + b.energy_j?)))
+    };
+    let row =
+        |kind, name: &str, sum: Option<(Joules, Joules)>| sum.map(|(a, b)| ComparisonRow::energy(kind, name, a, b));
+    let kinds: BTreeSet<&str> = pairs.iter().map(|(a, _)| a.operator.as_str()).collect();
+    let of_kinds = kinds.into_iter().filter_map(|kind| row(ComparedKind::Operators, kind, sum(Some(kind))));
+    row(ComparedKind::Whole, whole, sum(None)).into_iter().chain(of_kinds).collect()
 }
 
 /// The rows of a setting that have a time.
@@ -187,7 +204,7 @@ fn estimate(row: &ProfileRow) -> Estimate {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Unit, *};
 
     const HEADER: &str = "server,device,hardware,engine,engine_version,threads,mode,granularity,id,operators,operator,\
                           signature,shapes,dtype,flops,bytes,n,time_us_median,time_us_mad,time_us_min,time_us_p95,\
@@ -223,6 +240,24 @@ mod tests {
             ]
         );
         assert_eq!(found.notes, ["s/cpu: 1 rows only in A, 1 only in B: not compared"]);
+    }
+
+    #[test]
+    fn energy_is_compared_where_all_rows_tell_it() {
+        let told = |joules: [Option<f64>; 3]| {
+            let rows = profile("s", &[(0, "conv", "x", 1.0), (1, "conv", "z", 1.0), (2, "relu", "y", 1.0)]);
+            let rows = rows.into_iter().zip(joules);
+            rows.map(|(row, j)| ProfileRow { energy_j: j.map(Joules), ..row }).collect::<Vec<_>>()
+        };
+        let energy = |a: &[ProfileRow], b: &[ProfileRow]| {
+            let rows = profiles(("a", a), ("b", b)).unwrap().rows.into_iter().filter(|row| row.unit == Unit::J);
+            rows.map(|row| (row.name, row.a, row.b)).collect::<Vec<_>>()
+        };
+        let all = told([Some(1.0), Some(2.0), Some(4.0)]);
+        let named = |name: &str, joules| (name.to_string(), joules, joules);
+        assert_eq!(energy(&all, &all), [named("energy", 7.0), named("conv", 3.0), named("relu", 4.0)]);
+        assert_eq!(energy(&all, &told([Some(1.0), None, Some(4.0)])), [named("relu", 4.0)]);
+        assert_eq!(energy(&all, &told([None; 3])), []);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Two runs of plans of one model: what was measured.
 
 use edgecut_cluster::run::{GroupTime, Outcome, Scatter, TransferCost, results::RunAbout};
-use edgecut_graph::units::Micros;
+use edgecut_graph::units::{Joules, Micros};
 
 use super::{
     ComparedKind, Comparison, ComparisonError, ComparisonRow, GroupKey, TransferKey, estimate::Estimate, paired, sort,
@@ -35,6 +35,7 @@ pub fn runs(
         rows.push(row.of(id, part).on(&way, &way));
     }
     rows.extend(memory(of_a, of_b));
+    rows.extend(energy(of_a, of_b));
     sort(&mut rows);
     let mut notes = Vec::new();
     if let (Some(a), Some(b)) = (&a.about, &b.about)
@@ -94,6 +95,18 @@ fn whole(a: &Outcome, b: &Outcome) -> Vec<ComparisonRow> {
         rows.push(ComparisonRow::times(ComparedKind::Whole, "between results", interval.0, interval.1));
     }
     rows
+}
+
+/// What each server consumed in a run.
+fn energy(a: &Outcome, b: &Outcome) -> Vec<ComparisonRow> {
+    let of = |run: &'_ Outcome| -> Vec<(String, Joules)> {
+        run.energy.iter().map(|server| (server.server.to_string(), server.measured_energy_j)).collect()
+    };
+    let (pairs, _, _) = paired(of(a).into_iter(), of(b).into_iter());
+    let row = |(server, a, b): (String, Joules, Joules)| {
+        ComparisonRow::energy(ComparedKind::Device, "energy", a, b).on(&server, &server)
+    };
+    pairs.into_iter().map(row).collect()
 }
 
 /// What each device held at most.

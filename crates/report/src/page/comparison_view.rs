@@ -22,8 +22,8 @@ pub struct ComparisonView {
     pub part: Vec<u32>,
     pub on_a: Vec<u32>,
     pub on_b: Vec<u32>,
-    /// Whether the values are bytes; else microseconds.
-    pub is_bytes: Vec<bool>,
+    /// Of the values.
+    pub unit: Vec<Unit>,
     pub value_a: Vec<f64>,
     pub value_b: Vec<f64>,
     /// In standard errors.
@@ -47,7 +47,11 @@ pub(super) fn comparisons(subjects: &[Subject], words: &mut Dictionary) -> Vec<C
 impl ComparisonView {
     fn of(name: &str, comparison: Comparison, words: &mut Dictionary) -> ComparisonView {
         let Comparison { a, b, rows, notes } = comparison;
-        let value = |unit: Unit, value: f64| if unit == Unit::Us { nanoseconds(value) } else { value };
+        let value = |unit: Unit, value: f64| match unit {
+            Unit::Us => nanoseconds(value),
+            Unit::Bytes => value,
+            Unit::J => five_digits(value),
+        };
         ComparisonView {
             name: name.to_string(),
             a,
@@ -59,7 +63,7 @@ impl ComparisonView {
             part: rows.iter().map(|row| words.add(&row.part)).collect(),
             on_a: rows.iter().map(|row| words.add(&row.device_a)).collect(),
             on_b: rows.iter().map(|row| words.add(&row.device_b)).collect(),
-            is_bytes: rows.iter().map(|row| row.unit == Unit::Bytes).collect(),
+            unit: rows.iter().map(|row| row.unit).collect(),
             value_a: rows.iter().map(|row| value(row.unit, row.a)).collect(),
             value_b: rows.iter().map(|row| value(row.unit, row.b)).collect(),
             is_significant: rows.iter().map(|row| row.is_significant).collect(),
