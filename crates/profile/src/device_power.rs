@@ -78,7 +78,7 @@ mod tests {
         assert_eq!((power.idle, power.source), (Watts(10.0), EnergySource::External));
         assert!((power.energy(Micros(4000.0)).power_above_idle(Micros(4000.0)).0 - 4.0).abs() < 1e-9, "{power:?}");
         assert_eq!((power.below_idle, power.doubt("s/cpu")), (0, None));
-        rows[1].energy_j = Some(Joules(0.02));
+        rows[1].energy_j = Some(Joules(0.01));
         let power = DevicePower::of(&rows).unwrap();
         assert_eq!(power.below_idle, 1);
         assert!((power.above_idle.0 - 2.0 / 3.0).abs() < 1e-9 && power.doubt("s/cpu").is_some(), "{power:?}");
