@@ -94,6 +94,20 @@ proptest! {
     }
 }
 
+/// Energy grows with the latency, and that with the order on each device.
+#[test]
+fn programs_by_energy_decide_orders() {
+    for seed in 0..40 {
+        let mut problem = exact_problem(seed, 5, 2 + seed as usize % 2);
+        problem.objective = Objective::Energy;
+        let problem = simplified(problem);
+        let best = brute_force(&problem).unwrap();
+        let (found, bound, _) = programmed(&problem);
+        assert!(found.is_some_and(|found| (found - best).abs() <= 1e-6 * best), "{seed}: {found:?} against {best}");
+        assert!(bound <= best * (1.0 + 1e-9) && bound >= best * (1.0 - 1e-6), "{seed}: {bound} against {best}");
+    }
+}
+
 /// Too many groups to try everything: the gap that is left is smaller than the other bounds leave, and planning again
 /// gives the same.
 #[test]

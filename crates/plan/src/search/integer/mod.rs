@@ -26,6 +26,8 @@ use std::{
 
 use microlp::{SolveOptions, SolveOutcome};
 
+use edgecut_graph::units::Watts;
+
 use self::{
     builder::Detail,
     model::{Model, Size},
@@ -57,7 +59,12 @@ pub fn search(session: &mut Session<'_>) {
     if size.columns > MAX_COLUMNS {
         return;
     }
-    let orders = problem.objective == Objective::Latency && upper.is_finite();
+    let counts_latency = match problem.objective {
+        Objective::Latency => true,
+        Objective::Energy => problem.idle_power() > Watts::ZERO,
+        Objective::Throughput | Objective::Memory => false,
+    };
+    let orders = counts_latency && upper.is_finite();
     let (detail, by) = match (size.choices <= MAX_CHOICES, problem.groups.len() <= MAX_ORDERED) {
         (false, _) => (Detail::Fractions, "a linear program of paths, loads and memories"),
         (true, few) if few && orders => (Detail::Ordered, "a mixed-integer program of placements and orders"),

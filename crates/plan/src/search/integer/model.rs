@@ -99,7 +99,11 @@ impl Model {
             builder.memories(peak);
         }
         let precedences = match (detail, finish) {
-            (Detail::Ordered, Some(_)) => builder.precedences(&starts, upper / unit * SLACK),
+            (Detail::Ordered, Some(_)) => {
+                // By energy, no run is so long that idle power alone consumes more.
+                let horizon = if by_energy { 1e6 * upper / problem.idle_power().0 } else { upper };
+                builder.precedences(&starts, horizon / builder.time * SLACK)
+            }
             _ => Vec::new(),
         };
         let ProgramBuilder { program, places, time, .. } = builder;
