@@ -2,7 +2,7 @@
 //!
 //! | module | compares |
 //! |---|---|
-//! | [`profiles`] | times of the same operators on two devices, engines, versions or days |
+//! | [`profiles`] | times and energy of the same operators on two devices, engines, versions or days |
 //! | [`plans`] | what two plans predict of the same model |
 //! | [`runs`] | what two runs measured |
 //! | [`subjects`] | two of one kind, whatever it is |
@@ -14,7 +14,7 @@ pub mod profiles;
 pub mod runs;
 pub mod subjects;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use edgecut_graph::units::Joules;
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub struct Comparison {
     /// What A and B are: of a profile the device, its hardware, engine and date.
     pub a: String,
     pub b: String,
-    /// The largest difference first within each kind.
+    /// The largest difference first within each kind and unit.
     pub rows: Vec<ComparisonRow>,
     /// What could not be compared, and why.
     pub notes: Vec<String>,
@@ -69,7 +69,7 @@ pub enum ComparedKind {
     Transfer,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
     #[default]
@@ -96,12 +96,12 @@ pub enum ComparisonError {
 }
 
 impl Comparison {
-    /// Keeps the first `most` rows of each kind; says how many are left out.
+    /// Keeps the first `most` rows of each kind and unit; says how many are left out.
     pub fn keep(&mut self, most: usize) -> usize {
-        let mut seen: BTreeMap<ComparedKind, usize> = BTreeMap::new();
+        let mut seen: BTreeMap<(ComparedKind, Unit), usize> = BTreeMap::new();
         let before = self.rows.len();
         self.rows.retain(|row| {
-            let count = seen.entry(row.kind).or_default();
+            let count = seen.entry((row.kind, row.unit)).or_default();
             *count += 1;
             *count <= most
         });
@@ -146,13 +146,16 @@ impl ComparisonRow {
     }
 }
 
-/// Kinds in their order, the largest difference first within each; what is on the whole stays in its order.
+/// Kinds in their order, and units within each, the largest difference first; what is on the whole stays in its order.
 fn sort(rows: &mut [ComparisonRow]) {
     let difference = |row: &ComparisonRow| match row.kind {
         ComparedKind::Whole => 0.0,
         _ => (row.b - row.a).abs(),
     };
-    rows.sort_by(|x, y| x.kind.cmp(&y.kind).then(difference(y).total_cmp(&difference(x))));
+    // Of rows on the whole the units stay where they are.
+    let unit = |row: &ComparisonRow| (row.kind != ComparedKind::Whole).then_some(row.unit);
+    let key = |row: &ComparisonRow| (row.kind, unit(row));
+    rows.sort_by(|x, y| key(x).cmp(&key(y)).then(difference(y).total_cmp(&difference(x))));
 }
 
 /// Pairs what has the same key on both sides, the n-th of A with the n-th of B; and how many of each side are left over.
@@ -183,6 +186,13 @@ type GroupKey<'a> = (Option<u32>, &'a str, &'a str);
 /// By what transfers are paired: the tensor's number in the model, its part, its name, and from where to where it goes.
 type TransferKey<'a> = (Option<u32>, &'a str, &'a str, String, String);
 
+/// A note that the energy of `of` is of different sources, if it is.
+fn other_sources(of: &str, a: &BTreeSet<String>, b: &BTreeSet<String>) -> Option<String> {
+    let named = |sources: &BTreeSet<String>| sources.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let differ = !a.is_empty() && !b.is_empty() && a != b;
+    differ.then(|| format!("energy of {of}: by {} in A, by {} in B, which measure different parts", named(a), named(b)))
+}
+
 /// What is on one side alone.
 fn unpaired(what: &str, a: usize, b: usize) -> Option<String> {
     (a + b > 0).then(|| format!("{a} {what} only in A, {b} only in B: not compared"))
@@ -210,5 +220,30 @@ mod tests {
         assert_eq!((row.ratio, row.z, row.is_significant), (Some(1.2), Some(4.0), Some(true)));
         let row = ComparisonRow::bytes(ComparedKind::Whole, "x", 0, 7);
         assert_eq!((row.ratio, row.z, row.is_significant), (None, None, None));
+        let row = ComparisonRow::energy(ComparedKind::Whole, "x", Joules(2.0), Joules(3.0));
+        assert_eq!((row.unit, row.ratio, row.is_significant), (Unit::J, Some(1.5), None));
+    }
+
+    #[test]
+    fn each_unit_has_its_largest_differences() {
+        let mut rows = Vec::new();
+        for (name, joules, bytes) in [("x", 3.0, 100), ("y", 9.0, 900), ("z", 6.0, 500)] {
+            rows.push(ComparisonRow::energy(ComparedKind::Device, name, Joules(0.0), Joules(joules)));
+            rows.push(ComparisonRow::bytes(ComparedKind::Device, name, 0, bytes));
+        }
+        sort(&mut rows);
+        let mut comparison = Comparison { rows, ..Comparison::default() };
+        assert_eq!(comparison.keep(2), 2);
+        let kept: Vec<(Unit, &str)> = comparison.rows.iter().map(|row| (row.unit, row.name.as_str())).collect();
+        assert_eq!(kept, [(Unit::Bytes, "y"), (Unit::Bytes, "z"), (Unit::J, "y"), (Unit::J, "z")]);
+    }
+
+    #[test]
+    fn energy_of_different_sources_is_noted() {
+        let of = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+        let note = other_sources("s/cpu", &of(&["powercap"]), &of(&["external"])).unwrap();
+        assert!(note.starts_with("energy of s/cpu: by powercap in A, by external in B"), "{note}");
+        assert_eq!(other_sources("s", &of(&["powercap"]), &of(&["powercap"])), None);
+        assert_eq!(other_sources("s", &of(&["powercap"]), &of(&[])), None);
     }
 }

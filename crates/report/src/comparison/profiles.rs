@@ -1,11 +1,13 @@
-//! Two profiles: times of the same operators on two devices, with two engines or versions, or on two days.
+//! Two profiles: times and energy of the same operators on two devices, with two engines or versions, or on two days.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use edgecut_graph::{Granularity, units::Joules};
 use edgecut_profile::{MeasurementMode, ProfileRow, ProfiledDevice, Signature};
 
-use super::{ComparedKind, Comparison, ComparisonError, ComparisonRow, estimate::Estimate, paired, sort, unpaired};
+use super::{
+    ComparedKind, Comparison, ComparisonError, ComparisonRow, estimate::Estimate, other_sources, paired, sort, unpaired,
+};
 
 /// Compares the profile `a`, called `name_a`, with `b`.
 ///
@@ -173,6 +175,12 @@ fn compare(
             pairs.iter().filter(|((_, axis, _), ..)| axis.is_none()).map(|(_, a, b)| (*a, *b)).collect();
         let rows = energy(&pairs, &format!("energy{of_setting}"));
         comparison.rows.extend(rows.into_iter().map(|row| row.on(&device_a, &device_b)));
+        let sources = |rows: &mut dyn Iterator<Item = &ProfileRow>| -> BTreeSet<String> {
+            rows.filter_map(|row| row.energy().map(|energy| energy.source.to_string())).collect()
+        };
+        let (of_a, of_b) =
+            (sources(&mut pairs.iter().map(|pair| pair.0)), sources(&mut pairs.iter().map(|pair| pair.1)));
+        comparison.notes.extend(other_sources(&device_a, &of_a, &of_b));
     }
     comparison.notes.extend(unpaired("rows", alone_a, alone_b).map(|note| format!("{device_a}: {note}")));
 }
@@ -254,9 +262,10 @@ mod tests {
             rows.map(|row| (row.name, row.a, row.b)).collect::<Vec<_>>()
         };
         let all = told([Some(1.0), Some(2.0), Some(4.0)]);
-        let named = |name: &str, joules| (name.to_string(), joules, joules);
-        assert_eq!(energy(&all, &all), [named("energy", 7.0), named("conv", 3.0), named("relu", 4.0)]);
-        assert_eq!(energy(&all, &told([Some(1.0), None, Some(4.0)])), [named("relu", 4.0)]);
+        let more = told([Some(1.5), Some(2.5), Some(9.0)]);
+        let named = |name: &str, a, b| (name.to_string(), a, b);
+        assert_eq!(energy(&all, &more), [named("energy", 7.0, 13.0), named("relu", 4.0, 9.0), named("conv", 3.0, 4.0)]);
+        assert_eq!(energy(&all, &told([Some(1.0), None, Some(5.0)])), [named("relu", 4.0, 5.0)]);
         assert_eq!(energy(&all, &told([None; 3])), []);
     }
 

@@ -1,11 +1,11 @@
 //! Two runs of plans of one model: what was measured.
 
-use edgecut_cluster::run::{GroupTime, Outcome, Scatter, TransferCost, results::RunAbout};
+use edgecut_cluster::run::{GroupTime, Outcome, Scatter, ServerEnergy, TransferCost, results::RunAbout};
 use edgecut_graph::units::{Joules, Micros};
 
 use super::{
-    ComparedKind, Comparison, ComparisonError, ComparisonRow, GroupKey, TransferKey, estimate::Estimate, paired, sort,
-    unpaired,
+    ComparedKind, Comparison, ComparisonError, ComparisonRow, GroupKey, TransferKey, estimate::Estimate, other_sources,
+    paired, sort, unpaired,
 };
 use crate::subject::MeasuredRun;
 
@@ -44,9 +44,13 @@ pub fn runs(
         notes.push(format!("the runs are of different files: {} and {}", a.model, b.model));
     }
     if of_a.interval_us.is_some() != of_b.interval_us.is_some() {
-        let what =
-            "one is of a stream, whose latency has the time that inputs wait for each other: latencies do not compare";
+        let what = "one is of a stream, whose latency has the time that inputs wait for each other, and whose inferences share the idle power: latencies and energy do not compare";
         notes.push(what.to_string());
+    }
+    for of_a in &of_a.energy {
+        let of_b = of_b.energy.iter().find(|of_b| of_b.server == of_a.server);
+        let sources = |energy: &ServerEnergy| energy.sources.iter().map(|of| of.source.clone()).collect();
+        notes.extend(of_b.and_then(|of_b| other_sources(&of_a.server, &sources(of_a), &sources(of_b))));
     }
     notes.extend(unpaired("groups or parts", alone_a, alone_b));
     notes.extend(unpaired("transfers", sent_a, sent_b));
@@ -97,7 +101,7 @@ fn whole(a: &Outcome, b: &Outcome) -> Vec<ComparisonRow> {
     rows
 }
 
-/// What each server consumed in a run.
+/// What each server consumed for an inference.
 fn energy(a: &Outcome, b: &Outcome) -> Vec<ComparisonRow> {
     let of = |run: &'_ Outcome| -> Vec<(String, Joules)> {
         run.energy.iter().map(|server| (server.server.to_string(), server.measured_energy_j)).collect()
