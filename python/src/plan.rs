@@ -53,7 +53,7 @@ pub fn plan_table(py: Python<'_>, text: &[u8]) -> PyResult<Table> {
 /// Writes `plan.json` and `plan.csv`.
 #[pyfunction]
 pub fn write_plan(py: Python<'_>, path: PathBuf, text: String, progress: Option<Py<PyAny>>) -> PyResult<()> {
-    work(py, progress, move || calls::write_plan(&path, text))
+    work(py, progress, move || calls::write_plan(&path, &text))
 }
 
 fn read(py: Python<'_>, text: &[u8]) -> PyResult<Plan> {

@@ -1,12 +1,17 @@
 //! Energy through the real binary: columns are filled where this machine has a source, and where it has none, the absent sources are
 //! named to those who ask.
 
-use std::{fs, path::Path, thread, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 use crate::common::process::{edgecut, run, texts, within};
 use edgecut::{
     engine::energy::{EnergyMeter, EnergySource},
-    graph::units::Watts,
+    graph::units::{Joules, Micros, Watts},
     profile::ProfileRow,
 };
 
@@ -98,35 +103,55 @@ fn a_run_tells_the_energy_of_servers_that_have_a_source() {
 }
 
 #[test]
-fn a_plan_by_energy_without_a_meter_is_refused_before_anything_is_measured() {
+fn a_plan_by_energy_without_a_source_is_refused_before_anything_is_measured() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     fs::write(here.join("m.relay"), MODEL).unwrap();
-    let planned = |line: &str| {
+    let planned = || {
         let mut command = edgecut(here);
-        command.env("EDGECUT_SYSFS", here).args(["plan", "m.relay", "--objective", "energy"]).args(line.split(' '));
+        let arguments = ["plan", "m.relay", "--objective", "energy", "--profile-budget", "50ms", "--rehearse", "0"];
+        command.env("EDGECUT_SYSFS", here.join("sys")).args(arguments);
         let (code, _, said) = texts(within(Duration::from_secs(120), command));
         (code, said.split_whitespace().collect::<Vec<_>>().join(" "))
     };
-    let (code, said) = planned("--rehearse 0");
+    let (code, said) = planned();
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("local/cpu has none in profiles/") && said.contains("and no meter (powercap: "), "{said}");
+    assert!(said.contains("local/cpu has none in profiles/") && said.contains(", and cannot measure any: "), "{said}");
+    assert!(said.contains("no folder") && !said.contains("--again"), "{said}");
     let folders = fs::read_dir(here.join("profiles")).unwrap().map(|entry| entry.unwrap().path());
     let files = folders.filter(|path| path.is_dir()).flat_map(|path| fs::read_dir(path).unwrap());
-    let path = files.map(|entry| entry.unwrap().path()).find(|path| path.extension().is_some_and(|of| of == "csv"));
-    let path = path.unwrap();
+    let is_profile = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with("local-cpu-") && name.ends_with("fused.csv")
+    };
+    let path = files.map(|entry| entry.unwrap().path()).find(is_profile).unwrap();
     assert!(rows(&fs::read_to_string(&path).unwrap()).is_empty(), "{}", path.display());
 
-    // Figures of an external meter are as good.
+    // What was measured without a source is not measured again.
+    let zone = here.join("sys/class/powercap/intel-rapl:0");
+    fs::create_dir_all(&zone).unwrap();
+    for (name, value) in [("name", "package-0"), ("energy_uj", "1"), ("max_energy_range_uj", "1000000")] {
+        fs::write(zone.join(name), value).unwrap();
+    }
     profile(here, "");
     let measured = rows(&fs::read_to_string(&path).unwrap());
-    let mut table = csv::Writer::from_path(&path).unwrap();
-    for row in measured {
-        let time = row.time_us_median.unwrap();
-        let (energy_j, idle_w) = (Some(Watts(10.0).during(time)), Some(Watts(4.0)));
-        table.serialize(ProfileRow { energy_j, idle_w, energy_source: Some(EnergySource::External), ..row }).unwrap();
-    }
-    table.flush().unwrap();
-    let (code, said) = planned("--rehearse 0");
+    let written = |energy: &dyn Fn(Micros) -> Option<Joules>| {
+        let mut table = csv::Writer::from_path(&path).unwrap();
+        for row in &measured {
+            let energy_j = energy(row.time_us_median.unwrap());
+            let (idle_w, energy_source) = (energy_j.map(|_| Watts(4.0)), energy_j.map(|_| EnergySource::External));
+            table.serialize(ProfileRow { energy_j, idle_w, energy_source, ..row.clone() }).unwrap();
+        }
+        table.flush().unwrap();
+    };
+    written(&|_| None);
+    let (code, said) = planned();
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("local/cpu has none in profiles/") && !said.contains("cannot measure any"), "{said}");
+    assert!(said.contains("`edgecut profile --again`"), "{said}");
+
+    // Figures of an external meter are as good.
+    written(&|time| Some(Watts(10.0).during(time)));
+    let (code, said) = planned();
     assert_eq!(code, Some(0), "{said}");
 }

@@ -81,6 +81,7 @@ fn the_slower_server_that_draws_less_wins_by_energy_alone() {
     metered(here, "frugal.csv", 3.0, 5.0, usize::MAX);
     let both = "--profile fast.csv=s0/cpu --profile frugal.csv=s1/cpu";
     let (fast, _) = planned(here, &format!("{both} --no-split"));
+    fs::copy(here.join("found.json"), here.join("fast.json")).unwrap();
     let (frugal, text) = planned(here, &format!("{both} --no-split --objective energy"));
     assert_eq!((used(&fast), used(&frugal)), (vec!["s0"], vec!["s1"]));
     assert!(frugal.predicted.latency_us > fast.predicted.latency_us);
@@ -96,6 +97,10 @@ fn the_slower_server_that_draws_less_wins_by_energy_alone() {
         assert!(plan.devices.iter().all(|device| device.idle_w.is_some_and(|idle| (idle.0 - IDLE).abs() < 1e-12)));
     }
     assert!(frugal.predicted.energy_j < fast.predicted.energy_j);
+    let compared = run(here, "compare fast.json found.json --format csv");
+    let compared = String::from_utf8(compared.stdout).unwrap();
+    let energies: Vec<&str> = compared.lines().filter(|line| line.contains(",j,")).collect();
+    assert!(energies.len() == 1 && energies[0].starts_with("whole,,,energy,"), "{compared}");
     assert!(frugal.bound.value <= frugal.predicted.energy_j.unwrap().0 && frugal.bound.value > 0.0);
     assert!(text.contains("\nenergy ") && text.contains("of 1.00 W idle"), "{text}");
     let rows = fs::read_to_string(here.join("found.csv")).unwrap();
@@ -215,6 +220,6 @@ fn power_below_that_of_the_idle_device_is_noted() {
     metered(here, "below.csv", 1.0, -0.2, usize::MAX);
     let (plan, text) =
         planned(here, "--profile metered.csv=s0/cpu --profile below.csv=s1/cpu --no-split --objective energy");
-    let noted: Vec<&String> = plan.notes.iter().filter(|note| note.contains("less power")).collect();
-    assert!(noted.len() == 1 && noted[0].contains("rows of s1/cpu") && text.contains("count as idle"), "{text}");
+    let noted: Vec<&String> = plan.notes.iter().filter(|note| note.contains("no more power")).collect();
+    assert!(noted.len() == 1 && noted[0].contains("rows of s1/cpu") && text.contains("check both columns"), "{text}");
 }

@@ -65,9 +65,9 @@ pub fn run_plan(flags: &[String], text: &[u8], each: impl FnMut(MeasuredRun<'_>)
 ///
 /// # Errors
 /// If it is no plan, or a file cannot be written.
-pub fn write_plan(path: &Path, text: String) -> Outcome {
+pub fn write_plan(path: &Path, text: &str) -> Outcome {
     let plan = PlanFile::from_json(text.as_bytes()).map_err(Failure::bad_input)?;
-    crate::plan::write_as(path, &plan, text)
+    crate::plan::write(path, &plan)
 }
 
 fn parse<A: Args>(verb: &'static str, flags: &[String]) -> Result<A, Failure> {

@@ -62,7 +62,7 @@ pub async fn profiles(
 }
 
 /// The rows of all devices that are stored; nothing is measured.
-pub async fn stored(
+pub async fn stored_profiles(
     fleet: &Fleet,
     cluster: &Cluster,
     inventory: &Inventory,

@@ -160,7 +160,7 @@ pub fn check_devices(rules: &[Rule], groups: &[GroupNames], devices: &[String]) 
         return Err(RuleError::UnknownDevice { rule: unknown.clone(), what });
     }
     for group in groups {
-        if !rules.is_empty() && !devices.iter().any(|device| allow(rules, group, device)) {
+        if !rules.is_empty() && !devices.iter().any(|device| is_allowed(rules, group, device)) {
             let applying = rules.iter().filter(|rule| rule.applies_to(group));
             let rules: Vec<String> = applying.map(|rule| format!("--{rule}")).collect();
             let group = format!("{} {}", group.number(), group.kind);
@@ -170,18 +170,16 @@ pub fn check_devices(rules: &[Rule], groups: &[GroupNames], devices: &[String]) 
     Ok(())
 }
 
-/// Whether `rules` let `group` run on `device`.
-pub fn allow(rules: &[Rule], group: &GroupNames, device: &str) -> bool {
+/// Whether `group` may run on `device`. Patterns, which are slow to match, are matched for rules that would forbid it alone.
+pub fn is_allowed(rules: &[Rule], group: &GroupNames, device: &str) -> bool {
     rules.iter().all(|rule| rule.allows(device) || !rule.applies_to(group))
 }
 
 /// Removes from `costs` (one row per group, one column per device) the devices that a group may not run on.
 pub fn apply(rules: &[Rule], groups: &[GroupNames], devices: &[String], costs: &mut [Vec<Option<Cost>>]) {
     for (group, row) in groups.iter().zip(costs) {
-        for rule in rules.iter().filter(|rule| rule.applies_to(group)) {
-            for (device, cost) in devices.iter().zip(row.iter_mut()) {
-                *cost = cost.filter(|_| rule.allows(device));
-            }
+        for (device, cost) in devices.iter().zip(row.iter_mut()) {
+            *cost = cost.filter(|_| is_allowed(rules, group, device));
         }
     }
 }

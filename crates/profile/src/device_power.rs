@@ -14,8 +14,8 @@ pub struct DevicePower {
     /// Median of the idle power of all rows.
     pub idle: Watts,
     pub source: EnergySource,
-    /// Rows that tell less power than that of the idle device; they count as idle.
-    pub below_idle: usize,
+    /// Rows that draw no more power than the idle device.
+    pub idle_rows: usize,
 }
 
 impl DevicePower {
@@ -30,20 +30,22 @@ impl DevicePower {
         let time: Micros = of_source().map(|(_, time)| *time).sum();
         let mut idle: Vec<f64> = of_source().map(|(energy, _)| energy.idle.0).collect();
         idle.sort_by(f64::total_cmp);
-        let is_below = |(energy, time): &&(Energy, Micros)| energy.run.over(*time) < energy.idle;
-        let below_idle = of_source().filter(is_below).count();
-        Some(DevicePower { above_idle: above.over(time), idle: Watts(quantile(&idle, 0.5)?), source, below_idle })
+        let idle_rows = measured.iter().filter(|(energy, time)| energy.is_idle(*time)).count();
+        Some(DevicePower { above_idle: above.over(time), idle: Watts(quantile(&idle, 0.5)?), source, idle_rows })
     }
 
-    /// What its figures cannot tell, if there is something, of a device called `device`.
-    pub fn doubt(&self, device: &str) -> Option<String> {
-        (self.below_idle > 0).then(|| {
-            format!(
-                "{} rows of {device} tell less power (energy_j over time) than idle_w and count as idle: something else ran \
-                 while the idle power was read, or they are too short for the meter",
-                self.below_idle
-            )
-        })
+    /// A warning of rows whose power above idle is not known, if there are any; `device` is the device's name.
+    pub fn warning(&self, device: &str) -> Option<String> {
+        let rows = match self.idle_rows {
+            0 => return None,
+            1 => "1 row".to_string(),
+            several => format!("{several} rows"),
+        };
+        let why = match self.source {
+            EnergySource::External => "check both columns",
+            _ => "other processes ran while idle_w was measured, or the operators are too short for the meter",
+        };
+        Some(format!("{rows} of {device} with no more power (energy_j over time) than idle_w: {why}"))
     }
 
     /// The estimated energy of something that takes `time`.
@@ -77,11 +79,11 @@ mod tests {
         let power = DevicePower::of(&rows).unwrap();
         assert_eq!((power.idle, power.source), (Watts(10.0), EnergySource::External));
         assert!((power.energy(Micros(4000.0)).power_above_idle(Micros(4000.0)).0 - 4.0).abs() < 1e-9, "{power:?}");
-        assert_eq!((power.below_idle, power.doubt("s/cpu")), (0, None));
+        assert_eq!((power.idle_rows, power.warning("s/cpu")), (0, None));
         rows[1].energy_j = Some(Joules(0.01));
         let power = DevicePower::of(&rows).unwrap();
-        assert_eq!(power.below_idle, 1);
-        assert!((power.above_idle.0 - 2.0 / 3.0).abs() < 1e-9 && power.doubt("s/cpu").is_some(), "{power:?}");
+        assert!((power.above_idle.0 - 2.0 / 3.0).abs() < 1e-9, "{power:?}");
+        assert!(power.warning("s/cpu").is_some_and(|warning| warning.starts_with("1 row of s/cpu")), "{power:?}");
         rows.iter_mut().for_each(|row| row.idle_w = None);
         assert_eq!(DevicePower::of(&rows), None);
     }

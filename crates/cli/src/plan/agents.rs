@@ -6,7 +6,7 @@ use edgecut_cluster::{
     DeviceName,
     run::{
         pilot::{PilotAgents, PilotOptions, plan_on_agents},
-        request::{DeviceRows, ModelGroups, energy_doubts},
+        request::{DeviceRows, ModelGroups, energy_warnings},
         shards::Shards,
     },
     survey::{DeviceProfile, MissingPolicy, SurveyRequest},
@@ -26,7 +26,7 @@ use crate::{
     caller::is_stopped,
     cluster_flag::{links, reach_all, runtime},
     model::ModelArguments,
-    survey::{profiles, stored},
+    survey::{profiles, stored_profiles},
 };
 
 /// Plans the model of `arguments`.
@@ -62,16 +62,22 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
         folder,
         contents: given.clone(),
     };
+    let rows_of = |surveyed: &DeviceProfile| match arguments.estimate {
+        true => DeviceRows::with_related(surveyed, folder).map_err(Failure::bad_input),
+        false => Ok(DeviceRows::from(surveyed)),
+    };
     let runtime = runtime()?;
     let (fleet, inventory, surveyed, calibrations) = runtime.block_on(async {
         let fleet = reach_all(&cluster).await?;
         let inventory = fleet.inventory(&cluster, Vec::new());
         settings.check(&groups, &inventory).map_err(|e| arguments.failure(e))?;
         moved::check(arguments, &groups, &inventory, settings.like.as_ref())?;
-        if arguments.objective == Objective::Energy && !arguments.estimate {
-            let known = stored(&fleet, &cluster, &inventory, &survey).await?;
-            let no_meter = |device: &DeviceName| fleet.no_meter(device).map(str::to_string);
-            settings.check_meters(&groups, &known, no_meter).map_err(|e| arguments.failure(e))?;
+        if arguments.objective == Objective::Energy {
+            let stored = stored_profiles(&fleet, &cluster, &inventory, &survey).await?;
+            let known = stored.iter().map(rows_of).collect::<Result<Vec<_>, _>>()?;
+            let absent = |device: &DeviceName| fleet.energy_absent(device).map(str::to_string);
+            let checked = settings.check_energy(&groups, &inventory.devices, &known, !arguments.estimate, absent);
+            checked.map_err(|e| arguments.failure(e))?;
         }
         let table = arguments.links.clone().unwrap_or_else(|| folder.join("links.csv"));
         let inventory = fleet.inventory(&cluster, links(&fleet, &cluster, &table, false).await?);
@@ -81,11 +87,7 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
         Ok::<_, Failure>((fleet, inventory, surveyed, calibrations))
     })?;
     let profile = |(surveyed, calibration): (&DeviceProfile, &Option<Calibration>)| {
-        let rows = match arguments.estimate {
-            true => DeviceRows::with_related(surveyed, folder).map_err(Failure::bad_input)?,
-            false => DeviceRows::from(surveyed),
-        };
-        Ok(DeviceRows { calibration: *calibration, ..rows })
+        Ok(DeviceRows { calibration: *calibration, ..rows_of(surveyed)? })
     };
     let measured = surveyed.iter().zip(&calibrations.found).map(profile).collect::<Result<Vec<_>, Failure>>()?;
     let address = |device: &DeviceName| cluster.server(&device.server).map(|server| server.endpoint.clone());
@@ -113,7 +115,7 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
         false if error.is_of_agent() => Failure::agent(error),
         false => Failure::failed(error),
     })?;
-    let notes = calibrations.notes().into_iter().chain(energy_doubts(&inventory, &measured)).collect();
+    let notes = calibrations.notes().into_iter().chain(energy_warnings(&inventory, &measured)).collect();
     finish(Found::Candidate { request: &planned.request, candidate: &planned.candidate, notes })
 }
 

@@ -15,7 +15,7 @@ use edgecut_plan::{Plan as PlanFile, problem::Objective};
 use miette::Report;
 
 pub use flags::Plan;
-pub use output::write_as;
+pub use output::write;
 
 use found::Found;
 

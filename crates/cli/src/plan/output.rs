@@ -63,13 +63,9 @@ fn files(path: &Path) -> (PathBuf, PathBuf) {
 }
 
 /// Writes a plan as JSON, and its rows as CSV.
-pub(super) fn write(path: &Path, plan: &plan::Plan) -> Outcome {
-    write_as(path, plan, plan.to_json().map_err(Failure::failed)?)
-}
-
-/// The same with the JSON that was read as `plan`: numbers may differ in their last digit if they are written again.
-pub fn write_as(path: &Path, plan: &plan::Plan, text: String) -> Outcome {
+pub fn write(path: &Path, plan: &plan::Plan) -> Outcome {
     let (json, csv) = files(path);
+    let text = plan.to_json().map_err(Failure::failed)?;
     for (path, text) in [(json, text), (csv, table::csv(plan).map_err(Failure::failed)?)] {
         file::write(&path, text.as_bytes())?;
         status!("plan written to {}", path.display());

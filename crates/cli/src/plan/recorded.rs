@@ -11,7 +11,7 @@ use edgecut_cluster::{
     run::{
         pilot::PlanEvent,
         recorded::RecordedProfiles,
-        request::{ModelGroups, RequestError, energy_doubts},
+        request::{ModelGroups, RequestError, energy_warnings},
     },
 };
 use edgecut_graph::Granularity;
@@ -123,7 +123,7 @@ pub(super) fn run<T>(
     let dumped =
         "the model is a graph dump, which names kernels and has none: this plan can be looked at, not run or exported";
     let notes = is_dump.then(|| dumped.to_string()).into_iter().chain(calibrations.notes());
-    let notes = notes.chain(energy_doubts(&inventory, &recorded.profiles));
+    let notes = notes.chain(energy_warnings(&inventory, &recorded.profiles));
     finish(Found::Candidate { request: &request, candidate: &candidate, notes: notes.collect() })
 }
 

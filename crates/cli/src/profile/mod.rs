@@ -358,7 +358,7 @@ fn warn(profile: &DeviceProfile, summary: &ProfileSummary) {
             summary.disturbed
         );
     }
-    if let Some(doubt) = DevicePower::of(&profile.rows).and_then(|power| power.doubt(&device.to_string())) {
-        notice!("{doubt}");
+    if let Some(warning) = DevicePower::of(&profile.rows).and_then(|power| power.warning(&device.to_string())) {
+        notice!("{warning}");
     }
 }

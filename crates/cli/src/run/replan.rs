@@ -8,6 +8,7 @@ use crate::{
     calibration::{self, Calibrations},
     cluster_flag::{links, reach},
     model::Model,
+    survey::stored_profiles,
 };
 use edgecut_cluster::{
     Cluster,
@@ -15,7 +16,7 @@ use edgecut_cluster::{
         failover::{FailoverError, as_planned, plan_again},
         request::DeviceRows,
     },
-    survey::{MissingPolicy, SurveyRequest, survey},
+    survey::{MissingPolicy, SurveyRequest},
 };
 use edgecut_plan::{Plan, Stop};
 use edgecut_profile::{MeasurementMode, Sampling};
@@ -61,7 +62,7 @@ pub(super) async fn replan(
         folder,
         contents: Default::default(),
     };
-    let surveyed = survey(&fleet, &cluster, &inventory, &wanted, &|_| {}).await.map_err(Failure::failed)?;
+    let surveyed = stored_profiles(&fleet, &cluster, &inventory, &wanted).await?;
     let rows = surveyed.iter().zip(&calibrations.found);
     let rows = rows.map(|(surveyed, found)| DeviceRows { calibration: *found, ..DeviceRows::from(surveyed) });
     let rows: Vec<DeviceRows> = rows.collect();

@@ -43,7 +43,7 @@ impl<'a> Costs<'a> {
     }
 
     /// Adds a device of which `rows` are the profile. What they lack is estimated from them and from `others`, which
-    /// were measured on the same device. `calibration` makes times in runs of them.
+    /// were measured on the same device; energy that they lack, from `power`. `calibration` makes times in runs of them.
     ///
     /// # Errors
     /// If something is lacking, and nothing was measured.
@@ -52,6 +52,7 @@ impl<'a> Costs<'a> {
         device: &str,
         rows: &[ProfileRow],
         others: &[ProfileRow],
+        power: Option<DevicePower>,
         calibration: &Calibration,
     ) -> Result<(), NothingKnown> {
         let mut own: Vec<Option<&ProfileRow>> = vec![None; self.items.len()];
@@ -70,7 +71,6 @@ impl<'a> Costs<'a> {
         }
         let id = DeviceId(self.devices);
         self.devices += 1;
-        let power = DevicePower::of(rows).or_else(|| DevicePower::of(others));
         self.powers.push(power);
         for (index, (item, row)) in self.items.iter().zip(own).enumerate() {
             let cost = match (row, &model) {

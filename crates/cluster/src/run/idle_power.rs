@@ -58,7 +58,7 @@ mod tests {
             host_link: None,
         };
         let power =
-            |source, idle| Some(DevicePower { above_idle: Watts(1.0), idle: Watts(idle), source, below_idle: 0 });
+            |source, idle| Some(DevicePower { above_idle: Watts(1.0), idle: Watts(idle), source, idle_rows: 0 });
         let devices = [
             (device("a", "cpu0"), power(EnergySource::Powercap, 10.0)),
             (device("a", "cpu1"), power(EnergySource::Powercap, 14.0)),

@@ -110,13 +110,11 @@ impl DeviceRows {
         let related = all.into_iter().filter(is_related).collect();
         Ok(DeviceRows { related, ..DeviceRows::from(surveyed) })
     }
-}
 
-/// What `profiles`, in the order of the devices of `inventory`, cannot tell of their energy.
-pub fn energy_doubts(inventory: &Inventory, profiles: &[DeviceRows]) -> Vec<String> {
-    let doubt =
-        |(device, profile): (&DeviceSpec, &DeviceRows)| DevicePower::of(&profile.rows)?.doubt(&device.name.to_string());
-    inventory.devices.iter().zip(profiles).filter_map(doubt).collect()
+    /// The power of the device: by its own rows, else by those of other models.
+    pub fn power(&self) -> Option<DevicePower> {
+        DevicePower::of(&self.rows).or_else(|| DevicePower::of(&self.related))
+    }
 }
 
 impl<'g> ModelGroups<'g> {
@@ -182,7 +180,7 @@ impl PlanSettings {
         let mut costs = Costs::of(&model.items);
         let calibrations: Vec<Calibration> = profiles.iter().map(|profile| model.calibration(profile)).collect();
         for (device, (profile, calibration)) in inventory.devices.iter().zip(profiles.iter().zip(&calibrations)) {
-            costs.add(&device.name.to_string(), &profile.rows, &profile.related, calibration)?;
+            costs.add(&device.name.to_string(), &profile.rows, &profile.related, profile.power(), calibration)?;
         }
         let known = profiles.iter().zip(&calibrations).map(|(profile, calibration)| KnownRows {
             rows: &profile.rows,
@@ -229,30 +227,133 @@ impl PlanSettings {
         Ok(request)
     }
 
-    /// Checks, before anything is measured, whether energy as the objective can be told: each device that may be used has
-    /// a meter, or some energy in the rows that are `known`. `no_meter` tells why a device has none.
+    /// Checks, before anything is measured, that the objective can be energy: each device that may be used has energy in the
+    /// rows that are `known` or, if rows of it are still to be measured, an energy source. `absent` says why it has none.
     ///
     /// # Errors
     /// The devices of which neither holds.
-    pub fn check_meters(
+    pub fn check_energy(
         &self,
         model: &ModelGroups<'_>,
-        known: &[DeviceProfile],
-        no_meter: impl Fn(&DeviceName) -> Option<String>,
+        devices: &[DeviceSpec],
+        known: &[DeviceRows],
+        measures: bool,
+        absent: impl Fn(&DeviceName) -> Option<String>,
     ) -> Result<(), RequestError> {
         let groups = model.group_names();
-        let may_be_used = |device: &str| groups.iter().any(|group| rule::allow(&self.rules, group, device));
-        let unmetered = |profile: &DeviceProfile| {
-            let device = &profile.device.name;
-            let no_meter = no_meter(device)?;
-            let is_unknown = DevicePower::of(&profile.rows).is_none() && may_be_used(&device.to_string());
-            is_unknown
-                .then(|| Unmetered::new(device.clone(), Some(profile.path.clone()), &profile.rows, Some(no_meter)))
+        let unmetered = |(device, profile): (&DeviceSpec, &DeviceRows)| {
+            let name = device.name.to_string();
+            let is_allowed = |group: &GroupNames| rule::is_allowed(&self.rules, group, &name);
+            let is_complete = profile.rows.len() >= groups.len();
+            let can_run = |row: &&ProfileRow| row.time_us_median.is_some();
+            let may_be_used = match is_complete {
+                true => profile.rows.iter().filter(can_run).any(|row| groups.get(row.id).is_some_and(is_allowed)),
+                false => groups.iter().any(is_allowed),
+            };
+            let absent = absent(&device.name);
+            let is_final = is_complete || !measures || absent.is_some();
+            let is_unknown = may_be_used && is_final && profile.power().is_none();
+            is_unknown.then(|| Unmetered::new(device.name.clone(), profile.path.clone(), &profile.rows, absent))
         };
-        Ok(UnknownEnergy::check(known.iter().filter_map(unmetered).collect())?)
+        Ok(UnknownEnergy::check(devices.iter().zip(known).filter_map(unmetered).collect())?)
     }
+}
+
+/// Warnings of the energy in `profiles`, which are in the order of the devices of `inventory`.
+pub fn energy_warnings(inventory: &Inventory, profiles: &[DeviceRows]) -> Vec<String> {
+    let warning = |(device, profile): (&DeviceSpec, &DeviceRows)| profile.power()?.warning(&device.name.to_string());
+    inventory.devices.iter().zip(profiles).filter_map(warning).collect()
 }
 
 fn device_names(inventory: &Inventory) -> Vec<String> {
     inventory.devices.iter().map(|device| device.name.to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DeviceKind;
+    use edgecut_engine::energy::EnergySource;
+    use edgecut_graph::units::{Micros, Watts};
+    use edgecut_profile::{MeasurementMode, ProfiledDevice};
+    use edgecut_relay::{ImportOptions, import};
+
+    const MODEL: &str = "def @main(%x: Tensor[(4, 4), float32]) { nn.softmax(nn.relu(%x)) }";
+
+    fn settings(bans: &[&str]) -> PlanSettings {
+        let rule = |group: &&str| Rule::parse(rule::RuleKind::Ban, &format!("{group}=s/cpu")).unwrap();
+        PlanSettings {
+            model: ModelRef::default(),
+            cluster: None,
+            objective: Objective::Energy,
+            targets: Targets::default(),
+            transfer: TransferFormat::Exact,
+            memory: None,
+            rules: bans.iter().map(rule).collect(),
+            may_split: false,
+            ratios: Ratios::Tuned,
+            halo: None,
+            like: None,
+            fits_memory: false,
+            search: Options::default(),
+        }
+    }
+
+    #[test]
+    fn energy_is_refused_where_no_measurement_can_tell_it() {
+        let graph = import("model", MODEL.as_bytes(), &ImportOptions::default()).unwrap().graph;
+        let model = ModelGroups::of(&graph, Granularity::Op);
+        let device = DeviceSpec {
+            name: DeviceName::new("s", "cpu"),
+            kind: DeviceKind::Cpu,
+            hardware: String::new(),
+            engine: "tract 1".into(),
+            threads: 1,
+            memory: Bytes(1),
+            host_link: None,
+        };
+        let of_device: ProfiledDevice = crate::survey::profiled_device(&device);
+        // The first rows, with the time and the power above idle of each.
+        let rows = |count: usize, time: Option<f64>, watts: Option<f64>| {
+            let row = |(id, item): (usize, &Item)| ProfileRow {
+                time_us_median: time.map(Micros),
+                energy_j: time.zip(watts).map(|(time, watts)| Watts(1.0 + watts).during(Micros(time))),
+                idle_w: watts.map(|_| Watts(1.0)),
+                energy_source: watts.map(|_| EnergySource::External),
+                ..ProfileRow::new(&of_device, MeasurementMode::Isolated, Granularity::Op, id, item, &Err(String::new()))
+            };
+            DeviceRows { rows: model.items.iter().enumerate().take(count).map(row).collect(), ..DeviceRows::default() }
+        };
+        let check = |rows: &DeviceRows, bans: &[&str], measures, absent: bool| {
+            let devices = std::slice::from_ref(&device);
+            let absent = |_: &DeviceName| absent.then(|| "no meter".to_string());
+            let checked = settings(bans).check_energy(&model, devices, std::slice::from_ref(rows), measures, absent);
+            checked.map_err(|error| error.to_string()).err()
+        };
+        let (some, none) = (Some(5.0), None);
+        for (rows, bans, measures, absent, refused) in [
+            (rows(2, some, some), &[][..], true, true, false),
+            (rows(1, some, some), &[], true, true, false),
+            // What is measured yet may tell it, unless nothing reads it or nothing is measured.
+            (rows(1, some, none), &[], true, false, false),
+            (rows(1, some, none), &[], true, true, true),
+            (rows(0, none, none), &[], false, false, true),
+            (rows(2, some, none), &[], true, false, true),
+            // What is not used needs none.
+            (rows(2, none, none), &[], true, true, false),
+            (rows(0, none, none), &["*"], true, true, false),
+            (rows(2, some, none), &["nn.relu"], true, true, true),
+            (rows(2, some, none), &["nn.relu", "nn.softmax"], true, true, false),
+        ] {
+            let found = check(&rows, bans, measures, absent);
+            assert_eq!(found.is_some(), refused, "{found:?}: {} rows, {bans:?}, {measures}, {absent}", rows.rows.len());
+            let names_source = found.is_none_or(|text| text.contains("measure any: no meter") == absent);
+            assert!(names_source, "{bans:?}, {measures}, {absent}");
+        }
+        let related = DeviceRows { related: rows(1, some, some).rows, ..rows(0, none, none) };
+        assert_eq!(check(&related, &[], false, true), None);
+        let warnings = |watts: f64| rows(2, some, Some(watts)).power().unwrap().warning("s/cpu");
+        assert_eq!(warnings(5.0), None);
+        assert!(warnings(0.0).unwrap().starts_with("2 rows of s/cpu"));
+    }
 }

@@ -1,4 +1,4 @@
-//! The refusal to plan for energy where a device that may be used tells none.
+//! The refusal to plan for energy where a device that may be used has none in its profile.
 
 use std::{fmt, path::PathBuf};
 
@@ -12,7 +12,7 @@ pub struct UnknownEnergy {
     devices: Vec<Unmetered>,
 }
 
-/// A device whose profile tells no energy.
+/// A device whose profile has no energy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unmetered {
     device: DeviceName,
@@ -20,8 +20,8 @@ pub(super) struct Unmetered {
     path: Option<PathBuf>,
     /// The columns that are empty in all rows; none where no row has all columns.
     empty: Vec<&'static str>,
-    /// Why its agent has no meter, if that is known.
-    no_meter: Option<String>,
+    /// Why it has no energy source, if that is known.
+    absent: Option<String>,
 }
 
 impl UnknownEnergy {
@@ -33,36 +33,40 @@ impl UnknownEnergy {
 }
 
 impl Unmetered {
-    pub fn new(device: DeviceName, path: Option<PathBuf>, rows: &[ProfileRow], no_meter: Option<String>) -> Unmetered {
+    pub fn new(device: DeviceName, path: Option<PathBuf>, rows: &[ProfileRow], absent: Option<String>) -> Unmetered {
         let columns = [
             ("energy_j", rows.iter().any(|row| row.energy_j.is_some())),
             ("idle_w", rows.iter().any(|row| row.idle_w.is_some())),
             ("energy_source", rows.iter().any(|row| row.energy_source.is_some())),
         ];
         let empty = columns.into_iter().filter(|(_, is_set)| !is_set).map(|(name, _)| name);
-        Unmetered { device, path, empty: empty.collect(), no_meter }
+        Unmetered { device, path, empty: empty.collect(), absent }
     }
 }
 
 impl fmt::Display for UnknownEnergy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "the objective energy needs energy_j, idle_w and energy_source of every device that may be used: ",
-        )?;
-        for (number, Unmetered { device, path, empty, no_meter }) in self.devices.iter().enumerate() {
+        writeln!(f, "the objective energy needs energy_j, idle_w and energy_source of every device that may be used")?;
+        for Unmetered { device, path, empty, absent } in &self.devices {
             let what = match empty.len() {
                 0 => "no row with all three".to_string(),
                 3 => "none".to_string(),
                 _ => format!("no {}", empty.join(" and no ")),
             };
             let path = path.as_ref().map_or("its profile".to_string(), |path| path.display().to_string());
-            write!(f, "{}{device} has {what} in {path}", if number > 0 { ", " } else { "" })?;
-            no_meter.iter().try_for_each(|why| write!(f, " and no meter ({why})"))?;
+            let absent = absent.as_ref().map_or(String::new(), |why| format!(", and cannot measure any: {why}"));
+            writeln!(f, "{device} has {what} in {path}{absent}")?;
+        }
+        if self.devices.iter().any(|device| device.absent.is_none()) {
+            writeln!(
+                f,
+                "`edgecut devices` says whether a device has an energy source; what was measured before it had one is \
+                 measured again with `edgecut profile --again`"
+            )?;
         }
         f.write_str(
-            "\n`edgecut devices` says whether a server tells its energy; what was measured before it could be read is measured \
-             again with `edgecut profile --again`\nfigures of an external meter can be written into the columns \
-             (docs/operations.md); --objective latency needs none",
+            "figures of an external meter can be written into the columns of a profile (docs/operations.md); \
+             `--ban '*=SERVER/DEVICE'` leaves a device out; --objective latency needs no energy",
         )
     }
 }

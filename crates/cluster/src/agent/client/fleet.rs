@@ -112,8 +112,8 @@ impl Fleet {
         Ok(links)
     }
 
-    /// Why nothing reads the energy of `device`; `None` if something does, or its agent does not say.
-    pub fn no_meter(&self, device: &DeviceName) -> Option<&str> {
+    /// Why there is no energy source of `device`; `None` if there is one, or its agent does not say.
+    pub fn energy_absent(&self, device: &DeviceName) -> Option<&str> {
         let (_, _, told) = self.connected().find(|(server, ..)| **server == device.server)?;
         told.devices.iter().find(|described| described.name == device.device)?.energy.absent()
     }
