@@ -11,7 +11,7 @@ use edgecut_cluster::{
     },
     survey::{DeviceProfile, MissingPolicy, SurveyRequest},
 };
-use edgecut_plan::{file::ModelRef, problem::Objective, rule};
+use edgecut_plan::{problem::Objective, rule};
 use edgecut_profile::{CacheFlush, Calibration, MeasurementMode, Sampling};
 
 use super::{
@@ -38,13 +38,7 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
     let graph = &model.import.graph;
     let given = model.contents(graph)?.given();
     let groups = ModelGroups::of(graph, arguments.granularity.into());
-    let inputs = source.flags.inputs.as_ref().filter(|_| model.selected);
-    let settings = arguments.settings(ModelRef {
-        path: source.model.display().to_string(),
-        blake3: model.import.hash.clone(),
-        bind_dims: source.flags.bind_dim.clone(),
-        inputs: inputs.map(|inputs| inputs.display().to_string()),
-    })?;
+    let settings = arguments.settings(arguments.model_ref(&source.model, &model.import.hash, model.selected))?;
     rule::check_groups(&settings.rules, &groups.group_names()).map_err(Failure::bad_input)?;
     let cluster = arguments.cluster.read_with(&arguments.threads, &arguments.engine)?;
     let folder = Path::new(arguments.profile.first().map_or("profiles", String::as_str));
@@ -110,11 +104,7 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
     if is_stopped() {
         return Err(Failure::Stopped);
     }
-    let planned = planned.map_err(|error| match error.is_no_plan() {
-        true => arguments.no_plan(&error.to_string(), error.no_plan()),
-        false if error.is_of_agent() => Failure::agent(error),
-        false => Failure::failed(error),
-    })?;
+    let planned = planned.map_err(|error| arguments.planning_failure(error))?;
     let notes = calibrations.notes().into_iter().chain(energy_warnings(&inventory, &measured)).collect();
     finish(Found::Candidate { request: &planned.request, candidate: &planned.candidate, notes })
 }

@@ -17,7 +17,10 @@ use crate::{
     model::ModelFlags,
     profile::GranularityFlag,
 };
-use edgecut_cluster::run::request::{PlanSettings, RequestError};
+use edgecut_cluster::run::{
+    pilot::PlanningError,
+    request::{PlanSettings, RequestError},
+};
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
     self as plan, NoPlan, TransferFormat,
@@ -216,6 +219,26 @@ impl Plan {
             fits_memory: !self.pareto,
             search: Options { seed: self.seed, budget: self.budget, ..Options::default() },
         })
+    }
+
+    /// How the plan names the model at `path`: with the inputs that selected its branches, if they did.
+    pub(super) fn model_ref(&self, path: &Path, hash: &str, is_selected: bool) -> ModelRef {
+        let inputs = self.flags.inputs.as_ref().filter(|_| is_selected);
+        ModelRef {
+            path: path.display().to_string(),
+            blake3: hash.to_string(),
+            bind_dims: self.flags.bind_dim.clone(),
+            inputs: inputs.map(|inputs| inputs.display().to_string()),
+        }
+    }
+
+    /// Why planning on agents failed.
+    pub(super) fn planning_failure(&self, error: PlanningError) -> Failure {
+        match error.is_no_plan() {
+            true => self.no_plan(&error.to_string(), error.no_plan()),
+            false if error.is_of_agent() => Failure::agent(error),
+            false => Failure::failed(error),
+        }
     }
 
     /// Why there is no request, as a failure of the flags that it is about.

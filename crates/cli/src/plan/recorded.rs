@@ -15,7 +15,7 @@ use edgecut_cluster::{
     },
 };
 use edgecut_graph::Granularity;
-use edgecut_plan::{file::ModelRef, plan, rule};
+use edgecut_plan::{plan, rule};
 use edgecut_profile::ProfileRow;
 
 use super::{
@@ -74,13 +74,7 @@ pub(super) fn run<T>(
         return Err(bad("--granularity op: the profiles are of fused groups".to_string()));
     }
     let groups = ModelGroups::of(subject.graph(), recorded.granularity);
-    let inputs = arguments.flags.inputs.as_ref().filter(|_| subject.is_selected());
-    let mut settings = arguments.settings(ModelRef {
-        path: path.display().to_string(),
-        blake3: subject.hash().to_string(),
-        bind_dims: arguments.flags.bind_dim.clone(),
-        inputs: inputs.map(|inputs| inputs.display().to_string()),
-    })?;
+    let mut settings = arguments.settings(arguments.model_ref(path, subject.hash(), subject.is_selected()))?;
     // Kernels of a dump are known by name alone: how to split them is not known.
     let is_dump = matches!(subject, ProfiledModel::Dump { .. });
     settings.may_split &= !is_dump;
