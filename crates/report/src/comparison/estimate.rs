@@ -16,8 +16,11 @@ const FEWEST: usize = 8;
 /// machine, up to half of the operators differed by more than 3 standard errors of all samples, and none with these.
 const INDEPENDENT: usize = 8;
 
-/// Least standard error, as a fraction of the value: measurements of profiles end once a median is known to 2 %, which is two of them.
-const LEAST: f64 = 0.01;
+/// Least standard error, as a fraction of the value: what differs between measurements and not within them, such as where tensors
+/// lie in memory. Medians of one operator scattered by 2.4 % (median over operators) between eight profiles of resnet18 on a virtual
+/// machine, and by 3.9 % between six of bert_base; of pairs of these, 3.8 % and 0.1 % of operators differ significantly with 3 %,
+/// and 10.6 % and 8.2 % with 1 %.
+const LEAST: f64 = 0.03;
 
 impl Estimate {
     /// The median of `n` samples with this median absolute deviation. For normal samples the standard deviation is 1.4826 MAD,
@@ -66,14 +69,14 @@ mod tests {
     #[test]
     fn errors_of_medians_add_up_as_they_should() {
         let one = Estimate::median(10.0, Some(1.0), 100);
-        assert!((one.standard_error.unwrap() - 0.66453).abs() < 1e-4, "{one:?}");
+        assert!((one.standard_error.unwrap() - 0.72222).abs() < 1e-4, "{one:?}");
         let two = one.plus_same(one);
         assert_eq!(two.standard_error, one.standard_error.map(|error| 2.0 * error));
         let sum = one.plus(one);
-        assert!((sum.standard_error.unwrap() - 0.66453 * 2f64.sqrt()).abs() < 1e-4);
+        assert!((sum.standard_error.unwrap() - 0.72222 * 2f64.sqrt()).abs() < 1e-4);
         assert_eq!(Estimate::median(10.0, Some(1.0), 7).standard_error, None);
         assert_eq!(Estimate::z(one, Estimate::exact(3.0)), None);
         assert_eq!(Estimate::z(Estimate::ZERO, Estimate::ZERO), None);
-        assert!((Estimate::z(one, two).unwrap() - 10.0 / 0.66453f64.hypot(2.0 * 0.66453)).abs() < 0.1);
+        assert!((Estimate::z(one, two).unwrap() - 10.0 / 0.72222f64.hypot(2.0 * 0.72222)).abs() < 0.1);
     }
 }
