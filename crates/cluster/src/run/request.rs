@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn energy_is_refused_where_no_measurement_can_tell_it() {
+    fn energy_is_refused_where_no_row_can_have_it() {
         let graph = import("model", MODEL.as_bytes(), &ImportOptions::default()).unwrap().graph;
         let model = ModelGroups::of(&graph, Granularity::Op);
         let device = DeviceSpec {
@@ -334,7 +334,7 @@ mod tests {
         for (rows, bans, measures, absent, refused) in [
             (rows(2, some, some), &[][..], true, true, false),
             (rows(1, some, some), &[], true, true, false),
-            // What is measured yet may tell it, unless nothing reads it or nothing is measured.
+            // Rows that are still to be measured may have it, unless there is no source or nothing is measured.
             (rows(1, some, none), &[], true, false, false),
             (rows(1, some, none), &[], true, true, true),
             (rows(0, none, none), &[], false, false, true),

@@ -73,7 +73,7 @@ fn transfers(plan: &Plan) -> impl Iterator<Item = (TransferKey<'_>, &Transfer)> 
     })
 }
 
-/// Latency, time between results, peak memory, what is sent, and the energy that both know.
+/// Latency, time between results, peak memory, what is sent, and energy where both plans have it.
 fn whole(a: &Plan, b: &Plan) -> Vec<ComparisonRow> {
     let time = |name: &str, of: fn(&Plan) -> f64| {
         ComparisonRow::times(ComparedKind::Whole, name, Estimate::exact(of(a)), Estimate::exact(of(b)))

@@ -185,7 +185,7 @@ fn compare(
     comparison.notes.extend(unpaired("rows", alone_a, alone_b).map(|note| format!("{device_a}: {note}")));
 }
 
-/// The energy of all `pairs`, called `whole`, and of each kind of operator, where all rows of both sides tell it.
+/// The energy of all `pairs`, called `whole`, and of each kind of operator, where all rows of both sides have it.
 fn energy(pairs: &[(&ProfileRow, &ProfileRow)], whole: &str) -> Vec<ComparisonRow> {
     let sum = |kind: Option<&str>| {
         let mut counted = pairs.iter().filter(|(a, _)| kind.is_none_or(|kind| a.operator == kind));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn energy_is_compared_where_all_rows_tell_it() {
+    fn energy_is_compared_where_all_rows_have_it() {
         let told = |joules: [Option<f64>; 3]| {
             let rows = profile("s", &[(0, "conv", "x", 1.0), (1, "conv", "z", 1.0), (2, "relu", "y", 1.0)]);
             let rows = rows.into_iter().zip(joules);
