@@ -1,93 +1,115 @@
 #!/usr/bin/env bash
-# Everything that is to be shown on a machine with an NVIDIA GPU, in one go: what is found, kernels compiled for the
-# card, operators and models against what TVM computed with fall-backs by name, sums against wholes, shares of the card's
-# peak against libraries called directly, links, a plan over processor and card as predicted and as measured, and a
-# profile of every example model. The figures stand in OUT/figures.txt, everything that was printed in OUT/log.txt.
-set -uo pipefail
+# Shows the engine for GPUs on a machine with an NVIDIA GPU: packs the program, its suite and their data into a folder that
+# runs without this repository, or packs and runs it here.
+set -euo pipefail
 
 usage() {
     cat <<'END'
-usage: gpu.sh [OUT]
-  OUT   folder of what is written, gpu-figures if not given
-Environment: PROFILES (folder of the profiles, profiles/gpu of this repository if not given), BUDGET (20s: time to
-measure each model with on each device), EDGECUT_CASES (only cases and models whose names contain this).
+usage: gpu.sh --pack DIR      write a package: DIR/run.sh OUT [SECONDS] runs it on x86-64 Linux with an NVIDIA driver
+       gpu.sh [OUT [SECONDS]] pack and run here; figures in OUT (gpu-figures), profiles in profiles/gpu
+Environment: FEATURES (gpu-tests), features of the build
+             PACKAGE_CASES (all), operator cases: those whose names contain one of these, separated by commas
 END
 }
 
-case ${1:-} in -h | --help) usage; exit 0 ;; esac
 HERE=$(cd "$(dirname "$0")/.." && pwd)
-mkdir -p "${1:-gpu-figures}"
-OUT=$(cd "${1:-gpu-figures}" && pwd)
-PROFILES=${PROFILES:-$HERE/profiles/gpu}
-BUDGET=${BUDGET:-20s}
-EDGECUT=$HERE/target/release/edgecut
-cd "$HERE" || exit 1
-: >"$OUT/log.txt"
-: >"$OUT/figures.txt"
-FAILED=()
+MAX_MIB=55
+MAX_GLIBC=2.34
+MODELS='resnet18 torch_bert_tiny torch_mobilenet_v2 torch_yolov3_tiny'
 
-# Runs a command, shows and keeps what it prints; goes on if it fails, and says so at the end.
-step() {
-    local name=$1
-    shift
-    printf '\n== %s\n' "$name" | tee -a "$OUT/log.txt"
-    "$@" 2>&1 | tee -a "$OUT/log.txt"
-    [ "${PIPESTATUS[0]}" = 0 ] || { FAILED+=("$name"); echo "FAILED: $name" | tee -a "$OUT/log.txt"; }
-}
-
-step 'build' cargo build --release --features cuda
-[ -x "$EDGECUT" ] || { echo 'gpu.sh: the program does not build' >&2; exit 1; }
-{
-    date -u +%Y-%m-%d
-    uname -sr
-    grep -m 1 'model name' /proc/cpuinfo
-    ! command -v nvidia-smi >/dev/null || nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.sm,power.limit --format=csv
-    "$EDGECUT" devices
-} >"$OUT/machine.txt" 2>&1
-cat "$OUT/machine.txt"
-if ! "$EDGECUT" devices --format json 2>/dev/null | grep -q '"local/gpu0"'; then
-    echo 'gpu.sh: no GPU is offered on this machine, for the reasons above; nothing was run' >&2
+fail() {
+    echo "gpu.sh: $*" >&2
     exit 1
-fi
-
-export EDGECUT_REQUIRE_GPU=1 EDGECUT_REQUIRE_NVRTC=1
-suite() {
-    cargo test --release --features gpu-tests "$@" -- --nocapture --test-threads 1
 }
-step 'kernels, compiled for all architectures' suite -p edgecut-engine --lib cuda
-step 'the suite on the GPU' suite --test gpu
 
-# A profile of every example model on CPU and GPU, with the machine's description.
-mkdir -p "$PROFILES"
-cp "$OUT/machine.txt" "$PROFILES/machine.txt"
-for model in models/*.relay; do
-    step "profile of $model" "$EDGECUT" profile "$model" --budget "$BUDGET" --output "$PROFILES"
-done
-# What ran at another speed than the suite's plan: predicted against measured of an optimised program, three times.
-cat >"$OUT/small-card.toml" <<'END'
-[[server]]
-name = "local"
-device = [{ name = "gpu0", memory = "24MiB" }]
-END
-for model in resnet18 torch_yolov3_tiny; do
-    for cluster in cluster/local.toml "$OUT/small-card.toml"; do
-        plan=$OUT/$model-$(basename "$cluster" .toml).json
-        step "plan of $model, $(basename "$cluster")" "$EDGECUT" plan "models/$model.relay" --cluster "$cluster" \
-            --profile "$PROFILES" --profile-budget "$BUDGET" --output "$plan"
-        [ ! -e "$plan" ] || for _ in 1 2 3; do
-            step "run of $model, $(basename "$cluster")" "$EDGECUT" run "$plan" --cluster "$cluster" --repeat 20
-        done
+# The path of the suite's binary, as cargo reports it.
+build() {
+    cargo build --release --features "${FEATURES:-gpu-tests}"
+    SUITE=$(cargo test --release --features "${FEATURES:-gpu-tests}" --test gpu --no-run --message-format json |
+        sed -n 's/.*"name":"gpu".*"executable":"\([^"]*\)".*/\1/p')
+    [ -x "$SUITE" ] || fail 'cargo did not report the binary of tests/gpu.rs'
+}
+
+# Operator cases, <family>/<case>.relay and .npz, and their index.
+pack_cases() {
+    local from=$1/cases to=$2/cases family name rest
+    mkdir -p "$to"
+    head -n 1 "$from/index.csv" >"$to/index.csv"
+    tail -n +2 "$from/index.csv" | while IFS=, read -r name family rest; do
+        matches "$family/$name" || continue
+        mkdir -p "$to/$family"
+        cp "$from/$family/$name.relay" "$from/$family/$name.npz" "$to/$family/"
+        echo "$name,$family,$rest" >>"$to/index.csv"
     done
-done
+}
 
-{
-    cat "$OUT/machine.txt"
-    echo
-    grep -E 'NVRTC [0-9]|cases computed|of the tolerance|fell back|operators [0-9]+ us|TFLOP/s|Pinned|Pageable|predicted [0-9]|^latency|outputs |FAILED|SKIPPED|panicked|^test result' "$OUT/log.txt"
-} >"$OUT/figures.txt"
-echo
-echo "figures: $OUT/figures.txt; profiles: $PROFILES"
-if [ ${#FAILED[@]} != 0 ]; then
-    printf 'failed: %s\n' "${FAILED[@]}"
-    exit 1
-fi
+matches() {
+    local part parts
+    IFS=, read -ra parts <<<"${PACKAGE_CASES:-}"
+    [ ${#parts[@]} != 0 ] || return 0
+    for part in "${parts[@]}"; do
+        [[ $1 != *"$part"* ]] || return 0
+    done
+    return 1
+}
+
+# A program without symbols, compressed. It must need no newer glibc than the machines have that the package is for.
+pack_program() {
+    local newest
+    strip -o "$2" "$1"
+    newest=$(grep -aohE 'GLIBC_2\.[0-9]+' "$2" | sort -uV | tail -n 1)
+    printf '%s\n%s\n' "$newest" "GLIBC_$MAX_GLIBC" | sort -CV || fail "$1 needs $newest: build on a system with glibc $MAX_GLIBC"
+    gzip -9 "$2"
+}
+
+pack() {
+    local package=$1 data=$HERE/../shared/relay model size
+    [ ! -e "$package" ] || [ -z "$(ls -A "$package")" ] || fail "$package is not empty"
+    [ -d "$data" ] || data=$HERE/tests/data/relay
+    build
+    mkdir -p "$package/models" "$package/relay/expected"
+    package=$(cd "$package" && pwd)
+    pack_program target/release/edgecut "$package/edgecut"
+    pack_program "$SUITE" "$package/suite"
+    cp cluster/gpu_run.sh "$package/run.sh"
+    pack_cases "$data" "$package/relay"
+    cp "$data"/expected/*.npz "$package/relay/expected/"
+    for model in "$package"/relay/expected/*.npz; do
+        model=$(basename "$model" .npz)
+        if [ -e "models/$model.relay" ]; then cp "models/$model.relay" "$package/models/"; else cp "$data/models/$model.relay" "$package/models/"; fi
+    done
+    for model in $MODELS; do
+        target/release/edgecut export "models/$model.relay" --format onnx --seeded-weights --output "$package/models/$model.onnx" >/dev/null
+    done
+    {
+        echo "commit $(git rev-parse HEAD)$(git diff --quiet HEAD || echo ' with changes')"
+        echo "made $(date -u +%Y-%m-%dT%H:%M:%SZ)"
+        (cd "$package" && find . -type f -printf '%s %P\n' | sort -k 2)
+    } >"$package/manifest.txt"
+    size=$(du -sm --apparent-size "$package" | cut -f 1)
+    [ "$size" -le "$MAX_MIB" ] || fail "$package has $size MiB, more than $MAX_MIB"
+    echo "$package: $size MiB, $(($(wc -l <"$package/relay/cases/index.csv") - 1)) operator cases"
+}
+
+case ${1:-} in
+-h | --help) usage ;;
+--pack)
+    [ $# = 2 ] || { usage >&2; exit 2; }
+    mkdir -p "$2"
+    PACKAGE=$(cd "$2" && pwd)
+    cd "$HERE"
+    pack "$PACKAGE"
+    ;;
+-*) usage >&2; exit 2 ;;
+*)
+    mkdir -p "${1:-gpu-figures}"
+    OUT=$(cd "${1:-gpu-figures}" && pwd)
+    PACKAGE=$(mktemp -d)
+    trap 'rm -rf "$PACKAGE"' EXIT
+    cd "$HERE"
+    pack "$PACKAGE"
+    "$PACKAGE/run.sh" "$OUT" "${2:-480}"
+    mkdir -p profiles/gpu
+    cp "$OUT"/profile-*.csv profiles/gpu/
+    ;;
+esac

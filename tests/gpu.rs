@@ -3,8 +3,9 @@
 //! `cargo test --release --features gpu-tests --test gpu -- --nocapture --test-threads 1` on a machine with a GPU runs
 //! everything; with EDGECUT_REQUIRE_GPU=1 a missing GPU is a failure. On a machine without one, tests called
 //! `…_on_the_fake_driver_…` run the same engine with its kernels compiled by the C compiler, those of `strict` run this
-//! suite on strict fake libraries, and the others are listed as ignored. `EDGECUT_CASES=pool` runs the cases and
-//! models whose name contains `pool`. See docs/gpu.md.
+//! suite on strict fake libraries, and the others are listed as ignored. `EDGECUT_CASES=pool,relu` runs the cases and
+//! models whose name contains `pool` or `relu`. With EDGECUT_PACKAGE, the data are those of a package that
+//! `cluster/gpu.sh --pack` made. See docs/gpu.md.
 
 mod cases;
 #[path = "gpu/strict.rs"]
@@ -12,7 +13,7 @@ mod strict;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
@@ -28,6 +29,7 @@ use edgecut::{
         cuda::{CudaEngine, HostMemory},
     },
     graph::{Granularity, Graph, Origin, Part, TensorData, TensorId},
+    onnx,
     profile::{
         Sampling, items,
         measure::{ProfileTarget, in_situ, whole_model},
@@ -52,13 +54,19 @@ fn gpu() -> (GpuReport, CudaEngine) {
         version(report.driver),
         version(report.nvrtc),
         version(report.cublas),
-        if report.cudnn { "there" } else { "none" }
+        report.cudnn.map_or("none".to_string(), |version| version.to_string())
     );
     (report, engine)
 }
 
 fn wanted(name: &str) -> bool {
-    name.contains(&std::env::var("EDGECUT_CASES").unwrap_or_default())
+    let parts = std::env::var("EDGECUT_CASES").unwrap_or_default();
+    parts.split(',').any(|part| name.contains(part))
+}
+
+/// The program under test: what EDGECUT_PROGRAM names, else the one that was built with this suite.
+fn program() -> PathBuf {
+    std::env::var_os("EDGECUT_PROGRAM").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_edgecut")), PathBuf::from)
 }
 
 fn load(path: &Path) -> Graph {
@@ -73,21 +81,50 @@ fn content(graph: &Graph, id: TensorId) -> Result<TensorData, EngineError> {
     }
 }
 
-/// Every operator case: right, refused by name, or wrong.
+/// Counts of cases: computed as TVM does, computed wrong, refused by name.
+#[derive(Default)]
+struct Counts {
+    passed: usize,
+    wrong: usize,
+    refused: usize,
+}
+
+/// Differences that are printed.
+const MAX_DIFFERENCES: usize = 10;
+
+/// Every operator case: right, refused by name, or wrong. Families are printed as they end. A GPU that fails for good ends
+/// it, with the number of the case, after which EDGECUT_FIRST_CASE continues.
 fn operator_cases(engine: &CudaEngine) {
+    let first = std::env::var("EDGECUT_FIRST_CASE").map_or(0, |number| number.parse().unwrap());
+    let (mut families, mut wrong) = (BTreeMap::<String, Counts>::new(), Vec::new());
     let cases = cases::all();
-    let (mut right, mut refused, mut wrong) = (0, BTreeMap::<String, usize>::new(), Vec::new());
-    for case in cases.iter().filter(|case| wanted(&format!("{}/{}", case.family, case.name))) {
-        match case.run(engine) {
-            Ok(()) => right += 1,
-            Err(why) if why.contains(REFUSED) => *refused.entry(case.family.clone()).or_default() += 1,
-            Err(why) => wrong.push(format!("{}/{}: {why}", case.family, case.name)),
+    let cases: Vec<_> = cases.iter().enumerate().skip(first).collect();
+    for family in cases.chunk_by(|(_, a), (_, b)| a.family == b.family) {
+        for (number, case) in family.iter().filter(|(_, case)| wanted(&format!("{}/{}", case.family, case.name))) {
+            let counts = families.entry(case.family.clone()).or_default();
+            match case.run(engine) {
+                Ok(()) => counts.passed += 1,
+                Err(why) if why.contains(REFUSED) => counts.refused += 1,
+                Err(why) => {
+                    counts.wrong += 1;
+                    wrong.push(format!("{}/{}: {why}", case.family, case.name));
+                    if wrong.len() <= MAX_DIFFERENCES {
+                        println!("DIFFERS {}", wrong[wrong.len() - 1]);
+                    }
+                    assert!(engine.memory().is_ok(), "the GPU is lost at case {number}");
+                }
+            }
+        }
+        let name = &family[0].1.family;
+        if let Some(Counts { passed, wrong, refused }) = families.get(name) {
+            println!("family {name}: {passed} passed, {wrong} wrong, {refused} refused");
         }
     }
-    let count: usize = refused.values().sum();
-    println!("{right} cases computed as TVM does, {count} refused, by family: {refused:?}");
+    let sum = |of: fn(&Counts) -> usize| families.values().map(of).sum::<usize>();
+    let (passed, refused) = (sum(|counts| counts.passed), sum(|counts| counts.refused));
+    println!("{passed} cases computed as TVM does, {} wrong, {refused} refused", wrong.len());
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(right > 0 || count > 0, "no case was run");
+    assert!(passed > 0 || refused > 0, "no case was run");
 }
 
 /// Computes operator by operator: on `engine` what it can, the rest on a CPU. Counts the latter by name.
@@ -114,13 +151,40 @@ fn with_fallback(engine: &CudaEngine, graph: &Graph) -> (Vec<TensorData>, BTreeM
     (graph.outputs.iter().map(output).collect(), fallen)
 }
 
-/// Every model whose outputs TVM computed.
+/// Models that are computed as ONNX too.
+const ONNX_TWINS: [&str; 4] = ["resnet18", "torch_bert_tiny", "torch_mobilenet_v2", "torch_yolov3_tiny"];
+
+/// The ONNX file of a model in a package, or what the program exports; its weights are generated from their names.
+fn load_twin(name: &str) -> Graph {
+    let packaged = cases::package().map(|package| package.join(format!("models/{name}.onnx")));
+    let bytes = packaged.map_or_else(
+        || {
+            let graph = load(&cases::model(name));
+            onnx::export(&graph, &onnx::ExportOptions { content: &|_| Ok(None) }).unwrap().to_bytes().unwrap()
+        },
+        |path| std::fs::read(path).unwrap(),
+    );
+    let cpu = TractEngine::new(1).unwrap();
+    let evaluate = |graph: &Graph, given: &onnx::Content<'_>| {
+        let value = |id: TensorId| given(&graph.tensor(id).name).map_or_else(|| content(graph, id), Ok);
+        cpu.evaluate(graph, &value).map_err(|e| e.to_string())
+    };
+    let options = onnx::ImportOptions { evaluate: &evaluate, bind_dims: &[], given: &|_| None, folder: None };
+    onnx::import(name, bytes.into(), &options).unwrap().graph
+}
+
+/// Every model whose outputs TVM computed, and some of them as ONNX.
 fn expected_outputs(engine: &CudaEngine) {
-    let names: Vec<String> = cases::models_with_outputs().into_iter().filter(|name| wanted(name)).collect();
+    let names = cases::models_with_outputs().into_iter().filter(|name| wanted(name));
+    let twins = |name: String| {
+        let twin = ONNX_TWINS.contains(&name.as_str()).then(|| (name.clone(), true));
+        std::iter::once((name, false)).chain(twin)
+    };
+    let models: Vec<(String, bool)> = names.flat_map(twins).collect();
     let (mut wrong, mut fallen_back) = (Vec::new(), 0);
-    for name in &names {
+    for (name, as_onnx) in &models {
         let began = Instant::now();
-        let graph = load(&cases::model(name));
+        let graph = if *as_onnx { load_twin(name) } else { load(&cases::model(name)) };
         let value = |id: TensorId| content(&graph, id);
         let (made, fallen) = match engine.evaluate(&graph, &value) {
             Ok(made) => (made, BTreeMap::new()),
@@ -138,12 +202,13 @@ fn expected_outputs(engine: &CudaEngine) {
             worst = off.fold(worst, |worst, x| if x.is_nan() { f64::INFINITY } else { worst.max(x) });
         }
         fallen_back += fallen.values().sum::<usize>();
-        println!("{name}: {:.3} of the tolerance, {:?} on a CPU, {:.1?}", worst, fallen, began.elapsed());
+        let format = if *as_onnx { "ONNX" } else { "Relay" };
+        println!("{name} ({format}): {worst:.3} of the tolerance, {fallen:?} on a CPU, {:.1?}", began.elapsed());
         if worst > 1.0 {
-            wrong.push(format!("{name}: {worst:.2} times the tolerance"));
+            wrong.push(format!("{name} ({format}): {worst:.2} times the tolerance"));
         }
     }
-    println!("{} models, {fallen_back} operators fell back to a CPU", names.len());
+    println!("{} models, {fallen_back} operators fell back to a CPU", models.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -169,6 +234,40 @@ fn operators_on_the_gpu_compute_what_tvm_computes() {
 fn models_on_the_gpu_compute_what_tvm_computes() {
     let (_, engine) = gpu();
     expected_outputs(&engine);
+}
+
+/// Memory that others take is an error of what needs it, and the next computation succeeds when it is free again.
+#[test]
+#[cfg_attr(not(gpu), ignore = "needs an NVIDIA GPU")]
+fn a_full_gpu_recovers() {
+    let (_, engine) = gpu();
+    // Two tensors of 64 MiB at a time.
+    let text = "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(64, 64), float32]) {\n  %0 = repeat(%x, repeats=4096, axis=0);\n  \
+                %1 = nn.relu(%0);\n  sum(%1, axis=[0])\n}\n";
+    let graph = import("a model", text.as_bytes(), &ImportOptions::default()).unwrap().graph;
+    let run = || engine.evaluate(&graph, &|id| content(&graph, id));
+    let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
+    let (free, _) = engine.memory().unwrap();
+    let (mut held, mut size) = (Vec::new(), free.0 as usize);
+    while size > 16 << 20 {
+        // SAFETY: the memory is not read.
+        match unsafe { stream.alloc::<u8>(size) } {
+            Ok(memory) => held.push(memory),
+            Err(_) => size /= 2,
+        }
+    }
+    stream.synchronize().unwrap();
+    let error = run().unwrap_err().to_string();
+    println!("{} of {free} held: {error}", Bytes(held.iter().map(|memory| memory.len() as u64).sum()));
+    assert!(error.contains("out of memory"), "{error}");
+    drop(held);
+    stream.synchronize().unwrap();
+    let computed = run().unwrap()[0].to_f64s().unwrap();
+    let expected = TractEngine::new(1).unwrap().evaluate(&graph, &|id| content(&graph, id)).unwrap();
+    let expected = expected[0].to_f64s().unwrap();
+    let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-4 * b.abs();
+    assert!(computed.iter().zip(&expected).all(close), "{computed:?} {expected:?}");
+    println!("recovered: 128 MiB are computed with again");
 }
 
 #[test]
@@ -322,7 +421,8 @@ fn a_convolution_against_the_libraries() {
     if let Some(theirs) = by_cublas(S * S, C, 9 * C) {
         compare(&what, &report.gpus[0], flops, ours, "the product alone by cuBLAS", theirs);
     }
-    if !report.cudnn {
+    // SAFETY: this only tries to open the library.
+    if report.cudnn.is_none() || !unsafe { cudarc::cudnn::sys::is_culib_present() } {
         return eprintln!("SKIPPED, NOT RUN: the comparison with cuDNN, which is not here");
     }
     let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
@@ -374,7 +474,7 @@ fn a_plan_over_cpu_and_gpu_runs_as_predicted() {
     gpu();
     let folder = tempfile::tempdir().unwrap();
     let edgecut = |arguments: &str| -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
+        let mut command = Command::new(program());
         let output = command.current_dir(&folder).args(arguments.split(' ')).output().unwrap();
         let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{arguments}: {stdout}{stderr}");
@@ -382,8 +482,7 @@ fn a_plan_over_cpu_and_gpu_runs_as_predicted() {
         stdout.into_owned()
     };
     let json = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
-    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("models/resnet18.relay"), folder.path().join("m.relay"))
-        .unwrap();
+    std::fs::copy(cases::model("resnet18"), folder.path().join("m.relay")).unwrap();
     // 45 MiB of parameters, and activations: neither device holds the model alone.
     let cluster = "[[server]]\nname = \"local\"\n\
                    device = [{ name = \"cpu\", memory = \"40MiB\" }, { name = \"gpu0\", memory = \"30MiB\" }]\n";

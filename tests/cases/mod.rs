@@ -23,8 +23,17 @@ pub struct Case {
     atol: f64,
 }
 
-/// The Relay conformance data: `../shared/relay` where it lies next to the checkout, else the sample in `tests/data/relay`.
+/// The folder of a package for a machine without this repository (`cluster/gpu.sh --pack`), if EDGECUT_PACKAGE names one.
+pub fn package() -> Option<PathBuf> {
+    std::env::var_os("EDGECUT_PACKAGE").map(PathBuf::from)
+}
+
+/// The Relay conformance data: the package's, else `../shared/relay` where it lies next to the checkout, else the sample in
+/// `tests/data/relay`.
 pub fn data() -> PathBuf {
+    if let Some(package) = package() {
+        return package.join("relay");
+    }
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
     let shared = repository.join("../shared/relay");
     if shared.exists() { shared } else { repository.join("tests/data/relay") }
@@ -33,7 +42,8 @@ pub fn data() -> PathBuf {
 /// The text of the model `name` of the conformance data. What is in `models/` of the repository is not repeated in the sample.
 pub fn model(name: &str) -> PathBuf {
     let path = data().join(format!("models/{name}.relay"));
-    if path.exists() { path } else { Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("models/{name}.relay")) }
+    let root = package().unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    if path.exists() { path } else { root.join(format!("models/{name}.relay")) }
 }
 
 /// Names of the models whose outputs TVM computed, sorted.

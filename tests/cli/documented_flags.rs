@@ -9,7 +9,7 @@ use std::{
 use crate::command_line::{VERBS, edgecut, flags};
 
 /// Programs whose lines are not edgecut's, and flags of theirs that stand alone.
-const FOREIGN_PROGRAMS: &[&str] = &["cargo", "maturin"];
+const FOREIGN_PROGRAMS: &[&str] = &["cargo", "maturin", "cluster/gpu.sh"];
 const FOREIGN_FLAGS: &[&str] = &["--features"];
 
 /// By verb: the flags of its help.

@@ -1,10 +1,11 @@
-//! Calls of the driver, NVRTC and cuBLAS on a machine without them: fake libraries (`driver.c`, `nvrtc.c`, `cublas.c`)
-//! compute in main memory, as late as allowed, and check every call against NVIDIA's documentation. The suite and the
-//! program run on them in a process of their own.
+//! Calls of the driver, NVRTC, cuBLAS and cuDNN on a machine without them: fake libraries (`driver.c`, `nvrtc.c`, `cublas.c`,
+//! `cudnn.c`) compute in main memory, as late as allowed, and check every call against NVIDIA's documentation. The suite, the
+//! program and the package of both run on them in processes of their own.
 
 use std::{
     path::Path,
     process::{Command, Output},
+    time::{Duration, Instant},
 };
 
 /// A library by its source and its name.
@@ -13,7 +14,8 @@ type Library = (&'static str, &'static str);
 const DRIVER: Library = ("driver", "libcuda.so.1");
 const NVRTC: Library = ("nvrtc", "libnvrtc.so.12");
 const CUBLAS: Library = ("cublas", "libcublas.so.12");
-const ALL: [Library; 3] = [DRIVER, NVRTC, CUBLAS];
+const CUDNN: Library = ("cudnn", "libcudnn.so.9");
+const ALL: [Library; 4] = [DRIVER, NVRTC, CUBLAS, CUDNN];
 
 /// A folder with these libraries, and nothing else.
 fn libraries(which: &[Library]) -> tempfile::TempDir {
@@ -47,8 +49,8 @@ fn printed(output: &Output) -> String {
 }
 
 /// Runs tests of this suite by a driver of these settings; everything must be called as it wants, and given back.
-fn suite(tests: &[&str], settings: &[(&str, &str)], with_cublas: bool) -> String {
-    let folder = libraries(if with_cublas { &ALL } else { &ALL[..2] });
+fn suite(tests: &[&str], settings: &[(&str, &str)], which: &[Library]) -> String {
+    let folder = libraries(which);
     let mut command = with(folder.path(), &std::env::current_exe().unwrap());
     command.args(["--exact", "--include-ignored", "--nocapture", "--test-threads", "1"]).args(tests);
     let output = command.envs(settings.iter().copied()).env("EDGECUT_REQUIRE_GPU", "1").output().unwrap();
@@ -67,19 +69,32 @@ const OPERATORS: &str = "operators_on_the_gpu_compute_what_tvm_computes";
 
 #[test]
 fn operators_call_driver_and_libraries_as_documented() {
-    let text = suite(&[OPERATORS, "copies_cost_what_a_line_says"], &[], true);
+    let text = suite(&[OPERATORS, "copies_cost_what_a_line_says"], &[], &ALL);
     assert!(text.contains("Main memory, compute 9.0"), "{text}");
+    let convolutions = text.lines().filter_map(|line| line.strip_prefix("cudnn: ")?.strip_suffix(" convolutions"));
+    assert!(convolutions.map(|count| count.parse::<usize>().unwrap()).sum::<usize>() > 50, "{text}");
 }
 
-/// A GPU whose driver has no memory pools, on a machine without cuBLAS.
+/// A GPU whose driver has no memory pools, on a machine without cuBLAS and cuDNN.
 #[test]
 fn operators_run_without_memory_pools_and_cublas() {
-    suite(&[OPERATORS], &[("EDGECUT_CARD_POOLS", "0"), ("EDGECUT_CASES", "nn_")], false);
+    suite(&[OPERATORS], &[("EDGECUT_CARD_POOLS", "0"), ("EDGECUT_CASES", "nn_,conv")], &[DRIVER, NVRTC]);
+}
+
+#[test]
+fn convolutions_are_products_without_cudnn() {
+    suite(&[OPERATORS], &[("EDGECUT_CASES", "conv")], &[DRIVER, NVRTC, CUBLAS]);
+}
+
+#[test]
+fn a_full_gpu_recovers() {
+    let text = suite(&["a_full_gpu_recovers"], &[("EDGECUT_CARD_BYTES", "268435456")], &ALL);
+    assert!(text.contains("recovered"), "{text}");
 }
 
 #[test]
 fn plans_over_cpu_and_gpu_run() {
-    let text = suite(&["a_plan_over_cpu_and_gpu_runs_as_predicted"], &[], true);
+    let text = suite(&["a_plan_over_cpu_and_gpu_runs_as_predicted"], &[], &ALL);
     assert!(text.contains("small: gpu0: predicted"), "{text}");
 }
 
@@ -107,13 +122,13 @@ fn devices_reports_what_is_missing_and_how_to_install_it() {
     };
     let packages = ["nvidia-cuda-nvrtc-cu12", "nvidia-cublas-cu12", "nvidia-cudnn-cu12"];
     case(&[], &[], false, &["libcuda.so.1", packages[0], packages[1], packages[2]]);
-    case(&[NVRTC, CUBLAS], &[], false, &["libcuda.so.1", "cuDNN"]);
-    case(&[DRIVER, CUBLAS], &[], false, &["no GPU: NVRTC cannot be loaded", "cuDNN"]);
-    case(&[DRIVER, NVRTC], &[], true, &["cuBLAS cannot be loaded, so matrices", "cuDNN"]);
-    case(&ALL, &[], true, &["cuDNN"]);
+    case(&[NVRTC, CUBLAS], &[], false, &["libcuda.so.1", "cuDNN cannot be loaded, so convolutions"]);
+    case(&[DRIVER, CUBLAS, CUDNN], &[], false, &["no GPU: NVRTC cannot be loaded"]);
+    case(&[DRIVER, NVRTC, CUDNN], &[], true, &["cuBLAS cannot be loaded, so matrices"]);
+    case(&ALL, &[], true, &[]);
     let stopped = "no GPU: the NVIDIA driver cannot be initialised: the driver does not fit (error 803)";
-    case(&ALL, &[("EDGECUT_CARD_INIT", "803")], false, &[stopped, "cuDNN"]);
-    case(&ALL, &[("EDGECUT_CARDS", "0")], false, &["no GPU: the NVIDIA driver finds no GPU", "cuDNN"]);
+    case(&ALL, &[("EDGECUT_CARD_INIT", "803")], false, &[stopped]);
+    case(&ALL, &[("EDGECUT_CARDS", "0")], false, &["no GPU: the NVIDIA driver finds no GPU"]);
     let old = "no GPU: the NVIDIA driver supports CUDA 11.4, but 12.0 is required";
     case(&ALL, &[("EDGECUT_CARD_VERSION", "11040")], false, &[old, "cuDNN"]);
 }
@@ -152,4 +167,72 @@ fn out_of_memory_is_an_error_of_the_operator() {
     let failed = &on_card("add")[note];
     println!("add: {failed}");
     assert!(failed.contains("of GPU memory: out of memory"), "{failed}");
+}
+
+/// A folder of links to this system's programs but for compilers, as a machine without a toolchain has them.
+fn programs_without_compilers() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let is_compiler = |name: &str| {
+        ["cc", "c89", "c99", "c++", "g++", "gcc", "clang", "cargo", "rustc"].iter().any(|compiler| name == *compiler)
+            || ["gcc-", "clang-", "x86_64-linux-gnu-g"].iter().any(|start| name.starts_with(start))
+    };
+    for system in ["/usr/bin", "/bin"] {
+        for entry in std::fs::read_dir(system).unwrap().map(Result::unwrap) {
+            let name = entry.file_name();
+            if !is_compiler(&name.to_string_lossy()) {
+                // The same program in both folders is linked once.
+                let _ = std::os::unix::fs::symlink(entry.path(), folder.path().join(name));
+            }
+        }
+    }
+    folder
+}
+
+/// Runs `run.sh` of a package with nothing in the environment but these variables, and gives what it printed.
+fn run_package(package: &Path, out: &Path, seconds: &str, variables: &[(&str, &Path)]) -> (bool, String, Duration) {
+    let began = Instant::now();
+    let mut command = Command::new("/usr/bin/env");
+    command.arg("-i").args(variables.iter().map(|(name, value)| format!("{name}={}", value.display())));
+    let output = command.arg(package.join("run.sh")).arg(out).arg(seconds).output().unwrap();
+    (output.status.success(), printed(&output), began.elapsed())
+}
+
+/// The package of the program and this suite: made, moved, and run without this repository, a toolchain and an environment.
+#[test]
+fn a_package_runs_on_a_bare_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let (packed, package) = (folder.path().join("packed"), folder.path().join("package"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster/gpu.sh");
+    let output = Command::new(script).arg("--pack").arg(&packed).output().unwrap();
+    println!("{}", printed(&output));
+    assert!(output.status.success(), "{}", printed(&output));
+    std::fs::rename(&packed, &package).unwrap();
+    let programs = programs_without_compilers();
+    let path = ("PATH", programs.path());
+
+    // Without a GPU: one line, soon.
+    let (passed, text, took) = run_package(&package, &folder.path().join("none"), "60", &[path]);
+    assert!(!passed && took < Duration::from_secs(20), "{took:?}: {text}");
+    assert!(text.lines().count() <= 2 && text.contains("no GPU: "), "{text}");
+
+    // On the fake driver, whose NVRTC needs a compiler that is in no folder of programs.
+    let fakes = libraries(&ALL);
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "/usr/bin/cc".into());
+    let out = folder.path().join("out");
+    let variables = [
+        path,
+        ("LD_LIBRARY_PATH", fakes.path()),
+        ("EDGECUT_CODE", fakes.path()),
+        ("CC", Path::new(&compiler)),
+        ("STEPS", Path::new("^[^d]|^devices")),
+    ];
+    let (_, text, _) = run_package(&package, &out, "420", &variables);
+    println!("{text}");
+    let figures = std::fs::read_to_string(out.join("figures.txt")).unwrap();
+    let steps: Vec<&str> = figures.lines().filter(|line| line.starts_with("== ")).collect();
+    for step in ["devices", "operator cases", "models", "out of memory", "profiles", "copies", "a plan", "plans"] {
+        let found = steps.iter().find(|line| line[3..].starts_with(step));
+        assert!(found.is_some_and(|line| line.contains(": passed")), "{step}: {figures}");
+    }
+    assert!(std::fs::read_dir(&out).unwrap().count() <= 8, "{out:?}");
 }

@@ -19,8 +19,8 @@ pub struct GpuReport {
     pub nvrtc: Option<CudaVersion>,
     /// Version of the matrix library. Without it a simple kernel multiplies matrices, far below peak performance.
     pub cublas: Option<CudaVersion>,
-    /// Whether cuDNN is available. Only used as a reference in tests.
-    pub cudnn: bool,
+    /// Version of the library of convolutions. Without it they are matrix products.
+    pub cudnn: Option<CudnnVersion>,
     /// Missing mandatory requirements: unless this is empty, no GPU is used.
     pub missing: Vec<MissingRequirement>,
     /// Missing optional requirements.
@@ -30,6 +30,11 @@ pub struct GpuReport {
 /// A version of CUDA, as 1000 · major + 10 · minor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CudaVersion(pub i32);
+
+/// A version of cuDNN as the library reports it: 10000 · major + 100 · minor + patch since version 9, before that
+/// 1000 · major + 100 · minor + patch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CudnnVersion(pub usize);
 
 /// One GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,6 +130,18 @@ impl CudaVersion {
     }
 }
 
+impl CudnnVersion {
+    /// What the major version is multiplied with.
+    fn scale(self) -> usize {
+        if self.0 >= 90_000 { 10_000 } else { 1000 }
+    }
+
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only engines load libraries"))]
+    pub(crate) fn major(self) -> u32 {
+        u32::try_from(self.0 / self.scale()).unwrap_or(0)
+    }
+}
+
 impl GpuLibrary {
     fn name(self) -> &'static str {
         match self {
@@ -139,7 +156,7 @@ impl GpuLibrary {
         match self {
             GpuLibrary::Nvrtc => "kernels cannot be compiled",
             GpuLibrary::Cublas => "matrices are multiplied by a simple kernel, far below peak performance",
-            GpuLibrary::Cudnn => "tests cannot compare with it",
+            GpuLibrary::Cudnn => "convolutions are computed as matrix products, with more memory and mostly slower",
         }
     }
 
@@ -156,6 +173,13 @@ impl GpuLibrary {
 impl fmt::Display for CudaVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.0 / 1000, self.0 % 1000 / 10)
+    }
+}
+
+impl fmt::Display for CudnnVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rest = self.0 % self.scale();
+        write!(f, "{}.{}.{}", self.0 / self.scale(), rest / 100, rest % 100)
     }
 }
 

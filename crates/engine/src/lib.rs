@@ -9,7 +9,7 @@
 //! | `automatic` | either, whichever computes a graph faster |
 //! | [`DilatedEngine`], [`Dilation`] | another engine, slowed down by a factor: for tests with slow devices |
 //! | [`EngineOptions`], [`EngineChoice`] | which engine computes on a CPU |
-//! | `cuda/` (feature `cuda`) | GPU engine: our own kernels and cuBLAS, loaded at run time |
+//! | `cuda/` (feature `cuda`) | GPU engine: our own kernels, cuBLAS and cuDNN, loaded at run time |
 //! | [`GpuReport`], [`start_gpus`] | which GPUs the machine has, and why one cannot be used |
 //! | [`CpuClock`], [`timed`] | wall-clock and CPU time of a computation |
 //! | [`CountingAllocator`], [`AllocationMeter`] | allocated bytes of the process and of single computations |
@@ -50,7 +50,7 @@ pub use clock::{CpuClock, timed};
 pub use dilated::{DilatedEngine, Dilation};
 pub use engine::{Engine, EngineId, Executable, Fallback, ParameterSource};
 pub use error::EngineError;
-pub use gpu::{CudaVersion, Gpu, GpuLibrary, GpuReport, MissingRequirement, StartedGpu, StartedGpus};
+pub use gpu::{CudaVersion, CudnnVersion, Gpu, GpuLibrary, GpuReport, MissingRequirement, StartedGpu, StartedGpus};
 pub use gpu_discovery::start_gpus;
 pub use heap::configure_heap;
 #[cfg(feature = "onnxruntime")]

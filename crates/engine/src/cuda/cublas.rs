@@ -43,6 +43,7 @@ pub(super) struct CublasLibrary {
 pub(super) struct CublasHandle {
     functions: Functions,
     handle: Handle,
+    pub version: CudaVersion,
 }
 
 // SAFETY: any thread may use the handle, and computations exclude each other (`GpuContext::lock`).
@@ -77,7 +78,7 @@ impl CublasLibrary {
     /// # Safety
     /// `stream` belongs to the current context.
     pub(super) unsafe fn start(self, stream: *mut c_void) -> Result<CublasHandle, GpuError> {
-        let mut started = CublasHandle { functions: self.functions, handle: null_mut() };
+        let mut started = CublasHandle { functions: self.functions, handle: null_mut(), version: self.version };
         // SAFETY: the function writes a handle; the caller guarantees the stream.
         unsafe {
             check("starting cuBLAS", (started.functions.create)(&mut started.handle))?;

@@ -10,6 +10,7 @@ use libloading::{Library, Symbol};
 
 use super::{
     cublas::CublasLibrary,
+    cudnn::CudnnLibrary,
     libraries::{NEWEST, NotFound, reason},
     nvrtc::NvrtcLibrary,
 };
@@ -81,11 +82,11 @@ pub(crate) fn detect() -> GpuReport {
             report.missing_optional.push(MissingRequirement::Library { library: GpuLibrary::Cublas, why })
         }
     }
-    // SAFETY: only tries to open the library, under the names that cudarc uses.
-    report.cudnn = unsafe { cudarc::cudnn::sys::is_culib_present() };
-    if !report.cudnn {
-        let why = "libcudnn.so.9 was not found".to_string();
-        report.missing_optional.push(MissingRequirement::Library { library: GpuLibrary::Cudnn, why });
+    match CudnnLibrary::find(newest) {
+        Ok(cudnn) => report.cudnn = Some(cudnn.version),
+        Err(NotFound(why)) => {
+            report.missing_optional.push(MissingRequirement::Library { library: GpuLibrary::Cudnn, why })
+        }
     }
     report
 }

@@ -16,7 +16,7 @@ use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder, linalg::general_mat_mul};
 
 use super::{
     arguments::Product,
-    driver::{Address, Event, GpuDriver, GpuError, Grid, Launch},
+    driver::{Address, ConvolutionSizes, Event, GpuDriver, GpuError, Grid, Launch, LibraryConvolution},
     gemm::{Gemm, MatrixLayout},
     source::{Kernel, KernelFamily},
 };
@@ -170,6 +170,14 @@ impl GpuDriver for FakeDriver {
             }
         }
         Ok(true)
+    }
+
+    fn convolution(&self, _: &ConvolutionSizes, _: usize) -> Option<Box<dyn LibraryConvolution>> {
+        None
+    }
+
+    fn compute_library(&self) -> String {
+        "fake".to_string()
     }
 
     fn lock_memory(&self, bytes: usize) -> Result<*mut u8, GpuError> {

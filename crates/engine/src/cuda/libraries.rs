@@ -18,8 +18,16 @@ const OLDEST: u32 = 11;
 /// # Errors
 /// If no version is installed, or `bind` rejects all of them.
 pub(super) fn find<T>(name: &str, newest: u32, bind: impl Fn(Library) -> Result<T, String>) -> Result<T, NotFound> {
-    let (names, mut rejected) = (file_names(name, newest), Vec::new());
-    for file in &names {
+    find_versions(&file_names(name, newest), bind)
+}
+
+/// The first library of these file names that `bind` accepts.
+///
+/// # Errors
+/// If none is installed, or `bind` rejects all of them.
+pub(super) fn find_versions<T>(names: &[String], bind: impl Fn(Library) -> Result<T, String>) -> Result<T, NotFound> {
+    let mut rejected = Vec::new();
+    for file in names {
         // SAFETY: loading NVIDIA's libraries has no other effects.
         match unsafe { Library::new(file) } {
             Ok(library) => match bind(library) {

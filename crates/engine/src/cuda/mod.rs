@@ -1,21 +1,22 @@
 //! The engine for NVIDIA GPUs (feature `cuda`): operators are wired as for the CPU engine, and computed by our own
-//! kernels and cuBLAS. All NVIDIA libraries are loaded at run time.
+//! kernels, cuBLAS and cuDNN. All NVIDIA libraries are loaded at run time.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`driver`] | [`driver::GpuDriver`]: memory, copies, kernel launches, matrix products, events |
+//! | [`driver`] | [`driver::GpuDriver`]: memory, copies, kernel launches, matrix products, convolutions, events |
 //! | [`nvidia`], `fake_driver` | the driver's implementations: NVIDIA's; main memory and a C compiler, for tests without a GPU |
 //! | `kernels/`, [`source`], [`arguments`] | kernels, compiled for either driver, and their argument structs |
 //! | [`translate`] | tract model → [`program`]; one file per family of operators |
 //! | [`context`], [`steps`] | state of an engine; steps on tensors that stay on the device, and measuring |
 //! | [`gemm`], [`device_memory`] | matrix products in BLAS' terms; counted device memory |
-//! | [`libraries`], [`nvrtc`], [`cublas`] | NVIDIA's libraries in any supported version |
+//! | [`libraries`], [`nvrtc`], [`cublas`], [`cudnn`] | NVIDIA's libraries in any supported version |
 //! | [`host_link`] | bandwidth between main memory and the device |
 //! | [`detect`] | which GPUs and libraries the machine has |
 
 mod arguments;
 mod context;
 mod cublas;
+mod cudnn;
 mod detect;
 mod device_memory;
 mod driver;
@@ -92,11 +93,6 @@ impl CudaEngine {
         Ok(CudaEngine { context: Arc::new(GpuContext::new(driver, multiprocessors)?) })
     }
 
-    /// Name and version of the engine, which need no instance.
-    pub fn identity() -> EngineId {
-        EngineId { name: "cuda".to_string(), version: env!("CARGO_PKG_VERSION").to_string() }
-    }
-
     /// Free and total device memory.
     ///
     /// # Errors
@@ -116,8 +112,10 @@ impl CudaEngine {
 }
 
 impl Engine for CudaEngine {
+    /// The version has, as build metadata, the library that computes convolutions.
     fn id(&self) -> EngineId {
-        CudaEngine::identity()
+        let library = self.context.memory.driver().compute_library();
+        EngineId { name: "cuda".to_string(), version: format!("{}+{library}", env!("CARGO_PKG_VERSION")) }
     }
 
     /// The number of multiprocessors.

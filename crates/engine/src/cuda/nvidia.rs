@@ -1,4 +1,4 @@
-//! [`GpuDriver`] on NVIDIA's driver, NVRTC and cuBLAS, all loaded at run time. Uses one stream, and does not change device
+//! [`GpuDriver`] on NVIDIA's driver, NVRTC, cuBLAS and cuDNN, all loaded at run time. Uses one stream, and does not change device
 //! settings.
 
 use std::{
@@ -15,7 +15,8 @@ use cudarc::{
 use super::{
     arguments::Product,
     cublas::{CublasHandle, CublasLibrary},
-    driver::{Address, Event, GpuDriver, GpuError, Grid, Launch},
+    cudnn::{Cudnn, CudnnLibrary},
+    driver::{Address, ConvolutionSizes, Event, GpuDriver, GpuError, Grid, Launch, LibraryConvolution},
     gemm::Gemm,
     libraries::{NEWEST, NotFound},
     nvrtc::NvrtcLibrary,
@@ -35,6 +36,7 @@ const MAX_EVENTS: usize = 64;
 pub(super) struct NvidiaDriver {
     /// Dropped before its stream.
     blas: Option<CublasHandle>,
+    dnn: Option<Arc<Cudnn>>,
     compiler: NvrtcLibrary,
     /// Compute capability, as 10 · major + minor.
     architecture: i32,
@@ -57,7 +59,8 @@ impl NvidiaDriver {
     /// Opens GPU number `ordinal` of a driver for CUDA `driver`, with matching libraries.
     ///
     /// # Errors
-    /// If the driver denies access to the GPU, no compiler supports it, or an installed cuBLAS cannot be initialised.
+    /// If the driver denies access to the GPU, no compiler supports it, or an installed cuBLAS or cuDNN cannot be
+    /// initialised.
     pub(super) fn open(ordinal: usize, driver: Option<CudaVersion>) -> Result<NvidiaDriver, GpuError> {
         let newest = driver.map_or(NEWEST, CudaVersion::major);
         let context = CudaContext::new(ordinal).map_err(|e| failed("opening the GPU", e))?;
@@ -73,11 +76,15 @@ impl NvidiaDriver {
             Ok(found) => Some(unsafe { found.start(stream.cu_stream().cast::<c_void>()) }?),
             Err(NotFound(_)) => None,
         };
+        let dnn = match CudnnLibrary::find(newest) {
+            Ok(found) => Some(found.start(&stream)?),
+            Err(NotFound(_)) => None,
+        };
         let pooled = context.has_async_alloc();
         if pooled {
             keep_freed_memory(&context)?;
         }
-        Ok(NvidiaDriver { blas, compiler, architecture, pooled, state: Mutex::default(), stream, context })
+        Ok(NvidiaDriver { blas, dnn, compiler, architecture, pooled, state: Mutex::default(), stream, context })
     }
 
     fn state(&self) -> MutexGuard<'_, DriverState> {
@@ -265,6 +272,20 @@ impl GpuDriver for NvidiaDriver {
         // of `call`.
         unsafe { blas.multiply(&call, first, second, product.to) }?;
         Ok(true)
+    }
+
+    fn convolution(&self, sizes: &ConvolutionSizes, max_workspace: usize) -> Option<Box<dyn LibraryConvolution>> {
+        self.bind().ok()?;
+        let convolution = self.dnn.as_ref()?.prepare(sizes, max_workspace)?;
+        Some(Box::new(convolution))
+    }
+
+    fn compute_library(&self) -> String {
+        match (&self.dnn, &self.blas) {
+            (Some(dnn), _) => format!("cudnn{}", dnn.version),
+            (None, Some(blas)) => format!("cublas{}", blas.version),
+            (None, None) => "kernels".to_string(),
+        }
     }
 
     fn lock_memory(&self, bytes: usize) -> Result<*mut u8, GpuError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     arguments::{Arguments, Product},
     device_memory::{DeviceBuffer, DeviceMemory},
-    driver::{Address, GpuError, Grid, Launch},
+    driver::{Address, GpuError, Grid, Launch, LibraryConvolution},
     source::Kernel,
 };
 
@@ -42,6 +42,8 @@ pub(super) enum KernelCall {
     },
     /// By cuBLAS if possible, else by our kernel.
     Multiply(Box<ProductFn>, Kernel),
+    /// By cuDNN, of data and weights.
+    Convolve(Box<dyn LibraryConvolution>),
 }
 
 /// Builds a kernel's arguments from addresses.
@@ -69,6 +71,7 @@ impl GpuProgram {
     pub(super) fn prepare(&self, memory: &DeviceMemory) -> Result<(), GpuError> {
         self.steps.iter().try_for_each(|step| match &step.call {
             KernelCall::Launch { kernel, .. } | KernelCall::Multiply(_, kernel) => memory.driver().prepare(kernel),
+            KernelCall::Convolve(_) => Ok(()),
         })
     }
 
@@ -107,6 +110,15 @@ impl GpuProgram {
                         let arguments = product.words();
                         memory.driver().launch(&Launch { kernel: kernel.clone(), arguments, grid })?;
                     }
+                }
+                KernelCall::Convolve(convolution) => {
+                    let [data, weight, to] = addresses[..] else {
+                        return Err(GpuError::Failed("a convolution has two operands".to_string()));
+                    };
+                    let workspace = memory.allocate(convolution.workspace())?;
+                    // SAFETY: the translation prepared the convolution for the tensors of these slots; memory is freed
+                    // after previous requests have finished with it.
+                    unsafe { convolution.enqueue(data, weight, workspace.address(), to) }?;
                 }
             }
             step.frees.iter().for_each(|slot| buffers[slot.0] = None);

@@ -8,7 +8,7 @@ use super::strides::dense_strides;
 use crate::cuda::{
     arguments::{Arguments, Product},
     device_memory::DeviceMemory,
-    driver::{Address, GpuError, Grid},
+    driver::{Address, ConvolutionSizes, GpuError, Grid, LibraryConvolution},
     program::{GpuProgram, KernelCall, ProgramStep, Slot},
     source::Kernel,
 };
@@ -26,6 +26,7 @@ pub(super) struct Value {
 /// Builds the program of `model`.
 pub(super) struct KernelBuilder<'m> {
     model: &'m TypedModel,
+    memory: &'m Arc<DeviceMemory>,
     sizes: Vec<usize>,
     inputs: Vec<Slot>,
     constants: Vec<(Slot, Arc<Tensor>)>,
@@ -33,8 +34,9 @@ pub(super) struct KernelBuilder<'m> {
 }
 
 impl<'m> KernelBuilder<'m> {
-    pub(super) fn new(model: &'m TypedModel) -> KernelBuilder<'m> {
-        KernelBuilder { model, sizes: Vec::new(), inputs: Vec::new(), constants: Vec::new(), steps: Vec::new() }
+    /// The program will run on the device that `memory` belongs to.
+    pub(super) fn new(model: &'m TypedModel, memory: &'m Arc<DeviceMemory>) -> KernelBuilder<'m> {
+        KernelBuilder { model, memory, sizes: Vec::new(), inputs: Vec::new(), constants: Vec::new(), steps: Vec::new() }
     }
 
     /// Adds an input of the program.
@@ -118,9 +120,30 @@ impl<'m> KernelBuilder<'m> {
         self.steps.push(ProgramStep { writes: to.slot, reads, call, frees: Vec::new() });
     }
 
+    /// A convolution by the vendor's library, if it supports these sizes.
+    pub(super) fn library_convolution(
+        &self,
+        sizes: &ConvolutionSizes,
+        max_workspace: usize,
+    ) -> Option<Box<dyn LibraryConvolution>> {
+        self.memory.driver().convolution(sizes, max_workspace)
+    }
+
+    /// Appends a convolution of tensors of the sizes that it was prepared for.
+    pub(super) fn convolve(
+        &mut self,
+        convolution: Box<dyn LibraryConvolution>,
+        data: &Value,
+        weight: &Value,
+        to: &Value,
+    ) {
+        let (reads, call) = (vec![data.slot, weight.slot], KernelCall::Convolve(convolution));
+        self.steps.push(ProgramStep { writes: to.slot, reads, call, frees: Vec::new() });
+    }
+
     /// The program with these outputs. Uploads the constants that it uses.
-    pub(super) fn finish(self, outputs: Vec<Slot>, memory: &Arc<DeviceMemory>) -> Result<GpuProgram, GpuError> {
-        let KernelBuilder { sizes, inputs, constants, steps, .. } = self;
+    pub(super) fn finish(self, outputs: Vec<Slot>) -> Result<GpuProgram, GpuError> {
+        let KernelBuilder { memory, sizes, inputs, constants, steps, .. } = self;
         let is_used =
             |slot: &Slot| outputs.contains(slot) || steps.iter().any(|step: &ProgramStep| step.reads.contains(slot));
         let used = constants.into_iter().filter(|(slot, _)| is_used(slot));

@@ -1,7 +1,7 @@
 //! Convolutions and transposed convolutions over up to three axes, grouped or not.
 //!
-//! With many channels, a convolution is computed as the product of the weights with the im2col matrix, or with the data
-//! itself for a 1×1 kernel. With few channels, as in depthwise convolutions, each thread computes one element.
+//! With many channels, a convolution is computed by cuDNN if it is there and supports the sizes, else as the product of the
+//! weights with the im2col matrix, or with the data itself for a 1×1 kernel. With few channels, as in depthwise convolutions, each thread computes one element.
 
 use tract_core::{
     internal::*,
@@ -14,13 +14,16 @@ use super::{
 };
 use crate::cuda::{
     arguments::{Convolution, Product},
-    driver::Grid,
+    driver::{ConvolutionSizes, Grid},
     source::KernelFamily,
 };
 
 /// From this many output channels per group, and taps over all input channels, a matrix product is faster.
 const MIN_PRODUCT_CHANNELS: usize = 4;
 const MIN_PRODUCT_DEPTH: usize = 16;
+/// Workspace that cuDNN may use for any convolution, in bytes. Beyond it, it may use as much as the im2col matrix that it
+/// replaces, so that no convolution needs much more memory with cuDNN than without.
+const MIN_WORKSPACE: usize = 1 << 20;
 
 pub(super) fn translate(
     builder: &mut KernelBuilder<'_>,
@@ -43,7 +46,11 @@ pub(super) fn translate(
     let output = builder.output(node)?;
     let shape = ConvShape::new(spec, groups, transposed, [data, weight, bias], &output)?;
     if !transposed && dtype == "f32" && shape.suits_products() {
-        shape.as_products(builder, data, weight, bias, &output)?;
+        match shape.library_sizes().and_then(|sizes| builder.library_convolution(&sizes, shape.max_workspace())) {
+            Some(convolution) => builder.convolve(convolution, data, weight, &output),
+            None => shape.as_products(builder, data, weight, &output)?,
+        }
+        shape.add_bias(builder, bias, &output)?;
         return Ok(Some(tvec![output]));
     }
     let kernel =
@@ -161,13 +168,37 @@ impl ConvShape {
         self.taps == 1 && a.stride == [1; 3] && a.before == [0; 3] && a.result == a.from
     }
 
-    /// For each image and group, im2col and the product with the weights; then the bias.
+    /// The sizes as a library takes them; `None` for layouts and paddings that it does not have.
+    fn library_sizes(&self) -> Option<ConvolutionSizes> {
+        let a = &self.arguments;
+        let number = |value: u32| i32::try_from(value).ok();
+        let numbers = |values: [u32; 3]| Some([number(values[0])?, number(values[1])?, number(values[2])?]);
+        let sizes = ConvolutionSizes {
+            images: i32::try_from(self.images).ok()?,
+            groups: number(a.groups)?,
+            channels_in: number(a.channels_in)?,
+            channels_out: number(a.channels_out)?,
+            from: numbers(a.from)?,
+            result: numbers(a.result)?,
+            size: numbers(a.size)?,
+            stride: a.stride,
+            dilation: a.dilation,
+            before: a.before,
+        };
+        (a.channels_last == 0 && a.count > 0 && sizes.is_padded_evenly()).then_some(sizes)
+    }
+
+    fn max_workspace(&self) -> usize {
+        let columns = self.arguments.channels_in as usize * self.taps * self.positions;
+        if self.is_pointwise() { MIN_WORKSPACE } else { MIN_WORKSPACE.max(columns * size_of::<f32>()) }
+    }
+
+    /// For each image and group, im2col and the product with the weights.
     fn as_products(
         &self,
         builder: &mut KernelBuilder<'_>,
         data: &Value,
         weight: &Value,
-        bias: &Value,
         output: &Value,
     ) -> TractResult<()> {
         let a = self.arguments;
@@ -225,6 +256,10 @@ impl ConvShape {
                 builder.multiply(KernelFamily::Product.kernel("product_f32"), weight, right, output, offsets, product);
             }
         }
+        Ok(())
+    }
+
+    fn add_bias(&self, builder: &mut KernelBuilder<'_>, bias: &Value, output: &Value) -> TractResult<()> {
         let is_zero = bias.known.as_ref().is_some_and(|bias| bias.as_bytes().iter().all(|byte| *byte == 0));
         if !is_zero {
             let mut shape: TVec<usize> = tvec![1; output.shape.len()];

@@ -56,7 +56,7 @@ pub(super) fn translate(mut model: TypedModel, memory: &Arc<DeviceMemory>) -> Re
     let other = |e: TractError| TranslateError::Other(format!("{e:#}"));
     Optimizer::prop_consts().optimize(&mut model).map_err(other)?;
     fold_scales(&mut model).map_err(other)?;
-    let mut builder = KernelBuilder::new(&model);
+    let mut builder = KernelBuilder::new(&model, memory);
     let mut values: HashMap<OutletId, Value> = HashMap::new();
     for source in model.input_outlets().map_err(other)? {
         let fact = model.outlet_fact(*source).map_err(other)?;
@@ -84,7 +84,7 @@ pub(super) fn translate(mut model: TypedModel, memory: &Arc<DeviceMemory>) -> Re
     let output = |outlet: &OutletId| values.get(outlet).map(|value| value.slot);
     let outputs = model.output_outlets().map_err(other)?.iter().map(output).collect::<Option<Vec<Slot>>>();
     let outputs = outputs.ok_or_else(|| TranslateError::Other("an output is not computed".to_string()))?;
-    builder.finish(outputs, memory).map_err(TranslateError::Gpu)
+    builder.finish(outputs).map_err(TranslateError::Gpu)
 }
 
 fn translate_node(builder: &mut KernelBuilder<'_>, node: &TypedNode, operands: &[Value]) -> TractResult<TVec<Value>> {

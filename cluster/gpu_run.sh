@@ -1,0 +1,165 @@
+#!/usr/bin/env bash
+# Runs a package of `cluster/gpu.sh --pack` on a machine with an NVIDIA GPU: one step after another, the most valuable
+# first, each with a time limit. A step that fails ends nothing else, and OUT has after each step what was found so far:
+# figures.txt (a screen), log.txt (everything printed), profiles, runs and links as CSV.
+set -uo pipefail
+
+usage='usage: run.sh OUT [SECONDS]   SECONDS for all steps, 480 if not given
+Environment: STEPS, a pattern of the names of steps to run (all)'
+case ${1:-} in -h | --help) echo "$usage"; exit 0 ;; '') echo "$usage" >&2; exit 2 ;; esac
+[[ ${2:-480} =~ ^[0-9]+$ ]] || { echo "$usage" >&2; exit 2; }
+PACKAGE=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$1" || exit 2
+OUT=$(cd "$1" && pwd)
+END=$((SECONDS + ${2:-480}))
+WORK=$(mktemp -d) || exit 1
+trap 'rm -rf "$WORK"' EXIT
+EDGECUT=$WORK/edgecut
+SUITE=$WORK/suite
+for program in edgecut suite; do
+    gzip -dc "$PACKAGE/$program.gz" >"$WORK/$program" || exit 1
+    chmod +x "$WORK/$program"
+done
+: >"$OUT/log.txt"
+: >"$OUT/figures.txt"
+export EDGECUT_PACKAGE=$PACKAGE EDGECUT_PROGRAM=$EDGECUT EDGECUT_REQUIRE_GPU=1 HOME=${HOME:-$WORK}
+cd "$WORK" || exit 1
+MODELS='resnet18 torch_mobilenet_v2 torch_bert_tiny torch_yolov3_tiny'
+
+# Folders of NVIDIA's libraries beyond the loader's path: the toolkit's, and those of every Python's packages.
+library_folders() {
+    local python folder
+    ls -d /usr/local/cuda*/lib64 /usr/local/nvidia/lib64 2>/dev/null
+    for python in $(IFS=:; for folder in $PATH /usr/local/bin /opt/*/bin /opt/*/.venv/bin "$HOME"/.pyenv/versions/*/bin; do
+        [ ! -x "$folder/python3" ] || echo "$folder/python3"; done | sort -u); do
+        timeout 5 "$python" -c 'import sys; print("\n".join(sys.path))' 2>/dev/null | while read -r folder; do
+            ls -d "$folder"/nvidia/*/lib 2>/dev/null
+        done
+    done
+}
+FOLDERS=$(library_folders | awk '!seen[$0]++' | paste -sd:)
+export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$FOLDERS
+
+figure() { tee -a "$OUT/figures.txt"; }
+
+# step NAME SECONDS FIGURES COMMAND…: lines of what the command prints that match FIGURES go to figures.txt.
+step() {
+    local name=$1 limit=$2 pattern=$3 begin=$SECONDS status
+    shift 3
+    [[ $name =~ ${STEPS:-.} ]] || return 1
+    local left=$((END - SECONDS))
+    [ "$limit" -le "$left" ] || limit=$left
+    if [ "$limit" -lt 3 ]; then
+        echo "== $name: not run, no time left" | figure
+        return 1
+    fi
+    printf '\n== %s: %s\n' "$name" "$*" >>"$OUT/log.txt"
+    timeout -k 3 "$limit" "$@" >"$WORK/step.txt" 2>&1
+    status=$?
+    cat "$WORK/step.txt" >>"$OUT/log.txt"
+    case $status in
+    0) status=passed ;;
+    124 | 137) status="stopped after its limit of $limit s" ;;
+    *) status="FAILED ($status)" ;;
+    esac
+    echo "== $name: $status, $((SECONDS - begin)) s" | figure
+    grep -E "$pattern" "$WORK/step.txt" | cut -c 1-220 | head -n 40 | figure
+    [ "$status" = passed ]
+}
+
+suite() {
+    local name=$1 limit=$2 pattern=$3 test=$4
+    shift 4
+    step "$name" "$limit" "$pattern|panicked|SKIPPED" env "$@" "$SUITE" --exact --include-ignored --nocapture --test-threads 1 "$test"
+}
+
+# What a profile says of each device: groups measured, their time, energy, and how many have a note.
+summary() {
+    awk -F, -v model="$1" '
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        { d = $at["device"]; rows[d]++; time[d] += $at["time_us_median"]; joule[d] += $at["energy_j"]; engine[d] = $at["engine"]
+          if ($at["time_us_median"] == "") none[d]++ }
+        END { for (d in rows) printf "%s on %s (%s): %d groups, %.0f us, %.4f J, %d not computed\n", model, d, engine[d], rows[d], time[d], joule[d], none[d] }' "$2" | sort
+}
+
+profile() {
+    local model
+    for model in $MODELS; do
+        "$EDGECUT" profile "$PACKAGE/models/$model.relay" --budget 8s --format csv --output profiles >"$OUT/profile-$model.csv" || return
+        summary "$model" "$OUT/profile-$model.csv"
+    done
+    cp profiles/links.csv "$OUT/links.csv" 2>/dev/null || true
+}
+
+# EOP's comparison: each device alone, both, and both with less memory than the model needs on either.
+plans() {
+    local model place
+    printf '[[server]]\nname = "local"\ndevice = [{ name = "cpu" }]\n' >cpu.toml
+    printf '[[server]]\nname = "local"\ndevice = [{ name = "gpu0" }]\n' >gpu.toml
+    printf '[[server]]\nname = "local"\ndevice = [{ name = "cpu" }, { name = "gpu0" }]\n' >both.toml
+    printf '[[server]]\nname = "local"\ndevice = [{ name = "cpu", memory = "40MiB" }, { name = "gpu0", memory = "30MiB" }]\n' >limits.toml
+    for model in resnet18 torch_yolov3_tiny; do
+        for place in cpu gpu both limits; do
+            if "$EDGECUT" plan "$PACKAGE/models/$model.relay" --cluster $place.toml --profile profiles \
+                --profile-budget 3s --time-limit 10s --output plan.json; then
+                "$EDGECUT" run plan.json --cluster $place.toml --repeat 20 | sed "s/^/$model on $place: /"
+            fi
+        done
+    done
+}
+
+energy() {
+    local found
+    found=$("$EDGECUT" devices --format csv | awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next } { print $at["device"] ": energy from " $at["energy_source"] $at["energy_absent"] }')
+    echo "$found"
+    grep -q 'gpu0: energy from nvml' <<<"$found"
+}
+
+export -f summary profile plans energy
+export PACKAGE OUT WORK MODELS EDGECUT
+
+{
+    head -n 1 "$PACKAGE/manifest.txt"
+    date -u +%Y-%m-%dT%H:%M:%SZ
+    uname -srm
+    grep -m 1 'model name' /proc/cpuinfo
+    nproc
+    "$EDGECUT" --version
+    echo "libraries looked for in $LD_LIBRARY_PATH"
+    ! command -v nvidia-smi >/dev/null || timeout 10 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit --format=csv
+} >>"$OUT/log.txt" 2>&1
+timeout 15 "$EDGECUT" devices --format csv --links "$WORK/links.csv" >"$WORK/devices.txt" 2>"$WORK/devices.err"
+cat "$WORK/devices.txt" "$WORK/devices.err" >>"$OUT/log.txt"
+if ! grep -q 'local/gpu0' "$WORK/devices.txt"; then
+    timeout 15 "$EDGECUT" devices --format json --links "$WORK/links.csv" 2>&1 | tr '\n' ' ' |
+        grep -oE 'no GPU: [^"]*' | head -n 1 | figure | sed 's/^/run.sh: /' >&2
+    exit 1
+fi
+step 'devices and versions' 20 . "$EDGECUT" devices --links "$WORK/links.csv"
+
+first=0
+for _ in 1 2 3 4 5; do
+    suite "operator cases from $first" 100 '^family|^DIFFERS|cases computed|is lost at case|driver for CUDA' operators_on_the_gpu_compute_what_tvm_computes EDGECUT_FIRST_CASE=$first && break
+    first=$(sed -n 's/.*the GPU is lost at case \([0-9]*\).*/\1/p' "$WORK/step.txt" | head -n 1)
+    [ -n "$first" ] || break
+    first=$((first + 1))
+done
+suite 'models against expected outputs' 60 'of the tolerance|fell back' models_on_the_gpu_compute_what_tvm_computes \
+    EDGECUT_CASES=resnet18,torch_mobilenet_v2,torch_bert_tiny,torch_yolov3_tiny
+suite 'out of memory and recovery' 30 'held:|recovered' a_full_gpu_recovers
+step 'profiles on cpu and gpu0' 100 'groups,' bash -c profile
+suite 'dense layer against cuBLAS' 30 'TFLOP/s' a_dense_layer_is_as_fast_as_the_matrix_library
+suite 'convolution against cuBLAS and cuDNN' 30 'TFLOP/s' a_convolution_against_the_libraries
+suite 'copies and their fit' 30 'Pinned|Pageable' copies_cost_what_a_line_says
+suite 'a plan over CPU and GPU' 80 'predicted [0-9]|operators are split|outputs differ' a_plan_over_cpu_and_gpu_runs_as_predicted
+step 'plans on CPU, GPU and both' 100 '(latency|outputs)' bash -c plans
+step 'energy' 20 'energy from' bash -c energy
+if command -v compute-sanitizer >/dev/null || [ -x /usr/local/cuda/bin/compute-sanitizer ]; then
+    PATH=$PATH:/usr/local/cuda/bin step 'a profile under compute-sanitizer' 60 'ERROR SUMMARY|=========.*(Invalid|Error|error)' compute-sanitizer \
+        "$EDGECUT" profile "$PACKAGE/models/torch_bert_tiny.relay" --budget 1s --output "$WORK/checked"
+else
+    echo '== a profile under compute-sanitizer: not run, it is not installed' | figure
+fi
+suite 'operators add up to the model' 60 'whole' operators_add_up_to_the_model
+suite 'all other models' 120 'of the tolerance|fell back' models_on_the_gpu_compute_what_tvm_computes
+echo "figures: $OUT/figures.txt"
