@@ -58,6 +58,12 @@ pub struct Export {
     /// Write the weights of ONNX models to a file next to each, as models of 2 GiB and more always have them
     #[arg(long)]
     external_data: bool,
+
+    /// Leave the weights of an ONNX model out: they become inputs that are generated from their names
+    ///
+    /// The file lists them in its metadata, key `seeded_parameters`, one name a line.
+    #[arg(long, conflicts_with_all = ["params", "external_data"])]
+    seeded_weights: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
@@ -87,6 +93,9 @@ impl Export {
         let is_onnx = matches!(self.format, Format::Onnx | Format::Ray | Format::Triton);
         if self.external_data && !is_onnx {
             return Err(Failure::BadInput(Report::msg("--external-data is for --format onnx, ray and triton")));
+        }
+        if self.seeded_weights && (self.format != Format::Onnx || is_plan) {
+            return Err(Failure::BadInput(Report::msg("--seeded-weights is for a model as --format onnx")));
         }
         if !is_plan && matches!(self.format, Format::Ray | Format::Triton) {
             let what =
@@ -185,7 +194,10 @@ impl Export {
         let Some(path) = &self.output else {
             return Err(Failure::BadInput(Report::msg("ONNX is not text: give its file with --output")));
         };
-        let content = |id: TensorId| contents.of(id).map(Some).map_err(|error| error.to_string());
+        let content = |id: TensorId| match self.seeded_weights {
+            true => Ok(None),
+            false => contents.of(id).map(Some).map_err(|error| error.to_string()),
+        };
         let exported = export(graph, &ExportOptions { content: &content }).map_err(Failure::bad_input)?;
         write_model(&exported, path, self.external_data)?;
         let (operators, composed) = (graph.operators().len(), exported.compositions.len());

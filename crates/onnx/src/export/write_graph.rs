@@ -18,11 +18,14 @@ use super::{
 use crate::{
     error::Result as Written,
     proto::{
-        GraphProto, ModelProto, OperatorSetIdProto, TensorShapeProto, TypeProto, ValueInfoProto, tensor_shape_proto,
-        type_proto,
+        GraphProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorShapeProto, TypeProto,
+        ValueInfoProto, tensor_shape_proto, type_proto,
     },
     tensor::element_type,
 };
+
+/// Key of the metadata that names the inputs which are weights to be generated from their names, one a line.
+const SEEDED_PARAMETERS: &str = "seeded_parameters";
 
 /// A graph being written.
 struct GraphWriter<'g> {
@@ -283,6 +286,12 @@ impl<'g> GraphWriter<'g> {
             initializer: self.builder.initializers,
             ..Default::default()
         };
+        let seeded = self.inputs.iter().filter(|(_, id)| matches!(graph.tensor(*id).origin, Origin::Parameter));
+        let seeded: Vec<&str> = seeded.map(|(name, _)| name.as_str()).collect();
+        let metadata = (!seeded.is_empty()).then(|| StringStringEntryProto {
+            key: Some(SEEDED_PARAMETERS.to_string()),
+            value: Some(seeded.join("\n")),
+        });
         let ir_version = ir_version(self.builder.versions.get("").copied().unwrap_or(OPSET));
         let versions = self.builder.versions.into_iter();
         let model = ModelProto {
@@ -293,6 +302,7 @@ impl<'g> GraphWriter<'g> {
             opset_import: versions
                 .map(|(domain, version)| OperatorSetIdProto { domain: Some(domain), version: Some(version) })
                 .collect(),
+            metadata_props: metadata.into_iter().collect(),
             ..Default::default()
         };
         Ok(Exported {
