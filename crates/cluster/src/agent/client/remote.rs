@@ -21,6 +21,7 @@ use crate::{
         Identity,
         chunks::MAX_MESSAGE_SIZE,
         connect::connect,
+        constants::ConstantTransport,
         named_tensors::NamedTensors,
         peer::Peer,
         probe::ProbeSample,
@@ -55,6 +56,8 @@ pub struct RemoteAgent {
     address: String,
     /// The name that the agent has itself, once it was asked.
     own_name: Arc<OnceLock<String>>,
+    /// Its protocol version, once it was asked.
+    protocol: Arc<OnceLock<u32>>,
     client: AgentClient<Channel>,
     /// How long to wait for devices.
     wait: Option<Micros>,
@@ -84,6 +87,7 @@ impl RemoteAgent {
             name: peer.server.clone(),
             address: peer.address.clone(),
             own_name: Arc::default(),
+            protocol: Arc::default(),
             wait,
             client: AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE_SIZE),
         };
@@ -112,6 +116,10 @@ impl RemoteAgent {
 
     pub(super) fn wait(&self) -> Option<Micros> {
         self.wait
+    }
+
+    fn constant_transport(&self) -> ConstantTransport {
+        ConstantTransport::of(self.protocol.get().copied().unwrap_or(PROTOCOL))
     }
 
     /// The error for a reply that is not valid.
@@ -150,6 +158,7 @@ impl RemoteAgent {
         }
         // All replies have the same name.
         let _ = self.own_name.set(reply.name.clone());
+        let _ = self.protocol.set(reply.protocol);
         Ok(reply.into())
     }
 
@@ -220,7 +229,7 @@ impl RemoteAgent {
         let timeout = PROFILE_TIMEOUT.saturating_add(wait).saturating_add(budget);
         let refused = |e: serde_json::Error| AgentError::Refused { agent: self.name.clone(), message: e.to_string() };
         let task = ProfileTask { wait: self.wait, ..task };
-        let pieces = task.into_wire(contents).map_err(refused)?;
+        let pieces = task.into_wire(contents, self.constant_transport()).map_err(refused)?;
         let (messages, outgoing) = mpsc::channel(2);
         let mut client = self.client.clone();
         tokio::spawn(async move {
@@ -273,7 +282,7 @@ impl RemoteAgent {
         let refused = |message: String| AgentError::Refused { agent: self.name.clone(), message };
         let (messages, outgoing) = mpsc::channel(2);
         let mut client = self.client.clone();
-        let (name, errors) = (self.name.clone(), events.clone());
+        let (name, errors, transport) = (self.name.clone(), events.clone(), self.constant_transport());
         tokio::spawn(async move {
             loop {
                 let command = tokio::select! {
@@ -287,7 +296,7 @@ impl RemoteAgent {
                     }
                 };
                 let Some(command) = command else { return };
-                let pieces = match command.into_wire() {
+                let pieces = match command.into_wire(transport) {
                     Ok(pieces) => pieces,
                     Err(e) => {
                         let _ = errors.send(Err(AgentError::Refused { agent: name, message: e.to_string() })).await;

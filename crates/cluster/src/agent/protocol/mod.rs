@@ -6,7 +6,7 @@
 //! | [`run`], [`setup`] | commands and events of a run; what each server must do for it |
 //! | [`inference_trace`] | what a server measures during an inference |
 //! | [`profile`], [`probe`] | measurements of operators and of links |
-//! | [`chunks`], [`named_tensors`] | tensors and documents in messages of limited size |
+//! | [`chunks`], [`named_tensors`], [`constants`] | tensors and documents in messages of limited size |
 //! | [`encoding`] | float32 tensors in fewer bits |
 //! | [`peer`], [`connect`], [`security`] | addresses, HTTP/2 channels, mutual TLS |
 //! | [`role`], [`holder`] | what a certificate allows, and who holds it |
@@ -15,6 +15,7 @@
 
 pub(in crate::agent) mod chunks;
 pub(in crate::agent) mod connect;
+pub(in crate::agent) mod constants;
 pub mod encoding;
 pub(in crate::agent) mod error;
 mod holder;

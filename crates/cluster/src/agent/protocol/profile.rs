@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 
 use super::{
     chunks::{Assembler, DocumentBuffer, chunks, document},
+    constants::{self, ConstantReader, ConstantTransport},
     error::MessageError,
     named_tensors::{NamedTensors, StreamedTensor},
     wire::{self, item_cost::Outcome, profile_event, profile_request},
@@ -60,16 +61,19 @@ pub enum ProfileEvent {
 }
 
 impl ProfileTask {
-    /// The messages of the task and of the contents that it announces.
+    /// The messages of the task, of its constants and of the contents that it announces.
     ///
     /// # Errors
     /// If it cannot be written as JSON.
     pub fn into_wire(
-        self,
+        mut self,
         mut contents: NamedTensors,
+        transport: ConstantTransport,
     ) -> Result<impl Iterator<Item = wire::ProfileRequest> + Send, serde_json::Error> {
         use profile_request::Request;
         let one = |request| wire::ProfileRequest { request: Some(request) };
+        let (announced, weights) = constants::detach(transport, std::iter::once(&mut self.graph));
+        let (announcement, weights) = constants::messages(announced, weights, Request::Constants, Request::Constant)?;
         let json = serde_json::to_vec(&self)?;
         let announced =
             (0u32..).zip(self.streamed).filter_map(move |(index, s)| Some((index, contents.remove(&s.name)?)));
@@ -77,7 +81,7 @@ impl ProfileTask {
             let pieces = chunks(data.bytes());
             pieces.map(move |data| Request::Content(wire::TensorChunk { tensor, data }))
         });
-        Ok(document(json).map(Request::Task).chain(tensors).map(one))
+        Ok(announcement.chain(document(json).map(Request::Task)).chain(weights).chain(tensors).map(one))
     }
 }
 
@@ -85,6 +89,7 @@ impl ProfileTask {
 #[derive(Debug)]
 pub struct TaskReader {
     document: DocumentBuffer,
+    constants: ConstantReader,
     task: Option<ProfileTask>,
     tensors: Assembler<u32>,
     contents: NamedTensors,
@@ -94,7 +99,8 @@ impl TaskReader {
     /// For a task of at most `limit` as JSON.
     pub fn new(limit: Bytes) -> TaskReader {
         let (tensors, contents) = Default::default();
-        TaskReader { document: DocumentBuffer::new(limit), task: None, tensors, contents }
+        let (document, constants) = (DocumentBuffer::new(limit), ConstantReader::new(limit));
+        TaskReader { document, constants, task: None, tensors, contents }
     }
 
     /// Bytes of the document so far, which is parsed with its last chunk.
@@ -109,7 +115,9 @@ impl TaskReader {
     pub fn read(&mut self, message: wire::ProfileRequest) -> Result<Option<(ProfileTask, NamedTensors)>, MessageError> {
         use profile_request::Request;
         let wrong = |what: &str| MessageError::Malformed(what.to_string());
-        match (message.request, &self.task) {
+        match (message.request, &mut self.task) {
+            (Some(Request::Constants(piece)), None) => self.constants.announce(&piece)?,
+            (Some(Request::Constant(piece)), Some(task)) => self.constants.read(&piece, &mut [&mut task.graph])?,
             (Some(Request::Task(piece)), None) => {
                 let Some(json) = self.document.push(&piece)? else { return Ok(None) };
                 let task: ProfileTask = serde_json::from_slice(&json)
@@ -125,7 +133,8 @@ impl TaskReader {
             }
             _ => return Err(wrong("a profile must begin with its task, followed by its contents")),
         }
-        let complete = self.task.as_ref().is_some_and(|task| task.streamed.len() == self.contents.len());
+        let has_contents = self.task.as_ref().is_some_and(|task| task.streamed.len() == self.contents.len());
+        let complete = has_contents && self.constants.is_complete();
         let task = if complete { self.task.take() } else { None };
         Ok(task.map(|task| (task, std::mem::take(&mut self.contents))))
     }
@@ -244,6 +253,7 @@ mod tests {
         let ty = TensorType::of(DType::U8, &[3 << 20]);
         graph.add_tensor("x", ty.clone(), Origin::Input);
         let data = TensorData::new(DType::U8, [3 << 20], vec![7; 3 << 20]).unwrap();
+        graph.add_tensor("w", ty.clone(), Origin::Constant(data.clone()));
         for streamed in [vec![], vec![StreamedTensor { name: "x".into(), ty }]] {
             let contents: NamedTensors = streamed.iter().map(|s| (s.name.clone(), data.clone())).collect();
             let task = ProfileTask {
@@ -262,7 +272,8 @@ mod tests {
                 streamed,
             };
             let mut reader = TaskReader::new(Bytes(8 << 20));
-            let messages: Vec<_> = task.clone().into_wire(contents.clone()).unwrap().collect();
+            let messages: Vec<_> =
+                task.clone().into_wire(contents.clone(), ConstantTransport::Streamed).unwrap().collect();
             let (last, before) = messages.split_last().unwrap();
             for message in before {
                 assert_eq!(reader.read(message.clone()).unwrap(), None);

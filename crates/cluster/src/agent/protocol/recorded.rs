@@ -4,6 +4,7 @@ use bytes::Buf;
 use prost::Message;
 
 use super::{
+    constants::ConstantTransport,
     named_tensors::NamedTensors,
     profile::{ProfileTask, TaskReader},
     run::{CommandReader, RunCommand},
@@ -18,7 +19,9 @@ use edgecut_graph::units::Bytes;
 pub fn commands(commands: impl IntoIterator<Item = RunCommand>) -> Result<Vec<u8>, serde_json::Error> {
     let mut bytes = Vec::new();
     for command in commands {
-        command.into_wire()?.for_each(|message| bytes.extend(message.encode_length_delimited_to_vec()));
+        command
+            .into_wire(ConstantTransport::Streamed)?
+            .for_each(|message| bytes.extend(message.encode_length_delimited_to_vec()));
     }
     Ok(bytes)
 }
@@ -28,7 +31,10 @@ pub fn commands(commands: impl IntoIterator<Item = RunCommand>) -> Result<Vec<u8
 /// # Errors
 /// If the task cannot be written as JSON.
 pub fn task(task: ProfileTask, contents: NamedTensors) -> Result<Vec<u8>, serde_json::Error> {
-    Ok(task.into_wire(contents)?.flat_map(|message| message.encode_length_delimited_to_vec()).collect())
+    Ok(task
+        .into_wire(contents, ConstantTransport::Streamed)?
+        .flat_map(|message| message.encode_length_delimited_to_vec())
+        .collect())
 }
 
 /// The message of a value that a peer sends, of one chunk.

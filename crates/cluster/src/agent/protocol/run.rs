@@ -8,6 +8,7 @@ use smol_str::SmolStr;
 
 use super::{
     chunks::{Assembled, Assembler, ChunkError, DocumentBuffer, chunks, document},
+    constants::{self, ConstantReader, ConstantTransport},
     error::MessageError,
     inference_trace::{DeviceMemory, InferenceTrace},
     setup::{Setup, ValueId},
@@ -94,17 +95,24 @@ impl fmt::Display for Queued {
 }
 
 impl RunCommand {
-    /// The messages of the command.
+    /// The messages of the command; those of a setup have the constants of its graphs.
     ///
     /// # Errors
     /// If the setup cannot be written as JSON.
-    pub fn into_wire(self) -> Result<Box<dyn Iterator<Item = wire::RunRequest> + Send>, serde_json::Error> {
+    pub fn into_wire(
+        self,
+        transport: ConstantTransport,
+    ) -> Result<Box<dyn Iterator<Item = wire::RunRequest> + Send>, serde_json::Error> {
         use run_request::Request;
         let one = |request| wire::RunRequest { request: Some(request) };
         Ok(match self {
             RunCommand::Setup(setup) => {
-                let json = serde_json::to_vec(&*setup)?;
-                Box::new(document(json).map(move |piece| one(Request::Setup(piece))))
+                let mut setup = Arc::unwrap_or_clone(setup);
+                let (announced, weights) = constants::detach(transport, setup.graphs_mut());
+                let (announcement, weights) =
+                    constants::messages(announced, weights, Request::Constants, Request::Constant)?;
+                let json = serde_json::to_vec(&setup)?;
+                Box::new(announcement.chain(document(json).map(Request::Setup)).chain(weights).map(one))
             }
             RunCommand::Parameter { index, data } => {
                 Box::new(tensor_chunks(index, &data).map(move |piece| one(Request::Parameter(piece))))
@@ -126,6 +134,9 @@ fn tensor_chunks(tensor: u32, data: &TensorData) -> impl Iterator<Item = wire::T
 #[derive(Debug)]
 pub struct CommandReader {
     document: DocumentBuffer,
+    constants: ConstantReader,
+    /// Until its constants are complete.
+    incomplete: Option<Setup>,
     setup: Option<Arc<Setup>>,
     tensors: Assembler<(&'static str, u32)>,
 }
@@ -133,7 +144,13 @@ pub struct CommandReader {
 impl CommandReader {
     /// For a setup of at most `limit` as JSON.
     pub fn new(limit: Bytes) -> CommandReader {
-        CommandReader { document: DocumentBuffer::new(limit), setup: None, tensors: Assembler::default() }
+        CommandReader {
+            document: DocumentBuffer::new(limit),
+            constants: ConstantReader::new(limit),
+            incomplete: None,
+            setup: None,
+            tensors: Assembler::default(),
+        }
     }
 
     /// Bytes of the document so far, which is parsed with its last chunk.
@@ -150,14 +167,23 @@ impl CommandReader {
         let wrong = |what: &str| MessageError::Malformed(what.to_string());
         let request = message.request.ok_or_else(|| wrong("an empty request"))?;
         Ok(match request {
+            Request::Constants(piece) if self.incomplete.is_none() && self.setup.is_none() => {
+                self.constants.announce(&piece)?;
+                None
+            }
+            Request::Constants(_) => return Err(wrong("constants are announced before the setup")),
             Request::Setup(piece) => {
                 let Some(json) = self.document.push(&piece)? else { return Ok(None) };
                 let setup: Setup = serde_json::from_slice(&json)
                     .map_err(|e| MessageError::Malformed(format!("invalid setup: {e}")))?;
                 setup.check()?;
-                let setup = Arc::new(setup);
-                self.setup = Some(setup.clone());
-                Some(RunCommand::Setup(setup))
+                self.incomplete = Some(setup);
+                self.complete_setup()
+            }
+            Request::Constant(piece) => {
+                let setup = self.incomplete.as_mut().ok_or_else(|| wrong("a constant of no setup"))?;
+                self.constants.read(&piece, &mut setup.graphs_mut().collect::<Vec<_>>())?;
+                self.complete_setup()
             }
             Request::Parameter(piece) => {
                 let ty = self.setup.as_ref().and_then(|s| Some(&s.streamed.get(piece.tensor as usize)?.ty));
@@ -175,6 +201,13 @@ impl CommandReader {
             Request::KeepAlive(_) => None,
             Request::Start(start) => Some(RunCommand::Start(start.inference)),
         })
+    }
+
+    /// The setup, once it has all constants.
+    fn complete_setup(&mut self) -> Option<RunCommand> {
+        let setup = Arc::new(self.incomplete.take_if(|_| self.constants.is_complete())?);
+        self.setup = Some(setup.clone());
+        Some(RunCommand::Setup(setup))
     }
 }
 
@@ -305,7 +338,7 @@ mod tests {
             RunCommand::Connect,
             RunCommand::Start(7),
         ] {
-            let messages: Vec<_> = command.clone().into_wire().unwrap().collect();
+            let messages: Vec<_> = command.clone().into_wire(ConstantTransport::Streamed).unwrap().collect();
             let (last, before) = messages.split_last().unwrap();
             for message in before {
                 assert_eq!(reader.read(message.clone()).unwrap(), None);
@@ -322,7 +355,7 @@ mod tests {
         for request in [None, Some(Request::Parameter(chunk(0))), Some(Request::Input(chunk(0)))] {
             assert!(reader.read(wire::RunRequest { request }).is_err());
         }
-        for message in RunCommand::Setup(Arc::new(setup())).into_wire().unwrap() {
+        for message in RunCommand::Setup(Arc::new(setup())).into_wire(ConstantTransport::Streamed).unwrap() {
             reader.read(message).unwrap();
         }
         for request in [Request::Parameter(chunk(1)), Request::Input(chunk(1))] {

@@ -171,11 +171,14 @@ impl Partition {
 }
 
 impl Setup {
+    /// The graphs of all stages, in order.
+    pub(super) fn graphs_mut(&mut self) -> impl Iterator<Item = &mut Graph> {
+        self.partitions.iter_mut().flat_map(|partition| &mut partition.stages).map(|stage| &mut stage.graph)
+    }
+
     /// Drops the stages' graphs, whose constants take memory, once they are loaded.
     pub fn without_graphs(mut self) -> Setup {
-        for stage in self.partitions.iter_mut().flat_map(|p| &mut p.stages) {
-            stage.graph = Graph::new();
-        }
+        self.graphs_mut().for_each(|graph| *graph = Graph::new());
         self
     }
 

@@ -283,11 +283,11 @@ async fn forward<E, M>(
     }
 }
 
-/// Size of the part of a setup or a tensor in `message`; 0 of other messages.
+/// Size of the part of a document or a tensor in `message`; 0 of other messages.
 fn content(message: &RunRequest) -> usize {
     match &message.request {
-        Some(Message::Setup(piece)) => piece.data.len(),
-        Some(Message::Parameter(piece) | Message::Input(piece)) => piece.data.len(),
+        Some(Message::Setup(piece) | Message::Constants(piece)) => piece.data.len(),
+        Some(Message::Parameter(piece) | Message::Input(piece) | Message::Constant(piece)) => piece.data.len(),
         _ => 0,
     }
 }
