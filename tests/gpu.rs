@@ -160,7 +160,7 @@ fn load_twin(name: &str) -> Graph {
     let bytes = packaged.map_or_else(
         || {
             let graph = load(&cases::model(name));
-            onnx::export(&graph, &onnx::ExportOptions { content: &|_| Ok(None) }).unwrap().to_bytes().unwrap()
+            onnx::export(&graph, &onnx::ExportOptions::new(&|_| Ok(None))).unwrap().to_bytes().unwrap()
         },
         |path| std::fs::read(path).unwrap(),
     );
@@ -169,7 +169,7 @@ fn load_twin(name: &str) -> Graph {
         let value = |id: TensorId| given(&graph.tensor(id).name).map_or_else(|| content(graph, id), Ok);
         cpu.evaluate(graph, &value).map_err(|e| e.to_string())
     };
-    let options = onnx::ImportOptions { evaluate: &evaluate, bind_dims: &[], given: &|_| None, folder: None };
+    let options = onnx::ImportOptions::new(&evaluate);
     onnx::import(name, bytes.into(), &options).unwrap().graph
 }
 

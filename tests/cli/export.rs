@@ -222,7 +222,7 @@ fn read_onnx(file: &str) -> Graph {
         let content = |id| Ok(given(&graph.tensor(id).name).unwrap());
         engine.evaluate(graph, &content).map_err(|error| error.to_string())
     };
-    let options = onnx::ImportOptions { evaluate: &evaluate, bind_dims: &[], given: &|_| None, folder: None };
+    let options = onnx::ImportOptions::new(&evaluate);
     onnx::import(file, std::fs::read(file).unwrap().into(), &options).unwrap().graph
 }
 

@@ -24,6 +24,7 @@ mod interrupted_plan;
 mod memory;
 mod model_flags;
 mod monitoring;
+mod onnx_inputs;
 mod perfetto;
 mod plan_advice;
 mod plan_energy;

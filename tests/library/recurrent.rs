@@ -164,7 +164,7 @@ fn raw(name: &str, dims: &[u64]) -> Vec<u8> {
 
 fn read(model: Vec<u8>) -> Graph {
     let evaluate = |graph: &Graph, _: &onnx::Content<'_>| compute(graph);
-    let options = onnx::ImportOptions { evaluate: &evaluate, bind_dims: &[], given: &|_| None, folder: None };
+    let options = onnx::ImportOptions::new(&evaluate);
     onnx::import("model", model.into(), &options).unwrap().graph
 }
 
@@ -229,7 +229,7 @@ fn layers_come_back_from_what_is_written() {
     for layer in layers() {
         let graph = read(layer.model(true, None));
         let want = compute(&graph).unwrap();
-        let written = onnx::export(&graph, &ExportOptions { content: &|_| Ok(None) }).unwrap();
+        let written = onnx::export(&graph, &ExportOptions::new(&|_| Ok(None))).unwrap();
         let again = read(written.to_bytes().unwrap());
         assert!(is_one_operator(&again), "{layer:?}");
         assert_near(&compute(&again).unwrap(), &want, &format!("{layer:?} as ONNX"));

@@ -10,9 +10,10 @@ use super::{
     kind::{self, Kind},
 };
 use edgecut_engine::EngineError;
-use edgecut_graph::{Dim, Graph, Tensor, TensorData, TensorId, TensorType};
+use edgecut_graph::{Dim, Graph, Origin, Tensor, TensorData, TensorId, TensorType};
+use edgecut_ops::passes::index_ranges::{ValueRange, index_ranges};
 use edgecut_relay::Params;
-use edgecut_values::{read_npz, seeded};
+use edgecut_values::{SeedError, read_npz, seeded, seeded_within};
 
 /// The arrays of an `--inputs` file.
 #[derive(Clone, Default)]
@@ -50,16 +51,20 @@ impl Given {
     }
 }
 
-/// The `.npz` file, else the `.params` file, else generated from the name.
+/// Of a constant the model's; else the `.npz` file, else the `.params` file, else generated from the name: indices and lengths
+/// within their ranges.
 pub struct Contents<'a> {
     graph: &'a Graph,
     given: Given,
     params: &'a Params,
+    /// By name: what the generated content of an input must lie within.
+    ranges: BTreeMap<SmolStr, ValueRange>,
 }
 
 impl<'a> Contents<'a> {
-    /// Checks that every array of `given` is for a tensor that the model declares.
-    pub fn new(graph: &'a Graph, given: Given, params: &'a Params) -> Result<Contents<'a>, Failure> {
+    /// The contents of `graph`, made of `whole`, the model's. Checks that every array of `given` is for a tensor that the
+    /// model declares.
+    pub fn new(graph: &'a Graph, whole: &Graph, given: Given, params: &'a Params) -> Result<Contents<'a>, Failure> {
         let declared: Vec<String> =
             graph.inputs().chain(graph.parameters()).map(|id| format!("in_{}", graph.tensor(id).name)).collect();
         for name in given.0.keys().filter(|name| name.starts_with("in_")) {
@@ -80,7 +85,9 @@ impl<'a> Contents<'a> {
                 return Err(Failure::bad_input(EngineError::Tensor { name: tensor.name.to_string(), what }));
             }
         }
-        Ok(Contents { graph, given, params })
+        let ranges = index_ranges(whole);
+        let ranges = ranges.into_iter().map(|(id, range)| (whole.tensor(id).name.clone(), range)).collect();
+        Ok(Contents { graph, given, params, ranges })
     }
 
     /// The content of one tensor.
@@ -91,16 +98,31 @@ impl<'a> Contents<'a> {
     /// The content of a tensor of this graph, or of one of the same name in a graph that computes the same.
     pub fn of_tensor(&self, tensor: &Tensor) -> Result<TensorData, EngineError> {
         let name = tensor.name.as_str();
+        if let Origin::Constant(data) = &tensor.origin {
+            return Ok(data.clone());
+        }
         if let Some(data) = self.find(name) {
             return Ok(data.clone());
         }
-        seeded(name, &tensor.ty).map_err(|e| EngineError::Tensor { name: name.to_string(), what: e.to_string() })
+        self.generated(tensor).map_err(|e| EngineError::Tensor { name: name.to_string(), what: e.to_string() })
     }
 
-    /// The contents that are not generated, by name.
+    fn generated(&self, tensor: &Tensor) -> Result<TensorData, SeedError> {
+        match self.ranges.get(&tensor.name) {
+            Some(range) => seeded_within(&tensor.name, &tensor.ty, *range),
+            None => seeded(&tensor.name, &tensor.ty),
+        }
+    }
+
+    /// The contents that do not follow from names and types alone, by name.
     pub fn given(&self) -> BTreeMap<SmolStr, TensorData> {
-        let tensors = self.graph.inputs().chain(self.graph.parameters()).map(|id| &self.graph.tensor(id).name);
-        tensors.filter_map(|name| Some((name.clone(), self.find(name)?.clone()))).collect()
+        let tensors = self.graph.inputs().chain(self.graph.parameters()).map(|id| self.graph.tensor(id));
+        let content = |tensor: &Tensor| match self.find(&tensor.name) {
+            Some(data) => Some(data.clone()),
+            None if self.ranges.contains_key(&tensor.name) => self.generated(tensor).ok(),
+            None => None,
+        };
+        tensors.filter_map(|tensor| Some((tensor.name.clone(), content(tensor)?))).collect()
     }
 
     fn find(&self, name: &str) -> Option<&TensorData> {

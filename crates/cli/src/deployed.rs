@@ -12,7 +12,7 @@ use edgecut_cluster::{
         outputs::{self, OutputError},
     },
 };
-use edgecut_engine::{Engine, TractEngine};
+use edgecut_engine::{EngineChoice, EngineError, EngineOptions};
 use edgecut_graph::{Graph, TensorData};
 
 /// The servers of the cluster that take part: others need not answer.
@@ -30,10 +30,23 @@ pub fn outputs(deployment: &Deployment, record: &Record, contents: &Contents<'_>
     })
 }
 
-/// What one device, this machine's processor, computes.
-pub fn on_this_machine(graph: &Graph, contents: &Contents<'_>) -> Result<Vec<TensorData>, Failure> {
-    let engine = TractEngine::new(1).map_err(Failure::failed)?;
-    let mut whole = engine.load(graph, &|id| contents.of(id)).map_err(engine_failure)?;
-    let inputs = contents.inputs().map_err(engine_failure)?;
-    whole.run(&inputs).map_err(engine_failure)
+/// What one device, this machine's processor, computes: by the first of `engines` that is here and can, else by tract, or by
+/// ONNX Runtime what tract lacks.
+pub fn on_this_machine(
+    graph: &Graph,
+    contents: &Contents<'_>,
+    engines: &[EngineOptions],
+) -> Result<Vec<TensorData>, EngineError> {
+    let evaluate = |options: &EngineOptions| options.start(1)?.evaluate(graph, &|id| contents.of(id));
+    let by_others = engines.iter().filter(|options| options.engine != EngineChoice::Tract);
+    if let Some(outputs) = by_others.into_iter().find_map(|options| evaluate(options).ok()) {
+        return Ok(outputs);
+    }
+    match evaluate(&EngineOptions::default()) {
+        Err(error @ EngineError::Unsupported(_)) => {
+            let other = EngineOptions { engine: EngineChoice::OnnxRuntime, ..EngineOptions::default() };
+            evaluate(&other).map_err(|_| error)
+        }
+        computed => computed,
+    }
 }

@@ -28,6 +28,8 @@ mod log_format;
 mod man;
 mod memory;
 mod model;
+mod name_pattern;
+mod onnx_model;
 mod operators;
 mod plan;
 mod profile;

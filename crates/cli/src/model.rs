@@ -10,20 +10,21 @@ use miette::Report;
 
 use super::{
     Failure,
-    caller::notice,
+    caller::{notice, status},
     contents::{Contents, Given},
     ineffective::Flag,
     kind::{self, Kind},
+    name_pattern::NamePattern,
+    onnx_model::{is_decided_by_given, read_onnx},
 };
 use edgecut_cluster::agent::total_memory;
 use edgecut_engine::{Engine, EngineError, TractEngine};
-use edgecut_graph::{Graph, TensorData, units::Bytes};
-use edgecut_onnx as onnx;
+use edgecut_graph::{Graph, Origin, TensorData, constant_operators, is_constant, units::Bytes};
+use edgecut_onnx::{Defaults, Interface, is_onnx};
 use edgecut_ops::passes::retype::{BindDim, unknown_dims};
 use edgecut_plan::file::ModelRef;
 use edgecut_relay as relay;
 use edgecut_relay::{ExternalCalls, Import, ImportOptions, Params, ParseMode, TypeChecks};
-use edgecut_values::seeded;
 
 /// A model and how to read it.
 #[derive(clap::Args, Debug, Clone)]
@@ -42,6 +43,13 @@ pub struct ModelFlags {
     #[arg(long, help_heading = "Model", value_name = "FILE")]
     pub params: Option<PathBuf>,
 
+    /// Inputs that are parameters, with contents generated from their names: a name or a pattern such as `*.weight`
+    ///
+    /// In a pattern `*` is any text and `?` any character. An ONNX file can name them itself, one a line, under the key
+    /// `seeded_parameters` of its metadata.
+    #[arg(long, help_heading = "Model", value_name = "NAME|GLOB")]
+    pub seed_parameters: Vec<NamePattern>,
+
     /// Size of unknown dimensions: `8`, `data:0=8`, `batch=8`
     ///
     /// `8` is the size of all, `data:0=8` of the first dimension of %data, `batch=8` of those that an ONNX file calls `batch`.
@@ -50,16 +58,18 @@ pub struct ModelFlags {
 
     /// Contents of inputs: arrays `in_<name>`; others are generated
     ///
-    /// What it lacks is generated from the inputs' names. Every `if` takes the branch that they select.
+    /// What it lacks is generated from the inputs' names. Inputs stay inputs; where a branch or a size must be known
+    /// before a run, they decide it, and a line on stderr says so.
     #[arg(long, help_heading = "Model", value_name = "FILE.npz")]
     pub inputs: Option<PathBuf>,
 }
 
 impl ModelFlags {
     /// Its flags, and whether each was given.
-    pub fn given(&self) -> [Flag; 3] {
+    pub fn given(&self) -> [Flag; 4] {
         [
             ("--params", self.params.is_some()),
+            ("--seed-parameters", !self.seed_parameters.is_empty()),
             ("--bind-dim", !self.bind_dim.is_empty()),
             ("--inputs", self.inputs.is_some()),
         ]
@@ -71,8 +81,16 @@ impl ModelFlags {
         if flags.bind_dim.is_empty() {
             flags.bind_dim.clone_from(&model.bind_dims);
         }
+        if flags.seed_parameters.is_empty() {
+            flags.seed_parameters = model.seed_parameters.iter().filter_map(|text| text.parse().ok()).collect();
+        }
         flags.inputs = flags.inputs.or_else(|| model.inputs.as_deref().map(|inputs| resolve(plan, inputs)));
         flags
+    }
+
+    /// Whether the flags say that the input `name` is a parameter to be generated.
+    pub fn is_seeded(&self, name: &str) -> bool {
+        self.seed_parameters.iter().any(|pattern| pattern.is_match(name))
     }
 }
 
@@ -88,8 +106,10 @@ pub struct Model {
     pub params: Params,
     /// What `--inputs` gives.
     pub given: Given,
-    /// Whether that selected branches.
+    /// Whether that decided branches or sizes.
     pub selected: bool,
+    /// The inputs and outputs that an ONNX file states.
+    pub interface: Option<Interface>,
 }
 
 impl Model {
@@ -125,7 +145,7 @@ impl Model {
 
     /// The contents of `graph`, the model's or one made of it: as given, else generated.
     pub fn contents<'a>(&'a self, graph: &'a Graph) -> Result<Contents<'a>, Failure> {
-        Contents::new(graph, self.given.clone(), &self.params)
+        Contents::new(graph, &self.import.graph, self.given.clone(), &self.params)
     }
 }
 
@@ -142,24 +162,60 @@ impl ModelArguments {
 
     /// Reads the model and its parameters; an `if` takes the branch that the given inputs select.
     pub fn load_as(&self, mode: ParseMode, external: ExternalCalls) -> Result<Model, Failure> {
-        self.read(mode, external).map_err(Failure::of_model)
+        self.read(mode, external, Defaults::Constant).map_err(Failure::of_model)
     }
 
-    fn read(&self, mode: ParseMode, external: ExternalCalls) -> Result<Model, Failure> {
+    /// Reads the model to write it again: inputs with a default are inputs.
+    pub fn load_for_export(&self) -> Result<Model, Failure> {
+        self.read(ParseMode::Tolerant, ExternalCalls::Inline, Defaults::Input).map_err(Failure::of_model)
+    }
+
+    fn read(&self, mode: ParseMode, external: ExternalCalls, defaults: Defaults) -> Result<Model, Failure> {
         let name = self.model.display().to_string();
         let bytes = std::fs::read(&self.model).map_err(|error| Failure::unreadable(&name, &error))?;
-        let flags = &self.flags;
-        let params = match &flags.params {
-            Some(path) => Params::open(path).map_err(|error| {
-                let bytes = std::fs::read(path).unwrap_or_default();
-                match kind::other(&bytes, Kind::Params) {
-                    Some(kind) => Failure::BadInput(Report::msg(format!("{error}; {kind}"))),
-                    None => Failure::import(error),
-                }
-            })?,
-            None => Params::default(),
+        let (params, given) = (self.params()?, Given::open(self.flags.inputs.as_deref())?);
+        let model = match is_onnx(&bytes) {
+            true => {
+                let hash = blake3::hash(&bytes).to_hex().to_string();
+                let imported = read_onnx(&self.model, bytes, &self.flags, (&given, &params), defaults)?;
+                let selected = is_decided_by_given(&imported);
+                let (interface, graph) = (Some(imported.interface), imported.graph);
+                let import = Import { graph, name, hash, checks: TypeChecks::default(), guessed: Vec::new() };
+                Model { import, params, given, selected, interface }
+            }
+            false => self.read_relay(name, &bytes, params, given, mode, external)?,
         };
-        let given = Given::open(flags.inputs.as_deref())?;
+        if !model.given.is_empty() {
+            model.contents(&model.import.graph)?;
+        }
+        if let Some(path) = &self.flags.params {
+            check_names(&model.import.graph, &model.params, path)?;
+        }
+        self.check_seeded(&model.import.graph)?;
+        warn_constant(&model.import);
+        Ok(model)
+    }
+
+    fn params(&self) -> Result<Params, Failure> {
+        let Some(path) = &self.flags.params else { return Ok(Params::default()) };
+        Params::open(path).map_err(|error| {
+            let bytes = std::fs::read(path).unwrap_or_default();
+            match kind::other(&bytes, Kind::Params) {
+                Some(kind) => Failure::BadInput(Report::msg(format!("{error}; {kind}"))),
+                None => Failure::import(error),
+            }
+        })
+    }
+
+    fn read_relay(
+        &self,
+        name: String,
+        bytes: &[u8],
+        params: Params,
+        given: Given,
+        mode: ParseMode,
+        external: ExternalCalls,
+    ) -> Result<Model, Failure> {
         let selected = Cell::new(false);
         let select = |graph: &Graph| {
             selected.set(true);
@@ -168,46 +224,53 @@ impl ModelArguments {
         };
         let options = ImportOptions {
             mode,
-            params: flags.params.is_some().then_some(&params),
-            bind_dims: flags.bind_dim.clone(),
+            params: self.flags.params.is_some().then_some(&params),
+            is_parameter: Some(&|name| self.flags.is_seeded(name)),
+            bind_dims: self.flags.bind_dim.clone(),
             external,
             evaluate: if given.is_empty() { None } else { Some(&select) },
         };
-        let import = match onnx::is_onnx(&bytes) {
-            true => self.import_onnx(&name, bytes, &given, &params)?,
-            false => relay::import(&name, &bytes, &options).map_err(|error| match kind::of(&bytes) {
-                Some(kind) => Failure::BadInput(Report::msg(format!("{name}: {kind}"))),
-                None => Failure::import(error),
-            })?,
-        };
-        if !given.is_empty() {
-            Contents::new(&import.graph, given.clone(), &params)?;
-        }
-        if let Some(path) = &flags.params {
-            check_names(&import.graph, &params, path)?;
+        let import = relay::import(&name, bytes, &options).map_err(|error| match kind::of(bytes) {
+            Some(kind) => Failure::BadInput(Report::msg(format!("{name}: {kind}"))),
+            None => Failure::import(error),
+        })?;
+        if !import.guessed.is_empty() {
+            let (count, names) = (import.guessed.len(), listed(import.guessed.iter().map(|name| name.as_str())));
+            status!("{name}: {count} arguments are taken for weights by their names and uses: {names}");
         }
         let selected = selected.get();
-        Ok(Model { import, params, given, selected })
+        Ok(Model { import, params, given, selected, interface: None })
     }
 
-    fn import_onnx(&self, name: &str, bytes: Vec<u8>, given: &Given, params: &Params) -> Result<Import, Failure> {
-        let hash = blake3::hash(&bytes).to_hex().to_string();
-        let engine = TractEngine::new(1).map_err(Failure::failed)?;
-        let find = |name: &str| given.get(name).or_else(|| params.get(name)).cloned();
-        let options = onnx::ImportOptions {
-            evaluate: &|graph, content| evaluate_generated(&engine, graph, content),
-            bind_dims: &self.flags.bind_dim,
-            given: &find,
-            folder: self.model.parent(),
-        };
-        let imported = onnx::import(name, bytes.into(), &options).map_err(Failure::bad_input)?;
-        if let Some(first) = imported.generated.first() {
-            let names = imported.generated.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            let what = "decided branches or sizes by the generated contents of";
-            notice!("{name}: {what} {names}; give others with --inputs (arrays such as `in_{first}`)");
+    /// Checks that every name and pattern of `--seed-parameters` is of a parameter.
+    fn check_seeded(&self, graph: &Graph) -> Result<(), Failure> {
+        let is_seeded = |id: &_| matches!(graph.tensor(*id).origin, Origin::Parameter);
+        let names: Vec<&str> = graph.parameters().filter(is_seeded).map(|id| graph.tensor(id).name.as_str()).collect();
+        let mut patterns = self.flags.seed_parameters.iter();
+        match patterns.find(|pattern| !names.iter().any(|name| pattern.is_match(name))) {
+            Some(pattern) => {
+                let what = format!("--seed-parameters {pattern}: the model has no such input");
+                Err(Failure::BadInput(Report::msg(format!("{}: {what}", self.model.display()))))
+            }
+            None => Ok(()),
         }
-        Ok(Import { graph: imported.graph, name: name.to_string(), hash, checks: TypeChecks::default() })
     }
+}
+
+/// Warns where no output depends on an input: all is computed when the model is loaded, and its runs take no time.
+fn warn_constant(import: &Import) {
+    let graph = &import.graph;
+    let constant = constant_operators(graph);
+    if !graph.outputs.is_empty() && graph.outputs.iter().all(|output| is_constant(graph, &constant, *output)) {
+        let what = "its outputs depend on no input: all is computed when it is loaded, and no time of a run is that of its operators";
+        notice!("{}: {what}", import.name);
+    }
+}
+
+/// The first names of a list, quoted.
+fn listed<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
+    let more = if names.len() > LISTED { ", …" } else { "" };
+    names.take(LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ") + more
 }
 
 /// Unknown names that a message lists.
@@ -219,34 +282,19 @@ fn check_names(graph: &Graph, params: &Params, path: &Path) -> Result<(), Failur
     let is_known = |name: &str| known.contains(name) || known.contains(&*format!("v{name}"));
     let mut unknown: Vec<&str> = params.iter().map(|(name, _)| name).filter(|name| !is_known(name)).collect();
     unknown.sort_unstable();
-    let shown = unknown.iter().take(LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let more = if unknown.len() > LISTED { ", …" } else { "" };
+    let shown = listed(unknown.iter().copied());
     let (path, count) = (path.display(), params.len());
     if unknown.len() == count && count > 0 {
         let mut names: Vec<&str> = known.into_iter().collect();
         names.sort_unstable();
         let names = names.iter().take(LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        let what = format!("{path}: none of its parameters ({shown}{more}) is one of this model ({names}, …)");
+        let what = format!("{path}: none of its parameters ({shown}) is one of this model ({names}, …)");
         return Err(Failure::BadInput(Report::msg(format!("{what}: is it of another model?"))));
     }
     if !unknown.is_empty() {
-        notice!("{path}: {} of {count} parameters are not of this model: {shown}{more}", unknown.len());
+        notice!("{path}: {} of {count} parameters are not of this model: {shown}", unknown.len());
     }
     Ok(())
-}
-
-/// The outputs of `graph`: contents that `given` lacks are generated.
-fn evaluate_generated(
-    engine: &dyn Engine,
-    graph: &Graph,
-    given: &onnx::Content<'_>,
-) -> Result<Vec<TensorData>, String> {
-    let content = |id| {
-        let tensor = graph.tensor(id);
-        let generated = || seeded(&tensor.name, &tensor.ty).map_err(|error| EngineError::Other(error.to_string()));
-        given(&tensor.name).map_or_else(generated, Ok)
-    };
-    engine.evaluate(graph, &content).map_err(|error| error.to_string())
 }
 
 /// The output of `graph`, all of whose inputs must be given.

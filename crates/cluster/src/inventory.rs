@@ -88,7 +88,7 @@ pub enum EnergyMetering {
 }
 
 /// The name in a name and version, as an engine's choice; `None` for engines of which there is no choice.
-pub(crate) fn engine_choice(engine: &str) -> Option<EngineChoice> {
+pub fn engine_choice(engine: &str) -> Option<EngineChoice> {
     engine.split_whitespace().next()?.parse().ok()
 }
 

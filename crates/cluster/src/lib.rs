@@ -39,6 +39,7 @@ pub use device_name::{DeviceName, DeviceNameError, NameError, check_name};
 pub use discovery::Discovery;
 pub use inventory::{
     Cache, CpuDescription, Description, DeviceDescription, DeviceKind, DeviceSpec, EnergyMetering, Inventory,
+    engine_choice,
 };
 pub use link::{HostLink, Link};
 pub use link_table::{LinkRow, LinkTable};

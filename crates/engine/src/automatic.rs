@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::{Engine, EngineError, EngineId, Executable, Fallback, ParameterSource, Sample};
+use crate::{
+    Engine, EngineError, EngineId, Executable, Fallback, ParameterSource, Sample, generated::generated_inputs,
+};
 use edgecut_graph::{Graph, OperatorId, TensorData, units::Bytes};
 use edgecut_ops::Unsupported;
-use edgecut_values::seeded;
 
 /// Runs of each engine that are compared, after one that is not.
 const TRIALS: usize = 3;
@@ -48,8 +49,7 @@ impl AutomaticEngine {
                 let candidates = [(first.id(), loaded), (second.id(), other)];
                 let candidates = candidates.into_iter().filter_map(|(id, loaded)| Some((id, loaded.ok()?)));
                 let mut loaded = AutomaticExecutable { candidates: candidates.collect() };
-                let inputs = graph.inputs().map(|id| graph.tensor(id)).map(|input| seeded(&input.name, &input.ty).ok());
-                if let Some(inputs) = inputs.collect::<Option<Vec<_>>>() {
+                if let Ok(inputs) = generated_inputs(graph) {
                     // An error will be found again, and reported, by the first run.
                     let _ = loaded.chosen(&inputs);
                 }

@@ -15,13 +15,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{CpuClock, Engine, EngineError, EngineId, Executable, Fallback, ParameterSource, Sample};
+use crate::{
+    CpuClock, Engine, EngineError, EngineId, Executable, Fallback, ParameterSource, Sample, generated::generated_inputs,
+};
 use edgecut_graph::{
     Graph, OperatorId, TensorData,
     units::{Bytes, Micros},
 };
 use edgecut_ops::Unsupported;
-use edgecut_values::seeded;
 
 /// How many times as long a dilated computation takes: from 1 to 1000.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -129,8 +130,7 @@ struct DilatedExecutable {
 impl DilatedExecutable {
     /// Learns what the steps take. Where the inputs cannot be generated, or are none that it can compute, the first runs do.
     fn learn(&mut self, graph: &Graph) {
-        let content = |id| seeded(&graph.tensor(id).name, &graph.tensor(id).ty).ok();
-        let Some(inputs) = graph.inputs().map(content).collect::<Option<Vec<TensorData>>>() else { return };
+        let Ok(inputs) = generated_inputs(graph) else { return };
         for _ in 0..LEARNING_RUNS {
             if self.run_stepwise(inputs.clone(), &mut |_| {}).is_err() {
                 self.learned = Learned::default();

@@ -15,6 +15,7 @@
 //! | [`CountingAllocator`], [`AllocationMeter`] | allocated bytes of the process and of single computations |
 //! | [`configure_heap`], [`cpu_quota`] | heap settings for inference; the CPU limit of a container |
 //! | [`energy`] | what tells the energy that a device consumes |
+//! | [`generated_inputs`] | contents for inputs that are not given |
 //! | [`statistics`] | medians, quantiles and confidence intervals of samples |
 //!
 //! An engine receives a graph (a model, a stage, or a single operator) and executes exactly that. It does not know
@@ -31,6 +32,7 @@ mod dilated;
 pub mod energy;
 mod engine;
 mod error;
+mod generated;
 mod gpu;
 mod gpu_discovery;
 mod heap;
@@ -50,6 +52,7 @@ pub use clock::{CpuClock, timed};
 pub use dilated::{DilatedEngine, Dilation};
 pub use engine::{Engine, EngineId, Executable, Fallback, ParameterSource};
 pub use error::EngineError;
+pub use generated::generated_inputs;
 pub use gpu::{CudaVersion, CudnnVersion, Gpu, GpuLibrary, GpuReport, MissingRequirement, StartedGpu, StartedGpus};
 pub use gpu_discovery::start_gpus;
 pub use heap::configure_heap;

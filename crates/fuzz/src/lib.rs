@@ -115,8 +115,7 @@ pub fn onnx(bytes: &[u8]) {
         let engine = ENGINE.as_ref().ok_or("no engine")?;
         engine.evaluate(graph, &content).map_err(|error| error.to_string())
     };
-    let options =
-        onnx::ImportOptions { evaluate: &evaluate, bind_dims: &[BindDim::All(2)], given: &|_| None, folder: None };
+    let options = onnx::ImportOptions { bind_dims: &[BindDim::All(2)], ..onnx::ImportOptions::new(&evaluate) };
     match onnx::import("file", bytes::Bytes::copy_from_slice(bytes), &options) {
         Ok(imported) => {
             relay::print::print_graph(&imported.graph);

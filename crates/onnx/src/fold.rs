@@ -138,7 +138,8 @@ impl Lowering<'_> {
         Ok(tensor)
     }
 
-    /// The content of a tensor that must be known now: a constant, or computed from inputs whose content is given.
+    /// The content of a tensor that must be known now: a constant, or computed of inputs whose content is given. Only this
+    /// content is folded: the inputs stay inputs of the graph.
     ///
     /// # Errors
     /// If it depends on inputs that are not given; the message names `what` it determines.
@@ -147,14 +148,17 @@ impl Lowering<'_> {
             return Ok(data.clone());
         }
         let (part, sources) = self.computing(tensor);
-        match sources.iter().find(|name| (self.options.given)(name).is_none()) {
-            Some(name) => Err(format!(
-                "{what} depends on `{}`: give its content with `--inputs FILE.npz` (array `in_{}`)",
-                shown(name),
-                shown(name)
-            )),
-            None => self.compute(&part, what),
+        if let Some(name) = sources.iter().find(|name| self.given(name).is_none()) {
+            let name = shown(name);
+            return Err(format!(
+                "{what} depends on `{name}`: give its content with `--inputs FILE.npz` (array `in_{name}`)"
+            ));
         }
+        let data = self.compute(&part, what)?;
+        if !sources.is_empty() {
+            self.decided(what, sources, false);
+        }
+        Ok(data)
     }
 
     /// The same for what depends on data, such as a condition: inputs that are not given have their generated contents.
@@ -167,13 +171,16 @@ impl Lowering<'_> {
         }
         let (part, sources) = self.computing(tensor);
         let data = self.compute(&part, what)?;
-        self.generated.extend(sources.into_iter().filter(|name| (self.options.given)(name).is_none()));
+        if !sources.is_empty() {
+            let is_generated = sources.iter().any(|name| self.given(name).is_none());
+            self.decided(what, sources, is_generated);
+        }
         Ok(data)
     }
 
     fn compute(&self, part: &Graph, what: &str) -> Result<TensorData> {
         self.charge_computation(part).map_err(|error| format!("{what} cannot be computed: {error}"))?;
-        let results = (self.options.evaluate)(part, self.options.given);
+        let results = (self.options.evaluate)(part, &|name| self.given(name));
         let results = results.map_err(|error| format!("{what} cannot be computed: {error}"))?;
         results.into_iter().next().ok_or_else(|| format!("{what} has no content"))
     }

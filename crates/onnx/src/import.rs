@@ -2,21 +2,36 @@
 
 use bytes::Bytes;
 use edgecut_graph::Graph;
-use edgecut_ops::passes::weights::classify_weights;
 use prost::Message;
 use smol_str::SmolStr;
 
-use crate::{error::OnnxError, families, live::live, lowering::Lowering, options::ImportOptions, proto::ModelProto};
+use crate::{
+    error::OnnxError,
+    families,
+    interface::{Decision, Interface},
+    live::live,
+    lowering::{Lowered, Lowering},
+    options::ImportOptions,
+    proto::ModelProto,
+};
 
 /// A model that was read.
 #[derive(Debug)]
 pub struct Imported {
     pub graph: Graph,
-    /// Inputs whose generated contents decided a branch, the turns of a loop or a size.
-    pub generated: Vec<SmolStr>,
+    /// What contents of inputs decided: branches, turns of loops, sizes.
+    pub decisions: Vec<Decision>,
+    /// Inputs whose initializer a given content replaces.
+    pub replaced: Vec<SmolStr>,
+    /// Whether given contents determine sizes of inputs.
+    pub is_sized: bool,
+    pub interface: Interface,
 }
 
 /// Reads an ONNX model into a graph. `name` is the file name used in messages.
+///
+/// A graph input without initializer is an input, whatever its name and use, unless the file or the caller says that it is
+/// a parameter.
 ///
 /// # Errors
 /// If the file is damaged, an operator or element type is not supported and the file does not state the types that would
@@ -30,9 +45,8 @@ pub fn import(name: &str, bytes: Bytes, options: &ImportOptions<'_>) -> Result<I
     };
     let lowering = Lowering::new(&model, file_bytes, options, families::find);
     let lowered = lowering.run(graph).map_err(|(place, what)| OnnxError::new(name, place, what))?;
-    let mut graph = live(&lowered.graph);
-    classify_weights(&mut graph, |name| (options.given)(name).is_some());
-    Ok(Imported { graph, generated: lowered.generated.into_iter().collect() })
+    let Lowered { graph, decisions, interface, replaced, is_sized } = lowered;
+    Ok(Imported { graph: live(&graph), decisions, replaced, is_sized, interface })
 }
 
 /// Bytes of a file that are examined for its kind.
@@ -52,65 +66,13 @@ pub fn is_onnx(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use edgecut_graph::{DType, TensorType};
-    use edgecut_ops::passes::retype::BindDim;
 
     use super::*;
-    use crate::options::Content;
-    use crate::proto::{
-        AttributeProto, GraphProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TypeProto,
-        ValueInfoProto, attribute_proto::AttributeType, tensor_shape_proto::Dimension, tensor_shape_proto::dimension,
-        type_proto,
+    use crate::{
+        proto::TensorProto,
+        test_models::{FLOAT, info, int, model, node, read},
     };
 
-    fn node(kind: &str, inputs: &[&str], outputs: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect();
-        NodeProto {
-            op_type: Some(kind.to_string()),
-            name: Some(format!("{kind}_1")),
-            input: names(inputs),
-            output: names(outputs),
-            attribute,
-            ..NodeProto::default()
-        }
-    }
-
-    fn int(name: &str, value: i64) -> AttributeProto {
-        let kind = Some(AttributeType::Int.into());
-        AttributeProto { name: Some(name.to_string()), i: Some(value), r#type: kind, ..AttributeProto::default() }
-    }
-
-    fn info(name: &str, elem_type: i32, dims: &[&str]) -> ValueInfoProto {
-        let dim = |text: &&str| Dimension {
-            value: Some(match text.parse() {
-                Ok(size) => dimension::Value::DimValue(size),
-                Err(_) => dimension::Value::DimParam((*text).to_string()),
-            }),
-        };
-        let shape = TensorShapeProto { dim: dims.iter().map(dim).collect() };
-        let tensor = type_proto::Tensor { elem_type: Some(elem_type), shape: Some(shape) };
-        let ty = TypeProto { value: Some(type_proto::Value::TensorType(tensor)) };
-        ValueInfoProto { name: Some(name.to_string()), r#type: Some(ty) }
-    }
-
-    fn model(inputs: &[ValueInfoProto], nodes: Vec<NodeProto>, outputs: &[ValueInfoProto]) -> ModelProto {
-        let graph = GraphProto {
-            name: Some("main".to_string()),
-            node: nodes,
-            input: inputs.to_vec(),
-            output: outputs.to_vec(),
-            ..GraphProto::default()
-        };
-        let set = OperatorSetIdProto { domain: None, version: Some(17) };
-        ModelProto { ir_version: Some(8), graph: Some(graph), opset_import: vec![set], ..ModelProto::default() }
-    }
-
-    fn read(model: &ModelProto, bind_dims: &[BindDim]) -> Result<Imported, OnnxError> {
-        let evaluate = |_: &Graph, _: &Content<'_>| Err("nothing is computed here".to_string());
-        let options = ImportOptions { evaluate: &evaluate, bind_dims, given: &|_| None, folder: None };
-        import("m.onnx", model.encode_to_vec().into(), &options)
-    }
-
-    const FLOAT: i32 = 1;
     const STRING: i32 = 8;
 
     #[test]

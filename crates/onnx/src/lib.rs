@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`import`](fn@import) | bytes → graph |
 //! | `options` | [`ImportOptions`]: sizes, contents, and how to compute |
+//! | `interface` | [`Interface`]: inputs, defaults and outputs as the file states them; [`Decision`] |
 //! | `proto` | the messages of ONNX's protocol |
 //! | [`error`] | errors with graph, operator and attribute |
 //! | `tensor` | element types, tensors, external data |
@@ -28,14 +29,18 @@ mod export;
 mod families;
 mod fold;
 mod import;
+mod interface;
 mod live;
 mod lowering;
 mod opaque;
 mod options;
 mod proto;
 mod tensor;
+#[cfg(test)]
+mod test_models;
 
 pub use error::OnnxError;
-pub use export::{ExportError, ExportOptions, Exported, Weight, export, expressible};
+pub use export::{ExportError, ExportOptions, Exported, Weight, WeightContent, export, expressible};
 pub use import::{Imported, import, is_onnx};
-pub use options::{Content, Evaluate, ImportOptions};
+pub use interface::{Decision, Interface};
+pub use options::{Content, Defaults, Evaluate, ImportOptions};

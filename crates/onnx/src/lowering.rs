@@ -1,18 +1,19 @@
 //! Nodes → operators: names in scope, functions, bodies of branches and loops.
 
 use std::{
-    cell::Cell,
-    collections::{BTreeSet, HashMap, HashSet},
+    cell::{Cell, RefCell},
+    collections::{HashMap, HashSet},
 };
 
-use edgecut_graph::{DType, Graph, Origin, TensorId};
+use edgecut_graph::{DType, Graph, Origin, TensorData, TensorId};
 use edgecut_ops::passes::retype::{BindDim, bound_size};
 use smol_str::SmolStr;
 
 use crate::{
     error::{Message, Result, shown},
+    interface::{self, Decision, Interface, SEEDED_PARAMETERS},
     opaque,
-    options::ImportOptions,
+    options::{Defaults, ImportOptions},
     proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto},
     tensor,
 };
@@ -85,15 +86,30 @@ pub(crate) struct Lowering<'m> {
     pub flops: Cell<u64>,
     /// Constants by content, so that repeated ones are one tensor.
     pub scalars: HashMap<(DType, u64), TensorId>,
-    /// Inputs whose generated contents decided a branch or a size.
-    pub generated: BTreeSet<SmolStr>,
+    /// What contents of inputs decided.
+    pub decisions: RefCell<Vec<Decision>>,
+    /// Inputs that the file says are parameters.
+    seeded: HashSet<&'m str>,
+    /// Whether an initializer may be the default of an input: older files list all initializers as inputs.
+    has_defaults: bool,
+    interface: Interface,
+    /// Inputs whose initializer a given content replaces.
+    replaced: Vec<SmolStr>,
+    /// Whether given contents determine sizes of inputs.
+    is_sized: bool,
 }
 
-/// What was lowered: the graph, and the inputs whose generated contents decided a branch or a size.
+/// What was lowered.
 pub(crate) struct Lowered {
     pub graph: Graph,
-    pub generated: BTreeSet<SmolStr>,
+    pub decisions: Vec<Decision>,
+    pub interface: Interface,
+    pub replaced: Vec<SmolStr>,
+    pub is_sized: bool,
 }
+
+/// The first version of the format in which initializers need not be listed as inputs, so that those listed are defaults.
+const FIRST_DEFAULTS: i64 = 4;
 
 impl<'m> Lowering<'m> {
     /// A lowering of `model`, whose file has `file_bytes` bytes.
@@ -123,7 +139,12 @@ impl<'m> Lowering<'m> {
             folded: 0,
             flops: Cell::new(0),
             scalars: HashMap::new(),
-            generated: BTreeSet::new(),
+            decisions: RefCell::default(),
+            seeded: seeded_parameters(model),
+            has_defaults: model.ir_version.unwrap_or_default() >= FIRST_DEFAULTS,
+            interface: Interface::default(),
+            replaced: Vec::new(),
+            is_sized: false,
         }
     }
 
@@ -133,7 +154,8 @@ impl<'m> Lowering<'m> {
             let place: Vec<String> = self.path.iter().rev().cloned().collect();
             ((!place.is_empty()).then(|| place.join(" in ")), what)
         })?;
-        Ok(Lowered { graph: self.graph, generated: self.generated })
+        let Lowering { graph, decisions, interface, replaced, is_sized, .. } = self;
+        Ok(Lowered { graph, decisions: decisions.into_inner(), interface, replaced, is_sized })
     }
 
     fn model(&mut self, graph: &'m GraphProto) -> Result<()> {
@@ -143,17 +165,12 @@ impl<'m> Lowering<'m> {
         self.main_depth = self.path.len();
         self.initializers(graph)?;
         self.declare(graph);
-        for input in &graph.input {
-            let name = input.name.as_deref().unwrap_or_default();
-            if !self.scopes[0].contains_key(name) {
-                let tensor = self.input(input).map_err(|what| format!("input `{}`: {what}", shown(name)))?;
-                self.scopes[0].insert(name.to_string(), tensor);
-            }
-        }
+        self.inputs(graph)?;
         self.check_binds(graph)?;
         self.nodes(&graph.node)?;
         for output in &graph.output {
             let name = output.name.as_deref().unwrap_or_default();
+            self.interface.outputs.push(interface::output(output));
             match self.value(name).map_err(|what| format!("output {what}"))? {
                 Value::Tensor(tensor) => {
                     let tensor = self.named_constant(tensor, name);
@@ -164,6 +181,39 @@ impl<'m> Lowering<'m> {
             }
         }
         self.path.clear();
+        Ok(())
+    }
+
+    /// Adds the inputs of the model. An initializer of the same name is a default: a content that is given replaces it.
+    fn inputs(&mut self, graph: &'m GraphProto) -> Result<()> {
+        for input in &graph.input {
+            let name = input.name.as_deref().unwrap_or_default();
+            let default = match self.scopes[0].get(name) {
+                None => None,
+                Some(Value::Tensor(tensor)) => match &self.graph.tensor(*tensor).origin {
+                    Origin::Constant(content) => Some(content.clone()),
+                    // The file names an input twice.
+                    _ => continue,
+                },
+                Some(_) => continue,
+            };
+            let is_replaced = default.is_some() && (self.options.inputs)(name).is_some();
+            if let Some(content) = default {
+                let is_weight = !self.has_defaults && !is_replaced;
+                if is_weight {
+                    continue;
+                }
+                self.interface.defaults.push((name.into(), content));
+                if !is_replaced && self.options.defaults == Defaults::Constant {
+                    self.interface.inputs.push(input.clone());
+                    continue;
+                }
+            }
+            let value = self.input(input).map_err(|what| format!("input `{}`: {what}", shown(name)))?;
+            self.replaced.extend(is_replaced.then(|| SmolStr::new(name)));
+            self.interface.inputs.push(input.clone());
+            self.scopes[0].insert(name.to_string(), value);
+        }
         Ok(())
     }
 
@@ -195,7 +245,10 @@ impl<'m> Lowering<'m> {
             let located = |what| format!("initializer `{}`: {what}", shown(name));
             let value = match tensor::dtype(initializer.data_type.unwrap_or_default().into()) {
                 Ok(_) => {
-                    let data = tensor::tensor_data(initializer, self.options.folder).map_err(located)?;
+                    let mut data = tensor::tensor_data(initializer, self.options.folder).map_err(located)?;
+                    if let Some(given) = self.replacement(name, &data).map_err(located)? {
+                        data = given;
+                    }
                     Value::Tensor(self.graph.add_tensor(name, data.ty(), Origin::Constant(data)))
                 }
                 Err(what) => Value::Refused(located(what).into()),
@@ -212,6 +265,17 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
+    /// The content that a file of parameters gives for an initializer of the model.
+    fn replacement(&self, name: &str, initial: &TensorData) -> Result<Option<TensorData>> {
+        let given = if self.scopes.len() == 1 { (self.options.parameters)(name) } else { None };
+        match given {
+            Some(given) if given.ty() != initial.ty() => {
+                Err(format!("its type is {}, that of the given parameter {}", initial.ty(), given.ty()))
+            }
+            given => Ok(given),
+        }
+    }
+
     /// Notes the types that the file states for the values of `graph`.
     fn declare(&mut self, graph: &'m GraphProto) {
         for info in graph.value_info.iter().chain(&graph.output) {
@@ -226,14 +290,43 @@ impl<'m> Lowering<'m> {
         if let Some(why) = input.r#type.as_ref().and_then(tensor::refusal) {
             return Ok(Value::Refused(format!("input `{}`: {why}", shown(name)).into()));
         }
-        let given = (self.options.given)(name);
+        let (given, is_sized) = (self.given(name), Cell::new(false));
         let bind = |symbol: &str, axis: usize| {
             let symbol = (!symbol.is_empty()).then_some(symbol);
-            let by_content = || given.as_ref().and_then(|data| data.shape().get(axis).copied());
+            let by_content = || {
+                let size = given.as_ref().and_then(|data| data.shape().get(axis).copied());
+                is_sized.set(is_sized.get() | size.is_some());
+                size
+            };
             bound_size(self.options.bind_dims, name, axis, symbol).or_else(by_content)
         };
         let ty = tensor::tensor_type(input.r#type.as_ref(), bind)?;
-        Ok(Value::Tensor(self.graph.add_tensor(name, ty, Origin::Input)))
+        self.is_sized |= is_sized.get();
+        let is_parameter = self.seeded.contains(name)
+            || (self.options.is_parameter)(name)
+            || (self.options.parameters)(name).is_some();
+        let has_default = self.interface.default_of(name).is_some();
+        let origin = if is_parameter && !has_default { Origin::Parameter } else { Origin::Input };
+        Ok(Value::Tensor(self.graph.add_tensor(name, ty, origin)))
+    }
+
+    /// The content of an input or parameter during the import: as given, else the default.
+    pub fn given(&self, name: &str) -> Option<TensorData> {
+        let given = (self.options.inputs)(name).or_else(|| (self.options.parameters)(name));
+        given.or_else(|| self.interface.default_of(name).cloned())
+    }
+
+    /// Notes that contents of `inputs` decide `what` of the node in progress.
+    pub fn decided(&self, what: &str, inputs: Vec<SmolStr>, is_generated: bool) {
+        let what = match self.path.last() {
+            Some(node) => format!("{what} of {node}"),
+            None => what.to_string(),
+        };
+        let decision = Decision { what, inputs, is_generated };
+        let mut decisions = self.decisions.borrow_mut();
+        if !decisions.contains(&decision) {
+            decisions.push(decision);
+        }
     }
 
     /// Lowers nodes in their order.
@@ -443,6 +536,12 @@ impl<'m> Lowering<'m> {
             self.graph.tensor_mut(*tensor).name = name.into();
         }
     }
+}
+
+/// The inputs that the file says are parameters to be generated.
+fn seeded_parameters(model: &ModelProto) -> HashSet<&str> {
+    let said = model.metadata_props.iter().filter(|entry| entry.key.as_deref() == Some(SEEDED_PARAMETERS));
+    said.flat_map(|entry| entry.value.as_deref().unwrap_or_default().lines()).map(str::trim).collect()
 }
 
 /// `ai.onnx` is another name of the default domain.

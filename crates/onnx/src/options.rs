@@ -13,13 +13,45 @@ pub type Content<'a> = dyn Fn(&str) -> Option<TensorData> + 'a;
 pub type Evaluate<'a> = dyn Fn(&Graph, &Content<'_>) -> Result<Vec<TensorData>, String> + 'a;
 
 /// Options of [`import`](fn@crate::import).
+#[derive(Clone, Copy)]
 pub struct ImportOptions<'a> {
     /// Computes operators on constants, and conditions.
     pub evaluate: &'a Evaluate<'a>,
     /// Sizes of unknown dimensions.
     pub bind_dims: &'a [BindDim],
-    /// The content of an input, where it is given: an input whose values determine shapes is a constant.
-    pub given: &'a Content<'a>,
+    /// Contents of inputs, where they are given. An input stays one: its content decides only what a graph cannot leave to
+    /// its runs, such as shapes and branches. An initializer of the same name is replaced.
+    pub inputs: &'a Content<'a>,
+    /// Contents of parameters, where a file gives them: their names are those of parameters.
+    pub parameters: &'a Content<'a>,
+    /// Whether the input of this name is a parameter, in addition to those that the file says.
+    pub is_parameter: &'a dyn Fn(&str) -> bool,
+    /// What an input with an initializer is, where no content is given for it.
+    pub defaults: Defaults,
     /// The folder of the model, for external data.
     pub folder: Option<&'a Path>,
+}
+
+/// What an input with an initializer, its default, is in the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Defaults {
+    /// A constant: all runs use the default.
+    Constant,
+    /// An input, so that a model that is written again has it.
+    Input,
+}
+
+impl<'a> ImportOptions<'a> {
+    /// Options without contents and sizes, for a model that is not in a folder.
+    pub fn new(evaluate: &'a Evaluate<'a>) -> ImportOptions<'a> {
+        ImportOptions {
+            evaluate,
+            bind_dims: &[],
+            inputs: &|_| None,
+            parameters: &|_| None,
+            is_parameter: &|_| false,
+            defaults: Defaults::Constant,
+            folder: None,
+        }
+    }
 }

@@ -76,7 +76,10 @@ pub struct ModelRef {
     /// Sizes that unknown dimensions were given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bind_dims: Vec<BindDim>,
-    /// The `.npz` file whose contents selected branches of the model.
+    /// Names and patterns of the inputs that are parameters to be generated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seed_parameters: Vec<String>,
+    /// The `.npz` file whose contents decided branches and sizes of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<String>,
 }

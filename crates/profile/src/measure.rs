@@ -12,6 +12,7 @@ use crate::{
 };
 use edgecut_engine::{Engine, EngineError, Executable, ParameterSource};
 use edgecut_graph::{Graph, OperatorId, Part, TensorData, TensorId, units::Bytes};
+use edgecut_ops::passes::index_ranges::index_ranges;
 use edgecut_values as values;
 
 /// What is measured: items of a graph, by an engine, on given contents.
@@ -231,13 +232,16 @@ impl Budget {
 
 /// The operands of a part: computed values, else generated ones.
 fn operands(part: &Part, table: &HashMap<TensorId, TensorData>) -> Result<Vec<TensorData>, EngineError> {
+    let known = |id: TensorId| table.get(&part.whole_tensor[id.0 as usize]).cloned();
+    if let Some(all) = part.graph.inputs().map(known).collect() {
+        return Ok(all);
+    }
+    let ranges = index_ranges(&part.graph);
     let content = |id: TensorId| {
         let tensor = part.graph.tensor(id);
-        if let Some(data) = table.get(&part.whole_tensor[id.0 as usize]) {
-            return Ok(data.clone());
-        }
+        let range = ranges.get(&id).copied().unwrap_or((i64::MIN, i64::MAX));
         let error = |e: values::SeedError| EngineError::Tensor { name: tensor.name.to_string(), what: e.to_string() };
-        values::seeded(&tensor.name, &tensor.ty).map_err(error)
+        known(id).map_or_else(|| values::seeded_within(&tensor.name, &tensor.ty, range).map_err(error), Ok)
     };
     part.graph.inputs().map(content).collect()
 }

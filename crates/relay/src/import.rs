@@ -5,6 +5,7 @@ use crate::{
     strict,
 };
 use edgecut_graph::Graph;
+use smol_str::SmolStr;
 
 /// Reads a Relay file into a graph. `name` is the file name used in messages.
 ///
@@ -17,6 +18,7 @@ pub fn import(name: &str, bytes: &[u8], options: &ImportOptions<'_>) -> Result<I
         name: name.to_string(),
         hash: blake3::hash(bytes).to_hex().to_string(),
         checks: lowered.checks,
+        guessed: lowered.guessed,
     })
 }
 
@@ -29,6 +31,8 @@ pub struct Import {
     /// BLAKE3 hash of the file, in hexadecimal: identifies the model in profiles and plans.
     pub hash: String,
     pub checks: TypeChecks,
+    /// Arguments that are parameters by their names or uses: Relay does not say which are.
+    pub guessed: Vec<SmolStr>,
 }
 
 /// Parses a Relay file: no types, no metadata, nothing inlined.

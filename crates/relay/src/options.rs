@@ -14,6 +14,9 @@ pub struct ImportOptions<'a> {
     pub mode: ParseMode,
     /// Contents of parameters: named tensors are parameters and must match their types.
     pub params: Option<&'a Params>,
+    /// Whether the argument of this name is a parameter whose content is generated; others are parameters by their names
+    /// and uses.
+    pub is_parameter: Option<&'a dyn Fn(&str) -> bool>,
     /// Sizes for unknown dimensions.
     pub bind_dims: Vec<BindDim>,
     pub external: ExternalCalls,

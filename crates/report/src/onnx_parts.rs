@@ -91,7 +91,7 @@ pub fn onnx_parts(
         *count += 1;
         let whole = |id: TensorId| stage.part.whole_tensor.get(id.0 as usize).copied().unwrap_or(id);
         let content = |id| content(whole(id));
-        let model = export(&stage.part.graph, &ExportOptions { content: &content });
+        let model = export(&stage.part.graph, &ExportOptions::new(&content));
         models.push(model.map_err(|error| PartsError::Part { file: part.file.clone(), error })?);
         parts.push(part);
     }

@@ -11,4 +11,4 @@ mod npz;
 mod seeded;
 
 pub use npz::{NpzError, read_npz, read_npz_from, write_npz};
-pub use seeded::{SeedError, seeded};
+pub use seeded::{SeedError, seeded, seeded_within};

@@ -57,6 +57,38 @@ pub fn seeded(name: &str, ty: &TensorType) -> Result<TensorData, SeedError> {
     TensorData::new(ty.dtype, dims.to_vec(), bytes).map_err(|_| too_large())
 }
 
+/// Values of integers are below this.
+const INTEGERS: i64 = 100;
+
+/// The content of the tensor called `name` whose values, such as indices, must lie between `low` and `high`, both included:
+/// that of [`seeded`] where it does; else ⌊n u⌋ above the smallest allowed value that is not negative, with n up to 100.
+///
+/// # Errors
+/// As [`seeded`].
+pub fn seeded_within(name: &str, ty: &TensorType, (low, high): (i64, i64)) -> Result<TensorData, SeedError> {
+    let plain = seeded(name, ty)?;
+    let is_valid = |values: Vec<i64>| values.iter().all(|value| (low..=high).contains(value));
+    if ty.dtype == DType::Bool || low > high || plain.to_i64s().is_none_or(is_valid) {
+        return Ok(plain);
+    }
+    let first = if high >= 0 { low.max(0) } else { low };
+    let count = high.saturating_sub(first).saturating_add(1).clamp(1, INTEGERS) as u64;
+    let mut x = crc32fast::hash(name.as_bytes());
+    let mut bytes = Vec::with_capacity(plain.bytes().len());
+    for _ in 0..plain.bytes().len() as u64 / ty.dtype.size() {
+        let value = first + ((u64::from(x) * count) >> 32) as i64;
+        match ty.dtype {
+            DType::F16 => bytes.extend(half::f16::from_f64(value as f64).to_le_bytes()),
+            DType::Bf16 => bytes.extend(half::bf16::from_f64(value as f64).to_le_bytes()),
+            DType::F32 => bytes.extend((value as f32).to_le_bytes()),
+            DType::F64 => bytes.extend((value as f64).to_le_bytes()),
+            dtype => bytes.extend(value.to_le_bytes().into_iter().take(dtype.size() as usize)),
+        }
+        x = x.wrapping_add(STEP);
+    }
+    TensorData::new(ty.dtype, plain.shape(), bytes).map_err(|_| SeedError::TooLarge(ty.clone()))
+}
+
 fn unit(x: u32) -> f64 {
     f64::from(x) / 4_294_967_296.0
 }
@@ -110,6 +142,24 @@ mod tests {
             let float = ty.dtype.is_float();
             assert!(values.iter().all(|v| (-1.0..100.0).contains(v) && (float || v.fract() == 0.0)), "{dtype}");
             assert!(values.iter().any(|v| *v != values[0]), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn values_within_a_range_are_those_of_the_formula_where_they_can_be() {
+        let ty = TensorType::of(DType::I64, &[40]);
+        let plain = seeded("ids", &ty).unwrap();
+        for (range, is_plain) in
+            [((0, 1000), true), ((0, 99), true), ((0, 5), false), ((-6, 5), false), ((7, 7), false)]
+        {
+            let found = seeded_within("ids", &ty, range).unwrap();
+            let (low, high) = (range.0.max(0), range.1);
+            assert_eq!(found == plain, is_plain, "{range:?}");
+            assert!(found.to_i64s().unwrap().iter().all(|value| (low..=high).contains(value)), "{range:?}");
+        }
+        for dtype in [DType::F32, DType::F16, DType::U8, DType::I32] {
+            let found = seeded_within("ids", &TensorType::of(dtype, &[40]), (3, 4)).unwrap().to_f64s().unwrap();
+            assert!(found.contains(&3.0) && found.contains(&4.0) && found.iter().all(|x| *x == 3.0 || *x == 4.0));
         }
     }
 

@@ -13,6 +13,7 @@ from ._edgecut import Table
 from ._options import PathLike, flags
 
 BindDim = Union[str, int, Iterable[Union[str, int]]]
+SeedParameters = Union[str, Iterable[str]]
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Graph:
     :param model: Relay text, as TVM's ``mod.astext()`` prints it, or an ONNX model
     :param params: content of the parameters, as ``relay.save_param_dict`` writes it
     :param bind_dim: sizes of unknown dimensions: ``8``, ``"data:0=8"``, ``"batch=8"``, or several of them
+    :param seed_parameters: inputs that are parameters, generated from their names: a name, a pattern such as ``"*.weight"``, or several
     :param inputs: an ``.npz`` file with contents of inputs, as arrays ``in_<name>``
     :param strict: accept only what TVM's own parser accepts
     :param external: whether calls of functions of another compiler are kept or inlined
@@ -99,11 +101,20 @@ class Graph:
         *,
         params: Optional[PathLike] = None,
         bind_dim: Optional[BindDim] = None,
+        seed_parameters: Optional[SeedParameters] = None,
         inputs: Optional[PathLike] = None,
         strict: bool = False,
         external: Literal["keep", "inline"] = "keep",
     ) -> None:
-        options = flags(model, params=params, bind_dim=bind_dim, inputs=inputs, strict=strict, external=external)
+        options = flags(
+            model,
+            params=params,
+            bind_dim=bind_dim,
+            seed_parameters=seed_parameters,
+            inputs=inputs,
+            strict=strict,
+            external=external,
+        )
         self._native = _edgecut.inspect(options, None)
 
     @property
@@ -162,6 +173,7 @@ def inspect(
     *,
     params: Optional[PathLike] = None,
     bind_dim: Optional[BindDim] = None,
+    seed_parameters: Optional[SeedParameters] = None,
     inputs: Optional[PathLike] = None,
     strict: bool = False,
     external: Literal["keep", "inline"] = "keep",
@@ -170,5 +182,13 @@ def inspect(
 
     :raises ModelError: if the model cannot be read
     """
-    graph = Graph(model, params=params, bind_dim=bind_dim, inputs=inputs, strict=strict, external=external)
+    graph = Graph(
+        model,
+        params=params,
+        bind_dim=bind_dim,
+        seed_parameters=seed_parameters,
+        inputs=inputs,
+        strict=strict,
+        external=external,
+    )
     return graph.summary()

@@ -13,7 +13,7 @@ from typing import Any, Literal, Optional, Union
 from . import _edgecut
 from ._edgecut import Table
 from ._errors import InputError
-from ._graph import BindDim
+from ._graph import BindDim, SeedParameters
 from ._options import PathLike, Size, Time, flags, runtime_library, several, size, time
 from ._profile import Engine
 from ._progress import Progress, listener
@@ -144,6 +144,7 @@ def plan(
     *,
     params: Optional[PathLike] = None,
     bind_dim: Optional[BindDim] = None,
+    seed_parameters: Optional[SeedParameters] = None,
     inputs: Optional[PathLike] = None,
     cluster: Optional[PathLike] = None,
     wait: Optional[Time] = None,
@@ -217,6 +218,7 @@ def plan(
         model,
         params=params,
         bind_dim=bind_dim,
+        seed_parameters=seed_parameters,
         inputs=inputs,
         cluster=cluster,
         wait=time(wait),

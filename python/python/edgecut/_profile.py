@@ -10,7 +10,7 @@ from typing import Any, Literal, Optional, Union
 
 from . import _edgecut
 from ._edgecut import Table
-from ._graph import BindDim
+from ._graph import BindDim, SeedParameters
 from ._options import PathLike, Time, flags, runtime_library, time
 from ._progress import Progress, listener
 
@@ -68,6 +68,7 @@ def profile(
     *,
     params: Optional[PathLike] = None,
     bind_dim: Optional[BindDim] = None,
+    seed_parameters: Optional[SeedParameters] = None,
     inputs: Optional[PathLike] = None,
     cluster: Optional[PathLike] = None,
     wait: Optional[Time] = None,
@@ -87,7 +88,7 @@ def profile(
 
     Measurements are stored as they arrive, and those that are there are not made again: after Ctrl-C the same call goes on.
 
-    :param params: as of :class:`Graph`, and so are ``bind_dim`` and ``inputs``
+    :param params: as of :class:`Graph`, and so are ``bind_dim``, ``seed_parameters`` and ``inputs``
     :param cluster: the cluster's servers (TOML); this machine alone without
     :param wait: how long to wait for devices that others use
     :param mode: measure each distinct operator alone, or all of them while the model runs
@@ -111,6 +112,7 @@ def profile(
         model,
         params=params,
         bind_dim=bind_dim,
+        seed_parameters=seed_parameters,
         inputs=inputs,
         cluster=cluster,
         wait=time(wait),

@@ -14,7 +14,7 @@ from typing import Any, Optional, Union
 
 from . import _edgecut
 from ._edgecut import Table, Tensor
-from ._graph import BindDim
+from ._graph import BindDim, SeedParameters
 from ._options import PathLike, Time, flags, runtime_library, time
 from ._plan import Plan, _plan
 from ._profile import Engine
@@ -100,6 +100,7 @@ def run(
     model: Optional[PathLike] = None,
     params: Optional[PathLike] = None,
     bind_dim: Optional[BindDim] = None,
+    seed_parameters: Optional[SeedParameters] = None,
     inputs: Optional[Inputs] = None,
     cluster: Optional[PathLike] = None,
     wait: Optional[Time] = None,
@@ -137,6 +138,7 @@ def run(
             model=model,
             params=params,
             bind_dim=bind_dim,
+            seed_parameters=seed_parameters,
             inputs=file,
             cluster=cluster,
             wait=time(wait),
@@ -161,6 +163,7 @@ def run_model(
     *,
     params: Optional[PathLike] = None,
     bind_dim: Optional[BindDim] = None,
+    seed_parameters: Optional[SeedParameters] = None,
     inputs: Optional[Inputs] = None,
     threads: Optional[int] = None,
     engine: Optional[Engine] = None,
@@ -183,6 +186,7 @@ def run_model(
             model,
             params=params,
             bind_dim=bind_dim,
+            seed_parameters=seed_parameters,
             inputs=file,
             threads=threads,
             engine=engine,

@@ -103,7 +103,10 @@ impl Export {
             return Err(Failure::BadInput(Report::msg(what)));
         }
         if !is_plan {
-            let model = self.input.load()?;
+            let model = match self.format {
+                Format::Onnx => self.input.load_for_export()?,
+                _ => self.input.load()?,
+            };
             let graph = &model.import.graph;
             if self.format == Format::Onnx {
                 return self.write_onnx(&model);
@@ -198,7 +201,8 @@ impl Export {
             true => Ok(None),
             false => contents.of(id).map(Some).map_err(|error| error.to_string()),
         };
-        let exported = export(graph, &ExportOptions { content: &content }).map_err(Failure::bad_input)?;
+        let options = ExportOptions { content: &content, interface: model.interface.as_ref() };
+        let exported = export(graph, &options).map_err(Failure::bad_input)?;
         write_model(&exported, path, self.external_data)?;
         let (operators, composed) = (graph.operators().len(), exported.compositions.len());
         println!("{}: {operators} operators, {composed} of them as compositions of several", path.display());

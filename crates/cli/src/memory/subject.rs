@@ -10,6 +10,7 @@ use edgecut_relay::Params;
 
 use crate::{
     Failure,
+    contents::Given,
     ineffective::{self, Flag},
     kind::{self, Kind},
     model::{ModelArguments, ModelFlags},
@@ -58,6 +59,8 @@ pub struct Subject {
     pub times: String,
     /// Contents of the parameters that a file provides.
     pub params: Params,
+    /// Contents of inputs that a file provides.
+    pub given: Given,
 }
 
 impl SubjectFlags {
@@ -99,6 +102,7 @@ impl SubjectFlags {
             problem: MemoryProblem::of_model(graph, costs, self.policy()),
             times: profile.map_or(estimated.to_string(), |path| format!("from {}", path.display())),
             params: model.params,
+            given: model.given,
         })
     }
 
@@ -110,6 +114,7 @@ impl SubjectFlags {
             problem: network.problem(self.policy()),
             times: "not known: 1 µs each".to_string(),
             params: Params::default(),
+            given: Given::default(),
         })
     }
 

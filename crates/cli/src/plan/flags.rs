@@ -228,6 +228,7 @@ impl Plan {
             path: path.display().to_string(),
             blake3: hash.to_string(),
             bind_dims: self.flags.bind_dim.clone(),
+            seed_parameters: self.flags.seed_parameters.iter().map(ToString::to_string).collect(),
             inputs: inputs.map(|inputs| inputs.display().to_string()),
         }
     }

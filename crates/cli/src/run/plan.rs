@@ -14,18 +14,18 @@ use crate::{
     contents::{Contents, engine_failure},
     deployed::{on_this_machine, only, outputs},
     ineffective, kind,
-    located::Located,
     model::{Model, ModelArguments, resolve},
     source_file as file,
 };
 use edgecut_cluster::{
-    Cluster,
+    Cluster, engine_choice,
     run::{
         self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, agents_of, deploy, execute,
         execute::Record,
         results::{RunAbout, RunResult},
     },
 };
+use edgecut_engine::{EngineChoice, EngineError, EngineOptions};
 use edgecut_graph::{Graph, TensorData};
 use edgecut_plan::{Plan, pipeline_depth, schedule::apply_schedules, split::divided};
 use edgecut_report::timeline::{self, chrome, perfetto};
@@ -153,6 +153,8 @@ struct Execution<'a> {
     /// The graph that is deployed: the model's, with splits and schedules written out.
     graph: Graph,
     repeat: u64,
+    /// Whether given contents decided branches or sizes of the graph.
+    is_decided: bool,
 }
 
 impl<'a> Execution<'a> {
@@ -164,10 +166,11 @@ impl<'a> Execution<'a> {
         repeat: u64,
     ) -> Result<Execution<'a>, Failure> {
         let split = divided(&model.import.graph, &plan.splits);
-        let split = split.map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?;
+        let is_decided = model.selected;
+        let split = split.map_err(|error| unfit(arguments, is_decided, &error))?;
         let written = apply_schedules(&split, &plan.schedules);
-        let graph = written.map_err(|e| Failure::bad_input(Located::new(&arguments.input, e)))?.graph;
-        Ok(Execution { arguments, plan, cluster, graph, repeat })
+        let graph = written.map_err(|error| unfit(arguments, is_decided, &error))?.graph;
+        Ok(Execution { arguments, plan, cluster, graph, repeat, is_decided })
     }
 
     /// Hands on what was measured, and gives why it ended early, if it did.
@@ -225,7 +228,7 @@ impl<'a> Execution<'a> {
         let options = DeployOptions::new(in_flight, &given);
         let deployment = deploy(&self.graph, self.plan, self.cluster, &options).map_err(|error| match error {
             DeployError::Setup(_) => Failure::failed(error),
-            _ => Failure::bad_input(Located::new(&self.arguments.input, error)),
+            _ => unfit(self.arguments, self.is_decided, &error),
         })?;
         let how = RunOptions {
             repeat: self.repeat,
@@ -262,10 +265,7 @@ impl<'a> Execution<'a> {
         }
         let difference = match check && !arguments.no_check {
             false => None,
-            true => {
-                let whole = &model.import.graph;
-                Some(Difference::between(&outputs, &on_this_machine(whole, &model.contents(whole)?)?))
-            }
+            true => self.reference(model)?.map(|wanted| Difference::between(&outputs, &wanted)),
         };
         if let Some(path) = &arguments.trace {
             let timeline = timeline::run::timeline(self.plan, &self.graph, deployment, record);
@@ -286,6 +286,25 @@ impl<'a> Execution<'a> {
         Ok(MeasuredRun { plan: self.plan, result, outputs })
     }
 
+    /// What the model's outputs should be, by an engine of the plan; `None` if no engine that is here computes them.
+    fn reference(&self, model: &Model) -> Result<Option<Vec<TensorData>>, Failure> {
+        let whole = &model.import.graph;
+        let used = self.plan.devices.iter().filter(|device| !device.order.is_empty());
+        let mut choices: Vec<EngineChoice> =
+            used.filter_map(|device| engine_choice(device.engine.as_deref()?)).collect();
+        choices.dedup();
+        let options = self.arguments.engine.options();
+        let engines: Vec<EngineOptions> = choices.into_iter().map(|choice| options.with(Some(choice))).collect();
+        match on_this_machine(whole, &model.contents(whole)?, &engines) {
+            Ok(outputs) => Ok(Some(outputs)),
+            Err(error @ EngineError::Unsupported(_)) => {
+                notice!("the outputs were not checked, as no engine of this machine computes the model: {error}");
+                Ok(None)
+            }
+            Err(error) => Err(engine_failure(error)),
+        }
+    }
+
     /// Hands on what was measured; fails if the outputs are not those of one device.
     fn hand_on(&self, measured: MeasuredRun<'_>, each: &mut dyn FnMut(MeasuredRun<'_>) -> Outcome) -> Outcome {
         let (difference, in_flight) = (measured.result.outcome.outputs, measured.result.about.in_flight);
@@ -302,6 +321,18 @@ impl<'a> Execution<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// That the plan does not fit the graph of its model. Where given contents decided branches or sizes, that may be why.
+fn unfit(arguments: &Run, is_decided: bool, error: &dyn std::fmt::Display) -> Failure {
+    let hint = match is_decided {
+        true => {
+            ": given contents decide branches or sizes, and may be others than those that the plan was made with; make it again \
+                 with these --inputs"
+        }
+        false => "",
+    };
+    Failure::BadInput(Report::msg(format!("{}: {error}{hint}", arguments.input.display())))
 }
 
 /// What was deployed, and what came of it.

@@ -78,7 +78,7 @@ impl Preparation<'_> {
             let Err(unsupported) = expressible(self.graph, id) else { continue };
             let alone = Part::cut(self.graph, &[id]);
             let content = |t: TensorId| self.content(alone.whole_tensor[t.0 as usize]);
-            if export(&alone.graph, &ExportOptions { content: &content }).is_err() {
+            if export(&alone.graph, &ExportOptions::new(&content)).is_err() {
                 self.refused[id.0 as usize] = Some(unsupported.reason);
             }
         }

@@ -70,7 +70,7 @@ impl OrtSession {
         content: &dyn Fn(TensorId) -> Result<Option<TensorData>, String>,
         profile: Option<&Path>,
     ) -> Result<OrtSession, SessionError> {
-        let written = export(graph, &ExportOptions { content }).map_err(|error| SessionError {
+        let written = export(graph, &ExportOptions::new(content)).map_err(|error| SessionError {
             operators: error.operator().into_iter().collect(),
             what: error.to_string(),
         })?;

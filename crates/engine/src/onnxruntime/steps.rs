@@ -10,7 +10,6 @@ use edgecut_graph::{
     Graph, OperatorId, Origin, Part, TensorData, TensorId,
     units::{Bytes, Micros},
 };
-use edgecut_values::seeded;
 use tempfile::TempDir;
 
 use super::{
@@ -21,6 +20,7 @@ use super::{
 };
 use crate::{
     EngineError, Executable, Fallback, ParameterSource, Sample,
+    generated::generated_inputs,
     heap::release_freed,
     step_tensors::{NamedTensor, StepTensors, find_last_uses},
     timed,
@@ -112,15 +112,14 @@ impl OrtSteps {
             shares: OnceLock::new(),
             runs: 0,
         };
-        loaded.divide_on_generated_inputs();
+        loaded.divide_on_generated_inputs(graph);
         Ok(loaded)
     }
 
     /// Finds the shares of steps before the first run, whose time they would distort. Where the inputs' types do not allow
     /// it, or generated contents are refused, the first run in steps finds them.
-    fn divide_on_generated_inputs(&mut self) {
-        let inputs = self.inputs.iter().map(|input| seeded(&input.name, &input.ty).ok());
-        if let Some(inputs) = inputs.collect::<Option<Vec<_>>>() {
+    fn divide_on_generated_inputs(&mut self, graph: &Graph) {
+        if let Ok(inputs) = generated_inputs(graph) {
             let _ = self.find_shares(&inputs);
         }
     }

@@ -53,6 +53,11 @@ impl ModelBuilder {
         name
     }
 
+    /// Whether no value has this name.
+    pub fn is_free(&self, name: &str) -> bool {
+        !self.names.contains(name)
+    }
+
     /// Begins an operator whose nodes are named after `base`.
     pub fn begin(&mut self, base: &str) {
         self.base = SmolStr::new(base);
@@ -136,7 +141,8 @@ impl ModelBuilder {
         Ok(name)
     }
 
-    fn store(&mut self, name: SmolStr, data: &TensorData) -> Result<()> {
+    /// Adds an initializer.
+    pub fn store(&mut self, name: SmolStr, data: &TensorData) -> Result<()> {
         self.initializers.push(TensorProto {
             dims: data.shape().iter().map(|n| *n as i64).collect(),
             data_type: Some(element_type(data.dtype())?),

@@ -13,6 +13,9 @@ pub enum ExportError {
     /// An input, output or parameter has a type that ONNX lacks.
     #[error("%{name} cannot be written as ONNX: elements of type {dtype} are not supported")]
     Type { name: String, dtype: String },
+    /// The inputs or outputs that the model must have.
+    #[error("the model cannot keep its inputs and outputs: {what}")]
+    Interface { what: String },
     /// The content of a parameter is not available.
     #[error("the content of %{name}: {what}")]
     Content { name: String, what: String },

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use edgecut_graph::{OperatorId, TensorData, TensorId};
 
-use crate::proto::ModelProto;
+use crate::{interface::Interface, proto::ModelProto};
 
 /// The operator set of written models: the oldest with bitwise operators and reductions of scattered elements, and so
 /// read by ONNX Runtime 1.14 and newer.
@@ -15,7 +15,20 @@ pub const OPSET: i64 = 18;
 pub struct ExportOptions<'a> {
     /// The content of a parameter (`Origin::Parameter`): with one it becomes an initializer, without one an input of the
     /// model. Constants are always initializers.
-    pub content: &'a dyn Fn(TensorId) -> Result<Option<TensorData>, String>,
+    pub content: &'a WeightContent<'a>,
+    /// The inputs, defaults and outputs that the model must have. Without it they are the graph's, and no output is an input
+    /// or an initializer.
+    pub interface: Option<&'a Interface>,
+}
+
+/// Gives the content of a parameter, if there is one.
+pub type WeightContent<'a> = dyn Fn(TensorId) -> Result<Option<TensorData>, String> + 'a;
+
+impl<'a> ExportOptions<'a> {
+    /// Options for a model with the inputs and outputs of its graph.
+    pub fn new(content: &'a WeightContent<'a>) -> ExportOptions<'a> {
+        ExportOptions { content, interface: None }
+    }
 }
 
 /// A model, and how it relates to the graph it was written from.

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `mod` | [`export`], [`expressible`] |
 //! | `exported` | [`Exported`]: a written model; [`ExportOptions`] |
-//! | `write_graph` | operators in order, values by name, inputs and outputs |
+//! | `write_graph` | operators in order, values by name |
+//! | `signature` | inputs and outputs |
 //! | `bias` | additions that become the bias of the product before them |
 //! | `builder` | the model under construction: nodes, initializers, names |
 //! | `compose` | operators that many families use, folded where their operands are constants |
@@ -33,6 +34,7 @@ mod kernels;
 mod layout;
 mod opaque_node;
 mod scope;
+mod signature;
 mod write;
 mod write_graph;
 
@@ -41,7 +43,7 @@ use edgecut_ops::Unsupported;
 
 pub use self::{
     error::ExportError,
-    exported::{ExportOptions, Exported, OPSET, Weight},
+    exported::{ExportOptions, Exported, OPSET, Weight, WeightContent},
 };
 
 /// Writes `graph` as an ONNX model.

@@ -1,4 +1,4 @@
-//! Writes a graph: operators in order, values by name, inputs and outputs.
+//! Writes a graph: operators in order, values by name.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,33 +14,32 @@ use super::{
     families,
     opaque_node::write_opaque,
     scope::Scope,
+    signature::SignatureOutput,
 };
 use crate::{
     error::Result as Written,
+    interface::SEEDED_PARAMETERS,
     proto::{
         GraphProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorShapeProto, TypeProto,
-        ValueInfoProto, tensor_shape_proto, type_proto,
+        tensor_shape_proto, type_proto,
     },
     tensor::element_type,
 };
 
-/// Key of the metadata that names the inputs which are weights to be generated from their names, one a line.
-const SEEDED_PARAMETERS: &str = "seeded_parameters";
-
 /// A graph being written.
-struct GraphWriter<'g> {
-    graph: &'g Graph,
-    options: &'g ExportOptions<'g>,
-    builder: ModelBuilder,
+pub(super) struct GraphWriter<'g> {
+    pub graph: &'g Graph,
+    pub options: &'g ExportOptions<'g>,
+    pub builder: ModelBuilder,
     /// By operator: whether an output depends on it.
     needed: Vec<bool>,
     /// By tensor: whether an operator that is written, or the caller, reads it.
     is_read: Vec<bool>,
     /// By tensor: its value, once it is known.
-    values: Vec<Option<OnnxValue>>,
+    pub values: Vec<Option<OnnxValue>>,
     /// The names of outputs that no node has computed yet.
-    reserved: HashMap<TensorId, SmolStr>,
-    inputs: Vec<(String, TensorId)>,
+    pub reserved: HashMap<TensorId, SmolStr>,
+    pub inputs: Vec<(String, TensorId)>,
     operators: HashMap<String, Vec<OperatorId>>,
     compositions: Vec<(OperatorId, usize)>,
 }
@@ -147,22 +146,12 @@ impl<'g> GraphWriter<'g> {
             operators: HashMap::new(),
             compositions: Vec::new(),
         };
-        for id in graph.inputs() {
-            writer.input(id)?;
-        }
-        // The names of outputs come before those of all other values.
-        for id in &graph.outputs {
-            let tensor = graph.tensor(*id);
-            if matches!(tensor.origin, Origin::Operator { .. }) && !writer.reserved.contains_key(id) {
-                let name = writer.builder.unique(&tensor.name);
-                writer.reserved.insert(*id, name);
-            }
-        }
+        writer.reserve_names()?;
         Ok(writer)
     }
 
     /// Declares an input of the model.
-    fn input(&mut self, id: TensorId) -> Result<OnnxValue, ExportError> {
+    pub(super) fn input(&mut self, id: TensorId) -> Result<OnnxValue, ExportError> {
         let tensor = self.graph.tensor(id);
         check_type(tensor)?;
         let value = OnnxValue { name: self.builder.unique(&tensor.name), dtype: tensor.ty.dtype, content: None };
@@ -178,18 +167,25 @@ impl<'g> GraphWriter<'g> {
         }
         let tensor = self.graph.tensor(id);
         check_type(tensor)?;
-        let content = match &tensor.origin {
-            Origin::Constant(data) => Some(data.clone()),
-            Origin::Parameter => (self.options.content)(id)
-                .map_err(|what| ExportError::Content { name: tensor.name.to_string(), what })?,
-            Origin::Input | Origin::Operator { .. } => None,
-        };
+        let content = self.content(id)?;
         if content.is_none() {
             return self.input(id);
         }
         let value = OnnxValue { name: self.builder.unique(&tensor.name), dtype: tensor.ty.dtype, content };
         self.values[id.0 as usize] = Some(value.clone());
         Ok(value)
+    }
+
+    /// The content of a constant, or of a parameter that has one.
+    pub(super) fn content(&self, id: TensorId) -> Result<Option<TensorData>, ExportError> {
+        let tensor = self.graph.tensor(id);
+        match &tensor.origin {
+            Origin::Constant(data) => Ok(Some(data.clone())),
+            Origin::Parameter => {
+                (self.options.content)(id).map_err(|what| ExportError::Content { name: tensor.name.to_string(), what })
+            }
+            Origin::Input | Origin::Operator { .. } => Ok(None),
+        }
     }
 
     fn operator(&mut self, id: OperatorId, biases: &Biases) -> Result<(), ExportError> {
@@ -254,34 +250,13 @@ impl<'g> GraphWriter<'g> {
     }
 
     fn finish(mut self) -> Result<Exported, ExportError> {
-        let graph = self.graph;
-        let mut outputs = Vec::new();
-        let mut seen: HashSet<SmolStr> = self.inputs.iter().map(|(name, _)| SmolStr::new(name)).collect();
-        for id in &graph.outputs {
-            let value = self.operand(*id)?;
-            let tensor = graph.tensor(*id);
-            // Still reserved: the value was computed under another name.
-            let is_own = value.content.is_none() && !self.reserved.contains_key(id) && seen.insert(value.name.clone());
-            let name = match is_own {
-                true => value.name.clone(),
-                // An input, a constant, or a value of another name or that is an output already.
-                false => self.copied(*id, &value)?,
-            };
-            outputs.push((name.to_string(), tensor));
-        }
-        let info = |name: &str, tensor: &Tensor| {
-            Ok(ValueInfoProto {
-                name: Some(name.to_string()),
-                r#type: Some(type_proto(&tensor.ty).map_err(|_| type_error(tensor))?),
-            })
-        };
-        let input = self.inputs.iter().map(|(name, id)| info(name, graph.tensor(*id)));
-        let output = outputs.iter().map(|(name, tensor)| info(name, tensor));
+        let outputs = self.outputs()?;
+        let signature = self.signature(&outputs)?;
         self.builder.require("", OPSET);
         let written = GraphProto {
             name: Some("main".to_string()),
-            input: input.collect::<Result<_, ExportError>>()?,
-            output: output.collect::<Result<_, ExportError>>()?,
+            input: signature.inputs,
+            output: signature.outputs,
             node: self.builder.nodes,
             initializer: self.builder.initializers,
             ..Default::default()
@@ -308,19 +283,48 @@ impl<'g> GraphWriter<'g> {
         Ok(Exported {
             model,
             inputs: self.inputs,
-            outputs: outputs.into_iter().map(|(name, _)| name).collect(),
+            outputs: outputs.into_iter().map(|(name, _)| name.to_string()).collect(),
             operators: self.operators,
             compositions: self.compositions,
         })
     }
 
-    /// The output `id` as an `Identity` of `value`.
-    fn copied(&mut self, id: TensorId, value: &OnnxValue) -> Result<SmolStr, ExportError> {
+    /// The outputs by name; one that no node computes under its name is an `Identity`.
+    fn outputs(&mut self) -> Result<Vec<(SmolStr, TensorId)>, ExportError> {
+        let mut outputs = Vec::new();
+        let mut seen: HashSet<SmolStr> = self.inputs.iter().map(|(name, _)| SmolStr::new(name)).collect();
+        for SignatureOutput { id, wanted } in self.wanted_outputs() {
+            let value = self.operand(id)?;
+            let is_computed = value.content.is_none() && !self.reserved.contains_key(&id);
+            let is_own = match &wanted {
+                // Inputs and initializers may be outputs as they are.
+                Some(wanted) => value.name == *wanted && (is_computed || value.content.is_some()),
+                None => is_computed && seen.insert(value.name.clone()),
+            };
+            let name = match is_own {
+                true => self.builder.named(&value).map_err(|what| self.output_error(id, what))?,
+                // An input, a constant, or a value of another name or that is an output already.
+                false => self.copied(id, &value, wanted)?,
+            };
+            outputs.push((name, id));
+        }
+        Ok(outputs)
+    }
+
+    fn output_error(&self, id: TensorId, reason: String) -> ExportError {
+        ExportError::Operator { id: None, operator: self.graph.tensor(id).name.to_string(), reason }
+    }
+
+    /// The output `id` as an `Identity` of `value`, under the name `wanted` if there is one.
+    fn copied(&mut self, id: TensorId, value: &OnnxValue, wanted: Option<SmolStr>) -> Result<SmolStr, ExportError> {
         let tensor = self.graph.tensor(id);
         let failed = |reason| ExportError::Operator { id: None, operator: tensor.name.to_string(), reason };
         let source = self.builder.named(value).map_err(failed)?;
-        let wanted = if source == tensor.name { format!("{}/output", tensor.name) } else { tensor.name.to_string() };
-        let name = self.reserved.remove(&id).unwrap_or_else(|| self.builder.unique(&wanted));
+        let reserved = self.reserved.remove(&id);
+        let name = wanted.or(reserved).unwrap_or_else(|| {
+            let own = tensor.name.as_str();
+            self.builder.unique(&if source == own { format!("{own}/output") } else { own.to_string() })
+        });
         self.builder.begin(&format!("{name}/Identity"));
         let first = self.builder.nodes.len();
         let value = OnnxValue { name: source, dtype: value.dtype, content: None };
@@ -349,16 +353,16 @@ fn ir_version(opset: i64) -> i64 {
     }
 }
 
-fn type_error(tensor: &Tensor) -> ExportError {
+pub(super) fn type_error(tensor: &Tensor) -> ExportError {
     ExportError::Type { name: tensor.name.to_string(), dtype: tensor.ty.dtype.to_string() }
 }
 
-fn check_type(tensor: &Tensor) -> Result<(), ExportError> {
+pub(super) fn check_type(tensor: &Tensor) -> Result<(), ExportError> {
     element_type(tensor.ty.dtype).map(|_| ()).map_err(|_| type_error(tensor))
 }
 
 /// A type as ONNX writes it; unknown dimensions stay unknown.
-fn type_proto(ty: &TensorType) -> Written<TypeProto> {
+pub(super) fn type_proto(ty: &TensorType) -> Written<TypeProto> {
     let dim = |size: Option<u64>| tensor_shape_proto::Dimension {
         value: size.and_then(|n| i64::try_from(n).ok()).map(tensor_shape_proto::dimension::Value::DimValue),
     };
@@ -375,7 +379,7 @@ mod tests {
     use edgecut_graph::{DType, Operator};
 
     fn without_contents(graph: &Graph) -> Exported {
-        write_graph(graph, &ExportOptions { content: &|_| Ok(None) }).unwrap()
+        write_graph(graph, &ExportOptions::new(&|_| Ok(None))).unwrap()
     }
 
     #[test]
@@ -422,7 +426,7 @@ mod tests {
         let zeros =
             |dims: &[u64]| TensorData::new(DType::F32, dims, vec![0; dims.iter().product::<u64>() as usize * 4]);
         let content = |id: TensorId| Ok(zeros(&graph.tensor(id).ty.shape.fixed().unwrap()).ok());
-        let written = write_graph(&graph, &ExportOptions { content: &content }).unwrap();
+        let written = write_graph(&graph, &ExportOptions::new(&content)).unwrap();
         let model = written.model.graph.unwrap();
         assert_eq!(model.node.len(), 1);
         assert_eq!(model.node[0].input, ["x", "w", "b"]);
@@ -437,7 +441,7 @@ mod tests {
         let x = graph.add_tensor("x", ty.clone(), Origin::Input);
         let id = graph.add_operator(Operator::new("my.op", [x]), &[ty]);
         graph.outputs = graph.operator(id).outputs.clone();
-        let error = write_graph(&graph, &ExportOptions { content: &|_| Ok(None) }).unwrap_err();
+        let error = write_graph(&graph, &ExportOptions::new(&|_| Ok(None))).unwrap_err();
         assert!(error.to_string().starts_with("my.op_0 cannot be written"), "{error}");
         assert!(try_operator(&graph, id).is_err());
     }

@@ -9,6 +9,7 @@
 //! | [`tile`], `tile_bounds` | computes segments of a graph tile by tile; bounds inference |
 //! | `rewriter` | rewrites a graph whose tensors exist as shards |
 //! | `constant_copies` | what depends on parameters alone, copied for the shards that read it |
+//! | [`index_ranges`](mod@index_ranges), `index_operands` | the values that indices and lengths among the inputs may have |
 //! | [`summary`] | operator counts, FLOPs and sizes of a model |
 //! | [`weights`] | which inputs of a model are weights |
 
@@ -16,6 +17,8 @@ pub mod axes;
 mod carried;
 mod constant_copies;
 mod declared;
+mod index_operands;
+pub mod index_ranges;
 pub mod retype;
 mod rewriter;
 pub mod shard;

@@ -1,14 +1,15 @@
 //! Classifies the inputs of a model as weights, which are loaded once, or inputs of each run.
 //!
-//! Relay does not distinguish them, and the weights of an ONNX file may have been left out. A tensor with content (a
-//! `.params` file) is a parameter. Otherwise its name decides if it is conclusive (`conv1_weight`, `bn_gamma`; `data`,
-//! `input0`), and else its uses: weight, bias or statistics operands, directly or through operators that only move data.
-//! The first tensor is an input unless its name indicates a weight.
+//! For Relay, which does not distinguish them. A tensor with content (a `.params` file) is a parameter. Otherwise its
+//! name decides if it is conclusive (`conv1_weight`, `bn_gamma`; `data`, `input0`), and else its uses: weight, bias or
+//! statistics operands, directly or through operators that only move data. The first tensor is an input unless its name
+//! indicates a weight.
 
 use std::cell::LazyCell;
 
 use crate::lookup;
 use edgecut_graph::{Arg, Graph, OperatorId, Origin, TensorId};
+use smol_str::SmolStr;
 
 /// Parts of names that weights have.
 const WEIGHT_NAMES: [&str; 19] = [
@@ -74,8 +75,8 @@ const MOVERS: [&str; 14] = [
 ];
 
 /// Turns the inputs of `graph` that are weights into parameters; those for which `is_given` are weights whatever their
-/// names.
-pub fn classify_weights(graph: &mut Graph, is_given: impl Fn(&str) -> bool) {
+/// names. Returns the names of all others, which are guesses.
+pub fn classify_weights(graph: &mut Graph, is_given: impl Fn(&str) -> bool) -> Vec<SmolStr> {
     let inputs: Vec<TensorId> = graph.inputs().collect();
     let consumers = LazyCell::new(|| graph.consumers());
     let weights: Vec<TensorId> = (0..)
@@ -92,9 +93,11 @@ pub fn classify_weights(graph: &mut Graph, is_given: impl Fn(&str) -> bool) {
         })
         .map(|(_, input): (i32, &TensorId)| *input)
         .collect();
-    for weight in weights {
-        graph.tensor_mut(weight).origin = Origin::Parameter;
+    for weight in &weights {
+        graph.tensor_mut(*weight).origin = Origin::Parameter;
     }
+    let names = weights.iter().map(|weight| graph.tensor(*weight).name.clone());
+    names.filter(|name| !is_given(name)).collect()
 }
 
 /// Whether the name is that of a weight; `None` if it is inconclusive.

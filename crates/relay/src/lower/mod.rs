@@ -22,11 +22,14 @@ mod value;
 use crate::{ImportOptions, TypeChecks, ast::Module, error::Result, lower::lowering::Lowering, metadata::Metadata};
 use edgecut_graph::Graph;
 use edgecut_ops::passes::weights::classify_weights;
+use smol_str::SmolStr;
 
 /// The result of evaluating a module.
 pub(crate) struct Lowered {
     pub graph: Graph,
     pub checks: TypeChecks,
+    /// Arguments that are parameters by their names or uses.
+    pub guessed: Vec<SmolStr>,
 }
 
 /// Evaluates the entry function of `module`, which was parsed from `text`.
@@ -40,6 +43,9 @@ pub(crate) fn lower<'a>(
     let outputs = lowering.entry()?;
     let Lowering { mut graph, checks, .. } = lowering;
     graph.outputs = outputs;
-    classify_weights(&mut graph, |name| options.params.is_some_and(|params| params.get(name).is_some()));
-    Ok(Lowered { graph, checks })
+    let guessed = classify_weights(&mut graph, |name| {
+        options.params.is_some_and(|params| params.get(name).is_some())
+            || options.is_parameter.is_some_and(|is_parameter| is_parameter(name))
+    });
+    Ok(Lowered { graph, checks, guessed })
 }

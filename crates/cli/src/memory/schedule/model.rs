@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Failure, Outcome,
-    contents::{Contents, Given, engine_failure},
+    contents::{Contents, engine_failure},
     format::{self, Format},
     memory::{effort, subject::Subject},
     source_file,
@@ -70,7 +70,8 @@ fn chosen<'a>(
     mut best: Found<'a>,
     target: Target,
 ) -> Outcome {
-    let contents = Contents::new(&subject.problem.graph, Given::default(), &subject.params)?;
+    let whole = &subject.problem.graph;
+    let contents = Contents::new(whole, whole, subject.given.clone(), &subject.params)?;
     let content = |graph: &Graph, id: TensorId| contents.of_tensor(graph.tensor(id));
     let mut measured = None;
     if arguments.execution.run {

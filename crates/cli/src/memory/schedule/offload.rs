@@ -43,7 +43,7 @@ use super::{
 use crate::{
     Failure, Outcome,
     cluster_flag::{links, reach_all, read_cluster, runtime},
-    contents::{Contents, Given, engine_failure},
+    contents::{Contents, engine_failure},
     deployed::on_this_machine,
     format::Format,
     memory::subject::Subject,
@@ -92,14 +92,16 @@ pub(super) fn run(
     let no_plan = |why: NoPlan| Failure::NoPlan(Report::msg(why.to_string()));
     let program_order = program_order(subject, &devices)?.map_err(no_plan)?;
 
-    let contents = Contents::new(&subject.problem.graph, Given::default(), &subject.params)?;
+    let whole = &subject.problem.graph;
+    let contents = Contents::new(whole, whole, subject.given.clone(), &subject.params)?;
     let given = contents.given();
     let content = |graph: &Graph, id: TensorId| contents.of_tensor(graph.tensor(id));
     let Agents { cluster, fleet, runtime } = &agents;
     let runner = OffloadRunner { fleet, cluster, devices: &devices, content: &content, given: &given };
     let run = |plan: &OffloadPlan| runtime.block_on(runner.run(plan, arguments.search.seed)).map_err(run_failure);
     let (plain, ran) = (run(&program_order)?, run(&chosen)?);
-    let difference = Difference::between(&ran.outputs, &on_this_machine(&subject.problem.graph, &contents)?);
+    let wanted = on_this_machine(whole, &contents, &[]).map_err(engine_failure)?;
+    let difference = Difference::between(&ran.outputs, &wanted);
 
     let arena = chosen.arena(devices.device);
     let row = measured_row(Row::detailed(fitted, &best), arena, &ran, &plain, &difference);

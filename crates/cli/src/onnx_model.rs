@@ -1,0 +1,93 @@
+//! Reading an ONNX model: contents of inputs, parameters and defaults, and what is said of those that decided something.
+
+use std::path::Path;
+
+use super::{Failure, caller::notice, contents::Given, model::ModelFlags};
+use edgecut_engine::{Engine, EngineError, TractEngine};
+use edgecut_graph::{Graph, TensorData};
+use edgecut_onnx::{Content, Decision, Defaults, ImportOptions, Imported, import};
+use edgecut_ops::passes::index_ranges::index_ranges;
+use edgecut_relay::Params;
+use edgecut_values::{SeedError, seeded, seeded_within};
+
+/// Decisions of one kind that are listed.
+const LISTED: usize = 4;
+
+/// Reads the model at `path`, whose file has `bytes`, and says what contents decided.
+pub(super) fn read_onnx(
+    path: &Path,
+    bytes: Vec<u8>,
+    flags: &ModelFlags,
+    (given, params): (&Given, &Params),
+    defaults: Defaults,
+) -> Result<Imported, Failure> {
+    let name = path.display().to_string();
+    let engine = TractEngine::new(1).map_err(Failure::failed)?;
+    let compute = |graph: &Graph, content: &Content<'_>| evaluate(&engine, graph, content);
+    let options = ImportOptions {
+        bind_dims: &flags.bind_dim,
+        inputs: &|name| given.get(name).cloned(),
+        parameters: &|name| params.get(name).cloned(),
+        is_parameter: &|name| flags.is_seeded(name),
+        defaults,
+        folder: path.parent(),
+        ..ImportOptions::new(&compute)
+    };
+    let imported = import(&name, bytes.into(), &options).map_err(Failure::bad_input)?;
+    for line in notes(&imported) {
+        notice!("{name}: {line}");
+    }
+    Ok(imported)
+}
+
+/// Whether another content of an input can make another graph of the model.
+pub(super) fn is_decided_by_given(imported: &Imported) -> bool {
+    let is_given = |decision: &Decision| !decision.is_generated;
+    imported.is_sized || !imported.replaced.is_empty() || imported.decisions.iter().any(is_given)
+}
+
+/// What a person should know of the contents that decided something.
+fn notes(imported: &Imported) -> Vec<String> {
+    let quoted =
+        |names: &[smol_str::SmolStr]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let mut lines = Vec::new();
+    if let [first, ..] = &imported.replaced[..] {
+        let values = if imported.replaced.len() == 1 { "the default of" } else { "the defaults of" };
+        let array = format!("in_{first}");
+        lines.push(format!("{values} {} replaced by --inputs (array `{array}`)", quoted(&imported.replaced)));
+    }
+    for is_generated in [false, true] {
+        let of = imported.decisions.iter().filter(|decision| decision.is_generated == is_generated);
+        let of: Vec<&Decision> = of.collect();
+        for decision in of.iter().take(LISTED) {
+            let Decision { what, inputs, .. } = decision;
+            let by = quoted(inputs);
+            lines.push(match is_generated {
+                false => format!("{what} is folded, by the given content of {by}"),
+                true => format!(
+                    "{what} is folded, by the generated content of {by}: give another with --inputs (array `in_{}`)",
+                    inputs.first().map(|name| name.as_str()).unwrap_or_default()
+                ),
+            });
+        }
+        if let Some(more) = of.len().checked_sub(LISTED + 1) {
+            lines.push(format!("and {} more are folded likewise", more + 1));
+        }
+    }
+    lines
+}
+
+/// The outputs of `graph`: contents that `given` lacks are generated.
+fn evaluate(engine: &dyn Engine, graph: &Graph, given: &Content<'_>) -> Result<Vec<TensorData>, String> {
+    let ranges = index_ranges(graph);
+    let content = |id| {
+        let tensor = graph.tensor(id);
+        let generated = || match ranges.get(&id) {
+            Some(range) => seeded_within(&tensor.name, &tensor.ty, *range),
+            None => seeded(&tensor.name, &tensor.ty),
+        };
+        let failed = |error: SeedError| EngineError::Other(error.to_string());
+        given(&tensor.name).map_or_else(|| generated().map_err(failed), Ok)
+    };
+    engine.evaluate(graph, &content).map_err(|error| error.to_string())
+}
