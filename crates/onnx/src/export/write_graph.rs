@@ -40,6 +40,7 @@ struct GraphWriter<'g> {
     inputs: Vec<(String, TensorId)>,
     operators: HashMap<String, Vec<OperatorId>>,
     compositions: Vec<(OperatorId, usize)>,
+    trapping: Vec<OperatorId>,
 }
 
 /// Writes `graph` as a model.
@@ -143,6 +144,7 @@ impl<'g> GraphWriter<'g> {
             inputs: Vec::new(),
             operators: HashMap::new(),
             compositions: Vec::new(),
+            trapping: Vec::new(),
         };
         for id in graph.inputs() {
             writer.input(id)?;
@@ -218,6 +220,9 @@ impl<'g> GraphWriter<'g> {
             None => None,
         };
         let results = write_operator(&mut self.builder, graph, written, args, bias, &self.is_read).map_err(failed)?;
+        if self.builder.may_trap() {
+            self.trapping.push(written);
+        }
         let mut renamed = HashMap::new();
         for (output, value) in graph.operator(id).outputs.iter().zip(results) {
             self.bind(*output, value, first, &mut renamed);
@@ -301,6 +306,7 @@ impl<'g> GraphWriter<'g> {
             outputs: outputs.into_iter().map(|(name, _)| name).collect(),
             operators: self.operators,
             compositions: self.compositions,
+            trapping: self.trapping,
         })
     }
 
