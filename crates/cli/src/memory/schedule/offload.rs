@@ -92,7 +92,8 @@ pub(super) fn run(
     let no_plan = |why: NoPlan| Failure::NoPlan(Report::msg(why.to_string()));
     let program_order = program_order(subject, &devices)?.map_err(no_plan)?;
 
-    let contents = Contents::new(&subject.problem.graph, Given::default(), &subject.params)?;
+    let params = subject.params_of_run()?;
+    let contents = Contents::new(&subject.problem.graph, Given::default(), &params)?;
     let given = contents.given();
     let content = |graph: &Graph, id: TensorId| contents.of_tensor(graph.tensor(id));
     let Agents { cluster, fleet, runtime } = &agents;
