@@ -10,12 +10,14 @@
 //! | `rewriter` | rewrites a graph whose tensors exist as shards |
 //! | `constant_copies` | what depends on parameters alone, copied for the shards that read it |
 //! | [`summary`] | operator counts, FLOPs and sizes of a model |
+//! | `opaque_flops` | FLOPs of operators without a definition |
 //! | [`weights`] | which inputs of a model are weights |
 
 pub mod axes;
 mod carried;
 mod constant_copies;
 mod declared;
+mod opaque_flops;
 pub mod retype;
 mod rewriter;
 pub mod shard;
