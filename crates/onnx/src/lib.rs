@@ -9,7 +9,9 @@
 //! | `options` | [`ImportOptions`]: sizes, contents, and how to compute |
 //! | `proto` | the messages of ONNX's protocol |
 //! | [`error`] | errors with graph, operator and attribute |
-//! | `tensor` | element types, tensors, external data |
+//! | `tensor` | element types, tensors |
+//! | `external` | contents of tensors in other files |
+//! | `budget` | limits in proportion to a file's size |
 //! | `lowering` | nodes → operators: names in scope, type inference, folding |
 //! | `fold` | type inference as operators are added; folding |
 //! | `live` | removes what no output needs |
@@ -21,10 +23,12 @@
 //!
 //! Knows `graph` and `ops`; does not know engines, devices, plans or terminals.
 
+mod budget;
 mod call;
 mod compose;
 pub mod error;
 mod export;
+mod external;
 mod families;
 mod fold;
 mod import;

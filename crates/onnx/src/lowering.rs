@@ -3,6 +3,7 @@
 use std::{
     cell::Cell,
     collections::{BTreeSet, HashMap, HashSet},
+    rc::Rc,
 };
 
 use edgecut_graph::{DType, Graph, Origin, TensorId};
@@ -11,6 +12,7 @@ use smol_str::SmolStr;
 
 use crate::{
     error::{Message, Result, shown},
+    external::ExternalFiles,
     opaque,
     options::ImportOptions,
     proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto},
@@ -58,6 +60,7 @@ const MAX_DEPTH: usize = 48;
 pub(crate) struct Lowering<'m> {
     pub graph: Graph,
     pub options: &'m ImportOptions<'m>,
+    pub files: Rc<ExternalFiles>,
     registry: Registry,
     /// By domain: the version of the operator set.
     versions: HashMap<&'m str, i64>,
@@ -108,6 +111,7 @@ impl<'m> Lowering<'m> {
         Lowering {
             graph: Graph::new(),
             options,
+            files: Rc::new(ExternalFiles::of(options.folder)),
             registry,
             versions: versions.collect(),
             functions: model.functions.iter().map(|f| (key(f), f)).collect(),
@@ -195,7 +199,7 @@ impl<'m> Lowering<'m> {
             let located = |what| format!("initializer `{}`: {what}", shown(name));
             let value = match tensor::dtype(initializer.data_type.unwrap_or_default().into()) {
                 Ok(_) => {
-                    let data = tensor::tensor_data(initializer, self.options.folder).map_err(located)?;
+                    let data = tensor::tensor_data(initializer, &self.files).map_err(located)?;
                     Value::Tensor(self.graph.add_tensor(name, data.ty(), Origin::Constant(data)))
                 }
                 Err(what) => Value::Refused(located(what).into()),
@@ -204,7 +208,8 @@ impl<'m> Lowering<'m> {
         }
         for initializer in &graph.sparse_initializer {
             let name = initializer.values.as_ref().and_then(|values| values.name.as_deref()).unwrap_or_default();
-            let data = tensor::sparse_data(initializer, self.options.folder)
+            let files = Rc::clone(&self.files);
+            let data = tensor::sparse_data(initializer, &files, |bytes| self.charge_constant(bytes))
                 .map_err(|what| format!("sparse initializer `{}`: {what}", shown(name)))?;
             let tensor = self.graph.add_tensor(name, data.ty(), Origin::Constant(data));
             self.bind(name, Value::Tensor(tensor));
