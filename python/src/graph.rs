@@ -40,7 +40,7 @@ impl NativeGraph {
 
     /// The summary, as JSON.
     fn summary(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| serde_json::to_string(&summary::summary(&self.0.graph))).map_err(bug)
+        py.detach(|| serde_json::to_string(&calls::summarise(&self.0.graph))).map_err(bug)
     }
 
     /// A row for each operator, in program order.

@@ -12,6 +12,7 @@ use edgecut_plan::Plan as PlanFile;
 use edgecut_relay::Import;
 
 pub use crate::{
+    inspect::summarise,
     profile::MeasuredProfiles,
     run::{MeasuredRun, ModelLatency},
 };

@@ -69,6 +69,11 @@ impl Inspect {
     }
 }
 
+/// The summary of a graph. What has no kernel of ours ONNX Runtime computes, if it was a node of an ONNX file.
+pub fn summarise(graph: &Graph) -> Summary {
+    summary(graph, |id| graph.operator(id).opaque_reason().is_some() && edgecut_onnx::expressible(graph, id).is_ok())
+}
+
 /// One row for each operator, in program order, types as in TVM's tables.
 fn csv(graph: &Graph) -> Result<String, std::io::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
@@ -87,7 +92,7 @@ fn json(model: &Model) -> Result<String, serde_json::Error> {
     let page = Page {
         model: &import.name,
         blake3: &import.hash,
-        summary: &summary(&import.graph),
+        summary: &summarise(&import.graph),
         types_checked: import.checks.checked,
         types_disagreeing: import.checks.mismatches.len(),
     };
@@ -95,7 +100,7 @@ fn json(model: &Model) -> Result<String, serde_json::Error> {
 }
 
 fn page(model: &Model) -> String {
-    let summary = summary(&model.import.graph);
+    let summary = summarise(&model.import.graph);
     let mut kinds = table(["operator", ">count", ">MFLOP", ">share", ">output", "not supported"]);
     for kind in &summary.kinds {
         let share = 100.0 * kind.flops as f64 / summary.flops.max(1) as f64;
@@ -105,7 +110,11 @@ fn page(model: &Model) -> String {
             format!("{:.2}", kind.flops as f64 / 1e6),
             format!("{share:.1} %"),
             kind.output_bytes.to_string(),
-            kind.unsupported.clone().unwrap_or_default(),
+            match (&kind.unsupported, &kind.kept_as_read) {
+                (Some(reason), _) => reason.clone(),
+                (None, Some(reason)) => format!("by ONNX Runtime only: {reason}"),
+                (None, None) => String::new(),
+            },
         ]);
     }
     let list = |tensors: &[edgecut_ops::passes::summary::Tensor]| {

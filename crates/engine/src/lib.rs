@@ -14,6 +14,7 @@
 //! | [`CpuClock`], [`timed`] | wall-clock and CPU time of a computation |
 //! | [`CountingAllocator`], [`AllocationMeter`] | allocated bytes of the process and of single computations |
 //! | [`configure_heap`], [`cpu_quota`] | heap settings for inference; the CPU limit of a container |
+//! | `room` | whether there is memory for a graph |
 //! | [`energy`] | what tells the energy that a device consumes |
 //! | [`generated_inputs`] | contents for inputs that are not given |
 //! | [`statistics`] | medians, quantiles and confidence intervals of samples |
@@ -41,6 +42,7 @@ mod onnxruntime;
 mod overhead;
 mod panics;
 mod quota;
+mod room;
 mod sample;
 pub mod statistics;
 mod step_tensors;

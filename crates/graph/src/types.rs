@@ -97,7 +97,11 @@ impl Shape {
 
     /// Number of elements, if all dimensions are known and the product does not overflow.
     pub fn elements(&self) -> Option<u64> {
-        self.0.iter().try_fold(1u64, |n, d| n.checked_mul(d.get()?))
+        let sizes = self.fixed()?;
+        if sizes.contains(&0) {
+            return Some(0);
+        }
+        sizes.iter().try_fold(1u64, |n, size| n.checked_mul(*size))
     }
 
     /// The index of a possibly negative axis, as in numpy; `None` if out of range.
@@ -160,9 +164,10 @@ impl TensorType {
         TensorType { dtype, shape: Shape::of(dims) }
     }
 
-    /// Size in bytes, if all dimensions are known and the product does not overflow.
+    /// Size in bytes, if all dimensions are known; the largest number where the size is beyond it.
     pub fn bytes(&self) -> Option<Bytes> {
-        self.shape.elements()?.checked_mul(self.dtype.size()).map(Bytes)
+        self.shape.fixed()?;
+        Some(Bytes(self.shape.elements().map_or(u64::MAX, |count| count.saturating_mul(self.dtype.size()))))
     }
 }
 
@@ -253,6 +258,16 @@ mod tests {
         let mut other = shape.clone();
         other[0] = Dim::Known(5);
         assert_eq!((shape, other), (Shape::of(&[2, 3]), Shape::of(&[5, 3])));
+    }
+
+    #[test]
+    fn sizes_beyond_all_numbers_are_the_largest_one() {
+        for (dims, bytes) in
+            [(&[2, 3][..], 24), (&[1 << 40, 1 << 24], u64::MAX), (&[1 << 62], u64::MAX), (&[1 << 40, 1 << 40, 0], 0)]
+        {
+            assert_eq!(TensorType::of(DType::F32, dims).bytes(), Some(Bytes(bytes)), "{dims:?}");
+        }
+        assert_eq!(TensorType::new(DType::F32, [Dim::Any, Dim::Known(0)].into_iter().collect()).bytes(), None);
     }
 
     #[test]

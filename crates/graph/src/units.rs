@@ -15,7 +15,7 @@ pub struct Bytes(pub u64);
 #[serde(transparent)]
 pub struct Micros(pub f64);
 
-/// A transfer rate in bytes per microsecond, that is MB/s. Parses `117MB/s`, `1Gbit/s`; positive.
+/// A transfer rate in bytes per microsecond, that is MB/s. Parses `117MB/s`, `1Gbit/s`, `1Gb/s`; positive.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rate(pub f64);
@@ -58,27 +58,42 @@ const BYTE_UNITS: &[(&str, f64)] = &[
 
 const TIME_UNITS: &[(&str, f64)] = &[("ns", 1e-3), ("us", 1.0), ("µs", 1.0), ("ms", 1e3), ("s", 1e6), ("m", 60e6)];
 
-/// Bytes per microsecond in each unit.
-const RATE_UNITS: &[(&str, f64)] = &[
-    ("kb/s", 1e-3),
-    ("mb/s", 1.0),
-    ("gb/s", 1e3),
-    ("kib/s", 1024e-6),
-    ("mib/s", 1.048576),
-    ("gib/s", 1073.741824),
-    ("kbit/s", 1e-3 / 8.0),
-    ("mbit/s", 1.0 / 8.0),
-    ("gbit/s", 1e3 / 8.0),
-];
+/// Units per microsecond for each prefix of bits and bytes per second.
+const RATE_PREFIXES: &[(&str, f64)] =
+    &[("k", 1e-3), ("m", 1.0), ("g", 1e3), ("ki", 1024e-6), ("mi", 1.048576), ("gi", 1073.741824)];
 
-/// Splits `12.5MiB` into its number and its unit and multiplies them.
-fn quantity(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+/// Splits `12.5MiB` into its number and its unit.
+fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let trimmed = text.trim();
     let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
-    let number: f64 = trimmed[..digits].parse().ok()?;
-    let unit = trimmed[digits..].trim().to_lowercase();
-    let factor = units.iter().find(|(name, _)| *name == unit)?.1;
-    Some(number * factor)
+    Some((trimmed[..digits].parse().ok()?, trimmed[digits..].trim()))
+}
+
+/// The factor that is named `unit`, in letters of either case.
+fn factor(unit: &str, factors: &[(&str, f64)]) -> Option<f64> {
+    factors.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, factor)| *factor)
+}
+
+/// The number of a text with a unit, times the unit.
+fn quantity(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let (number, unit) = number_and_unit(text)?;
+    Some(number * factor(unit, units)?)
+}
+
+/// Bytes per microsecond. `B` is a byte, `b` and `bit` are bits; prefixes may have either case.
+fn rate(text: &str) -> Option<f64> {
+    let (number, unit) = number_and_unit(text)?;
+    let unit = unit.strip_suffix("/s").or_else(|| unit.strip_suffix("/S"))?;
+    let (prefix, bytes) = match (unit.strip_suffix('B'), unit.strip_suffix('b')) {
+        (Some(prefix), _) => (prefix, 1.0),
+        (_, Some(prefix)) => (prefix, 1.0 / 8.0),
+        _ => {
+            let length = unit.len().checked_sub("bit".len())?;
+            let is_bits = unit.get(length..)?.eq_ignore_ascii_case("bit");
+            (unit.get(..length).filter(|_| is_bits)?, 1.0 / 8.0)
+        }
+    };
+    Some(number * bytes * factor(prefix, RATE_PREFIXES)?)
 }
 
 impl Bytes {
@@ -208,10 +223,10 @@ impl Rate {
 impl FromStr for Rate {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        quantity(text, RATE_UNITS).filter(|v| *v > 0.0).map(Rate).ok_or_else(|| UnitError {
+        rate(text).filter(|v| *v > 0.0 && v.is_finite()).map(Rate).ok_or_else(|| UnitError {
             text: text.to_string(),
             what: "rate above zero",
-            units: "kB/s, MB/s, GB/s, KiB/s, MiB/s, GiB/s, kbit/s, Mbit/s, Gbit/s",
+            units: "kB/s, MB/s, GB/s, KiB/s, MiB/s, GiB/s, kbit/s, Mbit/s, Gbit/s, kb/s, Mb/s, Gb/s",
         })
     }
 }
@@ -349,7 +364,20 @@ mod tests {
             assert!(bad.parse::<Bytes>().is_err(), "{bad}");
         }
         assert!("40".parse::<Micros>().is_err(), "a time has a unit");
-        assert_eq!("1Gbit/s".parse(), Ok(Rate(125.0)));
+        for (text, want) in [
+            ("1Gbit/s", 125.0),
+            ("100Mb/s", 12.5),
+            ("100mb/s", 12.5),
+            ("100 MB/s", 100.0),
+            ("8 Kibit/s", 1024e-6),
+            ("1MiB/s", 1.048576),
+            ("3kB/s", 3e-3),
+        ] {
+            assert_eq!(text.parse(), Ok(Rate(want)), "{text}");
+        }
+        for bad in ["1Mbyte/s", "1M/s", "1bit/s", "1Mb", "MB/s", "1µb/s", "infGB/s"] {
+            assert!(bad.parse::<Rate>().is_err(), "{bad}");
+        }
         assert_eq!("100 MB/s".parse::<Rate>().map(|r| r.time(Bytes(500))), Ok(Micros(5.0)));
         assert!("0MB/s".parse::<Rate>().is_err(), "a rate is positive");
     }

@@ -1,7 +1,7 @@
 //! What is placed and scheduled: a graph with its groups, times, workspaces and the rules by which storage is reused.
 
 use edgecut_graph::{
-    Alias, ContractedGraph, Graph, InPlacePolicy, Operator, OperatorId,
+    Alias, ContractedGraph, Graph, HoistedGraph, InPlacePolicy, Operator, OperatorId, TensorId, hoist_constants,
     units::{Bytes, Micros},
 };
 use edgecut_ops::{self as ops, passes::summary::flops};
@@ -16,7 +16,11 @@ use crate::{
 /// A graph with everything that placing and scheduling it depends on.
 #[derive(Debug, Clone)]
 pub struct MemoryProblem {
+    /// What a run computes. Results of a model that depend on parameters alone are parameters here.
     pub graph: Graph,
+    /// Computes the parameters `derived` of the graph, in their order, when the others are loaded.
+    pub prologue: Graph,
+    pub derived: Vec<TensorId>,
     /// For each operator the name that reports show.
     pub names: Vec<String>,
     /// What is computed as one, in an order in which the groups can be computed.
@@ -70,35 +74,48 @@ impl MemoryProblem {
             in_place: is_in_place(rules.alias),
         };
         let groups = graph.operators().zip(&rules).map(group).collect();
-        MemoryProblem { names, groups, flops: 0, operators: rules, graph }
+        let (prologue, derived) = (Graph::new(), Vec::new());
+        MemoryProblem { names, groups, flops: 0, operators: rules, graph, prologue, derived }
     }
 
-    /// A model, whose operators' meanings say how they may reuse storage.
-    pub fn of_model(graph: Graph, costs: ModelCosts, in_place: InPlacePolicy) -> MemoryProblem {
+    /// A model, whose operators' meanings say how they may reuse storage. What depends on parameters alone is computed when
+    /// these are loaded, and takes no part in a run.
+    pub fn of_model(model: &Graph, costs: ModelCosts, in_place: InPlacePolicy) -> MemoryProblem {
+        let HoistedGraph { graph, operators: of_run, prologue, derived } = hoist_constants(model);
         let roofline = Roofline::default();
         let guess = |cost: &GroupCost| cost.estimated.unwrap_or_else(|| roofline.time(cost.flops, cost.bytes));
-        let rules = |((_, operator), cost): ((OperatorId, &Operator), &GroupCost)| OperatorRules {
-            alias: alias(&graph, operator, in_place),
-            workspace: cost.measured.map_or(Bytes::ZERO, |(_, workspace)| workspace),
-            time: guess(cost),
+        let rules = |(of_run, cost): (&Option<OperatorId>, &GroupCost)| {
+            Some(OperatorRules {
+                alias: alias(&graph, graph.operator((*of_run)?), in_place),
+                workspace: cost.measured.map_or(Bytes::ZERO, |(_, workspace)| workspace),
+                time: guess(cost),
+            })
         };
-        let operators: Vec<OperatorRules> = graph.operators().zip(&costs.operators).map(rules).collect();
+        let operators: Vec<OperatorRules> = of_run.iter().zip(&costs.operators).filter_map(rules).collect();
         let rules = |id: &OperatorId| &operators[id.0 as usize];
-        let group = |cost: GroupCost| {
+        let group = |mut cost: GroupCost| {
+            cost.operators = cost.operators.iter().filter_map(|id| of_run[id.0 as usize]).collect();
+            if cost.operators.is_empty() {
+                return None;
+            }
             let apart = || match costs.is_profiled {
                 true => cost.operators.iter().map(|id| rules(id).time).sum(),
                 false => guess(&cost),
             };
             let (time, workspace) = cost.measured.unwrap_or_else(|| (apart(), Bytes::ZERO));
             let in_place = cost.operators.iter().all(|id| is_in_place(rules(id).alias));
-            Group { operators: cost.operators, time, workspace, in_place }
+            Some(Group { operators: cost.operators, time, workspace, in_place })
         };
+        let names = model.operators().filter(|(id, _)| of_run[id.0 as usize].is_some());
         MemoryProblem {
-            groups: costs.groups.into_iter().map(group).collect(),
-            names: graph.operators().map(|(id, operator)| format!("{}_{}", operator.name, id.0)).collect(),
+            groups: costs.groups.into_iter().filter_map(group).collect(),
+            // Ids are the model's.
+            names: names.map(|(id, operator)| format!("{}_{}", operator.name, id.0)).collect(),
             flops: graph.operators().map(|(_, operator)| flops(&graph, operator)).sum(),
             operators,
             graph,
+            prologue,
+            derived,
         }
     }
 
@@ -196,7 +213,7 @@ mod tests {
             (InPlacePolicy::FirstOperand, Alias::InPlaceFirst),
             (InPlacePolicy::Never, Alias::Never),
         ] {
-            let problem = MemoryProblem::of_model(chain(), costs(false, None), rule);
+            let problem = MemoryProblem::of_model(&chain(), costs(false, None), rule);
             let found = problem.storage_rules(1, |rules| [0, 1, 2].map(|id| (rules.alias)(OperatorId(id))));
             assert_eq!(found, [relu, Alias::View, relu]);
             assert_eq!(problem.groups[0].in_place, relu != Alias::Never);
@@ -207,7 +224,7 @@ mod tests {
     fn measured_times_come_before_estimates_and_the_roofline() {
         // 10 kB take 1 µs, and the call 1 µs more.
         let times = |costs: ModelCosts| {
-            let problem = MemoryProblem::of_model(chain(), costs, InPlacePolicy::Any);
+            let problem = MemoryProblem::of_model(&chain(), costs, InPlacePolicy::Any);
             assert_eq!([0, 1, 2].map(|id| problem.time(OperatorId(id)).0), [5.0, 2.0, 7.0]);
             (problem.groups[0].time.0, problem.groups[0].workspace)
         };
@@ -217,8 +234,31 @@ mod tests {
     }
 
     #[test]
+    fn what_parameters_determine_is_no_part_of_a_run() {
+        let mut graph = chain();
+        let ty = TensorType::of(DType::F32, &[16]);
+        let w = graph.add_tensor("w", ty.clone(), Origin::Parameter);
+        let last = *graph.outputs.last().unwrap();
+        let doubled = graph.add_operator(Operator::new("add", [w, w]), std::slice::from_ref(&ty));
+        let doubled = graph.operator(doubled).outputs[0];
+        let sum = graph.add_operator(Operator::new("add", [last, doubled]), &[ty]);
+        graph.outputs = graph.operator(sum).outputs.clone();
+        let one = |ids: &[u32]| cost(ids, None, Some(1.0));
+        let costs = ModelCosts {
+            operators: (0..5).map(|id| one(&[id])).collect(),
+            groups: vec![one(&[0, 1]), one(&[2]), one(&[3]), one(&[4])],
+            is_profiled: false,
+        };
+        let problem = MemoryProblem::of_model(&graph, costs, InPlacePolicy::Any);
+        assert_eq!(problem.names, ["nn.relu_0", "reshape_1", "nn.relu_2", "add_4"]);
+        assert_eq!(problem.groups.iter().map(|group| group.operators.len()).collect::<Vec<_>>(), [2, 1, 1]);
+        assert_eq!((problem.prologue.operators().len(), problem.derived.len()), (1, 1));
+        assert_eq!(problem.parameter_bytes(), Bytes(64));
+    }
+
+    #[test]
     fn contracted_operators_take_the_time_of_their_members() {
-        let problem = MemoryProblem::of_model(chain(), costs(true, None), InPlacePolicy::Any);
+        let problem = MemoryProblem::of_model(&chain(), costs(true, None), InPlacePolicy::Any);
         let mut groups = edgecut_graph::ConvexGroups::new(&problem.graph);
         assert!(groups.add(&[OperatorId(0), OperatorId(1)]));
         let contracted = groups.contract(|_| "Pair".into());

@@ -132,9 +132,8 @@ impl<'m> Call<'_, 'm> {
 
     pub fn tensor(&self, name: &str) -> Result<Option<TensorData>> {
         let tensor = self.attr(name).and_then(|attribute| attribute.t.as_ref());
-        let folder = self.lowering.options.folder;
         tensor
-            .map(|tensor| tensor::tensor_data(tensor, folder))
+            .map(|tensor| tensor::tensor_data(tensor, &self.lowering.files))
             .transpose()
             .map_err(|what| format!("attribute {name}: {what}"))
     }

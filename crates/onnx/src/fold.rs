@@ -19,9 +19,7 @@ use crate::{
 /// Largest folded result of integers or truth values, which shapes are made of, and of floats.
 const FOLDED_INTEGERS: Bytes = Bytes(1 << 20);
 const FOLDED_FLOATS: Bytes = Bytes(1 << 14);
-/// Limits for each unit of the budget: the size of all folded results, the tensors of what is computed during the import,
-/// and its arithmetic.
-const FOLDED_BYTES_PER_UNIT: u64 = 1 << 10;
+/// Limits for each unit of the budget: the tensors of what is computed during the import, and its arithmetic.
 const COMPUTED_BYTES_PER_UNIT: u64 = 1 << 11;
 const FLOPS_PER_UNIT: u64 = 1 << 14;
 /// What computing one operator costs before it computes anything, since an engine prepares a model for it: alone, and in a
@@ -62,12 +60,7 @@ impl Lowering<'_> {
         {
             return Ok(folded);
         }
-        if self.graph.operators().len() >= self.budget {
-            let budget = self.budget;
-            return Err(format!(
-                "the graph has more than {budget} operators, which is too many for a file of its size"
-            ));
-        }
+        self.check_operators(1)?;
         let id = self.graph.add_operator(operator, &results);
         Ok(self.graph.operator(id).outputs.clone())
     }
@@ -109,13 +102,10 @@ impl Lowering<'_> {
         let copy = Operator::new(operator.name.clone(), args).with_attrs(operator.attrs.clone());
         let id = part.add_operator(copy.with_tuple_result(operator.tuple_result), results);
         part.outputs = part.operator(id).outputs.clone();
-        let bytes: u64 = results.iter().filter_map(|ty| Some(ty.bytes()?.0)).sum();
-        if self.folded + bytes > FOLDED_BYTES_PER_UNIT * self.budget as u64 {
-            return None;
-        }
+        let bytes: Bytes = results.iter().filter_map(TensorType::bytes).sum();
         self.charge_computation(&part).ok()?;
+        self.charge_constant(bytes.0).ok()?;
         let contents = (self.options.evaluate)(&part, &|_| None).ok()?;
-        self.folded += bytes;
         Some(contents.into_iter().map(|data| self.add_constant(data)).collect())
     }
 

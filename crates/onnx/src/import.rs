@@ -129,6 +129,46 @@ mod tests {
     }
 
     #[test]
+    fn sizes_are_checked_before_anything_has_them() {
+        const INT64: i32 = 7;
+        let huge = &["1125899906842624"][..];
+        let constant = |name: &str, value: i64| TensorProto {
+            name: Some(name.into()),
+            data_type: Some(INT64),
+            int64_data: vec![value],
+            ..TensorProto::default()
+        };
+        let cases: Vec<(&[&str], Vec<NodeProto>, Option<&str>)> = vec![
+            (huge, vec![node("SplitToSequence", &["x"], &["s"], vec![])], Some("more than")),
+            (huge, vec![node("Split", &["x"], &["y"], vec![int("num_outputs", 1 << 50)])], Some("more than")),
+            (&["1048576", "1048576"], vec![node("EyeLike", &["x"], &["y"], vec![])], Some("too large for a file")),
+            (
+                &["1", "4", "1", "1"],
+                vec![node("DepthToSpace", &["x"], &["y"], vec![int("blocksize", 1 << 32)])],
+                Some("blocks"),
+            ),
+            (
+                &["1", "4", "1", "1"],
+                vec![node("SpaceToDepth", &["x"], &["y"], vec![int("blocksize", 1 << 62)])],
+                Some("blocks"),
+            ),
+            // A range that is too long to be a constant is an operator.
+            (huge, (0..150).map(|_| node("Range", &["zero", "many", "one"], &["y"], vec![])).collect(), None),
+        ];
+        for (dims, nodes, expected) in cases {
+            let title = nodes[0].op_type.clone();
+            let mut made = model(&[info("x", FLOAT, dims)], nodes, &[]);
+            let graph = made.graph.as_mut().unwrap();
+            graph.initializer = vec![constant("zero", 0), constant("one", 1), constant("many", 10_000_000)];
+            let found = read(&made, &[]).err().map(|error| error.to_string());
+            match expected {
+                Some(part) => assert!(found.as_ref().is_some_and(|error| error.contains(part)), "{title:?}: {found:?}"),
+                None => assert_eq!(found, None, "{title:?}"),
+            }
+        }
+    }
+
+    #[test]
     fn tensors_of_unknown_element_types_refuse_only_their_users() {
         let mut made = model(
             &[info("x", FLOAT, &["2"])],

@@ -10,7 +10,9 @@
 //! | `interface` | [`Interface`]: inputs, defaults and outputs as the file states them; [`Decision`] |
 //! | `proto` | the messages of ONNX's protocol |
 //! | [`error`] | errors with graph, operator and attribute |
-//! | `tensor` | element types, tensors, external data |
+//! | `tensor` | element types, tensors |
+//! | `external` | contents of tensors in other files |
+//! | `budget` | limits in proportion to a file's size |
 //! | `lowering` | nodes → operators: names in scope, type inference, folding |
 //! | `fold` | type inference as operators are added; folding |
 //! | `live` | removes what no output needs |
@@ -22,10 +24,12 @@
 //!
 //! Knows `graph` and `ops`; does not know engines, devices, plans or terminals.
 
+mod budget;
 mod call;
 mod compose;
 pub mod error;
 mod export;
+mod external;
 mod families;
 mod fold;
 mod import;

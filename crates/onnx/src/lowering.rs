@@ -2,7 +2,8 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
+    rc::Rc,
 };
 
 use edgecut_graph::{DType, Graph, Origin, TensorData, TensorId};
@@ -11,6 +12,7 @@ use smol_str::SmolStr;
 
 use crate::{
     error::{Message, Result, shown},
+    external::ExternalFiles,
     interface::{self, Decision, Interface, SEEDED_PARAMETERS},
     opaque,
     options::{Defaults, ImportOptions},
@@ -59,6 +61,7 @@ const MAX_DEPTH: usize = 48;
 pub(crate) struct Lowering<'m> {
     pub graph: Graph,
     pub options: &'m ImportOptions<'m>,
+    pub files: Rc<ExternalFiles>,
     registry: Registry,
     /// By domain: the version of the operator set.
     versions: HashMap<&'m str, i64>,
@@ -124,6 +127,7 @@ impl<'m> Lowering<'m> {
         Lowering {
             graph: Graph::new(),
             options,
+            files: Rc::new(ExternalFiles::of(options.folder)),
             registry,
             versions: versions.collect(),
             functions: model.functions.iter().map(|f| (key(f), f)).collect(),
@@ -245,7 +249,7 @@ impl<'m> Lowering<'m> {
             let located = |what| format!("initializer `{}`: {what}", shown(name));
             let value = match tensor::dtype(initializer.data_type.unwrap_or_default().into()) {
                 Ok(_) => {
-                    let mut data = tensor::tensor_data(initializer, self.options.folder).map_err(located)?;
+                    let mut data = tensor::tensor_data(initializer, &self.files).map_err(located)?;
                     if let Some(given) = self.replacement(name, &data).map_err(located)? {
                         data = given;
                     }
@@ -257,7 +261,8 @@ impl<'m> Lowering<'m> {
         }
         for initializer in &graph.sparse_initializer {
             let name = initializer.values.as_ref().and_then(|values| values.name.as_deref()).unwrap_or_default();
-            let data = tensor::sparse_data(initializer, self.options.folder)
+            let files = Rc::clone(&self.files);
+            let data = tensor::sparse_data(initializer, &files, |bytes| self.charge_constant(bytes))
                 .map_err(|what| format!("sparse initializer `{}`: {what}", shown(name)))?;
             let tensor = self.graph.add_tensor(name, data.ty(), Origin::Constant(data));
             self.bind(name, Value::Tensor(tensor));

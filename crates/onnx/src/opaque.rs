@@ -8,6 +8,7 @@ use edgecut_graph::{Arg, Attr, Operator, TensorId};
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::{
+    external::ExternalFiles,
     proto::{AttributeProto, NodeProto, TensorProto, attribute_proto::AttributeType},
     tensor,
 };
@@ -91,7 +92,9 @@ fn value(attribute: &AttributeProto) -> Option<Attr> {
         AttributeType::Floats => Attr::List(attribute.floats.iter().map(|x| Attr::Float(f64::from(*x))).collect()),
         AttributeType::Ints => Attr::List(attribute.ints.iter().map(|n| Attr::Int(*n)).collect()),
         AttributeType::Strings => Attr::List(attribute.strings.iter().map(text).collect::<Option<_>>()?),
-        AttributeType::Tensor => Attr::Tensor(tensor::tensor_data(attribute.t.as_ref()?, None).ok()?),
+        AttributeType::Tensor => {
+            Attr::Tensor(tensor::tensor_data(attribute.t.as_ref()?, &ExternalFiles::default()).ok()?)
+        }
         _ => return None,
     })
 }

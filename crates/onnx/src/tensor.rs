@@ -1,18 +1,11 @@
 //! Tensors of a model: element types, contents in the file or in another one.
 
-use std::{
-    fs::File,
-    io::Read,
-    io::Seek,
-    io::SeekFrom,
-    path::{Component, Path},
-};
-
 use bytes::Bytes;
 use edgecut_graph::{DType, Dim, Shape, TensorData, TensorType};
 
 use crate::{
-    error::{Result, shown},
+    error::Result,
+    external::ExternalFiles,
     proto::{SparseTensorProto, TensorProto, TypeProto, ValueInfoProto, tensor_shape_proto::dimension, type_proto},
 };
 
@@ -123,11 +116,11 @@ pub(crate) fn unknown_dims(input: &ValueInfoProto) -> Vec<(&str, usize, &str)> {
     .collect()
 }
 
-/// The content of a tensor; `folder` is the model's, for external data.
+/// The content of a tensor; `files` has external data.
 ///
 /// # Errors
 /// If the element type is not supported, or the content does not fill the shape.
-pub(crate) fn tensor_data(tensor: &TensorProto, folder: Option<&Path>) -> Result<TensorData> {
+pub(crate) fn tensor_data(tensor: &TensorProto, files: &ExternalFiles) -> Result<TensorData> {
     let dtype = dtype(tensor.data_type.unwrap_or_default().into())?;
     let dims: Vec<u64> = tensor
         .dims
@@ -136,7 +129,7 @@ pub(crate) fn tensor_data(tensor: &TensorProto, folder: Option<&Path>) -> Result
         .collect::<std::result::Result<_, _>>()
         .map_err(|_| format!("a dimension is negative: {:?}", tensor.dims))?;
     let bytes = if tensor.data_location == Some(EXTERNAL) {
-        external(tensor, folder)?
+        files.content(tensor)?
     } else if let Some(raw) = &tensor.raw_data {
         raw.clone()
     } else {
@@ -150,16 +143,18 @@ pub(crate) fn tensor_data(tensor: &TensorProto, folder: Option<&Path>) -> Result
     TensorData::new(dtype, dims, bytes).map_err(|error| error.to_string())
 }
 
-/// Largest dense form of a sparse tensor.
-const MAX_SPARSE_BYTES: u64 = 1 << 28;
-
 /// The dense content of a sparse tensor: values, and their positions in row-major order or as a row of indices each.
+/// `charge` is called with its size before it exists.
 ///
 /// # Errors
-/// As [`tensor_data`], or if a position is outside the shape.
-pub(crate) fn sparse_data(sparse: &SparseTensorProto, folder: Option<&Path>) -> Result<TensorData> {
-    let values = tensor_data(sparse.values.as_ref().ok_or("it has no values")?, folder)?;
-    let indices = tensor_data(sparse.indices.as_ref().ok_or("it has no indices")?, folder)?;
+/// As [`tensor_data`], if a position is outside the shape, or the size is refused.
+pub(crate) fn sparse_data(
+    sparse: &SparseTensorProto,
+    files: &ExternalFiles,
+    charge: impl FnOnce(u64) -> Result<()>,
+) -> Result<TensorData> {
+    let values = tensor_data(sparse.values.as_ref().ok_or("it has no values")?, files)?;
+    let indices = tensor_data(sparse.indices.as_ref().ok_or("it has no indices")?, files)?;
     let positions = indices.to_i64s().ok_or("its indices must be integers")?;
     let dims: Vec<u64> = sparse
         .dims
@@ -168,9 +163,9 @@ pub(crate) fn sparse_data(sparse: &SparseTensorProto, folder: Option<&Path>) -> 
         .collect::<std::result::Result<_, _>>()
         .map_err(|_| format!("a dimension is negative: {:?}", sparse.dims))?;
     let ty = TensorType::of(values.dtype(), &dims);
-    let bytes = ty.bytes().filter(|bytes| bytes.0 <= MAX_SPARSE_BYTES);
-    let bytes = bytes.ok_or_else(|| format!("its dense form {ty} is too large"))?.0 as usize;
-    let (width, mut dense) = (values.dtype().size() as usize, vec![0; bytes]);
+    let bytes = ty.bytes().unwrap_or_default().0;
+    charge(bytes)?;
+    let (width, mut dense) = (values.dtype().size() as usize, vec![0; bytes as usize]);
     let rank = if indices.shape().len() == 2 { dims.len() } else { 1 };
     let rows = positions.chunks(rank.max(1));
     for (row, element) in rows.zip(values.bytes().chunks(width.max(1))) {
@@ -206,40 +201,6 @@ fn listed(tensor: &TensorProto, dtype: DType) -> Result<Vec<u8>> {
         DType::I8 | DType::U8 | DType::Bool => narrow(1),
         DType::Exotic(_) => return Err(format!("elements of type {dtype} are not supported")),
     })
-}
-
-/// Content in another file of the model's folder.
-fn external(tensor: &TensorProto, folder: Option<&Path>) -> Result<Bytes> {
-    let entry = |key: &str| {
-        tensor.external_data.iter().find(|e| e.key.as_deref() == Some(key)).and_then(|e| e.value.as_deref())
-    };
-    let location = entry("location").ok_or("external data without a location")?;
-    let folder =
-        folder.ok_or_else(|| format!("external data in `{}`, and the model is not a file", shown(location)))?;
-    let inside = Path::new(location).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    if !inside {
-        return Err(format!("external data in `{}`: it must lie in the folder of the model", shown(location)));
-    }
-    let number = |key: &str| match entry(key) {
-        Some(text) => {
-            text.parse::<u64>().map(Some).map_err(|_| format!("external data: {key} `{}` is not a number", shown(text)))
-        }
-        None => Ok(None),
-    };
-    let path = folder.join(location);
-    let error = |error: std::io::Error| format!("external data in {}: {error}", path.display());
-    let mut file = File::open(&path).map_err(error)?;
-    let length = file.metadata().map_err(error)?.len();
-    let offset = number("offset")?.unwrap_or(0);
-    let rest = length.checked_sub(offset);
-    let count = number("length")?.or(rest).unwrap_or(0);
-    if rest.is_none_or(|rest| count > rest) {
-        return Err(format!("{}: {count} bytes from {offset} are needed, the file has {length}", path.display()));
-    }
-    file.seek(SeekFrom::Start(offset)).map_err(error)?;
-    let mut content = Vec::new();
-    file.take(count).read_to_end(&mut content).map_err(error)?;
-    Ok(content.into())
 }
 
 /// One element of `dtype`, rounded or wrapped to it.

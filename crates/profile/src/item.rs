@@ -6,7 +6,7 @@ use edgecut_graph::{
     fuse, units::Bytes,
 };
 use edgecut_ops as ops;
-use edgecut_ops::{Call, Typed};
+use edgecut_ops::passes::summary::flops;
 
 /// An operator, or a fused group of operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,14 +81,6 @@ impl Item {
             operators,
         }
     }
-}
-
-/// Operations of one call; 0 if shapes or the operator are unknown.
-fn flops(graph: &Graph, operator: &Operator) -> u64 {
-    let Some(def) = ops::lookup(&operator.name) else { return 0 };
-    let (args, out) = (graph.arg_types(operator), graph.result_type(operator));
-    let call = Call { def, attrs: &operator.attrs, args: &args, values: &[] };
-    (def.flops)(&Typed { call, out: &out })
 }
 
 /// The types of the tensors that a part reads, in order of first use, and of its outputs.

@@ -10,7 +10,8 @@ use edgecut_relay::Params;
 
 use crate::{
     Failure,
-    contents::Given,
+    contents::{Contents, Given, engine_failure},
+    deployed::on_this_machine,
     ineffective::{self, Flag},
     kind::{self, Kind},
     model::{ModelArguments, ModelFlags},
@@ -63,6 +64,21 @@ pub struct Subject {
     pub given: Given,
 }
 
+impl Subject {
+    /// The contents of the parameters of a run: those that a file provides, and those that are computed of parameters.
+    pub fn params_of_run(&self) -> Result<Params, Failure> {
+        let MemoryProblem { graph, prologue, derived, .. } = &self.problem;
+        let given = self.params.iter().map(|(name, data)| (name.to_string(), data.clone()));
+        if derived.is_empty() {
+            return Ok(given.collect());
+        }
+        let contents = Contents::new(prologue, prologue, Given::default(), &self.params)?;
+        let computed = on_this_machine(prologue, &contents, &[]).map_err(engine_failure)?;
+        let names = derived.iter().map(|id| graph.tensor(*id).name.to_string());
+        Ok(given.chain(names.zip(computed)).collect())
+    }
+}
+
 impl SubjectFlags {
     /// Reads a Relay model, or a network as JSON.
     pub fn read(&self, input: &Path) -> Result<Subject, Failure> {
@@ -99,7 +115,7 @@ impl SubjectFlags {
         let estimated = "estimated from FLOPs and bytes; `edgecut profile MODEL --granularity op` measures them";
         Ok(Subject {
             title,
-            problem: MemoryProblem::of_model(graph, costs, self.policy()),
+            problem: MemoryProblem::of_model(&graph, costs, self.policy()),
             times: profile.map_or(estimated.to_string(), |path| format!("from {}", path.display())),
             params: model.params,
             given: model.given,

@@ -147,16 +147,16 @@ fn memory(devices: &[MemoryUse]) -> Table {
 fn latency(outcome: &run::Outcome) -> String {
     let latency = &outcome.latency;
     format!(
-        "latency: predicted {}, measured {} ({}); median of {} runs, ± {}, min {}, p95 {}\n",
+        "latency: predicted {}, measured {} ({}){}\n",
         outcome.predicted_latency_us,
         latency.median_us,
         match outcome.interval_us {
             None => off(outcome.predicted_latency_us, latency.median_us),
             Some(_) => "with queueing, which is not predicted".to_string(),
         },
-        latency.n,
-        latency.mad_us,
-        latency.min_us,
-        latency.p95_us
+        match latency.n {
+            1 => "; one run".to_string(),
+            n => format!("; median of {n} runs, ± {}, min {}, p95 {}", latency.mad_us, latency.min_us, latency.p95_us),
+        }
     )
 }

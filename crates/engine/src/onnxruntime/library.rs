@@ -94,7 +94,14 @@ fn library_in(folder: &Path) -> Option<PathBuf> {
         // `libonnxruntime.so`, `libonnxruntime.so.1.22.0`, `libonnxruntime.1.22.0.dylib`; not the libraries of providers.
         name.is_some_and(|rest| rest.starts_with('.') && rest.contains(end))
     };
-    entries.filter(is_library).max()
+    entries.filter(is_library).max_by_key(|path| (version_in_name(path), path.clone()))
+}
+
+/// The numbers of a library's name, in order: `libonnxruntime.so.1.9.0` is older than `libonnxruntime.so.1.32.0`.
+fn version_in_name(path: &Path) -> Vec<u64> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let numbers = name.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
+    numbers.map(|digits| digits.parse().unwrap_or(u64::MAX)).collect()
 }
 
 /// `capi/` of the package that `python3` finds.
@@ -165,5 +172,25 @@ fn version_of(path: &Path) -> Result<String, String> {
             Err(format!("{} has version {version}, expected 1.{least} or later", path.display()))
         }
         false => Ok(version),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_library_is_found_by_its_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let named = |rest: &str| {
+            let (start, end) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+            format!("{start}onnxruntime{end}{rest}")
+        };
+        for version in ["", ".1", ".1.9.0", ".1.32.0", ".1.4.12"] {
+            std::fs::write(folder.path().join(named(version)), b"").unwrap();
+            std::fs::write(folder.path().join(format!("other{version}")), b"").unwrap();
+        }
+        let found = library_in(folder.path()).unwrap();
+        assert!(found.ends_with(named(".1.32.0")), "{found:?}");
     }
 }

@@ -34,7 +34,7 @@ fn layout(size: usize) -> Option<Layout> {
 }
 
 /// Allocates `size` bytes; null without any, and if there is no memory.
-unsafe extern "system" fn allocate(_: *mut sys::OrtAllocator, size: usize) -> *mut c_void {
+fn try_allocate(size: usize) -> *mut c_void {
     let Some(layout) = layout(size).filter(|_| size > 0) else { return null_mut() };
     // SAFETY: the layout is not empty; the block starts with at least ALIGNMENT bytes for its size.
     unsafe {
@@ -47,9 +47,45 @@ unsafe extern "system" fn allocate(_: *mut sys::OrtAllocator, size: usize) -> *m
     }
 }
 
-unsafe extern "system" fn reserve(_: *const sys::OrtAllocator, size: usize) -> *mut c_void {
+/// Allocates `size` bytes for ONNX Runtime. Without memory it throws `std::bad_alloc`, as ONNX Runtime's own allocator does:
+/// the run then ends with an error, whereas kernels write to the address that they get, null or not.
+unsafe extern "C-unwind" fn allocate(_: *mut sys::OrtAllocator, size: usize) -> *mut c_void {
+    let block = try_allocate(size);
+    if block.is_null()
+        && size > 0
+        && let Some(throw) = bad_alloc()
+    {
+        // SAFETY: the exception passes frames of this function alone, which own nothing, to a caller in C++.
+        unsafe { throw() };
+    }
+    block
+}
+
+unsafe extern "C-unwind" fn reserve(_: *const sys::OrtAllocator, size: usize) -> *mut c_void {
     // SAFETY: `allocate` does not use the allocator that it is called on.
     unsafe { allocate(null_mut(), size) }
+}
+
+/// `std::__throw_bad_alloc`.
+type Throw = unsafe extern "C-unwind" fn();
+
+/// What throws `std::bad_alloc` in the C++ library that ONNX Runtime is linked to; `None` if that is another one.
+#[cfg(target_os = "linux")]
+fn bad_alloc() -> Option<Throw> {
+    static THROW: OnceLock<Option<Throw>> = OnceLock::new();
+    *THROW.get_or_init(|| {
+        // SAFETY: the library is loaded already or not at all, and stays loaded; the function has this signature.
+        unsafe {
+            let library = libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
+            let found = (!library.is_null()).then(|| libc::dlsym(library, c"_ZSt17__throw_bad_allocv".as_ptr()));
+            found.filter(|symbol| !symbol.is_null()).map(|symbol| std::mem::transmute::<*mut c_void, Throw>(symbol))
+        }
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bad_alloc() -> Option<Throw> {
+    None
 }
 
 unsafe extern "system" fn free(_: *mut sys::OrtAllocator, pointer: *mut c_void) {
@@ -85,9 +121,17 @@ pub(super) fn register(environment: &Environment) -> Result<(), Error> {
         );
         Error::result_from_status(status)?;
     }
+    type Alloc = unsafe extern "C-unwind" fn(*mut sys::OrtAllocator, usize) -> *mut c_void;
+    type Reserve = unsafe extern "C-unwind" fn(*const sys::OrtAllocator, usize) -> *mut c_void;
+    type PlainAlloc = unsafe extern "system" fn(*mut sys::OrtAllocator, usize) -> *mut c_void;
+    type PlainReserve = unsafe extern "system" fn(*const sys::OrtAllocator, usize) -> *mut c_void;
+    // SAFETY: the calling convention is the same where anything is thrown; the callers are in C++.
+    let (alloc, reserve) = unsafe {
+        (std::mem::transmute::<Alloc, PlainAlloc>(allocate), std::mem::transmute::<Reserve, PlainReserve>(reserve))
+    };
     let mut functions = sys::OrtAllocator {
         version: sys::ORT_API_VERSION,
-        Alloc: Some(allocate),
+        Alloc: Some(alloc),
         Free: Some(free),
         Info: Some(info),
         Reserve: None,
@@ -119,9 +163,9 @@ mod tests {
         let _joined = meter.join();
         // SAFETY: what is allocated is freed once.
         unsafe {
-            let block = allocate(null_mut(), 1000);
+            let block = try_allocate(1000);
             assert_eq!((block as usize % ALIGNMENT, meter.live()), (0, 1000 + ALIGNMENT as i64));
-            assert!(allocate(null_mut(), 0).is_null() && allocate(null_mut(), usize::MAX).is_null());
+            assert!(try_allocate(0).is_null() && try_allocate(usize::MAX).is_null());
             free(null_mut(), block);
             free(null_mut(), null_mut());
         }

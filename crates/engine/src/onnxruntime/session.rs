@@ -74,6 +74,10 @@ impl OrtSession {
             operators: error.operator().into_iter().collect(),
             what: error.to_string(),
         })?;
+        if !written.trapping.is_empty() {
+            let what = "its kernel ends the process where an integer is divided by 0".to_string();
+            return Err(SessionError { operators: written.trapping, what });
+        }
         let operators = written.operators.clone();
         let name = |name: &String| CString::new(name.as_str()).map_err(SessionError::of);
         let input_names = written.inputs.iter().map(|(input, _)| name(input)).collect::<Result<_, _>>()?;

@@ -22,6 +22,7 @@ use crate::{
     EngineError, Executable, Fallback, ParameterSource, Sample,
     generated::generated_inputs,
     heap::release_freed,
+    room::check_room,
     step_tensors::{NamedTensor, StepTensors, find_last_uses},
     timed,
 };
@@ -81,6 +82,7 @@ impl OrtSteps {
         groups: Option<&[Vec<OperatorId>]>,
         parameter: &ParameterSource<'_>,
     ) -> Result<OrtSteps, EngineError> {
+        check_room(graph)?;
         let profiles = groups.filter(|groups| groups.len() > 1).map(|_| TempDir::new()).transpose();
         let profiles = profiles.map_err(|error| EngineError::Other(format!("no temporary folder: {error}")))?;
         let exclusive = context.lock();

@@ -10,7 +10,7 @@ use super::{
     plan::compile,
     tensor::from_tract,
 };
-use crate::{EngineError, panics::catch_panic};
+use crate::{EngineError, panics::catch_panic, room::has_room};
 use edgecut_graph::{DType, Graph, Operator, Origin, TensorData, TensorId, TensorType, Type, units::Bytes};
 use edgecut_ops::{Call, Kernel, OpDef, Typed};
 
@@ -53,6 +53,10 @@ impl DynamicShapeOp {
         let error = |what: String| operator_error(&operator, what);
         let out = catch_panic(|| (self.def.infer)(&call)).map_err(error)?.map_err(|e| error(e.what))?;
         let types: Vec<TensorType> = out.tensors().into_iter().cloned().collect();
+        let bytes: Bytes = types.iter().filter_map(TensorType::bytes).sum();
+        if !has_room(bytes) {
+            return Err(error(format!("its results take {bytes} of memory, which this process cannot get")));
+        }
         let outputs = match self.def.kernel {
             Kernel::Host(host) if !has_bfloat(&args, &out) => {
                 let operands: TVec<TValue> = operator.operands().filter_map(|t| table.get(&t).cloned()).collect();

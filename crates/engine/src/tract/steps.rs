@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     AllocationMeter, EngineError, Executable, ParameterSource, Sample,
+    room::check_room,
     step_tensors::{NamedTensor, StepTensors, find_last_uses},
 };
 use edgecut_graph::{
@@ -107,6 +108,7 @@ impl TractSteps {
         groups: &[Vec<OperatorId>],
         parameter: &ParameterSource<'_>,
     ) -> Result<TractSteps, EngineError> {
+        check_room(graph)?;
         let exclusive = context.lock();
         let counted = context.meter.join();
         context.meter.reset();

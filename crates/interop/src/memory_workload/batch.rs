@@ -90,8 +90,7 @@ impl BatchRow {
     ) -> Result<BatchRow, MemoryWorkloadError> {
         let best = solved.best(Target::Limit(entry.limit));
         // Writing a schedule checks it.
-        best.map(|best| solved.write(best)).transpose()?;
-        let found = best.map(|best| solved.front[best]);
+        let found = best.map(|best| solved.write(best)).transpose()?.map(|written| written.figures);
         let (latency, peak) = (found.map(|f| f.time_us.0 / 1e3), found.map(|f| f.peak_bytes.0));
         let (original_latency, original_peak) = (solved.original.time_us.0 / 1e3, solved.original.peak_bytes.0);
         let bytes = solved.limit(entry.limit).0;

@@ -38,6 +38,8 @@ pub(super) struct ModelBuilder {
     shared: HashMap<(DType, Vec<u64>, Vec<u8>), SmolStr>,
     /// The name of the operator being written, which its nodes and values are named after.
     base: SmolStr,
+    /// Whether a node of the operator being written divides integers by what may be 0 or −1.
+    may_trap: bool,
 }
 
 impl ModelBuilder {
@@ -61,6 +63,12 @@ impl ModelBuilder {
     /// Begins an operator whose nodes are named after `base`.
     pub fn begin(&mut self, base: &str) {
         self.base = SmolStr::new(base);
+        self.may_trap = false;
+    }
+
+    /// Whether the operator being written has a division that ends the process for some operands.
+    pub fn may_trap(&self) -> bool {
+        self.may_trap
     }
 
     /// A constant of the writer's own.
@@ -81,9 +89,11 @@ impl ModelBuilder {
 
     /// A tensor of `values`, rounded to `dtype`.
     pub fn list_of(&self, values: &[f64], dtype: DType, dims: &[u64]) -> Result<OnnxValue> {
-        let bytes: Option<Vec<Vec<u8>>> = values.iter().map(|value| element(*value, dtype)).collect();
-        let bytes = bytes.ok_or_else(|| format!("elements of type {dtype} are not supported"))?;
-        self.filled(dtype, dims, bytes.concat())
+        let mut bytes = Vec::with_capacity(values.len() * dtype.size() as usize);
+        for value in values {
+            bytes.extend(element(*value, dtype).ok_or_else(|| format!("elements of type {dtype} are not supported"))?);
+        }
+        self.filled(dtype, dims, bytes)
     }
 
     /// A tensor of integers, exact for every integer type.
@@ -179,6 +189,7 @@ impl ModelBuilder {
         while input.last().is_some_and(String::is_empty) {
             input.pop();
         }
+        self.may_trap |= domain.is_empty() && matches!(op, "Div" | "Mod") && inputs.get(1).is_some_and(may_trap);
         let name = self.node_name(op);
         let wanted = format!("{}/{op}", self.base);
         let named = |is_present: &bool| if *is_present { self.unique(&wanted) } else { SmolStr::default() };
@@ -211,6 +222,14 @@ impl ModelBuilder {
         }
         found
     }
+}
+
+/// Whether a division by this value can trap: it is an integer, and not known to be neither 0 nor −1, by which the least
+/// integer has no quotient.
+fn may_trap(divisor: &OnnxValue) -> bool {
+    let is_safe = |value: i64| value != 0 && !(value == -1 && divisor.dtype.is_signed());
+    let known = divisor.content.as_ref().and_then(TensorData::to_i64s);
+    divisor.dtype.is_integer() && !known.is_some_and(|values| values.into_iter().all(is_safe))
 }
 
 /// A node whose attributes are being added.
@@ -300,6 +319,32 @@ mod tests {
         let (a, b) = (builder.ints(&[1, 2]).unwrap(), builder.ints(&[1, 2]).unwrap());
         assert_eq!(builder.named(&a), builder.named(&b));
         assert_eq!(builder.initializers.len(), 1);
+    }
+
+    #[test]
+    fn divisions_of_integers_trap_unless_their_divisors_are_known() {
+        let mut builder = ModelBuilder::default();
+        let runtime = |dtype| OnnxValue { name: "x".into(), dtype, content: None };
+        let known = |list: &[i64], dtype| builder.integers(list, dtype, &[list.len() as u64]).unwrap();
+        let cases = [
+            (runtime(DType::I32), true),
+            (runtime(DType::U8), true),
+            (runtime(DType::F32), false),
+            (known(&[2, 0], DType::I64), true),
+            (known(&[2, -1], DType::I64), true),
+            (known(&[2, -2], DType::I64), false),
+            (known(&[255], DType::U8), false),
+        ];
+        for (divisor, expected) in cases {
+            for op in ["Div", "Mod"] {
+                builder.begin("divide");
+                builder.binary(op, &runtime(divisor.dtype), &divisor).unwrap();
+                assert_eq!(builder.may_trap(), expected, "{op} {divisor:?}");
+            }
+        }
+        builder.begin("add");
+        builder.binary("Add", &runtime(DType::I32), &runtime(DType::I32)).unwrap();
+        assert!(!builder.may_trap());
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub struct Exported {
     pub operators: HashMap<String, Vec<OperatorId>>,
     /// Operators that needed more than one node, by how many.
     pub compositions: Vec<(OperatorId, usize)>,
+    /// Operators that divide integers by what may be 0, or −1: ONNX leaves the result open, and kernels in C end the
+    /// process.
+    pub trapping: Vec<OperatorId>,
 }
 
 /// A weight that is handed to a runtime in memory.

@@ -42,6 +42,7 @@ pub(super) struct GraphWriter<'g> {
     pub inputs: Vec<(String, TensorId)>,
     operators: HashMap<String, Vec<OperatorId>>,
     compositions: Vec<(OperatorId, usize)>,
+    trapping: Vec<OperatorId>,
 }
 
 /// Writes `graph` as a model.
@@ -145,6 +146,7 @@ impl<'g> GraphWriter<'g> {
             inputs: Vec::new(),
             operators: HashMap::new(),
             compositions: Vec::new(),
+            trapping: Vec::new(),
         };
         writer.reserve_names()?;
         Ok(writer)
@@ -217,6 +219,9 @@ impl<'g> GraphWriter<'g> {
             None => None,
         };
         let results = write_operator(&mut self.builder, graph, written, args, bias, &self.is_read).map_err(failed)?;
+        if self.builder.may_trap() {
+            self.trapping.push(written);
+        }
         let mut renamed = HashMap::new();
         for (output, value) in graph.operator(id).outputs.iter().zip(results) {
             self.bind(*output, value, first, &mut renamed);
@@ -286,6 +291,7 @@ impl<'g> GraphWriter<'g> {
             outputs: outputs.into_iter().map(|(name, _)| name.to_string()).collect(),
             operators: self.operators,
             compositions: self.compositions,
+            trapping: self.trapping,
         })
     }
 

@@ -132,10 +132,9 @@ fn bias(call: &mut Call<'_, '_>, query: TensorId, key: TensorId, past: u64) -> R
         let mask = if call.dtype_of(mask) == DType::Bool { allowed(call, mask, dtype)? } else { mask };
         bias = add(call, bias, mask)?;
     }
-    let positions: Vec<i64> = (0..columns as i64).collect();
     if call.int("is_causal", 0) != 0 {
-        let last: Vec<i64> = (0..rows as i64).map(|row| row + past as i64).collect();
-        let (positions, last) = (call.vector(&positions)?, call.ints_of_shape(&last, &[rows, 1])?);
+        let (positions, last) = (counted(call, 0, columns)?, counted(call, past, rows)?);
+        let last = call.reshape(last, &[rows, 1])?;
         let seen = call.map("less_equal", &[positions, last])?;
         let causal = allowed(call, seen, dtype)?;
         bias = add(call, bias, causal)?;
@@ -143,12 +142,19 @@ fn bias(call: &mut Call<'_, '_>, query: TensorId, key: TensorId, past: u64) -> R
     if let Some(lengths) = call.optional(6)? {
         let batch = size(call, lengths, 0)?;
         let lengths = call.cast(lengths, DType::I64)?;
-        let (positions, lengths) = (call.vector(&positions)?, call.reshape(lengths, &[batch, 1, 1, 1])?);
+        let (positions, lengths) = (counted(call, 0, columns)?, call.reshape(lengths, &[batch, 1, 1, 1])?);
         let present = call.map("less", &[positions, lengths])?;
         let padding = allowed(call, present, dtype)?;
         bias = add(call, bias, padding)?;
     }
     Ok(bias)
+}
+
+/// The integers from `first` on.
+fn counted(call: &mut Call<'_, '_>, first: u64, count: u64) -> Result<TensorId> {
+    call.lowering.charge_constant(count.saturating_mul(DType::I64.size()))?;
+    let numbers: Vec<i64> = (first..first.saturating_add(count)).map(|n| n as i64).collect();
+    call.vector(&numbers)
 }
 
 /// 0 where `mask` holds, else -∞.

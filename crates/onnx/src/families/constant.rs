@@ -1,6 +1,6 @@
 //! Constants, ranges and filled tensors.
 
-use edgecut_graph::{Attr, DType, TensorData};
+use edgecut_graph::{Attr, DType, TensorData, TensorType};
 
 use crate::{
     compose::{one, text},
@@ -17,9 +17,12 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("Trilu", trilu),
 ];
 
-fn numbers(values: &[f64], dtype: DType, shape: Vec<u64>) -> Result<TensorData> {
-    let bytes: Option<Vec<Vec<u8>>> = values.iter().map(|value| crate::tensor::element(*value, dtype)).collect();
-    let bytes = bytes.ok_or_else(|| format!("elements of type {dtype} are not supported"))?.concat();
+fn numbers(values: impl IntoIterator<Item = f64>, dtype: DType, shape: Vec<u64>) -> Result<TensorData> {
+    let mut bytes = Vec::new();
+    for value in values {
+        let element = crate::tensor::element(value, dtype);
+        bytes.extend(element.ok_or_else(|| format!("elements of type {dtype} are not supported"))?);
+    }
     TensorData::new(dtype, shape, bytes).map_err(|error| error.to_string())
 }
 
@@ -35,9 +38,9 @@ fn constant(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     }
     let data = if let Some(floats) = call.floats("value_floats") {
         let count = floats.len() as u64;
-        numbers(&floats, DType::F32, vec![count])?
+        numbers(floats, DType::F32, vec![count])?
     } else if call.has("value_float") {
-        numbers(&[call.float("value_float", 0.0)], DType::F32, Vec::new())?
+        numbers([call.float("value_float", 0.0)], DType::F32, Vec::new())?
     } else {
         return Err("strings and sparse tensors are not supported".to_string());
     };
@@ -66,13 +69,13 @@ fn eye(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let [rows, columns] = call.dims(x)?[..] else { return Err("the input must be a matrix".to_string()) };
     let dtype = call.dtype("dtype")?.unwrap_or(call.dtype_of(x));
     let diagonal = call.int("k", 0);
-    if rows.saturating_mul(columns) > 1 << 24 {
-        return Err("the matrix is too large".to_string());
-    }
-    let values: Vec<f64> = (0..rows as i64)
-        .flat_map(|row| (0..columns as i64).map(move |column| f64::from(u8::from(column - row == diagonal))))
-        .collect();
-    let data = numbers(&values, dtype, vec![rows, columns])?;
+    let bytes = TensorType::of(dtype, &[rows, columns]).bytes().unwrap_or_default();
+    call.lowering.charge_constant(bytes.0)?;
+    let values = (0..rows as i64).flat_map(|row| {
+        let on = row.checked_add(diagonal);
+        (0..columns as i64).map(move |column| f64::from(u8::from(Some(column) == on)))
+    });
+    let data = numbers(values, dtype, vec![rows, columns])?;
     one(call.lowering.add_constant(data))
 }
 
@@ -97,7 +100,7 @@ fn one_hot(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 }
 
 /// Longest range that is computed during the import.
-const LONGEST: f64 = 1e7;
+const FOLDED_RANGE: f64 = 1e5;
 
 fn range(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let dtype = call.dtype_of(call.input(0)?);
@@ -107,11 +110,14 @@ fn range(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     };
     let (start, limit, delta) = (number(0)?, number(1)?, number(2)?);
     let count = ((limit - start) / delta).ceil().max(0.0);
-    if count.is_nan() || count > LONGEST {
-        return Err(format!("a range of {count} numbers"));
+    let bytes = (count * dtype.size() as f64) as u64;
+    if count.is_nan() || count > FOLDED_RANGE || call.lowering.charge_constant(bytes).is_err() {
+        let ends = [call.input(0)?, call.input(1)?, call.input(2)?];
+        let attrs = [("start", start), ("stop", limit), ("step", delta)].map(|(key, value)| (key, Attr::Float(value)));
+        let attrs = attrs.into_iter().chain([("dtype", text(&dtype.to_string()))]).collect();
+        return one(call.op("arange", &ends, attrs)?);
     }
-    let values: Vec<f64> = (0..count as u64).map(|at| start + at as f64 * delta).collect();
-    let data = numbers(&values, dtype, vec![count as u64])?;
+    let data = numbers((0..count as u64).map(|at| start + at as f64 * delta), dtype, vec![count as u64])?;
     one(call.lowering.add_constant(data))
 }
 

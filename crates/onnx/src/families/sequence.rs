@@ -72,12 +72,17 @@ fn split(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
                 .and_then(|n| u64::try_from(*n).ok())
                 .filter(|n| *n > 0)
                 .ok_or("a size must be positive")?;
-            (0..size.div_ceil(each)).map(|part| (size - part * each).min(each)).collect()
+            let count = size.div_ceil(each);
+            call.lowering.check_operators(count)?;
+            (0..count).map(|part| (size - part * each).min(each)).collect()
         }
         (_, Some(sizes)) => {
             sizes.iter().map(|n| u64::try_from(*n).map_err(|_| format!("{n} is not a size"))).collect::<Result<_>>()?
         }
-        _ => vec![1; usize::try_from(size).map_err(|error| error.to_string())?],
+        _ => {
+            call.lowering.check_operators(size)?;
+            vec![1; usize::try_from(size).map_err(|error| error.to_string())?]
+        }
     };
     if parts.iter().try_fold(0u64, |n, part| n.checked_add(*part)) != Some(size) {
         return Err(format!("parts of {parts:?} of an axis of {size}"));

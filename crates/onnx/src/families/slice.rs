@@ -85,8 +85,9 @@ fn split(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         }
         None => {
             let count = call.int("num_outputs", call.node.output.len() as i64).max(1) as u64;
+            call.lowering.check_operators(count)?;
             let each = size.div_ceil(count);
-            (0..count).map(|part| size.saturating_sub(part * each).min(each)).collect()
+            (0..count).map(|part| size.saturating_sub(part.saturating_mul(each)).min(each)).collect()
         }
     };
     if parts.iter().try_fold(0u64, |n, part| n.checked_add(*part)) != Some(size) {

@@ -62,6 +62,7 @@ fn sub_pixel(call: &Call<'_>) -> Result<(u64, Layout), TypeError> {
 fn sub_pixel_type(call: &Call<'_>, to_depth: bool) -> Result<Type, TypeError> {
     let data = call.tensor(0)?;
     let (block, layout) = sub_pixel(call)?;
+    let area = block.checked_mul(block).ok_or_else(|| call.error(format!("blocks of {block} are too large")))?;
     let sizes = call.sizes_in(&layout, data, "NCHW")?;
     let divided = |dim: Dim, by: u64| match dim.get() {
         Some(n) if n % by != 0 => Err(call.error(format!("an axis of {n} is not a multiple of blocks of {block}"))),
@@ -69,8 +70,8 @@ fn sub_pixel_type(call: &Call<'_>, to_depth: bool) -> Result<Type, TypeError> {
     };
     let times = |dim: Dim, by: u64| map_dim(dim, |n| n.saturating_mul(by));
     let sizes = match to_depth {
-        true => [sizes[0], times(sizes[1], block * block), divided(sizes[2], block)?, divided(sizes[3], block)?],
-        false => [sizes[0], divided(sizes[1], block * block)?, times(sizes[2], block), times(sizes[3], block)],
+        true => [sizes[0], times(sizes[1], area), divided(sizes[2], block)?, divided(sizes[3], block)?],
+        false => [sizes[0], divided(sizes[1], area)?, times(sizes[2], block), times(sizes[3], block)],
     };
     let shape = layout.shape("NCHW", &sizes).ok_or_else(|| call.error("the layout must be NCHW or NHWC"))?;
     Ok(TensorType::new(data.dtype, shape).into())

@@ -11,6 +11,7 @@
 //! | `constant_copies` | what depends on parameters alone, copied for the shards that read it |
 //! | [`index_ranges`](mod@index_ranges), `index_operands` | the values that indices and lengths among the inputs may have |
 //! | [`summary`] | operator counts, FLOPs and sizes of a model |
+//! | `opaque_flops` | FLOPs of operators without a definition |
 //! | [`weights`] | which inputs of a model are weights |
 
 pub mod axes;
@@ -19,6 +20,7 @@ mod constant_copies;
 mod declared;
 mod index_operands;
 pub mod index_ranges;
+mod opaque_flops;
 pub mod retype;
 mod rewriter;
 pub mod shard;

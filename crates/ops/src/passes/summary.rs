@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{Call, Kernel, Typed, is_view, lookup};
-use edgecut_graph::{Graph, Operator, Origin, TensorId, units::Bytes};
+use crate::{Call, Kernel, Typed, is_view, lookup, passes::opaque_flops::opaque_flops};
+use edgecut_graph::{Graph, Operator, OperatorId, Origin, TensorId, units::Bytes};
 
 /// Summary of a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -32,6 +32,9 @@ pub struct Kind {
     pub output_bytes: Bytes,
     /// Why no engine of edgecut supports it.
     pub unsupported: Option<String>,
+    /// Why only engines that take the nodes of a file as they are support it.
+    #[serde(skip)]
+    pub kept_as_read: Option<String>,
 }
 
 /// Name and type of an input or output.
@@ -52,22 +55,27 @@ pub struct Parameters {
     pub constants: usize,
 }
 
-/// The summary of `graph`.
-pub fn summary(graph: &Graph) -> Summary {
+/// The summary of `graph`; `is_node` says whether an operator without a kernel of its own can be computed as the node that
+/// it was read from.
+pub fn summary(graph: &Graph, is_node: impl Fn(OperatorId) -> bool) -> Summary {
     let mut kinds: BTreeMap<&str, Kind> = BTreeMap::new();
-    for (_, operator) in graph.operators() {
+    for (id, operator) in graph.operators() {
         let kind = kinds.entry(&operator.name).or_insert_with(|| Kind {
             op: operator.name.to_string(),
             count: 0,
             flops: 0,
             output_bytes: Bytes::ZERO,
-            unsupported: unsupported(operator),
+            unsupported: None,
+            kept_as_read: None,
         });
+        if let Some(reason) = unsupported(operator) {
+            let place = if is_node(id) { &mut kind.kept_as_read } else { &mut kind.unsupported };
+            place.get_or_insert(reason);
+        }
         kind.count += 1;
         kind.flops = kind.flops.saturating_add(flops(graph, operator));
         if !is_view(operator) {
-            let sizes = operator.outputs.iter().filter_map(|tensor| graph.tensor(*tensor).ty.bytes());
-            kind.output_bytes += sizes.sum();
+            kind.output_bytes += operator.outputs.iter().filter_map(|tensor| graph.tensor(*tensor).ty.bytes()).sum();
         }
     }
     let mut kinds: Vec<Kind> = kinds.into_values().collect();
@@ -88,9 +96,9 @@ pub fn summary(graph: &Graph) -> Summary {
     }
 }
 
-/// FLOPs of one operator; 0 for an unknown one.
+/// FLOPs of one operator, estimated for one without a definition; 0 where shapes are unknown.
 pub fn flops(graph: &Graph, operator: &Operator) -> u64 {
-    let Some(def) = lookup(&operator.name) else { return 0 };
+    let Some(def) = lookup(&operator.name) else { return opaque_flops(graph, operator) };
     let args = graph.arg_types(operator);
     let call = Call { def, attrs: &operator.attrs, args: &args, values: &[] };
     (def.flops)(&Typed { call, out: &graph.result_type(operator) })

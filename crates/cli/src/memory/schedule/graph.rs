@@ -59,7 +59,7 @@ pub(super) fn run(arguments: &Schedule, input: &Path, bytes: &[u8]) -> Outcome {
     if let Some(output) = &arguments.output {
         source_file::write(output, written.json.as_bytes())?;
     }
-    let summary = summary(&workload, &solved, best, target, &written);
+    let summary = summary(&workload, &solved, target, &written);
     match arguments.format {
         Format::Csv => format::print_csv(&[summary]),
         Format::Json => format::print_json(&summary),
@@ -70,13 +70,7 @@ pub(super) fn run(arguments: &Schedule, input: &Path, bytes: &[u8]) -> Outcome {
     }
 }
 
-fn summary(
-    workload: &MemoryWorkload,
-    solved: &Solved<'_>,
-    best: usize,
-    target: Target,
-    written: &WrittenSchedule,
-) -> Summary {
+fn summary(workload: &MemoryWorkload, solved: &Solved<'_>, target: Target, written: &WrittenSchedule) -> Summary {
     let (limit, slowdown) = match target {
         Target::Limit(limit) => (Some(solved.limit(limit)), None),
         Target::Slowdown(factor) => (None, Some(Micros(solved.original.time_us.0 * factor))),
@@ -87,11 +81,11 @@ fn summary(
         original_time_us: solved.original.time_us,
         limit_bytes: limit,
         limit_time_us: slowdown,
-        peak_bytes: solved.front[best].peak_bytes,
-        time_us: solved.front[best].time_us,
+        peak_bytes: written.figures.peak_bytes,
+        time_us: written.figures.time_us,
         bound_peak_bytes: solved.bound.peak_bytes,
         bound_time_us: solved.bound.time_us,
-        gap: solved.gap(best, target),
+        gap: solved.gap(written.figures, target),
         repeated: written.repeated,
         stored: written.stored,
         parts: written.parts,

@@ -70,11 +70,12 @@ fn chosen<'a>(
     mut best: Found<'a>,
     target: Target,
 ) -> Outcome {
-    let whole = &subject.problem.graph;
-    let contents = Contents::new(whole, whole, subject.given.clone(), &subject.params)?;
-    let content = |graph: &Graph, id: TensorId| contents.of_tensor(graph.tensor(id));
     let mut measured = None;
     if arguments.execution.run {
+        let whole = &subject.problem.graph;
+        let params = subject.params_of_run()?;
+        let contents = Contents::new(whole, whole, subject.given.clone(), &params)?;
+        let content = |graph: &Graph, id: TensorId| contents.of_tensor(graph.tensor(id));
         let mut bench = ScheduleBench::new(grouped, &content).map_err(engine_failure)?;
         let (kept, run) = run_here(&mut bench, fitted, best, target)?;
         (best, measured) = (kept, Some(run));

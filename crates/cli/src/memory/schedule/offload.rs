@@ -93,7 +93,8 @@ pub(super) fn run(
     let program_order = program_order(subject, &devices)?.map_err(no_plan)?;
 
     let whole = &subject.problem.graph;
-    let contents = Contents::new(whole, whole, subject.given.clone(), &subject.params)?;
+    let params = subject.params_of_run()?;
+    let contents = Contents::new(whole, whole, subject.given.clone(), &params)?;
     let given = contents.given();
     let content = |graph: &Graph, id: TensorId| contents.of_tensor(graph.tensor(id));
     let Agents { cluster, fleet, runtime } = &agents;

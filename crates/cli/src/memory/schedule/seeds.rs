@@ -29,11 +29,9 @@ pub(super) fn run(arguments: &Schedule, workload: &MemoryWorkload, target: Targe
     for seed in first..first.saturating_add(count) {
         let solved = search::solve_from(arguments, workload, seed)?;
         let best = solved.best(target);
-        if let Some(best) = best {
-            // Writing a schedule checks it.
-            solved.write(best).map_err(Failure::failed)?;
-        }
-        let found = best.map(|best| solved.front[best]);
+        // Writing a schedule checks it.
+        let written = best.map(|best| solved.write(best)).transpose().map_err(Failure::failed)?;
+        let found = written.map(|written| written.figures);
         rows.push(Row {
             seed,
             peak_bytes: found.map(|f| f.peak_bytes),

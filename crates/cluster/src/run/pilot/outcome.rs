@@ -40,6 +40,7 @@ impl PilotOutcome {
         let latency = self.outcome.latency;
         let measured = match self.outcome.interval_us {
             Some(interval) => format!("{interval} between {} results", latency.n),
+            None if latency.n == 1 => format!("{} (one run)", latency.median_us),
             None => format!("{} (median of {} runs, ± {})", latency.median_us, latency.n, latency.mad_us),
         };
         let times = match is_scheduled {

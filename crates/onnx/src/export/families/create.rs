@@ -26,6 +26,9 @@ pub(super) const OPS: &[(&str, Write)] = &[
 /// Tensors of at most this many elements are initializers; a node fills larger ones.
 const STORED_ELEMENTS: i64 = 64;
 
+/// Ranges of at most this many elements are initializers.
+const STORED_RANGE: i64 = 1 << 16;
+
 fn repeated(scope: &mut Scope<'_>, value: &OnnxValue) -> Result<OnnxValue> {
     let dims = scope.out_dims()?;
     match &value.content {
@@ -78,13 +81,13 @@ fn size(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     scope.builder.cast(&size, dtype)
 }
 
-/// `start + step · i`: computed when it is written where start and step are known, as the shape is.
+/// `start + step · i`: computed when it is written where start and step are known, as the shape is, and it is short.
 fn arange(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let dtype = scope.out()?.dtype;
     let numbers =
         |index| scope.content_numbers(index, "an end of the range").ok().and_then(|list| list.first().copied());
-    if let (Some(start), Some(step), Ok(dims)) = (numbers(0), numbers(2), scope.out_dims()) {
-        let count: i64 = dims.iter().product();
+    let count = scope.out_dims().ok().and_then(|dims| dims.first().copied());
+    if let (Some(start), Some(step), Some(count)) = (numbers(0), numbers(2), count.filter(|n| *n <= STORED_RANGE)) {
         let values: Vec<f64> = (0..count).map(|i| start + step * i as f64).collect();
         return scope.builder.list_of(&values, dtype, &[count as u64]);
     }
