@@ -266,7 +266,7 @@ impl<'g> GraphWriter<'g> {
             initializer: self.builder.initializers,
             ..Default::default()
         };
-        let seeded = self.inputs.iter().filter(|(_, id)| matches!(graph.tensor(*id).origin, Origin::Parameter));
+        let seeded = self.inputs.iter().filter(|(_, id)| matches!(self.graph.tensor(*id).origin, Origin::Parameter));
         let seeded: Vec<&str> = seeded.map(|(name, _)| name.as_str()).collect();
         let metadata = (!seeded.is_empty()).then(|| StringStringEntryProto {
             key: Some(SEEDED_PARAMETERS.to_string()),
