@@ -5,8 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use tract_core::internal::*;
 
 use super::optimise::optimise;
-use crate::{EngineError, panics::catch_panic};
-use edgecut_graph::{Arg, Graph, Operator, OperatorId, Origin, TensorData, TensorId};
+use crate::{EngineError, panics::catch_panic, room::has_room};
+use edgecut_graph::{Arg, Graph, Operator, OperatorId, Origin, TensorData, TensorId, units::Bytes};
 use edgecut_ops as ops;
 use edgecut_ops::{Call, Kernel, OpDef, Typed, Unsupported, kernel};
 
@@ -33,9 +33,29 @@ pub(crate) fn operator_error(operator: &Operator, what: impl Into<String>) -> En
 /// Builds the model of `graph` with [`wire_graph`] and optimises it for this CPU.
 pub(super) fn lower(graph: &Graph, contents: &mut ContentSource<'_>) -> Result<TypedModel, EngineError> {
     let model = wire_graph(graph, contents)?;
+    check_memory(&model)?;
     catch_panic(|| optimise(model))
         .map_err(EngineError::Other)?
         .map_err(|e| EngineError::Other(format!("the model could not be optimised: {e:#}")))
+}
+
+/// Checks that every operator of the model can be computed: its operands, its results, and as much again, since kernels
+/// compute in wider types and on padded tensors of their own, and allocate without a way to fail.
+fn check_memory(model: &TypedModel) -> Result<(), EngineError> {
+    let size = |fact: &TypedFact| {
+        let count = fact.shape.volume().to_usize().unwrap_or(0);
+        Bytes(count.saturating_mul(fact.datum_type.size_of()) as u64)
+    };
+    for node in model.nodes() {
+        let operands: Bytes = node.inputs.iter().filter_map(|input| model.outlet_fact(*input).ok()).map(size).sum();
+        let results: Bytes = node.outputs.iter().map(|output| size(&output.fact)).sum();
+        let need = operands + results + results;
+        if !has_room(need) {
+            let what = format!("it takes {need} of memory, which this process cannot get");
+            return Err(EngineError::Operator { operator: node.op.name().to_string(), what });
+        }
+    }
+    Ok(())
 }
 
 /// The model of `graph` as wired by the operators' kernels. All shapes must be known. Sources and outputs of the model

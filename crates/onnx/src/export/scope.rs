@@ -135,6 +135,20 @@ impl<'s> Scope<'s> {
     }
 }
 
+/// Upper limit on the entries of a table that is written into a model.
+const MAX_TABLE: i64 = 1 << 23;
+
+/// The entries of a table of these sizes, before it exists.
+///
+/// # Errors
+/// If they are too many to be written into a model.
+pub(super) fn table_entries(sizes: &[i64]) -> Result<i64> {
+    let entries = sizes.iter().try_fold(1i64, |all, size| all.checked_mul(*size));
+    entries
+        .filter(|entries| (0..=MAX_TABLE).contains(entries))
+        .ok_or_else(|| format!("a table of sizes {sizes:?} is too large for a model"))
+}
+
 /// A possibly negative axis of a tensor of rank `rank`.
 pub(super) fn axis(axis: i64, rank: usize) -> Result<usize> {
     let counted = if axis < 0 { axis + rank as i64 } else { axis };

@@ -13,7 +13,7 @@ use crate::{
     export::{
         builder::{ModelBuilder, OnnxValue},
         layout::BlockedLayout,
-        scope::{Scope, known},
+        scope::{Scope, known, table_entries},
     },
 };
 
@@ -159,14 +159,10 @@ fn windowed<'b>(
     node
 }
 
-/// Upper limit on the entries of a table of indices that is written into a model.
-const MAX_INDICES: i64 = 1 << 26;
-
 /// Refuses windows whose elements are too many for a table of indices.
 pub(super) fn check_indices(dims: &[i64], windows: &[Window], counts: &[i64]) -> Result<()> {
-    let product = |sizes: &[i64]| sizes.iter().try_fold(1i64, |all, size| all.checked_mul(*size));
     let entries = [&windows.iter().map(|window| window.size as i64).collect::<Vec<_>>(), counts].concat();
-    let fits = product(&entries).is_some_and(|entries| entries <= MAX_INDICES) && product(dims).is_some();
+    let fits = table_entries(&entries).is_ok() && dims.iter().try_fold(1i64, |all, n| all.checked_mul(*n)).is_some();
     if fits { Ok(()) } else { Err("its windows have too many elements for a table of indices".to_string()) }
 }
 

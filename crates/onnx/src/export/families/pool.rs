@@ -10,7 +10,7 @@ use crate::{
     export::{
         builder::{ModelBuilder, OnnxValue},
         layout::BlockedLayout,
-        scope::{Scope, known},
+        scope::{Scope, known, table_entries},
     },
 };
 
@@ -245,10 +245,13 @@ fn uneven(
     counts: &[i64],
     pooling: Pooling,
 ) -> Result<OnnxValue> {
+    table_entries(counts)?;
     let (mut y, mut sizes) = (x.clone(), dims.to_vec());
     let mut divisors = vec![1i64];
     for (axis, (n, count)) in dims[2..].iter().zip(counts).enumerate() {
         let (n, count) = (*n, *count);
+        // Neighbouring spans share at most one element.
+        table_entries(&[n.saturating_add(count).saturating_mul(2)])?;
         let spans: Vec<(i64, i64)> = (0..count).map(|i| (i * n / count, ((i + 1) * n + count - 1) / count)).collect();
         let longest = spans.iter().map(|(start, end)| end - start).max().unwrap_or(1);
         let past = if pooling == Pooling::Average { n } else { -1 };

@@ -5,7 +5,10 @@ use edgecut_graph::DType;
 use crate::export::write::Write::{self, One};
 use crate::{
     error::Result,
-    export::{builder::OnnxValue, scope::Scope},
+    export::{
+        builder::OnnxValue,
+        scope::{Scope, table_entries},
+    },
 };
 
 pub(super) const OPS: &[(&str, Write)] = &[("vision.yolo_reorg", One(reorg))];
@@ -20,7 +23,7 @@ fn reorg(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     if q == 0 {
         return Err(format!("expected at least {} channels, found {c}", s * s));
     }
-    let mut places = Vec::with_capacity((c * h * w) as usize);
+    let mut places = Vec::with_capacity(table_entries(&[c, h, w])? as usize);
     for (k, j, i) in (0..c).flat_map(|k| (0..h).flat_map(move |j| (0..w).map(move |i| (k, j, i)))) {
         places.push(((k % q) * s * s * h + (j * s + k / q / s) * s) * w + i * s + k / q % s);
     }

@@ -5,7 +5,10 @@ use edgecut_graph::DType;
 use crate::export::write::Write::{self, Many, One};
 use crate::{
     error::Result,
-    export::{builder::OnnxValue, scope::Scope},
+    export::{
+        builder::OnnxValue,
+        scope::{Scope, table_entries},
+    },
 };
 
 pub(super) const OPS: &[(&str, Write)] = &[
@@ -44,7 +47,7 @@ fn one_hot(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     dims.insert(at, 1);
     let indices = scope.builder.cast(&indices, DType::I64)?;
     let indices = scope.builder.reshape(&indices, &dims)?;
-    let places: Vec<i64> = (0..depth).collect();
+    let places: Vec<i64> = (0..table_entries(&[depth])?).collect();
     let along: Vec<u64> = (0..dims.len()).map(|axis| if axis == at { depth as u64 } else { 1 }).collect();
     let places = scope.builder.integers(&places, DType::I64, &along)?;
     let is_there = scope.builder.compare("Equal", &indices, &places)?;

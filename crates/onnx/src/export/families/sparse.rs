@@ -3,7 +3,10 @@
 use crate::export::write::Write::{self, One};
 use crate::{
     error::Result,
-    export::{builder::OnnxValue, scope::Scope},
+    export::{
+        builder::OnnxValue,
+        scope::{Scope, table_entries},
+    },
 };
 
 pub(super) const OPS: &[(&str, Write)] = &[("nn.sparse_dense", One(sparse_dense))];
@@ -23,7 +26,8 @@ fn sparse_dense(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let columns = scope.content_ints(first + 1, "the columns of the sparse matrix")?;
     let starts = scope.content_ints(first + 2, "the rows of the sparse matrix")?;
     let rows = starts.len().saturating_sub(1);
-    let mut matrix = vec![0.0; rows.checked_mul(inner).ok_or("the sparse matrix is too large")?];
+    table_entries(&[rows as i64, inner as i64])?;
+    let mut matrix = vec![0.0; rows * inner];
     for row in 0..rows {
         let range = usize::try_from(starts[row]).ok().zip(usize::try_from(starts[row + 1]).ok());
         for at in range.map_or(0..0, |(begin, end)| begin..end.min(values.len())) {

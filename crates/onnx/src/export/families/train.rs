@@ -3,7 +3,10 @@
 use crate::export::write::Write::{self, One};
 use crate::{
     error::Result,
-    export::{builder::OnnxValue, scope::Scope},
+    export::{
+        builder::OnnxValue,
+        scope::{Scope, table_entries},
+    },
 };
 
 pub(super) const OPS: &[(&str, Write)] = &[
@@ -83,8 +86,8 @@ fn average_gradient(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let ([_, channels, rows, columns], [_, _, out_rows, out_columns]) = (&dims[..], &grid[..]) else {
         return Err("data must have 4 axes".to_string());
     };
-    let area: i64 = windows.kernel.iter().product();
-    let count = usize::try_from(channels * area).map_err(|_| "a size is negative".to_string())?;
+    let area: i64 = table_entries(&windows.kernel)?;
+    let count = usize::try_from(table_entries(&[*channels, area])?).map_err(|_| "a size is negative".to_string())?;
     let shape = [*channels as u64, 1, windows.kernel[0] as u64, windows.kernel[1] as u64];
     let kernel = scope.builder.list_of(&vec![1.0 / area as f64; count], gradient.dtype, &shape)?;
     // Rows and columns at the end that no window reaches.

@@ -19,6 +19,9 @@ use crate::{
 };
 use edgecut_graph::{Attr, DType, Dim, TensorType, Type};
 
+/// Longest resized axis: every element of it has a list of taps.
+const MAX_LENGTH: u64 = 1 << 22;
+
 pub(crate) const OPS: &[OpDef] = &[
     resize::<1>("image.resize1d", "relay.attrs.Resize1DAttrs", &resize_attrs("\"NCW\"")),
     resize::<2>("image.resize2d", "relay.attrs.Resize2DAttrs", RESIZE2D),
@@ -80,6 +83,9 @@ fn resized_axes<const RANK: usize>(call: &Typed<'_>) -> Result<Vec<SplitAxis>, T
             continue;
         }
         let factor = to / from;
+        if to > MAX_LENGTH {
+            continue;
+        }
         let taps = resize.method.axis(resized.coordinates, from as usize, to as usize, RANK == 2);
         if taps.iter().zip(0u64..).any(|(taps, x)| taps.iter().map(|tap| tap.0 as u64).ne([x / factor])) {
             continue;
@@ -263,6 +269,8 @@ fn wire(
     let out = kernel::fact(call.result()?)?;
     let (shape, given) = (wiring.concrete(inputs[0])?, wiring.fact(inputs[0])?.datum_type);
     let to = out.shape.as_concrete().context("the size of the result is unknown")?.to_vec();
+    let longest = resize.axes.iter().map(|r| to[r.axis]).max().unwrap_or(0);
+    ensure!(longest as u64 <= MAX_LENGTH, "axes of more than {MAX_LENGTH} elements are not resized");
     let repeats = resize.axes.len() == 2;
     let taps = |r: &Resized| (r.axis, resize.method.axis(r.coordinates, shape[r.axis], to[r.axis], repeats));
     // The innermost axis first, for cache locality.
