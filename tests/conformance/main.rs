@@ -1,4 +1,4 @@
-//! Conformance data, one test a case: operators, models and the operator registry of TVM, ONNX models, and generated
+//! Conformance data, one test a case: operators, models and the operator registry of TVM, ONNX models and rules, and generated
 //! problems with known optima.
 //!
 //! Relay data is read from `../shared/relay` where it lies next to the checkout, else from the sample in `tests/data`; what the
@@ -8,6 +8,7 @@
 mod cases;
 mod models;
 mod onnx;
+mod onnx_rules;
 #[cfg(feature = "onnxruntime")]
 mod onnxruntime;
 mod operators;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     trials.extend(splits::trials());
     trials.extend(models::trials());
     trials.extend(onnx::trials());
+    trials.extend(onnx_rules::trials());
     #[cfg(feature = "onnxruntime")]
     trials.extend(onnxruntime::trials());
     trials.extend(registry::trials());

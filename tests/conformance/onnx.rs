@@ -40,7 +40,7 @@ fn content(graph: &Graph, given: &Content<'_>, id: TensorId) -> Result<TensorDat
     given(&tensor.name).map_or_else(generated, Ok)
 }
 
-fn read(path: &Path, bind_dims: &[BindDim]) -> Result<Imported, String> {
+pub fn read(path: &Path, bind_dims: &[BindDim]) -> Result<Imported, String> {
     let evaluate = |graph: &Graph, given: &Content<'_>| {
         ENGINE.evaluate(graph, &|id| content(graph, given, id)).map_err(|error| error.to_string())
     };

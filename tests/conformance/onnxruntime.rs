@@ -9,7 +9,7 @@ use edgecut::{
 };
 use libtest_mimic::Trial;
 
-use crate::{cases, models, onnx, trial};
+use crate::{cases, models, onnx, onnx_rules, trial};
 
 static ENGINE: LazyLock<Result<OnnxRuntimeEngine, String>> =
     LazyLock::new(|| OnnxRuntimeEngine::new(1, None, &[]).map_err(|error| error.to_string()));
@@ -31,6 +31,9 @@ pub fn trials() -> Vec<Trial> {
     }
     for name in onnx::names() {
         trials.push(trial(format!("onnxruntime/onnx/{name}: outputs"), move || onnx::outputs(&name, engine()?)));
+    }
+    for name in onnx_rules::names_of_onnx_runtime() {
+        trials.push(trial(format!("onnxruntime/onnx-rules/{name}"), move || onnx_rules::follows(&name, engine()?)));
     }
     let own: [(&str, Check); 3] = [
         ("steps are one session whose time they share", steps_share_one_session),

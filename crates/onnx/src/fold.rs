@@ -39,7 +39,9 @@ impl Lowering<'_> {
         attrs: Vec<(&'static str, Attr)>,
     ) -> Result<Vec<TensorId>> {
         let def = ops::lookup(name).ok_or_else(|| format!("operator {name} is not defined"))?;
-        let attrs: Attrs = attrs.into_iter().map(|(key, value)| (SmolStr::new_static(key), value)).collect();
+        let semantics = def.has_onnx_semantics.then(|| (ops::SEMANTICS, Attr::Str(ops::ONNX.into())));
+        let attrs: Attrs =
+            attrs.into_iter().chain(semantics).map(|(key, value)| (SmolStr::new_static(key), value)).collect();
         let operator = Operator::new(name, args).with_attrs(attrs).with_layer(self.layer.clone());
         let types = self.graph.arg_types(&operator);
         let constants: Vec<Option<TensorData>> = operator.args.iter().map(|arg| self.constant(arg)).collect();

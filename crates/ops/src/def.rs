@@ -1,6 +1,6 @@
 //! The definition of an operator, as data: what the tables of the operator families are made of.
 
-use edgecut_graph::{Alias, Attrs, FusionClass, TensorData, Type};
+use edgecut_graph::{Alias, Attr, Attrs, FusionClass, TensorData, Type};
 use smol_str::SmolStr;
 use tract_core::internal::{OutletId, TValue, TVec, Tensor, TractResult};
 
@@ -8,6 +8,13 @@ use crate::{
     kernel::{recipe::Recipe, wiring::Wiring},
     split::{axis::SplitAxis, linear::Linearity},
 };
+
+/// The attribute that says whose meaning a call has where Relay's and ONNX's differ: at NaN and infinities, at the edges of
+/// windows, for indices out of bounds. Absent, it is Relay's.
+pub const SEMANTICS: &str = "semantics";
+
+/// The value of [`SEMANTICS`] for ONNX's meaning.
+pub const ONNX: &str = "onnx";
 
 /// The definition of one Relay operator, built from [`OpDef::new`] and the methods that follow it.
 pub struct OpDef {
@@ -34,6 +41,8 @@ pub struct OpDef {
     pub split: Option<SplitFn>,
     /// In which operands it is linear.
     pub linearity: Linearity,
+    /// Whether ONNX's meaning differs from Relay's: see [`SEMANTICS`].
+    pub has_onnx_semantics: bool,
     pub kernel: Kernel,
     /// What its host kernel computes, as data.
     pub(crate) recipe: Option<RecipeFn>,
@@ -153,6 +162,7 @@ impl OpDef {
             alias: Alias::Never,
             split: None,
             linearity: Linearity::Nonlinear,
+            has_onnx_semantics: false,
             kernel: Kernel::None("it has no kernel"),
             recipe: None,
         }
@@ -199,6 +209,12 @@ impl OpDef {
         self
     }
 
+    /// Calls with the attribute [`SEMANTICS`] have ONNX's meaning, others Relay's.
+    pub(crate) const fn onnx(mut self) -> OpDef {
+        self.has_onnx_semantics = true;
+        self
+    }
+
     pub(crate) const fn wire(mut self, wire: WireFn) -> OpDef {
         self.kernel = Kernel::Wire(wire);
         self
@@ -240,6 +256,11 @@ impl AttrDef {
 impl<'a> Call<'a> {
     pub fn error(&self, what: impl Into<String>) -> TypeError {
         TypeError { op: self.def.name.into(), what: what.into() }
+    }
+
+    /// Whether it has ONNX's meaning: see [`SEMANTICS`].
+    pub fn is_onnx(&self) -> bool {
+        self.attrs.get(SEMANTICS).and_then(Attr::str) == Some(ONNX)
     }
 
     /// The known value of argument `index`, for operators whose result type depends on it.

@@ -27,7 +27,7 @@ pub mod split;
 pub mod window;
 mod window_attrs;
 
-pub use def::{AttrDef, AttrKind, Call, Kernel, OpDef, TypeError, Typed, Unsupported};
+pub use def::{AttrDef, AttrKind, Call, Kernel, ONNX, OpDef, SEMANTICS, TypeError, Typed, Unsupported};
 pub use edgecut_graph::{Alias, FusionClass};
 pub use families::qnn::fixed_point::{FixedPoint, Ties};
 pub use families::recurrent::RecurrentCell;

@@ -19,6 +19,8 @@ pub enum Rounding {
     Floor,
     /// Kept: it extends beyond the padding.
     Ceil,
+    /// Kept if it begins in the axis or in the padding before it, as in ONNX.
+    CeilInside,
 }
 
 impl Window {
@@ -32,9 +34,12 @@ impl Window {
         let padded = n.checked_add(self.before)?.checked_add(self.after)?;
         let slack = match rounding {
             Rounding::Floor => padded,
-            Rounding::Ceil => padded.checked_add(self.stride - 1)?,
+            Rounding::Ceil | Rounding::CeilInside => padded.checked_add(self.stride - 1)?,
         };
-        Some(slack.checked_sub(self.extent())? / self.stride + 1)
+        let count = slack.checked_sub(self.extent())? / self.stride + 1;
+        let last = (count - 1).saturating_mul(self.stride);
+        let is_outside = rounding == Rounding::CeilInside && count > 1 && last >= n.saturating_add(self.before);
+        Some(if is_outside { count - 1 } else { count })
     }
 
     /// The elements that the windows `range` cover of an axis of `n`, and how far they extend beyond its start and end.
@@ -80,6 +85,20 @@ mod tests {
             (window(2, 2, 1, 0, 0), 1, None, Some(1)),
         ] {
             assert_eq!((w.count(n, Rounding::Floor), w.count(n, Rounding::Ceil)), (floor, ceil), "{w:?} over {n}");
+        }
+    }
+
+    #[test]
+    fn windows_that_begin_in_the_padding_at_the_end_are_none_of_onnx() {
+        let window = |size, stride, before, after| Window { size, stride, dilation: 1, before, after };
+        for (w, n, tvm, onnx) in [
+            (window(1, 2, 0, 1), 4, 3, 2),
+            (window(2, 3, 1, 1), 5, 3, 2),
+            (window(3, 2, 1, 1), 4, 3, 3),
+            (window(2, 2, 0, 0), 5, 3, 3),
+        ] {
+            let counts = (w.count(n, Rounding::Ceil), w.count(n, Rounding::CeilInside));
+            assert_eq!(counts, (Some(tvm), Some(onnx)), "{w:?} over {n}");
         }
     }
 

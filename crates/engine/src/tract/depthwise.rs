@@ -9,7 +9,10 @@ use tract_linalg::{multithread::par_chunks_mut, routines::depthwise_w_f32};
 
 use super::plain_conv::is_plain_conv;
 use edgecut_ops::{
-    kernel::phases::{LANES, Phases},
+    kernel::{
+        phases::{LANES, Phases},
+        pointwise::{MAXIMUM, MINIMUM},
+    },
     window::Window,
 };
 
@@ -30,6 +33,9 @@ impl Eq for Depthwise {}
 enum Bound {
     AtLeast(f32),
     AtMost(f32),
+    /// As these, but NaN stays NaN.
+    AtLeastOrNan(f32),
+    AtMostOrNan(f32),
 }
 
 impl Depthwise {
@@ -61,6 +67,10 @@ impl Depthwise {
             Bound::AtLeast(bound)
         } else if next.0.is::<math::Min>() {
             Bound::AtMost(bound)
+        } else if next.0.name() == MAXIMUM {
+            Bound::AtLeastOrNan(bound)
+        } else if next.0.name() == MINIMUM {
+            Bound::AtMostOrNan(bound)
         } else {
             return None;
         };
@@ -92,6 +102,12 @@ impl Depthwise {
                     match *bound {
                         Bound::AtLeast(low) => output.iter_mut().for_each(|x| *x = if *x > low { *x } else { low }),
                         Bound::AtMost(high) => output.iter_mut().for_each(|x| *x = if *x < high { *x } else { high }),
+                        Bound::AtLeastOrNan(low) => {
+                            output.iter_mut().for_each(|x| *x = if *x < low { low } else { *x })
+                        }
+                        Bound::AtMostOrNan(high) => {
+                            output.iter_mut().for_each(|x| *x = if *x > high { high } else { *x })
+                        }
                     }
                 }
             }

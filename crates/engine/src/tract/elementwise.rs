@@ -16,6 +16,7 @@ use tract_linalg::{element_wise::ElementWise, multithread::par_chunks_mut};
 
 use edgecut_ops::kernel::{
     contiguous_runs::ContiguousRuns,
+    pointwise::{MAXIMUM, MINIMUM},
     routine::{routine, run_keeping_nan},
 };
 
@@ -59,6 +60,9 @@ pub(super) enum BinaryFunction {
     SelectLess,
     /// `a > b ? a : b`.
     SelectGreater,
+    /// NaN where either operand is.
+    MinOrNan,
+    MaxOrNan,
 }
 
 impl Instruction {
@@ -92,6 +96,8 @@ impl BinaryFunction {
                 "divide" => BinaryFunction::Divide,
                 "minimum" => BinaryFunction::SelectLess,
                 "maximum" => BinaryFunction::SelectGreater,
+                MINIMUM => BinaryFunction::MinOrNan,
+                MAXIMUM => BinaryFunction::MaxOrNan,
                 _ => return None,
             },
         };
@@ -239,6 +245,8 @@ fn zip(function: BinaryFunction, a: Operand<'_>, b: Operand<'_>, to: &mut [f32])
         BinaryFunction::MaxNum => each(a, b, to, f32::max),
         BinaryFunction::SelectLess => each(a, b, to, |a, b| if a < b { a } else { b }),
         BinaryFunction::SelectGreater => each(a, b, to, |a, b| if a > b { a } else { b }),
+        BinaryFunction::MinOrNan => each(a, b, to, |a, b| if a < b || a.is_nan() { a } else { b }),
+        BinaryFunction::MaxOrNan => each(a, b, to, |a, b| if a > b || a.is_nan() { a } else { b }),
     }
 }
 
@@ -351,6 +359,8 @@ mod tests {
                             BinaryFunction::MaxNum => a.max(b),
                             BinaryFunction::SelectLess => [b, a][usize::from(a < b)],
                             BinaryFunction::SelectGreater => [b, a][usize::from(a > b)],
+                            BinaryFunction::MinOrNan => [b, a][usize::from(a < b || a.is_nan())],
+                            BinaryFunction::MaxOrNan => [b, a][usize::from(a > b || a.is_nan())],
                         })
                         .collect();
                     Tensor::from_shape(&op.shape, &made).unwrap()
@@ -366,7 +376,7 @@ mod tests {
             shape in prop::collection::vec(1usize..6, 1..5),
             last in prop_oneof![Just(1usize), Just(7), Just(3000)],
             broadcast in prop::collection::vec(any::<u8>(), 2),
-            functions in prop::collection::vec((0usize..8, any::<u8>(), any::<u8>()), 1..6),
+            functions in prop::collection::vec((0usize..10, any::<u8>(), any::<u8>()), 1..6),
             threads in 1usize..3,
             is_owned in any::<bool>(),
         ) {
@@ -379,6 +389,7 @@ mod tests {
             let all = [
                 BinaryFunction::Add, BinaryFunction::Subtract, BinaryFunction::Multiply, BinaryFunction::Divide, BinaryFunction::MinNum,
                 BinaryFunction::MaxNum, BinaryFunction::SelectLess, BinaryFunction::SelectGreater,
+                BinaryFunction::MinOrNan, BinaryFunction::MaxOrNan,
             ];
             let mut instructions = vec![Instruction::Unary(math::exp().0, Value::Input(0))];
             for (number, (function, a, b)) in functions.into_iter().enumerate() {

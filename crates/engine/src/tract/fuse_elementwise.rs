@@ -23,7 +23,7 @@ const MAX_OPERATORS: usize = 16;
 /// From this many elements on that a run has in common, a region is faster than its operators one by one.
 const MIN_RUN: usize = 16;
 
-/// Fuses all regions of two operators or more, and divisions, of which tract has no vectorised one.
+/// Fuses all regions of two operators or more, and those of which tract has no vectorised one.
 pub(super) fn fuse_elementwise(model: &mut TypedModel) -> TractResult<()> {
     let order = model.eval_order()?;
     let mut position: BTreeMap<usize, usize> = BTreeMap::new();
@@ -167,7 +167,9 @@ fn program(model: &TypedModel, region: &[usize]) -> TractResult<Option<(TVec<Reg
     let shapes =
         shapes.map(|fact| Ok(fact?.shape.as_concrete().unwrap_or_default())).collect::<TractResult<TVec<_>>>()?;
     let long = ContiguousRuns::new(shape, &shapes).length >= MIN_RUN.min(shape.iter().product());
-    let divides = instructions.iter().any(|i| matches!(i, Instruction::Binary(BinaryFunction::Divide, ..)));
-    let worth = long && (region.len() > 1 || divides);
+    let alone = [BinaryFunction::Divide, BinaryFunction::MinOrNan, BinaryFunction::MaxOrNan];
+    let has_none =
+        instructions.iter().any(|i| matches!(i, Instruction::Binary(function, ..) if alone.contains(function)));
+    let worth = long && (region.len() > 1 || has_none);
     Ok(worth.then(|| (inputs, Elementwise { shape: shape.into(), instructions })))
 }

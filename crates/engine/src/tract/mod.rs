@@ -22,6 +22,7 @@ mod dynamic_shape;
 mod elementwise;
 mod fold_scales;
 mod fuse_elementwise;
+mod keep_nan;
 mod lower;
 mod matmul_kernels;
 mod optimise;

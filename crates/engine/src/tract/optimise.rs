@@ -4,8 +4,12 @@
 use tract_core::{internal::*, optim::Optimizer};
 
 use super::{
-    conv_algorithm::select_conv_algorithms, fold_scales::fold_scales, fuse_elementwise::fuse_elementwise,
-    per_image::split_batches, split_depth::split_depth,
+    conv_algorithm::select_conv_algorithms,
+    fold_scales::fold_scales,
+    fuse_elementwise::fuse_elementwise,
+    keep_nan::{relax_nan, restore_nan},
+    per_image::split_batches,
+    split_depth::split_depth,
 };
 
 /// Declutters `model` and selects kernels, like `into_optimized`.
@@ -29,7 +33,11 @@ pub(super) fn optimise(mut model: TypedModel) -> TractResult<TypedModel> {
     }
     split_depth(&mut decluttered)?;
     select_conv_algorithms(&mut decluttered)?;
+    let keeps_nan = relax_nan(&mut decluttered)?;
     decluttered.optimize()?;
+    if keeps_nan {
+        restore_nan(&mut decluttered)?;
+    }
     fuse_elementwise(&mut decluttered)?;
     Ok(decluttered)
 }

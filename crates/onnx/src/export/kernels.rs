@@ -11,6 +11,8 @@ use crate::error::Result;
 const FLOATS: &[DType] = &[F32, F64];
 const F32_ONLY: &[DType] = &[F32];
 const NUMBERS: &[DType] = &[F32, F64, I32, I64];
+/// With the type that no other holds: where a runtime lacks the kernel it says so, and a wrong order would not be seen.
+const ORDERED: &[DType] = &[F32, F64, I32, I64, U64];
 const BITS: &[DType] = &[I32, I64, U32, U64];
 
 /// The kernels of one operator.
@@ -57,7 +59,7 @@ const TABLE: &[Kernels] = &[
     kernels("Cosh", F32_ONLY),
     kernels("CumSum", NUMBERS),
     kernels("DepthToSpace", FLOATS),
-    kernels("Div", NUMBERS),
+    kernels("Div", ORDERED),
     kernels("Einsum", NUMBERS),
     kernels("Elu", F32_ONLY),
     predicate("Equal", &[Bool, F32, F64, I32, I64]),
@@ -69,8 +71,8 @@ const TABLE: &[Kernels] = &[
     kernels("Gemm", FLOATS),
     kernels("GlobalAveragePool", F32_ONLY),
     kernels("GlobalMaxPool", F32_ONLY),
-    predicate("Greater", NUMBERS),
-    predicate("GreaterOrEqual", NUMBERS),
+    predicate("Greater", ORDERED),
+    predicate("GreaterOrEqual", ORDERED),
     kernels("GridSample", F32_ONLY),
     kernels("HardSigmoid", F32_ONLY),
     kernels("InstanceNormalization", F32_ONLY),
@@ -80,14 +82,14 @@ const TABLE: &[Kernels] = &[
     kernels("LSTM", F32_ONLY),
     kernels("LayerNormalization", FLOATS),
     kernels("LeakyRelu", F32_ONLY),
-    predicate("Less", NUMBERS),
-    predicate("LessOrEqual", NUMBERS),
+    predicate("Less", ORDERED),
+    predicate("LessOrEqual", ORDERED),
     kernels("Log", FLOATS),
     kernels("LogSoftmax", FLOATS),
     kernels("MatMul", &[F32, F64, I32, I64, U32, U64]),
-    kernels("Max", NUMBERS),
+    kernels("Max", ORDERED),
     kernels("MaxPool", &[F32, F64, I8, U8]),
-    kernels("Min", NUMBERS),
+    kernels("Min", ORDERED),
     kernels("Mod", &[F32, F64, I8, I16, I32, I64, U8, U16, U32, U64]),
     kernels("Mul", NUMBERS),
     kernels("Neg", &[F32, F64, I8, I32, I64]),

@@ -9,13 +9,80 @@ use super::{
 use crate::{
     error::Result,
     opaque::{OpaqueNode, node},
+    proto::{AttributeProto, attribute_proto::AttributeType},
 };
 
-/// The oldest operator set whose operators mean the same in [`OPSET`]: later ones take `axes` and similar as operands.
-const OLDEST: i64 = 13;
+/// The last operator set, up to [`OPSET`], in which an operator came to mean something else or to take something else: a
+/// node of an earlier one cannot be written as it is. Later sets only added types, attributes whose default is what the
+/// earlier ones did, or optional operands. Operators that are not listed last changed in [`OLDEST`].
+const CHANGED: &[(&str, i64)] = &[
+    ("BatchNormalization", 14),
+    ("Clip", 11),
+    ("Dropout", 12),
+    ("Hardmax", 13),
+    ("LogSoftmax", 13),
+    ("Pad", 11),
+    ("ReduceL1", 18),
+    ("ReduceL2", 18),
+    ("ReduceLogSum", 18),
+    ("ReduceLogSumExp", 18),
+    ("ReduceMax", 18),
+    ("ReduceMean", 18),
+    ("ReduceMin", 18),
+    ("ReduceProd", 18),
+    ("ReduceSum", 13),
+    ("ReduceSumSquare", 18),
+    ("Resize", 11),
+    ("Scan", 9),
+    ("Slice", 10),
+    ("Softmax", 13),
+    ("Split", 18),
+    ("Squeeze", 13),
+    ("TopK", 10),
+    ("Unsqueeze", 13),
+    ("Upsample", OPSET + 1),
+];
 
-/// Kinds whose meaning changed between the operator sets 13 and 18.
-const CHANGED: &[&str] = &["RoiAlign", "Resize", "Pad", "Split", "BatchNormalization"];
+/// See [`CHANGED`]: operators broadcast since this set.
+const OLDEST: i64 = 7;
+
+/// What came with an operator set after [`OPSET`], or means something else since: the kinds and the set. Nodes of others mean the
+/// same in [`OPSET`], for which runtimes have more kernels. Random numbers depend on the kernel.
+const LATER: &[(&str, i64)] = &[
+    ("AffineGrid", 20),
+    ("Attention", 23),
+    ("AveragePool", 19),
+    ("Bernoulli", 22),
+    ("Cast", 19),
+    ("CastLike", 19),
+    ("DFT", 20),
+    ("DeformConv", 19),
+    ("DequantizeLinear", 19),
+    ("Gelu", 20),
+    ("GridSample", 20),
+    ("GroupNormalization", 21),
+    ("ImageDecoder", 20),
+    ("Pad", 19),
+    ("QuantizeLinear", 19),
+    ("RMSNormalization", 23),
+    ("RandomNormal", 22),
+    ("RandomNormalLike", 22),
+    ("RandomUniform", 22),
+    ("RandomUniformLike", 22),
+    ("ReduceMax", 20),
+    ("ReduceMin", 20),
+    ("RegexFullMatch", 20),
+    ("Resize", 19),
+    ("RotaryEmbedding", 23),
+    ("StringConcat", 20),
+    ("StringSplit", 20),
+    ("Swish", 24),
+    ("TensorScatter", 24),
+];
+
+/// An attribute that a later operator set has, whose default is not what nodes of earlier ones mean: the kind, the set, the
+/// attribute and the value that they have.
+const IMPLIED: &[(&str, i64, &str, &str)] = &[("RoiAlign", 16, "coordinate_transformation_mode", "output_half_pixel")];
 
 /// Writes the node that `operator` was on `args`; `None` if it was none.
 pub(super) fn write_opaque(
@@ -34,11 +101,23 @@ fn write(
     args: &[Vec<OnnxValue>],
     opaque: OpaqueNode,
 ) -> Result<Vec<OnnxValue>> {
-    let OpaqueNode { node, version, inputs, outputs } = opaque;
+    let OpaqueNode { mut node, version, inputs, outputs } = opaque;
     let kind = node.op_type.clone().unwrap_or_default();
     let domain = node.domain.clone().unwrap_or_default();
-    if domain.is_empty() && version < OPSET && (version < OLDEST || CHANGED.contains(&kind.as_str())) {
+    let changed = CHANGED.iter().find(|(name, _)| *name == kind).map_or(OLDEST, |(_, set)| *set);
+    if domain.is_empty() && version < changed {
         return Err(format!("it means {kind} of operator set {version}, which differs from that of {OPSET}"));
+    }
+    for (name, set, attribute, value) in IMPLIED {
+        let is_stated = || node.attribute.iter().any(|stated| stated.name.as_deref() == Some(attribute));
+        if domain.is_empty() && *name == kind && version < *set && !is_stated() {
+            node.attribute.push(AttributeProto {
+                name: Some((*attribute).to_string()),
+                s: Some(value.as_bytes().to_vec().into()),
+                r#type: Some(AttributeType::String.into()),
+                ..Default::default()
+            });
+        }
     }
     let mut given = args.iter().flatten();
     let operands: Vec<OnnxValue> = inputs
@@ -46,7 +125,8 @@ fn write(
         .map(|is_present| if is_present { given.next().cloned() } else { Some(builder.absent()) })
         .collect::<Option<_>>()
         .ok_or("an operand is missing")?;
-    builder.require(&domain, version);
+    let is_later = LATER.iter().any(|(name, set)| *name == kind && version >= *set);
+    builder.require(&domain, if domain.is_empty() && !is_later { OPSET } else { version });
     let names = builder.push(&kind, domain, &operands, node.attribute, &outputs)?;
     let results = names.into_iter().zip(&outputs).filter(|(_, is_present)| **is_present).map(|(name, _)| name);
     let types = operator.outputs.iter().map(|output| graph.tensor(*output).ty.dtype);

@@ -1,6 +1,6 @@
 //! Activation functions and softmax.
 
-use edgecut_graph::{Attr, TensorId};
+use edgecut_graph::{Attr, DType, TensorId};
 
 use crate::{
     compose::one,
@@ -107,7 +107,7 @@ fn softplus(call: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId> {
     call.map("add", &[above, small])
 }
 
-/// max(x, 0) + slope min(x, 0), with a slope that is broadcast.
+/// slope x below zero, else x, with a slope that is broadcast.
 fn prelu(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (x, slope) = (call.input(0)?, call.input(1)?);
     let (zero, dims) = (call.like(0.0, x)?, call.dims(slope)?);
@@ -118,9 +118,13 @@ fn prelu(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
             return one(call.op("nn.prelu", &[x, vector], vec![("axis", Attr::Int(1))])?);
         }
     }
-    let (above, below) = (call.map("maximum", &[x, zero])?, call.map("minimum", &[x, zero])?);
-    let below = call.map("multiply", &[slope, below])?;
-    one(call.map("add", &[above, below])?)
+    // Until operator set 6, a vector of slopes was one of channels.
+    let slope = match call.version < 7 && dims.len() == 1 && call.rank(x) > 1 {
+        true => call.expand(slope, 1, call.rank(x) - 2)?,
+        false => slope,
+    };
+    let (is_below, below) = (call.map("less", &[x, zero])?, call.map("multiply", &[slope, x])?);
+    one(call.map("where", &[is_below, below, x])?)
 }
 
 fn gelu(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
@@ -146,11 +150,15 @@ fn gelu(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 
 fn shrink(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (x, bias, limit) = (call.input(0)?, call.float("bias", 0.0), call.float("lambd", 0.5));
+    let dtype = call.dtype_of(x);
+    // Limits between integers are between them for integers too.
+    let x = if dtype.is_float() { x } else { call.cast(x, DType::F64)? };
     let (low, high, zero) = (call.like(-limit, x)?, call.like(limit, x)?, call.like(0.0, x)?);
     let (below, above) = (call.map("less", &[x, low])?, call.map("greater", &[x, high])?);
     let (raised, lowered) = (call.with("add", x, bias)?, call.with("subtract", x, bias)?);
     let inner = call.map("where", &[above, lowered, zero])?;
-    one(call.map("where", &[below, raised, inner])?)
+    let made = call.map("where", &[below, raised, inner])?;
+    one(call.cast(made, dtype)?)
 }
 
 fn softmax(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
@@ -193,7 +201,7 @@ fn hardmax(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     })
 }
 
-/// Inference: the identity, and a mask of ones.
+/// Inference: the identity, and a mask of ones, until operator set 9 in the type of the data.
 fn dropout(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let x = call.input(0)?;
     if call.content(2, "whether to train")?.is_some_and(|mode| mode.to_i64s().is_some_and(|mode| mode == [1])) {
@@ -205,7 +213,8 @@ fn dropout(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let mut results = vec![Value::Tensor(x)];
     if call.node.output.len() > 1 {
         let dims = call.dims(x)?;
-        results.push(Value::Tensor(call.full(1.0, edgecut_graph::DType::Bool, &dims)?));
+        let dtype = if call.version < 10 { call.dtype_of(x) } else { DType::Bool };
+        results.push(Value::Tensor(call.full(1.0, dtype, &dims)?));
     }
     Ok(results)
 }

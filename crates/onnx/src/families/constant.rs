@@ -3,7 +3,7 @@
 use edgecut_graph::{Attr, DType, TensorData, TensorType};
 
 use crate::{
-    compose::{one, text},
+    compose::{one, sizes, text},
     error::Result,
     lowering::{Call, Lower, Value},
 };
@@ -55,13 +55,12 @@ fn shape(call: &Call<'_, '_>, index: usize) -> Result<Vec<u64>> {
 
 fn filled(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (shape, value) = (shape(call, 0)?, call.tensor("value")?);
-    let dtype = value.as_ref().map_or(DType::F32, TensorData::dtype);
-    let number = match value.as_ref().map(|value| value.to_f64s()) {
-        None => 0.0,
-        Some(Some(values)) if values.len() == 1 => values[0],
-        Some(_) => return Err("attribute value must hold one number".to_string()),
-    };
-    one(call.full(number, dtype, &shape)?)
+    let Some(value) = value else { return one(call.full(0.0, DType::F32, &shape)?) };
+    // As it is stored: a number of 64 bits is no float.
+    let dtype = value.dtype();
+    let scalar = TensorData::new(dtype, [], value.bytes().clone());
+    let scalar = call.lowering.add_constant(scalar.map_err(|_| "attribute value must hold one number".to_string())?);
+    one(call.op("full", &[scalar], vec![("shape", sizes(&shape)), ("dtype", text(&dtype.to_string()))])?)
 }
 
 fn eye(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
@@ -104,20 +103,54 @@ const FOLDED_RANGE: f64 = 1e5;
 
 fn range(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let dtype = call.dtype_of(call.input(0)?);
+    if dtype.is_integer() {
+        return integer_range(call, dtype);
+    }
     let number = |index| {
         let value = call.content_floats(index, "the range")?;
         value.and_then(|value| value.first().copied()).ok_or_else(|| format!("input {index} is missing"))
     };
     let (start, limit, delta) = (number(0)?, number(1)?, number(2)?);
-    let count = ((limit - start) / delta).ceil().max(0.0);
+    // The distance is a number of the type.
+    let distance = if dtype == DType::F64 { limit - start } else { f64::from(limit as f32 - start as f32) };
+    let count = (distance / delta).ceil().max(0.0);
     let bytes = (count * dtype.size() as f64) as u64;
     if count.is_nan() || count > FOLDED_RANGE || call.lowering.charge_constant(bytes).is_err() {
-        let ends = [call.input(0)?, call.input(1)?, call.input(2)?];
-        let attrs = [("start", start), ("stop", limit), ("step", delta)].map(|(key, value)| (key, Attr::Float(value)));
-        let attrs = attrs.into_iter().chain([("dtype", text(&dtype.to_string()))]).collect();
-        return one(call.op("arange", &ends, attrs)?);
+        return long_range(call, dtype, [start, limit, delta]);
     }
     let data = numbers((0..count as u64).map(|at| start + at as f64 * delta), dtype, vec![count as u64])?;
+    one(call.lowering.add_constant(data))
+}
+
+/// A range that is computed by every run.
+fn long_range(call: &mut Call<'_, '_>, dtype: DType, [start, limit, delta]: [f64; 3]) -> Result<Vec<Value>> {
+    let ends = [call.input(0)?, call.input(1)?, call.input(2)?];
+    let attrs = [("start", start), ("stop", limit), ("step", delta)].map(|(key, value)| (key, Attr::Float(value)));
+    let attrs = attrs.into_iter().chain([("dtype", text(&dtype.to_string()))]).collect();
+    one(call.op("arange", &ends, attrs)?)
+}
+
+fn integer_range(call: &mut Call<'_, '_>, dtype: DType) -> Result<Vec<Value>> {
+    let number = |index| {
+        let value = call.content_ints(index, "the range")?;
+        value.and_then(|value| value.first().copied()).ok_or_else(|| format!("input {index} is missing"))
+    };
+    let (start, limit, delta) = (number(0)?, number(1)?, number(2)?);
+    let distance = i128::from(limit) - i128::from(start);
+    let count = match delta {
+        0 => return Err("a range in steps of 0".to_string()),
+        1.. => distance.max(0).unsigned_abs().div_ceil(u128::from(delta.unsigned_abs())),
+        _ => distance.min(0).unsigned_abs().div_ceil(u128::from(delta.unsigned_abs())),
+    };
+    let width = dtype.size() as usize;
+    let count = u64::try_from(count).ok().filter(|count| *count as f64 <= FOLDED_RANGE);
+    let charged = count.filter(|count| call.lowering.charge_constant(count * width as u64).is_ok());
+    let Some(count) = charged else {
+        return long_range(call, dtype, [start, limit, delta].map(|number| number as f64));
+    };
+    let number = |at: u64| start.wrapping_add(delta.wrapping_mul(at as i64)).to_le_bytes();
+    let bytes: Vec<u8> = (0..count).flat_map(|at| number(at).into_iter().take(width)).collect();
+    let data = TensorData::new(dtype, [count], bytes).map_err(|error| error.to_string())?;
     one(call.lowering.add_constant(data))
 }
 

@@ -112,10 +112,14 @@ fn transposed(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (x, w, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
     let mut windows = windows(call, x, w)?;
     let (rank, spatial) = (windows.kernel.len(), spatial(call, x)?);
-    let extra = call.ints("output_padding").unwrap_or_else(|| vec![0; rank]);
+    let mut extra = call.ints("output_padding").unwrap_or_else(|| vec![0; rank]);
     let side = call.text("auto_pad", "NOTSET");
     let shape = call.ints("output_shape");
-    if extra.len() != rank || shape.as_ref().is_some_and(|shape| shape.len() < rank) {
+    let is_size = |n: &i64| (0..1 << 31).contains(n);
+    if extra.len() != rank
+        || shape.as_ref().is_some_and(|shape| shape.len() < rank)
+        || !extra.iter().chain(shape.iter().flatten()).all(is_size)
+    {
         return Err("output_padding and output_shape have one value for each spatial axis".to_string());
     }
     for axis in 0..rank {
@@ -126,6 +130,10 @@ fn transposed(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
             None if side.starts_with("SAME") => spatial[axis] as i64 * windows.strides[axis],
             None => continue,
         };
+        // A shape larger than strides and kernel make it has zeros at the end, as ONNX Runtime computes it.
+        if shape.is_some() {
+            extra[axis] += (wanted - full).max(0);
+        }
         let total = (full - wanted).max(0);
         let (less, more) = (total / 2, total - total / 2);
         (windows.before[axis], windows.after[axis]) = if side == "SAME_UPPER" { (less, more) } else { (more, less) };

@@ -1,6 +1,6 @@
 //! Elementwise arithmetic, comparisons, logic and conversions.
 
-use edgecut_graph::{DType, TensorId};
+use edgecut_graph::{Attr, DType, TensorId};
 
 use crate::{
     compose::one,
@@ -146,15 +146,7 @@ fn round(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 
 /// To the nearest integer, halves to even ones.
 pub(super) fn half_even(call: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId> {
-    let nearest = call.map("round", &[x])?;
-    let distance = call.map("subtract", &[nearest, x])?;
-    let distance = call.map("abs", &[distance])?;
-    let half = call.like(0.5, x)?;
-    let is_half = call.map("equal", &[distance, half])?;
-    let halved = call.with("multiply", x, 0.5)?;
-    let halved = call.map("round", &[halved])?;
-    let even = call.with("multiply", halved, 2.0)?;
-    call.map("where", &[is_half, even, nearest])
+    call.map("round", &[x])
 }
 
 fn reciprocal(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
@@ -183,10 +175,10 @@ fn is_infinite(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     }
 }
 
-/// `fmod` truncates; otherwise the result has the sign of the divisor.
+/// With `fmod` it is C's function, exact for floats too; otherwise the result has the sign of the divisor.
 fn modulo(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (a, b) = (call.input(0)?, call.input(1)?);
-    let name = if call.int("fmod", 0) != 0 { "trunc_mod" } else { "floor_mod" };
+    let name = if call.int("fmod", 0) != 0 { "mod" } else { "floor_mod" };
     one(call.map(name, &[a, b])?)
 }
 
@@ -196,6 +188,12 @@ fn power(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let dtype = call.dtype_of(x);
     if call.dtype_of(exponent) == dtype {
         return one(call.map("power", &[x, exponent])?);
+    }
+    // Powers of integers are exact, and wrap as products do.
+    if dtype.is_integer() && call.dtype_of(exponent).is_integer() {
+        let (base, exponent) = (call.cast(x, DType::I64)?, call.cast(exponent, DType::I64)?);
+        let made = call.map("power", &[base, exponent])?;
+        return one(call.cast(made, dtype)?);
     }
     let wide = if dtype.is_float() && dtype != DType::F64 { DType::F32 } else { DType::F64 };
     let (base, exponent) = (call.cast(x, wide)?, call.cast(exponent, wide)?);
@@ -237,7 +235,8 @@ fn select(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     one(call.map("where", &[condition, x, y])?)
 }
 
-/// Bounds are attributes until operator set 10, then optional inputs.
+/// Bounds are attributes until operator set 10, then optional inputs; those of floats that are absent are the least and the
+/// greatest finite number.
 fn clip(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let mut x = call.input(0)?;
     let (low, high) = (call.optional(1)?, call.optional(2)?);
@@ -249,13 +248,18 @@ fn clip(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         None if call.has("max") => Some(call.like(call.float("max", 0.0), x)?),
         high => high,
     };
-    if let (Some(low), Some(high)) = (low, high)
-        && call.dtype_of(x).is_float()
-        && let (Some(low), Some(high)) = (number(call, low), number(call, high))
-        && low <= high
-    {
-        let attrs = vec![("a_min", edgecut_graph::Attr::Float(low)), ("a_max", edgecut_graph::Attr::Float(high))];
-        return one(call.op("clip", &[x], attrs)?);
+    if let Some(most) = most_finite(call.dtype_of(x)) {
+        let bound = |bound: Option<TensorId>, absent: f64| bound.map_or(Some(absent), |bound| number(call, bound));
+        if let (Some(low), Some(high)) = (bound(low, -most), bound(high, most)) {
+            return one(call.op("clip", &[x], vec![("a_min", Attr::Float(low)), ("a_max", Attr::Float(high))])?);
+        }
+        let absent = |call: &mut Call<'_, '_>, bound: Option<TensorId>, absent: f64| match bound {
+            Some(bound) => Ok(bound),
+            None => call.like(absent, x),
+        };
+        let (low, high) = (absent(call, low, -most)?, absent(call, high, most)?);
+        let above = call.map("maximum", &[x, low])?;
+        return one(call.map("minimum", &[above, high])?);
     }
     if let Some(low) = low {
         x = call.map("maximum", &[x, low])?;
@@ -264,6 +268,17 @@ fn clip(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         x = call.map("minimum", &[x, high])?;
     }
     one(x)
+}
+
+/// The greatest finite number of a float type.
+fn most_finite(dtype: DType) -> Option<f64> {
+    Some(match dtype {
+        DType::F16 => half::f16::MAX.to_f64(),
+        DType::Bf16 => half::bf16::MAX.to_f64(),
+        DType::F32 => f64::from(f32::MAX),
+        DType::F64 => f64::MAX,
+        _ => return None,
+    })
 }
 
 /// The value of a constant scalar.

@@ -2,7 +2,6 @@
 
 use edgecut_graph::{Attr, TensorId};
 
-use super::gather::from_the_front;
 use crate::{
     compose::{many, one},
     error::Result,
@@ -30,7 +29,9 @@ fn likelihood(
     classes: TensorId,
     weights: Option<TensorId>,
 ) -> Result<TensorId> {
-    let count = *call.dims(scores)?.get(1).ok_or("the scores must have an axis of classes")?;
+    if call.rank(scores) < 2 {
+        return Err("the scores must have an axis of classes".to_string());
+    }
     let kept = match call.optional_int("ignore_index") {
         None => None,
         Some(ignored) => {
@@ -39,7 +40,7 @@ fn likelihood(
         }
     };
     let classes = match kept {
-        None => from_the_front(call, classes, count)?,
+        None => classes,
         Some(kept) => {
             let zero = call.like(0.0, classes)?;
             call.map("where", &[kept, classes, zero])?
@@ -49,6 +50,13 @@ fn likelihood(
     let found = call.op("gather", &[scores, at], vec![("axis", Attr::Int(1))])?;
     let found = call.squeeze(found, &[1])?;
     let loss = call.map("negative", &[found])?;
+    let loss = match kept {
+        None => loss,
+        Some(kept) => {
+            let zero = call.like(0.0, loss)?;
+            call.map("where", &[kept, loss, zero])?
+        }
+    };
     let weights = weights.map(|weights| call.op("take", &[weights, classes], vec![("axis", Attr::Int(0))]));
     let weights = match (weights.transpose()?, kept) {
         (None, None) => None,

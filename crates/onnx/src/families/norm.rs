@@ -23,6 +23,9 @@ fn batch(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     if call.int("training_mode", 0) != 0 {
         return Err("training mode is not supported".to_string());
     }
+    if call.version < 9 && call.int("spatial", 1) == 0 {
+        return Err("statistics of single elements are not supported".to_string());
+    }
     let operands = (0..5).map(|index| call.input(index)).collect::<Result<Vec<_>>>()?;
     let attrs = vec![("axis", Attr::Int(1)), ("epsilon", Attr::Float(call.float("epsilon", 1e-5)))];
     let args = operands.into_iter().map(Arg::Tensor).collect();
@@ -110,7 +113,7 @@ fn local_response(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     one(call.op("nn.lrn", &[x], attrs)?)
 }
 
-/// Divided by the 1-norm or the 2-norm along an axis.
+/// Divided by the 1-norm or the 2-norm along an axis; 0 where that is 0.
 fn lp(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let x = call.input(0)?;
     let axis = call.axis(call.int("axis", -1), x)?;
@@ -122,7 +125,10 @@ fn lp(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         let sum = call.reduce("sum", square, &[axis], true)?;
         call.map("sqrt", &[sum])?
     };
-    one(call.map("divide", &[x, size])?)
+    let zero = call.like(0.0, size)?;
+    let is_zero = call.map("equal", &[size, zero])?;
+    let made = call.map("divide", &[x, size])?;
+    one(call.map("where", &[is_zero, zero, made])?)
 }
 
 /// (x - mean) / (sqrt(variance) + 1e-9).

@@ -9,7 +9,8 @@ use crate::{
     lowering::{Call, Lower, Value},
 };
 
-pub(super) const OPS: &[(&str, Lower)] = &[("AveragePool", average), ("MaxPool", max), ("LpPool", norm)];
+pub(super) const OPS: &[(&str, Lower)] =
+    &[("AveragePool", average), ("MaxPool", max), ("LpPool", norm), ("GlobalLpPool", global_norm)];
 
 fn windows(call: &Call<'_, '_>, x: TensorId) -> Result<Windows> {
     let kernel = call.ints("kernel_shape").ok_or("attribute kernel_shape is missing")?;
@@ -37,10 +38,15 @@ fn average(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 }
 
 pub(super) fn averaged(call: &mut Call<'_, '_>, x: TensorId, padded: bool) -> Result<TensorId> {
+    pooled(call, x, ("count_include_pad", Attr::Bool(padded)))
+}
+
+/// The sums of windows, or their means: `divided` says by what.
+fn pooled(call: &mut Call<'_, '_>, x: TensorId, divided: (&'static str, Attr)) -> Result<TensorId> {
     let windows = windows(call, x)?;
     let name = ["nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"][windows.kernel.len() - 1];
     let mut attrs = attrs(call, &windows);
-    attrs.push(("count_include_pad", Attr::Bool(padded)));
+    attrs.push(divided);
     call.op(name, &[x], attrs)
 }
 
@@ -55,13 +61,35 @@ fn max(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     one(call.op(name, &[x], attrs)?)
 }
 
-/// (Σ |x|^p)^(1/p) of each window: a mean of powers times the size of the window.
-fn norm(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
-    let (x, p) = (call.input(0)?, call.int("p", 2) as f64);
-    let count: i64 = call.ints("kernel_shape").unwrap_or_default().iter().product();
+/// The exponent of a norm, until operator set 1 a float.
+fn exponent(call: &Call<'_, '_>) -> f64 {
+    match call.version {
+        ..2 => call.float("p", 2.0),
+        _ => call.int("p", 2) as f64,
+    }
+}
+
+/// (Σ |x|^p)^(1/p) by a function that sums.
+fn norm_by(
+    call: &mut Call<'_, '_>,
+    sum: impl FnOnce(&mut Call<'_, '_>, TensorId) -> Result<TensorId>,
+) -> Result<Vec<Value>> {
+    let (x, p) = (call.input(0)?, exponent(call));
     let size = call.map("abs", &[x])?;
     let powers = if p == 1.0 { size } else { call.with("power", size, p)? };
-    let mean = averaged(call, powers, true)?;
-    let sum = call.with("multiply", mean, count as f64)?;
+    let sum = sum(call, powers)?;
     one(if p == 1.0 { sum } else { call.with("power", sum, 1.0 / p)? })
+}
+
+/// The norm of each window.
+fn norm(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    norm_by(call, |call, powers| pooled(call, powers, ("divisor_override", Attr::Int(1))))
+}
+
+/// The norm over all spatial axes.
+fn global_norm(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    norm_by(call, |call, powers| {
+        let axes: Vec<usize> = (2..call.rank(powers)).collect();
+        call.reduce("sum", powers, &axes, true)
+    })
 }

@@ -45,6 +45,9 @@ pub(super) fn requantized(
 ) -> Result<TensorId> {
     let scaled = call.map("divide", &[x, scale])?;
     let rounded = half_even(call, scaled)?;
+    // Half precision holds neither all integers of 16 bits nor sums with their zero points.
+    let is_half = matches!(call.dtype_of(rounded), DType::F16 | DType::Bf16);
+    let rounded = if is_half { call.cast(rounded, DType::F32)? } else { rounded };
     let shifted = match zero {
         Some(zero) => {
             let wide = call.dtype_of(rounded);
@@ -100,8 +103,12 @@ pub(super) fn dequantized(
         let zero = call.cast(zero, DType::I32)?;
         wide = call.map("subtract", &[wide, zero])?;
     }
-    let wide = call.cast(wide, dtype)?;
-    call.map("multiply", &[wide, scale])
+    // Integers beyond the range of half precision have products in it.
+    let is_half = matches!(dtype, DType::F16 | DType::Bf16);
+    let computed = if is_half { DType::F32 } else { dtype };
+    let (wide, scale) = (call.cast(wide, computed)?, call.cast(scale, computed)?);
+    let made = call.map("multiply", &[wide, scale])?;
+    call.cast(made, dtype)
 }
 
 /// To uint8 by the range of the data, which is made to contain 0.
@@ -114,6 +121,9 @@ fn dynamic(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (least, most) = (call.map("minimum", &[least, zero])?, call.map("maximum", &[most, zero])?);
     let span = call.map("subtract", &[most, least])?;
     let scale = call.with("divide", span, 255.0)?;
+    // Zeros have the scale 1, as ONNX Runtime has it.
+    let (is_flat, unit) = (call.map("equal", &[span, zero])?, call.like(1.0, x)?);
+    let scale = call.map("where", &[is_flat, unit, scale])?;
     let begin = call.map("divide", &[least, scale])?;
     let begin = call.map("negative", &[begin])?;
     let begin = call.op("clip", &[begin], vec![("a_min", Attr::Float(0.0)), ("a_max", Attr::Float(255.0))])?;

@@ -65,33 +65,39 @@ fn reduce(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         "ReduceL2" | "ReduceSumSquare" => {
             let x = call.map("multiply", &[x, x])?;
             let sum = over(call, "sum", x)?;
-            if kind == "ReduceL2" { root(call, sum)? } else { sum }
+            if kind == "ReduceL2" { in_floats(call, sum, |call, sum| call.map("sqrt", &[sum]))? } else { sum }
         }
         "ReduceLogSum" => {
             let sum = over(call, "sum", x)?;
-            call.map("log", &[sum])?
+            in_floats(call, sum, |call, sum| call.map("log", &[sum]))?
         }
-        _ => log_sum_exp(call, x, &axes, keep)?,
+        _ => in_floats(call, x, |call, x| log_sum_exp(call, x, &axes, keep))?,
     })
 }
 
-/// The square root, of integers through floats.
-fn root(call: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId> {
+/// A function of floats: integers are computed as such and truncated.
+fn in_floats(
+    call: &mut Call<'_, '_>,
+    x: TensorId,
+    f: impl FnOnce(&mut Call<'_, '_>, TensorId) -> Result<TensorId>,
+) -> Result<TensorId> {
     let dtype = call.dtype_of(x);
     if dtype.is_float() {
-        return call.map("sqrt", &[x]);
+        return f(call, x);
     }
     let wide = call.cast(x, DType::F64)?;
-    let made = call.map("sqrt", &[wide])?;
+    let made = f(call, wide)?;
     call.cast(made, dtype)
 }
 
-/// log Σ exp(x - max) + max, which does not overflow.
+/// log Σ exp(x - max) + max, which does not overflow. An infinite maximum is not subtracted: ∞ - ∞ is no number.
 fn log_sum_exp(call: &mut Call<'_, '_>, x: TensorId, axes: &[usize], keep: bool) -> Result<TensorId> {
     if axes.is_empty() {
         return Ok(x);
     }
     let most = call.reduce("max", x, axes, true)?;
+    let (is_infinite, zero) = (call.map("isinf", &[most])?, call.like(0.0, most)?);
+    let most = call.map("where", &[is_infinite, zero, most])?;
     let shifted = call.map("subtract", &[x, most])?;
     let powers = call.map("exp", &[shifted])?;
     let sum = call.reduce("sum", powers, axes, true)?;

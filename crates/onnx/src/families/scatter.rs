@@ -2,7 +2,6 @@
 
 use edgecut_graph::Attr;
 
-use super::gather::from_the_front;
 use crate::{
     compose::{one, text},
     error::Result,
@@ -26,8 +25,6 @@ fn reduction(call: &Call<'_, '_>) -> Result<&'static str> {
 fn elements(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (x, at, updates) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let axis = call.axis(call.int("axis", 0), x)?;
-    let size = call.dims(x)?[axis];
-    let at = from_the_front(call, at, size)?;
     let attrs = vec![("axis", Attr::Int(axis as i64)), ("reduction", text(reduction(call)?))];
     one(call.op("scatter_elements", &[x, at, updates], attrs)?)
 }

@@ -42,23 +42,12 @@ fn slice(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     for (((start, end), axis), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {
         let axis = call.axis(axis, x)?;
         let size = dims[axis] as i64;
-        let from_the_front = |at: i64| if at < 0 { at.saturating_add(size) } else { at };
-        // Where the step is negative, -1 is the end before the first element.
-        let (start, end) = match step {
-            0 => return Err("a step of 0".to_string()),
-            1.. => (from_the_front(start).clamp(0, size), from_the_front(end).clamp(0, size)),
-            _ => (from_the_front(start).clamp(-1, size - 1), from_the_front(end).clamp(-1, size - 1)),
-        };
+        let (start, end, step) = bounds(start, end, step, size)?;
         if (start, end, step) == (0, size, 1) {
             continue;
         }
-        let end = if step < 0 && end < 0 {
-            -size - 1
-        } else if step > 0 {
-            end.max(start)
-        } else {
-            end
-        };
+        // -1, before the first element, would count from the end.
+        let end = if end < 0 { -size - 1 } else { end };
         let attrs = vec![
             ("begin", list(&[start])),
             ("end", list(&[end])),
@@ -68,6 +57,21 @@ fn slice(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         made = call.op("strided_slice", &[made], attrs)?;
     }
     one(made)
+}
+
+/// The bounds of a slice of an axis of `size`, clamped as ONNX says; where the step is negative, -1 is the end before the first
+/// element. Of nothing, the empty slice from the beginning on.
+fn bounds(start: i64, end: i64, step: i64, size: i64) -> Result<(i64, i64, i64)> {
+    let from_the_front = |at: i64| if at < 0 { at.saturating_add(size) } else { at };
+    let (start, end) = (from_the_front(start), from_the_front(end));
+    let (start, end) = match step {
+        0 => return Err("a step of 0".to_string()),
+        _ if size == 0 => (0, 0),
+        1.. => (start.clamp(0, size), end.clamp(0, size)),
+        _ => (start.clamp(0, size - 1), end.clamp(-1, size - 1)),
+    };
+    let is_empty = if step > 0 { end <= start } else { end >= start };
+    Ok(if is_empty { (0, 0, 1) } else { (start, end, step) })
 }
 
 /// Sizes are an attribute until operator set 12; without them parts are equal, the last one smaller.
@@ -98,7 +102,7 @@ fn split(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 
 fn pad(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let x = call.input(0)?;
-    let pads = match call.ints("pads") {
+    let pads = match call.ints("pads").or_else(|| call.ints("paddings")) {
         Some(pads) => pads,
         None => call.content_ints(1, "the padding")?.ok_or("the padding is missing")?,
     };
@@ -163,4 +167,30 @@ fn space_to_depth(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let x = call.input(0)?;
     let attrs = block(call);
     one(call.op("nn.space_to_depth", &[x], attrs)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_clamped_as_onnx_says() {
+        const FAR: i64 = i64::MAX;
+        for (start, end, step, size, want) in [
+            (1, FAR, 1, 5, (1, 5, 1)),
+            (-100, 3, 1, 5, (0, 3, 1)),
+            (-2, -1, 1, 5, (3, 4, 1)),
+            (3, 1, 1, 5, (0, 0, 1)),
+            (3, i64::MIN, -1, 5, (3, -1, -1)),
+            (FAR, 1, -2, 5, (4, 1, -2)),
+            (-100, i64::MIN, -1, 5, (0, -1, -1)),
+            (0, 4, -1, 7, (0, 0, 1)),
+            (-1, -1, -1, 5, (0, 0, 1)),
+            (0, FAR, 2, 0, (0, 0, 1)),
+            (FAR, i64::MIN, -1, 0, (0, 0, 1)),
+        ] {
+            assert_eq!(bounds(start, end, step, size), Ok(want), "{start}:{end}:{step} of {size}");
+        }
+        assert!(bounds(0, 1, 0, 5).is_err());
+    }
 }

@@ -23,5 +23,12 @@ fn top(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         ("is_ascend", Attr::Bool(call.int("largest", 1) == 0)),
         ("dtype", text("int64")),
     ];
-    many(call.lowering.add("topk", vec![Arg::Tensor(x)], attrs)?)
+    let found = call.lowering.add("topk", vec![Arg::Tensor(x)], attrs)?;
+    if k > 0 {
+        return many(found);
+    }
+    // None, where the graph's operator takes all.
+    let axis = call.axis(call.int("axis", -1), x)?;
+    let none = found.into_iter().map(|all| call.slice(all, axis, 0, 0)).collect::<Result<Vec<_>>>()?;
+    many(none)
 }

@@ -8,6 +8,7 @@ use crate::{
     kernel::{
         Wiring,
         element::{Number, for_dtype},
+        pointwise::maximum,
     },
     rules::{per_output, same_type, unify},
     split::{Linearity, along_vectors, elementwise, off},
@@ -20,6 +21,7 @@ pub(crate) const OPS: &[OpDef] = &[
         .alias(Alias::InPlace)
         .flops(per_output::<1>)
         .split(elementwise)
+        .onnx()
         .wire(relu),
     OpDef::new("nn.leaky_relu", &["data"], same_type)
         .attrs("relay.attrs.LeakyReluAttrs", &[AttrDef::new("alpha", AttrKind::Float, "0.25f")])
@@ -91,13 +93,14 @@ impl Wiring<'_> {
     }
 }
 
-/// `max(x, 0)`.
-fn relu(wiring: &mut Wiring<'_>, _call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+/// `max(x, 0)`; in ONNX NaN stays NaN.
+fn relu(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
     let fact = wiring.fact(inputs[0])?;
     let (rank, dtype) = (fact.rank(), fact.datum_type);
     let zero = Tensor::zero_dt(dtype, &vec![1; rank])?;
     let zero = wiring.constant(zero)?;
-    wiring.wire(math::max(), &[inputs[0], zero])
+    let keeps_nan = call.is_onnx() && dtype.is_float();
+    wiring.wire(if keeps_nan { maximum() } else { math::max() }, &[inputs[0], zero])
 }
 
 /// `x > 0 ? x : alpha · x`.

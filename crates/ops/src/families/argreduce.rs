@@ -27,6 +27,7 @@ const fn arg(name: &'static str) -> OpDef {
         .class(FusionClass::Reduce)
         .flops(per_input::<1>)
         .split(kept_axes)
+        .onnx()
 }
 
 /// Indices have the integer type of TVM's dimension objects: int64 if a dimension is wide, else int32.
@@ -40,16 +41,19 @@ fn arg_type(call: &Call<'_>) -> Result<Type, TypeError> {
 /// The row-major index over the reduced axes of the extreme element.
 ///
 /// Compares as TVM does: starts from the lowest finite value with index -1, which remains if no element is greater, and
-/// replaces a NaN by the next element.
+/// replaces a NaN by the next element. In ONNX the first element is where the search starts, −∞ too.
 fn extreme(call: &Typed<'_>, data: &Tensor, greatest: bool) -> TractResult<TVec<Tensor>> {
     let last = call.flag("select_last_index", false)?;
-    let dims = call.dims()?;
+    let (dims, is_onnx) = (call.dims()?, call.is_onnx());
     let (rows, length) = with_last(data, &reduced_axes(call, &call.tensor(0)?.shape)?)?;
     let mut found: Vec<i64> = vec![-1; dims.iter().product()];
     for_dtype!(rows.datum_type(), T in number => {
         let plain = rows.try_as_plain_ram()?;
         for (found, row) in found.iter_mut().zip(plain.as_slice::<T>()?.chunks_exact(length.max(1))) {
             let mut best = if greatest { T::LOWEST } else { T::HIGHEST };
+            if let (true, Some(&first)) = (is_onnx, row.first()) {
+                (best, *found) = (first, 0);
+            }
             for (index, &x) in row.iter().enumerate() {
                 let ahead = if greatest { best > x } else { best < x };
                 if !ahead && (last || best != x) {

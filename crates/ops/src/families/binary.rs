@@ -6,7 +6,7 @@ use tract_core::ops::{binary::TypedBinOp, math};
 use crate::def::WireFn;
 use crate::kernel::Wiring;
 use crate::kernel::element::{Integer, Number, for_dtype};
-use crate::kernel::pointwise::{ZipFn, pairs, zip};
+use crate::kernel::pointwise::{ZipFn, maximum, minimum, pairs, zip};
 use crate::rules::{FUNCTION_COST, broadcast_type, per_output};
 use crate::split::{Linearity, elementwise};
 use crate::{Alias, FusionClass, OpDef, Typed};
@@ -39,13 +39,21 @@ pub(crate) const OPS: &[OpDef] = &[
     binary("trunc_mod", |w, c, i| by_kernel(w, c, i, truncated_remainder)).flops(per_output::<FUNCTION_COST>),
     binary("floor_mod", |w, c, i| by_kernel(w, c, i, numbers!(floor_mod))).flops(per_output::<FUNCTION_COST>),
     binary("power", power).flops(per_output::<FUNCTION_COST>),
-    binary("maximum", |w, c, i| by_kernel(w, c, i, numbers!(larger))),
-    binary("minimum", |w, c, i| by_kernel(w, c, i, numbers!(smaller))),
+    binary("maximum", |w, c, i| extreme(w, c, i, maximum, numbers!(larger))).onnx(),
+    binary("minimum", |w, c, i| extreme(w, c, i, minimum, numbers!(smaller))).onnx(),
     binary("bitwise_and", |w, c, i| by_kernel(w, c, i, integers!(and, |a, b| a & b))),
     binary("bitwise_or", |w, c, i| by_kernel(w, c, i, integers!(or, |a, b| a | b))),
     binary("bitwise_xor", |w, c, i| by_kernel(w, c, i, integers!(xor, |a, b| a ^ b))),
-    binary("left_shift", |w, c, i| by_kernel(w, c, i, integers!(shift_left, |a, b| a & !b))),
-    binary("right_shift", |w, c, i| by_kernel(w, c, i, integers!(shift_right, |a, b| a & !b))),
+    binary("left_shift", |w, c, i| match c.is_onnx() {
+        true => by_kernel(w, c, i, integers!(shift_out_left, |a, b| a & !b)),
+        false => by_kernel(w, c, i, integers!(shift_left, |a, b| a & !b)),
+    })
+    .onnx(),
+    binary("right_shift", |w, c, i| match c.is_onnx() {
+        true => by_kernel(w, c, i, integers!(shift_out_right, |a, b| a & !b)),
+        false => by_kernel(w, c, i, integers!(shift_right, |a, b| a & !b)),
+    })
+    .onnx(),
     binary("logical_and", |w, c, i| by_kernel(w, c, i, integers!(and, |a, b| a & b))),
     binary("logical_or", |w, c, i| by_kernel(w, c, i, integers!(or, |a, b| a | b))),
     binary("logical_xor", |w, c, i| by_kernel(w, c, i, integers!(xor, |a, b| a ^ b))),
@@ -73,6 +81,21 @@ fn by_tract(
     }
     let inputs = wiring.same_rank(inputs)?;
     wiring.wire(tract(), &inputs)
+}
+
+/// The maximum or minimum: `or_nan` in ONNX, else `function`.
+fn extreme(
+    wiring: &mut Wiring<'_>,
+    call: &Typed<'_>,
+    inputs: &[OutletId],
+    or_nan: fn() -> TypedBinOp,
+    function: ZipFn,
+) -> TractResult<TVec<OutletId>> {
+    if !call.is_onnx() || !wiring.fact(inputs[0])?.datum_type.is_float() {
+        return by_kernel(wiring, call, inputs, function);
+    }
+    let inputs = wiring.same_rank(inputs)?;
+    wiring.wire(or_nan(), &inputs)
 }
 
 fn by_kernel(

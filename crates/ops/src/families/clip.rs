@@ -5,7 +5,7 @@ use tract_core::ops::math;
 
 use crate::kernel::Wiring;
 use crate::kernel::element::{Number, for_dtype};
-use crate::kernel::pointwise::each;
+use crate::kernel::pointwise::{each, maximum, minimum};
 use crate::kernel::recipe::Recipe;
 use crate::rules::{per_output, same_type};
 use crate::split::elementwise;
@@ -20,10 +20,15 @@ pub(crate) const OPS: &[OpDef] = &[OpDef::new("clip", &["data"], same_type)
     .alias(Alias::InPlace)
     .flops(per_output::<2>)
     .split(elementwise)
+    .onnx()
     .wire(clip)
-    .recipe(|call| bounds(call).ok().map(|(low, high)| Recipe::Clip { low, high }))];
+    .recipe(|call| {
+        let (low, high) = bounds(call).ok()?;
+        Some(Recipe::Clip { low, high, keeps_nan: call.is_onnx() })
+    })];
 
-/// `max(min(x, a_max), a_min)` in TVM's order, which turns NaN into `a_max`.
+/// `max(min(x, a_max), a_min)` in TVM's order, which turns NaN into `a_max`. In ONNX NaN stays NaN, and `a_max` wins over
+/// `a_min`.
 fn clip(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
     let fact = wiring.fact(inputs[0])?;
     let (dtype, rank) = (fact.datum_type, fact.rank());
@@ -36,6 +41,10 @@ fn clip(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> Tract
         wiring.constant(scalar)
     };
     let (low, high) = (bound(low)?, bound(high)?);
+    if call.is_onnx() {
+        let above = wiring.one(maximum(), &[inputs[0], low])?;
+        return wiring.wire(minimum(), &[above, high]);
+    }
     let below = wiring.one(math::min(), &[inputs[0], high])?;
     wiring.wire(math::max(), &[below, low])
 }
@@ -50,7 +59,10 @@ fn clip_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>
     let mut tensor = inputs[0].clone().into_tensor();
     for_dtype!(tensor.datum_type(), T in number => {
         let (low, high) = (T::of_f64(low), T::of_f64(high));
-        each::<T>(&mut tensor, |x| x.smaller(high).larger(low))?;
+        match call.is_onnx() {
+            true => each::<T>(&mut tensor, |x| x.max_or_nan(low).min_or_nan(high))?,
+            false => each::<T>(&mut tensor, |x| x.smaller(high).larger(low))?,
+        }
     });
     Ok(tvec!(tensor))
 }

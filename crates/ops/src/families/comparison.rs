@@ -26,7 +26,20 @@ macro_rules! comparison {
 pub(crate) const OPS: &[OpDef] = &[
     comparison!("equal", ==),
     // Not `!=`: TVM uses LLVM's ordered comparison, which is false for NaN.
-    comparison!("not_equal", |a, b| a.partial_cmp(&b).is_some_and(Ordering::is_ne)),
+    comparison("not_equal", |w, c, i| match c.is_onnx() {
+        true => {
+            let inputs = w.same_rank(i)?;
+            let differs: ZipFn =
+                |out, a, b| for_dtype!(a.datum_type(), T in any => pairs(out, a, b, |a: T, b: T| a != b));
+            w.wire(zip_to_bool("not_equal_or_nan", differs), &inputs)
+        }
+        false => wire(w, c, i, |out, a, b| {
+            for_dtype!(a.datum_type(), T in any => {
+                pairs(out, a, b, |a: T, b: T| a.partial_cmp(&b).is_some_and(Ordering::is_ne))
+            })
+        }),
+    })
+    .onnx(),
     comparison!("less", <),
     comparison!("less_equal", <=),
     comparison!("greater", >),

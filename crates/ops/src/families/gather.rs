@@ -22,6 +22,7 @@ pub(crate) const OPS: &[OpDef] = &[
         )
         .class(FusionClass::Injective)
         .split(taken_axes)
+        .onnx()
         .wire(take)
         .recipe(|call| take_dims(call).ok().map(Recipe::Take)),
     OpDef::new("gather", &["data", "indices"], gather_type)
@@ -58,11 +59,14 @@ enum OutOfBounds {
     Clip,
     /// Modulo the length of the axis.
     Wrap,
+    /// An error; negative indices count from the end. ONNX's.
+    Refuse,
 }
 
 impl OutOfBounds {
     fn of(call: &Call<'_>) -> Result<OutOfBounds, TypeError> {
         match call.text("mode", "clip")? {
+            _ if call.is_onnx() => Ok(OutOfBounds::Refuse),
             "clip" | "fast" => Ok(OutOfBounds::Clip),
             "wrap" => Ok(OutOfBounds::Wrap),
             other => Err(call.error(format!("mode is \"{other}\", expected clip, wrap or fast"))),
@@ -70,10 +74,11 @@ impl OutOfBounds {
     }
 
     /// `index` mapped into an axis of length `len` > 0.
-    fn map(self, index: i64, len: i64) -> i64 {
+    fn map(self, index: i64, len: usize) -> TractResult<usize> {
         match self {
-            OutOfBounds::Clip => index.min(len - 1).max(0),
-            OutOfBounds::Wrap => index.rem_euclid(len),
+            OutOfBounds::Clip => Ok(index.clamp(0, len as i64 - 1) as usize),
+            OutOfBounds::Wrap => Ok(index.rem_euclid(len as i64) as usize),
+            OutOfBounds::Refuse => index_in(index, len),
         }
     }
 }
@@ -141,7 +146,7 @@ fn take(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> Tract
     let known = wiring.known(inputs[1]).filter(|_| indices.shape.rank() == 0);
     if let (Some(index), Some((axis, 0))) = (known, take_axes(call, &data.shape, &indices.shape)?) {
         let len = data.shape[axis].get().filter(|n| *n > 0).context("the indexed axis is empty")?;
-        let at = OutOfBounds::of(call)?.map(index.cast_to_scalar::<i64>()?, len as i64) as usize;
+        let at = OutOfBounds::of(call)?.map(index.cast_to_scalar::<i64>()?, len as usize)?;
         let one = wiring.one(Slice::new(axis, at, at + 1), &inputs[..1])?;
         return wiring.wire(AxisOp::Rm(axis), &[one]);
     }
@@ -153,7 +158,8 @@ fn take_dims(call: &Typed<'_>) -> TractResult<TakeDims> {
     let (data, indices) = (&call.tensor(0)?.shape, &call.tensor(1)?.shape);
     let dims = data.fixed().context("the shape of the data is unknown")?;
     let product = |dims: &[u64]| dims.iter().product::<u64>() as usize;
-    let wraps = matches!(OutOfBounds::of(call)?, OutOfBounds::Wrap);
+    // Engines that cannot refuse an index at least count negative ones from the end.
+    let wraps = matches!(OutOfBounds::of(call)?, OutOfBounds::Wrap | OutOfBounds::Refuse);
     Ok(match take_axes(call, data, indices)? {
         Some((axis, batch)) => TakeDims {
             batch: product(&dims[..batch]),
@@ -189,7 +195,7 @@ fn take_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>
         for o in 0..outer {
             let rows = &from[(b * outer + o) * len * block..][..len * block];
             for (index, to) in indices[b * per_batch..][..per_batch].iter().zip(&mut to) {
-                let at = mode.map(*index, len as i64) as usize;
+                let at = mode.map(*index, len)?;
                 to.copy_from_slice(&rows[at * block..][..block]);
             }
         }

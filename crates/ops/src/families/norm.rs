@@ -85,6 +85,7 @@ pub(crate) const OPS: &[OpDef] = &[
         per_output::<1>(call).saturating_mul(window.saturating_add(crate::rules::FUNCTION_COST))
     })
     .split(|call| off(call, &[call.axis("axis", 1, &call.tensor(0)?.shape)?]))
+    .onnx()
     .wire(lrn),
 ];
 
@@ -277,6 +278,8 @@ fn l2_normalize(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) 
 fn lrn(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
     let axis = call.axis("axis", 1, &call.tensor(0)?.shape)?;
     let size = usize::try_from(call.int("size", 5)?).ok().filter(|n| *n > 0).context("size must be positive")?;
+    // In ONNX the longer half of an even window follows the element.
+    let window = (size, if call.is_onnx() { (size - 1) / 2 } else { size / 2 });
     let (bias, alpha, beta) = (call.float("bias", 2.0)?, call.float("alpha", 1e-4)?, call.float("beta", 0.75)?);
     let shape = wiring.concrete(inputs[0])?;
     let (channels, inner) = (shape[axis], shape[axis + 1..].iter().product());
@@ -285,8 +288,8 @@ fn lrn(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractR
     let data = wiring.cast(inputs[0], wide)?;
     let fact = wiring.fact(data)?.without_value();
     let made = wiring.custom("Lrn", tvec![fact], &[data], move |inputs| match wide {
-        DatumType::F64 => local_response::<f64>(&inputs[0], channels, inner, size, [bias, alpha, beta]),
-        _ => local_response::<f32>(&inputs[0], channels, inner, size, [bias as f32, alpha as f32, beta as f32]),
+        DatumType::F64 => local_response::<f64>(&inputs[0], channels, inner, window, [bias, alpha, beta]),
+        _ => local_response::<f32>(&inputs[0], channels, inner, window, [bias as f32, alpha as f32, beta as f32]),
     })?[0];
     Ok(tvec![wiring.cast(made, given)?])
 }

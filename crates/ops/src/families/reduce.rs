@@ -30,17 +30,22 @@ pub(crate) const OPS: &[OpDef] = &[
             })
         })
         .recipe(fold_recipe),
+    // In Relay the maximum of nothing is the lowest finite number, in ONNX −∞, and NaN stays NaN there.
     reduction("max")
+        .onnx()
         .host(|call, inputs| {
-            for_dtype!(inputs[0].datum_type(), T in number => {
-                fold::<T>(call, &inputs[0], T::LOWEST, |most, x| most.larger(x))
+            for_dtype!(inputs[0].datum_type(), T in number => match call.is_onnx() {
+                true => fold::<T>(call, &inputs[0], T::LEAST, T::max_or_nan),
+                false => fold::<T>(call, &inputs[0], T::LOWEST, |most, x| most.larger(x)),
             })
         })
         .recipe(fold_recipe),
     reduction("min")
+        .onnx()
         .host(|call, inputs| {
-            for_dtype!(inputs[0].datum_type(), T in number => {
-                fold::<T>(call, &inputs[0], T::HIGHEST, |least, x| least.smaller(x))
+            for_dtype!(inputs[0].datum_type(), T in number => match call.is_onnx() {
+                true => fold::<T>(call, &inputs[0], T::GREATEST, T::min_or_nan),
+                false => fold::<T>(call, &inputs[0], T::HIGHEST, |least, x| least.smaller(x)),
             })
         })
         .recipe(fold_recipe),

@@ -74,10 +74,19 @@ macro_rules! test {
 pub(crate) const OPS: &[OpDef] = &[
     cheap("abs", |w, c, i| own(w, c, i, numbers!(absolute))),
     cheap("negative", |w, c, i| own(w, c, i, numbers!(negated))),
-    cheap("sign", |w, c, i| own(w, c, i, numbers!(sign))),
+    cheap("sign", |w, c, i| match c.is_onnx() {
+        true => w.wire(map("sign_or_nan", numbers!(sign_or_nan)), i),
+        false => own(w, c, i, numbers!(sign)),
+    })
+    .onnx(),
     cheap("ceil", |w, c, i| own(w, c, i, rounding!(|x| x.ceil()))),
     cheap("floor", |w, c, i| own(w, c, i, rounding!(|x| x.floor()))),
-    cheap("round", |w, c, i| own(w, c, i, rounding!(|x| x.round()))),
+    // In ONNX halves are rounded to even numbers, in Relay away from zero.
+    cheap("round", |w, c, i| match c.is_onnx() {
+        true => w.wire(map("round_half_even", rounding!(|x| x.round_ties_even())), i),
+        false => own(w, c, i, rounding!(|x| x.round())),
+    })
+    .onnx(),
     cheap("trunc", |w, c, i| own(w, c, i, rounding!(|x| x.trunc()))),
     cheap("bitwise_not", |w, c, i| own(w, c, i, not)),
     cheap("logical_not", |w, c, i| own(w, c, i, not)),

@@ -42,6 +42,10 @@ pub(crate) trait Number: Datum + Copy + PartialOrd + Default {
     /// The least finite value: the initial value of a maximum.
     const LOWEST: Self;
     const HIGHEST: Self;
+    /// −∞, or the least integer.
+    const LEAST: Self;
+    /// ∞, or the greatest integer.
+    const GREATEST: Self;
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
@@ -76,6 +80,25 @@ pub(crate) trait Number: Datum + Copy + PartialOrd + Default {
         }
     }
 
+    fn is_nan(self) -> bool {
+        self.partial_cmp(&self).is_none()
+    }
+
+    /// As [`Number::sign`], but NaN for NaN, as in ONNX.
+    fn sign_or_nan(self) -> Self {
+        if self.is_nan() { self } else { self.sign() }
+    }
+
+    /// The maximum; NaN if either operand is NaN, as in ONNX.
+    fn max_or_nan(self, other: Self) -> Self {
+        if self > other || self.is_nan() { self } else { other }
+    }
+
+    /// The minimum; NaN if either operand is NaN, as in ONNX.
+    fn min_or_nan(self, other: Self) -> Self {
+        if self < other || self.is_nan() { self } else { other }
+    }
+
     /// `a > b ? a : b`: the second operand if they are unordered.
     fn larger(self, other: Self) -> Self {
         if self > other { self } else { other }
@@ -96,6 +119,9 @@ pub(crate) trait Integer: Number {
     fn shift_left(self, other: Self) -> Self;
     /// Arithmetic for signed, logical for unsigned types.
     fn shift_right(self, other: Self) -> Self;
+    /// As [`Integer::shift_left`], but 0 if `other` is the width or more, as in ONNX.
+    fn shift_out_left(self, other: Self) -> Self;
+    fn shift_out_right(self, other: Self) -> Self;
 }
 
 macro_rules! integers {
@@ -104,6 +130,8 @@ macro_rules! integers {
             const ONE: $t = 1;
             const LOWEST: $t = $t::MIN;
             const HIGHEST: $t = $t::MAX;
+            const LEAST: $t = $t::MIN;
+            const GREATEST: $t = $t::MAX;
             fn add(self, other: $t) -> $t {
                 self.wrapping_add(other)
             }
@@ -135,7 +163,15 @@ macro_rules! integers {
                 if other < 0 as $t {
                     return $t::of_f64(self.to_f64().powf(other.to_f64()));
                 }
-                self.wrapping_pow(u32::try_from(other).unwrap_or(u32::MAX))
+                let (mut base, mut rest, mut made) = (self, other, 1 as $t);
+                while rest > 0 as $t {
+                    if rest & 1 == 1 {
+                        made = made.wrapping_mul(base);
+                    }
+                    base = base.wrapping_mul(base);
+                    rest >>= 1;
+                }
+                made
             }
             #[allow(unused_comparisons)]
             fn absolute(self) -> $t {
@@ -176,6 +212,12 @@ macro_rules! integers {
             fn shift_right(self, other: $t) -> $t {
                 self.wrapping_shr(other as u32)
             }
+            fn shift_out_left(self, other: $t) -> $t {
+                u32::try_from(other).ok().and_then(|count| self.checked_shl(count)).unwrap_or(0)
+            }
+            fn shift_out_right(self, other: $t) -> $t {
+                u32::try_from(other).ok().and_then(|count| self.checked_shr(count)).unwrap_or(0)
+            }
         }
     )*};
 }
@@ -188,6 +230,8 @@ macro_rules! floats {
             const ONE: $t = 1.0;
             const LOWEST: $t = $t::MIN;
             const HIGHEST: $t = $t::MAX;
+            const LEAST: $t = $t::NEG_INFINITY;
+            const GREATEST: $t = $t::INFINITY;
             fn add(self, other: $t) -> $t {
                 self + other
             }
@@ -243,6 +287,8 @@ impl Number for f16 {
     const ONE: f16 = f16::ONE;
     const LOWEST: f16 = f16::MIN;
     const HIGHEST: f16 = f16::MAX;
+    const LEAST: f16 = f16::NEG_INFINITY;
+    const GREATEST: f16 = f16::INFINITY;
     fn add(self, other: f16) -> f16 {
         f16::from_f32(self.to_f32() + other.to_f32())
     }
@@ -305,6 +351,23 @@ mod tests {
         assert_eq!((-7i32).trunc_mod(2), -1);
         assert_eq!(200u8.floor_div(7), 28);
         assert_eq!(1i8.shift_left(9), 2);
+        assert_eq!((-3i64).power((1 << 40) + 1), (0..40).fold(-3i64, |x, _| x.wrapping_mul(x)).wrapping_mul(-3));
+        assert_eq!((3i64.power(39), (-2i8).power(7)), (4_052_555_153_018_976_267, i8::MIN));
+    }
+
+    #[test]
+    fn a_shift_by_the_width_or_more_moves_all_bits_out() {
+        assert_eq!((255u8.shift_out_left(7), 255u8.shift_out_left(8), 255u8.shift_out_right(200)), (128, 0, 0));
+        assert_eq!((1u64.shift_out_left(63), 1u64.shift_out_left(64), u64::MAX.shift_out_right(64)), (1 << 63, 0, 0));
+    }
+
+    #[test]
+    fn onnx_keeps_nan() {
+        for (a, b) in [(1.0, f32::NAN), (f32::NAN, 1.0), (f32::NAN, f32::INFINITY)] {
+            assert!(Number::max_or_nan(a, b).is_nan() && Number::min_or_nan(a, b).is_nan());
+        }
+        assert_eq!((Number::max_or_nan(-1.0, 2.0f32), Number::min_or_nan(-1i8, 2)), (2.0, -1));
+        assert!(f64::NAN.sign_or_nan().is_nan() && f64::NAN.sign() == 0.0);
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! | [`recipe`] | what a host or custom kernel computes, as data, for engines that cannot call the function |
 //! | `facts` | dtypes and tensor types in tract's terms |
 //! | `bfloat` | bfloat16 by conversion to float32 |
-//! | `element`, `pointwise` | arithmetic on one element of any dtype; elementwise functions as tract operators |
+//! | `element`, [`pointwise`] | arithmetic on one element of any dtype; elementwise functions as tract operators |
 //! | `indexing`, `remap` | multi-indices and strides; copies by per-axis index tables |
 //! | [`contiguous_runs`] | loops over several tensors, of which some are broadcast |
 //! | `window_loops`, [`phases`] | loops of convolutions and pooling; strided windows as contiguous loops |
@@ -29,7 +29,7 @@ mod host;
 pub(crate) mod indexing;
 pub(crate) mod moments;
 pub mod phases;
-pub(crate) mod pointwise;
+pub mod pointwise;
 pub mod recipe;
 pub(crate) mod remap;
 pub mod routine;

@@ -63,13 +63,13 @@ fn sum<T: Float>(values: &[T], of: impl Fn(T) -> T) -> T {
     lanes.iter().fold(rest, |sum, lane| sum + *lane)
 }
 
-/// Local response normalisation: divides every element by `(bias + alpha / size · Σx²)^beta` over its `size` neighbours
-/// along an axis of `channels`, which are `inner` elements apart. `constants` are bias, alpha and beta.
+/// Local response normalisation: divides every element by `(bias + alpha / size · Σx²)^beta` over its `size` neighbours,
+/// `before` of them before it, along an axis of `channels`, which are `inner` elements apart. `constants` are bias, alpha and beta.
 pub(crate) fn local_response<T: Float + Datum>(
     data: &Tensor,
     channels: usize,
     inner: usize,
-    size: usize,
+    (size, before): (usize, usize),
     constants: [T; 3],
 ) -> TractResult<TVec<Tensor>> {
     let [bias, alpha, beta] = constants;
@@ -84,8 +84,8 @@ pub(crate) fn local_response<T: Float + Datum>(
         {
             for (at, x) in to.iter_mut().enumerate() {
                 let (channel, offset) = (at / inner, at % inner);
-                let first = channel.saturating_sub(size / 2);
-                let end = (channel + size).saturating_sub(size / 2).min(channels);
+                let first = channel.saturating_sub(before);
+                let end = (channel + size).saturating_sub(before).min(channels);
                 let squares = (first..end).fold(T::zero(), |sum, c| {
                     let neighbour = from[c * inner + offset];
                     sum + neighbour * neighbour
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn an_even_neighbourhood_extends_further_back() {
         let data = tensor1(&[1f32, 10., 100.]);
-        let made = local_response::<f32>(&data, 3, 1, 2, [0.0, 2.0, 1.0]).unwrap();
+        let made = local_response::<f32>(&data, 3, 1, (2, 1), [0.0, 2.0, 1.0]).unwrap();
         assert_eq!(made[0], tensor1(&[1f32, 10. / 101., 100. / 10100.]));
     }
 }

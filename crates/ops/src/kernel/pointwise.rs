@@ -5,7 +5,12 @@ use tract_core::internal::*;
 use tract_core::ops::binary::{BinMiniOp, TypedBinOp};
 use tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
 
+use crate::kernel::element::{Number, for_dtype};
 use crate::kernel::indexing::broadcast_strides;
+
+/// Names of the operators of [`maximum`] and [`minimum`], by which engines recognise them.
+pub const MAXIMUM: &str = "maximum_or_nan";
+pub const MINIMUM: &str = "minimum_or_nan";
 
 /// A function of one tensor that keeps its shape and dtype.
 pub(crate) type MapFn = fn(&mut Tensor) -> TractResult<()>;
@@ -34,6 +39,16 @@ pub(crate) fn zip(name: &'static str, zip: ZipFn) -> TypedBinOp {
 /// `zip` as a tract operator with bool results.
 pub(crate) fn zip_to_bool(name: &'static str, zip: ZipFn) -> TypedBinOp {
     TypedBinOp(Box::new(Zip { name, to_bool: true, zip }), None)
+}
+
+/// The maximum with ONNX's NaN: NaN if either operand is.
+pub fn maximum() -> TypedBinOp {
+    zip(MAXIMUM, |out, a, b| for_dtype!(a.datum_type(), T in number => pairs(out, a, b, <T as Number>::max_or_nan)))
+}
+
+/// The minimum with ONNX's NaN.
+pub fn minimum() -> TypedBinOp {
+    zip(MINIMUM, |out, a, b| for_dtype!(a.datum_type(), T in number => pairs(out, a, b, <T as Number>::min_or_nan)))
 }
 
 /// Applies `function` to every element of a tensor of `T`.

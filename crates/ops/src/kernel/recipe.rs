@@ -31,10 +31,11 @@ pub enum Recipe {
         name: &'static str,
         axes: Vec<usize>,
     },
-    /// `max(min(x, high), low)`.
+    /// `max(min(x, high), low)`, which makes `high` of NaN unless it `keeps_nan`: then `min(max(x, low), high)`.
     Clip {
         low: f64,
         high: f64,
+        keeps_nan: bool,
     },
 }
 
@@ -97,6 +98,14 @@ impl Pooling {
             (0..counts[axis] as u64).map(span).collect()
         };
         Pooling::over(largest, sizes, inner, (0..windows.len()).map(along).collect())
+    }
+
+    /// With `divisor` for every window.
+    pub(crate) fn divided_by(mut self, divisor: i64) -> Pooling {
+        self.axes.iter_mut().flatten().for_each(|span| span.divisor = 1);
+        let divisor = usize::try_from(divisor).unwrap_or(1);
+        self.axes[2].iter_mut().for_each(|span| span.divisor = divisor);
+        self
     }
 
     /// Windows given as element ranges.

@@ -45,13 +45,15 @@ FLOAT_UNARY(atanh, atanhf(x), atanh(x))
 FLOAT_UNARY(ceil, ceilf(x), ceil(x))
 FLOAT_UNARY(floor, floorf(x), floor(x))
 FLOAT_UNARY(round, roundf(x), round(x))
+FLOAT_UNARY(round_half_even, rintf(x), rint(x))
 FLOAT_UNARY(trunc, truncf(x), trunc(x))
 FLOAT_UNARY(leaky, x > 0 ? x : c * x, x > 0 ? x : c * x)
 
 #define NUMBER_UNARY(T)                                                                               \
     UNARY(abs_##T, T, T, x < 0 ? -x : x)                                                              \
     UNARY(negative_##T, T, T, -x)                                                                     \
-    UNARY(sign_##T, T, T, x > 0 ? 1 : x < 0 ? -1 : 0)
+    UNARY(sign_##T, T, T, x > 0 ? 1 : x < 0 ? -1 : 0)                                                 \
+    UNARY(sign_or_nan_##T, T, T, x > 0 ? 1 : x < 0 ? -1 : x)
 NUMBER_UNARY(f32)
 NUMBER_UNARY(f64)
 NUMBER_UNARY(i32)
@@ -79,6 +81,7 @@ struct Binary {
 #define COMPARISONS(T)                                                                                \
     BINARY(equal_##T, T, boolean, x == y)                                                             \
     BINARY(not_equal_##T, T, boolean, x < y || x > y)                                                 \
+    BINARY(not_equal_or_nan_##T, T, boolean, x != y)                                                  \
     BINARY(less_##T, T, boolean, x < y)                                                               \
     BINARY(less_equal_##T, T, boolean, x <= y)                                                        \
     BINARY(greater_##T, T, boolean, x > y)                                                            \
@@ -86,6 +89,8 @@ struct Binary {
 #define ORDERED(T)                                                                                    \
     BINARY(maximum_##T, T, T, x > y ? x : y)                                                          \
     BINARY(minimum_##T, T, T, x < y ? x : y)                                                          \
+    BINARY(maximum_or_nan_##T, T, T, x > y || x != x ? x : y)                                         \
+    BINARY(minimum_or_nan_##T, T, T, x < y || x != x ? x : y)                                         \
     COMPARISONS(T)
 #define FLOAT_BINARY(T, power)                                                                        \
     BINARY(add_##T, T, T, x + y)                                                                      \

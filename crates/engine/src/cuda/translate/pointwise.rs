@@ -53,12 +53,19 @@ const FLOAT_UNARY: &[(&str, &str)] = &[
     ("ceil", "ceil"),
     ("floor", "floor"),
     ("round", "round"),
+    ("round_half_even", "round_half_even"),
     ("trunc", "trunc"),
 ];
 
 /// Functions of one number.
-const NUMBER_UNARY: &[(&str, &str)] =
-    &[("Abs", "abs"), ("abs", "abs"), ("Neg", "negative"), ("negative", "negative"), ("sign", "sign")];
+const NUMBER_UNARY: &[(&str, &str)] = &[
+    ("Abs", "abs"),
+    ("abs", "abs"),
+    ("Neg", "negative"),
+    ("negative", "negative"),
+    ("sign", "sign"),
+    ("sign_or_nan", "sign_or_nan"),
+];
 
 /// Functions of two numbers with a result of the same dtype.
 const BINARY: &[(&str, &str)] = &[
@@ -71,6 +78,8 @@ const BINARY: &[(&str, &str)] = &[
     ("divide", "divide"),
     ("maximum", "maximum"),
     ("minimum", "minimum"),
+    ("maximum_or_nan", "maximum_or_nan"),
+    ("minimum_or_nan", "minimum_or_nan"),
     ("Max", "maximum"),
     ("Min", "minimum"),
     ("Pow", "power"),
@@ -93,7 +102,8 @@ const BOOL_BINARY: &[(&str, &str)] = &[
     ("bitwise_xor", "xor_bool"),
 ];
 
-const COMPARISONS: &[&str] = &["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"];
+const COMPARISONS: &[&str] =
+    &["equal", "not_equal", "not_equal_or_nan", "less", "less_equal", "greater", "greater_equal"];
 
 pub(super) fn translate(
     builder: &mut KernelBuilder<'_>,
@@ -109,7 +119,7 @@ pub(super) fn translate(
     if let ([value], Some(Cast { to })) = (operands, node.op_as::<Cast>()) {
         return Ok(Some(tvec![cast(builder, value, *to)?]));
     }
-    if let ([value], Some(Recipe::Clip { low, high })) = (operands, kernel::recipe(node.op.as_ref())) {
+    if let ([value], Some(Recipe::Clip { low, high, keeps_nan })) = (operands, kernel::recipe(node.op.as_ref())) {
         let mut bound = |bound: f64| {
             let shape = tvec![1; value.shape.len()];
             let tensor = match value.dtype {
@@ -120,6 +130,10 @@ pub(super) fn translate(
             Ok::<_, TractError>(builder.constant(&tensor.into_shape(&shape)?.into_arc_tensor()))
         };
         let (low, high) = (bound(low)?, bound(high)?);
+        if keeps_nan {
+            let above = binary(builder, node, value, &low, "maximum_or_nan")?;
+            return Ok(Some(tvec![binary(builder, node, &above, &high, "minimum_or_nan")?]));
+        }
         let below = binary(builder, node, value, &high, "minimum")?;
         return Ok(Some(tvec![binary(builder, node, &below, &low, "maximum")?]));
     }

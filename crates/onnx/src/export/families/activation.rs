@@ -25,6 +25,7 @@ pub(super) const OPS: &[(&str, Write)] = &[
 fn relu(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let x = scope.x(0)?;
     match x.dtype.is_float() {
+        true if scope.call.is_onnx() => scope.builder.unary("Relu", &x),
         // ONNX Runtime fuses `Relu` with what computes its operand. Alone, an operator that makes 0 of what is not a
         // number, as TVM does.
         true if scope.is_computed.first() == Some(&true) => scope.builder.unary("Relu", &x),
@@ -36,6 +37,10 @@ fn relu(scope: &mut Scope<'_>) -> Result<OnnxValue> {
 fn clip(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let x = scope.x(0)?;
     let (low, high) = (scope.float("a_min", f64::MIN)?, scope.float("a_max", f64::MAX)?);
+    if scope.call.is_onnx() && x.dtype.is_float() {
+        let (low, high) = (scope.builder.scalar(low, x.dtype)?, scope.builder.scalar(high, x.dtype)?);
+        return scope.builder.node("Clip", &[&x, &low, &high]).one(x.dtype);
+    }
     clipped(scope.builder, &x, low, high)
 }
 

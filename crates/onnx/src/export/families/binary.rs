@@ -31,7 +31,7 @@ pub(super) const OPS: &[(&str, Write)] = &[
     ("mod", One(remainder)),
     ("multiply", One(|scope| arithmetic(scope, "Mul", "And"))),
     ("not_equal", One(not_equal)),
-    ("power", Binary("Pow")),
+    ("power", One(power)),
     ("right_shift", One(right_shift)),
     ("subtract", Binary("Sub")),
     ("trunc_divide", One(trunc_divide)),
@@ -40,10 +40,10 @@ pub(super) const OPS: &[(&str, Write)] = &[
 ];
 
 /// `a` where `compare` says so, else `b`: as in TVM the second operand where either is not a number, which ONNX's own
-/// operator would return.
+/// operator, of operators that were ONNX's, returns.
 fn extreme(scope: &mut Scope<'_>, of_integers: &'static str, compare: &'static str) -> Result<OnnxValue> {
     let (a, b) = (scope.x(0)?, scope.x(1)?);
-    if !a.dtype.is_float() {
+    if !a.dtype.is_float() || scope.call.is_onnx() {
         return scope.builder.binary(of_integers, &a, &b);
     }
     let takes_first = scope.builder.compare(compare, &a, &b)?;
@@ -88,6 +88,31 @@ fn floor_mod(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let whole = scope.builder.unary("Floor", &quotient)?;
     let product = scope.builder.binary("Mul", &whole, &b)?;
     scope.builder.binary("Sub", &a, &product)
+}
+
+/// Bits of an exponent beyond which a power of int64 other than those of -1, 0 and 1 has overflowed.
+const EXPONENT_BITS: usize = 6;
+
+/// Powers of int64 by repeated squaring: ONNX Runtime computes them in float64, which has 53 bits.
+fn power(scope: &mut Scope<'_>) -> Result<OnnxValue> {
+    let (base, exponent) = (scope.x(0)?, scope.x(1)?);
+    let rough = scope.builder.binary("Pow", &base, &exponent)?;
+    if base.dtype != DType::I64 {
+        return Ok(rough);
+    }
+    let [zero, one, two] = [0, 1, 2].map(|n| scope.builder.integers(&[n], DType::I64, &[]));
+    let (zero, one, two) = (zero?, one?, two?);
+    let (mut square, mut rest, mut made) = (base, exponent.clone(), one.clone());
+    for _ in 0..EXPONENT_BITS {
+        let bit = scope.builder.binary("Mod", &rest, &two)?;
+        let is_set = scope.builder.compare("Equal", &bit, &one)?;
+        let factor = scope.builder.choose(&is_set, &square, &one)?;
+        made = scope.builder.binary("Mul", &made, &factor)?;
+        square = scope.builder.binary("Mul", &square, &square)?;
+        rest = scope.builder.binary("Div", &rest, &two)?;
+    }
+    let is_negative = scope.builder.compare("Less", &exponent, &zero)?;
+    scope.builder.choose(&is_negative, &rough, &made)
 }
 
 fn floor_divide(scope: &mut Scope<'_>) -> Result<OnnxValue> {

@@ -9,8 +9,11 @@ use crate::{
 pub(super) const OPS: &[(&str, Write)] =
     &[("gather", One(elements)), ("gather_nd", One(by_tuples)), ("take", One(take))];
 
-/// Indices as ONNX accepts them, from `-size` to `size - 1`: Relay clips or wraps the others.
+/// Indices as ONNX accepts them, from `-size` to `size - 1`: Relay clips or wraps the others, ONNX refuses them.
 fn bounded(scope: &mut Scope<'_>, indices: &OnnxValue, size: i64) -> Result<OnnxValue> {
+    if scope.call.is_onnx() {
+        return scope.builder.index(indices);
+    }
     let known = indices.content.as_ref().and_then(|data| data.to_i64s());
     if known.is_some_and(|known| known.iter().all(|index| (0..size).contains(index))) {
         return scope.builder.index(indices);

@@ -37,6 +37,16 @@ enum Pooling {
     Average,
 }
 
+/// What the sum of a window is divided by.
+#[derive(Clone, Copy, PartialEq)]
+enum Divisor {
+    /// The number of its elements.
+    Inside,
+    /// That with explicit padding.
+    Padded,
+    Same(i64),
+}
+
 /// The operand of a pooling with its axes in the order of [`DATA`].
 struct Pooled {
     x: OnnxValue,
@@ -84,8 +94,12 @@ fn sliding(scope: &mut Scope<'_>, rank: usize, pooling: Pooling) -> Result<OnnxV
     let y = match pooling {
         Pooling::Largest => largest(scope.builder, &pooled.x, &dims, &windows, &counts)?,
         Pooling::Average => {
-            let padded = scope.flag("count_include_pad", false)?;
-            average(scope.builder, &pooled.x, &dims, &windows, &counts, padded)?
+            let divisor = match scope.checked(scope.call.optional_int("divisor_override"))? {
+                Some(divisor) => Divisor::Same(divisor),
+                None if scope.flag("count_include_pad", false)? => Divisor::Padded,
+                None => Divisor::Inside,
+            };
+            average(scope.builder, &pooled.x, &dims, &windows, &counts, divisor)?
         }
     };
     pooled.stored(scope, &y)
@@ -134,15 +148,16 @@ fn average(
     dims: &[i64],
     windows: &[Window],
     counts: &[i64],
-    padded: bool,
+    divisor: Divisor,
 ) -> Result<OnnxValue> {
     let exact = exact(windows, dims, counts);
     let is_wide = exact.iter().any(|w| w.before >= w.size || w.after >= w.size);
     let is_longer = exact.iter().zip(windows).any(|(exact, window)| exact.after != window.after);
     let is_dilated = exact.iter().any(|window| window.dilation != 1);
     let is_float = matches!(x.dtype, DType::F32 | DType::F16 | DType::Bf16);
-    if is_wide || is_dilated || !is_float || (padded && is_longer) {
-        return averaged_columns(builder, x, dims, windows, counts, padded);
+    let padded = divisor == Divisor::Padded;
+    if is_wide || is_dilated || !is_float || (padded && is_longer) || matches!(divisor, Divisor::Same(_)) {
+        return averaged_columns(builder, x, dims, windows, counts, divisor);
     }
     builder
         .node("AveragePool", &[x])
@@ -160,18 +175,22 @@ fn averaged_columns(
     dims: &[i64],
     windows: &[Window],
     counts: &[i64],
-    padded: bool,
+    divisor: Divisor,
 ) -> Result<OnnxValue> {
     check_indices(dims, windows, counts)?;
     let mut divisors = vec![1i64];
     for ((window, n), count) in windows.iter().zip(&dims[2..]).zip(counts) {
-        let inside = |at: i64| match padded {
-            true => window.padded_len(at as u64, *n as u64),
-            false => window.inside(at as u64, *n as u64).count() as i64,
+        let inside = |at: i64| match divisor {
+            Divisor::Padded => window.padded_len(at as u64, *n as u64),
+            Divisor::Inside => window.inside(at as u64, *n as u64).count() as i64,
+            Divisor::Same(_) => 1,
         };
         divisors = divisors.iter().flat_map(|all| (0..*count).map(move |at| all * inside(at))).collect();
     }
-    if !padded {
+    if let Divisor::Same(divisor) = divisor {
+        divisors.fill(divisor);
+    }
+    if divisor != Divisor::Padded {
         divisors.iter_mut().for_each(|n| *n = (*n).max(1));
     }
     let zero = builder.scalar(0.0, x.dtype)?;
@@ -228,7 +247,7 @@ fn adaptive(scope: &mut Scope<'_>, rank: usize, pooling: Pooling) -> Result<Onnx
             .collect();
         match pooling {
             Pooling::Largest => largest(scope.builder, &pooled.x, &dims, &windows, &counts)?,
-            Pooling::Average => average(scope.builder, &pooled.x, &dims, &windows, &counts, false)?,
+            Pooling::Average => average(scope.builder, &pooled.x, &dims, &windows, &counts, Divisor::Inside)?,
         }
     } else {
         uneven(scope.builder, &pooled.x, &dims, &counts, pooling)?

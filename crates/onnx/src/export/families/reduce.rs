@@ -44,7 +44,28 @@ fn reduced(scope: &mut Scope<'_>, op: &'static str, x: &OnnxValue, axes: &[usize
 
 fn reduction(scope: &mut Scope<'_>, op: &'static str) -> Result<OnnxValue> {
     let (x, axes) = (scope.x(0)?, axes(scope)?);
-    reduced(scope, op, &x, &axes)
+    let dims = scope.dims(0)?;
+    match axes.iter().any(|axis| dims[*axis] == 0) {
+        true => of_nothing(scope, op),
+        false => reduced(scope, op, &x, &axes),
+    }
+}
+
+/// The reduction of no elements, which runtimes do not all compute.
+fn of_nothing(scope: &mut Scope<'_>, op: &'static str) -> Result<OnnxValue> {
+    let (dtype, dims) = (scope.out()?.dtype, scope.out_dims()?);
+    let (least, most) = super::activation::range(dtype);
+    let extreme = if scope.call.is_onnx() { f64::INFINITY } else { f64::from(f32::MAX) };
+    let value = match op {
+        "ReduceSum" => scope.builder.scalar(0.0, dtype)?,
+        "ReduceProd" => scope.builder.scalar(1.0, dtype)?,
+        "ReduceMax" if dtype.is_float() => scope.builder.scalar(-extreme, dtype)?,
+        "ReduceMin" if dtype.is_float() => scope.builder.scalar(extreme, dtype)?,
+        "ReduceMax" => scope.builder.integers(&[least as i64], dtype, &[])?,
+        "ReduceMin" => scope.builder.integers(&[most as i64], dtype, &[])?,
+        _ => return Err(format!("{op} of nothing")),
+    };
+    scope.builder.expand(&value, &dims)
 }
 
 /// Of integers, the sum divided with truncation.

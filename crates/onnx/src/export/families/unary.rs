@@ -107,10 +107,11 @@ pub(super) fn truncated(builder: &mut ModelBuilder, x: &OnnxValue) -> Result<Onn
     toward_zero(builder, x)
 }
 
-/// Rounds halves away from zero, where ONNX's `Round` rounds them to even.
+/// Rounds halves away from zero, where ONNX's `Round` rounds them to even: what was ONNX's is again.
 fn round(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let x = scope.x(0)?;
     match x.dtype.is_float() {
+        true if scope.call.is_onnx() => scope.builder.unary("Round", &x),
         true => round_half_away(scope.builder, &x),
         false => Ok(x),
     }

@@ -81,7 +81,7 @@ fn crop_and_resize(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId
                 let coordinates =
                     Coordinates::TfCropAndResize { start: corners[axis] as f32, end: corners[axis + 2] as f32 };
                 let (n, m) = (shape[2 + axis], out[2 + axis]);
-                (method.axis(coordinates, n, m, false), coordinates.inside(n, m))
+                (method.axis(coordinates, n, m, false, None), coordinates.inside(n, m, None))
             };
             let ((down, seen_down), (right, seen_right)) = (along(0), along(1));
             for (channel, made) in made.chunks_exact_mut(out[2] * out[3]).enumerate() {

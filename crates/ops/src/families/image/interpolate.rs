@@ -1,6 +1,7 @@
 //! Coordinate transformations and interpolation methods of resizing.
 //!
-//! After `topi/image/resize.py` of TVM 0.14, whose coordinates are computed in single precision.
+//! After `topi/image/resize.py` of TVM 0.14, whose coordinates are computed in single precision; with a scale, after ONNX's
+//! `Resize`, as ONNX Runtime computes it (`upsample.h`).
 
 use crate::kernel::{remap::Remap, taps::Taps};
 use smallvec::SmallVec;
@@ -13,6 +14,8 @@ pub(crate) enum Coordinates {
     Asymmetric,
     PytorchHalfPixel,
     TfHalfPixelForNn,
+    /// ONNX's alone.
+    HalfPixelSymmetric,
     /// The crop in units of the last index of the axis.
     TfCropAndResize {
         start: f32,
@@ -29,6 +32,8 @@ pub(crate) enum Nearest {
     RoundPreferCeil,
     Floor,
     Ceil,
+    /// Floor where the axis is enlarged, ceil where it is reduced: ONNX's until operator set 10.
+    Simple,
 }
 
 /// The interpolation method.
@@ -44,11 +49,16 @@ pub(crate) enum Method {
 }
 
 impl Coordinates {
-    /// The position in the data of index `x` of the result.
-    pub fn source(self, x: usize, n: usize, m: usize) -> f32 {
+    /// The position in the data of index `x` of the result. ONNX's `scale` is by how much the axis grows, Relay's is
+    /// that of the sizes.
+    pub fn source(self, x: usize, n: usize, m: usize, scale: Option<f32>) -> f32 {
         let (at, n, m) = (x as f32, n as f32, m as f32);
+        if let Some(scale) = scale {
+            return self.scaled(at, n, m, scale);
+        }
         let scale = n / m;
         match self {
+            Coordinates::HalfPixelSymmetric => (at + 0.5) * scale - 0.5,
             Coordinates::HalfPixel => (at + 0.5) * scale - 0.5,
             Coordinates::PytorchHalfPixel if m > 1.0 => (at + 0.5) * scale - 0.5,
             Coordinates::PytorchHalfPixel => 0.0,
@@ -62,22 +72,48 @@ impl Coordinates {
         }
     }
 
+    fn scaled(self, at: f32, n: f32, m: f32, scale: f32) -> f32 {
+        match self {
+            Coordinates::HalfPixel => (at + 0.5) / scale - 0.5,
+            Coordinates::HalfPixelSymmetric => {
+                let offset = n / 2.0 * (1.0 - m / (scale * n));
+                offset + (at + 0.5) / scale - 0.5
+            }
+            Coordinates::PytorchHalfPixel if m > 1.0 => (at + 0.5) / scale - 0.5,
+            Coordinates::Asymmetric => at / scale,
+            Coordinates::TfHalfPixelForNn => (at + 0.5) / scale,
+            Coordinates::AlignCorners if m > 1.0 => at * (n - 1.0) / (m - 1.0),
+            Coordinates::TfCropAndResize { start, end } if m > 1.0 => {
+                start * (n - 1.0) + (at * (end - start) * (n - 1.0)) / (m - 1.0)
+            }
+            Coordinates::TfCropAndResize { start, end } => 0.5 * (start + end) * (n - 1.0),
+            Coordinates::PytorchHalfPixel | Coordinates::AlignCorners => 0.0,
+        }
+    }
+
     /// By index of the result: the index itself, or `None` where a crop reads out of bounds.
-    pub fn inside(self, n: usize, m: usize) -> Vec<Option<usize>> {
+    pub fn inside(self, n: usize, m: usize, scale: Option<f32>) -> Vec<Option<usize>> {
         let cropped = matches!(self, Coordinates::TfCropAndResize { .. });
-        let seen = |x: &usize| !cropped || (0.0..=n as f32 - 1.0).contains(&self.source(*x, n, m));
+        let seen = |x: &usize| !cropped || (0.0..=n as f32 - 1.0).contains(&self.source(*x, n, m, scale));
         (0..m).map(|x| Some(x).filter(seen)).collect()
     }
 }
 
 impl Nearest {
-    fn index(self, position: f32) -> f32 {
+    fn index(self, position: f32, scale: Option<f32>) -> f32 {
+        match (self, scale) {
+            (Nearest::RoundPreferCeil | Nearest::Round, Some(_)) => return position.round(),
+            (Nearest::Simple, Some(scale)) if scale < 1.0 => return position.ceil(),
+            (Nearest::Floor | Nearest::Simple, Some(_)) => return position.floor(),
+            (Nearest::Ceil, Some(_)) => return position.ceil(),
+            _ => {}
+        }
         // The epsilons keep positions that are integers up to rounding errors.
         match self {
             Nearest::Round => position.round(),
             Nearest::RoundPreferFloor => (position - 0.5).ceil(),
             Nearest::RoundPreferCeil => (position + 0.5).floor(),
-            Nearest::Floor => (position + 1e-5).floor(),
+            Nearest::Floor | Nearest::Simple => (position + 1e-5).floor(),
             Nearest::Ceil => (position - 1e-5).ceil(),
         }
     }
@@ -85,11 +121,11 @@ impl Nearest {
 
 impl Method {
     /// The elements around `position` on an axis of length `n`, and their weights; indices are clamped.
-    pub fn taps(self, position: f32, n: usize) -> SmallVec<[(usize, f32); 4]> {
+    pub fn taps(self, position: f32, n: usize, scale: Option<f32>) -> SmallVec<[(usize, f32); 4]> {
         let clamp = |index: f32| index.clamp(0.0, n.saturating_sub(1) as f32) as usize;
         let (whole, part) = (position.floor(), position - position.floor());
         match self {
-            Method::Nearest(nearest) => [(clamp(nearest.index(position)), 1.0)].into_iter().collect(),
+            Method::Nearest(nearest) => [(clamp(nearest.index(position, scale)), 1.0)].into_iter().collect(),
             Method::Linear => [(clamp(whole), 1.0 - part), (clamp(whole + 1.0), part)].into_iter().collect(),
             Method::Cubic { alpha, exclude_outside } => {
                 let mut weights = cubic(part, alpha);
@@ -107,14 +143,16 @@ impl Method {
     }
 
     /// The taps of an axis resized from length `n` to `m`. With `repeats`, asymmetric nearest-neighbour enlargement by an
-    /// integer factor repeats each element, regardless of rounding, because TVM then uses integer division.
-    pub fn axis(self, coordinates: Coordinates, n: usize, m: usize, repeats: bool) -> Taps {
+    /// integer factor repeats each element, regardless of rounding, because TVM then uses integer division. With a
+    /// `scale`, by ONNX's rules.
+    pub fn axis(self, coordinates: Coordinates, n: usize, m: usize, repeats: bool, scale: Option<f32>) -> Taps {
+        let repeats = repeats && scale.is_none();
         let whole = repeats && n > 0 && m.is_multiple_of(n) && coordinates == Coordinates::Asymmetric;
         let factor = m.checked_div(n).unwrap_or(0);
         if whole && matches!(self, Method::Nearest(_)) && factor as f64 <= 1.0 / (1e-5 * (n as f64 + 1.0)) {
             return (0..m).map(|x| [(x / factor, 1.0)].into_iter().collect()).collect();
         }
-        (0..m).map(|x| self.taps(coordinates.source(x, n, m), n)).collect()
+        (0..m).map(|x| self.taps(coordinates.source(x, n, m, scale), n, scale)).collect()
     }
 }
 
@@ -150,7 +188,7 @@ mod tests {
         let cubic = Method::Cubic { alpha: -0.5, exclude_outside: true };
         for method in [Method::Linear, cubic, Method::Nearest(Nearest::Round)] {
             for coordinates in [Coordinates::HalfPixel, Coordinates::AlignCorners, Coordinates::TfHalfPixelForNn] {
-                for taps in method.axis(coordinates, 4, 9, true) {
+                for taps in method.axis(coordinates, 4, 9, true, None) {
                     assert!((taps.iter().map(|t| t.1).sum::<f32>() - 1.0).abs() < 1e-6);
                     assert!(taps.iter().all(|t| t.0 < 4));
                 }
@@ -159,12 +197,43 @@ mod tests {
     }
 
     #[test]
+    fn positions_of_onnx_come_from_the_scale() {
+        use Coordinates::*;
+        for (coordinates, n, m, scale, positions) in [
+            (HalfPixel, 4, 6, 1.5, &[-0.166_666_63f32, 0.5, 1.166_666_7, 1.833_333_3, 2.5, 3.166_666_7][..]),
+            (HalfPixel, 5, 8, 1.7, &[-0.205_882_34, 0.382_352_95]),
+            (Asymmetric, 5, 7, 1.4, &[0.0, 0.714_285_7]),
+            (PytorchHalfPixel, 4, 1, 0.3, &[0.0]),
+            (HalfPixelSymmetric, 4, 2, 0.6, &[0.666_666_7]),
+            (AlignCorners, 4, 7, 1.8, &[0.0, 0.5, 1.0]),
+        ] {
+            let found: Vec<f32> = (0..positions.len()).map(|x| coordinates.source(x, n, m, Some(scale))).collect();
+            let near = found.iter().zip(positions).all(|(a, b)| (a - b).abs() < 1e-5);
+            assert!(near, "{coordinates:?} of {n} by {scale}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn rounding_of_onnx_has_no_tolerance() {
+        for (nearest, position, scale, index) in [
+            (Nearest::Floor, 1.999_995, 1.5, 1.0),
+            (Nearest::Ceil, 1.000_005, 1.5, 2.0),
+            (Nearest::RoundPreferFloor, 2.5, 1.5, 2.0),
+            (Nearest::RoundPreferCeil, 2.5, 1.5, 3.0),
+            (Nearest::Simple, 1.2, 1.5, 1.0),
+            (Nearest::Simple, 1.2, 0.5, 2.0),
+        ] {
+            assert_eq!(nearest.index(position, Some(scale)), index, "{nearest:?} of {position}");
+        }
+    }
+
+    #[test]
     fn doubling_repeats_and_halving_averages() {
         let data = tensor2(&[[1f32, 3.0], [5.0, 7.0]]);
-        let double = Method::Nearest(Nearest::Floor).axis(Coordinates::Asymmetric, 2, 4, true);
+        let double = Method::Nearest(Nearest::Floor).axis(Coordinates::Asymmetric, 2, 4, true, None);
         let made = nearest(&[2, 2], &[(1, double)]).apply(&data, &tensor0(0f32)).unwrap();
         assert_eq!(made, tensor2(&[[1f32, 1., 3., 3.], [5., 5., 7., 7.]]));
-        let halve = Method::Linear.axis(Coordinates::HalfPixel, 2, 1, true);
+        let halve = Method::Linear.axis(Coordinates::HalfPixel, 2, 1, true, None);
         assert_eq!(resampled::<f32>(&data, &[(0, halve.clone()), (1, halve)]).unwrap(), tensor2(&[[4f32]]));
     }
 }

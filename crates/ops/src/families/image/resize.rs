@@ -86,7 +86,7 @@ fn resized_axes<const RANK: usize>(call: &Typed<'_>) -> Result<Vec<SplitAxis>, T
         if to > MAX_LENGTH {
             continue;
         }
-        let taps = resize.method.axis(resized.coordinates, from as usize, to as usize, RANK == 2);
+        let taps = resize.method.axis(resized.coordinates, from as usize, to as usize, RANK == 2, resized.scale);
         if taps.iter().zip(0u64..).any(|(taps, x)| taps.iter().map(|tap| tap.0 as u64).ne([x / factor])) {
             continue;
         }
@@ -146,6 +146,8 @@ struct Resized {
     axis: usize,
     size: Dim,
     coordinates: Coordinates,
+    /// By how much the axis grows, where that decides coordinates: in ONNX, by the attribute `scales`.
+    scale: Option<f32>,
 }
 
 impl Resize {
@@ -159,9 +161,11 @@ impl Resize {
         let sizes = call.steps("size", RANK, 1)?;
         let roi = call.floats("roi")?.unwrap_or_default();
         let mode = call.text("coordinate_transformation_mode", "half_pixel")?;
+        let scales = scales(call, RANK)?;
         let axis = |i: usize| {
             let part = roi.get(i).zip(roi.get(i + RANK)).map_or((0.0, 1.0), |(a, b)| (*a as f32, *b as f32));
-            Ok(Resized { axis: at[i], size: Dim::Known(sizes[i]), coordinates: coordinates(call, mode, part)? })
+            let (size, coordinates) = (Dim::Known(sizes[i]), coordinates(call, mode, part)?);
+            Ok(Resized { axis: at[i], size, coordinates, scale: scales.as_ref().map(|scales| scales[i]) })
         };
         Ok(Resize {
             axes: (0..RANK).map(axis).collect::<Result<_, TypeError>>()?,
@@ -187,7 +191,7 @@ impl Resize {
             }
             // Half to even in single precision, as in TVM's constant folding.
             let size = map_dim(data.shape[*axis], |n| (n as f32 * factor).round_ties_even() as u64);
-            Ok(Resized { axis: *axis, size, coordinates: coordinates(call, mode, (0.0, 1.0))? })
+            Ok(Resized { axis: *axis, size, coordinates: coordinates(call, mode, (0.0, 1.0))?, scale: None })
         };
         let keys = &["scale_d", "scale_h", "scale_w"][3 - RANK..];
         let named = call.text("method", "nearest_neighbor")?;
@@ -198,6 +202,16 @@ impl Resize {
             extrapolation: 0.0,
             out_dtype: data.dtype,
         })
+    }
+}
+
+/// The attribute `scales`: one positive number for each axis.
+fn scales(call: &Call<'_>, rank: usize) -> Result<Option<Vec<f32>>, TypeError> {
+    let Some(written) = call.floats("scales")? else { return Ok(None) };
+    let scales: Vec<f32> = written.iter().map(|scale| *scale as f32).collect();
+    match scales.len() == rank && scales.iter().all(|scale| scale.is_finite() && *scale > 0.0) {
+        true => Ok(Some(scales)),
+        false => Err(call.error(format!("attribute scales is {written:?}, expected {rank} positive numbers"))),
     }
 }
 
@@ -216,6 +230,7 @@ fn coordinates(call: &Call<'_>, mode: &str, (start, end): (f32, f32)) -> Result<
         "align_corners" => Coordinates::AlignCorners,
         "asymmetric" => Coordinates::Asymmetric,
         "pytorch_half_pixel" => Coordinates::PytorchHalfPixel,
+        "half_pixel_symmetric" => Coordinates::HalfPixelSymmetric,
         "tf_half_pixel_for_nn" => Coordinates::TfHalfPixelForNn,
         "tf_crop_and_resize" => Coordinates::TfCropAndResize { start, end },
         _ => return Err(call.error(format!("{mode:?} is not a coordinate transformation"))),
@@ -231,6 +246,7 @@ fn method(call: &Call<'_>, method: &str, rounding: &str, mode: &str) -> Result<M
             "round_prefer_ceil" => Nearest::RoundPreferCeil,
             "" | "floor" => Nearest::Floor,
             "ceil" => Nearest::Ceil,
+            "simple" => Nearest::Simple,
             _ => return Err(call.error(format!("{rounding:?} is not a rounding method"))),
         }),
         "linear" => Method::Linear,
@@ -272,12 +288,12 @@ fn wire(
     let longest = resize.axes.iter().map(|r| to[r.axis]).max().unwrap_or(0);
     ensure!(longest as u64 <= MAX_LENGTH, "axes of more than {MAX_LENGTH} elements are not resized");
     let repeats = resize.axes.len() == 2;
-    let taps = |r: &Resized| (r.axis, resize.method.axis(r.coordinates, shape[r.axis], to[r.axis], repeats));
+    let taps = |r: &Resized| (r.axis, resize.method.axis(r.coordinates, shape[r.axis], to[r.axis], repeats, r.scale));
     // The innermost axis first, for cache locality.
     let axes: Vec<(usize, Taps)> = resize.axes.iter().rev().map(taps).collect();
     let mut seen: Vec<Vec<Option<usize>>> = to.iter().map(|n| (0..*n).map(Some).collect()).collect();
     for r in &resize.axes {
-        seen[r.axis] = r.coordinates.inside(shape[r.axis], to[r.axis]);
+        seen[r.axis] = r.coordinates.inside(shape[r.axis], to[r.axis], r.scale);
     }
     let cropped = seen.iter().flatten().any(Option::is_none).then(|| Remap::new(seen));
     let dtype = match (resize.method, given) {

@@ -42,6 +42,7 @@ pub(crate) const fn global<const LARGEST: bool>(name: &'static str) -> OpDef {
         .flops(per_window_element::<2>)
         .class(FusionClass::OutFusable)
         .split(|call| Ok(Pooled::read::<2>(call, call.tensor(0)?)?.others(call, &[0])))
+        .onnx()
         .wire(|wiring, call, inputs| kernel::<2, LARGEST>(wiring, call, inputs, Some([1, 1])))
 }
 
@@ -140,9 +141,13 @@ fn kernel<const RANK: usize, const LARGEST: bool>(
         pixel,
     };
     let data = wiring.cast(data, dtype)?;
+    let is_onnx = call.is_onnx();
     let made = wiring.with_recipe("AdaptivePool", Some(recipe), tvec![dtype.fact(&out)], &[data], move |inputs| {
         for_dtype!(dtype, T in number => match LARGEST == MAX {
-            true => cells.fold::<T>(&inputs[0], &out, T::LOWEST, T::larger, |value, _| value),
+            true => {
+                let start = if is_onnx { T::LEAST } else { T::LOWEST };
+                cells.fold::<T>(&inputs[0], &out, start, T::larger, |value, _| value)
+            }
             false => cells.fold::<T>(&inputs[0], &out, T::default(), T::add, |sum, n| sum.div(T::of_i64(n as i64))),
         })
     })?[0];

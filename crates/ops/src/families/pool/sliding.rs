@@ -32,6 +32,7 @@ pub(crate) const fn sliding<const RANK: usize, const LARGEST: bool>(
         })
         .class(FusionClass::OutFusable)
         .split(sliding_axes::<RANK>)
+        .onnx()
         .wire(sliding_kernel::<RANK, LARGEST>)
 }
 
@@ -43,7 +44,11 @@ fn window(call: &Call<'_>, rank: usize) -> Result<Vec<u64>, TypeError> {
 }
 
 fn rounding(call: &Call<'_>) -> Result<Rounding, TypeError> {
-    Ok(if call.flag("ceil_mode", false)? { Rounding::Ceil } else { Rounding::Floor })
+    Ok(match call.flag("ceil_mode", false)? {
+        true if call.is_onnx() => Rounding::CeilInside,
+        true => Rounding::Ceil,
+        false => Rounding::Floor,
+    })
 }
 
 fn sliding_type<const RANK: usize>(call: &Call<'_>) -> Result<Type, TypeError> {
@@ -107,22 +112,35 @@ fn sliding_kernel<const RANK: usize, const LARGEST: bool>(
     out[spatial.clone()].copy_from_slice(&counts);
     let pixel = shape[spatial.end..].iter().product();
     let walk = Walk::new(&windows, sizes, &counts, pixel);
+    let is_onnx = call.is_onnx();
     let made = if LARGEST == MAX {
         wiring.with_recipe(
             "MaxPool",
             Some(Recipe::Pool(Pooling::sliding(true, &windows, sizes, &counts, pixel, false))),
             tvec![given.fact(&out)],
             &[data],
-            move |inputs| for_dtype!(given, T in number => largest::<T>(&walk, &inputs[0], &out)),
+            move |inputs| {
+                for_dtype!(given, T in number => {
+                    let start = if is_onnx { T::LEAST } else { T::LOWEST };
+                    Ok(tvec![walk.fold(&inputs[0], &out, start, T::larger)?])
+                })
+            },
         )?[0]
     } else {
         let padded = call.flag("count_include_pad", false)?;
-        let divisors = divisors(&windows, sizes, &counts, padded);
+        // Sums of windows are averages with one divisor for all.
+        let same = call.optional_int("divisor_override")?;
+        let divisors = match same {
+            Some(divisor) => vec![divisor; counts.iter().product()],
+            None => divisors(&windows, sizes, &counts, padded),
+        };
+        let pooling = Pooling::sliding(false, &windows, sizes, &counts, pixel, padded);
+        let pooling = same.map_or(pooling.clone(), |divisor| pooling.divided_by(divisor));
         let dtype = if given == DatumType::F16 { DatumType::F32 } else { given };
         let data = wiring.cast(data, dtype)?;
         let made = wiring.with_recipe(
             "AvgPool",
-            Some(Recipe::Pool(Pooling::sliding(false, &windows, sizes, &counts, pixel, padded))),
+            Some(Recipe::Pool(pooling)),
             tvec![dtype.fact(&out)],
             &[data],
             move |inputs| for_dtype!(dtype, T in number => mean::<T>(&walk, &inputs[0], &out, &divisors)),
@@ -196,10 +214,6 @@ fn folded<T: Number>(buffer: &[T], offsets: &[usize], run: &mut [T], start: T, f
         }
         run.copy_from_slice(&lanes);
     }
-}
-
-fn largest<T: Number>(walk: &Walk, data: &Tensor, out: &[usize]) -> TractResult<TVec<Tensor>> {
-    Ok(tvec![walk.fold(data, out, T::LOWEST, T::larger)?])
 }
 
 fn mean<T: Number>(walk: &Walk, data: &Tensor, out: &[usize], divisors: &[i64]) -> TractResult<TVec<Tensor>> {

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""onnx_rules.py: makes onnx_rules/*.onnx, one small model for each rule of ONNX at the edges of an operator, and what it must compute.
+
+NAME.npz has the inputs (`in_NAME`) and the outputs (`out_0`, …); without outputs, the model must fail when it runs. Outputs come
+from ONNX Runtime with its optimisations off, or, where that departs from the standard, from numpy here. Needs onnx==1.19.1,
+onnxruntime and numpy; the same files each time.
+"""
+import os, shutil
+import numpy as np, onnx, onnxruntime
+from onnx import TensorProto, helper
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "onnx_rules")
+nan, inf, most = np.float32("nan"), np.float32("inf"), np.finfo(np.float32).max
+f = lambda *values: np.array(values, np.float32)
+i = lambda *values: np.array(values, np.int64)
+u8 = lambda *values: np.array(values, np.uint8)
+odd = f(nan, inf, -inf, 1.5, -1.5, 0.0, -0.25, 300.0)
+RULES = {}
+
+
+def rule(name, op, inputs, attrs=None, opset=18, constants=None, want=None, fails=False, outputs=1, then=()):
+    """`inputs` are given when the model runs, in order; None is one that is absent, a name one of the `constants`. The operators
+    `then` follow, with the names of their further operands."""
+    RULES[name] = (op, inputs, attrs or {}, opset, constants or {}, want, fails, outputs, then)
+
+
+def image(*shape):
+    rng = np.random.default_rng(7)
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+# NaN and infinities.
+for op in "Relu LeakyRelu Elu Selu Celu Softplus Softsign HardSigmoid HardSwish Mish ThresholdedRelu Sigmoid Tanh Exp Sign Abs Round Ceil IsNaN".split():
+    rule(f"nan_{op.lower()}", op, [odd])
+rule("nan_max", "Max", [odd, f(0, 0, 0, nan, 2, nan, nan, 1)])
+rule("nan_min", "Min", [odd, f(0, 0, 0, nan, 2, nan, nan, 1), f(nan, 1, 1, 1, 1, 1, 1, 1)])
+rule("nan_clip", "Clip", [odd, "low", "high"], constants={"low": np.float32(-1), "high": np.float32(2)})
+rule("nan_prelu", "PRelu", [odd, "slope"], constants={"slope": f(0.3)})
+rule("nan_prelu_infinite_slope", "PRelu", [f(1, -1, 0), "slope"], constants={"slope": f(inf)}, want=[f(1, -inf, 0)])
+holed = image(1, 4, 6, 6)
+holed[0, 1, 2, 3], holed[0, 2, 4, 1] = nan, inf
+bounds = {"low": np.float32(-0.5), "high": np.float32(0.5)}
+rule("nan_conv_relu", "Conv", [holed, "w"], constants={"w": image(8, 4, 3, 3)}, then=[("Relu",)])
+rule("nan_conv_clip", "Conv", [holed, "w"], constants={"w": image(8, 4, 1, 1), **bounds}, then=[("Clip", "low", "high")])
+rule("nan_depthwise_clip", "Conv", [holed, "w"], {"group": 4, "pads": [1, 1, 1, 1]}, constants={"w": image(4, 1, 3, 3), **bounds}, then=[("Clip", "low", "high")])
+rule("nan_matmul_relu", "MatMul", [holed.reshape(24, 6), "w"], constants={"w": image(6, 16)}, then=[("Relu",)])
+rule("nan_add_relu", "Add", [holed, holed[:, :, ::-1].copy()], then=[("Relu",)])
+rule("nan_cast_to_bool", "Cast", [odd], {"to": TensorProto.BOOL})
+rule("nan_reduce_max", "ReduceMax", [odd.reshape(2, 4), "axes"], constants={"axes": i(1)}, want=[f(nan, 300).reshape(2, 1)])
+rule("clip_without_bounds", "Clip", [odd], want=[f(nan, most, -most, 1.5, -1.5, 0, -0.25, 300)])
+rule("clip_6_defaults", "Clip", [odd], opset=6, want=[f(nan, most, -most, 1.5, -1.5, 0, -0.25, 300)])
+rule("clip_crossed_bounds", "Clip", [f(-5, 0, 5), "low", "high"], constants={"low": np.float32(2), "high": np.float32(1)}, want=[f(1, 1, 1)])
+rule("clip_bounds_at_run_time", "Clip", [odd, None, np.array(1, np.float32)], want=[f(nan, 1, -most, 1, -1.5, 0, -0.25, 1)])
+rule("round_halves", "Round", [f(0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997, 8388609.0)])
+rule("argmax_of_infinities", "ArgMax", [f(-inf, -inf, -inf).reshape(1, 3)], {"axis": 1})
+rule("max_pool_of_infinities", "MaxPool", [f(-inf, -inf, 1).reshape(1, 1, 3)], {"kernel_shape": [2]}, want=[f(-inf, 1).reshape(1, 1, 2)])
+
+# Integers.
+a, b = i(2**62 + 1, -(2**62) - 1, 2**53 + 1, -7, 7), i(3, 3, 1, 3, -3)
+rule("int_div", "Div", [a, b], want=[(np.sign(a) * np.sign(b)) * (np.abs(a) // np.abs(b))])
+rule("int_mod", "Mod", [a, b], want=[a - b * (a // b)])
+rule("int_fmod", "Mod", [a, b], {"fmod": 1}, want=[np.fmod(a, b)])
+rule("float_fmod", "Mod", [f(1e10, -7.5, 5, 5, nan), f(3, 2, inf, 0, 1)], {"fmod": 1}, want=[f(1, -1.5, 5, nan, nan)])
+rule("int_pow", "Pow", [i(3, -3, 2, -1, 10), i(39, 39, 62, 2**33 + 1, 18)], want=[i(3**39, -(3**39), 2**62, -1, 10**18)])
+rule("int_pow_of_another_type", "Pow", [np.array([7, -2], np.int32), i(11, 31)], want=[np.array([7**11, -(2**31)], np.int64).astype(np.int32)])
+rule("int8_wraps", "Sub", [np.array([-128, 127], np.int8), np.array([1, -1], np.int8)], want=[np.array([127, -128], np.int8)])
+rule("bit_shift_left", "BitShift", [u8(255, 255, 1, 7), u8(7, 8, 9, 200)], {"direction": "LEFT"}, want=[u8(128, 0, 0, 0)])
+rule("bit_shift_right", "BitShift", [np.array([2**31, 5, 7], np.uint32), np.array([31, 32, 33], np.uint32)], {"direction": "RIGHT"}, want=[np.array([1, 0, 0], np.uint32)])
+rule("constant_of_shape", "ConstantOfShape", ["shape"], {"value": onnx.numpy_helper.from_array(i(2**60 + 1))}, constants={"shape": i(2)}, want=[i(2**60 + 1, 2**60 + 1)])
+rule("shrink_uint8", "Shrink", [u8(0, 1, 2, 200)], {"lambd": 1.5, "bias": 1.0})
+
+# Nothing, and the limits of norms.
+nothing = np.zeros((2, 0, 3), np.float32)
+for op, value in (("ReduceMax", -inf), ("ReduceMin", inf), ("ReduceSum", 0), ("ReduceProd", 1), ("ReduceLogSumExp", -inf)):
+    rule(f"nothing_{op.lower()}", op, [nothing, "axes"], {"keepdims": 0}, opset=20, constants={"axes": i(1)}, want=[np.full((2, 3), value, np.float32)])
+rule("nothing_reducemax_of_int32", "ReduceMax", [nothing.astype(np.int32), "axes"], opset=20, constants={"axes": i(1)}, want=[np.full((2, 1, 3), -(2**31), np.int32)])
+rule("log_sum_exp_limits", "ReduceLogSumExp", [f(-inf, -inf, inf, 1, 1000, 1000).reshape(3, 2), "axes"], {"keepdims": 0}, constants={"axes": i(1)})
+rule("lp_norm_of_zero", "LpNormalization", [f(0, 0, 3, -4).reshape(2, 2)], {"axis": -1, "p": 2})
+rule("l1_norm_of_zero", "LpNormalization", [f(0, 0, 3, -4).reshape(2, 2)], {"axis": 1, "p": 1})
+rule("lp_pool_at_the_edge", "LpPool", [image(1, 1, 5)], {"kernel_shape": [3], "strides": [2], "pads": [1, 1], "ceil_mode": 1, "p": 2})
+rule("topk_none", "TopK", [f(1, 3, 2), "k"], constants={"k": i(0)}, outputs=2)
+
+# Indices.
+table = image(5, 2)
+rule("gather_negative", "Gather", [table, i(-1, 0, -5)])
+rule("gather_beyond", "Gather", [table, i(0, 5)], fails=True)
+rule("gather_before", "Gather", [table, i(-6)], fails=True)
+rule("gather_scalar", "Gather", [table, "at"], {"axis": 1}, constants={"at": np.array(-1, np.int64)})
+rule("gather_elements_negative", "GatherElements", [table, i(0, -1, -5, 4).reshape(2, 2)])
+rule("gather_elements_beyond", "GatherElements", [table, i(0, 1, 2, 5).reshape(2, 2)], fails=True)
+rule("gather_nd_negative", "GatherND", [table, i(-1, 0, 4, -2).reshape(2, 2)])
+rule("gather_nd_beyond", "GatherND", [table, i(0, 2).reshape(1, 2)], fails=True)
+rule("scatter_elements_negative", "ScatterElements", [table, i(-1, 0).reshape(1, 2), f(1, 2).reshape(1, 2)])
+rule("scatter_nd_negative", "ScatterND", [table, i(-1).reshape(1, 1), f(1, 2).reshape(1, 2)])
+rule("scatter_nd_beyond", "ScatterND", [table, i(5).reshape(1, 1), f(1, 2).reshape(1, 2)], fails=True)
+
+# Slices.
+line = f(0, 1, 2, 3, 4)
+for name, (begin, end, step), want in (
+    ("before_the_beginning", (-100, 3, 1), line[0:3]), ("backwards_from_before", (-100, -200, -1), line[:1]), ("backwards", (2**62, -(2**62), -2), line[::-2]),
+    ("empty_backwards", (0, 4, -1), line[:0]), ("empty", (3, 1, 1), line[:0]), ("negative_end", (1, -1, 2), line[1:-1:2])):
+    constants = {"begin": i(begin), "end": i(end), "axes": i(0), "step": i(step)}
+    rule(f"slice_{name}", "Slice", [line, "begin", "end", "axes", "step"], constants=constants, want=[want])
+
+# Windows.
+for ceil in (0, 1):
+    for padded in (0, 1):
+        rule(f"average_pool_ceil{ceil}_padded{padded}", "AveragePool", [image(1, 1, 6, 7)], {"kernel_shape": [3, 2], "strides": [2, 3], "pads": [1, 0, 1, 1], "ceil_mode": ceil, "count_include_pad": padded}, opset=19)
+rule("average_pool_begins_in_padding", "AveragePool", [image(1, 1, 4)], {"kernel_shape": [1], "strides": [2], "pads": [0, 0], "ceil_mode": 1}, opset=11)
+rule("max_pool_begins_in_padding", "MaxPool", [image(1, 2, 5, 5)], {"kernel_shape": [2, 2], "strides": [3, 3], "pads": [1, 1, 1, 1], "ceil_mode": 1})
+rule("max_pool_same_lower", "MaxPool", [image(1, 1, 5, 6)], {"kernel_shape": [2, 3], "strides": [2, 2], "auto_pad": "SAME_LOWER"})
+rule("average_pool_dilated", "AveragePool", [image(1, 1, 7, 8)], {"kernel_shape": [2, 2], "dilations": [2, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}, opset=19)
+kernel = image(2, 3, 3, 3)
+for auto in ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"):
+    for name, shape in (("larger", [8, 13]), ("smaller", [6, 10]), ("natural", None)):
+        attrs = {"strides": [2, 3], "auto_pad": auto}
+        rule(f"conv_transpose_{auto.lower()}_{name}", "ConvTranspose", [image(1, 2, 3, 4), "w"], {**attrs, "output_shape": shape} if shape else attrs, opset=11, constants={"w": kernel})
+rule("conv_same_lower", "Conv", [image(1, 2, 7, 8), "w"], {"auto_pad": "SAME_LOWER", "strides": [2, 3]}, constants={"w": image(3, 2, 3, 2)})
+
+# Interpolation by scales.
+picture = image(1, 1, 4, 5)
+for mode, coordinates, scales, nearest in (
+    ("nearest", "half_pixel", (1.5, 1.7), "round_prefer_floor"), ("nearest", "half_pixel", (0.6, 1.3), "round_prefer_ceil"), ("nearest", "asymmetric", (2.6, 1.9), "floor"),
+    ("nearest", "asymmetric", (0.7, 1.4), "ceil"), ("linear", "half_pixel", (1.3, 1.7), None), ("linear", "pytorch_half_pixel", (0.3, 2.3), None), ("linear", "align_corners", (1.6, 0.7), None),
+    ("linear", "asymmetric", (1.4, 1.4), None), ("cubic", "half_pixel", (0.6, 1.7), None), ("cubic", "align_corners", (1.6, 1.2), None), ("linear", "half_pixel_symmetric", (0.6, 1.7), None)):
+    name = f"resize_{mode}_{coordinates}" + (f"_{nearest}" if nearest else "")
+    attrs = {"mode": mode, "coordinate_transformation_mode": coordinates, **({"nearest_mode": nearest} if nearest else {})}
+    rule(name, "Resize", [picture, None, "scales"], attrs, opset=19, constants={"scales": f(1, 1, *scales)})
+rule("resize_single_precision_size", "Resize", [image(1, 1, 5), None, "scales"], {"mode": "linear"}, constants={"scales": f(1, 1, 1.4)})
+rule("resize_sizes", "Resize", [picture, None, None, "sizes"], {"mode": "nearest"}, constants={"sizes": i(1, 1, 7, 3)})
+rule("resize_not_larger", "Resize", [picture, None, None, "sizes"], {"mode": "linear", "axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"}, constants={"sizes": i(7, 8)})
+rule("resize_not_smaller", "Resize", [picture, None, None, "sizes"], {"mode": "nearest", "axes": [2, 3], "keep_aspect_ratio_policy": "not_smaller"}, constants={"sizes": i(7, 8)})
+rule("resize_crop", "Resize", [picture, "roi", None, "sizes"], {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 10.0}, opset=13, constants={"roi": f(0, 0, 0.4, 0.6, 1, 1, 1.2, 1.7), "sizes": i(1, 1, 3, 3)})
+rule("resize_channels_last", "Resize", [image(1, 4, 5, 2), None, "scales"], {"mode": "linear"}, constants={"scales": f(1, 1.5, 1.7, 1)})
+rule("resize_matrix", "Resize", [image(4, 5), None, "scales"], {"mode": "linear"}, constants={"scales": f(1.5, 1.7)})
+rule("resize_10_nearest", "Resize", [image(1, 1, 5, 5), "scales"], {"mode": "nearest"}, opset=10, constants={"scales": f(1, 1, 0.6, 1.7)})
+rule("resize_10_linear", "Resize", [image(1, 1, 5, 5), "scales"], {"mode": "linear"}, opset=10, constants={"scales": f(1, 1, 0.6, 1.7)})
+rule("upsample_9_nearest", "Upsample", [image(1, 1, 3, 5), "scales"], {"mode": "nearest"}, opset=9, constants={"scales": f(1, 1, 1.7, 1.3)})
+rule("upsample_9_linear", "Upsample", [image(1, 1, 3, 5), "scales"], {"mode": "linear"}, opset=9, constants={"scales": f(1, 1, 1.5, 2.5)})
+rule("upsample_7_nearest", "Upsample", [image(1, 1, 3, 5)], {"mode": "nearest", "scales": [1.0, 1.0, 1.7, 1.3]}, opset=7)
+
+# Slopes of every shape that broadcasts.
+for name, shape in (("scalar", ()), ("one", (1, 1)), ("channels", (3, 1, 1)), ("last", (4,)), ("rows", (1, 3, 4, 1)), ("whole", (2, 3, 4, 4))):
+    rule(f"prelu_{name}", "PRelu", [image(2, 3, 4, 4), "slope"], constants={"slope": image(*shape) if shape else np.float32(0.2)})
+
+# Quantisation.
+rule("dynamic_quantize_zeros", "DynamicQuantizeLinear", [f(0, 0, 0)], outputs=3)
+rule("dynamic_quantize", "DynamicQuantizeLinear", [f(-1, 0.3, 2.5)], outputs=3)
+rule("quantize_halves", "QuantizeLinear", [f(0.25, 0.75, 1.25, -0.25, 1000, -1000), "scale", "zero"], constants={"scale": np.float32(0.5), "zero": np.int8(3)})
+x, w, xs, ws, ys = np.arange(32, dtype=np.uint8).reshape(1, 2, 4, 4) * 7, (np.arange(16) * 13 % 251).astype(np.uint8).reshape(2, 2, 2, 2), np.float32(0.05), f(0.02, 0.03), np.float32(0.7)
+exact = np.zeros((1, 2, 3, 3))
+for o, zero in enumerate((5, 90)):
+    for y in range(3):
+        for z in range(3):
+            exact[0, o, y, z] = ((x[0, :, y:y + 2, z:z + 2].astype(np.int64) - 128) * (w[o].astype(np.int64) - zero)).sum()
+scaled = exact * (np.float64(xs) * ws.reshape(1, 2, 1, 1)) / ys
+rule("qlinear_conv_zero_points", "QLinearConv", [x, "xs", "xz", "w", "ws", "wz", "ys", "yz"], opset=13, want=[np.clip(np.rint(scaled) + 120, 0, 255).astype(np.uint8)],
+     constants={"xs": xs, "xz": np.uint8(128), "w": w, "ws": ws, "wz": u8(5, 90), "ys": ys, "yz": np.uint8(120)})
+
+# Meanings of older operator sets.
+rule("softmax_11", "Softmax", [image(2, 3, 4)], opset=11)
+rule("hardmax_11", "Hardmax", [image(2, 3, 4)], opset=11)
+rule("dropout_7_mask", "Dropout", [f(1, 2)], opset=7, want=[f(1, 2), f(1, 1)], outputs=2)
+rule("range_int64", "Range", ["start", "limit", "delta"], constants={"start": np.array(2**60 + 1, np.int64), "limit": np.array(2**60 - 6, np.int64), "delta": np.array(-3, np.int64)})
+
+
+def model(op, inputs, attrs, opset, constants, outputs, then):
+    given = [(f"x{at}", value) for at, value in enumerate(inputs) if isinstance(value, np.ndarray)]
+    names = ["" if value is None else value if isinstance(value, str) else f"x{at}" for at, value in enumerate(inputs)]
+    info = lambda name, value: helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+    results = [f"y{at}" for at in range(outputs)]
+    nodes = [helper.make_node(op, names, results if not then else ["t"], **attrs)]
+    for at, (kind, *others) in enumerate(then):
+        nodes.append(helper.make_node(kind, ["t" + "t" * at, *others], ["tt" + "t" * at] if at + 1 < len(then) else results))
+    graph = helper.make_graph(nodes, "rule", [info(*pair) for pair in given], [onnx.ValueInfoProto(name=name) for name in results],
+                              [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8, producer_name="onnx_rules.py"), dict(given)
+
+
+def computed(made, given):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(made.SerializeToString(), options).run(None, given)
+
+
+if __name__ == "__main__":
+    shutil.rmtree(HERE, ignore_errors=True)
+    os.makedirs(HERE)
+    for name, (op, inputs, attrs, opset, constants, want, fails, outputs, then) in RULES.items():
+        made, given = model(op, inputs, attrs, opset, constants, outputs, then)
+        want = [] if fails else want if want is not None else computed(made, given)
+        for value, result in zip(made.graph.output, want):
+            value.CopyFrom(helper.make_tensor_value_info(value.name, helper.np_dtype_to_tensor_dtype(result.dtype), result.shape))
+        if fails:
+            for value in made.graph.output:
+                value.CopyFrom(helper.make_tensor_value_info(value.name, TensorProto.FLOAT, None))
+        open(os.path.join(HERE, name + ".onnx"), "wb").write(made.SerializeToString())
+        np.savez(os.path.join(HERE, name + ".npz"), **{"in_" + key: value for key, value in given.items()}, **{f"out_{at}": np.asarray(value) for at, value in enumerate(want)})
+    print(len(RULES), "rules")
