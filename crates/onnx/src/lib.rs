@@ -12,6 +12,7 @@
 //! | [`error`] | errors with graph, operator and attribute |
 //! | `tensor` | element types, tensors, external data |
 //! | `lowering` | nodes → operators: names in scope, type inference, folding |
+//! | `inputs` | inputs, defaults, parameters and constants of a model |
 //! | `fold` | type inference as operators are added; folding |
 //! | `live` | removes what no output needs |
 //! | `opaque` | operators that the graph has no equivalent for |
@@ -29,6 +30,7 @@ mod export;
 mod families;
 mod fold;
 mod import;
+mod inputs;
 mod interface;
 mod live;
 mod lowering;
