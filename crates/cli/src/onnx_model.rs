@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use smol_str::SmolStr;
+
 use super::{Failure, caller::notice, contents::Given, model::ModelFlags};
 use edgecut_engine::{Engine, EngineError, TractEngine};
 use edgecut_graph::{Graph, TensorData};
@@ -48,13 +50,12 @@ pub(super) fn is_decided_by_given(imported: &Imported) -> bool {
 
 /// What a person should know of the contents that decided something.
 fn notes(imported: &Imported) -> Vec<String> {
-    let quoted =
-        |names: &[smol_str::SmolStr]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let quoted = |names: &[SmolStr]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let mut lines = Vec::new();
     if let [first, ..] = &imported.replaced[..] {
-        let values = if imported.replaced.len() == 1 { "the default of" } else { "the defaults of" };
-        let array = format!("in_{first}");
-        lines.push(format!("{values} {} replaced by --inputs (array `{array}`)", quoted(&imported.replaced)));
+        let (values, are) = if imported.replaced.len() == 1 { ("default", "is") } else { ("defaults", "are") };
+        let names = quoted(&imported.replaced);
+        lines.push(format!("the {values} of {names} {are} replaced by --inputs (array `in_{first}`)"));
     }
     for is_generated in [false, true] {
         let of = imported.decisions.iter().filter(|decision| decision.is_generated == is_generated);
@@ -63,7 +64,7 @@ fn notes(imported: &Imported) -> Vec<String> {
             let Decision { what, inputs, .. } = decision;
             let by = quoted(inputs);
             lines.push(match is_generated {
-                false => format!("{what} is folded, by the given content of {by}"),
+                false => format!("{what} is folded, by the content of {by}"),
                 true => format!(
                     "{what} is folded, by the generated content of {by}: give another with --inputs (array `in_{}`)",
                     inputs.first().map(|name| name.as_str()).unwrap_or_default()

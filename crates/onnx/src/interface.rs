@@ -1,11 +1,13 @@
 //! The interface of a model: its inputs, defaults and outputs, by name, order and type, as its file states them.
 
+use std::collections::{BTreeMap, HashSet};
+
 use edgecut_graph::TensorData;
 use smol_str::SmolStr;
 
 use crate::{
     error::shown,
-    proto::{TypeProto, ValueInfoProto, type_proto},
+    proto::{ModelProto, TypeProto, ValueInfoProto, type_proto},
 };
 
 /// The key of a model's metadata whose value names the inputs that are parameters to be generated, one a line.
@@ -17,7 +19,7 @@ pub struct Interface {
     /// All inputs in order, those with an initializer and those that nothing reads included.
     pub(crate) inputs: Vec<ValueInfoProto>,
     /// The contents of inputs with an initializer.
-    pub(crate) defaults: Vec<(SmolStr, TensorData)>,
+    pub(crate) defaults: BTreeMap<SmolStr, TensorData>,
     /// The outputs in order.
     pub(crate) outputs: Vec<InterfaceOutput>,
 }
@@ -26,6 +28,8 @@ pub struct Interface {
 #[derive(Debug, Clone)]
 pub(crate) struct InterfaceOutput {
     pub name: SmolStr,
+    /// Whether an initializer has this name, so that nothing computes it.
+    pub is_initializer: bool,
     /// Why it is no tensor of the graph, if it is none.
     pub refusal: Option<String>,
 }
@@ -33,7 +37,7 @@ pub(crate) struct InterfaceOutput {
 impl Interface {
     /// The initial content of the input `name`, if it has one.
     pub fn default_of(&self, name: &str) -> Option<&TensorData> {
-        self.defaults.iter().find(|(known, _)| known == name).map(|(_, content)| content)
+        self.defaults.get(name)
     }
 }
 
@@ -48,15 +52,30 @@ pub struct Decision {
     pub is_generated: bool,
 }
 
-/// The outputs that `graph.output` names, for tensors of a graph.
-pub(crate) fn output(info: &ValueInfoProto) -> InterfaceOutput {
+/// The first version of the format in which initializers need not be listed as inputs, so that those listed are defaults.
+const FIRST_DEFAULTS: i64 = 4;
+
+/// Whether an initializer of `model` may be the default of an input.
+pub(crate) fn has_defaults(model: &ModelProto) -> bool {
+    model.ir_version.unwrap_or_default() >= FIRST_DEFAULTS
+}
+
+/// The inputs that the file says are parameters to be generated.
+pub(crate) fn seeded_parameters(model: &ModelProto) -> HashSet<&str> {
+    let said = model.metadata_props.iter().filter(|entry| entry.key.as_deref() == Some(SEEDED_PARAMETERS));
+    said.flat_map(|entry| entry.value.as_deref().unwrap_or_default().lines()).map(str::trim).collect()
+}
+
+/// An output of a graph with the given names of `initializers`.
+pub(crate) fn output(initializers: &HashSet<&str>, info: &ValueInfoProto) -> InterfaceOutput {
     let name = SmolStr::new(info.name.as_deref().unwrap_or_default());
     let is_tensor = |ty: &TypeProto| matches!(ty.value, None | Some(type_proto::Value::TensorType(_)));
     let refusal = match &info.r#type {
         Some(ty) if !is_tensor(ty) => Some(format!("output `{}` is no tensor", shown(&name))),
         _ => None,
     };
-    InterfaceOutput { name, refusal }
+    let is_initializer = initializers.contains(name.as_str());
+    InterfaceOutput { name, is_initializer, refusal }
 }
 
 #[cfg(test)]
@@ -67,7 +86,7 @@ mod tests {
     use super::*;
     use crate::{
         Defaults, ExportOptions, ImportOptions, Imported, export, import,
-        proto::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto},
+        proto::{GraphProto, NodeProto, StringStringEntryProto, TensorProto},
         test_models::{FLOAT, info, model, node},
     };
 
@@ -189,7 +208,7 @@ mod tests {
         let written = ModelProto::decode(written.to_bytes().unwrap().as_slice()).unwrap().graph.unwrap();
         assert_eq!((&written.input[..], &written.output[..]), (&inputs[..], &outputs[..]));
         let stored: Vec<&str> = written.initializer.iter().filter_map(|tensor| tensor.name.as_deref()).collect();
-        assert!(stored.contains(&"gain") && stored.contains(&"table"), "{stored:?}");
+        assert!(stored.contains(&"gain") && stored.contains(&"table") && !stored.contains(&"count"), "{stored:?}");
         let ty = |name: &str| {
             read.graph.tensors().find(|(_, tensor)| tensor.name == name).map(|(_, tensor)| tensor.ty.clone())
         };

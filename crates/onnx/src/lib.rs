@@ -14,6 +14,7 @@
 //! | `external` | contents of tensors in other files |
 //! | `budget` | limits in proportion to a file's size |
 //! | `lowering` | nodes → operators: names in scope, type inference, folding |
+//! | `inputs` | inputs, defaults, parameters and constants of a model |
 //! | `fold` | type inference as operators are added; folding |
 //! | `live` | removes what no output needs |
 //! | `opaque` | operators that the graph has no equivalent for |
@@ -33,6 +34,7 @@ mod external;
 mod families;
 mod fold;
 mod import;
+mod inputs;
 mod interface;
 mod live;
 mod lowering;

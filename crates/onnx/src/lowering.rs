@@ -6,17 +6,17 @@ use std::{
     rc::Rc,
 };
 
-use edgecut_graph::{DType, Graph, Origin, TensorData, TensorId};
-use edgecut_ops::passes::retype::{BindDim, bound_size};
+use edgecut_graph::{DType, Graph, Origin, TensorId};
+use edgecut_ops::passes::retype::bound_size;
 use smol_str::SmolStr;
 
 use crate::{
     error::{Message, Result, shown},
     external::ExternalFiles,
-    interface::{self, Decision, Interface, SEEDED_PARAMETERS},
+    interface::{self, Decision, Interface, has_defaults, seeded_parameters},
     opaque,
-    options::{Defaults, ImportOptions},
-    proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto},
+    options::ImportOptions,
+    proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto},
     tensor,
 };
 
@@ -67,7 +67,7 @@ pub(crate) struct Lowering<'m> {
     versions: HashMap<&'m str, i64>,
     functions: HashMap<(&'m str, &'m str), &'m FunctionProto>,
     /// Values by name; inner graphs see the names of outer ones.
-    scopes: Vec<HashMap<String, Value>>,
+    pub scopes: Vec<HashMap<String, Value>>,
     /// The types that the file states, by the names of values.
     declared: HashMap<&'m str, &'m TypeProto>,
     /// The attributes of the function in progress.
@@ -75,7 +75,7 @@ pub(crate) struct Lowering<'m> {
     /// Its inputs that were not given.
     absent: HashSet<String>,
     /// The graph and the nodes in progress, outermost first.
-    path: Vec<String>,
+    pub path: Vec<String>,
     /// Length of `path` outside the nodes of the model's graph.
     main_depth: usize,
     pub layer: Option<SmolStr>,
@@ -92,14 +92,14 @@ pub(crate) struct Lowering<'m> {
     /// What contents of inputs decided.
     pub decisions: RefCell<Vec<Decision>>,
     /// Inputs that the file says are parameters.
-    seeded: HashSet<&'m str>,
+    pub seeded: HashSet<&'m str>,
     /// Whether an initializer may be the default of an input: older files list all initializers as inputs.
-    has_defaults: bool,
-    interface: Interface,
+    pub has_defaults: bool,
+    pub interface: Interface,
     /// Inputs whose initializer a given content replaces.
-    replaced: Vec<SmolStr>,
+    pub replaced: Vec<SmolStr>,
     /// Whether given contents determine sizes of inputs.
-    is_sized: bool,
+    pub is_sized: bool,
 }
 
 /// What was lowered.
@@ -110,9 +110,6 @@ pub(crate) struct Lowered {
     pub replaced: Vec<SmolStr>,
     pub is_sized: bool,
 }
-
-/// The first version of the format in which initializers need not be listed as inputs, so that those listed are defaults.
-const FIRST_DEFAULTS: i64 = 4;
 
 impl<'m> Lowering<'m> {
     /// A lowering of `model`, whose file has `file_bytes` bytes.
@@ -145,7 +142,7 @@ impl<'m> Lowering<'m> {
             scalars: HashMap::new(),
             decisions: RefCell::default(),
             seeded: seeded_parameters(model),
-            has_defaults: model.ir_version.unwrap_or_default() >= FIRST_DEFAULTS,
+            has_defaults: has_defaults(model),
             interface: Interface::default(),
             replaced: Vec::new(),
             is_sized: false,
@@ -172,9 +169,10 @@ impl<'m> Lowering<'m> {
         self.inputs(graph)?;
         self.check_binds(graph)?;
         self.nodes(&graph.node)?;
+        let initializers = graph.initializer.iter().filter_map(|tensor| tensor.name.as_deref()).collect();
         for output in &graph.output {
             let name = output.name.as_deref().unwrap_or_default();
-            self.interface.outputs.push(interface::output(output));
+            self.interface.outputs.push(interface::output(&initializers, output));
             match self.value(name).map_err(|what| format!("output {what}"))? {
                 Value::Tensor(tensor) => {
                     let tensor = self.named_constant(tensor, name);
@@ -188,149 +186,12 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// Adds the inputs of the model. An initializer of the same name is a default: a content that is given replaces it.
-    fn inputs(&mut self, graph: &'m GraphProto) -> Result<()> {
-        for input in &graph.input {
-            let name = input.name.as_deref().unwrap_or_default();
-            let default = match self.scopes[0].get(name) {
-                None => None,
-                Some(Value::Tensor(tensor)) => match &self.graph.tensor(*tensor).origin {
-                    Origin::Constant(content) => Some(content.clone()),
-                    // The file names an input twice.
-                    _ => continue,
-                },
-                Some(_) => continue,
-            };
-            let is_replaced = default.is_some() && (self.options.inputs)(name).is_some();
-            if let Some(content) = default {
-                let is_weight = !self.has_defaults && !is_replaced;
-                if is_weight {
-                    continue;
-                }
-                self.interface.defaults.push((name.into(), content));
-                if !is_replaced && self.options.defaults == Defaults::Constant {
-                    self.interface.inputs.push(input.clone());
-                    continue;
-                }
-            }
-            let value = self.input(input).map_err(|what| format!("input `{}`: {what}", shown(name)))?;
-            self.replaced.extend(is_replaced.then(|| SmolStr::new(name)));
-            self.interface.inputs.push(input.clone());
-            self.scopes[0].insert(name.to_string(), value);
-        }
-        Ok(())
-    }
-
-    /// Rejects sizes for dimensions that no input has.
-    fn check_binds(&self, graph: &GraphProto) -> Result<()> {
-        let unknown: Vec<(&str, usize, &str)> = graph.input.iter().flat_map(tensor::unknown_dims).collect();
-        for bind in self.options.bind_dims {
-            let is_known = match bind {
-                BindDim::All(_) => true,
-                BindDim::One { tensor, axis, .. } => unknown.iter().any(|(name, at, _)| tensor == name && at == axis),
-                BindDim::Symbol { name, .. } => unknown.iter().any(|(.., symbol)| name == symbol),
-            };
-            if !is_known {
-                let place = |(name, axis, symbol): &(&str, usize, &str)| match symbol.is_empty() {
-                    true => format!("`{}:{axis}`", shown(name)),
-                    false => format!("`{}` (`{}:{axis}`)", shown(symbol), shown(name)),
-                };
-                let there: Vec<String> = unknown.iter().take(8).map(place).collect();
-                let there = if there.is_empty() { "it has none".to_string() } else { there.join(", ") };
-                return Err(format!("no unknown dimension is bound by `{bind}`; unknown are: {there}"));
-            }
-        }
-        Ok(())
-    }
-
-    fn initializers(&mut self, graph: &'m GraphProto) -> Result<()> {
-        for initializer in &graph.initializer {
-            let name = initializer.name.as_deref().unwrap_or_default();
-            let located = |what| format!("initializer `{}`: {what}", shown(name));
-            let value = match tensor::dtype(initializer.data_type.unwrap_or_default().into()) {
-                Ok(_) => {
-                    let mut data = tensor::tensor_data(initializer, &self.files).map_err(located)?;
-                    if let Some(given) = self.replacement(name, &data).map_err(located)? {
-                        data = given;
-                    }
-                    Value::Tensor(self.graph.add_tensor(name, data.ty(), Origin::Constant(data)))
-                }
-                Err(what) => Value::Refused(located(what).into()),
-            };
-            self.bind(name, value);
-        }
-        for initializer in &graph.sparse_initializer {
-            let name = initializer.values.as_ref().and_then(|values| values.name.as_deref()).unwrap_or_default();
-            let files = Rc::clone(&self.files);
-            let data = tensor::sparse_data(initializer, &files, |bytes| self.charge_constant(bytes))
-                .map_err(|what| format!("sparse initializer `{}`: {what}", shown(name)))?;
-            let tensor = self.graph.add_tensor(name, data.ty(), Origin::Constant(data));
-            self.bind(name, Value::Tensor(tensor));
-        }
-        Ok(())
-    }
-
-    /// The content that a file of parameters gives for an initializer of the model.
-    fn replacement(&self, name: &str, initial: &TensorData) -> Result<Option<TensorData>> {
-        let given = if self.scopes.len() == 1 { (self.options.parameters)(name) } else { None };
-        match given {
-            Some(given) if given.ty() != initial.ty() => {
-                Err(format!("its type is {}, that of the given parameter {}", initial.ty(), given.ty()))
-            }
-            given => Ok(given),
-        }
-    }
-
     /// Notes the types that the file states for the values of `graph`.
     fn declare(&mut self, graph: &'m GraphProto) {
         for info in graph.value_info.iter().chain(&graph.output) {
             if let (Some(name), Some(ty)) = (info.name.as_deref(), info.r#type.as_ref()) {
                 self.declared.insert(name, ty);
             }
-        }
-    }
-
-    fn input(&mut self, input: &ValueInfoProto) -> Result<Value> {
-        let name = input.name.as_deref().unwrap_or_default();
-        if let Some(why) = input.r#type.as_ref().and_then(tensor::refusal) {
-            return Ok(Value::Refused(format!("input `{}`: {why}", shown(name)).into()));
-        }
-        let (given, is_sized) = (self.given(name), Cell::new(false));
-        let bind = |symbol: &str, axis: usize| {
-            let symbol = (!symbol.is_empty()).then_some(symbol);
-            let by_content = || {
-                let size = given.as_ref().and_then(|data| data.shape().get(axis).copied());
-                is_sized.set(is_sized.get() | size.is_some());
-                size
-            };
-            bound_size(self.options.bind_dims, name, axis, symbol).or_else(by_content)
-        };
-        let ty = tensor::tensor_type(input.r#type.as_ref(), bind)?;
-        self.is_sized |= is_sized.get();
-        let is_parameter = self.seeded.contains(name)
-            || (self.options.is_parameter)(name)
-            || (self.options.parameters)(name).is_some();
-        let has_default = self.interface.default_of(name).is_some();
-        let origin = if is_parameter && !has_default { Origin::Parameter } else { Origin::Input };
-        Ok(Value::Tensor(self.graph.add_tensor(name, ty, origin)))
-    }
-
-    /// The content of an input or parameter during the import: as given, else the default.
-    pub fn given(&self, name: &str) -> Option<TensorData> {
-        let given = (self.options.inputs)(name).or_else(|| (self.options.parameters)(name));
-        given.or_else(|| self.interface.default_of(name).cloned())
-    }
-
-    /// Notes that contents of `inputs` decide `what` of the node in progress.
-    pub fn decided(&self, what: &str, inputs: Vec<SmolStr>, is_generated: bool) {
-        let what = match self.path.last() {
-            Some(node) => format!("{what} of {node}"),
-            None => what.to_string(),
-        };
-        let decision = Decision { what, inputs, is_generated };
-        let mut decisions = self.decisions.borrow_mut();
-        if !decisions.contains(&decision) {
-            decisions.push(decision);
         }
     }
 
@@ -507,7 +368,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    fn bind(&mut self, name: &str, value: Value) {
+    pub fn bind(&mut self, name: &str, value: Value) {
         if let Some(scope) = self.scopes.last_mut() {
             scope.insert(name.to_string(), value);
         }
@@ -541,12 +402,6 @@ impl<'m> Lowering<'m> {
             self.graph.tensor_mut(*tensor).name = name.into();
         }
     }
-}
-
-/// The inputs that the file says are parameters to be generated.
-fn seeded_parameters(model: &ModelProto) -> HashSet<&str> {
-    let said = model.metadata_props.iter().filter(|entry| entry.key.as_deref() == Some(SEEDED_PARAMETERS));
-    said.flat_map(|entry| entry.value.as_deref().unwrap_or_default().lines()).map(str::trim).collect()
 }
 
 /// `ai.onnx` is another name of the default domain.

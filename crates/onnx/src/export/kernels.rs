@@ -61,6 +61,7 @@ const TABLE: &[Kernels] = &[
     kernels("DepthToSpace", FLOATS),
     kernels("Div", ORDERED),
     kernels("Einsum", NUMBERS),
+    kernels("Einsum", NUMBERS),
     kernels("Elu", F32_ONLY),
     predicate("Equal", &[Bool, F32, F64, I32, I64]),
     kernels("Erf", F32_ONLY),

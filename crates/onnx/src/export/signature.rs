@@ -82,7 +82,8 @@ impl GraphWriter<'_> {
             let tensor = graph.tensor(*id);
             if matches!(tensor.origin, Origin::Operator { .. }) {
                 self.reserved.entry(*id).or_insert(name);
-            } else if self.values[id.0 as usize].is_none()
+            } else if output.is_initializer
+                && self.values[id.0 as usize].is_none()
                 && let Some(content) = self.content(*id)?
             {
                 check_type(tensor)?;

@@ -10,11 +10,19 @@ use crate::{
 };
 
 pub(super) const OPS: &[(&str, Write)] = &[
+    ("einsum", One(einsum)),
     ("nn.batch_matmul", One(batch_matmul)),
     ("nn.contrib_dense_pack", One(dense_pack)),
     ("nn.dense", One(dense)),
     ("nn.matmul", One(matmul)),
 ];
+
+fn einsum(scope: &mut Scope<'_>) -> Result<OnnxValue> {
+    let (operands, dtype) = (scope.tuple(0)?, scope.out()?.dtype);
+    let equation = scope.text("equation", "")?;
+    let operands: Vec<&OnnxValue> = operands.iter().collect();
+    scope.builder.node("Einsum", &operands).text("equation", equation).one(dtype)
+}
 
 pub(super) fn dense(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let (x, weight) = (scope.x(0)?, scope.x(1)?);

@@ -7,6 +7,7 @@ mod create;
 mod gather;
 mod grid;
 mod linear;
+mod mask;
 mod norm;
 mod pad;
 mod pool;
@@ -35,6 +36,7 @@ const FAMILIES: &[Family] = &[
     gather::OPS,
     grid::OPS,
     linear::OPS,
+    mask::OPS,
     norm::OPS,
     pad::OPS,
     pool::OPS,
