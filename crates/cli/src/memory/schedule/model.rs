@@ -71,7 +71,7 @@ fn chosen<'a>(
     target: Target,
 ) -> Outcome {
     let whole = &subject.problem.graph;
-    let contents = Contents::new(whole, whole, subject.given.clone(), &subject.params)?;
+    let contents = Contents::new(whole, subject.given.clone(), &subject.params)?.within_ranges_of(whole);
     let content = |graph: &Graph, id: TensorId| contents.of_tensor(graph.tensor(id));
     let mut measured = None;
     if arguments.execution.run {

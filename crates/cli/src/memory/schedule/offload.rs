@@ -93,7 +93,7 @@ pub(super) fn run(
     let program_order = program_order(subject, &devices)?.map_err(no_plan)?;
 
     let whole = &subject.problem.graph;
-    let contents = Contents::new(whole, whole, subject.given.clone(), &subject.params)?;
+    let contents = Contents::new(whole, subject.given.clone(), &subject.params)?.within_ranges_of(whole);
     let given = contents.given();
     let content = |graph: &Graph, id: TensorId| contents.of_tensor(graph.tensor(id));
     let Agents { cluster, fleet, runtime } = &agents;
