@@ -62,9 +62,8 @@ pub struct Contents<'a> {
 }
 
 impl<'a> Contents<'a> {
-    /// The contents of `graph`, made of `whole`, the model's. Checks that every array of `given` is for a tensor that the
-    /// model declares.
-    pub fn new(graph: &'a Graph, whole: &Graph, given: Given, params: &'a Params) -> Result<Contents<'a>, Failure> {
+    /// The contents of `graph`. Checks that every array of `given` is for a tensor that the model declares.
+    pub fn new(graph: &'a Graph, given: Given, params: &'a Params) -> Result<Contents<'a>, Failure> {
         let declared: Vec<String> =
             graph.inputs().chain(graph.parameters()).map(|id| format!("in_{}", graph.tensor(id).name)).collect();
         for name in given.0.keys().filter(|name| name.starts_with("in_")) {
@@ -85,9 +84,14 @@ impl<'a> Contents<'a> {
                 return Err(Failure::bad_input(EngineError::Tensor { name: tensor.name.to_string(), what }));
             }
         }
-        let ranges = index_ranges(whole);
-        let ranges = ranges.into_iter().map(|(id, range)| (whole.tensor(id).name.clone(), range)).collect();
-        Ok(Contents { graph, given, params, ranges })
+        Ok(Contents { graph, given, params, ranges: BTreeMap::new() })
+    }
+
+    /// The same with generated indices and lengths that are valid in `whole`, the model that the graph is made of.
+    pub fn within_ranges_of(mut self, whole: &Graph) -> Contents<'a> {
+        let ranges = index_ranges(whole).into_iter();
+        self.ranges = ranges.map(|(id, range)| (whole.tensor(id).name.clone(), range)).collect();
+        self
     }
 
     /// The content of one tensor.

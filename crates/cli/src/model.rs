@@ -15,7 +15,7 @@ use super::{
     ineffective::Flag,
     kind::{self, Kind},
     name_pattern::NamePattern,
-    onnx_model::{is_decided_by_given, read_onnx},
+    onnx_model::{OnnxSource, is_decided_by_given, read_onnx},
 };
 use edgecut_cluster::agent::total_memory;
 use edgecut_engine::{Engine, EngineError, TractEngine};
@@ -43,11 +43,11 @@ pub struct ModelFlags {
     #[arg(long, help_heading = "Model", value_name = "FILE")]
     pub params: Option<PathBuf>,
 
-    /// Inputs that are parameters, with contents generated from their names: a name or a pattern such as `*.weight`
+    /// Inputs that are parameters, generated from their names
     ///
-    /// In a pattern `*` is any text and `?` any character. An ONNX file can name them itself, one a line, under the key
+    /// A name, or a pattern such as `*.weight`. In a pattern `*` is any text and `?` any character. An ONNX file can name them itself, one a line, under the key
     /// `seeded_parameters` of its metadata.
-    #[arg(long, help_heading = "Model", value_name = "NAME|GLOB")]
+    #[arg(long, help_heading = "Model", value_name = "NAME|GLOB", hide_short_help = true)]
     pub seed_parameters: Vec<NamePattern>,
 
     /// Size of unknown dimensions: `8`, `data:0=8`, `batch=8`
@@ -145,7 +145,12 @@ impl Model {
 
     /// The contents of `graph`, the model's or one made of it: as given, else generated.
     pub fn contents<'a>(&'a self, graph: &'a Graph) -> Result<Contents<'a>, Failure> {
-        Contents::new(graph, &self.import.graph, self.given.clone(), &self.params)
+        let contents = Contents::new(graph, self.given.clone(), &self.params)?;
+        Ok(match self.interface {
+            Some(_) => contents.within_ranges_of(&self.import.graph),
+            // In Relay an index beyond its axis is clipped, and expected results are of such.
+            None => contents,
+        })
     }
 }
 
@@ -177,7 +182,14 @@ impl ModelArguments {
         let model = match is_onnx(&bytes) {
             true => {
                 let hash = blake3::hash(&bytes).to_hex().to_string();
-                let imported = read_onnx(&self.model, bytes, &self.flags, (&given, &params), defaults)?;
+                let source = OnnxSource {
+                    bind_dims: &self.flags.bind_dim,
+                    given: &given,
+                    params: &params,
+                    is_seeded: &|name| self.flags.is_seeded(name),
+                    defaults,
+                };
+                let imported = read_onnx(&self.model, bytes, &source)?;
                 let selected = is_decided_by_given(&imported);
                 let (interface, graph) = (Some(imported.interface), imported.graph);
                 let import = Import { graph, name, hash, checks: TypeChecks::default(), guessed: Vec::new() };

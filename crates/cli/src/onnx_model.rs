@@ -4,33 +4,37 @@ use std::path::Path;
 
 use smol_str::SmolStr;
 
-use super::{Failure, caller::notice, contents::Given, model::ModelFlags};
+use super::{Failure, caller::notice, contents::Given};
 use edgecut_engine::{Engine, EngineError, TractEngine};
 use edgecut_graph::{Graph, TensorData};
 use edgecut_onnx::{Content, Decision, Defaults, ImportOptions, Imported, import};
-use edgecut_ops::passes::index_ranges::index_ranges;
+use edgecut_ops::passes::{index_ranges::index_ranges, retype::BindDim};
 use edgecut_relay::Params;
 use edgecut_values::{SeedError, seeded, seeded_within};
 
 /// Decisions of one kind that are listed.
 const LISTED: usize = 4;
 
+/// What the flags say of a model's inputs and parameters.
+pub(super) struct OnnxSource<'a> {
+    pub bind_dims: &'a [BindDim],
+    pub given: &'a Given,
+    pub params: &'a Params,
+    pub is_seeded: &'a dyn Fn(&str) -> bool,
+    pub defaults: Defaults,
+}
+
 /// Reads the model at `path`, whose file has `bytes`, and says what contents decided.
-pub(super) fn read_onnx(
-    path: &Path,
-    bytes: Vec<u8>,
-    flags: &ModelFlags,
-    (given, params): (&Given, &Params),
-    defaults: Defaults,
-) -> Result<Imported, Failure> {
+pub(super) fn read_onnx(path: &Path, bytes: Vec<u8>, source: &OnnxSource<'_>) -> Result<Imported, Failure> {
+    let OnnxSource { bind_dims, given, params, is_seeded, defaults } = *source;
     let name = path.display().to_string();
     let engine = TractEngine::new(1).map_err(Failure::failed)?;
     let compute = |graph: &Graph, content: &Content<'_>| evaluate(&engine, graph, content);
     let options = ImportOptions {
-        bind_dims: &flags.bind_dim,
+        bind_dims,
         inputs: &|name| given.get(name).cloned(),
         parameters: &|name| params.get(name).cloned(),
-        is_parameter: &|name| flags.is_seeded(name),
+        is_parameter: is_seeded,
         defaults,
         folder: path.parent(),
         ..ImportOptions::new(&compute)

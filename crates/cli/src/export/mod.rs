@@ -52,11 +52,11 @@ pub struct Export {
     /// Also write a .params file for each Relay module
     ///
     /// Contents are from --params, and what that lacks as `edgecut run` generates it, by the names in the module.
-    #[arg(long)]
+    #[arg(long, help_heading = "Weights")]
     with_params: bool,
 
     /// Write the weights of ONNX models to a file next to each, as models of 2 GiB and more always have them
-    #[arg(long)]
+    #[arg(long, help_heading = "Weights")]
     external_data: bool,
 
     /// Leave the weights of an ONNX model out: they become inputs that are generated from their names

@@ -72,7 +72,7 @@ impl Subject {
         if derived.is_empty() {
             return Ok(given.collect());
         }
-        let contents = Contents::new(prologue, prologue, Given::default(), &self.params)?;
+        let contents = Contents::new(prologue, Given::default(), &self.params)?;
         let computed = on_this_machine(prologue, &contents, &[]).map_err(engine_failure)?;
         let names = derived.iter().map(|id| graph.tensor(*id).name.to_string());
         Ok(given.chain(names.zip(computed)).collect())

@@ -13,13 +13,6 @@ use super::{
 };
 use crate::{interface::Interface, proto::ValueInfoProto};
 
-/// The output `wanted` of a model and the tensor that it is.
-pub(super) struct SignatureOutput {
-    pub id: TensorId,
-    /// Its name, where an interface says it.
-    pub wanted: Option<SmolStr>,
-}
-
 /// Inputs and outputs as the model declares them.
 #[derive(Default)]
 pub(super) struct Signature {
@@ -94,11 +87,11 @@ impl GraphWriter<'_> {
         Ok(())
     }
 
-    /// The outputs, with the names that the model must have for them.
-    pub(super) fn wanted_outputs(&self) -> Vec<SignatureOutput> {
+    /// The outputs, with the names that an interface says the model must have for them.
+    pub(super) fn wanted_outputs(&self) -> Vec<(TensorId, Option<SmolStr>)> {
         let names = self.options.interface.map(|interface| &interface.outputs);
         let wanted = |at: usize| names.and_then(|outputs| outputs.get(at)).map(|output| output.name.clone());
-        self.graph.outputs.iter().enumerate().map(|(at, id)| SignatureOutput { id: *id, wanted: wanted(at) }).collect()
+        self.graph.outputs.iter().enumerate().map(|(at, id)| (*id, wanted(at))).collect()
     }
 
     /// What the model declares. Defaults become initializers.

@@ -14,7 +14,6 @@ use super::{
     families,
     opaque_node::write_opaque,
     scope::Scope,
-    signature::SignatureOutput,
 };
 use crate::{
     error::Result as Written,
@@ -299,7 +298,7 @@ impl<'g> GraphWriter<'g> {
     fn outputs(&mut self) -> Result<Vec<(SmolStr, TensorId)>, ExportError> {
         let mut outputs = Vec::new();
         let mut seen: HashSet<SmolStr> = self.inputs.iter().map(|(name, _)| SmolStr::new(name)).collect();
-        for SignatureOutput { id, wanted } in self.wanted_outputs() {
+        for (id, wanted) in self.wanted_outputs() {
             let value = self.operand(id)?;
             let is_computed = value.content.is_none() && !self.reserved.contains_key(&id);
             let is_own = match &wanted {

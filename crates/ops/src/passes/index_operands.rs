@@ -2,7 +2,8 @@
 
 use edgecut_graph::{Attr, Graph, Operator, TensorId};
 
-use super::index_ranges::{ValueRange, int};
+/// Values from the first to the second, both included.
+pub type ValueRange = (i64, i64);
 
 /// The attribute of an opaque operator that lists the optional inputs that are absent.
 const OMITTED: &str = "onnx.omitted";
@@ -143,6 +144,11 @@ impl<'g> Operands<'g> {
         let most = self.size(7, 0).unwrap_or(i64::MAX);
         Some(total.min(most)).filter(|total| *total > 0)
     }
+}
+
+/// An integer attribute.
+fn int(operator: &Operator, key: &str) -> Option<i64> {
+    operator.attrs.get(key).and_then(Attr::int)
 }
 
 /// The indices of an axis.

@@ -6,12 +6,10 @@
 
 use std::collections::HashMap;
 
-use edgecut_graph::{Attr, Graph, Operator, Origin, TensorId};
+use edgecut_graph::{Graph, Operator, Origin, TensorId};
 
+pub use super::index_operands::ValueRange;
 use super::index_operands::operand_range;
-
-/// Values from the first to the second, both included.
-pub type ValueRange = (i64, i64);
 
 /// Operators that give on values of their operands as they are.
 const MOVERS: [&str; 17] = [
@@ -119,15 +117,10 @@ impl Ranges<'_> {
     }
 }
 
-/// An integer attribute.
-pub(super) fn int(operator: &Operator, key: &str) -> Option<i64> {
-    operator.attrs.get(key).and_then(Attr::int)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use edgecut_graph::{Arg, DType, TensorData, TensorType};
+    use edgecut_graph::{Arg, Attr, DType, TensorData, TensorType};
 
     fn add(graph: &mut Graph, name: &str, operands: &[TensorId], attrs: &[(&str, i64)], ty: TensorType) -> TensorId {
         let attrs = attrs.iter().map(|(key, value)| ((*key).into(), Attr::Int(*value))).collect();

@@ -74,7 +74,7 @@ fn chosen<'a>(
     if arguments.execution.run {
         let whole = &subject.problem.graph;
         let params = subject.params_of_run()?;
-        let contents = Contents::new(whole, whole, subject.given.clone(), &params)?;
+        let contents = Contents::new(whole, subject.given.clone(), &params)?.within_ranges_of(whole);
         let content = |graph: &Graph, id: TensorId| contents.of_tensor(graph.tensor(id));
         let mut bench = ScheduleBench::new(grouped, &content).map_err(engine_failure)?;
         let (kept, run) = run_here(&mut bench, fitted, best, target)?;

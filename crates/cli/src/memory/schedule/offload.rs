@@ -94,7 +94,7 @@ pub(super) fn run(
 
     let whole = &subject.problem.graph;
     let params = subject.params_of_run()?;
-    let contents = Contents::new(whole, whole, subject.given.clone(), &params)?;
+    let contents = Contents::new(whole, subject.given.clone(), &params)?.within_ranges_of(whole);
     let given = contents.given();
     let content = |graph: &Graph, id: TensorId| contents.of_tensor(graph.tensor(id));
     let Agents { cluster, fleet, runtime } = &agents;
