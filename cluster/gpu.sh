@@ -8,13 +8,14 @@ usage() {
 usage: gpu.sh --pack DIR      write a package: DIR/run.sh OUT [SECONDS] runs it on x86-64 Linux with an NVIDIA driver
        gpu.sh [OUT [SECONDS]] pack and run here; figures in OUT (gpu-figures), profiles in profiles/gpu
 Environment: FEATURES (gpu-tests), features of the build
+             GLIBC (2.34), the oldest version of glibc that the programs must run with
              PACKAGE_CASES (all), operator cases: those whose names contain one of these, separated by commas
 END
 }
 
 HERE=$(cd "$(dirname "$0")/.." && pwd)
 MAX_MIB=55
-MAX_GLIBC=2.34
+MAX_GLIBC=${GLIBC:-2.34}
 MODELS='resnet18 torch_bert_tiny torch_mobilenet_v2 torch_yolov3_tiny'
 
 fail() {

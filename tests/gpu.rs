@@ -21,7 +21,10 @@ use std::{
 use cudarc::{
     cublas::{CudaBlas, Gemm, GemmConfig, sys::cublasOperation_t},
     cudnn::{ConvForward, Cudnn, sys as cudnn},
-    driver::{CudaContext, CudaStream},
+    driver::{
+        CudaContext, CudaStream,
+        result::{free_sync, malloc_sync},
+    },
 };
 use edgecut::{
     engine::{
@@ -242,26 +245,29 @@ fn models_on_the_gpu_compute_what_tvm_computes() {
 fn a_full_gpu_recovers() {
     let (_, engine) = gpu();
     // Two tensors of 64 MiB at a time.
-    let text = "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(64, 64), float32]) {\n  %0 = repeat(%x, repeats=4096, axis=0);\n  \
-                %1 = nn.relu(%0);\n  sum(%1, axis=[0])\n}\n";
+    let text = "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(16384, 1), float32], %y: Tensor[(1, 1024), float32]) {\n  \
+                %0 = add(%x, %y);\n  %1 = nn.relu(%0);\n  sum(%1, axis=[0])\n}\n";
     let graph = import("a model", text.as_bytes(), &ImportOptions::default()).unwrap().graph;
     let run = || engine.evaluate(&graph, &|id| content(&graph, id));
-    let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
+    let context = CudaContext::new(0).unwrap();
+    context.bind_to_thread().unwrap();
     let (free, _) = engine.memory().unwrap();
     let (mut held, mut size) = (Vec::new(), free.0 as usize);
     while size > 16 << 20 {
-        // SAFETY: the memory is not read.
-        match unsafe { stream.alloc::<u8>(size) } {
-            Ok(memory) => held.push(memory),
+        // SAFETY: the context is current; the memory is not used.
+        match unsafe { malloc_sync(size) } {
+            Ok(memory) => held.push((memory, size)),
             Err(_) => size /= 2,
         }
     }
-    stream.synchronize().unwrap();
     let error = run().unwrap_err().to_string();
-    println!("{} of {free} held: {error}", Bytes(held.iter().map(|memory| memory.len() as u64).sum()));
+    println!("{} of {free} held: {error}", Bytes(held.iter().map(|(_, size)| *size as u64).sum()));
     assert!(error.contains("out of memory"), "{error}");
-    drop(held);
-    stream.synchronize().unwrap();
+    context.synchronize().unwrap();
+    for (memory, _) in held {
+        // SAFETY: allocated above, and freed once.
+        unsafe { free_sync(memory) }.unwrap();
+    }
     let computed = run().unwrap()[0].to_f64s().unwrap();
     let expected = TractEngine::new(1).unwrap().evaluate(&graph, &|id| content(&graph, id)).unwrap();
     let expected = expected[0].to_f64s().unwrap();

@@ -27,7 +27,7 @@ pub(super) fn opaque_flops(graph: &Graph, operator: &Operator) -> u64 {
         return result.saturating_mul(contracted.saturating_mul(2));
     }
     let all = operands.iter().chain(&operator.outputs).map(elements);
-    all.fold(Some(0u64), |sum, count| Some(sum?.saturating_add(count?))).unwrap_or(0)
+    all.try_fold(0u64, |sum, count| Some(sum.saturating_add(count?))).unwrap_or(0)
 }
 
 /// The length of the keys that an attention returns for its next step: of [batch, heads, length, size].

@@ -27,8 +27,9 @@ impl Estimate {
     /// comes [`LEAST`].
     pub fn median(value: f64, mad: Option<f64>, n: usize) -> Estimate {
         let independent = n.min(INDEPENDENT) as f64;
-        let error =
-            |mad: f64| ((std::f64::consts::PI / 2.0).sqrt() * 1.4826 * mad / independent.sqrt()).hypot(LEAST * value);
+        let error = |mad: f64| {
+            joint_error((std::f64::consts::PI / 2.0).sqrt() * 1.4826 * mad / independent.sqrt(), LEAST * value)
+        };
         Estimate { value, standard_error: mad.filter(|_| n >= FEWEST).map(error) }
     }
 
@@ -48,7 +49,7 @@ impl Estimate {
     #[must_use]
     pub fn plus(self, other: Estimate) -> Estimate {
         let errors = self.standard_error.zip(other.standard_error);
-        Estimate { value: self.value + other.value, standard_error: errors.map(|(a, b)| a.hypot(b)) }
+        Estimate { value: self.value + other.value, standard_error: errors.map(|(a, b)| joint_error(a, b)) }
     }
 
     /// Of nothing.
@@ -56,9 +57,14 @@ impl Estimate {
 
     /// How many standard errors `b` is above `a`; `None` if an error is unknown, or both are zero.
     pub fn z(a: Estimate, b: Estimate) -> Option<f64> {
-        let error = a.standard_error?.hypot(b.standard_error?);
+        let error = joint_error(a.standard_error?, b.standard_error?);
         (error > 0.0).then(|| (b.value - a.value) / error)
     }
+}
+
+/// The standard error of a sum of independent values. `f64::hypot` would need glibc 2.35.
+fn joint_error(a: f64, b: f64) -> f64 {
+    (a * a + b * b).sqrt()
 }
 
 #[cfg(test)]
