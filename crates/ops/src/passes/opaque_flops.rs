@@ -26,7 +26,7 @@ pub(super) fn opaque_flops(graph: &Graph, operator: &Operator) -> u64 {
     if let Some((result, contracted)) = result.zip(contracted) {
         return result.saturating_mul(contracted.saturating_mul(2));
     }
-    let all = operands.iter().chain(&operator.outputs).map(elements);
+    let mut all = operands.iter().chain(&operator.outputs).map(elements);
     all.try_fold(0u64, |sum, count| Some(sum.saturating_add(count?))).unwrap_or(0)
 }
 
