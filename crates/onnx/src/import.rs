@@ -67,9 +67,8 @@ pub fn is_onnx(bytes: &[u8]) -> bool {
 mod tests {
     use edgecut_graph::{DType, TensorType};
 
-    use super::*;
     use crate::{
-        proto::TensorProto,
+        proto::{NodeProto, TensorProto},
         test_models::{FLOAT, info, int, model, node, read},
     };
 

@@ -31,11 +31,11 @@ impl Eq for Depthwise {}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Bound {
-    AtLeast(f32),
-    AtMost(f32),
+    Low(f32),
+    High(f32),
     /// As these, but NaN stays NaN.
-    AtLeastOrNan(f32),
-    AtMostOrNan(f32),
+    LowOrNan(f32),
+    HighOrNan(f32),
 }
 
 impl Depthwise {
@@ -64,13 +64,13 @@ impl Depthwise {
         let bound = if other.len() != 1 || bound.is_nan() {
             return None;
         } else if next.0.is::<math::Max>() {
-            Bound::AtLeast(bound)
+            Bound::Low(bound)
         } else if next.0.is::<math::Min>() {
-            Bound::AtMost(bound)
+            Bound::High(bound)
         } else if next.0.name() == MAXIMUM {
-            Bound::AtLeastOrNan(bound)
+            Bound::LowOrNan(bound)
         } else if next.0.name() == MINIMUM {
-            Bound::AtMostOrNan(bound)
+            Bound::HighOrNan(bound)
         } else {
             return None;
         };
@@ -100,12 +100,10 @@ impl Depthwise {
                 for bound in &self.bounds {
                     // Not `f32::max`: NaN becomes the bound.
                     match *bound {
-                        Bound::AtLeast(low) => output.iter_mut().for_each(|x| *x = if *x > low { *x } else { low }),
-                        Bound::AtMost(high) => output.iter_mut().for_each(|x| *x = if *x < high { *x } else { high }),
-                        Bound::AtLeastOrNan(low) => {
-                            output.iter_mut().for_each(|x| *x = if *x < low { low } else { *x })
-                        }
-                        Bound::AtMostOrNan(high) => {
+                        Bound::Low(low) => output.iter_mut().for_each(|x| *x = if *x > low { *x } else { low }),
+                        Bound::High(high) => output.iter_mut().for_each(|x| *x = if *x < high { *x } else { high }),
+                        Bound::LowOrNan(low) => output.iter_mut().for_each(|x| *x = if *x < low { low } else { *x }),
+                        Bound::HighOrNan(high) => {
                             output.iter_mut().for_each(|x| *x = if *x > high { high } else { *x })
                         }
                     }

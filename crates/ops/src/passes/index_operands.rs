@@ -166,9 +166,12 @@ mod tests {
     use super::*;
     use edgecut_graph::{Arg, DType, Origin, TensorType};
 
+    /// An operator by name, attributes and shapes, an operand's index, and that operand's range.
+    type Case = (&'static str, &'static [(&'static str, i64)], &'static [&'static [u64]], usize, Option<ValueRange>);
+
     #[test]
     fn lengths_and_indices_of_opaque_operators() {
-        let cases: [(&str, &[(&str, i64)], &[&[u64]], usize, Option<ValueRange>); 6] = [
+        let cases: [Case; 6] = [
             ("onnx.GRU", &[], &[&[5, 3, 2], &[1, 12, 2], &[1, 12, 4], &[3]], 3, Some((1, 5))),
             ("onnx.GRU", &[("layout", 1)], &[&[5, 3, 2], &[1, 12, 2], &[1, 12, 4], &[5]], 3, Some((1, 3))),
             ("onnx.Gather", &[("axis", -1)], &[&[5, 3], &[2]], 1, Some((0, 2))),
