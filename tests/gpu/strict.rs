@@ -173,7 +173,7 @@ fn out_of_memory_is_an_error_of_the_operator() {
 fn programs_without_compilers() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let is_compiler = |name: &str| {
-        ["cc", "c89", "c99", "c++", "g++", "gcc", "clang", "cargo", "rustc"].iter().any(|compiler| name == *compiler)
+        ["cc", "c89", "c99", "c++", "g++", "gcc", "clang", "cargo", "rustc"].contains(&name)
             || ["gcc-", "clang-", "x86_64-linux-gnu-g"].iter().any(|start| name.starts_with(start))
     };
     for system in ["/usr/bin", "/bin"] {
