@@ -1,7 +1,7 @@
 // NVIDIA's convolution library, as its documentation has it: descriptors that are set before they are used, groups that
 // divide the channels, a result of the size that the convolution has, a workspace that was allocated; done when the stream
-// comes to it. Its fastest algorithms are one that needs too much memory, one that is not supported, and one in reduced
-// precision, none of which may be used.
+// comes to it. Its fastest algorithms are one that needs too much memory, one that is not supported, and one that is only
+// there in reduced precision, none of which may be used.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -107,12 +107,20 @@ int cudnnGetConvolutionForwardAlgorithm_v7(struct Handle *handle, struct Tensor 
     struct Algorithm known[] = {
         {7, SUCCESS, 1, (size_t)1 << 40, 1, FMA_MATH, {0}},
         {6, NOT_SUPPORTED, -1, 0, 1, FMA_MATH, {0}},
-        {5, SUCCESS, 2, 0, 1, 1, {0}},
+        {5, SUCCESS, 2, 0, 1, 0, {0}},
         {RIGHT, SUCCESS, 3, WORKSPACE, 1, FMA_MATH, {0}},
     };
     *found = most < 4 ? most : 4;
     memcpy(algorithms, known, *found * sizeof *known);
     return SUCCESS;
+}
+
+int cudnnGetConvolutionForwardWorkspaceSize(struct Handle *handle, struct Tensor *x, struct Tensor *w, struct Convolution *of,
+                                            struct Tensor *y, int algorithm, size_t *size) {
+    if (!handle || !handle->stream || !has_context()) return refuse(NOT_INITIALIZED, __func__);
+    if (!fits(x, w, of, y)) return refuse(BAD_PARAM, "sizes that do not belong together");
+    *size = algorithm == RIGHT ? WORKSPACE : (size_t)1 << 40;
+    return algorithm == RIGHT || algorithm == 7 ? SUCCESS : NOT_SUPPORTED;
 }
 
 static size_t bytes(const struct Tensor *tensor) {

@@ -41,6 +41,9 @@ functions! {
         algorithms = cudnnGetConvolutionForwardAlgorithm_v7(
             Object, Object, Object, Object, Object, c_int, *mut c_int, *mut Algorithm
         ),
+        workspace = cudnnGetConvolutionForwardWorkspaceSize(
+            Object, Object, Object, Object, Object, c_int, *mut usize
+        ),
         convolve = cudnnConvolutionForward(
             Object, *const f32, Object, *const f32, Object, *const f32, Object, c_int, *mut c_void, usize,
             *const f32, Object, *mut f32
@@ -190,10 +193,18 @@ impl Cudnn {
                     algorithms.as_mut_ptr(),
                 ) == 0
         };
-        let found = algorithms.iter().take(usize::try_from(found).unwrap_or(0));
-        let usable = |a: &&Algorithm| a.status == 0 && a.math == FMA_MATH && a.memory <= max_workspace;
-        let fastest = found.filter(|_| is_supported).find(usable)?;
-        (convolution.algorithm, convolution.workspace) = (fastest.algorithm, fastest.memory);
+        let found =
+            algorithms.iter().take(usize::try_from(found).unwrap_or(0)).filter(|a| is_supported && a.status == 0);
+        // The heuristics may name algorithms of other precisions. Whether this descriptor has one, its workspace says.
+        let of = &mut convolution;
+        (of.algorithm, of.workspace) = found.map(|a| a.algorithm).find_map(|algorithm| {
+            let mut bytes = 0;
+            // SAFETY: the descriptors were set above, and the function writes one number.
+            let status = unsafe {
+                (f.workspace)(self.handle, of.data, of.weight, of.convolution, of.result, algorithm, &mut bytes)
+            };
+            (status == 0 && bytes <= max_workspace).then_some((algorithm, bytes))
+        })?;
         Some(convolution)
     }
 }
