@@ -92,6 +92,9 @@ pub(crate) fn divisors(windows: &[Window], sizes: &[usize], counts: &[usize], pa
     all
 }
 
+/// Padding of an axis beyond which the file is taken for a damaged one: tables and copies of planes have its size.
+const MAX_PADDING: u64 = 1 << 20;
+
 fn sliding_kernel<const RANK: usize, const LARGEST: bool>(
     wiring: &mut Wiring<'_>,
     call: &Typed<'_>,
@@ -99,6 +102,8 @@ fn sliding_kernel<const RANK: usize, const LARGEST: bool>(
 ) -> TractResult<TVec<OutletId>> {
     let pooled = Pooled::read::<RANK>(call, call.tensor(0)?)?;
     let windows = call.windows(&window(call, RANK)?)?;
+    let padding = windows.iter().map(|window| window.before.max(window.after)).max().unwrap_or(0);
+    ensure!(padding <= MAX_PADDING, "padding of more than {MAX_PADDING} elements");
     let (data, moves) = pooled.wire(wiring, inputs[0])?;
     let (shape, given) = (wiring.concrete(data)?, wiring.fact(data)?.datum_type);
     let spatial = moves.first..moves.first + RANK;
