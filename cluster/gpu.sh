@@ -54,7 +54,7 @@ matches() {
     return 1
 }
 
-# A program without symbols, compressed. It must need no newer glibc than the machines have that the package is for.
+# A program without symbols, compressed. It must run with glibc MAX_GLIBC.
 pack_program() {
     local newest
     strip -o "$2" "$1"

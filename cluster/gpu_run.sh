@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a package of `cluster/gpu.sh --pack` on a machine with an NVIDIA GPU: one step after another, the most valuable
-# first, each with a time limit. A step that fails ends nothing else, and OUT has after each step what was found so far:
+# first, each with a time limit. A failed step does not stop the others. After each step, OUT has the results so far:
 # figures.txt (a screen), log.txt (everything printed), profiles, runs and links as CSV.
 set -uo pipefail
 

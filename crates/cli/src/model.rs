@@ -274,7 +274,7 @@ fn warn_constant(import: &Import) {
     let graph = &import.graph;
     let constant = constant_operators(graph);
     if !graph.outputs.is_empty() && graph.outputs.iter().all(|output| is_constant(graph, &constant, *output)) {
-        let what = "its outputs depend on no input: all is computed when it is loaded, and no time of a run is that of its operators";
+        let what = "its outputs depend on no input: all is computed when it is loaded, and times of runs do not include its operators";
         notice!("{}: {what}", import.name);
     }
 }

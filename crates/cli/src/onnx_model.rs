@@ -52,7 +52,7 @@ pub(super) fn is_decided_by_given(imported: &Imported) -> bool {
     imported.is_sized || !imported.replaced.is_empty() || imported.decisions.iter().any(is_given)
 }
 
-/// What a person should know of the contents that decided something.
+/// Notes for the user about the contents that decided something.
 fn notes(imported: &Imported) -> Vec<String> {
     let quoted = |names: &[SmolStr]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let mut lines = Vec::new();

@@ -156,7 +156,7 @@ impl GpuLibrary {
         match self {
             GpuLibrary::Nvrtc => "kernels cannot be compiled",
             GpuLibrary::Cublas => "matrices are multiplied by a simple kernel, far below peak performance",
-            GpuLibrary::Cudnn => "convolutions are computed as matrix products, with more memory and mostly slower",
+            GpuLibrary::Cudnn => "convolutions are matrix products, which take more memory and are usually slower",
         }
     }
 

@@ -1,12 +1,12 @@
-//! Whether there is memory for a graph, asked before any of it exists: kernels allocate without a way to fail, and sizes come
-//! from files.
+//! Whether there is memory for a graph, checked before it is loaded: sizes come from files, and kernels cannot report a failed
+//! allocation.
 
 use edgecut_graph::{Graph, Origin, TensorId, constant_operators, units::Bytes};
 use edgecut_ops as ops;
 
 use crate::EngineError;
 
-/// Less than this is not asked for.
+/// Smaller sizes are not checked.
 const SMALL: Bytes = Bytes(32 << 20);
 
 /// Checks that the least that loading and running `graph` takes can be allocated.
@@ -44,7 +44,7 @@ fn can_map(bytes: usize) -> bool {
 
 /// Parameters, what is computed of them alone, the content of the largest one before it is converted, the tensors that are
 /// live at one time in program order, and the largest result once more, which kernels may have in another form before they
-/// return it. Unknown sizes count nothing.
+/// return it. Unknown sizes count as 0.
 fn least_bytes(graph: &Graph) -> Bytes {
     let size = |tensor: TensorId| graph.tensor(tensor).ty.bytes().unwrap_or_default();
     let constant = constant_operators(graph);

@@ -71,7 +71,7 @@ pub(crate) fn output(initializers: &HashSet<&str>, info: &ValueInfoProto) -> Int
     let name = SmolStr::new(info.name.as_deref().unwrap_or_default());
     let is_tensor = |ty: &TypeProto| matches!(ty.value, None | Some(type_proto::Value::TensorType(_)));
     let refusal = match &info.r#type {
-        Some(ty) if !is_tensor(ty) => Some(format!("output `{}` is no tensor", shown(&name))),
+        Some(ty) if !is_tensor(ty) => Some(format!("output `{}` is not a tensor", shown(&name))),
         _ => None,
     };
     let is_initializer = initializers.contains(name.as_str());

@@ -195,7 +195,7 @@ impl Cudnn {
         };
         let found =
             algorithms.iter().take(usize::try_from(found).unwrap_or(0)).filter(|a| is_supported && a.status == 0);
-        // The heuristics may name algorithms of other precisions. Whether this descriptor has one, its workspace says.
+        // The heuristics may name algorithms of other precisions. Asking for the workspace fails if this descriptor lacks one.
         let of = &mut convolution;
         (of.algorithm, of.workspace) = found.map(|a| a.algorithm).find_map(|algorithm| {
             let mut bytes = 0;

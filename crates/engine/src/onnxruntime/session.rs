@@ -75,7 +75,7 @@ impl OrtSession {
             what: error.to_string(),
         })?;
         if !written.trapping.is_empty() {
-            let what = "its kernel ends the process where an integer is divided by 0".to_string();
+            let what = "its kernel can end the process where an integer is divided by 0 or -1".to_string();
             return Err(SessionError { operators: written.trapping, what });
         }
         let operators = written.operators.clone();

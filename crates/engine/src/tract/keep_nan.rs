@@ -1,6 +1,6 @@
-//! Minima and maxima with ONNX's NaN in products: tract fuses its own minimum and maximum into the matrix product before it,
-//! whose kernels keep NaN there, and no others. So those with a constant become tract's while it fuses, and what it did not
-//! fuse keeps NaN again afterwards.
+//! Fusion of ONNX's minima and maxima into matrix products. tract fuses only its own minimum and maximum, and the kernels
+//! of its products keep NaN in them. So ONNX's with a constant are replaced by tract's before the fusion, and those that were
+//! not fused are replaced by ONNX's again afterwards.
 //!
 //! On x86-64 the kernels keep NaN because of the order of the instruction's operands, on ARM because the instruction does;
 //! a test observes it.
@@ -15,7 +15,7 @@ use tract_core::{
 
 use edgecut_ops::kernel::pointwise::{MAXIMUM, MINIMUM, maximum, minimum};
 
-/// Makes tract's minima and maxima of those that keep NaN, in single precision with a constant; returns whether there are any.
+/// Replaces minima and maxima that keep NaN by tract's, in single precision with a constant; returns whether there are any.
 pub(super) fn relax_nan(model: &mut TypedModel) -> TractResult<bool> {
     let mut found = false;
     for id in model.eval_order()? {

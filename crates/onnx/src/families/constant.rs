@@ -138,7 +138,7 @@ fn integer_range(call: &mut Call<'_, '_>, dtype: DType) -> Result<Vec<Value>> {
     let (start, limit, delta) = (number(0)?, number(1)?, number(2)?);
     let distance = i128::from(limit) - i128::from(start);
     let count = match delta {
-        0 => return Err("a range in steps of 0".to_string()),
+        0 => return Err("the step of a range must not be 0".to_string()),
         1.. => distance.max(0).unsigned_abs().div_ceil(u128::from(delta.unsigned_abs())),
         _ => distance.min(0).unsigned_abs().div_ceil(u128::from(delta.unsigned_abs())),
     };

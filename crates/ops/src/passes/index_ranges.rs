@@ -11,7 +11,7 @@ use edgecut_graph::{Graph, Operator, Origin, TensorId};
 pub use super::index_operands::ValueRange;
 use super::index_operands::operand_range;
 
-/// Operators that give on values of their operands as they are.
+/// Operators whose results have the values of their operands, unchanged.
 const MOVERS: [&str; 17] = [
     "reshape",
     "transpose",
@@ -63,7 +63,7 @@ impl Ranges<'_> {
         }
     }
 
-    /// The ranges of what `operator` gives on.
+    /// Narrows the ranges of operands to what the ranges of the results of `operator` allow.
     fn pass_back(&mut self, operator: &Operator, operands: &[TensorId]) {
         let results = operator.outputs.iter().filter_map(|output| self.known.get(output).copied());
         let Some((low, high)) = results.reduce(|a, b| (a.0.max(b.0), a.1.min(b.1))).filter(|(low, high)| low <= high)

@@ -21,8 +21,8 @@ use crate::cuda::{
 /// From this many output channels per group, and taps over all input channels, a matrix product is faster.
 const MIN_PRODUCT_CHANNELS: usize = 4;
 const MIN_PRODUCT_DEPTH: usize = 16;
-/// Workspace that cuDNN may use for any convolution, in bytes. Beyond it, it may use as much as the im2col matrix that it
-/// replaces, so that no convolution needs much more memory with cuDNN than without.
+/// Workspace that cuDNN may use for any convolution, in bytes. If the im2col matrix that it replaces is larger, the limit is
+/// the size of that matrix, so that cuDNN hardly increases the memory of a convolution.
 const MIN_WORKSPACE: usize = 1 << 20;
 
 pub(super) fn translate(
