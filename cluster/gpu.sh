@@ -14,7 +14,7 @@ END
 }
 
 HERE=$(cd "$(dirname "$0")/.." && pwd)
-MAX_MIB=55
+MAX_MIB=50
 MAX_GLIBC=${GLIBC:-2.34}
 MODELS='resnet18 torch_bert_tiny torch_mobilenet_v2 torch_yolov3_tiny'
 

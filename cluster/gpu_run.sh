@@ -38,7 +38,12 @@ library_folders() {
     done
 }
 FOLDERS=$(library_folders | awk '!seen[$0]++' | paste -sd:)
-export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$FOLDERS
+# cudarc, by which the suite calls cuBLAS directly, knows no names of CUDA 13 but the one without a version.
+mkdir "$WORK/lib"
+for found in $(IFS=:; for folder in $FOLDERS; do ls -d "$folder"/libcublas.so.1[23] 2>/dev/null; done); do
+    ln -sf "$found" "$WORK/lib/libcublas.so"
+done
+export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$FOLDERS:$WORK/lib
 
 figure() { tee -a "$OUT/figures.txt"; }
 
@@ -64,37 +69,44 @@ step() {
     esac
     echo "== $name: $status, $((SECONDS - begin)) s" | figure
     # Characters of more than one byte could be cut.
-    grep -E "$pattern" "$WORK/step.txt" | LC_ALL=C tr -cd '\n -~' | cut -c 1-200 | head -n 40 | figure
+    grep -E "$pattern" "$WORK/step.txt" | LC_ALL=C tr -cd '\n -~' | cut -c 1-300 | head -n 60 | figure
     [ "$status" = passed ]
 }
 
 suite() {
     local name=$1 limit=$2 pattern=$3 test=$4
     shift 4
-    step "$name" "$limit" "$pattern|panicked|SKIPPED" env "$@" "$SUITE" --exact --include-ignored --nocapture --test-threads 1 "$test"
+    step "$name" "$limit" "$pattern|panicked|^assertion|SKIPPED" env "$@" "$SUITE" --exact --include-ignored --nocapture --test-threads 1 "$test"
+}
+
+# CSV whose quoted fields have semicolons in place of commas, so that awk can split it.
+unquoted() {
+    awk -F'"' -v OFS= '{ for (i = 2; i <= NF; i += 2) gsub(",", ";", $i); print }'
 }
 
 # What a profile says of each device: groups measured, their time, energy, and how many have a note.
 summary() {
-    awk -F, -v model="$1" '
+    unquoted <"$2" | awk -F, -v model="$1" '
         NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
         { d = $at["device"]; rows[d]++; time[d] += $at["time_us_median"]; joule[d] += $at["energy_j"]; engine[d] = $at["engine"]
           if ($at["time_us_median"] == "") none[d]++ }
-        END { for (d in rows) printf "%s on %s (%s): %d groups, %.0f us, %.4f J, %d not computed\n", model, d, engine[d], rows[d], time[d], joule[d], none[d] }' "$2" | sort
+        END { for (d in rows) printf "%s on %s (%s): %d groups, %.0f us, %.4f J, %d not computed\n", model, d, engine[d], rows[d], time[d], joule[d], none[d] }' | sort
 }
 
 profile() {
     local model
     for model in $MODELS; do
-        "$EDGECUT" profile "$PACKAGE/models/$model.relay" --budget 8s --format csv --output profiles >"$OUT/profile-$model.csv" || return
+        "$EDGECUT" profile "$PACKAGE/models/$model.relay" --budget 5s --format csv --output profiles >profile.csv || return
+        mv profile.csv "$OUT/profile-$model.csv"
+        cp profiles/links.csv "$OUT/links.csv" 2>/dev/null
         summary "$model" "$OUT/profile-$model.csv"
     done
-    cp profiles/links.csv "$OUT/links.csv" 2>/dev/null || true
 }
 
 # EOP's comparison: each device alone, both, and both with less memory than the model needs on either.
 plans() {
-    local model place
+    local model place failed=0
+    set -o pipefail
     printf '[[server]]\nname = "local"\ndevice = [{ name = "cpu" }]\n' >cpu.toml
     printf '[[server]]\nname = "local"\ndevice = [{ name = "gpu0" }]\n' >gpu.toml
     printf '[[server]]\nname = "local"\ndevice = [{ name = "cpu" }, { name = "gpu0" }]\n' >both.toml
@@ -103,20 +115,23 @@ plans() {
         for place in cpu gpu both limits; do
             if "$EDGECUT" plan "$PACKAGE/models/$model.relay" --cluster $place.toml --profile profiles \
                 --profile-budget 3s --time-limit 10s --output plan.json; then
-                "$EDGECUT" run plan.json --cluster $place.toml --repeat 20 | sed "s/^/$model on $place: /"
+                "$EDGECUT" run plan.json --cluster $place.toml --repeat 20 | sed "s/^/$model on $place: /" || failed=1
+            else
+                echo "$model on $place: no plan, its latency is unknown"
             fi
         done
     done
+    return $failed
 }
 
 energy() {
     local found
-    found=$("$EDGECUT" devices --format csv | awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next } { print $at["device"] ": energy from " $at["energy_source"] $at["energy_absent"] }')
+    found=$("$EDGECUT" devices --format csv | unquoted | awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next } { print $at["device"] ": energy from " $at["energy_source"] $at["energy_absent"] }')
     echo "$found"
     grep -q 'gpu0: energy from nvml' <<<"$found"
 }
 
-export -f summary profile plans energy
+export -f unquoted summary profile plans energy
 export PACKAGE OUT WORK MODELS EDGECUT
 
 {
@@ -129,14 +144,18 @@ export PACKAGE OUT WORK MODELS EDGECUT
     echo "libraries looked for in $LD_LIBRARY_PATH"
     ! command -v nvidia-smi >/dev/null || timeout 10 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit --format=csv
 } >>"$OUT/log.txt" 2>&1
-timeout 15 "$EDGECUT" devices --format csv --links "$WORK/links.csv" >"$WORK/devices.txt" 2>"$WORK/devices.err"
+# The first call loads NVIDIA's libraries, which may come from a slow disk.
+timeout 90 "$EDGECUT" devices --format csv --links "$WORK/links.csv" >"$WORK/devices.txt" 2>"$WORK/devices.err"
+echo "devices: exit code $? after $SECONDS s" >>"$OUT/log.txt"
 cat "$WORK/devices.txt" "$WORK/devices.err" >>"$OUT/log.txt"
 if ! grep -q 'local/gpu0' "$WORK/devices.txt"; then
-    timeout 15 "$EDGECUT" devices --format json --links "$WORK/links.csv" 2>&1 | tr '\n' ' ' |
-        grep -oE 'no GPU: [^"]*' | head -n 1 | figure | sed 's/^/run.sh: /' >&2
+    timeout 15 "$EDGECUT" devices --format json --links "$WORK/links.csv" >"$WORK/devices.json" 2>&1
+    why=$(tr '\n' ' ' <"$WORK/devices.json" | grep -oE 'no GPU: [^"]*' | head -n 1)
+    { cat "$WORK/devices.json"; ldconfig -p | grep -E 'cuda|cudnn|cublas|nvrtc'; } >>"$OUT/log.txt" 2>&1
+    echo "run.sh: ${why:-no GPU: \`edgecut devices\` did not answer; see log.txt}" | figure >&2
     exit 1
 fi
-step 'devices and versions' 20 . "$EDGECUT" devices --links "$WORK/links.csv"
+step 'devices and versions' 60 . "$EDGECUT" devices --links "$WORK/links.csv"
 
 first=0
 for _ in 1 2 3 4 5; do
@@ -148,7 +167,7 @@ done
 suite 'models against expected outputs' 60 'of the tolerance|fell back' models_on_the_gpu_compute_what_tvm_computes \
     EDGECUT_CASES=resnet18,torch_mobilenet_v2,torch_bert_tiny,torch_yolov3_tiny
 suite 'out of memory and recovery' 30 'held:|recovered' a_full_gpu_recovers
-step 'profiles on cpu and gpu0' 100 'groups,' bash -c profile
+step 'profiles on cpu and gpu0' 150 'groups,' bash -c profile
 suite 'dense layer against cuBLAS' 30 'TFLOP/s' a_dense_layer_is_as_fast_as_the_matrix_library
 suite 'convolution against cuBLAS and cuDNN' 30 'TFLOP/s' a_convolution_against_the_libraries
 suite 'copies and their fit' 30 'Pinned|Pageable' copies_cost_what_a_line_says

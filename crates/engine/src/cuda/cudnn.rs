@@ -292,10 +292,10 @@ fn strides(shape: &[c_int]) -> Vec<c_int> {
 fn check(doing: &str, status: c_int) -> Result<(), GpuError> {
     let why = match status {
         0 => return Ok(()),
-        1 | 1001 => "not initialised, or a library that it needs is missing",
-        2 | 4002 => "out of memory",
+        1 | 1001 | 1002 | 1008 | 3009 => "not initialised, or a library that it needs is missing",
+        2 | 4003 | 4004 => "out of memory",
         3 | 2000..=2999 => "invalid sizes",
-        6 => "the GPU is not supported",
+        6 | 3007 => "the GPU is not supported",
         9 | 3000..=3999 => "not supported",
         8 | 5000..=5999 => "the GPU failed",
         _ => "failed",

@@ -130,7 +130,8 @@ pub(super) struct ConvolutionSizes {
 impl ConvolutionSizes {
     /// Number of spatial axes: two, or three if the first has an extent.
     pub(super) fn axes(&self) -> usize {
-        if self.from[0] == 1 && self.size[0] == 1 && self.result[0] == 1 { 2 } else { 3 }
+        let is_flat = [self.from[0], self.size[0], self.result[0]] == [1; 3] && self.before[0] == 0;
+        if is_flat { 2 } else { 3 }
     }
 
     /// Values of the spatial axes.
@@ -195,6 +196,9 @@ mod tests {
             (vec![2, 12, 8, 9], vec![15, 4, 3, 3], vec![2, 15, 4, 9])
         );
         assert_eq!(ConvolutionSizes { from: [6, 8, 9], ..flat }.data(), [2, 12, 6, 8, 9]);
+        // The only window of the first axis is in its padding.
+        let padded = ConvolutionSizes { before: [1, 1, 1], stride: [3, 2, 1], ..flat };
+        assert!(padded.is_padded_evenly() && padded.axes() == 3);
     }
 
     #[test]

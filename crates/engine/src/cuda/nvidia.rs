@@ -59,8 +59,7 @@ impl NvidiaDriver {
     /// Opens GPU number `ordinal` of a driver for CUDA `driver`, with matching libraries.
     ///
     /// # Errors
-    /// If the driver denies access to the GPU, no compiler supports it, or an installed cuBLAS or cuDNN cannot be
-    /// initialised.
+    /// If the driver denies access to the GPU, no compiler supports it, or an installed cuBLAS cannot be initialised.
     pub(super) fn open(ordinal: usize, driver: Option<CudaVersion>) -> Result<NvidiaDriver, GpuError> {
         let newest = driver.map_or(NEWEST, CudaVersion::major);
         let context = CudaContext::new(ordinal).map_err(|e| failed("opening the GPU", e))?;
@@ -77,7 +76,8 @@ impl NvidiaDriver {
             Err(NotFound(_)) => None,
         };
         let dnn = match CudnnLibrary::find(newest) {
-            Ok(found) => Some(found.start(&stream)?),
+            // A cuDNN that does not start, for lack of one of its libraries or of memory, is as none.
+            Ok(found) => found.start(&stream).ok(),
             Err(NotFound(_)) => None,
         };
         let pooled = context.has_async_alloc();

@@ -119,7 +119,7 @@ impl RemoteAgent {
     }
 
     fn constant_transport(&self) -> ConstantTransport {
-        ConstantTransport::of(self.protocol.get().copied().unwrap_or(PROTOCOL))
+        self.protocol.get().map_or(ConstantTransport::Inline, |protocol| ConstantTransport::of(*protocol))
     }
 
     /// The error for a reply that is not valid.
