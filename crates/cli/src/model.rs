@@ -248,7 +248,7 @@ impl ModelArguments {
         })?;
         if !import.guessed.is_empty() {
             let (count, names) = (import.guessed.len(), listed(import.guessed.iter().map(|name| name.as_str())));
-            status!("{name}: {count} arguments are taken for weights by their names and uses: {names}");
+            tracing::info!("{name}: {count} arguments are taken for weights by their names and uses: {names}");
         }
         let selected = selected.get();
         Ok(Model { import, params, given, selected, interface: None })
