@@ -10,7 +10,7 @@ use miette::Report;
 
 use super::{
     Failure,
-    caller::{notice, status},
+    caller::notice,
     contents::{Contents, Given},
     ineffective::Flag,
     kind::{self, Kind},
