@@ -59,7 +59,7 @@ pack_program() {
     local newest
     strip -o "$2" "$1"
     newest=$(grep -aohE 'GLIBC_2\.[0-9]+' "$2" | sort -uV | tail -n 1)
-    printf '%s\n%s\n' "$newest" "GLIBC_$MAX_GLIBC" | sort -CV || fail "$1 needs $newest: build on a system with glibc $MAX_GLIBC"
+    printf '%s\n%s\n' "$newest" "GLIBC_$MAX_GLIBC" | sort -CV || fail "$1 needs $newest: build on a system with glibc $MAX_GLIBC, or set GLIBC if the other machine has a newer one"
     gzip -9 "$2"
 }
 
