@@ -171,7 +171,7 @@ step 'profiles on cpu and gpu0' 150 'groups,' bash -c profile
 suite 'dense layer against cuBLAS' 30 'TFLOP/s' a_dense_layer_is_as_fast_as_the_matrix_library
 suite 'convolution against cuBLAS and cuDNN' 30 'TFLOP/s' a_convolution_against_the_libraries
 suite 'copies and their fit' 30 'Pinned|Pageable' copies_cost_what_a_line_says
-suite 'a plan over CPU and GPU' 80 'predicted [0-9]|operators are split|outputs differ' a_plan_over_cpu_and_gpu_runs_as_predicted
+suite 'a plan over CPU and GPU' 120 'predicted [0-9]|operators are split|outputs differ' a_plan_over_cpu_and_gpu_runs_as_predicted
 step 'plans on CPU, GPU and both' 100 '(latency|outputs)' bash -c plans
 step 'energy' 20 'energy from' bash -c energy
 if command -v compute-sanitizer >/dev/null || [ -x /usr/local/cuda/bin/compute-sanitizer ]; then
