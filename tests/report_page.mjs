@@ -66,7 +66,10 @@ const checks = {
     await tab.mouse.wheel(0, -400);
     await tab.waitForTimeout(100);
     assert.notEqual((await ticks()).join(), whole, "zoomed by the wheel");
+    await chart.focus();
     await tab.keyboard.press("0");
+    await tab.waitForTimeout(100);
+    assert.equal((await ticks()).join(), whole, "all in sight by a key");
   },
   async "the table sorts and filters"() {
     const table = tab.locator("#operators .sorted"), heading = table.getByRole("button", { name: "FLOPs" });
@@ -112,10 +115,13 @@ const checks = {
     await tab.getByRole("button", { name: "Light theme" }).click();
     assert.equal(await back(), before);
   },
-  async "nothing is wider than a narrow screen"() {
+  async "nothing is wider than a narrow screen, where a plan that was zoomed at its end shows the same"() {
+    await tab.locator("#plan svg.gantt").focus();
+    for (const key of ["+", "+", "+", "+", "End"]) await tab.keyboard.press(key);
     await tab.setViewportSize({ width: 400, height: 800 });
     await tab.waitForTimeout(200);
     assert.ok(await tab.evaluate(() => document.documentElement.scrollWidth) <= 400);
+    assert.ok(await tab.locator("#plan rect.bar").count() > 0, "the plan has bars");
   },
   async "charts have content"() {
     for (const id of ["plan", "memory", "bound", "operators", "roofline", "cluster"]) {

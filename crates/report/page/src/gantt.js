@@ -57,6 +57,8 @@ export function gantt(data, plan) {
   const scale = () => transform.rescaleX(scaleLinear([0, whole], [0, width]));
 
   const drawing = chart("Plan over time", (drawing, now) => {
+    // The same time stays in sight when the width changes.
+    const kept = width ? zoomIdentity.translate(transform.x * now / width, 0).scale(transform.k) : transform;
     width = now;
     let y = AXIS;
     for (const lane of all) {
@@ -65,7 +67,7 @@ export function gantt(data, plan) {
     }
     drawing.append(axis, plot);
     zooming.translateExtent([[0, 0], [width, y]]).extent([[0, 0], [width, y]]);
-    select(drawing).call(zooming).on("dblclick.zoom", null);
+    select(drawing).call(zooming).on("dblclick.zoom", null).call(zooming.transform, kept);
     render();
     return y;
   });
