@@ -212,7 +212,7 @@ fn agents_hold_no_more_after_many_runs() {
         (outcome["latency"]["median_us"].as_f64().unwrap(), outcome["latency"]["p95_us"].as_f64().unwrap())
     };
     run(1000);
-    let held = || lab.agents.iter().filter_map(|agent| resources(agent.id())).collect::<Vec<_>>();
+    let held = || lab.agents.iter().filter_map(|agent| resources(agent.worker())).collect::<Vec<_>>();
     let before = held();
     let begin = Instant::now();
     let (median, p95) = run(runs);

@@ -110,9 +110,9 @@ fn sockets_that_say_nothing_take_no_descriptors_from_others() {
     let limited = ["sh", "-c", "ulimit -n 64; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_edgecut")];
     let lab = Lab::start(&limited, &[], false);
     let idle: Vec<TcpStream> = (0..70).map(|_| lab.connect()).collect();
-    let before = ticks(lab.agent.id());
+    let before = ticks(lab.agent.worker());
     thread::sleep(Duration::from_secs(1));
-    let busy = ticks(lab.agent.id()) - before;
+    let busy = ticks(lab.agent.worker()) - before;
     assert!(busy < 30, "{busy} of 100 ticks");
     lab.serves("devices");
     drop(idle);
@@ -171,7 +171,7 @@ fn no_more_threads_than_an_agent_offers() {
     assert!(!output.status.success());
     let message = stderr(&output);
     assert!(message.contains("device cpu computes with at most 1 threads, 1024 were asked for"), "{message}");
-    assert!(threads(lab.agent.id()).is_none_or(|count| count < 32));
+    assert!(threads(lab.agent.worker()).is_none_or(|count| count < 32));
 }
 
 /// The number of a process's threads, where the system tells.
@@ -294,7 +294,7 @@ async fn many_streams_of_one_client_keep_no_one_out() {
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     lab.serves("profile m.relay --budget 1ms --output p");
-    assert!(resident(lab.agent.id()).is_none_or(|bytes| bytes < Bytes(256 << 20)));
+    assert!(resident(lab.agent.worker()).is_none_or(|bytes| bytes < Bytes(256 << 20)));
     drop(open);
 }
 

@@ -32,5 +32,6 @@ mod report;
 mod run_results;
 mod simultaneous_profiles;
 mod stable_ids;
+mod supervisor;
 mod threads;
 mod transfer_format;

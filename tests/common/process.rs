@@ -71,7 +71,7 @@ pub fn signal(pid: u32, name: &str) {
     Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap();
 }
 
-/// An agent in a process of its own, killed when dropped.
+/// An agent in processes of its own, killed when dropped.
 pub struct AgentProcess {
     pub name: String,
     /// Where it listens, as it said itself.
@@ -116,6 +116,13 @@ impl AgentProcess {
         self.child.id()
     }
 
+    /// The process that it supervises, which serves and computes.
+    pub fn worker(&self) -> u32 {
+        let id = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        children.split_ascii_whitespace().next().and_then(|child| child.parse().ok()).unwrap_or(id)
+    }
+
     /// Ends it as a power cut would.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -124,7 +131,9 @@ impl AgentProcess {
 
     /// Stops it as a machine that hangs would: connections stay, nothing is answered.
     pub fn freeze(&self) {
+        let worker = self.worker();
         signal(self.child.id(), "STOP");
+        signal(worker, "STOP");
     }
 
     /// Asks it to stop; gives its exit code.

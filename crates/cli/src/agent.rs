@@ -1,8 +1,10 @@
 //! `edgecut agent`: serves this machine's devices to clients that plan and run on the cluster.
 
 use std::{
-    net::{SocketAddr, ToSocketAddrs},
+    io,
+    net::{self, SocketAddr, ToSocketAddrs},
     path::PathBuf,
+    time::{Duration, Instant},
 };
 
 use miette::Report;
@@ -16,11 +18,13 @@ use super::{
     log_format::LogFormat,
 };
 use crate::verbosity::Verbosity;
+#[cfg(target_os = "linux")]
+use edgecut_cluster::agent::{Supervisor, Worker};
 use edgecut_cluster::{
     MAX_THREADS, Oversubscribed, TlsFiles,
     agent::{
-        Host, HostOptions, Identity, Limits, Shutdown, check_address, descriptors, protocol::role::Role, serve,
-        serve_metrics,
+        Host, HostOptions, Identity, Limits, Shutdown, WorkLog, check_address, descriptors, protocol::role::Role,
+        serve, serve_metrics,
     },
     check_name,
     mdns::{AnnouncedAgent, Announcement},
@@ -31,7 +35,7 @@ use edgecut_graph::units::Bytes;
 /// Serve this machine's devices to others: profile, load and run parts of models.
 ///
 /// SIGTERM lets what is under way end within the limit drain-time, and refuses what is new; SIGINT, or a second SIGTERM,
-/// cancels it and notifies clients.
+/// cancels it and notifies clients. Two processes: if an operator kills the one that computes, the other starts it again.
 #[derive(clap::Args)]
 pub struct Agent {
     /// Where to listen; port 0 takes a free one, which is printed
@@ -112,10 +116,18 @@ impl Agent {
         }
         let limits = Limits::with(&self.limit).map_err(Failure::bad_input)?.within_descriptors(descriptors());
         let name = self.name.unwrap_or_else(host_name);
+        let serving = match Serving::inherited()? {
+            Some(serving) => serving,
+            None => match supervised(&name, &self.listen, self.metrics.as_deref())? {
+                Some(serving) => serving,
+                None => return Ok(()),
+            },
+        };
         self.log_format.install(verbosity.level());
         let runtime = runtime()?;
         runtime.block_on(async {
-            let shutdown = Shutdown::on_signal().map_err(Failure::failed)?;
+            let shutdown = serving.shutdown().map_err(Failure::failed)?;
+            let is_first = serving.crash.is_none();
             let options = HostOptions {
                 name,
                 threads: self.threads,
@@ -124,21 +136,25 @@ impl Agent {
                 engine: EngineOptions { look_for_all: true, ..self.engine.options() },
                 identity: identity.clone(),
                 limits,
+                log: serving.log.clone(),
+                crash: serving.crash,
             };
             // Clients that come while engines are looked for wait instead of being refused.
-            let (listener, address) = listen(&self.listen).await?;
+            let (listener, address) = accepting(serving.listener)?;
             let host = Host::start(options, shutdown).map_err(Failure::failed)?;
-            let metrics = match &self.metrics {
-                Some(asked) => Some(listen(asked).await?),
-                None => None,
-            };
-            announce(&host, address, identity.is_some());
+            let metrics = serving.metrics.map(accepting).transpose()?;
+            if is_first {
+                announce(&host, address, identity.is_some());
+            }
+            serving.log.set_serving();
             let (name, has_tls) = (host.name().clone(), identity.is_some());
             let announced = AnnouncedAgent { name, address, has_tls };
             let announcement = self.mdns.then(|| Announcement::new(&announced));
             let announcement = announcement.transpose().map_err(Failure::failed)?;
             if let Some((listener, address)) = metrics {
-                eprintln!("agent {}: http://{address}/metrics, /livez and /readyz", host.name());
+                if is_first {
+                    eprintln!("agent {}: http://{address}/metrics, /livez and /readyz", host.name());
+                }
                 let (host, name) = (host.clone(), host.name().clone());
                 tokio::spawn(async move {
                     if let Err(error) = serve_metrics(listener, host).await {
@@ -154,11 +170,110 @@ impl Agent {
     }
 }
 
-/// A socket that listens on `address`, and where it does.
-async fn listen(address: &str) -> Result<(TcpListener, SocketAddr), Failure> {
-    let listener = TcpListener::bind(address).await.map_err(|cause| bad_address(address, cause))?;
-    let bound = listener.local_addr().map_err(Failure::failed)?;
-    Ok((listener, bound))
+/// What a process serves with: as a worker, from its supervisor; alone, of its own.
+struct Serving {
+    listener: net::TcpListener,
+    metrics: Option<net::TcpListener>,
+    log: WorkLog,
+    crash: Option<String>,
+    is_worker: bool,
+}
+
+impl Serving {
+    /// What a supervisor gave to this process, if one started it.
+    #[cfg(target_os = "linux")]
+    fn inherited() -> Result<Option<Serving>, Failure> {
+        let worker = Worker::inherited().map_err(Failure::failed)?;
+        Ok(worker.map(|Worker { listener, metrics, log, crash }| Serving {
+            listener,
+            metrics,
+            log,
+            crash,
+            is_worker: true,
+        }))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn inherited() -> Result<Option<Serving>, Failure> {
+        Ok(None)
+    }
+
+    fn shutdown(&self) -> io::Result<Shutdown> {
+        match self.is_worker {
+            #[cfg(target_os = "linux")]
+            true => Shutdown::on_supervisor(),
+            _ => Shutdown::on_signal(),
+        }
+    }
+}
+
+/// Supervises a process that serves, until that ends.
+///
+/// # Errors
+/// If it fails; what it said is on stderr.
+#[cfg(target_os = "linux")]
+fn supervised(name: &str, listen: &str, metrics: Option<&str>) -> Result<Option<Serving>, Failure> {
+    let code = single_threaded()?.block_on(async {
+        let (listener, metrics) = sockets(listen, metrics).await?;
+        let supervisor = Supervisor::new(name, listener, metrics).map_err(Failure::failed)?;
+        supervisor.run().await.map_err(Failure::failed)
+    })?;
+    match code {
+        0 => Ok(None),
+        code => std::process::exit(code.into()),
+    }
+}
+
+/// Nothing supervises here: the process itself serves.
+#[cfg(not(target_os = "linux"))]
+fn supervised(_: &str, listen: &str, metrics: Option<&str>) -> Result<Option<Serving>, Failure> {
+    let (listener, metrics) = single_threaded()?.block_on(sockets(listen, metrics))?;
+    Ok(Some(Serving { listener, metrics, log: WorkLog::default(), crash: None, is_worker: false }))
+}
+
+/// A runtime on this thread.
+fn single_threaded() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)
+}
+
+/// The socket for clients, and that for metrics.
+async fn sockets(
+    address: &str,
+    metrics: Option<&str>,
+) -> Result<(net::TcpListener, Option<net::TcpListener>), Failure> {
+    let listener = listen(address).await?;
+    let metrics = match metrics {
+        Some(metrics) => Some(listen(metrics).await?),
+        None => None,
+    };
+    Ok((listener, metrics))
+}
+
+/// How long an address may be in use by an agent that was killed: its processes end one after the other.
+const REBIND_TIME: Duration = Duration::from_secs(1);
+
+/// A socket that listens on `address`.
+async fn listen(address: &str) -> Result<net::TcpListener, Failure> {
+    let begin = Instant::now();
+    loop {
+        match TcpListener::bind(address).await {
+            Err(cause) if cause.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < REBIND_TIME => {
+                tokio::time::sleep(REBIND_TIME / 20).await;
+            }
+            bound => return bound.and_then(TcpListener::into_std).map_err(|cause| bad_address(address, cause)),
+        }
+    }
+}
+
+/// The runtime's form of a socket, and where it listens.
+fn accepting(listener: net::TcpListener) -> Result<(TcpListener, SocketAddr), Failure> {
+    let of_runtime = || {
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        let address = listener.local_addr()?;
+        Ok::<_, io::Error>((listener, address))
+    };
+    of_runtime().map_err(Failure::failed)
 }
 
 /// Prints the address where the agent listens: on stdout, so that a caller who asked for port 0 can read it.

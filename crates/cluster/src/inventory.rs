@@ -29,6 +29,9 @@ pub struct Description {
     /// Notes for the user about the devices, such as why there is no GPU.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// What the agent's process computed when it was last killed, and how; `None` if it never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crash: Option<String>,
 }
 
 /// The CPU of a server.

@@ -63,3 +63,5 @@ pub use onnxruntime::{OnnxRuntimeEngine, Provider};
 pub use quota::cpu_quota;
 pub use sample::Sample;
 pub use tract::TractEngine;
+
+pub use edgecut_ops::Unsupported;

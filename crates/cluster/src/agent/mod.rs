@@ -6,6 +6,8 @@
 //! | [`server`] | the agent: devices, sessions, runs, profiles, probes; [`serve`] puts it on a socket |
 //! | [`client`] | [`Agent`], embedded or remote with the same methods, and the [`Fleet`] of a cluster |
 //! | [`clock`], [`shutdown`], [`io_priority`] | shared by both sides |
+//! | [`supervisor`] | the process that holds the sockets, and starts the one that serves again when it was killed |
+//! | [`work_log`] | what each device computes, kept where that process is killed |
 //! | [`limits`] | what clients can make an agent do at most |
 //!
 //! A run is one bidirectional stream: the setup comes first, and everything is unloaded when the stream ends. Tensors go
@@ -19,9 +21,15 @@ mod limits;
 pub mod protocol;
 mod server;
 mod shutdown;
+#[cfg(target_os = "linux")]
+mod supervisor;
+mod work_log;
 
 pub use client::{Agent, AgentError, DiscoveryError, Fleet, FleetMember, RunHandle};
 pub use limits::{LimitError, Limits, MAX_TIME, descriptors};
-pub use protocol::{Identity, SecurityError, check_address};
+pub use protocol::{Identity, MemoryShortage, SecurityError, check_address};
 pub use server::{Host, HostError, HostOptions, ServeError, receive_recorded, serve, serve_metrics, total_memory};
 pub use shutdown::Shutdown;
+#[cfg(target_os = "linux")]
+pub use supervisor::{Supervisor, SupervisorError, Worker};
+pub use work_log::WorkLog;

@@ -1,5 +1,7 @@
 //! Cooperative shutdown.
 
+#[cfg(unix)]
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 /// A request to stop that tasks and threads watch. Clones share it. Before it there may be one to drain: to finish what is
@@ -22,30 +24,47 @@ impl Shutdown {
     /// If the handlers cannot be installed.
     pub fn on_signal() -> std::io::Result<Shutdown> {
         let shutdown = Shutdown::new();
-        let signalled = shutdown.clone();
         #[cfg(unix)]
+        shutdown.on(SignalKind::terminate(), SignalKind::interrupt())?;
+        #[cfg(not(unix))]
         {
-            use tokio::signal::unix::{SignalKind, signal};
-            let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            let signalled = shutdown.clone();
             tokio::spawn(async move {
-                loop {
-                    tokio::select! {
-                        _ = interrupt.recv() => return signalled.request(),
-                        _ = terminate.recv() => match signalled.is_draining() {
-                            false => signalled.drain(),
-                            true => return signalled.request(),
-                        }
-                    }
+                if tokio::signal::ctrl_c().await.is_ok() {
+                    signalled.request();
                 }
             });
         }
-        #[cfg(not(unix))]
+        Ok(shutdown)
+    }
+
+    /// A shutdown that the supervisor of this process requests, as [`Shutdown::on_signal`] otherwise.
+    ///
+    /// # Errors
+    /// If the handlers cannot be installed.
+    #[cfg(target_os = "linux")]
+    pub fn on_supervisor() -> std::io::Result<Shutdown> {
+        let shutdown = Shutdown::new();
+        let (drain, stop) = super::supervisor::worker_signals()?;
+        shutdown.on(drain, stop)?;
+        Ok(shutdown)
+    }
+
+    #[cfg(unix)]
+    fn on(&self, drain: SignalKind, stop: SignalKind) -> std::io::Result<()> {
+        let (signalled, mut drain, mut stop) = (self.clone(), signal(drain)?, signal(stop)?);
         tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                signalled.request();
+            loop {
+                tokio::select! {
+                    _ = stop.recv() => return signalled.request(),
+                    _ = drain.recv() => match signalled.is_draining() {
+                        false => signalled.drain(),
+                        true => return signalled.request(),
+                    }
+                }
             }
         });
-        Ok(shutdown)
+        Ok(())
     }
 
     /// Requests to drain.

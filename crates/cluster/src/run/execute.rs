@@ -7,7 +7,7 @@ use tokio::{sync::mpsc, time::timeout};
 
 use super::deploy::Deployment;
 use crate::agent::{
-    Agent, AgentError, Fleet, MAX_TIME,
+    Agent, AgentError, Fleet, MAX_TIME, MemoryShortage,
     clock::{Clock, ClockOffset},
     protocol::{
         inference_trace::InferenceTrace,
@@ -70,10 +70,12 @@ impl RunError {
         }
     }
 
-    /// The agent that has too little memory for its part, and what it says, if that is why.
-    pub fn memory(&self) -> Option<(&SmolStr, &str)> {
+    /// The agent that has too little memory for its part, what it says, and what it lacks, if that is why.
+    pub fn memory(&self) -> Option<(&SmolStr, &str, Option<&MemoryShortage>)> {
         match self {
-            RunError::Agent(AgentError::Memory { agent, message }) => Some((agent, message)),
+            RunError::Agent(AgentError::Memory { agent, message, shortage }) => {
+                Some((agent, message, shortage.as_ref()))
+            }
             RunError::Interrupted { cause, .. } => cause.memory(),
             _ => None,
         }

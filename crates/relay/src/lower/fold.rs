@@ -2,7 +2,7 @@
 //!
 //! Conditions and counters are scalars, so in programs with branches operators on constant scalars are folded. Programs that
 //! call function literals in place TVM compiles after partial evaluation, which leaves no `zeros` and `ones` either. In
-//! all others, functions that `let` binds included, every operator of the text is one of the graph.
+//! all others, those in A-normal form and functions that `let` binds included, every operator of the text is one of the graph.
 
 use crate::ast::{Expr, Module};
 use edgecut_graph::{DType, TensorData, TensorType, units::Bytes};
@@ -36,7 +36,7 @@ impl Folding {
             },
             _ => false,
         };
-        if module.exprs.iter().any(in_place) {
+        if module.exprs.iter().any(in_place) && !is_in_a_normal_form(module) {
             Folding::Filled
         } else if module.exprs.iter().any(|expr| matches!(expr, Expr::If { .. })) {
             Folding::Scalars
@@ -64,6 +64,19 @@ impl Folding {
         };
         TensorData::new(ty.dtype, [], bytes).ok()
     }
+}
+
+/// Whether all operands are variables or constants (Flanagan et al., The essence of compiling with continuations, 1993).
+fn is_in_a_normal_form(module: &Module<'_>) -> bool {
+    let is_atomic = |id: &ExprId| {
+        matches!(module.expr(*id), Expr::Var(_) | Expr::Global(_) | Expr::Scalar(_) | Expr::Meta(_))
+    };
+    module.exprs.iter().all(|expr| match expr {
+        Expr::Call { args, .. } => module.exprs_of(*args).iter().all(is_atomic),
+        Expr::Tuple(fields) => module.exprs_of(*fields).iter().all(is_atomic),
+        Expr::Project(tuple, _) => is_atomic(tuple),
+        _ => true,
+    })
 }
 
 fn filled(name: &str, ty: &TensorType) -> Option<TensorData> {

@@ -10,7 +10,6 @@ use crate::{
     Description, Server,
     agent::{
         clock::{Clock, ClockOffset},
-        limits::Limits,
         protocol::{
             Identity,
             named_tensors::NamedTensors,
@@ -53,9 +52,7 @@ impl Agent {
                     threads: server.threads,
                     memory: server.memory,
                     engine: server.embedded.with(server.engine),
-                    dilation: None,
-                    identity: None,
-                    limits: Limits::default(),
+                    ..HostOptions::default()
                 };
                 let unreachable = |e: std::io::Error| AgentError::Unreachable {
                     agent: server.name.clone(),

@@ -6,8 +6,11 @@ use smol_str::SmolStr;
 use tonic::{Code, Status};
 
 use crate::agent::{
-    protocol::error::{REFUSAL, root_cause},
-    server::{HostError, RunStateError},
+    protocol::{
+        MemoryShortage,
+        error::{REFUSAL, SHORTAGE, root_cause},
+    },
+    server::HostError,
 };
 
 /// Why a call to an agent failed. Every message names the agent.
@@ -30,7 +33,7 @@ pub enum AgentError {
     Busy { agent: SmolStr, message: String },
     /// A partition needs, or used, more memory than its limit.
     #[error("agent {agent}: {message}")]
-    Memory { agent: SmolStr, message: String },
+    Memory { agent: SmolStr, message: String, shortage: Option<MemoryShortage> },
     /// A link to another agent failed.
     #[error("agent {agent}: {message}")]
     Peer { agent: SmolStr, message: String },
@@ -42,8 +45,11 @@ impl AgentError {
         let agent = agent.clone();
         if status.metadata().contains_key(REFUSAL) {
             let message = status.message().to_string();
+            let shortage = status.metadata().get(SHORTAGE).and_then(|text| text.to_str().ok());
             return match status.code() {
-                Code::ResourceExhausted => AgentError::Memory { agent, message },
+                Code::ResourceExhausted => {
+                    AgentError::Memory { agent, message, shortage: shortage.and_then(MemoryShortage::parse) }
+                }
                 Code::Aborted => AgentError::Peer { agent, message },
                 Code::Unavailable => AgentError::Busy { agent, message },
                 _ => AgentError::Refused { agent, message },
@@ -57,9 +63,7 @@ impl AgentError {
     pub fn from_host(agent: SmolStr, error: &HostError) -> AgentError {
         let message = error.to_string();
         match error {
-            HostError::Memory { .. }
-            | HostError::OverLimit { .. }
-            | HostError::RunState(RunStateError::Memory { .. }) => AgentError::Memory { agent, message },
+            error if error.is_of_memory() => AgentError::Memory { agent, message, shortage: error.shortage() },
             HostError::Link { .. } => AgentError::Peer { agent, message },
             HostError::Busy { .. } => AgentError::Busy { agent, message },
             _ => AgentError::Refused { agent, message },

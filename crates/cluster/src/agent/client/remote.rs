@@ -2,7 +2,7 @@
 
 use std::{
     future::Future,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -49,6 +49,10 @@ const PROFILE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often an agent is told that its devices are still wanted while nothing else is said.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
+/// How long an agent whose process was killed may take to be there again, and how often it is asked.
+const RESTART_TIME: Duration = Duration::from_secs(2);
+const RESTART_POLL: Duration = Duration::from_millis(50);
+
 /// A connection to an agent.
 #[derive(Debug, Clone)]
 pub struct RemoteAgent {
@@ -58,6 +62,8 @@ pub struct RemoteAgent {
     own_name: Arc<OnceLock<String>>,
     /// Its protocol version, once it was asked.
     protocol: Arc<OnceLock<u32>>,
+    /// What its process computed when it was last killed, as far as it was asked.
+    crash: Arc<Mutex<Option<String>>>,
     client: AgentClient<Channel>,
     /// How long to wait for devices.
     wait: Option<Micros>,
@@ -88,6 +94,7 @@ impl RemoteAgent {
             address: peer.address.clone(),
             own_name: Arc::default(),
             protocol: Arc::default(),
+            crash: Arc::default(),
             wait,
             client: AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE_SIZE),
         };
@@ -159,7 +166,29 @@ impl RemoteAgent {
         // All replies have the same name.
         let _ = self.own_name.set(reply.name.clone());
         let _ = self.protocol.set(reply.protocol);
-        Ok(reply.into())
+        let description = Description::from(reply);
+        self.crash.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&description.crash);
+        Ok(description)
+    }
+
+    /// `error` with what the agent's process computed, if it was killed while this client waited for it.
+    async fn explained(&self, error: AgentError) -> AgentError {
+        let AgentError::Disconnected { agent, doing, cause } = error else { return error };
+        let known = self.crash.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let asked = async {
+            loop {
+                if let Ok(description) = self.describe().await {
+                    return description.crash;
+                }
+                tokio::time::sleep(RESTART_POLL).await;
+            }
+        };
+        let crash = tokio::time::timeout(RESTART_TIME, asked).await.ok().flatten();
+        let cause = match crash {
+            Some(crash) if known.as_ref() != Some(&crash) => format!("its process was {crash}; it is there again"),
+            _ => cause,
+        };
+        AgentError::Disconnected { agent, doing, cause }
     }
 
     /// The time on the agent's clock.
@@ -211,7 +240,7 @@ impl RemoteAgent {
         tokio::spawn(async move {
             if let Err(error) = agent.stream_profile(task, contents, &sender).await {
                 // The receiver may have been dropped.
-                let _ = sender.send(Err(error)).await;
+                let _ = sender.send(Err(agent.explained(error).await)).await;
             }
         });
         events
@@ -265,7 +294,7 @@ impl RemoteAgent {
         tokio::spawn(async move {
             if let Err(error) = agent.stream_run(received_commands, reader, &sender).await {
                 // The handle may have been dropped.
-                let _ = sender.send(Err(error)).await;
+                let _ = sender.send(Err(agent.explained(error).await)).await;
             }
         });
         RunHandle { commands, events }

@@ -52,6 +52,7 @@ impl From<Description> for DescribeReply {
             memory_available_bytes: from.memory_available.0,
             devices: from.devices.into_iter().map(device).collect(),
             notes: from.notes,
+            crash: from.crash.unwrap_or_default(),
         }
     }
 }
@@ -110,6 +111,7 @@ impl From<DescribeReply> for Description {
             memory_available: Bytes(from.memory_available_bytes),
             devices: from.devices.into_iter().map(device).collect(),
             notes: from.notes,
+            crash: Some(from.crash).filter(|crash| !crash.is_empty()),
         }
     }
 }

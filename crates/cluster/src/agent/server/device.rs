@@ -18,8 +18,11 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::error::HostError;
-use crate::{DeviceDescription, agent::protocol::run::Queued};
+use super::{error::HostError, logged_engine::LoggedEngine};
+use crate::{
+    DeviceDescription,
+    agent::{protocol::run::Queued, work_log::DeviceLog},
+};
 use edgecut_engine::{Engine, EngineChoice, EngineError};
 use edgecut_profile::MeteredDevice;
 
@@ -44,6 +47,7 @@ pub(super) struct Device {
     user: Mutex<String>,
     /// Why it cannot be used any longer.
     lost: Arc<OnceLock<String>>,
+    log: DeviceLog,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -63,6 +67,7 @@ impl Device {
         description: DeviceDescription,
         energy: Option<MeteredDevice>,
         create_engine: Box<EngineFactory>,
+        log: DeviceLog,
     ) -> std::io::Result<Arc<Device>> {
         let (jobs, queue) = mpsc::channel::<Job>();
         thread::Builder::new()
@@ -81,6 +86,7 @@ impl Device {
             waiting,
             user,
             lost: Arc::default(),
+            log,
         }))
     }
 
@@ -111,7 +117,7 @@ impl Device {
         // The number of engines that a process can measure is limited.
         engines.retain(|_, engine| Arc::strong_count(engine) > 1);
         let failed = |cause| HostError::Engine { what: format!("device {}", self.description.name), cause };
-        let engine = (self.create_engine)(engine, threads).map_err(failed)?;
+        let engine = LoggedEngine::of((self.create_engine)(engine, threads).map_err(failed)?, &self.log);
         engines.insert(key, engine.clone());
         Ok(engine)
     }
@@ -147,7 +153,9 @@ impl Device {
         if let Some(why) = self.lost() {
             return Err(HostError::Lost { device: self.description.name.clone(), why: why.to_string() });
         }
-        *self.user.lock().unwrap_or_else(PoisonError::into_inner) = user.into();
+        let user = user.into();
+        self.log.set_user(&user);
+        *self.user.lock().unwrap_or_else(PoisonError::into_inner) = user;
         Ok(Lease { device: self.clone(), _permit: permit })
     }
 
@@ -251,7 +259,8 @@ pub(super) mod tests {
             host_link: None,
             energy: EnergyMetering::Unknown,
         };
-        Device::start(description, meter, Box::new(|_, _| Err(EngineError::Other("none".to_string())))).unwrap()
+        let no_engine = Box::new(|_, _| Err(EngineError::Other("none".to_string())));
+        Device::start(description, meter, no_engine, DeviceLog::default()).unwrap()
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use tonic::{
 use super::run_state::RunStateError;
 use crate::agent::protocol::{
     chunks::ChunkError,
-    error::{MessageError, REFUSAL},
+    error::{MemoryShortage, MessageError, REFUSAL, SHORTAGE},
     role::Role,
 };
 use edgecut_engine::EngineError;
@@ -76,19 +76,41 @@ pub enum HostError {
     ClientGone,
 }
 
+impl HostError {
+    /// Whether there is too little memory for a part of a run.
+    pub(in crate::agent) fn is_of_memory(&self) -> bool {
+        matches!(
+            self,
+            HostError::Memory { .. } | HostError::OverLimit { .. } | HostError::RunState(RunStateError::Memory { .. })
+        )
+    }
+
+    /// By how much, where it is that of a device.
+    pub(in crate::agent) fn shortage(&self) -> Option<MemoryShortage> {
+        let (device, short) = match self {
+            HostError::Memory { device, shortfall, .. } | HostError::OverLimit { device, shortfall, .. } => {
+                (device, shortfall)
+            }
+            HostError::RunState(RunStateError::Memory { device: Some(device), shortfall, .. }) => (device, shortfall),
+            _ => return None,
+        };
+        Some(MemoryShortage { device: device.clone(), short: *short })
+    }
+}
+
 impl From<HostError> for Status {
     fn from(error: HostError) -> Status {
         let code = match &error {
-            HostError::Memory { .. }
-            | HostError::OverLimit { .. }
-            | HostError::RunState(RunStateError::Memory { .. }) => Code::ResourceExhausted,
+            error if error.is_of_memory() => Code::ResourceExhausted,
             HostError::Busy { .. } | HostError::Jobs { .. } | HostError::Received { .. } | HostError::ShuttingDown => {
                 Code::Unavailable
             }
             HostError::NoDevice { .. } => Code::NotFound,
             HostError::Engine { .. } | HostError::Panic { .. } | HostError::Lost { .. } => Code::Internal,
             HostError::Link { .. } | HostError::PeerEnded { .. } => Code::Aborted,
-            HostError::Threads { .. }
+            HostError::Memory { .. }
+            | HostError::OverLimit { .. }
+            | HostError::Threads { .. }
             | HostError::BadRequest(_)
             | HostError::RunState(_)
             | HostError::Chunk(_)
@@ -107,6 +129,9 @@ impl From<HostError> for Status {
         }
         let mut metadata = MetadataMap::new();
         metadata.insert(REFUSAL, MetadataValue::from_static("1"));
+        if let Some(shortage) = error.shortage().and_then(|shortage| shortage.to_string().parse().ok()) {
+            metadata.insert(SHORTAGE, shortage);
+        }
         Status::with_metadata(code, message, metadata)
     }
 }

@@ -27,6 +27,7 @@ use crate::{
         limits::{Limits, MAX_TIME},
         protocol::Identity,
         shutdown::Shutdown,
+        work_log::{DeviceLog, WorkLog},
     },
 };
 use edgecut_engine::{
@@ -56,6 +57,10 @@ pub struct HostOptions {
     pub identity: Option<Identity>,
     /// What clients can make it do at most.
     pub limits: Limits,
+    /// Where it notes what is computed.
+    pub log: WorkLog,
+    /// What the process before this one computed when it was killed, and how.
+    pub crash: Option<String>,
 }
 
 /// The name of a server's processor.
@@ -87,6 +92,7 @@ pub struct Host {
     shared_memory: Arc<SharedMemory>,
     metrics: Arc<Metrics>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
+    crash: Option<String>,
     shutdown: Shutdown,
 }
 
@@ -123,7 +129,7 @@ impl Host {
             })
         };
         let memory = cpu.memory;
-        let processor = Device::start(cpu, meter, Box::new(cpu_engine))?;
+        let processor = Device::start(cpu, meter, Box::new(cpu_engine), options.log.of_device(0))?;
         let mut devices = vec![processor.clone()];
         let StartedGpus { gpus, mut notes } = match dilation {
             Some(_) => StartedGpus { notes: vec![NO_DILATED_GPU.to_string()], ..StartedGpus::default() },
@@ -131,7 +137,7 @@ impl Host {
         };
         notes.extend(absent);
         for (number, gpu) in gpus.into_iter().enumerate() {
-            devices.push(gpu_device(number, gpu)?);
+            devices.push(gpu_device(number, gpu, options.log.of_device(devices.len()))?);
         }
         Ok(Arc::new(Host {
             name: options.name,
@@ -147,6 +153,7 @@ impl Host {
             limits: Arc::new(options.limits),
             metrics: Arc::new(Metrics::new()),
             sessions: Mutex::default(),
+            crash: options.crash,
             shutdown,
         }))
     }
@@ -248,6 +255,7 @@ impl Host {
             Some(format!("{} is lost until the agent starts again: {why}", device.description().name))
         });
         let stopping = self.shutdown.is_draining().then(|| "it is to stop, and takes no new work".to_string());
+        let crash = self.crash.iter().map(|crash| format!("its process was {crash}; this is another one"));
         let used = left().filter_map(|device| {
             let (name, user) = (&device.description().name, device.user()?);
             let waiting = match device.queue_length() {
@@ -265,7 +273,8 @@ impl Host {
             memory_total: machine.memory_total,
             memory_available: machine.memory_available,
             devices: left().map(|device| device.description().clone()).collect(),
-            notes: self.notes.iter().cloned().chain(lost).chain(used).chain(stopping).collect(),
+            notes: self.notes.iter().cloned().chain(lost).chain(crash).chain(used).chain(stopping).collect(),
+            crash: self.crash.clone(),
         }
     }
 
@@ -350,7 +359,7 @@ fn engines(own: &EngineOptions) -> (Vec<String>, Option<String>) {
 }
 
 /// Starts the thread of a GPU, whose engine is running. A GPU always computes with all of its multiprocessors.
-fn gpu_device(number: usize, gpu: StartedGpu) -> std::io::Result<Arc<Device>> {
+fn gpu_device(number: usize, gpu: StartedGpu, log: DeviceLog) -> std::io::Result<Arc<Device>> {
     let StartedGpu { gpu, engine, free, to_device, from_device, energy } = gpu;
     let (energy, meter) = metering(energy);
     let link = LinkCost::fit(&to_device).ok().zip(LinkCost::fit(&from_device).ok());
@@ -370,5 +379,5 @@ fn gpu_device(number: usize, gpu: StartedGpu) -> std::io::Result<Arc<Device>> {
         true => Ok(Arc::clone(&engine)),
         false => Err(EngineError::Other(format!("a GPU computes with all of its {multiprocessors} multiprocessors"))),
     };
-    Device::start(description, meter, Box::new(create))
+    Device::start(description, meter, Box::new(create), log)
 }

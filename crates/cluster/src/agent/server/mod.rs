@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`host`] | [`Host`]: devices, sessions, clock; called directly by an embedded agent, through `service` by others |
 //! | [`machine`], [`device`] | the hardware as the operating system reports it; a device's thread, engines and lease |
+//! | [`logged_engine`] | notes what is computed, for when it kills the process |
 //! | [`run`] | one run: admit, load, connect, serve inferences |
 //! | [`session`], [`run_state`] | a loaded run: a lock around a state machine that has no clock, thread or socket |
 //! | [`execute`], [`transfer`] | what computes a session's stages, and what moves its values between agents |
@@ -28,6 +29,7 @@ mod host;
 mod http;
 mod job_log;
 mod limited_listener;
+mod logged_engine;
 mod machine;
 mod measurement_lock;
 mod metrics;
@@ -47,6 +49,6 @@ pub use error::HostError;
 pub use host::{Host, HostOptions};
 pub use http::serve_metrics;
 pub use machine::total_memory;
-pub use run_state::RunStateError;
+
 pub use serve::{ServeError, serve};
 pub use transfer::receive_recorded;

@@ -12,8 +12,9 @@ pub enum PlanningError {
     NoPlan(#[from] NoPlan),
     #[error("at what the agents took in pilot runs, {0}")]
     Missed(NoPlan),
-    #[error("no plan that was found fits what the agents have left; --rehearse 0 plans by profiles alone")]
-    NoRoom,
+    /// With what an agent said last.
+    #[error("no plan that was found fits what the agents have left: {}", .0.as_deref().unwrap_or("all were refused"))]
+    NoRoom(Option<String>),
     #[error(transparent)]
     Shard(#[from] ShardError),
     #[error(transparent)]
@@ -46,6 +47,6 @@ impl PlanningError {
 
     /// Whether the targets cannot be met, and nothing went wrong.
     pub fn is_no_plan(&self) -> bool {
-        matches!(self, PlanningError::NoPlan(_) | PlanningError::Missed(_) | PlanningError::NoRoom)
+        matches!(self, PlanningError::NoPlan(_) | PlanningError::Missed(_) | PlanningError::NoRoom(_))
     }
 }

@@ -17,6 +17,7 @@
 //! | `scoring` | how finalists are compared |
 //! | [`outcome`] | one candidate run on the agents |
 //! | [`in_context`] | what runs show of costs |
+//! | `memory_reserve` | what agents lacked for candidates that they refused |
 //! | [`options`] | the tuned constants |
 //! | [`progress`] | what is reported meanwhile |
 //! | [`error`] | why there is no plan |
@@ -25,6 +26,7 @@ pub mod agents;
 mod candidates;
 pub mod error;
 pub mod in_context;
+mod memory_reserve;
 pub mod options;
 pub mod outcome;
 pub mod planner;

@@ -46,11 +46,8 @@ pub struct PilotOptions {
     /// A search for a further candidate gets 1/`side_search_part` of the evaluations.
     pub side_search_part: u32,
 
-    /// If no candidate fits the memory that agents have left, candidates are planned with limits lowered by this
-    /// fraction, which doubles in each step.
-    pub memory_reserve: f64,
-    /// Maximum number of such steps.
-    pub memory_reserve_steps: i32,
+    /// Where no candidate fits the memory that agents have left: maximum number of times that one is planned for less.
+    pub memory_steps: usize,
     /// Number of iterations that adjust the slowdown under contention: another device may become the busiest.
     pub contention_steps: usize,
 }
@@ -76,8 +73,7 @@ impl Default for PilotOptions {
             second_device_gain: 1.03,
             single_devices: 3,
             side_search_part: 4,
-            memory_reserve: 0.02,
-            memory_reserve_steps: 3,
+            memory_steps: 12,
             contention_steps: 4,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::units::Micros;
 use edgecut_plan::{
     Candidate, CostSource, GroupId, NoPlan, PlanRequest,
     evaluation::Evaluation,
@@ -16,6 +16,7 @@ use super::{
     candidates::{add_alternatives, by_ratio_rules, keeps_memory},
     error::PlanningError,
     in_context::InContextCosts,
+    memory_reserve::MemoryReserve,
     options::PilotOptions,
     outcome::{PilotError, PilotOutcome, pilot_run},
     progress::PlanEvent,
@@ -49,6 +50,7 @@ impl PilotRunner<'_> {
     /// fails before any has run.
     pub fn run(&self, first: Candidate) -> Result<(Candidate, InContextCosts), PlanningError> {
         let mut known = InContextCosts::default();
+        let mut reserve = MemoryReserve::default();
         let mut trials: Vec<Trial> = Vec::new();
         let is_free = self.request.is_free();
         let by_rules = match self.request.objective {
@@ -71,7 +73,7 @@ impl PilotRunner<'_> {
                 if !trials.is_empty() && self.is_stopped() {
                     break;
                 }
-                match self.trial(candidate, &mut known) {
+                match self.trial(candidate, &mut known, &mut reserve) {
                     Err(PlanningError::Pilot(why)) if why.is_of_agent() && !trials.is_empty() => {
                         failure = Some(why);
                         break 'rounds;
@@ -87,14 +89,16 @@ impl PilotRunner<'_> {
                 }
             }
             if trials.is_empty() && is_free {
-                trials.extend(self.with_memory_reserve(&mut known)?);
+                trials.extend(self.with_memory_reserve(&mut known, &mut reserve)?);
             }
             let (Some(fastest), true) = (fastest(&trials), is_free) else { break };
             if round + 1 < rounds && !self.is_stopped() {
                 // First from the splits of the fastest, then from the beginning: another split may look better now.
                 let start = (round % 2 == 0).then_some(&fastest.candidate.choices);
-                let found = split::nearest(&known.applied_to(self.request), start).ok();
-                next.extend(found.filter(|found| keeps_memory(found) && is_new(&trials, found)));
+                let less = reserve.applied_to(&known.applied_to(self.request));
+                let found = split::nearest(&less, start).ok().filter(keeps_memory);
+                let found = found.map(|found| MemoryReserve::restored(found, self.request));
+                next.extend(found.filter(|found| is_new(&trials, found)));
             }
         }
         // Which plan needs the least memory follows from sizes, and which one the least energy from times that are
@@ -102,13 +106,16 @@ impl PilotRunner<'_> {
         let is_of_time = matches!(self.request.objective, Objective::Latency | Objective::Throughput);
         if is_of_time && !self.is_stopped() && failure.is_none() {
             let before = trials.clone();
-            trials = match self.compared(trials, &mut known) {
+            trials = match self.compared(trials, &mut known, &mut reserve) {
                 Err(PlanningError::Pilot(why)) if why.is_of_agent() && !before.is_empty() => {
                     failure = Some(why);
                     before
                 }
                 compared => compared?,
             };
+        }
+        if trials.is_empty() {
+            return Err(PlanningError::NoRoom(reserve.last().map(str::to_string)));
         }
         let Some(why) = failure else { return self.best(trials, &known) };
         (self.progress)(PlanEvent::AgentFailed(why.to_string()));
@@ -119,34 +126,41 @@ impl PilotRunner<'_> {
     }
 
     /// `trials` with candidates of other ratios, the finalists first, from the best to the worst.
-    fn compared(&self, mut trials: Vec<Trial>, known: &mut InContextCosts) -> Result<Vec<Trial>, PlanningError> {
+    fn compared(
+        &self,
+        mut trials: Vec<Trial>,
+        known: &mut InContextCosts,
+        reserve: &mut MemoryReserve,
+    ) -> Result<Vec<Trial>, PlanningError> {
         let request = known.applied_to(self.request);
         let others = fastest(&trials).map(|fastest| by_ratio_rules(&request, self.options, &fastest.candidate));
         for candidate in others.into_iter().flatten() {
             if is_new(&trials, &candidate) {
-                trials.extend(self.trial(candidate, known)?);
+                trials.extend(self.trial(candidate, known, reserve)?);
             }
         }
         let nothing_before = trials.is_empty();
-        trials = self.in_turns(trials)?;
+        trials = self.in_turns(trials, reserve)?;
         if trials.is_empty() && !nothing_before && self.request.is_free() {
-            trials.extend(self.with_memory_reserve(known)?);
+            trials.extend(self.with_memory_reserve(known, reserve)?);
         }
         Ok(trials)
     }
 
-    /// A candidate planned for a little less memory than there is, for when agents have too little left for any other;
-    /// `None` if they have too little for that as well. What a run needs is predicted to a few percent.
-    fn with_memory_reserve(&self, known: &mut InContextCosts) -> Result<Option<Trial>, PlanningError> {
-        for step in 0..self.options.memory_reserve_steps {
-            let mut less = self.request.clone();
-            for limit in less.network.devices.iter_mut().filter_map(|device| device.memory.as_mut()) {
-                *limit = Bytes((limit.0 as f64 * (1.0 - self.options.memory_reserve * 2f64.powi(step))) as u64);
+    /// A candidate planned for less memory than there is, by what agents lacked for those that they refused, until one runs
+    /// or the time for the search is over; `None` if there is none.
+    fn with_memory_reserve(
+        &self,
+        known: &mut InContextCosts,
+        reserve: &mut MemoryReserve,
+    ) -> Result<Option<Trial>, PlanningError> {
+        for step in 0..self.options.memory_steps {
+            if reserve.is_empty() || (step > 0 && self.is_stopped()) {
+                break;
             }
-            let Some(mut candidate) = planner::nearest(&less).ok().filter(keeps_memory) else { return Ok(None) };
-            // The limits are what they were.
-            candidate.expanded.problem.devices.clone_from(&self.request.network.devices);
-            let trial = self.trial(candidate, known)?;
+            let less = reserve.applied_to(self.request);
+            let Some(candidate) = planner::nearest(&less).ok().filter(keeps_memory) else { return Ok(None) };
+            let trial = self.trial(MemoryReserve::restored(candidate, self.request), known, reserve)?;
             if trial.is_some() {
                 return Ok(trial);
             }
@@ -157,7 +171,7 @@ impl PilotRunner<'_> {
     /// Runs the finalists interleaved, so that a temporary disturbance of the agents affects all of them. Returns them
     /// best first, each with the median of its runs, followed by the other trials. A candidate that an agent refuses is
     /// dropped: it might be refused later too.
-    fn in_turns(&self, mut trials: Vec<Trial>) -> Result<Vec<Trial>, PlanningError> {
+    fn in_turns(&self, mut trials: Vec<Trial>, reserve: &mut MemoryReserve) -> Result<Vec<Trial>, PlanningError> {
         trials.sort_by(|a, b| a.outcome.time().0.total_cmp(&b.outcome.time().0));
         let times: Vec<f64> = trials.iter().map(|trial| trial.outcome.time().0).collect();
         let single: Vec<bool> = trials.iter().map(|trial| trial.candidate.uses_one_device()).collect();
@@ -175,7 +189,7 @@ impl PilotRunner<'_> {
                 break;
             }
             for (trial, outcomes) in &mut compared {
-                outcomes.extend(self.attempt(&trial.candidate, 1)?);
+                outcomes.extend(self.attempt(&trial.candidate, 1, reserve)?);
             }
         }
         compared.retain(|(_, outcomes)| outcomes.len() == turns);
@@ -220,7 +234,7 @@ impl PilotRunner<'_> {
         // The sort is stable: of those that meet the targets the first.
         judged.sort_by(|a, b| rank(a).partial_cmp(&rank(b)).unwrap_or(Ordering::Equal));
         let Some((mut candidate, outcome, known)) = judged.into_iter().next() else {
-            return Err(PlanningError::NoRoom);
+            return Err(PlanningError::NoRoom(None));
         };
         candidate = split::met(&known.applied_to(self.request), candidate).map_err(|why| match why {
             // What was measured in runs proves nothing of other plans.
@@ -252,8 +266,13 @@ impl PilotRunner<'_> {
     }
 
     /// Runs a candidate and learns from it. `None` if an agent has too little memory for it.
-    fn trial(&self, candidate: Candidate, known: &mut InContextCosts) -> Result<Option<Trial>, PlanningError> {
-        let Some(outcome) = self.attempt(&candidate, self.options.max_attempts)? else { return Ok(None) };
+    fn trial(
+        &self,
+        candidate: Candidate,
+        known: &mut InContextCosts,
+        reserve: &mut MemoryReserve,
+    ) -> Result<Option<Trial>, PlanningError> {
+        let Some(outcome) = self.attempt(&candidate, self.options.max_attempts, reserve)? else { return Ok(None) };
         let trial = Trial { candidate, outcome };
         let exchanges = !trial.outcome.outcome.transfers.is_empty();
         let after = self.after(&trial, known)?.or_less(known);
@@ -262,8 +281,13 @@ impl PilotRunner<'_> {
     }
 
     /// Runs a candidate, up to `attempts` times if it is slower than predicted; the fastest run counts. `None` if an
-    /// agent has too little memory for it.
-    fn attempt(&self, candidate: &Candidate, attempts: usize) -> Result<Option<PilotOutcome>, PlanningError> {
+    /// agent has too little memory for it, which goes to `reserve`.
+    fn attempt(
+        &self,
+        candidate: &Candidate,
+        attempts: usize,
+        reserve: &mut MemoryReserve,
+    ) -> Result<Option<PilotOutcome>, PlanningError> {
         let plan = candidate.without_targets().to_plan(self.request)?;
         let PilotAgents { fleet, cluster, given, runtime } = *self.agents;
         let context = RunContext { fleet, cluster, graph: &candidate.expanded.graph, given };
@@ -274,7 +298,8 @@ impl PilotRunner<'_> {
                 Ok(outcome) => outcome,
                 Err(error) => {
                     let PilotError::Perform(PerformError::Run(run)) = &error else { return Err(error.into()) };
-                    let Some((agent, message)) = run.memory() else { return Err(error.into()) };
+                    let Some((agent, message, shortage)) = run.memory() else { return Err(error.into()) };
+                    reserve.refused(self.request, agent, shortage, message);
                     let (agent, message) = (agent.to_string(), message.to_string());
                     (self.progress)(PlanEvent::PilotRefused { agent, message });
                     return Ok(None);

@@ -1,0 +1,165 @@
+//! An engine that notes what it loads and computes in the log of its device, for when a kernel kills the process.
+
+use std::sync::Arc;
+
+use edgecut_engine::{Engine, EngineError, EngineId, Executable, Fallback, ParameterSource, Sample, Unsupported};
+use edgecut_graph::{Graph, OperatorId, TensorData, units::Bytes};
+
+use crate::agent::work_log::{DeviceLog, entry};
+
+/// Operators that are named; of the others, how many there are.
+const MAX_NAMED: usize = 6;
+
+/// Computes as another engine does.
+pub(super) struct LoggedEngine {
+    inner: Arc<dyn Engine>,
+    log: DeviceLog,
+}
+
+impl LoggedEngine {
+    /// `inner`, or itself if nothing is kept of `log`.
+    pub fn of(inner: Arc<dyn Engine>, log: &DeviceLog) -> Arc<dyn Engine> {
+        match log.is_kept() {
+            true => Arc::new(LoggedEngine { inner, log: log.clone() }),
+            false => inner,
+        }
+    }
+
+    fn loaded(
+        &self,
+        graph: &Graph,
+        steps: &[Vec<OperatorId>],
+        load: impl FnOnce() -> Result<Box<dyn Executable>, EngineError>,
+    ) -> Result<Box<dyn Executable>, EngineError> {
+        let all = names(graph, &steps.concat());
+        self.log.begin(&entry(&format!("loading {all}")));
+        let inner = load();
+        self.log.end();
+        let steps = steps.iter().map(|step| computing(&names(graph, step))).collect();
+        Ok(Box::new(LoggedExecutable { inner: inner?, log: self.log.clone(), whole: computing(&all), steps }))
+    }
+}
+
+impl Engine for LoggedEngine {
+    fn id(&self) -> EngineId {
+        self.inner.id()
+    }
+
+    fn threads(&self) -> usize {
+        self.inner.threads()
+    }
+
+    fn quota(&self) -> Option<f64> {
+        self.inner.quota()
+    }
+
+    fn supports(&self, graph: &Graph, operator: OperatorId) -> Result<(), Unsupported> {
+        self.inner.supports(graph, operator)
+    }
+
+    fn load(&self, graph: &Graph, parameter: &ParameterSource<'_>) -> Result<Box<dyn Executable>, EngineError> {
+        let whole = [graph.operators().map(|(id, _)| id).collect()];
+        self.loaded(graph, &whole, || self.inner.load(graph, parameter))
+    }
+
+    fn load_steps(
+        &self,
+        graph: &Graph,
+        steps: &[Vec<OperatorId>],
+        parameter: &ParameterSource<'_>,
+    ) -> Result<Box<dyn Executable>, EngineError> {
+        self.loaded(graph, steps, || self.inner.load_steps(graph, steps, parameter))
+    }
+}
+
+/// A graph that another engine has loaded.
+struct LoggedExecutable {
+    inner: Box<dyn Executable>,
+    log: DeviceLog,
+    /// What is noted of a run as a whole, and of each step.
+    whole: Vec<u8>,
+    steps: Vec<Vec<u8>>,
+}
+
+impl Executable for LoggedExecutable {
+    fn run(&mut self, inputs: &[TensorData]) -> Result<Vec<TensorData>, EngineError> {
+        self.log.begin(&self.whole);
+        let results = self.inner.run(inputs);
+        self.log.end();
+        results
+    }
+
+    fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
+        self.log.begin(&self.whole);
+        let results = self.inner.run_measured(inputs);
+        self.log.end();
+        results
+    }
+
+    /// Notes every step, where steps are computed one by one.
+    fn run_in_steps(
+        &mut self,
+        inputs: Vec<TensorData>,
+        each: &mut dyn FnMut(usize, Sample),
+    ) -> Result<Vec<TensorData>, EngineError> {
+        let LoggedExecutable { inner, log, whole, steps } = self;
+        let is_stepwise = inner.step_shares().is_none();
+        log.begin(steps.first().filter(|_| is_stepwise).unwrap_or(whole));
+        let results = inner.run_in_steps(inputs, &mut |index, sample| {
+            if let Some(next) = steps.get(index + 1).filter(|_| is_stepwise) {
+                log.begin(next);
+            }
+            each(index, sample);
+        });
+        log.end();
+        results
+    }
+
+    fn run_stepwise(
+        &mut self,
+        inputs: Vec<TensorData>,
+        each: &mut dyn FnMut(usize),
+    ) -> Result<Vec<TensorData>, EngineError> {
+        self.log.begin(&self.whole);
+        let results = self.inner.run_stepwise(inputs, each);
+        self.log.end();
+        results
+    }
+
+    fn warm_up_runs(&self) -> u64 {
+        self.inner.warm_up_runs()
+    }
+
+    fn step_shares(&self) -> Option<&[f64]> {
+        self.inner.step_shares()
+    }
+
+    fn engine(&self) -> Option<EngineId> {
+        self.inner.engine()
+    }
+
+    fn fallbacks(&self) -> &[Fallback] {
+        self.inner.fallbacks()
+    }
+
+    fn parameter_bytes(&self) -> Bytes {
+        self.inner.parameter_bytes()
+    }
+
+    fn loading_bytes(&self) -> Bytes {
+        self.inner.loading_bytes()
+    }
+}
+
+/// The names of operators.
+fn names(graph: &Graph, operators: &[OperatorId]) -> String {
+    let named: Vec<&str> = operators.iter().take(MAX_NAMED).map(|id| graph.operator(*id).name.as_str()).collect();
+    match operators.len() - named.len() {
+        0 => named.join(", "),
+        others => format!("{} and {others} others", named.join(", ")),
+    }
+}
+
+fn computing(names: &str) -> Vec<u8> {
+    entry(&format!("computing {names}"))
+}

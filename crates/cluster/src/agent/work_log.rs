@@ -1,0 +1,152 @@
+//! What each device computes at this moment, in memory that outlives the process: where an engine kills it, the
+//! [`Supervisor`](super::Supervisor) reads what it was doing.
+
+use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
+
+/// Bytes of an entry. Longer texts are cut.
+const ENTRY_SIZE: usize = 512;
+
+/// Devices with entries; those of others are not written.
+const MAX_DEVICES: usize = 64;
+
+/// A log of what is under way; one that keeps nothing by default.
+#[derive(Debug, Clone, Default)]
+pub struct WorkLog {
+    file: Option<Arc<File>>,
+}
+
+/// The part of one device: who uses it, and what it computes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct DeviceLog {
+    file: Option<Arc<File>>,
+    begin: u64,
+}
+
+impl WorkLog {
+    /// A log in `file`, which no other process writes.
+    pub fn new(file: File) -> WorkLog {
+        WorkLog { file: Some(Arc::new(file)) }
+    }
+
+    pub(super) fn of_device(&self, index: usize) -> DeviceLog {
+        // After the entry that says whether the agent serves.
+        let begin = ((1 + 2 * index) * ENTRY_SIZE) as u64;
+        DeviceLog { file: self.file.clone().filter(|_| index < MAX_DEVICES), begin }
+    }
+
+    /// Notes that the agent serves.
+    pub fn set_serving(&self) {
+        write(self.file.as_deref(), 0, b"serving");
+    }
+
+    /// Whether the agent has served.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn has_served(&self) -> io::Result<bool> {
+        Ok(!entries(self.file.as_deref())?.first().is_none_or(String::is_empty))
+    }
+
+    /// What is under way: by device, who uses it and what it computes.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn under_way(&self) -> io::Result<Vec<String>> {
+        let entries = entries(self.file.as_deref())?;
+        let devices = entries.get(1..).unwrap_or_default().chunks(2);
+        let told = devices.filter_map(|device| match device {
+            [user, work] if !work.is_empty() => Some(format!("{user}: {work}")),
+            _ => None,
+        });
+        Ok(told.collect())
+    }
+
+    /// Forgets everything.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn clear(&self) -> io::Result<()> {
+        self.file.as_ref().map_or(Ok(()), |file| file.set_len(0))
+    }
+}
+
+impl DeviceLog {
+    /// Whether anything is kept.
+    pub fn is_kept(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Who uses the device.
+    pub fn set_user(&self, user: &str) {
+        write(self.file.as_deref(), self.begin, &entry(user));
+    }
+
+    /// What the device computes: a text of [`entry`].
+    pub fn begin(&self, work: &[u8]) {
+        write(self.file.as_deref(), self.begin + ENTRY_SIZE as u64, work);
+    }
+
+    /// It computes nothing any longer.
+    pub fn end(&self) {
+        self.begin(&[0]);
+    }
+}
+
+/// `text` as it is written.
+pub(super) fn entry(text: &str) -> Vec<u8> {
+    let mut bytes = text.as_bytes()[..text.floor_char_boundary(ENTRY_SIZE - 1)].to_vec();
+    bytes.push(0);
+    bytes
+}
+
+fn write(file: Option<&File>, at: u64, bytes: &[u8]) {
+    // Without it, the death of the process is reported without what it computed.
+    let _ = file.map(|file| file.write_all_at(bytes, at));
+}
+
+fn entries(file: Option<&File>) -> io::Result<Vec<String>> {
+    let Some(file) = file else { return Ok(Vec::new()) };
+    let length = file.metadata()?.len().min(((1 + 2 * MAX_DEVICES) * ENTRY_SIZE) as u64) as usize;
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, 0)?;
+    let text = |entry: &[u8]| {
+        let end = entry.iter().position(|byte| *byte == 0).unwrap_or(entry.len());
+        String::from_utf8_lossy(&entry[..end]).into_owned()
+    };
+    Ok(bytes.chunks(ENTRY_SIZE).map(text).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_under_way_is_read_by_another() {
+        let file = tempfile::tempfile().unwrap();
+        let (log, other) = (WorkLog::new(file.try_clone().unwrap()), WorkLog::new(file));
+        assert!(!other.has_served().unwrap() && other.under_way().unwrap().is_empty());
+        log.set_serving();
+        let (first, second) = (log.of_device(0), log.of_device(1));
+        first.set_user("the run of a");
+        first.begin(&entry("computing nn.conv2d"));
+        second.set_user("the profile of b");
+        assert!(other.has_served().unwrap());
+        assert_eq!(other.under_way().unwrap(), ["the run of a: computing nn.conv2d"]);
+        second.begin(&entry(&"ä".repeat(ENTRY_SIZE)));
+        let told = other.under_way().unwrap();
+        assert!(told[1].starts_with("the profile of b: ä") && told[1].ends_with('ä'), "cut between characters");
+        first.end();
+        second.end();
+        assert!(other.under_way().unwrap().is_empty());
+        other.clear().unwrap();
+        assert!(!other.has_served().unwrap());
+    }
+
+    #[test]
+    fn an_embedded_agent_keeps_nothing() {
+        let log = WorkLog::default();
+        log.set_serving();
+        log.of_device(0).begin(&entry("computing"));
+        assert!(!log.of_device(0).is_kept() && log.under_way().unwrap().is_empty());
+    }
+}
