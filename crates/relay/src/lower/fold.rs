@@ -4,7 +4,7 @@
 //! call function literals in place TVM compiles after partial evaluation, which leaves no `zeros` and `ones` either. In
 //! all others, those in A-normal form and functions that `let` binds included, every operator of the text is one of the graph.
 
-use crate::ast::{Expr, Module};
+use crate::ast::{Expr, ExprId, Module};
 use edgecut_graph::{DType, TensorData, TensorType, units::Bytes};
 
 /// Largest folded tensor of zeros or ones.
