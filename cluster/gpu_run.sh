@@ -4,14 +4,15 @@
 # figures.txt (a screen), log.txt (everything printed), profiles, runs and links as CSV.
 set -uo pipefail
 
-usage='usage: run.sh OUT [SECONDS]   SECONDS for all steps, 480 if not given
+usage='usage: run.sh OUT [SECONDS]   SECONDS for all steps, 480 if not given; with more, each step may take longer too
 Environment: STEPS, a pattern of the names of steps to run (all)'
 case ${1:-} in -h | --help) echo "$usage"; exit 0 ;; '') echo "$usage" >&2; exit 2 ;; esac
 [[ ${2:-480} =~ ^[0-9]+$ ]] || { echo "$usage" >&2; exit 2; }
 PACKAGE=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1" || exit 2
 OUT=$(cd "$1" && pwd)
-END=$((SECONDS + ${2:-480}))
+TOTAL=${2:-480}
+END=$((SECONDS + TOTAL))
 WORK=$(mktemp -d) || exit 1
 trap 'rm -rf "$WORK"' EXIT
 EDGECUT=$WORK/edgecut
@@ -47,9 +48,11 @@ export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$FOLDERS:$WORK/lib
 
 figure() { tee -a "$OUT/figures.txt"; }
 
-# step NAME SECONDS FIGURES COMMAND…: lines of what the command prints that match FIGURES go to figures.txt.
+# step NAME SECONDS FIGURES COMMAND…: lines of what the command prints that match FIGURES go to figures.txt. SECONDS are those
+# of 480 in all.
 step() {
     local name=$1 limit=$2 pattern=$3 begin=$SECONDS status
+    [ "$TOTAL" -le 480 ] || limit=$((limit * TOTAL / 480))
     shift 3
     [[ $name =~ ${STEPS:-.} ]] || return 1
     local left=$((END - SECONDS))

@@ -28,14 +28,12 @@ struct Interpolation {
     rounding: &'static str,
     cubic: (f64, i64),
     extrapolation: f64,
+    antialias: i64,
 }
 
 fn resize(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let x = call.input(0)?;
     let is_old = call.version < 11 || call.node.op_type.as_deref() == Some("Upsample");
-    if call.int("antialias", 0) != 0 {
-        return Err("antialiasing is not supported".to_string());
-    }
     let how = interpolation(call, is_old)?;
     let axes = resized(call, x, is_old, &how)?;
     let dims = call.dims(x)?;
@@ -96,7 +94,8 @@ fn interpolation(call: &Call<'_, '_>, is_old: bool) -> Result<Interpolation> {
         other => return Err(format!("nearest_mode `{other}` is not supported")),
     };
     let cubic = (call.float("cubic_coeff_a", -0.75), call.int("exclude_outside", 0));
-    Ok(Interpolation { method, coordinates, rounding, cubic, extrapolation: call.float("extrapolation_value", 0.0) })
+    let (extrapolation, antialias) = (call.float("extrapolation_value", 0.0), call.int("antialias", 0));
+    Ok(Interpolation { method, coordinates, rounding, cubic, extrapolation, antialias })
 }
 
 /// The axes that the node names, with their sizes and scales: either is given, and determines the other.
@@ -177,6 +176,9 @@ fn interpolated(
         ("extrapolation_value", Attr::Float(how.extrapolation)),
         ("scales", floats(axes.iter().map(|r| f64::from(r.scale)).collect())),
     ];
+    if how.antialias != 0 {
+        attrs.push(("antialias", Attr::Int(how.antialias)));
+    }
     if how.coordinates == "tf_crop_and_resize" {
         let begins = axes.iter().map(|r| r.region.0);
         attrs.push(("roi", floats(begins.chain(axes.iter().map(|r| r.region.1)).collect())));

@@ -68,9 +68,8 @@ impl Folding {
 
 /// Whether all operands are variables or constants (Flanagan et al., The essence of compiling with continuations, 1993).
 fn is_in_a_normal_form(module: &Module<'_>) -> bool {
-    let is_atomic = |id: &ExprId| {
-        matches!(module.expr(*id), Expr::Var(_) | Expr::Global(_) | Expr::Scalar(_) | Expr::Meta(_))
-    };
+    let is_atomic =
+        |id: &ExprId| matches!(module.expr(*id), Expr::Var(_) | Expr::Global(_) | Expr::Scalar(_) | Expr::Meta(_));
     module.exprs.iter().all(|expr| match expr {
         Expr::Call { args, .. } => module.exprs_of(*args).iter().all(is_atomic),
         Expr::Tuple(fields) => module.exprs_of(*fields).iter().all(is_atomic),

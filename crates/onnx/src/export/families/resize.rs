@@ -101,8 +101,11 @@ fn along(scope: &mut Scope<'_>, x: OnnxValue, axes: &[Axis], rounding: &str) -> 
     };
     let at: Vec<i64> = axes.iter().map(|axis| axis.at as i64).collect();
     let (alpha, exclude) = (scope.float("cubic_alpha", -0.5)?, scope.int("cubic_exclude", 0)?);
-    let outside = scope.float("extrapolation_value", 0.0)?;
-    scope
+    let (outside, antialias) = (scope.float("extrapolation_value", 0.0)?, scope.int("antialias", 0)?);
+    if antialias != 0 {
+        scope.builder.require("", 18);
+    }
+    let resized = scope
         .builder
         .node("Resize", &[&x, &region, &scales, &sizes])
         .ints("axes", &at)
@@ -111,8 +114,9 @@ fn along(scope: &mut Scope<'_>, x: OnnxValue, axes: &[Axis], rounding: &str) -> 
         .text("nearest_mode", rounding)
         .float("cubic_coeff_a", alpha)
         .float("extrapolation_value", outside)
-        .int("exclude_outside", exclude)
-        .one(x.dtype)
+        .int("exclude_outside", exclude);
+    let resized = if antialias == 0 { resized } else { resized.int("antialias", antialias) };
+    resized.one(x.dtype)
 }
 
 /// By factors, which the result's shape has applied already.

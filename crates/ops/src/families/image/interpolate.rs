@@ -154,6 +154,45 @@ impl Method {
         }
         (0..m).map(|x| self.taps(coordinates.source(x, n, m, scale), n, scale)).collect()
     }
+
+    /// The same by ONNX's rules with antialiasing: where the axis is reduced, the filter is as much wider (`_linear_coeffs_antialias`
+    /// and `_cubic_coeffs_antialias` of ONNX's reference implementation). Nearest-neighbour interpolation has no filter.
+    pub fn antialiased_axis(self, coordinates: Coordinates, n: usize, m: usize, scale: f32) -> Taps {
+        let shrink = scale.min(1.0);
+        let (radius, exclude_outside) = match self {
+            Method::Linear => (1.0, false),
+            Method::Cubic { exclude_outside, .. } => (2.0, exclude_outside),
+            Method::Nearest(_) => return self.axis(coordinates, n, m, false, Some(scale)),
+        };
+        let first = (-radius / shrink).floor() + 1.0;
+        let last = n.saturating_sub(1) as f32;
+        let of_position = |position: f32| {
+            let (whole, part) = (position.floor(), position - position.floor());
+            let offsets = (0..=(1.0 - 2.0 * first) as usize).map(|i| first + i as f32);
+            let taps = offsets.map(|offset| {
+                let index = whole + offset;
+                let is_outside = exclude_outside && !(0.0..=last).contains(&index);
+                let weight = if is_outside { 0.0 } else { self.weight((offset - part) * shrink) };
+                (index.clamp(0.0, last) as usize, weight)
+            });
+            let mut taps: SmallVec<[(usize, f32); 4]> = taps.collect();
+            let sum: f32 = taps.iter().map(|(_, weight)| weight).sum();
+            taps.iter_mut().for_each(|(_, weight)| *weight /= sum);
+            taps
+        };
+        (0..m).map(|x| of_position(coordinates.source(x, n, m, Some(scale)))).collect()
+    }
+
+    /// The weight of an element at `distance` from the position, in elements.
+    fn weight(self, distance: f32) -> f32 {
+        let at = distance.abs();
+        match self {
+            Method::Nearest(_) => f32::from(u8::from(at <= 0.5)),
+            Method::Linear => (1.0 - at).max(0.0),
+            Method::Cubic { .. } if at >= 2.0 => 0.0,
+            Method::Cubic { alpha, .. } => cubic(at - at.floor(), alpha)[if at < 1.0 { 1 } else { 0 }],
+        }
+    }
 }
 
 /// Weights of cubic convolution for four neighbours, at fraction `part` between the second and the third.
@@ -211,6 +250,23 @@ mod tests {
             let near = found.iter().zip(positions).all(|(a, b)| (a - b).abs() < 1e-5);
             assert!(near, "{coordinates:?} of {n} by {scale}: {found:?}");
         }
+    }
+
+    #[test]
+    fn antialiasing_averages_what_is_reduced() {
+        let cubic = Method::Cubic { alpha: -0.75, exclude_outside: false };
+        for (method, scale) in [(Method::Linear, 0.6f32), (Method::Linear, 0.25), (cubic, 0.5)] {
+            let m = (8.0 * scale) as usize;
+            for taps in method.antialiased_axis(Coordinates::HalfPixel, 8, m, scale) {
+                assert!((taps.iter().map(|tap| tap.1).sum::<f32>() - 1.0).abs() < 1e-6 && taps.len() > 3);
+            }
+        }
+        let enlarged = Method::Linear.antialiased_axis(Coordinates::HalfPixel, 4, 8, 2.0);
+        assert_eq!(enlarged, Method::Linear.axis(Coordinates::HalfPixel, 4, 8, false, Some(2.0)));
+        // Halves of 0, 1, 2, 3 with the triangle (1, 3, 3, 1) / 8, the edges repeated.
+        let halves = Method::Linear.antialiased_axis(Coordinates::HalfPixel, 4, 2, 0.5);
+        let value = |taps: &SmallVec<[(usize, f32); 4]>| taps.iter().map(|(i, w)| *i as f32 * w).sum::<f32>();
+        assert_eq!(halves.iter().map(value).collect::<Vec<_>>(), [0.625, 2.375]);
     }
 
     #[test]

@@ -136,6 +136,8 @@ const fn resize_attrs(layout: &'static str) -> [AttrDef; 10] {
 struct Resize {
     axes: Vec<Resized>,
     method: Method,
+    /// ONNX's alone: what is reduced is averaged. Needs scales.
+    is_antialiased: bool,
     /// The value of a crop out of bounds.
     extrapolation: f64,
     out_dtype: DType,
@@ -170,6 +172,7 @@ impl Resize {
         Ok(Resize {
             axes: (0..RANK).map(axis).collect::<Result<_, TypeError>>()?,
             method: method(call, call.text("method", "linear")?, call.text("rounding_method", "round")?, mode)?,
+            is_antialiased: call.int("antialias", 0)? != 0,
             extrapolation: call.float("extrapolation_value", 0.0)?,
             out_dtype: call.dtype("out_dtype")?.unwrap_or(data.dtype),
         })
@@ -199,6 +202,7 @@ impl Resize {
         Ok(Resize {
             axes: at.iter().zip(keys.iter().copied()).map(axis).collect::<Result<_, TypeError>>()?,
             method: method(call, named, "", mode)?,
+            is_antialiased: false,
             extrapolation: 0.0,
             out_dtype: data.dtype,
         })
@@ -288,7 +292,14 @@ fn wire(
     let longest = resize.axes.iter().map(|r| to[r.axis]).max().unwrap_or(0);
     ensure!(longest as u64 <= MAX_LENGTH, "axes of more than {MAX_LENGTH} elements are not resized");
     let repeats = resize.axes.len() == 2;
-    let taps = |r: &Resized| (r.axis, resize.method.axis(r.coordinates, shape[r.axis], to[r.axis], repeats, r.scale));
+    let taps = |r: &Resized| {
+        let (n, m) = (shape[r.axis], to[r.axis]);
+        let taps = match r.scale.filter(|_| resize.is_antialiased) {
+            Some(scale) => resize.method.antialiased_axis(r.coordinates, n, m, scale),
+            None => resize.method.axis(r.coordinates, n, m, repeats, r.scale),
+        };
+        (r.axis, taps)
+    };
     // The innermost axis first, for cache locality.
     let axes: Vec<(usize, Taps)> = resize.axes.iter().rev().map(taps).collect();
     let mut seen: Vec<Vec<Option<usize>>> = to.iter().map(|n| (0..*n).map(Some).collect()).collect();
