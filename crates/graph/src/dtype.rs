@@ -29,7 +29,8 @@ pub enum DType {
 /// A DLPack type (code, bits, lanes) without kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Exotic {
-    /// DLPack code: 0 int, 1 uint, 2 float, 3 handle, 4 bfloat, 6 e4m3, 7 e5m2.
+    /// DLPack code: 0 int, 1 uint, 2 float, 3 handle, 4 bfloat; floats of 8 bits and fewer: 6 e4m3 and 7 e5m2 as TVM has them,
+    /// 11 e4m3fnuz, 13 e5m2fnuz, 14 e8m0fnu, 17 e2m1fn.
     pub code: u8,
     pub bits: u8,
     pub lanes: u16,
@@ -64,6 +65,10 @@ const FAMILIES: &[(&str, u8, u8)] = &[
     ("bfloat", 4, 16),
     ("e4m3_float", 6, 8),
     ("e5m2_float", 7, 8),
+    ("e4m3fnuz_float", 11, 8),
+    ("e5m2fnuz_float", 13, 8),
+    ("e8m0fnu_float", 14, 8),
+    ("e2m1fn_float", 17, 4),
 ];
 
 impl DType {

@@ -145,9 +145,11 @@ impl<'m> Call<'_, 'm> {
 
     /// The element type that the attribute `name` states.
     pub fn dtype(&self, name: &str) -> Result<Option<DType>> {
-        self.optional_int(name)
-            .map(|number| tensor::dtype(number).map_err(|what| format!("attribute {name}: {what}")))
-            .transpose()
+        let Some(number) = self.optional_int(name) else { return Ok(None) };
+        match tensor::dtype(number).map_err(|what| format!("attribute {name}: {what}"))? {
+            exotic @ DType::Exotic(_) => Err(format!("attribute {name}: there are no kernels for {exotic}")),
+            dtype => Ok(Some(dtype)),
+        }
     }
 }
 

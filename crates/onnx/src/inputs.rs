@@ -75,7 +75,7 @@ impl<'m> Lowering<'m> {
         for initializer in &graph.initializer {
             let name = initializer.name.as_deref().unwrap_or_default();
             let located = |what| format!("initializer `{}`: {what}", shown(name));
-            let value = match tensor::dtype(initializer.data_type.unwrap_or_default().into()) {
+            let value = match tensor::content_type(initializer) {
                 Ok(_) => {
                     let mut data = tensor::tensor_data(initializer, &self.files).map_err(located)?;
                     if let Some(given) = self.replacement(name, &data).map_err(located)? {

@@ -241,12 +241,24 @@ impl<'m> Lowering<'m> {
         let domain = domain(node.domain.as_deref());
         let version = self.versions.get(domain).copied().unwrap_or(1);
         match (self.registry)(domain, kind) {
+            Some(_) if let Some(dtype) = self.exotic_type(&inputs) => {
+                Err(format!("there are no kernels for elements of type {dtype}"))
+            }
             Some(lower) => lower(&mut Call { lowering: self, node, inputs, version }),
             None => match self.functions.get(&(domain, kind)) {
                 Some(function) => self.function(function, &node.attribute, inputs),
                 None => Err(unknown(domain, kind)),
             },
         }
+    }
+
+    /// The type of the first of `inputs` that has no kernels.
+    fn exotic_type(&self, inputs: &[Option<Value>]) -> Option<DType> {
+        let types = inputs.iter().filter_map(|input| match input {
+            Some(Value::Tensor(tensor)) => Some(self.graph.tensor(*tensor).ty.dtype),
+            _ => None,
+        });
+        types.into_iter().find(|dtype| matches!(dtype, DType::Exotic(_)))
     }
 
     /// Keeps a node that no operators express, for the reason `why`, as one operator with the types that the file states.

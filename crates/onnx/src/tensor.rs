@@ -1,7 +1,7 @@
 //! Tensors of a model: element types, contents in the file or in another one.
 
 use bytes::Bytes;
-use edgecut_graph::{DType, Dim, Shape, TensorData, TensorType};
+use edgecut_graph::{DType, Dim, Exotic, Shape, TensorData, TensorType};
 
 use crate::{
     error::Result,
@@ -27,15 +27,20 @@ const ELEMENT_TYPES: &[(i32, &str, Option<DType>)] = &[
     (14, "complex64", None),
     (15, "complex128", None),
     (16, "bfloat16", Some(DType::Bf16)),
-    (17, "float8e4m3fn", None),
-    (18, "float8e4m3fnuz", None),
-    (19, "float8e5m2", None),
-    (20, "float8e5m2fnuz", None),
-    (21, "uint4", None),
-    (22, "int4", None),
-    (23, "float4e2m1", None),
-    (24, "float8e8m0", None),
+    (17, "float8e4m3fn", exotic(6, 8)),
+    (18, "float8e4m3fnuz", exotic(11, 8)),
+    (19, "float8e5m2", exotic(7, 8)),
+    (20, "float8e5m2fnuz", exotic(13, 8)),
+    (21, "uint4", exotic(1, 4)),
+    (22, "int4", exotic(0, 4)),
+    (23, "float4e2m1", exotic(17, 4)),
+    (24, "float8e8m0", exotic(14, 8)),
 ];
+
+/// A type without kernels, which ONNX Runtime may compute: operators that read or make it stay as they are in the file.
+const fn exotic(code: u8, bits: u8) -> Option<DType> {
+    Some(DType::Exotic(Exotic { code, bits, lanes: 1 }))
+}
 
 /// `TensorProto.DataLocation.EXTERNAL`.
 const EXTERNAL: i32 = 1;
@@ -43,7 +48,7 @@ const EXTERNAL: i32 = 1;
 /// The element type of a number in the file.
 ///
 /// # Errors
-/// If no kernel exists for it.
+/// If no tensor of the graph has it.
 pub(crate) fn dtype(number: i64) -> Result<DType> {
     match ELEMENT_TYPES.iter().find(|(known, ..)| i64::from(*known) == number) {
         Some((_, _, Some(dtype))) => Ok(*dtype),
@@ -116,12 +121,25 @@ pub(crate) fn unknown_dims(input: &ValueInfoProto) -> Vec<(&str, usize, &str)> {
     .collect()
 }
 
+/// The element type of a content in the file.
+///
+/// # Errors
+/// If no tensor of the graph has it, or the file has several elements in a byte.
+pub(crate) fn content_type(tensor: &TensorProto) -> Result<DType> {
+    match dtype(tensor.data_type.unwrap_or_default().into())? {
+        packed @ DType::Exotic(Exotic { bits: ..8, .. }) => {
+            Err(format!("contents of type {packed}, several elements in a byte, are not supported"))
+        }
+        dtype => Ok(dtype),
+    }
+}
+
 /// The content of a tensor; `files` has external data.
 ///
 /// # Errors
 /// If the element type is not supported, or the content does not fill the shape.
 pub(crate) fn tensor_data(tensor: &TensorProto, files: &ExternalFiles) -> Result<TensorData> {
-    let dtype = dtype(tensor.data_type.unwrap_or_default().into())?;
+    let dtype = content_type(tensor)?;
     let dims: Vec<u64> = tensor
         .dims
         .iter()

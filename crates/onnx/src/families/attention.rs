@@ -7,7 +7,6 @@ use crate::{
     compose::{many, one},
     error::Result,
     lowering::{Call, Lower, Value},
-    tensor,
 };
 
 pub(super) const OPS: &[(&str, Lower)] = &[("Attention", attention), ("RotaryEmbedding", rotary)];
@@ -48,7 +47,7 @@ fn attention(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     } else {
         biased
     };
-    let precision = call.optional_int("softmax_precision").map(tensor::dtype).transpose()?.unwrap_or(dtype);
+    let precision = call.dtype("softmax_precision")?.unwrap_or(dtype);
     let exact = call.cast(capped, precision)?;
     let weights = call.op("nn.softmax", &[exact], vec![("axis", Attr::Int(-1))])?;
     let weights = call.cast(weights, dtype)?;
