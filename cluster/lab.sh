@@ -345,7 +345,8 @@ status() {
         name=$(basename "$file" .pid)
         pid=$(<"$file")
         state=gone
-        ! kill -0 "$pid" 2>/dev/null || state=$(ps -o pid=,psr=,time=,rss= -p "$pid" | awk '{ print "pid " $1 ", core " $2 ", " $3 " of processor, " int($4 / 1024) " MiB" }')
+        # An agent computes in its child.
+        ! kill -0 "$pid" 2>/dev/null || state=$(ps -o pid=,psr=,time=,rss= -p "$(pgrep -P "$pid" || echo "$pid")" | awk '{ print "pid " $1 ", core " $2 ", " $3 " of processor, " int($4 / 1024) " MiB" }')
         printf '%s: %s\n' "$name" "$state"
         for folder in "/sys/fs/cgroup/cpu/edgecut-$LAB/$name" "/sys/fs/cgroup/edgecut-$LAB/$name"; do
             [ ! -e "$folder/cpu.stat" ] || awk '/nr_throttled/ { print "  throttled in " $2 " periods" }' "$folder/cpu.stat"

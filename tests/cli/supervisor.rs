@@ -11,25 +11,34 @@ use crate::common::process::{AgentProcess, edgecut, ending, model, signal, withi
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An agent whose runs take long, and a plan that runs on it.
+/// Agents whose runs take long, and a plan that runs on all of them.
 struct Lab {
     folder: tempfile::TempDir,
-    agent: AgentProcess,
+    agents: Vec<AgentProcess>,
 }
 
 impl Lab {
-    fn start() -> Lab {
+    fn start(count: usize) -> Lab {
         let folder = tempfile::tempdir().unwrap();
-        let agent = AgentProcess::start("s0", "127.0.0.1:0", &["--dilate".to_string(), "20".to_string()]);
-        let server = format!("[[server]]\nname = \"s0\"\naddress = \"{}\"\n", agent.address);
-        fs::write(folder.path().join("lab.toml"), server).unwrap();
-        Lab { folder, agent }
+        let agent = |index: usize| {
+            let name = format!("s{index}");
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_edgecut"));
+            command.args(["agent", "--name", &name, "--listen", "127.0.0.1:0", "--threads", "1", "--dilate", "20"]);
+            command.args(["--limit", "drain-time=10m"]).stderr(Stdio::null());
+            // The locks by which measurements take turns are there: those of other tests are not waited for.
+            AgentProcess::spawn(&name, command.env("TMPDIR", folder.path()))
+        };
+        let agents: Vec<AgentProcess> = (0..count).map(agent).collect();
+        let server =
+            |agent: &AgentProcess| format!("[[server]]\nname = \"{}\"\naddress = \"{}\"\n", agent.name, agent.address);
+        fs::write(folder.path().join("lab.toml"), agents.iter().map(server).collect::<String>()).unwrap();
+        Lab { folder, agents }
     }
 
-    fn planned() -> Lab {
-        let lab = Lab::start();
+    fn planned(count: usize, pins: &str) -> Lab {
+        let lab = Lab::start(count);
         let squeezenet = model("squeezenet_v1.1");
-        lab.succeeds(&format!("plan {squeezenet} --profile-budget 200ms --rehearse 0 --budget 100 --no-split"));
+        lab.succeeds(&format!("plan {squeezenet} --profile-budget 200ms --rehearse 0 --budget 100 --no-split{pins}"));
         lab
     }
 
@@ -45,17 +54,23 @@ impl Lab {
         stderr(&output) + &String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs until the agent computes, then calls `then`; how it ended.
-    fn interrupted(&self, arguments: &str, then: impl FnOnce(&AgentProcess)) -> Output {
-        let running = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    /// Runs until the agents compute, then calls `then`; how it ended.
+    fn interrupted(&self, arguments: &str, then: impl FnOnce()) -> Output {
+        let mut running = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let begin = Instant::now();
         while !self.succeeds("devices").contains("is in use by") {
             assert!(begin.elapsed() < PATIENCE, "nothing runs");
         }
         thread::sleep(Duration::from_secs(2));
-        then(&self.agent);
+        assert!(running.try_wait().unwrap().is_none(), "it has ended");
+        then();
         ending(PATIENCE, running)
     }
+}
+
+/// What was printed, without the breaks of long lines.
+fn said(output: &Output) -> String {
+    stderr(output).split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn stderr(output: &Output) -> String {
@@ -64,43 +79,53 @@ fn stderr(output: &Output) -> String {
 
 #[test]
 fn a_killed_process_costs_the_run_and_not_the_server() {
-    let lab = Lab::planned();
-    let before = lab.agent.worker();
+    let lab = Lab::planned(1, "");
+    let before = lab.agents[0].worker();
     for (verb, name, arguments) in [
         ("run", "FPE", "run plan.json --repeat 5000 --no-check --no-replan".to_string()),
         ("profile", "SEGV", format!("profile {} --budget 1000s --output p", model("squeezenet_v1.1"))),
     ] {
-        let ended = lab.interrupted(&arguments, |agent| signal(agent.worker(), name));
-        let message = stderr(&ended);
-        assert_eq!(ended.status.code(), Some(1), "{message}");
-        let said = message.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        let ended = lab.interrupted(&arguments, || signal(lab.agents[0].worker(), name));
+        let said = said(&ended);
+        assert_eq!(ended.status.code(), Some(1), "{said}");
         let killed = format!("its process was killed by SIG{name}");
-        assert!(said.contains(&killed) && said.contains(&format!("the {verb} of ")), "{message}");
-        assert!(said.contains(": computing ") || said.contains(": loading "), "{message}");
+        assert!(said.contains(&killed) && said.contains(&format!("the {verb} of ")), "{said}");
+        assert!(said.contains(": computing ") || said.contains(": loading "), "{said}");
         assert!(lab.succeeds("devices").contains(&killed));
     }
-    assert_ne!(lab.agent.worker(), before);
+    assert_ne!(lab.agents[0].worker(), before);
     lab.succeeds("run plan.json --repeat 1 --no-check");
 }
 
 #[test]
+fn the_agent_that_was_killed_is_named_and_not_its_peer() {
+    let lab = Lab::planned(2, " --pin nn.max_pool2d*=s1/cpu");
+    let ended = lab.interrupted("run plan.json --repeat 5000 --no-check --no-replan", || {
+        signal(lab.agents[1].worker(), "ABRT");
+    });
+    let said = said(&ended);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("agent s1 was lost") && said.contains("its process was killed by SIGABRT"), "{said}");
+}
+
+#[test]
 fn a_service_manager_may_stop_both_processes() {
-    let mut lab = Lab::planned();
-    let ended = lab.interrupted("run plan.json --repeat 20 --no-check", |agent| {
-        let worker = agent.worker();
-        signal(agent.id(), "TERM");
+    let mut lab = Lab::planned(1, "");
+    let ended = lab.interrupted("run plan.json --repeat 20 --no-check", || {
+        let worker = lab.agents[0].worker();
+        signal(lab.agents[0].id(), "TERM");
         signal(worker, "TERM");
     });
     assert!(ended.status.success(), "what is under way is finished: {}", stderr(&ended));
-    assert_eq!(lab.agent.wait(PATIENCE), Some(0));
+    assert_eq!(lab.agents[0].wait(PATIENCE), Some(0));
 }
 
 #[test]
 fn no_process_stays_when_an_agent_is_killed() {
-    let mut lab = Lab::start();
-    let worker = lab.agent.worker();
-    assert_ne!(worker, lab.agent.id());
-    lab.agent.kill();
+    let mut lab = Lab::start(1);
+    let worker = lab.agents[0].worker();
+    assert_ne!(worker, lab.agents[0].id());
+    lab.agents[0].kill();
     let begin = Instant::now();
     // A process that has ended and that nobody has waited for is no running one.
     let runs = || fs::read_to_string(format!("/proc/{worker}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
@@ -108,6 +133,6 @@ fn no_process_stays_when_an_agent_is_killed() {
         assert!(begin.elapsed() < PATIENCE, "{worker} still runs");
         thread::sleep(Duration::from_millis(10));
     }
-    let back = AgentProcess::start("s0", &lab.agent.address.clone(), &[]);
-    assert_eq!(back.address, lab.agent.address);
+    let back = AgentProcess::start("s0", &lab.agents[0].address.clone(), &[]);
+    assert_eq!(back.address, lab.agents[0].address);
 }

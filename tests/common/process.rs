@@ -119,8 +119,11 @@ impl AgentProcess {
     /// The process that it supervises, which serves and computes.
     pub fn worker(&self) -> u32 {
         let id = self.child.id();
-        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
-        children.split_ascii_whitespace().next().and_then(|child| child.parse().ok()).unwrap_or(id)
+        if !cfg!(target_os = "linux") {
+            return id;
+        }
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        children.split_ascii_whitespace().next().expect("an agent has a worker").parse().unwrap()
     }
 
     /// Ends it as a power cut would.

@@ -139,6 +139,9 @@ impl Agent {
                 log: serving.log.clone(),
                 crash: serving.crash,
             };
+            if let Some(crash) = &options.crash {
+                tracing::error!("the process before this one was {crash}");
+            }
             // Clients that come while engines are looked for wait instead of being refused.
             let (listener, address) = accepting(serving.listener)?;
             let host = Host::start(options, shutdown).map_err(Failure::failed)?;
@@ -249,8 +252,8 @@ async fn sockets(
     Ok((listener, metrics))
 }
 
-/// How long an address may be in use by an agent that was killed: its processes end one after the other.
-const REBIND_TIME: Duration = Duration::from_secs(1);
+/// How long an address may be in use by an agent that was killed: its worker ends after it, and frees its memory first.
+const REBIND_TIME: Duration = Duration::from_secs(5);
 
 /// A socket that listens on `address`.
 async fn listen(address: &str) -> Result<net::TcpListener, Failure> {
@@ -258,7 +261,7 @@ async fn listen(address: &str) -> Result<net::TcpListener, Failure> {
     loop {
         match TcpListener::bind(address).await {
             Err(cause) if cause.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < REBIND_TIME => {
-                tokio::time::sleep(REBIND_TIME / 20).await;
+                tokio::time::sleep(REBIND_TIME / 100).await;
             }
             bound => return bound.and_then(TcpListener::into_std).map_err(|cause| bad_address(address, cause)),
         }

@@ -4,16 +4,18 @@
 //! no message passes the supervisor.
 
 use std::{
-    fs::File,
+    collections::BTreeSet,
+    fs::{self, File},
     io,
     net::TcpListener,
     os::{
         fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
-        unix::process::ExitStatusExt,
+        unix::process::{CommandExt, ExitStatusExt},
     },
     process::{Child, Command, ExitStatus},
+    sync::atomic::{AtomicBool, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::{
@@ -35,12 +37,11 @@ const INHERITED: &str = "EDGECUT_AGENT_WORKER";
 /// What the worker before computed when it was killed.
 const CRASH: &str = "EDGECUT_AGENT_CRASH";
 
-/// A worker that lived shorter than this is not replaced at once, so that one that cannot start does not take all of a
-/// processor.
-const SHORT_LIFE: Duration = Duration::from_secs(1);
-
-/// How long to wait then.
+/// How long to wait before another worker is started where the last one did not come to serve.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// How many workers in a row may fail to start once one has served: certificates may just be renewed, or memory short.
+const MOST_FAILED_STARTS: u32 = 10;
 
 /// Why a supervisor ended without being asked to.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +69,31 @@ pub struct Worker {
     pub crash: Option<String>,
 }
 
+/// What a supervisor is asked for.
+struct Requests {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    is_stopping: bool,
+}
+
+impl Requests {
+    fn new() -> io::Result<Requests> {
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Requests { terminate, interrupt, is_stopping: false })
+    }
+
+    /// What to pass on: the second request to drain is one to stop.
+    async fn next(&mut self) -> Signal {
+        let drain = if self.is_stopping { STOP } else { DRAIN };
+        let request = tokio::select! {
+            _ = self.terminate.recv() => drain,
+            _ = self.interrupt.recv() => STOP,
+        };
+        self.is_stopping = true;
+        request
+    }
+}
+
 impl Supervisor {
     /// A supervisor of agent `name`.
     ///
@@ -82,47 +108,77 @@ impl Supervisor {
     /// worker takes for them. Must be called on the main thread, within a tokio runtime: workers die with the thread.
     ///
     /// # Errors
-    /// If a worker cannot be started, or the first is killed before it serves.
+    /// If no worker can be started, or the first is killed before it serves.
     pub async fn run(self) -> Result<u8, SupervisorError> {
         let start = SupervisorError::Start;
-        let mut terminate = signal(SignalKind::terminate()).map_err(start)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(start)?;
+        let mut requests = Requests::new().map_err(start)?;
         let log = WorkLog::new(self.log.try_clone().map_err(start)?);
-        let (mut crash, mut is_stopping, mut has_served) = (None, false, false);
+        let (mut crash, mut failed_starts, mut has_served) = (None, 0, false);
         loop {
             log.clear().map_err(start)?;
-            let worker = self.spawn(crash.as_deref()).map_err(start)?;
-            let (begin, pid) = (Instant::now(), Pid::from_child(&worker));
-            let mut ended = wait(worker);
-            let status = loop {
-                let request = tokio::select! {
-                    status = &mut ended => break status.unwrap_or_else(|_| Err(io::ErrorKind::Other.into())),
-                    _ = terminate.recv() => DRAIN,
-                    _ = interrupt.recv() => STOP,
-                };
-                is_stopping = true;
-                // It may have ended just now.
-                let _ = kill_process(pid, request);
+            let ended = match self.spawn(crash.as_deref()) {
+                Ok(worker) => Ok(Supervisor::ending(worker, &mut requests).await.map_err(start)?),
+                Err(error) if has_served => Err(error),
+                Err(error) => return Err(start(error)),
             };
-            let status = status.map_err(start)?;
-            let Some(signal) = status.signal() else { return Ok(exit_code(status)) };
-            has_served |= log.has_served().unwrap_or_default();
-            if is_stopping {
-                return Ok(128u8.saturating_add(signal as u8));
+            let is_serving = log.has_served().unwrap_or_default();
+            has_served |= is_serving;
+            failed_starts = if is_serving { 0 } else { failed_starts + 1 };
+            let may_start = has_served && failed_starts <= MOST_FAILED_STARTS && !requests.is_stopping;
+            match ended {
+                Ok(status) => match status.signal() {
+                    None if is_serving || !may_start => return Ok(exit_code(status)),
+                    None => {}
+                    // Asked to end, as a service manager does it with all processes, before it could take it otherwise.
+                    Some(signal) if is_request(signal) => return Ok(0),
+                    Some(signal) => {
+                        if is_serving {
+                            crash = Some(Supervisor::crash(signal, &log));
+                        }
+                        if !may_start {
+                            // Otherwise the next worker reports it.
+                            log_line(&format!("agent {}: its process was {}", self.name, crash.unwrap_or_default()));
+                            return match has_served {
+                                true => Ok(128u8.saturating_add(signal as u8)),
+                                false => Err(SupervisorError::KilledAtStart(name_of(signal))),
+                            };
+                        }
+                    }
+                },
+                Err(error) if !may_start => return Err(start(error)),
+                Err(_) => {}
             }
-            if !has_served {
-                return Err(SupervisorError::KilledAtStart(name_of(signal)));
-            }
-            let doing = log.under_way().unwrap_or_default();
-            let doing = if doing.is_empty() { "nothing was computed".to_string() } else { doing.join("; ") };
-            let at = OffsetDateTime::now_utc().replace_nanosecond(0).ok().and_then(|now| now.format(&Rfc3339).ok());
-            let what = format!("killed by {} at {}: {doing}", name_of(signal), at.unwrap_or_default());
-            log_line(&format!("agent {}: its process was {what}; another one is started", self.name));
-            crash = Some(what);
-            if begin.elapsed() < SHORT_LIFE {
-                tokio::time::sleep(PAUSE).await;
+            if !is_serving {
+                tokio::select! {
+                    _ = requests.next() => return Ok(0),
+                    () = tokio::time::sleep(PAUSE) => {}
+                }
             }
         }
+    }
+
+    /// How `worker` ends, to which requests are passed on.
+    async fn ending(worker: Child, requests: &mut Requests) -> io::Result<ExitStatus> {
+        let pid = Pid::from_child(&worker);
+        let mut ended = wait(worker);
+        loop {
+            // A request that caused the end is seen first.
+            let request = tokio::select! {
+                biased;
+                request = requests.next() => request,
+                status = &mut ended => return status.unwrap_or_else(|_| Err(io::ErrorKind::Other.into())),
+            };
+            // It may have ended just now.
+            let _ = kill_process(pid, request);
+        }
+    }
+
+    /// What a worker that `signal` killed was doing.
+    fn crash(signal: i32, log: &WorkLog) -> String {
+        let doing = log.under_way().unwrap_or_default();
+        let doing = if doing.is_empty() { "nothing was computed".to_string() } else { doing.join("; ") };
+        let at = OffsetDateTime::now_utc().replace_nanosecond(0).ok().and_then(|now| now.format(&Rfc3339).ok());
+        format!("killed by {} at {}: {doing}", name_of(signal), at.unwrap_or_default())
     }
 
     fn spawn(&self, crash: Option<&str>) -> io::Result<Child> {
@@ -133,8 +189,13 @@ impl Supervisor {
             fcntl_setfd(socket, FdFlags::empty())?;
             inherited += &format!(",{}", socket.as_raw_fd());
         }
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(std::env::args_os().skip(1)).env(INHERITED, inherited);
+        // The program as it is in memory, also if its file was replaced; a Python finds its environment by its first argument.
+        let mut arguments = std::env::args_os();
+        let mut command = Command::new("/proc/self/exe");
+        if let Some(name) = arguments.next() {
+            command.arg0(name);
+        }
+        command.args(arguments).env(INHERITED, inherited);
         match crash {
             Some(crash) => command.env(CRASH, crash),
             None => command.env_remove(CRASH),
@@ -150,21 +211,23 @@ impl Worker {
     /// If it is not what a supervisor of this version gives.
     pub fn inherited() -> io::Result<Option<Worker>> {
         let Ok(text) = std::env::var(INHERITED) else { return Ok(None) };
-        let mut numbers = text.split(',').map(str::parse::<RawFd>);
-        let parent = getppid().map(|pid| pid.as_raw_nonzero().get());
-        if numbers.next().and_then(Result::ok) != parent {
-            // Of a supervisor that started some other program, which started this one.
-            return Ok(None);
+        let wrong = |what: &str| io::Error::other(format!("{INHERITED}={text}: {what}"));
+        let mut numbers = Vec::new();
+        for number in text.split(',') {
+            numbers.push(number.parse::<RawFd>().map_err(|_| wrong("expected numbers"))?);
         }
+        let (&[parent, listener, log], metrics) =
+            numbers.split_first_chunk::<3>().ok_or_else(|| wrong("expected three numbers"))?;
+        let is_child = || getppid().map(|pid| pid.as_raw_nonzero().get()) == Some(parent);
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        if getppid().map(|pid| pid.as_raw_nonzero().get()) != parent {
-            return Err(io::Error::other("the supervisor has ended"));
+        // Else the supervisor has ended, or it is the variable of another program.
+        if !is_child() {
+            return Err(wrong("the process that set it is not the parent of this one"));
         }
-        let descriptors = numbers.map(|number| own(number.map_err(io::Error::other)?));
-        let mut descriptors = descriptors.collect::<io::Result<Vec<OwnedFd>>>()?.into_iter();
-        let (Some(listener), Some(log), metrics) = (descriptors.next(), descriptors.next(), descriptors.next()) else {
-            return Err(io::Error::other(format!("{INHERITED}={text}: expected a socket and a log")));
-        };
+        let mut descriptors = Inherited::take([listener, log].into_iter().chain(metrics.first().copied()))
+            .ok_or_else(|| wrong("expected descriptors that are open, each once"))?;
+        let [listener, log] = [descriptors.own()?, descriptors.own()?];
+        let metrics = if metrics.is_empty() { None } else { Some(descriptors.own()?) };
         Ok(Some(Worker {
             listener: listener.into(),
             metrics: metrics.map(TcpListener::from),
@@ -174,13 +237,28 @@ impl Worker {
     }
 }
 
-/// The descriptor that this process inherited with `number`.
-fn own(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the parent, whose id was checked, leaves it open for this process, and nothing else here knows its number:
-    // this is called once for each, before there are other threads.
-    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
-    fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
-    Ok(descriptor)
+/// Descriptors that the parent left open for this process, and that nothing here owns yet.
+struct Inherited(std::vec::IntoIter<RawFd>);
+
+impl Inherited {
+    /// `None` the second time, or if one is not open or comes twice.
+    fn take(numbers: impl Iterator<Item = RawFd>) -> Option<Inherited> {
+        static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+        let numbers: Vec<RawFd> = numbers.collect();
+        let is_open = |number: &RawFd| *number > 2 && fs::exists(format!("/proc/self/fd/{number}")).unwrap_or_default();
+        let are_distinct = numbers.iter().collect::<BTreeSet<_>>().len() == numbers.len();
+        let may_take = numbers.iter().all(is_open) && are_distinct && !IS_TAKEN.swap(true, Ordering::Relaxed);
+        may_take.then(|| Inherited(numbers.into_iter()))
+    }
+
+    fn own(&mut self) -> io::Result<OwnedFd> {
+        let number = self.0.next().ok_or(io::ErrorKind::NotFound)?;
+        // SAFETY: it is open, and owned by nothing else: the parent opened it for this process, and `take` gives each number
+        // once in the life of the process.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+        fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
+        Ok(descriptor)
+    }
 }
 
 /// The signals by which a supervisor tells its worker to drain, and to stop. Not those that it gets itself: service managers
@@ -210,6 +288,11 @@ fn exit_code(status: ExitStatus) -> u8 {
     status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
+/// Whether a signal asks to end, instead of being the consequence of what was computed.
+fn is_request(signal: i32) -> bool {
+    [Signal::TERM, Signal::INT, DRAIN, STOP].iter().any(|request| request.as_raw() == signal)
+}
+
 /// The usual name of a signal.
 fn name_of(signal: i32) -> String {
     let names = [
@@ -219,7 +302,6 @@ fn name_of(signal: i32) -> String {
         (Signal::ILL, "SIGILL"),
         (Signal::KILL, "SIGKILL"),
         (Signal::SEGV, "SIGSEGV"),
-        (Signal::TERM, "SIGTERM"),
         (Signal::TRAP, "SIGTRAP"),
     ];
     let name = names.iter().find(|(known, _)| known.as_raw() == signal);

@@ -81,14 +81,31 @@ impl DeviceLog {
         write(self.file.as_deref(), self.begin, &entry(user));
     }
 
-    /// What the device computes: a text of [`entry`].
-    pub fn begin(&self, work: &[u8]) {
-        write(self.file.as_deref(), self.begin + ENTRY_SIZE as u64, work);
+    /// What the device computes until the guard is dropped: a text of [`entry`].
+    #[must_use]
+    pub fn begin(&self, work: &[u8]) -> WorkGuard<'_> {
+        self.set_work(work);
+        WorkGuard(self)
     }
 
-    /// It computes nothing any longer.
-    pub fn end(&self) {
-        self.begin(&[0]);
+    fn set_work(&self, work: &[u8]) {
+        write(self.file.as_deref(), self.begin + ENTRY_SIZE as u64, work);
+    }
+}
+
+/// Ends an entry, also where what is computed panics.
+pub(super) struct WorkGuard<'a>(&'a DeviceLog);
+
+impl WorkGuard<'_> {
+    /// What the device computes next.
+    pub fn next(&self, work: &[u8]) {
+        self.0.set_work(work);
+    }
+}
+
+impl Drop for WorkGuard<'_> {
+    fn drop(&mut self) {
+        self.0.set_work(&[0]);
     }
 }
 
@@ -128,15 +145,16 @@ mod tests {
         log.set_serving();
         let (first, second) = (log.of_device(0), log.of_device(1));
         first.set_user("the run of a");
-        first.begin(&entry("computing nn.conv2d"));
+        let work = first.begin(&entry("computing nn.conv2d"));
         second.set_user("the profile of b");
         assert!(other.has_served().unwrap());
         assert_eq!(other.under_way().unwrap(), ["the run of a: computing nn.conv2d"]);
-        second.begin(&entry(&"ä".repeat(ENTRY_SIZE)));
+        let long = second.begin(&entry(&"ä".repeat(ENTRY_SIZE)));
         let told = other.under_way().unwrap();
         assert!(told[1].starts_with("the profile of b: ä") && told[1].ends_with('ä'), "cut between characters");
-        first.end();
-        second.end();
+        work.next(&entry("computing nn.relu"));
+        assert_eq!(other.under_way().unwrap()[0], "the run of a: computing nn.relu");
+        drop((work, long));
         assert!(other.under_way().unwrap().is_empty());
         other.clear().unwrap();
         assert!(!other.has_served().unwrap());
@@ -146,7 +164,8 @@ mod tests {
     fn an_embedded_agent_keeps_nothing() {
         let log = WorkLog::default();
         log.set_serving();
-        log.of_device(0).begin(&entry("computing"));
-        assert!(!log.of_device(0).is_kept() && log.under_way().unwrap().is_empty());
+        let device = log.of_device(0);
+        let _work = device.begin(&entry("computing"));
+        assert!(!device.is_kept() && log.under_way().unwrap().is_empty());
     }
 }

@@ -136,6 +136,8 @@ struct Players<'a> {
     progress: Vec<Progress>,
     /// Runs that do not count.
     warm_ups: u64,
+    /// Of each agent, what its process had computed when it was last killed before this run.
+    crashes: Vec<Option<String>>,
 }
 
 /// What an agent has reported on the way to its first inference.
@@ -227,7 +229,8 @@ impl<'a> Players<'a> {
     ) -> Result<Players<'a>, RunError> {
         let (together, events) = mpsc::channel(16);
         let (commands, progress) = (vec![None; agents.len()], vec![Progress::Nothing; agents.len()]);
-        let mut players = Players { deployment, agents, commands, events, progress, warm_ups: 1 };
+        let crashes = agents.iter().map(Agent::known_crash).collect();
+        let mut players = Players { deployment, agents, commands, events, progress, warm_ups: 1, crashes };
         let mut order: Vec<usize> = (0..agents.len()).collect();
         order.sort_by_key(|index| agents[*index].lease_order());
         for index in order {
@@ -361,10 +364,15 @@ impl<'a> Players<'a> {
         };
         // What has not been heard by then is not waited for.
         let _ = timeout(AFTERMATH, listening).await;
-        match nearest {
+        let nearest = match nearest {
             // Any agent but the one that is silent may be the first to report a link that broke.
             AgentError::Peer { .. } => self.silent().await.unwrap_or(nearest),
             nearest => nearest,
+        };
+        let of_agent = self.agents.iter().zip(&self.crashes).find(|(agent, _)| agent.name() == nearest.agent());
+        match of_agent {
+            Some((agent, known)) => agent.explained(nearest, known.clone()).await,
+            None => nearest,
         }
     }
 

@@ -90,6 +90,22 @@ impl Agent {
         }
     }
 
+    /// What the agent's process computed when it was last killed, as far as is known here.
+    pub fn known_crash(&self) -> Option<String> {
+        match self {
+            Agent::Embedded(_) => None,
+            Agent::Remote(agent) => agent.known_crash(),
+        }
+    }
+
+    /// `error` with what the agent's process computed, if that was killed since `known` was.
+    pub async fn explained(&self, error: AgentError, known: Option<String>) -> AgentError {
+        match self {
+            Agent::Embedded(_) => error,
+            Agent::Remote(agent) => agent.explained(error, known).await,
+        }
+    }
+
     /// The offset of the agent's clock from `local`.
     ///
     /// # Errors

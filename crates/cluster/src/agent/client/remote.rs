@@ -49,9 +49,12 @@ const PROFILE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often an agent is told that its devices are still wanted while nothing else is said.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// How long an agent whose process was killed may take to be there again, and how often it is asked.
-const RESTART_TIME: Duration = Duration::from_secs(2);
+/// How long an agent whose process was killed may take to be there again, and when it is asked again where it is not.
+const RESTART_TIME: Duration = Duration::from_secs(5);
 const RESTART_POLL: Duration = Duration::from_millis(50);
+
+/// After so many refused connections an agent is gone.
+const MOST_REFUSED: usize = 4;
 
 /// A connection to an agent.
 #[derive(Debug, Clone)]
@@ -171,17 +174,25 @@ impl RemoteAgent {
         Ok(description)
     }
 
-    /// `error` with what the agent's process computed, if it was killed while this client waited for it.
-    async fn explained(&self, error: AgentError) -> AgentError {
+    /// What its process computed when it was last killed, as far as is known.
+    pub fn known_crash(&self) -> Option<String> {
+        self.crash.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// `error` with what the agent's process computed, if it was killed since `known` was.
+    pub async fn explained(&self, error: AgentError, known: Option<String>) -> AgentError {
         let AgentError::Disconnected { agent, doing, cause } = error else { return error };
-        let known = self.crash.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let asked = async {
-            loop {
-                if let Ok(description) = self.describe().await {
-                    return description.crash;
+            let mut unreachable = 0;
+            // Connections to an agent that starts again wait; those to one that is gone are refused.
+            while unreachable < MOST_REFUSED {
+                match self.describe().await {
+                    Ok(description) => return description.crash,
+                    Err(_) => unreachable += 1,
                 }
                 tokio::time::sleep(RESTART_POLL).await;
             }
+            None
         };
         let crash = tokio::time::timeout(RESTART_TIME, asked).await.ok().flatten();
         let cause = match crash {
@@ -236,11 +247,11 @@ impl RemoteAgent {
         contents: NamedTensors,
     ) -> mpsc::Receiver<Result<ProfileEvent, AgentError>> {
         let (sender, events) = mpsc::channel(16);
-        let agent = self.clone();
+        let (agent, known) = (self.clone(), self.known_crash());
         tokio::spawn(async move {
             if let Err(error) = agent.stream_profile(task, contents, &sender).await {
                 // The receiver may have been dropped.
-                let _ = sender.send(Err(agent.explained(error).await)).await;
+                let _ = sender.send(Err(agent.explained(error, known).await)).await;
             }
         });
         events
@@ -294,7 +305,7 @@ impl RemoteAgent {
         tokio::spawn(async move {
             if let Err(error) = agent.stream_run(received_commands, reader, &sender).await {
                 // The handle may have been dropped.
-                let _ = sender.send(Err(agent.explained(error).await)).await;
+                let _ = sender.send(Err(error)).await;
             }
         });
         RunHandle { commands, events }

@@ -32,11 +32,11 @@ impl LoggedEngine {
         load: impl FnOnce() -> Result<Box<dyn Executable>, EngineError>,
     ) -> Result<Box<dyn Executable>, EngineError> {
         let all = names(graph, &steps.concat());
-        self.log.begin(&entry(&format!("loading {all}")));
-        let inner = load();
-        self.log.end();
+        let work = self.log.begin(&entry(&format!("loading {all}")));
+        let inner = load()?;
+        drop(work);
         let steps = steps.iter().map(|step| computing(&names(graph, step))).collect();
-        Ok(Box::new(LoggedExecutable { inner: inner?, log: self.log.clone(), whole: computing(&all), steps }))
+        Ok(Box::new(LoggedExecutable { inner, log: self.log.clone(), whole: computing(&all), steps }))
     }
 }
 
@@ -83,17 +83,13 @@ struct LoggedExecutable {
 
 impl Executable for LoggedExecutable {
     fn run(&mut self, inputs: &[TensorData]) -> Result<Vec<TensorData>, EngineError> {
-        self.log.begin(&self.whole);
-        let results = self.inner.run(inputs);
-        self.log.end();
-        results
+        let _work = self.log.begin(&self.whole);
+        self.inner.run(inputs)
     }
 
     fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
-        self.log.begin(&self.whole);
-        let results = self.inner.run_measured(inputs);
-        self.log.end();
-        results
+        let _work = self.log.begin(&self.whole);
+        self.inner.run_measured(inputs)
     }
 
     /// Notes every step, where steps are computed one by one.
@@ -104,15 +100,13 @@ impl Executable for LoggedExecutable {
     ) -> Result<Vec<TensorData>, EngineError> {
         let LoggedExecutable { inner, log, whole, steps } = self;
         let is_stepwise = inner.step_shares().is_none();
-        log.begin(steps.first().filter(|_| is_stepwise).unwrap_or(whole));
-        let results = inner.run_in_steps(inputs, &mut |index, sample| {
+        let work = log.begin(steps.first().filter(|_| is_stepwise).unwrap_or(whole));
+        inner.run_in_steps(inputs, &mut |index, sample| {
             if let Some(next) = steps.get(index + 1).filter(|_| is_stepwise) {
-                log.begin(next);
+                work.next(next);
             }
             each(index, sample);
-        });
-        log.end();
-        results
+        })
     }
 
     fn run_stepwise(
@@ -120,10 +114,8 @@ impl Executable for LoggedExecutable {
         inputs: Vec<TensorData>,
         each: &mut dyn FnMut(usize),
     ) -> Result<Vec<TensorData>, EngineError> {
-        self.log.begin(&self.whole);
-        let results = self.inner.run_stepwise(inputs, each);
-        self.log.end();
-        results
+        let _work = self.log.begin(&self.whole);
+        self.inner.run_stepwise(inputs, each)
     }
 
     fn warm_up_runs(&self) -> u64 {

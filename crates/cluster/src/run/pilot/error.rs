@@ -13,8 +13,8 @@ pub enum PlanningError {
     #[error("at what the agents took in pilot runs, {0}")]
     Missed(NoPlan),
     /// With what an agent said last.
-    #[error("no plan that was found fits what the agents have left: {}", .0.as_deref().unwrap_or("all were refused"))]
-    NoRoom(Option<String>),
+    #[error("no plan that was found fits what the agents have left ({0}); --rehearse 0 plans by profiles alone")]
+    NoRoom(String),
     #[error(transparent)]
     Shard(#[from] ShardError),
     #[error(transparent)]

@@ -1,52 +1,53 @@
 //! What agents lacked for candidates that they refused: kernels pack weights and need workspace, so a run takes a few percent
-//! more than is predicted. The next candidate is planned with limits that are lower by that.
+//! more than is predicted. The next candidate is planned with limits that are lower by as much.
 
 use std::collections::BTreeMap;
 
 use edgecut_graph::units::Bytes;
-use edgecut_plan::{Candidate, PlanRequest};
+use edgecut_plan::{Candidate, PlanRequest, file::DevicePlan};
 
 use crate::agent::MemoryShortage;
 
-/// More than what was missing, since another plan packs other weights.
-const MARGIN: f64 = 1.25;
+/// Taken off what follows from a refusal, since another plan packs other weights.
+const MARGIN: f64 = 0.995;
 
-/// The least part of a limit that a refusal takes off, so that a search among few plans does not find the refused one again.
-const LEAST: f64 = 0.005;
+/// What a refusal leaves of a limit where the agent does not say what is missing.
+const UNKNOWN: f64 = 0.98;
 
 /// See the module's head.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MemoryReserve {
-    /// By full name of a device.
-    lacking: BTreeMap<String, Bytes>,
+    /// The limit to plan with, by full name of a device.
+    limits: BTreeMap<String, Bytes>,
     /// What the agent said last.
     last: Option<String>,
 }
 
 impl MemoryReserve {
-    /// After the agent of `server` refused a candidate with `message`; `shortage` is `None` if it does not say of which device.
-    pub fn refused(
-        &mut self,
-        request: &PlanRequest<'_>,
-        server: &str,
-        shortage: Option<&MemoryShortage>,
-        message: &str,
-    ) {
+    /// After the agent of `server` refused a plan of `devices` with `message`; `shortage` is `None` if it does not say of which
+    /// device.
+    pub fn refused(&mut self, devices: &[DevicePlan], server: &str, shortage: Option<&MemoryShortage>, message: &str) {
         self.last = Some(format!("agent {server}: {message}"));
-        for device in request.network.devices.iter().filter(|device| device.server == server) {
-            let Some(limit) = device.memory else { continue };
-            let missing = match shortage {
-                Some(shortage) if shortage.device == device.name => shortage.short,
-                Some(_) => continue,
-                None => Bytes::ZERO,
+        for device in devices.iter().filter(|device| device.server == server) {
+            let limit = match shortage {
+                Some(shortage) if shortage.device == device.device => less(device, shortage.short),
+                Some(_) => None,
+                None => self.limit(device).map(|limit| Bytes((limit.0 as f64 * UNKNOWN) as u64)),
             };
-            let more = (missing.0 as f64 * MARGIN).max(limit.0 as f64 * LEAST);
-            *self.lacking.entry(device.full_name()).or_default() += Bytes(more as u64);
+            let known = self.limit(device);
+            // Candidates that were planned with the same limits are refused one after the other.
+            if let Some(limit) = limit.filter(|limit| known.is_none_or(|known| *limit < known)) {
+                self.limits.insert(device.full_name(), limit);
+            }
         }
     }
 
+    fn limit(&self, device: &DevicePlan) -> Option<Bytes> {
+        self.limits.get(&device.full_name()).copied().or(device.memory_limit_bytes)
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.lacking.is_empty()
+        self.limits.is_empty()
     }
 
     /// What the agent that refused last said.
@@ -58,8 +59,9 @@ impl MemoryReserve {
     pub fn applied_to<'a>(&self, request: &PlanRequest<'a>) -> PlanRequest<'a> {
         let mut less = request.clone();
         for device in &mut less.network.devices {
-            let lacking = self.lacking.get(&device.full_name()).copied().unwrap_or_default();
-            device.memory = device.memory.map(|limit| limit - lacking);
+            if let Some(limit) = self.limits.get(&device.full_name()) {
+                device.memory = Some(device.memory.map_or(*limit, |own| own.min(*limit)));
+            }
         }
         less
     }
@@ -68,5 +70,57 @@ impl MemoryReserve {
     pub fn restored(mut candidate: Candidate, request: &PlanRequest<'_>) -> Candidate {
         candidate.expanded.problem.devices.clone_from(&request.network.devices);
         candidate
+    }
+}
+
+/// The limit at which a plan is predicted to take so little that its run fits: a run takes as many times what is predicted as
+/// this one did.
+fn less(device: &DevicePlan, short: Bytes) -> Option<Bytes> {
+    let limit = device.memory_limit_bytes?;
+    let predicted = device.memory.parameter_bytes + device.memory.arena_bytes;
+    let taken = (limit + short).0 as f64;
+    Some(Bytes((predicted.min(limit).0 as f64 * (limit.0 as f64 / taken) * MARGIN) as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edgecut_graph::units::Micros;
+    use edgecut_plan::file::MemoryPlan;
+
+    fn device(limit: u64, predicted: u64) -> DevicePlan {
+        DevicePlan {
+            server: "s".to_string(),
+            device: "cpu".to_string(),
+            address: None,
+            threads: None,
+            engine: None,
+            hardware: None,
+            memory_limit_bytes: Some(Bytes(limit)),
+            order: Vec::new(),
+            busy_us: Micros::ZERO,
+            idle_w: None,
+            memory: MemoryPlan { parameter_bytes: Bytes(predicted), ..MemoryPlan::default() },
+        }
+    }
+
+    #[test]
+    fn what_was_missing_follows_from_what_was_predicted() {
+        // 1 % more than the limit was taken: 1 % less may be predicted.
+        assert_eq!(less(&device(1000, 1000), Bytes(10)), Some(Bytes(985)));
+        // A run that takes 1.75 times what is predicted fits where 571 are.
+        assert_eq!(less(&device(1000, 600), Bytes(50)), Some(Bytes(568)));
+        let mut reserve = MemoryReserve::default();
+        let mut devices = [device(1000, 1000)];
+        let short = |short| MemoryShortage { device: "cpu".into(), short: Bytes(short) };
+        for (missing, limit) in [(10, 985), (30, 966), (20, 966)] {
+            reserve.refused(&devices, "s", Some(&short(missing)), "too much");
+            assert_eq!(reserve.limit(&devices[0]), Some(Bytes(limit)), "not the sum of {missing} and others");
+        }
+        reserve.refused(&devices, "other", Some(&short(500)), "too much");
+        assert_eq!(reserve.limit(&devices[0]), Some(Bytes(966)));
+        devices[0].memory.parameter_bytes = Bytes(960);
+        reserve.refused(&devices, "s", None, "too much");
+        assert_eq!((reserve.limit(&devices[0]), reserve.last()), (Some(Bytes(946)), Some("agent s: too much")));
     }
 }

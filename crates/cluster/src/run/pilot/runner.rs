@@ -115,7 +115,7 @@ impl PilotRunner<'_> {
             };
         }
         if trials.is_empty() {
-            return Err(PlanningError::NoRoom(reserve.last().map(str::to_string)));
+            return Err(PlanningError::NoRoom(reserve.last().unwrap_or_default().to_string()));
         }
         let Some(why) = failure else { return self.best(trials, &known) };
         (self.progress)(PlanEvent::AgentFailed(why.to_string()));
@@ -188,7 +188,8 @@ impl PilotRunner<'_> {
                 turns = turn;
                 break;
             }
-            for (trial, outcomes) in &mut compared {
+            // Without those that were refused in a turn before.
+            for (trial, outcomes) in compared.iter_mut().filter(|(_, outcomes)| outcomes.len() == turn) {
                 outcomes.extend(self.attempt(&trial.candidate, 1, reserve)?);
             }
         }
@@ -234,7 +235,7 @@ impl PilotRunner<'_> {
         // The sort is stable: of those that meet the targets the first.
         judged.sort_by(|a, b| rank(a).partial_cmp(&rank(b)).unwrap_or(Ordering::Equal));
         let Some((mut candidate, outcome, known)) = judged.into_iter().next() else {
-            return Err(PlanningError::NoRoom(None));
+            return Err(PlanningError::NoRoom(String::new()));
         };
         candidate = split::met(&known.applied_to(self.request), candidate).map_err(|why| match why {
             // What was measured in runs proves nothing of other plans.
@@ -299,7 +300,7 @@ impl PilotRunner<'_> {
                 Err(error) => {
                     let PilotError::Perform(PerformError::Run(run)) = &error else { return Err(error.into()) };
                     let Some((agent, message, shortage)) = run.memory() else { return Err(error.into()) };
-                    reserve.refused(self.request, agent, shortage, message);
+                    reserve.refused(&plan.devices, agent, shortage, message);
                     let (agent, message) = (agent.to_string(), message.to_string());
                     (self.progress)(PlanEvent::PilotRefused { agent, message });
                     return Ok(None);

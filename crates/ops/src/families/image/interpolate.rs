@@ -158,13 +158,12 @@ impl Method {
     /// The same by ONNX's rules with antialiasing: where the axis is reduced, the filter is as much wider (`_linear_coeffs_antialias`
     /// and `_cubic_coeffs_antialias` of ONNX's reference implementation). Nearest-neighbour interpolation has no filter.
     pub fn antialiased_axis(self, coordinates: Coordinates, n: usize, m: usize, scale: f32) -> Taps {
-        let shrink = scale.min(1.0);
-        let (radius, exclude_outside) = match self {
-            Method::Linear => (1.0, false),
-            Method::Cubic { exclude_outside, .. } => (2.0, exclude_outside),
+        let exclude_outside = match self {
+            Method::Linear => false,
+            Method::Cubic { exclude_outside, .. } => exclude_outside,
             Method::Nearest(_) => return self.axis(coordinates, n, m, false, Some(scale)),
         };
-        let first = (-radius / shrink).floor() + 1.0;
+        let (shrink, first) = (scale.min(1.0), 1.0 - (self.antialiased_taps(scale) / 2) as f32);
         let last = n.saturating_sub(1) as f32;
         let of_position = |position: f32| {
             let (whole, part) = (position.floor(), position - position.floor());
@@ -181,6 +180,16 @@ impl Method {
             taps
         };
         (0..m).map(|x| of_position(coordinates.source(x, n, m, Some(scale)))).collect()
+    }
+
+    /// The taps of a position with antialiasing, where the axis grows by `scale`.
+    pub fn antialiased_taps(self, scale: f32) -> u64 {
+        let radius = match self {
+            Method::Nearest(_) => return 1,
+            Method::Linear => 1.0,
+            Method::Cubic { .. } => 2.0,
+        };
+        2 * (radius / scale.min(1.0)).ceil() as u64
     }
 
     /// The weight of an element at `distance` from the position, in elements.

@@ -276,8 +276,11 @@ fn flops(call: &Typed<'_>, resize: &Resize) -> u64 {
         Method::Linear => 2u64,
         Method::Cubic { .. } => 4,
     };
+    let of_axis =
+        |r: &Resized| r.scale.filter(|_| resize.is_antialiased).map_or(taps, |s| resize.method.antialiased_taps(s));
+    let taps = resize.axes.iter().map(of_axis).fold(1u64, u64::saturating_mul);
     let outputs: u64 = call.out.tensors().iter().filter_map(|t| t.shape.elements()).sum();
-    outputs.saturating_mul(2 * taps.pow(resize.axes.len() as u32))
+    outputs.saturating_mul(2).saturating_mul(taps)
 }
 
 fn wire(
@@ -291,6 +294,11 @@ fn wire(
     let to = out.shape.as_concrete().context("the size of the result is unknown")?.to_vec();
     let longest = resize.axes.iter().map(|r| to[r.axis]).max().unwrap_or(0);
     ensure!(longest as u64 <= MAX_LENGTH, "axes of more than {MAX_LENGTH} elements are not resized");
+    for (r, scale) in resize.axes.iter().filter_map(|r| Some((r, r.scale.filter(|_| resize.is_antialiased)?))) {
+        // Sizes and scales that belong together never exceed it.
+        let most = 8 * (shape[r.axis] as u64 + 2);
+        ensure!(resize.method.antialiased_taps(scale) <= most, "a scale of {scale} for {} elements", shape[r.axis]);
+    }
     let repeats = resize.axes.len() == 2;
     let taps = |r: &Resized| {
         let (n, m) = (shape[r.axis], to[r.axis]);
