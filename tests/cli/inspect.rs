@@ -38,8 +38,9 @@ fn operators_without_operands_are_rows() {
         (format!("{ZEROS} let %r = @f(%x, %z); %r"), &global, vec!["zeros", "add"]),
         // Branches: only scalars can be conditions and counters.
         (format!("{ZEROS} let %c = True; if (%c) {{ add(%x, %z) }} else {{ %x }}"), "", vec!["zeros", "add"]),
+        // A-normal form: nothing is folded, even if a function is called in place.
         (format!("{ZEROS} let %t = (%z, %x); let %p = %t.0; let %r = {PLUS}(%p, %x); %r"), "", vec!["zeros", "add"]),
-        // Beyond it, a function called in place is compiled after partial evaluation: constants are computed before.
+        // Otherwise a program that calls a function in place is compiled after partial evaluation, which folds constants.
         (format!("{ZEROS} %0 = {PLUS}; %1 = nn.relu(%x); %0(%1, %z)"), "", vec!["nn.relu", "add"]),
         // Graph form.
         ("%0 = ones(shape=[2], dtype=\"float32\"); add(%x, %0)".into(), "", vec!["ones", "add"]),

@@ -35,7 +35,7 @@ use edgecut_graph::units::Bytes;
 /// Serve this machine's devices to others: profile, load and run parts of models.
 ///
 /// SIGTERM lets what is under way end within the limit drain-time, and refuses what is new; SIGINT, or a second SIGTERM,
-/// cancels it and notifies clients. Two processes: if an operator kills the one that computes, the other starts it again.
+/// cancels it and notifies clients. On Linux a supervisor restarts the process that computes if an operator crashes it.
 #[derive(clap::Args)]
 pub struct Agent {
     /// Where to listen; port 0 takes a free one, which is printed
@@ -140,7 +140,7 @@ impl Agent {
                 crash: serving.crash,
             };
             if let Some(crash) = &options.crash {
-                tracing::error!("the process before this one was {crash}");
+                tracing::error!("the agent's process was {crash}; it has restarted");
             }
             // Clients that come while engines are looked for wait instead of being refused.
             let (listener, address) = accepting(serving.listener)?;
@@ -210,10 +210,10 @@ impl Serving {
     }
 }
 
-/// Supervises a process that serves, until that ends.
+/// Supervises a worker until it ends. Exits with the worker's code if that is not 0: the worker has printed why.
 ///
 /// # Errors
-/// If it fails; what it said is on stderr.
+/// If no socket can be opened, or no worker can be started.
 #[cfg(target_os = "linux")]
 fn supervised(name: &str, listen: &str, metrics: Option<&str>) -> Result<Option<Serving>, Failure> {
     let code = single_threaded()?.block_on(async {

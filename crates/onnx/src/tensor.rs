@@ -45,10 +45,10 @@ const fn exotic(code: u8, bits: u8) -> Option<DType> {
 /// `TensorProto.DataLocation.EXTERNAL`.
 const EXTERNAL: i32 = 1;
 
-/// The element type of a number in the file.
+/// The element type with this number in `TensorProto.DataType`.
 ///
 /// # Errors
-/// If no tensor of the graph has it.
+/// If the graph has no such element type.
 pub(crate) fn dtype(number: i64) -> Result<DType> {
     match ELEMENT_TYPES.iter().find(|(known, ..)| i64::from(*known) == number) {
         Some((_, _, Some(dtype))) => Ok(*dtype),
@@ -121,14 +121,14 @@ pub(crate) fn unknown_dims(input: &ValueInfoProto) -> Vec<(&str, usize, &str)> {
     .collect()
 }
 
-/// The element type of a content in the file.
+/// The element type of a stored tensor.
 ///
 /// # Errors
-/// If no tensor of the graph has it, or the file has several elements in a byte.
+/// If the graph has no such element type, or several elements share a byte.
 pub(crate) fn content_type(tensor: &TensorProto) -> Result<DType> {
     match dtype(tensor.data_type.unwrap_or_default().into())? {
         packed @ DType::Exotic(Exotic { bits: ..8, .. }) => {
-            Err(format!("contents of type {packed}, several elements in a byte, are not supported"))
+            Err(format!("stored tensors of type {packed} are not supported: several elements share a byte"))
         }
         dtype => Ok(dtype),
     }

@@ -27,7 +27,7 @@ mod work_log;
 
 pub use client::{Agent, AgentError, DiscoveryError, Fleet, FleetMember, RunHandle};
 pub use limits::{LimitError, Limits, MAX_TIME, descriptors};
-pub use protocol::{Identity, MemoryShortage, SecurityError, check_address};
+pub use protocol::{Identity, MemoryShortfall, SecurityError, check_address};
 pub use server::{Host, HostError, HostOptions, ServeError, receive_recorded, serve, serve_metrics, total_memory};
 pub use shutdown::Shutdown;
 #[cfg(target_os = "linux")]

@@ -1,7 +1,7 @@
-//! An agent is two processes: the supervisor holds its sockets, and a worker, the same program, serves them. A kernel of an
-//! engine that kills the worker costs what was under way, not the server: connections wait in the sockets' queues while
-//! the supervisor starts another worker, which is told what the one before was doing. What a run takes is not changed, as
-//! no message passes the supervisor.
+//! An agent is two processes of one program: the supervisor holds the sockets, and a worker serves them. If native code of an
+//! engine kills the worker, work under way is lost, but connections wait in the sockets' queues while the supervisor starts
+//! another worker and tells it what the previous one was doing. Runs take no longer: no message passes through the
+//! supervisor.
 
 use std::{
     collections::BTreeSet,
@@ -31,24 +31,24 @@ use tokio::{
 
 use super::work_log::WorkLog;
 
-/// What a worker inherits, in its environment: the supervisor's id, then descriptors.
+/// Environment variable of a worker: the supervisor's process id, then the numbers of inherited descriptors.
 const INHERITED: &str = "EDGECUT_AGENT_WORKER";
 
-/// What the worker before computed when it was killed.
+/// Environment variable of a worker: how the previous one was killed, and what it was computing.
 const CRASH: &str = "EDGECUT_AGENT_CRASH";
 
-/// How long to wait before another worker is started where the last one did not come to serve.
+/// Delay before the next worker if the last one ended before it served.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How many workers in a row may fail to start once one has served: certificates may just be renewed, or memory short.
-const MOST_FAILED_STARTS: u32 = 10;
+/// Once a worker has served, how many in a row may end before they serve: certificates may be half renewed, or memory short.
+const MAX_FAILED_STARTS: u32 = 10;
 
 /// Why a supervisor ended without being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum SupervisorError {
-    #[error("the process that serves cannot be started: {0}")]
+    #[error("the worker process cannot be started: {0}")]
     Start(#[source] io::Error),
-    #[error("the process that serves was killed by {0} before it served")]
+    #[error("the worker process was killed by {0} before it could serve")]
     KilledAtStart(String),
 }
 
@@ -124,12 +124,12 @@ impl Supervisor {
             let is_serving = log.has_served().unwrap_or_default();
             has_served |= is_serving;
             failed_starts = if is_serving { 0 } else { failed_starts + 1 };
-            let may_start = has_served && failed_starts <= MOST_FAILED_STARTS && !requests.is_stopping;
+            let may_start = has_served && failed_starts <= MAX_FAILED_STARTS && !requests.is_stopping;
             match ended {
                 Ok(status) => match status.signal() {
                     None if is_serving || !may_start => return Ok(exit_code(status)),
                     None => {}
-                    // Asked to end, as a service manager does it with all processes, before it could take it otherwise.
+                    // A service manager signals all processes of a service: this one had no handlers yet.
                     Some(signal) if is_request(signal) => return Ok(0),
                     Some(signal) => {
                         if is_serving {
@@ -157,7 +157,7 @@ impl Supervisor {
         }
     }
 
-    /// How `worker` ends, to which requests are passed on.
+    /// Waits for `worker` to end, and forwards requests to it meanwhile.
     async fn ending(worker: Child, requests: &mut Requests) -> io::Result<ExitStatus> {
         let pid = Pid::from_child(&worker);
         let mut ended = wait(worker);
@@ -189,7 +189,7 @@ impl Supervisor {
             fcntl_setfd(socket, FdFlags::empty())?;
             inherited += &format!(",{}", socket.as_raw_fd());
         }
-        // The program as it is in memory, also if its file was replaced; a Python finds its environment by its first argument.
+        // The running binary, even if its file was replaced. Python locates its environment by argv[0].
         let mut arguments = std::env::args_os();
         let mut command = Command::new("/proc/self/exe");
         if let Some(name) = arguments.next() {

@@ -1,12 +1,12 @@
-//! What each device computes at this moment, in memory that outlives the process: where an engine kills it, the
-//! [`Supervisor`](super::Supervisor) reads what it was doing.
+//! What each device is computing: one overwritten entry per device, in memory that outlives the worker. If an engine kills
+//! the worker, the [`Supervisor`](super::Supervisor) reads the entries.
 
 use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
 
 /// Bytes of an entry. Longer texts are cut.
 const ENTRY_SIZE: usize = 512;
 
-/// Devices with entries; those of others are not written.
+/// Maximum number of devices that are recorded.
 const MAX_DEVICES: usize = 64;
 
 /// A log of what is under way; one that keeps nothing by default.
@@ -93,7 +93,7 @@ impl DeviceLog {
     }
 }
 
-/// Ends an entry, also where what is computed panics.
+/// Clears the entry when dropped, so also on a panic.
 pub(super) struct WorkGuard<'a>(&'a DeviceLog);
 
 impl WorkGuard<'_> {
@@ -117,7 +117,7 @@ pub(super) fn entry(text: &str) -> Vec<u8> {
 }
 
 fn write(file: Option<&File>, at: u64, bytes: &[u8]) {
-    // Without it, the death of the process is reported without what it computed.
+    // Best effort: if the write fails, a crash is reported without what was being computed.
     let _ = file.map(|file| file.write_all_at(bytes, at));
 }
 

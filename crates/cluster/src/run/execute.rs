@@ -7,7 +7,7 @@ use tokio::{sync::mpsc, time::timeout};
 
 use super::deploy::Deployment;
 use crate::agent::{
-    Agent, AgentError, Fleet, MAX_TIME, MemoryShortage,
+    Agent, AgentError, Fleet, MAX_TIME, MemoryShortfall,
     clock::{Clock, ClockOffset},
     protocol::{
         inference_trace::InferenceTrace,
@@ -71,10 +71,10 @@ impl RunError {
     }
 
     /// The agent that has too little memory for its part, what it says, and what it lacks, if that is why.
-    pub fn memory(&self) -> Option<(&SmolStr, &str, Option<&MemoryShortage>)> {
+    pub fn memory(&self) -> Option<(&SmolStr, &str, Option<&MemoryShortfall>)> {
         match self {
-            RunError::Agent(AgentError::Memory { agent, message, shortage }) => {
-                Some((agent, message, shortage.as_ref()))
+            RunError::Agent(AgentError::Memory { agent, message, shortfall }) => {
+                Some((agent, message, shortfall.as_ref()))
             }
             RunError::Interrupted { cause, .. } => cause.memory(),
             _ => None,

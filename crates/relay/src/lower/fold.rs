@@ -1,8 +1,8 @@
 //! Constant folding during the import, so that conditions and loop counters are known.
 //!
-//! Conditions and counters are scalars, so in programs with branches operators on constant scalars are folded. Programs that
-//! call function literals in place TVM compiles after partial evaluation, which leaves no `zeros` and `ones` either. In
-//! all others, those in A-normal form and functions that `let` binds included, every operator of the text is one of the graph.
+//! Conditions and counters are scalars, so in programs with branches operators on constant scalars are folded. TVM compiles
+//! programs that call function literals in place after partial evaluation, which folds `zeros` and `ones` too, unless they are
+//! in A-normal form. In all other programs every operator of the text is one of the graph, in functions bound by `let` too.
 
 use crate::ast::{Expr, ExprId, Module};
 use edgecut_graph::{DType, TensorData, TensorType, units::Bytes};

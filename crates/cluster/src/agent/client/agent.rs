@@ -98,7 +98,7 @@ impl Agent {
         }
     }
 
-    /// `error` with what the agent's process computed, if that was killed since `known` was.
+    /// `error` with what the agent was computing, if its process was killed after the crash `known`.
     pub async fn explained(&self, error: AgentError, known: Option<String>) -> AgentError {
         match self {
             Agent::Embedded(_) => error,

@@ -7,8 +7,8 @@ use tonic::{Code, Status};
 
 use crate::agent::{
     protocol::{
-        MemoryShortage,
-        error::{REFUSAL, SHORTAGE, root_cause},
+        MemoryShortfall,
+        error::{REFUSAL, SHORTFALL, root_cause},
     },
     server::HostError,
 };
@@ -33,7 +33,7 @@ pub enum AgentError {
     Busy { agent: SmolStr, message: String },
     /// A partition needs, or used, more memory than its limit.
     #[error("agent {agent}: {message}")]
-    Memory { agent: SmolStr, message: String, shortage: Option<MemoryShortage> },
+    Memory { agent: SmolStr, message: String, shortfall: Option<MemoryShortfall> },
     /// A link to another agent failed.
     #[error("agent {agent}: {message}")]
     Peer { agent: SmolStr, message: String },
@@ -45,10 +45,10 @@ impl AgentError {
         let agent = agent.clone();
         if status.metadata().contains_key(REFUSAL) {
             let message = status.message().to_string();
-            let shortage = status.metadata().get(SHORTAGE).and_then(|text| text.to_str().ok());
+            let shortfall = status.metadata().get(SHORTFALL).and_then(|text| text.to_str().ok());
             return match status.code() {
                 Code::ResourceExhausted => {
-                    AgentError::Memory { agent, message, shortage: shortage.and_then(MemoryShortage::parse) }
+                    AgentError::Memory { agent, message, shortfall: shortfall.and_then(MemoryShortfall::parse) }
                 }
                 Code::Aborted => AgentError::Peer { agent, message },
                 Code::Unavailable => AgentError::Busy { agent, message },
@@ -63,7 +63,7 @@ impl AgentError {
     pub fn from_host(agent: SmolStr, error: &HostError) -> AgentError {
         let message = error.to_string();
         match error {
-            error if error.is_of_memory() => AgentError::Memory { agent, message, shortage: error.shortage() },
+            error if error.is_of_memory() => AgentError::Memory { agent, message, shortfall: error.shortfall() },
             HostError::Link { .. } => AgentError::Peer { agent, message },
             HostError::Busy { .. } => AgentError::Busy { agent, message },
             _ => AgentError::Refused { agent, message },

@@ -49,12 +49,12 @@ const PROFILE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often an agent is told that its devices are still wanted while nothing else is said.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// How long an agent whose process was killed may take to be there again, and when it is asked again where it is not.
+/// How long to wait for a killed agent to serve again, and the interval between attempts.
 const RESTART_TIME: Duration = Duration::from_secs(5);
 const RESTART_POLL: Duration = Duration::from_millis(50);
 
-/// After so many refused connections an agent is gone.
-const MOST_REFUSED: usize = 4;
+/// Number of failed calls after which an agent counts as gone.
+const MAX_FAILED_CALLS: usize = 4;
 
 /// A connection to an agent.
 #[derive(Debug, Clone)]
@@ -179,13 +179,13 @@ impl RemoteAgent {
         self.crash.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// `error` with what the agent's process computed, if it was killed since `known` was.
+    /// `error` with what the agent was computing, if its process was killed after the crash `known`.
     pub async fn explained(&self, error: AgentError, known: Option<String>) -> AgentError {
         let AgentError::Disconnected { agent, doing, cause } = error else { return error };
         let asked = async {
             let mut unreachable = 0;
             // Connections to an agent that starts again wait; those to one that is gone are refused.
-            while unreachable < MOST_REFUSED {
+            while unreachable < MAX_FAILED_CALLS {
                 match self.describe().await {
                     Ok(description) => return description.crash,
                     Err(_) => unreachable += 1,
@@ -196,7 +196,7 @@ impl RemoteAgent {
         };
         let crash = tokio::time::timeout(RESTART_TIME, asked).await.ok().flatten();
         let cause = match crash {
-            Some(crash) if known.as_ref() != Some(&crash) => format!("its process was {crash}; it is there again"),
+            Some(crash) if known.as_ref() != Some(&crash) => format!("its process was {crash}; it has restarted"),
             _ => cause,
         };
         AgentError::Disconnected { agent, doing, cause }

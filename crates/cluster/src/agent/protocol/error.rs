@@ -10,28 +10,28 @@ use super::{chunks::ChunkError, setup::SetupError};
 /// Metadata key of a status that an agent returned; a status without it comes from the transport.
 pub(in crate::agent) const REFUSAL: &str = "edgecut-refusal";
 
-/// Metadata key of what a device lacked of memory, as [`MemoryShortage`] prints it.
-pub(in crate::agent) const SHORTAGE: &str = "edgecut-shortage";
+/// Metadata key of what a device lacked of memory, as [`MemoryShortfall`] prints it.
+pub(in crate::agent) const SHORTFALL: &str = "edgecut-shortfall";
 
 /// By how much a device has too little memory for its part of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MemoryShortage {
+pub struct MemoryShortfall {
     /// Its name on its server.
     pub device: SmolStr,
-    pub short: Bytes,
+    pub bytes: Bytes,
 }
 
-impl fmt::Display for MemoryShortage {
+impl fmt::Display for MemoryShortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.device, self.short.0)
+        write!(f, "{}={}", self.device, self.bytes.0)
     }
 }
 
-impl MemoryShortage {
-    /// The shortage that `text` was printed from.
-    pub fn parse(text: &str) -> Option<MemoryShortage> {
-        let (device, short) = text.rsplit_once('=')?;
-        Some(MemoryShortage { device: device.into(), short: Bytes(short.parse().ok()?) })
+impl MemoryShortfall {
+    /// The shortfall that `text` was printed from.
+    pub fn parse(text: &str) -> Option<MemoryShortfall> {
+        let (device, bytes) = text.rsplit_once('=')?;
+        Some(MemoryShortfall { device: device.into(), bytes: Bytes(bytes.parse().ok()?) })
     }
 }
 
@@ -62,9 +62,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shortage_is_read_as_it_is_written() {
-        let shortage = MemoryShortage { device: "gpu0".into(), short: Bytes(12) };
-        assert_eq!(MemoryShortage::parse(&shortage.to_string()), Some(shortage));
-        assert!(["", "cpu", "cpu=", "cpu=-1", "cpu=1MiB"].iter().all(|text| MemoryShortage::parse(text).is_none()));
+    fn a_shortfall_is_read_as_it_is_written() {
+        let shortfall = MemoryShortfall { device: "gpu0".into(), bytes: Bytes(12) };
+        assert_eq!(MemoryShortfall::parse(&shortfall.to_string()), Some(shortfall));
+        assert!(["", "cpu", "cpu=", "cpu=-1", "cpu=1MiB"].iter().all(|text| MemoryShortfall::parse(text).is_none()));
     }
 }

@@ -31,6 +31,6 @@ mod security;
 pub mod setup;
 pub(in crate::agent) mod wire;
 
-pub use error::MemoryShortage;
+pub use error::MemoryShortfall;
 pub use holder::Holder;
 pub use security::{Identity, SecurityError, check_address};

@@ -11,7 +11,7 @@ use tonic::{
 use super::run_state::RunStateError;
 use crate::agent::protocol::{
     chunks::ChunkError,
-    error::{MemoryShortage, MessageError, REFUSAL, SHORTAGE},
+    error::{MemoryShortfall, MessageError, REFUSAL, SHORTFALL},
     role::Role,
 };
 use edgecut_engine::EngineError;
@@ -85,16 +85,16 @@ impl HostError {
         )
     }
 
-    /// By how much, where it is that of a device.
-    pub(in crate::agent) fn shortage(&self) -> Option<MemoryShortage> {
-        let (device, short) = match self {
+    /// The shortfall, if it is that of one device.
+    pub(in crate::agent) fn shortfall(&self) -> Option<MemoryShortfall> {
+        let (device, bytes) = match self {
             HostError::Memory { device, shortfall, .. } | HostError::OverLimit { device, shortfall, .. } => {
                 (device, shortfall)
             }
             HostError::RunState(RunStateError::Memory { device: Some(device), shortfall, .. }) => (device, shortfall),
             _ => return None,
         };
-        Some(MemoryShortage { device: device.clone(), short: *short })
+        Some(MemoryShortfall { device: device.clone(), bytes: *bytes })
     }
 }
 
@@ -129,8 +129,8 @@ impl From<HostError> for Status {
         }
         let mut metadata = MetadataMap::new();
         metadata.insert(REFUSAL, MetadataValue::from_static("1"));
-        if let Some(shortage) = error.shortage().and_then(|shortage| shortage.to_string().parse().ok()) {
-            metadata.insert(SHORTAGE, shortage);
+        if let Some(shortfall) = error.shortfall().and_then(|shortfall| shortfall.to_string().parse().ok()) {
+            metadata.insert(SHORTFALL, shortfall);
         }
         Status::with_metadata(code, message, metadata)
     }

@@ -255,7 +255,7 @@ impl Host {
             Some(format!("{} is lost until the agent starts again: {why}", device.description().name))
         });
         let stopping = self.shutdown.is_draining().then(|| "it is to stop, and takes no new work".to_string());
-        let crash = self.crash.iter().map(|crash| format!("its process was {crash}; this is another one"));
+        let crash = self.crash.iter().map(|crash| format!("its process was {crash}; it has restarted"));
         let used = left().filter_map(|device| {
             let (name, user) = (&device.description().name, device.user()?);
             let waiting = match device.queue_length() {

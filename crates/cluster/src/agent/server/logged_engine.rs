@@ -7,17 +7,17 @@ use edgecut_graph::{Graph, OperatorId, TensorData, units::Bytes};
 
 use crate::agent::work_log::{DeviceLog, entry};
 
-/// Operators that are named; of the others, how many there are.
+/// Maximum number of operators that an entry names; the rest are counted.
 const MAX_NAMED: usize = 6;
 
-/// Computes as another engine does.
+/// Wraps an engine and records its work.
 pub(super) struct LoggedEngine {
     inner: Arc<dyn Engine>,
     log: DeviceLog,
 }
 
 impl LoggedEngine {
-    /// `inner`, or itself if nothing is kept of `log`.
+    /// Wraps `inner`; returns `inner` itself if `log` keeps nothing.
     pub fn of(inner: Arc<dyn Engine>, log: &DeviceLog) -> Arc<dyn Engine> {
         match log.is_kept() {
             true => Arc::new(LoggedEngine { inner, log: log.clone() }),

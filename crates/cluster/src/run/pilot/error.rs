@@ -13,7 +13,9 @@ pub enum PlanningError {
     #[error("at what the agents took in pilot runs, {0}")]
     Missed(NoPlan),
     /// With what an agent said last.
-    #[error("no plan that was found fits what the agents have left ({0}); --rehearse 0 plans by profiles alone")]
+    #[error(
+        "no plan was found that fits the memory that the agents have free (last refusal: {0}); --rehearse 0 plans from profiles alone"
+    )]
     NoRoom(String),
     #[error(transparent)]
     Shard(#[from] ShardError),

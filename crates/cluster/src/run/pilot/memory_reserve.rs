@@ -1,12 +1,12 @@
-//! What agents lacked for candidates that they refused: kernels pack weights and need workspace, so a run takes a few percent
-//! more than is predicted. The next candidate is planned with limits that are lower by as much.
+//! Memory limits after agents refused candidates: kernels pack weights and need workspace, so a run takes more than predicted.
+//! A refusal shows the ratio of taken to predicted memory; the next candidate is planned with limits lowered by that ratio.
 
 use std::collections::BTreeMap;
 
 use edgecut_graph::units::Bytes;
 use edgecut_plan::{Candidate, PlanRequest, file::DevicePlan};
 
-use crate::agent::MemoryShortage;
+use crate::agent::MemoryShortfall;
 
 /// Taken off what follows from a refusal, since another plan packs other weights.
 const MARGIN: f64 = 0.995;
@@ -24,13 +24,19 @@ pub(super) struct MemoryReserve {
 }
 
 impl MemoryReserve {
-    /// After the agent of `server` refused a plan of `devices` with `message`; `shortage` is `None` if it does not say of which
+    /// After the agent of `server` refused a plan of `devices` with `message`; `shortfall` is `None` if it does not say of which
     /// device.
-    pub fn refused(&mut self, devices: &[DevicePlan], server: &str, shortage: Option<&MemoryShortage>, message: &str) {
+    pub fn refused(
+        &mut self,
+        devices: &[DevicePlan],
+        server: &str,
+        shortfall: Option<&MemoryShortfall>,
+        message: &str,
+    ) {
         self.last = Some(format!("agent {server}: {message}"));
         for device in devices.iter().filter(|device| device.server == server) {
-            let limit = match shortage {
-                Some(shortage) if shortage.device == device.device => less(device, shortage.short),
+            let limit = match shortfall {
+                Some(shortfall) if shortfall.device == device.device => less(device, shortfall.bytes),
                 Some(_) => None,
                 None => self.limit(device).map(|limit| Bytes((limit.0 as f64 * UNKNOWN) as u64)),
             };
@@ -112,7 +118,7 @@ mod tests {
         assert_eq!(less(&device(1000, 600), Bytes(50)), Some(Bytes(568)));
         let mut reserve = MemoryReserve::default();
         let mut devices = [device(1000, 1000)];
-        let short = |short| MemoryShortage { device: "cpu".into(), short: Bytes(short) };
+        let short = |bytes| MemoryShortfall { device: "cpu".into(), bytes: Bytes(bytes) };
         for (missing, limit) in [(10, 985), (30, 966), (20, 966)] {
             reserve.refused(&devices, "s", Some(&short(missing)), "too much");
             assert_eq!(reserve.limit(&devices[0]), Some(Bytes(limit)), "not the sum of {missing} and others");

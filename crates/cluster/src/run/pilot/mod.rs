@@ -17,7 +17,7 @@
 //! | `scoring` | how finalists are compared |
 //! | [`outcome`] | one candidate run on the agents |
 //! | [`in_context`] | what runs show of costs |
-//! | `memory_reserve` | what agents lacked for candidates that they refused |
+//! | `memory_reserve` | memory limits after agents refused candidates |
 //! | [`options`] | the tuned constants |
 //! | [`progress`] | what is reported meanwhile |
 //! | [`error`] | why there is no plan |

@@ -46,7 +46,7 @@ pub struct PilotOptions {
     /// A search for a further candidate gets 1/`side_search_part` of the evaluations.
     pub side_search_part: u32,
 
-    /// Where no candidate fits the memory that agents have left: maximum number of times that one is planned for less.
+    /// Maximum number of candidates planned with lowered limits when agents refuse all others for lack of memory.
     pub memory_steps: usize,
     /// Number of iterations that adjust the slowdown under contention: another device may become the busiest.
     pub contention_steps: usize,

@@ -147,8 +147,8 @@ impl PilotRunner<'_> {
         Ok(trials)
     }
 
-    /// A candidate planned for less memory than there is, by what agents lacked for those that they refused, until one runs
-    /// or the time for the search is over; `None` if there is none.
+    /// Plans with the limits of `reserve`, which each refusal lowers, until a candidate runs. `None` if none does within the
+    /// maximum number of steps and the search time, or if no plan fits.
     fn with_memory_reserve(
         &self,
         known: &mut InContextCosts,
@@ -299,8 +299,8 @@ impl PilotRunner<'_> {
                 Ok(outcome) => outcome,
                 Err(error) => {
                     let PilotError::Perform(PerformError::Run(run)) = &error else { return Err(error.into()) };
-                    let Some((agent, message, shortage)) = run.memory() else { return Err(error.into()) };
-                    reserve.refused(&plan.devices, agent, shortage, message);
+                    let Some((agent, message, shortfall)) = run.memory() else { return Err(error.into()) };
+                    reserve.refused(&plan.devices, agent, shortfall, message);
                     let (agent, message) = (agent.to_string(), message.to_string());
                     (self.progress)(PlanEvent::PilotRefused { agent, message });
                     return Ok(None);

@@ -155,7 +155,7 @@ impl Method {
         (0..m).map(|x| self.taps(coordinates.source(x, n, m, scale), n, scale)).collect()
     }
 
-    /// The same by ONNX's rules with antialiasing: where the axis is reduced, the filter is as much wider (`_linear_coeffs_antialias`
+    /// Like [`Method::axis`], with ONNX's antialiasing: where the axis shrinks, the filter is wider by 1 / `scale` (`_linear_coeffs_antialias`
     /// and `_cubic_coeffs_antialias` of ONNX's reference implementation). Nearest-neighbour interpolation has no filter.
     pub fn antialiased_axis(self, coordinates: Coordinates, n: usize, m: usize, scale: f32) -> Taps {
         let exclude_outside = match self {
@@ -182,7 +182,7 @@ impl Method {
         (0..m).map(|x| of_position(coordinates.source(x, n, m, Some(scale)))).collect()
     }
 
-    /// The taps of a position with antialiasing, where the axis grows by `scale`.
+    /// Number of taps per output position with antialiasing, for an axis that is resized by `scale`.
     pub fn antialiased_taps(self, scale: f32) -> u64 {
         let radius = match self {
             Method::Nearest(_) => return 1,

@@ -136,7 +136,7 @@ const fn resize_attrs(layout: &'static str) -> [AttrDef; 10] {
 struct Resize {
     axes: Vec<Resized>,
     method: Method,
-    /// ONNX's alone: what is reduced is averaged. Needs scales.
+    /// ONNX's `antialias`: a low-pass filter along axes that shrink. Has no effect without scales.
     is_antialiased: bool,
     /// The value of a crop out of bounds.
     extrapolation: f64,
@@ -295,9 +295,13 @@ fn wire(
     let longest = resize.axes.iter().map(|r| to[r.axis]).max().unwrap_or(0);
     ensure!(longest as u64 <= MAX_LENGTH, "axes of more than {MAX_LENGTH} elements are not resized");
     for (r, scale) in resize.axes.iter().filter_map(|r| Some((r, r.scale.filter(|_| resize.is_antialiased)?))) {
-        // Sizes and scales that belong together never exceed it.
+        // Scales that agree with the sizes never need more taps.
         let most = 8 * (shape[r.axis] as u64 + 2);
-        ensure!(resize.method.antialiased_taps(scale) <= most, "a scale of {scale} for {} elements", shape[r.axis]);
+        ensure!(
+            resize.method.antialiased_taps(scale) <= most,
+            "antialiasing by a scale of {scale} needs too many taps for an axis of {} elements",
+            shape[r.axis]
+        );
     }
     let repeats = resize.axes.len() == 2;
     let taps = |r: &Resized| {
