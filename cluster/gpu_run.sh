@@ -129,7 +129,7 @@ plans() {
 
 energy() {
     local found
-    found=$("$EDGECUT" devices --format csv | unquoted | awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next } { print $at["device"] ": energy from " $at["energy_source"] $at["energy_absent"] }')
+    found=$("$EDGECUT" devices --format csv | unquoted | awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next } { print $at["device"] ($at["energy_source"] == "" ? ": no energy: " $at["energy_absent"] : ": energy from " $at["energy_source"]) }')
     echo "$found"
     grep -q 'gpu0: energy from nvml' <<<"$found"
 }
@@ -176,7 +176,7 @@ suite 'convolution against cuBLAS and cuDNN' 30 'TFLOP/s' a_convolution_against_
 suite 'copies and their fit' 30 'Pinned|Pageable' copies_cost_what_a_line_says
 suite 'a plan over CPU and GPU' 120 'predicted [0-9]|operators are split|outputs differ' a_plan_over_cpu_and_gpu_runs_as_predicted
 step 'plans on CPU, GPU and both' 100 '(latency|outputs)' bash -c plans
-step 'energy' 20 'energy from' bash -c energy
+step 'energy' 20 'energy' bash -c energy
 if command -v compute-sanitizer >/dev/null || [ -x /usr/local/cuda/bin/compute-sanitizer ]; then
     PATH=$PATH:/usr/local/cuda/bin step 'a profile under compute-sanitizer' 60 'ERROR SUMMARY|=========.*(Invalid|Error|error)' compute-sanitizer \
         "$EDGECUT" profile "$PACKAGE/models/torch_bert_tiny.relay" --budget 1s --output "$WORK/checked"
