@@ -149,7 +149,6 @@ impl Agent {
             if is_first {
                 announce(&host, address, identity.is_some());
             }
-            serving.log.set_serving();
             let (name, has_tls) = (host.name().clone(), identity.is_some());
             let announced = AnnouncedAgent { name, address, has_tls };
             let announcement = self.mdns.then(|| Announcement::new(&announced));
@@ -165,6 +164,7 @@ impl Agent {
                     }
                 });
             }
+            serving.log.set_serving();
             serve(listener, host.clone()).await.map_err(Failure::failed)?;
             drop(announcement);
             eprintln!("agent {} has stopped", host.name());

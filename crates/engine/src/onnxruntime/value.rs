@@ -3,7 +3,7 @@
 use std::{ffi::c_void, ptr::null_mut, sync::Arc};
 
 use bytes::Bytes;
-use edgecut_graph::{DType, TensorData, TensorType};
+use edgecut_graph::{DType, Exotic, TensorData, TensorType};
 use ort::{Error, sys};
 
 use super::memory;
@@ -53,6 +53,11 @@ fn element_type(dtype: DType) -> Option<sys::ONNXTensorElementDataType> {
         DType::Bf16 => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16,
         DType::F32 => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
         DType::F64 => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE,
+        DType::Exotic(Exotic { code: 6, bits: 8, lanes: 1 }) => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FN,
+        DType::Exotic(Exotic { code: 11, bits: 8, lanes: 1 }) => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FNUZ,
+        DType::Exotic(Exotic { code: 7, bits: 8, lanes: 1 }) => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2,
+        DType::Exotic(Exotic { code: 13, bits: 8, lanes: 1 }) => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2FNUZ,
+        // Types of which several elements share a byte: `TensorData` has a byte for each.
         DType::Exotic(_) => return None,
     })
 }
@@ -181,6 +186,9 @@ impl OrtTensor {
             return Ok(data.clone());
         }
         let error = |what: String| EngineError::Tensor { name: name.to_string(), what };
+        if element_type(ty.dtype).is_none() {
+            return Err(error(format!("elements of type {} are not supported", ty.dtype)));
+        }
         let shape = self.shape().map_err(error)?;
         let count = shape.iter().try_fold(1u64, |count, n| count.checked_mul(*n));
         let bytes = count.and_then(|count| count.checked_mul(ty.dtype.size())).and_then(|n| usize::try_from(n).ok());

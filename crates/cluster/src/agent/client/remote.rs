@@ -50,7 +50,7 @@ const PROFILE_TIMEOUT: Duration = Duration::from_secs(120);
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// How long to wait for a killed agent to serve again, and the interval between attempts.
-const RESTART_TIME: Duration = Duration::from_secs(5);
+const RESTART_TIME: Duration = Duration::from_secs(15);
 const RESTART_POLL: Duration = Duration::from_millis(50);
 
 /// Number of failed calls after which an agent counts as gone.

@@ -189,7 +189,7 @@ impl Method {
             Method::Linear => 1.0,
             Method::Cubic { .. } => 2.0,
         };
-        2 * (radius / scale.min(1.0)).ceil() as u64
+        ((radius / scale.min(1.0)).ceil() as u64).saturating_mul(2)
     }
 
     /// The weight of an element at `distance` from the position, in elements.

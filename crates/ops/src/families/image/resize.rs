@@ -295,12 +295,12 @@ fn wire(
     let longest = resize.axes.iter().map(|r| to[r.axis]).max().unwrap_or(0);
     ensure!(longest as u64 <= MAX_LENGTH, "axes of more than {MAX_LENGTH} elements are not resized");
     for (r, scale) in resize.axes.iter().filter_map(|r| Some((r, r.scale.filter(|_| resize.is_antialiased)?))) {
-        // Scales that agree with the sizes never need more taps.
-        let most = 8 * (shape[r.axis] as u64 + 2);
+        // Scales that agree with the sizes need about four taps for each element of either.
+        let (n, m) = (shape[r.axis] as u64, to[r.axis] as u64);
+        let count = resize.method.antialiased_taps(scale).saturating_mul(m);
         ensure!(
-            resize.method.antialiased_taps(scale) <= most,
-            "antialiasing by a scale of {scale} needs too many taps for an axis of {} elements",
-            shape[r.axis]
+            count <= 16 * (n + m + 2),
+            "antialiasing by a scale of {scale} needs too many taps for an axis of {n} elements"
         );
     }
     let repeats = resize.axes.len() == 2;
