@@ -299,7 +299,7 @@ fn wire(
         let (n, m) = (shape[r.axis] as u64, to[r.axis] as u64);
         let count = resize.method.antialiased_taps(scale).saturating_mul(m);
         ensure!(
-            count <= 16 * (n + m + 2),
+            count <= n.saturating_add(m).saturating_add(2).saturating_mul(16),
             "antialiasing by a scale of {scale} needs too many taps for an axis of {n} elements"
         );
     }
