@@ -108,17 +108,19 @@ profile() {
 
 # EOP's comparison: each device alone, both, and both with less memory than the model needs on either.
 plans() {
-    local model place failed=0
+    local model place failed=0 flags
     set -o pipefail
-    printf '[[server]]\nname = "local"\ndevice = [{ name = "cpu" }]\n' >cpu.toml
-    printf '[[server]]\nname = "local"\ndevice = [{ name = "gpu0" }]\n' >gpu.toml
-    printf '[[server]]\nname = "local"\ndevice = [{ name = "cpu" }, { name = "gpu0" }]\n' >both.toml
     printf '[[server]]\nname = "local"\ndevice = [{ name = "cpu", memory = "40MiB" }, { name = "gpu0", memory = "30MiB" }]\n' >limits.toml
     for model in resnet18 torch_yolov3_tiny; do
-        for place in cpu gpu both limits; do
-            if "$EDGECUT" plan "$PACKAGE/models/$model.relay" --cluster $place.toml --profile profiles \
-                --profile-budget 3s --time-limit 10s --output plan.json; then
-                "$EDGECUT" run plan.json --cluster $place.toml --repeat 20 | sed "s/^/$model on $place: /" || failed=1
+        for place in cpu gpu0 both limits; do
+            case $place in
+            both) flags=() ;;
+            limits) flags=(--cluster limits.toml) ;;
+            *) flags=(--pin "*=local/$place") ;;
+            esac
+            if "$EDGECUT" plan "$PACKAGE/models/$model.relay" "${flags[@]}" --profile profiles \
+                --profile-budget 3s --time-limit 10s --output plan.json | sed "s/^/$model on $place: planned /"; then
+                "$EDGECUT" run plan.json --repeat 20 | sed "s/^/$model on $place: /" || failed=1
             else
                 echo "$model on $place: no plan, its latency is unknown"
             fi
@@ -175,7 +177,7 @@ suite 'dense layer against cuBLAS' 30 'TFLOP/s' a_dense_layer_is_as_fast_as_the_
 suite 'convolution against cuBLAS and cuDNN' 30 'TFLOP/s' a_convolution_against_the_libraries
 suite 'copies and their fit' 30 'Pinned|Pageable' copies_cost_what_a_line_says
 suite 'a plan over CPU and GPU' 120 'predicted [0-9]|operators are split|outputs differ' a_plan_over_cpu_and_gpu_runs_as_predicted
-step 'plans on CPU, GPU and both' 100 '(latency|outputs)' bash -c plans
+step 'plans on CPU, GPU and both' 100 '(latency:|outputs|/gpu0 .*MiB|/cpu .*MiB)' bash -c plans
 step 'energy' 20 'energy' bash -c energy
 if command -v compute-sanitizer >/dev/null || [ -x /usr/local/cuda/bin/compute-sanitizer ]; then
     PATH=$PATH:/usr/local/cuda/bin step 'a profile under compute-sanitizer' 60 'ERROR SUMMARY|=========.*(Invalid|Error|error)' compute-sanitizer \
