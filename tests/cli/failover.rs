@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::process::{AgentProcess, edgecut, ending, model, within};
+use crate::common::process::{AgentProcess, cluster_of, edgecut, ending, model, within};
 use edgecut::plan::Plan;
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -24,9 +24,7 @@ impl Lab {
         let folder = tempfile::tempdir().unwrap();
         let agents: Vec<AgentProcess> =
             (0..count).map(|index| AgentProcess::start(&format!("s{index}"), "127.0.0.1:0", &[])).collect();
-        let server =
-            |agent: &AgentProcess| format!("[[server]]\nname = \"{}\"\naddress = \"{}\"\n", agent.name, agent.address);
-        fs::write(folder.path().join("lab.toml"), agents.iter().map(server).collect::<String>()).unwrap();
+        fs::write(folder.path().join("lab.toml"), cluster_of(&agents)).unwrap();
         Lab { folder, agents }
     }
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::process::{AgentProcess, edgecut, ending, model, signal, within};
+use crate::common::process::{AgentProcess, cluster_of, edgecut, ending, model, signal, within};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -29,9 +29,7 @@ impl Lab {
             AgentProcess::spawn(&name, command.env("TMPDIR", folder.path()))
         };
         let agents: Vec<AgentProcess> = (0..count).map(agent).collect();
-        let server =
-            |agent: &AgentProcess| format!("[[server]]\nname = \"{}\"\naddress = \"{}\"\n", agent.name, agent.address);
-        fs::write(folder.path().join("lab.toml"), agents.iter().map(server).collect::<String>()).unwrap();
+        fs::write(folder.path().join("lab.toml"), cluster_of(&agents)).unwrap();
         Lab { folder, agents }
     }
 
@@ -128,7 +126,7 @@ fn no_process_stays_when_an_agent_is_killed() {
     assert_ne!(worker, lab.agents[0].id());
     lab.agents[0].kill();
     let begin = Instant::now();
-    // A process that has ended and that nobody has waited for is no running one.
+    // A zombie does not run.
     let runs = || fs::read_to_string(format!("/proc/{worker}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
     while runs() {
         assert!(begin.elapsed() < PATIENCE, "{worker} still runs");

@@ -166,6 +166,13 @@ impl Drop for AgentProcess {
     }
 }
 
+/// A cluster file of `agents`, without TLS and links.
+pub fn cluster_of(agents: &[AgentProcess]) -> String {
+    let server =
+        |agent: &AgentProcess| format!("[[server]]\nname = \"{}\"\naddress = \"{}\"\n", agent.name, agent.address);
+    agents.iter().map(server).collect()
+}
+
 /// Signs certificates and writes them into a folder.
 pub struct Authority {
     folder: PathBuf,

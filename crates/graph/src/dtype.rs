@@ -36,6 +36,22 @@ pub struct Exotic {
     pub lanes: u16,
 }
 
+impl Exotic {
+    pub const I4: Exotic = Exotic::scalar(0, 4);
+    pub const U4: Exotic = Exotic::scalar(1, 4);
+    /// ONNX's float8e4m3fn.
+    pub const E4M3: Exotic = Exotic::scalar(6, 8);
+    pub const E5M2: Exotic = Exotic::scalar(7, 8);
+    pub const E4M3_FNUZ: Exotic = Exotic::scalar(11, 8);
+    pub const E5M2_FNUZ: Exotic = Exotic::scalar(13, 8);
+    pub const E8M0: Exotic = Exotic::scalar(14, 8);
+    pub const E2M1: Exotic = Exotic::scalar(17, 4);
+
+    const fn scalar(code: u8, bits: u8) -> Exotic {
+        Exotic { code, bits, lanes: 1 }
+    }
+}
+
 /// Error: a name is not a dtype.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a dtype: expected a name such as float32, int8, uint8 or bool")]

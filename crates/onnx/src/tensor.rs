@@ -27,19 +27,19 @@ const ELEMENT_TYPES: &[(i32, &str, Option<DType>)] = &[
     (14, "complex64", None),
     (15, "complex128", None),
     (16, "bfloat16", Some(DType::Bf16)),
-    (17, "float8e4m3fn", exotic(6, 8)),
-    (18, "float8e4m3fnuz", exotic(11, 8)),
-    (19, "float8e5m2", exotic(7, 8)),
-    (20, "float8e5m2fnuz", exotic(13, 8)),
-    (21, "uint4", exotic(1, 4)),
-    (22, "int4", exotic(0, 4)),
-    (23, "float4e2m1", exotic(17, 4)),
-    (24, "float8e8m0", exotic(14, 8)),
+    (17, "float8e4m3fn", exotic(Exotic::E4M3)),
+    (18, "float8e4m3fnuz", exotic(Exotic::E4M3_FNUZ)),
+    (19, "float8e5m2", exotic(Exotic::E5M2)),
+    (20, "float8e5m2fnuz", exotic(Exotic::E5M2_FNUZ)),
+    (21, "uint4", exotic(Exotic::U4)),
+    (22, "int4", exotic(Exotic::I4)),
+    (23, "float4e2m1", exotic(Exotic::E2M1)),
+    (24, "float8e8m0", exotic(Exotic::E8M0)),
 ];
 
 /// A type without kernels, which ONNX Runtime may compute: operators that read or make it stay as they are in the file.
-const fn exotic(code: u8, bits: u8) -> Option<DType> {
-    Some(DType::Exotic(Exotic { code, bits, lanes: 1 }))
+const fn exotic(exotic: Exotic) -> Option<DType> {
+    Some(DType::Exotic(exotic))
 }
 
 /// `TensorProto.DataLocation.EXTERNAL`.

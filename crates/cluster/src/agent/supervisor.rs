@@ -1,6 +1,6 @@
 //! An agent is two processes of one program: the supervisor holds the sockets, and a worker serves them. If native code of an
 //! engine kills the worker, work under way is lost, but connections wait in the sockets' queues while the supervisor starts
-//! another worker and tells it what the previous one was doing. Runs take no longer: no message passes through the
+//! another worker, which reports what the previous one was doing. Runs take no longer: no message passes through the
 //! supervisor.
 
 use std::{
@@ -261,8 +261,8 @@ impl Inherited {
     }
 }
 
-/// The signals by which a supervisor tells its worker to drain, and to stop. Not those that it gets itself: service managers
-/// send these to all processes of a service.
+/// The signals by which a supervisor makes its worker drain, and stop. Not SIGTERM and SIGINT: service managers send these to
+/// all processes of a service.
 const DRAIN: Signal = Signal::USR1;
 const STOP: Signal = Signal::USR2;
 

@@ -54,11 +54,11 @@ impl WorkLog {
     pub fn under_way(&self) -> io::Result<Vec<String>> {
         let entries = entries(self.file.as_deref())?;
         let devices = entries.get(1..).unwrap_or_default().chunks(2);
-        let told = devices.filter_map(|device| match device {
+        let busy = devices.filter_map(|device| match device {
             [user, work] if !work.is_empty() => Some(format!("{user}: {work}")),
             _ => None,
         });
-        Ok(told.collect())
+        Ok(busy.collect())
     }
 
     /// Forgets everything.
@@ -150,8 +150,8 @@ mod tests {
         assert!(other.has_served().unwrap());
         assert_eq!(other.under_way().unwrap(), ["the run of a: computing nn.conv2d"]);
         let long = second.begin(&entry(&"ä".repeat(ENTRY_SIZE)));
-        let told = other.under_way().unwrap();
-        assert!(told[1].starts_with("the profile of b: ä") && told[1].ends_with('ä'), "cut between characters");
+        let texts = other.under_way().unwrap();
+        assert!(texts[1].starts_with("the profile of b: ä") && texts[1].ends_with('ä'), "cut between characters");
         work.next(&entry("computing nn.relu"));
         assert_eq!(other.under_way().unwrap()[0], "the run of a: computing nn.relu");
         drop((work, long));

@@ -53,10 +53,10 @@ fn element_type(dtype: DType) -> Option<sys::ONNXTensorElementDataType> {
         DType::Bf16 => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16,
         DType::F32 => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
         DType::F64 => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE,
-        DType::Exotic(Exotic { code: 6, bits: 8, lanes: 1 }) => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FN,
-        DType::Exotic(Exotic { code: 11, bits: 8, lanes: 1 }) => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FNUZ,
-        DType::Exotic(Exotic { code: 7, bits: 8, lanes: 1 }) => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2,
-        DType::Exotic(Exotic { code: 13, bits: 8, lanes: 1 }) => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2FNUZ,
+        DType::Exotic(Exotic::E4M3) => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FN,
+        DType::Exotic(Exotic::E4M3_FNUZ) => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FNUZ,
+        DType::Exotic(Exotic::E5M2) => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2,
+        DType::Exotic(Exotic::E5M2_FNUZ) => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2FNUZ,
         // Types of which several elements share a byte: `TensorData` has a byte for each.
         DType::Exotic(_) => return None,
     })
