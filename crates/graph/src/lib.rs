@@ -49,6 +49,6 @@ pub use id::{OperatorId, TensorId};
 pub use link::{FitError, LinkCost};
 pub use operator::{Arg, Operator, SourceLocation};
 pub use part::Part;
-pub use tensor::{TensorData, TensorError};
+pub use tensor::{ContentHash, TensorData, TensorError};
 pub use types::{Dim, Shape, TensorType, Type};
 pub use validate::GraphError;

@@ -1,6 +1,6 @@
 //! Tensors with content: constants, inputs, results and transfers.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -17,12 +17,18 @@ use crate::{
 #[serde(try_from = "Parts", into = "Parts")]
 pub struct TensorData(Arc<Content>);
 
-#[derive(PartialEq)]
 struct Content {
     dtype: DType,
     shape: Vec<u64>,
     bytes: Bytes,
+    /// Of `bytes`, once it was asked for.
+    hash: OnceLock<ContentHash>,
 }
+
+/// The BLAKE3 hash of the bytes of a tensor, whatever its type; serialized as hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ContentHash(blake3::Hash);
 
 /// The byte length does not match the type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -46,7 +52,7 @@ impl TensorData {
             let need = need.map_or("more than 2^64".to_string(), |n| n.to_string());
             return Err(TensorError { dtype, shape, need, found: bytes.len() });
         }
-        Ok(TensorData(Arc::new(Content { dtype, shape, bytes })))
+        Ok(TensorData(Arc::new(Content { dtype, shape, bytes, hash: OnceLock::new() })))
     }
 
     pub fn dtype(&self) -> DType {
@@ -59,6 +65,11 @@ impl TensorData {
 
     pub fn bytes(&self) -> &Bytes {
         &self.0.bytes
+    }
+
+    /// The hash of the bytes, which all clones compute once.
+    pub fn content_hash(&self) -> ContentHash {
+        *self.0.hash.get_or_init(|| ContentHash::of(self.bytes()))
     }
 
     /// Whether the content has the type `ty`; unknown dimensions admit every size.
@@ -93,6 +104,37 @@ impl TensorData {
             DType::U64 => each(|b| integer(b, false) as u64 as f64),
             _ => self.to_i64s()?.into_iter().map(|n| n as f64).collect(),
         })
+    }
+}
+
+impl PartialEq for Content {
+    fn eq(&self, other: &Content) -> bool {
+        (self.dtype, &self.shape, &self.bytes) == (other.dtype, &other.shape, &other.bytes)
+    }
+}
+
+impl ContentHash {
+    pub fn of(bytes: &[u8]) -> ContentHash {
+        ContentHash(blake3::hash(bytes))
+    }
+}
+
+impl From<blake3::Hash> for ContentHash {
+    fn from(hash: blake3::Hash) -> ContentHash {
+        ContentHash(hash)
+    }
+}
+
+impl From<ContentHash> for String {
+    fn from(hash: ContentHash) -> String {
+        hash.0.to_hex().to_string()
+    }
+}
+
+impl TryFrom<String> for ContentHash {
+    type Error = blake3::HexError;
+    fn try_from(hex: String) -> Result<ContentHash, blake3::HexError> {
+        blake3::Hash::from_hex(hex).map(ContentHash)
     }
 }
 

@@ -28,6 +28,13 @@ impl Stop {
             || self.until.is_some_and(|until| Instant::now() >= until)
     }
 
+    /// The same request, but after a `share` of the time that is left.
+    #[must_use]
+    pub fn earlier(&self, share: f64) -> Stop {
+        let until = self.remaining().and_then(|left| Instant::now().checked_add(left.mul_f64(share.clamp(0.0, 1.0))));
+        Stop { until, ..*self }
+    }
+
     /// When the limit is reached; `None` without one.
     pub fn until(&self) -> Option<Instant> {
         self.until
@@ -57,6 +64,12 @@ mod tests {
         assert!(Stop::new(Some(Duration::ZERO), &FLAG).is_requested());
         let stop = Stop::new(Some(Duration::from_secs(3600)), &FLAG);
         assert!(!stop.is_requested() && stop.remaining() > Some(Duration::from_secs(3000)));
+        let earlier = stop.earlier(0.25);
+        assert!(
+            earlier.remaining() < Some(Duration::from_secs(901))
+                && earlier.remaining() > Some(Duration::from_secs(600))
+        );
+        assert_eq!(Stop::never().earlier(0.25), Stop::never());
         FLAG.store(true, Ordering::Relaxed);
         assert!(stop.is_requested() && Stop::new(None, &FLAG).is_requested());
     }

@@ -34,6 +34,10 @@ pub struct Limits {
     pub drain_time: Duration,
     /// Size of a setup or a profile task.
     pub document: Bytes,
+    /// What is held of clients' weights between their calls; at most a quarter of the agent's memory.
+    pub weights: Bytes,
+    /// How long they are held while they are not used.
+    pub weights_time: Duration,
     /// Inputs in flight of a run.
     pub in_flight: u32,
     /// Open connections to where metrics are served; the oldest is closed for a new one.
@@ -70,6 +74,8 @@ impl Default for Limits {
             lease_wait: Duration::from_secs(5),
             drain_time: Duration::from_secs(30),
             document: Bytes(256 << 20),
+            weights: Bytes(1 << 30),
+            weights_time: Duration::from_secs(600),
             in_flight: 1024,
             monitors: 16,
             monitor_time: Duration::from_secs(300),
@@ -90,7 +96,7 @@ const COUNT: &str = "a number from 1 to 1000000";
 const TIME: &str = "a time such as 500ms, 30s or 5m, at most a day";
 const SIZE: &str = "a size such as 64MiB";
 
-const NAMED: [Named; 16] = [
+const NAMED: [Named; 18] = [
     Named { name: "connections", expected: COUNT, set: |l, v| count(v).map(|n| l.connections = n as usize) },
     Named {
         name: "client-connections",
@@ -107,6 +113,8 @@ const NAMED: [Named; 16] = [
     Named { name: "lease-wait", expected: TIME, set: |l, v| time(v).map(|t| l.lease_wait = t) },
     Named { name: "drain-time", expected: TIME, set: |l, v| time(v).map(|t| l.drain_time = t) },
     Named { name: "document", expected: SIZE, set: |l, v| Bytes::with_unit(v).ok().map(|b| l.document = b) },
+    Named { name: "weights", expected: SIZE, set: |l, v| Bytes::with_unit(v).ok().map(|b| l.weights = b) },
+    Named { name: "weights-time", expected: TIME, set: |l, v| time(v).map(|t| l.weights_time = t) },
     Named { name: "in-flight", expected: COUNT, set: |l, v| count(v).map(|n| l.in_flight = n) },
     Named { name: "monitors", expected: COUNT, set: |l, v| count(v).map(|n| l.monitors = n as usize) },
     Named { name: "monitor-time", expected: TIME, set: |l, v| time(v).map(|t| l.monitor_time = t) },

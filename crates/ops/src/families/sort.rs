@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use tract_core::internal::*;
 
 use crate::kernel::datum_type;
-use crate::kernel::indexing::{integers, pick_flat};
+use crate::kernel::indexing::{filled, integers, pick_flat, with_room};
 use crate::split::off;
 use crate::{AttrDef, AttrKind, Call, OpDef, TypeError, Typed};
 use edgecut_graph::{DType, Dim, Shape, TensorType, Type};
@@ -127,9 +127,9 @@ fn ordered(call: &Typed<'_>, data: &Tensor, ascend: bool, returned: Returned) ->
     let inner: usize = dims[axis + 1..].iter().product();
     let outer: usize = dims[..axis].iter().product();
     let keys = keys(data)?;
-    let mut places = vec![0i64; outer * keep * inner];
-    let mut sources = vec![0usize; places.len()];
-    let mut order: Vec<usize> = Vec::with_capacity(len);
+    let mut places = filled(outer * keep * inner, 0i64)?;
+    let mut sources = filled(places.len(), 0usize)?;
+    let mut order: Vec<usize> = with_room(len)?;
     for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
         let source = |n: usize| (o * len + n) * inner + i;
         order.clear();
@@ -164,13 +164,15 @@ pub(crate) fn keys(tensor: &Tensor) -> TractResult<Vec<u64>> {
         bits if bits & SIGN != 0 => !bits,
         bits => bits | SIGN,
     };
-    Ok(match tensor.datum_type() {
+    let mut keys = with_room(tensor.len())?;
+    match tensor.datum_type() {
         dt if dt.is_float() => {
-            tensor.cast_to::<f64>()?.try_as_plain_ram()?.as_slice::<f64>()?.iter().map(of_float).collect()
+            keys.extend(tensor.cast_to::<f64>()?.try_as_plain_ram()?.as_slice::<f64>()?.iter().map(of_float));
         }
-        DatumType::U64 => tensor.try_as_plain_ram()?.as_slice::<u64>()?.to_vec(),
-        _ => integers(tensor)?.into_iter().map(|x| x as u64 ^ SIGN).collect(),
-    })
+        DatumType::U64 => keys.extend_from_slice(tensor.try_as_plain_ram()?.as_slice::<u64>()?),
+        _ => keys.extend(integers(tensor)?.into_iter().map(|x| x as u64 ^ SIGN)),
+    }
+    Ok(keys)
 }
 
 #[cfg(test)]

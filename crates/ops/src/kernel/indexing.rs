@@ -52,6 +52,26 @@ pub(crate) fn each_place(shape: &[usize], mut visit: impl FnMut(&[usize])) {
     }
 }
 
+/// An empty list with room for `len` elements.
+///
+/// # Errors
+/// If there is no memory for it: `len` follows from sizes in a file, and an allocation that fails ends the process.
+pub(crate) fn with_room<T>(len: usize) -> TractResult<Vec<T>> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(len).with_context(|| format!("there is no memory for {len} indices"))?;
+    Ok(list)
+}
+
+/// `len` times `value`.
+///
+/// # Errors
+/// As [`with_room`].
+pub(crate) fn filled<T: Clone>(len: usize, value: T) -> TractResult<Vec<T>> {
+    let mut list = with_room(len)?;
+    list.resize(len, value);
+    Ok(list)
+}
+
 /// A tensor of `shape` whose element at each multi-index is the element of `data` with the linear index `from` of it.
 ///
 /// # Errors
@@ -61,7 +81,7 @@ pub(crate) fn pick(
     shape: &[usize],
     mut from: impl FnMut(&[usize]) -> TractResult<usize>,
 ) -> TractResult<Tensor> {
-    let mut indices = Ok(Vec::with_capacity(shape.iter().product()));
+    let mut indices = Ok(with_room(shape.iter().product())?);
     each_place(shape, |place| {
         if let Ok(list) = &mut indices {
             match from(place) {
@@ -107,7 +127,9 @@ pub(crate) fn index_in(index: i64, len: usize) -> TractResult<usize> {
 
 /// The elements of an integer tensor.
 pub(crate) fn integers(tensor: &Tensor) -> TractResult<Vec<i64>> {
-    Ok(tensor.cast_to::<i64>()?.try_as_plain_ram()?.as_slice::<i64>()?.to_vec())
+    let mut list = with_room(tensor.len())?;
+    list.extend_from_slice(tensor.cast_to::<i64>()?.try_as_plain_ram()?.as_slice::<i64>()?);
+    Ok(list)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use smol_str::SmolStr;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Response, Status, Streaming, transport::Channel};
 
@@ -21,7 +21,7 @@ use crate::{
         Identity,
         chunks::MAX_MESSAGE_SIZE,
         connect::connect,
-        constants::ConstantTransport,
+        constants::{ConstantTransport, Messages},
         named_tensors::NamedTensors,
         peer::Peer,
         probe::ProbeSample,
@@ -30,7 +30,7 @@ use crate::{
         setup::Setup,
         wire::{
             self, ClockRequest, DescribeRequest, PROTOCOL, ProbeRequest, RunEvent, agent_client::AgentClient,
-            is_compatible, run_request,
+            is_compatible, profile_event, run_event, run_request,
         },
     },
 };
@@ -271,14 +271,9 @@ impl RemoteAgent {
         let task = ProfileTask { wait: self.wait, ..task };
         let pieces = task.into_wire(contents, self.constant_transport()).map_err(refused)?;
         let (messages, outgoing) = mpsc::channel(2);
+        let (mut answer, mut answered) = Answer::channel();
         let mut client = self.client.clone();
-        tokio::spawn(async move {
-            for piece in pieces {
-                if messages.send(piece).await.is_err() {
-                    return;
-                }
-            }
-        });
+        tokio::spawn(async move { answered.send(pieces, &messages).await });
         let mut stream = self.reply(doing, CALL_TIMEOUT, client.profile(ReceiverStream::new(outgoing))).await?;
         loop {
             let message = tokio::select! {
@@ -286,7 +281,10 @@ impl RemoteAgent {
                 // The receiver was dropped. Dropping the stream stops the agent.
                 () = events.closed() => return Ok(()),
             };
-            let Some(message) = message else { return Ok(()) };
+            let Some(mut message) = message else { return Ok(()) };
+            if let Some(profile_event::Event::Wanted(wanted)) = &mut message.event {
+                answer.give(std::mem::take(&mut wanted.constants));
+            }
             let event = ProfileEvent::from_wire(message).map_err(|error| self.malformed(&error))?;
             if let Some(event) = event
                 && events.send(Ok(event)).await.is_err()
@@ -323,6 +321,7 @@ impl RemoteAgent {
         let (messages, outgoing) = mpsc::channel(2);
         let mut client = self.client.clone();
         let (name, errors, transport) = (self.name.clone(), events.clone(), self.constant_transport());
+        let (mut answer, mut answered) = Answer::channel();
         tokio::spawn(async move {
             loop {
                 let command = tokio::select! {
@@ -343,10 +342,8 @@ impl RemoteAgent {
                         return;
                     }
                 };
-                for piece in pieces {
-                    if messages.send(piece).await.is_err() {
-                        return;
-                    }
+                if answered.send(pieces, &messages).await.is_none() {
+                    return;
                 }
             }
         });
@@ -358,14 +355,52 @@ impl RemoteAgent {
                 // The handle was dropped. Dropping the stream unloads the run.
                 () = events.closed() => return Ok(()),
             };
-            let Some(message) = message.map_err(|status| AgentError::from_status(&self.name, doing, &status))? else {
-                return Ok(());
-            };
+            let message = message.map_err(|status| AgentError::from_status(&self.name, doing, &status))?;
+            let Some(mut message) = message else { return Ok(()) };
+            if let Some(run_event::Event::Wanted(wanted)) = &mut message.event {
+                answer.give(std::mem::take(&mut wanted.constants));
+            }
             if let Some(event) = reader.read(message).map_err(|e| refused(e.to_string()))?
                 && events.send(Ok(event)).await.is_err()
             {
                 return Ok(());
             }
         }
+    }
+}
+
+/// Gives what sends a request the agent's answer to it: the constants that it wants.
+struct Answer(Option<oneshot::Sender<Vec<u32>>>);
+
+/// Receives that answer.
+struct Answered(Option<oneshot::Receiver<Vec<u32>>>);
+
+impl Answer {
+    fn channel() -> (Answer, Answered) {
+        let (sender, receiver) = oneshot::channel();
+        (Answer(Some(sender)), Answered(Some(receiver)))
+    }
+
+    /// Gives the answer; any further one is ignored.
+    fn give(&mut self, wanted: Vec<u32>) {
+        // Without a receiver nothing is sent any longer.
+        let _ = self.0.take().map(|sender| sender.send(wanted));
+    }
+}
+
+impl Answered {
+    /// Sends the messages of a request, from its constants those that the agent wants. `None` if the call has ended.
+    async fn send<R: Send + 'static>(&mut self, mut messages: Messages<R>, to: &mpsc::Sender<R>) -> Option<()> {
+        for piece in messages.head.by_ref() {
+            to.send(piece).await.ok()?;
+        }
+        let wanted = match self.0.take_if(|_| messages.is_answered) {
+            Some(answer) => Some(answer.await.ok()?),
+            None => None,
+        };
+        for piece in messages.rest(wanted) {
+            to.send(piece).await.ok()?;
+        }
+        Some(())
     }
 }

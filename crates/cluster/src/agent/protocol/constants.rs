@@ -1,19 +1,26 @@
 //! Constants of graphs, whose contents follow the document that has the graphs: a document is text, which takes weights
-//! several times their size, and has a limit.
+//! several times their size, and has a limit. Large ones are announced by their hashes, and the agent asks for those that it
+//! does not hold from before: a model is profiled, planned and run with the same weights.
 
-use std::collections::HashMap;
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    chunks::{Assembler, DocumentBuffer, chunks, document},
+    chunks::{self, Assembler, DocumentBuffer},
     error::MessageError,
     wire,
 };
-use edgecut_graph::{Graph, Origin, TensorData, TensorId, TensorType, units::Bytes};
+use edgecut_graph::{ContentHash, Graph, Origin, TensorData, TensorId, TensorType, units::Bytes};
 
 /// Constants of at least this many bytes are streamed: a chunk costs about as much as this many bytes of JSON.
 const MIN_STREAMED: usize = 1 << 10;
+
+/// Constants of at least this many bytes have a hash: to send fewer takes no longer than to ask for them.
+const MIN_HASHED: usize = 64 << 10;
 
 /// Where the contents of constants are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,12 +29,18 @@ pub enum ConstantTransport {
     Inline,
     /// After the document.
     Streamed,
+    /// The same, but large ones only if the agent does not hold them.
+    Requested,
 }
 
 impl ConstantTransport {
     /// What an agent of protocol version `protocol` reads.
     pub fn of(protocol: u32) -> ConstantTransport {
-        if protocol < 8 { ConstantTransport::Inline } else { ConstantTransport::Streamed }
+        match protocol {
+            ..8 => ConstantTransport::Inline,
+            8 => ConstantTransport::Streamed,
+            9.. => ConstantTransport::Requested,
+        }
     }
 }
 
@@ -37,6 +50,30 @@ pub struct StreamedConstant {
     pub ty: TensorType,
     /// The graph, in the order of the document, and the tensor in it.
     pub places: Vec<(u32, TensorId)>,
+    /// Where the agent is asked first whether it holds the content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<ContentHash>,
+}
+
+/// The constants that an agent holds for its client.
+pub trait HeldConstants: fmt::Debug + Send {
+    /// The content with this hash.
+    fn get(&self, hash: ContentHash) -> Option<bytes::Bytes>;
+
+    /// Holds a content that has this hash, as far as there is room.
+    fn keep(&mut self, hash: ContentHash, content: &bytes::Bytes);
+}
+
+/// Holds nothing.
+#[derive(Debug)]
+pub struct NothingHeld;
+
+impl HeldConstants for NothingHeld {
+    fn get(&self, _: ContentHash) -> Option<bytes::Bytes> {
+        None
+    }
+
+    fn keep(&mut self, _: ContentHash, _: &bytes::Bytes) {}
 }
 
 /// Takes the contents of large constants out of `graphs`, where they become parameters.
@@ -59,7 +96,9 @@ pub(super) fn detach<'g>(
                 continue;
             }
             let index = *known.entry((data.bytes().as_ptr(), tensor.ty.clone())).or_insert_with(|| {
-                announced.push(StreamedConstant { ty: tensor.ty.clone(), places: Vec::new() });
+                let is_hashed = transport == ConstantTransport::Requested && data.bytes().len() >= MIN_HASHED;
+                let hash = is_hashed.then(|| data.content_hash());
+                announced.push(StreamedConstant { ty: tensor.ty.clone(), places: Vec::new(), hash });
                 contents.push(data.clone());
                 contents.len() - 1
             });
@@ -70,19 +109,61 @@ pub(super) fn detach<'g>(
     (announced, contents)
 }
 
-/// The messages that announce constants, and those with their contents.
-pub(super) fn messages<R>(
-    announced: Vec<StreamedConstant>,
-    contents: Vec<TensorData>,
-    announcement: impl Fn(wire::Document) -> R,
-    content: impl Fn(wire::TensorChunk) -> R,
-) -> Result<(impl Iterator<Item = R>, impl Iterator<Item = R>), serde_json::Error> {
-    // Documents without constants are as they were before constants were streamed.
-    let json = if announced.is_empty() { None } else { Some(serde_json::to_vec(&announced)?) };
-    let tensors = (0u32..).zip(contents);
-    let chunks =
-        tensors.flat_map(|(tensor, data)| chunks(data.bytes()).map(move |data| wire::TensorChunk { tensor, data }));
-    Ok((json.into_iter().flat_map(document).map(announcement), chunks.map(content)))
+/// The messages of a request whose graphs have constants.
+pub struct Messages<R> {
+    /// The announcement of constants, and the document.
+    pub head: Box<dyn Iterator<Item = R> + Send>,
+    /// Whether the agent says then which constants it wants.
+    pub is_answered: bool,
+    contents: Box<dyn Iterator<Item = (u32, TensorData)> + Send>,
+    content: fn(wire::TensorChunk) -> R,
+    /// What follows the constants.
+    tail: Box<dyn Iterator<Item = R> + Send>,
+}
+
+impl<R: Send + 'static> Messages<R> {
+    /// Those without constants.
+    pub(super) fn of(messages: impl Iterator<Item = R> + Send + 'static, content: fn(wire::TensorChunk) -> R) -> Self {
+        let (contents, tail) = (Box::new(std::iter::empty()), Box::new(std::iter::empty()));
+        Messages { head: Box::new(messages), is_answered: false, contents, content, tail }
+    }
+
+    /// Those that announce constants, `document` and the contents, then `tail`.
+    pub(super) fn with_constants(
+        (announced, contents): (Vec<StreamedConstant>, Vec<TensorData>),
+        announcement: fn(wire::Document) -> R,
+        document: impl Iterator<Item = R> + Send + 'static,
+        content: fn(wire::TensorChunk) -> R,
+        tail: impl Iterator<Item = R> + Send + 'static,
+    ) -> Result<Self, serde_json::Error> {
+        // Documents without constants are as they were before constants were streamed.
+        let json = if announced.is_empty() { None } else { Some(serde_json::to_vec(&announced)?) };
+        let announcement = json.into_iter().flat_map(chunks::document).map(announcement);
+        Ok(Messages {
+            head: Box::new(announcement.chain(document)),
+            is_answered: announced.iter().any(|constant| constant.hash.is_some()),
+            contents: Box::new((0u32..).zip(contents)),
+            content,
+            tail: Box::new(tail),
+        })
+    }
+
+    /// The messages after the head, for an agent that wants these constants; all of them if it was not asked.
+    pub fn rest(self, wanted: Option<Vec<u32>>) -> impl Iterator<Item = R> + Send {
+        let wanted: Option<HashSet<u32>> = wanted.map(HashSet::from_iter);
+        let sent = self.contents.filter(move |(tensor, _)| wanted.as_ref().is_none_or(|list| list.contains(tensor)));
+        let content = self.content;
+        let pieces = |(tensor, data): (u32, TensorData)| {
+            chunks::chunks(data.bytes()).map(move |data| wire::TensorChunk { tensor, data })
+        };
+        sent.flat_map(pieces).map(content).chain(self.tail)
+    }
+
+    /// All messages, for an agent that holds nothing.
+    pub fn all(mut self) -> impl Iterator<Item = R> + Send {
+        let head = std::mem::replace(&mut self.head, Box::new(std::iter::empty()));
+        head.chain(self.rest(None))
+    }
 }
 
 /// Reads announced constants, and puts them back into their graphs.
@@ -91,19 +172,26 @@ pub(super) struct ConstantReader {
     document: DocumentBuffer,
     announced: Vec<StreamedConstant>,
     tensors: Assembler<u32>,
-    complete: usize,
+    /// Of the chunks so far of constants with a hash.
+    hashers: HashMap<u32, blake3::Hasher>,
+    held: Box<dyn HeldConstants>,
+    /// By constant.
+    is_complete: Vec<bool>,
+    left: usize,
 }
 
 impl ConstantReader {
-    /// For an announcement of at most `limit` as JSON.
-    pub(super) fn new(limit: Bytes) -> ConstantReader {
+    /// For an announcement of at most `limit` as JSON, of constants that may be among those `held`.
+    pub(super) fn new(limit: Bytes, held: Box<dyn HeldConstants>) -> ConstantReader {
+        let (tensors, hashers) = Default::default();
+        let (announced, is_complete) = Default::default();
         let document = DocumentBuffer::new(limit);
-        ConstantReader { document, announced: Vec::new(), tensors: Assembler::default(), complete: 0 }
+        ConstantReader { document, announced, tensors, hashers, held, is_complete, left: 0 }
     }
 
     /// Whether all announced constants are in their graphs.
     pub(super) fn is_complete(&self) -> bool {
-        self.complete == self.announced.len()
+        self.left == 0
     }
 
     /// Reads the next chunk of the announcement.
@@ -115,19 +203,64 @@ impl ConstantReader {
             let announced = serde_json::from_slice(&json);
             self.announced =
                 announced.map_err(|e| MessageError::Malformed(format!("invalid announcement of constants: {e}")))?;
+            self.is_complete = vec![false; self.announced.len()];
+            self.left = self.announced.len();
         }
         Ok(())
+    }
+
+    /// Puts those that are held into `graphs`, the document's, and returns the numbers of the others; `None` if no constant
+    /// has a hash, since then the client does not wait for an answer.
+    ///
+    /// # Errors
+    /// If a constant has no place in the graphs.
+    pub(super) fn request(&mut self, graphs: &mut [&mut Graph]) -> Result<Option<Vec<u32>>, MessageError> {
+        if self.announced.iter().all(|constant| constant.hash.is_none()) {
+            return Ok(None);
+        }
+        let mut wanted = Vec::new();
+        for number in 0..self.announced.len() {
+            let StreamedConstant { ty, hash, .. } = &self.announced[number];
+            let content = hash.and_then(|hash| self.held.get(hash)).zip(ty.shape.fixed());
+            // A content of another size has another hash, unless the client says what is not so.
+            match content.and_then(|(content, shape)| TensorData::new(ty.dtype, shape.to_vec(), content).ok()) {
+                Some(data) => self.complete(number, &data, graphs)?,
+                None => wanted.push(number as u32),
+            }
+        }
+        Ok(Some(wanted))
     }
 
     /// Reads the next chunk of a constant; a complete one is put into `graphs`, the document's.
     ///
     /// # Errors
-    /// If the chunk is of no announced constant, or the constant has no place in the graphs.
+    /// If the chunk is of no announced constant, or the constant has another hash or no place in the graphs.
     pub(super) fn read(&mut self, piece: &wire::TensorChunk, graphs: &mut [&mut Graph]) -> Result<(), MessageError> {
         let wrong = |what: &str| MessageError::Malformed(what.to_string());
-        let constant = self.announced.get(piece.tensor as usize);
+        let number = piece.tensor as usize;
+        let constant = self.announced.get(number);
         let constant = constant.ok_or_else(|| wrong("a constant that the document does not announce"))?;
+        if self.is_complete[number] {
+            return Err(wrong("a constant that is complete"));
+        }
+        if constant.hash.is_some() {
+            self.hashers.entry(piece.tensor).or_default().update(&piece.data);
+        }
         let Some(data) = self.tensors.push(piece.tensor, &constant.ty, &piece.data)?.complete() else { return Ok(()) };
+        let hash = constant.hash;
+        if let (Some(hash), Some(hasher)) = (hash, self.hashers.remove(&piece.tensor)) {
+            if ContentHash::from(hasher.finalize()) != hash {
+                return Err(wrong("a constant with another content than its hash says"));
+            }
+            self.held.keep(hash, data.bytes());
+        }
+        self.complete(number, &data, graphs)
+    }
+
+    /// Puts constant `number` into its graphs.
+    fn complete(&mut self, number: usize, data: &TensorData, graphs: &mut [&mut Graph]) -> Result<(), MessageError> {
+        let wrong = |what: &str| MessageError::Malformed(what.to_string());
+        let constant = &self.announced[number];
         for (graph, id) in &constant.places {
             let graph = graphs.get_mut(*graph as usize).ok_or_else(|| wrong("a constant of an unknown graph"))?;
             if id.0 as usize >= graph.tensors().len() {
@@ -139,7 +272,8 @@ impl ConstantReader {
             }
             tensor.origin = Origin::Constant(data.clone());
         }
-        self.complete += 1;
+        self.is_complete[number] = true;
+        self.left -= 1;
         Ok(())
     }
 }
@@ -149,32 +283,52 @@ mod tests {
     use super::*;
     use edgecut_graph::DType;
 
+    /// Holds everything.
+    #[derive(Debug, Default)]
+    struct AllHeld(HashMap<ContentHash, bytes::Bytes>);
+
+    impl HeldConstants for AllHeld {
+        fn get(&self, hash: ContentHash) -> Option<bytes::Bytes> {
+            self.0.get(&hash).cloned()
+        }
+
+        fn keep(&mut self, hash: ContentHash, content: &bytes::Bytes) {
+            self.0.insert(hash, content.clone());
+        }
+    }
+
     fn constant(bytes: usize) -> TensorData {
         TensorData::new(DType::U8, [bytes as u64], vec![7; bytes]).unwrap()
     }
 
-    fn reader(announced: &[StreamedConstant]) -> ConstantReader {
-        let mut reader = ConstantReader::new(Bytes(1 << 20));
-        document(serde_json::to_vec(announced).unwrap()).for_each(|piece| reader.announce(&piece).unwrap());
+    fn reader(announced: &[StreamedConstant], held: impl HeldConstants + 'static) -> ConstantReader {
+        let mut reader = ConstantReader::new(Bytes(1 << 20), Box::new(held));
+        chunks::document(serde_json::to_vec(announced).unwrap()).for_each(|piece| reader.announce(&piece).unwrap());
         reader
     }
 
-    #[test]
-    fn large_constants_are_sent_once_and_come_back() {
+    /// Two equal graphs of three constants, two of which are one, and what is large of them.
+    fn graphs() -> ([Graph; 2], TensorData) {
         let (large, small) = (constant(3 << 20), constant(8));
         let mut graph = Graph::new();
         for data in [&large, &small, &large] {
             graph.add_tensor("w", data.ty(), Origin::Constant(data.clone()));
         }
-        let whole = [graph.clone(), graph];
+        ([graph.clone(), graph], large)
+    }
+
+    #[test]
+    fn large_constants_are_sent_once_and_come_back() {
+        let (whole, large) = graphs();
         let mut detached = whole.clone();
         assert_eq!(detach(ConstantTransport::Inline, detached.iter_mut()).1, []);
         let (announced, contents) = detach(ConstantTransport::Streamed, detached.iter_mut());
         assert_eq!(contents, [large]);
         let places = [(0, TensorId(0)), (0, TensorId(2)), (1, TensorId(0)), (1, TensorId(2))];
         assert_eq!(announced[0].places, places);
-        let mut reader = reader(&announced);
-        for data in chunks(contents[0].bytes()) {
+        let mut reader = reader(&announced, NothingHeld);
+        assert_eq!(reader.request(&mut []).unwrap(), None, "the client does not ask");
+        for data in chunks::chunks(contents[0].bytes()) {
             assert!(!reader.is_complete());
             let mut graphs: Vec<&mut Graph> = detached.iter_mut().collect();
             reader.read(&wire::TensorChunk { tensor: 0, data }, &mut graphs).unwrap();
@@ -184,20 +338,51 @@ mod tests {
     }
 
     #[test]
-    fn constants_without_a_place_are_refused() {
+    fn constants_that_are_held_are_not_sent_again() {
+        let (whole, large) = graphs();
+        let mut detached = whole.clone();
+        let detached_constants = detach(ConstantTransport::Requested, detached.iter_mut());
+        let announced = detached_constants.0.clone();
+        assert_eq!(announced[0].hash, Some(large.content_hash()));
+        let held = AllHeld([(large.content_hash(), large.bytes().clone())].into());
+        for (held, wanted) in [(AllHeld::default(), vec![0]), (held, vec![])] {
+            let mut graphs = detached.clone();
+            let mut graphs: Vec<&mut Graph> = graphs.iter_mut().collect();
+            let mut reader = reader(&announced, held);
+            assert_eq!(reader.request(&mut graphs).unwrap(), Some(wanted.clone()));
+            let of = |piece| piece;
+            let none = || std::iter::empty();
+            let messages =
+                Messages::with_constants(detached_constants.clone(), |_| unreachable!(), none(), of, none()).unwrap();
+            assert!(messages.is_answered);
+            for piece in messages.rest(Some(wanted)) {
+                reader.read(&piece, &mut graphs).unwrap();
+            }
+            assert!(reader.is_complete() && graphs.into_iter().map(|graph| &*graph).eq(&whole));
+            let again = wire::TensorChunk { tensor: 0, data: large.bytes().clone() };
+            assert!(reader.read(&again, &mut []).unwrap_err().to_string().contains("complete"));
+        }
+    }
+
+    #[test]
+    fn constants_without_a_place_or_with_another_hash_are_refused() {
         let mut graph = Graph::new();
         let data = constant(2048);
         graph.add_tensor("w", data.ty(), Origin::Parameter);
         graph.add_tensor("x", data.ty(), Origin::Input);
-        for (places, tensor) in [
-            (vec![(0, TensorId(0))], 1),
-            (vec![(1, TensorId(0))], 0),
-            (vec![(0, TensorId(2))], 0),
-            (vec![(0, TensorId(1))], 0),
+        let place = |graph, tensor| vec![(graph, TensorId(tensor))];
+        let other = constant(2047).content_hash();
+        for (places, tensor, hash) in [
+            (place(0, 0), 1, None),
+            (place(1, 0), 0, None),
+            (place(0, 2), 0, None),
+            (place(0, 1), 0, None),
+            (place(0, 0), 0, Some(other)),
         ] {
             let chunk = wire::TensorChunk { tensor, data: data.bytes().clone() };
-            let mut reader = reader(&[StreamedConstant { ty: data.ty(), places }]);
+            let mut reader = reader(&[StreamedConstant { ty: data.ty(), places, hash }], AllHeld::default());
             assert!(reader.read(&chunk, &mut [&mut graph.clone()]).is_err());
+            assert!(hash.is_none_or(|hash| reader.held.get(hash).is_none()));
         }
     }
 }

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use super::{
     chunks::{Assembler, DocumentBuffer, chunks, document},
-    constants::{self, ConstantReader, ConstantTransport},
+    constants::{self, ConstantReader, ConstantTransport, HeldConstants, Messages},
     error::MessageError,
     named_tensors::{NamedTensors, StreamedTensor},
     wire::{self, item_cost::Outcome, profile_event, profile_request},
@@ -69,19 +69,21 @@ impl ProfileTask {
         mut self,
         mut contents: NamedTensors,
         transport: ConstantTransport,
-    ) -> Result<impl Iterator<Item = wire::ProfileRequest> + Send, serde_json::Error> {
+    ) -> Result<Messages<wire::ProfileRequest>, serde_json::Error> {
         use profile_request::Request;
         let one = |request| wire::ProfileRequest { request: Some(request) };
-        let (announced, weights) = constants::detach(transport, std::iter::once(&mut self.graph));
-        let (announcement, weights) = constants::messages(announced, weights, Request::Constants, Request::Constant)?;
+        let detached = constants::detach(transport, std::iter::once(&mut self.graph));
         let json = serde_json::to_vec(&self)?;
         let announced =
             (0u32..).zip(self.streamed).filter_map(move |(index, s)| Some((index, contents.remove(&s.name)?)));
-        let tensors = announced.flat_map(|(tensor, data)| {
+        let tensors = announced.flat_map(move |(tensor, data)| {
             let pieces = chunks(data.bytes());
-            pieces.map(move |data| Request::Content(wire::TensorChunk { tensor, data }))
+            pieces.map(move |data| one(Request::Content(wire::TensorChunk { tensor, data })))
         });
-        Ok(announcement.chain(document(json).map(Request::Task)).chain(weights).chain(tensors).map(one))
+        let announcement = |piece| wire::ProfileRequest { request: Some(Request::Constants(piece)) };
+        let constant = |piece| wire::ProfileRequest { request: Some(Request::Constant(piece)) };
+        let document = document(json).map(move |piece| one(Request::Task(piece)));
+        Messages::with_constants(detached, announcement, document, constant, tensors)
     }
 }
 
@@ -91,16 +93,23 @@ pub struct TaskReader {
     document: DocumentBuffer,
     constants: ConstantReader,
     task: Option<ProfileTask>,
+    /// The numbers of the constants to ask for.
+    wanted: Option<Vec<u32>>,
     tensors: Assembler<u32>,
     contents: NamedTensors,
 }
 
 impl TaskReader {
-    /// For a task of at most `limit` as JSON.
-    pub fn new(limit: Bytes) -> TaskReader {
+    /// For a task of at most `limit` as JSON, whose constants may be among those `held`.
+    pub fn new(limit: Bytes, held: Box<dyn HeldConstants>) -> TaskReader {
         let (tensors, contents) = Default::default();
-        let (document, constants) = (DocumentBuffer::new(limit), ConstantReader::new(limit));
-        TaskReader { document, constants, task: None, tensors, contents }
+        let (document, constants) = (DocumentBuffer::new(limit), ConstantReader::new(limit, held));
+        TaskReader { document, constants, task: None, wanted: None, tensors, contents }
+    }
+
+    /// The numbers of the constants that the client waits to be asked for, once.
+    pub fn take_wanted(&mut self) -> Option<Vec<u32>> {
+        self.wanted.take()
     }
 
     /// Bytes of the document so far, which is parsed with its last chunk.
@@ -122,7 +131,8 @@ impl TaskReader {
                 let Some(json) = self.document.push(&piece)? else { return Ok(None) };
                 let task: ProfileTask = serde_json::from_slice(&json)
                     .map_err(|e| MessageError::Malformed(format!("invalid profile task: {e}")))?;
-                self.task = Some(task);
+                let task = self.task.insert(task);
+                self.wanted = self.constants.request(&mut [&mut task.graph])?;
             }
             (Some(Request::Content(piece)), Some(task)) => {
                 let announced = task.streamed.get(piece.tensor as usize);
@@ -167,6 +177,8 @@ impl ProfileEvent {
         Ok(Some(match event {
             profile_event::Event::Whole(cost) => ProfileEvent::Whole(cost.try_into()?),
             profile_event::Event::WaitingFor(who) => ProfileEvent::WaitingFor(who),
+            // For what sends the task.
+            profile_event::Event::Wanted(_) => return Ok(None),
             profile_event::Event::Item(wire::ItemCost { item, outcome }) => {
                 let Some(outcome) = outcome else { return Ok(None) };
                 let cost = match outcome {
@@ -245,6 +257,7 @@ impl TryFrom<wire::Cost> for Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::protocol::constants::NothingHeld;
     use edgecut_graph::{DType, Origin, TensorData, TensorType};
 
     #[test]
@@ -271,9 +284,9 @@ mod tests {
                 graph: graph.clone(),
                 streamed,
             };
-            let mut reader = TaskReader::new(Bytes(8 << 20));
-            let messages: Vec<_> =
-                task.clone().into_wire(contents.clone(), ConstantTransport::Streamed).unwrap().collect();
+            let mut reader = TaskReader::new(Bytes(8 << 20), Box::new(NothingHeld));
+            let messages = task.clone().into_wire(contents.clone(), ConstantTransport::Streamed).unwrap();
+            let messages: Vec<_> = messages.all().collect();
             let (last, before) = messages.split_last().unwrap();
             for message in before {
                 assert_eq!(reader.read(message.clone()).unwrap(), None);

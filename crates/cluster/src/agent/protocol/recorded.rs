@@ -4,7 +4,7 @@ use bytes::Buf;
 use prost::Message;
 
 use super::{
-    constants::ConstantTransport,
+    constants::{ConstantTransport, NothingHeld},
     named_tensors::NamedTensors,
     profile::{ProfileTask, TaskReader},
     run::{CommandReader, RunCommand},
@@ -21,6 +21,7 @@ pub fn commands(commands: impl IntoIterator<Item = RunCommand>) -> Result<Vec<u8
     for command in commands {
         command
             .into_wire(ConstantTransport::Streamed)?
+            .all()
             .for_each(|message| bytes.extend(message.encode_length_delimited_to_vec()));
     }
     Ok(bytes)
@@ -33,6 +34,7 @@ pub fn commands(commands: impl IntoIterator<Item = RunCommand>) -> Result<Vec<u8
 pub fn task(task: ProfileTask, contents: NamedTensors) -> Result<Vec<u8>, serde_json::Error> {
     Ok(task
         .into_wire(contents, ConstantTransport::Streamed)?
+        .all()
         .flat_map(|message| message.encode_length_delimited_to_vec())
         .collect())
 }
@@ -46,13 +48,13 @@ pub fn transfer(inference: u64, value: u32, data: &[u8]) -> Vec<u8> {
 
 /// Reads commands until one is refused or the bytes end; returns how many were complete.
 pub fn read_commands(bytes: &[u8], limit: Bytes) -> usize {
-    let mut reader = CommandReader::new(limit);
+    let mut reader = CommandReader::new(limit, Box::new(NothingHeld));
     messages(bytes).map_while(|message| reader.read(message).ok()).flatten().count()
 }
 
 /// Reads profile tasks until one is refused or the bytes end; returns how many were complete.
 pub fn read_tasks(bytes: &[u8], limit: Bytes) -> usize {
-    let mut reader = TaskReader::new(limit);
+    let mut reader = TaskReader::new(limit, Box::new(NothingHeld));
     messages(bytes).map_while(|message| reader.read(message).ok()).flatten().count()
 }
 

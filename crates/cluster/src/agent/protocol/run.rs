@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 
 use super::{
     chunks::{Assembled, Assembler, ChunkError, DocumentBuffer, chunks, document},
-    constants::{self, ConstantReader, ConstantTransport},
+    constants::{self, ConstantReader, ConstantTransport, HeldConstants, Messages},
     error::MessageError,
     inference_trace::{DeviceMemory, InferenceTrace},
     setup::{Setup, ValueId},
@@ -99,29 +99,30 @@ impl RunCommand {
     ///
     /// # Errors
     /// If the setup cannot be written as JSON.
-    pub fn into_wire(
-        self,
-        transport: ConstantTransport,
-    ) -> Result<Box<dyn Iterator<Item = wire::RunRequest> + Send>, serde_json::Error> {
+    pub fn into_wire(self, transport: ConstantTransport) -> Result<Messages<wire::RunRequest>, serde_json::Error> {
         use run_request::Request;
         let one = |request| wire::RunRequest { request: Some(request) };
+        let constant: fn(wire::TensorChunk) -> wire::RunRequest =
+            |piece| wire::RunRequest { request: Some(Request::Constant(piece)) };
         Ok(match self {
             RunCommand::Setup(setup) => {
                 let mut setup = Arc::unwrap_or_clone(setup);
-                let (announced, weights) = constants::detach(transport, setup.graphs_mut());
-                let (announcement, weights) =
-                    constants::messages(announced, weights, Request::Constants, Request::Constant)?;
-                let json = serde_json::to_vec(&setup)?;
-                Box::new(announcement.chain(document(json).map(Request::Setup)).chain(weights).map(one))
+                let detached = constants::detach(transport, setup.graphs_mut());
+                let announcement = |piece| wire::RunRequest { request: Some(Request::Constants(piece)) };
+                let document = document(serde_json::to_vec(&setup)?).map(move |piece| one(Request::Setup(piece)));
+                Messages::with_constants(detached, announcement, document, constant, std::iter::empty())?
             }
             RunCommand::Parameter { index, data } => {
-                Box::new(tensor_chunks(index, &data).map(move |piece| one(Request::Parameter(piece))))
+                let pieces = tensor_chunks(index, &data).map(move |piece| one(Request::Parameter(piece)));
+                Messages::of(pieces, constant)
             }
             RunCommand::Input { index, data } => {
-                Box::new(tensor_chunks(index, &data).map(move |piece| one(Request::Input(piece))))
+                Messages::of(tensor_chunks(index, &data).map(move |piece| one(Request::Input(piece))), constant)
             }
-            RunCommand::Connect => Box::new(std::iter::once(one(Request::Connect(wire::Connect {})))),
-            RunCommand::Start(inference) => Box::new(std::iter::once(one(Request::Start(wire::Start { inference })))),
+            RunCommand::Connect => Messages::of(std::iter::once(one(Request::Connect(wire::Connect {}))), constant),
+            RunCommand::Start(inference) => {
+                Messages::of(std::iter::once(one(Request::Start(wire::Start { inference }))), constant)
+            }
         })
     }
 }
@@ -137,17 +138,20 @@ pub struct CommandReader {
     constants: ConstantReader,
     /// Until its constants are complete.
     incomplete: Option<Setup>,
+    /// The numbers of the constants to ask for.
+    wanted: Option<Vec<u32>>,
     setup: Option<Arc<Setup>>,
     tensors: Assembler<(&'static str, u32)>,
 }
 
 impl CommandReader {
-    /// For a setup of at most `limit` as JSON.
-    pub fn new(limit: Bytes) -> CommandReader {
+    /// For a setup of at most `limit` as JSON, whose constants may be among those `held`.
+    pub fn new(limit: Bytes, held: Box<dyn HeldConstants>) -> CommandReader {
         CommandReader {
             document: DocumentBuffer::new(limit),
-            constants: ConstantReader::new(limit),
+            constants: ConstantReader::new(limit, held),
             incomplete: None,
+            wanted: None,
             setup: None,
             tensors: Assembler::default(),
         }
@@ -156,6 +160,11 @@ impl CommandReader {
     /// Bytes of the document so far, which is parsed with its last chunk.
     pub fn buffered(&self) -> usize {
         self.document.buffered()
+    }
+
+    /// The numbers of the constants that the client waits to be asked for, once.
+    pub fn take_wanted(&mut self) -> Option<Vec<u32>> {
+        self.wanted.take()
     }
 
     /// Reads the next message; returns a command with its last one.
@@ -177,7 +186,8 @@ impl CommandReader {
                 let setup: Setup = serde_json::from_slice(&json)
                     .map_err(|e| MessageError::Malformed(format!("invalid setup: {e}")))?;
                 setup.check()?;
-                self.incomplete = Some(setup);
+                let setup = self.incomplete.insert(setup);
+                self.wanted = self.constants.request(&mut setup.graphs_mut().collect::<Vec<_>>())?;
                 self.complete_setup()
             }
             Request::Constant(piece) => {
@@ -280,6 +290,8 @@ impl EventReader {
                 RunEvent::Arrived { inference: arrived.inference, at: Micros(arrived.at_us), digest }
             }
             Some(run_event::Event::Measured(measured)) => RunEvent::Measured(measured.into()),
+            // For what sends the setup.
+            Some(run_event::Event::Wanted(_)) => return Ok(None),
             Some(run_event::Event::Output(piece)) => {
                 let Some(ty) = self.outputs.get(piece.tensor as usize) else { return Ok(None) };
                 match self.tensors.push(piece.tensor, ty, &piece.data)? {
@@ -295,6 +307,7 @@ impl EventReader {
 mod tests {
     use super::*;
     use crate::agent::protocol::{
+        constants::NothingHeld,
         inference_trace::{ArrivalTime, SourceEnergy, StageTime, StepTime, TransferTime},
         named_tensors::StreamedTensor,
         setup::{Terminal, Value},
@@ -330,7 +343,7 @@ mod tests {
 
     #[test]
     fn commands_survive_a_round_trip() {
-        let mut reader = CommandReader::new(Bytes(1 << 20));
+        let mut reader = CommandReader::new(Bytes(1 << 20), Box::new(NothingHeld));
         for command in [
             RunCommand::Setup(Arc::new(setup())),
             RunCommand::Parameter { index: 0, data: tensor() },
@@ -338,7 +351,7 @@ mod tests {
             RunCommand::Connect,
             RunCommand::Start(7),
         ] {
-            let messages: Vec<_> = command.clone().into_wire(ConstantTransport::Streamed).unwrap().collect();
+            let messages: Vec<_> = command.clone().into_wire(ConstantTransport::Streamed).unwrap().all().collect();
             let (last, before) = messages.split_last().unwrap();
             for message in before {
                 assert_eq!(reader.read(message.clone()).unwrap(), None);
@@ -351,11 +364,11 @@ mod tests {
     fn tensors_that_no_setup_announces_are_refused() {
         use run_request::Request;
         let chunk = |tensor| wire::TensorChunk { tensor, data: bytes::Bytes::new() };
-        let mut reader = CommandReader::new(Bytes(1 << 20));
+        let mut reader = CommandReader::new(Bytes(1 << 20), Box::new(NothingHeld));
         for request in [None, Some(Request::Parameter(chunk(0))), Some(Request::Input(chunk(0)))] {
             assert!(reader.read(wire::RunRequest { request }).is_err());
         }
-        for message in RunCommand::Setup(Arc::new(setup())).into_wire(ConstantTransport::Streamed).unwrap() {
+        for message in RunCommand::Setup(Arc::new(setup())).into_wire(ConstantTransport::Streamed).unwrap().all() {
             reader.read(message).unwrap();
         }
         for request in [Request::Parameter(chunk(1)), Request::Input(chunk(1))] {

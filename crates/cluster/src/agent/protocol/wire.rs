@@ -10,7 +10,7 @@ tonic::include_proto!("edgecut.v1");
 
 /// The protocol version. Incremented with every change of a message or of a document in it, which those of one version before
 /// must still understand: so agents are upgraded one after the other.
-pub const PROTOCOL: u32 = 8;
+pub const PROTOCOL: u32 = 9;
 
 /// Whether a client of this version and an agent of version `found` understand each other: at most one step apart.
 pub fn is_compatible(found: u32) -> bool {

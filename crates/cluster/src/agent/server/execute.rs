@@ -39,12 +39,13 @@ struct StageSample {
 /// # Errors
 /// By how much it exceeds the limit.
 pub(super) fn admit(partition: &Partition, limit: Bytes) -> Result<(), HostError> {
-    check_limit(partition, limit, partition.parameter_bytes())
+    let activations = partition.activations.max(partition.min_activations());
+    check_limit(partition, limit, partition.parameter_bytes(), activations)
 }
 
-/// Checks `parameters` and the partition's activations against the limit.
-fn check_limit(partition: &Partition, limit: Bytes, parameters: Bytes) -> Result<(), HostError> {
-    let need = parameters + partition.activations.max(partition.min_activations());
+/// Checks `parameters` and `activations` against the limit.
+fn check_limit(partition: &Partition, limit: Bytes, parameters: Bytes, activations: Bytes) -> Result<(), HostError> {
+    let need = parameters + activations;
     match limit.shortfall(need) {
         Bytes::ZERO => Ok(()),
         shortfall => Err(HostError::Memory { device: partition.device.clone(), need, parameters, limit, shortfall }),
@@ -62,13 +63,15 @@ pub(super) fn load(
     limit: Bytes,
 ) -> Result<LoadedPartition, HostError> {
     let mut stages = Vec::with_capacity(partition.stages.len());
-    let (mut parameters, mut loading) = (Bytes::ZERO, Bytes::ZERO);
+    let (mut parameters, mut loading, least) = (Bytes::ZERO, Bytes::ZERO, partition.min_activations());
     for stage in &partition.stages {
         let executable = load_stage(engine, stage, streamed)
             .map_err(|cause| HostError::Engine { what: format!("stage {}", stage.name), cause })?;
         loading = loading.max(parameters + executable.loading_bytes());
         parameters += executable.parameter_bytes();
-        check_limit(partition, limit, parameters)?;
+        // What the engine holds is known now, what a run takes beyond it is still predicted, and the run itself keeps
+        // to the limit: a plan that fits when it is run is not refused for its prediction.
+        check_limit(partition, limit, parameters, least)?;
         stages.push(executable);
     }
     Ok(LoadedPartition { stages, parameters, loading })

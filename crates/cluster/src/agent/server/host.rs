@@ -19,6 +19,7 @@ use super::{
     received::ReceivedBytes,
     session::Session,
     shared_memory::SharedMemory,
+    weight_store::WeightStore,
 };
 use crate::{
     Description, DeviceDescription, DeviceKind, EnergyMetering, HostLink,
@@ -88,6 +89,7 @@ pub struct Host {
     limits: Arc<Limits>,
     jobs: Arc<ConcurrencyLimit>,
     received: Arc<ReceivedBytes>,
+    weights: Arc<WeightStore>,
     /// For values of runs in no device's memory.
     shared_memory: Arc<SharedMemory>,
     metrics: Arc<Metrics>,
@@ -148,6 +150,7 @@ impl Host {
             notes,
             clock: Clock::start(),
             received: ReceivedBytes::within(memory + options.limits.document),
+            weights: WeightStore::new(options.limits.weights.min(Bytes(memory.0 / 4)), options.limits.weights_time),
             shared_memory: Arc::new(SharedMemory::within(memory)),
             jobs: ConcurrencyLimit::new(options.limits.jobs, options.limits.client_jobs),
             limits: Arc::new(options.limits),
@@ -201,6 +204,11 @@ impl Host {
         &self.shared_memory
     }
 
+    /// The weights that clients have sent before.
+    pub(super) fn weights(&self) -> &Arc<WeightStore> {
+        &self.weights
+    }
+
     pub(super) fn received(&self) -> &Arc<ReceivedBytes> {
         &self.received
     }
@@ -230,6 +238,7 @@ impl Host {
             jobs: self.jobs.held(),
             is_draining: self.shutdown.is_draining(),
             pending: self.received.held(),
+            weights: self.weights.bytes(),
             devices: self.devices.iter().map(device).collect(),
         }
     }

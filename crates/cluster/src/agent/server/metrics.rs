@@ -36,6 +36,8 @@ pub(super) struct AgentState {
     pub is_draining: bool,
     /// What clients have sent and no engine has yet.
     pub pending: Bytes,
+    /// What is held of clients' weights between their calls.
+    pub weights: Bytes,
     pub devices: Vec<DeviceState>,
 }
 
@@ -57,6 +59,7 @@ struct Gauges {
     memory: Family<DeviceLabels, Gauge>,
     memory_limit: Family<DeviceLabels, Gauge>,
     pending: Gauge,
+    weights: Gauge,
     is_draining: Gauge,
     resident: Gauge,
     threads: Gauge,
@@ -160,6 +163,8 @@ impl Gauges {
         own.register_with_unit("device_memory_limit", help, Unit::Bytes, self.memory_limit.clone());
         let help = "What clients have sent and no engine has yet";
         own.register_with_unit("pending", help, Unit::Bytes, self.pending.clone());
+        let help = "Weights of clients that are held between their calls";
+        own.register_with_unit("weights", help, Unit::Bytes, self.weights.clone());
         own.register_with_unit("temperature", "Sensors", Unit::Celsius, self.temperature.clone());
         own.register("cpu_frequency_hertz", "Frequency of a logical processor", self.frequency.clone());
     }
@@ -169,6 +174,7 @@ impl Gauges {
         self.running.set(count(state.jobs as u64));
         self.is_draining.set(i64::from(state.is_draining));
         self.pending.set(count(state.pending.0));
+        self.weights.set(count(state.weights.0));
         for device in &state.devices {
             let labels = DeviceLabels::of(&device.name);
             self.leased.get_or_create(&labels).set(i64::from(device.is_leased));

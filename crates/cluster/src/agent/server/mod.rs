@@ -15,6 +15,7 @@
 //! | [`connection_info`], [`authorization`] | who is at the other end of a connection, and what it may do |
 //! | [`concurrency_limit`] | how many runs, profiles and measurements are served at the same time |
 //! | [`received`] | the bytes that clients have sent and the agent still has |
+//! | [`weight_store`] | the large constants that clients have sent, held between their calls |
 //! | [`job_log`] | the log of connections and jobs |
 //! | [`metrics`], [`http`] | what is counted, and how it is read |
 
@@ -44,6 +45,7 @@ mod service;
 mod session;
 mod shared_memory;
 mod transfer;
+mod weight_store;
 
 pub use error::HostError;
 pub use host::{Host, HostOptions};

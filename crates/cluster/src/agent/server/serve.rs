@@ -1,6 +1,10 @@
 //! The gRPC server of an agent.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::net::TcpListener;
 use tonic::transport::Server;
@@ -60,11 +64,27 @@ pub async fn serve(listener: TcpListener, host: Arc<Host>) -> Result<(), ServeEr
         shutdown.requested().await;
         tokio::time::sleep(GRACE_PERIOD).await;
     };
-    tokio::spawn(drain(host));
+    tokio::spawn(drain(host.clone()));
+    tokio::spawn(expire(host));
     tokio::select! {
         outcome = serving => Ok(outcome?),
         // A client keeps its connection open, such as a health watch.
         () = grace_period => Ok(()),
+    }
+}
+
+/// Drops the weights that clients no longer use, until the shutdown is requested.
+async fn expire(host: Arc<Host>) {
+    let shutdown = host.shutdown().clone();
+    let expiring = async {
+        loop {
+            let next = host.weights().expire(Instant::now());
+            tokio::time::sleep_until(next.into()).await;
+        }
+    };
+    tokio::select! {
+        () = expiring => {}
+        () = shutdown.requested() => {}
     }
 }
 

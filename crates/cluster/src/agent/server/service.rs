@@ -31,8 +31,8 @@ use crate::agent::{
         run::{self, CommandReader, RunCommand},
         wire::{
             AbsorbChunk, AbsorbReply, ClockReply, ClockRequest, DescribeReply, DescribeRequest, ProbeRequest,
-            ProbeSample, ProfileEvent, ProfileRequest, RunEvent, RunRequest, TransferChunk, TransferReply,
-            agent_server::Agent, run_request::Request as Message,
+            ProbeSample, ProfileEvent, ProfileRequest, RunEvent, RunRequest, TransferChunk, TransferReply, Wanted,
+            agent_server::Agent, profile_event, run_event, run_request::Request as Message,
         },
     },
 };
@@ -183,14 +183,20 @@ impl Agent for Service {
         tokio::spawn(async move {
             let received = host.received().begin();
             let request = async {
-                let mut reader = TaskReader::new(host.limits().document);
+                let mut reader = TaskReader::new(host.limits().document, Box::new(host.weights().of(client_id)));
                 loop {
                     let message = announced(&mut messages, host.limits().message_time).await?;
                     received.add(message.encoded_len())?;
                     let is_long = reader.buffered() + message.encoded_len() >= LONG_DOCUMENT;
                     let (again, complete) = read(reader, message, is_long, TaskReader::read).await?;
                     reader = again;
-                    if let Some(complete) = complete.map_err(HostError::from)? {
+                    let complete = complete.map_err(HostError::from)?;
+                    if let Some(constants) = reader.take_wanted() {
+                        let wanted = profile_event::Event::Wanted(Wanted { constants });
+                        // The receiver is dropped when the client is gone.
+                        let _ = sender.send(Ok(ProfileEvent { event: Some(wanted) })).await;
+                    }
+                    if let Some(complete) = complete {
                         return Ok::<_, Status>(complete);
                     }
                 }
@@ -230,9 +236,11 @@ impl Agent for Service {
         let host = self.host.clone();
         let remote = Arc::new(RemoteClient::new(host.received().begin(), client_id(&extensions), client.clone()));
         let (limits, heard) = (host.limits().clone(), remote.clone());
+        let held = host.weights().of(client_id(&extensions));
         // Dropping `commands` ends the run: when the client closes its stream, or is gone.
         tokio::spawn(async move {
-            if let Err(error) = read_commands(messages, &limits, &heard, &commands).await {
+            let reader = CommandReader::new(limits.document, Box::new(held));
+            if let Err(error) = read_commands(messages, reader, &limits, &heard, &commands, &errors).await {
                 // The receiver is dropped when the client is gone.
                 let _ = errors.send(Err(error.into())).await;
             }
@@ -292,17 +300,18 @@ fn content(message: &RunRequest) -> usize {
     }
 }
 
-/// Passes the commands of a run's client on, until it closes its side.
+/// Passes the commands of a run's client on, until it closes its side, and asks for constants in `replies`.
 ///
 /// # Errors
 /// If its messages are no commands, too many bytes, or the setup takes too long.
 async fn read_commands(
     mut messages: Streaming<RunRequest>,
+    mut reader: CommandReader,
     limits: &Limits,
     remote: &RemoteClient,
     commands: &mpsc::Sender<RunCommand>,
+    replies: &mpsc::Sender<Result<RunEvent, Status>>,
 ) -> Result<(), HostError> {
-    let mut reader = CommandReader::new(limits.document);
     let mut is_set_up = false;
     loop {
         let message = async {
@@ -326,7 +335,13 @@ async fn read_commands(
         let is_long = reader.buffered() + message.encoded_len() >= LONG_DOCUMENT;
         let (again, command) = read(reader, message, is_long, CommandReader::read).await?;
         reader = again;
-        let Some(command) = command? else { continue };
+        let command = command?;
+        if let Some(constants) = reader.take_wanted() {
+            let wanted = run_event::Event::Wanted(Wanted { constants });
+            // The receiver is dropped when the client is gone.
+            let _ = replies.send(Ok(RunEvent { event: Some(wanted) })).await;
+        }
+        let Some(command) = command else { continue };
         is_set_up = true;
         // While the run has no use for the next command the client is not silent: its messages are not read.
         let sending = commands.send(command);
