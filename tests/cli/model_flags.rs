@@ -225,7 +225,7 @@ fn flags_that_say_nothing_of_the_input_are_refused() {
             "plan m.relay --profile p.csv=a/cpu --threads 2 --estimate",
             "--threads, --estimate have no effect with profiles that are files",
         ),
-        ("plan m.relay --pareto --rehearse 2", "--rehearse has no effect with --pareto"),
+        ("plan m.relay --estimate --rehearse 2", "--rehearse has no effect with --estimate"),
         ("plan m.relay --throughput nan", "`nan` is not a number of results a second"),
         ("plan m.relay --throughput=-2", "expected one above 0"),
         ("plan m.relay --memory 8", "`8` is not a size: expected a number with one of the units"),

@@ -127,7 +127,9 @@ fn looser_limits_never_give_worse_plans() {
         let worth = |answer: &Candidate| value(objective, answer);
         on_request(&graph, &speeds, bandwidth, objective, |request| {
             let mut grown: Vec<usize> = Vec::new();
-            let points = front(&with_budget(&request, 400), |points| grown.push(points.len())).unwrap();
+            let found = front(&with_budget(&request, 400), |points| grown.push(points.len())).unwrap();
+            assert!(found.is_complete);
+            let points = found.points;
             assert_eq!(grown.last(), Some(&points.len()), "{grown:?}");
             assert!(!points.is_empty());
             let peaks = points.iter().map(|point| point.peak.0);

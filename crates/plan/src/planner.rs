@@ -94,7 +94,7 @@ mod tests {
             plan(&other)
         }));
         found.extend(plan(&request.unsplit()));
-        found.extend(front(request, |_| {}).into_iter().flatten().map(|point| point.candidate));
+        found.extend(front(request, |_| {}).into_iter().flat_map(|front| front.points).map(|point| point.candidate));
         found.retain(|candidate| candidate.solution.missed.is_empty());
         found
     }

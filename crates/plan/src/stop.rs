@@ -24,8 +24,12 @@ impl Stop {
     }
 
     pub fn is_requested(&self) -> bool {
-        self.flag.is_some_and(|flag| flag.load(Ordering::Relaxed))
-            || self.until.is_some_and(|until| Instant::now() >= until)
+        self.flag.is_some_and(|flag| flag.load(Ordering::Relaxed)) || self.is_over()
+    }
+
+    /// Whether the limit is reached.
+    pub fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
     }
 
     /// The same request, but after a `share` of the time that is left.

@@ -5,25 +5,25 @@ use std::path::Path;
 use edgecut_cluster::{
     DeviceName,
     run::{
-        pilot::{PilotAgents, PilotOptions, plan_on_agents},
+        pilot::{PilotAgents, PilotOptions, plan_on_agents, rehearsed},
         request::{DeviceRows, ModelGroups, energy_warnings},
         shards::Shards,
     },
     survey::{DeviceProfile, MissingPolicy, SurveyRequest},
 };
-use edgecut_plan::{problem::Objective, rule};
+use edgecut_plan::{Candidate, problem::Objective, rule};
 use edgecut_profile::{CacheFlush, Calibration, MeasurementMode, Sampling};
 
 use super::{
     flags::Plan,
-    found::Found,
+    found::{Found, Rehearse},
     moved,
     progress::{self, PlanProgress},
 };
 use crate::{
     Failure,
     calibration::{self, Calibrations},
-    caller::is_stopped,
+    caller::{is_stopped, status},
     cluster_flag::{links, reach_all, runtime},
     model::ModelArguments,
     survey::{profiles, stored_profiles},
@@ -90,7 +90,7 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
     if let Some(other) = settings.like.as_ref().filter(|_| !arguments.moves.is_empty()) {
         return finish(Found::Moves { request: &request, of: other });
     }
-    request.search.stop = progress::stop(&runtime, arguments.longest());
+    request.search.stop = progress::stop(&runtime, arguments.longest(true));
 
     let shards = Shards::open(folder, &surveyed, &groups.items, survey.sampling, CacheFlush::working_set(graph));
     let applied = measured.iter().map(|profile| groups.calibration(profile)).collect();
@@ -105,16 +105,34 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
         return Err(Failure::Stopped);
     }
     let planned = planned.map_err(|error| arguments.planning_failure(error))?;
+    if !arguments.pareto && request.search.stop.is_over() {
+        status!("the time limit is reached: the best plan so far is given out{}", arguments.longer());
+    }
+    if arguments.pareto {
+        let options = PilotOptions::default();
+        let rehearse = |candidate: &Candidate| {
+            let run = rehearsed(&agents, &planned.request, candidate, &options);
+            run.map_err(|error| arguments.planning_failure(error))
+        };
+        let rehearse: Option<&Rehearse<'_>> = arguments.has_pilot_runs().then_some(&rehearse);
+        return finish(Found::Front { request: &planned.request, rehearse });
+    }
     let notes = calibrations.notes().into_iter().chain(energy_warnings(&inventory, &measured)).collect();
     finish(Found::Candidate { request: &planned.request, candidate: &planned.candidate, notes })
 }
 
-/// What is measured and run beyond profiles. Plans of a front are not run.
+/// What is measured and run beyond profiles before a plan is chosen. Of a front only the ends are run, later.
 fn options(arguments: &Plan) -> PilotOptions {
     match (arguments.estimate, arguments.pareto, arguments.rehearse) {
-        (true, ..) => PilotOptions::estimates_only(),
-        (false, true, _) => PilotOptions::none(),
+        (true, ..) => PilotOptions { search_share: front_share(arguments), ..PilotOptions::estimates_only() },
+        (false, true, _) => PilotOptions { search_share: front_share(arguments), ..PilotOptions::none() },
         (false, false, None) => PilotOptions::default(),
+        (false, false, Some(0)) => PilotOptions::none(),
         (false, false, Some(rounds)) => PilotOptions { rounds, ..PilotOptions::default() },
     }
+}
+
+/// The part of the time limit before the front, which measures shards for it.
+fn front_share(arguments: &Plan) -> f64 {
+    if arguments.pareto { 0.25 } else { 1.0 }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    str::FromStr,
     time::Duration,
 };
 
@@ -32,6 +33,27 @@ use edgecut_plan::{
     search::Options,
     split::{Halo, Ratios},
 };
+
+/// How long planning on agents takes at most unless something else is asked for: a time that a person waits.
+const DEFAULT_TIME: Duration = Duration::from_secs(60);
+
+/// The value of `--time-limit`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum TimeLimit {
+    Of(Micros),
+    None,
+}
+
+impl FromStr for TimeLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TimeLimit, String> {
+        match text {
+            "none" => Ok(TimeLimit::None),
+            time => time.parse().map(TimeLimit::Of).map_err(|error| format!("{error}, or `none`")),
+        }
+    }
+}
 
 /// How much looser than the nearest plan the targets are that are proposed for it.
 const ROOM: f64 = 1.02;
@@ -78,6 +100,8 @@ pub struct Plan {
     pub(super) advise: bool,
 
     /// Print all plans that no other beats in latency, interval and memory
+    ///
+    /// With --rehearse the fastest and the leanest of them are run. Where the search did not end, that is said.
     #[arg(long, conflicts_with = "advise")]
     pub(super) pareto: bool,
 
@@ -169,11 +193,12 @@ pub struct Plan {
     #[arg(long, hide_short_help = true, help_heading = "Profiles", value_name = "TIME", default_value = "20s")]
     pub(super) profile_budget: Micros,
 
-    /// Give out the best plan found in this time
+    /// Give out the best plan found in this time, or `none` [default: 60s on agents]
     ///
-    /// Ctrl-C does so too. Counts from when the profiles are complete; measurements and runs that have begun end first.
+    /// Ctrl-C does so too. Counts from when the profiles are complete; measurements and runs that have begun end first. With
+    /// --budget, or where nothing is measured or run, there is no limit unless one is given.
     #[arg(long, value_name = "TIME")]
-    pub(super) time_limit: Option<Micros>,
+    pub(super) time_limit: Option<TimeLimit>,
 
     /// The same seed and budget give the same plan
     #[arg(long, value_name = "N", hide_short_help = true, help_heading = "Search", default_value_t = 0)]
@@ -195,9 +220,21 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The longest time that planning may take.
-    pub(super) fn longest(&self) -> Option<Duration> {
-        self.time_limit.map(|limit| limit.to_duration().unwrap_or(Duration::MAX))
+    /// The longest time that planning may take; on agents that measure or run something there is one unless it is refused.
+    pub(super) fn longest(&self, on_agents: bool) -> Option<Duration> {
+        match self.time_limit {
+            Some(TimeLimit::Of(limit)) => Some(limit.to_duration().unwrap_or(Duration::MAX)),
+            Some(TimeLimit::None) => None,
+            None => (on_agents && !self.estimate && self.budget.is_none()).then_some(DEFAULT_TIME),
+        }
+    }
+
+    /// What a message about a search that was stopped adds where the limit was not asked for.
+    pub(super) fn longer(&self) -> &'static str {
+        match self.time_limit {
+            None => " (--time-limit none lets it end)",
+            Some(_) => "",
+        }
     }
 
     /// What is wanted of a plan of `model`.

@@ -36,12 +36,8 @@ impl Plan {
             let what = "--pareto: a front is of latency, time between results and memory";
             return ineffective::refuse(&[("--objective energy", true)], what);
         }
-        if self.has_pilot_runs() && (self.pareto || self.estimate) {
-            let what = match self.pareto {
-                true => "--pareto: the plans of a front are not run",
-                false => "--estimate: then nothing is run",
-            };
-            return ineffective::refuse(&[("--rehearse", true)], what);
+        if self.has_pilot_runs() && self.estimate {
+            return ineffective::refuse(&[("--rehearse", true)], "--estimate: then nothing is run");
         }
         Ok(())
     }
@@ -52,7 +48,7 @@ impl Plan {
         self.output.as_deref().map_or(Ok(()), source_file::check_place)?;
         self.found(|found| match found {
             Found::Candidate { request, candidate, notes } => output::plan(self, request, candidate, notes),
-            Found::Request(_) | Found::Moves { .. } => {
+            Found::Front { .. } | Found::Moves { .. } => {
                 Err(Failure::BadInput(Report::msg("--pareto and --move give no plan")))
             }
         })
@@ -71,8 +67,7 @@ impl Plan {
 fn finish(arguments: &Plan, found: Found<'_>) -> Outcome {
     match found {
         Found::Moves { request, of } => moved::finish(arguments, request, of),
-        Found::Request(request) => output::front(arguments, request),
-        Found::Candidate { request, .. } if arguments.pareto => output::front(arguments, request),
+        Found::Front { request, rehearse } => output::front(arguments, request, rehearse),
         Found::Candidate { request, candidate, notes } => {
             let plan = output::plan(arguments, request, candidate, notes)?;
             output::write(arguments.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)), &plan)?;

@@ -1,18 +1,22 @@
 //! What becomes of a plan: its files, the front or the advice that was asked for, and what is printed.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use miette::Report;
 
 use crate::caller::status;
 use edgecut_plan::{
     self as plan, Candidate, PlanRequest,
-    split::front::{self, Point},
+    split::front::{self, Front, Point},
     table,
 };
 
 use super::{
     flags::Plan,
+    found::Rehearse,
     print::{front_csv, print_front},
     progress,
 };
@@ -34,8 +38,9 @@ pub(super) fn plan(
     Ok(plan)
 }
 
-/// Prints the front of `request`; its table is written whenever it grows, the plans of its rows at the end.
-pub(super) fn front(arguments: &Plan, request: &PlanRequest<'_>) -> Outcome {
+/// Prints the front of `request`; its table is written whenever it grows, the plans of its rows at the end. Its ends are run
+/// first, if they are to be run.
+pub(super) fn front(arguments: &Plan, request: &PlanRequest<'_>, rehearse: Option<&Rehearse<'_>>) -> Outcome {
     let place = arguments.output.as_deref().map(FrontPlace::of).transpose()?;
     let line = progress::PlanProgress::new(request.search.stop);
     let mut written = Ok(());
@@ -45,13 +50,31 @@ pub(super) fn front(arguments: &Plan, request: &PlanRequest<'_>) -> Outcome {
             written = place.write_table(points);
         }
     });
-    drop(line);
-    let points = points.map_err(|why| arguments.no_plan(&why.to_string(), Some(&why)))?;
+    let found = points.map_err(|why| arguments.no_plan(&why.to_string(), Some(&why)))?;
     written?;
+    let Front { mut points, is_complete } = found;
+    if let Some(rehearse) = rehearse {
+        line.tell("running the ends of the front");
+        run_ends(&mut points, rehearse)?;
+    }
+    drop(line);
+    if !is_complete {
+        status!("the front is not complete: it was stopped before all searches had ended{}", arguments.longer());
+    }
     if let Some(place) = &place {
         place.finish(request, &points)?;
     }
     print_front(arguments.format, &points)
+}
+
+/// Runs the plan of the lowest latency, which is the first, and that of the least memory.
+fn run_ends(points: &mut [Point], rehearse: &Rehearse<'_>) -> Outcome {
+    let leanest = (0..points.len()).min_by_key(|at| points[*at].peak);
+    let ends: BTreeSet<usize> = leanest.into_iter().chain((!points.is_empty()).then_some(0)).collect();
+    for at in ends {
+        points[at].measured = rehearse(&points[at].candidate)?;
+    }
+    Ok(())
 }
 
 /// The JSON and the CSV file of a plan that goes to `path`: the other one has the same name with its own extension.

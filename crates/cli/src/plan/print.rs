@@ -29,11 +29,14 @@ pub(crate) fn print_front(format: Format, points: &[Point]) -> Outcome {
         Format::Csv => print_csv(&rows)?,
         Format::Json => print_json(&rows)?,
         Format::Table => {
-            let mut lines = table([">latency", ">between results", ">peak", ">devices", ">operators split"]);
+            let is_run = points.iter().any(|point| point.measured.is_some());
+            let columns = [">latency", ">between results", ">peak", ">devices", ">operators split"];
+            let mut lines = table(columns.into_iter().chain(is_run.then_some(">latency in a run")).collect::<Vec<_>>());
             for (point, row) in points.iter().zip(&rows) {
                 let (devices, splits) = (row.devices.to_string(), row.splits.to_string());
                 let figures = [point.latency.to_string(), point.interval.to_string(), point.peak.to_string()];
-                lines.add_row(figures.into_iter().chain([devices, splits]));
+                let measured = point.measured.map(|latency| latency.to_string()).unwrap_or_default();
+                lines.add_row(figures.into_iter().chain([devices, splits]).chain(is_run.then_some(measured)));
             }
             println!("{lines}");
         }
@@ -61,6 +64,7 @@ fn front_rows(points: &[Point]) -> Vec<FrontRow> {
             .filter(|tasks| !tasks.is_empty())
             .count(),
         splits: point.candidate.splits.len(),
+        measured_us: point.measured.map(|latency| latency.0),
     };
     points.iter().map(row).collect()
 }
@@ -72,6 +76,7 @@ struct FrontRow {
     peak_bytes: u64,
     devices: usize,
     splits: usize,
+    measured_us: Option<f64>,
 }
 
 fn inputs(count: u32) -> String {

@@ -102,9 +102,9 @@ pub(super) fn run<T>(
         return finish(Found::Moves { request: &request, of: other });
     }
     let runtime = runtime()?;
-    request.search.stop = progress::stop(&runtime, arguments.longest());
+    request.search.stop = progress::stop(&runtime, arguments.longest(false));
     if arguments.pareto {
-        return finish(Found::Request(&request));
+        return finish(Found::Front { request: &request, rehearse: None });
     }
     let progress = PlanProgress::new(request.search.stop);
     progress.show(&PlanEvent::Searching);

@@ -8,8 +8,17 @@ use super::{
 };
 use crate::{
     candidate::Candidate, no_plan::NoPlan, pipeline_depth, problem::Objective, request::PlanRequest, solve::arenas,
+    stop::Stop,
 };
 use edgecut_graph::units::{Bytes, Micros};
+
+/// Plans none of which is dominated in latency, time between results and peak memory, the fastest first.
+#[derive(Debug, Clone)]
+pub struct Front {
+    pub points: Vec<Point>,
+    /// Whether all searches ended of themselves: else a search that was stopped, or left out, might have found more.
+    pub is_complete: bool,
+}
 
 /// One plan of a front.
 #[derive(Debug, Clone)]
@@ -20,6 +29,8 @@ pub struct Point {
     pub interval: Micros,
     /// What the fullest device must have: parameters and arena.
     pub peak: Bytes,
+    /// The latency of a pilot run, if it was run.
+    pub measured: Option<Micros>,
 }
 
 /// What a plan would be without one server.
@@ -36,28 +47,74 @@ const LIMITS: usize = 9;
 const BELOW_LEAST: [f64; 3] = [0.9, 0.8, 0.7];
 /// The part (one over it) of the evaluations, and of the time, that each of these gets.
 const SEARCH_PART: u32 = 4;
+/// Searches of [`searched`] after the first.
+const SEARCHES: usize = 2 + LIMITS;
+/// The part of the time limit after which plans without splits are no longer looked for: they are found soon, and searches for
+/// splits start from them.
+const WHOLE_SHARE: f64 = 0.25;
 
-/// Plans none of which is dominated in latency, time between results and peak memory, the fastest first: the best for each
-/// objective, and the best under memory limits from the smallest peak on. `grown` is called with what is found so far
-/// whenever that becomes better.
+/// The front of the best plans for each objective, and of the best under memory limits from the smallest peak on. `grown` is
+/// called with what is found so far whenever that becomes better. Within a time limit each search has its part of it, and
+/// plans without splits come first: without one, the searches for splits find them too.
 ///
 /// # Errors
 /// If there is no plan for the request's own objective.
-pub fn front(request: &PlanRequest<'_>, mut grown: impl FnMut(&[Point])) -> Result<Vec<Point>, NoPlan> {
-    let mut front: Vec<Point> = Vec::new();
-    points(request, solve(request, None)?, |point| {
-        if point.is_met() && add(&mut front, point) {
-            grown(&front);
+pub fn front(request: &PlanRequest<'_>, mut grown: impl FnMut(&[Point])) -> Result<Front, NoPlan> {
+    let mut points: Vec<Point> = Vec::new();
+    let mut take = |point: Point| {
+        if point.is_met() && add(&mut points, point) {
+            grown(&points);
         }
-    });
-    Ok(front)
+    };
+    let mut is_complete = true;
+    let stop = request.search.stop;
+    if stop.until().is_some() && request.can_split() && request.is_free() {
+        let whole = with_stop(&request.unsplit(), stop.earlier(WHOLE_SHARE));
+        let first = part_of_time(&whole, SEARCHES + 1);
+        // Where no plan without splits meets the targets, one with splits may.
+        if let Ok(candidate) = nearest(&first, None) {
+            is_complete &= !first.search.stop.is_requested();
+            is_complete &= searched(&whole, candidate, &mut take).is_complete;
+        }
+    }
+    let first = part_of_time(request, SEARCHES + 1);
+    let candidate = solve(&first, None)?;
+    is_complete &= !first.search.stop.is_requested();
+    is_complete &= searched(request, candidate, &mut take).is_complete;
+    Ok(Front { points, is_complete })
+}
+
+fn with_stop<'a>(request: &PlanRequest<'a>, stop: Stop) -> PlanRequest<'a> {
+    let mut request = request.clone();
+    request.search.stop = stop;
+    request
+}
+
+/// `request` for the next of `left` searches, which share the time that is left.
+fn part_of_time<'a>(request: &PlanRequest<'a>, left: usize) -> PlanRequest<'a> {
+    with_stop(request, request.search.stop.earlier(1.0 / left.max(1) as f64))
+}
+
+/// What [`searched`] has done.
+struct Searched {
+    /// Of plans that miss nothing.
+    peaks: Vec<Bytes>,
+    is_complete: bool,
 }
 
 /// The plans that the front is chosen from: `first`, the best for the other objectives, and under memory limits. `found`
 /// is called with each, also with those that miss their limit or targets; the peaks of `first` and of the others, which
 /// miss none, are returned.
-fn points(request: &PlanRequest<'_>, first: Candidate, mut found: impl FnMut(Point)) -> Vec<Bytes> {
+fn searched(request: &PlanRequest<'_>, first: Candidate, mut found: impl FnMut(Point)) -> Searched {
     let first = Point::of(request, first);
+    let (mut left, mut is_complete) = (SEARCHES, true);
+    let mut search = |wanted: &PlanRequest<'_>| {
+        let wanted = part_of_time(wanted, left);
+        left -= 1;
+        let candidate = nearest(&wanted, None).ok();
+        is_complete &= !wanted.search.stop.is_requested();
+        candidate
+    };
     let mut peaks: Vec<Bytes> = first.iter().map(|point| point.peak).collect();
     first.into_iter().for_each(&mut found);
     let mut take = |peaks: &mut Vec<Bytes>, candidate: Option<Candidate>| {
@@ -68,7 +125,7 @@ fn points(request: &PlanRequest<'_>, first: Candidate, mut found: impl FnMut(Poi
     };
     for objective in [Objective::Latency, Objective::Throughput, Objective::Memory] {
         if objective != request.objective && !request.search.stop.is_requested() {
-            take(&mut peaks, nearest(&PlanRequest { objective, ..request.clone() }, None).ok());
+            take(&mut peaks, search(&PlanRequest { objective, ..request.clone() }));
         }
     }
     let range = || peaks.iter().map(|peak| peak.0 as f64);
@@ -84,9 +141,10 @@ fn points(request: &PlanRequest<'_>, first: Candidate, mut found: impl FnMut(Poi
         }
         let limit = Bytes((least * (most / least.max(1.0)).powf(step as f64 / LIMITS as f64)) as u64);
         let tight = limited_to(&PlanRequest { objective: between, ..request.with_part(SEARCH_PART) }, limit);
-        take(&mut peaks, nearest(&tight, None).ok());
+        take(&mut peaks, search(&tight));
     }
-    peaks
+    is_complete &= !request.search.stop.is_requested();
+    Searched { peaks, is_complete }
 }
 
 /// `request` with at most `limit` of memory on each device.
@@ -125,7 +183,7 @@ pub fn alternatives(request: &PlanRequest<'_>) -> Result<Vec<Candidate>, NoPlan>
     free.network.devices.iter_mut().for_each(|device| device.memory = None);
     let mut front: Vec<Point> = Vec::new();
     let mut closest: Option<Candidate> = None;
-    let peaks = points(&free, nearest(&free, None)?, |point| {
+    let Searched { peaks, .. } = searched(&free, nearest(&free, None)?, |point| {
         let candidate = limited(request, point.candidate.clone());
         closest = nearest_of(request.objective, closest.take().into_iter().chain(candidate));
         // The first stands for all if none meets the targets.
@@ -224,7 +282,7 @@ impl Point {
         let (_, interval) = candidate.solution.sustained(&candidate.expanded.problem).ok()?;
         let latency = evaluation.latency();
         let peak = candidate.solution.reserved().max().unwrap_or_default();
-        Some(Point { candidate, latency, interval, peak })
+        Some(Point { candidate, latency, interval, peak, measured: None })
     }
 
     /// Whether it meets the limits and targets that it was made for.

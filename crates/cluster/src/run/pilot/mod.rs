@@ -41,7 +41,7 @@ pub use error::PlanningError;
 pub use in_context::InContextCosts;
 pub use options::PilotOptions;
 pub use outcome::PilotOutcome;
-pub use planner::{Planned, plan_on_agents};
+pub use planner::{Planned, plan_on_agents, rehearsed};
 pub use progress::{PlanEvent, Progress};
 pub use replan::Replanner;
 pub use runner::PilotRunner;

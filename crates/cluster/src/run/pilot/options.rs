@@ -23,6 +23,8 @@ pub struct PilotOptions {
     /// plan that is made again is the same.
     pub min_replans: usize,
     pub patience: Duration,
+    /// The part of a time limit after which the search before pilot runs, or before a front, ends: what follows needs the rest.
+    pub search_share: f64,
 
     /// Target duration of one pilot run; its number of inferences is clamped to the range below.
     pub run_time: Micros,
@@ -62,6 +64,7 @@ impl Default for PilotOptions {
             continuation_gain: 0.995,
             min_replans: 10,
             patience: Duration::from_secs(120),
+            search_share: 0.5,
             run_time: Micros(1e6),
             min_repeats: 8,
             max_repeats: 40,
@@ -82,12 +85,12 @@ impl Default for PilotOptions {
 impl PilotOptions {
     /// No pilot runs: plans by profiles and measured shards.
     pub fn none() -> PilotOptions {
-        PilotOptions { rounds: 0, ..PilotOptions::default() }
+        PilotOptions { rounds: 0, search_share: 1.0, ..PilotOptions::default() }
     }
 
     /// Nothing is measured or run: plans by profiles alone.
     pub fn estimates_only() -> PilotOptions {
-        PilotOptions { rounds: 0, replans: 0, replans_before_pilots: 0, ..PilotOptions::default() }
+        PilotOptions { replans: 0, replans_before_pilots: 0, ..PilotOptions::none() }
     }
 
     /// Maximum number of recomputations of a plan: before pilot runs, if there are any.

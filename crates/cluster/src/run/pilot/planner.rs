@@ -1,16 +1,22 @@
 //! Planning on agents from beginning to end.
 
+use edgecut_graph::units::Micros;
 use edgecut_plan::{Candidate, PlanRequest, Stop, no_plan::Shortage, planner, split};
 
 use super::{
-    agents::PilotAgents, candidates::keeps_memory, error::PlanningError, options::PilotOptions, progress::PlanEvent,
-    replan::Replanner, runner::PilotRunner,
+    agents::PilotAgents,
+    candidates::keeps_memory,
+    error::PlanningError,
+    options::PilotOptions,
+    outcome::{PilotError, pilot_run},
+    progress::PlanEvent,
+    replan::Replanner,
+    runner::PilotRunner,
 };
-use crate::run::shards::Shards;
-
-/// The part of a time limit after which the first search ends. Of plans of resnet18 over three agents within 40 s, pilot runs
-/// and plans made again took 11 to 19 s.
-const SEARCH_SHARE: f64 = 0.5;
+use crate::run::{
+    perform::{PerformError, RunContext},
+    shards::Shards,
+};
 
 /// A plan, and what it is judged by.
 #[derive(Debug, Clone)]
@@ -41,9 +47,7 @@ pub fn plan_on_agents<'a>(
         return Ok(Planned { candidate: planner::plan(&known)?, request: known });
     }
     let stop = request.search.stop;
-    // Pilot runs, and plans made again for what agents refuse, need their part of the time.
-    let share = if options.rounds == 0 { 1.0 } else { SEARCH_SHARE };
-    let searched = with_stop(request.clone(), stop.earlier(share));
+    let searched = with_stop(request.clone(), stop.earlier(options.search_share));
     let mut replanner = Replanner { agents, options, progress, request: &searched, shards };
     let (first, request) = replanner.plan()?;
     let request = with_stop(request, stop);
@@ -64,6 +68,26 @@ pub fn plan_on_agents<'a>(
     Ok(Planned { candidate, request })
 }
 
+/// The latency of `candidate` of a front in a pilot run; `None` if an agent lacks memory for it.
+///
+/// # Errors
+/// If an agent fails, or nothing was measured.
+pub fn rehearsed(
+    agents: &PilotAgents<'_>,
+    request: &PlanRequest<'_>,
+    candidate: &Candidate,
+    options: &PilotOptions,
+) -> Result<Option<Micros>, PlanningError> {
+    let PilotAgents { fleet, cluster, given, runtime } = *agents;
+    let plan = candidate.without_targets().to_plan(request)?;
+    let context = RunContext { fleet, cluster, graph: &candidate.expanded.graph, given };
+    match runtime.block_on(pilot_run(&context, &plan, options)) {
+        Ok(outcome) => Ok(Some(outcome.outcome.latency.median_us)),
+        Err(PilotError::Perform(PerformError::Run(run))) if run.memory().is_some() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn with_stop<'a>(mut request: PlanRequest<'a>, stop: Stop) -> PlanRequest<'a> {
     request.search.stop = stop;
     request
@@ -78,7 +102,7 @@ mod tests {
     use edgecut_engine::energy::EnergySource;
     use edgecut_graph::{
         Granularity, Graph,
-        units::{Bytes, Micros, Watts},
+        units::{Bytes, Watts},
     };
     use edgecut_plan::{
         CostSource, TransferFormat,
