@@ -85,6 +85,30 @@ fn metrics_count_what_an_agent_does() {
     assert!(watched.get("/metrics").1.ends_with("# EOF\n"));
 }
 
+#[test]
+fn weights_are_sent_once() {
+    let watched = Watched::start(&["--memory", "1GiB"]);
+    let does = |command: &str| {
+        let done = within(PATIENCE, watched.command(command));
+        assert!(done.status.success(), "{command}: {}", stderr(&done));
+    };
+    let exported = within(PATIENCE, {
+        let mut command = edgecut(watched.folder.path());
+        command.args(["export", &model("lstm"), "--format", "onnx", "--output", "lstm.onnx"]);
+        command
+    });
+    assert!(exported.status.success(), "{}", stderr(&exported));
+    let received = || watched.metric("edgecut_weights_received_bytes_total").unwrap();
+    assert_eq!(received(), 0.0);
+    does("profile lstm.onnx --budget 200ms");
+    let once = received();
+    assert!(once > 1e6 && watched.metric("edgecut_weights_bytes") == Some(once), "{once}");
+    does("plan lstm.onnx --rehearse 1 --budget 100");
+    // The outputs are compared with those of this machine.
+    does("run plan.json --repeat 3");
+    assert_eq!(received(), once);
+}
+
 /// A run that takes longer than the tests wait, once it has begun.
 fn long_run(watched: &Watched) -> std::process::Child {
     let plan = format!("plan {} --profile-budget 200ms --rehearse 0 --budget 100", model("lstm"));

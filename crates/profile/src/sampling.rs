@@ -54,6 +54,13 @@ impl Sampling {
         }
     }
 
+    /// Two samplings that share the budget: the second has `share` of it.
+    #[must_use]
+    pub fn divided(self, share: f64) -> (Sampling, Sampling) {
+        let with = |share: f64| Sampling { budget: Micros(self.budget.0 * share), ..self };
+        (with(1.0 - share), with(share))
+    }
+
     /// The budget; none if it is not valid.
     pub(super) fn duration(&self) -> Duration {
         self.budget.to_duration().unwrap_or_default().min(MAX_BUDGET)

@@ -74,6 +74,9 @@ pub async fn survey(
     done.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
+/// What is measured after all items.
+const WHOLE: &str = "the model as a whole";
+
 /// Identifies a machine: the host of the address, or empty for this machine, which has all loopback addresses.
 fn machine(endpoint: &Endpoint) -> String {
     let Endpoint::Remote { address, .. } = endpoint else { return String::new() };
@@ -123,7 +126,7 @@ async fn profile_device(
             streamed: streamed(survey),
         };
         let events = agent.profile(task, survey.contents.clone());
-        whole = record(agent, device, items, events, &mut store, progress).await?.or(whole);
+        whole = record(agent, device, items, wants_whole, events, &mut store, progress).await?.or(whole);
     }
     let before = store.shards().len();
     let unmeasured_shards = match survey.shard_budget {
@@ -149,12 +152,14 @@ async fn record(
     agent: &Agent,
     device: &DeviceSpec,
     items: &[Item],
+    wants_whole: bool,
     mut events: mpsc::Receiver<Result<ProfileEvent, AgentError>>,
     store: &mut ProfileStore,
     progress: &(dyn Fn(SurveyProgress<'_>) + Sync),
 ) -> Result<Option<ModelTime>, SurveyError> {
     let tell = |store: &ProfileStore, item: &str, waiting_for: Option<&str>| {
         let (device, measured) = (&device.name, store.rows().len());
+        let item = if wants_whole && measured == items.len() { WHOLE } else { item };
         progress(SurveyProgress { device, measured, items: items.len(), item, waiting_for });
     };
     tell(store, "", None);

@@ -141,6 +141,9 @@ impl Host {
         for (number, gpu) in gpus.into_iter().enumerate() {
             devices.push(gpu_device(number, gpu, options.log.of_device(devices.len()))?);
         }
+        let (metrics, limits) = (Metrics::new(), &options.limits);
+        let held = limits.weights.min(Bytes(memory.0 / 4));
+        let weights = WeightStore::new(held, limits.weights_time, metrics.weights_received.clone());
         Ok(Arc::new(Host {
             name: options.name,
             identity: options.identity,
@@ -150,11 +153,11 @@ impl Host {
             notes,
             clock: Clock::start(),
             received: ReceivedBytes::within(memory + options.limits.document),
-            weights: WeightStore::new(options.limits.weights.min(Bytes(memory.0 / 4)), options.limits.weights_time),
+            weights,
             shared_memory: Arc::new(SharedMemory::within(memory)),
             jobs: ConcurrencyLimit::new(options.limits.jobs, options.limits.client_jobs),
             limits: Arc::new(options.limits),
-            metrics: Arc::new(Metrics::new()),
+            metrics: Arc::new(metrics),
             sessions: Mutex::default(),
             crash: options.crash,
             shutdown,

@@ -24,6 +24,8 @@ pub(super) struct Metrics {
     pub stages: Family<DeviceLabels, Counter>,
     pub sent: Counter,
     pub received: Counter,
+    /// Large constants from clients.
+    pub weights_received: Counter,
     gauges: Gauges,
     /// One scrape at a time.
     scrape: Mutex<()>,
@@ -123,9 +125,12 @@ impl Metrics {
         own.register("stages", "Stages that a device has computed", stages.clone());
         own.register_with_unit("sent", "Contents of tensors sent to other agents", Unit::Bytes, sent.clone());
         own.register_with_unit("received", "Contents of tensors from other agents", Unit::Bytes, received.clone());
+        let weights_received = Counter::default();
+        let help = "Weights received from clients";
+        own.register_with_unit("weights_received", help, Unit::Bytes, weights_received.clone());
         let gauges = Gauges::default();
         gauges.register(&mut registry);
-        Metrics { registry, jobs, inferences, stages, sent, received, gauges, scrape: Mutex::new(()) }
+        Metrics { registry, jobs, inferences, stages, sent, received, weights_received, gauges, scrape: Mutex::new(()) }
     }
 
     /// Counts a job that has ended.

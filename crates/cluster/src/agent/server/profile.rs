@@ -26,6 +26,9 @@ use edgecut_profile::{
 };
 use edgecut_values::seeded;
 
+/// The part of the budget for the model as a whole, which is one item among many, but the slowest.
+const WHOLE_SHARE: f64 = 0.2;
+
 impl Host {
     /// Measures what `task` requests and sends each result to `events`, after other processes of this machine that measure;
     /// it says for which one it waits. Stops after the current item when the receiver is
@@ -119,16 +122,20 @@ fn measure(
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };
+    let (of_items, of_whole) = match task.items && task.whole {
+        true => task.sampling.divided(WHOLE_SHARE),
+        false => (task.sampling, task.sampling),
+    };
     if task.items {
         let mut each = |measured: Measurement| send(ProfileEvent::Item(measured));
         match task.mode {
-            MeasurementMode::Isolated => isolated(&target, &task.sampling, &task.known, &mut each),
-            MeasurementMode::InSitu => in_situ(&target, &task.sampling, &mut each),
+            MeasurementMode::Isolated => isolated(&target, &of_items, &task.known, &mut each),
+            MeasurementMode::InSitu => in_situ(&target, &of_items, &mut each),
         }
         .map_err(failed)?;
     }
     if task.whole && !is_cancelled() {
-        let event = match whole_model(&target, &task.sampling, task.cache_flush) {
+        let event = match whole_model(&target, &of_whole, task.cache_flush) {
             Ok(cost) => Some(ProfileEvent::Whole(cost)),
             Err(error) if !task.items => {
                 Some(ProfileEvent::Item(Measurement { item: 0, cost: Err(error.to_string()) }))

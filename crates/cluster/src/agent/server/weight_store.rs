@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use prometheus_client::metrics::counter::Counter;
+
 use super::connection_info::ClientId;
 use crate::agent::protocol::constants::HeldConstants;
 use edgecut_graph::{ContentHash, units::Bytes};
@@ -19,6 +21,8 @@ pub(super) struct WeightStore {
     limit: Bytes,
     /// How long what is not used is held.
     time: Duration,
+    /// Bytes of weights that came from clients.
+    received: Counter,
     held: Mutex<Held>,
 }
 
@@ -44,9 +48,9 @@ pub(super) struct ClientWeights {
 }
 
 impl WeightStore {
-    /// For at most `limit`, each unused for at most `time`.
-    pub fn new(limit: Bytes, time: Duration) -> Arc<WeightStore> {
-        Arc::new(WeightStore { limit, time, held: Mutex::default() })
+    /// For at most `limit`, each unused for at most `time`; `received` counts the bytes that come from clients.
+    pub fn new(limit: Bytes, time: Duration, received: Counter) -> Arc<WeightStore> {
+        Arc::new(WeightStore { limit, time, received, held: Mutex::default() })
     }
 
     pub fn of(self: &Arc<WeightStore>, client: ClientId) -> ClientWeights {
@@ -92,6 +96,7 @@ impl HeldConstants for ClientWeights {
     /// What was used the longest ago makes room.
     fn keep(&mut self, hash: ContentHash, content: &bytes::Bytes) {
         let size = Bytes(content.len() as u64);
+        self.all.received.inc_by(size.0);
         if size > self.all.limit {
             return;
         }
@@ -113,7 +118,7 @@ mod tests {
 
     #[test]
     fn weights_of_a_client_are_held_within_a_limit_and_a_time() {
-        let store = WeightStore::new(Bytes(10), Duration::from_secs(60));
+        let store = WeightStore::new(Bytes(10), Duration::from_secs(60), Counter::default());
         let (mut one, other) = (store.of(ClientId::Certificate([1; 32])), store.of(ClientId::Certificate([2; 32])));
         let contents = [4, 5, 6, 11].map(|size| bytes::Bytes::from(vec![size; usize::from(size)]));
         let [a, b, c, d] = [0, 1, 2, 3].map(|index: usize| ContentHash::of(&contents[index]));
@@ -130,6 +135,7 @@ mod tests {
         let now = Instant::now();
         let next = store.expire(now);
         assert!(next <= now + Duration::from_secs(60) && store.bytes() == Bytes(10));
+        assert_eq!(store.received.get(), 4 + 5 + 6 + 11 + 6);
         store.expire(now + Duration::from_secs(60));
         assert_eq!((held(&one), store.bytes()), ([false; 4], Bytes::ZERO));
     }
