@@ -181,7 +181,7 @@ fn files_of_other_kinds_are_told_by_what_they_are() {
         ("profile --import m.relay", "not a profile: this is Relay text"),
         ("profile --import hello.relay", "neither a graph dump nor an execution trace"),
         ("run m.relay --inputs hello.relay", "hello.relay: expected an .npz file, as `numpy.savez` writes them"),
-        ("memory place m.relay --figures plan.json", "--figures plan.json: it is a file; name a folder"),
+        ("memory place m.relay --figures plan.json", "--figures plan.json: several files are written: name a folder"),
         ("memory schedule plan.json", "not a graph to be scheduled"),
         ("memory pack plan.csv", "not a table of buffers: this is CSV, the rows of a plan"),
         ("memory place m.relay --fuse cluster.toml", "not a library of patterns: this is TOML; name a model"),

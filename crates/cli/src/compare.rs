@@ -8,7 +8,9 @@ use crate::{
     Failure, Outcome,
     caller::status,
     format::{Format, print_csv, print_json, to_csv},
-    source_file as file, subject_file,
+    source_file as file,
+    stdout::print_line,
+    subject_file,
     table::{numbered, shortened, table},
 };
 use edgecut_graph::units::{Bytes, Joules, Micros};
@@ -52,23 +54,22 @@ impl Compare {
     pub fn run(self) -> Outcome {
         self.output.as_deref().map_or(Ok(()), file::check_place)?;
         let mut comparison = compare(&subject(&self.a)?, &subject(&self.b)?)?;
-        if let Some(path) = &self.output {
-            file::write(path, &to_csv(&comparison.rows)?)?;
-            status!("comparison written to {}", path.display());
-        }
+        let all = self.output.as_ref().map(|path| Ok::<_, Failure>((path, to_csv(&comparison.rows)?))).transpose()?;
         if self.significant {
             comparison.rows.retain(|row| row.is_significant != Some(false));
         }
         let most = self.top.unwrap_or(if self.format == Format::Table { TOP } else { usize::MAX });
         let hidden = comparison.keep(most);
         match self.format {
-            Format::Csv => print_csv(&comparison.rows),
-            Format::Json => print_json(&comparison),
-            Format::Table => {
-                println!("{}", page(&comparison, hidden));
-                Ok(())
-            }
+            Format::Csv => print_csv(&comparison.rows)?,
+            Format::Json => print_json(&comparison)?,
+            Format::Table => print_line!("{}", page(&comparison, hidden)),
         }
+        if let Some((path, rows)) = all {
+            file::write(path, &rows)?;
+            status!("comparison written to {}", path.display());
+        }
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 use miette::Report;
 
 use super::diagnostic::ImportDiagnostic;
+use edgecut_profile::ProfileError;
 use edgecut_relay::ImportError;
 
 /// Exit code of a program that Ctrl-C ended.
@@ -44,6 +45,14 @@ impl Failure {
         Failure::Model(ImportDiagnostic::report(error))
     }
 
+    /// A profile that cannot be read or written.
+    pub fn profile(error: ProfileError) -> Failure {
+        match error {
+            ProfileError::File { path, source } => Failure::unwritable(&path.display().to_string(), &source),
+            ProfileError::Malformed { .. } | ProfileError::Content { .. } => Failure::bad_input(error),
+        }
+    }
+
     pub fn agent(error: impl std::error::Error) -> Failure {
         Failure::Agent(Report::msg(chain(&error)))
     }
@@ -53,8 +62,11 @@ impl Failure {
         Failure::BadInput(Report::msg(format!("{file}: {error}")))
     }
 
-    /// A file that cannot be written.
+    /// A file that cannot be written, or that is a folder.
     pub fn unwritable(file: &str, error: &std::io::Error) -> Failure {
+        if error.kind() == std::io::ErrorKind::IsADirectory {
+            return Failure::BadInput(Report::msg(format!("{file} is a folder: name a file in it")));
+        }
         Failure::Failed(Report::msg(format!("{file} cannot be written: {error}")))
     }
 

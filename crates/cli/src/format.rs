@@ -1,10 +1,8 @@
-//! How verbs print their results: for people, as CSV, as JSON. Always to stdout.
-
-use std::io::{self, Write};
+//! How verbs print their results: for people, as CSV, as JSON.
 
 use serde::Serialize;
 
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, stdout};
 
 /// What `--format` takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -20,13 +18,10 @@ pub fn print_csv<T: Serialize>(rows: &[T]) -> Outcome {
     print_all(&to_csv(rows)?)
 }
 
-/// Writes to stdout. The reader may stop, as `head` does: then the program ends, and there is nothing to report.
+/// Prints a text. Where stdout takes no more, the program says so at its end.
 pub fn print_all(text: &[u8]) -> Outcome {
-    let mut out = io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(1),
-        written => written.map_err(|error| Failure::unwritable("stdout", &error)),
-    }
+    stdout::print(text);
+    Ok(())
 }
 
 /// Rows under a header of their fields' names.

@@ -22,6 +22,7 @@ mod failure;
 mod format;
 mod ineffective;
 mod inspect;
+mod interrupt;
 mod kind;
 mod located;
 mod log_format;
@@ -37,6 +38,7 @@ mod profile_source;
 mod report;
 mod run;
 mod source_file;
+mod stdout;
 mod subject_file;
 mod survey;
 mod table;
@@ -93,10 +95,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     match config::configured(Arguments::command(), &arguments).and_then(|command| run(command, arguments)) {
-        Ok(()) => 0,
+        Ok(()) => stdout::exit_code(0),
         Err(failure) => {
             failure.print();
-            failure.exit_code()
+            stdout::exit_code(failure.exit_code())
         }
     }
 }

@@ -21,7 +21,8 @@ impl Manual {
     pub fn run(self, mut root: Command) -> Outcome {
         root.build();
         let Some(folder) = &self.output else { return print_all(&page(&root)?) };
-        std::fs::create_dir_all(folder).map_err(|error| Failure::unwritable(&folder.display().to_string(), &error))?;
+        source_file::check_folder("--output", folder)?;
+        source_file::create_folder(folder)?;
         let mut commands = vec![&root];
         while let Some(command) = commands.pop() {
             let name = command.get_display_name().unwrap_or_else(|| command.get_name());

@@ -1,33 +1,92 @@
 //! Files that are named on the command line.
 
-use std::{io::Write, path::Path};
+use std::{io, path::Path};
 
 use miette::Report;
 
-use super::Failure;
-use edgecut_values::files::write_atomic;
+use super::{Failure, Outcome, caller::notice, stdout};
+use edgecut_values::{
+    destination::Destination,
+    files::{Sink, write_atomic},
+};
 
-/// Writes `content` to a file that appears whole.
-pub fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
-    write_atomic(path, |file| file.write_all(content)).map_err(|e| Failure::unwritable(&path.display().to_string(), &e))
+/// Writes `content` to where `path` leads: a file appears whole, a stream is written in place, `-` is stdout.
+pub fn write(path: &Path, content: &[u8]) -> Outcome {
+    write_with(path, |file| file.write_all(content))
 }
 
-/// Finds out whether a file could be written at `path`, before work begins whose result goes there. Leaves nothing.
-pub fn check_place(path: &Path) -> Result<(), Failure> {
-    if path.is_dir() {
-        let what = format!("{} is a folder: name a file in it", path.display());
-        return Err(Failure::BadInput(Report::msg(what)));
+/// Writes what `fill` does, as [`write`].
+pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Sink) -> io::Result<()>) -> Outcome {
+    if let Ok(Destination::Stdout) = Destination::of(path) {
+        let mut content = io::Cursor::new(Vec::new());
+        fill(&mut content).map_err(|error| unwritable(path, &error))?;
+        stdout::write(content.get_ref());
+        return Ok(());
     }
+    write_atomic(path, fill).map_err(|error| unwritable(path, &error))
+}
+
+/// Whether `path` names a file that others can lie next to, and not a stream or stdout.
+pub fn is_file(path: &Path) -> bool {
+    Destination::of(path).is_ok_and(|to| to.is_file())
+}
+
+/// Tries all of `writes`, whatever becomes of those before: gives the first failure, and tells the others.
+pub fn all(writes: impl IntoIterator<Item = Outcome>) -> Outcome {
+    let mut failures = writes.into_iter().filter_map(Result::err);
+    let Some(first) = failures.next() else { return Ok(()) };
+    failures.for_each(|failure| {
+        if let Some(report) = failure.report() {
+            notice!("{report}");
+        }
+    });
+    Err(first)
+}
+
+/// Finds out whether something could be written at `path`, before work begins whose result goes there. Leaves nothing, and
+/// reserves stdout if that is the place.
+pub fn check_place(path: &Path) -> Outcome {
+    let file = match Destination::of(path).map_err(|error| unwritable(path, &error))? {
+        Destination::Stdout => return stdout::reserve(),
+        Destination::Stream(_) => return Ok(()),
+        Destination::File(file) => file,
+    };
     // Folders that are missing are made when the file is written.
     let there =
-        path.ancestors().skip(1).map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+        file.ancestors().skip(1).map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
     match there.into_iter().find(|folder| folder.exists()).map(tempfile::tempfile_in) {
-        Some(Err(error)) => Err(Failure::unwritable(&path.display().to_string(), &error)),
+        Some(Err(error)) => Err(unwritable(path, &error)),
         _ => Ok(()),
     }
+}
+
+/// Refuses what is not a folder where `flag` wants one, which may not exist yet.
+pub fn check_folder(flag: &str, path: &Path) -> Outcome {
+    match Destination::of(path) {
+        Ok(Destination::File(file)) if !file.exists() => Ok(()),
+        Ok(_) => {
+            let what = format!("{flag} {}: several files are written: name a folder", path.display());
+            Err(Failure::BadInput(Report::msg(what)))
+        }
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(()),
+        Err(error) => Err(unwritable(path, &error)),
+    }
+}
+
+/// Makes the folder at `path`, if it is missing.
+pub fn create_folder(path: &Path) -> Outcome {
+    std::fs::create_dir_all(path).map_err(|error| unwritable(path, &error))
 }
 
 /// Reads a file that was named on the command line.
 pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| Failure::unreadable(&path.display().to_string(), &error))
+}
+
+/// That nothing can be written at `path`.
+pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    match Destination::of(path) {
+        Ok(Destination::Stdout) => Failure::unwritable("stdout", error),
+        _ => Failure::unwritable(&path.display().to_string(), error),
+    }
 }

@@ -2,14 +2,16 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
+
+use miette::Report;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::{
     Failure,
-    caller::{Event, status, tell, until_stopped},
+    caller::{Event, notice, status, tell, until_stopped},
     verbosity::draw_target,
 };
 use edgecut_cluster::{
@@ -50,15 +52,30 @@ pub async fn profiles(
     for bar in bars.lock().unwrap_or_else(PoisonError::into_inner).values() {
         bar.finish_and_clear();
     }
-    let profiles = profiles?;
-    for profile in &profiles {
+    let mut profiles = profiles?;
+    for profile in &mut profiles {
         // A whole model that was measured before is as good as measured now.
         let whole = profile.whole.or_else(|| ModelTime::read(&profile.path));
-        ProfileSummary::of(&profile.rows).write(&profile.path, whole).map_err(Failure::failed)?;
-        let how = if profile.changed { "written to" } else { "unchanged, read from" };
-        status!("profile {how} {}", profile.path.display());
+        if profile.unwritten.is_none() {
+            let summary = ProfileSummary::of(&profile.rows).write(&profile.path, whole);
+            profile.unwritten = summary.err().map(Arc::new);
+        }
+        match &profile.unwritten {
+            Some(why) => notice!("the profile of {} is used, and not kept: {why}", profile.device.name),
+            None => {
+                let how = if profile.changed { "written to" } else { "unchanged, read from" };
+                status!("profile {how} {}", profile.path.display());
+            }
+        }
     }
     Ok(profiles)
+}
+
+/// The failure of profiles that could not be written, if there are any.
+pub fn unwritten(profiles: &[DeviceProfile]) -> Option<Failure> {
+    let paths = profiles.iter().filter(|profile| profile.unwritten.is_some()).map(|profile| profile.path.display());
+    let paths: Vec<String> = paths.map(|path| path.to_string()).collect();
+    (!paths.is_empty()).then(|| Failure::Failed(Report::msg(format!("not written: {}", paths.join(", ")))))
 }
 
 /// The rows of all devices that are stored; nothing is measured.
@@ -75,6 +92,6 @@ pub async fn stored_profiles(
 fn survey_failure(error: SurveyError) -> Failure {
     match error {
         SurveyError::Agent { .. } => Failure::agent(error),
-        SurveyError::Store(_) => Failure::failed(error),
+        SurveyError::Store(error) => Failure::profile(error),
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     format::{Format, print_all, print_csv},
     kind::{self, Kind},
     source_file,
+    stdout::print_line,
     table::{Table, table},
 };
 
@@ -106,20 +107,19 @@ impl Workload {
                 .collect(),
         };
         let json = serde_json::to_string(&output).map_err(Failure::failed)? + "\n";
-        if let Some(path) = &self.output {
-            source_file::write(path, json.as_bytes())?;
-            status!("assignment written to {}", path.display());
-        }
         match self.format {
-            Format::Json => print_all(json.as_bytes()),
-            Format::Csv => print_csv(&output.assignment),
+            Format::Json => print_all(json.as_bytes())?,
+            Format::Csv => print_csv(&output.assignment)?,
             Format::Table => {
-                println!("{}", devices(&problem.operators, &output.assignment));
-                println!("{objective} {:.4}", answer.objective);
-                println!("bound {:.4} ({}), gap {:.1} %", answer.bound, answer.bound_by, 100.0 * answer.gap());
-                Ok(())
+                print_line!("{}", devices(&problem.operators, &output.assignment));
+                print_line!("{objective} {:.4}", answer.objective);
+                print_line!("bound {:.4} ({}), gap {:.1} %", answer.bound, answer.bound_by, 100.0 * answer.gap());
             }
         }
+        let Some(path) = &self.output else { return Ok(()) };
+        source_file::write(path, json.as_bytes())?;
+        status!("assignment written to {}", path.display());
+        Ok(())
     }
 }
 

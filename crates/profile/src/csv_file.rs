@@ -1,9 +1,6 @@
 //! CSV files of profiles: encoding rows, replacing a file atomically, and the path of the summary next to a profile.
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -19,9 +16,13 @@ pub(super) fn encode<T: Serialize>(rows: &[T], header: bool) -> std::io::Result<
     writer.into_inner().map_err(|e| std::io::Error::other(e.to_string()))
 }
 
-/// Replaces the file at `path` with `rows`: written under a temporary name, then renamed.
+/// Replaces the file at `path` with `rows`: written under a temporary name, then renamed. A file that has these rows is left
+/// alone, so that what is complete can be read where nothing can be written.
 pub(super) fn replace<T: Serialize>(path: &Path, rows: &[T]) -> Result<(), ProfileError> {
-    let written = write_atomic(path, |file| encode(rows, true).and_then(|text| file.write_all(&text)));
+    let written = encode(rows, true).and_then(|text| match std::fs::read(path) {
+        Ok(known) if known == text => Ok(()),
+        _ => write_atomic(path, |file| file.write_all(&text)),
+    });
     written.map_err(|source| ProfileError::File { path: path.to_path_buf(), source })
 }
 

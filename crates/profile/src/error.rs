@@ -9,6 +9,7 @@ pub enum ProfileError {
     File { path: PathBuf, source: std::io::Error },
     #[error("{path}: {what}")]
     Malformed { path: PathBuf, what: String },
-    #[error("{path}: not a profile of this device: {what}; move the file away or choose another --output")]
+    /// A file in a folder of profiles that is not what its name says.
+    #[error("{path}: {what}; move the file away, or name another folder of profiles")]
     Content { path: PathBuf, what: String },
 }

@@ -10,6 +10,33 @@ use crate::{ProfileError, ProfileRow};
 /// Maximum depth of subfolders that are searched.
 const MAX_DEPTH: usize = 4;
 
+/// The columns that every profile has: the one first that no other table has. A time may be empty, but not its column: rows
+/// without any time would look like those of operators that the device cannot compute.
+const COLUMNS: [&str; 22] = [
+    "signature",
+    "server",
+    "device",
+    "hardware",
+    "engine",
+    "engine_version",
+    "threads",
+    "mode",
+    "granularity",
+    "id",
+    "operators",
+    "operator",
+    "shapes",
+    "dtype",
+    "flops",
+    "bytes",
+    "n",
+    "time_us_median",
+    "output_bytes",
+    "parameter_bytes",
+    "disturbed",
+    "note",
+];
+
 /// The rows of the profile at `path`.
 ///
 /// # Errors
@@ -30,9 +57,9 @@ pub fn parse(text: &str) -> Result<Vec<ProfileRow>, String> {
     }
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let header = reader.headers().map_err(|e| e.to_string())?.clone();
-    if !header.iter().any(|name| name == "signature") {
+    if let Some(missing) = COLUMNS.iter().find(|column| !header.iter().any(|name| name == **column)) {
         let found = text.lines().next().unwrap_or_default();
-        return Err(format!("line 1: a profile needs a column `signature`; found the header `{}`", truncated(found)));
+        return Err(format!("line 1: a profile needs a column `{missing}`; found the header `{}`", truncated(found)));
     }
     reader.deserialize::<ProfileRow>().map(|row| row.map_err(|error| describe(&error, &header))).collect()
 }
@@ -117,6 +144,7 @@ mod tests {
             (format!("{good}{}\n", row("1", "guessed")), "line 3: unknown variant `guessed`"),
             (format!("{good}s,cpu\n"), "line 3: 2 cells where the header has 28 columns"),
             ("a_name,forward_fw_mean_time\n".to_string(), "line 1: a profile needs a column `signature`"),
+            (good.replace("time_us_median,", "median,"), "line 1: a profile needs a column `time_us_median`"),
         ] {
             let error = parse(&text).unwrap_err();
             assert!(error.starts_with(why), "{error}");

@@ -14,6 +14,7 @@ use std::{
 use crate::{
     Cost, Item, Measurement, MeasurementMode, ProfileError, ProfileKey, ProfileRow, ProfiledShard, Signature,
     csv_file::{encode, replace, summary_path},
+    reader,
 };
 use edgecut_values::files::{FileLock, lock};
 
@@ -62,13 +63,13 @@ impl ProfileStore {
         };
         // An interruption may leave a part of a line, and even of a character.
         let whole = &text[..text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)];
-        let rows = csv::Reader::from_reader(whole).into_deserialize::<ProfileRow>().collect::<Result<Vec<_>, _>>();
         let content = |what| ProfileError::Content { path: self.path.clone(), what };
-        let rows = rows.map_err(|e| content(e.to_string()))?;
+        let rows = std::str::from_utf8(whole).map_err(|error| error.to_string()).and_then(reader::parse);
+        let rows = rows.map_err(|what| content(format!("not a profile that can be read: {what}")))?;
         match rows.iter().find(|row| !self.key.matches(row)) {
-            Some(row) => {
-                Err(content(format!("it contains a row of {}/{} on {}", row.server, row.device, row.hardware)))
-            }
+            Some(ProfileRow { server, device, hardware, .. }) => Err(content(format!(
+                "not a profile of this device: it contains a row of {server}/{device} on {hardware}"
+            ))),
             None => Ok(rows),
         }
     }
@@ -167,10 +168,11 @@ impl ProfileStore {
     }
 
     /// Adds the row of a measured item; in isolated mode, also those of all items with the same signature that have
-    /// none yet. The rows are on disk when this returns.
+    /// none yet. The rows are on disk when this returns, unless they cannot be written: then they are kept in memory, and
+    /// [`ProfileStore::finish`] tries again.
     ///
     /// # Errors
-    /// If they cannot be written.
+    /// If the file has become one of another profile.
     pub fn record(&mut self, items: &[Item], measured: &Measurement) -> Result<(), ProfileError> {
         let Some(item) = items.get(measured.item) else { return Ok(()) };
         for (id, other) in items.iter().enumerate() {
@@ -189,7 +191,7 @@ impl ProfileStore {
     /// Adds missing rows of measured signatures: an interruption can come between rows of one signature.
     ///
     /// # Errors
-    /// If they cannot be written.
+    /// As [`ProfileStore::record`].
     pub fn complete(&mut self, items: &[Item]) -> Result<(), ProfileError> {
         for row in self.rows.clone() {
             let cost = row.cost().ok_or(row.note);
@@ -199,10 +201,10 @@ impl ProfileStore {
     }
 
     /// Adds the row of `shard` of item `id`, which as a whole is `whole`; `part` is the item that was measured for it.
-    /// The row is on disk when this returns.
+    /// As [`ProfileStore::record`].
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// As [`ProfileStore::record`].
     pub fn record_shard(
         &mut self,
         id: usize,
@@ -215,8 +217,19 @@ impl ProfileStore {
         self.add(ProfileRow::new(device, *mode, *granularity, id, part, cost).into_shard_of(whole, shard))
     }
 
-    /// Appends `row` to the file, which another process may have replaced since, or left with a part of a line.
+    /// Appends `row` to the file if that can be written, and keeps it in any case.
     fn add(&mut self, row: ProfileRow) -> Result<(), ProfileError> {
+        let appended = match self.append(&row) {
+            // A full disk, for one: what is measured is worth more than its file.
+            Err(ProfileError::File { .. }) => Ok(()),
+            appended => appended,
+        };
+        self.keep(row);
+        appended
+    }
+
+    /// Appends `row` to the file, which another process may have replaced since, or left with a part of a line.
+    fn append(&mut self, row: &ProfileRow) -> Result<(), ProfileError> {
         let _lock = self.lock()?;
         let mut file = self.open_to_append()?;
         if !ends_a_line(&mut file).map_err(|source| self.error(source))? {
@@ -227,12 +240,10 @@ impl ProfileStore {
             file = self.open_to_append()?;
         }
         let appended = file.metadata().and_then(|about| {
-            let text = encode(std::slice::from_ref(&row), about.len() == 0)?;
+            let text = encode(std::slice::from_ref(row), about.len() == 0)?;
             file.write_all(&text)
         });
-        appended.map_err(|source| self.error(source))?;
-        self.keep(row);
-        Ok(())
+        appended.map_err(|source| self.error(source))
     }
 
     fn open_to_append(&self) -> Result<File, ProfileError> {
@@ -336,6 +347,38 @@ mod tests {
         store.finish().unwrap();
         assert_eq!(store.rows().iter().map(|r| r.id).collect::<Vec<_>>(), [0, 1, 2, 3]);
         assert_eq!(ProfileStore::open(folder.path(), &key).unwrap().rows(), store.rows());
+    }
+
+    #[test]
+    fn rows_that_cannot_be_written_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = key("Some CPU, 8 cores");
+        let mut store = ProfileStore::open(folder.path(), &key).unwrap();
+        let path = store.path().to_path_buf();
+        // A folder in its place can be neither opened nor replaced.
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        store.add(row(&key, 1, Ok(cost(1.0)))).unwrap();
+        store.add(row(&key, 0, Ok(cost(2.0)))).unwrap();
+        assert!(matches!(store.finish(), Err(ProfileError::File { .. })));
+        fs::remove_dir(&path).unwrap();
+        store.finish().unwrap();
+        assert_eq!(ProfileStore::open(folder.path(), &key).unwrap().rows(), store.rows());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_complete_profile_is_not_written_again() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        let key = key("Some CPU, 8 cores");
+        let mut store = ProfileStore::open(folder.path(), &key).unwrap();
+        store.add(row(&key, 0, Ok(cost(1.0)))).unwrap();
+        store.finish().unwrap();
+        let file = fs::metadata(store.path()).unwrap().ino();
+        let mut again = ProfileStore::open(folder.path(), &key).unwrap();
+        again.finish().unwrap();
+        assert_eq!(fs::metadata(store.path()).unwrap().ino(), file);
     }
 
     #[test]

@@ -2,16 +2,28 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Write},
+    io::{self, Cursor, Seek, Write},
     path::Path,
 };
 
-/// Writes a temporary file next to `path`, waits until it is on disk and renames it, so that no reader sees a partial file, not
-/// even after a power failure. Creates missing folders. The file gets default permissions.
+use crate::destination::{Destination, folder, write_stream};
+
+/// What [`write_atomic`] hands out to be filled.
+pub trait Sink: Write + Seek {}
+
+impl<S: Write + Seek> Sink for S {}
+
+/// Writes a temporary file next to the one that `path` leads to, waits until it is on disk and renames it, so that no reader sees
+/// a partial file, not even after a power failure. Creates missing folders. The file gets default permissions. Devices, FIFOs,
+/// sockets and the standard output get the same bytes in place, all at once.
 ///
 /// # Errors
-/// If the folder or the file cannot be created, or the error of `fill`; `path` is then unchanged.
-pub fn write_atomic<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&mut File) -> Result<(), E>) -> Result<(), E> {
+/// If the folder or the file cannot be created, or the error of `fill`; a file is then unchanged.
+/// [`io::ErrorKind::IsADirectory`] if `path` is a folder.
+pub fn write_atomic<E: From<io::Error>>(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Sink) -> Result<(), E>,
+) -> Result<(), E> {
     // Reduced by the umask of the process.
     write(path, 0o666, fill)
 }
@@ -28,9 +40,18 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
 fn write<E: From<io::Error>>(
     path: &Path,
     #[cfg_attr(not(unix), expect(unused_variables))] mode: u32,
-    fill: impl FnOnce(&mut File) -> Result<(), E>,
+    fill: impl FnOnce(&mut dyn Sink) -> Result<(), E>,
 ) -> Result<(), E> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let path = match Destination::of(path)? {
+        Destination::File(path) => path,
+        Destination::Stream(path) => return Ok(write_stream(&path, &filled(fill)?)?),
+        Destination::Stdout => {
+            let content = filled(fill)?;
+            let mut out = io::stdout().lock();
+            return Ok(out.write_all(&content).and_then(|()| out.flush())?);
+        }
+    };
+    let folder = folder(&path);
     fs::create_dir_all(folder)?;
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
@@ -42,8 +63,15 @@ fn write<E: From<io::Error>>(
     fill(temporary.as_file_mut())?;
     temporary.flush()?;
     temporary.as_file().sync_all()?;
-    temporary.persist(path).map_err(|error| error.error)?;
+    temporary.persist(&path).map_err(|error| error.error)?;
     Ok(())
+}
+
+/// What `fill` writes.
+fn filled<E>(fill: impl FnOnce(&mut dyn Sink) -> Result<(), E>) -> Result<Vec<u8>, E> {
+    let mut content = Cursor::new(Vec::new());
+    fill(&mut content)?;
+    Ok(content.into_inner())
 }
 
 /// Exclusive use of the files in the folder of `path` among processes that ask for it, until dropped. Waits for the process that
@@ -53,7 +81,7 @@ fn write<E: From<io::Error>>(
 /// # Errors
 /// If the folder cannot be created.
 pub fn lock(path: &Path) -> io::Result<FileLock> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder(path);
     fs::create_dir_all(folder)?;
     let folder = File::open(folder).ok().filter(|folder| folder.lock().is_ok());
     Ok(FileLock { _folder: folder })
@@ -107,6 +135,11 @@ mod tests {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink("new/file", &link).unwrap();
+            write_atomic(&link, |file| file.write_all(b"second")).unwrap();
+            assert!(link.is_symlink());
+            assert_eq!(fs::read(&path).unwrap(), b"second");
             let plain = folder.path().join("plain");
             fs::write(&plain, "").unwrap();
             let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();

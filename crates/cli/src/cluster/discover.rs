@@ -1,7 +1,7 @@
 //! `edgecut cluster discover`: the agents on the local network, and a cluster file of them.
 
 use std::{
-    io::{ErrorKind, Write},
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 

@@ -1,9 +1,6 @@
 //! `edgecut cluster init`: an authority, and certificates for the agents of a cluster file and for operators.
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use smol_str::SmolStr;
 

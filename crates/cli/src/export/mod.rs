@@ -20,6 +20,7 @@ use crate::{
     kind,
     model::{Model, ModelArguments, resolve},
     source_file as file,
+    stdout::print_line,
 };
 use edgecut_graph::{Graph, OperatorId, Origin, TensorId};
 use edgecut_onnx::{ExportOptions, export};
@@ -102,6 +103,7 @@ impl Export {
                 "--format ray and triton are for a plan, as `edgecut plan` writes it: a model alone is --format onnx";
             return Err(Failure::BadInput(Report::msg(what)));
         }
+        self.check_output(is_plan)?;
         if !is_plan {
             let model = match self.format {
                 Format::Onnx => self.input.load_for_export()?,
@@ -138,6 +140,20 @@ impl Export {
         self.write(&self.text(graph, &place)?)
     }
 
+    /// Finds out whether the output can be written. Of a plan, models and modules go into a folder.
+    fn check_output(&self, is_plan: bool) -> Outcome {
+        let Some(path) = &self.output else { return Ok(()) };
+        if is_plan && !matches!(self.format, Format::Dot | Format::Json) {
+            return file::check_folder("--output", path);
+        }
+        file::check_place(path)?;
+        if (self.external_data || self.with_params) && !file::is_file(path) {
+            let what = format!("--output {}: another file goes next to it: name a file", path.display());
+            return Err(Failure::BadInput(Report::msg(what)));
+        }
+        Ok(())
+    }
+
     fn text(&self, graph: &Graph, place: &dyn Fn(OperatorId) -> Option<(usize, String)>) -> Result<String, Failure> {
         match self.format {
             Format::Relay => Ok(print_graph(graph)),
@@ -168,7 +184,7 @@ impl Export {
             )));
         };
         let export = modules(plan, graph).map_err(Failure::bad_input)?;
-        std::fs::create_dir_all(folder).map_err(|error| Failure::unwritable(&folder.display().to_string(), &error))?;
+        file::create_folder(folder)?;
         for (name, text) in &export.modules {
             file::write(&folder.join(name), text.as_bytes())?;
         }
@@ -188,7 +204,7 @@ impl Export {
         file::write(&folder.join("manifest.json"), manifest.as_bytes())?;
         let count = export.modules.len();
         let modules = if count == 1 { "module" } else { "modules" };
-        println!("{count} {modules} and manifest.json in {}", folder.display());
+        print_line!("{count} {modules} and manifest.json in {}", folder.display());
         Ok(())
     }
 
@@ -203,10 +219,9 @@ impl Export {
         };
         let options = ExportOptions { content: &content, interface: model.interface.as_ref() };
         let exported = export(graph, &options).map_err(Failure::bad_input)?;
-        write_model(&exported, path, self.external_data)?;
         let (operators, composed) = (graph.operators().len(), exported.compositions.len());
-        println!("{}: {operators} operators, {composed} of them as compositions of several", path.display());
-        Ok(())
+        print_line!("{}: {operators} operators, {composed} of them as compositions of several", path.display());
+        write_model(&exported, path, self.external_data)
     }
 
     /// The model that `plan` was made for, which must not have changed since, split as the plan says.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use miette::Report;
 
 use super::onnx_file::write_model;
-use crate::{Failure, Outcome, model::Model, source_file as file};
+use crate::{Failure, Outcome, model::Model, source_file as file, stdout::print_line};
 use edgecut_graph::{TensorId, units::Bytes};
 use edgecut_onnx::Exported;
 use edgecut_plan::Plan;
@@ -42,7 +42,7 @@ impl Parts<'_> {
         let contents = model.contents(&model.import.graph)?;
         let content = |id: TensorId| contents.of(id).map(Some).map_err(|error| error.to_string());
         let made = onnx_parts(plan, &model.import.graph, &content).map_err(Failure::bad_input)?;
-        create(folder)?;
+        file::create_folder(folder)?;
         for (part, exported) in made.manifest.parts.iter().zip(&made.models) {
             self.write_part(folder, part, exported)?;
         }
@@ -59,9 +59,9 @@ impl Parts<'_> {
         let count = made.models.len();
         let models = if count == 1 { "model" } else { "models" };
         let program = with.map(|(name, _)| format!(" and {name}")).unwrap_or_default();
-        println!("{count} {models}, manifest.json{program} in {}", folder.display());
+        print_line!("{count} {models}, manifest.json{program} in {}", folder.display());
         if self.runtime != Runtime::Onnx {
-            println!("{}", exchanges(plan, &made));
+            print_line!("{}", exchanges(plan, &made));
         }
         Ok(())
     }
@@ -71,19 +71,11 @@ impl Parts<'_> {
             return write_model(exported, &folder.join(&part.file), self.external_data);
         }
         let place: PathBuf = folder.join(triton::repository(part)).join(triton::model_name(part));
-        create(&place.join("1"))?;
+        file::create_folder(&place.join("1"))?;
         let config = triton::config(part).map_err(Failure::bad_input)?;
         file::write(&place.join("config.pbtxt"), config.as_bytes())?;
         write_model(exported, &place.join("1").join("model.onnx"), self.external_data)
     }
-}
-
-fn create(folder: &Path) -> Outcome {
-    if folder.is_file() {
-        let what = format!("--output {}: this is a file, and a plan becomes several: name a folder", folder.display());
-        return Err(Failure::BadInput(Report::msg(what)));
-    }
-    std::fs::create_dir_all(folder).map_err(|error| Failure::unwritable(&folder.display().to_string(), &error))
 }
 
 /// What the parts exchange for each input, and what the agents would take.

@@ -50,25 +50,13 @@ impl Figures<'_> {
 
 /// Writes files into a folder and says which.
 pub fn write_all(folder: &Path, files: &[(String, Vec<u8>)]) -> Outcome {
-    let unwritable = |error| Failure::unwritable(&folder.display().to_string(), &error);
-    std::fs::create_dir_all(folder).map_err(unwritable)?;
+    source_file::create_folder(folder)?;
     files.iter().try_for_each(|(name, content)| {
         let path = folder.join(name);
         source_file::write(&path, content)?;
         status!("wrote {} ({})", path.display(), Bytes(content.len() as u64));
         Ok(())
     })
-}
-
-/// Refuses a file where `flag` wants a folder.
-pub fn check_folder(flag: &str, folder: Option<&Path>) -> Outcome {
-    match folder.filter(|folder| folder.exists() && !folder.is_dir()) {
-        Some(file) => {
-            let text = format!("{flag} {}: it is a file; name a folder", file.display());
-            Err(Failure::BadInput(Report::msg(text)))
-        }
-        None => Ok(()),
-    }
 }
 
 /// Whether an address is one of this machine's own: what such a link takes says nothing of a network.

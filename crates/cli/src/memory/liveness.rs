@@ -81,7 +81,7 @@ struct Summary {
 
 impl Liveness {
     pub fn run(self) -> Outcome {
-        figures::check_folder("--output", self.output.as_deref())?;
+        self.output.as_deref().map_or(Ok(()), |folder| source_file::check_folder("--output", folder))?;
         let trace = match (&self.trace, &self.input) {
             (Some(forward), _) => self.traced(forward)?,
             (None, Some(input)) => self.of_model(input)?,
@@ -90,17 +90,16 @@ impl Liveness {
         };
         let tables = g10::tables(&trace);
         let summary = Summary::of(&trace);
-        if let Some(folder) = &self.output {
-            let name = self.run_name.as_deref().unwrap_or("run1");
-            let files = g10::files(&trace, name, self.g10_compat).into_iter().chain(tables.clone());
-            let files: Vec<(String, Vec<u8>)> = files.map(|(name, text)| (name, text.into_bytes())).collect();
-            figures::write_all(folder, &files)?;
-        }
         match self.format {
-            Format::Csv => format::print_all(tables[0].1.as_bytes()),
-            Format::Json => format::print_json(&summary),
-            Format::Table => format::print_all(format!("{summary}\n").as_bytes()),
+            Format::Csv => format::print_all(tables[0].1.as_bytes())?,
+            Format::Json => format::print_json(&summary)?,
+            Format::Table => format::print_all(format!("{summary}\n").as_bytes())?,
         }
+        let Some(folder) = &self.output else { return Ok(()) };
+        let name = self.run_name.as_deref().unwrap_or("run1");
+        let files = g10::files(&trace, name, self.g10_compat).into_iter().chain(tables);
+        let files: Vec<(String, Vec<u8>)> = files.map(|(name, text)| (name, text.into_bytes())).collect();
+        figures::write_all(folder, &files)
     }
 
     /// The kernels of a model in the order of least peak.

@@ -18,6 +18,7 @@ use crate::{
     format::{self, Format},
     kind::{self, Kind},
     source_file,
+    stdout::print_line,
 };
 
 /// Millions of placements that are tried if `--effort` is not given.
@@ -110,12 +111,12 @@ impl Pack {
             capacity_bytes: self.capacity,
         };
         let csv = table.print(&packing);
-        self.write(&csv)?;
         match self.format {
-            Format::Csv => format::print_all(csv.as_bytes()),
-            Format::Json => format::print_json(&summary),
-            Format::Table => format::print_all(format!("{summary}\n").as_bytes()),
+            Format::Csv => format::print_all(csv.as_bytes())?,
+            Format::Json => format::print_json(&summary)?,
+            Format::Table => format::print_all(format!("{summary}\n").as_bytes())?,
         }
+        self.write(&csv)
     }
 
     fn in_pools(&self, table: &BufferTable, options: &PackOptions) -> Outcome {
@@ -126,7 +127,6 @@ impl Pack {
         check::pools(&table.buffers, &self.pool, &pooled).map_err(Failure::failed)?;
         let names: Vec<&str> = pooled.pools.iter().map(|&pool| self.pool[pool].name.as_str()).collect();
         let csv = table.print_pools(&pooled.offsets(), &names);
-        self.write(&csv)?;
         let summary = |(pool, packing): (&Pool, &Packing)| PoolSummary {
             pool: pool.name.clone(),
             capacity_bytes: pool.capacity,
@@ -136,18 +136,18 @@ impl Pack {
         };
         let pools: Vec<PoolSummary> = self.pool.iter().zip(&pooled.packings).map(summary).collect();
         match self.format {
-            Format::Csv => format::print_all(csv.as_bytes()),
-            Format::Json => format::print_json(&pools),
+            Format::Csv => format::print_all(csv.as_bytes())?,
+            Format::Json => format::print_json(&pools)?,
             Format::Table => {
-                println!("{:<12} {:>12} {:>8} {:>12} {:>12}", "pool", "capacity", "buffers", "arena", "lower bound");
+                print_line!("{:<12} {:>12} {:>8} {:>12} {:>12}", "pool", "capacity", "buffers", "arena", "lower bound");
                 for pool in &pools {
                     let capacity = pool.capacity_bytes.map_or("-".to_string(), |bytes| bytes.to_string());
                     let (arena, bound) = (pool.arena_bytes.to_string(), pool.bound_bytes.to_string());
-                    println!("{:<12} {capacity:>12} {:>8} {arena:>12} {bound:>12}", pool.pool, pool.buffers);
+                    print_line!("{:<12} {capacity:>12} {:>8} {arena:>12} {bound:>12}", pool.pool, pool.buffers);
                 }
-                Ok(())
             }
         }
+        self.write(&csv)
     }
 
     fn write(&self, csv: &str) -> Outcome {

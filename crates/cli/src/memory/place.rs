@@ -29,6 +29,7 @@ use crate::{
     format::{self, Format},
     kind::{self, Kind},
     source_file,
+    stdout::print_line,
 };
 
 /// Millions of placements that are tried if `--effort` is not given.
@@ -126,7 +127,7 @@ struct Row<'a> {
 impl Place {
     pub fn run(self) -> Outcome {
         self.output.as_deref().map_or(Ok(()), source_file::check_place)?;
-        figures::check_folder("--figures", self.figures.as_deref())?;
+        self.figures.as_deref().map_or(Ok(()), |folder| source_file::check_folder("--figures", folder))?;
         let subject = self.flags.read(&self.input)?;
         let options = PackOptions { capacity: self.capacity, effort: effort::steps(self.effort, EFFORT) };
         let align = self.flags.align();
@@ -161,10 +162,6 @@ impl Place {
         }
         let mut layout = Layout::new(&subject.title, &problem.graph, best, &|id| problem.time(id));
         layout.capacity = self.capacity;
-        if let Some(folder) = &self.figures {
-            let figures = Figures { links: &self.link, display_names: self.display_names, align: self.flags.align() };
-            figures.write(folder, problem, placements, &layout)?;
-        }
         let rows = layout.blocks.iter().map(|block| Row {
             buffer: &block.name,
             kind: block.kind.name(),
@@ -174,21 +171,31 @@ impl Place {
             death: block.upper,
         });
         let rows: Vec<Row<'_>> = rows.collect();
-        if let Some(path) = &self.output {
-            source_file::write(path, &format::to_csv(&rows)?)?;
-        }
         let summary = Summary { fusion, ..summary(subject, problem, placements) };
         match self.format {
-            Format::Csv => format::print_csv(&rows),
-            Format::Json => format::print_json(&summary),
+            Format::Csv => format::print_csv(&rows)?,
+            Format::Json => format::print_json(&summary)?,
             Format::Table => {
-                println!("{summary}");
+                print_line!("{summary}");
                 if self.map {
-                    print!("\n{}", text::map(&layout));
+                    format::print_all(format!("\n{}", text::map(&layout)).as_bytes())?;
                 }
-                Ok(())
             }
         }
+        let table = || match &self.output {
+            Some(path) => source_file::write(path, &format::to_csv(&rows)?),
+            None => Ok(()),
+        };
+        let figures = || match &self.figures {
+            Some(folder) => {
+                let (links, align) = (&self.link[..], self.flags.align());
+                let figures = Figures { links, display_names: self.display_names, align };
+                figures.write(folder, problem, placements, &layout)
+            }
+            None => Ok(()),
+        };
+        let writes: [&dyn Fn() -> Outcome; 2] = [&table, &figures];
+        source_file::all(writes.into_iter().map(|write| write()))
     }
 }
 

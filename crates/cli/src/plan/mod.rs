@@ -19,13 +19,13 @@ pub use output::write;
 
 use found::Found;
 
-use crate::{Failure, Outcome, ineffective, profile_source::is_dump, source_file};
+use crate::{Failure, Outcome, ineffective, profile_source::is_dump};
 
 impl Plan {
     pub fn run(self) -> Outcome {
         self.check_effects()?;
-        if !self.pareto {
-            source_file::check_place(self.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)))?;
+        if !self.pareto && (self.moves.is_empty() || self.output.is_some()) {
+            output::check(self.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)))?;
         }
         self.found(|found| finish(&self, found))
     }
@@ -45,7 +45,7 @@ impl Plan {
     /// The plan, with nothing written or printed; where `--output` says is only checked.
     pub fn make(&self) -> Result<PlanFile, Failure> {
         self.check_effects()?;
-        self.output.as_deref().map_or(Ok(()), source_file::check_place)?;
+        self.output.as_deref().map_or(Ok(()), output::check)?;
         self.found(|found| match found {
             Found::Candidate { request, candidate, notes } => output::plan(self, request, candidate, notes),
             Found::Front { .. } | Found::Moves { .. } => {
@@ -63,15 +63,15 @@ impl Plan {
     }
 }
 
-/// Prints what was found and writes it to its files.
+/// Prints what was found, then writes it to its files.
 fn finish(arguments: &Plan, found: Found<'_>) -> Outcome {
     match found {
         Found::Moves { request, of } => moved::finish(arguments, request, of),
         Found::Front { request, rehearse } => output::front(arguments, request, rehearse),
         Found::Candidate { request, candidate, notes } => {
             let plan = output::plan(arguments, request, candidate, notes)?;
-            output::write(arguments.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)), &plan)?;
-            print::print(arguments.format, &candidate.expanded.problem, &plan, &candidate.solution)
+            print::print(arguments.format, &candidate.expanded.problem, &plan, &candidate.solution)?;
+            output::write(arguments.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)), &plan)
         }
     }
 }

@@ -12,6 +12,7 @@ use super::{flags::Plan, output};
 use crate::{
     Failure, Outcome,
     format::{Format, print_csv, print_json},
+    stdout::print_line,
     table::{shortened, table},
 };
 
@@ -35,7 +36,7 @@ pub(super) fn finish(arguments: &Plan, request: &PlanRequest<'_>, other: &PlanFi
     match arguments.format {
         Format::Csv => print_csv(&rows)?,
         Format::Json => print_json(&rows)?,
-        Format::Table => println!("{}", page(&moved, &rows)),
+        Format::Table => print_line!("{}", page(&moved, &rows)),
     }
     let missed = |candidate: &edgecut_plan::Candidate| -> Vec<String> {
         candidate.solution.missed.iter().map(ToString::to_string).collect()

@@ -47,11 +47,10 @@ pub(super) fn front(arguments: &Plan, request: &PlanRequest<'_>, rehearse: Optio
     let points = front::front(request, |points| {
         line.tell(&format!("front: {} plans so far", points.len()));
         if let (Some(place), Ok(())) = (&place, &written) {
-            written = place.write_table(points);
+            written = place.grow(points);
         }
     });
     let found = points.map_err(|why| arguments.no_plan(&why.to_string(), Some(&why)))?;
-    written?;
     let Front { mut points, is_complete } = found;
     if let Some(rehearse) = rehearse {
         line.tell("running the ends of the front");
@@ -61,10 +60,9 @@ pub(super) fn front(arguments: &Plan, request: &PlanRequest<'_>, rehearse: Optio
     if !is_complete {
         status!("the front is not complete: it was stopped before all searches had ended{}", arguments.longer());
     }
-    if let Some(place) = &place {
-        place.finish(request, &points)?;
-    }
-    print_front(arguments.format, &points)
+    print_front(arguments.format, &points)?;
+    written?;
+    place.map_or(Ok(()), |place| place.finish(request, &points))
 }
 
 /// Runs the plan of the lowest latency, which is the first, and that of the least memory.
@@ -77,43 +75,72 @@ fn run_ends(points: &mut [Point], rehearse: &Rehearse<'_>) -> Outcome {
     Ok(())
 }
 
-/// The JSON and the CSV file of a plan that goes to `path`: the other one has the same name with its own extension.
-fn files(path: &Path) -> (PathBuf, PathBuf) {
-    match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")) {
-        true => (path.with_extension("json"), path.to_path_buf()),
-        false => (path.to_path_buf(), path.with_extension("csv")),
+/// A plan's two forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Csv,
+}
+
+/// What a plan that goes to `path` is written to: JSON and CSV, the other one with the same name and its own extension. A
+/// stream has nothing next to it, and gets one of them.
+fn files(path: &Path) -> Vec<(Form, PathBuf)> {
+    let is_csv = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+    let (form, other, extension) =
+        if is_csv { (Form::Csv, Form::Json, "json") } else { (Form::Json, Form::Csv, "csv") };
+    let mut files = vec![(form, path.to_path_buf())];
+    if file::is_file(path) {
+        files.push((other, path.with_extension(extension)));
     }
+    files
+}
+
+/// Finds out whether a plan could be written at `path`, before it is made.
+pub(super) fn check(path: &Path) -> Outcome {
+    file::check_place(path)?;
+    files(path)[1..].iter().try_for_each(|(_, path)| file::check_place(path))
 }
 
 /// Writes a plan as JSON, and its rows as CSV.
 pub fn write(path: &Path, plan: &plan::Plan) -> Outcome {
-    let (json, csv) = files(path);
-    let text = plan.to_json().map_err(Failure::failed)?;
-    for (path, text) in [(json, text), (csv, table::csv(plan).map_err(Failure::failed)?)] {
+    file::all(files(path).into_iter().map(|(form, path)| {
+        let text = match form {
+            Form::Json => plan.to_json().map_err(Failure::failed)?,
+            Form::Csv => table::csv(plan).map_err(Failure::failed)?,
+        };
         file::write(&path, text.as_bytes())?;
         status!("plan written to {}", path.display());
-    }
-    Ok(())
+        Ok(())
+    }))
 }
 
 /// Where a front goes: to a file as CSV, or into a folder as `front.csv` with the plan of each row.
 struct FrontPlace {
     table: PathBuf,
     has_plans: bool,
+    is_stream: bool,
 }
 
 impl FrontPlace {
     fn of(path: &Path) -> Result<FrontPlace, Failure> {
-        if path.extension().is_some_and(|extension| extension == "csv") && !path.is_dir() {
-            return Ok(FrontPlace { table: path.to_path_buf(), has_plans: false });
+        let is_csv = path.extension().is_some_and(|extension| extension == "csv") && !path.is_dir();
+        let is_stream = !path.is_dir() && !file::is_file(path);
+        if is_csv || is_stream {
+            file::check_place(path)?;
+            return Ok(FrontPlace { table: path.to_path_buf(), has_plans: false, is_stream });
         }
         if path.is_file() || path.extension().is_some_and(|extension| extension == "json") {
             let what =
                 format!("--output {}: a front goes to FILE.csv, or with its plans into a folder", path.display());
             return Err(Failure::BadInput(Report::msg(what)));
         }
-        std::fs::create_dir_all(path).map_err(|e| Failure::Failed(Report::msg(format!("{}: {e}", path.display()))))?;
-        Ok(FrontPlace { table: path.join("front.csv"), has_plans: true })
+        file::create_folder(path)?;
+        Ok(FrontPlace { table: path.join("front.csv"), has_plans: true, is_stream })
+    }
+
+    /// Replaces the table by a longer one. A stream gets the last one alone.
+    fn grow(&self, points: &[Point]) -> Outcome {
+        if self.is_stream { Ok(()) } else { self.write_table(points) }
     }
 
     fn write_table(&self, points: &[Point]) -> Outcome {
@@ -122,6 +149,10 @@ impl FrontPlace {
 
     /// Writes the plan of each row, if they go into a folder.
     fn finish(&self, request: &PlanRequest<'_>, points: &[Point]) -> Outcome {
+        // Once more for what runs have measured; a stream gets it now.
+        if self.is_stream || points.iter().any(|point| point.measured.is_some()) {
+            self.write_table(points)?;
+        }
         for (number, point) in (1..).zip(points).filter(|_| self.has_plans) {
             let plan = point.candidate.to_plan(request).map_err(Failure::failed)?;
             write(&self.table.with_file_name(format!("plan-{number}.json")), &plan)?;
@@ -143,7 +174,10 @@ mod tests {
             ("x.CSV", "x.json", "x.CSV"),
             ("d.csv/plan", "d.csv/plan", "d.csv/plan.csv"),
         ] {
-            assert_eq!(files(Path::new(output)), (json.into(), csv.into()), "{output}");
+            let mut both = files(Path::new(output));
+            both.sort_by_key(|(form, _)| *form == Form::Csv);
+            assert_eq!(both, [(Form::Json, json.into()), (Form::Csv, csv.into())], "{output}");
         }
+        assert_eq!(files(Path::new("-")), [(Form::Json, "-".into())]);
     }
 }

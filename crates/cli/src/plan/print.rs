@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use crate::{
     Failure, Outcome,
-    format::{Format, print_csv, print_json, to_csv},
+    format::{Format, print_all, print_csv, print_json, to_csv},
+    stdout::print_line,
     table::{MANY_GROUPS, SMALL, numbered, shortened, small, table},
 };
 use edgecut_graph::units::{Bytes, Joules, Micros, Watts};
@@ -15,11 +16,10 @@ use edgecut_plan::{
 
 pub(crate) fn print(format: Format, problem: &Problem, plan: &plan::Plan, solution: &Solution) -> Outcome {
     match format {
-        Format::Csv => print!("{}", plan_table::csv(plan).map_err(Failure::failed)?),
-        Format::Json => print!("{}", plan.to_json().map_err(Failure::failed)?),
-        Format::Table => println!("{}", summary(problem, plan, solution)),
+        Format::Csv => print_all(plan_table::csv(plan).map_err(Failure::failed)?.as_bytes()),
+        Format::Json => print_all(plan.to_json().map_err(Failure::failed)?.as_bytes()),
+        Format::Table => print_all(format!("{}\n", summary(problem, plan, solution)).as_bytes()),
     }
-    Ok(())
 }
 
 /// The plans of a front, one a line.
@@ -38,7 +38,7 @@ pub(crate) fn print_front(format: Format, points: &[Point]) -> Outcome {
                 let measured = point.measured.map(|latency| latency.to_string()).unwrap_or_default();
                 lines.add_row(figures.into_iter().chain([devices, splits]).chain(is_run.then_some(measured)));
             }
-            println!("{lines}");
+            print_line!("{lines}");
         }
     }
     Ok(())

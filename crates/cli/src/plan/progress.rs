@@ -1,42 +1,24 @@
 //! What planning says of itself on stderr, and how it is stopped: by `--time-limit` and by Ctrl-C.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::runtime::Runtime;
 
 use crate::{
-    caller::{Caller, Event, status, tell},
-    failure::EXIT_INTERRUPTED,
+    caller::{Event, status, tell},
+    interrupt,
     verbosity::draw_target,
 };
 use edgecut_cluster::run::pilot::PlanEvent;
 use edgecut_plan::Stop;
 
-/// Set by the first Ctrl-C.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
 /// How often the line of progress is drawn.
 const TICK: Duration = Duration::from_millis(200);
 
-/// When to stop: after `limit`, if there is one, or on Ctrl-C. A second Ctrl-C ends the program. A caller has signals of its
-/// own.
+/// When to stop: after `limit`, if there is one, or on Ctrl-C.
 pub(super) fn stop(runtime: &Runtime, limit: Option<Duration>) -> Stop {
-    if let Some(caller) = Caller::current() {
-        return Stop::new(limit, caller.stop);
-    }
-    runtime.spawn(async {
-        while tokio::signal::ctrl_c().await.is_ok() {
-            if INTERRUPTED.swap(true, Ordering::Relaxed) {
-                std::process::exit(EXIT_INTERRUPTED.into());
-            }
-            eprintln!("stopping: the best plan so far is given out; Ctrl-C again gives up");
-        }
-    });
-    Stop::new(limit, &INTERRUPTED)
+    Stop::new(limit, interrupt::watch(runtime, "the best plan so far is given out"))
 }
 
 /// The line of progress, with lasting lines above it.

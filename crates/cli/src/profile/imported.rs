@@ -11,6 +11,7 @@ use crate::{
     format::{Format, print_csv, print_json},
     model::ModelFlags,
     profile_source::{ProfiledModel, Source},
+    stdout::print_line,
     table::table,
 };
 use edgecut_graph::units::Micros;
@@ -72,7 +73,7 @@ pub(crate) fn run(
                     format!("{}, {}", line.unused, Micros(line.unused_us)),
                 ]);
             }
-            println!("{table}");
+            print_line!("{table}");
             Ok(())
         }
     }
@@ -96,7 +97,7 @@ fn keep(subject: &ProfiledModel, imported: &Imported, output: &Path) -> Result<P
         mode: row.mode,
         granularity: row.granularity,
     };
-    let mut store = ProfileStore::open(output, &key).map_err(Failure::failed)?;
+    let mut store = ProfileStore::open(output, &key).map_err(Failure::profile)?;
     store.replace_rows(imported.rows.clone()).map_err(Failure::failed)?;
     ProfileSummary::of(&imported.rows).write(store.path(), None).map_err(Failure::failed)?;
     Ok(store.path().to_path_buf())

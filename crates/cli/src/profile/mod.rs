@@ -14,7 +14,9 @@ use crate::{
     engine::EngineFlags,
     format::{Format, print_csv, print_json},
     model::{ModelArguments, ModelFlags},
-    survey::profiles,
+    source_file::check_folder,
+    stdout::print_line,
+    survey::{profiles, unwritten},
     table::{numbered, shortened, table},
 };
 use edgecut_cluster::{
@@ -145,7 +147,8 @@ impl Profile {
         }
         let measured = self.measure()?;
         let printed = Printed { order: self.sort, most: self.top.unwrap_or(usize::MAX) };
-        print(self.format, &measured.profiles, &measured.summaries, printed)
+        print(self.format, &measured.profiles, &measured.summaries, printed)?;
+        unwritten(&measured.profiles).map_or(Ok(()), Err)
     }
 
     /// Measures what no profile has yet, and warns of times that are not to be trusted.
@@ -162,6 +165,7 @@ impl Profile {
             let what = "profiles go into a folder; `--format csv` prints the rows, to be redirected into a file";
             return Err(Failure::BadInput(miette::Report::msg(format!("--output {}: {what}", self.output.display()))));
         }
+        check_folder("--output", &self.output)?;
         let model = source.load()?;
         model.check_sizes(&source.model)?;
         let graph = &model.import.graph;
@@ -233,7 +237,7 @@ fn print(format: Format, profiles: &[DeviceProfile], summaries: &[ProfileSummary
         }
         Format::Table => {
             for (profile, summary) in profiles.iter().zip(summaries) {
-                println!("{}", page(profile, summary, printed));
+                print_line!("{}", page(profile, summary, printed));
             }
             Ok(())
         }

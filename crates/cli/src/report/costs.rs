@@ -10,6 +10,7 @@ use crate::{
     Failure, Outcome,
     format::{Format, print_csv, print_json, to_csv},
     source_file as file,
+    stdout::print_line,
     table::{shortened, table},
 };
 use edgecut_profile::{FamilyError, ProfileRow, ProfiledDevice, growth::Pattern, model::CostModel, reader};
@@ -33,6 +34,7 @@ pub struct Costs {
 
 impl Costs {
     pub fn run(self) -> Outcome {
+        self.output.as_deref().map_or(Ok(()), file::check_place)?;
         let rows = reader::read_all(&self.profiles).map_err(Failure::bad_input)?;
         if rows.is_empty() {
             let names: Vec<String> = self.profiles.iter().map(|path| path.display().to_string()).collect();
@@ -41,17 +43,12 @@ impl Costs {
         }
         let devices = errors(&rows);
         let errors: Vec<&FamilyError> = devices.iter().flat_map(|(_, errors)| errors).collect();
-        if let Some(path) = &self.output {
-            write(path, &errors)?;
-        }
         match self.format {
-            Format::Csv => print_csv(&errors),
-            Format::Json => print_json(&errors),
-            Format::Table => {
-                println!("{}", page(&devices));
-                Ok(())
-            }
+            Format::Csv => print_csv(&errors)?,
+            Format::Json => print_json(&errors)?,
+            Format::Table => print_line!("{}", page(&devices)),
         }
+        self.output.as_deref().map_or(Ok(()), |path| write(path, &errors))
     }
 }
 

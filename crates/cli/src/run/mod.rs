@@ -22,7 +22,9 @@ impl Run {
             true => plan::run(&self, &bytes, |run| print::print(self.format, run.plan, &run.result.outcome)),
             false => {
                 drop(bytes);
-                model::run(&self)?.0.print(self.format)
+                let (latency, outputs) = model::run(&self)?;
+                latency.print(self.format)?;
+                self.write_outputs(&outputs)
             }
         }
     }
@@ -30,7 +32,13 @@ impl Run {
     /// Runs the model, and returns what was measured with the outputs.
     pub fn of_model(&self) -> Result<(ModelLatency, Vec<TensorData>), Failure> {
         self.read()?;
-        model::run(self)
+        let (latency, outputs) = model::run(self)?;
+        self.write_outputs(&outputs)?;
+        Ok((latency, outputs))
+    }
+
+    fn write_outputs(&self, outputs: &[TensorData]) -> Outcome {
+        self.outputs.as_deref().map_or(Ok(()), |path| output::write_outputs(path, outputs))
     }
 
     /// Runs the plan that `text` is. `each` gets what was measured: of one plan, or of one after the other where agents are lost.

@@ -1,15 +1,21 @@
 //! A whole model on one device.
 
-use super::flags::Run;
+use std::sync::atomic::Ordering;
+
+use super::{
+    flags::Run,
+    output::{KEPT, tell_interrupted},
+};
 use crate::{
     Failure, Outcome,
     caller::is_stopped,
-    cluster_flag::warn,
+    cluster_flag::{runtime, warn},
     contents::engine_failure,
     engine::tell_fallbacks,
     format::{Format, print_csv, print_json},
-    ineffective,
+    ineffective, interrupt,
     model::ModelArguments,
+    stdout::print_line,
 };
 use edgecut_cluster::Oversubscribed;
 use edgecut_engine::statistics::Statistics;
@@ -17,7 +23,6 @@ use edgecut_graph::{
     TensorData,
     units::{Bytes, Micros},
 };
-use edgecut_values::write_npz;
 use miette::Report;
 use serde::Serialize;
 
@@ -49,19 +54,21 @@ pub(super) fn run(arguments: &Run) -> Result<(ModelLatency, Vec<TensorData>), Fa
     // The engine has its own copy of the weights: those of the file are not needed while it runs.
     drop(contents);
     drop(model);
-    let mut samples = Vec::new();
-    let mut outputs = Vec::new();
-    for _ in 0..arguments.repeat.unwrap_or(1) {
+    let (mut samples, mut outputs) = (Vec::new(), Vec::new());
+    let repeat = arguments.repeat.unwrap_or(1);
+    let signals = runtime()?;
+    let stop = interrupt::watch(&signals, KEPT);
+    for _ in 0..repeat {
         if is_stopped() {
             return Err(Failure::Stopped);
+        }
+        if stop.load(Ordering::Relaxed) {
+            tell_interrupted(samples.len() as u64, repeat.into())?;
+            break;
         }
         let (results, sample) = loaded.run_measured(&inputs).map_err(engine_failure)?;
         samples.push(sample);
         outputs = results;
-    }
-    if let Some(path) = &arguments.outputs {
-        let named = outputs.iter().enumerate().map(|(i, tensor)| (format!("out_{i}"), tensor));
-        write_npz(path, named).map_err(Failure::failed)?;
     }
     tell_fallbacks(&engine.id().name, operators, loaded.fallbacks());
     let walls: Vec<Micros> = samples.iter().map(|sample| sample.wall).collect();
@@ -119,7 +126,7 @@ impl ModelLatency {
                     1 => median_us.to_string(),
                     n => format!("median {median_us} of {n} runs (min {min_us}, p95 {p95_us})"),
                 };
-                println!("{model}: {times} on {threads}, {engine}");
+                print_line!("{model}: {times} on {threads}, {engine}");
                 Ok(())
             }
         }

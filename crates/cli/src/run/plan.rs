@@ -1,19 +1,23 @@
 //! A plan on the agents of its cluster: deploy, execute, compare with one device, print predicted against measured; and once an
 //! agent is lost, the same with a plan for those that are left.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf, sync::atomic::AtomicBool};
 
 use miette::Report;
 use smol_str::SmolStr;
 
-use super::{flags::Run, output, replan::replan};
+use super::{
+    flags::Run,
+    output::{self, KEPT, tell_interrupted},
+    replan::replan,
+};
 use crate::{
     Failure, Outcome,
     caller::{notice, status, until_stopped},
     cluster_flag::{reach_all, read_cluster, runtime},
     contents::{Contents, engine_failure},
     deployed::{on_this_machine, only, outputs},
-    ineffective, kind,
+    ineffective, interrupt, kind,
     model::{Model, ModelArguments, resolve},
     source_file as file,
 };
@@ -27,9 +31,8 @@ use edgecut_cluster::{
 };
 use edgecut_engine::{EngineChoice, EngineError, EngineOptions};
 use edgecut_graph::{Graph, TensorData};
-use edgecut_plan::{Plan, pipeline_depth, schedule::apply_schedules, split::divided};
+use edgecut_plan::{Plan, Stop, pipeline_depth, schedule::apply_schedules, split::divided};
 use edgecut_report::timeline::{self, chrome, perfetto};
-use edgecut_values::write_npz;
 
 /// Runs that count where the person does not say.
 const REPEAT: u32 = 10;
@@ -53,9 +56,10 @@ pub(super) fn run(arguments: &Run, text: &[u8], mut each: impl FnMut(MeasuredRun
     let (model, name) = load(arguments, &plan)?;
     let cluster = cluster(arguments, &plan)?;
     let runtime = runtime()?;
+    let stop = interrupt::watch(&runtime, KEPT);
     let mut failover = Failover::new(arguments, &plan);
     loop {
-        let execution = Execution::of(arguments, &plan, &model, &cluster, failover.left)?;
+        let execution = Execution::of(arguments, &plan, &model, &cluster, failover.left, stop)?;
         let Some(interruption) = execution.run(&runtime, &model, &mut each)? else { return Ok(()) };
         let failure = interruption.failure.clone();
         let is_of_agent = matches!(interruption.cause, Cause::Agent(_));
@@ -153,6 +157,8 @@ struct Execution<'a> {
     /// The graph that is deployed: the model's, with splits and schedules written out.
     graph: Graph,
     repeat: u64,
+    /// Set once no more runs are to begin.
+    stop: &'static AtomicBool,
     /// Whether given contents decided branches or sizes of the graph.
     is_decided: bool,
 }
@@ -164,13 +170,14 @@ impl<'a> Execution<'a> {
         model: &Model,
         cluster: &'a Cluster,
         repeat: u64,
+        stop: &'static AtomicBool,
     ) -> Result<Execution<'a>, Failure> {
         let split = divided(&model.import.graph, &plan.splits);
         let is_decided = model.selected;
         let split = split.map_err(|error| unfit(arguments, is_decided, &error))?;
         let written = apply_schedules(&split, &plan.schedules);
         let graph = written.map_err(|error| unfit(arguments, is_decided, &error))?.graph;
-        Ok(Execution { arguments, plan, cluster, graph, repeat, is_decided })
+        Ok(Execution { arguments, plan, cluster, graph, repeat, stop, is_decided })
     }
 
     /// Hands on what was measured, and gives why it ended early, if it did.
@@ -194,9 +201,14 @@ impl<'a> Execution<'a> {
             };
             match attempt {
                 (deployment, Ok(record)) => {
+                    let finished = record.latencies.len() as u64;
+                    if finished < self.repeat {
+                        tell_interrupted(finished, self.repeat)?;
+                    }
                     self.hand_on(self.measured(model, &contents, &deployment, &record, in_flight, true)?, each)?;
                     return Ok(None);
                 }
+                (_, Err(RunError::Stopped)) => return Err(Failure::Stopped),
                 // Every input in flight takes memory.
                 (_, Err(error)) if in_flight > 1 && error.memory().is_some() => {
                     notice!("with {in_flight} inputs in flight, {error}; trying {}", in_flight - 1);
@@ -235,6 +247,7 @@ impl<'a> Execution<'a> {
             in_flight,
             expected: self.plan.predicted.latency_us,
             on_queued: |server, queued| status!("{server}: {queued}"),
+            stop: Stop::new(None, self.stop),
         };
         let fleet = reach_all(&only(self.cluster, &deployment)).await.map_err(|failure| match failure {
             Failure::Agent(report) => Unreached::Agent(report.to_string()),
@@ -247,7 +260,7 @@ impl<'a> Execution<'a> {
         Ok((deployment, record))
     }
 
-    /// What was measured, written to the files that are asked for.
+    /// What was measured, with the content of the trace if one is asked for.
     fn measured(
         &self,
         model: &Model,
@@ -256,34 +269,27 @@ impl<'a> Execution<'a> {
         record: &Record,
         in_flight: u32,
         check: bool,
-    ) -> Result<MeasuredRun<'_>, Failure> {
+    ) -> Result<(MeasuredRun<'_>, Option<Trace>), Failure> {
         let arguments = self.arguments;
         let outputs = outputs(deployment, record, contents)?;
-        if let Some(path) = &arguments.outputs {
-            let named = outputs.iter().enumerate().map(|(i, tensor)| (format!("out_{i}"), tensor));
-            write_npz(path, named).map_err(Failure::failed)?;
-        }
         let difference = match check && !arguments.no_check {
             false => None,
             true => self.reference(model)?.map(|wanted| Difference::between(&outputs, &wanted)),
         };
-        if let Some(path) = &arguments.trace {
+        let trace = arguments.trace.as_ref().map(|path| {
             let timeline = timeline::run::timeline(self.plan, &self.graph, deployment, record);
             // Perfetto knows its own format by the content.
             let is_json = path.extension().is_none_or(|extension| extension.eq_ignore_ascii_case("json"));
             let content = if is_json { chrome::json(&timeline).into_bytes() } else { perfetto::bytes(&timeline) };
-            file::write(path, &content)?;
-        }
+            (path.clone(), content)
+        });
         let outcome = run::Outcome::of(self.plan, deployment, record);
         let mut outcome = outcome.ok_or_else(|| Failure::Failed(Report::msg("no run was measured")))?;
         outcome.outputs = difference;
         let name = arguments.input.display().to_string();
         let about = RunAbout::now(self.plan, &name, in_flight).map_err(Failure::failed)?;
         let result = RunResult { about, latencies_us: record.latencies.clone(), outcome };
-        if let Some(path) = &arguments.output {
-            output::append(path, result.clone())?;
-        }
-        Ok(MeasuredRun { plan: self.plan, result, outputs })
+        Ok((MeasuredRun { plan: self.plan, result, outputs }, trace))
     }
 
     /// What the model's outputs should be, by an engine of the plan; `None` if no engine that is here computes them.
@@ -305,10 +311,23 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Hands on what was measured; fails if the outputs are not those of one device.
-    fn hand_on(&self, measured: MeasuredRun<'_>, each: &mut dyn FnMut(MeasuredRun<'_>) -> Outcome) -> Outcome {
+    /// Hands on what was measured, then writes the files that are asked for; fails if the outputs are not those of one device.
+    fn hand_on(
+        &self,
+        (measured, trace): (MeasuredRun<'_>, Option<Trace>),
+        each: &mut dyn FnMut(MeasuredRun<'_>) -> Outcome,
+    ) -> Outcome {
         let (difference, in_flight) = (measured.result.outcome.outputs, measured.result.about.in_flight);
-        each(measured)?;
+        let (result, outputs) = (measured.result.clone(), measured.outputs.clone());
+        let given_out = each(measured);
+        let Run { output, outputs: outputs_file, .. } = self.arguments;
+        let writes: [&dyn Fn() -> Outcome; 3] = [
+            &|| outputs_file.as_deref().map_or(Ok(()), |path| output::write_outputs(path, &outputs)),
+            &|| trace.as_ref().map_or(Ok(()), |(path, content)| file::write(path, content)),
+            &|| output.as_deref().map_or(Ok(()), |path| output::append(path, result.clone())),
+        ];
+        let written = file::all(writes.into_iter().map(|write| write()));
+        given_out.and(written)?;
         if self.arguments.throughput && in_flight == 1 {
             notice!("throughput was not measured: the memory limits leave room for one input at a time");
         }
@@ -334,6 +353,9 @@ fn unfit(arguments: &Run, is_decided: bool, error: &dyn std::fmt::Display) -> Fa
     };
     Failure::BadInput(Report::msg(format!("{}: {error}{hint}", arguments.input.display())))
 }
+
+/// The file of a trace, and its content.
+type Trace = (PathBuf, Vec<u8>);
 
 /// What was deployed, and what came of it.
 type Attempt = (Deployment, Result<Record, RunError>);

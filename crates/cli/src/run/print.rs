@@ -3,6 +3,7 @@
 use crate::{
     Outcome,
     format::{Format, print_csv, print_json},
+    stdout::print_line,
     table::{MANY_GROUPS, SMALL, Table, numbered, shortened, small, table},
 };
 use edgecut_cluster::run::{self, MemoryUse, TransferCost, table as run_table};
@@ -14,12 +15,16 @@ pub(crate) fn print(format: Format, plan: &Plan, outcome: &run::Outcome) -> Outc
         Format::Json => print_json(outcome),
         Format::Csv => print_csv(&run_table::rows(outcome)),
         Format::Table => {
-            println!("{}", page(plan, outcome));
+            print_line!("{}", page(plan, outcome));
             match outcome.outputs {
                 Some(difference) if !plan.transfer.is_exact() && difference.is_finite() => {
-                    println!("outputs of transfers in {} against one device: {}", plan.transfer, difference.errors());
+                    print_line!(
+                        "outputs of transfers in {} against one device: {}",
+                        plan.transfer,
+                        difference.errors()
+                    );
                 }
-                Some(difference) => println!("outputs against one device: {difference}"),
+                Some(difference) => print_line!("outputs against one device: {difference}"),
                 None => {}
             }
             Ok(())

@@ -16,6 +16,7 @@ use crate::agent::{
     },
 };
 use edgecut_graph::{TensorData, units::Micros};
+use edgecut_plan::Stop;
 
 /// How often to run, and how.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub struct RunOptions {
     pub expected: Micros,
     /// Called with a server and the place in the queue for one of its devices, if that is in use.
     pub on_queued: fn(&SmolStr, &Queued),
+    /// Once it is requested, no more runs begin, and the record has those that are finished.
+    pub stop: Stop,
 }
 
 /// Why a run did not complete.
@@ -45,6 +48,8 @@ pub enum RunError {
     /// Some runs that count were finished before.
     #[error("{cause}; {} of {wanted} runs were finished", .finished.latencies.len())]
     Interrupted { cause: Box<RunError>, finished: Box<Record>, wanted: u64 },
+    #[error("it was stopped before a run that counts was finished")]
+    Stopped,
     #[error("agent {agent} asks for {runs} warm-up runs; at most {MOST_WARM_UPS} are made")]
     WarmUps { agent: SmolStr, runs: u64 },
 }
@@ -56,7 +61,7 @@ impl RunError {
             RunError::Agent(AgentError::Memory { .. }) => false,
             RunError::Agent(_) | RunError::NoAgent(_) | RunError::Stuck { .. } => true,
             RunError::Interrupted { cause, .. } => cause.is_of_agent(),
-            RunError::Different { .. } | RunError::WarmUps { .. } => false,
+            RunError::Different { .. } | RunError::WarmUps { .. } | RunError::Stopped => false,
         }
     }
 
@@ -66,7 +71,7 @@ impl RunError {
             RunError::Agent(error) => Some(error.agent()),
             RunError::NoAgent(server) => Some(server),
             RunError::Interrupted { cause, .. } => cause.agent(),
-            RunError::Stuck { .. } | RunError::Different { .. } | RunError::WarmUps { .. } => None,
+            RunError::Stuck { .. } | RunError::Different { .. } | RunError::WarmUps { .. } | RunError::Stopped => None,
         }
     }
 
@@ -103,6 +108,9 @@ impl Record {
         self.clocks.get(server).map_or(at, |clock| clock.to_local(at))
     }
 }
+
+/// How soon a stop is noticed while nothing runs.
+const STOP_DELAY: Duration = Duration::from_millis(50);
 
 /// Most warm-up runs, whatever agents ask for.
 const MOST_WARM_UPS: u64 = 64;
@@ -182,13 +190,21 @@ pub async fn execute(
     options: &RunOptions,
 ) -> Result<Record, RunError> {
     let here = Clock::start();
-    let exchanges = agents.iter().map(|agent| async { Ok((agent.name().clone(), agent.clock_offset(here).await?)) });
-    let clocks: Vec<_> = futures::future::try_join_all(exchanges).await.map_err(RunError::Agent)?;
-    let mut players = Players::lease(deployment, agents, options).await?;
-    players.send_contents(inputs, parameters).await?;
-    players.all(Progress::Loaded, LOAD_DEADLINE).await?;
-    players.say_all(&RunCommand::Connect).await;
-    players.all(Progress::Connected, RUN_DEADLINE).await?;
+    let connected = async {
+        let exchanges =
+            agents.iter().map(|agent| async { Ok((agent.name().clone(), agent.clock_offset(here).await?)) });
+        let clocks: Vec<_> = futures::future::try_join_all(exchanges).await.map_err(RunError::Agent)?;
+        let mut players = Players::lease(deployment, agents, options).await?;
+        players.send_contents(inputs, parameters).await?;
+        players.all(Progress::Loaded, LOAD_DEADLINE).await?;
+        players.say_all(&RunCommand::Connect).await;
+        players.all(Progress::Connected, RUN_DEADLINE).await?;
+        Ok::<_, RunError>((clocks, players))
+    };
+    let (clocks, mut players) = tokio::select! {
+        connected = connected => connected?,
+        () = requested(options.stop) => return Err(RunError::Stopped),
+    };
     let mut record = Record {
         sink_values: Vec::new(),
         latencies: Vec::new(),
@@ -201,7 +217,15 @@ pub async fn execute(
             record.keep_finished(players.warm_ups);
             Err(RunError::Interrupted { cause: Box::new(cause), finished: Box::new(record), wanted: options.repeat })
         }
+        Ok(()) if record.latencies.is_empty() && options.stop.is_requested() => Err(RunError::Stopped),
         outcome => outcome.map(|()| record),
+    }
+}
+
+/// Waits until a stop is requested.
+async fn requested(stop: Stop) {
+    while !stop.is_requested() {
+        tokio::time::sleep(STOP_DELAY).await;
     }
 }
 
@@ -396,7 +420,7 @@ impl<'a> Players<'a> {
         let (mut open, mut next, mut first_digest) = (BTreeMap::<u64, Open>::new(), 0, None);
         loop {
             let most = if next <= self.warm_ups { 1 } else { options.in_flight as usize };
-            if next < self.warm_ups + options.repeat && open.len() < most {
+            if next < self.warm_ups + options.repeat && open.len() < most && !options.stop.is_requested() {
                 open.insert(next, Open::default());
                 self.say_all(&RunCommand::Start(next)).await;
                 next += 1;

@@ -11,7 +11,7 @@ use super::{
 use crate::{Cluster, agent::Fleet};
 use edgecut_engine::EngineError;
 use edgecut_graph::{Graph, TensorData, TensorId};
-use edgecut_plan::Plan;
+use edgecut_plan::{Plan, Stop};
 use edgecut_values::seeded;
 
 /// Runs `plan` `repeat` times, with up to `in_flight` inputs in flight.
@@ -28,7 +28,13 @@ pub async fn perform(
     let deployment = deploy(context.graph, plan, context.cluster, &options)?;
     let agents = agents_of(&deployment, context.fleet)?;
     let inputs = deployment.inputs.iter().map(|id| content(context, *id)).collect::<Result<Vec<_>, _>>()?;
-    let how = RunOptions { repeat, in_flight, expected: plan.predicted.latency_us, on_queued: |_, _| {} };
+    let how = RunOptions {
+        repeat,
+        in_flight,
+        expected: plan.predicted.latency_us,
+        on_queued: |_, _| {},
+        stop: Stop::never(),
+    };
     let record = execute(&deployment, &agents, &inputs, context.given, &how).await?;
     Ok((deployment, record))
 }

@@ -1,7 +1,7 @@
 //! Profiles of one model on the devices of a cluster. Each device's agent measures; rows are stored as they arrive, so that
 //! none is lost with an agent.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use tokio::sync::mpsc;
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 use edgecut_engine::EngineId;
-use edgecut_profile::{Item, ModelTime, ProfileKey, ProfileRow, ProfileStore, ProfiledDevice, items};
+use edgecut_profile::{Item, ModelTime, ProfileError, ProfileKey, ProfileRow, ProfileStore, ProfiledDevice, items};
 
 /// The profile of one device.
 #[derive(Debug, Clone)]
@@ -40,6 +40,8 @@ pub struct DeviceProfile {
     pub whole: Option<ModelTime>,
     /// Whether rows were added.
     pub changed: bool,
+    /// Why rows are not in the file, if some are not.
+    pub unwritten: Option<Arc<ProfileError>>,
 }
 
 /// Profiles the model on all devices of `inventory`: machines concurrently, the devices of a machine one at a time.
@@ -134,7 +136,7 @@ async fn profile_device(
         None => 0,
     };
     let changed = is_missing || store.shards().len() > before;
-    store.finish()?;
+    let unwritten = store.finish().err().map(Arc::new);
     Ok(DeviceProfile {
         device: device.clone(),
         path: store.path().to_path_buf(),
@@ -144,6 +146,7 @@ async fn profile_device(
         key,
         whole,
         changed,
+        unwritten,
     })
 }
 

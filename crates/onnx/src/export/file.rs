@@ -2,9 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
     io::{BufWriter, Write},
-    path::{Path, PathBuf},
 };
 
 use edgecut_graph::TensorData;
@@ -87,33 +85,20 @@ impl Exported {
         (model.encode_to_vec(), weights)
     }
 
-    /// Writes the model to `path` and its weights to the file `data` of the same folder, which the model refers to.
-    ///
-    /// Weights are written one after the other and never copied. Both files are written under temporary names and renamed.
+    /// The model without its weights, which go to `weights`, one after the other and never copied: the content of the file `data`
+    /// of the model's folder, which the model refers to.
     ///
     /// # Errors
-    /// If a file cannot be written.
-    pub fn write_external(&self, path: &Path, data: &str) -> Result<(), ExportError> {
+    /// Those of `weights`.
+    pub fn with_external_data(&self, data: &str, weights: impl Write) -> std::io::Result<Vec<u8>> {
         let mut model = self.model.clone();
-        let weights = path.with_file_name(data);
-        let (made, failed) = (beginning(&weights), |error| ExportError::Io { path: weights.clone(), error });
-        let mut file = BufWriter::new(File::create(&made).map_err(failed)?);
-        let mut at = 0;
+        let (mut file, mut at) = (BufWriter::new(weights), 0);
         for tensor in model.graph.iter_mut().flat_map(|graph| &mut graph.initializer) {
-            write_weight(&mut file, tensor, data, &mut at).map_err(failed)?;
+            write_weight(&mut file, tensor, data, &mut at)?;
         }
-        file.flush().map_err(failed)?;
-        std::fs::rename(&made, &weights).map_err(failed)?;
-        let (made, failed) = (beginning(path), |error| ExportError::Io { path: path.to_path_buf(), error });
-        std::fs::write(&made, model.encode_to_vec()).and_then(|()| std::fs::rename(&made, path)).map_err(failed)
+        file.flush()?;
+        Ok(model.encode_to_vec())
     }
-}
-
-/// The name of a file while it is being written.
-fn beginning(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".part");
-    path.with_file_name(name)
 }
 
 /// Moves the content of a weight to `file`, whose length is `at`.

@@ -11,6 +11,7 @@ use crate::{
     Failure, Outcome,
     format::{self, Format},
     source_file,
+    stdout::print_line,
 };
 
 pub(super) fn run(arguments: &Schedule, list: &Path) -> Outcome {
@@ -32,19 +33,17 @@ pub(super) fn run(arguments: &Schedule, list: &Path) -> Outcome {
         eprintln!("{} {}", row.name, if row.is_found() { "done" } else { "not within its limit" });
         rows.push(row);
     }
-    if let Some(output) = &arguments.output {
-        source_file::write(output, &format::to_csv(&rows)?)?;
-    }
     match arguments.format {
         Format::Json => format::print_json(&rows)?,
         Format::Csv => format::print_csv(&rows)?,
         Format::Table => table(&rows),
     }
+    arguments.output.as_deref().map_or(Ok(()), |path| source_file::write(path, &format::to_csv(&rows)?))?;
     if missed.is_empty() { Ok(()) } else { Err(Failure::NoPlan(Report::msg(missed.join("\n")))) }
 }
 
 fn table(rows: &[BatchRow]) {
-    println!("{:<40} {:>12} {:>9} {:>9}", "graph", "limit", "peak", "time");
+    print_line!("{:<40} {:>12} {:>9} {:>9}", "graph", "limit", "peak", "time");
     for row in rows {
         let figures = match (row.opt_simul_memory, row.opt_simul_latency) {
             (Some(peak), Some(latency)) => {
@@ -53,6 +52,6 @@ fn table(rows: &[BatchRow]) {
             }
             _ => format!("{:>9} {:>9}", "-", "-"),
         };
-        println!("{:<40} {:>12} {figures}", row.name, row.limit().to_string());
+        print_line!("{:<40} {:>12} {figures}", row.name, row.limit().to_string());
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     Failure, Outcome,
     format::{self, Format},
     source_file,
+    stdout::print_line,
 };
 
 /// The figures of one schedule.
@@ -56,18 +57,13 @@ pub(super) fn run(arguments: &Schedule, input: &Path, bytes: &[u8]) -> Outcome {
         return Err(Failure::NoPlan(Report::msg(solved.why_none(target).to_string())));
     };
     let written = solved.write(best).map_err(Failure::failed)?;
-    if let Some(output) = &arguments.output {
-        source_file::write(output, written.json.as_bytes())?;
-    }
     let summary = summary(&workload, &solved, target, &written);
     match arguments.format {
-        Format::Csv => format::print_csv(&[summary]),
-        Format::Json => format::print_json(&summary),
-        Format::Table => {
-            println!("{summary}");
-            Ok(())
-        }
+        Format::Csv => format::print_csv(&[summary])?,
+        Format::Json => format::print_json(&summary)?,
+        Format::Table => print_line!("{summary}"),
     }
+    arguments.output.as_deref().map_or(Ok(()), |path| source_file::write(path, written.json.as_bytes()))
 }
 
 fn summary(workload: &MemoryWorkload, solved: &Solved<'_>, target: Target, written: &WrittenSchedule) -> Summary {
@@ -102,16 +98,13 @@ fn front(arguments: &Schedule, solved: &Solved<'_>) -> Outcome {
         time_ratio: found.time_us.0 / original.time_us.0,
     });
     let points: Vec<Point> = points.collect();
-    if let Some(path) = &arguments.output {
-        source_file::write(path, &format::to_csv(&points)?)?;
-    }
     match arguments.format {
-        Format::Csv => format::print_csv(&points),
-        Format::Json => format::print_json(&points),
+        Format::Csv => format::print_csv(&points)?,
+        Format::Json => format::print_json(&points)?,
         Format::Table => {
-            println!("{:>12} {:>7} {:>12} {:>9}", "peak", "", "time", "");
+            print_line!("{:>12} {:>7} {:>12} {:>9}", "peak", "", "time", "");
             for point in &points {
-                println!(
+                print_line!(
                     "{:>12} {:>6.1}% {:>12} {:>+8.2}%",
                     point.peak_bytes.to_string(),
                     100.0 * point.peak_ratio,
@@ -119,10 +112,10 @@ fn front(arguments: &Schedule, solved: &Solved<'_>) -> Outcome {
                     100.0 * (point.time_ratio - 1.0)
                 );
             }
-            println!("lower bounds: {} and {}", solved.bound.peak_bytes, solved.bound.time_us);
-            Ok(())
+            print_line!("lower bounds: {} and {}", solved.bound.peak_bytes, solved.bound.time_us);
         }
     }
+    arguments.output.as_deref().map_or(Ok(()), |path| source_file::write(path, &format::to_csv(&points)?))
 }
 
 impl fmt::Display for Summary {

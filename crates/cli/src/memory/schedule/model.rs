@@ -22,6 +22,7 @@ use crate::{
     format::{self, Format},
     memory::{effort, subject::Subject},
     source_file,
+    stdout::print_line,
 };
 
 /// The slowdown that `--run` allows without a target.
@@ -55,10 +56,8 @@ pub(super) fn run(arguments: &Schedule, subject: &Subject) -> Outcome {
 /// All schedules that no other one beats.
 fn front(arguments: &Schedule, subject: &Subject, fitted: &ScheduleFront) -> Outcome {
     let rows: Vec<Row> = fitted.front().iter().map(|schedule| Row::of(fitted, schedule)).collect();
-    if let Some(path) = &arguments.output {
-        source_file::write(path, &format::to_csv(&rows)?)?;
-    }
-    rows::print(arguments.format, &rows, &notes(arguments, subject, fitted))
+    rows::print(arguments.format, &rows, &notes(arguments, subject, fitted))?;
+    arguments.output.as_deref().map_or(Ok(()), |path| source_file::write(path, &format::to_csv(&rows)?))
 }
 
 /// The schedule that meets the target, with its arena; with `--run` it is run on this machine.
@@ -85,18 +84,21 @@ fn chosen<'a>(
     let (align, steps) = (arguments.flags.align(), effort::steps(arguments.search.effort, ARENA_EFFORT));
     let arena = schedule_arena::arena(&best, align, steps).map_err(Failure::failed)?.height;
     let tvm_arena = schedule_arena::tvm_arena(grouped, align).map_err(Failure::bad_input)?;
-    if let Some(path) = &arguments.output {
-        source_file::write(path, scheduled.to_csv().as_bytes())?;
-    }
     let mut row = Row::detailed(fitted, &best);
     (row.arena_bytes, row.tvm_arena_bytes) = (Some(arena), Some(tvm_arena));
     let notes = notes(arguments, subject, fitted);
-    let Some(run) = measured else { return rows::print(arguments.format, &[row], &notes) };
+    let write =
+        || arguments.output.as_deref().map_or(Ok(()), |path| source_file::write(path, scheduled.to_csv().as_bytes()));
+    let Some(run) = measured else {
+        rows::print(arguments.format, &[row], &notes)?;
+        return write();
+    };
     row.add_run(&run);
     rows::print(arguments.format, &[row], &notes)?;
     if arguments.format == Format::Table {
-        println!("{}", RunTable(&run));
+        print_line!("{}", RunTable(&run));
     }
+    write()?;
     run.check(arena).map_err(Failure::failed)
 }
 

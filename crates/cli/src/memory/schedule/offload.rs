@@ -48,6 +48,7 @@ use crate::{
     format::Format,
     memory::subject::Subject,
     source_file,
+    stdout::print_line,
 };
 
 /// Where measured links are kept.
@@ -86,9 +87,6 @@ pub(super) fn run(
     let (best, chosen) =
         choose(fitted, target, &devices).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
     check::values::values(&best.variant.grouped.graph, &chosen.graph).map_err(Failure::failed)?;
-    if let Some(path) = &arguments.output {
-        source_file::write(path, best.graph().to_csv().as_bytes())?;
-    }
     let no_plan = |why: NoPlan| Failure::NoPlan(Report::msg(why.to_string()));
     let program_order = program_order(subject, &devices)?.map_err(no_plan)?;
 
@@ -110,10 +108,12 @@ pub(super) fn run(
     if arguments.format == Format::Table {
         let here = chosen.problem.device(devices.device).full_name();
         let predicted = chosen.solution.evaluation.latency();
-        println!("predicted of both devices: {predicted}, an arena of {arena} on {here}");
+        print_line!("predicted of both devices: {predicted}, an arena of {arena} on {here}");
         print_runs(&[("schedule", &ran), ("program order", &plain)]);
-        println!("results          {difference}");
+        print_line!("results          {difference}");
     }
+    let write = |path: &Path| source_file::write(path, best.graph().to_csv().as_bytes());
+    arguments.output.as_deref().map_or(Ok(()), write)?;
     ran.check(arena, difference).map_err(Failure::failed)
 }
 
@@ -163,11 +163,11 @@ fn measured_row(row: Row, arena: Bytes, ran: &OffloadRun, plain: &OffloadRun, di
 }
 
 fn print_runs(runs: &[(&str, &OffloadRun)]) {
-    println!("{:<16} {:>14} {:>12} {:>12} {:>12}", "measured", "with scratch", "parameters", "neighbour", "time");
+    print_line!("{:<16} {:>14} {:>12} {:>12} {:>12}", "measured", "with scratch", "parameters", "neighbour", "time");
     for (name, ran) in runs {
         let [peak, parameters, neighbour] =
             [ran.peak, ran.parameters, ran.neighbour_peak].map(|bytes| bytes.to_string());
-        println!("{name:<16} {peak:>14} {parameters:>12} {neighbour:>12} {:>12}", ran.time.to_string());
+        print_line!("{name:<16} {peak:>14} {parameters:>12} {neighbour:>12} {:>12}", ran.time.to_string());
     }
 }
 

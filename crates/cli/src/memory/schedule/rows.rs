@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::{
     Outcome,
     format::{self, Format},
+    stdout::print_line,
 };
 
 /// One schedule of the front; its arena and what follows only where it was chosen by a target.
@@ -92,9 +93,9 @@ pub(super) fn print(format: Format, rows: &[Row], notes: &[String]) -> Outcome {
         Format::Json => return format::print_json(&rows),
         Format::Table => {}
     }
-    println!("{:>12} {:>7} {:>12} {:>9} {:>12}", "peak", "", "time", "", "arena");
+    print_line!("{:>12} {:>7} {:>12} {:>9} {:>12}", "peak", "", "time", "", "arena");
     for row in rows {
-        println!(
+        print_line!(
             "{:>12} {:>6.1}% {:>12} {:>+8.2}% {:>12}",
             row.peak_bytes.to_string(),
             100.0 * row.peak_ratio,
@@ -103,15 +104,17 @@ pub(super) fn print(format: Format, rows: &[Row], notes: &[String]) -> Outcome {
             row.arena_bytes.map_or(String::new(), |bytes| bytes.to_string())
         );
     }
-    notes.iter().for_each(|note| println!("{note}"));
+    notes.iter().for_each(|note| print_line!("{note}"));
     if let [
         Row { repeated: Some(repeated), stored: Some(stored), stretches: Some(stretches), parts: Some(parts), .. },
     ] = rows
     {
-        println!("{repeated} groups run again, {stored} copies to a neighbour; {stretches} stretches in {parts} parts");
+        print_line!(
+            "{repeated} groups run again, {stored} copies to a neighbour; {stretches} stretches in {parts} parts"
+        );
     }
     if let [Row { tvm_arena_bytes: Some(arena), .. }] = rows {
-        println!("program order in TVM's default arena: {arena}");
+        print_line!("program order in TVM's default arena: {arena}");
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::{
     Failure, Outcome,
     format::{self, Format},
     source_file,
+    stdout::print_line,
 };
 
 /// The result of one seed; empty if it found none.
@@ -40,27 +41,22 @@ pub(super) fn run(arguments: &Schedule, workload: &MemoryWorkload, target: Targe
             time_ratio: found.map(|f| f.time_us.0 / solved.original.time_us.0),
         });
     }
-    if let Some(path) = &arguments.output {
-        source_file::write(path, &format::to_csv(&rows)?)?;
-    }
     match arguments.format {
-        Format::Csv => format::print_csv(&rows),
-        Format::Json => format::print_json(&rows),
-        Format::Table => {
-            print(&rows);
-            Ok(())
-        }
+        Format::Csv => format::print_csv(&rows)?,
+        Format::Json => format::print_json(&rows)?,
+        Format::Table => print(&rows),
     }
+    arguments.output.as_deref().map_or(Ok(()), |path| source_file::write(path, &format::to_csv(&rows)?))
 }
 
 fn print(rows: &[Row]) {
-    println!("{:>6} {:>9} {:>9}", "seed", "peak", "time");
+    print_line!("{:>6} {:>9} {:>9}", "seed", "peak", "time");
     for row in rows {
         match (row.peak_ratio, row.time_ratio) {
             (Some(peak), Some(time)) => {
-                println!("{:>6} {:>8.2}% {:>+8.2}%", row.seed, 100.0 * peak, 100.0 * (time - 1.0))
+                print_line!("{:>6} {:>8.2}% {:>+8.2}%", row.seed, 100.0 * peak, 100.0 * (time - 1.0))
             }
-            _ => println!("{:>6} {:>9} {:>9}", row.seed, "-", "-"),
+            _ => print_line!("{:>6} {:>9} {:>9}", row.seed, "-", "-"),
         }
     }
     for (name, mut values) in [
@@ -69,7 +65,7 @@ fn print(rows: &[Row]) {
     ] {
         values.sort_by(f64::total_cmp);
         if let (Some(least), Some(median), Some(most)) = (values.first(), quantile(&values, 0.5), values.last()) {
-            println!("{name}: least {least:.2} %, median {median:.2} %, most {most:.2} %");
+            print_line!("{name}: least {least:.2} %, median {median:.2} %, most {most:.2} %");
         }
     }
 }
