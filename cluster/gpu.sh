@@ -73,6 +73,7 @@ pack() {
     pack_program target/release/edgecut "$package/edgecut"
     pack_program "$SUITE" "$package/suite"
     cp cluster/gpu_run.sh "$package/run.sh"
+    python3 deploy/sbom.py '' "${FEATURES:-gpu-tests}" >"$package/edgecut.cdx.json"
     pack_cases "$data" "$package/relay"
     cp "$data"/expected/*.npz "$package/relay/expected/"
     for model in "$package"/relay/expected/*.npz; do

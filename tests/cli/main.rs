@@ -10,6 +10,7 @@ mod command_line;
 mod compare;
 mod configuration;
 mod costs;
+mod deployment;
 mod dilation;
 mod discovery;
 mod documented_flags;
