@@ -1,11 +1,13 @@
 //! Files that are named on the command line.
 
-use std::{io::Write, path::Path};
+use std::{io::Write, path::Path, sync::LazyLock};
 
 use miette::Report;
 
 use super::Failure;
-use edgecut_values::files::write_atomic;
+use edgecut_cluster::agent::total_memory;
+use edgecut_graph::units::Bytes;
+use edgecut_values::{files::write_atomic, input_file};
 
 /// Writes `content` to a file that appears whole.
 pub fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
@@ -29,5 +31,14 @@ pub fn check_place(path: &Path) -> Result<(), Failure> {
 
 /// Reads a file that was named on the command line.
 pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::unreadable(&path.display().to_string(), &error))
+    input_file::read(path, max_bytes()).map_err(|error| Failure::unreadable(&path.display().to_string(), &error))
+}
+
+/// Most bytes of a file that are read: half of the machine's memory, as what is read is held in a second form too.
+pub fn max_bytes() -> u64 {
+    static MAX: LazyLock<u64> = LazyLock::new(|| match total_memory() {
+        Bytes::ZERO => u64::MAX,
+        memory => memory.0 / 2,
+    });
+    *MAX
 }

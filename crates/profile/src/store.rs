@@ -15,7 +15,10 @@ use crate::{
     Cost, Item, Measurement, MeasurementMode, ProfileError, ProfileKey, ProfileRow, ProfiledShard, Signature,
     csv_file::{encode, replace, summary_path},
 };
-use edgecut_values::files::{FileLock, lock};
+use edgecut_values::{
+    files::{FileLock, lock},
+    input_file::{self, MAX_TABLE_BYTES},
+};
 
 /// The file of one profile.
 #[derive(Debug)]
@@ -55,7 +58,7 @@ impl ProfileStore {
 
     /// The rows on disk, up to the last complete line.
     fn read(&self) -> Result<Vec<ProfileRow>, ProfileError> {
-        let text = match fs::read(&self.path) {
+        let text = match input_file::read(&self.path, MAX_TABLE_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(self.error(error)),

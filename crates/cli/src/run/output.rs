@@ -1,12 +1,15 @@
 //! `run --output`: the file of results, to which every run is appended.
 
-use std::{fs, io, path::Path};
+use std::{io, path::Path};
 
 use miette::Report;
 
 use crate::{Failure, Outcome, caller::status, located::Located, source_file as file};
 use edgecut_cluster::run::results::{RunResult, RunResults, check_csv, to_csv};
-use edgecut_values::files::lock;
+use edgecut_values::{
+    files::lock,
+    input_file::{self, MAX_TABLE_BYTES},
+};
 
 /// How results are written, by the name of the file.
 #[derive(Clone, Copy)]
@@ -59,7 +62,7 @@ pub(super) fn append(path: &Path, result: RunResult) -> Outcome {
 
 /// What the file has so far, with its last line ended, and its runs if it is JSON; nothing if it is missing.
 fn read(path: &Path, encoding: Encoding) -> Result<(Vec<u8>, RunResults), Failure> {
-    let mut text = match fs::read(path) {
+    let mut text = match input_file::read(path, MAX_TABLE_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         read => read.map_err(|error| Failure::unreadable(&path.display().to_string(), &error))?,
     };
