@@ -402,6 +402,7 @@ fn private(path: &Path, content: &str) -> Result<(), AuthorityError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn subjects() -> [Subject; 2] {
         let hosts = vec!["camera.lab".to_string(), "10.0.0.11".to_string()];
