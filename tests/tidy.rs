@@ -25,7 +25,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("values", &["graph"]),
     ("ops", &["graph"]),
     ("relay", &["graph", "ops"]),
-    ("onnx", &["graph", "ops"]),
+    ("onnx", &["graph", "ops", "values"]),
     ("engine", &["graph", "onnx", "ops", "values"]),
     ("profile", &["engine", "graph", "ops", "values"]),
     ("memory", &["graph", "ops"]),

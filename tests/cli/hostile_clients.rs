@@ -300,9 +300,7 @@ async fn many_streams_of_one_client_keep_no_one_out() {
 
 /// Resident memory of a process, where the system tells.
 fn resident(pid: u32) -> Option<Bytes> {
-    let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(Bytes(line.split_whitespace().next()?.parse::<u64>().ok()? << 10))
+    status(pid, "VmRSS:")
 }
 
 /// A crop of 1 x 1 images to 2^20 x 2^20 pixels.
@@ -329,4 +327,51 @@ fn a_tensor_beyond_all_memory_is_refused_and_the_agent_lives() {
         assert!(!message.contains("lost") && message.contains(expected), "{arguments}: {message}");
     }
     lab.serves("profile m.relay --budget 1ms --output p");
+}
+
+/// A parameter of 4 GiB of which 16 bytes are read.
+const SLICED: &str = "def @main(%x: Tensor[(4), float32], %w_weight: Tensor[(1073741824), float32]) {
+  %0 = strided_slice(%w_weight, begin=[0], end=[4], strides=[1], axes=None);
+  add(%x, %0)
+}
+";
+
+/// A constant of 4 GiB that no file holds.
+const ZEROS: &str = "def @main(%x: Tensor[(4), float32]) {
+  %0 = zeros(shape=[1073741824], dtype=\"float32\");
+  %1 = sum(%0, axis=[0]);
+  add(%x, %1)
+}
+";
+
+#[test]
+fn what_exists_only_while_a_model_is_loaded_counts() {
+    let lab = Lab::plain(&["--memory", "512MiB"]);
+    for (name, text) in [("sliced", SLICED), ("zeros", ZEROS)] {
+        fs::write(lab.folder.path().join(format!("{name}.relay")), text).unwrap();
+        for arguments in [
+            format!("profile {name}.relay --budget 10ms --output {name}"),
+            format!("profile {name}.relay --budget 10ms --output {name}-in-situ --mode in-situ"),
+            format!("plan {name}.relay --profile-budget 10ms --output {name}.json"),
+        ] {
+            let output = within(PATIENCE, lab.command(&arguments));
+            let message = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
+            assert!(!message.contains("lost"), "{arguments}: {message}");
+            let peak = most_resident(lab.agent.worker());
+            assert!(peak.is_none_or(|bytes| bytes < Bytes(640 << 20)), "{arguments}: {peak:?}: {message}");
+        }
+    }
+    lab.serves("profile m.relay --budget 1ms --output p");
+}
+
+/// The most resident memory that a process ever had, where the system tells.
+fn most_resident(pid: u32) -> Option<Bytes> {
+    status(pid, "VmHWM:")
+}
+
+/// A size in a process's status, where the system tells.
+fn status(pid: u32, name: &str) -> Option<Bytes> {
+    let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(Bytes(line.split_whitespace().next()?.parse::<u64>().ok()? << 10))
 }

@@ -20,6 +20,7 @@ mod export;
 mod failover;
 mod hostile_clients;
 mod hostile_files;
+mod hostile_inputs;
 mod inspect;
 mod interrupted_plan;
 mod memory;

@@ -44,7 +44,7 @@ pub fn read(path: &Path, bind_dims: &[BindDim]) -> Result<Imported, String> {
     let evaluate = |graph: &Graph, given: &Content<'_>| {
         ENGINE.evaluate(graph, &|id| content(graph, given, id)).map_err(|error| error.to_string())
     };
-    let options = ImportOptions { bind_dims, folder: path.parent(), ..ImportOptions::new(&evaluate) };
+    let options = ImportOptions { bind_dims, file: Some(path), ..ImportOptions::new(&evaluate) };
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     import(&path.display().to_string(), bytes.into(), &options).map_err(|error| error.to_string())
 }

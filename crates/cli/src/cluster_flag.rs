@@ -18,6 +18,7 @@ use edgecut_cluster::{
     agent::{Fleet, MAX_TIME, io_priority::raise_io_priority},
 };
 use edgecut_graph::units::{Micros, UnitError};
+use edgecut_values::input_file::{self, MAX_DOCUMENT_BYTES, MAX_TABLE_BYTES, read_text};
 
 /// Which servers to use.
 #[derive(Debug, Clone, clap::Args)]
@@ -93,7 +94,7 @@ impl ClusterFlag {
 
 /// Reads a cluster file; errors are shown at their line and column.
 pub fn read_cluster(path: &Path) -> Result<Cluster, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|e| Failure::Cluster(Report::msg(Located::new(path, e))))?;
+    let text = read_text(path, MAX_DOCUMENT_BYTES).map_err(|e| Failure::Cluster(Report::msg(Located::new(path, e))))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let found = match Cluster::discovery(&text, folder) {
         Ok(Some((place, tls))) => {
@@ -189,7 +190,7 @@ pub async fn links(fleet: &Fleet, cluster: &Cluster, path: &Path, again: bool) -
 /// Reads the table of measured links at `path`; an empty one if there is no file.
 pub fn link_table(path: &Path) -> Result<LinkTable, Failure> {
     LinkTable::load(path).map_err(|error| {
-        let bytes = std::fs::read(path).unwrap_or_default();
+        let bytes = input_file::read(path, MAX_TABLE_BYTES).unwrap_or_default();
         kind::instead(path, &bytes, Kind::Links, error)
     })
 }

@@ -21,6 +21,7 @@ use toml::{
 };
 
 use crate::Failure;
+use edgecut_values::input_file::{MAX_DOCUMENT_BYTES, read_text};
 
 /// The variable that names the file, instead of `edgecut/config.toml` in the folder for configurations.
 const CONFIG: &str = "EDGECUT_CONFIG";
@@ -72,7 +73,7 @@ pub fn configured(command: Command, arguments: &[OsString]) -> Result<Command, F
 /// `command` with the defaults of the file.
 fn with_file(command: Command, usage: Use<'_>) -> Result<Command, Failure> {
     let Some((path, is_asked_for)) = place() else { return Ok(command) };
-    let text = match std::fs::read_to_string(&path) {
+    let text = match read_text(&path, MAX_DOCUMENT_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_asked_for => return Ok(command),
         Err(error) => return Err(Failure::unreadable(&path.display().to_string(), &error)),

@@ -1,55 +1,15 @@
 //! Where the contents of a model's inputs and parameters come from on the command line.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
-use miette::Report;
 use smol_str::SmolStr;
 
-use super::{
-    Failure,
-    kind::{self, Kind},
-};
+use super::{Failure, given::Given};
 use edgecut_engine::EngineError;
-use edgecut_graph::{Dim, Graph, Origin, Tensor, TensorData, TensorId, TensorType};
+use edgecut_graph::{Graph, Origin, Tensor, TensorData, TensorId, TensorType};
 use edgecut_ops::passes::index_ranges::{ValueRange, index_ranges};
 use edgecut_relay::Params;
-use edgecut_values::{SeedError, read_npz, seeded, seeded_within};
-
-/// The arrays of an `--inputs` file.
-#[derive(Clone, Default)]
-pub struct Given(BTreeMap<String, TensorData>);
-
-impl Given {
-    /// Reads the `inputs` file, if there is one.
-    pub fn open(inputs: Option<&Path>) -> Result<Given, Failure> {
-        let Some(path) = inputs else { return Ok(Given::default()) };
-        let given = read_npz(path).map_err(|error| match std::fs::read(path) {
-            Ok(bytes) if !bytes.starts_with(b"PK") => {
-                kind::instead(path, &bytes, Kind::Npz, "expected an .npz file, as `numpy.savez` writes them")
-            }
-            _ => Failure::bad_input(error),
-        })?;
-        let is_foreign = |name: &&String| !name.starts_with("in_") && !name.starts_with("out_");
-        let names = || given.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        let what = match given.keys().find(is_foreign) {
-            Some(name) => format!("array `{name}` is for nothing: the content of an input `x` is called `in_x`"),
-            None if !given.is_empty() && given.keys().all(|name| !name.starts_with("in_")) => {
-                format!("it has no array `in_…` for an input, only {}", names())
-            }
-            None => return Ok(Given(given)),
-        };
-        Err(Failure::BadInput(Report::msg(format!("{}: {what}", path.display()))))
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The array for the tensor `name`.
-    pub fn get(&self, name: &str) -> Option<&TensorData> {
-        self.0.get(&format!("in_{name}"))
-    }
-}
+use edgecut_values::{SeedError, seeded, seeded_within};
 
 /// Of a constant the model's; else the `.npz` file, else the `.params` file, else generated from the name: indices and lengths
 /// within their ranges.
@@ -66,8 +26,8 @@ impl<'a> Contents<'a> {
     pub fn new(graph: &'a Graph, given: Given, params: &'a Params) -> Result<Contents<'a>, Failure> {
         let declared: Vec<String> =
             graph.inputs().chain(graph.parameters()).map(|id| format!("in_{}", graph.tensor(id).name)).collect();
-        for name in given.0.keys().filter(|name| name.starts_with("in_")) {
-            if !declared.contains(name) {
+        for name in given.names() {
+            if !declared.iter().any(|known| known == name) {
                 let error = EngineError::Other(format!(
                     "the inputs file has an array `{name}`, but the model declares no %{}; it declares {}",
                     &name["in_".len()..],
@@ -78,12 +38,12 @@ impl<'a> Contents<'a> {
         }
         for id in graph.inputs().chain(graph.parameters()) {
             let tensor = graph.tensor(id);
-            let data = given.get(&tensor.name).or_else(|| params.get(&tensor.name));
-            if let Some(data) = data.filter(|data| !fits(&data.ty(), &tensor.ty)) {
-                let what = format!("the model declares {}, {} was given", tensor.ty, data.ty());
-                return Err(Failure::bad_input(EngineError::Tensor { name: tensor.name.to_string(), what }));
+            let params = || params.get(&tensor.name).map(TensorData::ty);
+            if let Some(found) = given.ty(&tensor.name).cloned().or_else(params) {
+                check_type(tensor, &found).map_err(Failure::bad_input)?;
             }
         }
+        given.check()?;
         Ok(Contents { graph, given, params, ranges: BTreeMap::new() })
     }
 
@@ -139,12 +99,18 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Whether content of type `found` can be that of a tensor of type `wanted`, whose dimensions may be unknown.
-fn fits(found: &TensorType, wanted: &TensorType) -> bool {
-    let same = |(found, wanted): (&Dim, &Dim)| wanted.get().is_none() || found == wanted;
-    found.dtype == wanted.dtype
-        && found.shape.rank() == wanted.shape.rank()
-        && found.shape.iter().zip(wanted.shape.iter()).all(same)
+/// Checks that content of type `found` can be that of `tensor`.
+///
+/// # Errors
+/// If it cannot.
+pub fn check_type(tensor: &Tensor, found: &TensorType) -> Result<(), EngineError> {
+    match found.is_instance_of(&tensor.ty) {
+        true => Ok(()),
+        false => {
+            let what = format!("the model declares {}, {found} was given", tensor.ty);
+            Err(EngineError::Tensor { name: tensor.name.to_string(), what })
+        }
+    }
 }
 
 /// A tensor that does not fit is bad input; all else failed while running.

@@ -20,6 +20,7 @@ mod engine;
 mod export;
 mod failure;
 mod format;
+mod given;
 mod ineffective;
 mod inspect;
 mod interrupt;

@@ -11,11 +11,13 @@ use miette::Report;
 use super::{
     Failure,
     caller::notice,
-    contents::{Contents, Given},
+    contents::{Contents, check_type},
+    given::Given,
     ineffective::Flag,
     kind::{self, Kind},
     name_pattern::NamePattern,
     onnx_model::{OnnxSource, is_decided_by_given, read_onnx},
+    source_file as file,
 };
 use edgecut_cluster::agent::total_memory;
 use edgecut_engine::{Engine, EngineError, TractEngine};
@@ -118,7 +120,7 @@ impl Model {
         let graph = &self.import.graph;
         let mut unknown = Vec::new();
         for tensor in graph.inputs().chain(graph.parameters()).map(|id| graph.tensor(id)) {
-            if self.given.get(&tensor.name).is_none() && self.params.get(&tensor.name).is_none() {
+            if self.given.ty(&tensor.name).is_none() && self.params.get(&tensor.name).is_none() {
                 unknown_dims(&tensor.name, &tensor.ty.clone().into(), &mut unknown);
             }
         }
@@ -177,7 +179,7 @@ impl ModelArguments {
 
     fn read(&self, mode: ParseMode, external: ExternalCalls, defaults: Defaults) -> Result<Model, Failure> {
         let name = self.model.display().to_string();
-        let bytes = std::fs::read(&self.model).map_err(|error| Failure::unreadable(&name, &error))?;
+        let bytes = file::read(&self.model)?;
         let (params, given) = (self.params()?, Given::open(self.flags.inputs.as_deref())?);
         let model = match is_onnx(&bytes) {
             true => {
@@ -189,13 +191,19 @@ impl ModelArguments {
                     is_seeded: &|name| self.flags.is_seeded(name),
                     defaults,
                 };
-                let imported = read_onnx(&self.model, bytes, &source)?;
+                let imported = read_onnx(&self.model, bytes, &source);
+                given.check_read()?;
+                let imported = imported?;
                 let selected = is_decided_by_given(&imported);
                 let (interface, graph) = (Some(imported.interface), imported.graph);
                 let import = Import { graph, name, hash, checks: TypeChecks::default(), guessed: Vec::new() };
                 Model { import, params, given, selected, interface }
             }
-            false => self.read_relay(name, &bytes, params, given, mode, external)?,
+            false => {
+                let model = self.read_relay(name, &bytes, params, given.clone(), mode, external);
+                given.check_read()?;
+                model?
+            }
         };
         if !model.given.is_empty() {
             model.contents(&model.import.graph)?;
@@ -210,8 +218,8 @@ impl ModelArguments {
 
     fn params(&self) -> Result<Params, Failure> {
         let Some(path) = &self.flags.params else { return Ok(Params::default()) };
-        Params::open(path).map_err(|error| {
-            let bytes = std::fs::read(path).unwrap_or_default();
+        let bytes = bytes::Bytes::from(file::read(path)?);
+        Params::read(&path.display().to_string(), bytes.clone()).map_err(|error| {
             match kind::other(&bytes, Kind::Params) {
                 Some(kind) => Failure::BadInput(Report::msg(format!("{error}; {kind}"))),
                 None => Failure::import(error),
@@ -312,7 +320,11 @@ fn check_names(graph: &Graph, params: &Params, path: &Path) -> Result<(), Failur
 /// The output of `graph`, all of whose inputs must be given.
 fn evaluate(engine: &dyn Engine, graph: &Graph, given: &Given, params: &Params) -> Result<TensorData, String> {
     let content = |id| {
-        let name = &graph.tensor(id).name;
+        let tensor = graph.tensor(id);
+        let name = &tensor.name;
+        if let Some(found) = given.ty(name) {
+            check_type(tensor, found)?;
+        }
         let data = given.get(name).or_else(|| params.get(name));
         data.cloned().ok_or_else(|| {
             EngineError::Other(format!("nothing gives the content of `%{name}`; --inputs can, as an array `in_{name}`"))

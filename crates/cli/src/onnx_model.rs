@@ -4,7 +4,7 @@ use std::path::Path;
 
 use smol_str::SmolStr;
 
-use super::{Failure, caller::notice, contents::Given};
+use super::{Failure, caller::notice, given::Given, source_file::max_bytes};
 use edgecut_engine::{Engine, EngineError, TractEngine};
 use edgecut_graph::{Graph, TensorData};
 use edgecut_onnx::{Content, Decision, Defaults, ImportOptions, Imported, import};
@@ -33,10 +33,12 @@ pub(super) fn read_onnx(path: &Path, bytes: Vec<u8>, source: &OnnxSource<'_>) ->
     let options = ImportOptions {
         bind_dims,
         inputs: &|name| given.get(name).cloned(),
+        input_type: &|name| given.ty(name).cloned(),
         parameters: &|name| params.get(name).cloned(),
         is_parameter: is_seeded,
         defaults,
-        folder: path.parent(),
+        file: Some(path),
+        max_external_bytes: max_bytes(),
         ..ImportOptions::new(&compute)
     };
     let imported = import(&name, bytes.into(), &options).map_err(Failure::bad_input)?;

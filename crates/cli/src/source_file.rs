@@ -1,13 +1,16 @@
 //! Files that are named on the command line.
 
-use std::{io, path::Path};
+use std::{io, path::Path, sync::LazyLock};
 
 use miette::Report;
 
 use super::{Failure, Outcome, caller::notice, stdout};
+use edgecut_cluster::agent::total_memory;
+use edgecut_graph::units::Bytes;
 use edgecut_values::{
     destination::Destination,
     files::{Sink, write_atomic},
+    input_file,
 };
 
 /// Writes `content` to where `path` leads: a file appears whole, a stream is written in place, `-` is stdout.
@@ -80,7 +83,16 @@ pub fn create_folder(path: &Path) -> Outcome {
 
 /// Reads a file that was named on the command line.
 pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::unreadable(&path.display().to_string(), &error))
+    input_file::read(path, max_bytes()).map_err(|error| Failure::unreadable(&path.display().to_string(), &error))
+}
+
+/// Most bytes of a file that are read: half of the machine's memory, as what is read is held in a second form too.
+pub fn max_bytes() -> u64 {
+    static MAX: LazyLock<u64> = LazyLock::new(|| match total_memory() {
+        Bytes::ZERO => u64::MAX,
+        memory => memory.0 / 2,
+    });
+    *MAX
 }
 
 /// That nothing can be written at `path`.

@@ -125,7 +125,7 @@ fn model(path: &Path, plan: &Plan) -> Result<PlannedModel, String> {
     if !place.is_file() {
         return Err(format!("{} is not there, neither from here nor from the plan's folder", plan.model.path));
     }
-    let bytes = std::fs::read(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+    let bytes = file::read(&place).map_err(|failure| failure.report().map_or_else(String::new, ToString::to_string))?;
     if blake3::hash(&bytes).to_hex().as_str() != plan.model.blake3 {
         return Err(format!("{} is not the file that the plan was made for: its hash differs", place.display()));
     }

@@ -4,7 +4,7 @@
 //! Keys are ECDSA on P-256, as X.509 by rcgen. What a certificate allows is its [`Role`].
 
 use std::{
-    fs, io,
+    io,
     net::IpAddr,
     path::{Path, PathBuf},
     str::FromStr,
@@ -23,7 +23,10 @@ use crate::{
     Endpoint, Server,
     agent::protocol::{Holder, peer::Peer, role::Role},
 };
-use edgecut_values::files::{FileLock, lock, write_atomic, write_private};
+use edgecut_values::{
+    files::{FileLock, lock, write_atomic, write_private},
+    input_file::{MAX_DOCUMENT_BYTES, read_text},
+};
 
 /// How long an authority and its list of revoked certificates are valid.
 const AUTHORITY_VALIDITY: Duration = Duration::days(3650);
@@ -384,7 +387,7 @@ fn with_certificate<T>(path: &Path, read: impl FnOnce(&X509Certificate<'_>) -> T
 }
 
 fn text(path: &Path) -> Result<String, AuthorityError> {
-    fs::read_to_string(path).map_err(|cause| AuthorityError::File { path: path.to_path_buf(), cause })
+    read_text(path, MAX_DOCUMENT_BYTES).map_err(|cause| AuthorityError::File { path: path.to_path_buf(), cause })
 }
 
 fn public(path: &Path, content: &str) -> Result<(), AuthorityError> {
@@ -399,6 +402,7 @@ fn private(path: &Path, content: &str) -> Result<(), AuthorityError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn subjects() -> [Subject; 2] {
         let hosts = vec!["camera.lab".to_string(), "10.0.0.11".to_string()];

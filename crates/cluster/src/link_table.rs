@@ -10,7 +10,10 @@ use edgecut_graph::{
     LinkCost,
     units::{Bytes, Micros, Rate},
 };
-use edgecut_values::files::{lock, write_atomic};
+use edgecut_values::{
+    files::{lock, write_atomic},
+    input_file::{self, MAX_TABLE_BYTES},
+};
 
 /// One measured direction. Addresses are part of the key: a server at a new address is measured again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,8 +44,8 @@ impl LinkTable {
     /// # Errors
     /// If the file cannot be read or is not such a table.
     pub fn load(path: &Path) -> Result<LinkTable, csv::Error> {
-        match std::fs::File::open(path) {
-            Ok(file) => LinkTable::read(file),
+        match input_file::read(path, MAX_TABLE_BYTES) {
+            Ok(text) => LinkTable::read(text.as_slice()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(LinkTable::default()),
             Err(e) => Err(e.into()),
         }

@@ -169,6 +169,14 @@ impl TensorType {
         self.shape.fixed()?;
         Some(Bytes(self.shape.elements().map_or(u64::MAX, |count| count.saturating_mul(self.dtype.size()))))
     }
+
+    /// Whether a tensor of this type can be one of type `declared`, whose dimensions may be unknown.
+    pub fn is_instance_of(&self, declared: &TensorType) -> bool {
+        let same = |(found, declared): (&Dim, &Dim)| declared.get().is_none() || found == declared;
+        self.dtype == declared.dtype
+            && self.shape.rank() == declared.shape.rank()
+            && self.shape.iter().zip(declared.shape.iter()).all(same)
+    }
 }
 
 impl Type {

@@ -3,12 +3,13 @@
 use std::{
     cell::RefCell,
     collections::HashMap,
-    fs::File,
     io::{Read, Seek, SeekFrom},
     path::{Component, Path, PathBuf},
 };
 
 use bytes::Bytes;
+use edgecut_graph::units;
+use edgecut_values::input_file;
 
 use crate::{
     error::{Result, shown},
@@ -23,7 +24,9 @@ const MOST_TIMES: u64 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct ExternalFiles {
     /// The model's; `None` if the model is not a file.
-    folder: Option<PathBuf>,
+    model: Option<PathBuf>,
+    /// Most bytes that are read, of all files together.
+    max_bytes: u64,
     regions: RefCell<HashMap<Region, Bytes>>,
     /// By path: bytes read.
     read: RefCell<HashMap<PathBuf, u64>>,
@@ -38,8 +41,8 @@ struct Region {
 }
 
 impl ExternalFiles {
-    pub fn of(folder: Option<&Path>) -> ExternalFiles {
-        ExternalFiles { folder: folder.map(Path::to_path_buf), ..ExternalFiles::default() }
+    pub fn new(model: Option<&Path>, max_bytes: u64) -> ExternalFiles {
+        ExternalFiles { model: model.map(Path::to_path_buf), max_bytes, ..ExternalFiles::default() }
     }
 
     /// The content of a tensor with external data. Tensors of the same bytes share them.
@@ -59,11 +62,9 @@ impl ExternalFiles {
         };
         let path = self.path(entry("location").ok_or("external data without a location")?)?;
         let error = |error: std::io::Error| format!("external data in {}: {error}", path.display());
-        let about = std::fs::metadata(&path).map_err(error)?;
-        if !about.is_file() {
-            return Err(format!("external data in {}: it is not a file", path.display()));
-        }
-        let (length, offset) = (about.len(), number("offset")?.unwrap_or(0));
+        let mut file = input_file::open(&path).map_err(error)?;
+        let length = file.metadata().map_err(error)?.len();
+        let offset = number("offset")?.unwrap_or(0);
         let rest = length.checked_sub(offset);
         let count = number("length")?.or(rest).unwrap_or(0);
         if rest.is_none_or(|rest| count > rest) {
@@ -74,35 +75,59 @@ impl ExternalFiles {
             return Ok(known.clone());
         }
         self.charge(&region, length)?;
-        let mut file = File::open(&path).map_err(error)?;
         file.seek(SeekFrom::Start(offset)).map_err(error)?;
         let mut content = Vec::new();
+        let reserved = content.try_reserve_exact(usize::try_from(count).unwrap_or(usize::MAX));
+        reserved.map_err(|cause| error(cause.into()))?;
         file.take(count).read_to_end(&mut content).map_err(error)?;
         let content = Bytes::from(content);
         self.regions.borrow_mut().insert(region, content.clone());
         Ok(content)
     }
 
+    /// The file at `location`, links resolved: they may lead within the model's folder, and nowhere else.
     fn path(&self, location: &str) -> Result<PathBuf> {
         let shown = shown(location);
-        let folder =
-            self.folder.as_ref().ok_or_else(|| format!("external data in `{shown}`, and the model is not a file"))?;
+        let model =
+            self.model.as_ref().ok_or_else(|| format!("external data in `{shown}`, and the model is not a file"))?;
         let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-        match Path::new(location).components().all(is_inside) {
-            true => Ok(folder.join(location)),
-            false => Err(format!("external data in `{shown}`: it must lie in the folder of the model")),
+        if !Path::new(location).components().all(is_inside) {
+            return Err(format!("external data in `{shown}`: it must lie in the folder of the model"));
+        }
+        let named = folder(model).join(location);
+        let error = |error: std::io::Error| format!("external data in {}: {error}", named.display());
+        let resolved = named.canonicalize().map_err(error)?;
+        // Stores of models link both the model and its data to files in one folder.
+        let folders = [folder(model).canonicalize(), model.canonicalize().map(|model| folder(&model).to_path_buf())];
+        match folders.iter().flatten().any(|folder| resolved.starts_with(folder)) {
+            true => Ok(resolved),
+            false => Err(format!(
+                "external data in {}: it is a link to {}, outside of the model's folder",
+                named.display(),
+                resolved.display()
+            )),
         }
     }
 
     fn charge(&self, region: &Region, length: u64) -> Result<()> {
-        let mut read = self.read.borrow_mut();
-        let read = read.entry(region.path.clone()).or_default();
+        let (mut files, path) = (self.read.borrow_mut(), region.path.display());
+        let before: u64 = files.values().sum();
+        if before.saturating_add(region.count) > self.max_bytes {
+            let (count, most) = (units::Bytes(region.count), units::Bytes(self.max_bytes));
+            return Err(format!("{path}: {count} are needed; at most {most} of external data are read"));
+        }
+        let read = files.entry(region.path.clone()).or_default();
         *read = read.saturating_add(region.count);
         match *read > length.saturating_mul(MOST_TIMES) {
-            true => Err(format!("{}: tensors overlap in more than {MOST_TIMES} layers", region.path.display())),
+            true => Err(format!("{path}: tensors overlap in more than {MOST_TIMES} layers")),
             false => Ok(()),
         }
     }
+}
+
+/// The folder of a file.
+fn folder(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -114,7 +139,9 @@ mod tests {
     fn regions_are_read_once_and_no_file_many_times() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("w.bin"), (0..8).collect::<Vec<u8>>()).unwrap();
-        let files = ExternalFiles::of(Some(folder.path()));
+        let model = folder.path().join("m.onnx");
+        std::fs::write(&model, "").unwrap();
+        let files = ExternalFiles::new(Some(&model), 16);
         let read = |files: &ExternalFiles, location: &str, offset: &str, length: &str| {
             let entry = |(key, value): (&str, &str)| StringStringEntryProto {
                 key: Some(key.to_string()),
@@ -133,13 +160,58 @@ mod tests {
             ("w.bin", "7", "2", "the file has 8"),
             ("w.bin", "-1", "2", "is not a number"),
             ("../w.bin", "", "", "must lie in the folder"),
-            (".", "", "", "is not a file"),
+            (".", "", "", "directory"),
             ("v.bin", "", "", "v.bin"),
         ] {
             let error = read(&files, location, offset, length).unwrap_err();
             assert!(error.contains(part), "{location}: {error}");
         }
-        let error = read(&ExternalFiles::of(None), "w.bin", "", "").unwrap_err();
+        let error = read(&ExternalFiles::new(None, 16), "w.bin", "", "").unwrap_err();
         assert!(error.contains("the model is not a file"), "{error}");
+        let error = read(&ExternalFiles::new(Some(&model), 7), "w.bin", "", "").unwrap_err();
+        assert!(error.contains("at most 7 B of external data"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_lead_within_the_models_folder() {
+        use std::os::unix::fs::symlink;
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        for folder in ["store", "model", "model/inner"] {
+            std::fs::create_dir(path(folder)).unwrap();
+        }
+        for file in ["secret", "store/model", "store/data", "model/inner/data"] {
+            std::fs::write(path(file), "data").unwrap();
+        }
+        symlink(path("store/model"), path("model/linked.onnx")).unwrap();
+        std::fs::write(path("model/plain.onnx"), "").unwrap();
+        symlink("../store/data", path("model/stored")).unwrap();
+        symlink("inner/data", path("model/inside")).unwrap();
+        symlink(path("secret"), path("model/outside")).unwrap();
+        symlink(place.path(), path("model/up")).unwrap();
+        let read = |model: &str, location: &str| {
+            let entry = StringStringEntryProto { key: Some("location".into()), value: Some(location.into()) };
+            let tensor = TensorProto { external_data: vec![entry], ..TensorProto::default() };
+            ExternalFiles::new(Some(&path(model)), 16).content(&tensor)
+        };
+        for (model, location) in [
+            ("model/plain.onnx", "inside"),
+            ("model/plain.onnx", "inner/data"),
+            ("model/linked.onnx", "inside"),
+            ("model/linked.onnx", "stored"),
+        ] {
+            assert_eq!(&read(model, location).unwrap()[..], b"data", "{model}: {location}");
+        }
+        for (model, location, target) in [
+            ("model/plain.onnx", "outside", "secret"),
+            ("model/plain.onnx", "up/secret", "secret"),
+            ("model/plain.onnx", "stored", "store/data"),
+            ("model/linked.onnx", "outside", "secret"),
+        ] {
+            let error = read(model, location).unwrap_err();
+            let resolved = path(target).canonicalize().unwrap();
+            assert!(error.contains(location) && error.contains(resolved.to_str().unwrap()), "{error}");
+        }
     }
 }

@@ -20,6 +20,7 @@ impl<'m> Lowering<'m> {
     pub fn inputs(&mut self, graph: &'m GraphProto) -> Result<()> {
         for input in &graph.input {
             let name = input.name.as_deref().unwrap_or_default();
+            self.check_given(input)?;
             let default = match self.scopes[0].get(name) {
                 None => None,
                 Some(Value::Tensor(tensor)) => match &self.graph.tensor(*tensor).origin {
@@ -47,6 +48,20 @@ impl<'m> Lowering<'m> {
             self.scopes[0].insert(name.to_string(), value);
         }
         Ok(())
+    }
+
+    /// Checks the type of a given content. What is wrong with the input itself is reported where it is read.
+    fn check_given(&self, input: &ValueInfoProto) -> Result<()> {
+        let name = input.name.as_deref().unwrap_or_default();
+        let Some(given) = (self.options.input_type)(name) else { return Ok(()) };
+        let bind =
+            |symbol: &str, axis| bound_size(self.options.bind_dims, name, axis, (!symbol.is_empty()).then_some(symbol));
+        match tensor::tensor_type(input.r#type.as_ref(), bind) {
+            Ok(declared) if !given.is_instance_of(&declared) => {
+                Err(format!("input `{}`: the model declares {declared}, {given} was given", shown(name)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Rejects sizes for dimensions that no input has.

@@ -124,7 +124,7 @@ impl<'m> Lowering<'m> {
         Lowering {
             graph: Graph::new(),
             options,
-            files: Rc::new(ExternalFiles::of(options.folder)),
+            files: Rc::new(ExternalFiles::new(options.file, options.max_external_bytes)),
             registry,
             versions: versions.collect(),
             functions: model.functions.iter().map(|f| (key(f), f)).collect(),

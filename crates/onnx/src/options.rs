@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use edgecut_graph::{Graph, TensorData};
+use edgecut_graph::{Graph, TensorData, TensorType};
 use edgecut_ops::passes::retype::BindDim;
 
 /// Gives the content of an input or parameter by its name.
@@ -22,14 +22,18 @@ pub struct ImportOptions<'a> {
     /// Contents of inputs, where they are given. An input stays one: its content decides only what a graph cannot leave to
     /// its runs, such as shapes and branches. An initializer of the same name is replaced.
     pub inputs: &'a Content<'a>,
+    /// Types of the contents of inputs, which are checked before the contents are asked for.
+    pub input_type: &'a dyn Fn(&str) -> Option<TensorType>,
     /// Contents of parameters, where a file gives them: their names are those of parameters.
     pub parameters: &'a Content<'a>,
     /// Whether the input of this name is a parameter, in addition to those that the file says.
     pub is_parameter: &'a dyn Fn(&str) -> bool,
     /// What an input with an initializer is, where no content is given for it.
     pub defaults: Defaults,
-    /// The folder of the model, for external data.
-    pub folder: Option<&'a Path>,
+    /// The model's file: external data lies in its folder.
+    pub file: Option<&'a Path>,
+    /// Most bytes of external data that are read.
+    pub max_external_bytes: u64,
 }
 
 /// What an input with an initializer, its default, is in the graph.
@@ -42,16 +46,18 @@ pub enum Defaults {
 }
 
 impl<'a> ImportOptions<'a> {
-    /// Options without contents and sizes, for a model that is not in a folder.
+    /// Options without contents and sizes, for a model that is not a file.
     pub fn new(evaluate: &'a Evaluate<'a>) -> ImportOptions<'a> {
         ImportOptions {
             evaluate,
             bind_dims: &[],
             inputs: &|_| None,
+            input_type: &|_| None,
             parameters: &|_| None,
             is_parameter: &|_| false,
             defaults: Defaults::Constant,
-            folder: None,
+            file: None,
+            max_external_bytes: u64::MAX,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{ProfileError, ProfileRow};
+use edgecut_values::input_file::{MAX_TABLE_BYTES, read_text};
 
 /// Maximum depth of subfolders that are searched.
 const MAX_DEPTH: usize = 4;
@@ -42,7 +43,8 @@ const COLUMNS: [&str; 22] = [
 /// # Errors
 /// If the file cannot be read, or a line is not a profile row; the error names the line and the column.
 pub fn read(path: &Path) -> Result<Vec<ProfileRow>, ProfileError> {
-    let text = fs::read_to_string(path).map_err(|source| ProfileError::File { path: path.to_path_buf(), source })?;
+    let text =
+        read_text(path, MAX_TABLE_BYTES).map_err(|source| ProfileError::File { path: path.to_path_buf(), source })?;
     parse(&text).map_err(|what| ProfileError::Malformed { path: path.to_path_buf(), what })
 }
 

@@ -16,7 +16,10 @@ use crate::{
     csv_file::{encode, replace, summary_path},
     reader,
 };
-use edgecut_values::files::{FileLock, lock};
+use edgecut_values::{
+    files::{FileLock, lock},
+    input_file::{self, MAX_TABLE_BYTES},
+};
 
 /// The file of one profile.
 #[derive(Debug)]
@@ -56,7 +59,7 @@ impl ProfileStore {
 
     /// The rows on disk, up to the last complete line.
     fn read(&self) -> Result<Vec<ProfileRow>, ProfileError> {
-        let text = match fs::read(&self.path) {
+        let text = match input_file::read(&self.path, MAX_TABLE_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(self.error(error)),

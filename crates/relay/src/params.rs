@@ -1,6 +1,6 @@
 //! `.params` files, as written by `relay.save_param_dict`: names and tensors.
 
-use std::{collections::HashMap, path::Path};
+use std::collections::HashMap;
 
 use bytes::Bytes;
 
@@ -26,18 +26,6 @@ impl Params {
             file: file.to_string(),
             spot: None,
         })
-    }
-
-    /// Reads the file at `path`.
-    ///
-    /// # Errors
-    /// As [`Params::read`], or if the file cannot be read.
-    pub fn open(path: &Path) -> Result<Params, ImportError> {
-        let file = path.display().to_string();
-        match std::fs::read(path) {
-            Ok(bytes) => Params::read(&file, bytes),
-            Err(error) => Err(ImportError { fault: Fault::Other(error.to_string()), file, spot: None }),
-        }
     }
 
     /// The parameter printed as `%name`. TVM prefixes names that do not start with a letter with `v`.

@@ -3,15 +3,15 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{BufReader, BufWriter, Cursor, Read, Seek, Write},
+    io::{BufReader, BufWriter, Read, Seek, Write},
     path::{Path, PathBuf},
 };
 
-use npyz::{DType as NpyType, Endianness, NpyFile, Order, TypeChar, WriteOptions, WriterBuilder};
+use npyz::{DType as NpyType, WriteOptions, WriterBuilder};
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
-use crate::files::write_atomic;
-use edgecut_graph::{DType, TensorData};
+use crate::{files::write_atomic, input_file, npy_header::NpyHeader};
+use edgecut_graph::{DType, TensorData, TensorType};
 
 /// Why an `.npz` file could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -22,35 +22,75 @@ pub enum NpzError {
     Array { path: PathBuf, array: String, what: String },
 }
 
+/// An archive whose arrays are read one by one. Names and types are known before anything is inflated.
+pub struct NpzArchive<R> {
+    path: PathBuf,
+    archive: ZipArchive<R>,
+    headers: BTreeMap<String, NpyHeader>,
+}
+
+impl NpzArchive<BufReader<File>> {
+    /// Opens the file at `path`.
+    ///
+    /// # Errors
+    /// If it is not an archive of arrays, or the dtype of an array is not supported (strings, objects, complex numbers).
+    pub fn open(path: &Path) -> Result<NpzArchive<BufReader<File>>, NpzError> {
+        let file = input_file::open(path).map_err(|source| NpzError::File { path: path.to_path_buf(), source })?;
+        NpzArchive::new(path, BufReader::new(file))
+    }
+}
+
+impl<R: Read + Seek> NpzArchive<R> {
+    /// Reads the headers of `archive`; `path` is used in messages.
+    ///
+    /// # Errors
+    /// As [`NpzArchive::open`].
+    pub fn new(path: &Path, archive: R) -> Result<NpzArchive<R>, NpzError> {
+        let file_error = |source| NpzError::File { path: path.to_path_buf(), source };
+        let mut archive = ZipArchive::new(archive).map_err(|error| file_error(error.into()))?;
+        let names: Vec<String> =
+            archive.file_names().filter_map(|name| name.strip_suffix(".npy")).map(str::to_string).collect();
+        let mut headers = BTreeMap::new();
+        for name in names {
+            let mut array = archive.by_name(&member(&name)).map_err(|error| file_error(error.into()))?;
+            let header = NpyHeader::read(&mut array).map_err(|what| NpzError::Array {
+                path: path.to_path_buf(),
+                array: name.clone(),
+                what,
+            })?;
+            headers.insert(name, header);
+        }
+        Ok(NpzArchive { path: path.to_path_buf(), archive, headers })
+    }
+
+    /// The arrays by name, as their headers announce them.
+    pub fn types(&self) -> impl Iterator<Item = (&str, TensorType)> {
+        self.headers.iter().map(|(name, header)| (name.as_str(), header.ty()))
+    }
+
+    /// Inflates an array, no further than its header announces.
+    ///
+    /// # Errors
+    /// If there is no such array, or it does not have what its header announces.
+    pub fn read(&mut self, name: &str) -> Result<TensorData, NpzError> {
+        let file_error = |source| NpzError::File { path: self.path.clone(), source };
+        let mut array = self.archive.by_name(&member(name)).map_err(|error| file_error(error.into()))?;
+        let read = NpyHeader::read(&mut array).and_then(|header| match self.headers.get(name) {
+            Some(announced) if *announced == header => elements(&header, array),
+            _ => Err("it changed while it was read".to_string()),
+        });
+        read.map_err(|what| NpzError::Array { path: self.path.clone(), array: name.to_string(), what })
+    }
+}
+
 /// Reads all arrays of an `.npz` file, by name.
 ///
 /// # Errors
-/// If the file is not an archive of arrays, or the dtype of an array is not supported (strings, objects, complex numbers).
+/// As [`NpzArchive::open`] and [`NpzArchive::read`].
 pub fn read_npz(path: &Path) -> Result<BTreeMap<String, TensorData>, NpzError> {
-    let file = File::open(path).map_err(|source| NpzError::File { path: path.to_path_buf(), source })?;
-    read_npz_from(path, BufReader::new(file))
-}
-
-/// Reads all arrays of an archive; `path` is used in messages.
-///
-/// # Errors
-/// As [`read_npz`].
-pub fn read_npz_from(path: &Path, archive: impl Read + Seek) -> Result<BTreeMap<String, TensorData>, NpzError> {
-    let file_error = |source| NpzError::File { path: path.to_path_buf(), source };
-    let mut archive = ZipArchive::new(archive).map_err(|error| file_error(error.into()))?;
-    let names: Vec<String> =
-        archive.file_names().filter_map(|name| name.strip_suffix(".npy")).map(str::to_string).collect();
-    let mut tensors = BTreeMap::new();
-    for name in names {
-        let array = open_array(&mut archive, &name).map_err(file_error)?;
-        let tensor = read_array(array).map_err(|what| NpzError::Array {
-            path: path.to_path_buf(),
-            array: name.clone(),
-            what,
-        })?;
-        tensors.insert(name, tensor);
-    }
-    Ok(tensors)
+    let mut archive = NpzArchive::open(path)?;
+    let names: Vec<String> = archive.headers.keys().cloned().collect();
+    names.into_iter().map(|name| archive.read(&name).map(|tensor| (name, tensor))).collect()
 }
 
 /// Writes tensors as arrays of an uncompressed `.npz` file, atomically.
@@ -81,49 +121,28 @@ pub fn write_npz<'a>(path: &Path, tensors: impl IntoIterator<Item = (String, &'a
     .map_err(|source| NpzError::File { path: path.to_path_buf(), source })
 }
 
-/// Maximum size of a header; valid ones have about a hundred bytes.
-const MAX_HEADER_BYTES: u32 = 1 << 16;
-
-/// Opens the array `name` and reads its header, after checking the header's length: npyz allocates as much as it claims.
-fn open_array<'z, R: Read + Seek>(
-    archive: &'z mut ZipArchive<R>,
-    name: &str,
-) -> std::io::Result<NpyFile<impl Read + use<'z, R>>> {
-    let mut file = archive.by_name(&format!("{name}.npy"))?;
-    let mut head = [0; 12];
-    file.read_exact(&mut head)?;
-    let [.., major, _, a, b, c, d] = head;
-    // Version 1 has two bytes for the length, later ones four.
-    let len = if major == 1 { u16::from_le_bytes([a, b]).into() } else { u32::from_le_bytes([a, b, c, d]) };
-    if len > MAX_HEADER_BYTES {
-        let what = format!("the header of array `{name}` claims {len} bytes");
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
-    }
-    NpyFile::new(Cursor::new(head).chain(file))
+/// The name of an array's file in the archive.
+fn member(array: &str) -> String {
+    format!("{array}.npy")
 }
 
-/// The tensor in one `.npy` entry.
-fn read_array(array: NpyFile<impl Read>) -> Result<TensorData, String> {
-    let header = array.header().clone();
-    let NpyType::Plain(element) = header.dtype() else {
-        return Err("it is an array of records, expected plain numbers".to_string());
-    };
-    let dtype =
-        dtype(element.type_char(), element.size_field()).ok_or_else(|| format!("no tensor holds numpy's {element}"))?;
-    let count = header.shape().iter().try_fold(dtype.size(), |n, d| n.checked_mul(*d));
-    let need = count.and_then(|n| usize::try_from(n).ok()).ok_or("its shape is too large for memory")?;
+/// The elements that follow `header` in `file`.
+fn elements(header: &NpyHeader, file: impl Read) -> Result<TensorData, String> {
+    let need = header.bytes().ok_or("its shape is too large for memory")?;
     let mut bytes = Vec::new();
-    array.into_inner().take(need as u64 + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    file.take(need as u64 + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
     if bytes.len() != need {
-        return Err(format!("shape {:?} needs {need} bytes, the file has {} or more", header.shape(), bytes.len()));
+        let (shape, more) = (&header.shape, if bytes.len() > need { " or more" } else { "" });
+        return Err(format!("shape {shape:?} needs {need} bytes, the file has {}{more}", bytes.len()));
     }
-    if element.endianness() == Endianness::Big {
-        bytes.chunks_exact_mut(dtype.size() as usize).for_each(<[u8]>::reverse);
+    let size = header.dtype.size() as usize;
+    if header.is_big_endian {
+        bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
     }
-    if header.order() == Order::Fortran && header.shape().len() > 1 {
-        bytes = row_major(&bytes, header.shape(), dtype.size() as usize);
+    if header.is_fortran_order && header.shape.len() > 1 {
+        bytes = row_major(&bytes, &header.shape, size);
     }
-    TensorData::new(dtype, header.shape(), bytes).map_err(|e| e.to_string())
+    TensorData::new(header.dtype, header.shape.clone(), bytes).map_err(|e| e.to_string())
 }
 
 /// Converts column-major to row-major order.
@@ -142,18 +161,6 @@ fn row_major(bytes: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
         }
     }
     sorted
-}
-
-fn dtype(kind: TypeChar, size: u64) -> Option<DType> {
-    let code = match kind {
-        TypeChar::Bool => return Some(DType::Bool),
-        TypeChar::Int => 0,
-        TypeChar::Uint => 1,
-        TypeChar::Float => 2,
-        _ => return None,
-    };
-    let bits = u8::try_from(size.checked_mul(8)?).ok()?;
-    Some(DType::from_dlpack(code, bits, 1)).filter(|d| !matches!(d, DType::Exotic(_)))
 }
 
 fn npy_type(dtype: DType) -> Option<NpyType> {
@@ -189,21 +196,15 @@ mod tests {
 
     #[test]
     fn column_major_and_big_endian_arrays_are_sorted() {
-        let header = |order: Order, kind: &str| {
-            let mut bytes = Vec::new();
-            let dtype = NpyType::Plain(kind.parse().unwrap());
-            let options = WriteOptions::new_header_only().dtype(dtype).shape(&[2, 3]).order(order);
-            options.writer(&mut bytes).write_header_only().unwrap();
-            bytes
-        };
-        let mut file = header(Order::Fortran, ">i2");
+        let mut file = Vec::new();
+        let dtype = NpyType::Plain(">i2".parse().unwrap());
+        let options = WriteOptions::new_header_only().dtype(dtype).shape(&[2, 3]).order(npyz::Order::Fortran);
+        options.writer(&mut file).write_header_only().unwrap();
         (0..6u16).for_each(|n| file.extend(n.to_be_bytes()));
-        let tensor = read_array(NpyFile::new(file.as_slice()).unwrap()).unwrap();
-        assert_eq!(tensor.to_i64s(), Some(vec![0, 2, 4, 1, 3, 5]));
+        let read = |mut file: &[u8]| NpyHeader::read(&mut file).and_then(|header| elements(&header, file));
+        assert_eq!(read(&file).unwrap().to_i64s(), Some(vec![0, 2, 4, 1, 3, 5]));
         file.pop();
-        assert!(read_array(NpyFile::new(file.as_slice()).unwrap()).unwrap_err().contains("needs 12 bytes"));
-        let strings = header(Order::C, "|S4");
-        assert!(read_array(NpyFile::new(strings.as_slice()).unwrap()).unwrap_err().contains("no tensor holds"));
+        assert!(read(&file).unwrap_err().contains("needs 12 bytes, the file has 11"));
     }
 
     #[test]

@@ -17,7 +17,10 @@ use edgecut_cluster::{
     mdns::{AnnouncedAgent, browse},
 };
 use edgecut_graph::units::Micros;
-use edgecut_values::files::write_atomic;
+use edgecut_values::{
+    files::write_atomic,
+    input_file::{MAX_DOCUMENT_BYTES, read_text},
+};
 
 /// Find the agents on the local network that announce themselves.
 ///
@@ -59,7 +62,7 @@ impl Discover {
 
 /// The text of a cluster file, which may not exist yet, with the servers of `agents`.
 fn added(file: &Path, agents: &[AnnouncedAgent]) -> Result<AddedServers, Failure> {
-    let text = match std::fs::read_to_string(file) {
+    let text = match read_text(file, MAX_DOCUMENT_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         Err(error) => return Err(Failure::bad_input(Located::new(file, error))),

@@ -12,7 +12,10 @@ use edgecut_cluster::{
     authority::{Authority, Issue, Subject},
     check_name,
 };
-use edgecut_values::files::write_atomic;
+use edgecut_values::{
+    files::write_atomic,
+    input_file::{MAX_DOCUMENT_BYTES, read_text},
+};
 
 /// Make certificates for the agents of a cluster file and for those who use them.
 ///
@@ -108,7 +111,7 @@ fn command(server: &Server) -> Option<String> {
 /// Appends a `[tls]` table to the cluster file.
 fn add_tls(path: &Path, authority: &Authority, operator: &str) -> Outcome {
     let failed = |error: std::io::Error| Failure::failed(Located::new(path, error));
-    let mut text = std::fs::read_to_string(path).map_err(failed)?;
+    let mut text = read_text(path, MAX_DOCUMENT_BYTES).map_err(failed)?;
     if !text.ends_with('\n') {
         text.push('\n');
     }

@@ -10,8 +10,9 @@ use edgecut_relay::Params;
 
 use crate::{
     Failure,
-    contents::{Contents, Given, engine_failure},
+    contents::{Contents, engine_failure},
     deployed::on_this_machine,
+    given::Given,
     ineffective::{self, Flag},
     kind::{self, Kind},
     model::{ModelArguments, ModelFlags},

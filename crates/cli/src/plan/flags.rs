@@ -17,6 +17,7 @@ use crate::{
     kind,
     model::ModelFlags,
     profile::GranularityFlag,
+    source_file as file,
 };
 use edgecut_cluster::run::{
     pilot::PlanningError,
@@ -352,6 +353,6 @@ fn rate(text: &str) -> Result<f64, String> {
 
 /// Reads the plan file at `path`.
 fn read_plan(path: &Path) -> Result<plan::Plan, Failure> {
-    let text = std::fs::read(path).map_err(|error| Failure::unreadable(&path.display().to_string(), &error))?;
+    let text = file::read(path)?;
     plan::Plan::from_json(&text).map_err(|error| kind::no_plan(path, &text, error))
 }

@@ -49,8 +49,7 @@ impl Run {
 
     /// The input, once it is known that results can be written.
     fn read(&self) -> Result<Vec<u8>, Failure> {
-        let name = self.input.display().to_string();
-        let bytes = std::fs::read(&self.input).map_err(|error| Failure::unreadable(&name, &error))?;
+        let bytes = file::read(&self.input)?;
         self.check_places()?;
         Ok(bytes)
     }

@@ -1,6 +1,6 @@
 //! The files of `edgecut run`: results, to which every run is appended, and outputs; and what an interruption leaves of them.
 
-use std::{fs, io, path::Path};
+use std::{io, path::Path};
 
 use miette::Report;
 
@@ -12,7 +12,12 @@ use crate::{
 };
 use edgecut_cluster::run::results::{RunResult, RunResults, check_csv, to_csv};
 use edgecut_graph::TensorData;
-use edgecut_values::{NpzError, files::lock, write_npz};
+use edgecut_values::{
+    NpzError,
+    files::lock,
+    input_file::{self, MAX_TABLE_BYTES},
+    write_npz,
+};
 
 /// What Ctrl-C leaves.
 pub(super) const KEPT: &str = "the runs that are finished are given out";
@@ -93,7 +98,7 @@ pub(super) fn append(path: &Path, result: RunResult) -> Outcome {
 
 /// What the file has so far, with its last line ended, and its runs if it is JSON; nothing if it is missing or a stream.
 fn read(path: &Path, encoding: Encoding) -> Result<(Vec<u8>, RunResults), Failure> {
-    let mut text = match file::is_file(path).then(|| fs::read(path)) {
+    let mut text = match file::is_file(path).then(|| input_file::read(path, MAX_TABLE_BYTES)) {
         None => Vec::new(),
         Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Some(read) => read.map_err(|error| Failure::unreadable(&path.display().to_string(), &error))?,

@@ -3,7 +3,10 @@
 use std::{io, path::Path};
 
 use edgecut_profile::{Calibration, CalibrationRow, ProfiledDevice};
-use edgecut_values::files::{lock, write_atomic};
+use edgecut_values::{
+    files::{lock, write_atomic},
+    input_file::{self, MAX_TABLE_BYTES},
+};
 
 /// All calibrated devices, in the order of their first calibration.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -39,8 +42,8 @@ impl CalibrationTable {
     /// # Errors
     /// If the file cannot be read or is not such a table.
     pub fn load(path: &Path) -> Result<CalibrationTable, CalibrationTableError> {
-        match std::fs::File::open(path) {
-            Ok(file) => CalibrationTable::read(file),
+        match input_file::read(path, MAX_TABLE_BYTES) {
+            Ok(text) => CalibrationTable::read(text.as_slice()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(CalibrationTable::default()),
             Err(e) => Err(e.into()),
         }

@@ -34,8 +34,10 @@ const VARIABLE: &str = "ORT_DYLIB_PATH";
 /// How long the interpreter may take to say where its package is.
 const PYTHON_TIME: Duration = Duration::from_secs(5);
 
-/// Prints the folder of Python's package without importing it.
-const PYTHON_QUERY: &str = "import importlib.util as u; s = u.find_spec('onnxruntime'); \
+/// Prints the folder of Python's package without importing it. Before anything else is imported, folders that are relative
+/// to the current one are dropped; `sys` is compiled into the interpreter.
+const PYTHON_QUERY: &str = "import sys; sys.path = [p for p in sys.path if p[:1] == '/' or p[1:2] == ':']; \
+                            import importlib.util as u; s = u.find_spec('onnxruntime'); \
                             print(s.submodule_search_locations[0] if s else '')";
 
 /// ONNX Runtime has one environment in a process, and so one library.
@@ -104,10 +106,20 @@ fn version_in_name(path: &Path) -> Vec<u64> {
     numbers.map(|digits| digits.parse().unwrap_or(u64::MAX)).collect()
 }
 
-/// `capi/` of the package that `python3` finds.
+/// `capi/` of the package that `python3` finds. Nothing is run or imported from the current folder, which may be anybody's:
+/// the interpreter imports modules of its own when it starts, so it starts in the root folder.
 fn python_folder() -> Option<PathBuf> {
-    let mut command = Command::new("python3");
-    command.args(["-c", PYTHON_QUERY]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let paths = std::env::var_os("PATH")?;
+    let programs = std::env::split_paths(&paths).filter(|folder| folder.is_absolute());
+    let name = format!("python3{}", std::env::consts::EXE_SUFFIX);
+    let python = programs.map(|folder| folder.join(&name)).find(|program| program.is_file())?;
+    let mut command = Command::new(python);
+    command
+        .current_dir("/")
+        .args(["-c", PYTHON_QUERY])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let mut child = command.spawn().ok()?;
     let deadline = Instant::now() + PYTHON_TIME;
     while child.try_wait().ok()?.is_none() {
@@ -120,8 +132,8 @@ fn python_folder() -> Option<PathBuf> {
         std::thread::sleep(Duration::from_millis(2));
     }
     let printed = String::from_utf8(child.wait_with_output().ok()?.stdout).ok()?;
-    let folder = printed.trim();
-    (!folder.is_empty()).then(|| Path::new(folder).join("capi"))
+    let folder = Path::new(printed.trim());
+    folder.is_absolute().then(|| folder.join("capi"))
 }
 
 fn system_folders() -> Vec<PathBuf> {
@@ -129,7 +141,7 @@ fn system_folders() -> Vec<PathBuf> {
     let triple = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
     let usual =
         ["/usr/local/lib", "/usr/lib", triple.as_str(), "/usr/lib64", "/opt/onnxruntime/lib", "/opt/homebrew/lib"];
-    std::env::split_paths(&named).chain(usual.iter().map(PathBuf::from)).collect()
+    std::env::split_paths(&named).filter(|folder| folder.is_absolute()).chain(usual.iter().map(PathBuf::from)).collect()
 }
 
 fn failed(what: String) -> String {

@@ -23,6 +23,7 @@ use tracing::{info, warn};
 
 use super::{holder::Holder, role::Role};
 use crate::TlsFiles;
+use edgecut_values::input_file::{self, MAX_DOCUMENT_BYTES};
 
 /// How often the files are looked at, at most.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
@@ -251,7 +252,8 @@ pub fn check_address(address: SocketAddr, identity: Option<&Identity>, insecure:
 
 /// Reads a file that must hold a PEM section with this label, or, if it is empty, a label that ends in `PRIVATE KEY`.
 fn pem(path: &Path, label: &'static str) -> Result<Vec<u8>, SecurityError> {
-    let text = fs::read(path).map_err(|cause| SecurityError::File { path: path.to_path_buf(), cause })?;
+    let text = input_file::read(path, MAX_DOCUMENT_BYTES)
+        .map_err(|cause| SecurityError::File { path: path.to_path_buf(), cause })?;
     let (marker, expected) = match label {
         "" => ("PRIVATE KEY-----".to_string(), "PRIVATE KEY"),
         label => (format!("-----BEGIN {label}-----"), label),

@@ -28,6 +28,11 @@ pub enum HostError {
          {shortfall} short"
     )]
     Memory { device: SmolStr, need: Bytes, parameters: Bytes, limit: Bytes, shortfall: Bytes },
+    #[error(
+        "device {device} cannot load the partition: `{tensor}` takes {need} while it is loaded, the limit is {limit}: \
+         {shortfall} short"
+    )]
+    Loading { device: SmolStr, tensor: SmolStr, need: Bytes, limit: Bytes, shortfall: Bytes },
     #[error("device {device} used {peak} of memory, the limit is {limit}: {shortfall} over")]
     OverLimit { device: SmolStr, peak: Bytes, limit: Bytes, shortfall: Bytes },
     #[error("device {device} is lost until the agent starts again: {why}")]
@@ -81,16 +86,19 @@ impl HostError {
     pub(in crate::agent) fn is_of_memory(&self) -> bool {
         matches!(
             self,
-            HostError::Memory { .. } | HostError::OverLimit { .. } | HostError::RunState(RunStateError::Memory { .. })
+            HostError::Memory { .. }
+                | HostError::Loading { .. }
+                | HostError::OverLimit { .. }
+                | HostError::RunState(RunStateError::Memory { .. })
         )
     }
 
     /// The shortfall, if it is that of one device.
     pub(in crate::agent) fn shortfall(&self) -> Option<MemoryShortfall> {
         let (device, bytes) = match self {
-            HostError::Memory { device, shortfall, .. } | HostError::OverLimit { device, shortfall, .. } => {
-                (device, shortfall)
-            }
+            HostError::Memory { device, shortfall, .. }
+            | HostError::Loading { device, shortfall, .. }
+            | HostError::OverLimit { device, shortfall, .. } => (device, shortfall),
             HostError::RunState(RunStateError::Memory { device: Some(device), shortfall, .. }) => (device, shortfall),
             _ => return None,
         };
@@ -109,6 +117,7 @@ impl From<HostError> for Status {
             HostError::Engine { .. } | HostError::Panic { .. } | HostError::Lost { .. } => Code::Internal,
             HostError::Link { .. } | HostError::PeerEnded { .. } => Code::Aborted,
             HostError::Memory { .. }
+            | HostError::Loading { .. }
             | HostError::OverLimit { .. }
             | HostError::Threads { .. }
             | HostError::BadRequest(_)

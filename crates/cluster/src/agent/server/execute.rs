@@ -39,6 +39,11 @@ struct StageSample {
 /// # Errors
 /// By how much it exceeds the limit.
 pub(super) fn admit(partition: &Partition, limit: Bytes) -> Result<(), HostError> {
+    if let Some((tensor, need)) = partition.largest_loaded()
+        && let shortfall @ Bytes(1..) = limit.shortfall(need)
+    {
+        return Err(HostError::Loading { device: partition.device.clone(), tensor, need, limit, shortfall });
+    }
     let activations = partition.activations.max(partition.min_activations());
     check_limit(partition, limit, partition.parameter_bytes(), activations)
 }

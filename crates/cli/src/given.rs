@@ -1,0 +1,124 @@
+//! The arrays of an `--inputs` file. Names and types are known when it is opened; an array is inflated when it is needed,
+//! once its type is known to be the model's.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::BufReader,
+    path::Path,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use miette::Report;
+
+use super::{
+    Failure,
+    kind::{self, Kind},
+    source_file as file,
+};
+use edgecut_graph::{TensorData, TensorType, units::Bytes};
+use edgecut_values::{NpzArchive, NpzError};
+
+/// The contents of inputs and parameters by `in_` and their names.
+#[derive(Clone, Default)]
+pub struct Given {
+    file: Option<Arc<GivenFile>>,
+}
+
+struct GivenFile {
+    archive: Mutex<NpzArchive<BufReader<File>>>,
+    arrays: BTreeMap<String, GivenArray>,
+    /// The first array that could not be read.
+    error: OnceLock<NpzError>,
+}
+
+struct GivenArray {
+    ty: TensorType,
+    content: OnceLock<Option<TensorData>>,
+}
+
+impl Given {
+    /// Opens the `inputs` file, if there is one.
+    ///
+    /// # Errors
+    /// If it is not an archive of arrays, an array is not for an input, or they are too large for this machine.
+    pub fn open(inputs: Option<&Path>) -> Result<Given, Failure> {
+        let Some(path) = inputs else { return Ok(Given::default()) };
+        let archive = NpzArchive::open(path).map_err(|error| match file::read(path) {
+            Ok(bytes) if !bytes.starts_with(b"PK") => {
+                kind::instead(path, &bytes, Kind::Npz, "expected an .npz file, as `numpy.savez` writes them")
+            }
+            _ => Failure::bad_input(error),
+        })?;
+        let types: BTreeMap<String, TensorType> = archive.types().map(|(name, ty)| (name.to_string(), ty)).collect();
+        if let Some(what) = wrong(&types) {
+            return Err(Failure::BadInput(Report::msg(format!("{}: {what}", path.display()))));
+        }
+        let arrays = types.into_iter().map(|(name, ty)| (name, GivenArray { ty, content: OnceLock::new() })).collect();
+        let file = GivenFile { archive: Mutex::new(archive), arrays, error: OnceLock::new() };
+        Ok(Given { file: Some(Arc::new(file)) })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.file.as_ref().is_none_or(|file| file.arrays.is_empty())
+    }
+
+    /// The names of arrays for inputs and parameters, with `in_`.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let names = self.file.iter().flat_map(|file| file.arrays.keys());
+        names.map(String::as_str).filter(|name| name.starts_with("in_"))
+    }
+
+    /// The type of the array for the tensor `name`; nothing is inflated.
+    pub fn ty(&self, name: &str) -> Option<&TensorType> {
+        Some(&self.file.as_ref()?.arrays.get(&format!("in_{name}"))?.ty)
+    }
+
+    /// The array for the tensor `name`; `None` also if it cannot be read, which [`Given::check`] reports.
+    pub fn get(&self, name: &str) -> Option<&TensorData> {
+        let (file, name) = (self.file.as_ref()?, format!("in_{name}"));
+        let content = &file.arrays.get(&name)?.content;
+        let read = || {
+            let mut archive = file.archive.lock().unwrap_or_else(PoisonError::into_inner);
+            archive.read(&name).map_err(|error| file.error.set(error)).ok()
+        };
+        content.get_or_init(read).as_ref()
+    }
+
+    /// Reads all arrays for inputs and parameters.
+    ///
+    /// # Errors
+    /// If one could not be read, now or before.
+    pub fn check(&self) -> Result<(), Failure> {
+        for name in self.names() {
+            self.get(&name["in_".len()..]);
+        }
+        self.check_read()
+    }
+
+    /// Checks what was read so far.
+    ///
+    /// # Errors
+    /// If an array could not be read.
+    pub fn check_read(&self) -> Result<(), Failure> {
+        match self.file.as_ref().and_then(|file| file.error.get()) {
+            Some(error) => Err(Failure::bad_input(error)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is wrong with a file of arrays of these names and types.
+fn wrong(types: &BTreeMap<String, TensorType>) -> Option<String> {
+    let is_foreign = |name: &&String| !name.starts_with("in_") && !name.starts_with("out_");
+    if let Some(name) = types.keys().find(is_foreign) {
+        return Some(format!("array `{name}` is for nothing: the content of an input `x` is called `in_x`"));
+    }
+    let inputs = || types.iter().filter(|(name, _)| name.starts_with("in_"));
+    if !types.is_empty() && inputs().next().is_none() {
+        let names = types.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        return Some(format!("it has no array `in_…` for an input, only {names}"));
+    }
+    let (bytes, limit) = (inputs().filter_map(|(_, ty)| ty.bytes()).sum::<Bytes>(), Bytes(file::max_bytes()));
+    (bytes > limit).then(|| format!("its arrays take {bytes}, of which at most {limit} are read on this machine"))
+}

@@ -1,0 +1,155 @@
+//! Files that others provide: the kind is checked before a file is opened, the size before it is read.
+//!
+//! A FIFO would block whoever opens it, a device may never end, and a sparse file of a few bytes on disk may be larger than
+//! any memory. Descriptors of the process itself, such as `/dev/stdin` and what shells substitute for `<(command)`, may be
+//! pipes and terminals: they are open already.
+
+use std::{
+    fs::{File, FileType, OpenOptions},
+    io::{self, IsTerminal, Read},
+    path::Path,
+};
+
+use edgecut_graph::units::Bytes;
+
+/// Most bytes of a file that people write: a cluster file, a configuration, a certificate.
+pub const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
+
+/// Most bytes of a table: profiles, links, results.
+pub const MAX_TABLE_BYTES: u64 = 1 << 30;
+
+/// Names of the process's own descriptors.
+const DESCRIPTORS: [&str; 3] = ["/dev/stdin", "/dev/fd/", "/proc/self/fd/"];
+
+/// Opens the regular file at `path`, or a descriptor of this process.
+///
+/// # Errors
+/// If it cannot be opened, or is a folder, a FIFO, a socket or a device.
+pub fn open(path: &Path) -> io::Result<File> {
+    let kind = std::fs::metadata(path)?.file_type();
+    if !kind.is_file() && is_descriptor(path) {
+        let file = File::open(path)?;
+        return match is_fifo(file.metadata()?.file_type()) || file.is_terminal() {
+            true => Ok(file),
+            false => Err(refused(kind)),
+        };
+    }
+    let mut options = OpenOptions::new();
+    options.read(true);
+    // It may be replaced by a FIFO between the check and the opening.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits() as i32);
+    let file = match kind.is_file() {
+        true => options.open(path)?,
+        false => return Err(refused(kind)),
+    };
+    match file.metadata()?.file_type() {
+        kind if kind.is_file() => Ok(file),
+        kind => Err(refused(kind)),
+    }
+}
+
+/// Reads the file at `path`, as [`open`] opens it.
+///
+/// # Errors
+/// As [`open`], or if it has more than `limit` bytes.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let length = file.metadata()?.len();
+    let too_large = |length: String| {
+        io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has {length}, of which at most {} are read", Bytes(limit)),
+        )
+    };
+    if length > limit {
+        return Err(too_large(Bytes(length).to_string()));
+    }
+    let mut content = Vec::new();
+    content.try_reserve_exact(usize::try_from(length).unwrap_or(usize::MAX))?;
+    // Pipes do not tell their length, and files grow.
+    file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
+    match content.len() as u64 > limit {
+        true => Err(too_large("more bytes".to_string())),
+        false => Ok(content),
+    }
+}
+
+/// Reads the text file at `path`.
+///
+/// # Errors
+/// As [`read`], or if it is not UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    let text = String::from_utf8(read(path, limit)?);
+    text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"))
+}
+
+fn is_descriptor(path: &Path) -> bool {
+    let Some(path) = path.to_str() else { return false };
+    DESCRIPTORS.iter().any(|name| if name.ends_with('/') { path.starts_with(name) } else { path == *name })
+}
+
+fn is_fifo(kind: FileType) -> bool {
+    name(kind) == Some("a FIFO")
+}
+
+/// What a file is that has no content of its own.
+fn name(kind: FileType) -> Option<&'static str> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let kinds = [
+            (kind.is_fifo(), "a FIFO"),
+            (kind.is_socket(), "a socket"),
+            (kind.is_char_device() || kind.is_block_device(), "a device"),
+        ];
+        kinds.into_iter().find_map(|(is, name)| is.then_some(name))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = kind;
+        None
+    }
+}
+
+fn refused(kind: FileType) -> io::Error {
+    if kind.is_dir() {
+        #[cfg(unix)]
+        return rustix::io::Errno::ISDIR.into();
+        #[cfg(not(unix))]
+        return io::ErrorKind::IsADirectory.into();
+    }
+    let what = format!("it is {}, expected a regular file", name(kind).unwrap_or("no file"));
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_kinds_and_large_files_are_refused_before_they_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        std::os::unix::fs::symlink(path("fifo"), path("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        File::create(path("sparse")).unwrap().set_len(1 << 40).unwrap();
+        std::fs::write(path("file"), "text").unwrap();
+        for (path, part) in [
+            (path("fifo"), "it is a FIFO, expected a regular file"),
+            (path("link"), "it is a FIFO"),
+            (path("socket"), "it is a socket"),
+            ("/dev/zero".into(), "it is a device"),
+            (folder.path().into(), "Is a directory"),
+            (path("sparse"), "it has 1024.00 GiB"),
+            (path("file"), "at most 3 B are read"),
+            (path("none"), "No such file"),
+        ] {
+            let error = read(&path, 3).unwrap_err().to_string();
+            assert!(error.contains(part), "{}: {error}", path.display());
+        }
+        assert_eq!(read_text(&path("file"), 4).unwrap(), "text");
+    }
+}
