@@ -106,8 +106,12 @@ impl Agent {
                 return Err(Failure::BadInput(Report::msg(what)));
             }
         };
-        if let Some(Role::Operator) = identity.as_ref().and_then(Identity::role) {
-            let what = "--tls-cert: this is the certificate of an operator, an agent needs one of its own: see `edgecut cluster init`";
+        let role = identity.as_ref().map(Identity::role);
+        if role.is_some_and(|role| role != Some(Role::Agent)) {
+            let found = role.flatten().map_or("without a role".to_string(), |role| format!("of {role}"));
+            let what = format!(
+                "--tls-cert: this is a certificate {found}, clients accept that of an agent alone: see `edgecut cluster init`"
+            );
             return Err(Failure::BadInput(Report::msg(what)));
         }
         let addresses = self.listen.to_socket_addrs().map_err(|cause| bad_address(&self.listen, cause))?;

@@ -9,6 +9,7 @@ use crate::agent::{
     protocol::{
         MemoryShortfall,
         error::{REFUSAL, SHORTFALL, root_cause},
+        peer::PeerError,
     },
     server::HostError,
 };
@@ -18,6 +19,8 @@ use crate::agent::{
 pub enum AgentError {
     #[error("agent {agent} at {address} does not answer: {cause}")]
     Unreachable { agent: SmolStr, address: String, cause: String },
+    #[error("agent {agent} is not what answers at {address}: {cause}")]
+    NotThePeer { agent: SmolStr, address: String, cause: PeerError },
     #[error(
         "agent {agent} speaks protocol {found}, this program {expected}, and they may differ by one: use the same version of edgecut on both"
     )]
@@ -73,6 +76,7 @@ impl AgentError {
     pub fn agent(&self) -> &SmolStr {
         match self {
             AgentError::Unreachable { agent, .. }
+            | AgentError::NotThePeer { agent, .. }
             | AgentError::ProtocolVersion { agent, .. }
             | AgentError::Disconnected { agent, .. }
             | AgentError::Timeout { agent, .. }
@@ -87,7 +91,10 @@ impl AgentError {
     /// errors, and an agent's own error those of its peers.
     pub fn causal_rank(&self) -> u8 {
         match self {
-            AgentError::Unreachable { .. } | AgentError::Disconnected { .. } | AgentError::Timeout { .. } => 0,
+            AgentError::Unreachable { .. }
+            | AgentError::NotThePeer { .. }
+            | AgentError::Disconnected { .. }
+            | AgentError::Timeout { .. } => 0,
             AgentError::ProtocolVersion { .. }
             | AgentError::Refused { .. }
             | AgentError::Busy { .. }
