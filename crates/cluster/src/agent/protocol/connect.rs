@@ -179,7 +179,7 @@ mod tests {
             let error = outcome.expect_err(message);
             assert!(matches!(error, ConnectError::NotThePeer(_)), "{error:?}");
             assert!(error.to_string().contains(message), "{error}");
-            assert_eq!(received, [], "{message}");
+            assert!(received.is_empty(), "{message}: {received:?}");
         }
     }
 

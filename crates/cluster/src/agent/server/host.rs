@@ -26,6 +26,7 @@ use crate::{
     agent::{
         clock::Clock,
         limits::{Limits, MAX_TIME},
+        log_queue::LogQueue,
         protocol::Identity,
         shutdown::Shutdown,
         work_log::{DeviceLog, WorkLog},
@@ -60,6 +61,8 @@ pub struct HostOptions {
     pub limits: Limits,
     /// Where it notes what is computed.
     pub log: WorkLog,
+    /// Where its process logs; by default nowhere that loses lines.
+    pub log_queue: Option<LogQueue>,
     /// What the process before this one computed when it was killed, and how.
     pub crash: Option<String>,
 }
@@ -93,6 +96,7 @@ pub struct Host {
     /// For values of runs in no device's memory.
     shared_memory: Arc<SharedMemory>,
     metrics: Arc<Metrics>,
+    log_queue: Option<LogQueue>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
     crash: Option<String>,
     shutdown: Shutdown,
@@ -155,6 +159,7 @@ impl Host {
             jobs: ConcurrencyLimit::new(options.limits.jobs, options.limits.client_jobs),
             limits: Arc::new(options.limits),
             metrics: Arc::new(Metrics::new()),
+            log_queue: options.log_queue,
             sessions: Mutex::default(),
             crash: options.crash,
             shutdown,
@@ -239,6 +244,7 @@ impl Host {
             is_draining: self.shutdown.is_draining(),
             pending: self.received.held(),
             weights: self.weights.bytes(),
+            lost_lines: self.log_queue.as_ref().map_or(0, LogQueue::lost),
             devices: self.devices.iter().map(device).collect(),
         }
     }
