@@ -14,6 +14,8 @@ use std::{
     time::Duration,
 };
 
+use crate::printable;
+
 /// Lines that wait to be written.
 const QUEUE_LENGTH: usize = 1024;
 
@@ -64,10 +66,12 @@ impl LogQueue {
 
 impl Write for LogQueue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut kept = line[..line.len().min(MAX_LINE)].to_vec();
-        if kept.len() < line.len() {
-            kept.extend_from_slice("…\n".as_bytes());
-        }
+        let text = String::from_utf8_lossy(line);
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        let is_cut = text.len() > MAX_LINE;
+        // What clients sent may be in it: it begins no other line.
+        let mut kept = printable(&text[..text.floor_char_boundary(MAX_LINE)]).into_owned().into_bytes();
+        kept.extend_from_slice(if is_cut { "…\n" } else { "\n" }.as_bytes());
         if self.entries.try_send(Entry::Line(kept)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -104,13 +108,13 @@ mod tests {
     fn lines_are_written_in_order() {
         let mut file = tempfile::tempfile().unwrap();
         let mut log = LogQueue::start(file.try_clone().unwrap()).unwrap();
-        writeln!(log.clone(), "one").unwrap();
+        log.write_all(b"one\nfor\x1bged\n").unwrap();
         log.write_all(&[b'x'; 2 * MAX_LINE]).unwrap();
         LogQueue::flush(&log, LONG);
         let mut text = String::new();
         io::Seek::rewind(&mut file).unwrap();
         file.read_to_string(&mut text).unwrap();
-        assert!(text.starts_with("one\nxxx") && text.ends_with("x…\n") && text.len() < MAX_LINE + 16);
+        assert!(text.starts_with("one\\nfor\\u{1b}ged\nxxx") && text.ends_with("x…\n") && text.len() < MAX_LINE + 64);
         assert_eq!(log.lost(), 0);
     }
 

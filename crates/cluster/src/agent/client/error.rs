@@ -5,13 +5,16 @@ use std::time::Duration;
 use smol_str::SmolStr;
 use tonic::{Code, Status};
 
-use crate::agent::{
-    protocol::{
-        MemoryShortfall,
-        error::{REFUSAL, SHORTFALL, root_cause},
-        peer::PeerError,
+use crate::{
+    agent::{
+        protocol::{
+            MemoryShortfall,
+            error::{REFUSAL, SHORTFALL, root_cause},
+            peer::PeerError,
+        },
+        server::HostError,
     },
-    server::HostError,
+    printable,
 };
 
 /// Why a call to an agent failed. Every message names the agent.
@@ -47,7 +50,7 @@ impl AgentError {
     pub fn from_status(agent: &SmolStr, doing: &str, status: &Status) -> AgentError {
         let agent = agent.clone();
         if status.metadata().contains_key(REFUSAL) {
-            let message = status.message().to_string();
+            let message = printable(status.message()).into_owned();
             let shortfall = status.metadata().get(SHORTFALL).and_then(|text| text.to_str().ok());
             return match status.code() {
                 Code::ResourceExhausted => {
@@ -59,7 +62,7 @@ impl AgentError {
             };
         }
         let cause = std::error::Error::source(status).map_or(status.message().to_string(), root_cause);
-        AgentError::Disconnected { agent, doing: doing.to_string(), cause }
+        AgentError::Disconnected { agent, doing: doing.to_string(), cause: printable(&cause).into_owned() }
     }
 
     /// The error for a failed call to an embedded agent.

@@ -161,10 +161,7 @@ impl RemoteAgent {
 
     /// A time in a reply.
     fn time(&self, us: f64) -> Result<Micros, AgentError> {
-        match us.is_finite() && us >= 0.0 {
-            true => Ok(Micros(us)),
-            false => Err(self.malformed(&format_args!("a time of {us} us: expected a finite number from 0"))),
-        }
+        wire::time(us).map_err(|error| self.malformed(&error))
     }
 
     /// Awaits the reply to a call, up to a timeout.
