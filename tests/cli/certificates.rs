@@ -135,6 +135,38 @@ fn an_agents_certificate_gives_no_commands() {
 }
 
 #[test]
+fn a_server_with_the_certificate_of_another_gets_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_cluster(at, &["a", "b"]);
+    assert!(run(at, "cluster init lab.toml").status.success());
+    let agents = start(at, &["a", "b"]);
+    // Both certificates are valid for the host that the agents share.
+    let text = fs::read_to_string(at.join("lab.toml")).unwrap();
+    let swapped = text.replace(&agents[0].address, "FIRST").replace(&agents[1].address, &agents[0].address);
+    fs::write(at.join("lab.toml"), swapped.replace("FIRST", &agents[1].address)).unwrap();
+    for command in ["devices --cluster lab.toml", "profile m.relay --cluster lab.toml --budget 1ms --output p"] {
+        fs::write(at.join("m.relay"), "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }").unwrap();
+        let refused = run(at, command);
+        assert_eq!(refused.status.code(), Some(1), "{command}: {}", stderr(&refused));
+        let message = "its certificate is that of `b`, expected that of `a`";
+        assert!(stderr(&refused).contains(message), "{command}: {}", stderr(&refused));
+    }
+    let other = text.replace("name = \"b\"", "name = \"c\"");
+    fs::write(at.join("lab.toml"), other).unwrap();
+    let refused = run(at, "devices --cluster lab.toml");
+    assert!(stderr(&refused).contains("its certificate is that of `b`, expected that of `c`"), "{}", stderr(&refused));
+    fs::write(at.join("lab.toml"), text).unwrap();
+    assert!(run(at, "devices --cluster lab.toml").status.success(), "each where it is");
+
+    let flags = "--tls-cert certs/operator.pem --tls-key certs/operator.key --client-ca certs/ca.pem";
+    let refused = run(at, &format!("agent --listen 127.0.0.1:0 {flags}"));
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    let message = "a certificate of an operator, clients accept that of an agent alone";
+    assert!(stderr(&refused).contains(message), "{}", stderr(&refused));
+}
+
+#[test]
 fn a_revoked_certificate_is_refused_also_on_a_connection_that_is_open() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -48,9 +48,9 @@ impl Lab {
         let mut all: Vec<String> = flags.iter().map(ToString::to_string).collect();
         let authority = tls.then(|| Authority::new(folder.path()));
         if let Some(authority) = &authority {
-            authority.issue("agent", Role::Agent);
+            authority.issue("s0", Role::Agent);
             authority.issue("client", Role::Operator);
-            all.extend(authority.flags("agent"));
+            all.extend(authority.flags("s0"));
             cluster += "[tls]\nca = \"ca.pem\"\ncert = \"client.pem\"\nkey = \"client.key\"\n";
         }
         let [program, before @ ..] = command else { panic!("no program") };

@@ -58,6 +58,49 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// A free port of loopback, as an address.
+fn free_address() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// An agent whose log goes where `stderr` leads.
+fn logging_to(stderr: Stdio) -> Watched {
+    let (folder, metrics) = (tempfile::tempdir().unwrap(), free_address());
+    let mut command = edgecut(folder.path());
+    command.args(["agent", "--name", "s0", "--listen", "127.0.0.1:0", "--threads", "1", "--metrics", &metrics]);
+    let agent = AgentProcess::spawn("s0", command.env("TMPDIR", folder.path()).stderr(stderr));
+    let cluster = format!("[[server]]\nname = \"s0\"\naddress = \"{}\"\n", agent.address);
+    fs::write(folder.path().join("lab.toml"), cluster).unwrap();
+    Watched { folder, agent, metrics }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_agent_whose_log_cannot_be_written_serves_all_the_same() {
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let (reader, unread) = std::io::pipe().unwrap();
+    for (log, is_lost) in [(Stdio::from(full), true), (Stdio::from(closed), true), (Stdio::from(unread), false)] {
+        let mut watched = logging_to(log);
+        let begin = Instant::now();
+        while TcpStream::connect(&watched.metrics).is_err() {
+            assert!(begin.elapsed() < PATIENCE, "it serves no metrics");
+            thread::sleep(Duration::from_millis(20));
+        }
+        // Each is closed, and logged.
+        for _ in 0..100 {
+            TcpStream::connect(&watched.agent.address).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        }
+        let found = within(PATIENCE, watched.command("devices"));
+        assert!(found.status.success(), "{}", stderr(&found));
+        assert_eq!(watched.get("/readyz"), (200, "cpu: ready\n".to_string()));
+        assert_eq!(watched.metric("edgecut_log_lines_lost_total").unwrap() > 0.0, is_lost);
+        assert_eq!(watched.agent.terminate(PATIENCE), Some(0));
+    }
+    drop(reader);
+}
+
 #[test]
 fn metrics_count_what_an_agent_does() {
     let watched = Watched::start(&["--memory", "1GiB"]);

@@ -1,7 +1,7 @@
 //! `edgecut agent`: serves this machine's devices to clients that plan and run on the cluster.
 
 use std::{
-    io,
+    io::{self, Write},
     net::{self, SocketAddr, ToSocketAddrs},
     path::PathBuf,
     time::{Duration, Instant},
@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 
 use super::{
     Failure, Outcome,
+    caller::notice,
     cluster_flag::{runtime, warn},
     engine::EngineFlags,
     log_format::LogFormat,
@@ -23,8 +24,8 @@ use edgecut_cluster::agent::{Supervisor, Worker};
 use edgecut_cluster::{
     MAX_THREADS, Oversubscribed, TlsFiles,
     agent::{
-        Host, HostOptions, Identity, Limits, Shutdown, WorkLog, check_address, descriptors, protocol::role::Role,
-        serve, serve_metrics,
+        Host, HostOptions, Identity, Limits, LogQueue, Shutdown, WorkLog, check_address, descriptors,
+        protocol::role::Role, serve, serve_metrics,
     },
     check_name,
     mdns::{AnnouncedAgent, Announcement},
@@ -56,7 +57,7 @@ pub struct Agent {
     /// Another limit on what clients can do, such as connections=128 (repeatable)
     ///
     /// docs/cluster.md lists them: connections, client-connections, handshakes, handshake-time, streams, jobs, client-jobs, message-time, idle-time, lease-wait,
-    /// drain-time, document, weights, weights-time, in-flight, monitors, monitor-time, probe-time.
+    /// drain-time, document, weights, weights-time, in-flight, peers, monitors, monitor-time, probe-time.
     #[arg(long, help_heading = "Limits", value_name = "NAME=VALUE")]
     limit: Vec<String>,
     /// Where to serve metrics (/metrics) and probes (/livez, /readyz) over HTTP, such as 127.0.0.1:9600
@@ -96,20 +97,7 @@ pub struct Agent {
 
 impl Agent {
     pub fn run(self, verbosity: Verbosity) -> Outcome {
-        let identity = match (self.tls_cert, self.tls_key, self.client_ca) {
-            (Some(cert), Some(key), Some(ca)) => {
-                Some(Identity::read(&TlsFiles { ca, cert, key, crl: self.crl }).map_err(Failure::bad_input)?)
-            }
-            (None, None, None) => None,
-            _ => {
-                let what = "--tls-cert, --tls-key and --client-ca belong together: one of them is missing";
-                return Err(Failure::BadInput(Report::msg(what)));
-            }
-        };
-        if let Some(Role::Operator) = identity.as_ref().and_then(Identity::role) {
-            let what = "--tls-cert: this is the certificate of an operator, an agent needs one of its own: see `edgecut cluster init`";
-            return Err(Failure::BadInput(Report::msg(what)));
-        }
+        let identity = identity(self.tls_cert, self.tls_key, self.client_ca, self.crl)?;
         let addresses = self.listen.to_socket_addrs().map_err(|cause| bad_address(&self.listen, cause))?;
         for address in addresses {
             check_address(address, identity.as_ref(), self.insecure).map_err(Failure::bad_input)?;
@@ -123,9 +111,9 @@ impl Agent {
                 None => return Ok(()),
             },
         };
-        self.log_format.install(verbosity.level());
+        let log_queue = self.log_format.install_queued(verbosity.level()).map_err(Failure::failed)?;
         let runtime = runtime()?;
-        runtime.block_on(async {
+        let served = runtime.block_on(async {
             let shutdown = serving.shutdown().map_err(Failure::failed)?;
             let is_first = serving.crash.is_none();
             let options = HostOptions {
@@ -137,6 +125,7 @@ impl Agent {
                 identity: identity.clone(),
                 limits,
                 log: serving.log.clone(),
+                log_queue: Some(log_queue.clone()),
                 crash: serving.crash,
             };
             if let Some(crash) = &options.crash {
@@ -155,21 +144,58 @@ impl Agent {
             let announcement = announcement.transpose().map_err(Failure::failed)?;
             if let Some((listener, address)) = metrics {
                 if is_first {
-                    eprintln!("agent {}: http://{address}/metrics, /livez and /readyz", host.name());
+                    notice!("agent {}: http://{address}/metrics, /livez and /readyz", host.name());
                 }
-                let (host, name) = (host.clone(), host.name().clone());
+                let (host, name, log_queue) = (host.clone(), host.name().clone(), log_queue.clone());
                 tokio::spawn(async move {
                     if let Err(error) = serve_metrics(listener, host).await {
-                        eprintln!("agent {name}: no metrics any longer: {error}");
+                        queued(&log_queue, &format!("agent {name}: no metrics any longer: {error}"));
                     }
                 });
             }
             serving.log.set_serving();
             serve(listener, host.clone()).await.map_err(Failure::failed)?;
             drop(announcement);
-            eprintln!("agent {} has stopped", host.name());
+            queued(&log_queue, &format!("agent {} has stopped", host.name()));
             Ok(())
-        })
+        });
+        log_queue.flush(FLUSH_TIME);
+        served
+    }
+}
+
+/// A line among those of the log, in no format.
+fn queued(log_queue: &LogQueue, line: &str) {
+    // The queue takes everything.
+    let _ = log_queue.clone().write_all(format!("{line}\n").as_bytes());
+}
+
+/// The certificates that the flags name; `None` if they name none.
+fn identity(
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    ca: Option<PathBuf>,
+    crl: Option<PathBuf>,
+) -> Result<Option<Identity>, Failure> {
+    let identity = match (cert, key, ca) {
+        (Some(cert), Some(key), Some(ca)) => {
+            Identity::read(&TlsFiles { ca, cert, key, crl }).map_err(Failure::bad_input)?
+        }
+        (None, None, None) => return Ok(None),
+        _ => {
+            let what = "--tls-cert, --tls-key and --client-ca belong together: one of them is missing";
+            return Err(Failure::BadInput(Report::msg(what)));
+        }
+    };
+    match identity.role() {
+        Some(Role::Agent) => Ok(Some(identity)),
+        role => {
+            let found = role.map_or("without a role".to_string(), |role| format!("of {role}"));
+            let what = format!(
+                "--tls-cert: this is a certificate {found}, clients accept that of an agent alone: see `edgecut cluster init`"
+            );
+            Err(Failure::BadInput(Report::msg(what)))
+        }
     }
 }
 
@@ -252,6 +278,9 @@ async fn sockets(
     Ok((listener, metrics))
 }
 
+/// How long an agent that ends waits for what reads its log.
+const FLUSH_TIME: Duration = Duration::from_secs(1);
+
 /// How long an address may be in use by an agent that was killed: its worker ends after it, and frees its memory first.
 const REBIND_TIME: Duration = Duration::from_secs(5);
 
@@ -281,12 +310,13 @@ fn accepting(listener: net::TcpListener) -> Result<(TcpListener, SocketAddr), Fa
 
 /// Prints the address where the agent listens: on stdout, so that a caller who asked for port 0 can read it.
 fn announce(host: &Host, address: SocketAddr, tls: bool) {
-    println!("listening on {address}");
+    // Whoever does not listen to it is not asked to.
+    let _ = writeln!(io::stdout(), "listening on {address}");
     let how = if tls { "mutual TLS" } else { "no TLS" };
     let description = host.describe();
     warn(&Oversubscribed::of_agent(&description));
     for device in description.devices {
-        eprintln!(
+        notice!(
             "agent {}: {} ({}), {} threads, {} of memory, {}, {how}",
             host.name(),
             device.name,

@@ -5,6 +5,7 @@ use std::{
     cell::RefCell,
     fmt,
     future::Future,
+    io::{self, Write},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -75,11 +76,12 @@ pub(crate) fn tell(event: Event<'_>) {
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     match Caller::current().and_then(|caller| caller.listener) {
         Some(listener) => listener(Event::Notice(&text.to_string())),
-        None => eprintln!("{text}"),
+        // A stderr that cannot be written, such as a full disk, stops nothing.
+        None => drop(writeln!(io::stderr(), "{text}")),
     }
 }
 
-/// As `eprintln!`, for [`line`].
+/// As `eprintln!`, for [`line`], which never panics.
 macro_rules! notice {
     ($($arguments:tt)*) => { $crate::caller::line(format_args!($($arguments)*)) };
 }

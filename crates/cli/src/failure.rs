@@ -1,5 +1,7 @@
 //! Failure of a verb: the message for the user and the exit code.
 
+use std::io::{self, Write};
+
 use miette::Report;
 
 use super::diagnostic::ImportDiagnostic;
@@ -122,7 +124,8 @@ impl Failure {
     /// Writes the report to stderr.
     pub fn print(&self) {
         if let Some(report) = self.report() {
-            eprintln!("{report:?}");
+            // The exit code tells of the failure, if stderr cannot be written.
+            let _ = writeln!(io::stderr(), "{report:?}");
         }
     }
 }

@@ -280,7 +280,7 @@ impl Authority {
     /// Notes to whom a certificate is issued, since the next one of the same name takes its file.
     fn note(&self, name: &str, certificate: &CertificateDer<'_>) -> Result<(), AuthorityError> {
         let path = self.folder.join(ISSUED);
-        let serial = Holder::of(certificate).map(|holder| hexadecimal(&holder.serial)).unwrap_or_default();
+        let serial = Holder::of(certificate).map(|holder| holder.serial_text()).unwrap_or_default();
         let before = if path.exists() { text(&path)? } else { "name,serial\n".to_string() };
         public(&path, &format!("{before}{name},{serial}\n"))
     }
@@ -360,10 +360,6 @@ fn alternative_name(host: &str) -> Result<SanType, AuthorityError> {
             Ok(SanType::DnsName(name))
         }
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The bytes of a number in hexadecimal; `None` if it is none.

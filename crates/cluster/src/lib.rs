@@ -29,6 +29,7 @@ mod link_table;
 pub mod mdns;
 pub mod nearest;
 mod oversubscribed;
+mod printable;
 pub mod run;
 pub mod survey;
 
@@ -44,3 +45,4 @@ pub use inventory::{
 pub use link::{HostLink, Link};
 pub use link_table::{LinkRow, LinkTable};
 pub use oversubscribed::Oversubscribed;
+pub use printable::printable;

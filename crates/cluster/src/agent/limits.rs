@@ -40,6 +40,8 @@ pub struct Limits {
     pub weights_time: Duration,
     /// Inputs in flight of a run.
     pub in_flight: u32,
+    /// Servers that a run sends values to, and as many that it receives values from: each is a connection.
+    pub peers: usize,
     /// Open connections to where metrics are served; the oldest is closed for a new one.
     pub monitors: usize,
     /// How long such a connection may be open: a monitor that keeps it between its requests opens another one then.
@@ -77,6 +79,7 @@ impl Default for Limits {
             weights: Bytes(1 << 30),
             weights_time: Duration::from_secs(600),
             in_flight: 1024,
+            peers: 256,
             monitors: 16,
             monitor_time: Duration::from_secs(300),
             probe_time: Duration::from_secs(300),
@@ -96,7 +99,7 @@ const COUNT: &str = "a number from 1 to 1000000";
 const TIME: &str = "a time such as 500ms, 30s or 5m, at most a day";
 const SIZE: &str = "a size such as 64MiB";
 
-const NAMED: [Named; 18] = [
+const NAMED: [Named; 19] = [
     Named { name: "connections", expected: COUNT, set: |l, v| count(v).map(|n| l.connections = n as usize) },
     Named {
         name: "client-connections",
@@ -116,6 +119,7 @@ const NAMED: [Named; 18] = [
     Named { name: "weights", expected: SIZE, set: |l, v| Bytes::with_unit(v).ok().map(|b| l.weights = b) },
     Named { name: "weights-time", expected: TIME, set: |l, v| time(v).map(|t| l.weights_time = t) },
     Named { name: "in-flight", expected: COUNT, set: |l, v| count(v).map(|n| l.in_flight = n) },
+    Named { name: "peers", expected: COUNT, set: |l, v| count(v).map(|n| l.peers = n as usize) },
     Named { name: "monitors", expected: COUNT, set: |l, v| count(v).map(|n| l.monitors = n as usize) },
     Named { name: "monitor-time", expected: TIME, set: |l, v| time(v).map(|t| l.monitor_time = t) },
     Named { name: "probe-time", expected: TIME, set: |l, v| time(v).map(|t| l.probe_time = t) },

@@ -8,6 +8,7 @@
 //! | [`clock`], [`shutdown`], [`io_priority`] | shared by both sides |
 //! | [`supervisor`] | the process that holds the sockets, and starts the one that serves again when it was killed |
 //! | [`work_log`] | what each device computes, kept where that process is killed |
+//! | [`log_queue`] | log lines on their way to a stderr that may be full or closed |
 //! | [`limits`] | what clients can make an agent do at most |
 //!
 //! A run is one bidirectional stream: the setup comes first, and everything is unloaded when the stream ends. Tensors go
@@ -18,6 +19,7 @@ mod client;
 pub(crate) mod clock;
 pub mod io_priority;
 mod limits;
+mod log_queue;
 pub mod protocol;
 mod server;
 mod shutdown;
@@ -27,6 +29,7 @@ mod work_log;
 
 pub use client::{Agent, AgentError, DiscoveryError, Fleet, FleetMember, RunHandle};
 pub use limits::{LimitError, Limits, MAX_TIME, descriptors};
+pub use log_queue::LogQueue;
 pub use protocol::{Identity, MemoryShortfall, SecurityError, check_address};
 pub use server::{Host, HostError, HostOptions, ServeError, receive_recorded, serve, serve_metrics, total_memory};
 pub use shutdown::Shutdown;

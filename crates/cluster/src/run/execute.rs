@@ -1,6 +1,10 @@
 //! Driving the agents through a run, and collecting what they measure.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use smol_str::SmolStr;
 use tokio::{sync::mpsc, time::timeout};
@@ -158,8 +162,8 @@ enum Progress {
 }
 
 /// An inference in flight.
-#[derive(Default)]
 struct Open {
+    begin: Instant,
     started: Option<Micros>,
     arrived: Option<Micros>,
     /// Servers that have finished with it.
@@ -421,7 +425,7 @@ impl<'a> Players<'a> {
         loop {
             let most = if next <= self.warm_ups { 1 } else { options.in_flight as usize };
             if next < self.warm_ups + options.repeat && open.len() < most && !options.stop.is_requested() {
-                open.insert(next, Open::default());
+                open.insert(next, Open { begin: Instant::now(), started: None, arrived: None, finished: 0 });
                 self.say_all(&RunCommand::Start(next)).await;
                 next += 1;
                 continue;
@@ -433,18 +437,25 @@ impl<'a> Players<'a> {
                 let runs: Vec<String> = open.keys().map(u64::to_string).collect();
                 format!("the result of run {}", runs.join(", "))
             };
-            let (index, event) = self.next(waiting, deadline).await?;
+            // Whatever else comes meanwhile, each run ends in time, with as many as are in flight before it.
+            let oldest = open.values().map(|run| run.begin.elapsed()).max().unwrap_or_default();
+            let left = deadline.saturating_mul(options.in_flight.max(1)).saturating_sub(oldest).min(deadline);
+            let (index, event) = self.next(waiting, left).await?;
             let server = self.name(index).clone();
             let on_ours = |at: Micros| record.to_client(&server, at);
             match event {
                 RunEvent::Started { inference, at } => {
-                    open.entry(inference).or_default().started = Some(on_ours(at));
+                    if let Some(run) = open.get_mut(&inference) {
+                        run.started = Some(on_ours(at));
+                    }
                 }
                 RunEvent::Arrived { inference, at, digest } => {
                     if *first_digest.get_or_insert(digest) != digest {
                         return Err(RunError::Different { inference });
                     }
-                    open.entry(inference).or_default().arrived = Some(on_ours(at));
+                    if let Some(run) = open.get_mut(&inference) {
+                        run.arrived = Some(on_ours(at));
+                    }
                 }
                 RunEvent::Output { index, data } => {
                     outputs.insert(index, data);
@@ -453,7 +464,8 @@ impl<'a> Players<'a> {
                     }
                 }
                 RunEvent::Measured(measured) => {
-                    open.entry(measured.inference).or_default().finished += 1;
+                    let Some(run) = open.get_mut(&measured.inference) else { continue };
+                    run.finished += 1;
                     if measured.inference >= self.warm_ups {
                         record.measured.entry(server).or_default().push(measured);
                     }

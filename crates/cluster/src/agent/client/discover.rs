@@ -2,8 +2,12 @@
 
 use smol_str::SmolStr;
 
-use super::{error::AgentError, fleet::Fleet};
-use crate::{Cluster, Discovery, Endpoint, NameError, Server, TlsFiles, agent::protocol::SecurityError, check_name};
+use super::{error::AgentError, remote::RemoteAgent};
+use crate::{
+    Discovery, Endpoint, NameError, Server, TlsFiles,
+    agent::protocol::{Identity, SecurityError, peer::Peer},
+    check_name,
+};
 use edgecut_engine::EngineOptions;
 
 /// Why servers were not found.
@@ -35,13 +39,18 @@ impl Discovery {
         addresses.dedup();
         // Called by their addresses until they say what they are called.
         let servers: Vec<Server> = addresses.iter().map(|address| self.server(address, address.into())).collect();
-        let first = servers.first().ok_or_else(|| DiscoveryError::NoAddress(self.clone()))?.name.clone();
-        let cluster =
-            Cluster { servers, links: Vec::new(), source: first.clone(), sink: first, tls: tls.cloned(), wait: None };
+        if servers.is_empty() {
+            return Err(DiscoveryError::NoAddress(self.clone()));
+        }
+        let identity = tls.map(Identity::read).transpose()?;
+        let asking = servers.iter().filter_map(Peer::of).map(|peer| {
+            let identity = identity.as_ref();
+            async move { RemoteAgent::connect_unnamed(&peer, identity).await?.describe().await }
+        });
         let (mut found, mut silent): (Vec<Server>, Vec<AgentError>) = (Vec::new(), Vec::new());
-        for (member, address) in Fleet::connect(&cluster).await?.members.into_iter().zip(&addresses) {
-            match member.agent {
-                Ok((_, description)) => {
+        for (description, address) in futures::future::join_all(asking).await.into_iter().zip(&addresses) {
+            match description {
+                Ok(description) => {
                     let name = check_name(&description.name);
                     let name = name.map_err(|error| DiscoveryError::Name { address: address.clone(), error })?;
                     found.push(self.server(address, name));

@@ -5,12 +5,16 @@ use std::time::Duration;
 use smol_str::SmolStr;
 use tonic::{Code, Status};
 
-use crate::agent::{
-    protocol::{
-        MemoryShortfall,
-        error::{REFUSAL, SHORTFALL, root_cause},
+use crate::{
+    agent::{
+        protocol::{
+            MemoryShortfall,
+            error::{REFUSAL, SHORTFALL, root_cause},
+            peer::PeerError,
+        },
+        server::HostError,
     },
-    server::HostError,
+    printable,
 };
 
 /// Why a call to an agent failed. Every message names the agent.
@@ -18,6 +22,8 @@ use crate::agent::{
 pub enum AgentError {
     #[error("agent {agent} at {address} does not answer: {cause}")]
     Unreachable { agent: SmolStr, address: String, cause: String },
+    #[error("agent {agent} is not what answers at {address}: {cause}")]
+    NotThePeer { agent: SmolStr, address: String, cause: PeerError },
     #[error(
         "agent {agent} speaks protocol {found}, this program {expected}, and they may differ by one: use the same version of edgecut on both"
     )]
@@ -44,7 +50,7 @@ impl AgentError {
     pub fn from_status(agent: &SmolStr, doing: &str, status: &Status) -> AgentError {
         let agent = agent.clone();
         if status.metadata().contains_key(REFUSAL) {
-            let message = status.message().to_string();
+            let message = printable(status.message()).into_owned();
             let shortfall = status.metadata().get(SHORTFALL).and_then(|text| text.to_str().ok());
             return match status.code() {
                 Code::ResourceExhausted => {
@@ -56,7 +62,7 @@ impl AgentError {
             };
         }
         let cause = std::error::Error::source(status).map_or(status.message().to_string(), root_cause);
-        AgentError::Disconnected { agent, doing: doing.to_string(), cause }
+        AgentError::Disconnected { agent, doing: doing.to_string(), cause: printable(&cause).into_owned() }
     }
 
     /// The error for a failed call to an embedded agent.
@@ -73,6 +79,7 @@ impl AgentError {
     pub fn agent(&self) -> &SmolStr {
         match self {
             AgentError::Unreachable { agent, .. }
+            | AgentError::NotThePeer { agent, .. }
             | AgentError::ProtocolVersion { agent, .. }
             | AgentError::Disconnected { agent, .. }
             | AgentError::Timeout { agent, .. }
@@ -87,7 +94,10 @@ impl AgentError {
     /// errors, and an agent's own error those of its peers.
     pub fn causal_rank(&self) -> u8 {
         match self {
-            AgentError::Unreachable { .. } | AgentError::Disconnected { .. } | AgentError::Timeout { .. } => 0,
+            AgentError::Unreachable { .. }
+            | AgentError::NotThePeer { .. }
+            | AgentError::Disconnected { .. }
+            | AgentError::Timeout { .. } => 0,
             AgentError::ProtocolVersion { .. }
             | AgentError::Refused { .. }
             | AgentError::Busy { .. }

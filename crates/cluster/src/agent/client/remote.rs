@@ -20,7 +20,7 @@ use crate::{
     agent::protocol::{
         Identity,
         chunks::MAX_MESSAGE_SIZE,
-        connect::connect,
+        connect::{ConnectError, Expected, connect},
         constants::{ConstantTransport, Messages},
         named_tensors::NamedTensors,
         peer::Peer,
@@ -76,21 +76,43 @@ impl RemoteAgent {
     /// Connects to the agent of server `peer.server`.
     ///
     /// # Errors
-    /// If no agent answers at the address, or it is not trusted.
+    /// If no agent answers at the address, or it is not the one.
     pub async fn connect(
         peer: &Peer,
         identity: Option<&Identity>,
         wait: Option<Micros>,
+    ) -> Result<RemoteAgent, AgentError> {
+        RemoteAgent::reach(peer, identity, wait, Expected::Peer).await
+    }
+
+    /// Connects to an agent whose name is not known yet: only to ask for it.
+    ///
+    /// # Errors
+    /// As [`RemoteAgent::connect`].
+    pub(super) async fn connect_unnamed(peer: &Peer, identity: Option<&Identity>) -> Result<RemoteAgent, AgentError> {
+        RemoteAgent::reach(peer, identity, None, Expected::AnyAgent).await
+    }
+
+    async fn reach(
+        peer: &Peer,
+        identity: Option<&Identity>,
+        wait: Option<Micros>,
+        expected: Expected,
     ) -> Result<RemoteAgent, AgentError> {
         let unreachable = |cause: String| AgentError::Unreachable {
             agent: peer.server.clone(),
             address: peer.address.clone(),
             cause,
         };
-        let channel = connect(peer, identity).await.map_err(|error| {
-            let cause = error.to_string();
-            let hint = if cause.contains("refused") { " (is `edgecut agent` running there?)" } else { "" };
-            unreachable(cause + hint)
+        let channel = connect(peer, identity, expected).await.map_err(|error| match error {
+            ConnectError::NotThePeer(cause) => {
+                AgentError::NotThePeer { agent: peer.server.clone(), address: peer.address.clone(), cause }
+            }
+            error => {
+                let cause = error.to_string();
+                let hint = if cause.contains("refused") { " (is `edgecut agent` running there?)" } else { "" };
+                unreachable(cause + hint)
+            }
         })?;
         let agent = RemoteAgent {
             name: peer.server.clone(),
@@ -139,10 +161,7 @@ impl RemoteAgent {
 
     /// A time in a reply.
     fn time(&self, us: f64) -> Result<Micros, AgentError> {
-        match us.is_finite() && us >= 0.0 {
-            true => Ok(Micros(us)),
-            false => Err(self.malformed(&format_args!("a time of {us} us: expected a finite number from 0"))),
-        }
+        wire::time(us).map_err(|error| self.malformed(&error))
     }
 
     /// Awaits the reply to a call, up to a timeout.

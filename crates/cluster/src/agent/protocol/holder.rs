@@ -34,6 +34,16 @@ impl Holder {
         })
     }
 
+    /// Its role, in messages.
+    pub fn role_text(&self) -> String {
+        self.role.map_or("no role".to_string(), |role| format!("the role of {role}"))
+    }
+
+    /// The certificate's serial number in hexadecimal.
+    pub fn serial_text(&self) -> String {
+        self.serial.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Whether the certificate was issued for a host name or an address.
     pub fn is_called(&self, name: &str) -> bool {
         let (Ok(certificate), Ok(name)) = (EndEntityCert::try_from(&self.certificate), ServerName::try_from(name))

@@ -176,14 +176,14 @@ impl ProfileEvent {
         let Some(event) = from.event else { return Ok(None) };
         Ok(Some(match event {
             profile_event::Event::Whole(cost) => ProfileEvent::Whole(cost.try_into()?),
-            profile_event::Event::WaitingFor(who) => ProfileEvent::WaitingFor(who),
+            profile_event::Event::WaitingFor(who) => ProfileEvent::WaitingFor(wire::text(who)),
             // For what sends the task.
             profile_event::Event::Wanted(_) => return Ok(None),
             profile_event::Event::Item(wire::ItemCost { item, outcome }) => {
                 let Some(outcome) = outcome else { return Ok(None) };
                 let cost = match outcome {
                     Outcome::Cost(cost) => Ok(cost.try_into()?),
-                    Outcome::Failure(failure) => Err(failure),
+                    Outcome::Failure(failure) => Err(wire::text(failure)),
                 };
                 ProfileEvent::Item(Measurement { item: item as usize, cost })
             }

@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc};
 use smol_str::SmolStr;
 
 use super::{
-    chunks::{Assembled, Assembler, ChunkError, DocumentBuffer, chunks, document},
+    chunks::{Assembled, Assembler, DocumentBuffer, chunks, document},
     constants::{self, ConstantReader, ConstantTransport, HeldConstants, Messages},
     error::MessageError,
     inference_trace::{DeviceMemory, InferenceTrace},
@@ -268,12 +268,12 @@ impl EventReader {
     /// Reads the next message; returns an event with its last one.
     ///
     /// # Errors
-    /// If an output has too many bytes.
-    pub fn read(&mut self, message: wire::RunEvent) -> Result<Option<RunEvent>, ChunkError> {
+    /// If an output has too many bytes, or a time is no time.
+    pub fn read(&mut self, message: wire::RunEvent) -> Result<Option<RunEvent>, MessageError> {
         Ok(Some(match message.event {
             None => return Ok(None),
             Some(run_event::Event::Queued(wire::Queued { device, user, ahead })) => {
-                RunEvent::Queued(Queued { device: device.into(), user, ahead })
+                RunEvent::Queued(Queued { device: wire::text(device).into(), user: wire::text(user), ahead })
             }
             Some(run_event::Event::Admitted(_)) => RunEvent::Admitted,
             Some(run_event::Event::Loaded(loaded)) => RunEvent::Loaded {
@@ -282,14 +282,14 @@ impl EventReader {
             },
             Some(run_event::Event::Connected(_)) => RunEvent::Connected,
             Some(run_event::Event::Started(started)) => {
-                RunEvent::Started { inference: started.inference, at: Micros(started.at_us) }
+                RunEvent::Started { inference: started.inference, at: wire::time(started.at_us)? }
             }
             Some(run_event::Event::Arrived(arrived)) => {
                 let mut digest = [0; 32];
                 digest.iter_mut().zip(&arrived.digest).for_each(|(to, from)| *to = *from);
-                RunEvent::Arrived { inference: arrived.inference, at: Micros(arrived.at_us), digest }
+                RunEvent::Arrived { inference: arrived.inference, at: wire::time(arrived.at_us)?, digest }
             }
-            Some(run_event::Event::Measured(measured)) => RunEvent::Measured(measured.into()),
+            Some(run_event::Event::Measured(measured)) => RunEvent::Measured(measured.try_into()?),
             // For what sends the setup.
             Some(run_event::Event::Wanted(_)) => return Ok(None),
             Some(run_event::Event::Output(piece)) => {
@@ -426,7 +426,24 @@ mod tests {
     fn what_is_no_energy_is_left_out() {
         let energy = [f64::NAN, -1.0, f64::INFINITY, 2.0].map(|j| wire::SourceEnergy { source: "a".to_string(), j });
         let trace = wire::InferenceTrace { energy: energy.to_vec(), ..wire::InferenceTrace::default() };
-        let told = InferenceTrace::from(trace).energy;
+        let told = InferenceTrace::try_from(trace).unwrap().energy;
         assert_eq!(told, [SourceEnergy { source: "a".to_string(), total: Joules(2.0) }]);
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        use run_event::Event;
+        let stage = |us| wire::StageTime { end_us: us, ..wire::StageTime::default() };
+        for us in [f64::NAN, f64::INFINITY, -1.0] {
+            let trace = wire::InferenceTrace { stages: vec![stage(us)], ..wire::InferenceTrace::default() };
+            for event in [
+                Event::Started(wire::Started { inference: 0, at_us: us }),
+                Event::Arrived(wire::Arrived { inference: 0, at_us: us, digest: bytes::Bytes::new() }),
+                Event::Measured(trace),
+            ] {
+                let read = EventReader::new(&setup()).read(wire::RunEvent { event: Some(event) });
+                assert!(read.unwrap_err().to_string().contains("expected a finite number from 0"));
+            }
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Generated from `proto/edgecut.proto`: messages, client and server; and conversions to this crate's types.
 
-use super::{inference_trace, peer, setup::ValueId};
+use super::{error::MessageError, inference_trace, peer, setup::ValueId};
 use crate as cluster;
-use crate::{CpuDescription, Description, DeviceDescription, DeviceKind, EnergyMetering, HostLink};
+use crate::{CpuDescription, Description, DeviceDescription, DeviceKind, EnergyMetering, HostLink, printable};
 use edgecut_graph::units::{Bytes, Joules, Micros, Rate};
 use edgecut_plan::TransferFormat;
 
@@ -70,6 +70,22 @@ fn link_cost(from: LinkCost) -> Option<edgecut_graph::LinkCost> {
     sound.then_some(edgecut_graph::LinkCost { latency: Micros(from.latency_us), rate: Rate(from.bytes_per_us) })
 }
 
+/// A text of another program, as it is printed.
+pub(in crate::agent) fn text(from: String) -> String {
+    printable(&from).into_owned()
+}
+
+/// A time of another program, in microseconds.
+///
+/// # Errors
+/// If it is no time.
+pub(in crate::agent) fn time(us: f64) -> Result<Micros, MessageError> {
+    match us.is_finite() && us >= 0.0 {
+        true => Ok(Micros(us)),
+        false => Err(MessageError::Malformed(format!("a time of {us} us: expected a finite number from 0"))),
+    }
+}
+
 impl From<DescribeReply> for Description {
     fn from(from: DescribeReply) -> Description {
         let device = |device: Device| DeviceDescription {
@@ -77,10 +93,10 @@ impl From<DescribeReply> for Description {
                 device::Kind::Gpu => DeviceKind::Gpu,
                 device::Kind::Cpu | device::Kind::Unspecified => DeviceKind::Cpu,
             },
-            name: device.name.into(),
-            model: device.model,
-            engine: device.engine,
-            engines: device.engines,
+            name: text(device.name).into(),
+            model: text(device.model),
+            engine: text(device.engine),
+            engines: device.engines.into_iter().map(text).collect(),
             threads: device.threads,
             memory: Bytes(device.memory_bytes),
             host_link: device
@@ -89,29 +105,29 @@ impl From<DescribeReply> for Description {
                 .zip(device.to_host.and_then(link_cost))
                 .map(|(to_device, from_device)| HostLink { to_device, from_device }),
             energy: match (device.energy_source, device.energy_absent) {
-                (Some(source), _) => EnergyMetering::Source(source),
-                (None, Some(why)) => EnergyMetering::Absent(why),
+                (Some(source), _) => EnergyMetering::Source(text(source)),
+                (None, Some(why)) => EnergyMetering::Absent(text(why)),
                 (None, None) => EnergyMetering::Unknown,
             },
         };
-        let cache = |cache: Cache| cluster::Cache { name: cache.name.into(), size: Bytes(cache.size_bytes) };
+        let cache = |cache: Cache| cluster::Cache { name: text(cache.name).into(), size: Bytes(cache.size_bytes) };
         let cpu = from.cpu.unwrap_or_default();
         Description {
-            name: from.name.into(),
-            version: from.version,
-            system: from.system,
+            name: text(from.name).into(),
+            version: text(from.version),
+            system: text(from.system),
             cpu: CpuDescription {
-                model: cpu.model,
+                model: text(cpu.model),
                 cores: cpu.cores,
                 threads: cpu.threads,
-                architecture: cpu.architecture,
+                architecture: text(cpu.architecture),
                 caches: cpu.caches.into_iter().map(cache).collect(),
             },
             memory_total: Bytes(from.memory_total_bytes),
             memory_available: Bytes(from.memory_available_bytes),
             devices: from.devices.into_iter().map(device).collect(),
-            notes: from.notes,
-            crash: Some(from.crash).filter(|crash| !crash.is_empty()),
+            notes: from.notes.into_iter().map(text).collect(),
+            crash: Some(text(from.crash)).filter(|crash| !crash.is_empty()),
         }
     }
 }
@@ -211,50 +227,59 @@ impl From<inference_trace::InferenceTrace> for InferenceTrace {
     }
 }
 
-impl From<InferenceTrace> for inference_trace::InferenceTrace {
-    fn from(from: InferenceTrace) -> inference_trace::InferenceTrace {
-        let step = |step: StepTime| inference_trace::StepTime {
-            group: step.group,
-            end: Micros(step.end_us),
-            wall: Micros(step.wall_us),
-            cpu: Micros(step.cpu_us),
-            workspace: Bytes(step.workspace_bytes),
+impl TryFrom<InferenceTrace> for inference_trace::InferenceTrace {
+    type Error = MessageError;
+
+    /// # Errors
+    /// If a time is no time.
+    fn try_from(from: InferenceTrace) -> Result<inference_trace::InferenceTrace, MessageError> {
+        let step = |step: StepTime| {
+            Ok(inference_trace::StepTime {
+                group: step.group,
+                end: time(step.end_us)?,
+                wall: time(step.wall_us)?,
+                cpu: time(step.cpu_us)?,
+                workspace: Bytes(step.workspace_bytes),
+            })
         };
-        let stage = |stage: StageTime| inference_trace::StageTime {
-            device: stage.device.into(),
-            stage: stage.stage,
-            ready: Micros(stage.ready_us),
-            start: Micros(stage.start_us),
-            end: Micros(stage.end_us),
-            steps: stage.steps.into_iter().map(step).collect(),
-            engine: stage.engine.into(),
-            fallbacks: stage.fallbacks,
+        let stage = |stage: StageTime| {
+            Ok(inference_trace::StageTime {
+                device: text(stage.device).into(),
+                stage: stage.stage,
+                ready: time(stage.ready_us)?,
+                start: time(stage.start_us)?,
+                end: time(stage.end_us)?,
+                steps: stage.steps.into_iter().map(step).collect::<Result<_, MessageError>>()?,
+                engine: text(stage.engine).into(),
+                fallbacks: stage.fallbacks,
+            })
         };
-        let transfer = |transfer: TransferTime| inference_trace::TransferTime {
-            value: ValueId(transfer.value),
-            to: transfer.to.into(),
-            ready: Micros(transfer.ready_us),
-            start: Micros(transfer.start_us),
-            end: Micros(transfer.end_us),
-            bytes: Bytes(transfer.bytes),
+        let transfer = |transfer: TransferTime| {
+            Ok(inference_trace::TransferTime {
+                value: ValueId(transfer.value),
+                to: text(transfer.to).into(),
+                ready: time(transfer.ready_us)?,
+                start: time(transfer.start_us)?,
+                end: time(transfer.end_us)?,
+                bytes: Bytes(transfer.bytes),
+            })
         };
-        let arrival = |arrival: ArrivalTime| inference_trace::ArrivalTime {
-            value: ValueId(arrival.value),
-            start: Micros(arrival.start_us),
-            end: Micros(arrival.end_us),
+        let arrival = |arrival: ArrivalTime| {
+            let (start, end) = (time(arrival.start_us)?, time(arrival.end_us)?);
+            Ok(inference_trace::ArrivalTime { value: ValueId(arrival.value), start, end })
         };
         // What is no energy is left out: nothing else of a run depends on it.
         let energy = |energy: SourceEnergy| {
             let total = Some(energy.j).filter(|j| j.is_finite() && *j >= 0.0)?;
-            Some(inference_trace::SourceEnergy { source: energy.source, total: Joules(total) })
+            Some(inference_trace::SourceEnergy { source: text(energy.source), total: Joules(total) })
         };
-        inference_trace::InferenceTrace {
+        Ok(inference_trace::InferenceTrace {
             inference: from.inference,
-            stages: from.stages.into_iter().map(stage).collect(),
-            transfers: from.transfers.into_iter().map(transfer).collect(),
-            arrivals: from.arrivals.into_iter().map(arrival).collect(),
+            stages: from.stages.into_iter().map(stage).collect::<Result<_, MessageError>>()?,
+            transfers: from.transfers.into_iter().map(transfer).collect::<Result<_, MessageError>>()?,
+            arrivals: from.arrivals.into_iter().map(arrival).collect::<Result<_, MessageError>>()?,
             memory: from.memory.into_iter().map(Into::into).collect(),
             energy: from.energy.into_iter().filter_map(energy).collect(),
-        }
+        })
     }
 }

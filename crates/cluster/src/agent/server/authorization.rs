@@ -3,7 +3,7 @@
 //! Without TLS nothing is known of clients, and all may do all.
 
 use super::{connection_info::ConnectionInfo, error::HostError};
-use crate::agent::protocol::{Holder, Identity, peer::Peer, role::Role};
+use crate::agent::protocol::{Identity, peer::Peer, role::Role};
 
 /// Checks that the client of a request holds a certificate with the role that the request needs, and that it was not
 /// revoked since the connection was opened.
@@ -21,8 +21,7 @@ pub(super) fn authorize(
         return Err(HostError::Revoked { name: holder.name.clone() });
     }
     if holder.role != Some(needed) {
-        let is = holder.role.map_or("no role".to_string(), |role| format!("the role of {role}"));
-        return Err(HostError::Role { name: holder.name.clone(), is, needed });
+        return Err(HostError::Role { name: holder.name.clone(), is: holder.role_text(), needed });
     }
     Ok(())
 }
@@ -33,10 +32,7 @@ pub(super) fn authorize(
 /// If its certificate was issued for another one.
 pub(super) fn check_sender(connection: Option<&ConnectionInfo>, peer: Option<&Peer>) -> Result<(), HostError> {
     let Some(holder) = connection.and_then(|connection| connection.holder.as_ref()) else { return Ok(()) };
-    // Several agents may share a host.
-    let is_peer =
-        |holder: &Holder| peer.is_some_and(|peer| holder.is_called(peer.host()) && holder.name == peer.server);
-    match is_peer(holder) {
+    match peer.is_some_and(|peer| peer.check(holder).is_ok()) {
         true => Ok(()),
         false => Err(HostError::NotAPeer { name: holder.name.clone() }),
     }
@@ -47,7 +43,7 @@ mod tests {
     use super::*;
     use crate::{
         TlsFiles,
-        agent::server::connection_info::ClientId,
+        agent::{protocol::Holder, server::connection_info::ClientId},
         authority::{Authority, Subject},
     };
     use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -106,6 +102,7 @@ mod tests {
             ("box.lab", Some(peer("camera.lab:7600", None)), false),
             ("10.0.0.1", Some(peer("10.0.0.1:7600", Some("camera.lab"))), false),
             ("camera.lab", Some(Peer { server: "box".into(), ..peer("camera.lab:7600", None) }), false),
+            ("camera", Some(Peer { server: "box".into(), ..peer("10.0.0.1:7600", Some("camera")) }), true),
             ("camera.lab", None, false),
         ] {
             let (_folder, _, _, connection) = connection(Role::Agent, host);

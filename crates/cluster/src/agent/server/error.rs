@@ -63,7 +63,7 @@ pub enum HostError {
     Request(String),
     #[error("the agent serves {limit} requests of {who} already, which is the limit: try again later")]
     Jobs { limit: usize, who: &'static str },
-    #[error("clients have sent {held} that the agent still holds, the limit is {limit}")]
+    #[error("what clients have sent takes {held} on the agent, the limit is {limit}")]
     Received { held: Bytes, limit: Bytes },
     #[error("no message from the client for {} s", .0.as_secs_f64())]
     Silent(Duration),

@@ -57,21 +57,28 @@ fn check_limit(partition: &Partition, limit: Bytes, parameters: Bytes, activatio
     }
 }
 
-/// Loads all stages of `partition`; parameters that are not in `streamed` are generated from their names.
+/// Loads all stages of `partition`; parameters that are not in `streamed` are generated from their names. Asks between stages
+/// and before each parameter whether the run is cancelled.
 ///
 /// # Errors
-/// If the engine refuses a stage, or the loaded stages leave too little of `limit` to run.
+/// If it is cancelled, the engine refuses a stage, or the loaded stages leave too little of `limit` to run.
 pub(super) fn load(
     engine: &Arc<dyn Engine>,
     partition: &Partition,
     streamed: &NamedTensors,
     limit: Bytes,
+    is_cancelled: &dyn Fn() -> bool,
 ) -> Result<LoadedPartition, HostError> {
     let mut stages = Vec::with_capacity(partition.stages.len());
     let (mut parameters, mut loading, least) = (Bytes::ZERO, Bytes::ZERO, partition.min_activations());
     for stage in &partition.stages {
-        let executable = load_stage(engine, stage, streamed)
-            .map_err(|cause| HostError::Engine { what: format!("stage {}", stage.name), cause })?;
+        if is_cancelled() {
+            return Err(HostError::ClientGone);
+        }
+        let executable = load_stage(engine, stage, streamed, is_cancelled).map_err(|cause| match is_cancelled() {
+            true => HostError::ClientGone,
+            false => HostError::Engine { what: format!("stage {}", stage.name), cause },
+        })?;
         loading = loading.max(parameters + executable.loading_bytes());
         parameters += executable.parameter_bytes();
         // What the engine holds is known now, what a run takes beyond it is still predicted, and the run itself keeps
@@ -86,10 +93,14 @@ fn load_stage(
     engine: &Arc<dyn Engine>,
     stage: &Stage,
     streamed: &NamedTensors,
+    is_cancelled: &dyn Fn() -> bool,
 ) -> Result<Box<dyn Executable>, EngineError> {
     let groups: Vec<_> = stage.steps.iter().map(|step| step.operators.clone()).collect();
     engine.load_steps(&stage.graph, &groups, &|id| {
         let tensor = stage.graph.tensor(id);
+        if is_cancelled() {
+            return Err(EngineError::Other("the client is gone".to_string()));
+        }
         if let Some(data) = streamed.get(&tensor.name) {
             return Ok(data.clone());
         }

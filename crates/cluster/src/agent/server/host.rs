@@ -16,7 +16,7 @@ use super::{
     error::HostError,
     machine::Machine,
     metrics::{AgentState, DeviceState, Metrics},
-    received::ReceivedBytes,
+    received::{DOCUMENT_ROOM, ReceivedBytes},
     session::Session,
     shared_memory::SharedMemory,
     weight_store::WeightStore,
@@ -26,6 +26,7 @@ use crate::{
     agent::{
         clock::Clock,
         limits::{Limits, MAX_TIME},
+        log_queue::LogQueue,
         protocol::Identity,
         shutdown::Shutdown,
         work_log::{DeviceLog, WorkLog},
@@ -60,6 +61,8 @@ pub struct HostOptions {
     pub limits: Limits,
     /// Where it notes what is computed.
     pub log: WorkLog,
+    /// Where its process logs; by default nowhere that loses lines.
+    pub log_queue: Option<LogQueue>,
     /// What the process before this one computed when it was killed, and how.
     pub crash: Option<String>,
 }
@@ -93,6 +96,7 @@ pub struct Host {
     /// For values of runs in no device's memory.
     shared_memory: Arc<SharedMemory>,
     metrics: Arc<Metrics>,
+    log_queue: Option<LogQueue>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
     crash: Option<String>,
     shutdown: Shutdown,
@@ -152,12 +156,13 @@ impl Host {
             is_dilated: dilation.is_some(),
             notes,
             clock: Clock::start(),
-            received: ReceivedBytes::within(memory + options.limits.document),
+            received: ReceivedBytes::within(memory + DOCUMENT_ROOM),
             weights,
             shared_memory: Arc::new(SharedMemory::within(memory)),
             jobs: ConcurrencyLimit::new(options.limits.jobs, options.limits.client_jobs),
             limits: Arc::new(options.limits),
             metrics: Arc::new(metrics),
+            log_queue: options.log_queue,
             sessions: Mutex::default(),
             crash: options.crash,
             shutdown,
@@ -242,6 +247,7 @@ impl Host {
             is_draining: self.shutdown.is_draining(),
             pending: self.received.held(),
             weights: self.weights.bytes(),
+            lost_lines: self.log_queue.as_ref().map_or(0, LogQueue::lost),
             devices: self.devices.iter().map(device).collect(),
         }
     }

@@ -10,6 +10,7 @@ use super::{
     connection_info::ConnectionInfo,
     metrics::{JobKind, JobOutcome, Metrics},
 };
+use crate::agent::protocol::Holder;
 
 /// A job that is logged when it begins and when it ends, and counted then.
 pub(super) struct JobLog {
@@ -27,6 +28,8 @@ pub(super) struct Client {
     address: Option<SocketAddr>,
     /// That of its certificate.
     name: Option<SmolStr>,
+    /// The serial number of its certificate, in hexadecimal.
+    serial: Option<String>,
 }
 
 impl Client {
@@ -36,11 +39,30 @@ impl Client {
         Client {
             address: connection.map(|connection| connection.address),
             name: holder.map(|holder| holder.name.clone()).filter(|name| !name.is_empty()),
+            serial: holder.map(Holder::serial_text),
         }
     }
 
     pub fn at(address: SocketAddr) -> Client {
-        Client { address: Some(address), name: None }
+        Client { address: Some(address), name: None, serial: None }
+    }
+
+    /// Logs that a request of it is refused.
+    pub fn log_refusal(&self, why: &dyn fmt::Display) {
+        warn!("refused to {}: {why}", self.audited());
+    }
+
+    /// Logs that it has a device.
+    pub fn log_lease(&self, device: &str) {
+        info!("{device} is leased to {}", self.audited());
+    }
+
+    /// The client with the serial number of its certificate, which a name may have had several of.
+    fn audited(&self) -> String {
+        match &self.serial {
+            Some(serial) => format!("{self} (certificate {serial})"),
+            None => self.to_string(),
+        }
     }
 
     /// Logs that it is connected.
@@ -63,7 +85,7 @@ impl JobLog {
     /// Logs that `what` begins for `client`.
     pub fn begin(kind: JobKind, what: impl Into<String>, client: Client, metrics: &Arc<Metrics>) -> JobLog {
         let what = what.into();
-        info!("{what} for {client} begins");
+        info!("{what} for {} begins", client.audited());
         JobLog { kind, what, client, begin: Instant::now(), has_ended: false, metrics: metrics.clone() }
     }
 
@@ -73,6 +95,7 @@ impl JobLog {
         let outcome = if error.is_none() { JobOutcome::Done } else { JobOutcome::Failed };
         self.metrics.count_job(self.kind, outcome);
         let JobLog { what, client, begin, .. } = &self;
+        let client = client.audited();
         let seconds = begin.elapsed().as_secs_f64();
         match error {
             None => info!("{what} for {client} ended after {seconds:.1} s"),
@@ -86,7 +109,7 @@ impl Drop for JobLog {
     fn drop(&mut self) {
         if !self.has_ended {
             self.metrics.count_job(self.kind, JobOutcome::Cancelled);
-            info!("{} for {} is cancelled: the client is gone", self.what, self.client);
+            info!("{} for {} is cancelled: the client is gone", self.what, self.client.audited());
         }
     }
 }

@@ -118,12 +118,25 @@ fn processors(list: &str) -> Option<Vec<u32>> {
 
 /// Opens a file that another user may have made, and only they may write.
 fn open(path: &Path) -> io::Result<File> {
-    match OpenOptions::new().read(true).open(path) {
+    match open_existing(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => match File::create_new(path) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => OpenOptions::new().read(true).open(path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => open_existing(path),
             made => made,
         },
         opened => opened,
+    }
+}
+
+/// Opens a regular file. Anybody can make others in a folder for temporary files, such as a FIFO, which opens when another
+/// process writes to it.
+fn open_existing(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits() as i32);
+    let file = options.read(true).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file: remove it")),
     }
 }
 
@@ -199,6 +212,16 @@ mod tests {
     fn in_a_folder_that_is_missing_there_is_nothing_to_wait_for() {
         let paths = [PathBuf::from("/nowhere/0.lock")];
         assert!(MeasurementLock::of(&paths, Sharing::Exclusive, |_| false).is_ok());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_no_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0.lock");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(open(&path).unwrap_err().to_string().contains("not a regular file"));
+        assert!(MeasurementLock::of(&[path], Sharing::Exclusive, |_| false).is_ok());
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Mutex, PoisonError, atomic::AtomicU64},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use prometheus_client::{
@@ -40,6 +43,8 @@ pub(super) struct AgentState {
     pub pending: Bytes,
     /// What is held of clients' weights between their calls.
     pub weights: Bytes,
+    /// Lines of the log that could not be written.
+    pub lost_lines: u64,
     pub devices: Vec<DeviceState>,
 }
 
@@ -62,6 +67,7 @@ struct Gauges {
     memory_limit: Family<DeviceLabels, Gauge>,
     pending: Gauge,
     weights: Gauge,
+    lost_lines: Counter,
     is_draining: Gauge,
     resident: Gauge,
     threads: Gauge,
@@ -159,6 +165,7 @@ impl Gauges {
         process.register("open_fds", "Open file descriptors", self.descriptors.clone());
         let own = registry.sub_registry_with_prefix("edgecut");
         own.register("jobs_running", "Jobs under way, those that wait for a device among them", self.running.clone());
+        own.register("log_lines_lost", "Lines of the log that could not be written", self.lost_lines.clone());
         own.register("draining", "1 once the agent is to stop", self.is_draining.clone());
         own.register("device_leased", "1 while a client has the device", self.leased.clone());
         own.register("device_queue_length", "Clients that wait for the device", self.queue.clone());
@@ -180,6 +187,7 @@ impl Gauges {
         self.is_draining.set(i64::from(state.is_draining));
         self.pending.set(count(state.pending.0));
         self.weights.set(count(state.weights.0));
+        self.lost_lines.inner().store(state.lost_lines, Ordering::Relaxed);
         for device in &state.devices {
             let labels = DeviceLabels::of(&device.name);
             self.leased.get_or_create(&labels).set(i64::from(device.is_leased));

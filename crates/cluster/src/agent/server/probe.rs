@@ -25,7 +25,7 @@ use super::{
 };
 use crate::agent::protocol::{
     chunks::{Assembled, Assembler, MAX_MESSAGE_SIZE, chunks},
-    connect::connect,
+    connect::{Expected, connect},
     error::root_cause,
     peer::Peer,
     probe::{MAX_PROBE_SIZE, ProbeSample},
@@ -67,7 +67,7 @@ impl Host {
         let _lease = self.processor().lease("the measurement of a link", wait, async |_| {}).await?;
         let _lock = self.shared_lock().await?;
         let failed = |cause: String| HostError::Link { peer: peer.server.clone(), cause };
-        let channel = connect(peer, self.identity()).await.map_err(|e| failed(e.to_string()))?;
+        let channel = connect(peer, self.identity(), Expected::Peer).await.map_err(|e| failed(e.to_string()))?;
         let mut client = AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE_SIZE);
         let (queue, outgoing) = mpsc::channel(1);
         let status = |status: Status| {

@@ -40,7 +40,22 @@ impl ReceivedBytes {
     }
 }
 
+/// What a list in a document takes at most once it is read, for each of its bytes: an entry of few bytes is a struct, and the
+/// list is copied while it grows.
+const DOCUMENT_EXPANSION: usize = 16;
+
+/// What documents may take in addition to the agent's memory.
+pub(super) const DOCUMENT_ROOM: Bytes = Bytes(64 << 20);
+
 impl Received {
+    /// Counts a part of a document with what it takes once it is read.
+    ///
+    /// # Errors
+    /// As [`Received::add`].
+    pub fn add_document(&self, bytes: usize) -> Result<(), HostError> {
+        self.add(bytes.saturating_mul(DOCUMENT_EXPANSION))
+    }
+
     /// Counts a message of `bytes`.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! One run on one agent, from its setup until it is unloaded: admit, load, connect, serve inferences.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::{StreamExt, TryStreamExt};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
@@ -35,6 +36,9 @@ use edgecut_graph::{TensorData, units::Bytes};
 
 /// How long after a peer the client may end a run here; later it is a failure of the link.
 const END_TIME: Duration = Duration::from_secs(1);
+
+/// Links that are opened at a time.
+const CONNECTING: usize = 16;
 
 /// The channels to the run's client.
 struct ClientChannel {
@@ -119,13 +123,18 @@ impl Host {
             let what = format!("{} inputs in flight, at most {} are served", setup.in_flight, self.limits().in_flight);
             return Err(HostError::Request(what));
         }
+        let named = setup.peers.len().max(setup.senders.len());
+        if named > self.limits().peers {
+            let what = format!("{named} servers to exchange values with, at most {} are served", self.limits().peers);
+            return Err(HostError::Request(what));
+        }
         let leased = self.lease_all(&setup, client).await?;
         for partition in &leased {
             execute::admit(&setup.partitions[partition.index], partition.limit)?;
         }
         client.send(RunEvent::Admitted).await?;
         let streamed = Arc::new(client.parameters(&setup).await?);
-        let loaded = load_all(&setup, &leased, &streamed, self.is_dilated()).await?;
+        let loaded = load_all(&setup, &leased, &streamed, self.is_dilated(), &client.events).await?;
         drop(streamed);
         if let Some(remote) = &client.remote {
             remote.received.release();
@@ -179,6 +188,9 @@ impl Host {
                 lease = lease => lease?,
                 () = client.events.closed() => return Err(HostError::ClientGone),
             };
+            if let Some(remote) = &client.remote {
+                remote.client.log_lease(&partition.device);
+            }
             leased.push(LeasedPartition { index, lease, limit });
         }
         leased.sort_by_key(|partition| partition.index);
@@ -232,16 +244,16 @@ impl Host {
         }
     }
 
-    /// Opens the links to all peers concurrently.
+    /// Opens the links to all peers that values are sent to, some at a time.
     async fn connect_all(&self, session: &Arc<Session>) -> Result<(), HostError> {
         let setup = &session.setup;
-        let opening = (0u32..).zip(&setup.peers).map(|(index, peer)| async move {
-            match setup.sends.iter().any(|send| send.peer == index) {
-                true => open_link(session, peer, self.identity()).await.map(Some),
-                false => Ok(None),
-            }
+        let used: BTreeSet<u32> = setup.sends.iter().map(|send| send.peer).collect();
+        let opening = (0u32..).zip(&setup.peers).map(|(index, peer)| (used.contains(&index), peer));
+        let opening = opening.map(async |(is_used, peer)| match is_used {
+            true => open_link(session, peer, self.identity()).await.map(Some),
+            false => Ok(None),
         });
-        session.set_links(futures::future::try_join_all(opening).await?);
+        session.set_links(futures::stream::iter(opening).buffered(CONNECTING).try_collect().await?);
         Ok(())
     }
 }
@@ -322,23 +334,24 @@ impl Drop for SessionGuard {
     }
 }
 
-/// Loads all partitions, each on its device's thread. Dilated agents learn then how long steps take, and do so one after the
+/// Loads all partitions, each on its device's thread, while somebody receives `events`. Dilated agents learn then how long steps take, and do so one after the
 /// other where they share a core.
 async fn load_all(
     setup: &Arc<Setup>,
     leased: &[LeasedPartition],
     streamed: &Arc<NamedTensors>,
     is_dilated: bool,
+    events: &mpsc::Sender<RunEvent>,
 ) -> Result<Vec<LoadedPartition>, HostError> {
     let loading = leased.iter().map(|partition| {
-        let (setup, streamed) = (setup.clone(), streamed.clone());
+        let (setup, streamed, events) = (setup.clone(), streamed.clone(), events.clone());
         let (index, limit) = (partition.index, partition.limit);
         let (engine, threads) = (setup.partitions[index].engine, setup.partitions[index].threads);
         async move {
             let engine = partition.lease.device().engine(engine, threads)?;
             let load = move || {
                 let lock = is_dilated.then(|| MeasurementLock::of_processors(Sharing::Exclusive, |_| true));
-                let loaded = execute::load(&engine, &setup.partitions[index], &streamed, limit);
+                let loaded = execute::load(&engine, &setup.partitions[index], &streamed, limit, &|| events.is_closed());
                 drop(lock);
                 loaded
             };

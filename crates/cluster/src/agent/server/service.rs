@@ -2,7 +2,7 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, OnceLock, atomic::Ordering},
     time::Duration,
 };
 
@@ -32,7 +32,7 @@ use crate::agent::{
         wire::{
             AbsorbChunk, AbsorbReply, ClockReply, ClockRequest, DescribeReply, DescribeRequest, ProbeRequest,
             ProbeSample, ProfileEvent, ProfileRequest, RunEvent, RunRequest, TransferChunk, TransferReply, Wanted,
-            agent_server::Agent, profile_event, run_event, run_request::Request as Message,
+            agent_server::Agent, profile_event, profile_request, run_event, run_request::Request as Message,
         },
     },
 };
@@ -62,7 +62,8 @@ impl Service {
 
     /// Checks that the client of `request` has this role.
     fn authorize<T>(&self, request: &Request<T>, needed: Role) -> Result<(), HostError> {
-        authorize(request.extensions().get(), self.host.identity(), needed)
+        let authorized = authorize(request.extensions().get(), self.host.identity(), needed);
+        authorized.inspect_err(|error| Client::of(request).log_refusal(error))
     }
 }
 
@@ -131,7 +132,8 @@ impl Agent for Service {
             .ok_or_else(|| HostError::Request(format!("{budget_us} us is not a valid budget")))?;
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let (samples, received) = mpsc::channel(QUEUE_LENGTH);
-        let (host, job) = (self.host.clone(), self.host.begin_job(client_id(&extensions))?);
+        let begun = self.host.begin_job(client_id(&extensions)).inspect_err(|error| client.log_refusal(error));
+        let (host, job) = (self.host.clone(), begun?);
         let metrics = host.metrics().clone();
         tokio::spawn(async move {
             let log = JobLog::begin(JobKind::Link, "measurement of a link", client, &metrics);
@@ -180,13 +182,17 @@ impl Agent for Service {
         let client = Client::of(&request);
         let (_, extensions, mut messages) = request.into_parts();
         let (host, client_id) = (self.host.clone(), client_id(&extensions));
+        use profile_request::Request::{Constants, Task};
         tokio::spawn(async move {
             let received = host.received().begin();
             let request = async {
                 let mut reader = TaskReader::new(host.limits().document, Box::new(host.weights().of(client_id)));
                 loop {
                     let message = announced(&mut messages, host.limits().message_time).await?;
-                    received.add(message.encoded_len())?;
+                    match &message.request {
+                        Some(Task(_) | Constants(_)) => received.add_document(message.encoded_len())?,
+                        _ => received.add(message.encoded_len())?,
+                    }
                     let is_long = reader.buffered() + message.encoded_len() >= LONG_DOCUMENT;
                     let (again, complete) = read(reader, message, is_long, TaskReader::read).await?;
                     reader = again;
@@ -231,6 +237,9 @@ impl Agent for Service {
         let (commands, command_receiver) = mpsc::channel(QUEUE_LENGTH);
         let (events, results) = mpsc::channel(QUEUE_LENGTH);
         let errors = sender.clone();
+        // Why its messages are no run.
+        let refused = Arc::new(OnceLock::new());
+        let refusal = refused.clone();
         let client = Client::of(&request);
         let (_, extensions, messages) = request.into_parts();
         let host = self.host.clone();
@@ -241,6 +250,8 @@ impl Agent for Service {
         tokio::spawn(async move {
             let reader = CommandReader::new(limits.document, Box::new(held));
             if let Err(error) = read_commands(messages, reader, &limits, &heard, &commands, &errors).await {
+                // Once: no other task sets it.
+                let _ = refusal.set(error.to_string());
                 // The receiver is dropped when the client is gone.
                 let _ = errors.send(Err(error.into())).await;
             }
@@ -248,10 +259,12 @@ impl Agent for Service {
         tokio::spawn(async move {
             let log = JobLog::begin(JobKind::Run, "run", client, host.metrics());
             let running = tokio::spawn(host.run_remote(command_receiver, events, remote));
-            match forward(results, &sender, run::RunEvent::into_wire).await {
-                true => send_outcome(running.await, &sender, log).await,
+            let is_client_there = forward(results, &sender, run::RunEvent::into_wire).await;
+            match (refused.get(), is_client_there) {
+                (Some(why), _) => log.end(Some(why)),
+                (None, true) => send_outcome(running.await, &sender, log).await,
                 // A run is over when its client leaves.
-                false => log.end(None),
+                (None, false) => log.end(None),
             }
         });
         Ok(reply_stream(receiver))
@@ -259,12 +272,15 @@ impl Agent for Service {
 
     async fn transfer(&self, request: Request<Streaming<TransferChunk>>) -> Result<Response<TransferReply>, Status> {
         self.authorize(&request, Role::Agent)?;
+        let client = Client::of(&request);
         let (_, extensions, mut stream) = request.into_parts();
         let first = announced(&mut stream, self.host.limits().message_time).await?;
         let head =
             first.head.ok_or_else(|| HostError::Request("a transfer must begin with its session".to_string()))?;
-        let session = self.host.session(&head.session)?;
-        check_sender(extensions.get(), session.setup.senders.iter().find(|sender| sender.server == head.from))?;
+        let refused = |error: &HostError| client.log_refusal(error);
+        let session = self.host.session(&head.session).inspect_err(refused)?;
+        let sender = session.setup.senders.iter().find(|sender| sender.server == head.from);
+        check_sender(extensions.get(), sender).inspect_err(refused)?;
         transfer::receive(&session, &SmolStr::new(&head.from), stream).await?;
         Ok(Response::new(TransferReply {}))
     }
@@ -331,7 +347,10 @@ async fn read_commands(
         if !is_set_up && content == 0 {
             return Err(HostError::Request("a run must begin with its setup".to_string()));
         }
-        remote.received.add(content)?;
+        match &message.request {
+            Some(Message::Setup(_) | Message::Constants(_)) => remote.received.add_document(content)?,
+            _ => remote.received.add(content)?,
+        }
         let is_long = reader.buffered() + message.encoded_len() >= LONG_DOCUMENT;
         let (again, command) = read(reader, message, is_long, CommandReader::read).await?;
         reader = again;

@@ -14,7 +14,7 @@ use super::{error::HostError, metrics::Metrics, run_state::PendingSend, session:
 use crate::agent::protocol::{
     Identity,
     chunks::{Assembled, Assembler, MAX_MESSAGE_SIZE, chunks},
-    connect::connect,
+    connect::{Expected, connect},
     encoding::{decode, encode, encoded_type},
     error::root_cause,
     inference_trace::TransferTime,
@@ -37,7 +37,7 @@ pub(super) async fn open_link(
     peer: &Peer,
     identity: Option<&Identity>,
 ) -> Result<mpsc::UnboundedSender<PendingSend>, HostError> {
-    let channel = connect(peer, identity)
+    let channel = connect(peer, identity, Expected::Peer)
         .await
         .map_err(|e| HostError::Link { peer: peer.server.clone(), cause: e.to_string() })?;
     let client = AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE_SIZE);
