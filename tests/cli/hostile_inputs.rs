@@ -64,8 +64,6 @@ fn what_is_no_regular_file_is_refused_and_never_waited_for() {
         for line in
             ["inspect", "run m.relay --inputs", "run m.relay --params", "plan m.relay --cluster", "run", "report"]
         {
-            // The size of an archive says nothing of what is read of it.
-            let part = if (name, line) == ("sparse", "run m.relay --inputs") { "sparse" } else { part };
             refused(folder.path(), &format!("{line} {name}"), part);
         }
         refused(folder.path(), &format!("plan m.relay --profile {name} --profile {name}"), part);

@@ -44,7 +44,7 @@ impl Given {
     /// If it is not an archive of arrays, an array is not for an input, or they are too large for this machine.
     pub fn open(inputs: Option<&Path>) -> Result<Given, Failure> {
         let Some(path) = inputs else { return Ok(Given::default()) };
-        let archive = NpzArchive::open(path).map_err(|error| match file::read(path) {
+        let archive = NpzArchive::open(path, file::max_bytes()).map_err(|error| match file::read(path) {
             Ok(bytes) if !bytes.starts_with(b"PK") => {
                 kind::instead(path, &bytes, Kind::Npz, "expected an .npz file, as `numpy.savez` writes them")
             }

@@ -49,30 +49,32 @@ pub fn open(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Opens the file at `path`, as [`open`] does.
+///
+/// # Errors
+/// As [`open`], or if it has more than `limit` bytes. Pipes do not tell.
+pub fn open_within(path: &Path, limit: u64) -> io::Result<File> {
+    let file = open(path)?;
+    let length = file.metadata()?.len();
+    if length > limit { Err(too_large(&Bytes(length).to_string(), limit)) } else { Ok(file) }
+}
+
 /// Reads the file at `path`, as [`open`] opens it.
 ///
 /// # Errors
 /// As [`open`], or if it has more than `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let file = open(path)?;
-    let length = file.metadata()?.len();
-    let too_large = |length: String| {
-        io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("it has {length}, of which at most {} are read", Bytes(limit)),
-        )
-    };
-    if length > limit {
-        return Err(too_large(Bytes(length).to_string()));
-    }
+    let file = open_within(path, limit)?;
     let mut content = Vec::new();
-    content.try_reserve_exact(usize::try_from(length).unwrap_or(usize::MAX))?;
+    content.try_reserve_exact(usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX))?;
     // Pipes do not tell their length, and files grow.
     file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
-    match content.len() as u64 > limit {
-        true => Err(too_large("more bytes".to_string())),
-        false => Ok(content),
-    }
+    if content.len() as u64 > limit { Err(too_large("more bytes", limit)) } else { Ok(content) }
+}
+
+fn too_large(length: &str, limit: u64) -> io::Error {
+    let what = format!("it has {length}, of which at most {} are read", Bytes(limit));
+    io::Error::new(io::ErrorKind::FileTooLarge, what)
 }
 
 /// Reads the text file at `path`.

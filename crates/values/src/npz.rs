@@ -30,12 +30,13 @@ pub struct NpzArchive<R> {
 }
 
 impl NpzArchive<BufReader<File>> {
-    /// Opens the file at `path`.
+    /// Opens the file at `path`, which may have `limit` bytes: all of it is searched for the list of its members.
     ///
     /// # Errors
-    /// If it is not an archive of arrays, or the dtype of an array is not supported (strings, objects, complex numbers).
-    pub fn open(path: &Path) -> Result<NpzArchive<BufReader<File>>, NpzError> {
-        let file = input_file::open(path).map_err(|source| NpzError::File { path: path.to_path_buf(), source })?;
+    /// If it is larger, is not an archive of arrays, or the dtype of an array is not supported (strings, objects, complex numbers).
+    pub fn open(path: &Path, limit: u64) -> Result<NpzArchive<BufReader<File>>, NpzError> {
+        let file = input_file::open_within(path, limit)
+            .map_err(|source| NpzError::File { path: path.to_path_buf(), source })?;
         NpzArchive::new(path, BufReader::new(file))
     }
 }
@@ -88,7 +89,7 @@ impl<R: Read + Seek> NpzArchive<R> {
 /// # Errors
 /// As [`NpzArchive::open`] and [`NpzArchive::read`].
 pub fn read_npz(path: &Path) -> Result<BTreeMap<String, TensorData>, NpzError> {
-    let mut archive = NpzArchive::open(path)?;
+    let mut archive = NpzArchive::open(path, u64::MAX)?;
     let names: Vec<String> = archive.headers.keys().cloned().collect();
     names.into_iter().map(|name| archive.read(&name).map(|tensor| (name, tensor))).collect()
 }
