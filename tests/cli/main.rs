@@ -31,6 +31,7 @@ mod perfetto;
 mod plan_advice;
 mod plan_energy;
 mod report;
+mod results;
 mod run_results;
 mod simultaneous_profiles;
 mod stable_ids;

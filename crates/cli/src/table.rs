@@ -1,50 +1,178 @@
-//! Tables for people: one line a row, numbers to the right.
+//! Tables for people: one line a row, numbers to the right. On a terminal that is too narrow, first text loses its middle, then
+//! columns are left out, by [`DROPPED`] and then from the right, and named below the table; never a device. Elsewhere nothing is
+//! cut.
 
 use std::fmt;
 
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, TableComponent, presets::NOTHING};
+use comfy_table::{CellAlignment, TableComponent, presets::NOTHING};
 
 use edgecut_graph::units::Micros;
 
-/// A table with a rule under its header. On a terminal that is too narrow for it, columns of text are cut and those of numbers
-/// are not; elsewhere nothing is cut.
+/// A table with a rule under its header.
 #[derive(Debug, Clone)]
-pub struct Table(comfy_table::Table);
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+#[derive(Debug, Clone)]
+struct Column {
+    name: String,
+    is_number: bool,
+}
+
+/// The columns that are left out first, the first ones before the others.
+const DROPPED: [&str; 20] = [
+    "std. errors",
+    "±",
+    "waited",
+    "sent",
+    "start",
+    "caches",
+    "window",
+    "pattern",
+    "predicted load",
+    "predicted arena",
+    "peak load",
+    "held",
+    "share",
+    "result",
+    "workspace",
+    "engine",
+    "at",
+    "predicted parameters",
+    "parameters",
+    "count",
+];
+
+/// Columns of devices, which are neither cut nor left out.
+const DEVICES: [&str; 5] = ["device", "from", "to", "on A", "on B"];
+
+/// Text, and names of columns, are not cut to less than this while a column can be left out instead.
+const SHORTEST: usize = 10;
+
+/// Between columns.
+const GAP: usize = 2;
 
 /// An empty table. Columns whose name begins with `>` are of numbers, aligned to the right.
 pub fn table<'a>(header: impl AsRef<[&'a str]>) -> Table {
-    let header = header.as_ref();
-    let mut table = comfy_table::Table::new();
-    table.load_preset(NOTHING).set_style(TableComponent::HeaderLines, '─').set_truncation_indicator("…");
-    table.set_header(header.iter().map(|name| name.trim_start_matches('>')));
-    for (column, name) in table.column_iter_mut().zip(header) {
-        column.set_padding((0, 2));
-        if name.starts_with('>') {
-            column.set_cell_alignment(CellAlignment::Right);
-            column.set_constraint(ColumnConstraint::ContentWidth);
-        }
+    let column =
+        |name: &&str| Column { name: name.trim_start_matches('>').to_string(), is_number: name.starts_with('>') };
+    Table { columns: header.as_ref().iter().map(column).collect(), rows: Vec::new() }
+}
+
+impl Column {
+    fn is_device(&self) -> bool {
+        DEVICES.contains(&self.name.as_str())
     }
-    Table(table)
 }
 
 impl Table {
     /// A row is a line, whatever its cells hold.
-    pub fn add_row(&mut self, cells: impl Into<Row>) -> &mut Table {
-        let mut row = cells.into();
-        row.max_height(1);
-        self.0.add_row(row);
+    pub fn add_row<C: ToString>(&mut self, cells: impl IntoIterator<Item = C>) -> &mut Table {
+        self.rows.push(cells.into_iter().map(|cell| cell.to_string().replace(['\n', '\r'], " ")).collect());
         self
+    }
+
+    /// The table in lines of at most `width` characters.
+    fn fitted(&self, width: usize) -> String {
+        let mut shown: Vec<usize> = (0..self.columns.len()).collect();
+        let mut dropped = Vec::new();
+        let widths = loop {
+            if let Some(widths) = self.widths(&shown, width, |column| self.shortest(column)) {
+                break widths;
+            }
+            let Some(next) = self.next_dropped(&shown) else {
+                // Devices alone are left.
+                break self.widths(&shown, width, |_| 1).unwrap_or_else(|| vec![1; shown.len()]);
+            };
+            dropped.push(self.columns[shown.remove(next)].name.as_str());
+        };
+        let mut text = self.drawn(&shown, |position, cell| shortened(cell, widths[position]));
+        if !dropped.is_empty() {
+            text += &format!("\nwithout {}", dropped.join(", "));
+        }
+        let lines: Vec<String> = text.lines().map(|line| line.chars().take(width).collect()).collect();
+        lines.join("\n")
+    }
+
+    /// The widths of the columns `shown`, the widest text cut until all of them fit into `width`; none may be narrower than
+    /// `shortest`. `None` if they do not fit.
+    fn widths(&self, shown: &[usize], width: usize, shortest: impl Fn(usize) -> usize) -> Option<Vec<usize>> {
+        let mut widths: Vec<usize> = shown.iter().map(|column| self.content(*column).max(self.name(*column))).collect();
+        let shortest: Vec<usize> = shown.iter().map(|column| shortest(*column)).collect();
+        while widths.iter().sum::<usize>() + GAP * shown.len().saturating_sub(1) > width {
+            let cuttable = (0..shown.len()).filter(|position| widths[*position] > shortest[*position]);
+            let widest = cuttable.max_by_key(|position| (widths[*position], *position))?;
+            widths[widest] -= 1;
+        }
+        Some(widths)
+    }
+
+    /// What a column can be cut to: the text of names, and the names of columns, but neither numbers nor devices.
+    fn shortest(&self, column: usize) -> usize {
+        let (content, name) = (self.content(column), self.name(column));
+        let whole = self.columns[column].is_number || self.columns[column].is_device();
+        let content = if whole { content } else { content.min(SHORTEST) };
+        content.max(name.min(SHORTEST))
+    }
+
+    /// The position in `shown` of the column to leave out next: no device, and not the first column of text.
+    fn next_dropped(&self, shown: &[usize]) -> Option<usize> {
+        let name = self.columns.iter().position(|column| !column.is_number && !column.is_device());
+        let rank = |column: &Column| {
+            let named = DROPPED.iter().position(|name| *name == column.name);
+            named.map_or(DROPPED.len(), |rank| rank)
+        };
+        let positions = (0..shown.len()).filter(|position| {
+            let column = shown[*position];
+            !self.columns[column].is_device() && Some(column) != name
+        });
+        positions.min_by_key(|position| (rank(&self.columns[shown[*position]]), std::cmp::Reverse(*position)))
+    }
+
+    /// The length of the longest cell of a column.
+    fn content(&self, column: usize) -> usize {
+        self.rows.iter().filter_map(|row| Some(row.get(column)?.chars().count())).max().unwrap_or(0)
+    }
+
+    fn name(&self, column: usize) -> usize {
+        self.columns[column].name.chars().count()
+    }
+
+    /// The columns `shown` as text, with cells as `cut` makes them.
+    fn drawn(&self, shown: &[usize], cut: impl Fn(usize, &str) -> String) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_preset(NOTHING).set_style(TableComponent::HeaderLines, '─');
+        let cells = |cell: &dyn Fn(usize) -> String| {
+            let cells = shown.iter().enumerate().map(|(position, column)| cut(position, &cell(*column)));
+            cells.collect::<Vec<String>>()
+        };
+        table.set_header(cells(&|column| self.columns[column].name.clone()));
+        for row in &self.rows {
+            table.add_row(cells(&|column| row.get(column).cloned().unwrap_or_default()));
+        }
+        for (column, of) in table.column_iter_mut().zip(shown) {
+            column.set_padding((0, GAP as u16));
+            if self.columns[*of].is_number {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
+        lines.join("\n")
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = self.0.clone();
-        if table.is_tty() {
-            table.set_content_arrangement(ContentArrangement::Dynamic);
+        // The width of the terminal, if there is one.
+        match comfy_table::Table::new().width() {
+            Some(width) => f.write_str(&self.fitted(width.into())),
+            None => {
+                let all: Vec<usize> = (0..self.columns.len()).collect();
+                f.write_str(&self.drawn(&all, |_, cell| cell.to_string()))
+            }
         }
-        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
-        f.write_str(&lines.join("\n"))
     }
 }
 
@@ -96,5 +224,32 @@ mod tests {
     fn long_names_lose_their_middle() {
         assert_eq!(shortened("conv+relu", 9), "conv+relu");
         assert_eq!(shortened("nn.conv2d+nn.relu", 9), "nn.c…relu");
+    }
+
+    /// The lines of a plan's table at `width`.
+    fn plan(width: usize) -> Vec<String> {
+        let mut groups = table([">group", "operators", "device", ">start", ">time", ">workspace"]);
+        let name = "nn.contrib_conv2d_NCHWc+nn.bias_add+nn.relu+nn.contrib_max_pool";
+        groups.add_row(["#7", name, "edge-server-1/gpu0", "12.345 ms", "≈ 1.234 ms", "123.4 KiB"]);
+        let lines: Vec<String> = groups.fitted(width).lines().map(str::to_string).collect();
+        assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:#?}");
+        assert!(lines[1].starts_with('─') && lines[2].starts_with("   #7"), "the header is one line: {lines:#?}");
+        assert!(lines[2].contains("edge-server-1/gpu0"), "{lines:#?}");
+        lines
+    }
+
+    #[test]
+    fn narrow_terminals_cut_names_and_leave_columns_out() {
+        let wide = plan(120);
+        assert!(wide[0].starts_with("group  operators") && wide[0].ends_with("workspace"), "{wide:#?}");
+        assert!(wide[2].contains('…') && wide.len() == 3, "{wide:#?}");
+        assert!(plan(140)[2].contains("nn.relu+nn.contrib_max_pool"));
+        let usual = plan(80);
+        assert!(usual[0].contains("start") && usual[0].ends_with("workspace"), "{usual:#?}");
+        assert!(usual[2].contains("  nn.co") && usual[2].contains('…'), "{usual:#?}");
+        let narrow = plan(60);
+        assert!(!narrow[0].contains("start") && narrow[0].contains("time"), "{narrow:#?}");
+        assert_eq!(narrow[3], "without start", "{narrow:#?}");
+        assert_eq!(plan(44)[3], "without start, workspace, time");
     }
 }

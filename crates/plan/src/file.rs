@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DeviceId, GroupId,
+    part_name::read_part,
     problem::{Objective, Targets},
     rule::Rule,
     schedule::Schedule,
@@ -192,8 +193,8 @@ pub struct GroupPlan {
     /// The number of the group in the model that it is, or is a part of; `None` for slices of inputs and joins of results.
     #[serde(default)]
     pub id: Option<u32>,
-    /// Which part of that group it is: a shard (`1/2`), a step of a schedule; empty for all of it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    /// Which part of that group it is: a shard (`1of2`), a step of a schedule; empty for all of it.
+    #[serde(default, skip_serializing_if = "String::is_empty", deserialize_with = "read_part")]
     pub part: String,
     pub name: String,
     /// The layers of its operators, where the model has names of layers, joined by `+`.

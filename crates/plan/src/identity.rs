@@ -31,7 +31,7 @@ pub(crate) fn mark(plan: &mut Plan, within: &[Option<usize>], groups: &[GroupNam
     }
 }
 
-/// `[1/2][3/4]` as `1/2 3/4`.
+/// `[1of2][3of4]` as `1of2 3of4`.
 fn part_of(suffix: &str) -> String {
     suffix.trim_start_matches('[').trim_end_matches(']').replace("][", " ")
 }
@@ -102,6 +102,6 @@ mod tests {
 
     #[test]
     fn parts_are_told_by_what_stands_in_brackets() {
-        assert_eq!([part_of(""), part_of("[1/2]"), part_of("[0..28][3..4]")], ["", "1/2", "0..28 3..4"]);
+        assert_eq!([part_of(""), part_of("[1of2]"), part_of("[0..28][3..4]")], ["", "1of2", "0..28 3..4"]);
     }
 }

@@ -47,6 +47,7 @@
 //! | [`file`], `from_solution` | `plan.json`, and how it is made from a solution |
 //! | [`table`] | `plan.csv` |
 //! | [`change`] | what moved groups change, figure by figure |
+//! | [`part_name`](mod@part_name) | what the parts of a group are called |
 //! | `identity` | which group and which tensor of the model the rows of a plan are, or are parts of |
 //! | `strategy` | how the plan file writes where a group runs |
 //! | `estimates` | which times of a plan were not measured |
@@ -73,6 +74,7 @@ mod memory_usage;
 pub mod moved;
 pub mod no_plan;
 pub mod offload;
+pub mod part_name;
 pub mod pipeline_depth;
 pub mod placement;
 pub mod planner;

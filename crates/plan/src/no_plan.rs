@@ -205,7 +205,7 @@ mod tests {
         with_request(CONVOLUTIONS, &[1000.0, 1000.0], |mut request| {
             request.fits_memory = false;
             let text = said(request, 300 << 10);
-            assert!(text.contains("while #") && text.contains("[1/2] runs"), "{text}");
+            assert!(text.contains("while #") && text.contains("[1of2] runs"), "{text}");
         });
     }
 

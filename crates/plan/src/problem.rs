@@ -45,7 +45,7 @@ pub struct Problem {
 pub struct Group {
     /// What it computes: in files, and for the patterns of [rules](super::rule). Other groups may have the same.
     pub name: String,
-    /// What messages call it, where it is of a model by number and unique name (`#7 nn.conv2d_9[1/2]`).
+    /// What messages call it, where it is of a model by number and unique name (`#7 nn.conv2d_9[1of2]`).
     pub label: String,
     /// Its operators in the graph, in program order.
     pub operators: Vec<graph::OperatorId>,

@@ -19,7 +19,7 @@ const NAMES: &[(usize, &str)] = &[
 ];
 
 /// The index in [`CLASSES`] of an operator or a fused group of this name: `nn.conv2d+nn.relu`,
-/// `nn.conv2d[1/2]`, `strided_slice x[0..8]`.
+/// `nn.conv2d[1of2]`, `strided_slice x[0..8]`.
 pub fn class(name: &str) -> usize {
     let parts: Vec<&str> = name.split('+').map(|part| part.split(['[', ' ']).next().unwrap_or(part)).collect();
     let is_of = |known: &str| {
@@ -38,7 +38,7 @@ mod tests {
     fn the_most_expensive_operator_of_a_group_gives_its_class() {
         for (name, wanted) in [
             ("nn.conv2d+nn.batch_norm+nn.relu", "convolution"),
-            ("nn.dense[1/2]+nn.bias_add", "matrix product"),
+            ("nn.dense[1of2]+nn.bias_add", "matrix product"),
             ("nn.max_pool2d+nn.batch_norm", "pooling"),
             ("add+nn.relu", "element-wise"),
             ("maximum", "element-wise"),

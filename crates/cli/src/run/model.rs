@@ -62,7 +62,7 @@ pub(super) fn run(arguments: &Run) -> Result<(ModelLatency, Vec<TensorData>), Fa
         if is_stopped() {
             return Err(Failure::Stopped);
         }
-        if stop.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) && !samples.is_empty() {
             tell_interrupted(samples.len() as u64, repeat.into())?;
             break;
         }

@@ -22,6 +22,7 @@ use edgecut_graph::{
 use edgecut_plan::{
     DeviceId, GroupId, Plan, TransferFormat,
     file::{DevicePlan, Transfer},
+    part_name::read_part,
 };
 
 /// Predicted against measured.
@@ -69,6 +70,7 @@ pub struct GroupTime {
     pub group: u32,
     /// Which group of the model it is, or is which part of.
     pub id: Option<u32>,
+    #[serde(deserialize_with = "read_part")]
     pub part: String,
     pub name: String,
     pub layer: String,

@@ -6,6 +6,7 @@ use crate::{
     candidate::Candidate,
     evaluation::Evaluation,
     memory_usage::MemoryUsage,
+    part_name::part_name,
     problem::{Cost, DeviceId, GroupId, Problem},
     request::PlanRequest,
     schedule::Schedule,
@@ -126,7 +127,7 @@ impl<'a> Run<'a> {
                 (Some((index, share)), Some(id)) => {
                     let name = self.expanded.problem.group(id).name.clone();
                     let before = variant.origins[..=*number].iter().flatten().filter(|o| o.0 == index).count();
-                    if share < 1.0 { format!("{name}[{before}/{}]", parts[&index]) } else { name }
+                    if share < 1.0 { format!("{name}[{}]", part_name(before, parts[&index])) } else { name }
                 }
                 _ => {
                     let names = group.operators.iter().map(|id| variant.grouped.graph.operator(*id).name.as_str());

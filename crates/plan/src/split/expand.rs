@@ -11,6 +11,7 @@ use super::{
 use crate::{
     assemble::{CostedGroup, assemble},
     file::Split,
+    part_name::part_name,
     problem::{Cost, DeviceId, Group, GroupId, ParameterId, Problem},
     request::PlanRequest,
 };
@@ -120,7 +121,7 @@ impl PlanRequest<'_> {
                     let (device, share) = home.copied().unwrap_or((self.network.source, 1.0));
                     (part.axis, part.share, part.group) = (axis, share, Some(group));
                     let costs = self.shards.costs(&made.graph, &part, whole);
-                    (format!("{name}[{}/{count}]", number + 1), only(costs, device))
+                    (format!("{name}[{}]", part_name(number as usize + 1, count)), only(costs, device))
                 }
                 // A whole group may slice for others, and join what others made.
                 None if !part.copies.is_empty() => {

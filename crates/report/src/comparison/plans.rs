@@ -49,8 +49,12 @@ pub fn plans((name_a, a): (&str, &Plan), (name_b, b): (&str, &Plan)) -> Result<C
 
 fn described(name: &str, plan: &Plan) -> String {
     let used = plan.devices.iter().filter(|device| !device.order.is_empty()).count();
-    let gap = 100.0 * plan.gap;
-    format!("{name}: {} of {} devices, for {}, {gap:.1} % above its bound", used, plan.devices.len(), plan.objective)
+    // The gap is a fraction of the value, and this one of the bound.
+    let above = match plan.gap {
+        gap if gap < 1.0 => format!("{:.1} % above its bound", 100.0 * gap / (1.0 - gap)),
+        _ => "with a bound of 0".to_string(),
+    };
+    format!("{name}: {used} of {} devices, for {}, {above}", plan.devices.len(), plan.objective)
 }
 
 fn device(plan: &Plan, id: DeviceId) -> String {

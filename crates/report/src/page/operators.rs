@@ -361,6 +361,6 @@ mod tests {
         let found = profiled(&plan, &tables(&subjects, &mut words), &words);
         let found: Vec<_> = found.iter().map(|of| (of.table, of.device, of.planned)).collect();
         assert_eq!(found, [(0, 0, Some(0)), (0, 1, None), (2, 0, None), (3, 0, Some(0)), (3, 1, None)]);
-        assert_eq!((without_parts("a[1/2]+b[x]"), without_parts("nn.relu")), ("a+b".into(), "nn.relu".into()));
+        assert_eq!((without_parts("a[1of2]+b[x]"), without_parts("nn.relu")), ("a+b".into(), "nn.relu".into()));
     }
 }

@@ -198,7 +198,7 @@ pub(super) mod tests {
             name: name.to_string(),
             start: Micros(start),
             time: Micros(time),
-            details: vec![("group", Detail::Number(7)), ("part", Detail::Text("1/2".into()))],
+            details: vec![("group", Detail::Number(7)), ("part", Detail::Text("1of2".into()))],
         };
         let mut group = TrackGroup { name: "one/cpu".into(), tracks: vec![] };
         group
