@@ -36,7 +36,7 @@ use crate::agent::{
         },
     },
 };
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::units::{Bytes, Micros, counted};
 
 /// The gRPC service of one host.
 pub(super) struct Service {
@@ -361,11 +361,6 @@ async fn read_commands(
 /// Who sent a request.
 fn client_id(extensions: &Extensions) -> ClientId {
     extensions.get::<ConnectionInfo>().map_or(ClientId::Address(None), |connection| connection.client_id)
-}
-
-/// `1 operator`, `2 operators`.
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Ends a reply stream with the error of `outcome`, if any, and logs it.
