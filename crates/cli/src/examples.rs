@@ -164,7 +164,15 @@ const EXAMPLES: &[(&str, [Example; 3])] = &[
         [
             ("Find agents that were started with --mdns", "edgecut cluster discover lab.toml"),
             ("Make certificates for a cluster file", "edgecut cluster init lab.toml"),
-            ("Refuse a certificate from now on", "edgecut cluster revoke lab.toml ann"),
+            ("Check that all servers can be used", "edgecut cluster check lab.toml"),
+        ],
+    ),
+    (
+        "cluster check",
+        [
+            ("A row for each server", "edgecut cluster check lab.toml"),
+            ("In a script: exit code 1 if anything is wrong", "edgecut cluster check lab.toml -q > check.txt"),
+            ("As JSON, for a monitor", "edgecut cluster check lab.toml --format json"),
         ],
     ),
     (

@@ -25,7 +25,7 @@ mod shutdown;
 mod supervisor;
 mod work_log;
 
-pub use client::{Agent, AgentError, DiscoveryError, Fleet, FleetMember, RunHandle};
+pub use client::{Agent, AgentError, DiscoveryError, Fleet, FleetMember, RunHandle, ServerCertificate};
 pub use limits::{LimitError, Limits, MAX_TIME, descriptors};
 pub use protocol::{Identity, MemoryShortfall, SecurityError, check_address};
 pub use server::{Host, HostError, HostOptions, ServeError, receive_recorded, serve, serve_metrics, total_memory};

@@ -23,6 +23,7 @@ use super::{
     transfer,
 };
 use crate::agent::{
+    clock::since_1970,
     limits::Limits,
     protocol::{
         probe::ProbeSample as Sample,
@@ -117,7 +118,7 @@ impl Agent for Service {
 
     async fn clock(&self, request: Request<ClockRequest>) -> Result<Response<ClockReply>, Status> {
         self.authorize(&request, Role::Operator)?;
-        Ok(Response::new(ClockReply { now_us: self.host.now().0 }))
+        Ok(Response::new(ClockReply { now_us: self.host.now().0, unix_us: Some(since_1970().0) }))
     }
 
     async fn probe(&self, request: Request<ProbeRequest>) -> Result<Response<Self::ProbeStream>, Status> {
