@@ -270,3 +270,37 @@ fn servers_are_found_by_name() {
         assert!(stderr(&refused).contains(message), "{text}: {}", stderr(&refused));
     }
 }
+
+#[test]
+fn a_check_says_which_servers_can_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_cluster(at, &["a", "b"]);
+    assert!(run(at, "cluster init lab.toml").status.success());
+    // Nothing listens where the other one should be.
+    let _agents = start(at, &["a"]);
+    let checked = run(at, "cluster check lab.toml --format json");
+    assert_eq!(checked.status.code(), Some(1), "{}", stderr(&checked));
+    let rows: serde_json::Value = serde_json::from_str(&stdout(&checked)).unwrap();
+    assert_eq!((&rows[0]["server"], &rows[0]["certificate_role"]), (&"a".into(), &"an agent".into()), "{rows}");
+    assert_eq!((&rows[0]["certificate_days"], &rows[0]["problems"]), (&364.into(), &"".into()), "{rows}");
+    assert!(rows[0]["clock_offset_us"].is_number() && rows[0]["memory_available_bytes"].is_number(), "{rows}");
+    assert!(rows[1]["problems"].as_str().unwrap().contains("127.0.0.1:2"), "{rows}");
+    let said = stderr(&checked);
+    assert!(said.contains("b: ") && !said.contains("a: its"), "{said}");
+
+    let servers: Vec<String> =
+        fs::read_to_string(at.join("lab.toml")).unwrap().split("[[server]]").map(str::to_string).collect();
+    let tls = servers[2].split_once("[tls]").unwrap().1;
+    fs::write(at.join("lab.toml"), format!("[[server]]{}[tls]{tls}", servers[1])).unwrap();
+    let checked = run(at, "cluster check lab.toml");
+    assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
+    assert!(stdout(&checked).contains("an agent"), "{}", stdout(&checked));
+
+    // Of another name: its tensors would be refused.
+    let renamed = fs::read_to_string(at.join("lab.toml")).unwrap().replace("name = \"a\"", "name = \"c\"");
+    fs::write(at.join("c.toml"), renamed).unwrap();
+    refused_soon(at, "cluster check c.toml", &["its certificate was issued to a"]);
+    assert!(run(at, "cluster init lab.toml --renew --days 5").status.success());
+    refused_soon(at, "cluster check lab.toml", &["its certificate ends in 4 days"]);
+}

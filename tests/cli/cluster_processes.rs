@@ -120,7 +120,7 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
     assert!(planned.gap >= 0.0 && planned.bound.value > 0.0);
     // It was run before it was given out.
     assert!(stderr(&plan).contains("pilot run on"), "{}", stderr(&plan));
-    assert!(planned.notes.iter().any(|note| note.starts_with("pilot run on the agents: ")), "{:?}", planned.notes);
+    assert!(planned.notes.iter().any(|note| note.starts_with("pilot run: ")), "{:?}", planned.notes);
     let bare = lab.edgecut(&format!("plan {alone} --memory 5MiB --rehearse 0 --budget 500 --output bare.json"));
     assert!(bare.status.success() && !stderr(&bare).contains("pilot run"), "{}", stderr(&bare));
     let again = lab.edgecut(&format!("plan {alone} --memory 5MiB --rehearse 0 --budget 500 --output again.json"));
@@ -135,7 +135,7 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
     assert!(stream.status.success(), "{}", stderr(&stream));
     assert!(stderr(&stream).contains(" between results, predicted "), "{}", stderr(&stream));
     let streamed = Plan::from_json(read("stream.json").as_bytes()).unwrap();
-    let between = format!("pilot run on the agents: {} between ", streamed.predicted.interval_us);
+    let between = format!("pilot run: {} between ", streamed.predicted.interval_us);
     assert!(streamed.notes.iter().any(|note| note.starts_with(&between)), "{between}: {:?}", streamed.notes);
     let run = lab.edgecut("run stream.json --throughput --repeat 10 --format json");
     assert!(run.status.success(), "{}", stderr(&run));
@@ -195,7 +195,7 @@ fn what_keeps_a_limit_by_a_schedule_has_pilot_runs_as_it_is() {
     assert!(message.contains("0 operators split, with schedules that need less memory: "), "{message}");
     let planned = Plan::from_json(&fs::read(lab.path("plan.json")).unwrap()).unwrap();
     assert!(!planned.schedules.is_empty());
-    let piloted = planned.notes.iter().find(|note| note.starts_with("pilot run on the agents: "));
+    let piloted = planned.notes.iter().find(|note| note.starts_with("pilot run: "));
     let said = piloted.and_then(|note| note.split(['(', ':']).nth(1)).unwrap();
     let said: Micros = said.trim().parse().unwrap();
     // Parts without a measurement before are predicted to take what they took in the pilot run.

@@ -14,6 +14,7 @@ pub fn edgecut(folder: &Path, line: &str) -> (Option<i32>, String, String) {
 /// Every verb with flags.
 pub const VERBS: &[&str] = &[
     "agent",
+    "cluster check",
     "cluster discover",
     "cluster init",
     "cluster revoke",

@@ -25,13 +25,13 @@ use edgecut_cluster::{
     MAX_THREADS, Oversubscribed, TlsFiles,
     agent::{
         Host, HostOptions, Identity, Limits, LogQueue, Shutdown, WorkLog, check_address, descriptors,
-        protocol::role::Role, serve, serve_metrics,
+        protocol::role::Role, serve, serve_metrics, total_memory,
     },
     check_name,
     mdns::{AnnouncedAgent, Announcement},
 };
 use edgecut_engine::{Dilation, EngineOptions};
-use edgecut_graph::units::Bytes;
+use edgecut_graph::units::{Bytes, counted};
 
 /// Serve this machine's devices to others: profile, load and run parts of models.
 ///
@@ -137,6 +137,7 @@ impl Agent {
             let metrics = serving.metrics.map(accepting).transpose()?;
             if is_first {
                 announce(&host, address, identity.is_some());
+                warn_of_memory(self.memory);
             }
             let (name, has_tls) = (host.name().clone(), identity.is_some());
             let announced = AnnouncedAgent { name, address, has_tls };
@@ -317,14 +318,22 @@ fn announce(host: &Host, address: SocketAddr, tls: bool) {
     warn(&Oversubscribed::of_agent(&description));
     for device in description.devices {
         notice!(
-            "agent {}: {} ({}), {} threads, {} of memory, {}, {how}",
+            "agent {}: {} ({}), {}, {} of memory, {}, {how}",
             host.name(),
             device.name,
             device.model,
-            device.threads,
+            counted(device.threads as usize, "thread"),
             device.memory,
             device.engine,
         );
+    }
+}
+
+/// Warns of an offer of more memory than there is: what fails then is not the client's request, but the machine.
+fn warn_of_memory(offered: Option<Bytes>) {
+    let has = total_memory();
+    if let Some(offered) = offered.filter(|offered| has > Bytes::ZERO && *offered > has) {
+        eprintln!("warning: --memory {offered} is more than this machine has ({has}): plans may count on it, and fail");
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     table::table,
 };
 use edgecut_graph::{Graph, Type};
+use edgecut_onnx::UnknownDim;
 use edgecut_ops::passes::summary::{Summary, summary};
 use edgecut_relay::{ExternalCalls, ParseMode, TypeChecks};
 
@@ -140,16 +141,19 @@ fn page(model: &Model) -> String {
         format!("outputs of all operators together {}", summary.output_bytes),
         type_checks(&model.import.checks),
     ];
-    if summary.unknown_shapes > 0 {
-        lines.push(format!(
-            "unknown      {} tensors have unknown dimensions, counted as nothing: bind them with --bind-dim",
-            summary.unknown_shapes
-        ));
-    }
+    lines.extend(unknown(model, summary.unknown_shapes));
     if unsupported > 0 {
         lines.push(format!("unsupported  {unsupported} operators can be planned from estimates, but not run"));
     }
     lines.join("\n") + "\n"
+}
+
+/// That `count` tensors have unknown dimensions, and by which of the inputs they may be known.
+fn unknown(model: &Model, count: usize) -> Option<String> {
+    let dims = model.unknown_dims();
+    let which = if dims.is_empty() { String::new() } else { format!(" of {}", UnknownDim::list(&dims)) };
+    let what = format!("{count} tensors have unknown dimensions, counted as nothing");
+    (count > 0).then(|| format!("unknown      {what}: give sizes with --bind-dim{which}"))
 }
 
 fn type_checks(checks: &TypeChecks) -> String {

@@ -17,6 +17,7 @@ mod deployed;
 mod devices;
 mod diagnostic;
 mod engine;
+mod examples;
 mod export;
 mod failure;
 mod format;
@@ -84,6 +85,15 @@ enum Verb {
     Manual(man::Manual),
 }
 
+/// The command line with the examples of its help.
+fn command() -> clap::Command {
+    // All other flags of this verb have a heading: clap would print that of --help alone before them.
+    let last = clap::Arg::new("help").short('h').long("help").action(clap::ArgAction::Help).help_heading("Output");
+    let last = last.help("Print help (see more with '--help')").long_help("Print help (see a summary with '-h')");
+    let root = Arguments::command();
+    examples::with_examples(root.mut_subcommand("plan", |plan| plan.disable_help_flag(true).arg(last)))
+}
+
 /// Parses the command line, whose first word is the program's name, and runs the verb. The exit code is 0 when done,
 /// else [`Failure::exit_code`].
 ///
@@ -95,7 +105,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     // Paths in messages are to be copied: they stay in one piece. Setting it can only fail the second time.
     let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    match config::configured(Arguments::command(), &arguments).and_then(|command| run(command, arguments)) {
+    match config::configured(command(), &arguments).and_then(|parser| run(parser, arguments)) {
         Ok(()) => stdout::exit_code(0),
         Err(failure) => {
             failure.print();
@@ -104,9 +114,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-/// Parses the command line, whose defaults `command` has, and runs the verb.
-fn run(command: clap::Command, arguments: impl IntoIterator<Item = OsString>) -> Outcome {
-    let matches = command.get_matches_from(arguments);
+/// Parses the command line, whose defaults `parser` has, and runs the verb.
+fn run(parser: clap::Command, arguments: impl IntoIterator<Item = OsString>) -> Outcome {
+    let matches = parser.get_matches_from(arguments);
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let verbosity = arguments.verbosity;
     verbosity.set();
@@ -127,8 +137,8 @@ fn run(command: clap::Command, arguments: impl IntoIterator<Item = OsString>) ->
         Verb::Devices(verb) => verb.run(),
         Verb::Cluster(verb) => verb.run(),
         Verb::Agent(verb) => verb.run(verbosity),
-        Verb::Completions(verb) => verb.run(Arguments::command()),
-        Verb::Manual(verb) => verb.run(Arguments::command()),
+        Verb::Completions(verb) => verb.run(command()),
+        Verb::Manual(verb) => verb.run(command()),
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use miette::Report;
+use smol_str::SmolStr;
 
 use super::{
     Failure,
@@ -22,7 +23,7 @@ use super::{
 use edgecut_cluster::agent::total_memory;
 use edgecut_engine::{Engine, EngineError, TractEngine};
 use edgecut_graph::{Graph, Origin, TensorData, constant_operators, is_constant, units::Bytes};
-use edgecut_onnx::{Defaults, Interface, is_onnx};
+use edgecut_onnx::{Defaults, Interface, UnknownDim, is_onnx};
 use edgecut_ops::passes::retype::{BindDim, unknown_dims};
 use edgecut_plan::file::ModelRef;
 use edgecut_relay as relay;
@@ -31,7 +32,7 @@ use edgecut_relay::{ExternalCalls, Import, ImportOptions, Params, ParseMode, Typ
 /// A model and how to read it.
 #[derive(clap::Args, Debug, Clone)]
 pub struct ModelArguments {
-    /// Relay text, as TVM's `mod.astext()` prints it, or an ONNX model
+    /// An ONNX model, or Relay text as TVM's `mod.astext()` prints it
     pub model: PathBuf,
 
     #[command(flatten)]
@@ -117,6 +118,15 @@ pub struct Model {
 impl Model {
     /// Checks that the sizes of all inputs are known, as they must be before anything is measured.
     pub fn check_sizes(&self, path: &Path) -> Result<(), Failure> {
+        let unknown = self.unknown_dims();
+        let Some(first) = unknown.first() else { return Ok(()) };
+        let what = format!("the sizes of dimensions {} are not known", UnknownDim::list(&unknown));
+        let advice = format!("give each with `--bind-dim {}=SIZE`, or all at once with `--bind-dim SIZE`", first.key());
+        Err(Failure::Model(Report::msg(format!("{}: {what}: {advice}", path.display()))))
+    }
+
+    /// The dimensions of inputs and parameters whose sizes neither the file nor a flag gives.
+    pub fn unknown_dims(&self) -> Vec<UnknownDim> {
         let graph = &self.import.graph;
         let mut unknown = Vec::new();
         for tensor in graph.inputs().chain(graph.parameters()).map(|id| graph.tensor(id)) {
@@ -124,11 +134,12 @@ impl Model {
                 unknown_dims(&tensor.name, &tensor.ty.clone().into(), &mut unknown);
             }
         }
-        let Some((first, axis)) = unknown.first() else { return Ok(()) };
-        let all: Vec<String> = unknown.iter().map(|(name, axis)| format!("{name}:{axis}")).collect();
-        let what = format!("the sizes of dimensions {} are not known", all.join(", "));
-        let advice = format!("give each with `--bind-dim {first}:{axis}=SIZE`, or all at once with `--bind-dim SIZE`");
-        Err(Failure::Model(Report::msg(format!("{}: {what}: {advice}", path.display()))))
+        let named: Vec<UnknownDim> = self.interface.iter().flat_map(Interface::unknown_dims).collect();
+        let of = |(input, axis): (SmolStr, usize)| {
+            let same = named.iter().find(|dim| dim.input == input && dim.axis == axis);
+            same.cloned().unwrap_or(UnknownDim { input, axis, symbol: None })
+        };
+        unknown.into_iter().map(of).collect()
     }
 
     /// Checks that every tensor fits into this machine's memory: a few bytes of a file can ask for any size.

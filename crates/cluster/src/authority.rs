@@ -35,7 +35,7 @@ const AUTHORITY_VALIDITY: Duration = Duration::days(3650);
 const CLOCK_SKEW: Duration = Duration::days(1);
 
 /// A certificate that ends sooner is replaced.
-const RENEWAL: Duration = Duration::days(30);
+pub const RENEWAL: Duration = Duration::days(30);
 
 /// The files of the authority: its certificate, its key, the list of revoked certificates, and who got which serial number.
 const CERTIFICATE: &str = "ca.pem";

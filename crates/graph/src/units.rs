@@ -344,6 +344,11 @@ impl Sum for Micros {
     }
 }
 
+/// A count with its noun: `1 thread`, `2 threads`.
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,8 @@
 //! and if there `alignment`, `offset` (where the buffer must lie; empty or -1 for anywhere), `hint` (not used) and
 //! `gaps`, which must be empty: a buffer here occupies its bytes throughout its lifetime. Other columns are kept.
 
+use std::collections::HashMap;
+
 use csv::{ReaderBuilder, StringRecord, Trim};
 
 use edgecut_graph::units::Bytes;
@@ -32,6 +34,8 @@ pub enum BufferTableError {
     Cells { line: u64, found: u64, expected: u64 },
     #[error("line {line}, column `{column}`: `{text}` is not a whole number from 0 to 2^63")]
     Number { line: u64, column: &'static str, text: String },
+    #[error("line {line}, column `id`: `{id}` is the id of the buffer on line {first} already: expected another one")]
+    Repeated { line: u64, id: String, first: u64 },
     #[error("line {line}, column `{column}`: {what}")]
     Value { line: u64, column: &'static str, what: String },
 }
@@ -70,16 +74,20 @@ impl BufferTable {
         if let Some(name) = COLUMNS.iter().find(is_twice) {
             return Err(BufferTableError::Twice(name));
         }
-        required("id")?;
+        let id = required("id")?;
         let (lower, size) = (required("lower")?, required("size")?);
         let (upper, inclusive) = match column("end") {
             Some(end) if column("upper").is_none() => (end, 1),
             _ => (required("upper")?, 0),
         };
         let mut table = BufferTable { buffers: Vec::new(), header: header.clone(), rows: Vec::new() };
+        let mut lines: HashMap<String, u64> = HashMap::new();
         for row in reader.byte_records() {
             let row = StringRecord::from_byte_record_lossy(row.map_err(fault)?);
             let cells = Cells { row: &row, line: row.position().map_or(0, |p| p.line()) };
+            if let Some(first) = lines.insert(cells.text(id).to_string(), cells.line) {
+                return Err(BufferTableError::Repeated { line: cells.line, id: cells.text(id).to_string(), first });
+            }
             let from = cells.number(lower, "lower")?;
             let to = cells.number(upper, "upper")?.saturating_add(inclusive);
             if to < from {
@@ -219,6 +227,10 @@ mod tests {
             ("id,lower,upper,size\na,0,3,4\nb,0,x,4\n", "line 3, column `upper`: `x` is not a whole number"),
             ("id,lower,upper,size\na,5,3,4\n", "line 2, column `upper`: the lifetime ends at 3 before it begins at 5"),
             ("id,lower,upper,size\na,5,3\n", "line 2: 3 cells, where the header has 4 columns"),
+            (
+                "id,lower,upper,size\na,0,3,4\nb,0,3,4\na,2,4,8\n",
+                "line 4, column `id`: `a` is the id of the buffer on line 2 already",
+            ),
             ("id,lower,upper,size,alignment\na,0,3,4,0\n", "line 2, column `alignment`: expected 1 or more"),
             ("id,lower,upper,size,gaps\na,0,3,4,1-2\n", "line 2, column `gaps`: gaps in a lifetime cannot be packed"),
         ];

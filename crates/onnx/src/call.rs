@@ -4,6 +4,7 @@ use edgecut_graph::{DType, TensorData, TensorId, TensorType};
 
 use crate::{
     error::{Result, shown},
+    interface::UnknownDim,
     lowering::{Call, Value},
     proto::{AttributeProto, GraphProto},
     tensor,
@@ -77,11 +78,12 @@ impl<'m> Call<'_, 'm> {
         let found = &self.lowering.graph.tensor(tensor);
         let fixed = found.ty.shape.fixed().map(|dims| dims.to_vec());
         fixed.ok_or_else(|| {
-            format!(
-                "the sizes of `{}` ({}) are not known: give the model's symbolic dimensions with --bind-dim",
-                shown(&found.name),
-                found.ty
-            )
+            let (what, unbound) = (shown(&found.name), UnknownDim::list(&self.lowering.unbound_dims()));
+            let why = match unbound.is_empty() {
+                true => "before the model runs".to_string(),
+                false => format!("as long as dimensions of inputs are not: give sizes with --bind-dim of {unbound}"),
+            };
+            format!("the sizes of `{what}` ({}) are not known {why}", found.ty)
         })
     }
 

@@ -2,13 +2,13 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use edgecut_graph::{Origin, TensorData};
+use edgecut_graph::{Dim, Origin, TensorData};
 use edgecut_ops::passes::retype::{BindDim, bound_size};
 use smol_str::SmolStr;
 
 use crate::{
     error::{Result, shown},
-    interface::Decision,
+    interface::{Decision, UnknownDim},
     lowering::{Lowering, Value},
     options::Defaults,
     proto::{GraphProto, ValueInfoProto},
@@ -66,24 +66,31 @@ impl<'m> Lowering<'m> {
 
     /// Rejects sizes for dimensions that no input has.
     pub fn check_binds(&self, graph: &GraphProto) -> Result<()> {
-        let unknown: Vec<(&str, usize, &str)> = graph.input.iter().flat_map(tensor::unknown_dims).collect();
+        let unknown: Vec<UnknownDim> = graph.input.iter().flat_map(tensor::unknown_dims).collect();
         for bind in self.options.bind_dims {
             let is_known = match bind {
                 BindDim::All(_) => true,
-                BindDim::One { tensor, axis, .. } => unknown.iter().any(|(name, at, _)| tensor == name && at == axis),
-                BindDim::Symbol { name, .. } => unknown.iter().any(|(.., symbol)| name == symbol),
+                BindDim::One { tensor, axis, .. } => {
+                    unknown.iter().any(|dim| *tensor == dim.input && *axis == dim.axis)
+                }
+                BindDim::Symbol { name, .. } => unknown.iter().any(|dim| dim.symbol.as_ref() == Some(name)),
             };
             if !is_known {
-                let place = |(name, axis, symbol): &(&str, usize, &str)| match symbol.is_empty() {
-                    true => format!("`{}:{axis}`", shown(name)),
-                    false => format!("`{}` (`{}:{axis}`)", shown(symbol), shown(name)),
-                };
-                let there: Vec<String> = unknown.iter().take(8).map(place).collect();
-                let there = if there.is_empty() { "it has none".to_string() } else { there.join(", ") };
+                let there = UnknownDim::list(&unknown);
+                let there = if there.is_empty() { "it has none" } else { &there };
                 return Err(format!("no unknown dimension is bound by `{bind}`; unknown are: {there}"));
             }
         }
         Ok(())
+    }
+
+    /// The dimensions of the model's inputs that are still unknown.
+    pub fn unbound_dims(&self) -> Vec<UnknownDim> {
+        let is_unbound = |dim: &UnknownDim| match self.scopes[0].get(dim.input.as_str()) {
+            Some(Value::Tensor(tensor)) => self.graph.tensor(*tensor).ty.shape.get(dim.axis) == Some(&Dim::Any),
+            _ => false,
+        };
+        self.interface.unknown_dims().filter(is_unbound).collect()
     }
 
     pub fn initializers(&mut self, graph: &'m GraphProto) -> Result<()> {

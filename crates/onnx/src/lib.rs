@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`import`](fn@import) | bytes → graph |
 //! | `options` | [`ImportOptions`]: sizes, contents, and how to compute |
-//! | `interface` | [`Interface`]: inputs, defaults and outputs as the file states them; [`Decision`] |
+//! | `interface` | [`Interface`]: inputs, defaults and outputs as the file states them, [`UnknownDim`]; [`Decision`] |
 //! | `proto` | the messages of ONNX's protocol |
 //! | [`error`] | errors with graph, operator and attribute |
 //! | `tensor` | element types, tensors |
@@ -48,5 +48,5 @@ mod test_models;
 pub use error::OnnxError;
 pub use export::{ExportError, ExportOptions, Exported, Weight, WeightContent, export, expressible};
 pub use import::{Imported, import, is_onnx};
-pub use interface::{Decision, Interface};
+pub use interface::{Decision, Interface, UnknownDim};
 pub use options::{Content, Defaults, Evaluate, ImportOptions};

@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use edgecut_graph::{DType, Dim, Exotic, Shape, TensorData, TensorType};
+use smol_str::SmolStr;
 
 use crate::{
     error::Result,
     external::ExternalFiles,
+    interface::UnknownDim,
     proto::{SparseTensorProto, TensorProto, TypeProto, ValueInfoProto, tensor_shape_proto::dimension, type_proto},
 };
 
@@ -106,17 +108,20 @@ pub(crate) fn tensor_type(ty: Option<&TypeProto>, bind: impl Fn(&str, usize) -> 
     Ok(TensorType::new(dtype, shape))
 }
 
-/// The dimensions of an input whose size the file does not state: the input, the axis and the symbol, empty without one.
-pub(crate) fn unknown_dims(input: &ValueInfoProto) -> Vec<(&str, usize, &str)> {
-    let name = input.name.as_deref().unwrap_or_default();
+/// The dimensions of an input whose sizes the file does not state.
+pub(crate) fn unknown_dims(input: &ValueInfoProto) -> Vec<UnknownDim> {
     let Some(type_proto::Value::TensorType(tensor)) = input.r#type.as_ref().and_then(|ty| ty.value.as_ref()) else {
         return Vec::new();
     };
     let dims = tensor.shape.iter().flat_map(|shape| &shape.dim).enumerate();
+    let unknown = |symbol: &str, axis| {
+        let symbol = (!symbol.is_empty()).then(|| SmolStr::new(symbol));
+        UnknownDim { input: SmolStr::new(input.name.as_deref().unwrap_or_default()), axis, symbol }
+    };
     dims.filter_map(|(axis, dim)| match &dim.value {
         Some(dimension::Value::DimValue(size)) if *size >= 0 => None,
-        Some(dimension::Value::DimParam(symbol)) => Some((name, axis, symbol.as_str())),
-        _ => Some((name, axis, "")),
+        Some(dimension::Value::DimParam(symbol)) => Some(unknown(symbol, axis)),
+        _ => Some(unknown("", axis)),
     })
     .collect()
 }

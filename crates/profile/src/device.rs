@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use edgecut_engine::EngineId;
+use edgecut_graph::units::counted;
 
 /// The device that was measured, with the engine and the number of threads that executed the operators.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -24,6 +25,6 @@ impl ProfiledDevice {
 
     /// The number of threads in words.
     pub fn threads_text(&self) -> String {
-        if self.threads == 1 { "1 thread".to_string() } else { format!("{} threads", self.threads) }
+        counted(self.threads as usize, "thread")
     }
 }

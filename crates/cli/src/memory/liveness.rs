@@ -26,7 +26,7 @@ const EFFORT: u64 = 30;
 /// A model's operators run in the order of least peak.
 #[derive(clap::Args)]
 pub struct Liveness {
-    /// Relay text, or a network of bare tensors and operators (JSON)
+    /// An ONNX model, Relay text, or a network of bare tensors and operators (JSON)
     #[arg(value_name = "MODEL", required_unless_present = "trace")]
     input: Option<PathBuf>,
 

@@ -38,7 +38,7 @@ const EFFORT: u64 = 30;
 /// Place the tensors of a model in one arena, in the order of least peak.
 #[derive(clap::Args)]
 pub struct Place {
-    /// Relay text, or a network of bare tensors and operators (JSON)
+    /// An ONNX model, Relay text, or a network of bare tensors and operators (JSON)
     #[arg(value_name = "MODEL")]
     input: PathBuf,
 

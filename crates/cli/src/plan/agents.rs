@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use edgecut_cluster::{
-    DeviceName,
+    DeviceName, Inventory,
     run::{
         pilot::{PilotAgents, PilotOptions, plan_on_agents, rehearsed},
         request::{DeviceRows, ModelGroups, energy_warnings},
@@ -11,6 +11,7 @@ use edgecut_cluster::{
     },
     survey::{DeviceProfile, MissingPolicy, SurveyRequest},
 };
+use edgecut_graph::units::Bytes;
 use edgecut_plan::{Candidate, problem::Objective, rule};
 use edgecut_profile::{CacheFlush, Calibration, MeasurementMode, Sampling};
 
@@ -23,7 +24,7 @@ use super::{
 use crate::{
     Failure,
     calibration::{self, Calibrations},
-    caller::{is_stopped, status},
+    caller::{is_stopped, notice, status},
     cluster_flag::{links, reach_all, runtime},
     model::ModelArguments,
     survey::{profiles, stored_profiles},
@@ -65,6 +66,7 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
         let fleet = reach_all(&cluster).await?;
         let inventory = fleet.inventory(&cluster, Vec::new());
         settings.check(&groups, &inventory).map_err(|e| arguments.failure(e))?;
+        warn_of_memory(arguments, &inventory);
         moved::check(arguments, &groups, &inventory, settings.like.as_ref())?;
         if arguments.objective == Objective::Energy {
             let stored = stored_profiles(&fleet, &cluster, &inventory, &survey).await?;
@@ -119,6 +121,18 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
     }
     let notes = calibrations.notes().into_iter().chain(energy_warnings(&inventory, &measured)).collect();
     finish(Found::Candidate { request: &planned.request, candidate: &planned.candidate, notes })
+}
+
+/// Warns of a limit of memory that no device can exceed.
+fn warn_of_memory(arguments: &Plan, inventory: &Inventory) {
+    let largest = inventory.devices.iter().max_by_key(|device| device.memory);
+    if let (Some(limit), Some(largest)) = (arguments.memory, largest)
+        && largest.memory > Bytes::ZERO
+        && limit > largest.memory
+    {
+        let (name, has) = (&largest.name, largest.memory);
+        notice!("warning: --memory {limit} limits nothing: the largest device, {name}, has {has}");
+    }
 }
 
 /// What is measured and run beyond profiles before a plan is chosen. Of a front only the ends are run, later.

@@ -62,7 +62,7 @@ const ROOM: f64 = 1.02;
 /// Plan where the operators of a model run, under memory and latency targets.
 #[derive(clap::Args)]
 pub struct Plan {
-    /// ONNX, Relay text, or a graph dump of TVM's debug executor
+    /// An ONNX model, Relay text, or a graph dump of TVM's debug executor
     pub(super) model: PathBuf,
 
     #[command(flatten)]
@@ -94,16 +94,10 @@ pub struct Plan {
     #[arg(long, hide_possible_values = true, help_heading = "Placement", value_enum, default_value = "fused")]
     pub(super) granularity: GranularityFlag,
 
-    /// Also report how much worse the plan is without each server
-    ///
-    /// Of the servers that the plan uses, but for those of the source and the sink.
-    #[arg(long)]
-    pub(super) advise: bool,
-
     /// Print all plans that no other beats in latency, interval and memory
     ///
     /// With --rehearse the fastest and the leanest of them are run. Where the search did not end, that is said.
-    #[arg(long, conflicts_with = "advise")]
+    #[arg(long, conflicts_with = "advise", help_heading = "Targets")]
     pub(super) pareto: bool,
 
     /// Split no group over several devices
@@ -198,7 +192,7 @@ pub struct Plan {
     ///
     /// Ctrl-C does so too. Counts from when the profiles are complete; measurements and runs that have begun end first. With
     /// --budget, or where nothing is measured or run, there is no limit unless one is given.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "Profiles")]
     pub(super) time_limit: Option<TimeLimit>,
 
     /// The same seed and budget give the same plan
@@ -209,14 +203,20 @@ pub struct Plan {
     #[arg(long, hide_short_help = true, help_heading = "Search", value_name = "N")]
     pub(super) budget: Option<u64>,
 
+    /// Also report how much worse the plan is without each server
+    ///
+    /// Of the servers that the plan uses, but for those of the source and the sink.
+    #[arg(long, help_heading = "Output")]
+    pub(super) advise: bool,
+
     /// Where the plan goes, as .json and .csv [default: plan.json]
     ///
     /// With --pareto: a CSV file for the front, or a folder for the front and its plans.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) output: Option<PathBuf>,
 
     /// How to print the plan: table, csv or json
-    #[arg(long, value_enum, hide_possible_values = true, default_value_t)]
+    #[arg(long, value_enum, hide_possible_values = true, default_value_t, help_heading = "Output")]
     pub(super) format: Format,
 }
 

@@ -5,12 +5,13 @@ use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
     Plan as PlanFile, PlanRequest,
     change::{ChangeRow, changes},
-    moved::{Moved, movable, moved, targets},
+    moved::{Moved, broken_rules, movable, moved, targets},
 };
 
 use super::{flags::Plan, output};
 use crate::{
     Failure, Outcome,
+    caller::notice,
     format::{Format, print_csv, print_json},
     stdout::print_line,
     table::{shortened, table},
@@ -24,9 +25,13 @@ pub(super) fn check(
     other: Option<&PlanFile>,
 ) -> Outcome {
     let devices: Vec<String> = inventory.devices.iter().map(|device| device.name.to_string()).collect();
-    let found = targets(&arguments.moves, &groups.group_names(), &devices);
+    let names = groups.group_names();
+    let found = targets(&arguments.moves, &names, &devices);
     let movable = |_| other.map_or(Ok(()), |other| movable(other, &arguments.moves));
-    found.and_then(movable).map_err(|error| arguments.move_failure(error))
+    found.and_then(movable).map_err(|error| arguments.move_failure(error))?;
+    let broken = other.map_or(Vec::new(), |other| broken_rules(other, &arguments.moves, &names));
+    broken.iter().for_each(|broken| notice!("warning: {broken}"));
+    Ok(())
 }
 
 /// Prints what the moves change of `other`, and writes the moved plan if `--output` says where.

@@ -34,7 +34,7 @@ use order::{Printed, RowOrder};
 /// Measure every operator of a model, on this machine or on all devices of a cluster.
 #[derive(clap::Args)]
 pub struct Profile {
-    /// Relay text, or with --import a graph dump of TVM's debug executor
+    /// An ONNX model or Relay text; with --import also a graph dump of TVM's debug executor
     model: Option<PathBuf>,
 
     #[command(flatten)]
@@ -337,11 +337,15 @@ fn warn(profile: &DeviceProfile, summary: &ProfileSummary) {
     if let Some(whole) = profile.whole {
         let (wall, _) = whole.relative_difference(&summary.sum);
         if wall.abs() > MOST_DIFFERENCE {
+            let (than, else_because) = match wall > 0.0 {
+                true => ("more", "operators are faster together"),
+                false => ("less", "operators are slower together, as where they take the caches from each other"),
+            };
             notice!(
-                "the operators of the model take {} one by one on {device}, {:+.0} % against {} for the whole: something \
-                 else used the machine meanwhile, or the model's operators are faster together; --again measures again",
+                "the operators of the model take {} one by one on {device}, {:.0} % {than} than the {} of the whole: \
+                 something else used the machine meanwhile, or {else_because}; --again measures again",
                 summary.sum.time,
-                100.0 * wall,
+                100.0 * wall.abs(),
                 whole.time
             );
         }

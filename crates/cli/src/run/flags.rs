@@ -12,7 +12,7 @@ use crate::{
 /// Run a model on this machine, or a plan on its agents, and report how long it took.
 #[derive(clap::Args)]
 pub struct Run {
-    /// Relay text, or the plan.json of `edgecut plan`
+    /// An ONNX model, Relay text, or the plan.json of `edgecut plan`
     #[arg(value_name = "MODEL|PLAN")]
     pub(super) input: PathBuf,
 

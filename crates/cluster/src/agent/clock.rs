@@ -1,6 +1,6 @@
 //! Monotonic clocks and the offset between two of them.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use edgecut_graph::units::Micros;
 
@@ -16,6 +16,11 @@ impl Clock {
     pub fn now(&self) -> Micros {
         self.0.elapsed().into()
     }
+}
+
+/// The time on this machine's calendar clock, since 1970.
+pub fn since_1970() -> Micros {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(Micros::ZERO, Micros::from)
 }
 
 /// The offset of an agent's clock from this process's clock: subtracted from its times.

@@ -27,7 +27,7 @@ mod shutdown;
 mod supervisor;
 mod work_log;
 
-pub use client::{Agent, AgentError, DiscoveryError, Fleet, FleetMember, RunHandle};
+pub use client::{Agent, AgentError, DiscoveryError, Fleet, FleetMember, RunHandle, ServerCertificate};
 pub use limits::{LimitError, Limits, MAX_TIME, descriptors};
 pub use log_queue::LogQueue;
 pub use protocol::{Identity, MemoryShortfall, SecurityError, check_address};

@@ -26,7 +26,7 @@ const MAX_EFFORT: u64 = 1000;
 /// By another order of operators, recomputation, stretches in parts with halos, and copies to a host or a neighbour.
 #[derive(clap::Args)]
 pub struct Schedule {
-    /// Relay text, a DLMO or MAGIS graph (JSON), or a network of bare tensors (JSON)
+    /// An ONNX model, Relay text, a DLMO or MAGIS graph (JSON), or a network of bare tensors (JSON)
     #[arg(value_name = "MODEL|GRAPH", required_unless_present = "configs")]
     pub(super) input: Option<PathBuf>,
 

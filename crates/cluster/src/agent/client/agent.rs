@@ -9,7 +9,7 @@ use super::{error::AgentError, remote::RemoteAgent, run_handle::RunHandle};
 use crate::{
     Description, Server,
     agent::{
-        clock::{Clock, ClockOffset},
+        clock::{Clock, ClockOffset, since_1970},
         protocol::{
             Identity,
             named_tensors::NamedTensors,
@@ -122,6 +122,21 @@ impl Agent {
         }
         let unknown = ClockOffset { offset: Micros::ZERO, uncertainty: Micros(f64::INFINITY) };
         Ok(ClockOffset::estimate(&exchanges).unwrap_or(unknown))
+    }
+
+    /// The offset of the calendar clock of the agent's machine from the one here; `None` if the agent does not tell.
+    ///
+    /// # Errors
+    /// If the agent does not answer.
+    pub async fn calendar_offset(&self) -> Result<Option<ClockOffset>, AgentError> {
+        let Agent::Remote(agent) = self else { return Ok(None) };
+        let mut exchanges = Vec::with_capacity(CLOCK_EXCHANGES);
+        for _ in 0..CLOCK_EXCHANGES {
+            let sent = since_1970();
+            let Some(remote) = agent.since_1970().await? else { return Ok(None) };
+            exchanges.push((sent, remote, since_1970()));
+        }
+        Ok(ClockOffset::estimate(&exchanges))
     }
 
     /// Times transfers from this agent to `peer`, of sizes up to `largest`.

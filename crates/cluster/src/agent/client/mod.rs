@@ -8,9 +8,11 @@ mod fleet;
 mod probe_fit;
 mod remote;
 mod run_handle;
+mod server_certificate;
 
 pub use agent::Agent;
 pub use discover::DiscoveryError;
 pub use error::AgentError;
 pub use fleet::{Fleet, FleetMember};
 pub use run_handle::RunHandle;
+pub use server_certificate::ServerCertificate;

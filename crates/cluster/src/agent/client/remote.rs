@@ -228,6 +228,13 @@ impl RemoteAgent {
         self.time(reply.now_us)
     }
 
+    /// The time on the calendar clock of the agent's machine, since 1970; `None` if the agent does not tell.
+    pub async fn since_1970(&self) -> Result<Option<Micros>, AgentError> {
+        let mut client = self.client.clone();
+        let reply = self.reply("reporting its clock", CALL_TIMEOUT, client.clock(ClockRequest {})).await?;
+        reply.unix_us.map(|time| self.time(time)).transpose()
+    }
+
     /// Times transfers from this agent to `peer`.
     pub async fn probe(&self, peer: &Peer, largest: Bytes, budget: Duration) -> Result<Vec<ProbeSample>, AgentError> {
         let doing = format!("probing its link to {}", peer.server);

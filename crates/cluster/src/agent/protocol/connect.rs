@@ -4,7 +4,10 @@ use std::{io, time::Duration};
 
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use tokio::net::TcpStream;
-use tokio_rustls::{client::TlsStream, rustls::pki_types::ServerName};
+use tokio_rustls::{
+    client::TlsStream,
+    rustls::pki_types::{CertificateDer, ServerName},
+};
 use tonic::{
     codegen::{Service, http::Uri},
     transport::{Channel, Endpoint},
@@ -87,6 +90,21 @@ pub async fn connect(peer: &Peer, identity: Option<&Identity>, expected: Expecte
         }),
         Err(_) => Err(ConnectError::Timeout(CONNECT_TIMEOUT)),
     }
+}
+
+/// The certificate that a peer's agent shows.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn server_certificate(peer: &Peer, identity: &Identity) -> Result<CertificateDer<'static>, ConnectError> {
+    let uri = format!("http://{}", peer.address).parse().map_err(|_| ConnectError::Address(peer.address.clone()))?;
+    let connecting = secured(uri, peer, identity, Expected::Peer);
+    let stream = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
+    let stream = stream.map_err(|_| ConnectError::Timeout(CONNECT_TIMEOUT))?;
+    let stream = stream.map_err(|error| ConnectError::Failed(root_cause(&error)))?;
+    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let none = || ConnectError::Failed("it shows no certificate".to_string());
+    certificate.map(|certificate| certificate.clone().into_owned()).ok_or_else(none)
 }
 
 /// A connection over TLS to the agent of `peer` at `uri`. Nothing is sent on it before its certificate is checked.

@@ -15,7 +15,7 @@ use crate::agent::protocol::{
     role::Role,
 };
 use edgecut_engine::EngineError;
-use edgecut_graph::units::Bytes;
+use edgecut_graph::units::{Bytes, counted};
 
 /// Status messages travel in HTTP/2 headers, whose size is limited.
 const MAX_STATUS_LENGTH: usize = 4000;
@@ -40,7 +40,8 @@ pub enum HostError {
     #[error("device {device} is busy with {user}")]
     Busy { device: SmolStr, user: String },
     #[error(
-        "device {device} computes with at most {offered} threads, {threads} were asked for: start its agent with more (--threads)"
+        "device {device} computes with at most {}, {threads} were asked for: start its agent with more (--threads)",
+        counted(*.offered as usize, "thread")
     )]
     Threads { device: SmolStr, threads: u32, offered: u32 },
     #[error("no device {device}: this server has {known}")]

@@ -23,6 +23,7 @@ use super::{
     transfer,
 };
 use crate::agent::{
+    clock::since_1970,
     limits::Limits,
     protocol::{
         probe::ProbeSample as Sample,
@@ -36,7 +37,7 @@ use crate::agent::{
         },
     },
 };
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::units::{Bytes, Micros, counted};
 
 /// The gRPC service of one host.
 pub(super) struct Service {
@@ -118,7 +119,7 @@ impl Agent for Service {
 
     async fn clock(&self, request: Request<ClockRequest>) -> Result<Response<ClockReply>, Status> {
         self.authorize(&request, Role::Operator)?;
-        Ok(Response::new(ClockReply { now_us: self.host.now().0 }))
+        Ok(Response::new(ClockReply { now_us: self.host.now().0, unix_us: Some(since_1970().0) }))
     }
 
     async fn probe(&self, request: Request<ProbeRequest>) -> Result<Response<Self::ProbeStream>, Status> {
@@ -380,11 +381,6 @@ async fn read_commands(
 /// Who sent a request.
 fn client_id(extensions: &Extensions) -> ClientId {
     extensions.get::<ConnectionInfo>().map_or(ClientId::Address(None), |connection| connection.client_id)
-}
-
-/// `1 operator`, `2 operators`.
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Ends a reply stream with the error of `outcome`, if any, and logs it.

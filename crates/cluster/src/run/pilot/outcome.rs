@@ -47,7 +47,7 @@ impl PilotOutcome {
             false => "times of groups are measured in context",
             true => "times of groups and links are those of the run, scaled to the measured total",
         };
-        format!("pilot run on the agents: {measured}; {times}")
+        format!("pilot run: {measured}; {times}")
     }
 }
 

@@ -278,7 +278,7 @@ def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), floa
             let piloted = planned(&options);
             assert_eq!(piloted.candidate.costs, CostSource::PilotRun);
             let plan = piloted.candidate.to_plan(&piloted.request).unwrap();
-            assert!(plan.notes.iter().any(|note| note.starts_with("pilot run on the agents: ")), "{:?}", plan.notes);
+            assert!(plan.notes.iter().any(|note| note.starts_with("pilot run: ")), "{:?}", plan.notes);
             let is_run = |event: &&PlanEvent| matches!(event, PlanEvent::PilotRun { .. });
             let count = events.borrow().iter().filter(is_run).count();
             assert!(count >= 2, "a round, and a turn: {count}");

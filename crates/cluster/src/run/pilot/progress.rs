@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::units::{Bytes, Micros, counted};
 use edgecut_plan::Candidate;
 
 /// What a search has found.
@@ -88,17 +88,17 @@ impl fmt::Display for PlanEvent {
                 )
             }
             PlanEvent::MeasuringShard { name, number, of } => write!(f, "measuring shard {number} of {of}: {name}"),
-            PlanEvent::Running => f.write_str("running a plan on the agents"),
+            PlanEvent::Running => f.write_str("running a plan"),
             PlanEvent::ShardsMeasured(count) => write!(f, "measured {count} shards, stored in the profiles"),
             PlanEvent::PilotRefused { agent, message } => write!(f, "pilot run refused: {agent}: {message}"),
             PlanEvent::AgentFailed(why) => write!(f, "giving out the best plan so far: {why}"),
             PlanEvent::PilotRun { devices, splits, is_scheduled, is_stream, time, predicted } => {
-                let plural = if *devices == 1 { "" } else { "s" };
+                let devices = counted(*devices, "device");
                 let scheduled = if *is_scheduled { ", with schedules that need less memory" } else { "" };
                 let unit = if *is_stream { " between results" } else { "" };
                 write!(
                     f,
-                    "pilot run on {devices} device{plural}, {splits} operators split{scheduled}: {time}{unit}, \
+                    "pilot run on {devices}, {splits} operators split{scheduled}: {time}{unit}, \
                      predicted {predicted}"
                 )
             }
