@@ -256,9 +256,10 @@ impl Host {
                 }
             }
         });
-        let (mut opening, mut links) = (opening.peekable(), Vec::with_capacity(setup.peers.len()));
-        while opening.peek().is_some() {
-            links.extend(futures::future::try_join_all(opening.by_ref().take(CONNECTING)).await?);
+        let (mut opening, mut links) = (opening.collect::<Vec<_>>(), Vec::with_capacity(setup.peers.len()));
+        while !opening.is_empty() {
+            let later = opening.split_off(CONNECTING.min(opening.len()));
+            links.extend(futures::future::try_join_all(std::mem::replace(&mut opening, later)).await?);
         }
         session.set_links(links);
         Ok(())
