@@ -18,6 +18,7 @@ use edgecut::{
         Agent, Fleet, RunHandle,
         protocol::{
             named_tensors::StreamedTensor,
+            peer::Peer,
             role::Role,
             run::RunEvent,
             setup::{Partition, Setup},
@@ -258,6 +259,59 @@ async fn runs_that_ask_for_too_much_are_refused() {
         assert!(message.contains(expected), "{message}");
     }
     lab.serves("profile m.relay --budget 1ms --output p");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_of_peers_are_bounded_in_number_and_in_memory() {
+    let lab = Lab::plain(&["--memory", "64MiB", "--limit", "peers=8"]);
+    let peer = Peer { server: "".into(), address: String::new(), tls_name: None };
+    for (count, expected) in [(9, "9 servers to exchange values with, at most 8 are served"), (250_000, "on the agent")]
+    {
+        let peers = vec![peer.clone(); count];
+        let run = agent(&lab, "client").await.run(Arc::new(Setup { peers, ..setup("peers") }));
+        let message = refusal(run).await;
+        assert!(message.contains(expected), "{message}");
+        lab.serves("profile m.relay --budget 1ms --output p");
+    }
+    let most = Bytes((64 + 128) << 20);
+    assert!(resident(lab.agent.worker()).is_none_or(|bytes| bytes < most));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_is_logged_in_one_line_and_counted_as_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, authority) = (folder.path().join("log"), Authority::new(folder.path()));
+    authority.issue("s0", Role::Agent);
+    authority.issue("client", Role::Operator);
+    let mut command = edgecut(folder.path());
+    command.args(["agent", "--name", "s0", "--listen", "127.0.0.1:0", "--threads", "1"]).args(authority.flags("s0"));
+    command.env("TMPDIR", folder.path()).stderr(fs::File::create(&log).unwrap());
+    let agent_process = AgentProcess::spawn("s0", &mut command);
+    let tls = "[tls]\nca = \"ca.pem\"\ncert = \"client.pem\"\nkey = \"client.key\"\n";
+    let server = format!("[[server]]\nname = \"s0\"\naddress = \"{}\"\n", agent_process.address);
+    fs::write(folder.path().join("lab.toml"), format!("{tls}{server}")).unwrap();
+    let lab = Lab { folder, agent: agent_process, authority: Some(authority) };
+    // Its check by the client is left out: the agent's is what counts.
+    let forged = "cpu\nINFO forged \u{1b}[2J";
+    let mut wrong = setup("wrong");
+    wrong.partitions[0].device = forged.into();
+    let message = refusal(agent(&lab, "client").await.run(Arc::new(wrong))).await;
+    assert!(message.contains("no device cpu\\nINFO forged \\u{1b}[2J"), "{message}");
+    let message = refusal(agent(&lab, "client").await.run(Arc::new(Setup { in_flight: 0, ..setup("none") }))).await;
+    assert!(message.contains("no inference may be in flight"), "{message}");
+    let begin = Instant::now();
+    loop {
+        let text = fs::read_to_string(&log).unwrap();
+        let failed =
+            text.lines().filter(|line| line.contains("failed after") && line.contains("(certificate ")).count();
+        assert!(text.lines().all(|line| !line.starts_with("INFO forged")) && !text.contains('\u{1b}'), "{text}");
+        if failed == 2 {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{text}");
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

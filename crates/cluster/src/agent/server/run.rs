@@ -9,7 +9,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, TryStreamExt};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
@@ -248,12 +247,21 @@ impl Host {
     async fn connect_all(&self, session: &Arc<Session>) -> Result<(), HostError> {
         let setup = &session.setup;
         let used: BTreeSet<u32> = setup.sends.iter().map(|send| send.peer).collect();
-        let opening = (0u32..).zip(&setup.peers).map(|(index, peer)| (used.contains(&index), peer));
-        let opening = opening.map(async |(is_used, peer)| match is_used {
-            true => open_link(session, peer, self.identity()).await.map(Some),
-            false => Ok(None),
+        let opening = (0u32..).zip(&setup.peers).map(|(index, peer)| {
+            let is_used = used.contains(&index);
+            async move {
+                match is_used {
+                    true => open_link(session, peer, self.identity()).await.map(Some),
+                    false => Ok(None),
+                }
+            }
         });
-        session.set_links(futures::stream::iter(opening).buffered(CONNECTING).try_collect().await?);
+        let (mut opening, mut links) = (opening.collect::<Vec<_>>(), Vec::with_capacity(setup.peers.len()));
+        while !opening.is_empty() {
+            let later = opening.split_off(CONNECTING.min(opening.len()));
+            links.extend(futures::future::try_join_all(std::mem::replace(&mut opening, later)).await?);
+        }
+        session.set_links(links);
         Ok(())
     }
 }
