@@ -413,7 +413,7 @@ mod tests {
         let ty = |size| TensorType::of(DType::U8, &[size]);
         let mut graph = Graph::new();
         let weight = graph.add_tensor("w", ty(100), Origin::Parameter);
-        graph.add_operator(Operator::new("zeros", []), &[ty(1000)]);
+        graph.add_operator(Operator::new("zeros", [] as [TensorId; 0]), &[ty(1000)]);
         graph.add_operator(Operator::new("cast", [weight]), &[ty(800)]);
         let tiled = graph.add_operator(Operator::new("tile", [weight]), &[ty(2000)]);
         graph.outputs = graph.operator(tiled).outputs.to_vec();

@@ -34,14 +34,16 @@ struct StageSample {
     peak: Bytes,
 }
 
-/// Checks that a partition can fit before anything is loaded.
+/// Checks that a partition can fit before anything is loaded. The limit of a plan is one on what a run takes; while it is
+/// loaded, a tensor of which only slices are kept may take all that the device has.
 ///
 /// # Errors
 /// By how much it exceeds the limit.
-pub(super) fn admit(partition: &Partition, limit: Bytes) -> Result<(), HostError> {
+pub(super) fn admit(partition: &Partition, limit: Bytes, device: Bytes) -> Result<(), HostError> {
     if let Some((tensor, need)) = partition.largest_loaded()
-        && let shortfall @ Bytes(1..) = limit.shortfall(need)
+        && let shortfall @ Bytes(1..) = device.shortfall(need)
     {
+        let limit = device;
         return Err(HostError::Loading { device: partition.device.clone(), tensor, need, limit, shortfall });
     }
     let activations = partition.activations.max(partition.min_activations());

@@ -129,7 +129,8 @@ impl Host {
         }
         let leased = self.lease_all(&setup, client).await?;
         for partition in &leased {
-            execute::admit(&setup.partitions[partition.index], partition.limit)?;
+            let device = partition.lease.device().description().memory;
+            execute::admit(&setup.partitions[partition.index], partition.limit, device)?;
         }
         client.send(RunEvent::Admitted).await?;
         let streamed = Arc::new(client.parameters(&setup).await?);
