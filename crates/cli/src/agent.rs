@@ -311,7 +311,7 @@ fn accepting(listener: net::TcpListener) -> Result<(TcpListener, SocketAddr), Fa
 
 /// Prints the address where the agent listens: on stdout, so that a caller who asked for port 0 can read it.
 fn announce(host: &Host, address: SocketAddr, tls: bool) {
-    // Whoever does not listen to it is not asked to.
+    // A caller that has closed it does not need the address.
     let _ = writeln!(io::stdout(), "listening on {address}");
     let how = if tls { "mutual TLS" } else { "no TLS" };
     let description = host.describe();

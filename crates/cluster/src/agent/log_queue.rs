@@ -1,4 +1,4 @@
-//! The log of an agent on its way to stderr, which may be a full disk, a closed pipe, or one that nobody reads.
+//! The log of an agent on its way to stderr, which may be a full disk, a closed pipe, or one that is not read.
 //!
 //! Lines are written by a thread of their own. What logs never waits and never fails: a line that cannot be written, or for
 //! which there is no room, is lost and counted.
@@ -91,7 +91,7 @@ fn write_all(mut target: impl Write, received: &Receiver<Entry>, lost: &AtomicU6
                     lost.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            // Whoever asked may have lost patience.
+            // The caller may have lost patience.
             Entry::Flush(done) => drop(done.try_send(())),
         }
     }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_reads_stops_no_one() {
+    fn a_pipe_that_is_not_read_stops_no_one() {
         let (reader, writer) = io::pipe().unwrap();
         let mut log = LogQueue::start(writer).unwrap();
         let lines = 4 * QUEUE_LENGTH as u64;

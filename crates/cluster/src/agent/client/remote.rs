@@ -26,6 +26,7 @@ use crate::{
         peer::Peer,
         probe::ProbeSample,
         profile::{ProfileEvent, ProfileTask},
+        received_trace::received_time,
         run::{EventReader, RunCommand},
         setup::Setup,
         wire::{
@@ -161,7 +162,7 @@ impl RemoteAgent {
 
     /// A time in a reply.
     fn time(&self, us: f64) -> Result<Micros, AgentError> {
-        wire::time(us).map_err(|error| self.malformed(&error))
+        received_time(us).map_err(|error| self.malformed(&error))
     }
 
     /// Awaits the reply to a call, up to a timeout.

@@ -10,6 +10,7 @@
 //! | [`encoding`] | float32 tensors in fewer bits |
 //! | [`peer`], [`connect`], [`security`] | addresses, HTTP/2 channels, mutual TLS |
 //! | [`role`], [`holder`] | what a certificate allows, and who holds it |
+//! | [`received_trace`] | what an agent has measured of an inference, checked |
 //! | [`recorded`] | sequences of messages as bytes |
 //! | [`error`] | invalid requests, and how a refusal differs from a lost connection |
 
@@ -24,6 +25,7 @@ pub mod named_tensors;
 pub mod peer;
 pub mod probe;
 pub mod profile;
+pub mod received_trace;
 pub mod recorded;
 pub mod role;
 pub mod run;

@@ -11,6 +11,7 @@ use super::{
     constants::{self, ConstantReader, ConstantTransport, HeldConstants, Messages},
     error::MessageError,
     inference_trace::{DeviceMemory, InferenceTrace},
+    received_trace::{received_time, received_trace},
     setup::{Setup, ValueId},
     wire::{self, run_event, run_request},
 };
@@ -282,14 +283,14 @@ impl EventReader {
             },
             Some(run_event::Event::Connected(_)) => RunEvent::Connected,
             Some(run_event::Event::Started(started)) => {
-                RunEvent::Started { inference: started.inference, at: wire::time(started.at_us)? }
+                RunEvent::Started { inference: started.inference, at: received_time(started.at_us)? }
             }
             Some(run_event::Event::Arrived(arrived)) => {
                 let mut digest = [0; 32];
                 digest.iter_mut().zip(&arrived.digest).for_each(|(to, from)| *to = *from);
-                RunEvent::Arrived { inference: arrived.inference, at: wire::time(arrived.at_us)?, digest }
+                RunEvent::Arrived { inference: arrived.inference, at: received_time(arrived.at_us)?, digest }
             }
-            Some(run_event::Event::Measured(measured)) => RunEvent::Measured(measured.try_into()?),
+            Some(run_event::Event::Measured(measured)) => RunEvent::Measured(received_trace(measured)?),
             // For what sends the setup.
             Some(run_event::Event::Wanted(_)) => return Ok(None),
             Some(run_event::Event::Output(piece)) => {
@@ -426,7 +427,7 @@ mod tests {
     fn what_is_no_energy_is_left_out() {
         let energy = [f64::NAN, -1.0, f64::INFINITY, 2.0].map(|j| wire::SourceEnergy { source: "a".to_string(), j });
         let trace = wire::InferenceTrace { energy: energy.to_vec(), ..wire::InferenceTrace::default() };
-        let told = InferenceTrace::try_from(trace).unwrap().energy;
+        let told = received_trace(trace).unwrap().energy;
         assert_eq!(told, [SourceEnergy { source: "a".to_string(), total: Joules(2.0) }]);
     }
 

@@ -1,9 +1,9 @@
 //! Generated from `proto/edgecut.proto`: messages, client and server; and conversions to this crate's types.
 
-use super::{error::MessageError, inference_trace, peer, setup::ValueId};
+use super::{inference_trace, peer};
 use crate as cluster;
 use crate::{CpuDescription, Description, DeviceDescription, DeviceKind, EnergyMetering, HostLink, printable};
-use edgecut_graph::units::{Bytes, Joules, Micros, Rate};
+use edgecut_graph::units::{Bytes, Micros, Rate};
 use edgecut_plan::TransferFormat;
 
 tonic::include_proto!("edgecut.v1");
@@ -73,17 +73,6 @@ fn link_cost(from: LinkCost) -> Option<edgecut_graph::LinkCost> {
 /// A text of another program, as it is printed.
 pub(in crate::agent) fn text(from: String) -> String {
     printable(&from).into_owned()
-}
-
-/// A time of another program, in microseconds.
-///
-/// # Errors
-/// If it is no time.
-pub(in crate::agent) fn time(us: f64) -> Result<Micros, MessageError> {
-    match us.is_finite() && us >= 0.0 {
-        true => Ok(Micros(us)),
-        false => Err(MessageError::Malformed(format!("a time of {us} us: expected a finite number from 0"))),
-    }
 }
 
 impl From<DescribeReply> for Description {
@@ -224,62 +213,5 @@ impl From<inference_trace::InferenceTrace> for InferenceTrace {
             memory: from.memory.into_iter().map(Into::into).collect(),
             energy: from.energy.into_iter().map(energy).collect(),
         }
-    }
-}
-
-impl TryFrom<InferenceTrace> for inference_trace::InferenceTrace {
-    type Error = MessageError;
-
-    /// # Errors
-    /// If a time is no time.
-    fn try_from(from: InferenceTrace) -> Result<inference_trace::InferenceTrace, MessageError> {
-        let step = |step: StepTime| {
-            Ok(inference_trace::StepTime {
-                group: step.group,
-                end: time(step.end_us)?,
-                wall: time(step.wall_us)?,
-                cpu: time(step.cpu_us)?,
-                workspace: Bytes(step.workspace_bytes),
-            })
-        };
-        let stage = |stage: StageTime| {
-            Ok(inference_trace::StageTime {
-                device: text(stage.device).into(),
-                stage: stage.stage,
-                ready: time(stage.ready_us)?,
-                start: time(stage.start_us)?,
-                end: time(stage.end_us)?,
-                steps: stage.steps.into_iter().map(step).collect::<Result<_, MessageError>>()?,
-                engine: text(stage.engine).into(),
-                fallbacks: stage.fallbacks,
-            })
-        };
-        let transfer = |transfer: TransferTime| {
-            Ok(inference_trace::TransferTime {
-                value: ValueId(transfer.value),
-                to: text(transfer.to).into(),
-                ready: time(transfer.ready_us)?,
-                start: time(transfer.start_us)?,
-                end: time(transfer.end_us)?,
-                bytes: Bytes(transfer.bytes),
-            })
-        };
-        let arrival = |arrival: ArrivalTime| {
-            let (start, end) = (time(arrival.start_us)?, time(arrival.end_us)?);
-            Ok(inference_trace::ArrivalTime { value: ValueId(arrival.value), start, end })
-        };
-        // What is no energy is left out: nothing else of a run depends on it.
-        let energy = |energy: SourceEnergy| {
-            let total = Some(energy.j).filter(|j| j.is_finite() && *j >= 0.0)?;
-            Some(inference_trace::SourceEnergy { source: text(energy.source), total: Joules(total) })
-        };
-        Ok(inference_trace::InferenceTrace {
-            inference: from.inference,
-            stages: from.stages.into_iter().map(stage).collect::<Result<_, MessageError>>()?,
-            transfers: from.transfers.into_iter().map(transfer).collect::<Result<_, MessageError>>()?,
-            arrivals: from.arrivals.into_iter().map(arrival).collect::<Result<_, MessageError>>()?,
-            memory: from.memory.into_iter().map(Into::into).collect(),
-            energy: from.energy.into_iter().filter_map(energy).collect(),
-        })
     }
 }
