@@ -71,7 +71,7 @@ fn devices_stay_and_a_full_disk_loses_nothing() {
         assert_eq!(!printed.is_empty(), prints, "{line}: {printed}");
         assert!(path.is_symlink() && fs::metadata(path).unwrap().file_type().is_char_device(), "{line}");
     });
-    // Nobody reads what is printed: the file is written all the same.
+    // What is printed is lost: the file is written all the same.
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let (reader, closed) = std::io::pipe().unwrap();
     drop(reader);

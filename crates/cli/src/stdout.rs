@@ -1,6 +1,6 @@
 //! Standard output: what a verb prints, or the result that goes to `-`; what is printed then goes to stderr.
 //!
-//! Where stdout takes no more, the verb goes on, so that its files are written even if nobody reads what it prints; the failure
+//! Where stdout takes no more, the verb goes on, so that its files are written even if no one reads what it prints; the failure
 //! is kept for the end of the program.
 
 use std::{

@@ -1,7 +1,5 @@
 //! Errors of writing ONNX.
 
-use std::path::PathBuf;
-
 use edgecut_graph::OperatorId;
 
 /// Why a graph could not be written as an ONNX model.
@@ -24,8 +22,6 @@ pub enum ExportError {
          (--external-data)"
     )]
     TooLarge { bytes: u64 },
-    #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: std::io::Error },
 }
 
 impl ExportError {
