@@ -5,8 +5,8 @@ set -euo pipefail
 usage() {
     cat <<'TEXT'
 usage: kubernetes.sh CERTS MACHINE... | kubectl apply -f -
-CERTS is the folder that `edgecut cluster init` made. A MACHINE is a server of the cluster file, called as its machine is
-in Kubernetes (kubectl get nodes). Run it again after `edgecut cluster init` or `revoke`: agents read new files without a restart.
+CERTS is the folder that `edgecut cluster init` made. A MACHINE is a server of the cluster file whose name is that
+machine's label kubernetes.io/hostname (kubectl get nodes -L kubernetes.io/hostname). Run it again after `edgecut cluster init` or `revoke`: agents read new files without a restart.
 TEXT
 }
 

@@ -300,7 +300,7 @@ fn a_check_says_which_servers_can_be_used() {
     // Of another name: its tensors would be refused.
     let renamed = fs::read_to_string(at.join("lab.toml")).unwrap().replace("name = \"a\"", "name = \"c\"");
     fs::write(at.join("c.toml"), renamed).unwrap();
-    refused_soon(at, "cluster check c.toml", &["its certificate was issued to a"]);
+    refused_soon(at, "cluster check c.toml", &["its certificate is that of `a`, expected that of `c`"]);
     assert!(run(at, "cluster init lab.toml --renew --days 5").status.success());
     refused_soon(at, "cluster check lab.toml", &["its certificate ends in 4 days"]);
 }

@@ -26,8 +26,9 @@ fn manifests(folder: &Path, line: &str) -> (Option<i32>, String, String) {
 /// A folder with `lab.toml`, whose servers have these names, and `certs`.
 fn certified(names: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let server = |name: &&str| format!("[[server]]\nname = \"{name}\"\naddress = \"127.0.0.1:7600\"\n");
-    fs::write(folder.path().join("lab.toml"), names.iter().map(server).collect::<String>()).unwrap();
+    let server =
+        |(port, name): (usize, &&str)| format!("[[server]]\nname = \"{name}\"\naddress = \"127.0.0.1:{port}\"\n");
+    fs::write(folder.path().join("lab.toml"), (7600..).zip(names).map(server).collect::<String>()).unwrap();
     let (code, _, said) = run(folder.path(), "cluster init lab.toml");
     assert_eq!(code, Some(0), "{said}");
     folder

@@ -171,7 +171,7 @@ fn no_more_threads_than_an_agent_offers() {
     let output = within(PATIENCE, command);
     assert!(!output.status.success());
     let message = stderr(&output);
-    assert!(message.contains("device cpu computes with at most 1 threads, 1024 were asked for"), "{message}");
+    assert!(message.contains("device cpu computes with at most 1 thread, 1024 were asked for"), "{message}");
     assert!(threads(lab.agent.worker()).is_none_or(|count| count < 32));
 }
 

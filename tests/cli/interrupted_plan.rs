@@ -53,7 +53,7 @@ fn planning_that_is_stopped_gives_out_the_best_so_far() {
     let output = ending(PATIENCE, child);
     interrupting.join().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && message.contains("stopping: the best plan so far is given out"), "{message}");
+    assert!(output.status.success() && message.contains("stopping: the best plan so far is used"), "{message}");
     let rows = fs::read_to_string(here.join("front").join("front.csv")).unwrap().lines().count() - 1;
     let plans = (1..).take_while(|number| here.join("front").join(format!("plan-{number}.json")).exists()).count();
     assert!(rows > 0 && rows == plans, "{rows} rows, {plans} plans");

@@ -192,7 +192,7 @@ fn what_is_no_subject_is_refused_with_its_kind() {
         ("broken.json", "{\"version\": 2, \"groups\": [", "not JSON that can be read"),
         ("old.json", "{\"version\": 1, \"groups\": []}", "format version 1"),
         ("run.json", "{\"latency\": {}, \"predicted_latency_us\": 1, \"groups\": []}", "not results of a run"),
-        ("front.csv", "latency_us,interval_us,peak_bytes,devices,splits\n1,2,x,1,0\n", "not a front"),
+        ("front.csv", "latency_us,interval_us,peak_bytes,devices,splits,measured_us\n1,2,x,1,0,\n", "not a front"),
         ("empty", "", "the file is empty"),
         ("c.toml", "[[server]]\nname = \"a\"\n", "this is TOML"),
         ("picture", "\u{89}PNG\r\n", "neither a profile nor a plan"),

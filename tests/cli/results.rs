@@ -161,7 +161,7 @@ fn an_interrupted_run_gives_out_what_is_finished() {
     let here = folder.path();
     let (code, printed, said) = interrupted(here, "run m.relay --repeat 4000000000 --format json", Duration::ZERO);
     assert!(code == Some(0) && printed.contains("median_us"), "{said}");
-    assert!(said.contains("the runs that are finished are given out") && said.contains("of 4000000000 runs"), "{said}");
+    assert!(said.contains("the finished runs are reported") && said.contains("of 4000000000 runs"), "{said}");
     // Until then no run may have been finished: it ends with nothing, and the code of an interruption.
     let line = "run plan.json --repeat 1000000 --output runs.csv";
     let finished = (0..12).map(|step| interrupted(here, line, Duration::from_millis(50 << step)));

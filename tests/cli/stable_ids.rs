@@ -116,7 +116,7 @@ fn shards_on_two_agents_join_by_id_part_and_device() {
     }
     let shards = keys(&run, "group", &["id", "part", "server"]);
     // A device may have a share in pieces.
-    let is_there = |server: &str| shards.iter().any(|shard| shard[1].contains('/') && shard[2] == server);
+    let is_there = |server: &str| shards.iter().any(|shard| shard[1].contains("of") && shard[2] == server);
     assert!(is_there("s0") && is_there("s1"), "{shards:?}");
 
     let columns = ["id", "server", "device"];
@@ -134,7 +134,7 @@ fn shards_and_transfers_keep_the_ids_of_the_model() {
     let profile = rows(&fs::read_to_string(here.join("p.csv")).unwrap());
     let plan = rows(&fs::read_to_string(here.join("split.csv")).unwrap());
     let of_kind = |kind: &'static str| plan.iter().filter(move |row| row["kind"] == kind);
-    assert!(of_kind("group").any(|row| row["part"].starts_with("1/")));
+    assert!(of_kind("group").any(|row| row["part"].starts_with("1of")));
     for row in of_kind("group").filter(|row| !row["id"].is_empty()) {
         let of = profile.iter().find(|of| of["id"] == row["id"]).unwrap();
         let part = if row["part"].is_empty() { String::new() } else { format!("[{}]", row["part"]) };

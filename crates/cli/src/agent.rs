@@ -184,7 +184,7 @@ fn identity(
         }
         (None, None, None) => return Ok(None),
         _ => {
-            let what = "--tls-cert, --tls-key and --client-ca belong together: one of them is missing";
+            let what = "--tls-cert, --tls-key and --client-ca must be given together";
             return Err(Failure::BadInput(Report::msg(what)));
         }
     };

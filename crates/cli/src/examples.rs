@@ -38,7 +38,10 @@ const EXAMPLES: &[(&str, [Example; 3])] = &[
                 "On all devices of a cluster, at most a minute each",
                 "edgecut profile m.onnx --cluster lab.toml --budget 60s",
             ),
-            ("The ten slowest operators, measured again", "edgecut profile resnet18.onnx --again --sort time --top 10"),
+            (
+                "Measure everything again and print the ten slowest operators",
+                "edgecut profile resnet18.onnx --again --sort time --top 10",
+            ),
         ],
     ),
     (
@@ -64,7 +67,7 @@ const EXAMPLES: &[(&str, [Example; 3])] = &[
         "memory",
         [
             ("The smallest arena for a model's tensors", "edgecut memory place resnet18.onnx"),
-            ("A schedule that needs 40 % of the peak", "edgecut memory schedule resnet18.onnx --limit 40% --run"),
+            ("The fastest schedule within 40 % of the peak", "edgecut memory schedule resnet18.onnx --limit 40% --run"),
             ("When tensors are live and idle", "edgecut memory liveness resnet18.onnx"),
         ],
     ),

@@ -1,8 +1,10 @@
 //! Ctrl-C in a verb that has something to give out before it is done: the first one stops the work, the second one the program.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use tokio::runtime::Runtime;
+use std::{
+    io,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
 
 use crate::{
     caller::{Caller, notice},
@@ -14,17 +16,23 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// What is set once the work is to stop; `kept` says on stderr what is given out then. A caller has signals of its own, and sets
 /// its own flag.
-pub fn watch(runtime: &Runtime, kept: &'static str) -> &'static AtomicBool {
+///
+/// # Errors
+/// If Ctrl-C cannot be listened to.
+pub fn watch(kept: &'static str) -> io::Result<&'static AtomicBool> {
     if let Some(caller) = Caller::current() {
-        return caller.stop;
+        return Ok(caller.stop);
     }
-    runtime.spawn(async move {
+    // On a thread of its own, until the program ends: once it was listened to, Ctrl-C has no other effect.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listening = async move {
         while tokio::signal::ctrl_c().await.is_ok() {
             if INTERRUPTED.swap(true, Ordering::Relaxed) {
                 std::process::exit(EXIT_INTERRUPTED.into());
             }
-            notice!("stopping: {kept}; Ctrl-C again gives up");
+            notice!("stopping: {kept}; press Ctrl-C again to exit at once");
         }
-    });
-    &INTERRUPTED
+    };
+    thread::Builder::new().name("interrupt".into()).spawn(move || runtime.block_on(listening))?;
+    Ok(&INTERRUPTED)
 }

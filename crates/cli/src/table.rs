@@ -163,10 +163,13 @@ impl Table {
     }
 }
 
+/// A terminal that says it is narrower does not know its width, such as a serial console.
+const MIN_WIDTH: u16 = 20;
+
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The width of the terminal, if there is one.
-        match comfy_table::Table::new().width() {
+        match comfy_table::Table::new().width().filter(|width| *width >= MIN_WIDTH) {
             Some(width) => f.write_str(&self.fitted(width.into())),
             None => {
                 let all: Vec<usize> = (0..self.columns.len()).collect();

@@ -64,4 +64,6 @@ pub struct FrontPoint {
     pub peak_bytes: u64,
     pub devices: usize,
     pub splits: usize,
+    /// Latency of a pilot run, if it was run.
+    pub measured_us: Option<f64>,
 }

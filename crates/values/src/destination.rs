@@ -64,12 +64,32 @@ fn followed(path: &Path) -> io::Result<Destination> {
     for _ in 0..MOST_LINKS {
         let Ok(to) = fs::read_link(&at) else { return Ok(Destination::File(at)) };
         let folder = folder(&at);
+        refuse_planted(&at, folder)?;
         if folder.canonicalize().is_ok_and(|folder| folder.starts_with(OPEN_FILES)) {
             return Ok(Destination::Stream(path.to_path_buf()));
         }
         at = folder.join(to);
     }
     Err(io::Error::other("too many links lead to one another"))
+}
+
+/// Refuses a link that somebody else has put into a folder where everybody may write, as the system does where it opens files
+/// itself (`fs.protected_symlinks`): it would choose which of the user's files is replaced.
+#[cfg(unix)]
+fn refuse_planted(link: &Path, folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    const SHARED: u32 = 0o1002;
+    let (link, folder) = (fs::symlink_metadata(link)?, fs::metadata(folder)?);
+    let is_own = link.uid() == rustix::process::geteuid().as_raw() || link.uid() == folder.uid();
+    match folder.mode() & SHARED == SHARED && !is_own {
+        true => Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is somebody else's link in a shared folder")),
+        false => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn refuse_planted(_: &Path, _: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 /// Writes all of `content` to the stream at `path`. Waits for the reader of a FIFO.

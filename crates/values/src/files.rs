@@ -81,7 +81,11 @@ fn filled<E>(fill: impl FnOnce(&mut dyn Sink) -> Result<(), E>) -> Result<Vec<u8
 /// # Errors
 /// If the folder cannot be created.
 pub fn lock(path: &Path) -> io::Result<FileLock> {
-    let folder = folder(path);
+    let path = match Destination::of(path) {
+        Ok(Destination::File(file)) => file,
+        _ => path.to_path_buf(),
+    };
+    let folder = folder(&path);
     fs::create_dir_all(folder)?;
     let folder = File::open(folder).ok().filter(|folder| folder.lock().is_ok());
     Ok(FileLock { _folder: folder })

@@ -131,7 +131,7 @@ fn member(array: &str) -> String {
 fn elements(header: &NpyHeader, file: impl Read) -> Result<TensorData, String> {
     let need = header.bytes().ok_or("its shape is too large for memory")?;
     let mut bytes = Vec::new();
-    file.take(need as u64 + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    file.take((need as u64).saturating_add(1)).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
     if bytes.len() != need {
         let (shape, more) = (&header.shape, if bytes.len() > need { " or more" } else { "" });
         return Err(format!("shape {shape:?} needs {need} bytes, the file has {}{more}", bytes.len()));

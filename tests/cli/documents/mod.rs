@@ -46,6 +46,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("docs/cluster.md", "# cluster/lab.sh up", "needs root; tests/lab.rs makes such a cluster"),
     ("docs/cluster.md", "# EDGECUT_LAB_RATE", "needs root and an hour"),
     ("docs/gpu.md", "", "needs an NVIDIA GPU, or the features for it"),
+    (
+        "docs/operations.md",
+        "edgecut cluster init lab.toml",
+        "needs Docker and Kubernetes; tests/cli/deployment.rs checks the manifests",
+    ),
     ("docs/python.md", "pip install", "it builds the package; .ci/run does, and python/tests runs the rest"),
     ("docs/results.md", "", "needs root and hours"),
 ];

@@ -92,7 +92,7 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
     if let Some(other) = settings.like.as_ref().filter(|_| !arguments.moves.is_empty()) {
         return finish(Found::Moves { request: &request, of: other });
     }
-    request.search.stop = progress::stop(&runtime, arguments.longest(true));
+    request.search.stop = progress::stop(arguments.longest(true))?;
 
     let shards = Shards::open(folder, &surveyed, &groups.items, survey.sampling, CacheFlush::working_set(graph));
     let applied = measured.iter().map(|profile| groups.calibration(profile)).collect();
@@ -108,7 +108,7 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
     }
     let planned = planned.map_err(|error| arguments.planning_failure(error))?;
     if !arguments.pareto && request.search.stop.is_over() {
-        status!("the time limit is reached: the best plan so far is given out{}", arguments.longer());
+        status!("time limit reached: this is the best plan so far{}", arguments.longer());
     }
     if arguments.pareto {
         let options = PilotOptions::default();
@@ -131,7 +131,7 @@ fn warn_of_memory(arguments: &Plan, inventory: &Inventory) {
         && limit > largest.memory
     {
         let (name, has) = (&largest.name, largest.memory);
-        notice!("warning: --memory {limit} limits nothing: the largest device, {name}, has {has}");
+        notice!("warning: --memory {limit} has no effect: the largest device, {name}, has {has}");
     }
 }
 

@@ -96,7 +96,8 @@ pub struct Plan {
 
     /// Print all plans that no other beats in latency, interval and memory
     ///
-    /// With --rehearse the fastest and the leanest of them are run. Where the search did not end, that is said.
+    /// With --rehearse, the fastest plan and the one with the smallest peak memory are run. If the search was stopped early, a
+    /// message says so.
     #[arg(long, conflicts_with = "advise", help_heading = "Targets")]
     pub(super) pareto: bool,
 
@@ -168,7 +169,7 @@ pub struct Plan {
     #[arg(long, help_heading = "Profiles")]
     pub(super) estimate: bool,
 
-    /// Rounds of pilot runs [default: 3]; 0 plans by profiles alone
+    /// Rounds of pilot runs [default: 3, with --pareto 0]; 0 runs no plans
     ///
     /// Each round runs plans on the agents, measures operators and transfers in context, and plans again with these
     /// costs. In the end the best plans take turns, and the best of them is the result: one for a single device unless
@@ -188,7 +189,7 @@ pub struct Plan {
     #[arg(long, hide_short_help = true, help_heading = "Profiles", value_name = "TIME", default_value = "20s")]
     pub(super) profile_budget: Micros,
 
-    /// Give out the best plan found in this time, or `none` [default: 60s on agents]
+    /// Stop the search after this time with the best plan so far, or `none` [default: 60s]
     ///
     /// Ctrl-C does so too. Counts from when the profiles are complete; measurements and runs that have begun end first. With
     /// --budget, or where nothing is measured or run, there is no limit unless one is given.

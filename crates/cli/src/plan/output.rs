@@ -52,17 +52,18 @@ pub(super) fn front(arguments: &Plan, request: &PlanRequest<'_>, rehearse: Optio
     });
     let found = points.map_err(|why| arguments.no_plan(&why.to_string(), Some(&why)))?;
     let Front { mut points, is_complete } = found;
+    let mut rehearsed = Ok(());
     if let Some(rehearse) = rehearse {
         line.tell("running the ends of the front");
-        run_ends(&mut points, rehearse)?;
+        rehearsed = run_ends(&mut points, rehearse);
     }
     drop(line);
     if !is_complete {
         status!("the front is not complete: it was stopped before all searches had ended{}", arguments.longer());
     }
     print_front(arguments.format, &points)?;
-    written?;
-    place.map_or(Ok(()), |place| place.finish(request, &points))
+    let finished = written.and_then(|()| place.map_or(Ok(()), |place| place.finish(request, &points)));
+    file::all([finished, rehearsed])
 }
 
 /// Runs the plan of the lowest latency, which is the first, and that of the least memory.

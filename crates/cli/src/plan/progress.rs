@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::runtime::Runtime;
 
 use crate::{
+    Failure,
     caller::{Event, status, tell},
     interrupt,
     verbosity::draw_target,
@@ -17,8 +17,9 @@ use edgecut_plan::Stop;
 const TICK: Duration = Duration::from_millis(200);
 
 /// When to stop: after `limit`, if there is one, or on Ctrl-C.
-pub(super) fn stop(runtime: &Runtime, limit: Option<Duration>) -> Stop {
-    Stop::new(limit, interrupt::watch(runtime, "the best plan so far is given out"))
+pub(super) fn stop(limit: Option<Duration>) -> Result<Stop, Failure> {
+    let flag = interrupt::watch("the best plan so far is used").map_err(Failure::failed)?;
+    Ok(Stop::new(limit, flag))
 }
 
 /// The line of progress, with lasting lines above it.

@@ -27,7 +27,7 @@ use crate::{
     Failure,
     calibration::{self, Calibrations},
     caller::is_stopped,
-    cluster_flag::{link_table, runtime},
+    cluster_flag::link_table,
     ineffective,
     profile::GranularityFlag,
     profile_source::{ProfiledModel, Source, rows},
@@ -101,8 +101,7 @@ pub(super) fn run<T>(
     if let Some(other) = settings.like.as_ref().filter(|_| !arguments.moves.is_empty()) {
         return finish(Found::Moves { request: &request, of: other });
     }
-    let runtime = runtime()?;
-    request.search.stop = progress::stop(&runtime, arguments.longest(false));
+    request.search.stop = progress::stop(arguments.longest(false))?;
     if arguments.pareto {
         return finish(Found::Front { request: &request, rehearse: None });
     }

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Failure, Outcome,
     caller::is_stopped,
-    cluster_flag::{runtime, warn},
+    cluster_flag::warn,
     contents::engine_failure,
     engine::tell_fallbacks,
     format::{Format, print_csv, print_json},
@@ -56,8 +56,7 @@ pub(super) fn run(arguments: &Run) -> Result<(ModelLatency, Vec<TensorData>), Fa
     drop(model);
     let (mut samples, mut outputs) = (Vec::new(), Vec::new());
     let repeat = arguments.repeat.unwrap_or(1);
-    let signals = runtime()?;
-    let stop = interrupt::watch(&signals, KEPT);
+    let stop = interrupt::watch(KEPT).map_err(Failure::failed)?;
     for _ in 0..repeat {
         if is_stopped() {
             return Err(Failure::Stopped);

@@ -20,7 +20,7 @@ use edgecut_values::{
 };
 
 /// What Ctrl-C leaves.
-pub(super) const KEPT: &str = "the runs that are finished are given out";
+pub(super) const KEPT: &str = "the finished runs are reported";
 
 /// Says how many runs were finished before Ctrl-C.
 ///

@@ -1,7 +1,11 @@
 //! A plan on the agents of its cluster: deploy, execute, compare with one device, print predicted against measured; and once an
 //! agent is lost, the same with a plan for those that are left.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::atomic::AtomicBool};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use miette::Report;
 use smol_str::SmolStr;
@@ -56,14 +60,14 @@ pub(super) fn run(arguments: &Run, text: &[u8], mut each: impl FnMut(MeasuredRun
     let (model, name) = load(arguments, &plan)?;
     let cluster = cluster(arguments, &plan)?;
     let runtime = runtime()?;
-    let stop = interrupt::watch(&runtime, KEPT);
+    let stop = interrupt::watch(KEPT).map_err(Failure::failed)?;
     let mut failover = Failover::new(arguments, &plan);
     loop {
         let execution = Execution::of(arguments, &plan, &model, &cluster, failover.left, stop)?;
         let Some(interruption) = execution.run(&runtime, &model, &mut each)? else { return Ok(()) };
         let failure = interruption.failure.clone();
         let is_of_agent = matches!(interruption.cause, Cause::Agent(_));
-        if !failover.goes_on(interruption) {
+        if stop.load(Ordering::Relaxed) || !failover.goes_on(interruption) {
             let report = Report::msg(failure);
             return Err(if is_of_agent { Failure::Agent(report) } else { Failure::Failed(report) });
         }

@@ -11,7 +11,7 @@ use std::{
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::printable;
@@ -21,6 +21,9 @@ const QUEUE_LENGTH: usize = 1024;
 
 /// Longest line; what is beyond is cut off.
 const MAX_LINE: usize = 16 << 10;
+
+/// How often it is looked whether a full queue has room for what waits for its end.
+const FLUSH_POLL: Duration = Duration::from_millis(5);
 
 /// Takes a line of the log with each call of [`Write::write`].
 #[derive(Debug, Clone)]
@@ -57,10 +60,15 @@ impl LogQueue {
     /// Waits until what was logged is written, for `patience` at most.
     pub fn flush(&self, patience: Duration) {
         let (done, written) = sync_channel(1);
-        if self.entries.try_send(Entry::Flush(done)).is_ok() {
-            // A reader that takes nothing keeps no agent from ending.
-            let _ = written.recv_timeout(patience);
+        let deadline = Instant::now() + patience;
+        // A reader that takes nothing keeps no agent from ending.
+        while self.entries.try_send(Entry::Flush(done.clone())).is_err() {
+            if Instant::now() >= deadline {
+                return;
+            }
+            thread::sleep(FLUSH_POLL);
         }
+        let _ = written.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }
 

@@ -110,17 +110,19 @@ fn version_in_name(path: &Path) -> Vec<u64> {
 /// the interpreter imports modules of its own when it starts, so it starts in the root folder.
 fn python_folder() -> Option<PathBuf> {
     let paths = std::env::var_os("PATH")?;
-    let programs = std::env::split_paths(&paths).filter(|folder| folder.is_absolute());
+    let mut programs = std::env::split_paths(&paths).filter(|folder| folder.is_absolute());
     let name = format!("python3{}", std::env::consts::EXE_SUFFIX);
-    let python = programs.map(|folder| folder.join(&name)).find(|program| program.is_file())?;
-    let mut command = Command::new(python);
-    command
-        .current_dir("/")
-        .args(["-c", PYTHON_QUERY])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let mut child = command.spawn().ok()?;
+    let started = |folder: PathBuf| {
+        let mut command = Command::new(folder.join(&name));
+        command
+            .current_dir("/")
+            .args(["-c", PYTHON_QUERY])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        command.spawn().ok()
+    };
+    let mut child = programs.find_map(started)?;
     let deadline = Instant::now() + PYTHON_TIME;
     while child.try_wait().ok()?.is_none() {
         if Instant::now() >= deadline {

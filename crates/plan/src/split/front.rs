@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use super::{
     ratios::Ratios,
-    solve::{bound_by, nearest, solve},
+    solve::{bound_by, met, nearest, solve},
 };
 use crate::{
     candidate::Candidate, no_plan::NoPlan, pipeline_depth, problem::Objective, request::PlanRequest, solve::arenas,
@@ -47,8 +47,8 @@ const LIMITS: usize = 9;
 const BELOW_LEAST: [f64; 3] = [0.9, 0.8, 0.7];
 /// The part (one over it) of the evaluations, and of the time, that each of these gets.
 const SEARCH_PART: u32 = 4;
-/// Searches of [`searched`] after the first.
-const SEARCHES: usize = 2 + LIMITS;
+/// Searches of [`searched`] after the first, at most.
+const SEARCHES: usize = 3 + LIMITS;
 /// The part of the time limit after which plans without splits are no longer looked for: they are found soon, and searches for
 /// splits start from them.
 const WHOLE_SHARE: f64 = 0.25;
@@ -58,7 +58,7 @@ const WHOLE_SHARE: f64 = 0.25;
 /// plans without splits come first: without one, the searches for splits find them too.
 ///
 /// # Errors
-/// If there is no plan for the request's own objective.
+/// If no plan meets limits and targets.
 pub fn front(request: &PlanRequest<'_>, mut grown: impl FnMut(&[Point])) -> Result<Front, NoPlan> {
     let mut points: Vec<Point> = Vec::new();
     let mut take = |point: Point| {
@@ -78,9 +78,13 @@ pub fn front(request: &PlanRequest<'_>, mut grown: impl FnMut(&[Point])) -> Resu
         }
     }
     let first = part_of_time(request, SEARCHES + 1);
-    let candidate = solve(&first, None)?;
+    let candidate = nearest(&first, None)?;
     is_complete &= !first.search.stop.is_requested();
-    is_complete &= searched(request, candidate, &mut take).is_complete;
+    is_complete &= searched(request, candidate.clone(), &mut take).is_complete;
+    if points.is_empty() {
+        // None of the searches has met the targets: the nearest says by how much.
+        met(request, candidate)?;
+    }
     Ok(Front { points, is_complete })
 }
 
@@ -110,7 +114,7 @@ fn searched(request: &PlanRequest<'_>, first: Candidate, mut found: impl FnMut(P
     let (mut left, mut is_complete) = (SEARCHES, true);
     let mut search = |wanted: &PlanRequest<'_>| {
         let wanted = part_of_time(wanted, left);
-        left -= 1;
+        left = left.saturating_sub(1);
         let candidate = nearest(&wanted, None).ok();
         is_complete &= !wanted.search.stop.is_requested();
         candidate

@@ -200,7 +200,8 @@ mod tests {
     fn a_page_has_a_section_for_what_its_subjects_have() {
         let subject = |name: &str, content| Subject { name: name.to_string(), content };
         let plan = PlanSubject { plan: testing::plan(), model: Err("absent".into()) };
-        let point = FrontPoint { latency_us: 1.0, interval_us: 1.0, peak_bytes: 1, devices: 1, splits: 0 };
+        let point =
+            FrontPoint { latency_us: 1.0, interval_us: 1.0, peak_bytes: 1, devices: 1, splits: 0, measured_us: None };
         let page = Page::of(&[
             subject("r", Content::Results(Box::new(MeasuredRun { about: None, outcome: testing::outcome() }))),
             subject("p", Content::Plan(Box::new(plan))),

@@ -136,7 +136,7 @@ impl<R: Send + 'static> Messages<R> {
         content: fn(wire::TensorChunk) -> R,
         tail: impl Iterator<Item = R> + Send + 'static,
     ) -> Result<Self, serde_json::Error> {
-        // Documents without constants are as they were before constants were streamed.
+        // Without constants, there is no announcement.
         let json = if announced.is_empty() { None } else { Some(serde_json::to_vec(&announced)?) };
         let announcement = json.into_iter().flat_map(chunks::document).map(announcement);
         Ok(Messages {

@@ -37,9 +37,11 @@ struct StageSample {
 /// Checks that a partition can fit before anything is loaded. The limit of a plan is one on what a run takes; while it is
 /// loaded, a tensor of which only slices are kept may take all that the device has.
 ///
+/// Returns what it needs.
+///
 /// # Errors
 /// By how much it exceeds the limit.
-pub(super) fn admit(partition: &Partition, limit: Bytes, device: Bytes) -> Result<(), HostError> {
+pub(super) fn admit(partition: &Partition, limit: Bytes, device: Bytes) -> Result<Bytes, HostError> {
     if let Some((tensor, need)) = partition.largest_loaded()
         && let shortfall @ Bytes(1..) = device.shortfall(need)
     {
@@ -47,7 +49,9 @@ pub(super) fn admit(partition: &Partition, limit: Bytes, device: Bytes) -> Resul
         return Err(HostError::Loading { device: partition.device.clone(), tensor, need, limit, shortfall });
     }
     let activations = partition.activations.max(partition.min_activations());
-    check_limit(partition, limit, partition.parameter_bytes(), activations)
+    let parameters = partition.parameter_bytes();
+    check_limit(partition, limit, parameters, activations)?;
+    Ok(parameters + activations)
 }
 
 /// Checks `parameters` and `activations` against the limit.

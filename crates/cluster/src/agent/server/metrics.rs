@@ -175,7 +175,7 @@ impl Gauges {
         own.register_with_unit("device_memory_limit", help, Unit::Bytes, self.memory_limit.clone());
         let help = "What clients have sent and no engine has yet";
         own.register_with_unit("pending", help, Unit::Bytes, self.pending.clone());
-        let help = "Weights of clients that are held between their calls";
+        let help = "Weights of clients in the cache";
         own.register_with_unit("weights", help, Unit::Bytes, self.weights.clone());
         own.register_with_unit("temperature", "Sensors", Unit::Celsius, self.temperature.clone());
         own.register("cpu_frequency_hertz", "Frequency of a logical processor", self.frequency.clone());

@@ -130,7 +130,8 @@ impl Host {
         let leased = self.lease_all(&setup, client).await?;
         for partition in &leased {
             let device = partition.lease.device().description().memory;
-            execute::admit(&setup.partitions[partition.index], partition.limit, device)?;
+            let need = execute::admit(&setup.partitions[partition.index], partition.limit, device)?;
+            self.weights().shrink_to(device - need);
         }
         client.send(RunEvent::Admitted).await?;
         let streamed = Arc::new(client.parameters(&setup).await?);
@@ -343,8 +344,8 @@ impl Drop for SessionGuard {
     }
 }
 
-/// Loads all partitions, each on its device's thread, while somebody receives `events`. Dilated agents learn then how long steps take, and do so one after the
-/// other where they share a core.
+/// Loads all partitions, each on its device's thread, while somebody receives `events` and no other partition has failed. Dilated
+/// agents learn then how long steps take, and do so one after the other where they share a core.
 async fn load_all(
     setup: &Arc<Setup>,
     leased: &[LeasedPartition],
@@ -353,14 +354,17 @@ async fn load_all(
     events: &mpsc::Sender<RunEvent>,
 ) -> Result<Vec<LoadedPartition>, HostError> {
     let loading = leased.iter().map(|partition| {
-        let (setup, streamed, events) = (setup.clone(), streamed.clone(), events.clone());
+        let (setup, streamed) = (setup.clone(), streamed.clone());
+        // Not one that keeps the run's reply open: it ends with the first failure.
+        let events = events.downgrade();
         let (index, limit) = (partition.index, partition.limit);
         let (engine, threads) = (setup.partitions[index].engine, setup.partitions[index].threads);
         async move {
             let engine = partition.lease.device().engine(engine, threads)?;
             let load = move || {
                 let lock = is_dilated.then(|| MeasurementLock::of_processors(Sharing::Exclusive, |_| true));
-                let loaded = execute::load(&engine, &setup.partitions[index], &streamed, limit, &|| events.is_closed());
+                let is_over = || events.upgrade().is_none_or(|events| events.is_closed());
+                let loaded = execute::load(&engine, &setup.partitions[index], &streamed, limit, &is_over);
                 drop(lock);
                 loaded
             };

@@ -1,5 +1,5 @@
-//! The large constants that clients have sent, held by their hashes: a client profiles, plans and runs one model, and sends its
-//! weights once.
+//! A cache of the weights that clients send (constants of at least 64 KiB), by client and content hash, least recently used
+//! evicted first: a model is profiled, planned and run with one upload.
 //!
 //! Clients do not share them: who knows the hash of a content need not know the content.
 
@@ -72,12 +72,25 @@ impl WeightStore {
         held.contents.values().map(|content| content.used).min().unwrap_or(now) + self.time
     }
 
+    /// Evicts the least recently used until at most `size` is left.
+    pub fn shrink_to(&self, size: Bytes) {
+        self.lock().shrink_to(size);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Held {
+    fn shrink_to(&mut self, size: Bytes) {
+        while self.bytes > size {
+            let Some((oldest, _)) = self.contents.iter().min_by_key(|(_, content)| content.used) else { break };
+            let oldest = *oldest;
+            self.remove(&oldest);
+        }
+    }
+
     fn remove(&mut self, key: &Key) {
         if let Some(content) = self.contents.remove(key) {
             self.bytes = self.bytes - Bytes(content.bytes.len() as u64);
@@ -93,7 +106,7 @@ impl HeldConstants for ClientWeights {
         Some(content.bytes.clone())
     }
 
-    /// What was used the longest ago makes room.
+    /// Evicts the least recently used.
     fn keep(&mut self, hash: ContentHash, content: &bytes::Bytes) {
         let size = Bytes(content.len() as u64);
         self.all.received.inc_by(size.0);
@@ -102,11 +115,7 @@ impl HeldConstants for ClientWeights {
         }
         let (mut held, key) = (self.all.lock(), (self.client, hash));
         held.remove(&key);
-        while held.bytes + size > self.all.limit {
-            let Some(oldest) = held.contents.iter().min_by_key(|(_, content)| content.used) else { break };
-            let oldest = *oldest.0;
-            held.remove(&oldest);
-        }
+        held.shrink_to(self.all.limit - size);
         held.bytes += size;
         held.contents.insert(key, Content { bytes: content.clone(), used: Instant::now() });
     }
@@ -132,10 +141,13 @@ mod tests {
         one.keep(d, &contents[3]);
         one.keep(c, &contents[2]);
         assert_eq!((held(&one), store.bytes()), ([true, false, true, false], Bytes(10)));
+        store.shrink_to(Bytes(9));
+        assert_eq!(held(&one), [false, false, true, false]);
+        one.keep(a, &contents[0]);
         let now = Instant::now();
         let next = store.expire(now);
         assert!(next <= now + Duration::from_secs(60) && store.bytes() == Bytes(10));
-        assert_eq!(store.received.get(), 4 + 5 + 6 + 11 + 6);
+        assert_eq!(store.received.get(), 4 + 5 + 6 + 11 + 6 + 4);
         store.expire(now + Duration::from_secs(60));
         assert_eq!((held(&one), store.bytes()), ([false; 4], Bytes::ZERO));
     }

@@ -49,8 +49,13 @@ pub fn plan_on_agents<'a>(
     let stop = request.search.stop;
     let searched = with_stop(request.clone(), stop.earlier(options.search_share));
     let mut replanner = Replanner { agents, options, progress, request: &searched, shards };
-    let (first, request) = replanner.plan()?;
+    let (mut first, request) = replanner.plan()?;
     let request = with_stop(request, stop);
+    let is_short = !first.solution.missed.is_empty() && (options.rounds == 0 || !keeps_memory(&first));
+    if is_short && searched.search.stop.is_over() && !stop.is_requested() {
+        // What was kept of the time for runs is of no use without a plan.
+        first = planner::nearest(&request)?;
+    }
     if options.rounds == 0 || !keeps_memory(&first) {
         return Ok(Planned { candidate: split::met(&request, first)?, request });
     }
