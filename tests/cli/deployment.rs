@@ -52,7 +52,7 @@ fn decoded(text: &str) -> Vec<u8> {
 /// The document of a kind and a name.
 fn document<'a>(manifests: &'a str, kind: &str, name: &str) -> &'a str {
     let is_it = |text: &&str| text.contains(&format!("kind: {kind}\n")) && text.contains(&format!("  name: {name}\n"));
-    manifests.split("---\n").find(is_it).unwrap_or_else(|| panic!("no {kind} {name} in\n{manifests}"))
+    manifests.split("\n---\n").find(is_it).unwrap_or_else(|| panic!("no {kind} {name} in\n{manifests}"))
 }
 
 /// The entries under `data` of a secret: base64 after a name.

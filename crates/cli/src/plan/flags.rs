@@ -91,7 +91,14 @@ pub struct Plan {
     pub(super) throughput: Option<f64>,
 
     /// Place single operators (op), or fused groups
-    #[arg(long, hide_possible_values = true, help_heading = "Placement", value_enum, default_value = "fused")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        hide_possible_values = true,
+        help_heading = "Placement",
+        value_enum,
+        default_value = "fused"
+    )]
     pub(super) granularity: GranularityFlag,
 
     /// Print all plans that no other beats in latency, interval and memory
