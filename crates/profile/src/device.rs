@@ -25,6 +25,6 @@ impl ProfiledDevice {
 
     /// The number of threads in words.
     pub fn threads_text(&self) -> String {
-        counted(self.threads as usize, "thread")
+        counted(self.threads, "thread")
     }
 }
