@@ -4,10 +4,10 @@ use edgecut_graph::{DType, TensorData, TensorId, TensorType};
 
 use crate::{
     error::{Result, shown},
-    interface::UnknownDim,
     lowering::{Call, Value},
     proto::{AttributeProto, GraphProto},
     tensor,
+    unknown_dim::UnknownDim,
 };
 
 impl<'m> Call<'_, 'm> {

@@ -8,11 +8,12 @@ use smol_str::SmolStr;
 
 use crate::{
     error::{Result, shown},
-    interface::{Decision, UnknownDim},
+    interface::Decision,
     lowering::{Lowering, Value},
     options::Defaults,
     proto::{GraphProto, ValueInfoProto},
     tensor,
+    unknown_dim::UnknownDim,
 };
 
 impl<'m> Lowering<'m> {

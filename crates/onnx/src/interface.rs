@@ -12,13 +12,11 @@ use crate::{
     error::shown,
     proto::{ModelProto, TypeProto, ValueInfoProto, type_proto},
     tensor,
+    unknown_dim::UnknownDim,
 };
 
 /// The key of a model's metadata whose value names the inputs that are parameters to be generated, one a line.
 pub(crate) const SEEDED_PARAMETERS: &str = "seeded_parameters";
-
-/// Unknown dimensions that a message lists.
-const MAX_LISTED: usize = 8;
 
 /// The inputs and outputs of a model as its file states them; a model that is written again has the same.
 #[derive(Debug, Clone, Default)]
@@ -50,40 +48,6 @@ impl Interface {
     /// The dimensions of inputs whose sizes the file leaves open, those that were bound included.
     pub fn unknown_dims(&self) -> impl Iterator<Item = UnknownDim> {
         self.inputs.iter().flat_map(tensor::unknown_dims)
-    }
-}
-
-/// A dimension of an input whose size a file leaves open.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownDim {
-    pub input: SmolStr,
-    pub axis: usize,
-    /// What the file calls it.
-    pub symbol: Option<SmolStr>,
-}
-
-impl UnknownDim {
-    /// The first of `dims`, as messages list them.
-    pub fn list(dims: &[UnknownDim]) -> String {
-        let more = if dims.len() > MAX_LISTED { ", …" } else { "" };
-        dims.iter().take(MAX_LISTED).map(ToString::to_string).collect::<Vec<_>>().join(", ") + more
-    }
-
-    /// What binds it to a size: its symbol, else its input and axis.
-    pub fn key(&self) -> String {
-        match &self.symbol {
-            Some(symbol) => shown(symbol),
-            None => format!("{}:{}", shown(&self.input), self.axis),
-        }
-    }
-}
-
-impl fmt::Display for UnknownDim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.symbol {
-            Some(_) => write!(f, "`{}` (`{}:{}`)", self.key(), shown(&self.input), self.axis),
-            None => write!(f, "`{}`", self.key()),
-        }
     }
 }
 

@@ -7,7 +7,8 @@
 //! |---|---|
 //! | [`import`](fn@import) | bytes → graph |
 //! | `options` | [`ImportOptions`]: sizes, contents, and how to compute |
-//! | `interface` | [`Interface`]: inputs, defaults and outputs as the file states them, [`UnknownDim`]; [`Decision`] |
+//! | `interface` | [`Interface`]: inputs, defaults and outputs as the file states them; [`Decision`] |
+//! | `unknown_dim` | [`UnknownDim`]: a dimension whose size the file leaves open |
 //! | `proto` | the messages of ONNX's protocol |
 //! | [`error`] | errors with graph, operator and attribute |
 //! | `tensor` | element types, tensors |
@@ -44,9 +45,11 @@ mod proto;
 mod tensor;
 #[cfg(test)]
 mod test_models;
+mod unknown_dim;
 
 pub use error::OnnxError;
 pub use export::{ExportError, ExportOptions, Exported, Weight, WeightContent, export, expressible};
 pub use import::{Imported, import, is_onnx};
-pub use interface::{Decision, Interface, UnknownDim};
+pub use interface::{Decision, Interface};
 pub use options::{Content, Defaults, Evaluate, ImportOptions};
+pub use unknown_dim::UnknownDim;

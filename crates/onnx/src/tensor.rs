@@ -7,8 +7,8 @@ use smol_str::SmolStr;
 use crate::{
     error::Result,
     external::ExternalFiles,
-    interface::UnknownDim,
     proto::{SparseTensorProto, TensorProto, TypeProto, ValueInfoProto, tensor_shape_proto::dimension, type_proto},
+    unknown_dim::UnknownDim,
 };
 
 /// `TensorProto.DataType` by number: its name and the element type in the graph.

@@ -110,7 +110,8 @@ pub(crate) fn write_stream(path: &Path, content: &[u8]) -> io::Result<()> {
     stream.flush()
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
 

@@ -1,6 +1,6 @@
 //! Files that others provide: the kind is checked before a file is opened, the size before it is read.
 //!
-//! A FIFO would block whoever opens it, a device may never end, and a sparse file of a few bytes on disk may be larger than
+//! A FIFO blocks the process that opens it, a device may never end, and a sparse file of a few bytes on disk may be larger than
 //! any memory. Descriptors of the process itself, such as `/dev/stdin` and what shells substitute for `<(command)`, may be
 //! pipes and terminals: they are open already.
 
@@ -125,7 +125,8 @@ fn refused(kind: FileType) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

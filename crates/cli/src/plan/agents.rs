@@ -1,6 +1,6 @@
 //! A model planned for the agents of a cluster: profiles, measured shards and pilot runs.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use edgecut_cluster::{
     DeviceName, Inventory,
@@ -11,7 +11,7 @@ use edgecut_cluster::{
     },
     survey::{DeviceProfile, MissingPolicy, SurveyRequest},
 };
-use edgecut_graph::units::Bytes;
+use edgecut_graph::{Graph, units::Bytes};
 use edgecut_plan::{Candidate, problem::Objective, rule};
 use edgecut_profile::{CacheFlush, Calibration, MeasurementMode, Sampling};
 
@@ -43,20 +43,9 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
     rule::check_groups(&settings.rules, &groups.group_names()).map_err(Failure::bad_input)?;
     let cluster = arguments.cluster.read_with(&arguments.threads, &arguments.engine)?;
     let folder = Path::new(arguments.profile.first().map_or("profiles", String::as_str));
-    let survey = SurveyRequest {
-        graph,
-        model: &source.stem(),
-        model_hash: &model.import.hash,
-        mode: MeasurementMode::Isolated,
-        granularity: groups.granularity,
-        sampling: Sampling { budget: arguments.profile_budget, ..Sampling::default() },
-        whole: false,
-        shard_budget: None,
-        remeasure: false,
-        missing: if arguments.estimate { MissingPolicy::Skip } else { MissingPolicy::Measure },
-        folder,
-        contents: given.clone(),
-    };
+    let stem = source.stem();
+    let survey =
+        SurveyRequest { contents: given.clone(), ..survey_of(arguments, graph, &stem, &model.import.hash, folder) };
     let rows_of = |surveyed: &DeviceProfile| match arguments.estimate {
         true => DeviceRows::with_related(surveyed, folder).map_err(Failure::bad_input),
         false => Ok(DeviceRows::from(surveyed)),
@@ -121,6 +110,30 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
     }
     let notes = calibrations.notes().into_iter().chain(energy_warnings(&inventory, &measured)).collect();
     finish(Found::Candidate { request: &planned.request, candidate: &planned.candidate, notes })
+}
+
+/// What is measured of each group, without contents.
+fn survey_of<'a>(
+    arguments: &Plan,
+    graph: &'a Graph,
+    model: &'a str,
+    model_hash: &'a str,
+    folder: &'a Path,
+) -> SurveyRequest<'a> {
+    SurveyRequest {
+        graph,
+        model,
+        model_hash,
+        mode: MeasurementMode::Isolated,
+        granularity: arguments.granularity.into(),
+        sampling: Sampling { budget: arguments.profile_budget, ..Sampling::default() },
+        whole: false,
+        shard_budget: None,
+        remeasure: false,
+        missing: if arguments.estimate { MissingPolicy::Skip } else { MissingPolicy::Measure },
+        folder,
+        contents: BTreeMap::new(),
+    }
 }
 
 /// Warns of a limit of memory that no device can exceed.
