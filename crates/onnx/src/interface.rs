@@ -1,9 +1,6 @@
 //! The interface of a model: its inputs, defaults and outputs, by name, order and type, as its file states them.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    fmt,
-};
+use std::collections::{BTreeMap, HashSet};
 
 use edgecut_graph::TensorData;
 use smol_str::SmolStr;
