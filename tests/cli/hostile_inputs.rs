@@ -203,8 +203,11 @@ fn nothing_is_run_or_loaded_from_the_current_folder() {
             command.args(line.split(' ')).env_remove("ORT_DYLIB_PATH").env(variable, &value);
             let (_, stdout, stderr) = texts(within(PATIENCE, command));
             assert!(!marker.exists(), "{variable}={value}: {line}");
-            let told = stdout + &stderr;
-            assert!(!told.contains("invalid ELF") && !told.contains("file too short"), "{variable}={value}: {told}");
+            let output = stdout + &stderr;
+            assert!(
+                !output.contains("invalid ELF") && !output.contains("file too short"),
+                "{variable}={value}: {output}"
+            );
         }
     }
 }

@@ -124,7 +124,7 @@ impl Failure {
     /// Writes the report to stderr.
     pub fn print(&self) {
         if let Some(report) = self.report() {
-            // The exit code tells of the failure, if stderr cannot be written.
+            // If stderr cannot be written, the exit code still reports the failure.
             let _ = writeln!(io::stderr(), "{report:?}");
         }
     }

@@ -34,7 +34,7 @@ pub fn is_file(path: &Path) -> bool {
     Destination::of(path).is_ok_and(|to| to.is_file())
 }
 
-/// Tries all of `writes`, whatever becomes of those before: gives the first failure, and tells the others.
+/// Tries all of `writes`, whatever becomes of those before: returns the first failure, and reports the others.
 pub fn all(writes: impl IntoIterator<Item = Outcome>) -> Outcome {
     let mut failures = writes.into_iter().filter_map(Result::err);
     let Some(first) = failures.next() else { return Ok(()) };

@@ -197,7 +197,7 @@ fn note(schedule: &Schedule, devices: &[Device]) -> String {
     let parts: u64 = schedule.stretches.iter().map(|stretch| stretch.tiles).sum();
     let (steps, stretches) = (schedule.steps.len(), schedule.stretches.len());
     format!(
-        "{device} computes {steps} steps in an order of their own to need less memory: {stretches} stretches in {parts} \
+        "{device} computes {steps} steps in an order of their own to need less memory: {stretches} segments in {parts} \
              parts, {again} steps again"
     )
 }

@@ -15,6 +15,7 @@
 //! | [`request`] | a model, devices, costs, targets, rules and options: what a plan is asked for |
 //! | [`like`] | the splits of another plan, over the devices of this one |
 //! | [`moved`] | another plan as it is, with some groups on other devices |
+//! | [`broken_rule`] | moves that contradict the rules of that plan |
 //!
 //! | model | |
 //! |---|---|
@@ -57,6 +58,7 @@
 pub mod activation;
 pub mod assemble;
 pub mod bound;
+pub mod broken_rule;
 pub mod candidate;
 pub mod change;
 pub mod check;

@@ -22,7 +22,7 @@ use crate::{
     placement::Placement,
     problem::{Cost, Device, DeviceId, GroupId, Handling, LinkId, Objective, Problem, ProblemError},
     request::PlanRequest,
-    rule::{NoSuchGroup, Rule, RuleKind, UnknownDevice, named},
+    rule::{NoSuchGroup, UnknownDevice, named},
     solve::evaluate,
     split::{Choices, Expanded, costs::SAME_SHARE, solve::choices_like},
 };
@@ -153,36 +153,6 @@ pub fn movable(other: &Plan, moves: &[Move]) -> Result<(), MoveError> {
     let devices: Vec<String> = scheduled.iter().map(name).collect();
     let pins: Vec<String> = moves.iter().map(|wish| format!("--pin '{wish}'")).collect();
     Err(MoveError::Scheduled { devices: devices.join(" and "), pins: pins.join(" ") })
-}
-
-/// A rule that a plan was made by, and a move that breaks it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BrokenRule {
-    pub wish: Move,
-    pub rule: Rule,
-}
-
-impl fmt::Display for BrokenRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "--move {} contradicts --{}, by which the plan was made", self.wish, self.rule)
-    }
-}
-
-/// The rules of `other` that `moves` break.
-pub fn broken_rules(other: &Plan, moves: &[Move], groups: &[GroupNames]) -> Vec<BrokenRule> {
-    let is_broken = |wish: &Move, rule: &Rule| {
-        let is_against = match rule.kind {
-            RuleKind::Pin => rule.device != wish.device,
-            RuleKind::Ban => rule.device == wish.device,
-        };
-        let both = groups.iter().any(|group| group.is_called(&rule.groups) && group.is_called(&wish.groups));
-        is_against && both
-    };
-    let of = |wish| {
-        let broken = other.rules.iter().filter(|rule| is_broken(wish, rule));
-        broken.map(|rule| BrokenRule { wish: wish.clone(), rule: rule.clone() }).collect::<Vec<_>>()
-    };
-    moves.iter().flat_map(of).collect()
 }
 
 /// `other`, a plan of the same model over the devices of `request`, as it is and after `moves`. `request` has the costs of

@@ -20,6 +20,7 @@ use crate::{
         options::{SplitOption, SplitOptions},
         ratios::Ratios,
     },
+    stop::Stop,
 };
 
 /// See the module's head. Rows of all tables are in the order of `split_options.groups`, columns in that of
@@ -103,6 +104,13 @@ impl<'a> PlanRequest<'a> {
     /// The same with one of `parts` equal parts of the evaluations, and of the time.
     pub fn with_part(&self, parts: u32) -> PlanRequest<'a> {
         PlanRequest { search: self.search.part(parts, self.names.len()), ..self.clone() }
+    }
+
+    /// The same, stopped by `stop`.
+    pub fn with_stop(&self, stop: Stop) -> PlanRequest<'a> {
+        let mut request = self.clone();
+        request.search.stop = stop;
+        request
     }
 
     /// Removes the costs that `rules` forbid.

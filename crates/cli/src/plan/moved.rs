@@ -4,8 +4,9 @@ use edgecut_cluster::{Inventory, run::request::ModelGroups};
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
     Plan as PlanFile, PlanRequest,
+    broken_rule::{BrokenRule, broken_rules},
     change::{ChangeRow, changes},
-    moved::{Moved, broken_rules, movable, moved, targets},
+    moved::{Moved, movable, moved, targets},
 };
 
 use super::{flags::Plan, output};
@@ -30,7 +31,9 @@ pub(super) fn check(
     let movable = |_| other.map_or(Ok(()), |other| movable(other, &arguments.moves));
     found.and_then(movable).map_err(|error| arguments.move_failure(error))?;
     let broken = other.map_or(Vec::new(), |other| broken_rules(other, &arguments.moves, &names));
-    broken.iter().for_each(|broken| notice!("warning: {broken}"));
+    for BrokenRule { wish, rule } in broken {
+        notice!("warning: --move {wish} contradicts --{rule}, by which the plan was made");
+    }
     Ok(())
 }
 

@@ -45,7 +45,7 @@ pub enum RunError {
     Agent(#[from] AgentError),
     #[error("no agent for server {0}")]
     NoAgent(SmolStr),
-    #[error("nothing happened for {} s: still waiting for {waiting}", .after.as_secs())]
+    #[error("still waiting for {waiting} after {} s", .after.as_secs())]
     Stuck { waiting: String, after: Duration },
     #[error("run {inference} gave other outputs than the first one")]
     Different { inference: u64 },
@@ -440,7 +440,10 @@ impl<'a> Players<'a> {
             // Whatever else comes meanwhile, each run ends in time, with as many as are in flight before it.
             let oldest = open.values().map(|run| run.begin.elapsed()).max().unwrap_or_default();
             let left = deadline.saturating_mul(options.in_flight.max(1)).saturating_sub(oldest).min(deadline);
-            let (index, event) = self.next(waiting, left).await?;
+            let (index, event) = self.next(waiting, left).await.map_err(|error| match error {
+                RunError::Stuck { waiting, after } => RunError::Stuck { waiting, after: after.max(oldest) },
+                error => error,
+            })?;
             let server = self.name(index).clone();
             let on_ours = |at: Micros| record.to_client(&server, at);
             match event {

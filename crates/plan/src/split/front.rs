@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{
     candidate::Candidate, no_plan::NoPlan, pipeline_depth, problem::Objective, request::PlanRequest, solve::arenas,
-    stop::Stop,
 };
 use edgecut_graph::units::{Bytes, Micros};
 
@@ -69,7 +68,7 @@ pub fn front(request: &PlanRequest<'_>, mut grown: impl FnMut(&[Point])) -> Resu
     let mut is_complete = true;
     let stop = request.search.stop;
     if stop.until().is_some() && request.can_split() && request.is_free() {
-        let whole = with_stop(&request.unsplit(), stop.earlier(WHOLE_SHARE));
+        let whole = request.unsplit().with_stop(stop.earlier(WHOLE_SHARE));
         let first = part_of_time(&whole, SEARCHES + 1);
         // Where no plan without splits meets the targets, one with splits may.
         if let Ok(candidate) = nearest(&first, None) {
@@ -88,15 +87,9 @@ pub fn front(request: &PlanRequest<'_>, mut grown: impl FnMut(&[Point])) -> Resu
     Ok(Front { points, is_complete })
 }
 
-fn with_stop<'a>(request: &PlanRequest<'a>, stop: Stop) -> PlanRequest<'a> {
-    let mut request = request.clone();
-    request.search.stop = stop;
-    request
-}
-
 /// `request` for the next of `left` searches, which share the time that is left.
 fn part_of_time<'a>(request: &PlanRequest<'a>, left: usize) -> PlanRequest<'a> {
-    with_stop(request, request.search.stop.earlier(1.0 / left.max(1) as f64))
+    request.with_stop(request.search.stop.earlier(1.0 / left.max(1) as f64))
 }
 
 /// What [`searched`] has done.

@@ -23,7 +23,7 @@ const MAX_EFFORT: u64 = 1000;
 
 /// Find schedules of a model that need less memory.
 ///
-/// By another order of operators, recomputation, stretches in parts with halos, and copies to a host or a neighbour.
+/// By another order of operators, recomputation, segments in parts with halos, and copies to a host or a neighbour.
 #[derive(clap::Args)]
 pub struct Schedule {
     /// An ONNX model, Relay text, a DLMO or MAGIS graph (JSON), or a network of bare tensors (JSON)

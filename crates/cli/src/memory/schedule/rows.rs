@@ -110,7 +110,7 @@ pub(super) fn print(format: Format, rows: &[Row], notes: &[String]) -> Outcome {
     ] = rows
     {
         print_line!(
-            "{repeated} groups run again, {stored} copies to a neighbour; {stretches} stretches in {parts} parts"
+            "{repeated} groups run again, {stored} copies to a neighbour; {stretches} segments in {parts} parts"
         );
     }
     if let [Row { tvm_arena_bytes: Some(arena), .. }] = rows {

@@ -427,8 +427,8 @@ mod tests {
     fn what_is_no_energy_is_left_out() {
         let energy = [f64::NAN, -1.0, f64::INFINITY, 2.0].map(|j| wire::SourceEnergy { source: "a".to_string(), j });
         let trace = wire::InferenceTrace { energy: energy.to_vec(), ..wire::InferenceTrace::default() };
-        let told = received_trace(trace).unwrap().energy;
-        assert_eq!(told, [SourceEnergy { source: "a".to_string(), total: Joules(2.0) }]);
+        let kept = received_trace(trace).unwrap().energy;
+        assert_eq!(kept, [SourceEnergy { source: "a".to_string(), total: Joules(2.0) }]);
     }
 
     #[test]

@@ -64,7 +64,9 @@ pub enum HostError {
     Request(String),
     #[error("the agent serves {limit} requests of {who} already, which is the limit: try again later")]
     Jobs { limit: usize, who: &'static str },
-    #[error("what clients have sent takes {held} on the agent, the limit is {limit}")]
+    #[error(
+        "data from clients would take {held} on the agent (documents count 16 times their size), the limit is {limit}"
+    )]
     Received { held: Bytes, limit: Bytes },
     #[error("no message from the client for {} s", .0.as_secs_f64())]
     Silent(Duration),

@@ -18,6 +18,7 @@
 //! | [`outcome`] | one candidate run on the agents |
 //! | [`in_context`] | what runs show of costs |
 //! | `memory_reserve` | memory limits after agents refused candidates |
+//! | `rehearsal` | [`rehearsed`]: a run of a plan that is chosen already |
 //! | [`options`] | the tuned constants |
 //! | [`progress`] | what is reported meanwhile |
 //! | [`error`] | why there is no plan |
@@ -31,6 +32,7 @@ pub mod options;
 pub mod outcome;
 pub mod planner;
 pub mod progress;
+mod rehearsal;
 pub mod replan;
 mod replanning;
 pub mod runner;
@@ -41,7 +43,8 @@ pub use error::PlanningError;
 pub use in_context::InContextCosts;
 pub use options::PilotOptions;
 pub use outcome::PilotOutcome;
-pub use planner::{Planned, plan_on_agents, rehearsed};
+pub use planner::{Planned, plan_on_agents};
 pub use progress::{PlanEvent, Progress};
+pub use rehearsal::rehearsed;
 pub use replan::Replanner;
 pub use runner::PilotRunner;

@@ -1,22 +1,12 @@
 //! Planning on agents from beginning to end.
 
-use edgecut_graph::units::Micros;
-use edgecut_plan::{Candidate, PlanRequest, Stop, no_plan::Shortage, planner, split};
+use edgecut_plan::{Candidate, PlanRequest, no_plan::Shortage, planner, split};
 
 use super::{
-    agents::PilotAgents,
-    candidates::keeps_memory,
-    error::PlanningError,
-    options::PilotOptions,
-    outcome::{PilotError, pilot_run},
-    progress::PlanEvent,
-    replan::Replanner,
-    runner::PilotRunner,
+    agents::PilotAgents, candidates::keeps_memory, error::PlanningError, options::PilotOptions, progress::PlanEvent,
+    replan::Replanner, runner::PilotRunner,
 };
-use crate::run::{
-    perform::{PerformError, RunContext},
-    shards::Shards,
-};
+use crate::run::shards::Shards;
 
 /// A plan, and what it is judged by.
 #[derive(Debug, Clone)]
@@ -47,10 +37,10 @@ pub fn plan_on_agents<'a>(
         return Ok(Planned { candidate: planner::plan(&known)?, request: known });
     }
     let stop = request.search.stop;
-    let searched = with_stop(request.clone(), stop.earlier(options.search_share));
+    let searched = request.with_stop(stop.earlier(options.search_share));
     let mut replanner = Replanner { agents, options, progress, request: &searched, shards };
     let (mut first, request) = replanner.plan()?;
-    let request = with_stop(request, stop);
+    let request = request.with_stop(stop);
     let is_short = !first.solution.missed.is_empty() && (options.rounds == 0 || !keeps_memory(&first));
     if is_short && searched.search.stop.is_over() && !stop.is_requested() {
         // What was kept of the time for runs is of no use without a plan.
@@ -73,31 +63,6 @@ pub fn plan_on_agents<'a>(
     Ok(Planned { candidate, request })
 }
 
-/// The latency of `candidate` of a front in a pilot run; `None` if an agent lacks memory for it.
-///
-/// # Errors
-/// If an agent fails, or nothing was measured.
-pub fn rehearsed(
-    agents: &PilotAgents<'_>,
-    request: &PlanRequest<'_>,
-    candidate: &Candidate,
-    options: &PilotOptions,
-) -> Result<Option<Micros>, PlanningError> {
-    let PilotAgents { fleet, cluster, given, runtime } = *agents;
-    let plan = candidate.without_targets().to_plan(request)?;
-    let context = RunContext { fleet, cluster, graph: &candidate.expanded.graph, given };
-    match runtime.block_on(pilot_run(&context, &plan, options)) {
-        Ok(outcome) => Ok(Some(outcome.outcome.latency.median_us)),
-        Err(PilotError::Perform(PerformError::Run(run))) if run.memory().is_some() => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn with_stop<'a>(mut request: PlanRequest<'a>, stop: Stop) -> PlanRequest<'a> {
-    request.search.stop = stop;
-    request
-}
-
 #[cfg(test)]
 mod tests {
     use std::{cell::RefCell, collections::BTreeMap, path::Path, sync::Arc};
@@ -107,7 +72,7 @@ mod tests {
     use edgecut_engine::energy::EnergySource;
     use edgecut_graph::{
         Granularity, Graph,
-        units::{Bytes, Watts},
+        units::{Bytes, Micros, Watts},
     };
     use edgecut_plan::{
         CostSource, TransferFormat,

@@ -18,11 +18,11 @@ use super::{
     in_context::InContextCosts,
     memory_reserve::MemoryReserve,
     options::PilotOptions,
-    outcome::{PilotError, PilotOutcome, pilot_run},
+    outcome::{PilotError, PilotOutcome},
     progress::PlanEvent,
     scoring::{finalists, scores},
 };
-use crate::run::perform::{PerformError, RunContext};
+use crate::run::perform::PerformError;
 
 /// Runs candidates of one request.
 pub struct PilotRunner<'a> {
@@ -290,12 +290,10 @@ impl PilotRunner<'_> {
         reserve: &mut MemoryReserve,
     ) -> Result<Option<PilotOutcome>, PlanningError> {
         let plan = candidate.without_targets().to_plan(self.request)?;
-        let PilotAgents { fleet, cluster, given, runtime } = *self.agents;
-        let context = RunContext { fleet, cluster, graph: &candidate.expanded.graph, given };
         let mut fastest: Option<PilotOutcome> = None;
         for _ in 0..attempts {
             (self.progress)(PlanEvent::Running);
-            let outcome = match runtime.block_on(pilot_run(&context, &plan, self.options)) {
+            let outcome = match self.agents.run(candidate, &plan, self.options) {
                 Ok(outcome) => outcome,
                 Err(error) => {
                     let PilotError::Perform(PerformError::Run(run)) = &error else { return Err(error.into()) };
