@@ -162,7 +162,7 @@ fn a_server_with_the_certificate_of_another_gets_nothing() {
     let flags = "--tls-cert certs/operator.pem --tls-key certs/operator.key --client-ca certs/ca.pem";
     let refused = run(at, &format!("agent --listen 127.0.0.1:0 {flags}"));
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
-    let message = "a certificate of an operator, clients accept that of an agent alone";
+    let message = "the certificate is of an operator, expected one of an agent";
     assert!(stderr(&refused).contains(message), "{}", stderr(&refused));
 }
 

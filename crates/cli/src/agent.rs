@@ -150,7 +150,7 @@ impl Agent {
                 let (host, name, log_queue) = (host.clone(), host.name().clone(), log_queue.clone());
                 tokio::spawn(async move {
                     if let Err(error) = serve_metrics(listener, host).await {
-                        queued(&log_queue, &format!("agent {name}: no metrics any longer: {error}"));
+                        queued(&log_queue, &format!("agent {name}: metrics have stopped: {error}"));
                     }
                 });
             }
@@ -192,9 +192,8 @@ fn identity(
         Some(Role::Agent) => Ok(Some(identity)),
         role => {
             let found = role.map_or("without a role".to_string(), |role| format!("of {role}"));
-            let what = format!(
-                "--tls-cert: this is a certificate {found}, clients accept that of an agent alone: see `edgecut cluster init`"
-            );
+            let what =
+                format!("--tls-cert: the certificate is {found}, expected one of an agent: see `edgecut cluster init`");
             Err(Failure::BadInput(Report::msg(what)))
         }
     }

@@ -52,7 +52,7 @@ const EXAMPLES: &[(&str, [Example; 3])] = &[
                 "Within 512 MiB on each device, and 40 ms for each input",
                 "edgecut plan m.onnx --cluster lab.toml --memory 512MiB --latency 40ms",
             ),
-            ("By the profiles alone: nothing is measured or run", "edgecut plan m.onnx --estimate --rehearse 0"),
+            ("From profiles alone: nothing is measured or run", "edgecut plan m.onnx --estimate --rehearse 0"),
         ],
     ),
     (
@@ -74,7 +74,7 @@ const EXAMPLES: &[(&str, [Example; 3])] = &[
     (
         "memory place",
         [
-            ("The order of least peak, and the smallest arena", "edgecut memory place resnet18.onnx"),
+            ("The order with the lowest peak, and the smallest arena", "edgecut memory place resnet18.onnx"),
             ("With figures as HTML and SVG", "edgecut memory place resnet18.onnx --figures figures"),
             ("Exit with code 3 if the arena is larger", "edgecut memory place resnet18.onnx --capacity 4MiB"),
         ],
@@ -103,14 +103,17 @@ const EXAMPLES: &[(&str, [Example; 3])] = &[
         [
             ("Births, deaths and idle periods as tables", "edgecut memory liveness m.onnx --output liveness"),
             ("Of a PyTorch trace", "edgecut memory liveness --trace fwd.py --backward bwd.py --times times.txt"),
-            ("As G10's tool counts, for its files", "edgecut memory liveness m.onnx --g10-compat --output g10"),
+            (
+                "With the definitions and files of the G10 tool",
+                "edgecut memory liveness m.onnx --g10-compat --output g10",
+            ),
         ],
     ),
     (
         "workload",
         [
-            ("The assignment of least latency", "edgecut workload bert.json"),
-            ("The most results a second", "edgecut workload bert.json --objective throughput"),
+            ("The assignment with the lowest latency", "edgecut workload bert.json"),
+            ("The assignment with the highest throughput", "edgecut workload bert.json --objective throughput"),
             ("The same result on any machine", "edgecut workload bert.json --budget 1000000 --output assignment.json"),
         ],
     ),
@@ -143,7 +146,10 @@ const EXAMPLES: &[(&str, [Example; 3])] = &[
         [
             ("Two profiles, operator by operator", "edgecut compare before/profiles after/profiles"),
             ("Two plans", "edgecut compare plan.json other.json --top 5"),
-            ("Two runs: what is no chance", "edgecut compare monday.json tuesday.json --significant"),
+            (
+                "Two runs: only statistically significant differences",
+                "edgecut compare monday.json tuesday.json --significant",
+            ),
         ],
     ),
     (

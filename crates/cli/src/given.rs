@@ -112,7 +112,7 @@ impl Given {
 fn wrong(types: &BTreeMap<String, TensorType>) -> Option<String> {
     let is_foreign = |name: &&String| !name.starts_with("in_") && !name.starts_with("out_");
     if let Some(name) = types.keys().find(is_foreign) {
-        return Some(format!("array `{name}` is for nothing: the content of an input `x` is called `in_x`"));
+        return Some(format!("unexpected array `{name}`: the array for an input `x` is named `in_x`"));
     }
     let inputs = || types.iter().filter(|(name, _)| name.starts_with("in_"));
     if !types.is_empty() && inputs().next().is_none() {
@@ -120,5 +120,5 @@ fn wrong(types: &BTreeMap<String, TensorType>) -> Option<String> {
         return Some(format!("it has no array `in_…` for an input, only {names}"));
     }
     let (bytes, limit) = (inputs().filter_map(|(_, ty)| ty.bytes()).sum::<Bytes>(), Bytes(file::max_bytes()));
-    (bytes > limit).then(|| format!("its arrays take {bytes}, of which at most {limit} are read on this machine"))
+    (bytes > limit).then(|| format!("its arrays take {bytes}, the limit on this machine is {limit}"))
 }

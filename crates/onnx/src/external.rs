@@ -119,7 +119,9 @@ impl ExternalFiles {
         let read = files.entry(region.path.clone()).or_default();
         *read = read.saturating_add(region.count);
         match *read > length.saturating_mul(MOST_TIMES) {
-            true => Err(format!("{path}: tensors overlap in more than {MOST_TIMES} layers")),
+            true => {
+                Err(format!("{path}: its tensors take more than {MOST_TIMES} times the size of the file: they overlap"))
+            }
             false => Ok(()),
         }
     }
@@ -156,7 +158,7 @@ mod tests {
         }
         assert_eq!(read(&files, "./w.bin", "", "").unwrap().len(), 8);
         for (location, offset, length, part) in [
-            ("w.bin", "1", "", "overlap in more than 2 layers"),
+            ("w.bin", "1", "", "its tensors take more than 2 times the size of the file"),
             ("w.bin", "7", "2", "the file has 8"),
             ("w.bin", "-1", "2", "is not a number"),
             ("../w.bin", "", "", "must lie in the folder"),

@@ -1,4 +1,4 @@
-//! What the parts of a group are called: `2of3`, as spreadsheets make a date of `2/3`.
+//! Names of the parts of a group: `2of3`, because spreadsheets read `2/3` as a date.
 
 use serde::{Deserialize, Deserializer};
 
@@ -7,10 +7,10 @@ pub fn part_name(number: usize, count: usize) -> String {
     format!("{number}of{count}")
 }
 
-/// Reads the name of a part; older files have `2/3`.
+/// Reads the name of a part; `2/3` is accepted too.
 ///
 /// # Errors
-/// If it is no text.
+/// If it is not text.
 pub fn read_part<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     Ok(String::deserialize(from)?.replace('/', "of"))
 }
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_older_files_are_called_as_today() {
+    fn a_slash_is_accepted() {
         let read = |text: &str| read_part(serde_json::Value::from(text)).unwrap();
         assert_eq!(read("2/3 again"), "2of3 again");
         assert_eq!(read(&part_name(2, 3)), "2of3");

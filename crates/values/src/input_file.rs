@@ -56,7 +56,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 pub fn open_within(path: &Path, limit: u64) -> io::Result<File> {
     let file = open(path)?;
     let length = file.metadata()?.len();
-    if length > limit { Err(too_large(&Bytes(length).to_string(), limit)) } else { Ok(file) }
+    if length > limit { Err(too_large(Some(length), limit)) } else { Ok(file) }
 }
 
 /// Reads the file at `path`, as [`open`] opens it.
@@ -69,11 +69,14 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     content.try_reserve_exact(usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX))?;
     // Pipes do not tell their length, and files grow.
     file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
-    if content.len() as u64 > limit { Err(too_large("more bytes", limit)) } else { Ok(content) }
+    if content.len() as u64 > limit { Err(too_large(None, limit)) } else { Ok(content) }
 }
 
-fn too_large(length: &str, limit: u64) -> io::Error {
-    let what = format!("it has {length}, of which at most {} are read", Bytes(limit));
+fn too_large(length: Option<u64>, limit: u64) -> io::Error {
+    let what = match length {
+        Some(length) => format!("its size is {}, the limit is {}", Bytes(length), Bytes(limit)),
+        None => format!("it is larger than the limit of {}", Bytes(limit)),
+    };
     io::Error::new(io::ErrorKind::FileTooLarge, what)
 }
 
@@ -147,7 +150,7 @@ mod tests {
             ("/dev/zero".into(), "it is a device"),
             (folder.path().into(), "Is a directory"),
             (path("sparse"), "it has 1024.00 GiB"),
-            (path("file"), "at most 3 B are read"),
+            (path("file"), "the limit is 3 B"),
             (path("none"), "No such file"),
         ] {
             let error = read(&path, 3).unwrap_err().to_string();

@@ -16,14 +16,14 @@ pub struct Peer {
     pub tls_name: Option<String>,
 }
 
-/// Another one than the peer answers at its address, or calls itself so.
+/// Why what answers at a peer's address is not that peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     #[error("it showed no certificate")]
     NoCertificate,
     #[error("the certificate of `{holder}` has {found}, expected that of an agent: see `edgecut cluster init`")]
     Role { holder: String, found: String },
-    #[error("its certificate is that of `{found}`, valid for other names than `{host}`")]
+    #[error("its certificate is issued to `{found}` and is not valid for `{host}`")]
     Host { found: String, host: String },
     #[error(
         "its certificate is that of `{found}`, expected that of `{expected}`: is this the address of another server?"
