@@ -59,7 +59,7 @@ fn what_is_no_regular_file_is_refused_and_never_waited_for() {
     for (name, part) in [
         ("fifo", "it is a FIFO, expected a regular file"),
         ("socket", "it is a socket"),
-        ("sparse", "it has 4096.00 GiB"),
+        ("sparse", "its size is 4096.00 GiB"),
     ] {
         for line in
             ["inspect", "run m.relay --inputs", "run m.relay --params", "plan m.relay --cluster", "run", "report"]

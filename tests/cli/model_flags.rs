@@ -168,7 +168,7 @@ fn files_of_other_kinds_are_told_by_what_they_are() {
         ("memory schedule m.relay --limit banana", "`banana` is not a size"),
         ("run m.relay --inputs plan.json", "not an .npz file, as `numpy.savez` writes them: this is a plan"),
         ("run m.relay --inputs out.npz", "it has no array `in_…` for an input, only `out_0`"),
-        ("run m.relay --inputs bare.npz", "the content of an input `x` is called `in_x`"),
+        ("run m.relay --inputs bare.npz", "the array for an input `x` is named `in_x`"),
         ("run m.relay --params other.params", "none of its parameters (`a.weight`) is one of this model (`x`, …)"),
         ("run m.relay --params m.relay", "this is Relay text"),
         ("plan m.relay --cluster plan.csv", "not a cluster file: this is CSV, the rows of a plan"),
