@@ -143,7 +143,7 @@ mod tests {
         std::fs::write(folder.path().join("w.bin"), (0..8).collect::<Vec<u8>>()).unwrap();
         let model = folder.path().join("m.onnx");
         std::fs::write(&model, "").unwrap();
-        let files = ExternalFiles::new(Some(&model), 16);
+        let files = ExternalFiles::new(Some(&model), 64);
         let read = |files: &ExternalFiles, location: &str, offset: &str, length: &str| {
             let entry = |(key, value): (&str, &str)| StringStringEntryProto {
                 key: Some(key.to_string()),
