@@ -25,6 +25,8 @@ pub enum FusionClass {
     Reduce,
     /// Elementwise operators can be fused into its output (convolution, dense).
     OutFusable,
+    /// Joins the group that reads its result, if one does alone; not one of TVM's.
+    InFusable,
     /// Fuses with nothing.
     Opaque,
 }
@@ -53,6 +55,7 @@ pub fn fuse(graph: &Graph, class: impl Fn(&Operator) -> FusionClass) -> Vec<Vec<
     for phase in [Phase::Anchors, Phase::Injective, Phase::IntoTuples] {
         partition.run(phase, &vertices, &dominators);
     }
+    partition.join_readers(&vertices);
     let mut groups: Vec<Vec<OperatorId>> = vec![Vec::new(); vertices.len()];
     for (index, vertex) in vertices.iter().enumerate() {
         groups[partition.root(index)].extend(vertex.operator);
@@ -82,7 +85,7 @@ impl From<FusionClass> for Pattern {
             FusionClass::Injective => Pattern::Injective,
             FusionClass::Reduce => Pattern::Reduce,
             FusionClass::OutFusable => Pattern::OutFusable,
-            FusionClass::Opaque => Pattern::Opaque,
+            FusionClass::InFusable | FusionClass::Opaque => Pattern::Opaque,
         }
     }
 }
@@ -92,6 +95,8 @@ impl From<FusionClass> for Pattern {
 struct Vertex {
     operator: Option<OperatorId>,
     pattern: Pattern,
+    /// Whether it is [`FusionClass::InFusable`].
+    joins_readers: bool,
     readers: Vec<Edge>,
     /// Whether the model returns it.
     returned: bool,
@@ -106,7 +111,7 @@ struct Edge {
 fn vertices(graph: &Graph, class: impl Fn(&Operator) -> FusionClass) -> Vec<Vertex> {
     let mut list: Vec<Vertex> = Vec::new();
     let add = |list: &mut Vec<Vertex>, operator, pattern| {
-        list.push(Vertex { operator, pattern, readers: Vec::new(), returned: false });
+        list.push(Vertex { operator, pattern, joins_readers: false, readers: Vec::new(), returned: false });
         list.len() - 1
     };
     let mut used = vec![false; graph.tensors().len()];
@@ -125,8 +130,10 @@ fn vertices(graph: &Graph, class: impl Fn(&Operator) -> FusionClass) -> Vec<Vert
             .iter()
             .map(|arg| matches!(arg, Arg::Tuple(_)).then(|| add(&mut list, None, Pattern::Tuple)))
             .collect();
-        let own = Pattern::from(class(operator));
+        let class = class(operator);
+        let own = Pattern::from(class);
         let vertex = add(&mut list, Some(id), own);
+        list[vertex].joins_readers = class == FusionClass::InFusable;
         for (arg, tuple) in operator.args.iter().zip(tuples) {
             let pattern =
                 if own == Pattern::Broadcast && same_shape(graph, operator, arg) { Pattern::Elementwise } else { own };
@@ -305,6 +312,31 @@ impl Partition {
         }
     }
 
+    /// Merges every vertex of [`FusionClass::InFusable`] into the group of its readers, where all are in one. What a group's
+    /// only reader is merged into cannot depend on that group in another way, so groups stay free of cycles.
+    fn join_readers(&mut self, vertices: &[Vertex]) {
+        for index in (0..vertices.len()).rev() {
+            let vertex = &vertices[index];
+            if !vertex.joins_readers || vertex.returned {
+                continue;
+            }
+            // A tuple that one operator reads stands for it.
+            let reader = |edge: &Edge| match &vertices[edge.to] {
+                Vertex { operator: None, returned: false, readers, .. } => match &readers[..] {
+                    [only] => only.to,
+                    _ => edge.to,
+                },
+                _ => edge.to,
+            };
+            let mut roots = vertex.readers.iter().map(|edge| self.root(reader(edge)));
+            let Some(first) = roots.next() else { continue };
+            let is_one = roots.all(|root| root == first);
+            if is_one && self.size[first] < MAX_OPERATORS {
+                self.merge(index, first);
+            }
+        }
+    }
+
     /// All vertices on paths from `source` to `sink`: first `source`, without `sink`.
     fn between(&mut self, vertices: &[Vertex], source: usize, sink: usize) -> Vec<usize> {
         self.visit += 1;
@@ -460,6 +492,26 @@ mod tests {
         let normal = s.add(Broadcast, vec![Arg::Tensor(conv)], &[2, 8], 3)[0];
         s.op(Elementwise, &[normal]);
         assert_eq!(s.groups(), [vec![0, 1, 2]]);
+    }
+
+    #[test]
+    fn what_joins_its_reader_is_in_its_group_and_ends_the_one_before() {
+        let mut s = Sketch::new();
+        let x = s.last;
+        let dequantised = s.op(InFusable, &[x]);
+        let conv = s.op(OutFusable, &[dequantised]);
+        let quantised = s.op(Elementwise, &[conv]);
+        let [a, b] = [s.op(InFusable, &[quantised]), s.op(InFusable, &[quantised])];
+        let left = s.op(OutFusable, &[a]);
+        let joined = s.add(Injective, vec![Arg::Tuple(vec![b, left])], &[4, 8], 1)[0];
+        s.op(Opaque, &[joined]);
+        assert_eq!(s.groups(), [vec![0, 1, 2], vec![3, 5], vec![4, 6], vec![7]]);
+        let mut s = Sketch::new();
+        let x = s.last;
+        let shared = s.op(InFusable, &[x]);
+        let [a, b] = [s.op(OutFusable, &[shared]), s.op(OutFusable, &[shared])];
+        s.graph.outputs = vec![a, b];
+        assert_eq!(s.groups(), [vec![0], vec![1], vec![2]]);
     }
 
     #[test]

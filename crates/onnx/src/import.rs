@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use edgecut_graph::Graph;
+use edgecut_ops::passes::reader_copies::copy_for_readers;
 use prost::Message;
 use smol_str::SmolStr;
 
@@ -46,7 +47,8 @@ pub fn import(name: &str, bytes: Bytes, options: &ImportOptions<'_>) -> Result<I
     let lowering = Lowering::new(&model, file_bytes, options, families::find);
     let lowered = lowering.run(graph).map_err(|(place, what)| OnnxError::new(name, place, what))?;
     let Lowered { graph, decisions, interface, replaced, is_sized } = lowered;
-    Ok(Imported { graph: live(&graph), decisions, replaced, is_sized, interface })
+    let graph = copy_for_readers(&live(&graph));
+    Ok(Imported { graph, decisions, replaced, is_sized, interface })
 }
 
 /// Bytes of a file that are examined for its kind.

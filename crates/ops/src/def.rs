@@ -43,6 +43,8 @@ pub struct OpDef {
     pub linearity: Linearity,
     /// Whether ONNX's meaning differs from Relay's: see [`SEMANTICS`].
     pub has_onnx_semantics: bool,
+    /// The fusion class of calls with ONNX's meaning, where it is another one.
+    pub(crate) onnx_class: Option<FusionClass>,
     pub kernel: Kernel,
     /// What its host kernel computes, as data.
     pub(crate) recipe: Option<RecipeFn>,
@@ -163,6 +165,7 @@ impl OpDef {
             split: None,
             linearity: Linearity::Nonlinear,
             has_onnx_semantics: false,
+            onnx_class: None,
             kernel: Kernel::None("it has no kernel"),
             recipe: None,
         }
@@ -215,6 +218,12 @@ impl OpDef {
         self
     }
 
+    /// As [`OpDef::onnx`]; calls with ONNX's meaning have this class.
+    pub(crate) const fn onnx_class(mut self, class: FusionClass) -> OpDef {
+        self.onnx_class = Some(class);
+        self.onnx()
+    }
+
     pub(crate) const fn wire(mut self, wire: WireFn) -> OpDef {
         self.kernel = Kernel::Wire(wire);
         self
@@ -233,6 +242,12 @@ impl OpDef {
     pub(crate) const fn without_kernel(mut self, reason: &'static str) -> OpDef {
         self.kernel = Kernel::None(reason);
         self
+    }
+
+    /// The fusion class of a call with these attributes.
+    pub fn class_of(&self, attrs: &Attrs) -> FusionClass {
+        let is_onnx = attrs.get(SEMANTICS).and_then(Attr::str) == Some(ONNX);
+        self.onnx_class.filter(|_| is_onnx).unwrap_or(self.class)
     }
 
     /// The definition `name` in the tables `families`, for operators that delegate to another one.

@@ -52,7 +52,7 @@ pub fn fusion_class(graph: &Graph, operator: &Operator) -> FusionClass {
     let is_data_dependent = operator.operands().all(|t| fixed(&t)) && !operator.outputs.iter().all(fixed);
     match ops::lookup(&operator.name) {
         Some(_) if operator.name == "nn.batch_norm" => FusionClass::Broadcast,
-        Some(def) if !is_data_dependent => def.class,
+        Some(def) if !is_data_dependent => def.class_of(&operator.attrs),
         _ => FusionClass::Opaque,
     }
 }

@@ -88,8 +88,14 @@ fn conv(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 }
 
 pub(super) fn product(call: &mut Call<'_, '_>, x: TensorId, w: TensorId, out: Option<DType>) -> Result<TensorId> {
+    let attrs = attributes(call, x, w, out)?;
+    let name = ["nn.conv1d", "nn.conv2d", "nn.conv3d"][call.rank(x) - 3];
+    call.op(name, &[x, w], attrs)
+}
+
+/// The attributes of a convolution of `x` with `w`, of one to three spatial axes.
+fn attributes(call: &Call<'_, '_>, x: TensorId, w: TensorId, out: Option<DType>) -> Result<Vec<(&'static str, Attr)>> {
     let windows = windows(call, x, w)?;
-    let name = ["nn.conv1d", "nn.conv2d", "nn.conv3d"][windows.kernel.len() - 1];
     let mut attrs = windows.attrs();
     attrs.push(("groups", Attr::Int(call.int("group", 1))));
     attrs.push(("channels", Attr::Int(call.dims(w)?[0] as i64)));
@@ -97,7 +103,7 @@ pub(super) fn product(call: &mut Call<'_, '_>, x: TensorId, w: TensorId, out: Op
     if let Some(dtype) = out {
         attrs.push(("out_dtype", text(&dtype.to_string())));
     }
-    call.op(name, &[x, w], attrs)
+    Ok(attrs)
 }
 
 pub(super) fn biased(call: &mut Call<'_, '_>, made: TensorId, bias: Option<TensorId>) -> Result<TensorId> {
@@ -153,8 +159,20 @@ fn transposed(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 fn integer(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (x, w) = (call.input(0)?, call.input(1)?);
     let (x_zero, w_zero) = (call.optional(2)?, call.optional(3)?);
+    if call.rank(x) == 4 && [x_zero, w_zero].iter().flatten().all(|zero| call.rank(*zero) < 2) {
+        let zeros = [or_zero(call, x_zero, x)?, or_zero(call, w_zero, w)?];
+        // What scales are does not matter to the integers.
+        let scale = call.lowering.scalar(1.0, DType::F32)?;
+        let attrs = attributes(call, x, w, Some(DType::I32))?;
+        return one(call.op("qnn.conv2d", &[x, w, zeros[0], zeros[1], scale, scale], attrs)?);
+    }
     let (x, w) = (less(call, x, x_zero, 1)?, less(call, w, w_zero, 0)?);
     one(product(call, x, w, Some(DType::I32))?)
+}
+
+/// A zero point; that of `x` without one is 0.
+pub(super) fn or_zero(call: &mut Call<'_, '_>, zero: Option<TensorId>, x: TensorId) -> Result<TensorId> {
+    zero.map_or_else(|| call.like(0.0, x), Ok)
 }
 
 /// `x` less its zero point, a scalar or a vector along `axis`, as int32.

@@ -2,7 +2,7 @@
 
 use edgecut_graph::{Attr, TensorId};
 
-use super::conv::less;
+use super::conv::{less, or_zero};
 use crate::{
     compose::{one, text},
     error::Result,
@@ -18,6 +18,15 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("MatMulInteger", |call| {
         let (a, b) = (call.input(0)?, call.input(1)?);
         let (a_zero, b_zero) = (call.optional(2)?, call.optional(3)?);
+        let is_vector = [a_zero, b_zero].iter().flatten().all(|zero| call.rank(*zero) < 2);
+        if call.rank(a) >= 2 && call.rank(b) >= 2 && is_vector {
+            let zeros = match (a_zero, b_zero) {
+                (None, None) => Vec::new(),
+                _ => vec![or_zero(call, a_zero, a)?, or_zero(call, b_zero, b)?],
+            };
+            let operands: Vec<TensorId> = [a, b].into_iter().chain(zeros).collect();
+            return one(call.op("qnn.matmul", &operands, Vec::new())?);
+        }
         let (rows, columns) = (call.rank(a).saturating_sub(2), call.rank(b).saturating_sub(1));
         let (a, b) = (less(call, a, a_zero, rows)?, less(call, b, b_zero, columns)?);
         one(product(call, a, b)?)

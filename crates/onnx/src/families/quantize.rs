@@ -1,9 +1,9 @@
 //! Quantisation: conversions between numbers and small integers.
 
-use edgecut_graph::{Attr, DType, TensorId};
+use edgecut_graph::{Arg, Attr, DType, TensorId};
 
 use crate::{
-    compose::{many, one},
+    compose::{many, one, text},
     error::Result,
     lowering::{Call, Lower, Value},
 };
@@ -65,29 +65,41 @@ fn half_even(call: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId> {
     super::elementwise::half_even(call, x)
 }
 
-fn quantize(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+/// The axis of scales and zero points, which are one number or a vector.
+fn vector_axis(call: &Call<'_, '_>, x: TensorId, parameters: &[TensorId]) -> Result<i64> {
+    if parameters.iter().any(|parameter| call.rank(*parameter) > 1) {
+        return Err("scales of blocks are not supported".to_string());
+    }
+    match call.rank(x) {
+        0 => Ok(-1),
+        rank => Ok(call.axis(call.int("axis", 1).min(rank as i64 - 1), x)? as i64),
+    }
+}
+
+/// The operator `name` on data, scale and zero point, with results of `dtype`.
+fn converted(call: &mut Call<'_, '_>, name: &'static str, dtype: DType) -> Result<Vec<Value>> {
     let (x, scale, zero) = (call.input(0)?, call.input(1)?, call.optional(2)?);
-    let dtype = match (zero, call.dtype("output_dtype")?) {
+    let parameters: Vec<TensorId> = [Some(scale), zero].into_iter().flatten().collect();
+    let axis = vector_axis(call, x, &parameters)?;
+    let operands: Vec<TensorId> = [x].into_iter().chain(parameters).collect();
+    one(call.op(name, &operands, vec![("out_dtype", text(&dtype.to_string())), ("axis", Attr::Int(axis))])?)
+}
+
+fn quantize(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let dtype = match (call.optional(2)?, call.dtype("output_dtype")?) {
         (Some(zero), _) => call.dtype_of(zero),
         (None, Some(dtype)) => dtype,
         (None, None) => DType::U8,
     };
-    let rank = call.rank(x);
-    let axis = if rank == 0 { 0 } else { call.axis(call.int("axis", 1).min(rank as i64 - 1), x)? };
-    let wide = call.dtype_of(scale);
-    let x = call.cast(x, wide)?;
-    let scale = along(call, scale, axis, rank)?;
-    let zero = zero.map(|zero| along(call, zero, axis, rank)).transpose()?;
-    one(requantized(call, x, scale, zero, dtype)?)
+    range(dtype)?;
+    converted(call, "qnn.quantize", dtype)
 }
 
 fn dequantize(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
-    let (x, scale, zero) = (call.input(0)?, call.input(1)?, call.optional(2)?);
-    let rank = call.rank(x);
-    let axis = if rank == 0 { 0 } else { call.axis(call.int("axis", 1).min(rank as i64 - 1), x)? };
-    let scale = along(call, scale, axis, rank)?;
-    let zero = zero.map(|zero| along(call, zero, axis, rank)).transpose()?;
-    one(dequantized(call, x, scale, zero)?)
+    range(call.dtype_of(call.input(0)?))?;
+    let stated = call.dtype("output_dtype")?;
+    let dtype = stated.unwrap_or(call.dtype_of(call.input(1)?));
+    converted(call, "qnn.dequantize", dtype)
 }
 
 /// (x - zero point) scale.
@@ -111,24 +123,7 @@ pub(super) fn dequantized(
     call.cast(made, dtype)
 }
 
-/// To uint8 by the range of the data, which is made to contain 0.
 fn dynamic(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let x = call.input(0)?;
-    let axes: Vec<usize> = (0..call.rank(x)).collect();
-    let zero = call.like(0.0, x)?;
-    let least = call.reduce("min", x, &axes, false)?;
-    let most = call.reduce("max", x, &axes, false)?;
-    let (least, most) = (call.map("minimum", &[least, zero])?, call.map("maximum", &[most, zero])?);
-    let span = call.map("subtract", &[most, least])?;
-    let scale = call.with("divide", span, 255.0)?;
-    // Zeros have the scale 1, as ONNX Runtime has it.
-    let (is_flat, unit) = (call.map("equal", &[span, zero])?, call.like(1.0, x)?);
-    let scale = call.map("where", &[is_flat, unit, scale])?;
-    let begin = call.map("divide", &[least, scale])?;
-    let begin = call.map("negative", &[begin])?;
-    let begin = call.op("clip", &[begin], vec![("a_min", Attr::Float(0.0)), ("a_max", Attr::Float(255.0))])?;
-    let begin = half_even(call, begin)?;
-    let zero_point = call.cast(begin, DType::U8)?;
-    let made = requantized(call, x, scale, Some(zero_point), DType::U8)?;
-    many([made, scale, zero_point])
+    many(call.lowering.add("qnn.dynamic_quantize", vec![Arg::Tensor(x)], Vec::new())?)
 }

@@ -9,6 +9,7 @@
 //! | [`tile`], `tile_bounds` | computes segments of a graph tile by tile; bounds inference |
 //! | `rewriter` | rewrites a graph whose tensors exist as shards |
 //! | `constant_copies` | what depends on parameters alone, copied for the shards that read it |
+//! | [`reader_copies`] | copies of what is fused into its readers |
 //! | [`index_ranges`](mod@index_ranges), `index_operands` | the values that indices and lengths among the inputs may have |
 //! | [`summary`] | operator counts, FLOPs and sizes of a model |
 //! | `opaque_flops` | FLOPs of operators without a definition |
@@ -21,6 +22,7 @@ mod declared;
 mod index_operands;
 pub mod index_ranges;
 mod opaque_flops;
+pub mod reader_copies;
 pub mod retype;
 mod rewriter;
 pub mod shard;

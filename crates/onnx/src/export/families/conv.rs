@@ -142,7 +142,7 @@ pub(super) fn multiplied_in(dtype: DType) -> DType {
 }
 
 /// A node with the attributes of a convolution.
-fn windowed<'b>(
+pub(super) fn windowed<'b>(
     builder: &'b mut ModelBuilder,
     op: &'static str,
     inputs: &[&OnnxValue],

@@ -1,6 +1,7 @@
 //! The registry of operators that can be written: one file a family, each with a table of names and functions.
 
 mod activation;
+mod affine;
 mod binary;
 mod conv;
 mod create;

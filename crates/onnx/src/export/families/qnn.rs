@@ -1,11 +1,11 @@
-//! Quantised operators, in the integers of TVM's lowering: rescaling is a product in 64 bits and a shift that rounds, as in
+//! Quantised operators. Those with ONNX's semantics are ONNX's own (`affine`), others the integers of TVM's lowering: rescaling is a product in 64 bits and a shift that rounds, as in
 //! `q_multiply_shift`, so that results are equal bit for bit. Scales and zero points must be constants.
 
 use edgecut_graph::DType;
 use edgecut_ops::{FixedPoint, Ties};
 
-use super::{conv, linear, unary::round_half_away};
-use crate::export::write::Write::{self, One};
+use super::{affine, conv, linear, unary::round_half_away};
+use crate::export::write::Write::{self, Many, One};
 use crate::{
     error::Result,
     export::{
@@ -19,14 +19,23 @@ pub(super) const OPS: &[(&str, Write)] = &[
     ("qnn.add", One(|scope| sum(scope, "Add"))),
     ("qnn.batch_matmul", One(|scope| product(scope, linear::batch_matmul))),
     ("qnn.concatenate", One(concatenate)),
-    ("qnn.conv2d", One(|scope| product(scope, |scope| conv::conv(scope, 2)))),
+    (
+        "qnn.conv2d",
+        One(
+            |scope| {
+                if scope.call.is_onnx() { affine::conv(scope) } else { product(scope, |scope| conv::conv(scope, 2)) }
+            },
+        ),
+    ),
     ("qnn.dense", One(|scope| product(scope, linear::dense))),
-    ("qnn.dequantize", One(dequantize)),
+    ("qnn.dequantize", One(|scope| if scope.call.is_onnx() { affine::dequantize(scope) } else { dequantize(scope) })),
+    ("qnn.dynamic_quantize", Many(affine::dynamic_quantize)),
     ("qnn.erf", One(|scope| by_real(scope, |builder, x| builder.unary("Erf", x)))),
     ("qnn.exp", One(|scope| by_real(scope, |builder, x| builder.unary("Exp", x)))),
     ("qnn.log", One(|scope| by_real(scope, |builder, x| builder.unary("Log", x)))),
+    ("qnn.matmul", One(affine::matmul)),
     ("qnn.mul", One(multiply)),
-    ("qnn.quantize", One(quantize)),
+    ("qnn.quantize", One(|scope| if scope.call.is_onnx() { affine::quantize(scope) } else { quantize(scope) })),
     ("qnn.requantize", One(requantize)),
     ("qnn.sigmoid", One(|scope| by_real(scope, |builder, x| builder.unary("Sigmoid", x)))),
     ("qnn.sqrt", One(|scope| by_real(scope, |builder, x| builder.unary("Sqrt", x)))),

@@ -1,14 +1,16 @@
-//! `qnn.quantize`, `qnn.dequantize`, `qnn.requantize` and their simulated (float) variants.
+//! `qnn.quantize`, `qnn.dequantize`, `qnn.requantize` and their simulated (float) variants; with ONNX's semantics, the first two
+//! are in `affine`.
 
 use tract_core::internal::*;
 
+use super::affine;
 use super::fixed_point::Ties;
 use super::params::{ComputeType, Params, bounds, saturated};
 use crate::kernel::datum_type;
 use crate::kernel::indexing::integers;
 use crate::rules::{FUNCTION_COST, per_output};
-use crate::split::along_vectors;
-use crate::{AttrDef, AttrKind, Call, OpDef, TypeError, Typed};
+use crate::split::{SplitAxis, along_vectors};
+use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{DType, TensorType, Type};
 
 const TO_ATTRS: &[AttrDef] =
@@ -18,13 +20,15 @@ pub(crate) const OPS: &[OpDef] = &[
     OpDef::new("qnn.quantize", &["data", "output_scale", "output_zero_point"], converted_type)
         .attrs("relay.attrs.QuantizeAttrs", TO_ATTRS)
         .flops(per_output::<FUNCTION_COST>)
-        .split(|call| along_vectors(call, call.axis("axis", -1, &call.tensor(0)?.shape)?, &[]))
-        .host(quantize),
+        .split(axes)
+        .onnx_class(FusionClass::Elementwise)
+        .host(|call, inputs| if call.is_onnx() { affine::quantize(call, inputs) } else { quantize(call, inputs) }),
     OpDef::new("qnn.dequantize", &["data", "input_scale", "input_zero_point"], converted_type)
         .attrs("relay.attrs.DequantizeAttrs", TO_ATTRS)
         .flops(per_output::<2>)
-        .split(|call| along_vectors(call, call.axis("axis", -1, &call.tensor(0)?.shape)?, &[]))
-        .host(dequantize),
+        .split(axes)
+        .onnx_class(FusionClass::InFusable)
+        .host(|call, inputs| if call.is_onnx() { affine::dequantize(call, inputs) } else { dequantize(call, inputs) }),
     OpDef::new(
         "qnn.requantize",
         &["data", "input_scale", "input_zero_point", "output_scale", "output_zero_point"],
@@ -40,7 +44,7 @@ pub(crate) const OPS: &[OpDef] = &[
         ],
     )
     .flops(per_output::<FUNCTION_COST>)
-    .split(|call| along_vectors(call, call.axis("axis", -1, &call.tensor(0)?.shape)?, &[]))
+    .split(axes)
     .host(requantize),
     OpDef::new(
         "qnn.simulated_quantize",
@@ -59,6 +63,15 @@ pub(crate) const OPS: &[OpDef] = &[
     .flops(per_output::<2>)
     .host(simulate_dequantize),
 ];
+
+/// All axes; vectors of scales and zero points are sliced with the axis that they are along.
+fn axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let shape = &call.tensor(0)?.shape;
+    match shape.rank() {
+        0 => Ok(Vec::new()),
+        _ => along_vectors(call, call.axis("axis", -1, shape)?, &[]),
+    }
+}
 
 /// The data's shape with the dtype of the attribute `out_dtype`; the default is int8, for dequantize float32.
 fn converted_type(call: &Call<'_>) -> Result<Type, TypeError> {

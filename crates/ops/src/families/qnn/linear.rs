@@ -1,5 +1,5 @@
 //! Quantised convolutions, dense layers, matrix products and average pooling: zero points are subtracted, then the integer
-//! operator of the same name is used.
+//! operator of the same name is used, or that on floats where it is as exact.
 
 use tract_core::internal::*;
 use tract_core::ops::{cast::cast, math};
@@ -9,6 +9,7 @@ use crate::kernel::{Wiring, datum_type};
 use crate::split::{AccessMap, SplitAxis};
 
 use super::convert::params;
+use super::exact::{fits, less_zero_point, sum_of_blocks};
 use super::fixed_point::Ties;
 use super::params::{ComputeType, saturated};
 use crate::{Call, FusionClass, OpDef, TypeError, Typed};
@@ -19,7 +20,8 @@ const OPERANDS: &[&str] = &["data", "weight", "input_zero_point", "kernel_zero_p
 pub(crate) const OPS: &[OpDef] = &[
     product("qnn.conv2d", OPERANDS)
         .attrs("relay.attrs.Conv2DAttrs", conv::schema::CONV2D)
-        .class(FusionClass::OutFusable),
+        .class(FusionClass::OutFusable)
+        .onnx(),
     product("qnn.conv2d_transpose", OPERANDS).attrs("relay.attrs.Conv2DTransposeAttrs", conv::schema::TRANSPOSED2D),
     product("qnn.dense", OPERANDS).attrs("relay.attrs.DenseAttrs", dense::DENSE).class(FusionClass::OutFusable),
     product("qnn.contrib_dense_pack", OPERANDS)
@@ -96,11 +98,93 @@ fn product_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
 fn wire_product(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
     let plain = plain(call)?;
     let (data, weight) = (call.tensor(0)?, call.tensor(1)?);
+    if let Some(sum) = in_floats(wiring, call, plain, inputs)? {
+        return Ok(tvec![sum]);
+    }
     let data_type = without_zero_point(wiring, call, data, inputs[0], inputs[2], None)?;
     let weight_type = without_zero_point(wiring, call, weight, inputs[1], inputs[3], output_axis(call, weight)?)?;
     let args = [Type::from(data_type.1), Type::from(weight_type.1)];
     let call = Typed { call: Call { def: plain, args: &args, values: &[], ..call.call }, out: call.out };
     wiring.call(&call, &[data_type.0, weight_type.0])
+}
+
+/// The product of 8-bit operands by kernels for floats, exactly; `None` for layouts and types in which it is not.
+fn in_floats(
+    wiring: &mut Wiring<'_>,
+    call: &Typed<'_>,
+    plain: &'static OpDef,
+    inputs: &[OutletId],
+) -> TractResult<Option<OutletId>> {
+    let types = [call.tensor(0)?, call.tensor(1)?];
+    let is_byte = |ty: &TensorType| matches!(ty.dtype, DType::I8 | DType::U8);
+    let Some(Summed { axes, terms }) = summed(call)?.filter(|summed| fits(summed.terms)) else { return Ok(None) };
+    if !types.iter().all(|ty| is_byte(ty)) || call.result()?.dtype != DType::I32 {
+        return Ok(None);
+    }
+    let mut operands = [inputs[0], inputs[1]];
+    for (at, operand) in operands.iter_mut().enumerate() {
+        let mut shape = vec![1; types[at].shape.rank()];
+        let count = wiring.fact(inputs[at + 2])?.shape.volume().to_usize()?;
+        if count > 1 {
+            let axis = if at == 1 { output_axis(call, types[at])? } else { None };
+            let Some(axis) = axis else { return Ok(None) };
+            shape[axis] = count;
+        }
+        *operand = less_zero_point(wiring, *operand, Some(inputs[at + 2]), &shape)?;
+    }
+    let out = Type::from(TensorType::new(DType::F32, call.result()?.shape.clone()));
+    let product = |wiring: &mut Wiring<'_>, blocks: [OutletId; 2]| {
+        let mut args = Vec::with_capacity(2);
+        for block in blocks {
+            let shape: Vec<u64> = wiring.concrete(block)?.into_iter().map(|size| size as u64).collect();
+            args.push(Type::from(TensorType::of(DType::F32, &shape)));
+        }
+        let call = Typed { call: Call { def: plain, args: &args, values: &[], ..call.call }, out: &out };
+        Ok(wiring.call(&call, &blocks)?[0])
+    };
+    match axes {
+        Some(axes) => sum_of_blocks(wiring, operands, axes, terms, product).map(Some),
+        None => {
+            let sum = product(wiring, operands)?;
+            wiring.cast(sum, DatumType::I32).map(Some)
+        }
+    }
+}
+
+/// What a product sums over.
+struct Summed {
+    /// The axes of data and weight that can be divided into blocks; `None` if none can.
+    axes: Option<[usize; 2]>,
+    /// The terms for each index of these axes, or all.
+    terms: usize,
+}
+
+/// What the product sums over; `None` where it is not known, or in another layout than NCHW.
+fn summed(call: &Typed<'_>) -> Result<Option<Summed>, TypeError> {
+    let (data, weight) = (call.tensor(0)?, call.tensor(1)?);
+    let (data_rank, weight_rank) = (data.shape.rank(), weight.shape.rank());
+    let along = |axes: [usize; 2]| Some(Summed { axes: Some(axes), terms: 1 });
+    Ok(match call.def.name {
+        "qnn.dense" if data_rank > 0 && weight_rank == 2 => along([data_rank - 1, 1]),
+        "qnn.batch_matmul" if data_rank == 3 && weight_rank == 3 => {
+            let is_first = [call.flag("transpose_a", false)?, !call.flag("transpose_b", false)?];
+            along(is_first.map(|first| if first { 1 } else { 2 }))
+        }
+        "qnn.conv2d" if weight_rank == 4 && has_plain_layout(call)? => {
+            let is_whole = call.int("groups", 1)? == 1;
+            let window = &weight.shape[if is_whole { 2 } else { 1 }..];
+            let terms: Option<usize> = window.iter().map(|dim| dim.get().map(|n| n as usize)).product();
+            terms.map(|terms| Summed { axes: is_whole.then_some([1, 1]), terms })
+        }
+        _ => None,
+    })
+}
+
+fn has_plain_layout(call: &Typed<'_>) -> Result<bool, TypeError> {
+    let is_plain = |layout: &str| layout.is_empty() || layout == "NCHW";
+    Ok(is_plain(call.text("data_layout", "NCHW")?)
+        && is_plain(call.text("out_layout", "")?)
+        && call.text("kernel_layout", "OIHW")? == "OIHW")
 }
 
 /// The weight's axis of output channels, to which per-channel zero points belong.
