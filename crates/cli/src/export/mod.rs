@@ -75,7 +75,7 @@ enum Format {
     Ray,
     /// A plan as model repositories of NVIDIA Triton, a folder for each server
     Triton,
-    /// Relay text, which TVM reads but for operators that it lacks (`nn.lstm`, `nn.gru`, `nn.rnn`); a plan becomes a folder of modules with a manifest
+    /// Relay text, which TVM reads but for operators that it lacks (such as `nn.lstm` and `qnn.matmul`); a plan becomes a folder of modules with a manifest
     Relay,
     /// The DOT language of Graphviz; a plan's devices have different colours
     Dot,

@@ -31,6 +31,7 @@ mod per_image;
 mod plain_conv;
 mod plan;
 mod program;
+mod single_precision;
 mod split_depth;
 mod steps;
 mod tensor;

@@ -1,7 +1,8 @@
 //! Optimisation of a whole model: tract's passes, with a workaround for a defect of the pinned version, and our own
 //! rewrites of convolutions and of elementwise operators.
 
-use tract_core::{internal::*, optim::Optimizer};
+use edgecut_ops::kernel::pointwise::half_conversion;
+use tract_core::{internal::*, ops::cast::Cast, optim::Optimizer};
 
 use super::{
     conv_algorithm::select_conv_algorithms,
@@ -39,5 +40,19 @@ pub(super) fn optimise(mut model: TypedModel) -> TractResult<TypedModel> {
         restore_nan(&mut decluttered)?;
     }
     fuse_elementwise(&mut decluttered)?;
+    convert_halves(&mut decluttered)?;
     Ok(decluttered)
+}
+
+/// Replaces tract's casts between half and single precision, which convert element by element.
+fn convert_halves(model: &mut TypedModel) -> TractResult<()> {
+    for id in model.eval_order()? {
+        let node = model.node(id);
+        let Some(cast) = node.op_as::<Cast>() else { continue };
+        let from = model.outlet_fact(node.inputs[0])?.datum_type;
+        if let Some(conversion) = half_conversion(from, cast.to) {
+            model.node_mut(id).op = Box::new(conversion);
+        }
+    }
+    Ok(())
 }

@@ -4,7 +4,13 @@ use std::collections::HashMap;
 
 use tract_core::internal::*;
 
-use super::{context::TractContext, dynamic_shape::DynamicShapeOp, lower, plan::compile};
+use super::{
+    context::TractContext,
+    dynamic_shape::DynamicShapeOp,
+    lower,
+    plan::compile,
+    single_precision::{SinglePrecision, in_single_precision},
+};
 use crate::{EngineError, panics::catch_panic};
 use edgecut_graph::{Graph, TensorId};
 
@@ -24,7 +30,12 @@ impl TractProgram {
         contents: &mut lower::ContentSource<'_>,
     ) -> Result<TractProgram, EngineError> {
         if has_fixed_shapes(graph) {
-            let model = lower::lower(graph, contents)?;
+            let model = match in_single_precision(graph) {
+                Some(SinglePrecision { graph, original }) => {
+                    lower::lower(&graph, &mut |id| contents(original[id.0 as usize]))?
+                }
+                None => lower::lower(graph, contents)?,
+            };
             let name = graph.operators().next().map_or(String::new(), |(_, o)| o.name.to_string());
             return Ok(TractProgram::Planned { state: Box::new(compile(&context.options(), &name, model)?), name });
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use edgecut_graph::{Arg, Attr, Graph, Operator, OperatorId, TensorId};
+use edgecut_graph::{Arg, Attr, DType, Graph, Operator, OperatorId, TensorId};
 
 use super::layout::BlockedLayout;
 
@@ -76,7 +76,7 @@ fn channel_axis(graph: &Graph, operator: &Operator) -> Option<usize> {
     };
     let out = graph.tensor(*operator.outputs.first()?);
     let data = graph.tensor(operator.operands().next()?);
-    if out.ty.dtype != edgecut_graph::DType::F32 || data.ty.dtype != out.ty.dtype {
+    if !matches!(out.ty.dtype, DType::F32 | DType::F16) || data.ty.dtype != out.ty.dtype {
         return None;
     }
     let layout = BlockedLayout::parse(text("out_layout").or(text("data_layout")).unwrap_or(default)).ok()?;

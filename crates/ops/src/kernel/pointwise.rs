@@ -1,6 +1,7 @@
 //! Elementwise functions as tract operators, which tract computes in place, moves axes and slices through, and
 //! constant-folds like its own.
 
+use half::slice::HalfFloatSliceExt;
 use tract_core::internal::*;
 use tract_core::ops::binary::{BinMiniOp, TypedBinOp};
 use tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
@@ -49,6 +50,27 @@ pub fn maximum() -> TypedBinOp {
 /// The minimum with ONNX's NaN.
 pub fn minimum() -> TypedBinOp {
     zip(MINIMUM, |out, a, b| for_dtype!(a.datum_type(), T in number => pairs(out, a, b, <T as Number>::min_or_nan)))
+}
+
+/// The conversion of half to single precision or back, by the processor's instructions where it has them; `None` for other types.
+pub fn half_conversion(from: DatumType, to: DatumType) -> Option<ElementWiseOp> {
+    match (from, to) {
+        (DatumType::F16, DatumType::F32) => Some(convert("half_to_single", to, |half, to| {
+            let mut single = Tensor::zero_dt(to, half.shape())?;
+            let from = half.try_as_plain_ram()?;
+            let mut plain = single.try_as_plain_ram_mut()?;
+            from.as_slice::<f16>()?.convert_to_f32_slice(plain.as_slice_mut::<f32>()?);
+            Ok(single)
+        })),
+        (DatumType::F32, DatumType::F16) => Some(convert("single_to_half", to, |single, to| {
+            let mut half = Tensor::zero_dt(to, single.shape())?;
+            let from = single.try_as_plain_ram()?;
+            let mut plain = half.try_as_plain_ram_mut()?;
+            plain.as_slice_mut::<f16>()?.convert_from_f32_slice(from.as_slice::<f32>()?);
+            Ok(half)
+        })),
+        _ => None,
+    }
 }
 
 /// Applies `function` to every element of a tensor of `T`.

@@ -115,15 +115,14 @@ pub(super) fn conv(scope: &mut Scope<'_>, rank: usize) -> Result<OnnxValue> {
     let y = if is_byte(conv.x.dtype) && is_byte(conv.weight.dtype) && dtype == DType::I32 {
         windowed(scope.builder, "ConvInteger", &[&conv.x, &conv.weight], &conv).one(dtype)?
     } else if dtype.is_float() && dtype != DType::F64 && conv.x.dtype != DType::F64 {
-        let (x, weight) = (scope.builder.cast(&conv.x, DType::F32)?, scope.builder.cast(&conv.weight, DType::F32)?);
-        let mut operands = vec![&x, &weight];
-        operands.extend(&scope.bias);
-        let bias = scope.bias.clone();
+        let single = multiplied_float(dtype, [conv.x.dtype, conv.weight.dtype]);
+        let (x, weight) = (scope.builder.cast(&conv.x, single)?, scope.builder.cast(&conv.weight, single)?);
+        let bias = scope.bias.clone().map(|bias| scope.builder.cast(&bias, single)).transpose()?;
         let y = match &bias {
             Some(bias) => windowed(scope.builder, "Conv", &[&x, &weight, bias], &conv),
             None => windowed(scope.builder, "Conv", &[&x, &weight], &conv),
         };
-        let y = y.one(DType::F32)?;
+        let y = y.one(single)?;
         scope.builder.cast(&y, dtype)?
     } else {
         let wide = if dtype.is_float() { dtype } else { multiplied_in(dtype) };
@@ -134,6 +133,12 @@ pub(super) fn conv(scope: &mut Scope<'_>, rank: usize) -> Result<OnnxValue> {
         return conv.stored(scope, &y);
     };
     conv.stored(scope, &y)
+}
+
+/// The type in which floats of the types `operands` are convolved with a result of type `out`: half precision where all have
+/// it, else single.
+fn multiplied_float(out: DType, operands: [DType; 2]) -> DType {
+    if out == DType::F16 && operands == [DType::F16; 2] { DType::F16 } else { DType::F32 }
 }
 
 /// The type in which matrices of integers are multiplied.
@@ -239,8 +244,9 @@ fn transposed(scope: &mut Scope<'_>, rank: usize) -> Result<OnnxValue> {
     let sizes: Vec<u64> = TRANSPOSED_KERNEL[rank].chars().skip(2).map(|letter| size(letter) as u64).collect();
     let windows = scope.checked(scope.call.windows(&sizes))?;
     let more = scope.checked(scope.call.sizes_or_zero("output_padding", rank))?;
-    let (x, weight) = (scope.builder.cast(&x, DType::F32)?, scope.builder.cast(&weight, DType::F32)?);
-    let bias = scope.bias.clone();
+    let single = multiplied_float(dtype, [x.dtype, weight.dtype]);
+    let (x, weight) = (scope.builder.cast(&x, single)?, scope.builder.cast(&weight, single)?);
+    let bias = scope.bias.clone().map(|bias| scope.builder.cast(&bias, single)).transpose()?;
     let inputs: Vec<&OnnxValue> = [Some(&x), Some(&weight), bias.as_ref()].into_iter().flatten().collect();
     let kernel_shape: Vec<i64> = sizes.iter().map(|n| *n as i64).collect();
     let more: Vec<i64> = more.iter().map(|n| *n as i64).collect();
@@ -253,7 +259,7 @@ fn transposed(scope: &mut Scope<'_>, rank: usize) -> Result<OnnxValue> {
         .ints("dilations", &each(&windows, |w| w.dilation))
         .ints("output_padding", &more)
         .int("group", scope.call.int("groups", 1).unwrap_or(1))
-        .one(DType::F32)?;
+        .one(single)?;
     let y = scope.builder.cast(&y, dtype)?;
     let out_dims = scope.out_dims()?;
     let result: Option<Vec<i64>> = DATA[rank].chars().map(|letter| out.size(&out_dims, letter)).collect();
