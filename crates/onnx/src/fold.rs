@@ -186,13 +186,26 @@ impl Lowering<'_> {
             0 | 1 => FOLDED_UNITS,
             count => count * PREPARED_UNITS,
         };
-        let total = self.flops.get().saturating_add(flops).saturating_add(units * FLOPS_PER_UNIT);
-        self.flops.set(total);
-        let budget = self.budget as u64;
-        match bytes > COMPUTED_BYTES_PER_UNIT * budget || total > FLOPS_PER_UNIT * budget {
-            true => Err(format!("{bytes} bytes and {flops} operations are too many for a file of its size")),
-            false => Ok(()),
+        let is_in_budget = self.charge_flops(flops.saturating_add(units * FLOPS_PER_UNIT));
+        match is_in_budget && bytes <= COMPUTED_BYTES_PER_UNIT * self.budget as u64 {
+            true => Ok(()),
+            false => Err(format!("{bytes} bytes and {flops} operations are too many for a file of its size")),
         }
+    }
+
+    /// Refuses to prepare an engine's model of one operator, where a file of this size has too many.
+    pub fn charge_preparation(&self) -> Result<()> {
+        match self.charge_flops(PREPARED_UNITS * FLOPS_PER_UNIT) {
+            true => Ok(()),
+            false => Err("too many different operators for a file of its size".to_string()),
+        }
+    }
+
+    /// Counts `flops`, and says whether all so far are few enough for a file of this size.
+    fn charge_flops(&self, flops: u64) -> bool {
+        let total = self.flops.get().saturating_add(flops);
+        self.flops.set(total);
+        total <= FLOPS_PER_UNIT * self.budget as u64
     }
 
     /// The graph that computes `tensor`, and the inputs that it reads.

@@ -84,7 +84,7 @@ mod tests {
             ),
             (
                 vec![node("Relu", &["z"], &["y"], Vec::new())],
-                "Relu `Relu_1` in graph `main`: `z` is not defined before",
+                "Relu `Relu_1` in graph `main`: `z` is not defined: no operator",
             ),
             (vec![node("Softmax", &["x"], &["y"], vec![int("axis", 7)])], "axis 7 is out of range for rank 2"),
             (
