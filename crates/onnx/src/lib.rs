@@ -21,6 +21,7 @@
 //! | `live` | removes what no output needs |
 //! | `opaque` | operators that the graph has no equivalent for |
 //! | `result_types` | types of their results, which an engine infers where the file has none |
+//! | `seed` | seeds of operators that draw random numbers |
 //! | `call` | one node: typed access to its inputs and attributes |
 //! | `compose` | operators that many families compose |
 //! | [`export`](fn@export) | graph → model; its own table of families |
@@ -46,6 +47,7 @@ mod opaque;
 mod options;
 mod proto;
 mod result_types;
+mod seed;
 mod tensor;
 #[cfg(test)]
 mod test_models;

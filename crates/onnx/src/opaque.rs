@@ -10,6 +10,7 @@ use smol_str::{SmolStr, format_smolstr};
 use crate::{
     external::ExternalFiles,
     proto::{AttributeProto, NodeProto, TensorProto, attribute_proto::AttributeType},
+    seed::missing_seed,
     tensor,
 };
 
@@ -39,6 +40,9 @@ pub(crate) fn operator<'m>(
         if let Some(found) = attribute(stated) {
             attrs.push((SmolStr::new(stated.name.as_deref()?), value(found)?));
         }
+    }
+    if let Some(seed) = missing_seed(node) {
+        attrs.push(("seed".into(), value(&seed)?));
     }
     let omitted: Box<[Attr]> =
         (0..).zip(inputs).filter(|(_, input)| input.is_none()).map(|(at, _)| Attr::Int(at)).collect();

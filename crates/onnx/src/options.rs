@@ -25,6 +25,10 @@ pub struct ImportOptions<'a> {
     pub infer_types: &'a InferTypes<'a>,
     /// Sizes of unknown dimensions.
     pub bind_dims: &'a [BindDim],
+    /// Whether the other unknown dimensions of inputs without given contents have guessed sizes: see [`Imported::guessed`].
+    ///
+    /// [`Imported::guessed`]: crate::Imported::guessed
+    pub guess_dims: bool,
     /// Contents of inputs, where they are given. An input stays one: its content decides only what a graph cannot leave to
     /// its runs, such as shapes and branches. An initializer of the same name is replaced.
     pub inputs: &'a Content<'a>,
@@ -58,6 +62,7 @@ impl<'a> ImportOptions<'a> {
             evaluate,
             infer_types: &|_| Err("no engine infers them".to_string()),
             bind_dims: &[],
+            guess_dims: false,
             inputs: &|_| None,
             input_type: &|_| None,
             parameters: &|_| None,

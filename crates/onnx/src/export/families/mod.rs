@@ -12,6 +12,7 @@ mod norm;
 mod pad;
 mod pool;
 mod qnn;
+mod random;
 mod rearrange;
 mod recurrent;
 mod reduce;
@@ -41,6 +42,7 @@ const FAMILIES: &[Family] = &[
     pad::OPS,
     pool::OPS,
     qnn::OPS,
+    random::OPS,
     rearrange::OPS,
     recurrent::OPS,
     reduce::OPS,
