@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::{
     Failure, Outcome,
     format::{Format, print_all},
-    model::{Model, ModelArguments, OpenDims},
+    model::{Model, ModelArguments},
+    onnx_model::OpenDims,
     table::table,
 };
 use edgecut_graph::{Graph, Type};

@@ -18,7 +18,7 @@ use super::{
     ineffective::Flag,
     kind::{self, Kind},
     name_pattern::NamePattern,
-    onnx_model::{OnnxSource, is_decided_by_given, read_onnx},
+    onnx_model::{OnnxSource, OpenDims, is_decided_by_given, read_onnx},
     source_file as file,
 };
 use edgecut_cluster::agent::total_memory;
@@ -125,15 +125,6 @@ pub struct Model {
     pub interface: Option<Interface>,
     /// Sizes of unknown dimensions that were guessed.
     pub guessed: Vec<BindDim>,
-}
-
-/// What is done about dimensions whose sizes neither the file nor a flag gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OpenDims {
-    /// They stay unknown.
-    Keep,
-    /// Those of an ONNX model have guessed sizes.
-    Guess,
 }
 
 impl Model {

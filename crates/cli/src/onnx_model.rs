@@ -5,7 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 use smol_str::SmolStr;
 
-use super::{Failure, caller::notice, given::Given, model::OpenDims, source_file::max_bytes};
+use super::{Failure, caller::notice, given::Given, source_file::max_bytes};
 use edgecut_engine::{Engine, EngineError, EngineOptions, TractEngine};
 use edgecut_graph::{Graph, TensorData};
 use edgecut_onnx::{Content, Decision, Defaults, ImportOptions, Imported, UnknownDim, import};
@@ -18,6 +18,15 @@ use edgecut_values::{SeedError, seeded, seeded_within};
 
 /// Decisions of one kind that are listed.
 const LISTED: usize = 4;
+
+/// What is done about dimensions whose sizes neither the file nor a flag gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenDims {
+    /// They stay unknown.
+    Keep,
+    /// Those of an ONNX model have guessed sizes.
+    Guess,
+}
 
 /// What the flags say of a model's inputs and parameters.
 pub(super) struct OnnxSource<'a> {

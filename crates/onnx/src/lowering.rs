@@ -14,10 +14,9 @@ use crate::{
     external::ExternalFiles,
     interface::{self, Decision, Interface, has_defaults, seeded_parameters},
     node_order::node_order,
-    opaque::{self, OpaqueNode},
+    opaque::{self, Answers, OpaqueNode, TypeError},
     options::ImportOptions,
     proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto},
-    result_types::{Answers, TypeError},
 };
 
 /// What a name stands for.
@@ -303,8 +302,8 @@ impl<'m> Lowering<'m> {
         let Some(operator) = opaque::operator(node, version, &tensors, attribute, &why) else { return Err(why) };
         let Some(OpaqueNode { node: alone, .. }) = opaque::node(&operator) else { return Err(why) };
         let kind = node.op_type.as_deref().unwrap_or_default();
-        // What is wrong with a node of a known operator is `why`.
-        let is_known = (self.registry)(domain, kind).is_some();
+        // What is wrong with a node of a known operator or a function is `why`.
+        let is_known = (self.registry)(domain, kind).is_some() || self.functions.contains_key(&(domain, kind));
         let types = self.result_types(node, alone, (domain, version), &tensors).map_err(|error| match error {
             _ if is_known => why.clone(),
             TypeError::Unknown => format!("{why}, and the shapes of its results depend on data"),

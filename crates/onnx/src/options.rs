@@ -25,9 +25,7 @@ pub struct ImportOptions<'a> {
     pub infer_types: &'a InferTypes<'a>,
     /// Sizes of unknown dimensions.
     pub bind_dims: &'a [BindDim],
-    /// Whether the other unknown dimensions of inputs without given contents have guessed sizes: see [`Imported::guessed`].
-    ///
-    /// [`Imported::guessed`]: crate::Imported::guessed
+    /// Whether the other unknown dimensions of inputs without given contents have guessed sizes.
     pub guess_dims: bool,
     /// Contents of inputs, where they are given. An input stays one: its content decides only what a graph cannot leave to
     /// its runs, such as shapes and branches. An initializer of the same name is replaced.

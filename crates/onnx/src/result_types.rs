@@ -3,7 +3,7 @@
 //! The engine is asked about a model of that node alone, whose inputs have the types that the import knows: shapes that
 //! the file leaves open are fixed by then. It computes nothing.
 
-use std::{collections::HashMap, rc::Rc};
+use std::rc::Rc;
 
 use edgecut_graph::{Origin, TensorId, TensorType};
 use edgecut_ops::passes::retype::bound_size;
@@ -13,23 +13,13 @@ use crate::{
     error::Message,
     export::{ir_version, type_proto},
     lowering::Lowering,
+    opaque::TypeError,
     proto::{GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto},
     tensor,
 };
 
 /// Constants up to this size are part of the question: sizes, axes and positions, of which shapes are computed.
 const MAX_CONSTANT_BYTES: usize = 1 << 10;
-
-/// What an engine said of models of one node: the types of their outputs, or why it refuses them.
-pub(crate) type Answers = HashMap<Vec<u8>, Result<Rc<[Option<TensorType>]>, Message>>;
-
-/// Why the types of results are not known.
-pub(crate) enum TypeError {
-    /// What the engine said, or that there is none.
-    NotInferred(Message),
-    /// They depend on the contents of operands.
-    Unknown,
-}
 
 impl Lowering<'_> {
     /// The types of the results of `node`, those that the file does not name left out. `alone` is the node with its
@@ -153,12 +143,13 @@ impl Lowering<'_> {
     /// What the engine says of `model`: equal ones are asked about once.
     fn ask(&mut self, model: &ModelProto) -> Result<Rc<[Option<TensorType>]>, Message> {
         let bytes = model.encode_to_vec();
-        if let Some(known) = self.answers.get(&bytes) {
+        let key = blake3::hash(&bytes);
+        if let Some(known) = self.answers.get(&key) {
             return known.clone();
         }
         self.charge_preparation()?;
         let answer = (self.options.infer_types)(&bytes).map(Rc::from);
-        self.answers.insert(bytes, answer.clone());
+        self.answers.insert(key, answer.clone());
         answer
     }
 }
