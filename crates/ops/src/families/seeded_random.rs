@@ -85,7 +85,7 @@ trait Real: Datum + Copy {
 }
 
 macro_rules! real {
-    ($real:ty, $canonical:expr) => {
+    ($real:ty, $canonical:ident) => {
         impl Real for $real {
             fn of(value: f64) -> $real {
                 value as $real
@@ -119,11 +119,19 @@ macro_rules! real {
     };
 }
 
-real!(f32, |generator: &mut Generator| generator.draw() as f32 / Generator::RANGE as f32);
-real!(f64, |generator: &mut Generator| {
+real!(f32, canonical_f32);
+real!(f64, canonical_f64);
+
+/// Of one number.
+fn canonical_f32(generator: &mut Generator) -> f32 {
+    generator.draw() as f32 / Generator::RANGE as f32
+}
+
+/// Of two numbers, the lower first.
+fn canonical_f64(generator: &mut Generator) -> f64 {
     let (low, high) = (generator.draw() as f64, generator.draw() as f64);
     (low + high * Generator::RANGE as f64) / (Generator::RANGE as f64 * Generator::RANGE as f64)
-});
+}
 
 fn normal(call: &Typed<'_>, _: &[TValue]) -> TractResult<TVec<Tensor>> {
     fn filled<T: Real>(call: &Typed<'_>, shape: &[usize]) -> TractResult<Tensor> {
