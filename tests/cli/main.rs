@@ -27,6 +27,7 @@ mod memory;
 mod model_flags;
 mod monitoring;
 mod onnx_inputs;
+mod open_models;
 mod perfetto;
 mod plan_advice;
 mod plan_energy;

@@ -229,10 +229,10 @@ fn flags_that_say_nothing_of_the_input_are_refused() {
         ("plan m.relay --throughput nan", "`nan` is not a number of results a second"),
         ("plan m.relay --throughput=-2", "expected one above 0"),
         ("plan m.relay --memory 8", "`8` is not a size: expected a number with one of the units"),
-        ("plan u.relay", "with `--bind-dim x:0=SIZE`"),
-        ("profile u.relay", "with `--bind-dim x:0=SIZE`"),
-        ("run u.relay", "with `--bind-dim x:0=SIZE`"),
-        ("memory place u.relay", "with `--bind-dim x:0=SIZE`"),
+        ("plan u.relay", "such as `--bind-dim x:0=1`"),
+        ("profile u.relay", "such as `--bind-dim x:0=1`"),
+        ("run u.relay", "such as `--bind-dim x:0=1`"),
+        ("memory place u.relay", "such as `--bind-dim x:0=1`"),
     ] {
         let output = folder.edgecut(line);
         let message = String::from_utf8_lossy(&output.stderr).replace(['│', '\n'], " ");

@@ -7,11 +7,12 @@ random = np.random.default_rng(7)
 value = h.make_tensor_value_info
 
 
-def save(name, nodes, inputs, outputs, initializers=()):
+def save(name, nodes, inputs, outputs, initializers=(), sets=(), is_valid=True):
     weights = [numpy_helper.from_array(array, key) for key, array in initializers]
     graph = h.make_graph(nodes, name, inputs, outputs, weights)
-    model = h.make_model(graph, ir_version=8, opset_imports=[h.make_opsetid("", 13)])
-    onnx.checker.check_model(model)
+    model = h.make_model(graph, ir_version=8, opset_imports=[h.make_opsetid("", 13), *sets])
+    if is_valid:
+        onnx.checker.check_model(model)
     onnx.save(model, f"interface/{name}.onnx")
 
 
@@ -49,3 +50,25 @@ save("outputs", [h.make_node("Identity", ["x"], ["same"]), h.make_node("Relu", [
      [value("same", T.FLOAT, [2, 3]), value("x", T.FLOAT, [2, 3]), value("score", T.FLOAT, [2, 3]), value("again", T.FLOAT, [2, 3]),
       value("count", T.INT64, []), value("table", T.FLOAT, [3, 2]), value("rows", T.FLOAT, [5, 2])],
      [("table", weights(3, 2))])
+
+# Nodes in no order, which ONNX Runtime reads: in the graph, in a body, and read by a body. Without an order there is none.
+body = h.make_graph([h.make_node("Neg", ["p"], ["q"]), h.make_node("Exp", ["a"], ["p"])], "body", [], [value("q", T.FLOAT, [2, 3])])
+save("shuffled", [h.make_node("Add", ["b", "c"], ["y"]), h.make_node("If", ["yes"], ["c"], then_branch=body, else_branch=body),
+                  h.make_node("Tanh", ["a"], ["b"]), h.make_node("Relu", ["x"], ["a"])],
+     [value("x", T.FLOAT, [2, 3])], [value("y", T.FLOAT, [2, 3])], [("yes", np.array(True))], is_valid=False)
+save("cycle", [h.make_node("Exp", ["b"], ["y"]), h.make_node("Tanh", ["a"], ["b"], "turns"), h.make_node("Add", ["x", "b"], ["a"])],
+     [value("x", T.FLOAT, [2, 3])], [value("y", T.FLOAT, [2, 3])], is_valid=False)
+
+# An operator that the graph has not, whose type the file does not state.
+save("untyped", [h.make_node("Inverse", ["x"], ["inverse"], "upside_down", domain="com.microsoft"), h.make_node("Relu", ["inverse"], ["y"])],
+     [value("x", T.FLOAT, [2, 3, 3])], [value("y", T.FLOAT, ["a", "b", "c"])], sets=[h.make_opsetid("com.microsoft", 1)])
+
+# Sizes that the file leaves open.
+save("open", [h.make_node("Gather", ["table", "ids"], ["rows"]), h.make_node("Flatten", ["rows"], ["words"]), h.make_node("GlobalAveragePool", ["image"], ["p"]),
+              h.make_node("Flatten", ["p"], ["colours"]), h.make_node("Concat", ["words", "colours"], ["y"], axis=1)],
+     [value("ids", T.INT64, ["batch", "sequence"]), value("image", T.FLOAT, ["batch", 3, None, None])], [value("y", T.FLOAT, ["batch", "all"])], [("table", weights(5, 4))])
+
+# Random numbers without a seed.
+save("noise", [h.make_node("RandomNormalLike", ["x"], ["noise"]), h.make_node("RandomUniformLike", ["x"], ["more"], high=0.5),
+               h.make_node("Add", ["noise", "more"], ["all"]), h.make_node("Add", ["x", "all"], ["y"])],
+     [value("x", T.FLOAT, [4, 8])], [value("y", T.FLOAT, [4, 8])])

@@ -163,6 +163,16 @@ rule("hardmax_11", "Hardmax", [image(2, 3, 4)], opset=11)
 rule("dropout_7_mask", "Dropout", [f(1, 2)], opset=7, want=[f(1, 2), f(1, 1)], outputs=2)
 rule("range_int64", "Range", ["start", "limit", "delta"], constants={"start": np.array(2**60 + 1, np.int64), "limit": np.array(2**60 - 6, np.int64), "delta": np.array(-3, np.int64)})
 
+# Sequences, and random numbers by their seeds: those that ONNX Runtime draws with GNU's C++ library.
+rule("reverse_sequence_time_first", "ReverseSequence", [image(4, 3, 2), i(4, 1, 3)])
+rule("reverse_sequence_batch_first", "ReverseSequence", [image(3, 4, 2), i(2, 4, 3)], {"time_axis": 1, "batch_axis": 0})
+rule("random_normal_like", "RandomNormalLike", [image(3, 5)], {"seed": 7.0, "mean": 1.0, "scale": 2.0})
+rule("random_normal_like_double", "RandomNormalLike", [image(3, 5)], {"seed": 11.0, "dtype": TensorProto.DOUBLE})
+rule("random_uniform_like", "RandomUniformLike", [image(3, 5)], {"seed": 3e9, "low": -1.0, "high": 3.0})
+rule("random_normal", "RandomNormal", [], {"seed": 7.0, "shape": [2, 3]})
+rule("random_uniform", "RandomUniform", [], {"seed": 0.0, "shape": [7]})
+rule("bernoulli", "Bernoulli", [f(0.0, 0.1, 0.5, 0.9, 1.0, 0.5, 0.5)], {"seed": 3.0}, opset=15)
+
 
 def model(op, inputs, attrs, opset, constants, outputs, then):
     given = [(f"x{at}", value) for at, value in enumerate(inputs) if isinstance(value, np.ndarray)]

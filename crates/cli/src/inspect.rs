@@ -6,11 +6,15 @@ use super::{
     Failure, Outcome,
     format::{Format, print_all},
     model::{Model, ModelArguments},
+    onnx_model::OpenDims,
     table::table,
 };
 use edgecut_graph::{Graph, Type};
-use edgecut_onnx::UnknownDim;
-use edgecut_ops::passes::summary::{Summary, summary};
+use edgecut_onnx::{Interface, UnknownDim};
+use edgecut_ops::passes::{
+    retype::{BindDim, bound_size},
+    summary::{Summary, summary},
+};
 use edgecut_relay::{ExternalCalls, ParseMode, TypeChecks};
 
 /// Show a model's operators, shapes, costs and memory, and what is not supported.
@@ -44,6 +48,9 @@ struct Page<'a> {
     blake3: &'a str,
     #[serde(flatten)]
     summary: &'a Summary,
+    /// Sizes of unknown dimensions that were guessed, as `--bind-dim` takes them.
+    #[serde(skip_serializing_if = "<[BindDim]>::is_empty")]
+    guessed_dims: &'a [BindDim],
     types_checked: usize,
     types_disagreeing: usize,
 }
@@ -56,7 +63,7 @@ impl Inspect {
             External::Keep => ExternalCalls::Keep,
             External::Inline => ExternalCalls::Inline,
         };
-        self.model.load_as(mode, external)
+        self.model.load_as(mode, external, OpenDims::Guess)
     }
 
     pub fn run(self) -> Outcome {
@@ -94,6 +101,7 @@ fn json(model: &Model) -> Result<String, serde_json::Error> {
         model: &import.name,
         blake3: &import.hash,
         summary: &summarise(&import.graph),
+        guessed_dims: &model.guessed,
         types_checked: import.checks.checked,
         types_disagreeing: import.checks.mismatches.len(),
     };
@@ -141,12 +149,36 @@ fn page(model: &Model) -> String {
         format!("outputs of all operators together {}", summary.output_bytes),
         type_checks(&model.import.checks),
     ];
+    lines.extend(guessed(model));
     lines.extend(unknown(model, summary.unknown_shapes));
     if unsupported > 0 {
         lines.push(format!("unsupported  {unsupported} operators can be planned from estimates, but not run"));
     }
     lines.join("\n") + "\n"
 }
+
+/// The sizes of dimensions that were guessed, and where those are.
+fn guessed(model: &Model) -> Option<String> {
+    let dims: Vec<UnknownDim> = model.interface.iter().flat_map(Interface::unknown_dims).collect();
+    let of = |bind: &BindDim| {
+        let size =
+            |dim: &UnknownDim| bound_size(std::slice::from_ref(bind), &dim.input, dim.axis, dim.symbol.as_deref());
+        let bound: Vec<&UnknownDim> = dims.iter().filter(|dim| size(dim).is_some()).collect();
+        let first = bound.first()?;
+        let named = format!("{}={}", first.key(), size(first)?);
+        let places: Vec<String> = bound.iter().take(GUESSED_PLACES).map(|dim| dim.place()).collect();
+        let more = if bound.len() > GUESSED_PLACES { ", …" } else { "" };
+        Some(match first.symbol {
+            Some(_) => format!("{named} ({}{more})", places.join(", ")),
+            None => named,
+        })
+    };
+    let all: Vec<String> = model.guessed.iter().filter_map(of).collect();
+    (!all.is_empty()).then(|| format!("guessed      {}: give other sizes with --bind-dim", all.join(", ")))
+}
+
+/// Places of a guessed dimension that are listed.
+const GUESSED_PLACES: usize = 3;
 
 /// That `count` tensors have unknown dimensions, and by which of the inputs they may be known.
 fn unknown(model: &Model, count: usize) -> Option<String> {

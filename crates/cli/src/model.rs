@@ -13,11 +13,12 @@ use super::{
     Failure,
     caller::notice,
     contents::{Contents, check_type},
+    engine::EngineFlags,
     given::Given,
     ineffective::Flag,
     kind::{self, Kind},
     name_pattern::NamePattern,
-    onnx_model::{OnnxSource, is_decided_by_given, read_onnx},
+    onnx_model::{OnnxSource, OpenDims, is_decided_by_given, read_onnx},
     source_file as file,
 };
 use edgecut_cluster::agent::total_memory;
@@ -56,6 +57,7 @@ pub struct ModelFlags {
     /// Size of unknown dimensions: `8`, `data:0=8`, `batch=8`
     ///
     /// `8` is the size of all, `data:0=8` of the first dimension of %data, `batch=8` of those that an ONNX file calls `batch`.
+    /// Only `inspect` guesses sizes of an ONNX file that are missing.
     #[arg(long, help_heading = "Model", value_name = "[NAME:AXIS=]SIZE")]
     pub bind_dim: Vec<BindDim>,
 
@@ -65,6 +67,10 @@ pub struct ModelFlags {
     /// before a run, they decide it, and a line on stderr says so.
     #[arg(long, help_heading = "Model", value_name = "FILE.npz")]
     pub inputs: Option<PathBuf>,
+
+    /// The library of ONNX Runtime, as the flags of the engine say.
+    #[arg(skip)]
+    pub library: Option<PathBuf>,
 }
 
 impl ModelFlags {
@@ -91,6 +97,11 @@ impl ModelFlags {
         flags
     }
 
+    /// The same, for a verb that runs `engine`: a process uses one library of ONNX Runtime.
+    pub fn for_engine(&self, engine: &EngineFlags) -> ModelFlags {
+        ModelFlags { library: engine.onnxruntime.clone(), ..self.clone() }
+    }
+
     /// Whether the flags say that the input `name` is a parameter to be generated.
     pub fn is_seeded(&self, name: &str) -> bool {
         self.seed_parameters.iter().any(|pattern| pattern.is_match(name))
@@ -113,15 +124,19 @@ pub struct Model {
     pub selected: bool,
     /// The inputs and outputs that an ONNX file states.
     pub interface: Option<Interface>,
+    /// Sizes of unknown dimensions that were guessed.
+    pub guessed: Vec<BindDim>,
 }
 
 impl Model {
     /// Checks that the sizes of all inputs are known, as they must be before anything is measured.
     pub fn check_sizes(&self, path: &Path) -> Result<(), Failure> {
         let unknown = self.unknown_dims();
-        let Some(first) = unknown.first() else { return Ok(()) };
+        if unknown.is_empty() {
+            return Ok(());
+        }
         let what = format!("the sizes of dimensions {} are not known", UnknownDim::list(&unknown));
-        let advice = format!("give each with `--bind-dim {}=SIZE`, or all at once with `--bind-dim SIZE`", first.key());
+        let advice = format!("give them, such as `{}`", UnknownDim::flags(&unknown));
         Err(Failure::Model(Report::msg(format!("{}: {what}: {advice}", path.display()))))
     }
 
@@ -137,7 +152,8 @@ impl Model {
         let named: Vec<UnknownDim> = self.interface.iter().flat_map(Interface::unknown_dims).collect();
         let of = |(input, axis): (SmolStr, usize)| {
             let same = named.iter().find(|dim| dim.input == input && dim.axis == axis);
-            same.cloned().unwrap_or(UnknownDim { input, axis, symbol: None })
+            let rank = graph.tensors().find(|(_, tensor)| tensor.name == input).map_or(0, |(_, t)| t.ty.shape.rank());
+            same.cloned().unwrap_or(UnknownDim { input, axis, rank, symbol: None })
         };
         unknown.into_iter().map(of).collect()
     }
@@ -175,20 +191,27 @@ impl ModelArguments {
 
     /// Reads the model and its parameters, calls of external functions inlined.
     pub fn load(&self) -> Result<Model, Failure> {
-        self.load_as(ParseMode::Tolerant, ExternalCalls::Inline)
+        self.load_as(ParseMode::Tolerant, ExternalCalls::Inline, OpenDims::Keep)
     }
 
     /// Reads the model and its parameters; an `if` takes the branch that the given inputs select.
-    pub fn load_as(&self, mode: ParseMode, external: ExternalCalls) -> Result<Model, Failure> {
-        self.read(mode, external, Defaults::Constant).map_err(Failure::of_model)
+    pub fn load_as(&self, mode: ParseMode, external: ExternalCalls, open: OpenDims) -> Result<Model, Failure> {
+        self.read(mode, external, Defaults::Constant, open).map_err(Failure::of_model)
     }
 
     /// Reads the model to write it again: inputs with a default are inputs.
     pub fn load_for_export(&self) -> Result<Model, Failure> {
-        self.read(ParseMode::Tolerant, ExternalCalls::Inline, Defaults::Input).map_err(Failure::of_model)
+        self.read(ParseMode::Tolerant, ExternalCalls::Inline, Defaults::Input, OpenDims::Keep)
+            .map_err(Failure::of_model)
     }
 
-    fn read(&self, mode: ParseMode, external: ExternalCalls, defaults: Defaults) -> Result<Model, Failure> {
+    fn read(
+        &self,
+        mode: ParseMode,
+        external: ExternalCalls,
+        defaults: Defaults,
+        open: OpenDims,
+    ) -> Result<Model, Failure> {
         let name = self.model.display().to_string();
         let bytes = file::read(&self.model)?;
         let (params, given) = (self.params()?, Given::open(self.flags.inputs.as_deref())?);
@@ -201,14 +224,16 @@ impl ModelArguments {
                     params: &params,
                     is_seeded: &|name| self.flags.is_seeded(name),
                     defaults,
+                    open,
+                    library: self.flags.library.as_deref(),
                 };
                 let imported = read_onnx(&self.model, bytes, &source);
                 given.check_read()?;
                 let imported = imported?;
                 let selected = is_decided_by_given(&imported);
-                let (interface, graph) = (Some(imported.interface), imported.graph);
+                let (interface, graph, guessed) = (Some(imported.interface), imported.graph, imported.guessed);
                 let import = Import { graph, name, hash, checks: TypeChecks::default(), guessed: Vec::new() };
-                Model { import, params, given, selected, interface }
+                Model { import, params, given, selected, interface, guessed }
             }
             false => {
                 let model = self.read_relay(name, &bytes, params, given.clone(), mode, external);
@@ -270,7 +295,7 @@ impl ModelArguments {
             tracing::info!("{name}: {count} arguments are taken for weights by their names and uses: {names}");
         }
         let selected = selected.get();
-        Ok(Model { import, params, given, selected, interface: None })
+        Ok(Model { import, params, given, selected, interface: None, guessed: Vec::new() })
     }
 
     /// Checks that every name and pattern of `--seed-parameters` is of a parameter.

@@ -2,18 +2,31 @@
 
 use std::path::Path;
 
+use bytes::Bytes;
 use smol_str::SmolStr;
 
 use super::{Failure, caller::notice, given::Given, source_file::max_bytes};
-use edgecut_engine::{Engine, EngineError, TractEngine};
+use edgecut_engine::{Engine, EngineError, EngineOptions, TractEngine};
 use edgecut_graph::{Graph, TensorData};
-use edgecut_onnx::{Content, Decision, Defaults, ImportOptions, Imported, import};
-use edgecut_ops::passes::{index_ranges::index_ranges, retype::BindDim};
+use edgecut_onnx::{Content, Decision, Defaults, ImportOptions, Imported, UnknownDim, import};
+use edgecut_ops::passes::{
+    index_ranges::index_ranges,
+    retype::{BindDim, bound_size},
+};
 use edgecut_relay::Params;
 use edgecut_values::{SeedError, seeded, seeded_within};
 
 /// Decisions of one kind that are listed.
 const LISTED: usize = 4;
+
+/// What is done about dimensions whose sizes neither the file nor a flag gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenDims {
+    /// They stay unknown.
+    Keep,
+    /// Those of an ONNX model have guessed sizes.
+    Guess,
+}
 
 /// What the flags say of a model's inputs and parameters.
 pub(super) struct OnnxSource<'a> {
@@ -22,15 +35,21 @@ pub(super) struct OnnxSource<'a> {
     pub params: &'a Params,
     pub is_seeded: &'a dyn Fn(&str) -> bool,
     pub defaults: Defaults,
+    pub open: OpenDims,
+    /// The library of ONNX Runtime, if a flag names it.
+    pub library: Option<&'a Path>,
 }
 
 /// Reads the model at `path`, whose file has `bytes`, and says what contents decided.
 pub(super) fn read_onnx(path: &Path, bytes: Vec<u8>, source: &OnnxSource<'_>) -> Result<Imported, Failure> {
-    let OnnxSource { bind_dims, given, params, is_seeded, defaults } = *source;
+    let OnnxSource { bind_dims, given, params, is_seeded, defaults, open, library } = *source;
     let name = path.display().to_string();
     let engine = TractEngine::new(1).map_err(Failure::failed)?;
     let compute = |graph: &Graph, content: &Content<'_>| evaluate(&engine, graph, content);
+    let engines = EngineOptions { library: library.map(Path::to_path_buf), ..EngineOptions::default() };
+    let infer_types = |model: &[u8]| engines.output_types(model).map_err(|error| error.to_string());
     let options = ImportOptions {
+        infer_types: &infer_types,
         bind_dims,
         inputs: &|name| given.get(name).cloned(),
         input_type: &|name| given.ty(name).cloned(),
@@ -41,7 +60,16 @@ pub(super) fn read_onnx(path: &Path, bytes: Vec<u8>, source: &OnnxSource<'_>) ->
         max_external_bytes: max_bytes(),
         ..ImportOptions::new(&compute)
     };
-    let imported = import(&name, bytes.into(), &options).map_err(Failure::bad_input)?;
+    let bytes = Bytes::from(bytes);
+    let imported = match open {
+        OpenDims::Keep => import(&name, bytes, &options),
+        OpenDims::Guess => {
+            let guessed = import(&name, bytes.clone(), &ImportOptions { guess_dims: true, ..options });
+            // Guessed sizes may be none that the model accepts.
+            guessed.or_else(|_| import(&name, bytes, &options))
+        }
+    };
+    let imported = imported.map_err(Failure::bad_input)?;
     for line in notes(&imported) {
         notice!("{name}: {line}");
     }
@@ -58,6 +86,12 @@ pub(super) fn is_decided_by_given(imported: &Imported) -> bool {
 fn notes(imported: &Imported) -> Vec<String> {
     let quoted = |names: &[SmolStr]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let mut lines = Vec::new();
+    if !imported.guessed.is_empty() {
+        let dims: Vec<UnknownDim> = imported.interface.unknown_dims().collect();
+        let is_guessed = |dim: &UnknownDim| bound_size(&imported.guessed, &dim.input, dim.axis, dim.symbol.as_deref());
+        let dims: Vec<UnknownDim> = dims.into_iter().filter(|dim| is_guessed(dim).is_some()).collect();
+        lines.push(format!("sizes that the file leaves open are guessed: {}", UnknownDim::flags(&dims)));
+    }
     if let [first, ..] = &imported.replaced[..] {
         let (values, are) = if imported.replaced.len() == 1 { ("default", "is") } else { ("defaults", "are") };
         let names = quoted(&imported.replaced);

@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
+use edgecut_graph::TensorType;
 use serde::{Deserialize, Serialize};
 
 use crate::{Engine, EngineError, EngineId, TractEngine};
@@ -99,6 +100,21 @@ impl EngineOptions {
 
     #[cfg(not(feature = "onnxruntime"))]
     pub fn onnx_runtime_identity(&self) -> Result<EngineId, EngineError> {
+        Err(built_without())
+    }
+
+    /// The types of the outputs of `model`, a file of ONNX, as ONNX Runtime infers them: see
+    /// `OnnxRuntimeEngine::output_types`.
+    ///
+    /// # Errors
+    /// If it is not found, or refuses the model.
+    #[cfg(feature = "onnxruntime")]
+    pub fn output_types(&self, model: &[u8]) -> Result<Vec<Option<TensorType>>, EngineError> {
+        OnnxRuntimeEngine::output_types(self.library.as_deref(), model)
+    }
+
+    #[cfg(not(feature = "onnxruntime"))]
+    pub fn output_types(&self, _: &[u8]) -> Result<Vec<Option<TensorType>>, EngineError> {
         Err(built_without())
     }
 

@@ -78,10 +78,13 @@ impl<'m> Call<'_, 'm> {
         let found = &self.lowering.graph.tensor(tensor);
         let fixed = found.ty.shape.fixed().map(|dims| dims.to_vec());
         fixed.ok_or_else(|| {
-            let (what, unbound) = (shown(&found.name), UnknownDim::list(&self.lowering.unbound_dims()));
+            let (what, unbound) = (shown(&found.name), self.lowering.unbound_dims());
             let why = match unbound.is_empty() {
                 true => "before the model runs".to_string(),
-                false => format!("as long as dimensions of inputs are not: give sizes with --bind-dim of {unbound}"),
+                false => format!(
+                    "as long as dimensions of inputs are not: give sizes, such as `{}`",
+                    UnknownDim::flags(&unbound)
+                ),
             };
             format!("the sizes of `{what}` ({}) are not known {why}", found.ty)
         })

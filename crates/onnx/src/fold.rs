@@ -84,7 +84,9 @@ impl Lowering<'_> {
 
     fn is_folded(&self, operator: &Operator, results: &[TensorType]) -> bool {
         let limit = |ty: &TensorType| if ty.dtype.is_float() { FOLDED_FLOATS } else { FOLDED_INTEGERS };
-        operator.operands().all(|tensor| self.known(tensor).is_some())
+        // Random numbers are drawn by every run.
+        !operator.name.starts_with("random_")
+            && operator.operands().all(|tensor| self.known(tensor).is_some())
             && results.iter().all(|ty| ty.bytes().is_some_and(|bytes| bytes <= limit(ty)))
     }
 
@@ -186,13 +188,26 @@ impl Lowering<'_> {
             0 | 1 => FOLDED_UNITS,
             count => count * PREPARED_UNITS,
         };
-        let total = self.flops.get().saturating_add(flops).saturating_add(units * FLOPS_PER_UNIT);
-        self.flops.set(total);
-        let budget = self.budget as u64;
-        match bytes > COMPUTED_BYTES_PER_UNIT * budget || total > FLOPS_PER_UNIT * budget {
-            true => Err(format!("{bytes} bytes and {flops} operations are too many for a file of its size")),
-            false => Ok(()),
+        let is_in_budget = self.charge_flops(flops.saturating_add(units * FLOPS_PER_UNIT));
+        match is_in_budget && bytes <= COMPUTED_BYTES_PER_UNIT * self.budget as u64 {
+            true => Ok(()),
+            false => Err(format!("{bytes} bytes and {flops} operations are too many for a file of its size")),
         }
+    }
+
+    /// Refuses to prepare an engine's model of one operator, where a file of this size has too many.
+    pub fn charge_preparation(&self) -> Result<()> {
+        match self.charge_flops(PREPARED_UNITS * FLOPS_PER_UNIT) {
+            true => Ok(()),
+            false => Err("too many different operators for a file of its size".to_string()),
+        }
+    }
+
+    /// Counts `flops`, and says whether all so far are few enough for a file of this size.
+    fn charge_flops(&self, flops: u64) -> bool {
+        let total = self.flops.get().saturating_add(flops);
+        self.flops.set(total);
+        total <= FLOPS_PER_UNIT * self.budget as u64
     }
 
     /// The graph that computes `tensor`, and the inputs that it reads.

@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 use edgecut_graph::Graph;
-use edgecut_ops::passes::reader_copies::copy_for_readers;
+use edgecut_ops::passes::{
+    reader_copies::copy_for_readers,
+    retype::{BindDim, bound_size},
+};
 use prost::Message;
 use smol_str::SmolStr;
 
@@ -13,7 +16,9 @@ use crate::{
     live::live,
     lowering::{Lowered, Lowering},
     options::ImportOptions,
-    proto::ModelProto,
+    proto::{GraphProto, ModelProto},
+    tensor::unknown_dims,
+    unknown_dim::UnknownDim,
 };
 
 /// A model that was read.
@@ -26,6 +31,8 @@ pub struct Imported {
     pub replaced: Vec<SmolStr>,
     /// Whether given contents determine sizes of inputs.
     pub is_sized: bool,
+    /// Sizes of unknown dimensions that were guessed.
+    pub guessed: Vec<BindDim>,
     pub interface: Interface,
 }
 
@@ -44,11 +51,24 @@ pub fn import(name: &str, bytes: Bytes, options: &ImportOptions<'_>) -> Result<I
     let Some(graph) = &model.graph else {
         return Err(OnnxError::new(name, None, "the file has no graph"));
     };
+    let guessed = if options.guess_dims { guessed(graph, options) } else { Vec::new() };
+    let bind_dims = [options.bind_dims, &guessed].concat();
+    let options = &ImportOptions { bind_dims: &bind_dims, ..*options };
     let lowering = Lowering::new(&model, file_bytes, options, families::find);
     let lowered = lowering.run(graph).map_err(|(place, what)| OnnxError::new(name, place, what))?;
     let Lowered { graph, decisions, interface, replaced, is_sized } = lowered;
     let graph = copy_for_readers(&live(&graph));
-    Ok(Imported { graph, decisions, replaced, is_sized, interface })
+    Ok(Imported { graph, decisions, replaced, is_sized, guessed, interface })
+}
+
+/// Sizes for the dimensions that neither the file nor `options` give.
+fn guessed(graph: &GraphProto, options: &ImportOptions<'_>) -> Vec<BindDim> {
+    let is_open = |dim: &UnknownDim| {
+        let bound = bound_size(options.bind_dims, &dim.input, dim.axis, dim.symbol.as_deref());
+        bound.is_none() && (options.input_type)(&dim.input).is_none() && (options.parameters)(&dim.input).is_none()
+    };
+    let unknown: Vec<UnknownDim> = graph.input.iter().flat_map(unknown_dims).filter(is_open).collect();
+    UnknownDim::guesses(&unknown)
 }
 
 /// Bytes of a file that are examined for its kind.
@@ -86,7 +106,7 @@ mod tests {
             ),
             (
                 vec![node("Relu", &["z"], &["y"], Vec::new())],
-                "Relu `Relu_1` in graph `main`: `z` is not defined before",
+                "Relu `Relu_1` in graph `main`: `z` is not defined: no operator",
             ),
             (vec![node("Softmax", &["x"], &["y"], vec![int("axis", 7)])], "axis 7 is out of range for rank 2"),
             (

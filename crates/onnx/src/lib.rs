@@ -15,10 +15,13 @@
 //! | `external` | contents of tensors in other files |
 //! | `budget` | limits in proportion to a file's size |
 //! | `lowering` | nodes → operators: names in scope, type inference, folding |
+//! | `node_order` | nodes after those whose results they read |
 //! | `inputs` | inputs, defaults, parameters and constants of a model |
 //! | `fold` | type inference as operators are added; folding |
 //! | `live` | removes what no output needs |
 //! | `opaque` | operators that the graph has no equivalent for |
+//! | `result_types` | types of their results, which an engine infers where the file has none |
+//! | `seed` | seeds of operators that draw random numbers |
 //! | `call` | one node: typed access to its inputs and attributes |
 //! | `compose` | operators that many families compose |
 //! | [`export`](fn@export) | graph → model; its own table of families |
@@ -39,9 +42,12 @@ mod inputs;
 mod interface;
 mod live;
 mod lowering;
+mod node_order;
 mod opaque;
 mod options;
 mod proto;
+mod result_types;
+mod seed;
 mod tensor;
 #[cfg(test)]
 mod test_models;
@@ -51,5 +57,5 @@ pub use error::OnnxError;
 pub use export::{ExportError, ExportOptions, Exported, Weight, WeightContent, export, expressible};
 pub use import::{Imported, import, is_onnx};
 pub use interface::{Decision, Interface};
-pub use options::{Content, Defaults, Evaluate, ImportOptions};
+pub use options::{Content, Defaults, Evaluate, ImportOptions, InferTypes};
 pub use unknown_dim::UnknownDim;

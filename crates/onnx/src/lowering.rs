@@ -7,17 +7,16 @@ use std::{
 };
 
 use edgecut_graph::{DType, Graph, Origin, TensorId};
-use edgecut_ops::passes::retype::bound_size;
 use smol_str::SmolStr;
 
 use crate::{
     error::{Message, Result, shown},
     external::ExternalFiles,
     interface::{self, Decision, Interface, has_defaults, seeded_parameters},
-    opaque,
+    node_order::node_order,
+    opaque::{self, Answers, OpaqueNode, TypeError},
     options::ImportOptions,
     proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto},
-    tensor,
 };
 
 /// What a name stands for.
@@ -64,12 +63,12 @@ pub(crate) struct Lowering<'m> {
     pub files: Rc<ExternalFiles>,
     registry: Registry,
     /// By domain: the version of the operator set.
-    versions: HashMap<&'m str, i64>,
+    pub versions: HashMap<&'m str, i64>,
     functions: HashMap<(&'m str, &'m str), &'m FunctionProto>,
     /// Values by name; inner graphs see the names of outer ones.
     pub scopes: Vec<HashMap<String, Value>>,
     /// The types that the file states, by the names of values.
-    declared: HashMap<&'m str, &'m TypeProto>,
+    pub declared: HashMap<&'m str, &'m TypeProto>,
     /// The attributes of the function in progress.
     attributes: HashMap<&'m str, &'m AttributeProto>,
     /// Its inputs that were not given.
@@ -82,6 +81,10 @@ pub(crate) struct Lowering<'m> {
     /// Most nodes lowered and operators added: proportional to the size of the file, since a loop of a few bytes could
     /// produce any number. What is folded and computed during the import is limited in the same proportion.
     pub budget: usize,
+    /// Orders of lists of nodes that differ from the file's, by where the list is.
+    orders: HashMap<*const NodeProto, Option<Rc<[usize]>>>,
+    /// What the engine said of types of results.
+    pub answers: Answers,
     /// Nodes lowered, bodies and functions entered.
     steps: usize,
     /// Bytes of folded results, and arithmetic during the import.
@@ -136,6 +139,8 @@ impl<'m> Lowering<'m> {
             main_depth: 0,
             layer: None,
             budget: BUDGET + file_bytes,
+            orders: HashMap::new(),
+            answers: Answers::new(),
             steps: 0,
             folded: 0,
             flops: Cell::new(0),
@@ -195,14 +200,32 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Lowers nodes in their order.
+    /// Lowers nodes, each after those whose results it reads.
     pub fn nodes(&mut self, nodes: &'m [NodeProto]) -> Result<()> {
-        for node in nodes {
+        let order = self.order(nodes)?;
+        for at in 0..nodes.len() {
+            let node = &nodes[order.as_ref().map_or(at, |order| order[at])];
             self.path.push(title(node));
             self.node(node)?;
             self.path.pop();
         }
         Ok(())
+    }
+
+    /// The order of `nodes`, if it is not the file's: a body that is entered again has the same.
+    fn order(&mut self, nodes: &'m [NodeProto]) -> Result<Option<Rc<[usize]>>> {
+        if let Some(known) = self.orders.get(&nodes.as_ptr()) {
+            return Ok(known.clone());
+        }
+        let is_known =
+            |name: &str| self.absent.contains(name) || self.scopes.iter().any(|scope| scope.contains_key(name));
+        let order = node_order(nodes, is_known).map_err(|at| {
+            self.path.push(title(&nodes[at]));
+            "its inputs depend on its own results: no order of the operators computes them".to_string()
+        })?;
+        let order = order.map(Rc::from);
+        self.orders.insert(nodes.as_ptr(), order.clone());
+        Ok(order)
     }
 
     fn node(&mut self, node: &'m NodeProto) -> Result<()> {
@@ -261,32 +284,33 @@ impl<'m> Lowering<'m> {
         types.into_iter().find(|dtype| matches!(dtype, DType::Exotic(_)))
     }
 
-    /// Keeps a node that no operators express, for the reason `why`, as one operator with the types that the file states.
+    /// Keeps a node that no operators express, for the reason `why`, as one operator with the types that the file states or
+    /// an engine infers.
     ///
     /// # Errors
-    /// `why`, if the file does not state the types of the results, or the node is more than a function of tensors.
+    /// `why`, if the types of the results are not known, or the node is more than a function of tensors.
     fn opaque(&mut self, node: &'m NodeProto, inputs: &[Option<Value>], why: Message) -> Result<Vec<Value>> {
-        let mut types = Vec::new();
-        for name in node.output.iter().filter(|name| !name.is_empty()) {
-            let declared = self.declared.get(name.as_str()).copied();
-            let bind = |symbol: &str, axis| bound_size(self.options.bind_dims, name, axis, Some(symbol));
-            match tensor::tensor_type(declared, bind) {
-                Ok(ty) if ty.shape.fixed().is_some() => types.push(ty),
-                _ => return Err(why),
-            }
-        }
-        let version = self.versions.get(domain(node.domain.as_deref())).copied().unwrap_or(1);
+        let domain = domain(node.domain.as_deref());
+        let version = self.versions.get(domain).copied().unwrap_or(1);
         let tensors = inputs.iter().map(|input| match input {
             None => Some(None),
             Some(Value::Tensor(tensor)) => Some(Some(*tensor)),
             Some(_) => None,
         });
-        let tensors: Option<Vec<Option<TensorId>>> = tensors.collect();
+        let Some(tensors) = tensors.collect::<Option<Vec<Option<TensorId>>>>() else { return Err(why) };
         let attribute = |a: &'m AttributeProto| self.attribute(a);
-        let Some(operator) = tensors.and_then(|tensors| opaque::operator(node, version, &tensors, attribute, &why))
-        else {
-            return Err(why);
-        };
+        let Some(operator) = opaque::operator(node, version, &tensors, attribute, &why) else { return Err(why) };
+        let Some(OpaqueNode { node: alone, .. }) = opaque::node(&operator) else { return Err(why) };
+        let kind = node.op_type.as_deref().unwrap_or_default();
+        // What is wrong with a node of a known operator or a function is `why`.
+        let is_known = (self.registry)(domain, kind).is_some() || self.functions.contains_key(&(domain, kind));
+        let types = self.result_types(node, alone, (domain, version), &tensors).map_err(|error| match error {
+            _ if is_known => why.clone(),
+            TypeError::Unknown => format!("{why}, and the shapes of its results depend on data"),
+            TypeError::NotInferred(what) => format!(
+                "{why}, and the file does not state the types of its results ({what}): run ONNX's shape inference on it"
+            ),
+        })?;
         if types.is_empty() {
             return Err(why);
         }
@@ -388,7 +412,9 @@ impl<'m> Lowering<'m> {
 
     fn value(&self, name: &str) -> Result<Value> {
         let found = self.scopes.iter().rev().find_map(|scope| scope.get(name));
-        found.cloned().ok_or_else(|| format!("`{}` is not defined before its use", shown(name)))
+        found
+            .cloned()
+            .ok_or_else(|| format!("`{}` is not defined: no operator, input or initializer has this name", shown(name)))
     }
 
     /// An output that is a constant, under the name that the file has for the output.

@@ -4,12 +4,16 @@
 //! node's, and four more: the version of the operator set, which optional inputs and outputs are omitted, and why it is
 //! opaque.
 
-use edgecut_graph::{Arg, Attr, Operator, TensorId};
+use std::{collections::HashMap, rc::Rc};
+
+use edgecut_graph::{Arg, Attr, Operator, TensorId, TensorType};
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::{
+    error::Message,
     external::ExternalFiles,
     proto::{AttributeProto, NodeProto, TensorProto, attribute_proto::AttributeType},
+    seed::missing_seed,
     tensor,
 };
 
@@ -20,6 +24,17 @@ const ADDED: &str = "onnx.";
 const VERSION: &str = "onnx.opset";
 const OMITTED: &str = "onnx.omitted";
 const OMITTED_OUTPUTS: &str = "onnx.omitted_outputs";
+
+/// What an engine said of models of one node, by the hash of the model: the types of their outputs, or why it refuses them.
+pub(crate) type Answers = HashMap<blake3::Hash, Result<Rc<[Option<TensorType>]>, Message>>;
+
+/// Why the types of results are not known.
+pub(crate) enum TypeError {
+    /// What the engine said, or that there is none.
+    NotInferred(Message),
+    /// They depend on the contents of operands.
+    Unknown,
+}
 
 /// The operator for `node`, whose present inputs are `Some`; `attribute` resolves references to those of functions.
 /// `None` if an attribute is a graph or a tensor that cannot be represented.
@@ -39,6 +54,9 @@ pub(crate) fn operator<'m>(
         if let Some(found) = attribute(stated) {
             attrs.push((SmolStr::new(stated.name.as_deref()?), value(found)?));
         }
+    }
+    if let Some(seed) = missing_seed(node) {
+        attrs.push(("seed".into(), value(&seed)?));
     }
     let omitted: Box<[Attr]> =
         (0..).zip(inputs).filter(|(_, input)| input.is_none()).map(|(at, _)| Attr::Int(at)).collect();

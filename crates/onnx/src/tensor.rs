@@ -114,9 +114,11 @@ pub(crate) fn unknown_dims(input: &ValueInfoProto) -> Vec<UnknownDim> {
         return Vec::new();
     };
     let dims = tensor.shape.iter().flat_map(|shape| &shape.dim).enumerate();
+    let rank = dims.clone().count();
     let unknown = |symbol: &str, axis| {
-        let symbol = (!symbol.is_empty()).then(|| SmolStr::new(symbol));
-        UnknownDim { input: SmolStr::new(input.name.as_deref().unwrap_or_default()), axis, symbol }
+        // Some exporters call every unknown dimension `?`.
+        let symbol = (!matches!(symbol, "" | "?")).then(|| SmolStr::new(symbol));
+        UnknownDim { input: SmolStr::new(input.name.as_deref().unwrap_or_default()), axis, rank, symbol }
     };
     dims.filter_map(|(axis, dim)| match &dim.value {
         Some(dimension::Value::DimValue(size)) if *size >= 0 => None,

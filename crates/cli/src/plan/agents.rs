@@ -33,7 +33,7 @@ use crate::{
 /// Plans the model of `arguments`.
 pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
     let model = arguments.model.clone();
-    let source = ModelArguments { model, flags: arguments.flags.clone() };
+    let source = ModelArguments { model, flags: arguments.flags.for_engine(&arguments.engine) };
     let model = source.load()?;
     model.check_sizes(&source.model)?;
     let graph = &model.import.graph;

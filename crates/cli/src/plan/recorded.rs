@@ -51,7 +51,7 @@ pub(super) fn run<T>(
 ) -> Result<T, Failure> {
     let bad = |what: String| Failure::BadInput(Report::msg(what));
     ineffective::refuse(&arguments.measuring_flags(), "profiles that are files: nothing is measured or run")?;
-    let subject = ProfiledModel::open(path, &arguments.flags)?;
+    let subject = ProfiledModel::open(path, &arguments.flags.for_engine(&arguments.engine))?;
     let mut sources: Vec<Source> = arguments.profile.iter().map(|text| Source::parse(text)).collect();
     if !is_given(arguments) {
         // A dump, whose trace has a name of its own.

@@ -156,7 +156,7 @@ impl Profile {
         let Some(model) = self.model.clone() else {
             return Err(Failure::BadInput(miette::Report::msg("nothing to profile: give a model, or --import FILE")));
         };
-        let source = ModelArguments { model, flags: self.flags.clone() };
+        let source = ModelArguments { model, flags: self.flags.for_engine(&self.engine) };
         if self.fractions && matches!(self.mode, ModeFlag::InSitu) {
             let what = "--fractions are measured alone: there are none in their place, with --mode in-situ";
             return Err(Failure::BadInput(miette::Report::msg(what)));

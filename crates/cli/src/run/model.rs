@@ -39,7 +39,8 @@ pub(super) fn run(arguments: &Run) -> Result<(ModelLatency, Vec<TensorData>), Fa
         ("--no-replan", arguments.no_replan),
     ];
     ineffective::refuse(&of_plans, "a model: only with a plan, as `edgecut plan` writes them")?;
-    let source = ModelArguments { model: arguments.input.clone(), flags: arguments.flags.clone() };
+    let source =
+        ModelArguments { model: arguments.input.clone(), flags: arguments.flags.for_engine(&arguments.engine) };
     let threads = arguments.threads.threads.unwrap_or(1);
     warn(Oversubscribed::here(threads).as_slice());
     let engine = arguments.engine.options().start(threads as usize).map_err(Failure::failed)?;

@@ -380,7 +380,10 @@ impl From<Failure> for Unreached {
 /// The model that the plan was made for, and its name.
 fn load(arguments: &Run, plan: &Plan) -> Result<(Model, String), Failure> {
     let path = arguments.model.clone().unwrap_or_else(|| resolve(&arguments.input, &plan.model.path));
-    let source = ModelArguments { model: path.clone(), flags: arguments.flags.for_plan(&arguments.input, &plan.model) };
+    let source = ModelArguments {
+        model: path.clone(),
+        flags: arguments.flags.for_engine(&arguments.engine).for_plan(&arguments.input, &plan.model),
+    };
     let model = source.load()?;
     if model.import.hash != plan.model.blake3 {
         let what = "this is not the file that the plan was made for (its hash differs): make the plan again, or name the right \

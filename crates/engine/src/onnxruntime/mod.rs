@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`library`] | finding the library and loading it, once in a process |
 //! | [`memory`] | the allocator that ONNX Runtime gets, which counts |
+//! | [`output_types`] | types of a model's outputs, as it infers them |
 //! | [`value`] | its tensors, and their conversion |
 //! | [`provider`] | execution providers by name |
 //! | [`weights`] | weights of a session, in a mapped file |
@@ -21,6 +22,7 @@
 mod context;
 mod library;
 mod memory;
+mod output_types;
 mod profile;
 mod program;
 mod provider;
@@ -32,7 +34,7 @@ mod weights;
 
 use std::{path::Path, sync::Arc};
 
-use edgecut_graph::{Graph, OperatorId};
+use edgecut_graph::{Graph, OperatorId, TensorType};
 use edgecut_onnx::expressible;
 use edgecut_ops::Unsupported;
 
@@ -71,6 +73,15 @@ impl OnnxRuntimeEngine {
         // What is written for it depends on this crate's version too.
         let version = format!("{}+{}", library.version, env!("CARGO_PKG_VERSION"));
         Ok(EngineId { name: "onnxruntime".to_string(), version })
+    }
+
+    /// The types of the outputs of `model`, a file of ONNX: `None` for what is no tensor of the graph. Sizes that depend on
+    /// contents are unknown, and a tensor of unknown rank counts as a scalar. Nothing is computed.
+    ///
+    /// # Errors
+    /// If no library is found, it cannot be loaded, or it refuses the model.
+    pub fn output_types(path: Option<&Path>, model: &[u8]) -> Result<Vec<Option<TensorType>>, EngineError> {
+        output_types::output_types(library::library(path)?, model)
     }
 
     /// The execution providers that the library was built with.

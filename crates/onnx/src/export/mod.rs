@@ -41,6 +41,8 @@ mod write_graph;
 use edgecut_graph::{Graph, OperatorId};
 use edgecut_ops::Unsupported;
 
+pub(crate) use self::write_graph::{ir_version, type_proto};
+
 pub use self::{
     error::ExportError,
     exported::{ExportOptions, Exported, OPSET, Weight, WeightContent},

@@ -347,7 +347,7 @@ impl<'g> GraphWriter<'g> {
 }
 
 /// The version of the file format that came with an operator set (`onnx/helper.py`, `VERSION_TABLE`).
-fn ir_version(opset: i64) -> i64 {
+pub(crate) fn ir_version(opset: i64) -> i64 {
     match opset {
         ..=18 => 8,
         19..=20 => 9,
@@ -367,7 +367,7 @@ pub(super) fn check_type(tensor: &Tensor) -> Result<(), ExportError> {
 }
 
 /// A type as ONNX writes it; unknown dimensions stay unknown.
-pub(super) fn type_proto(ty: &TensorType) -> Written<TypeProto> {
+pub(crate) fn type_proto(ty: &TensorType) -> Written<TypeProto> {
     let dim = |size: Option<u64>| tensor_shape_proto::Dimension {
         value: size.and_then(|n| i64::try_from(n).ok()).map(tensor_shape_proto::dimension::Value::DimValue),
     };

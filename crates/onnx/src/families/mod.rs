@@ -14,9 +14,11 @@ mod norm;
 mod pool;
 mod qlinear;
 mod quantize;
+mod random;
 mod recurrent;
 mod reduce;
 mod resize;
+mod reverse;
 mod scatter;
 mod sequence;
 mod shape;
@@ -43,9 +45,11 @@ const FAMILIES: &[Family] = &[
     pool::OPS,
     qlinear::OPS,
     quantize::OPS,
+    random::OPS,
     recurrent::OPS,
     reduce::OPS,
     resize::OPS,
+    reverse::OPS,
     scatter::OPS,
     sequence::OPS,
     shape::OPS,

@@ -38,6 +38,7 @@ pub(crate) mod reduce;
 pub(crate) mod repeat;
 pub(crate) mod scan;
 pub(crate) mod scatter;
+pub(crate) mod seeded_random;
 pub(crate) mod select;
 pub(crate) mod slice;
 pub(crate) mod softmax;
@@ -100,6 +101,7 @@ pub(crate) const FAMILIES: &[&[OpDef]] = &[
     repeat::OPS,
     scan::OPS,
     scatter::OPS,
+    seeded_random::OPS,
     select::OPS,
     slice::OPS,
     softmax::OPS,

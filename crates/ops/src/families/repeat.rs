@@ -55,6 +55,7 @@ pub(crate) const OPS: &[OpDef] = &[
             ],
         )
         .class(FusionClass::Injective)
+        .split(reverse_sequence_axes)
         .host(reverse_sequence),
 ];
 
@@ -84,6 +85,17 @@ fn reverse_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
     let mut axes = off(call, &[axis])?;
     if let Some(n) = shape[axis].get() {
         axes.push(SplitAxis::along(call, axis).access(0, axis, move |range| n - range.end..n - range.start));
+    }
+    Ok(axes)
+}
+
+/// All but that of a sequence's elements; along the batch a shard has the lengths of its own sequences.
+fn reverse_sequence_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
+    let shape = &call.tensor(0)?.shape;
+    let (along, batch) = (call.axis("seq_axis", 1, shape)?, call.axis("batch_axis", 0, shape)?);
+    let mut axes = off(call, &[along, batch])?;
+    if along != batch {
+        axes.push(SplitAxis::along(call, batch).operand(0, batch).operand(1, 0));
     }
     Ok(axes)
 }

@@ -13,6 +13,7 @@ mod norm;
 mod pad;
 mod pool;
 mod qnn;
+mod random;
 mod rearrange;
 mod recurrent;
 mod reduce;
@@ -42,6 +43,7 @@ const FAMILIES: &[Family] = &[
     pad::OPS,
     pool::OPS,
     qnn::OPS,
+    random::OPS,
     rearrange::OPS,
     recurrent::OPS,
     reduce::OPS,

@@ -1,5 +1,7 @@
 //! Repeating and reversing elements, and moving them between channels and space.
 
+use edgecut_graph::DType;
+
 use crate::export::write::Write::{self, One};
 use crate::{
     error::Result,
@@ -11,6 +13,7 @@ pub(super) const OPS: &[(&str, Write)] = &[
     ("nn.space_to_depth", One(space_to_depth)),
     ("repeat", One(repeat)),
     ("reverse", One(reverse)),
+    ("reverse_sequence", One(reverse_sequence)),
     ("tile", One(tile)),
 ];
 
@@ -53,6 +56,18 @@ fn reverse(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let axis = scope.axis("axis", 0, rank)?;
     // The end is before the first element, whatever the length.
     scope.builder.slice(&x, &[axis as i64], &[-1], &[i64::MIN], &[-1])
+}
+
+/// ONNX has the first two axes alone: one of the sequences, the other of their elements.
+fn reverse_sequence(scope: &mut Scope<'_>) -> Result<OnnxValue> {
+    let (x, lengths, rank) = (scope.x(0)?, scope.x(1)?, scope.rank(0)?);
+    let (time, batch) = (scope.axis("seq_axis", 1, rank)?, scope.axis("batch_axis", 0, rank)?);
+    if time.min(batch) != 0 || time.max(batch) != 1 {
+        return Err(format!("axes {batch} and {time} have no equivalent: expected 0 and 1"));
+    }
+    let lengths = scope.builder.cast(&lengths, DType::I64)?;
+    let node = scope.builder.node("ReverseSequence", &[&x, &lengths]);
+    node.int("time_axis", time as i64).int("batch_axis", batch as i64).one(x.dtype)
 }
 
 /// (N, C, H, W), the only layout that ONNX has.

@@ -1,0 +1,51 @@
+//! Random numbers: a session draws those of its first run from the seed, as the graph's operator does, and goes on in the next.
+
+use crate::export::write::Write::{self, One};
+use crate::{
+    error::Result,
+    export::{builder::OnnxValue, scope::Scope},
+    tensor::element_type,
+};
+
+pub(super) const OPS: &[(&str, Write)] = &[
+    ("random_normal", One(|scope| filled(scope, "RandomNormal", ["mean", "scale"]))),
+    ("random_normal_like", One(|scope| like(scope, "RandomNormalLike", ["mean", "scale"]))),
+    ("random_uniform", One(|scope| filled(scope, "RandomUniform", ["low", "high"]))),
+    ("random_uniform_like", One(|scope| like(scope, "RandomUniformLike", ["low", "high"]))),
+];
+
+fn filled(scope: &mut Scope<'_>, op: &'static str, distribution: [&'static str; 2]) -> Result<OnnxValue> {
+    let shape = scope.out_dims()?;
+    drawn(scope, op, None, distribution, Some(&shape))
+}
+
+fn like(scope: &mut Scope<'_>, op: &'static str, distribution: [&'static str; 2]) -> Result<OnnxValue> {
+    let x = scope.x(0)?;
+    drawn(scope, op, Some(&x), distribution, None)
+}
+
+/// Defaults of the graph's attributes are ONNX's: those that are absent stay so.
+fn drawn(
+    scope: &mut Scope<'_>,
+    op: &'static str,
+    operand: Option<&OnnxValue>,
+    distribution: [&'static str; 2],
+    shape: Option<&[i64]>,
+) -> Result<OnnxValue> {
+    let dtype = scope.out()?.dtype;
+    let numbers: Vec<(&str, f64)> = distribution
+        .into_iter()
+        .chain(["seed"])
+        .filter(|key| scope.attr(key).is_some())
+        .map(|key| Ok((key, scope.float(key, 0.0)?)))
+        .collect::<Result<_>>()?;
+    let operands: Vec<&OnnxValue> = operand.into_iter().collect();
+    let mut node = scope.builder.node(op, &operands).int("dtype", element_type(dtype)?.into());
+    if let Some(shape) = shape {
+        node = node.ints("shape", shape);
+    }
+    for (key, number) in numbers {
+        node = node.float(key, number);
+    }
+    node.one(dtype)
+}
