@@ -76,12 +76,16 @@ fn profile_plan_and_run_join_by_id() {
         let number = |column: &str| row[column].parse::<f64>().unwrap();
         assert_eq!(row["n"], "3");
         assert!(number("min_us") <= number("measured_us") && number("measured_us") <= number("max_us"));
-        assert!(number("mad_us") >= 0.0 && number("predicted_bytes") >= 0.0);
+        assert!(number("mad_us") >= 0.0 && number("predicted_workspace_bytes") >= 0.0);
     }
     let device = run.iter().find(|row| row["kind"] == "device").unwrap();
     assert_eq!((device["server"].as_str(), device["device"].as_str()), ("local", "cpu"));
     let bytes = |column: &str| device[column].parse::<u64>().unwrap();
-    assert!(bytes("bytes") > bytes("parameter_bytes") && bytes("predicted_bytes") > 0 && bytes("loading_bytes") > 0);
+    assert!(
+        bytes("peak_bytes") > bytes("parameter_bytes")
+            && bytes("predicted_load_bytes") > 0
+            && bytes("loading_bytes") > 0
+    );
     assert_eq!(run.last().unwrap()["kind"], "latency");
 }
 
