@@ -99,6 +99,12 @@ fn sizes_are_for_dimensions_that_are_unknown() {
     );
     folder.write("fixed.relay", "def @main(%a: Tensor[(2, 3), float32]) { nn.relu(%a) }");
     folder.succeeds("run m.relay --bind-dim a:0=4 --bind-dim b.0:1=5");
+    for verb in ["run", "profile", "plan", "memory place"] {
+        folder.refuses(&format!("{verb} m.relay"), "the sizes of dimensions `a:0`, `b.0:1` are not known");
+    }
+    folder.refuses("run m.relay --bind-dim a:0=4", "the sizes of dimensions `b.0:1` are not known");
+    let inspected = folder.succeeds("inspect m.relay");
+    assert!(inspected.contains("give sizes with --bind-dim of `a:0`, `b.0:1`"), "{inspected}");
     folder.succeeds("run fixed.relay --bind-dim 8");
     folder.refuses("inspect m.relay --bind-dim c:0=4", "no unknown dimension `c:0`");
     folder.refuses("inspect m.relay --bind-dim c:0=4", "its unknown dimensions are a:0, b.0:1");

@@ -207,6 +207,12 @@ fn a_move_is_told_before_after_and_difference() {
     assert!(table.contains("latency") && table.contains("s1/cpu arena") && table.contains("difference"), "{table}");
     assert!(!here.join("plan.json").exists(), "a question writes no plan");
 
+    done(here, &format!("{BOTH} --pin #2=s0/cpu --output pinned.json"));
+    let (code, _, said) = run(here, &format!("{BOTH} --like pinned.json --move nn.dense_2=s1/cpu"));
+    assert_eq!(code, Some(0), "{said}");
+    let warning = "warning: --move nn.dense_2=s1/cpu contradicts --pin #2=s0/cpu, by which the plan was made";
+    assert!(said.contains(warning), "{said}");
+
     for (line, want) in [
         (format!("{like} --move nn.dense=s1/cpu"), "`nn.dense` is 2 groups: #0 nn.dense_0, #2 nn.dense_2; name one"),
         (format!("{like} --move #9=s1/cpu"), "--move #9=s1/cpu: there is no group #9"),
