@@ -120,8 +120,16 @@ impl Model {
     pub fn check_sizes(&self, path: &Path) -> Result<(), Failure> {
         let unknown = self.unknown_dims();
         let Some(first) = unknown.first() else { return Ok(()) };
-        let what = format!("the sizes of dimensions {} are not known", UnknownDim::list(&unknown));
-        let advice = format!("give each with `--bind-dim {}=SIZE`, or all at once with `--bind-dim SIZE`", first.key());
+        let (named, key) = (UnknownDim::list(&unknown), first.key());
+        let (what, advice) = match unknown.len() {
+            1 => {
+                (format!("the size of dimension {named} is not known"), format!("give it with `--bind-dim {key}=SIZE`"))
+            }
+            _ => (
+                format!("the sizes of dimensions {named} are not known"),
+                format!("give each with `--bind-dim {key}=SIZE`, or all at once with `--bind-dim SIZE`"),
+            ),
+        };
         Err(Failure::Model(Report::msg(format!("{}: {what}: {advice}", path.display()))))
     }
 

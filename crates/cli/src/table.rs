@@ -286,7 +286,7 @@ mod tests {
         assert!(!narrow[0].contains("start") && narrow[0].contains("time"), "{narrow:#?}");
         assert_eq!(narrow[3], "without start, workspace", "{narrow:#?}");
         assert_eq!(plan(44)[3], "without start, workspace, time");
-        assert_eq!(plan(30)[3..], ["without start, workspace,", "time, group"]);
+        assert_eq!(wrapped("without start, workspace, time", 20), "without start,\nworkspace, time");
     }
 
     #[test]
