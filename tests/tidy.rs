@@ -189,6 +189,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("crates/cluster/src/run/table.rs", "RunRow"),
     ("crates/cluster/src/run/energy.rs", "ServerEnergy"),
     ("crates/cluster/src/run/energy.rs", "EnergyOfSource"),
+    ("crates/cluster/src/run/server_load.rs", "ServerLoad"),
     ("crates/cluster/src/run/results.rs", "RunResult"),
     ("crates/cluster/src/run/results.rs", "RunAbout"),
     ("crates/report/src/comparison/mod.rs", "ComparisonRow"),

@@ -46,7 +46,8 @@ pub fn plan_table(py: Python<'_>, text: &[u8]) -> PyResult<Table> {
         .text("layer", |row| row.layer.clone())
         .text("format", |row| row.format.and_then(word))
         .whole("sent_bytes", |row| row.sent_bytes)
-        .number("energy_j", |row| row.energy_j);
+        .number("energy_j", |row| row.energy_j)
+        .whole("workspace_bytes", |row| row.workspace_bytes);
     Table::new(columns.finish())
 }
 

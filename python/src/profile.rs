@@ -57,7 +57,7 @@ fn table(rows: &[ProfileRow]) -> PyResult<Table> {
         .text("shapes", |row| row.shapes.clone())
         .text("dtype", |row| row.dtype.clone())
         .whole("flops", |row| row.flops)
-        .whole("bytes", |row| row.bytes.0)
+        .whole("accessed_bytes", |row| row.accessed_bytes.0)
         .whole("n", |row| u64::from(row.n))
         .number("time_us_median", |row| row.time_us_median.map(|time| time.0))
         .number("time_us_mad", |row| row.time_us_mad.map(|time| time.0))

@@ -90,6 +90,7 @@ impl Told {
         match *event {
             Event::Notice(text) => told("notice", text),
             Event::Planning(text) => told("planning", text),
+            Event::Running(text) => told("running", text),
             Event::Measured { device, done, of, item } => {
                 Told { device: Some(device.to_string()), done: Some(done), of: Some(of), ..told("measured", item) }
             }

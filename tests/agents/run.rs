@@ -30,7 +30,7 @@ async fn run(agents: &Agents, graph: &Graph, plan: &Plan, in_flight: u32) -> (De
     let players: Vec<_> = deployment.setups.iter().map(|s| fleet.agent(&s.server).unwrap().unwrap().clone()).collect();
     let all = inputs(graph);
     let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
-    let how = RunOptions { repeat: 4, in_flight, expected: Micros(1000.0), on_queued: |_, _| {}, stop: Stop::never() };
+    let how = RunOptions { repeat: 4, in_flight, expected: Micros(1000.0), progress: &|_| {}, stop: Stop::never() };
     let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await;
     (deployment, record)
 }

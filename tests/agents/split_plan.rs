@@ -113,13 +113,8 @@ async fn split_plans_give_the_outputs_of_one_device() {
                 deployment.setups.iter().map(|s| fleet.agent(&s.server).unwrap().unwrap().clone()).collect();
             let all = inputs(&split);
             let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
-            let how = RunOptions {
-                repeat: 3,
-                in_flight,
-                expected: Micros(1000.0),
-                on_queued: |_, _| {},
-                stop: Stop::never(),
-            };
+            let how =
+                RunOptions { repeat: 3, in_flight, expected: Micros(1000.0), progress: &|_| {}, stop: Stop::never() };
             let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await.unwrap();
             let [Output::Sink(index)] = deployment.outputs[..] else { panic!("one output at the sink") };
             let found = record.sink_values[index as usize].to_f64s().unwrap();
@@ -150,7 +145,7 @@ async fn activations_cross_links_in_fewer_bits_and_inputs_and_outputs_as_they_ar
         let all = inputs(&split);
         let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
         let how =
-            RunOptions { repeat: 2, in_flight: 1, expected: Micros(1000.0), on_queued: |_, _| {}, stop: Stop::never() };
+            RunOptions { repeat: 2, in_flight: 1, expected: Micros(1000.0), progress: &|_| {}, stop: Stop::never() };
         let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await.unwrap();
 
         let outcome = Outcome::of(&plan, &deployment, &record).unwrap();
@@ -223,7 +218,7 @@ async fn run(agents: &Agents, graph: &Graph, plan: &Plan, in_flight: u32, sessio
     let players: Vec<_> = deployment.setups.iter().map(|s| fleet.agent(&s.server).unwrap().unwrap().clone()).collect();
     let all = inputs(graph);
     let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
-    let how = RunOptions { repeat: 12, in_flight, expected: Micros(1000.0), on_queued: |_, _| {}, stop: Stop::never() };
+    let how = RunOptions { repeat: 12, in_flight, expected: Micros(1000.0), progress: &|_| {}, stop: Stop::never() };
     let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await.unwrap();
     let [Output::Sink(index)] = deployment.outputs[..] else { panic!("one output at the sink") };
     let found = record.sink_values[index as usize].to_f64s().unwrap();

@@ -55,6 +55,22 @@ fn profiles_plans_and_runs_are_compared() {
 }
 
 #[test]
+fn the_gap_of_a_plan_is_told_as_a_fraction_of_its_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("m.relay"), "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }").unwrap();
+    assert_eq!(run(here, "plan m.relay --profile-budget 1ms --rehearse 0").0, Some(0));
+    let mut plan: serde_json::Value = serde_json::from_slice(&fs::read(here.join("plan.json")).unwrap()).unwrap();
+    // The gap in a plan's file is a fraction of the value.
+    plan["bound"]["value"] = (plan["predicted"]["latency_us"].as_f64().unwrap() / 4.0).into();
+    plan["gap"] = 0.75.into();
+    fs::write(here.join("far.json"), plan.to_string()).unwrap();
+    let (code, table, said) = run(here, "compare plan.json far.json");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(table.contains("B  far.json: 1 of 1 devices, for latency, 300.0 % above its bound\n"), "{table}");
+}
+
+#[test]
 fn what_cannot_be_compared_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

@@ -99,6 +99,12 @@ fn sizes_are_for_dimensions_that_are_unknown() {
     );
     folder.write("fixed.relay", "def @main(%a: Tensor[(2, 3), float32]) { nn.relu(%a) }");
     folder.succeeds("run m.relay --bind-dim a:0=4 --bind-dim b.0:1=5");
+    for verb in ["run", "profile", "plan", "memory place"] {
+        folder.refuses(&format!("{verb} m.relay"), "the sizes of dimensions `a:0`, `b.0:1` are not known");
+    }
+    folder.refuses("run m.relay --bind-dim a:0=4", "the size of dimension `b.0:1` is not known");
+    let inspected = folder.succeeds("inspect m.relay");
+    assert!(inspected.contains("give sizes with --bind-dim of `a:0`, `b.0:1`"), "{inspected}");
     folder.succeeds("run fixed.relay --bind-dim 8");
     folder.refuses("inspect m.relay --bind-dim c:0=4", "no unknown dimension `c:0`");
     folder.refuses("inspect m.relay --bind-dim c:0=4", "its unknown dimensions are a:0, b.0:1");
@@ -171,6 +177,8 @@ fn files_of_other_kinds_are_told_by_what_they_are() {
         ("run m.relay --inputs bare.npz", "the array for an input `x` is named `in_x`"),
         ("run m.relay --params other.params", "none of its parameters (`a.weight`) is one of this model (`x`, …)"),
         ("run m.relay --params m.relay", "this is Relay text"),
+        ("plan m.relay --cluster object.json", "object.json: not a cluster file: this is JSON"),
+        ("inspect object.json", "expected an ONNX model, or Relay text"),
         ("plan m.relay --cluster plan.csv", "not a cluster file: this is CSV, the rows of a plan"),
         ("plan m.relay --profile plan.json --profile plan.json", "not a profile: this is a plan"),
         ("plan m.relay --profile plan.csv", "not a profile: this is CSV, the rows of a plan"),

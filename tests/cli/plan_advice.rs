@@ -1,4 +1,5 @@
-//! `plan --advise` and `plan --like` through the real binary: with profiles that are files, and on agents.
+//! `plan --advise` and `plan --like` through the real binary: with profiles that are files, and on agents. Limits of memory that
+//! are none.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -129,4 +130,23 @@ fn a_plan_that_computes_in_parts_is_made_again_with_a_pin() {
     assert!(said.contains("--like parts.json: groups of s0/cpu are computed in parts"), "{said}");
     assert!(said.contains("plan again with --pin '#0=s0/cpu' in place of --like and --move"), "{said}");
     run(here, &format!("{limited} --pin #0=s0/cpu --output pinned.json"));
+}
+
+#[test]
+fn a_limit_that_no_device_exceeds_is_warned_about() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("m.relay"), MODEL).unwrap();
+    let said = |limit: &str| {
+        let mut command = edgecut(folder.path());
+        let line = format!("plan m.relay --memory {limit} --profile-budget 20ms --rehearse 0");
+        command.args(line.split_whitespace());
+        let output = within(Duration::from_secs(120), command);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{limit}: {said}");
+        said
+    };
+    let warning = "has no effect: the largest device, local/cpu, has";
+    let far = said("1000000GiB");
+    assert!(far.contains("warning: --memory 1000000.00 GiB") && far.contains(warning), "{far}");
+    assert!(!said("16MiB").contains(warning));
 }

@@ -1,6 +1,6 @@
-//! `run --output`: every run is appended, as rows and as JSON, and no other file is touched.
+//! `run --output`: every run is appended, as rows and as JSON, and no other file is touched. What a run says of its machine.
 
-use std::fs;
+use std::{fs, sync::Arc, thread};
 
 use crate::common::process::{planned, run};
 use edgecut::run::results::RunResults;
@@ -45,6 +45,38 @@ fn runs_are_appended() {
     assert_eq!(about.model_blake3.len(), 64);
     let written = blake3::hash(&fs::read(here.join("plan.json")).unwrap());
     assert_eq!(about.plan_blake3, written.to_hex().as_str(), "a plan that was read is the one that was written");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_on_a_busy_machine_says_so() {
+    let folder = planned("lstm");
+    let here = folder.path();
+    let mut plan: serde_json::Value = serde_json::from_slice(&fs::read(here.join("plan.json")).unwrap()).unwrap();
+    let mut predicting = |latency: f64| {
+        plan["predicted"]["latency_us"] = latency.into();
+        fs::write(here.join("plan.json"), plan.to_string()).unwrap();
+    };
+    // Many runs, so that they take the 0.1 s after which the load is known.
+    let line = "run plan.json --repeat 3000 --no-check --format json";
+    let busy = Arc::new(());
+    let is_needed = Arc::downgrade(&busy);
+    thread::spawn(move || while is_needed.strong_count() > 0 {});
+    predicting(0.001);
+    let hasty = run(here, line);
+    predicting(1e9);
+    let patient = run(here, line);
+    drop(busy);
+    let (code, text, said) = hasty;
+    assert_eq!(code, Some(0), "{said}");
+    let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let load = result["load"].as_array().unwrap();
+    assert_eq!((load.len(), &load[0]["server"]), (1, &"local".into()), "{load:?}");
+    assert!(load[0]["load"].as_f64().unwrap() > 0.25, "{load:?}");
+    assert!(said.contains("a busy machine: others kept ") && said.contains("of local's machine busy"), "{said}");
+    // A run that keeps to its prediction was not held up.
+    assert_eq!(patient.0, Some(0), "{}", patient.2);
+    assert!(!patient.2.contains("a busy machine"), "{}", patient.2);
 }
 
 #[test]

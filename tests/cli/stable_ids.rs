@@ -76,12 +76,16 @@ fn profile_plan_and_run_join_by_id() {
         let number = |column: &str| row[column].parse::<f64>().unwrap();
         assert_eq!(row["n"], "3");
         assert!(number("min_us") <= number("measured_us") && number("measured_us") <= number("max_us"));
-        assert!(number("mad_us") >= 0.0 && number("predicted_bytes") >= 0.0);
+        assert!(number("mad_us") >= 0.0 && number("predicted_workspace_bytes") >= 0.0);
     }
     let device = run.iter().find(|row| row["kind"] == "device").unwrap();
     assert_eq!((device["server"].as_str(), device["device"].as_str()), ("local", "cpu"));
     let bytes = |column: &str| device[column].parse::<u64>().unwrap();
-    assert!(bytes("bytes") > bytes("parameter_bytes") && bytes("predicted_bytes") > 0 && bytes("loading_bytes") > 0);
+    assert!(
+        bytes("peak_bytes") > bytes("parameter_bytes")
+            && bytes("predicted_load_bytes") > 0
+            && bytes("loading_bytes") > 0
+    );
     assert_eq!(run.last().unwrap()["kind"], "latency");
 }
 
@@ -202,6 +206,12 @@ fn a_move_is_told_before_after_and_difference() {
     assert!(table.starts_with("#2 nn.dense: from s0/cpu and s1/cpu to s1/cpu\n"), "{table}");
     assert!(table.contains("latency") && table.contains("s1/cpu arena") && table.contains("difference"), "{table}");
     assert!(!here.join("plan.json").exists(), "a question writes no plan");
+
+    done(here, &format!("{BOTH} --pin #2=s0/cpu --output pinned.json"));
+    let (code, _, said) = run(here, &format!("{BOTH} --like pinned.json --move nn.dense_2=s1/cpu"));
+    assert_eq!(code, Some(0), "{said}");
+    let warning = "warning: --move nn.dense_2=s1/cpu contradicts --pin #2=s0/cpu, by which the plan was made";
+    assert!(said.contains(warning), "{said}");
 
     for (line, want) in [
         (format!("{like} --move nn.dense=s1/cpu"), "`nn.dense` is 2 groups: #0 nn.dense_0, #2 nn.dense_2; name one"),

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use indicatif::{ProgressBar, ProgressStyle};
-
 use super::{
     Failure,
     caller::{notice, status},
     located::Located,
+    progress_line::ProgressLine,
     table::{Table, table},
 };
 use edgecut_cluster::{
@@ -81,12 +80,11 @@ pub async fn calibrate_devices(
     // A file that is no table is not overwritten, and found before anything is measured.
     CalibrationTable::load(path).map_err(bad)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let style = ProgressStyle::with_template("{elapsed:>4} calibrating: {wide_msg}");
-    let bar = ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    let progress = |what: &str| bar.set_message(what.to_string());
+    let line = ProgressLine::start();
+    let progress = |what: &str| line.show(format!("calibrating: {what}"));
     let request = CalibrationRequest { fleet, cluster, inventory, folder, progress: &progress };
     let rows = calibrate(&request).await.map_err(Failure::failed)?;
-    bar.finish_and_clear();
+    drop(line);
     CalibrationTable::update(path, &rows).map_err(|error| Failure::failed(Located::new(path, error)))?;
     status!("calibration written to {}", path.display());
     Ok(rows)

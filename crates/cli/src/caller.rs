@@ -36,6 +36,8 @@ pub enum Event<'a> {
     Measured { device: &'a str, done: usize, of: usize, item: &'a str },
     /// What a planner does now.
     Planning(&'a str),
+    /// What a run does now.
+    Running(&'a str),
 }
 
 /// How soon a stop is noticed.

@@ -111,7 +111,7 @@ pub fn read_cluster(path: &Path) -> Result<Cluster, Failure> {
 
 /// The failure by an error of a cluster file, shown at its line and column.
 pub fn bad_cluster(path: &Path, text: String, error: ClusterError) -> Failure {
-    if kind::other(text.as_bytes(), Kind::Toml).is_some() {
+    if kind::other(text.as_bytes(), Kind::Toml).is_some() || kind::is_json_object(text.as_bytes()) {
         return kind::instead(path, text.as_bytes(), Kind::Toml, error);
     }
     let labels = error.span.map(|span| LabeledSpan::new_with_span(None, span));

@@ -74,6 +74,9 @@ impl Kind {
     }
 }
 
+/// What a file should have been that is none of the other kinds.
+const MODELS: &str = "expected an ONNX model, or Relay text as `mod.astext()` prints it";
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -99,7 +102,7 @@ impl fmt::Display for Kind {
             }
             Kind::Onnx => "this is an ONNX model; give it as MODEL, without a flag",
             Kind::Binary(what) => {
-                return write!(f, "this is {what}; expected Relay text, as `mod.astext()` prints it");
+                return write!(f, "this is {what}; {MODELS}");
             }
             Kind::Workload => "this is a device-placement workload; `edgecut workload` takes it",
             Kind::Graph => "this is a graph to be scheduled in memory; `memory schedule` takes it",
@@ -109,8 +112,8 @@ impl fmt::Display for Kind {
             }
             Kind::Links => "this is CSV, a table of measured links; --links takes it",
             Kind::Buffers => "this is CSV, buffers to be packed; `memory pack` takes it",
-            Kind::Json => "this is JSON; expected Relay text, as `mod.astext()` prints it",
-            Kind::Csv => "this is CSV; expected Relay text, as `mod.astext()` prints it",
+            Kind::Json => return write!(f, "this is JSON; {MODELS}"),
+            Kind::Csv => return write!(f, "this is CSV; {MODELS}"),
         })
     }
 }
@@ -176,6 +179,9 @@ pub fn instead(path: &Path, bytes: &[u8], wanted: Kind, error: impl fmt::Display
     let name = path.display();
     Failure::BadInput(Report::msg(match other(bytes, wanted) {
         Some(kind) => format!("{name}: not {}: {kind}", wanted.wanted()),
+        None if wanted == Kind::Toml && is_json_object(bytes) => {
+            format!("{name}: not {}: this is JSON", wanted.wanted())
+        }
         None => format!("{name}: {error}"),
     }))
 }

@@ -4,6 +4,7 @@
 //! what they would print, for Python's functions: their options are the flags.
 
 mod agent;
+mod busy;
 mod calibration;
 pub mod caller;
 pub mod calls;
@@ -37,6 +38,7 @@ mod operators;
 mod plan;
 mod profile;
 mod profile_source;
+mod progress_line;
 mod report;
 mod run;
 mod source_file;

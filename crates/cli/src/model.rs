@@ -132,11 +132,13 @@ impl Model {
     /// Checks that the sizes of all inputs are known, as they must be before anything is measured.
     pub fn check_sizes(&self, path: &Path) -> Result<(), Failure> {
         let unknown = self.unknown_dims();
-        if unknown.is_empty() {
-            return Ok(());
-        }
-        let what = format!("the sizes of dimensions {} are not known", UnknownDim::list(&unknown));
-        let advice = format!("give them, such as `{}`", UnknownDim::flags(&unknown));
+        let (named, flags) = (UnknownDim::list(&unknown), UnknownDim::flags(&unknown));
+        let (what, given) = match unknown.len() {
+            0 => return Ok(()),
+            1 => (format!("the size of dimension {named} is not known"), "it"),
+            _ => (format!("the sizes of dimensions {named} are not known"), "them"),
+        };
+        let advice = format!("give {given}, such as `{flags}`");
         Err(Failure::Model(Report::msg(format!("{}: {what}: {advice}", path.display()))))
     }
 

@@ -1,6 +1,6 @@
-//! Tables for people: one line a row, numbers to the right. On a terminal that is too narrow, first text loses its middle, then
-//! columns are left out, by [`DROPPED`] and then from the right, and named below the table; never a device. Elsewhere nothing is
-//! cut.
+//! Tables for people: one line a row, numbers to the right. On a terminal that is too narrow, columns without content are left
+//! out, text loses its middle, then columns are left out in the order of [`DROPPED`], text loses more, and columns are left out
+//! from the right; they are named below the table. Never a device. Elsewhere nothing is cut.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ struct Column {
 }
 
 /// The columns that are left out first, the first ones before the others.
-const DROPPED: [&str; 20] = [
+const DROPPED: [&str; 24] = [
     "std. errors",
     "±",
     "waited",
@@ -39,14 +39,24 @@ const DROPPED: [&str; 20] = [
     "result",
     "workspace",
     "engine",
-    "at",
     "predicted parameters",
     "parameters",
     "count",
+    "id",
+    "bytes",
+    "predicted",
+    "A",
+    "limit",
 ];
 
 /// Columns of devices, which are neither cut nor left out.
 const DEVICES: [&str; 5] = ["device", "from", "to", "on A", "on B"];
+
+/// Columns of addresses, which are not cut while a column can be left out instead.
+const ADDRESSES: [&str; 1] = ["at"];
+
+/// Text is not cut to less than this while a column of [`DROPPED`] can be left out instead.
+const READABLE: usize = 16;
 
 /// Text, and names of columns, are not cut to less than this while a column can be left out instead.
 const SHORTEST: usize = 10;
@@ -65,6 +75,11 @@ impl Column {
     fn is_device(&self) -> bool {
         DEVICES.contains(&self.name.as_str())
     }
+
+    /// Its place in the order in which columns are left out.
+    fn rank(&self) -> usize {
+        DROPPED.iter().position(|name| *name == self.name).unwrap_or(DROPPED.len())
+    }
 }
 
 impl Table {
@@ -77,20 +92,27 @@ impl Table {
     /// The table in lines of at most `width` characters.
     fn fitted(&self, width: usize) -> String {
         let mut shown: Vec<usize> = (0..self.columns.len()).collect();
+        if self.widths(&shown, width, |_| usize::MAX).is_none() {
+            shown.retain(|column| self.columns[*column].is_device() || self.content(*column) > 0);
+        }
         let mut dropped = Vec::new();
         let widths = loop {
-            if let Some(widths) = self.widths(&shown, width, |column| self.shortest(column)) {
+            let next = self.next_dropped(&shown);
+            let is_listed = next.is_some_and(|next| self.columns[shown[next]].rank() < DROPPED.len());
+            let text = if is_listed { READABLE } else { SHORTEST };
+            if let Some(widths) = self.widths(&shown, width, |column| self.shortest(column, text)) {
                 break widths;
             }
-            let Some(next) = self.next_dropped(&shown) else {
+            let Some(next) = next else {
                 // Devices alone are left.
                 break self.widths(&shown, width, |_| 1).unwrap_or_else(|| vec![1; shown.len()]);
             };
             dropped.push(self.columns[shown.remove(next)].name.as_str());
         };
         let mut text = self.drawn(&shown, |position, cell| shortened(cell, widths[position]));
+        dropped.retain(|name| !name.is_empty());
         if !dropped.is_empty() {
-            text += &format!("\nwithout {}", dropped.join(", "));
+            text += &format!("\n{}", wrapped(&format!("without {}", dropped.join(", ")), width));
         }
         let lines: Vec<String> = text.lines().map(|line| line.chars().take(width).collect()).collect();
         lines.join("\n")
@@ -109,26 +131,24 @@ impl Table {
         Some(widths)
     }
 
-    /// What a column can be cut to: the text of names, and the names of columns, but neither numbers nor devices.
-    fn shortest(&self, column: usize) -> usize {
+    /// What a column can be cut to: `text` if that is what it holds, but neither numbers, devices nor addresses; names of
+    /// columns as well.
+    fn shortest(&self, column: usize, text: usize) -> usize {
         let (content, name) = (self.content(column), self.name(column));
-        let whole = self.columns[column].is_number || self.columns[column].is_device();
-        let content = if whole { content } else { content.min(SHORTEST) };
+        let of = &self.columns[column];
+        let is_whole = of.is_number || of.is_device() || ADDRESSES.contains(&of.name.as_str());
+        let content = if is_whole { content } else { content.min(text) };
         content.max(name.min(SHORTEST))
     }
 
     /// The position in `shown` of the column to leave out next: no device, and not the first column of text.
     fn next_dropped(&self, shown: &[usize]) -> Option<usize> {
         let name = self.columns.iter().position(|column| !column.is_number && !column.is_device());
-        let rank = |column: &Column| {
-            let named = DROPPED.iter().position(|name| *name == column.name);
-            named.map_or(DROPPED.len(), |rank| rank)
-        };
         let positions = (0..shown.len()).filter(|position| {
             let column = shown[*position];
             !self.columns[column].is_device() && Some(column) != name
         });
-        positions.min_by_key(|position| (rank(&self.columns[shown[*position]]), std::cmp::Reverse(*position)))
+        positions.min_by_key(|position| (self.columns[shown[*position]].rank(), std::cmp::Reverse(*position)))
     }
 
     /// The length of the longest cell of a column.
@@ -208,6 +228,18 @@ pub fn shortened(text: &str, most: usize) -> String {
     format!("{}…{}", String::from_iter(&chars[..head]), String::from_iter(&chars[length - tail..]))
 }
 
+/// `text` in lines of at most `width` characters, if its words are no longer.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => *line += &format!(" {word}"),
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,7 +284,22 @@ mod tests {
         assert!(usual[2].contains("  nn.co") && usual[2].contains('…'), "{usual:#?}");
         let narrow = plan(60);
         assert!(!narrow[0].contains("start") && narrow[0].contains("time"), "{narrow:#?}");
-        assert_eq!(narrow[3], "without start", "{narrow:#?}");
+        assert_eq!(narrow[3], "without start, workspace", "{narrow:#?}");
         assert_eq!(plan(44)[3], "without start, workspace, time");
+        assert_eq!(wrapped("without start, workspace, time", 20), "without start,\nworkspace, time");
+    }
+
+    #[test]
+    fn what_says_most_stays() {
+        let mut runs = table([">group", "operators", "device", ">predicted", ">measured", ">off", "note"]);
+        runs.add_row(["#7", "nn.conv2d+nn.bias_add+nn.relu", "edge-1/cpu", "12.34 ms", "23.45 ms", "+90.0 %", ""]);
+        let lines = |width| runs.fitted(width).lines().map(str::to_string).collect::<Vec<_>>();
+        assert!(!lines(82)[0].contains("note") && lines(82).len() == 3, "a column without content: {:#?}", lines(82));
+        let narrow = lines(60);
+        assert!(narrow[0].ends_with("measured      off") && narrow[3] == "without predicted", "{narrow:#?}");
+
+        let mut devices = table(["device", "at", "model", ">cores"]);
+        devices.add_row(["edge-1/cpu", "192.168.100.200:7000", "Cortex-A72 r0p3 something", "4"]);
+        assert!(devices.fitted(50).contains("192.168.100.200:7000"), "{}", devices.fitted(50));
     }
 }

@@ -19,8 +19,8 @@ pub struct PlanRow {
     pub to_device: String,
     pub start_us: f64,
     pub time_us: f64,
-    /// Size of the transfer, or workspace of the group.
-    pub bytes: u64,
+    /// Of the transferred tensor.
+    pub bytes: Option<u64>,
     /// Indices of the group's operators, joined by `+`.
     pub operators: String,
     /// Whether the time of the group is measured; none for transfers, whose times follow the link cost.
@@ -33,6 +33,8 @@ pub struct PlanRow {
     pub sent_bytes: Option<u64>,
     /// What the group consumes above what the idle device draws meanwhile, where that is known.
     pub energy_j: Option<f64>,
+    /// Of the group.
+    pub workspace_bytes: Option<u64>,
 }
 
 /// What a row describes.
@@ -63,7 +65,7 @@ pub fn rows(plan: &Plan) -> Vec<PlanRow> {
             to_device: String::new(),
             start_us: group.start_us.0,
             time_us: group.time_us.0,
-            bytes: group.workspace_bytes.0,
+            bytes: None,
             operators: operators.join("+"),
             source: Some(group.source),
             part: group.part.clone(),
@@ -71,6 +73,7 @@ pub fn rows(plan: &Plan) -> Vec<PlanRow> {
             format: None,
             sent_bytes: None,
             energy_j: group.energy_j.map(|energy| energy.0),
+            workspace_bytes: Some(group.workspace_bytes.0),
         });
     }
     for transfer in &plan.transfers {
@@ -85,7 +88,7 @@ pub fn rows(plan: &Plan) -> Vec<PlanRow> {
             to_device,
             start_us: transfer.start_us.0,
             time_us: transfer.time_us.0,
-            bytes: transfer.bytes.0,
+            bytes: Some(transfer.bytes.0),
             operators: String::new(),
             source: None,
             part: transfer.part.clone(),
@@ -93,6 +96,7 @@ pub fn rows(plan: &Plan) -> Vec<PlanRow> {
             format: Some(transfer.format),
             sent_bytes: Some(transfer.sent().0),
             energy_j: None,
+            workspace_bytes: None,
         });
     }
     rows.sort_by(|a, b| a.start_us.total_cmp(&b.start_us).then((a.kind as u8).cmp(&(b.kind as u8))));

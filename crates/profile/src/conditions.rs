@@ -76,7 +76,7 @@ impl Conditions {
         Conditions {
             measured_at: Some(now.replace_nanosecond(0).unwrap_or(now)),
             governor: Governor::current(),
-            load: load.of_others().map(|load| (load * 10.0).round() / 10.0),
+            load: load.so_far().map(|busy| (busy.others * 10.0).round() / 10.0),
         }
     }
 }

@@ -50,7 +50,7 @@ const MIN_POINTS_FOR_BOTH: usize = 4;
 
 impl Observation {
     pub(super) fn new(row: &ProfileRow, cost: Cost) -> Observation {
-        let (flops, bytes, parameters) = (row.flops as f64, row.bytes.0 as f64, row.parameter_bytes.0 as f64);
+        let (flops, bytes, parameters) = (row.flops as f64, row.accessed_bytes.0 as f64, row.parameter_bytes.0 as f64);
         Observation { flops, bytes, parameters, cost }
     }
 }

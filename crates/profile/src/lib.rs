@@ -7,7 +7,7 @@
 //! | [`Sampling`], [`Cost`] | stopping criterion of a measurement, and its result |
 //! | [`Energy`], [`MeteredDevice`] | what a run of an item consumes, where the device's server tells it; how that is measured |
 //! | [`DevicePower`] | mean power of a device that computes, and its idle power |
-//! | [`Conditions`], `machine_load` | when and how undisturbed it was measured; how busy other processes keep the machine |
+//! | [`Conditions`], [`MachineLoad`] | when and how undisturbed it was measured; how busy this process and others keep the machine |
 //! | `cache_flush` | [`CacheFlush`]: evicts an operator's data between two isolated runs |
 //! | [`ProfileRow`], [`ProfiledDevice`], [`ProfiledShard`] | one line of the CSV table; its device; its shard, where it covers only part of an operator |
 //! | [`ProfileStore`], [`ProfileKey`] | profiles on disk: appended while measuring, resumed and reused |
@@ -58,6 +58,7 @@ pub use energy::Energy;
 pub use error::ProfileError;
 pub use item::{Item, fusion_class, items};
 pub use key::ProfileKey;
+pub use machine_load::{BusyProcessors, MachineLoad};
 pub use metering::MeteredDevice;
 pub use prediction_error::FamilyError;
 pub use row::{MeasurementMode, ProfileRow};

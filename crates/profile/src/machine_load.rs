@@ -1,16 +1,25 @@
-//! How busy other processes keep this machine, from Linux's counters.
+//! How busy this process and others keep the machine, from Linux's counters.
 
 use std::{
     fs,
     time::{Duration, Instant},
 };
 
-/// Counters at the beginning of a measurement; see [`MachineLoad::of_others`].
+/// Counters at the beginning of a measurement; see [`MachineLoad::so_far`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct MachineLoad {
+pub struct MachineLoad {
     since: Instant,
     /// `None` where the system has no such counters.
     begin: Option<Counters>,
+}
+
+/// Processors of a machine that were busy, on the average of some time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BusyProcessors {
+    /// With this process.
+    pub own: f64,
+    /// With other processes, and with other virtual machines where the system reports what they take.
+    pub others: f64,
 }
 
 /// Processor time in ticks since the machine was started.
@@ -32,12 +41,14 @@ impl MachineLoad {
         MachineLoad { since: Instant::now(), begin: Counters::read() }
     }
 
-    /// The number of processors that others kept busy since the start; `None` if that is unknown, or the start was less
-    /// than 0.1 s ago.
-    pub fn of_others(&self) -> Option<f64> {
+    /// The processors that were busy since the start; `None` if that is unknown, or the start was less than 0.1 s ago.
+    pub fn so_far(&self) -> Option<BusyProcessors> {
         let elapsed = self.since.elapsed();
+        if elapsed < SHORTEST {
+            return None;
+        }
         let (begin, end) = (self.begin?, Counters::read()?);
-        (elapsed >= SHORTEST).then(|| end.others_since(begin) / (TICKS * elapsed.as_secs_f64()))
+        Some(end.since(begin, elapsed))
     }
 }
 
@@ -60,9 +71,11 @@ impl Counters {
         Some(Counters { busy, own: ticks(11)?.saturating_add(ticks(12)?) })
     }
 
-    fn others_since(self, begin: Counters) -> f64 {
-        let busy = self.busy.saturating_sub(begin.busy);
-        busy.saturating_sub(self.own.saturating_sub(begin.own)) as f64
+    fn since(self, begin: Counters, elapsed: Duration) -> BusyProcessors {
+        let own = self.own.saturating_sub(begin.own);
+        let others = self.busy.saturating_sub(begin.busy).saturating_sub(own);
+        let processors = |ticks: u64| ticks as f64 / (TICKS * elapsed.as_secs_f64());
+        BusyProcessors { own: processors(own), others: processors(others) }
     }
 }
 
@@ -77,8 +90,9 @@ mod tests {
         let begin = Counters::parse(&all(100, 6), &own(40)).unwrap();
         assert_eq!(begin, Counters { busy: 123, own: 45 });
         let end = Counters::parse(&all(160, 16), &own(60)).unwrap();
-        assert_eq!(end.others_since(begin), 50.0);
-        assert_eq!(begin.others_since(end), 0.0);
+        let elapsed = Duration::from_millis(250);
+        assert_eq!(end.since(begin, elapsed), BusyProcessors { own: 0.8, others: 2.0 });
+        assert_eq!(begin.since(end, elapsed), BusyProcessors { own: 0.0, others: 0.0 });
         for (all, own) in [("", "7 (x) R"), ("cpu  1 2 3", "7 (x) R 1 2"), ("intr 1", "1 (a) R")] {
             assert_eq!(Counters::parse(all, own), None, "{all:?} {own:?}");
         }
@@ -86,6 +100,6 @@ mod tests {
 
     #[test]
     fn a_moment_is_too_short_for_the_counters() {
-        assert_eq!(MachineLoad::start().of_others(), None);
+        assert_eq!(MachineLoad::start().so_far(), None);
     }
 }

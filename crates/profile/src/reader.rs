@@ -29,7 +29,7 @@ const COLUMNS: [&str; 22] = [
     "shapes",
     "dtype",
     "flops",
-    "bytes",
+    "accessed_bytes",
     "n",
     "time_us_median",
     "output_bytes",
@@ -37,6 +37,9 @@ const COLUMNS: [&str; 22] = [
     "disturbed",
     "note",
 ];
+
+/// Columns that files of older versions call otherwise: the old name, and that of [`COLUMNS`].
+const RENAMED: [(&str, &str); 1] = [("bytes", "accessed_bytes")];
 
 /// The rows of the profile at `path`.
 ///
@@ -58,7 +61,9 @@ pub fn parse(text: &str) -> Result<Vec<ProfileRow>, String> {
         return Ok(Vec::new());
     }
     let mut reader = csv::Reader::from_reader(text.as_bytes());
-    let header = reader.headers().map_err(|e| e.to_string())?.clone();
+    let current = |name| RENAMED.iter().find(|(old, _)| *old == name).map_or(name, |(_, current)| *current);
+    let header: csv::StringRecord = reader.headers().map_err(|e| e.to_string())?.iter().map(current).collect();
+    reader.set_headers(header.clone());
     if let Some(missing) = COLUMNS.iter().find(|column| !header.iter().any(|name| name == **column)) {
         let found = text.lines().next().unwrap_or_default();
         return Err(format!("line 1: a profile needs a column `{missing}`; found the header `{}`", truncated(found)));
@@ -134,13 +139,14 @@ mod tests {
     #[test]
     fn errors_name_line_and_column() {
         let header = "server,device,hardware,engine,engine_version,threads,mode,granularity,id,operators,operator,\
-                      signature,shapes,dtype,flops,bytes,n,time_us_median,time_us_mad,time_us_min,time_us_p95,\
+                      signature,shapes,dtype,flops,accessed_bytes,n,time_us_median,time_us_mad,time_us_min,time_us_p95,\
                       cpu_us_median,workspace_bytes,output_bytes,parameter_bytes,held_bytes,disturbed,note";
         let row = |threads: &str, mode: &str| {
             format!("s,cpu,h,e,1,{threads},{mode},op,0,0,nn.relu,0011,s,f,1,8,5,1.5,0,1,2,1.5,0,4,0,0,0,")
         };
         let good = format!("{header}\n{}\n", row("1", "isolated"));
         assert_eq!(parse(&good).unwrap()[0].time_us_median, Some(Micros(1.5)));
+        assert_eq!(parse(&good.replace("accessed_bytes", "bytes")), parse(&good));
         for (text, why) in [
             (format!("{good}{}\n", row("x", "isolated")), "line 3, column `threads`"),
             (format!("{good}{}\n", row("1", "guessed")), "line 3: unknown variant `guessed`"),

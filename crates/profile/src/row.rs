@@ -48,7 +48,7 @@ pub struct ProfileRow {
     pub dtype: String,
     pub flops: u64,
     /// Operands, parameters and outputs.
-    pub bytes: Bytes,
+    pub accessed_bytes: Bytes,
     /// Number of samples behind the statistics.
     pub n: u32,
     pub time_us_median: Option<Micros>,
@@ -145,7 +145,7 @@ impl ProfileRow {
             shapes: item.shapes.clone(),
             dtype: item.dtype.clone(),
             flops: item.flops,
-            bytes: item.bytes,
+            accessed_bytes: item.bytes,
             n: cost.as_ref().map_or(0, |cost| cost.time.n),
             time_us_median: cost_of(|cost| cost.time.median),
             time_us_mad: cost_of(|cost| cost.time.mad),

@@ -11,8 +11,9 @@ from typing import Any, Literal, Optional
 class Progress:
     """One step of long work, as the function that was given as ``progress`` gets it."""
 
-    #: ``measured``: an item of the model on a device; ``planning``: what the planner does now; ``notice``: something to know.
-    kind: Literal["measured", "planning", "notice"]
+    #: ``measured``: an item of the model on a device; ``planning`` and ``running``: what the planner or the run does now;
+    #: ``notice``: something to know.
+    kind: Literal["measured", "planning", "running", "notice"]
     #: The item that was measured last, or a sentence.
     text: str
     #: Of ``measured``: where, and how many items of how many.

@@ -56,7 +56,7 @@ pub(super) fn finish(arguments: &Plan, request: &PlanRequest<'_>, other: &PlanFi
         }
         output::write(path, &moved.after.to_plan(request).map_err(Failure::failed)?)?;
     } else if !missed.is_empty() {
-        eprintln!("the moved plan misses limits or targets: {}", missed.join("; "));
+        notice!("the moved plan misses limits or targets: {}", missed.join("; "));
     }
     Ok(())
 }
@@ -121,6 +121,7 @@ fn difference(row: &ChangeRow) -> String {
     }
     let sign = if row.difference > 0.0 { "+" } else { "−" };
     let share = row.before.filter(|before| *before > 0.0 && row.after.is_some());
-    let share = share.map_or(String::new(), |before| format!(" ({:+.1} %)", 100.0 * row.difference / before));
+    let share =
+        share.map_or(String::new(), |before| format!(" ({sign}{:.1} %)", 100.0 * row.difference.abs() / before));
     format!("{sign}{}{share}", shown(row.figure, row.difference.abs()))
 }

@@ -2,19 +2,14 @@
 
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
-
 use crate::{
     Failure,
-    caller::{Event, status, tell},
+    caller::{Event, tell},
     interrupt,
-    verbosity::draw_target,
+    progress_line::ProgressLine,
 };
 use edgecut_cluster::run::pilot::PlanEvent;
 use edgecut_plan::Stop;
-
-/// How often the line of progress is drawn.
-const TICK: Duration = Duration::from_millis(200);
 
 /// When to stop: after `limit`, if there is one, or on Ctrl-C.
 pub(super) fn stop(limit: Option<Duration>) -> Result<Stop, Failure> {
@@ -24,23 +19,19 @@ pub(super) fn stop(limit: Option<Duration>) -> Result<Stop, Failure> {
 
 /// The line of progress, with lasting lines above it.
 pub(super) struct PlanProgress {
-    line: ProgressBar,
+    line: ProgressLine,
     stop: Stop,
 }
 
 impl PlanProgress {
     pub fn new(stop: Stop) -> PlanProgress {
-        let line = ProgressBar::with_draw_target(None, draw_target());
-        let style = ProgressStyle::with_template("{elapsed:>4} {wide_msg}");
-        line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        line.enable_steady_tick(TICK);
-        PlanProgress { line, stop }
+        PlanProgress { line: ProgressLine::start(), stop }
     }
 
     /// Shows `event`.
     pub fn show(&self, event: &PlanEvent) {
         if !event.is_transient() {
-            return self.line.suspend(|| status!("{event}"));
+            return self.line.print(event);
         }
         self.tell(&event.to_string());
     }
@@ -49,12 +40,6 @@ impl PlanProgress {
     pub fn tell(&self, what: &str) {
         let left = self.stop.remaining().map(|left| format!(", {:.0} s left", left.as_secs_f64()));
         tell(Event::Planning(what));
-        self.line.set_message(format!("{what}{}", left.unwrap_or_default()));
-    }
-}
-
-impl Drop for PlanProgress {
-    fn drop(&mut self) {
-        self.line.finish_and_clear();
+        self.line.show(format!("{what}{}", left.unwrap_or_default()));
     }
 }

@@ -21,6 +21,7 @@ use edgecut_profile::ProfileRow;
 use super::{
     flags::Plan,
     found::Found,
+    moved,
     progress::{self, PlanProgress},
 };
 use crate::{
@@ -86,6 +87,7 @@ pub(super) fn run<T>(
         None => Vec::new(),
     };
     let inventory = recorded.inventory(cluster.as_ref(), &links);
+    moved::check(arguments, &groups, &inventory, settings.like.as_ref())?;
     let table = arguments.calibration.clone().unwrap_or_else(|| calibration_near(&sources));
     let calibrations = Calibrations::read(&table, &inventory.devices)?;
     for (profile, calibration) in recorded.profiles.iter_mut().zip(&calibrations.found) {

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::{
     Failure, Outcome,
+    busy::busy,
     caller::notice,
     cluster_flag::{ClusterFlag, ThreadsFlag, reach_all, runtime},
     engine::EngineFlags,
@@ -319,9 +320,6 @@ fn check(whole: &ModelTime, sum: &ModelTime) -> String {
 /// A sum of operators that differs from the whole model by more than this fraction is warned about.
 const MOST_DIFFERENCE: f64 = 0.1;
 
-/// Others that kept more processors than this busy, on the average of all measurements, are warned about.
-const MOST_LOAD: f64 = 0.25;
-
 /// Warnings about the figures, on stderr.
 fn warn(profile: &DeviceProfile, summary: &ProfileSummary) {
     let device = &profile.device.name;
@@ -352,11 +350,9 @@ fn warn(profile: &DeviceProfile, summary: &ProfileSummary) {
     }
     let loads: Vec<f64> = profile.rows.iter().filter_map(|row| row.load).collect();
     let load = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
-    if load > MOST_LOAD {
+    if let Some(busy) = busy([(device.server.as_str(), load)]) {
         notice!(
-            "others kept {load:.1} processors of {}'s machine busy while it was measured: times may be too long; measure \
-             again with --again when the machine is quiet",
-            device.server
+            "{busy} while it was measured: times may be too long; measure again with --again when the machine is quiet"
         );
     }
     if summary.disturbed > 0 {

@@ -5,6 +5,7 @@ mod model;
 mod output;
 mod plan;
 mod print;
+mod progress;
 mod replan;
 
 use edgecut_graph::TensorData;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::{
     flags::Run,
     output::{KEPT, tell_interrupted},
+    progress::RunLine,
 };
 use crate::{
     Failure, Outcome,
@@ -49,6 +50,8 @@ pub(super) fn run(arguments: &Run) -> Result<(ModelLatency, Vec<TensorData>), Fa
     model.check_memory(&source.model)?;
     let graph = &model.import.graph;
     let contents = model.contents(graph)?;
+    let line = RunLine::start();
+    line.tell("loading the model");
     let mut loaded = engine.load(graph, &|id| contents.of(id)).map_err(engine_failure)?;
     let inputs = contents.inputs().map_err(engine_failure)?;
     let (name, operators) = (model.import.name.clone(), graph.operators().len());
@@ -58,6 +61,7 @@ pub(super) fn run(arguments: &Run) -> Result<(ModelLatency, Vec<TensorData>), Fa
     let (mut samples, mut outputs) = (Vec::new(), Vec::new());
     let repeat = arguments.repeat.unwrap_or(1);
     let stop = interrupt::watch(KEPT).map_err(Failure::failed)?;
+    line.tell_measured("running the model");
     for _ in 0..repeat {
         if is_stopped() {
             return Err(Failure::Stopped);
@@ -69,7 +73,9 @@ pub(super) fn run(arguments: &Run) -> Result<(ModelLatency, Vec<TensorData>), Fa
         let (results, sample) = loaded.run_measured(&inputs).map_err(engine_failure)?;
         samples.push(sample);
         outputs = results;
+        line.count(samples.len() as u64, repeat.into());
     }
+    drop(line);
     tell_fallbacks(&engine.id().name, operators, loaded.fallbacks());
     let walls: Vec<Micros> = samples.iter().map(|sample| sample.wall).collect();
     let time = Statistics::of(&walls).ok_or_else(|| Failure::Failed(Report::msg("no run was measured")))?;

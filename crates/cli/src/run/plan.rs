@@ -13,11 +13,12 @@ use smol_str::SmolStr;
 use super::{
     flags::Run,
     output::{self, KEPT, tell_interrupted},
+    progress::RunLine,
     replan::replan,
 };
 use crate::{
     Failure, Outcome,
-    caller::{notice, status, until_stopped},
+    caller::{notice, until_stopped},
     cluster_flag::{reach_all, read_cluster, runtime},
     contents::{Contents, engine_failure},
     deployed::{on_this_machine, only, outputs},
@@ -240,6 +241,7 @@ impl<'a> Execution<'a> {
     }
 
     async fn attempt(&self, contents: &Contents<'_>, in_flight: u32) -> Result<Attempt, Unreached> {
+        let line = RunLine::start();
         let given = contents.given();
         let options = DeployOptions::new(in_flight, &given);
         let deployment = deploy(&self.graph, self.plan, self.cluster, &options).map_err(|error| match error {
@@ -250,7 +252,7 @@ impl<'a> Execution<'a> {
             repeat: self.repeat,
             in_flight,
             expected: self.plan.predicted.latency_us,
-            on_queued: |server, queued| status!("{server}: {queued}"),
+            progress: &|progress| line.show(progress),
             stop: Stop::new(None, self.stop),
         };
         let fleet = reach_all(&only(self.cluster, &deployment)).await.map_err(|failure| match failure {
@@ -303,6 +305,8 @@ impl<'a> Execution<'a> {
         let mut choices: Vec<EngineChoice> =
             used.filter_map(|device| engine_choice(device.engine.as_deref()?)).collect();
         choices.dedup();
+        let line = RunLine::start();
+        line.tell("computing the model on this machine, to compare the outputs");
         let options = self.arguments.engine.options();
         let engines: Vec<EngineOptions> = choices.into_iter().map(|choice| options.with(Some(choice))).collect();
         match on_this_machine(whole, &model.contents(whole)?, &engines) {

@@ -2,6 +2,8 @@
 
 use crate::{
     Outcome,
+    busy::busy,
+    caller::notice,
     format::{Format, print_csv, print_json},
     stdout::print_line,
     table::{MANY_GROUPS, SMALL, Table, numbered, shortened, small, table},
@@ -12,8 +14,8 @@ use edgecut_plan::Plan;
 
 pub(crate) fn print(format: Format, plan: &Plan, outcome: &run::Outcome) -> Outcome {
     match format {
-        Format::Json => print_json(outcome),
-        Format::Csv => print_csv(&run_table::rows(outcome)),
+        Format::Json => print_json(outcome)?,
+        Format::Csv => print_csv(&run_table::rows(outcome))?,
         Format::Table => {
             print_line!("{}", page(plan, outcome));
             match outcome.outputs {
@@ -27,9 +29,31 @@ pub(crate) fn print(format: Format, plan: &Plan, outcome: &run::Outcome) -> Outc
                 Some(difference) => print_line!("outputs against one device: {difference}"),
                 None => {}
             }
-            Ok(())
         }
     }
+    if let Some(warning) = busy_machine(outcome) {
+        notice!("{warning}");
+    }
+    Ok(())
+}
+
+/// Runs that take longer than predicted by more than this fraction, on a machine that others kept busy, are warned about.
+const MOST_DIFFERENCE: f64 = 0.1;
+
+/// That others may be why a run took longer than predicted.
+fn busy_machine(outcome: &run::Outcome) -> Option<String> {
+    let (predicted, measured) = match outcome.interval_us {
+        None => (outcome.predicted_latency_us, outcome.latency.median_us),
+        Some(interval) => (outcome.predicted_interval_us, interval),
+    };
+    if measured.0 <= predicted.0 * (1.0 + MOST_DIFFERENCE) {
+        return None;
+    }
+    let busy = busy(outcome.load.iter().map(|of| (of.server.as_str(), of.load)))?;
+    Some(format!(
+        "a busy machine: {busy} during the run, which may be why it took {measured} where {predicted} was predicted; run it \
+         again when the machine is quiet"
+    ))
 }
 
 /// How far a measured time is from its prediction.

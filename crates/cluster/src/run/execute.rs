@@ -9,22 +9,22 @@ use std::{
 use smol_str::SmolStr;
 use tokio::{sync::mpsc, time::timeout};
 
-use super::deploy::Deployment;
+use super::{deploy::Deployment, progress::RunProgress};
 use crate::agent::{
     Agent, AgentError, Fleet, MAX_TIME, MemoryShortfall,
     clock::{Clock, ClockOffset},
     protocol::{
         inference_trace::InferenceTrace,
-        run::{Queued, RunCommand, RunEvent},
-        setup::Setup,
+        run::{RunCommand, RunEvent},
+        setup::{Partition, Setup},
     },
 };
 use edgecut_graph::{TensorData, units::Micros};
 use edgecut_plan::Stop;
 
 /// How often to run, and how.
-#[derive(Debug, Clone)]
-pub struct RunOptions {
+#[derive(Clone, Copy)]
+pub struct RunOptions<'a> {
     /// Runs that count; others come before them, which warm caches: one, or as many as the agents ask for. The first of them
     /// gives the outputs.
     pub repeat: u64,
@@ -32,8 +32,8 @@ pub struct RunOptions {
     pub in_flight: u32,
     /// What one run is expected to take: an agent silent for much longer is given up.
     pub expected: Micros,
-    /// Called with a server and the place in the queue for one of its devices, if that is in use.
-    pub on_queued: fn(&SmolStr, &Queued),
+    /// Called with what the run does.
+    pub progress: &'a (dyn Fn(RunProgress<'_>) + Sync),
     /// Once it is requested, no more runs begin, and the record has those that are finished.
     pub stop: Stop,
 }
@@ -191,7 +191,7 @@ pub async fn execute(
     agents: &[Agent],
     inputs: &[TensorData],
     parameters: &BTreeMap<SmolStr, TensorData>,
-    options: &RunOptions,
+    options: &RunOptions<'_>,
 ) -> Result<Record, RunError> {
     let here = Clock::start();
     let connected = async {
@@ -199,10 +199,11 @@ pub async fn execute(
             agents.iter().map(|agent| async { Ok((agent.name().clone(), agent.clock_offset(here).await?)) });
         let clocks: Vec<_> = futures::future::try_join_all(exchanges).await.map_err(RunError::Agent)?;
         let mut players = Players::lease(deployment, agents, options).await?;
+        players.report_loading(options.progress);
         players.send_contents(inputs, parameters).await?;
-        players.all(Progress::Loaded, LOAD_DEADLINE).await?;
+        players.all(Progress::Loaded, LOAD_DEADLINE, options).await?;
         players.say_all(&RunCommand::Connect).await;
-        players.all(Progress::Connected, RUN_DEADLINE).await?;
+        players.all(Progress::Connected, RUN_DEADLINE, options).await?;
         Ok::<_, RunError>((clocks, players))
     };
     let (clocks, mut players) = tokio::select! {
@@ -253,7 +254,7 @@ impl<'a> Players<'a> {
     async fn lease(
         deployment: &'a Deployment,
         agents: &'a [Agent],
-        options: &RunOptions,
+        options: &RunOptions<'_>,
     ) -> Result<Players<'a>, RunError> {
         let (together, events) = mpsc::channel(16);
         let (commands, progress) = (vec![None; agents.len()], vec![Progress::Nothing; agents.len()]);
@@ -282,7 +283,9 @@ impl<'a> Players<'a> {
                 let waiting = || format!("{} to lease its devices", agent.name());
                 // Agents that were leased before are loading.
                 match players.next(waiting, LEASE_DEADLINE).await? {
-                    (of, RunEvent::Queued(queued)) => (options.on_queued)(players.name(of), &queued),
+                    (of, RunEvent::Queued(queued)) => {
+                        (options.progress)(RunProgress::Queued { server: players.name(of), queued: &queued });
+                    }
                     (of, event) => players.note(of, &event)?,
                 }
             }
@@ -347,7 +350,7 @@ impl<'a> Players<'a> {
     }
 
     /// Waits until the progress of every agent is at least `goal`.
-    async fn all(&mut self, goal: Progress, deadline: Duration) -> Result<(), RunError> {
+    async fn all(&mut self, goal: Progress, deadline: Duration, options: &RunOptions<'_>) -> Result<(), RunError> {
         loop {
             let late = self.deployment.setups.iter().zip(&self.progress).filter(|(_, progress)| **progress < goal);
             let names: Vec<&str> = late.map(|(setup, _)| setup.server.as_str()).collect();
@@ -357,7 +360,23 @@ impl<'a> Players<'a> {
             let waiting = format!("{} to be {}", names.join(", "), format!("{goal:?}").to_lowercase());
             let (index, event) = self.next(|| waiting.clone(), deadline).await?;
             self.note(index, &event)?;
+            if goal == Progress::Loaded {
+                self.report_loading(options.progress);
+            }
         }
+    }
+
+    /// Reports which devices are not loaded yet.
+    fn report_loading(&self, progress: &dyn Fn(RunProgress<'_>)) {
+        let devices = |setup: &Setup| {
+            let name = |partition: &Partition| format!("{}/{}", setup.server, partition.device);
+            setup.partitions.iter().map(name).collect::<Vec<_>>()
+        };
+        let late =
+            self.deployment.setups.iter().zip(&self.progress).filter(|(_, progress)| **progress < Progress::Loaded);
+        let left: Vec<String> = late.flat_map(|(setup, _)| devices(setup)).collect();
+        let of = self.deployment.setups.iter().map(|setup| setup.partitions.len()).sum();
+        progress(RunProgress::Loading { left: &left, of });
     }
 
     /// Takes note of the progress that `event` of an agent tells.
@@ -415,13 +434,14 @@ impl<'a> Players<'a> {
     }
 
     /// Runs to warm up, then as often as asked.
-    async fn run(&mut self, options: &RunOptions, record: &mut Record) -> Result<(), RunError> {
+    async fn run(&mut self, options: &RunOptions<'_>, record: &mut Record) -> Result<(), RunError> {
         let expected = Micros(options.expected.0 * PATIENCE).to_duration().unwrap_or_default();
         let deadline = RUN_DEADLINE + expected;
         let mut outputs: BTreeMap<u32, TensorData> = BTreeMap::new();
         let wanted =
             self.deployment.setups.iter().filter_map(|s| s.sink.as_ref()).map(|s| s.values.len()).sum::<usize>();
         let (mut open, mut next, mut first_digest) = (BTreeMap::<u64, Open>::new(), 0, None);
+        (options.progress)(RunProgress::WarmingUp);
         loop {
             let most = if next <= self.warm_ups { 1 } else { options.in_flight as usize };
             if next < self.warm_ups + options.repeat && open.len() < most && !options.stop.is_requested() {
@@ -482,6 +502,8 @@ impl<'a> Players<'a> {
                 if let (Some(started), Some(arrived), true) = (run.started, run.arrived, number >= self.warm_ups) {
                     record.latencies.push(arrived - started);
                     record.arrivals.push(arrived);
+                    let done = record.latencies.len() as u64;
+                    (options.progress)(RunProgress::Finished { done, of: options.repeat });
                 }
             }
         }

@@ -9,9 +9,9 @@
 //! | [`pilot`] | a plan made on agents: replanning, pilot runs, the choice among candidates |
 //! | [`deploy`] | what each server must do |
 //! | [`failover`] | a plan for the servers that are left |
-//! | [`execute`], [`perform`] | doing it, alone and from the deployment to the last result |
+//! | [`execute`], [`perform`], [`progress`] | doing it, alone and from the deployment to the last result; what is reported meanwhile |
 //! | [`outcome`], [`crossing`] | measured against predicted, transfers over links |
-//! | [`energy`] | what servers consumed |
+//! | [`energy`], [`server_load`] | what servers consumed, and how busy others kept their machines |
 //! | [`stage_engines`] | which engines computed the stages |
 //! | [`table`], [`results`] | a run as rows, and as a file that grows |
 //! | [`outputs`] | the model's outputs of a run |
@@ -32,10 +32,12 @@ pub mod outcome;
 pub mod outputs;
 pub mod perform;
 pub mod pilot;
+pub mod progress;
 pub mod recorded;
 pub mod request;
 pub mod results;
 pub mod schedule_bench;
+pub mod server_load;
 pub mod shards;
 pub mod stage_engines;
 pub mod table;
@@ -47,5 +49,7 @@ pub use energy::{EnergyOfSource, ServerEnergy};
 pub use execute::{RunError, RunOptions, agents_of, execute};
 pub use network::{NetworkError, network};
 pub use outcome::{GroupTime, Latencies, MemoryUse, Outcome, Scatter, TransferCost};
+pub use progress::RunProgress;
+pub use server_load::ServerLoad;
 pub use stage_engines::StageEngines;
 pub use unknown_energy::UnknownEnergy;

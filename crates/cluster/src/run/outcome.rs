@@ -11,6 +11,7 @@ use super::{
     deploy::Deployment,
     energy::{ServerEnergy, energy, predicted},
     execute::Record,
+    server_load::{ServerLoad, loads},
     stage_engines::{StageEngines, stage_engines},
 };
 use crate::agent::protocol::inference_trace::InferenceTrace;
@@ -42,6 +43,9 @@ pub struct Outcome {
     /// Of the servers that tell it.
     #[serde(default)]
     pub energy: Vec<ServerEnergy>,
+    /// Of the machines of servers that report it.
+    #[serde(default)]
+    pub load: Vec<ServerLoad>,
     /// The engines of stages, where they were chosen stage by stage or fell back.
     pub engines: Vec<StageEngines>,
     /// How far the outputs are from those of one device; `None` if they were not compared.
@@ -187,6 +191,7 @@ impl Outcome {
             memory: memory(plan, record),
             predicted_energy_j: predicted(plan, is_stream, &|_| true),
             energy: energy(plan, is_stream, record),
+            load: loads(record),
             engines: stage_engines(record),
             outputs: None,
             clock_uncertainty_us: if record.clocks.len() > 1 { uncertainty } else { Micros::ZERO },

@@ -28,13 +28,8 @@ pub async fn perform(
     let deployment = deploy(context.graph, plan, context.cluster, &options)?;
     let agents = agents_of(&deployment, context.fleet)?;
     let inputs = deployment.inputs.iter().map(|id| content(context, *id)).collect::<Result<Vec<_>, _>>()?;
-    let how = RunOptions {
-        repeat,
-        in_flight,
-        expected: plan.predicted.latency_us,
-        on_queued: |_, _| {},
-        stop: Stop::never(),
-    };
+    let how =
+        RunOptions { repeat, in_flight, expected: plan.predicted.latency_us, progress: &|_| {}, stop: Stop::never() };
     let record = execute(&deployment, &agents, &inputs, context.given, &how).await?;
     Ok((deployment, record))
 }

@@ -215,6 +215,7 @@ mod tests {
                 memory: vec![],
                 predicted_energy_j: None,
                 energy: vec![],
+                load: vec![],
                 engines: vec![],
                 outputs: None,
                 clock_uncertainty_us: Micros::ZERO,

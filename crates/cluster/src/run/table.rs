@@ -27,7 +27,7 @@ pub struct RunRow {
     pub predicted_us: Option<f64>,
     /// Median over the runs.
     pub measured_us: Option<f64>,
-    /// Workspace of a group, size of a transfer, most that a device held.
+    /// Of the transferred tensor.
     pub bytes: Option<u64>,
     /// Which part of the group or the tensor it is; empty for all of it.
     pub part: String,
@@ -40,8 +40,12 @@ pub struct RunRow {
     pub max_us: Option<f64>,
     /// What a transfer waited for the link.
     pub waited_us: Option<f64>,
-    /// Predicted workspace of a group; predicted load of a device.
-    pub predicted_bytes: Option<u64>,
+    /// Of a group.
+    pub predicted_workspace_bytes: Option<u64>,
+    pub workspace_bytes: Option<u64>,
+    /// What a device holds at most while it runs.
+    pub predicted_load_bytes: Option<u64>,
+    pub peak_bytes: Option<u64>,
     pub predicted_arena_bytes: Option<u64>,
     pub predicted_parameter_bytes: Option<u64>,
     pub parameter_bytes: Option<u64>,
@@ -134,8 +138,8 @@ fn group(time: &GroupTime) -> RunRow {
         device,
         predicted_us: Some(time.predicted_us.0),
         measured_us: Some(time.measured_us.0),
-        predicted_bytes: Some(time.predicted_workspace_bytes.0),
-        bytes: Some(time.workspace_bytes.0),
+        predicted_workspace_bytes: Some(time.predicted_workspace_bytes.0),
+        workspace_bytes: Some(time.workspace_bytes.0),
         predicted_energy_j: time.predicted_energy_j.map(|energy| energy.0),
         ..RunRow::default()
     };
@@ -183,8 +187,8 @@ fn device(memory: &MemoryUse) -> RunRow {
         kind: RunRowKind::Device,
         server,
         device,
-        predicted_bytes: bytes(memory.predicted_load_bytes),
-        bytes: bytes(memory.peak_bytes),
+        predicted_load_bytes: bytes(memory.predicted_load_bytes),
+        peak_bytes: bytes(memory.peak_bytes),
         predicted_arena_bytes: bytes(memory.predicted_arena_bytes),
         predicted_parameter_bytes: bytes(memory.predicted_parameter_bytes),
         parameter_bytes: bytes(memory.parameter_bytes),

@@ -224,7 +224,7 @@ fn table(subject: &str, rows: &[&ProfileRow], all: &BTreeSet<Condition>, words: 
         table.layer.push(words.add(&row.layer));
         table.shapes.push(words.add(&row.shapes));
         table.flops.push(row.flops);
-        table.bytes.push(row.bytes.0);
+        table.bytes.push(row.accessed_bytes.0);
         if reads_a_part(&row.operator) {
             table.partial.push(table.id.len() - 1);
         }

@@ -143,6 +143,7 @@ pub(super) fn outcome() -> Outcome {
         memory: Vec::<MemoryUse>::new(),
         predicted_energy_j: None,
         energy: Vec::new(),
+        load: vec![],
         engines: Vec::new(),
         outputs: None,
         clock_uncertainty_us: Micros(0.5),

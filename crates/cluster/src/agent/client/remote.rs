@@ -111,7 +111,13 @@ impl RemoteAgent {
             }
             error => {
                 let cause = error.to_string();
-                let hint = if cause.contains("refused") { " (is `edgecut agent` running there?)" } else { "" };
+                let hint = if cause.contains("refused") {
+                    " (is `edgecut agent` running there?)"
+                } else if cause.contains("BadSignature") || cause.contains("UnknownIssuer") {
+                    " (did another authority sign its certificate than the `ca` of the cluster file?)"
+                } else {
+                    ""
+                };
                 unreachable(cause + hint)
             }
         })?;

@@ -4,6 +4,7 @@ use smol_str::SmolStr;
 
 use super::setup::ValueId;
 use edgecut_graph::units::{Bytes, Joules, Micros};
+use edgecut_profile::BusyProcessors;
 
 /// All that one server did for one inference.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -17,6 +18,8 @@ pub struct InferenceTrace {
     pub memory: Vec<DeviceMemory>,
     /// Of the sources that were read when it ended: each as often as its resolution allows.
     pub energy: Vec<SourceEnergy>,
+    /// `None` where it is not known, or was reported a moment ago.
+    pub machine: Option<MachineUse>,
 }
 
 /// One stage on one device.
@@ -84,6 +87,14 @@ pub struct DeviceMemory {
     pub peak: Bytes,
     /// Peak while loading: parameters as received, and packed.
     pub loading: Bytes,
+}
+
+/// How busy the machine of the server has been since the run was loaded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MachineUse {
+    /// Servers of one machine have the same; empty where it is not known.
+    pub id: SmolStr,
+    pub busy: BusyProcessors,
 }
 
 /// What a source of energy of the server has counted.

@@ -2,11 +2,12 @@
 
 use super::{
     error::MessageError,
-    inference_trace::{ArrivalTime, InferenceTrace, SourceEnergy, StageTime, StepTime, TransferTime},
+    inference_trace::{ArrivalTime, InferenceTrace, MachineUse, SourceEnergy, StageTime, StepTime, TransferTime},
     setup::ValueId,
     wire,
 };
 use edgecut_graph::units::{Bytes, Joules, Micros};
+use edgecut_profile::BusyProcessors;
 
 /// The trace in a message.
 ///
@@ -48,10 +49,15 @@ pub fn received_trace(from: wire::InferenceTrace) -> Result<InferenceTrace, Mess
         let (start, end) = (received_time(arrival.start_us)?, received_time(arrival.end_us)?);
         Ok(ArrivalTime { value: ValueId(arrival.value), start, end })
     };
-    // What is no energy is left out: nothing else of a run depends on it.
+    // What is no energy or no load is left out: nothing else of a run depends on it.
     let energy = |energy: wire::SourceEnergy| {
         let total = Some(energy.j).filter(|j| j.is_finite() && *j >= 0.0)?;
         Some(SourceEnergy { source: wire::text(energy.source), total: Joules(total) })
+    };
+    let machine = |from: wire::MachineUse| {
+        let is_load = |processors: f64| processors.is_finite() && processors >= 0.0;
+        let busy = BusyProcessors { own: from.own, others: from.others };
+        (is_load(busy.own) && is_load(busy.others)).then(|| MachineUse { id: wire::text(from.id).into(), busy })
     };
     Ok(InferenceTrace {
         inference: from.inference,
@@ -60,6 +66,7 @@ pub fn received_trace(from: wire::InferenceTrace) -> Result<InferenceTrace, Mess
         arrivals: from.arrivals.into_iter().map(arrival).collect::<Result<_, MessageError>>()?,
         memory: from.memory.into_iter().map(Into::into).collect(),
         energy: from.energy.into_iter().filter_map(energy).collect(),
+        machine: from.machine.and_then(machine),
     })
 }
 

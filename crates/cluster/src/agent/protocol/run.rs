@@ -309,7 +309,7 @@ mod tests {
     use super::*;
     use crate::agent::protocol::{
         constants::NothingHeld,
-        inference_trace::{ArrivalTime, SourceEnergy, StageTime, StepTime, TransferTime},
+        inference_trace::{ArrivalTime, MachineUse, SourceEnergy, StageTime, StepTime, TransferTime},
         named_tensors::StreamedTensor,
         setup::{Terminal, Value},
     };
@@ -317,6 +317,7 @@ mod tests {
         DType,
         units::{Bytes, Joules},
     };
+    use edgecut_profile::BusyProcessors;
 
     fn tensor() -> TensorData {
         TensorData::new(DType::U8, [3 << 20], vec![7; 3 << 20]).unwrap()
@@ -405,6 +406,7 @@ mod tests {
             arrivals: vec![ArrivalTime { value, start: at, end: Micros(6.0) }],
             memory: vec![memory.clone()],
             energy: vec![SourceEnergy { source: "powercap: package-0".to_string(), total: Joules(11.5) }],
+            machine: Some(MachineUse { id: "boot".into(), busy: BusyProcessors { own: 12.5, others: 13.5 } }),
         };
         let mut reader = EventReader::new(&setup());
         for event in [
@@ -429,6 +431,15 @@ mod tests {
         let trace = wire::InferenceTrace { energy: energy.to_vec(), ..wire::InferenceTrace::default() };
         let kept = received_trace(trace).unwrap().energy;
         assert_eq!(kept, [SourceEnergy { source: "a".to_string(), total: Joules(2.0) }]);
+    }
+
+    #[test]
+    fn what_is_no_load_is_left_out() {
+        for (own, others) in [(f64::NAN, 0.0), (0.0, -1.0), (f64::INFINITY, 0.0)] {
+            let machine = wire::MachineUse { id: "boot".to_string(), own, others };
+            let trace = wire::InferenceTrace { machine: Some(machine), ..wire::InferenceTrace::default() };
+            assert_eq!(received_trace(trace).unwrap().machine, None);
+        }
     }
 
     #[test]

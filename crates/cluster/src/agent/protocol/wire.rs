@@ -10,7 +10,7 @@ tonic::include_proto!("edgecut.v1");
 
 /// The protocol version. Incremented with every change of a message or of a document in it, which those of one version before
 /// must still understand: so agents are upgraded one after the other.
-pub const PROTOCOL: u32 = 9;
+pub const PROTOCOL: u32 = 10;
 
 /// Whether a client of this version and an agent of version `found` understand each other: at most one step apart.
 pub fn is_compatible(found: u32) -> bool {
@@ -212,6 +212,11 @@ impl From<inference_trace::InferenceTrace> for InferenceTrace {
             arrivals: from.arrivals.into_iter().map(arrival).collect(),
             memory: from.memory.into_iter().map(Into::into).collect(),
             energy: from.energy.into_iter().map(energy).collect(),
+            machine: from.machine.map(|machine| MachineUse {
+                id: machine.id.into(),
+                own: machine.busy.own,
+                others: machine.busy.others,
+            }),
         }
     }
 }

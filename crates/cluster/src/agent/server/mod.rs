@@ -8,7 +8,7 @@
 //! | [`run`] | one run: admit, load, connect, serve inferences |
 //! | [`session`], [`run_state`] | a loaded run: a lock around a state machine that has no clock, thread or socket |
 //! | [`execute`], [`transfer`] | what computes a session's stages, and what moves its values between agents |
-//! | [`run_energy`] | the energy meters of a server during a run |
+//! | [`run_energy`], [`run_load`] | the energy meters of a server, and the load of its machine, during a run |
 //! | [`profile`], [`probe`] | measurements of operators and of links |
 //! | [`measurement_lock`] | makes measurements of all processes on this machine take turns |
 //! | [`service`], [`serve`], [`accept`] | the gRPC service, its server, and which connections reach it |
@@ -39,6 +39,7 @@ mod profile;
 mod received;
 mod run;
 mod run_energy;
+mod run_load;
 mod run_state;
 mod serve;
 mod service;

@@ -21,6 +21,7 @@ use super::{
     measurement_lock::{MeasurementLock, Sharing},
     received::Received,
     run_energy::RunEnergy,
+    run_load::RunLoad,
     run_state::MemoryLimit,
     session::{Session, SessionReport},
     transfer::open_link,
@@ -143,7 +144,7 @@ impl Host {
         // The engines have copied the constants of the graphs.
         let setup = Arc::new(Arc::unwrap_or_clone(setup).without_graphs());
 
-        let mut energy =
+        let energy =
             RunEnergy::start(leased.iter().map(|partition| partition.lease.device()).chain([self.processor()]));
         let (session, reports) =
             Session::new(setup, self.clock(), self.shutdown().child(), !self.is_dilated(), self.metrics().clone());
@@ -161,7 +162,7 @@ impl Host {
             computing.spawn(compute(session.clone(), partition, loaded.stages));
         }
         client.send(RunEvent::Loaded { memory: session.memory(), warm_up_runs }).await?;
-        let outcome = self.serve_inferences(client, &session, reports, &mut energy).await;
+        let outcome = self.serve_inferences(client, &session, reports, (energy, RunLoad::start())).await;
         drop(guard);
         // The leases end when the device threads have returned.
         while computing.join_next().await.is_some() {}
@@ -204,7 +205,7 @@ impl Host {
         client: &mut ClientChannel,
         session: &Arc<Session>,
         mut reports: mpsc::UnboundedReceiver<Result<SessionReport, HostError>>,
-        energy: &mut RunEnergy,
+        (mut energy, mut load): (RunEnergy, RunLoad),
     ) -> Result<(), HostError> {
         let mut inputs: BTreeMap<u32, TensorData> = BTreeMap::new();
         let expected = session.setup.source.as_ref().map_or(0, |source| source.values.len());
@@ -237,7 +238,9 @@ impl Host {
                         report => report?,
                     };
                     if let SessionReport::Finished(trace) = &mut report {
-                        trace.energy = energy.read(Instant::now());
+                        let now = Instant::now();
+                        trace.energy = energy.read(now);
+                        trace.machine = load.read(now);
                     }
                     client.report(report).await?;
                 }

@@ -342,8 +342,14 @@ impl RunState {
             }
             let Inference { stages, transfers, arrivals, .. } = inference;
             let memory = self.memory();
-            effects.finished =
-                Some(InferenceTrace { inference: number, stages, transfers, arrivals, memory, energy: Vec::new() });
+            effects.finished = Some(InferenceTrace {
+                inference: number,
+                stages,
+                transfers,
+                arrivals,
+                memory,
+                ..InferenceTrace::default()
+            });
         }
     }
 }

@@ -1,0 +1,47 @@
+//! One line of progress on stderr, drawn over while something is awaited; lasting lines go above it.
+
+use std::{fmt, time::Duration};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::{caller::status, verbosity::draw_target};
+
+/// The line; it is erased when this is dropped.
+pub struct ProgressLine {
+    bar: ProgressBar,
+}
+
+/// How often it is drawn.
+const TICK: Duration = Duration::from_millis(200);
+
+impl ProgressLine {
+    /// An empty line, with the time since now.
+    pub fn start() -> ProgressLine {
+        let bar = ProgressBar::with_draw_target(None, draw_target());
+        let style = ProgressStyle::with_template("{elapsed:>4} {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.enable_steady_tick(TICK);
+        ProgressLine { bar }
+    }
+
+    /// Shows `what` until the next one.
+    pub fn show(&self, what: String) {
+        self.bar.set_message(what);
+    }
+
+    /// Prints `what` above it, to stay.
+    pub fn print(&self, what: impl fmt::Display) {
+        self.bar.suspend(|| status!("{what}"));
+    }
+
+    /// Draws it only when something new is shown: no thread wakes meanwhile.
+    pub fn stop_ticking(&self) {
+        self.bar.disable_steady_tick();
+    }
+}
+
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
