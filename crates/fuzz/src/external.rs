@@ -1,7 +1,7 @@
 //! External data: models whose tensors lie in other files, with entries from strangers.
 //!
-//! The model is in a folder with files, links and a FIFO, next to a file outside that must not be opened. An input is text: lines
-//! `key=value` are the entries of one tensor, an empty line begins the next.
+//! The model is in a folder with files, links and a FIFO, next to a file outside that must not be opened. An input is
+//! text: lines `key=value` are the entries of one tensor, an empty line begins the next.
 
 use std::{fs, io, path::Path};
 
@@ -19,8 +19,8 @@ const SPARSE_LENGTH: u64 = 1 << 42;
 /// Most bytes of external data that are read.
 const MAX_EXTERNAL_BYTES: u64 = 1 << 16;
 
-/// A model with external data is imported with bytes of its own folder, or rejected with a message of bounded length; the
-/// file outside is not opened. Neither waits for a FIFO, nor reads more than the limit.
+/// A model with external data is imported with bytes of its own folder, or rejected with a message of bounded length.
+/// The file outside is not opened; an import never waits for a FIFO, and never reads more than the limit.
 pub fn external(bytes: &[u8]) {
     // Without a temporary folder there is nothing to test.
     let Ok(place) = folder() else { return };
@@ -69,7 +69,7 @@ fn folder() -> io::Result<tempfile::TempDir> {
 
 /// Tells whether the file at `path` was opened since this call; `None` where the system does not say.
 #[cfg(target_os = "linux")]
-fn watch_opening(path: &Path) -> Option<impl Fn() -> bool> {
+fn watch_opening(path: &Path) -> Option<impl Fn() -> bool + use<>> {
     use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
     let events = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
     add_watch(&events, path, WatchFlags::OPEN).ok()?;

@@ -23,8 +23,8 @@ use super::{
     sections::{Number, Sections},
 };
 
-/// Entries of [`BranchAndBound::waiting`]: every level has its unplaced buffers there, half the square of their number if
-/// lifetimes never part them. With what undoes the placements, an entry takes at most 32 bytes.
+/// The maximum length of [`BranchAndBound::waiting`], where every level has its unplaced buffers: half the square of
+/// their number if no split parts them. With what undoes the placements, an entry takes at most 32 bytes.
 const MAX_WAITING: usize = 1 << 24;
 
 /// How a search ended.
@@ -135,7 +135,7 @@ impl<'a, N: Number> BranchAndBound<'a, N> {
         self.work
     }
 
-    /// Searches until `budget` unplaced buffers have been examined, or its levels hold more than [`MAX_WAITING`] of them.
+    /// Searches until `budget` unplaced buffers have been examined, or the levels hold more than [`MAX_WAITING`].
     pub fn run(&mut self, budget: u64) -> Verdict {
         self.waiting.extend((0..self.sections.len() as u32).map(|buffer| Unplaced { buffer, ..Unplaced::default() }));
         self.split(0, 0, self.sections.count);
