@@ -145,6 +145,12 @@ const WORDS: &[&str] = &[
     "\"root\": ",
     "AAAA",
     "====",
+    "\n\nlocation=",
+    "\noffset=",
+    "\nlength=",
+    "../outside",
+    "link",
+    "up/",
 ];
 
 /// Numbers that lengths, ranks and counts lie with.

@@ -204,6 +204,15 @@ fn values_that_share_their_parts_stay_small() {
 }
 
 #[test]
+fn buffers_that_all_overlap_are_packed_in_memory_in_proportion() {
+    let folder = Folder::new();
+    let rows: String = (0..10_000).map(|id| format!("{id},0,1,{}\n", id % 9 + 1)).collect();
+    let file = folder.write("buffers.csv", format!("id,lower,upper,size\n{rows}"));
+    let ran = edgecut(&file, &["memory", "pack", file.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+#[test]
 fn sizes_that_no_memory_holds_are_only_numbers() {
     let folder = Folder::new();
     let huge = "Tensor[(1000000000, 1000000000), float32]";

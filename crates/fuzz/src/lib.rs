@@ -3,6 +3,10 @@
 //! A target receives the bytes of a file and panics if an invariant is violated; the first invariant is that the library
 //! itself does not panic. `fuzz/` runs the targets with libFuzzer, `tests/fuzz.rs` runs them on mutated files.
 
+mod external;
+
+pub use external::external;
+
 use std::{collections::BTreeSet, io::Cursor, path::Path, sync::LazyLock};
 
 use edgecut_cluster::{
@@ -29,12 +33,13 @@ use edgecut_values::{NpzArchive, seeded};
 pub type Body = fn(&[u8]);
 
 /// The targets by name.
-pub const BODIES: [(&str, Body); 10] = [
+pub const BODIES: [(&str, Body); 11] = [
     ("text", text),
     ("metadata", metadata),
     ("params", params),
     ("npz", npz),
     ("onnx", onnx),
+    ("external", external),
     ("plan", plan),
     ("cluster", cluster),
     ("commands", commands),

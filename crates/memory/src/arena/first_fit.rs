@@ -46,8 +46,8 @@ pub(super) fn within(problem: &Problem<'_>, order: &[u32], capacity: u64) -> Vec
             continue;
         }
         taken.clear();
-        let placed = problem.conflicts(index).iter().map(|&r| r as usize).filter(|&r| offsets[r] != UNPLACED);
-        taken.extend(placed.map(|r| (offsets[r], offsets[r] + problem.buffers[r].size.0)));
+        let placed = problem.conflicts(index).map(|r| r as usize).filter(|&r| offsets[r] != UNPLACED);
+        placed.for_each(|r| taken.push((offsets[r], offsets[r] + problem.buffers[r].size.0)));
         taken.sort_unstable();
         let mut at = 0;
         for &(start, end) in &taken {

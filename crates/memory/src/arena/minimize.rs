@@ -246,12 +246,9 @@ fn search<N: Number>(
 /// The buffers of nonzero size and lifetime, by component.
 fn groups(problem: &Problem<'_>) -> Vec<Vec<u32>> {
     let buffers = problem.buffers;
-    let mut members: Vec<u32> = (0..buffers.len() as u32).collect();
-    members.retain(|&m| buffers[m as usize].size.0 > 0 && buffers[m as usize].lower < buffers[m as usize].upper);
-    members.sort_by_key(|&m| (buffers[m as usize].lower, m));
     let mut groups: Vec<Vec<u32>> = Vec::new();
     let mut until = 0;
-    for member in members {
+    for &member in problem.born() {
         let buffer = &buffers[member as usize];
         match groups.last_mut() {
             Some(group) if buffer.lower < until => group.push(member),

@@ -2,6 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `problem`, `conflicts` | validated buffers, and which of them are live at the same time |
 //! | `first_fit`, `preference` | a portfolio of first-fit orders, which nearly always suffices for a network |
 //! | `search`, `sections`, `failed_states` | a canonical branch and bound for one capacity |
 //! | `beam`, `skyline` | a beam search for low packings |
@@ -11,6 +12,7 @@
 //! Effort is counted in work, not in time, so that the same input always gives the same packing.
 
 mod beam;
+mod conflicts;
 mod failed_states;
 mod first_fit;
 mod hash;

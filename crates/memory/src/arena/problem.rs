@@ -1,5 +1,6 @@
 //! A packing problem prepared for search: validated, with the conflicts of each buffer.
 
+use super::conflicts::{Conflicts, spans};
 use crate::Buffer;
 use edgecut_graph::units::Bytes;
 
@@ -21,9 +22,11 @@ pub enum ArenaError {
 /// Buffers and their conflicts: buffers with overlapping lifetimes.
 pub(super) struct Problem<'a> {
     pub buffers: &'a [Buffer],
-    /// Start of each buffer's slice of `conflicts`, and the end of the last.
-    starts: Vec<usize>,
-    conflicts: Vec<u32>,
+    /// The buffers of nonzero size and lifetime, in order of their beginning.
+    born: Vec<u32>,
+    /// The position of each buffer in `born`.
+    positions: Vec<Option<u32>>,
+    conflicts: Conflicts,
 }
 
 impl<'a> Problem<'a> {
@@ -46,11 +49,10 @@ impl<'a> Problem<'a> {
         if sum > MAX_SUM {
             return Err(ArenaError::TooLarge);
         }
-        let (starts, conflicts) = conflicts(buffers);
-        let problem = Problem { buffers, starts, conflicts };
+        let problem = Problem::of(buffers);
         for (index, buffer) in buffers.iter().enumerate() {
             let Some(offset) = buffer.fixed else { continue };
-            for &other in problem.conflicts(index) {
+            for other in problem.conflicts(index) {
                 let conflict = &buffers[other as usize];
                 if conflict.fixed.is_some_and(|f| f < offset + buffer.size && offset < f + conflict.size) {
                     return Err(ArenaError::FixedOverlap(index, other as usize));
@@ -60,45 +62,30 @@ impl<'a> Problem<'a> {
         Ok(problem)
     }
 
-    /// The buffers of nonzero size whose lifetimes overlap that of `buffer`.
-    pub fn conflicts(&self, buffer: usize) -> &[u32] {
-        &self.conflicts[self.starts[buffer]..self.starts[buffer + 1]]
+    fn of(buffers: &'a [Buffer]) -> Problem<'a> {
+        let of = |index: u32| &buffers[index as usize];
+        let mut born: Vec<u32> = (0..buffers.len() as u32).collect();
+        born.retain(|&index| of(index).size.0 > 0 && of(index).lower < of(index).upper);
+        born.sort_unstable_by_key(|&index| (of(index).lower, index));
+        let mut positions = vec![None; buffers.len()];
+        (0..).zip(&born).for_each(|(position, &index)| positions[index as usize] = Some(position));
+        let (count, spans) = spans(born.iter().map(|&index| (of(index).lower, of(index).upper)));
+        Problem { buffers, positions, conflicts: Conflicts::new(&spans, count), born }
+    }
+
+    /// The buffers of nonzero size and lifetime, in order of their beginning.
+    pub fn born(&self) -> &[u32] {
+        &self.born
+    }
+
+    /// The buffers of nonzero size whose lifetimes overlap that of `buffer`, in order of their beginning.
+    pub fn conflicts(&self, buffer: usize) -> impl Iterator<Item = u32> + '_ {
+        let positions = self.positions[buffer].into_iter().flat_map(|position| self.conflicts.of(position));
+        positions.map(|position| self.born[position as usize])
     }
 
     /// The highest end of a buffer.
     pub fn height(&self, offsets: &[u64]) -> u64 {
         self.buffers.iter().zip(offsets).map(|(b, offset)| offset + b.size.0).max().unwrap_or(0)
     }
-}
-
-/// The conflicts of every buffer, by a sweep over the beginnings of lifetimes.
-fn conflicts(buffers: &[Buffer]) -> (Vec<usize>, Vec<u32>) {
-    let mut births: Vec<u32> = (0..buffers.len() as u32)
-        .filter(|&i| buffers[i as usize].size.0 > 0 && buffers[i as usize].lower < buffers[i as usize].upper)
-        .collect();
-    births.sort_unstable_by_key(|&i| (buffers[i as usize].lower, i));
-    let mut pairs: Vec<(u32, u32)> = Vec::new();
-    let mut live: Vec<u32> = Vec::new();
-    for &born in &births {
-        live.retain(|&i| buffers[i as usize].upper > buffers[born as usize].lower);
-        pairs.extend(live.iter().map(|&other| (born, other)));
-        live.push(born);
-    }
-    let mut starts = vec![0usize; buffers.len() + 1];
-    for &(a, b) in &pairs {
-        starts[a as usize + 1] += 1;
-        starts[b as usize + 1] += 1;
-    }
-    for i in 1..starts.len() {
-        starts[i] += starts[i - 1];
-    }
-    let mut next = starts.clone();
-    let mut conflicts = vec![0u32; pairs.len() * 2];
-    for (a, b) in pairs {
-        conflicts[next[a as usize]] = b;
-        next[a as usize] += 1;
-        conflicts[next[b as usize]] = a;
-        next[b as usize] += 1;
-    }
-    (starts, conflicts)
 }

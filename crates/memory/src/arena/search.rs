@@ -23,6 +23,10 @@ use super::{
     sections::{Number, Sections},
 };
 
+/// The maximum length of [`BranchAndBound::waiting`], where every level has its unplaced buffers: half the square of
+/// their number if no split parts them. With what undoes the placements, an entry takes at most 32 bytes.
+const MAX_WAITING: usize = 1 << 24;
+
 /// How a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -30,7 +34,7 @@ pub(super) enum Verdict {
     Packed,
     /// There are none within the capacity.
     Impossible,
-    /// The budget was used up.
+    /// The budget or [`MAX_WAITING`] was used up.
     Exhausted,
 }
 
@@ -131,7 +135,7 @@ impl<'a, N: Number> BranchAndBound<'a, N> {
         self.work
     }
 
-    /// Searches until `budget` unplaced buffers have been examined.
+    /// Searches until `budget` unplaced buffers have been examined, or the levels hold more than [`MAX_WAITING`].
     pub fn run(&mut self, budget: u64) -> Verdict {
         self.waiting.extend((0..self.sections.len() as u32).map(|buffer| Unplaced { buffer, ..Unplaced::default() }));
         self.split(0, 0, self.sections.count);
@@ -152,7 +156,7 @@ impl<'a, N: Number> BranchAndBound<'a, N> {
                 self.fail();
                 continue;
             };
-            if self.work >= budget {
+            if self.work >= budget || self.waiting.len() > MAX_WAITING {
                 return Verdict::Exhausted;
             }
             if self.place(candidate) && self.advance(candidate) && self.succeed() {
@@ -185,16 +189,16 @@ impl<'a, N: Number> BranchAndBound<'a, N> {
         self.placed[buffer as usize] = true;
         self.offsets[buffer as usize] = candidate.release;
         let end = candidate.release + self.sections.size(buffer);
-        for &conflict in self.sections.conflicts(buffer) {
+        self.sections.conflicts(buffer).for_each(|conflict| {
             let release = &mut self.releases[conflict as usize];
             if self.placed[conflict as usize] || *release >= end {
-                continue;
+                return;
             }
             self.raised.push((conflict, *release));
             *release = self.sections.align(conflict, end);
             possible &= *release + self.sections.size(conflict) <= self.capacity;
             possible &= self.sections.fixed(conflict).is_none_or(|fixed| *release <= fixed);
-        }
+        });
         let span = self.sections.span(buffer);
         self.crossing[span.start..span.end - 1].iter_mut().for_each(|c| *c -= 1);
         if let Some(Frame::Choice(choice)) = self.frames.last_mut() {
@@ -305,8 +309,8 @@ impl<'a, N: Number> BranchAndBound<'a, N> {
     fn stackable(&mut self, begin: usize, free: usize, low: N) -> bool {
         self.scratch.clear();
         for blocked in &self.waiting[begin..free] {
-            let conflicts = self.sections.conflicts(blocked.buffer).iter().filter(|r| !self.placed[**r as usize]);
-            let ends = conflicts.map(|&r| self.releases[r as usize].max(low) + self.sections.size(r));
+            let conflicts = self.sections.conflicts(blocked.buffer).filter(|r| !self.placed[*r as usize]);
+            let ends = conflicts.map(|r| self.releases[r as usize].max(low) + self.sections.size(r));
             let Some(end) = ends.min() else { return false };
             let release = self.sections.align(blocked.buffer, end);
             if self.sections.fixed(blocked.buffer).is_some_and(|fixed| release > fixed) {

@@ -4,6 +4,7 @@
 use std::ops::{Add, Range, Sub};
 
 use super::{
+    conflicts::{Conflicts, spans},
     preference::{Preference, Traits},
     problem::Problem,
 };
@@ -38,7 +39,7 @@ macro_rules! number {
 }
 number!(i32, i64);
 
-/// A subset of a problem's buffers, renumbered from 0.
+/// A subset of a problem's buffers, renumbered from 0 in order of their beginning.
 pub(super) struct Sections<N> {
     /// Their indices in the problem.
     pub members: Vec<u32>,
@@ -53,12 +54,12 @@ pub(super) struct Sections<N> {
     lifetimes: Vec<(u64, u64)>,
     /// For each buffer the previous one with the same lifetime, size and alignment.
     twins: Vec<Option<u32>>,
-    starts: Vec<usize>,
-    conflicts: Vec<u32>,
+    conflicts: Conflicts,
 }
 
 impl<N: Number> Sections<N> {
-    /// `None` if the numbers of `members`, divided by `unit`, do not fit in `N` with room for their sum.
+    /// `members` are in order of their beginning. `None` if their numbers, divided by `unit`, do not fit in `N` with room
+    /// for their sum.
     pub fn new(problem: &Problem<'_>, members: &[u32], unit: u64) -> Option<Sections<N>> {
         let of = |old: u32| &problem.buffers[old as usize];
         let top = |old: u32| of(old).size.0 + of(old).align + of(old).fixed.unwrap_or_default().0;
@@ -70,39 +71,27 @@ impl<N: Number> Sections<N> {
                 .try_into()
                 .map_or(u64::MAX, |s: u64| s / unit),
         )?;
-        let mut births: Vec<u64> = members.iter().map(|&old| of(old).lower).collect();
-        births.sort_unstable();
-        births.dedup();
-        let section = |step: u64| births.partition_point(|b| *b < step) as u32;
-        let mut number = vec![u32::MAX; problem.buffers.len()];
-        for (new, &old) in (0u32..).zip(members) {
-            number[old as usize] = new;
-        }
+        let (count, spans) = spans(members.iter().map(|&old| (of(old).lower, of(old).upper)));
         let mut latest = std::collections::HashMap::new();
         let mut made = Sections {
             members: members.to_vec(),
             unit,
-            count: births.len(),
+            count,
             sizes: Vec::new(),
             aligns: Vec::new(),
             fixed: Vec::new(),
-            spans: Vec::new(),
+            conflicts: Conflicts::new(&spans, count),
+            spans,
             lifetimes: Vec::new(),
             twins: Vec::new(),
-            starts: vec![0],
-            conflicts: Vec::new(),
         };
         for (new, &old) in (0u32..).zip(members) {
             let buffer = of(old);
             made.sizes.push(N::of(buffer.size.0 / unit)?);
             made.aligns.push(N::of((buffer.align / unit).max(1))?);
             made.fixed.push(buffer.fixed.map(|offset| N::of(offset.0 / unit)).unwrap_or_default());
-            made.spans.push((section(buffer.lower), section(buffer.upper)));
             made.lifetimes.push((buffer.lower, buffer.upper));
             made.twins.push(buffer.fixed.map_or_else(|| latest.insert(buffer, new), |_| None));
-            let conflicts = problem.conflicts(old as usize).iter().map(|&r| number[r as usize]);
-            made.conflicts.extend(conflicts.filter(|&r| r != u32::MAX));
-            made.starts.push(made.conflicts.len());
         }
         Some(made)
     }
@@ -142,9 +131,8 @@ impl<N: Number> Sections<N> {
     }
 
     /// The buffers that share a section with `buffer`.
-    pub fn conflicts(&self, buffer: u32) -> &[u32] {
-        let buffer = buffer as usize;
-        &self.conflicts[self.starts[buffer]..self.starts[buffer + 1]]
+    pub fn conflicts(&self, buffer: u32) -> impl Iterator<Item = u32> + '_ {
+        self.conflicts.of(buffer)
     }
 
     /// Sorts `buffers` by preference, with their contention computed among themselves.

@@ -27,6 +27,11 @@ pub fn contents(graph: &Graph, rules: &StorageRules<'_>, placement: &Placement) 
     let name = |tensor: TensorId| graph.tensor(tensor).name.to_string();
     let mut memory = ByteMap::default();
     let mut pieces: HashMap<TensorId, Vec<Piece>> = HashMap::new();
+    let mut last_use = vec![0; graph.tensors().len()];
+    for (step, &id) in placement.order.iter().enumerate() {
+        graph.operator(id).operands().for_each(|operand| last_use[operand.0 as usize] = step);
+    }
+    graph.outputs.iter().for_each(|output| last_use[output.0 as usize] = usize::MAX);
     for input in graph.inputs() {
         let content = vec![(input, 0, bytes(graph, input))];
         let buffer = placement.lifetimes.storage[input.0 as usize].map(|index| placement.lifetimes.buffers[index]);
@@ -35,7 +40,7 @@ pub fn contents(graph: &Graph, rules: &StorageRules<'_>, placement: &Placement) 
         memory.write(range(graph, placement, input).filter(|_| is_read), &content);
         pieces.insert(input, content);
     }
-    for &id in &placement.order {
+    for (step, &id) in placement.order.iter().enumerate() {
         let operator = graph.operator(id);
         for operand in operator.operands() {
             let Some((from, to)) = range(graph, placement, operand) else { continue };
@@ -59,6 +64,10 @@ pub fn contents(graph: &Graph, rules: &StorageRules<'_>, placement: &Placement) 
             }
             memory.write(place, &content);
             pieces.insert(output, content);
+        }
+        // Nested concatenations are longer and longer lists of pieces.
+        for operand in operator.operands().filter(|operand| last_use[operand.0 as usize] == step) {
+            pieces.remove(&operand);
         }
     }
     for &output in &graph.outputs {
