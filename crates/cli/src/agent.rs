@@ -56,8 +56,8 @@ pub struct Agent {
     memory: Option<Bytes>,
     /// Another limit on what clients can do, such as connections=128 (repeatable)
     ///
-    /// docs/cluster.md lists them: connections, client-connections, handshakes, handshake-time, streams, jobs, client-jobs, message-time, idle-time, lease-wait,
-    /// drain-time, document, weights, weights-time, in-flight, peers, monitors, monitor-time, probe-time.
+    /// docs/cluster.md lists them: connections, client-connections, connection-idle-time, handshakes, handshake-time, streams, jobs, client-jobs, message-time,
+    /// idle-time, lease-wait, drain-time, document, weights, weights-time, in-flight, peers, values, stages, monitors, monitor-time, probe-time.
     #[arg(long, help_heading = "Limits", value_name = "NAME=VALUE")]
     limit: Vec<String>,
     /// Where to serve metrics (/metrics) and probes (/livez, /readyz) over HTTP, such as 127.0.0.1:9600

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{connection_info::ClientId, error::HostError};
+use super::{client_id::ClientId, error::HostError};
 
 /// A limit on all clients together, and one on each.
 #[derive(Debug)]
