@@ -500,6 +500,16 @@ fn what_exists_only_while_a_model_is_loaded_counts() {
     lab.serves("profile m.relay --budget 1ms --output p");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn the_system_limits_the_memory_of_a_worker() {
+    let lab = Lab::plain(&["--memory", "512MiB"]);
+    lab.serves("devices");
+    let limits = fs::read_to_string(format!("/proc/{}/limits", lab.agent.worker())).unwrap();
+    let data = limits.lines().find_map(|line| line.strip_prefix("Max data size")).unwrap();
+    assert_eq!(data.split_whitespace().next(), Some((1280 << 20).to_string().as_str()), "{limits}");
+}
+
 /// The most resident memory that a process ever had, where the system tells.
 fn most_resident(pid: u32) -> Option<Bytes> {
     status(pid, "VmHWM:")
