@@ -507,7 +507,9 @@ fn the_system_limits_the_memory_of_a_worker() {
     lab.serves("devices");
     let limits = fs::read_to_string(format!("/proc/{}/limits", lab.agent.worker())).unwrap();
     let data = limits.lines().find_map(|line| line.strip_prefix("Max data size")).unwrap();
-    assert_eq!(data.split_whitespace().next(), Some((1280 << 20).to_string().as_str()), "{limits}");
+    let processors = thread::available_parallelism().unwrap().get();
+    let expected = (2 * 512 + 512 + 16 * processors) << 20;
+    assert_eq!(data.split_whitespace().next(), Some(expected.to_string().as_str()), "{limits}");
 }
 
 /// The most resident memory that a process ever had, where the system tells.
