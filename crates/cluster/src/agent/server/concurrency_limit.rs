@@ -1,5 +1,5 @@
 //! What an agent serves at the same time, a number of all clients together and of each: runs, profiles and measurements of
-//! links; connections too.
+//! links.
 
 use std::{
     collections::HashMap,
