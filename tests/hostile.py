@@ -217,15 +217,26 @@ def header(name, value):
     return b'\x00' + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
+def receive(connection, count):
+    """Exactly `count` bytes, or fewer if it ends."""
+    received = bytearray()
+    while len(received) < count and (read := connection.recv(count - len(received))):
+        received += read
+    return bytes(received)
+
+
 def call(agent, method, messages):
     """Makes a call of the agent's service without a client's checks; gives the connection, whose reply is not awaited."""
     headers = [(b':method', b'POST'), (b':scheme', b'http'), (b':path', b'/edgecut.v1.Agent/' + method), (b':authority', b's0'),
                (b'content-type', b'application/grpc'), (b'te', b'trailers')]
     connection = agent.connect()
-    # Windows of the connection and of streams are 16 MiB: larger documents are refused before.
-    sent = PREFACE + frame(SETTINGS) + frame(HEADERS, END_HEADERS, 1, b''.join(header(*pair) for pair in headers))
     try:
-        connection.sendall(sent)
+        connection.sendall(PREFACE + frame(SETTINGS))
+        # The agent's windows of 16 MiB, more than any document here, hold once its settings are acknowledged.
+        settings = receive(connection, 9)
+        receive(connection, int.from_bytes(settings[:3], 'big'))
+        connection.sendall(frame(SETTINGS, ACK))
+        connection.sendall(frame(HEADERS, END_HEADERS, 1, b''.join(header(*pair) for pair in headers)))
         for message in messages:
             message = b'\0' + struct.pack('>I', len(message)) + message
             for begin in range(0, len(message), 1 << 14):
@@ -262,7 +273,7 @@ def setups(agent):
     rng = random.Random(1)
     empty = b'{"session":"s","server":"s0","peers":[%s],"values":[%s],"partitions":[],"sends":[],"source":null,"sink":null,' \
             b'"in_flight":1,"streamed":[]}'
-    peer, value = b'{"server":"","address":""}', b'{"name":"v","ty":{"dtype":"f32","shape":[]}}'
+    peer, value = b'{"server":"","address":""}', b'{"name":"v","ty":{"dtype":"float32","shape":[]}}'
     documents = [b'', b'{', b'null', b'[' * (1 << 20), b'{"session":' * (1 << 16), rng.randbytes(1 << 20), b'\xff' * 100,
                  empty % (b'', b''), empty % (b','.join([peer] * 400_000), b''), empty % (b'', b','.join([value] * 200_000)),
                  b'{"session":"' + b's' * (10 << 20) + b'"']
@@ -287,7 +298,7 @@ def onnx_model(nodes, outputs, inputs=(('x', 1, []),), initializers=(), hidden=(
 
 
 def models():
-    """Models that compute 2^40 elements, which no allocation is for, or 2^30, where 4 GiB can be had."""
+    """Models that compute 2^40 elements, which cannot be allocated, or 2^30 (4 GiB), which can; and such constants."""
     for exponent in 40, 30:
         for name, content in computed(1 << exponent):
             yield f'{name}-{exponent}.onnx', content
@@ -351,7 +362,7 @@ def attacks():
     yield 'malformed setups', setups
     for name, content in models():
         engine = ['--engine', 'onnxruntime'] if name.endswith('.onnx') else []
-        yield f'{name}', profiling(name, content, *engine)
+        yield name, profiling(name, content, *engine)
         yield f'{name}, in situ', profiling(name, content, *engine, '--mode', 'in-situ')
 
 
