@@ -53,7 +53,8 @@ pub struct Agent {
     threads: Option<u32>,
     /// Limit on parameters, activations and workspace together, such as 512MiB
     ///
-    /// On Linux without GPUs the system limits the process that computes too, to twice this and some for itself: docs/operations.md.
+    /// On Linux without GPUs the system limits the process that computes too, to twice this and an allowance for itself
+    /// (docs/operations.md).
     #[arg(long, help_heading = "Limits", value_name = "SIZE", value_parser = Bytes::with_unit)]
     memory: Option<Bytes>,
     /// Another limit on what clients can do, such as connections=128 (repeatable)
