@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::sync::mpsc::error::TryRecvError;
+
 use crate::common::process::{AgentProcess, Authority, edgecut, ending, model, signal, within};
 use edgecut::{
     agent::{
@@ -21,11 +23,12 @@ use edgecut::{
             peer::Peer,
             role::Role,
             run::RunEvent,
-            setup::{Partition, Setup},
+            setup::{Outgoing, Partition, Setup, Stage, Value, ValueId},
         },
     },
     cluster::Cluster,
-    graph::{DType, TensorType},
+    graph::{DType, Graph, TensorType},
+    plan::TransferFormat,
     units::Bytes,
 };
 
@@ -154,6 +157,51 @@ fn what_is_not_http_2_is_closed() {
     lab.serves("devices");
 }
 
+/// A connection that speaks HTTP/2 and asks for nothing.
+fn idle_connection(lab: &Lab) -> TcpStream {
+    /// A frame of settings without any, which acknowledges none.
+    const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let mut socket = lab.connect();
+    // Fails if it is refused.
+    let _ = socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").and_then(|()| socket.write_all(&SETTINGS));
+    socket
+}
+
+/// Whether what an agent sends to such a connection ends, in time.
+fn ends(socket: &mut TcpStream) -> bool {
+    socket.set_read_timeout(Some(SOON)).unwrap();
+    let begin = Instant::now();
+    while begin.elapsed() < SOON {
+        match socket.read(&mut [0; 256]) {
+            Ok(count) if count > 0 => {}
+            Ok(_) => return true,
+            Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    }
+    false
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_keep_no_one_out() {
+    for limit in ["connections=8", "client-connections=8"] {
+        let lab = Lab::plain(&["--limit", limit, "--limit", "connection-idle-time=100ms"]);
+        let mut run = agent(&lab, "client").await.run(Arc::new(setup("kept")));
+        assert_eq!(run.events.recv().await.unwrap().unwrap(), RunEvent::Admitted);
+        let mut idle: Vec<TcpStream> = (0..7).map(|_| idle_connection(&lab)).collect();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        lab.serves("devices");
+        assert!(ends(&mut idle[0]), "{limit}: the connection that was idle longest is closed");
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(1) {
+            idle.push(idle_connection(&lab));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        lab.serves("devices");
+        assert!(matches!(run.events.try_recv(), Err(TryRecvError::Empty)), "{limit}: the run goes on");
+    }
+}
+
 /// Whether the other side has closed a connection, or does so before its read timeout.
 fn is_closed(socket: &mut TcpStream) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset};
@@ -265,7 +313,8 @@ async fn runs_that_ask_for_too_much_are_refused() {
 async fn lists_of_peers_are_bounded_in_number_and_in_memory() {
     let lab = Lab::plain(&["--memory", "64MiB", "--limit", "peers=8"]);
     let peer = Peer { server: "".into(), address: String::new(), tls_name: None };
-    for (count, expected) in [(9, "9 servers to exchange values with, at most 8 are served"), (250_000, "on the agent")]
+    for (count, expected) in
+        [(9, "9 servers to exchange values with, at most 8 are served (its limit `peers`)"), (250_000, "on the agent")]
     {
         let peers = vec![peer.clone(); count];
         let run = agent(&lab, "client").await.run(Arc::new(Setup { peers, ..setup("peers") }));
@@ -275,6 +324,36 @@ async fn lists_of_peers_are_bounded_in_number_and_in_memory() {
     }
     let most = Bytes((64 + 128) << 20);
     assert!(resident(lab.agent.worker()).is_none_or(|bytes| bytes < most));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_in_setups_are_bounded_by_name() {
+    let lab = Lab::plain(&["--limit", "values=3", "--limit", "stages=2"]);
+    let value = Value { name: "v".into(), ty: TensorType::of(DType::F32, &[1]) };
+    let send = Outgoing { value: ValueId(0), peer: 0, format: TransferFormat::Exact };
+    let stage = Stage { name: "s".to_string(), graph: Graph::new(), steps: vec![], operands: vec![], results: vec![] };
+    let peers = vec![Peer { server: "p".into(), address: "p:1".to_string(), tls_name: None }];
+    let streamed = setup("lists").streamed;
+    let staged = Partition { stages: vec![stage; 3], ..setup("lists").partitions[0].clone() };
+    for (asked, expected) in [
+        (
+            Setup { values: vec![value.clone(); 4], ..setup("lists") },
+            "4 values, at most 3 are served (its limit `values`)",
+        ),
+        (
+            Setup { streamed: vec![streamed[0].clone(); 4], ..setup("lists") },
+            "4 parameters, at most 3 are served (its limit `values`)",
+        ),
+        (
+            Setup { values: vec![value], sends: vec![send; 4], peers, ..setup("lists") },
+            "4 values to send, at most 3 are served (its limit `values`)",
+        ),
+        (Setup { partitions: vec![staged], ..setup("lists") }, "3 stages, at most 2 are served (its limit `stages`)"),
+    ] {
+        let message = refusal(agent(&lab, "client").await.run(Arc::new(asked))).await;
+        assert!(message.contains(expected), "{message}");
+    }
+    lab.serves("profile m.relay --budget 1ms --output p");
 }
 
 #[cfg(target_os = "linux")]
@@ -300,13 +379,16 @@ async fn what_is_refused_is_logged_in_one_line_and_counted_as_failed() {
     assert!(message.contains("no device cpu\\nINFO forged \\u{1b}[2J"), "{message}");
     let message = refusal(agent(&lab, "client").await.run(Arc::new(Setup { in_flight: 0, ..setup("none") }))).await;
     assert!(message.contains("no inference may be in flight"), "{message}");
+    lab.serves("profile m.relay --budget 1ms --output p");
     let begin = Instant::now();
     loop {
         let text = fs::read_to_string(&log).unwrap();
+        let leases = text.lines().filter(|line| line.contains("cpu is leased for a profile to client at "));
+        let leases = leases.filter(|line| line.contains("(certificate ")).count();
         let failed =
             text.lines().filter(|line| line.contains("failed after") && line.contains("(certificate ")).count();
         assert!(text.lines().all(|line| !line.starts_with("INFO forged")) && !text.contains('\u{1b}'), "{text}");
-        if failed == 2 {
+        if failed == 2 && leases > 0 {
             break;
         }
         assert!(begin.elapsed() < PATIENCE, "{text}");
@@ -416,6 +498,18 @@ fn what_exists_only_while_a_model_is_loaded_counts() {
         }
     }
     lab.serves("profile m.relay --budget 1ms --output p");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_system_limits_the_memory_of_a_worker() {
+    let lab = Lab::plain(&["--memory", "512MiB"]);
+    lab.serves("devices");
+    let limits = fs::read_to_string(format!("/proc/{}/limits", lab.agent.worker())).unwrap();
+    let data = limits.lines().find_map(|line| line.strip_prefix("Max data size")).unwrap();
+    let processors = thread::available_parallelism().unwrap().get();
+    let expected = (2 * 512 + 512 + 16 * processors) << 20;
+    assert_eq!(data.split_whitespace().next(), Some(expected.to_string().as_str()), "{limits}");
 }
 
 /// The most resident memory that a process ever had, where the system tells.

@@ -20,9 +20,9 @@ use super::{
 };
 use crate::verbosity::Verbosity;
 #[cfg(target_os = "linux")]
-use edgecut_cluster::agent::{Supervisor, Worker};
+use edgecut_cluster::agent::{Supervisor, Worker, limit_memory};
 use edgecut_cluster::{
-    MAX_THREADS, Oversubscribed, TlsFiles,
+    DeviceKind, MAX_THREADS, Oversubscribed, TlsFiles,
     agent::{
         Host, HostOptions, Identity, Limits, LogQueue, Shutdown, WorkLog, check_address, descriptors,
         protocol::role::Role, serve, serve_metrics, total_memory,
@@ -52,12 +52,15 @@ pub struct Agent {
     #[arg(long, help_heading = "Limits", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     threads: Option<u32>,
     /// Limit on parameters, activations and workspace together, such as 512MiB
+    ///
+    /// On Linux without GPUs the system limits the process that computes too, to twice this and an allowance for itself
+    /// (docs/operations.md).
     #[arg(long, help_heading = "Limits", value_name = "SIZE", value_parser = Bytes::with_unit)]
     memory: Option<Bytes>,
     /// Another limit on what clients can do, such as connections=128 (repeatable)
     ///
-    /// docs/cluster.md lists them: connections, client-connections, handshakes, handshake-time, streams, jobs, client-jobs, message-time, idle-time, lease-wait,
-    /// drain-time, document, weights, weights-time, in-flight, peers, monitors, monitor-time, probe-time.
+    /// docs/cluster.md lists them: connections, client-connections, connection-idle-time, handshakes, handshake-time, streams, jobs, client-jobs, message-time,
+    /// idle-time, lease-wait, drain-time, document, weights, weights-time, in-flight, peers, values, stages, monitors, monitor-time, probe-time.
     #[arg(long, help_heading = "Limits", value_name = "NAME=VALUE")]
     limit: Vec<String>,
     /// Where to serve metrics (/metrics) and probes (/livez, /readyz) over HTTP, such as 127.0.0.1:9600
@@ -135,6 +138,10 @@ impl Agent {
             let (listener, address) = accepting(serving.listener)?;
             let host = Host::start(options, shutdown).map_err(Failure::failed)?;
             let metrics = serving.metrics.map(accepting).transpose()?;
+            #[cfg(target_os = "linux")]
+            if serving.is_worker {
+                limit_worker(&host, self.memory);
+            }
             if is_first {
                 announce(&host, address, identity.is_some());
                 warn_of_memory(self.memory);
@@ -162,6 +169,17 @@ impl Agent {
         });
         log_queue.flush(FLUSH_TIME);
         served
+    }
+}
+
+/// Has the system limit a worker's memory, if its own is limited. Drivers of GPUs reserve more than they use.
+#[cfg(target_os = "linux")]
+fn limit_worker(host: &Host, offered: Option<Bytes>) {
+    let has_gpus = host.describe().devices.iter().any(|device| device.kind == DeviceKind::Gpu);
+    if let Some(offered) = offered.filter(|_| !has_gpus)
+        && let Err(error) = limit_memory(offered)
+    {
+        tracing::warn!("the system does not limit the agent's memory: {error}");
     }
 }
 

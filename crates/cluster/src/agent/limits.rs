@@ -14,6 +14,8 @@ pub struct Limits {
     pub connections: usize,
     /// The same of one client: the holder of a certificate, or an address without TLS.
     pub client_connections: usize,
+    /// Time that a connection is without a request before it may be closed for a newcomer, where there is no other place.
+    pub connection_idle_time: Duration,
     /// Connections that have not said yet that they speak HTTP/2; the oldest is closed for a new one.
     pub handshakes: usize,
     /// Time for TLS and the first bytes of HTTP/2.
@@ -42,6 +44,10 @@ pub struct Limits {
     pub in_flight: u32,
     /// Servers that a run sends values to, and as many that it receives values from: each is a connection.
     pub peers: usize,
+    /// Values that the stages of a run exchange, those that are sent, and parameters whose contents come from the client: each.
+    pub values: usize,
+    /// Stages of a run on the agent.
+    pub stages: usize,
     /// Open connections to where metrics are served; the oldest is closed for a new one.
     pub monitors: usize,
     /// How long such a connection may be open: a monitor that keeps it between its requests opens another one then.
@@ -66,6 +72,7 @@ impl Default for Limits {
         Limits {
             connections: 512,
             client_connections: 128,
+            connection_idle_time: Duration::from_secs(1),
             handshakes: 64,
             handshake_time: Duration::from_secs(5),
             streams: 64,
@@ -80,6 +87,8 @@ impl Default for Limits {
             weights_time: Duration::from_secs(600),
             in_flight: 1024,
             peers: 256,
+            values: 1 << 18,
+            stages: 1 << 14,
             monitors: 16,
             monitor_time: Duration::from_secs(300),
             probe_time: Duration::from_secs(300),
@@ -99,13 +108,14 @@ const COUNT: &str = "a number from 1 to 1000000";
 const TIME: &str = "a time such as 500ms, 30s or 5m, at most a day";
 const SIZE: &str = "a size such as 64MiB";
 
-const NAMED: [Named; 19] = [
+const NAMED: [Named; 22] = [
     Named { name: "connections", expected: COUNT, set: |l, v| count(v).map(|n| l.connections = n as usize) },
     Named {
         name: "client-connections",
         expected: COUNT,
         set: |l, v| count(v).map(|n| l.client_connections = n as usize),
     },
+    Named { name: "connection-idle-time", expected: TIME, set: |l, v| time(v).map(|t| l.connection_idle_time = t) },
     Named { name: "handshakes", expected: COUNT, set: |l, v| count(v).map(|n| l.handshakes = n as usize) },
     Named { name: "handshake-time", expected: TIME, set: |l, v| time(v).map(|t| l.handshake_time = t) },
     Named { name: "streams", expected: COUNT, set: |l, v| count(v).map(|n| l.streams = n) },
@@ -120,6 +130,8 @@ const NAMED: [Named; 19] = [
     Named { name: "weights-time", expected: TIME, set: |l, v| time(v).map(|t| l.weights_time = t) },
     Named { name: "in-flight", expected: COUNT, set: |l, v| count(v).map(|n| l.in_flight = n) },
     Named { name: "peers", expected: COUNT, set: |l, v| count(v).map(|n| l.peers = n as usize) },
+    Named { name: "values", expected: COUNT, set: |l, v| count(v).map(|n| l.values = n as usize) },
+    Named { name: "stages", expected: COUNT, set: |l, v| count(v).map(|n| l.stages = n as usize) },
     Named { name: "monitors", expected: COUNT, set: |l, v| count(v).map(|n| l.monitors = n as usize) },
     Named { name: "monitor-time", expected: TIME, set: |l, v| time(v).map(|t| l.monitor_time = t) },
     Named { name: "probe-time", expected: TIME, set: |l, v| time(v).map(|t| l.probe_time = t) },

@@ -34,5 +34,5 @@ pub use protocol::{Identity, MemoryShortfall, SecurityError, check_address};
 pub use server::{Host, HostError, HostOptions, ServeError, receive_recorded, serve, serve_metrics, total_memory};
 pub use shutdown::Shutdown;
 #[cfg(target_os = "linux")]
-pub use supervisor::{Supervisor, SupervisorError, Worker};
+pub use supervisor::{Supervisor, SupervisorError, Worker, limit_memory};
 pub use work_log::WorkLog;

@@ -31,6 +31,10 @@ use tokio::{
 
 use super::work_log::WorkLog;
 
+mod memory_limit;
+
+pub use memory_limit::limit_memory;
+
 /// Environment variable of a worker: the supervisor's process id, then the numbers of inherited descriptors.
 const INHERITED: &str = "EDGECUT_AGENT_WORKER";
 

@@ -2,7 +2,8 @@
 //!
 //! A socket that says nothing, a TLS handshake that stops half-way and bytes that are not HTTP/2 take a place among the
 //! handshakes until their time is over, or until a newer connection needs the place. They never reach the gRPC server, nor do
-//! they take the descriptors that other connections need.
+//! they take the descriptors that other connections need. When all places are taken, the connection that has been idle longest
+//! is closed for a newcomer.
 
 use std::{
     collections::VecDeque,
@@ -28,9 +29,11 @@ use tonic::transport::server::Connected;
 use tracing::{info, warn};
 
 use super::{
-    concurrency_limit::{ConcurrencyLimit, Permit},
-    connection_info::{ClientId, ConnectionInfo},
+    client_id::ClientId,
+    closable::Closable,
+    connection_info::ConnectionInfo,
     job_log::Client,
+    open_connections::{ConnectionPlace, OpenConnections},
 };
 use crate::agent::{
     limits::Limits,
@@ -51,21 +54,23 @@ type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// A connection that has sent the preface, which is read again. Its places are free when it is dropped.
 pub(super) struct Connection {
-    stream: Stream,
+    stream: Closable<Stream>,
     /// How much of the preface was read again.
     reread: usize,
     about: ConnectionInfo,
     /// Among all connections, and among those of its client.
-    _places: (OwnedSemaphorePermit, Permit),
+    _places: (OwnedSemaphorePermit, ConnectionPlace),
 }
 
 /// Why a connection was closed before it was served.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
-    #[error("it sent no HTTP/2 within {} s", .0.as_secs_f64())]
+    #[error("it was not ready within {} s", .0.as_secs_f64())]
     Time(Duration),
     #[error("it does not speak HTTP/2")]
     Preface,
+    #[error("its client has too many in use")]
+    TooMany,
     #[error("TLS: {0}")]
     Tls(io::Error),
     #[error("{0}")]
@@ -96,7 +101,7 @@ async fn accept_all(
     accepted: &mpsc::Sender<io::Result<Connection>>,
 ) {
     let places = Arc::new(Semaphore::new(limits.connections));
-    let served = ConcurrencyLimit::new(usize::MAX, limits.client_connections);
+    let open = OpenConnections::within(limits);
     let mut handshakes: VecDeque<JoinHandle<()>> = VecDeque::new();
     loop {
         let socket = listener.accept().await;
@@ -105,39 +110,32 @@ async fn accept_all(
             Ok(accepted) => accepted,
             Err(error) => {
                 warn!("no connection can be accepted: {error}");
-                handshakes.pop_front().inspect(JoinHandle::abort);
+                if !abort_oldest(&mut handshakes) {
+                    open.close_idle();
+                }
                 sleep(RETRY).await;
                 continue;
             }
         };
-        if handshakes.len() >= limits.handshakes {
-            handshakes.pop_front().inspect(JoinHandle::abort);
-        }
+        let has_aborted = handshakes.len() >= limits.handshakes && abort_oldest(&mut handshakes);
         let mut place = places.clone().try_acquire_owned().ok();
-        if place.is_none()
-            && let Some(oldest) = handshakes.pop_front()
-        {
-            oldest.abort();
+        // Idle connections first: sockets that say nothing would abort every handshake that takes longer than theirs.
+        if place.is_none() && (has_aborted || open.close_idle() || abort_oldest(&mut handshakes)) {
             place = timeout(RETRY, places.clone().acquire_owned()).await.ok().and_then(Result::ok);
         }
         let Some(place) = place else {
             info!("connection from {} closed: {} are open", Client::at(address), limits.connections);
             continue;
         };
-        let (identity, limit, accepted, served) =
-            (identity.cloned(), limits.handshake_time, accepted.clone(), served.clone());
+        let (identity, limit, accepted, open) =
+            (identity.cloned(), limits.handshake_time, accepted.clone(), open.clone());
         handshakes.push_back(tokio::spawn(async move {
-            let stream = timeout(limit, begin(socket, identity)).await.unwrap_or(Err(Refusal::Time(limit)));
-            match stream {
-                Ok(stream) => {
-                    let about = about(&stream, address);
-                    let own = match served.begin(about.client_id) {
-                        Ok(own) => own,
-                        Err(_) => return info!("connection from {} closed: it has too many", Client::at(address)),
-                    };
+            let connection = timeout(limit, begin(socket, address, identity, place, &open)).await;
+            match connection.unwrap_or(Err(Refusal::Time(limit))) {
+                Ok(connection) => {
                     Client::at(address).log_connection();
                     // The gRPC server has ended, if it does not take it.
-                    let _ = accepted.send(Ok(Connection { stream, reread: 0, about, _places: (place, own) })).await;
+                    let _ = accepted.send(Ok(connection)).await;
                 }
                 Err(why) => info!("connection from {} closed: {why}", Client::at(address)),
             }
@@ -145,8 +143,35 @@ async fn accept_all(
     }
 }
 
+/// Whether there was a handshake to abort.
+fn abort_oldest(handshakes: &mut VecDeque<JoinHandle<()>>) -> bool {
+    handshakes.pop_front().inspect(JoinHandle::abort).is_some()
+}
+
+/// The connection of a socket that speaks HTTP/2, once its client has a place for it.
+async fn begin(
+    socket: TcpStream,
+    address: SocketAddr,
+    identity: Option<Identity>,
+    place: OwnedSemaphorePermit,
+    open: &Arc<OpenConnections>,
+) -> Result<Connection, Refusal> {
+    let stream = handshake(socket, identity).await?;
+    let holder = holder(&stream);
+    let by_certificate = holder.as_ref().map(|holder| ClientId::Certificate(holder.digest()));
+    let client_id = by_certificate.unwrap_or(ClientId::Address(Some(address.ip())));
+    let own = open.open(client_id, address).await.ok_or(Refusal::TooMany)?;
+    let about = ConnectionInfo { address, client_id, holder, open: own.connection().clone() };
+    let closing = own.closing();
+    let stream = Closable::until(stream, async move {
+        closing.await;
+        io::ErrorKind::ConnectionAborted
+    });
+    Ok(Connection { stream, reread: 0, about, _places: (place, own) })
+}
+
 /// TLS, if there is an identity, and the preface.
-async fn begin(socket: TcpStream, identity: Option<Identity>) -> Result<Stream, Refusal> {
+async fn handshake(socket: TcpStream, identity: Option<Identity>) -> Result<Stream, Refusal> {
     socket.set_nodelay(true)?;
     let mut stream = match identity {
         None => Either::Left(socket),
@@ -163,14 +188,10 @@ async fn begin(socket: TcpStream, identity: Option<Identity>) -> Result<Stream, 
     Ok(stream)
 }
 
-fn about(stream: &Stream, address: SocketAddr) -> ConnectionInfo {
-    let certificate = match stream {
-        Either::Left(_) => None,
-        Either::Right(tls) => tls.get_ref().1.peer_certificates().and_then(<[_]>::first),
-    };
-    let holder = certificate.and_then(Holder::of);
-    let by_certificate = holder.as_ref().map(|holder| ClientId::Certificate(holder.digest()));
-    ConnectionInfo { address, client_id: by_certificate.unwrap_or(ClientId::Address(Some(address.ip()))), holder }
+/// The holder of the client's certificate, with TLS.
+fn holder(stream: &Stream) -> Option<Holder> {
+    let Either::Right(tls) = stream else { return None };
+    tls.get_ref().1.peer_certificates().and_then(<[_]>::first).and_then(Holder::of)
 }
 
 impl Connected for Connection {

@@ -43,9 +43,13 @@ mod tests {
     use super::*;
     use crate::{
         TlsFiles,
-        agent::{protocol::Holder, server::connection_info::ClientId},
+        agent::{
+            protocol::Holder,
+            server::{client_id::ClientId, open_connections::OpenConnection},
+        },
         authority::{Authority, Subject},
     };
+    use std::time::Instant;
     use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
 
     /// A connection of the holder of a new certificate, and the identity of an agent.
@@ -59,7 +63,9 @@ mod tests {
         let files = TlsFiles { ca: authority.certificate_file(), cert: cert.clone(), key, crl };
         let holder = Holder::of(&CertificateDer::from_pem_file(cert).unwrap());
         let address = "127.0.0.1:1".parse().unwrap();
-        let connection = ConnectionInfo { address, client_id: ClientId::Address(None), holder };
+        let client_id = ClientId::Address(None);
+        let open = OpenConnection::new(client_id, address, Instant::now()).into();
+        let connection = ConnectionInfo { address, client_id, holder, open };
         (folder, authority, Identity::read(&files).unwrap(), connection)
     }
 

@@ -1,12 +1,12 @@
 //! What an agent serves at the same time, a number of all clients together and of each: runs, profiles and measurements of
-//! links; connections too.
+//! links.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{connection_info::ClientId, error::HostError};
+use super::{client_id::ClientId, error::HostError};
 
 /// A limit on all clients together, and one on each.
 #[derive(Debug)]

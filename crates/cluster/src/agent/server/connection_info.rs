@@ -1,7 +1,8 @@
 //! Who is at the other end of a connection.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{net::SocketAddr, sync::Arc};
 
+use super::{client_id::ClientId, open_connections::OpenConnection};
 use crate::agent::protocol::Holder;
 
 /// An extension of every request.
@@ -11,12 +12,6 @@ pub(super) struct ConnectionInfo {
     pub client_id: ClientId,
     /// The holder of its certificate, with TLS.
     pub holder: Option<Holder>,
-}
-
-/// Who is told apart: the holder of a certificate, or an address where there are none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum ClientId {
-    /// The BLAKE3 hash of its certificate.
-    Certificate([u8; 32]),
-    Address(Option<IpAddr>),
+    /// Its requests keep it from being closed.
+    pub open: Arc<OpenConnection>,
 }

@@ -18,7 +18,7 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::{error::HostError, logged_engine::LoggedEngine};
+use super::{device_user::DeviceUser, error::HostError, logged_engine::LoggedEngine};
 use crate::{
     DeviceDescription,
     agent::{protocol::run::Queued, work_log::DeviceLog},
@@ -122,14 +122,14 @@ impl Device {
         Ok(engine)
     }
 
-    /// Leases the device, after a wait of at most `wait`. Clients that come meanwhile are told `user`. If there is a wait,
+    /// Leases the device, after a wait of at most `wait`, and logs the lease. Clients that come meanwhile are told `user`. If there is a wait,
     /// `queued` is called with the place in the queue.
     ///
     /// # Errors
     /// If the device stays leased, or is lost.
     pub async fn lease(
         self: &Arc<Device>,
-        user: impl Into<String>,
+        user: DeviceUser,
         wait: Duration,
         queued: impl AsyncFnOnce(Queued),
     ) -> Result<Lease, HostError> {
@@ -153,7 +153,8 @@ impl Device {
         if let Some(why) = self.lost() {
             return Err(HostError::Lost { device: self.description.name.clone(), why: why.to_string() });
         }
-        let user = user.into();
+        user.log_lease(&self.description.name);
+        let user = user.to_string();
         self.log.set_user(&user);
         *self.user.lock().unwrap_or_else(PoisonError::into_inner) = user;
         Ok(Lease { device: self.clone(), _permit: permit })
@@ -266,7 +267,7 @@ pub(super) mod tests {
     #[tokio::test]
     async fn a_lost_device_is_not_leased() {
         let device = device(DeviceKind::Gpu, None);
-        let lease = || device.lease("a test", Duration::from_secs(1), async |_| {});
+        let lease = || device.lease(DeviceUser::new("test", None), Duration::from_secs(1), async |_| {});
         let failing = |cause: fn(String) -> EngineError| async move {
             let failed =
                 move || Err::<(), _>(HostError::Engine { what: "a step".to_string(), cause: cause("why".to_string()) });

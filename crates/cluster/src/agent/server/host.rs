@@ -10,8 +10,8 @@ use std::{
 use smol_str::SmolStr;
 
 use super::{
+    client_id::ClientId,
     concurrency_limit::{ConcurrencyLimit, Permit},
-    connection_info::ClientId,
     device::Device,
     error::HostError,
     machine::Machine,

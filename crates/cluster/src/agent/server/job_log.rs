@@ -52,9 +52,9 @@ impl Client {
         warn!("refused to {}: {why}", self.audited());
     }
 
-    /// Logs that it has a device.
-    pub fn log_lease(&self, device: &str) {
-        info!("{device} is leased to {}", self.audited());
+    /// Logs that it has a device for a job.
+    pub fn log_lease(&self, device: &str, job: &str) {
+        info!("{device} is leased for a {job} to {}", self.audited());
     }
 
     /// The client with the serial number of its certificate, which a name may have had several of.

@@ -4,21 +4,18 @@ use std::{
     collections::VecDeque,
     io,
     net::SocketAddr,
-    pin::Pin,
     sync::{Arc, Weak},
-    task::{Context, Poll},
     time::Duration,
 };
 
 use axum::serve::Listener;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    time::{Sleep, sleep},
+    time::sleep,
 };
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::CancellationToken;
 
-use super::accept::RETRY;
+use super::{accept::RETRY, closable::Closable};
 
 /// Closes the oldest connection for a new one once there are as many as it may have.
 pub(super) struct LimitedListener {
@@ -30,12 +27,7 @@ pub(super) struct LimitedListener {
 }
 
 /// A connection, until its time is over or its place is needed.
-pub(super) struct LimitedStream {
-    stream: TcpStream,
-    lifetime: Pin<Box<Sleep>>,
-    closed: Pin<Box<WaitForCancellationFutureOwned>>,
-    _open: Arc<()>,
-}
+type LimitedStream = Closable<TcpStream>;
 
 impl LimitedListener {
     /// Of at most `limit` connections, each open for `lifetime` at most.
@@ -50,8 +42,15 @@ impl LimitedListener {
         }
         let (open, close) = (Arc::new(()), CancellationToken::new());
         self.open.push_back((Arc::downgrade(&open), close.clone()));
-        let lifetime = Box::pin(sleep(self.lifetime));
-        LimitedStream { stream, lifetime, closed: Box::pin(close.cancelled_owned()), _open: open }
+        let lifetime = sleep(self.lifetime);
+        Closable::until(stream, async move {
+            // Dropped with the stream.
+            let _open = open;
+            tokio::select! {
+                () = close.cancelled() => io::ErrorKind::ConnectionAborted,
+                () = lifetime => io::ErrorKind::TimedOut,
+            }
+        })
     }
 }
 
@@ -70,43 +69,6 @@ impl Listener for LimitedListener {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
-    }
-}
-
-impl LimitedStream {
-    /// What `poll` says, unless it says nothing and the connection is to be closed.
-    fn or_closed<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        poll: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        match poll(Pin::new(&mut self.stream), cx) {
-            Poll::Pending if self.closed.as_mut().poll(cx).is_ready() => {
-                Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
-            }
-            Poll::Pending => self.lifetime.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into())),
-            ready => ready,
-        }
-    }
-}
-
-impl AsyncRead for LimitedStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.or_closed(cx, |stream, cx| stream.poll_read(cx, buffer))
-    }
-}
-
-impl AsyncWrite for LimitedStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        self.or_closed(cx, |stream, cx| stream.poll_write(cx, data))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.or_closed(cx, |stream, cx| stream.poll_flush(cx))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.or_closed(cx, |stream, cx| stream.poll_shutdown(cx))
     }
 }
 

@@ -12,18 +12,24 @@
 //! | [`profile`], [`probe`] | measurements of operators and of links |
 //! | [`measurement_lock`] | makes measurements of all processes on this machine take turns |
 //! | [`service`], [`serve`], [`accept`] | the gRPC service, its server, and which connections reach it |
-//! | [`connection_info`], [`authorization`] | who is at the other end of a connection, and what it may do |
+//! | [`open_connections`], [`counted_requests`], [`closable`] | which connections are in use, and which is closed for a newcomer |
+//! | [`client_id`], [`connection_info`], [`authorization`] | who is at the other end of a connection, and what it may do |
 //! | [`concurrency_limit`] | how many runs, profiles and measurements are served at the same time |
+//! | [`setup_limits`] | what a setup may ask for |
 //! | [`received`] | the bytes that clients have sent and the agent still has |
 //! | [`weight_store`] | the large constants that clients have sent, held between their calls |
-//! | [`job_log`] | the log of connections and jobs |
+//! | [`job_log`], [`device_user`] | the log of connections, jobs and leases |
 //! | [`metrics`], [`http`] | what is counted, and how it is read |
 
 mod accept;
 mod authorization;
+mod client_id;
+mod closable;
 mod concurrency_limit;
 mod connection_info;
+mod counted_requests;
 mod device;
+mod device_user;
 mod error;
 mod execute;
 mod host;
@@ -34,6 +40,7 @@ mod logged_engine;
 mod machine;
 mod measurement_lock;
 mod metrics;
+mod open_connections;
 mod probe;
 mod profile;
 mod received;
@@ -44,6 +51,7 @@ mod run_state;
 mod serve;
 mod service;
 mod session;
+mod setup_limits;
 mod shared_memory;
 mod transfer;
 mod weight_store;

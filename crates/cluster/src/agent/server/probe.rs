@@ -18,9 +18,11 @@ use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::Status;
 
 use super::{
-    connection_info::ClientId,
+    client_id::ClientId,
+    device_user::DeviceUser,
     error::HostError,
     host::Host,
+    job_log::Client,
     measurement_lock::{MeasurementLock, Sharing},
 };
 use crate::agent::protocol::{
@@ -63,8 +65,23 @@ impl Host {
         budget: Duration,
         samples: mpsc::Sender<ProbeSample>,
     ) -> Result<(), HostError> {
-        let wait = self.limits().lease_wait;
-        let _lease = self.processor().lease("the measurement of a link", wait, async |_| {}).await?;
+        self.probe_for(None, peer, largest, budget, samples).await
+    }
+
+    /// The same for a client in another process.
+    ///
+    /// # Errors
+    /// The same.
+    pub(super) async fn probe_for(
+        &self,
+        client: Option<Client>,
+        peer: &Peer,
+        largest: Bytes,
+        budget: Duration,
+        samples: mpsc::Sender<ProbeSample>,
+    ) -> Result<(), HostError> {
+        let user = DeviceUser::new("measurement of a link", client);
+        let _lease = self.processor().lease(user, self.limits().lease_wait, async |_| {}).await?;
         let _lock = self.shared_lock().await?;
         let failed = |cause: String| HostError::Link { peer: peer.server.clone(), cause };
         let channel = connect(peer, self.identity(), Expected::Peer).await.map_err(|e| failed(e.to_string()))?;
@@ -119,6 +136,7 @@ impl Host {
         mut stream: S,
         replies: mpsc::Sender<AbsorbReply>,
         client_id: ClientId,
+        client: Option<Client>,
     ) -> Result<(), HostError>
     where
         S: futures::Stream<Item = Result<AbsorbChunk, Status>> + Unpin,
@@ -128,8 +146,8 @@ impl Host {
         let next = async |stream: &mut S| timeout(silent, stream.next()).await.map_err(|_| HostError::Silent(silent));
         let Some(mut chunk) = next(&mut stream).await? else { return Ok(()) };
         let _job = self.begin_job(client_id)?;
-        let wait = self.limits().lease_wait;
-        let _lease = self.processor().lease("the measurement of a link from a peer", wait, async |_| {}).await?;
+        let user = DeviceUser::new("measurement of the link from a peer", client);
+        let _lease = self.processor().lease(user, self.limits().lease_wait, async |_| {}).await?;
         let _lock = self.shared_lock().await?;
         let mut transfer = Assembler::default();
         let (tensors, mut received) = mpsc::channel::<TensorData>(1);
@@ -225,14 +243,15 @@ mod tests {
         let limits = Limits { lease_wait: Duration::from_millis(50), ..Limits::default() };
         let options = HostOptions { name: "a".into(), threads: Some(1), limits, ..HostOptions::default() };
         let host = Host::start(options, Shutdown::new()).unwrap();
-        let lease = host.processor().lease("a profile", Duration::ZERO, async |_| {}).await.unwrap();
+        let lease =
+            host.processor().lease(DeviceUser::new("profile", None), Duration::ZERO, async |_| {}).await.unwrap();
         let absorb = async || {
             let (replies, _received) = mpsc::channel(1);
             let chunk = AbsorbChunk { bytes: 0, data: Buffer::new() };
-            host.absorb(futures::stream::iter([Ok(chunk)]), replies, ClientId::Address(None)).await
+            host.absorb(futures::stream::iter([Ok(chunk)]), replies, ClientId::Address(None), None).await
         };
         let refused = absorb().await.map_err(|error| error.to_string());
-        assert_eq!(refused, Err("device cpu is busy with a profile".to_string()));
+        assert_eq!(refused, Err("device cpu is busy with another profile".to_string()));
         drop(lease);
         assert!(absorb().await.is_ok());
     }

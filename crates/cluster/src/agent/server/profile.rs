@@ -6,8 +6,10 @@ use tokio::sync::mpsc;
 
 use super::{
     device::Device,
+    device_user::DeviceUser,
     error::HostError,
     host::Host,
+    job_log::Client,
     measurement_lock::{MeasurementLock, Sharing},
 };
 use crate::agent::{
@@ -42,16 +44,16 @@ impl Host {
         contents: NamedTensors,
         events: mpsc::Sender<ProfileEvent>,
     ) -> Result<(), HostError> {
-        self.profile_for("another profile".to_string(), task, contents, events).await
+        self.profile_for(None, task, contents, events).await
     }
 
-    /// The same, of which other clients are told as `user`.
+    /// The same for a client in another process.
     ///
     /// # Errors
     /// The same.
     pub(super) async fn profile_for(
         self: Arc<Host>,
-        user: String,
+        client: Option<Client>,
         task: ProfileTask,
         contents: NamedTensors,
         events: mpsc::Sender<ProfileEvent>,
@@ -62,6 +64,7 @@ impl Host {
             let _ = events.send(ProfileEvent::WaitingFor(queued.user)).await;
         };
         let device = self.device(&task.device)?;
+        let user = DeviceUser::new("profile", client);
         let lease = device.lease(user, self.lease_wait(task.wait), queued);
         let lease = tokio::select! {
             lease = lease => lease?,

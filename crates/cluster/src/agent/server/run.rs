@@ -12,8 +12,9 @@ use std::{
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    connection_info::ClientId,
+    client_id::ClientId,
     device::Lease,
+    device_user::DeviceUser,
     error::HostError,
     execute::{self, LoadedPartition},
     host::Host,
@@ -24,6 +25,7 @@ use super::{
     run_load::RunLoad,
     run_state::MemoryLimit,
     session::{Session, SessionReport},
+    setup_limits::within_limits,
     transfer::open_link,
 };
 use crate::agent::protocol::{
@@ -119,15 +121,7 @@ impl Host {
             return Err(HostError::Request("a run must begin with its setup".to_string()));
         };
         let _job = client.remote.as_ref().map(|remote| self.begin_job(remote.client_id)).transpose()?;
-        if setup.in_flight > self.limits().in_flight {
-            let what = format!("{} inputs in flight, at most {} are served", setup.in_flight, self.limits().in_flight);
-            return Err(HostError::Request(what));
-        }
-        let named = setup.peers.len().max(setup.senders.len());
-        if named > self.limits().peers {
-            let what = format!("{named} servers to exchange values with, at most {} are served", self.limits().peers);
-            return Err(HostError::Request(what));
-        }
+        within_limits(&setup, self.limits())?;
         let leased = self.lease_all(&setup, client).await?;
         for partition in &leased {
             let device = partition.lease.device().description().memory;
@@ -181,18 +175,12 @@ impl Host {
             let limit = partition.memory.map_or(own, |planned| planned.min(own));
             // If the client is gone, nothing waits for the lease either.
             let queued = async |queued| drop(client.send(RunEvent::Queued(queued)).await);
-            let user = match &client.remote {
-                Some(remote) => format!("the run of {}", remote.client),
-                None => "another run".to_string(),
-            };
+            let user = DeviceUser::new("run", client.remote.as_ref().map(|remote| remote.client.clone()));
             let lease = device.lease(user, self.lease_wait(setup.wait), queued);
             let lease = tokio::select! {
                 lease = lease => lease?,
                 () = client.events.closed() => return Err(HostError::ClientGone),
             };
-            if let Some(remote) = &client.remote {
-                remote.client.log_lease(&partition.device);
-            }
             leased.push(LeasedPartition { index, lease, limit });
         }
         leased.sort_by_key(|partition| partition.index);

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tonic::transport::Server;
 use tracing::info;
 
-use super::{accept::connections, host::Host, service::Service};
+use super::{accept::connections, counted_requests::CountedRequests, host::Host, service::Service};
 use crate::agent::protocol::{
     chunks::MAX_MESSAGE_SIZE,
     connect::{FRAME_SIZE, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, WINDOW_SIZE},
@@ -58,8 +58,10 @@ pub async fn serve(listener: TcpListener, host: Arc<Host>) -> Result<(), ServeEr
         health.set_not_serving::<AgentServer<Service>>().await;
         requested.await;
     };
-    let serving =
-        server.add_service(health_service).add_service(agent).serve_with_incoming_shutdown(incoming, not_serving);
+    let serving = server
+        .add_service(health_service)
+        .add_service(CountedRequests(agent))
+        .serve_with_incoming_shutdown(incoming, not_serving);
     let grace_period = async {
         shutdown.requested().await;
         tokio::time::sleep(GRACE_PERIOD).await;
@@ -104,5 +106,62 @@ async fn drain(host: Arc<Host>) {
     tokio::select! {
         _ = tokio::time::timeout(host.limits().drain_time, ended) => shutdown.request(),
         () = shutdown.requested() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+    use crate::agent::{
+        limits::Limits,
+        protocol::{
+            connect::{Expected, connect},
+            peer::Peer,
+            wire::{DescribeRequest, agent_client::AgentClient},
+        },
+        server::host::HostOptions,
+        shutdown::Shutdown,
+    };
+
+    const SOON: Duration = Duration::from_secs(60);
+
+    /// A connection that speaks HTTP/2 and asks for nothing.
+    fn idle(address: &str) -> std::net::TcpStream {
+        let mut socket = std::net::TcpStream::connect(address).unwrap();
+        socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+        socket
+    }
+
+    async fn answers(client: &mut AgentClient<tonic::transport::Channel>) -> bool {
+        tokio::time::timeout(SOON, client.describe(DescribeRequest {})).await.is_ok_and(|reply| reply.is_ok())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn connections_that_ask_for_nothing_give_way() {
+        let limits = Limits { connections: 4, connection_idle_time: Duration::from_millis(50), ..Limits::default() };
+        let options = HostOptions { name: "a".into(), threads: Some(1), limits, ..HostOptions::default() };
+        let host = Host::start(options, Shutdown::new()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serving = tokio::spawn(serve(listener, host.clone()));
+        let peer = Peer { server: "a".into(), address: address.clone(), tls_name: None };
+        let connected = async || AgentClient::new(connect(&peer, None, Expected::Peer).await.unwrap());
+        let mut first = connected().await;
+        assert!(answers(&mut first).await);
+        let sockets: Vec<_> = (0..3).map(|_| idle(&address)).collect();
+        for _ in 0..4 {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            assert!(answers(&mut first).await, "its requests keep it");
+            let mut second = connected().await;
+            assert!(answers(&mut second).await, "a newcomer");
+        }
+        let mut ended = sockets.into_iter().next().unwrap();
+        ended.set_read_timeout(Some(SOON)).unwrap();
+        let end = ended.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+        assert!(matches!(end, Ok(_) | Err(io::ErrorKind::ConnectionReset)), "the oldest is closed: {end:?}");
+        host.shutdown().request();
+        serving.await.unwrap().unwrap();
     }
 }

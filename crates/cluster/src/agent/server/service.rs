@@ -14,7 +14,8 @@ use tonic::{Extensions, Request, Response, Status, Streaming};
 
 use super::{
     authorization::{authorize, check_sender},
-    connection_info::{ClientId, ConnectionInfo},
+    client_id::ClientId,
+    connection_info::ConnectionInfo,
     error::HostError,
     host::Host,
     job_log::{Client, JobLog},
@@ -136,11 +137,12 @@ impl Agent for Service {
         let begun = self.host.begin_job(client_id(&extensions)).inspect_err(|error| client.log_refusal(error));
         let (host, job) = (self.host.clone(), begun?);
         let metrics = host.metrics().clone();
+        let of = client.clone();
         tokio::spawn(async move {
             let log = JobLog::begin(JobKind::Link, "measurement of a link", client, &metrics);
             let probing = tokio::spawn(async move {
                 let _job = job;
-                host.probe(&peer, Bytes(largest_bytes), budget, samples).await
+                host.probe_for(Some(of), &peer, Bytes(largest_bytes), budget, samples).await
             });
             let message = |sample: Sample| {
                 let sample = ProbeSample { bytes: sample.bytes.0, round_trip_us: sample.round_trip.0 };
@@ -162,8 +164,9 @@ impl Agent for Service {
         let (host, client_id) = (self.host.clone(), client_id(&extensions));
         let metrics = host.metrics().clone();
         tokio::spawn(async move {
-            let log = JobLog::begin(JobKind::Link, "measurement of the link from a peer", client, &metrics);
-            let absorbing = tokio::spawn(async move { host.absorb(stream, replies, client_id).await });
+            let log = JobLog::begin(JobKind::Link, "measurement of the link from a peer", client.clone(), &metrics);
+            let absorbing = async move { host.absorb(stream, replies, client_id, Some(client)).await };
+            let absorbing = tokio::spawn(absorbing);
             match forward(received, &sender, |reply| Box::new(std::iter::once(reply))).await {
                 true => send_outcome(absorbing.await, &sender, log).await,
                 // The measurement is over when the peer leaves.
@@ -219,11 +222,11 @@ impl Agent for Service {
                 }
             };
             let what = format!("profile on {}, {}", task.device, counted(task.graph.operators().len(), "operator"));
-            let user = format!("the profile of {client}");
+            let of = client.clone();
             let log = JobLog::begin(JobKind::Profile, what, client, host.metrics());
             let measuring = tokio::spawn(async move {
                 let _held = (job, received);
-                host.profile_for(user, task, contents, events).await
+                host.profile_for(Some(of), task, contents, events).await
             });
             if forward(results, &sender, |event| Box::new(std::iter::once(event.into()))).await {
                 send_outcome(measuring.await, &sender, log).await;

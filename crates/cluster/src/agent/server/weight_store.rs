@@ -11,7 +11,7 @@ use std::{
 
 use prometheus_client::metrics::counter::Counter;
 
-use super::connection_info::ClientId;
+use super::client_id::ClientId;
 use crate::agent::protocol::constants::HeldConstants;
 use edgecut_graph::{ContentHash, units::Bytes};
 
