@@ -46,10 +46,16 @@ pub fn items(graph: &Graph, granularity: Granularity) -> Vec<Item> {
 /// of its result depends on values.
 ///
 /// `nn.batch_norm` counts as a broadcast: TVM's `SimplifyInference` rewrites it to a multiplication and an addition
-/// before fusion, so its registered class never applies.
+/// before fusion, so its registered class never applies. A composite operator is a broadcast if all that it consists of
+/// broadcasts or computes element by element.
 pub fn fusion_class(graph: &Graph, operator: &Operator) -> FusionClass {
     let fixed = |tensor: &TensorId| graph.tensor(*tensor).ty.shape.fixed().is_some();
     let is_data_dependent = operator.operands().all(|t| fixed(&t)) && !operator.outputs.iter().all(fixed);
+    if let Some(inner) = &operator.decomposition {
+        let broadcasts = |part: &Operator| fusion_class(inner, part) <= FusionClass::Broadcast;
+        let is_broadcast = inner.operators().all(|(_, part)| part.decomposition.is_none() && broadcasts(part));
+        return if is_broadcast { FusionClass::Broadcast } else { FusionClass::Opaque };
+    }
     match ops::lookup(&operator.name) {
         Some(_) if operator.name == "nn.batch_norm" => FusionClass::Broadcast,
         Some(def) if !is_data_dependent => def.class,

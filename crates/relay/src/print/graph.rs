@@ -10,6 +10,7 @@ use super::{
 use crate::{ast::FloatWidth, strict::reads_only_objects};
 use edgecut_graph::{
     Arg, Attr, Attrs, DType, Dim, Graph, Operator, OperatorId, Origin, TensorData, TensorId, TensorType, Type,
+    inline_composites,
 };
 use edgecut_ops as ops;
 use edgecut_ops::OpDef;
