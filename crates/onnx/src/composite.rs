@@ -83,3 +83,93 @@ impl<'m> Lowering<'m> {
         Some(live(&inner))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use edgecut_graph::{Graph, OperatorId, Origin};
+
+    use crate::{
+        ExportOptions, export,
+        proto::{ModelProto, NodeProto, TensorProto},
+        test_models::{FLOAT, info, int, model, node, read},
+    };
+
+    fn microsoft(kind: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
+        NodeProto { domain: Some("com.microsoft".into()), ..node(kind, inputs, outputs, Vec::new()) }
+    }
+
+    /// A vector of four numbers as an initializer of `model`.
+    fn with_weight(mut model: ModelProto, name: &str) -> ModelProto {
+        let weight = TensorProto {
+            name: Some(name.into()),
+            data_type: Some(FLOAT),
+            dims: vec![4],
+            float_data: vec![1.0, 2.0, 3.0, 4.0],
+            ..TensorProto::default()
+        };
+        model.graph.as_mut().unwrap().initializer.push(weight);
+        model
+    }
+
+    fn nodes(graph: &Graph) -> Vec<NodeProto> {
+        export(graph, &ExportOptions::new(&|_| Ok(None))).unwrap().model.graph.unwrap().node
+    }
+
+    #[test]
+    fn a_node_stays_one_operator_and_its_weights_stay_operands() {
+        let (x, y) = (info("x", FLOAT, &["2", "4"]), info("y", FLOAT, &["2", "4"]));
+        let made = model(&[x], vec![microsoft("BiasGelu", &["x", "b"], &["y"])], &[y]);
+        let graph = read(&with_weight(made, "b"), &[]).unwrap().graph;
+        let operator = graph.operator(OperatorId(0));
+        assert_eq!((graph.operators().len(), operator.name.as_str()), (1, "com.microsoft.BiasGelu"));
+        assert_eq!((operator.opaque_reason(), operator.layer.as_deref()), (None, Some("BiasGelu_1")));
+        let inner = operator.decomposition.as_deref().unwrap();
+        assert_eq!((inner.inputs().count(), inner.operator(OperatorId(0)).name.as_str()), (2, "add"));
+        let scalars = inner.parameters().all(|id| inner.tensor(id).ty.shape.rank() == 0);
+        assert!(scalars && inner.operators().all(|(_, part)| part.decomposition.is_none()));
+        let written = nodes(&graph);
+        assert_eq!((written.len(), written[0].op_type.as_deref()), (1, Some("BiasGelu")));
+        assert_eq!((written[0].input.join(" "), written[0].output.join(" ")), ("x b".into(), "y".into()));
+    }
+
+    #[test]
+    fn results_that_the_file_does_not_name_are_none() {
+        let sizes = &["2", "3", "4"][..];
+        let (x, y) = (info("x", FLOAT, sizes), info("y", FLOAT, sizes));
+        let skip = microsoft("SkipLayerNormalization", &["x", "x", "b"], &["t", "", "", "y"]);
+        let graph = read(&with_weight(model(&[x], vec![skip], &[y]), "b"), &[]).unwrap().graph;
+        assert_eq!(graph.operator(OperatorId(0)).outputs.len(), 2);
+        let written = nodes(&graph);
+        assert_eq!((written[0].input.join(" "), written[0].output[1..].join(" ")), ("x x b".into(), "  y".into()));
+    }
+
+    #[test]
+    fn what_lacks_the_rest_of_the_graph_is_lowered_or_opaque() {
+        let (x, y) = (info("x", FLOAT, &["2", "4"]), info("y", FLOAT, &["2", "4"]));
+        // The statistics of a fused normalisation are not expressed.
+        let skip = microsoft("SkipSimplifiedLayerNormalization", &["x", "x", "b"], &["t", "y"]);
+        let made = model(&[x.clone()], vec![skip], &[info("y", FLOAT, &["2", "1"])]);
+        let error = read(&with_weight(made, "b"), &[]).unwrap_err().to_string();
+        assert!(error.contains("statistics"), "{error}");
+        // A function of constants is folded, or stays a function of constants.
+        let made = model(&[x], vec![microsoft("Gelu", &["b"], &["t"]), node("Add", &["x", "t"], &["y"], vec![])], &[y]);
+        let graph = read(&with_weight(made, "b"), &[]).unwrap().graph;
+        assert!(graph.operators().all(|(_, operator)| operator.decomposition.is_none()));
+    }
+
+    #[test]
+    fn attention_stays_one_operator_where_it_caps_or_returns_scores() {
+        let all = ["q", "k", "v"].map(|name| info(name, FLOAT, &["1", "2", "3", "4"]));
+        for (attributes, outputs, count) in
+            [(vec![], &["y"][..], None), (vec![int("qk_matmul_output_mode", 1)], &["y", "", "", "s"][..], Some(2))]
+        {
+            let attention = node("Attention", &["q", "k", "v"], outputs, attributes);
+            let mut made = model(&all, vec![attention], &[info("y", FLOAT, &["1", "2", "3", "4"])]);
+            made.opset_import[0].version = Some(23);
+            let graph = read(&made, &[]).unwrap().graph;
+            let kept = graph.operators().find(|(_, operator)| operator.name == "onnx.Attention");
+            assert_eq!(kept.map(|(_, operator)| operator.outputs.len()), count);
+            assert!(graph.tensors().all(|(_, tensor)| !matches!(tensor.origin, Origin::Parameter)));
+        }
+    }
+}
