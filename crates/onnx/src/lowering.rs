@@ -50,9 +50,11 @@ pub(crate) type Lower = for<'c, 'm> fn(&mut Call<'c, 'm>) -> Result<Vec<Value>>;
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub lower: Lower,
-    /// Whether a node becomes a composite operator: see the module `composite`.
-    pub is_kept: fn(&NodeProto) -> bool,
+    pub is_kept: IsKept,
 }
+
+/// Whether a node becomes a composite operator: see the module `composite`.
+pub(crate) type IsKept = for<'c, 'm> fn(&Call<'c, 'm>) -> bool;
 
 /// The entry for an operator, by its domain and kind.
 pub(crate) type Registry = fn(&str, &str) -> Option<Entry>;
@@ -259,12 +261,13 @@ impl<'m> Lowering<'m> {
                 Err(format!("there are no kernels for elements of type {dtype}"))
             }
             Some(entry) => {
-                if (entry.is_kept)(node)
-                    && let Some(results) = self.composite(node, entry.lower, version, &inputs)
+                let mut call = Call { lowering: self, node, inputs, version };
+                if (entry.is_kept)(&call)
+                    && let Some(results) = call.lowering.composite(node, entry.lower, version, &call.inputs)
                 {
                     return Ok(results);
                 }
-                (entry.lower)(&mut Call { lowering: self, node, inputs, version })
+                (entry.lower)(&mut call)
             }
             None => match self.functions.get(&(domain, kind)) {
                 Some(function) => self.function(function, &node.attribute, inputs),

@@ -7,17 +7,15 @@ use crate::{
     compose::{many, one},
     error::Result,
     lowering::{Call, Lower, Value},
-    proto::{AttributeProto, NodeProto},
 };
 
 pub(super) const OPS: &[(&str, Lower)] = &[("Attention", attention), ("RotaryEmbedding", rotary)];
 
 /// Whether a node stays one operator: if it returns its scores or caps them, which runtimes compute in their own ways. Others
 /// are expressed by operators that can be split.
-pub(super) fn is_kept(node: &NodeProto) -> bool {
-    let is_capped = |a: &AttributeProto| a.name.as_deref() == Some("softcap") && a.f != Some(0.0);
-    node.op_type.as_deref() == Some("Attention")
-        && (node.output.get(3).is_some_and(|name| !name.is_empty()) || node.attribute.iter().any(is_capped))
+pub(super) fn is_kept(call: &Call<'_, '_>) -> bool {
+    let returns_scores = call.node.output.get(3).is_some_and(|name| !name.is_empty());
+    call.node.op_type.as_deref() == Some("Attention") && (returns_scores || call.float("softcap", 0.0) != 0.0)
 }
 
 /// softmax(Q Kᵀ scale + bias) V, over heads. Results: the product, the keys and values with the past ones before them,

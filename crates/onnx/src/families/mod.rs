@@ -25,10 +25,7 @@ mod shape;
 mod slice;
 mod sort;
 
-use crate::{
-    lowering::{Entry, Lower},
-    proto::NodeProto,
-};
+use crate::lowering::{Entry, IsKept, Lower};
 
 /// The names of operators, and how each is expressed.
 type Operators = &'static [(&'static str, Lower)];
@@ -38,7 +35,7 @@ struct Family {
     domain: &'static str,
     operators: Operators,
     /// Whether a node of it stays one operator, with what expresses it as its decomposition.
-    is_kept: fn(&NodeProto) -> bool,
+    is_kept: IsKept,
 }
 
 /// ONNX's own domain, as nodes have it.
@@ -59,7 +56,7 @@ const FAMILIES: &[Family] = &[
     lowered(loss::OPS),
     lowered(norm::OPS),
     lowered(pool::OPS),
-    kept(ONNX, qlinear::OPS),
+    Family { domain: ONNX, operators: qlinear::OPS, is_kept: qlinear::is_kept },
     lowered(quantize::OPS),
     lowered(recurrent::OPS),
     lowered(reduce::OPS),
