@@ -24,19 +24,19 @@ pub fn trials() -> Vec<Trial> {
         names().into_iter().map(|stem| trial(name(&stem), move || outputs(&stem, &*ENGINE))).collect();
     let variants = folder().join("variants");
     if variants.exists() {
-        let name = |name: &str| format!("onnx/variants/{name}: nodes that are kept come back");
+        let name = |name: &str| format!("onnx/variants/{name}: what is kept as read comes back");
         let stems = cases::stems(&variants, ".onnx").into_iter();
         trials.extend(stems.map(|stem| trial(name(&stem), move || comes_back(&stem))));
     }
     trials
 }
 
-/// The nodes that stay one operator, by name and how many: the same once the model is exported and read again.
+/// The operators that are kept as read, by name and how many: the same once the model is exported and read again.
 fn comes_back(name: &str) -> Result<(), String> {
     let path = folder().join(format!("variants/{name}.onnx"));
     let kept = |graph: &Graph| {
         let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
-        for (_, operator) in graph.operators().filter(|(_, operator)| operator.is_node()) {
+        for (_, operator) in graph.operators().filter(|(_, operator)| operator.is_kept_as_read()) {
             *kinds.entry(operator.name.to_string()).or_default() += 1;
         }
         kinds

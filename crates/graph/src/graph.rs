@@ -50,8 +50,8 @@ pub enum Origin {
     Operator { operator: OperatorId, index: u32 },
 }
 
-/// A vertex: one Relay call after inlining, or one node of an ONNX file. Built from [`Operator::new`] and the methods that
-/// follow it.
+/// A vertex: one Relay call after inlining, or one operator of an ONNX file. Built from [`Operator::new`] and the methods
+/// that follow it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Operator {

@@ -23,8 +23,8 @@ impl Operator {
         }
     }
 
-    /// Whether the operator is a node of an ONNX file as it was read: an opaque or a composite operator.
-    pub fn is_node(&self) -> bool {
+    /// Whether the operator is as an ONNX file has it: an opaque or a composite one.
+    pub fn is_kept_as_read(&self) -> bool {
         self.decomposition.is_some() || self.opaque_reason().is_some()
     }
 

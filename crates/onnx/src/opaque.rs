@@ -54,7 +54,7 @@ pub(crate) fn operator<'m>(
 /// The node that `operator` was, without inputs' and outputs' names: its kind, domain and attributes, with the version of
 /// its operator set and, for each input and output in order, whether it is present. `None` for other operators.
 pub(crate) fn node(operator: &Operator) -> Option<OpaqueNode> {
-    if !operator.is_node() {
+    if !operator.is_kept_as_read() {
         return None;
     }
     let (domain, kind) = operator.name.rsplit_once('.')?;

@@ -26,7 +26,7 @@ pub(super) fn operand_range(graph: &Graph, operator: &Operator, at: usize) -> Op
         return None;
     }
     match operator.name.rsplit_once('.') {
-        Some((domain @ ("onnx" | "com.microsoft"), kind)) if operator.is_node() => match domain {
+        Some((domain @ ("onnx" | "com.microsoft"), kind)) if operator.is_kept_as_read() => match domain {
             "onnx" => operands.onnx(kind, position),
             _ => operands.microsoft(kind, position),
         },
