@@ -203,9 +203,7 @@ fn grouped(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let past = past_key.map(|past| size(call, past, 2)).transpose()?.unwrap_or(0);
     // By sequence: the keys that are in the cache before the new ones.
     let before = if total == rows {
-        let zeros = vec![0; batch as usize];
-        call.lowering.charge_constant(batch.saturating_mul(DType::I64.size()))?;
-        call.ints_of_shape(&zeros, &[batch, 1, 1, 1])?
+        call.full(0.0, DType::I64, &[batch, 1, 1, 1])?
     } else {
         let lengths = call.input(5)?;
         let lengths = call.cast(lengths, DType::I64)?;
