@@ -10,7 +10,7 @@ use std::{
 use edgecut::{
     engine::{Engine, EngineError},
     graph::{Graph, TensorData, TensorId},
-    onnx::{Content, ImportOptions, Imported, import},
+    onnx::{Content, ExportOptions, ImportOptions, Imported, export, import},
     ops::passes::retype::BindDim,
     values::{read_npz, seeded},
 };
@@ -20,7 +20,34 @@ use crate::{cases, operators::ENGINE, trial};
 
 pub fn trials() -> Vec<Trial> {
     let name = |name: &str| format!("onnx/{name}: outputs");
-    names().into_iter().map(|stem| trial(name(&stem), move || outputs(&stem, &*ENGINE))).collect()
+    let mut trials: Vec<Trial> =
+        names().into_iter().map(|stem| trial(name(&stem), move || outputs(&stem, &*ENGINE))).collect();
+    let variants = folder().join("variants");
+    if variants.exists() {
+        let name = |name: &str| format!("onnx/variants/{name}: what is kept as read comes back");
+        let stems = cases::stems(&variants, ".onnx").into_iter();
+        trials.extend(stems.map(|stem| trial(name(&stem), move || comes_back(&stem))));
+    }
+    trials
+}
+
+/// The operators that are kept as read, by name and how many: the same once the model is exported and read again.
+fn comes_back(name: &str) -> Result<(), String> {
+    let path = folder().join(format!("variants/{name}.onnx"));
+    let kept = |graph: &Graph| {
+        let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+        for (_, operator) in graph.operators().filter(|(_, operator)| operator.is_kept_as_read()) {
+            *kinds.entry(operator.name.to_string()).or_default() += 1;
+        }
+        kinds
+    };
+    let graph = read(&path, &[])?.graph;
+    let written = export(&graph, &ExportOptions::new(&|_| Ok(None))).map_err(|error| error.to_string())?;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let copy = folder.path().join("exported.onnx");
+    std::fs::write(&copy, written.to_bytes().map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
+    let (before, after) = (kept(&graph), kept(&read(&copy, &[])?.graph));
+    if before == after { Ok(()) } else { Err(format!("{before:?} became {after:?}")) }
 }
 
 /// The models at hand.

@@ -19,7 +19,7 @@ RULES = {}
 
 
 def rule(name, op, inputs, attrs=None, opset=18, constants=None, want=None, fails=False, outputs=1, then=()):
-    """`inputs` are given when the model runs, in order; None is one that is absent, a name one of the `constants`. The operators
+    """`op` is an operator, of another domain than ONNX's with it (`com.microsoft.Gelu`). `inputs` are given when the model runs, in order; None is one that is absent, a name one of the `constants`. The operators
     `then` follow, with the names of their further operands."""
     RULES[name] = (op, inputs, attrs or {}, opset, constants or {}, want, fails, outputs, then)
 
@@ -172,6 +172,46 @@ rule("random_uniform_like", "RandomUniformLike", [image(3, 5)], {"seed": 3e9, "l
 rule("random_normal", "RandomNormal", [], {"seed": 7.0, "shape": [2, 3]})
 rule("random_uniform", "RandomUniform", [], {"seed": 0.0, "shape": [7]})
 rule("bernoulli", "Bernoulli", [f(0.0, 0.1, 0.5, 0.9, 1.0, 0.5, 0.5)], {"seed": 3.0}, opset=15)
+# ONNX Runtime's own operators, which stay one operator each.
+rows, scale, shift = image(2, 5, 16), image(16), image(17)[1:]
+ms = lambda name, op, inputs, attrs=None, **more: rule("ms_" + name, "com.microsoft." + op, inputs, attrs, **more)
+ms("bias_gelu", "BiasGelu", [rows, "b"], constants={"b": scale})
+ms("fast_gelu", "FastGelu", [rows, "b"], constants={"b": scale})
+ms("quick_gelu", "QuickGelu", [rows])
+ms("skip_layer_norm", "SkipLayerNormalization", [rows, rows[::-1].copy(), "g", "b"], {"epsilon": 1e-5}, constants={"g": scale, "b": shift})
+ms("skip_layer_norm_without_shift", "SkipLayerNormalization", [rows, rows[0], "g"], constants={"g": scale})
+ms("skip_rms_norm", "SkipSimplifiedLayerNormalization", [rows, rows[::-1].copy(), "g"], constants={"g": scale})
+rule("rms_norm_of_onnx_runtime", "SimplifiedLayerNormalization", [rows, "g"], constants={"g": scale})
+words, mask = np.arange(10, dtype=np.int32).reshape(2, 5) % 7, np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], np.int32)
+ms("embed_layer_norm", "EmbedLayerNormalization", [words, words % 2, "words", "places", "segments", "g", "b", mask], outputs=2,
+   constants={"words": image(7, 16), "places": image(8, 16), "segments": image(2, 16), "g": scale, "b": shift})
+plane, weights = image(1, 3, 6, 6), {"w": image(4, 3, 3, 3), "b": image(4)}
+ms("fused_conv_relu", "FusedConv", [plane, "w", "b"], {"activation": "Relu", "pads": [1, 1, 1, 1]}, constants=weights)
+ms("fused_conv_clip_sum", "FusedConv", [plane, "w", "b", image(1, 4, 4, 4)], {"activation": "Clip", "activation_params": [-0.1, 0.3]}, constants=weights)
+ms("fused_gemm", "FusedGemm", [image(3, 8), "w", "b"], {"transB": 1, "activation": "LeakyRelu", "activation_alpha": 0.3}, constants={"w": image(6, 8), "b": image(6)})
+ms("fused_matmul", "FusedMatMul", [image(2, 3, 5), image(2, 4, 5)], {"transB": 1, "alpha": 0.25})
+ms("fused_matmul_of_batches", "FusedMatMul", [image(4, 2, 5), image(2, 5, 6)], {"transBatchA": 1})
+packed, block_scales = (np.arange(6 * 2 * 16) * 37 % 256).astype(np.uint8).reshape(6, 2, 16), np.linspace(0.01, 0.1, 12, dtype=np.float32).reshape(6, 2)
+ms("matmul_of_4_bits", "MatMulNBits", [image(3, 64), "w", "s"], {"K": 64, "N": 6, "bits": 4, "block_size": 32}, constants={"w": packed, "s": block_scales})
+ms("matmul_of_4_bits_with_zero_points", "MatMulNBits", [image(3, 56), "w", "s", "z"], {"K": 56, "N": 6, "bits": 4, "block_size": 32},
+   constants={"w": packed, "s": block_scales, "z": u8(1, 2, 0x53, 0x98, 0xff, 0x70).reshape(6, 1)})
+ms("matmul_of_8_bits", "MatMulNBits", [image(3, 32), "w", "s", "z"], {"K": 32, "N": 6, "bits": 8, "block_size": 16}, constants={"w": packed, "s": block_scales, "z": (np.arange(12) * 9).astype(np.uint8).reshape(6, 2)})
+projection = {"w": image(16, 48), "b": image(48)}
+ms("attention_of_lengths", "Attention", [rows, "w", "b", np.array([5, 3], np.int32)], {"num_heads": 4}, constants=projection)
+ms("attention_with_past", "Attention", [rows, "w", "b", None, image(2, 2, 4, 3, 4)], {"num_heads": 4, "unidirectional": 1}, constants=projection, outputs=2)
+ms("multi_head_attention", "MultiHeadAttention", [rows, image(2, 5, 16), rows * 2, "b", mask], {"num_heads": 4}, constants={"b": image(48)})
+ms("multi_head_attention_with_past", "MultiHeadAttention", [rows, rows * 2, image(2, 5, 16), None, None, image(1, 4, 5, 8), image(2, 4, 3, 4), image(2, 4, 3, 4)], {"num_heads": 4}, outputs=3)
+turns = np.arange(16, dtype=np.float32)[:, None] * f(1, 0.5, 0.25, 0.1)
+tables = {"cos": np.cos(turns), "sin": np.sin(turns)}
+ms("rotary_embedding", "RotaryEmbedding", [image(2, 5, 32), (np.arange(10) * 3 % 16).reshape(2, 5), "cos", "sin"], constants=tables)
+ms("rotary_embedding_from_one_position", "RotaryEmbedding", [image(2, 4, 5, 8), i(3), "cos", "sin"], {"interleaved": 1}, constants=tables)
+grouped = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}
+turns = np.arange(16, dtype=np.float32)[:, None] * np.linspace(1, 0.1, 8, dtype=np.float32)
+tables = {"cos": np.cos(turns), "sin": np.sin(turns)}
+ms("grouped_attention_of_a_prompt", "GroupQueryAttention", [image(2, 5, 64), image(2, 5, 32), image(2, 5, 32), None, None, np.array([4, 4], np.int32), "total", "cos", "sin"], grouped,
+   constants={"total": np.array(5, np.int32), **tables}, outputs=3)
+ms("grouped_attention_of_a_step", "GroupQueryAttention", [image(2, 1, 128), None, None, image(2, 2, 6, 16), image(2, 2, 6, 16), np.array([6, 6], np.int32), "total", "cos", "sin"], grouped,
+   constants={"total": np.array(7, np.int32), **tables}, outputs=3)
 
 
 def model(op, inputs, attrs, opset, constants, outputs, then):
@@ -179,12 +219,13 @@ def model(op, inputs, attrs, opset, constants, outputs, then):
     names = ["" if value is None else value if isinstance(value, str) else f"x{at}" for at, value in enumerate(inputs)]
     info = lambda name, value: helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
     results = [f"y{at}" for at in range(outputs)]
-    nodes = [helper.make_node(op, names, results if not then else ["t"], **attrs)]
+    domain, _, kind = op.rpartition(".")
+    nodes = [helper.make_node(kind, names, results if not then else ["t"], domain=domain or None, **attrs)]
     for at, (kind, *others) in enumerate(then):
         nodes.append(helper.make_node(kind, ["t" + "t" * at, *others], ["tt" + "t" * at] if at + 1 < len(then) else results))
     graph = helper.make_graph(nodes, "rule", [info(*pair) for pair in given], [onnx.ValueInfoProto(name=name) for name in results],
                               [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8, producer_name="onnx_rules.py"), dict(given)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)] + ([helper.make_opsetid(domain, 1)] if domain else []), ir_version=8, producer_name="onnx_rules.py"), dict(given)
 
 
 def computed(made, given):

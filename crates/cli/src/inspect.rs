@@ -79,7 +79,7 @@ impl Inspect {
 
 /// The summary of a graph. What has no kernel of ours ONNX Runtime computes, if it was a node of an ONNX file.
 pub fn summarise(graph: &Graph) -> Summary {
-    summary(graph, |id| graph.operator(id).opaque_reason().is_some() && edgecut_onnx::expressible(graph, id).is_ok())
+    summary(graph, |id| graph.operator(id).is_kept_as_read() && edgecut_onnx::expressible(graph, id).is_ok())
 }
 
 /// One row for each operator, in program order, types as in TVM's tables.

@@ -5,9 +5,8 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use smol_str::SmolStr;
 
 use crate::{
-    graph::{Graph, Origin},
+    graph::{Graph, Operator, Origin},
     id::{OperatorId, TensorId},
-    operator::Operator,
 };
 
 /// Disjoint groups of a graph's operators whose contraction is acyclic: no path leaves a group and returns to it, not

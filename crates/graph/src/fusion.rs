@@ -7,9 +7,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    graph::Graph,
+    arg::Arg,
+    graph::{Graph, Operator},
     id::{OperatorId, TensorId},
-    operator::{Arg, Operator},
 };
 
 /// TVM's operator patterns (`OpPatternKind`), which decide what fuses.

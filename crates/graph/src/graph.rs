@@ -1,11 +1,15 @@
-//! The graph: operators over tensors in single-assignment form.
+//! The graph: operators over tensors in single-assignment form. [`Operator`] is defined here because a composite operator
+//! has a graph.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smol_str::SmolStr;
 
 use crate::{
+    arg::{Arg, SourceLocation},
+    attrs::Attrs,
     id::{OperatorId, TensorId},
-    operator::{Arg, Operator},
     tensor::TensorData,
     types::{TensorType, Type},
     units::Bytes,
@@ -44,6 +48,46 @@ pub enum Origin {
     Constant(TensorData),
     /// Output number `index` of an operator.
     Operator { operator: OperatorId, index: u32 },
+}
+
+/// A vertex: one Relay call after inlining, or one operator of an ONNX file. Built from [`Operator::new`] and the methods
+/// that follow it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Operator {
+    /// Relay's name, such as `nn.conv2d`.
+    pub name: SmolStr,
+    pub attrs: Attrs,
+    pub args: Vec<Arg>,
+    /// Filled in by [`Graph::add_operator`](crate::Graph::add_operator).
+    pub outputs: Vec<TensorId>,
+    /// Whether Relay types the result as a tuple (`split`, `nn.batch_norm`), even one of a single field.
+    pub tuple_result: bool,
+    /// The `Primitive`, `Composite` or `Compiler` attribute of the function literal that contained the call.
+    pub label: Option<SmolStr>,
+    /// Position of the call in the text it was read from.
+    #[serde(rename = "place")]
+    pub location: Option<SourceLocation>,
+    /// The name of its layer, where the model says it; see [`Graph::layer`](crate::Graph::layer).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<SmolStr>,
+    /// For a composite operator, what it computes in operators that have definitions: a graph whose inputs are the operator's
+    /// operands in order, and whose outputs are its results. It has constants, no parameters, and no composites.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "serialize_shared",
+        deserialize_with = "deserialize_shared"
+    )]
+    pub decomposition: Option<Arc<Graph>>,
+}
+
+fn serialize_shared<S: Serializer>(graph: &Option<Arc<Graph>>, serializer: S) -> Result<S::Ok, S::Error> {
+    graph.as_deref().serialize(serializer)
+}
+
+fn deserialize_shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<Graph>>, D::Error> {
+    Ok(Option::<Graph>::deserialize(deserializer)?.map(Arc::new))
 }
 
 impl Graph {

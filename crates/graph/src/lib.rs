@@ -3,8 +3,9 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `graph` | [`Graph`]: a DAG of operators over [`Tensor`]s |
-//! | `operator` | [`Operator`]: one call, with its operands and attributes |
+//! | `graph` | [`Graph`]: a DAG of [`Operator`]s over [`Tensor`]s |
+//! | `operator`, `arg` | how operators are built; their operands |
+//! | `composite` | composite operators in a graph, replaced by what they consist of |
 //! | `id` | [`TensorId`], [`OperatorId`] |
 //! | `layer` | names of layers, unique names of operators |
 //! | `alias` | storage reuse between the operands and results of an operator |
@@ -18,7 +19,9 @@
 //! | [`units`] | bytes, microseconds, rates |
 
 mod alias;
+mod arg;
 mod attrs;
+mod composite;
 mod constant;
 mod contract;
 mod copy;
@@ -38,16 +41,17 @@ pub mod units;
 mod validate;
 
 pub use alias::{Alias, InPlacePolicy};
+pub use arg::{Arg, SourceLocation};
 pub use attrs::{Attr, Attrs};
+pub use composite::{InlinedGraph, inline_composites};
 pub use constant::{attach_constants, constant_operators, is_constant};
 pub use contract::{ContractedGraph, ConvexGroups};
 pub use dtype::{DType, DTypeError, Exotic};
 pub use fusion::{FusionClass, Granularity, fuse};
-pub use graph::{Graph, Origin, Tensor};
+pub use graph::{Graph, Operator, Origin, Tensor};
 pub use hoist::{HoistedGraph, hoist_constants};
 pub use id::{OperatorId, TensorId};
 pub use link::{FitError, LinkCost};
-pub use operator::{Arg, Operator, SourceLocation};
 pub use part::Part;
 pub use tensor::{ContentHash, TensorData, TensorError};
 pub use types::{Dim, Shape, TensorType, Type};

@@ -1,70 +1,15 @@
-//! The vertices of a graph: calls of operators.
+//! How operators are built and read.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
 use smol_str::SmolStr;
 
 use crate::{
+    arg::{Arg, SourceLocation},
     attrs::{Attr, Attrs},
+    graph::{Graph, Operator},
     id::TensorId,
 };
-
-/// One Relay call after inlining. Built from [`Operator::new`] and the methods that follow it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Operator {
-    /// Relay's name, such as `nn.conv2d`.
-    pub name: SmolStr,
-    pub attrs: Attrs,
-    pub args: Vec<Arg>,
-    /// Filled in by [`Graph::add_operator`](crate::Graph::add_operator).
-    pub outputs: Vec<TensorId>,
-    /// Whether Relay types the result as a tuple (`split`, `nn.batch_norm`), even one of a single field.
-    pub tuple_result: bool,
-    /// The `Primitive`, `Composite` or `Compiler` attribute of the function literal that contained the call.
-    pub label: Option<SmolStr>,
-    /// Position of the call in the text it was read from.
-    #[serde(rename = "place")]
-    pub location: Option<SourceLocation>,
-    /// The name of its layer, where the model says it; see [`Graph::layer`](crate::Graph::layer).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub layer: Option<SmolStr>,
-}
-
-/// One operand: a tensor, or a tuple of tensors (`concatenate`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Arg {
-    Tensor(TensorId),
-    Tuple(Vec<TensorId>),
-}
-
-/// Line and column in a text, counted from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceLocation {
-    pub line: u32,
-    pub column: u32,
-}
-
-impl Arg {
-    /// The tensors of the operand, in order.
-    pub fn tensors(&self) -> &[TensorId] {
-        match self {
-            Arg::Tensor(tensor) => std::slice::from_ref(tensor),
-            Arg::Tuple(tensors) => tensors,
-        }
-    }
-}
-
-impl From<TensorId> for Arg {
-    fn from(tensor: TensorId) -> Arg {
-        Arg::Tensor(tensor)
-    }
-}
-
-impl From<Vec<TensorId>> for Arg {
-    fn from(fields: Vec<TensorId>) -> Arg {
-        Arg::Tuple(fields)
-    }
-}
 
 /// The attribute of an opaque operator that says why it is one.
 const OPAQUE_REASON: &str = "onnx.reason";
@@ -76,6 +21,11 @@ impl Operator {
             Some(Attr::Str(reason)) => Some(reason),
             _ => None,
         }
+    }
+
+    /// Whether the operator is as an ONNX file has it: an opaque or a composite one.
+    pub fn is_kept_as_read(&self) -> bool {
+        self.decomposition.is_some() || self.opaque_reason().is_some()
     }
 
     /// Marks the operator as one that no defined operator expresses, for this `reason`.
@@ -95,6 +45,7 @@ impl Operator {
             label: None,
             location: None,
             layer: None,
+            decomposition: None,
         }
     }
 
@@ -116,6 +67,11 @@ impl Operator {
 
     pub fn with_layer(self, layer: Option<SmolStr>) -> Operator {
         Operator { layer, ..self }
+    }
+
+    /// The operator as a composite one that computes what `decomposition` does.
+    pub fn with_decomposition(self, decomposition: Arc<Graph>) -> Operator {
+        Operator { decomposition: Some(decomposition), ..self }
     }
 
     /// All operands, tuples flattened.

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Deserializer, de::Error};
 
 use crate::{
-    graph::{Graph, Origin, Tensor},
+    composite::is_decomposition,
+    graph::{Graph, Operator, Origin, Tensor},
     id::{OperatorId, TensorId},
-    operator::Operator,
+    types::TensorType,
 };
 
 /// Why a serialized graph is invalid.
@@ -15,6 +16,8 @@ pub enum GraphError {
     Operand(u32, u32),
     #[error("operator {0} and tensor {1} disagree about the producer of the tensor")]
     Producer(u32, u32),
+    #[error("the decomposition of operator {0} does not compute its results from its operands")]
+    Decomposition(u32),
     #[error("output {0} is not a tensor of the graph")]
     Output(u32),
 }
@@ -61,6 +64,16 @@ impl TryFrom<Unchecked> for Graph {
                 if output != Some(&TensorId(id)) {
                     return Err(GraphError::Producer(operator.0, id));
                 }
+            }
+        }
+        let types = |ids: &mut dyn Iterator<Item = TensorId>| -> Vec<&TensorType> {
+            ids.filter_map(|id| tensors.get(id.0 as usize)).map(|tensor| &tensor.ty).collect()
+        };
+        for (id, operator) in (0u32..).zip(&operators) {
+            let (operands, results) = (types(&mut operator.operands()), types(&mut operator.outputs.iter().copied()));
+            let fits = |decomposition: &Graph| is_decomposition(decomposition, &operands, &results);
+            if !operator.decomposition.as_deref().is_none_or(fits) {
+                return Err(GraphError::Decomposition(id));
             }
         }
         match outputs.iter().find(|output| output.0 as usize >= tensors.len()) {

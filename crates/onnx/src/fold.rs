@@ -74,19 +74,19 @@ impl Lowering<'_> {
         }
     }
 
-    /// The content of a constant.
+    /// The content of a constant, or of an operand of the composite operator in progress that is one outside.
     pub fn known(&self, tensor: TensorId) -> Option<&TensorData> {
         match &self.graph.tensor(tensor).origin {
             Origin::Constant(data) => Some(data),
-            _ => None,
+            _ => self.operand_contents.get(&tensor),
         }
     }
 
     fn is_folded(&self, operator: &Operator, results: &[TensorType]) -> bool {
         let limit = |ty: &TensorType| if ty.dtype.is_float() { FOLDED_FLOATS } else { FOLDED_INTEGERS };
-        // Random numbers are drawn by every run.
+        // Random numbers are drawn by every run, and operands of a composite operator stay operands of its decomposition.
         !operator.name.starts_with("random_")
-            && operator.operands().all(|tensor| self.known(tensor).is_some())
+            && operator.operands().all(|tensor| matches!(self.graph.tensor(tensor).origin, Origin::Constant(_)))
             && results.iter().all(|ty| ty.bytes().is_some_and(|bytes| bytes <= limit(ty)))
     }
 

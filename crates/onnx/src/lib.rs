@@ -1,7 +1,8 @@
 //! ONNX models: reading them into the computation graph, and writing graphs as models.
 //!
 //! Operators of ONNX are expressed by those of the graph, as in TVM's ONNX frontend, recurrent layers by operators that TVM
-//! lacks; shape arithmetic is computed during the import. What has no equivalent becomes an opaque operator.
+//! lacks; shape arithmetic is computed during the import. What engines have a kernel of its own for becomes a composite
+//! operator, what has no equivalent an opaque one.
 //!
 //! | module | contents |
 //! |---|---|
@@ -19,8 +20,9 @@
 //! | `inputs` | inputs, defaults, parameters and constants of a model |
 //! | `fold` | type inference as operators are added; folding |
 //! | `live` | removes what no output needs |
-//! | `opaque` | operators that the graph has no equivalent for |
-//! | `result_types` | types of their results, which an engine infers where the file has none |
+//! | `composite` | nodes as composite operators, whose decompositions are what families make of them |
+//! | `opaque` | nodes as operators with their own names and attributes, and back |
+//! | `result_types` | types of the results of opaque operators, which an engine infers where the file has none |
 //! | `seed` | seeds of operators that draw random numbers |
 //! | `call` | one node: typed access to its inputs and attributes |
 //! | `compose` | operators that many families compose |
@@ -32,6 +34,7 @@
 mod budget;
 mod call;
 mod compose;
+mod composite;
 pub mod error;
 mod export;
 mod external;

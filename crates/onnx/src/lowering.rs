@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
 };
 
-use edgecut_graph::{DType, Graph, Origin, TensorId};
+use edgecut_graph::{DType, Graph, OperatorId, Origin, TensorData, TensorId};
 use smol_str::SmolStr;
 
 use crate::{
@@ -45,8 +45,18 @@ pub(crate) struct Call<'c, 'm> {
 /// Expresses a node by operators of the graph, and returns its results.
 pub(crate) type Lower = for<'c, 'm> fn(&mut Call<'c, 'm>) -> Result<Vec<Value>>;
 
-/// The function for an operator, by its domain and kind.
-pub(crate) type Registry = fn(&str, &str) -> Option<Lower>;
+/// How nodes of one kind are read.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub lower: Lower,
+    pub is_kept: IsKept,
+}
+
+/// Whether a node becomes a composite operator: see the module `composite`.
+pub(crate) type IsKept = for<'c, 'm> fn(&Call<'c, 'm>) -> bool;
+
+/// The entry for an operator, by its domain and kind.
+pub(crate) type Registry = fn(&str, &str) -> Option<Entry>;
 
 /// An error with the operator or tensor that it is in, if it is in one.
 pub(crate) type Located = (Option<String>, Message);
@@ -87,6 +97,10 @@ pub(crate) struct Lowering<'m> {
     pub answers: Answers,
     /// Nodes lowered, bodies and functions entered.
     steps: usize,
+    /// Operators that the budget counts besides those of `graph`: of decompositions, and of the model while one is made.
+    pub other_operators: usize,
+    /// Contents of the operands of the composite operator in progress, by the inputs of its decomposition.
+    pub operand_contents: HashMap<TensorId, TensorData>,
     /// Bytes of folded results, and arithmetic during the import.
     pub folded: u64,
     pub flops: Cell<u64>,
@@ -142,6 +156,8 @@ impl<'m> Lowering<'m> {
             orders: HashMap::new(),
             answers: Answers::new(),
             steps: 0,
+            other_operators: 0,
+            operand_contents: HashMap::new(),
             folded: 0,
             flops: Cell::new(0),
             scalars: HashMap::new(),
@@ -267,7 +283,15 @@ impl<'m> Lowering<'m> {
             Some(_) if let Some(dtype) = self.exotic_type(&inputs) => {
                 Err(format!("there are no kernels for elements of type {dtype}"))
             }
-            Some(lower) => lower(&mut Call { lowering: self, node, inputs, version }),
+            Some(entry) => {
+                let mut call = Call { lowering: self, node, inputs, version };
+                if (entry.is_kept)(&call)
+                    && let Some(results) = call.lowering.composite(node, entry.lower, version, &call.inputs)
+                {
+                    return Ok(results);
+                }
+                (entry.lower)(&mut call)
+            }
             None => match self.functions.get(&(domain, kind)) {
                 Some(function) => self.function(function, &node.attribute, inputs),
                 None => Err(unknown(domain, kind)),
@@ -292,14 +316,10 @@ impl<'m> Lowering<'m> {
     fn opaque(&mut self, node: &'m NodeProto, inputs: &[Option<Value>], why: Message) -> Result<Vec<Value>> {
         let domain = domain(node.domain.as_deref());
         let version = self.versions.get(domain).copied().unwrap_or(1);
-        let tensors = inputs.iter().map(|input| match input {
-            None => Some(None),
-            Some(Value::Tensor(tensor)) => Some(Some(*tensor)),
-            Some(_) => None,
-        });
-        let Some(tensors) = tensors.collect::<Option<Vec<Option<TensorId>>>>() else { return Err(why) };
+        let Some(tensors) = tensors(inputs) else { return Err(why) };
         let attribute = |a: &'m AttributeProto| self.attribute(a);
-        let Some(operator) = opaque::operator(node, version, &tensors, attribute, &why) else { return Err(why) };
+        let Some(operator) = opaque::operator(node, version, &tensors, attribute) else { return Err(why) };
+        let operator = operator.with_opaque_reason(why.clone()).with_layer(self.layer.clone());
         let Some(OpaqueNode { node: alone, .. }) = opaque::node(&operator) else { return Err(why) };
         let kind = node.op_type.as_deref().unwrap_or_default();
         // What is wrong with a node of a known operator or a function is `why`.
@@ -314,17 +334,19 @@ impl<'m> Lowering<'m> {
         if types.is_empty() {
             return Err(why);
         }
-        let id = self.graph.add_operator(operator.with_layer(self.layer.clone()), &types);
-        let mut results = self.graph.operator(id).outputs.clone().into_iter();
+        let id = self.graph.add_operator(operator, &types);
+        Ok(self.results(node, id))
+    }
+
+    /// The outputs of `node`, whose named ones are the results of operator `id`.
+    pub fn results(&self, node: &NodeProto, id: OperatorId) -> Vec<Value> {
+        let mut results = self.graph.operator(id).outputs.iter().copied();
         let absent = || Value::Refused("an output that the file does not name".into());
-        Ok(node
-            .output
-            .iter()
-            .map(|name| match name.is_empty() {
-                true => absent(),
-                false => results.next().map_or_else(absent, Value::Tensor),
-            })
-            .collect())
+        let value = |name: &String| match name.is_empty() {
+            true => absent(),
+            false => results.next().map_or_else(absent, Value::Tensor),
+        };
+        node.output.iter().map(value).collect()
     }
 
     /// An attribute, or what the function in progress was given for it; `None` if that was given nothing.
@@ -440,6 +462,16 @@ impl<'m> Lowering<'m> {
             self.graph.tensor_mut(*tensor).name = name.into();
         }
     }
+}
+
+/// The operands that `inputs` are, if all are tensors or omitted.
+pub(crate) fn tensors(inputs: &[Option<Value>]) -> Option<Vec<Option<TensorId>>> {
+    let tensor = |input: &Option<Value>| match input {
+        None => Some(None),
+        Some(Value::Tensor(tensor)) => Some(Some(*tensor)),
+        Some(_) => None,
+    };
+    inputs.iter().map(tensor).collect()
 }
 
 /// `ai.onnx` is another name of the default domain.

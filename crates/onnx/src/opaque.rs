@@ -1,8 +1,9 @@
-//! Opaque operators: nodes that no operators of the graph express, kept as they are for engines that read ONNX.
+//! Nodes that are kept as they are for engines that read ONNX: opaque operators, which no operators of the graph express, and
+//! composite ones, which some do.
 //!
 //! The operator is called `onnx.Kind`, or `domain.Kind` in another domain than the default one. Its attributes are the
-//! node's, and four more: the version of the operator set, which optional inputs and outputs are omitted, and why it is
-//! opaque.
+//! node's, and three more: the version of the operator set, and which optional inputs and outputs are omitted. An opaque
+//! operator also has the reason why it is one.
 
 use std::{collections::HashMap, rc::Rc};
 
@@ -43,7 +44,6 @@ pub(crate) fn operator<'m>(
     version: i64,
     inputs: &[Option<TensorId>],
     attribute: impl Fn(&'m AttributeProto) -> Option<&'m AttributeProto>,
-    reason: &str,
 ) -> Option<Operator> {
     let domain = match node.domain.as_deref() {
         None | Some("" | "ai.onnx") => DEFAULT_DOMAIN,
@@ -66,13 +66,15 @@ pub(crate) fn operator<'m>(
     attrs.push((OMITTED_OUTPUTS.into(), Attr::List(unnamed.map(|(at, _)| Attr::Int(at)).collect())));
     let args: Vec<Arg> = inputs.iter().flatten().map(|tensor| Arg::Tensor(*tensor)).collect();
     let name = format_smolstr!("{domain}.{}", node.op_type.as_deref()?);
-    Some(Operator::new(name, args).with_attrs(attrs.into_iter().collect()).with_opaque_reason(reason))
+    Some(Operator::new(name, args).with_attrs(attrs.into_iter().collect()))
 }
 
 /// The node that `operator` was, without inputs' and outputs' names: its kind, domain and attributes, with the version of
 /// its operator set and, for each input and output in order, whether it is present. `None` for other operators.
 pub(crate) fn node(operator: &Operator) -> Option<OpaqueNode> {
-    operator.opaque_reason()?;
+    if !operator.is_kept_as_read() {
+        return None;
+    }
     let (domain, kind) = operator.name.rsplit_once('.')?;
     let present = |key: &str, count: usize| -> Vec<bool> {
         let omitted: Vec<i64> = match operator.attrs.get(key) {
@@ -182,7 +184,7 @@ mod tests {
             ..NodeProto::default()
         };
         let inputs = [Some(TensorId(4)), None, Some(TensorId(2))];
-        let made = operator(&original, 13, &inputs, Some, "unknown").unwrap();
+        let made = operator(&original, 13, &inputs, Some).unwrap().with_opaque_reason("unknown");
         assert_eq!((made.name.as_str(), made.opaque_reason()), ("com.example.Det", Some("unknown")));
         let back = node(&made).unwrap();
         assert_eq!((back.node, back.version, back.inputs), (original, 13, vec![true, false, true]));

@@ -46,10 +46,16 @@ pub fn items(graph: &Graph, granularity: Granularity) -> Vec<Item> {
 /// of its result depends on values.
 ///
 /// `nn.batch_norm` counts as a broadcast: TVM's `SimplifyInference` rewrites it to a multiplication and an addition
-/// before fusion, so its registered class never applies.
+/// before fusion, so its registered class never applies. A composite operator is a broadcast if all that it consists of
+/// broadcasts or computes element by element.
 pub fn fusion_class(graph: &Graph, operator: &Operator) -> FusionClass {
     let fixed = |tensor: &TensorId| graph.tensor(*tensor).ty.shape.fixed().is_some();
     let is_data_dependent = operator.operands().all(|t| fixed(&t)) && !operator.outputs.iter().all(fixed);
+    if let Some(inner) = &operator.decomposition {
+        let broadcasts = |part: &Operator| fusion_class(inner, part) <= FusionClass::Broadcast;
+        let is_broadcast = inner.operators().all(|(_, part)| part.decomposition.is_none() && broadcasts(part));
+        return if is_broadcast { FusionClass::Broadcast } else { FusionClass::Opaque };
+    }
     match ops::lookup(&operator.name) {
         Some(_) if operator.name == "nn.batch_norm" => FusionClass::Broadcast,
         Some(def) if !is_data_dependent => def.class_of(&operator.attrs),
@@ -97,4 +103,44 @@ fn shapes(part: &Graph) -> String {
     }
     let types = |ids: &[TensorId]| list(ids.iter().map(|id| &part.tensor(*id).ty).collect());
     format!("{}->{}", types(&read), types(&part.outputs))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use edgecut_graph::DType;
+
+    use super::*;
+
+    /// A composite of `names`, one after the other, each of the result before and of the operand.
+    fn composite(names: &[&str]) -> Graph {
+        let ty = TensorType::of(DType::F32, &[8, 8]);
+        let mut inner = Graph::new();
+        let x = inner.add_tensor("x", ty.clone(), Origin::Input);
+        let mut last = x;
+        for name in names {
+            let id = inner.add_operator(Operator::new(*name, [last, x]), std::slice::from_ref(&ty));
+            last = inner.operator(id).outputs[0];
+        }
+        inner.outputs = vec![last];
+        let mut graph = Graph::new();
+        let x = graph.add_tensor("x", ty.clone(), Origin::Input);
+        let id = graph.add_operator(Operator::new("my.op", [x]).with_decomposition(Arc::new(inner)), &[ty]);
+        graph.outputs = graph.operator(id).outputs.clone();
+        graph
+    }
+
+    #[test]
+    fn a_composite_fuses_and_costs_as_what_it_consists_of() {
+        for (names, class, flops) in [
+            (&["add", "multiply"][..], FusionClass::Broadcast, 128),
+            (&["add", "nn.dense"], FusionClass::Opaque, 64 + 2 * 512),
+        ] {
+            let graph = composite(names);
+            assert_eq!(fusion_class(&graph, graph.operator(OperatorId(0))), class);
+            let [item] = &items(&graph, Granularity::Fused)[..] else { panic!("one item") };
+            assert_eq!((item.flops, item.name.as_str()), (flops, "my.op"));
+        }
+    }
 }

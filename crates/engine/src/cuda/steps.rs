@@ -16,8 +16,8 @@ use crate::{
     timed,
     tract::{operator_error, supported, to_tract, wire_graph},
 };
-use edgecut_graph::{Graph, Operator, OperatorId, Origin, Part, TensorData, TensorId, units::Bytes};
-use edgecut_ops::Unsupported;
+use edgecut_graph::{Graph, Operator, OperatorId, Origin, Part, TensorData, TensorId, inline_composites, units::Bytes};
+use edgecut_ops::{Unsupported, passes::decompose_quantisation::decompose_quantisation};
 
 /// A loaded graph.
 pub(super) struct GpuSteps {
@@ -44,7 +44,22 @@ type DeviceTensors = HashMap<TensorId, Arc<DeviceBuffer>>;
 
 impl GpuSteps {
     /// Translates `groups`, which must cover the graph's operators in topological order, and compiles their kernels.
+    /// Composite operators are replaced by their decompositions, and conversions of quantised models.
     pub(super) fn load(
+        context: Arc<GpuContext>,
+        graph: &Graph,
+        groups: &[Vec<OperatorId>],
+        parameter: &ParameterSource<'_>,
+    ) -> Result<GpuSteps, EngineError> {
+        let inlined = inline_composites(&decompose_quantisation(graph), |_| true);
+        let parameter = |id: TensorId| match inlined.whole_tensor(id) {
+            Some(whole) => parameter(whole),
+            None => Err(EngineError::Other(format!("tensor {} of a composite operator has no content", id.0))),
+        };
+        GpuSteps::load_inlined(context, &inlined.graph, &inlined.groups(groups), &parameter)
+    }
+
+    fn load_inlined(
         context: Arc<GpuContext>,
         graph: &Graph,
         groups: &[Vec<OperatorId>],

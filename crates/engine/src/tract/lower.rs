@@ -24,6 +24,14 @@ pub(crate) fn supported(operator: &Operator) -> Result<&'static OpDef, Unsupport
     }
 }
 
+/// Checks that this engine can compute an operator, a composite one by what it consists of.
+pub(super) fn check_supported(operator: &Operator) -> Result<(), Unsupported> {
+    match &operator.decomposition {
+        Some(inner) => inner.operators().try_for_each(|(_, part)| supported(part).map(|_| ())),
+        None => supported(operator).map(|_| ()),
+    }
+}
+
 /// An error that names the operator and its source location.
 pub(crate) fn operator_error(operator: &Operator, what: impl Into<String>) -> EngineError {
     let place = operator.location.map(|p| format!(" (line {}, column {})", p.line, p.column));

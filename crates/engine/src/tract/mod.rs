@@ -93,7 +93,7 @@ impl Engine for TractEngine {
     }
 
     fn supports(&self, graph: &Graph, operator: OperatorId) -> Result<(), Unsupported> {
-        lower::supported(graph.operator(operator)).map(|_| ())
+        lower::check_supported(graph.operator(operator))
     }
 
     fn load_steps(

@@ -15,7 +15,7 @@ use crate::{
     step_tensors::{NamedTensor, StepTensors, find_last_uses},
 };
 use edgecut_graph::{
-    Graph, OperatorId, Origin, Part, TensorData, TensorId,
+    Graph, OperatorId, Origin, Part, TensorData, TensorId, inline_composites,
     units::{Bytes, Micros},
 };
 
@@ -102,7 +102,22 @@ impl ParameterContents<'_> {
 
 impl TractSteps {
     /// Compiles `groups`, which must cover the graph's operators in topological order.
+    /// Composite operators are replaced by their decompositions.
     pub(super) fn load(
+        context: Arc<TractContext>,
+        graph: &Graph,
+        groups: &[Vec<OperatorId>],
+        parameter: &ParameterSource<'_>,
+    ) -> Result<TractSteps, EngineError> {
+        let inlined = inline_composites(graph, |_| true);
+        let parameter = |id: TensorId| match inlined.whole_tensor(id) {
+            Some(whole) => parameter(whole),
+            None => Err(EngineError::Other(format!("tensor {} of a composite operator has no content", id.0))),
+        };
+        TractSteps::load_inlined(context, &inlined.graph, &inlined.groups(groups), &parameter)
+    }
+
+    fn load_inlined(
         context: Arc<TractContext>,
         graph: &Graph,
         groups: &[Vec<OperatorId>],

@@ -10,9 +10,8 @@ use super::{
     program::{Instruction, Query, Subject, Target},
 };
 use crate::{
-    graph::{Graph, Origin},
+    graph::{Graph, Operator, Origin},
     id::{OperatorId, TensorId},
-    operator::Operator,
 };
 
 /// The step limit of a search: a constant and a term for each operator of the graph.

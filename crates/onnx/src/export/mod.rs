@@ -18,6 +18,7 @@
 //! | `write` | how an operator is written |
 //! | `layout` | layout strings of convolutions and pooling |
 //! | `opaque_node` | operators that were kept as they were in an ONNX file |
+//! | `decomposed` | composite operators that cannot be written so |
 //! | `file` | bytes of a model; weights in a file of their own |
 //! | `families` | one file an operator family; `families::FAMILIES` is the registry |
 //!
@@ -26,6 +27,7 @@
 mod bias;
 mod builder;
 mod compose;
+mod decomposed;
 mod error;
 mod exported;
 mod families;
@@ -53,7 +55,7 @@ pub use self::{
 /// # Errors
 /// If an operator cannot be expressed, a type has no equivalent, or a content is not available.
 pub fn export(graph: &Graph, options: &ExportOptions<'_>) -> Result<Exported, ExportError> {
-    write_graph::write_graph(graph, options)
+    decomposed::write_decomposed(graph, options)
 }
 
 /// Whether [`export`] can express an operator, with its attributes and types.
@@ -64,6 +66,6 @@ pub fn export(graph: &Graph, options: &ExportOptions<'_>) -> Result<Exported, Ex
 /// # Errors
 /// The reason why not.
 pub fn expressible(graph: &Graph, operator: OperatorId) -> Result<(), Unsupported> {
-    write_graph::try_operator(graph, operator)
+    decomposed::try_decomposed(graph, operator)
         .map_err(|reason| Unsupported { op: graph.operator(operator).name.clone(), reason })
 }

@@ -1,4 +1,4 @@
-//! Opaque operators: the nodes that they were in the file they come from.
+//! Opaque and composite operators: the nodes that they were in the file they come from.
 
 use edgecut_graph::{Graph, Operator};
 
@@ -63,6 +63,7 @@ const LATER: &[(&str, i64)] = &[
     ("GroupNormalization", 21),
     ("ImageDecoder", 20),
     ("Pad", 19),
+    ("QLinearMatMul", 21),
     ("QuantizeLinear", 19),
     ("RMSNormalization", 23),
     ("RandomNormal", 22),
@@ -84,6 +85,11 @@ const LATER: &[(&str, i64)] = &[
 /// attribute and the value that they have.
 const IMPLIED: &[(&str, i64, &str, &str)] = &[("RoiAlign", 16, "coordinate_transformation_mode", "output_half_pixel")];
 
+/// Whether a composite operator can be written as the node that it was. Its decomposition can be written too.
+pub(super) fn is_writable(operator: &Operator) -> bool {
+    node(operator).is_some_and(|node| unchanged(&node).is_ok())
+}
+
 /// Writes the node that `operator` was on `args`; `None` if it was none.
 pub(super) fn write_opaque(
     builder: &mut ModelBuilder,
@@ -101,17 +107,10 @@ fn write(
     args: &[Vec<OnnxValue>],
     opaque: OpaqueNode,
 ) -> Result<Vec<OnnxValue>> {
+    unchanged(&opaque)?;
     let OpaqueNode { mut node, version, inputs, outputs } = opaque;
     let kind = node.op_type.clone().unwrap_or_default();
     let domain = node.domain.clone().unwrap_or_default();
-    let changed = match kind.as_str() {
-        // What set 18 changed is how many parts there are where their sizes are not given.
-        "Split" if inputs.get(1) == Some(&true) => 13,
-        _ => CHANGED.iter().find(|(name, _)| *name == kind).map_or(OLDEST, |(_, set)| *set),
-    };
-    if domain.is_empty() && version < changed {
-        return Err(format!("it means {kind} of operator set {version}, which differs from that of {OPSET}"));
-    }
     for (name, set, attribute, value) in IMPLIED {
         let is_stated = || node.attribute.iter().any(|stated| stated.name.as_deref() == Some(attribute));
         if domain.is_empty() && *name == kind && version < *set && !is_stated() {
@@ -135,4 +134,19 @@ fn write(
     let results = names.into_iter().zip(&outputs).filter(|(_, is_present)| **is_present).map(|(name, _)| name);
     let types = operator.outputs.iter().map(|output| graph.tensor(*output).ty.dtype);
     Ok(results.zip(types).map(|(name, dtype)| OnnxValue { name, dtype, content: None }).collect())
+}
+
+/// Checks that a node of its operator set means the same in [`OPSET`].
+fn unchanged(opaque: &OpaqueNode) -> Result<()> {
+    let OpaqueNode { node, version, inputs, .. } = opaque;
+    let kind = node.op_type.as_deref().unwrap_or_default();
+    let changed = match kind {
+        // What set 18 changed is how many parts there are where their sizes are not given.
+        "Split" if inputs.get(1) == Some(&true) => 13,
+        _ => CHANGED.iter().find(|(name, _)| *name == kind).map_or(OLDEST, |(_, set)| *set),
+    };
+    match node.domain.as_deref().unwrap_or_default().is_empty() && *version < changed {
+        true => Err(format!("it means {kind} of operator set {version}, which differs from that of {OPSET}")),
+        false => Ok(()),
+    }
 }

@@ -90,7 +90,7 @@ fn elu(call: &mut Call<'_, '_>, x: TensorId, scale: f64, divisor: f64) -> Result
     call.map("add", &[above, below])
 }
 
-fn hard_sigmoid(call: &mut Call<'_, '_>, x: TensorId, alpha: f64, beta: f64) -> Result<TensorId> {
+pub(super) fn hard_sigmoid(call: &mut Call<'_, '_>, x: TensorId, alpha: f64, beta: f64) -> Result<TensorId> {
     let scaled = call.with("multiply", x, alpha)?;
     let shifted = call.with("add", scaled, beta)?;
     call.op("clip", &[shifted], vec![("a_min", Attr::Float(0.0)), ("a_max", Attr::Float(1.0))])
@@ -128,9 +128,14 @@ fn prelu(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 }
 
 fn gelu(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
-    let x = call.input(0)?;
-    let inner = match call.text("approximate", "none") {
-        "tanh" => {
+    let (x, by_tanh) = (call.input(0)?, call.text("approximate", "none") == "tanh");
+    one(gelu_of(call, x, by_tanh)?)
+}
+
+/// x Φ(x), where Φ is computed by the error function, or approximated by the hyperbolic tangent.
+pub(super) fn gelu_of(call: &mut Call<'_, '_>, x: TensorId, by_tanh: bool) -> Result<TensorId> {
+    let inner = match by_tanh {
+        true => {
             let square = call.map("multiply", &[x, x])?;
             let scaled = call.with("multiply", square, 0.044715)?;
             let scaled = call.with("add", scaled, 1.0)?;
@@ -138,14 +143,14 @@ fn gelu(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
             let scaled = call.with("multiply", scaled, (2.0 / std::f64::consts::PI).sqrt())?;
             call.map("tanh", &[scaled])?
         }
-        _ => {
+        false => {
             let scaled = call.with("multiply", x, std::f64::consts::FRAC_1_SQRT_2)?;
             call.map("erf", &[scaled])?
         }
     };
     let inner = call.with("add", inner, 1.0)?;
     let half = call.with("multiply", x, 0.5)?;
-    one(call.map("multiply", &[half, inner])?)
+    call.map("multiply", &[half, inner])
 }
 
 fn shrink(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {

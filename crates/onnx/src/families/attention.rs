@@ -11,6 +11,13 @@ use crate::{
 
 pub(super) const OPS: &[(&str, Lower)] = &[("Attention", attention), ("RotaryEmbedding", rotary)];
 
+/// Whether a node stays one operator: if it returns its scores or caps them, which runtimes compute in their own ways. Others
+/// are expressed by operators that can be split.
+pub(super) fn is_kept(call: &Call<'_, '_>) -> bool {
+    let returns_scores = call.node.output.get(3).is_some_and(|name| !name.is_empty());
+    call.node.op_type.as_deref() == Some("Attention") && (returns_scores || call.float("softcap", 0.0) != 0.0)
+}
+
 /// softmax(Q Kᵀ scale + bias) V, over heads. Results: the product, the keys and values with the past ones before them,
 /// and the scores at the stage that `qk_matmul_output_mode` names.
 fn attention(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
@@ -63,7 +70,7 @@ fn attention(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     many([made, key, value, shown])
 }
 
-fn size(call: &Call<'_, '_>, tensor: TensorId, axis: usize) -> Result<u64> {
+pub(super) fn size(call: &Call<'_, '_>, tensor: TensorId, axis: usize) -> Result<u64> {
     call.dims(tensor)?
         .get(axis)
         .copied()
@@ -72,12 +79,17 @@ fn size(call: &Call<'_, '_>, tensor: TensorId, axis: usize) -> Result<u64> {
 
 /// [batch, sequence, heads × size] as [batch, heads, sequence, size]; what has four axes is as it is.
 fn heads(call: &mut Call<'_, '_>, tensor: TensorId, attribute: &str) -> Result<TensorId> {
+    let count = u64::try_from(call.int(attribute, 0)).unwrap_or(0);
+    heads_of(call, tensor, count).map_err(|what| format!("attribute {attribute}: {what}"))
+}
+
+/// The same for `count` heads.
+pub(super) fn heads_of(call: &mut Call<'_, '_>, tensor: TensorId, count: u64) -> Result<TensorId> {
     match call.dims(tensor)?[..] {
         [_, _, _, _] => Ok(tensor),
         [batch, sequence, width] => {
-            let count = u64::try_from(call.int(attribute, 0)).unwrap_or(0);
             if count == 0 || width % count != 0 {
-                return Err(format!("attribute {attribute}: {count} heads of a width of {width}"));
+                return Err(format!("{count} heads of a width of {width}"));
             }
             let split = call.reshape(tensor, &[batch, sequence, count, width / count])?;
             call.transpose(split, &[0, 2, 1, 3])
@@ -87,7 +99,7 @@ fn heads(call: &mut Call<'_, '_>, tensor: TensorId, attribute: &str) -> Result<T
 }
 
 /// The reverse of [`heads`].
-fn flat(call: &mut Call<'_, '_>, tensor: TensorId) -> Result<TensorId> {
+pub(super) fn flat(call: &mut Call<'_, '_>, tensor: TensorId) -> Result<TensorId> {
     let moved = call.transpose(tensor, &[0, 2, 1, 3])?;
     match call.dims(moved)?[..] {
         [batch, sequence, heads, width] => call.reshape(moved, &[batch, sequence, heads * width]),
@@ -95,7 +107,7 @@ fn flat(call: &mut Call<'_, '_>, tensor: TensorId) -> Result<TensorId> {
     }
 }
 
-fn with_past(call: &mut Call<'_, '_>, index: usize, tensor: TensorId) -> Result<TensorId> {
+pub(super) fn with_past(call: &mut Call<'_, '_>, index: usize, tensor: TensorId) -> Result<TensorId> {
     match call.optional(index)? {
         Some(past) => call.concat(&[past, tensor], 2),
         None => Ok(tensor),
@@ -103,7 +115,7 @@ fn with_past(call: &mut Call<'_, '_>, index: usize, tensor: TensorId) -> Result<
 }
 
 /// Query heads for each head of keys, if they differ.
-fn repeats(call: &Call<'_, '_>, query: TensorId, key: TensorId) -> Result<u64> {
+pub(super) fn repeats(call: &Call<'_, '_>, query: TensorId, key: TensorId) -> Result<u64> {
     let (queries, keys) = (size(call, query, 1)?, size(call, key, 1)?);
     match queries.checked_rem(keys) {
         Some(0) => Ok(queries / keys),
@@ -111,7 +123,7 @@ fn repeats(call: &Call<'_, '_>, query: TensorId, key: TensorId) -> Result<u64> {
     }
 }
 
-fn repeated(call: &mut Call<'_, '_>, tensor: TensorId, repeats: u64) -> Result<TensorId> {
+pub(super) fn repeated(call: &mut Call<'_, '_>, tensor: TensorId, repeats: u64) -> Result<TensorId> {
     match repeats {
         1 => Ok(tensor),
         _ => call.op("repeat", &[tensor], vec![("repeats", Attr::Int(repeats as i64)), ("axis", Attr::Int(1))]),
@@ -150,14 +162,14 @@ fn bias(call: &mut Call<'_, '_>, query: TensorId, key: TensorId, past: u64) -> R
 }
 
 /// The integers from `first` on.
-fn counted(call: &mut Call<'_, '_>, first: u64, count: u64) -> Result<TensorId> {
+pub(super) fn counted(call: &mut Call<'_, '_>, first: u64, count: u64) -> Result<TensorId> {
     call.lowering.charge_constant(count.saturating_mul(DType::I64.size()))?;
     let numbers: Vec<i64> = (first..first.saturating_add(count)).map(|n| n as i64).collect();
     call.vector(&numbers)
 }
 
 /// 0 where `mask` holds, else -∞.
-fn allowed(call: &mut Call<'_, '_>, mask: TensorId, dtype: DType) -> Result<TensorId> {
+pub(super) fn allowed(call: &mut Call<'_, '_>, mask: TensorId, dtype: DType) -> Result<TensorId> {
     let (zero, least) = (call.lowering.scalar(0.0, dtype)?, call.lowering.scalar(f64::NEG_INFINITY, dtype)?);
     call.map("where", &[mask, zero, least])
 }
@@ -183,15 +195,31 @@ fn rotary(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let is_flat = call.rank(x) == 3;
     let x = heads(call, x, "num_heads")?;
     let (sequence, width) = (size(call, x, 2)?, size(call, x, 3)?);
-    let rotated = match u64::try_from(call.int("rotary_embedding_dim", 0)) {
-        Ok(0) => width,
-        Ok(rotated) if rotated <= width => rotated,
-        _ => return Err(format!("attribute rotary_embedding_dim: more than the {width} of a head")),
+    let half = match u64::try_from(call.int("rotary_embedding_dim", 0)) {
+        Ok(0) => width / 2,
+        Ok(rotated) => rotated / 2,
+        Err(_) => return Err("attribute rotary_embedding_dim: it is negative".to_string()),
     };
-    let half = rotated / 2;
-    let (cosine, sine) = (angles(call, 1, sequence, half)?, angles(call, 2, sequence, half)?);
-    let turned = call.slice(x, 3, 0, rotated)?;
+    let angles = [angles(call, 1, sequence, half)?, angles(call, 2, sequence, half)?];
     let interleaved = call.int("interleaved", 0) != 0;
+    let made = rotated(call, x, angles, interleaved)?;
+    one(if is_flat { flat(call, made)? } else { made })
+}
+
+/// The first elements of each head of `x`, twice as many as there are `angles`, whose cosines and sines are given by position:
+/// rotated in pairs. Others stay.
+pub(super) fn rotated(
+    call: &mut Call<'_, '_>,
+    x: TensorId,
+    [cosine, sine]: [TensorId; 2],
+    interleaved: bool,
+) -> Result<TensorId> {
+    let (width, half) = (size(call, x, 3)?, size(call, cosine, 3)?);
+    let rotated = 2 * half;
+    if rotated > width {
+        return Err(format!("angles for {rotated} elements of a head of {width}"));
+    }
+    let turned = call.slice(x, 3, 0, rotated)?;
     let shape = call.dims(turned)?;
     let pairs: Vec<u64> = shape[..3].iter().copied().chain([half, 2]).collect();
     let (a, b) = if interleaved {
@@ -213,13 +241,11 @@ fn rotary(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     } else {
         call.concat(&[real, imaginary], 3)?
     };
-    let made = if rotated == width {
-        turned
-    } else {
-        let rest = call.slice(x, 3, rotated, width)?;
-        call.concat(&[turned, rest], 3)?
-    };
-    one(if is_flat { flat(call, made)? } else { made })
+    if rotated == width {
+        return Ok(turned);
+    }
+    let rest = call.slice(x, 3, rotated, width)?;
+    call.concat(&[turned, rest], 3)
 }
 
 /// Cosines or sines, input `index`, by positions: [batch, 1, sequence, half].

@@ -1,8 +1,10 @@
-//! The registry of ONNX operators: one file a family, each with a table of names and functions.
+//! The registry of ONNX operators: one file a family, each with a table of names and functions. Those of ONNX Runtime's own
+//! domain are in `contrib`.
 
 mod activation;
 mod attention;
 mod constant;
+mod contrib;
 mod control;
 mod conv;
 mod elementwise;
@@ -25,41 +27,95 @@ mod shape;
 mod slice;
 mod sort;
 
-use crate::lowering::Lower;
+use crate::lowering::{Entry, IsKept, Lower};
+
+/// The names of operators, and how each is expressed.
+type Operators = &'static [(&'static str, Lower)];
 
 /// The operators of one family.
-type Family = &'static [(&'static str, Lower)];
+struct Family {
+    domain: &'static str,
+    operators: Operators,
+    /// Whether a node of it stays one operator, with what expresses it as its decomposition.
+    is_kept: IsKept,
+}
+
+/// ONNX's own domain, as nodes have it.
+const ONNX: &str = "";
+/// The domain of ONNX Runtime's operators.
+const MICROSOFT: &str = "com.microsoft";
 
 const FAMILIES: &[Family] = &[
-    activation::OPS,
-    attention::OPS,
-    constant::OPS,
-    control::OPS,
-    conv::OPS,
-    elementwise::OPS,
-    gather::OPS,
-    grid::OPS,
-    linear::OPS,
-    loss::OPS,
-    norm::OPS,
-    pool::OPS,
-    qlinear::OPS,
-    quantize::OPS,
-    random::OPS,
-    recurrent::OPS,
-    reduce::OPS,
-    resize::OPS,
-    reverse::OPS,
-    scatter::OPS,
-    sequence::OPS,
-    shape::OPS,
-    slice::OPS,
-    sort::OPS,
+    lowered(activation::OPS),
+    Family { domain: ONNX, operators: attention::OPS, is_kept: attention::is_kept },
+    lowered(constant::OPS),
+    lowered(control::OPS),
+    lowered(conv::OPS),
+    lowered(elementwise::OPS),
+    lowered(gather::OPS),
+    lowered(grid::OPS),
+    lowered(linear::OPS),
+    lowered(loss::OPS),
+    lowered(norm::OPS),
+    lowered(pool::OPS),
+    Family { domain: ONNX, operators: qlinear::OPS, is_kept: qlinear::is_kept },
+    lowered(quantize::OPS),
+    lowered(random::OPS),
+    lowered(recurrent::OPS),
+    lowered(reduce::OPS),
+    lowered(resize::OPS),
+    lowered(reverse::OPS),
+    lowered(scatter::OPS),
+    lowered(sequence::OPS),
+    lowered(shape::OPS),
+    lowered(slice::OPS),
+    lowered(sort::OPS),
+    kept(MICROSOFT, contrib::attention::OPS),
+    kept(MICROSOFT, contrib::elementwise::OPS),
+    kept(MICROSOFT, contrib::norm::OPS),
+    kept(ONNX, contrib::norm::ONNX_OPS),
+    kept(MICROSOFT, contrib::product::OPS),
 ];
 
-/// The function for an operator of the default domain, or of ONNX Runtime's where that has the same operator.
-pub(crate) fn find(domain: &str, kind: &str) -> Option<Lower> {
-    let known = matches!(domain, "" | "com.microsoft");
-    let mut all = FAMILIES.iter().flat_map(|family| family.iter());
-    all.find(|(name, _)| known && *name == kind).map(|(_, lower)| *lower)
+/// A family of ONNX's own domain that is expressed by operators of the graph.
+const fn lowered(operators: Operators) -> Family {
+    Family { domain: ONNX, operators, is_kept: |_| false }
+}
+
+/// A family whose nodes stay one operator each.
+const fn kept(domain: &'static str, operators: Operators) -> Family {
+    Family { domain, operators, is_kept: |_| true }
+}
+
+/// The entry of an operator. ONNX Runtime's domain also has most operators of the default one; where it has another of the
+/// same name, that is meant.
+pub(crate) fn find(domain: &str, kind: &str) -> Option<Entry> {
+    let within = |domain: &str| {
+        let mut all = FAMILIES.iter().filter(|family| family.domain == domain);
+        all.find_map(|family| {
+            let (_, lower) = family.operators.iter().find(|(name, _)| *name == kind)?;
+            Some(Entry { lower: *lower, is_kept: family.is_kept })
+        })
+    };
+    match domain {
+        MICROSOFT => within(MICROSOFT).or_else(|| within(ONNX)),
+        ONNX => within(ONNX),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_are_told_apart() {
+        let of = |domain: &str, kind: &str| find(domain, kind).map(|entry| entry.lower as usize);
+        for kind in ["Attention", "RotaryEmbedding"] {
+            assert!(of(ONNX, kind).is_some() && of(MICROSOFT, kind).is_some(), "{kind}");
+            assert_ne!(of(ONNX, kind), of(MICROSOFT, kind), "{kind}");
+        }
+        assert_eq!(of(ONNX, "QLinearAdd"), of(MICROSOFT, "QLinearAdd"));
+        assert!(of(ONNX, "FusedConv").is_none() && of("com.example", "Relu").is_none());
+    }
 }

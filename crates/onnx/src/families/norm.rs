@@ -92,13 +92,25 @@ fn layer(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 fn root_mean_square(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (x, scale) = (call.input(0)?, call.input(1)?);
     let axis = call.axis(call.int("axis", -1), x)?;
+    let epsilon = call.float("epsilon", 1e-5);
+    one(root_mean_square_of(call, x, scale, axis, epsilon)?.0)
+}
+
+/// Normalised over all axes from `axis` on, and the factor that this took.
+pub(super) fn root_mean_square_of(
+    call: &mut Call<'_, '_>,
+    x: TensorId,
+    scale: TensorId,
+    axis: usize,
+    epsilon: f64,
+) -> Result<(TensorId, TensorId)> {
     let axes: Vec<usize> = (axis..call.rank(x)).collect();
     let square = call.map("multiply", &[x, x])?;
     let mean = call.reduce("mean", square, &axes, true)?;
-    let mean = call.with("add", mean, call.float("epsilon", 1e-5))?;
+    let mean = call.with("add", mean, epsilon)?;
     let inverse = call.map("rsqrt", &[mean])?;
     let made = call.map("multiply", &[x, inverse])?;
-    one(call.map("multiply", &[made, scale])?)
+    Ok((call.map("multiply", &[made, scale])?, inverse))
 }
 
 fn local_response(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {

@@ -54,6 +54,17 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("QLinearConcat", concat),
 ];
 
+/// Whether a node stays one operator: not if channels of weights have different zero points, which ONNX allows and ONNX Runtime
+/// refuses when it runs.
+pub(super) fn is_kept(call: &Call<'_, '_>) -> bool {
+    let zero = match call.node.op_type.as_deref() {
+        Some("QLinearConv") => call.optional(5).ok().flatten(),
+        _ => None,
+    };
+    let values = zero.and_then(|zero| call.lowering.known(zero)?.to_i64s());
+    values.is_none_or(|values| values.windows(2).all(|pair| pair[0] == pair[1]))
+}
+
 fn channels_first(call: &Call<'_, '_>) -> Result<()> {
     match call.int("channels_last", 0) {
         0 => Ok(()),

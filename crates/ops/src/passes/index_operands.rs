@@ -5,7 +5,7 @@ use edgecut_graph::{Attr, Graph, Operator, TensorId};
 /// Values from the first to the second, both included.
 pub type ValueRange = (i64, i64);
 
-/// The attribute of an opaque operator that lists the optional inputs that are absent.
+/// The attribute of an opaque or composite operator that lists the optional inputs that are absent.
 const OMITTED: &str = "onnx.omitted";
 
 /// The operands of an operator, by the positions that its definition gives them.
@@ -26,7 +26,7 @@ pub(super) fn operand_range(graph: &Graph, operator: &Operator, at: usize) -> Op
         return None;
     }
     match operator.name.rsplit_once('.') {
-        Some((domain @ ("onnx" | "com.microsoft"), kind)) if operator.opaque_reason().is_some() => match domain {
+        Some((domain @ ("onnx" | "com.microsoft"), kind)) if operator.is_kept_as_read() => match domain {
             "onnx" => operands.onnx(kind, position),
             _ => operands.microsoft(kind, position),
         },

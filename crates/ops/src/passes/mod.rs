@@ -9,6 +9,7 @@
 //! | [`tile`], `tile_bounds` | computes segments of a graph tile by tile; bounds inference |
 //! | `rewriter` | rewrites a graph whose tensors exist as shards |
 //! | `constant_copies` | what depends on parameters alone, copied for the shards that read it |
+//! | [`decompose_quantisation`](mod@decompose_quantisation) | quantisation as elementary operators, for engines that translate |
 //! | [`reader_copies`] | copies of what is fused into its readers |
 //! | [`index_ranges`](mod@index_ranges), `index_operands` | the values that indices and lengths among the inputs may have |
 //! | [`summary`] | operator counts, FLOPs and sizes of a model |
@@ -19,6 +20,7 @@ pub mod axes;
 mod carried;
 mod constant_copies;
 mod declared;
+pub mod decompose_quantisation;
 mod index_operands;
 pub mod index_ranges;
 mod opaque_flops;

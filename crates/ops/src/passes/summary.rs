@@ -96,8 +96,16 @@ pub fn summary(graph: &Graph, is_node: impl Fn(OperatorId) -> bool) -> Summary {
     }
 }
 
-/// FLOPs of one operator, estimated for one without a definition; 0 where shapes are unknown.
+/// FLOPs of one operator: of a composite one the sum of what it consists of, estimated for one without a definition; 0 where
+/// shapes are unknown.
 pub fn flops(graph: &Graph, operator: &Operator) -> u64 {
+    match &operator.decomposition {
+        Some(inner) => inner.operators().map(|(_, part)| own_flops(inner, part)).fold(0, u64::saturating_add),
+        None => own_flops(graph, operator),
+    }
+}
+
+fn own_flops(graph: &Graph, operator: &Operator) -> u64 {
     let Some(def) = lookup(&operator.name) else { return opaque_flops(graph, operator) };
     let args = graph.arg_types(operator);
     let call = Call { def, attrs: &operator.attrs, args: &args, values: &[] };
@@ -105,6 +113,13 @@ pub fn flops(graph: &Graph, operator: &Operator) -> u64 {
 }
 
 fn unsupported(operator: &Operator) -> Option<String> {
+    match &operator.decomposition {
+        Some(inner) => inner.operators().find_map(|(_, part)| without_kernel(part)),
+        None => without_kernel(operator),
+    }
+}
+
+fn without_kernel(operator: &Operator) -> Option<String> {
     match lookup(&operator.name).map(|def| &def.kernel) {
         None => Some(operator.opaque_reason().unwrap_or("unknown operator").to_string()),
         Some(Kernel::None(reason)) => Some((*reason).to_string()),

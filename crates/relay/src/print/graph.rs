@@ -10,6 +10,7 @@ use super::{
 use crate::{ast::FloatWidth, strict::reads_only_objects};
 use edgecut_graph::{
     Arg, Attr, Attrs, DType, Dim, Graph, Operator, OperatorId, Origin, TensorData, TensorId, TensorType, Type,
+    inline_composites,
 };
 use edgecut_ops as ops;
 use edgecut_ops::OpDef;
@@ -19,8 +20,16 @@ use edgecut_ops::OpDef;
 ///
 /// Inputs and parameters become the parameters of `@main`, in the order of the graph. Scalar constants are inline, others
 /// in the metadata section. Names of tensors are made legal. Operators are printed in post-order, in which the text is
-/// read again; unused ones are omitted.
+/// read again; unused ones are omitted. Composite operators are printed as their decompositions.
 pub fn print_graph(graph: &Graph) -> String {
+    match graph.operators().any(|(_, operator)| operator.decomposition.is_some()) {
+        true => print_plain(&inline_composites(graph, |_| true).graph),
+        false => print_plain(graph),
+    }
+}
+
+/// Prints a graph without composite operators.
+fn print_plain(graph: &Graph) -> String {
     let mut writer = Writer {
         graph,
         text: HEADER.to_string(),

@@ -1,0 +1,175 @@
+//! Nodes as composite operators: the operator that the file has, and as its decomposition what the node's family makes of it.
+//!
+//! The decomposition is made in a graph of its own, whose inputs are the operands. Constant operands are inputs there too, so
+//! that weights are neither folded nor converted; their contents are known, where axes or sizes come from them.
+
+use std::{collections::HashMap, sync::Arc};
+
+use edgecut_graph::{Graph, Origin, TensorId, TensorType};
+
+use crate::{
+    live::live,
+    lowering::{Call, Lower, Lowering, Value, tensors},
+    opaque,
+    proto::{AttributeProto, NodeProto},
+};
+
+impl<'m> Lowering<'m> {
+    /// Adds `node` as a composite operator. `None` if it cannot be one: `lower` refuses it without the rest of the graph, its
+    /// types are not known, or it is more than a function of tensors. A function of constants is not one: it is folded.
+    pub fn composite(
+        &mut self,
+        node: &'m NodeProto,
+        lower: Lower,
+        version: i64,
+        inputs: &[Option<Value>],
+    ) -> Option<Vec<Value>> {
+        let operands = tensors(inputs)?;
+        if operands.iter().flatten().all(|tensor| self.known(*tensor).is_some()) {
+            return None;
+        }
+        let attribute = |a: &'m AttributeProto| self.attribute(a);
+        let operator = opaque::operator(node, version, &operands, attribute)?;
+        let decomposition = self.decomposition(node, lower, version, &operands)?;
+        let ty = |tensor: &TensorId| decomposition.tensor(*tensor).ty.clone();
+        let types: Vec<TensorType> = decomposition.outputs.iter().map(ty).collect();
+        let are_fixed = decomposition.tensors().all(|(_, tensor)| tensor.ty.shape.fixed().is_some());
+        if types.is_empty() || !are_fixed {
+            return None;
+        }
+        self.other_operators += decomposition.operators().len();
+        let operator = operator.with_layer(self.layer.clone()).with_decomposition(Arc::new(decomposition));
+        let id = self.graph.add_operator(operator, &types);
+        Some(self.results(node, id))
+    }
+
+    /// What `lower` makes of `node`, as a graph from its operands to the results that it names.
+    fn decomposition(
+        &mut self,
+        node: &'m NodeProto,
+        lower: Lower,
+        version: i64,
+        operands: &[Option<TensorId>],
+    ) -> Option<Graph> {
+        let mut inner = Graph::new();
+        let mut contents = HashMap::new();
+        let input = |operand: &Option<TensorId>| {
+            operand.map(|id| {
+                let tensor = self.graph.tensor(id);
+                let new = inner.add_tensor(tensor.name.clone(), tensor.ty.clone(), Origin::Input);
+                if let Origin::Constant(data) = &tensor.origin {
+                    contents.insert(new, data.clone());
+                }
+                Value::Tensor(new)
+            })
+        };
+        let inputs: Vec<Option<Value>> = operands.iter().map(input).collect();
+        let outer = std::mem::replace(&mut self.graph, inner);
+        let scalars = std::mem::take(&mut self.scalars);
+        self.other_operators += outer.operators().len();
+        self.operand_contents = contents;
+        let results = lower(&mut Call { lowering: self, node, inputs, version });
+        self.operand_contents.clear();
+        self.other_operators -= outer.operators().len();
+        self.scalars = scalars;
+        let mut inner = std::mem::replace(&mut self.graph, outer);
+        let results = results.ok()?;
+        let named = (0..).zip(&node.output).filter(|(_, name)| !name.is_empty());
+        let result = |at: usize| match results.get(at) {
+            Some(Value::Tensor(tensor)) => Some(*tensor),
+            _ => None,
+        };
+        inner.outputs = named.map(|(at, _)| result(at)).collect::<Option<_>>()?;
+        Some(live(&inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use edgecut_graph::{Graph, OperatorId, Origin};
+
+    use crate::{
+        ExportOptions, export,
+        proto::{ModelProto, NodeProto, TensorProto},
+        test_models::{FLOAT, info, int, model, node, read},
+    };
+
+    fn microsoft(kind: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
+        NodeProto { domain: Some("com.microsoft".into()), ..node(kind, inputs, outputs, Vec::new()) }
+    }
+
+    /// A vector of four numbers as an initializer of `model`.
+    fn with_weight(mut model: ModelProto, name: &str) -> ModelProto {
+        let weight = TensorProto {
+            name: Some(name.into()),
+            data_type: Some(FLOAT),
+            dims: vec![4],
+            float_data: vec![1.0, 2.0, 3.0, 4.0],
+            ..TensorProto::default()
+        };
+        model.graph.as_mut().unwrap().initializer.push(weight);
+        model
+    }
+
+    fn nodes(graph: &Graph) -> Vec<NodeProto> {
+        export(graph, &ExportOptions::new(&|_| Ok(None))).unwrap().model.graph.unwrap().node
+    }
+
+    #[test]
+    fn a_node_stays_one_operator_and_its_weights_stay_operands() {
+        let (x, y) = (info("x", FLOAT, &["2", "4"]), info("y", FLOAT, &["2", "4"]));
+        let made = model(&[x], vec![microsoft("BiasGelu", &["x", "b"], &["y"])], &[y]);
+        let graph = read(&with_weight(made, "b"), &[]).unwrap().graph;
+        let operator = graph.operator(OperatorId(0));
+        assert_eq!((graph.operators().len(), operator.name.as_str()), (1, "com.microsoft.BiasGelu"));
+        assert_eq!((operator.opaque_reason(), operator.layer.as_deref()), (None, Some("BiasGelu_1")));
+        let inner = operator.decomposition.as_deref().unwrap();
+        assert_eq!((inner.inputs().count(), inner.operator(OperatorId(0)).name.as_str()), (2, "add"));
+        let scalars = inner.parameters().all(|id| inner.tensor(id).ty.shape.rank() == 0);
+        assert!(scalars && inner.operators().all(|(_, part)| part.decomposition.is_none()));
+        let written = nodes(&graph);
+        assert_eq!((written.len(), written[0].op_type.as_deref()), (1, Some("BiasGelu")));
+        assert_eq!((written[0].input.join(" "), written[0].output.join(" ")), ("x b".into(), "y".into()));
+    }
+
+    #[test]
+    fn results_that_the_file_does_not_name_are_none() {
+        let sizes = &["2", "3", "4"][..];
+        let (x, y) = (info("x", FLOAT, sizes), info("y", FLOAT, sizes));
+        let skip = microsoft("SkipLayerNormalization", &["x", "x", "b"], &["t", "", "", "y"]);
+        let graph = read(&with_weight(model(&[x], vec![skip], &[y]), "b"), &[]).unwrap().graph;
+        assert_eq!(graph.operator(OperatorId(0)).outputs.len(), 2);
+        let written = nodes(&graph);
+        assert_eq!((written[0].input.join(" "), written[0].output[1..].join(" ")), ("x x b".into(), "  y".into()));
+    }
+
+    #[test]
+    fn what_lacks_the_rest_of_the_graph_is_lowered_or_opaque() {
+        let (x, y) = (info("x", FLOAT, &["2", "4"]), info("y", FLOAT, &["2", "4"]));
+        // The statistics of a fused normalisation are not expressed.
+        let skip = microsoft("SkipSimplifiedLayerNormalization", &["x", "x", "b"], &["t", "y"]);
+        let made = model(&[x.clone()], vec![skip], &[info("y", FLOAT, &["2", "1"])]);
+        let error = read(&with_weight(made, "b"), &[]).unwrap_err().to_string();
+        assert!(error.contains("statistics"), "{error}");
+        // A function of constants is folded, or stays a function of constants.
+        let made = model(&[x], vec![microsoft("Gelu", &["b"], &["t"]), node("Add", &["x", "t"], &["y"], vec![])], &[y]);
+        let graph = read(&with_weight(made, "b"), &[]).unwrap().graph;
+        assert!(graph.operators().all(|(_, operator)| operator.decomposition.is_none()));
+    }
+
+    #[test]
+    fn attention_stays_one_operator_where_it_caps_or_returns_scores() {
+        let all = ["q", "k", "v"].map(|name| info(name, FLOAT, &["1", "2", "3", "4"]));
+        for (attributes, outputs, count) in
+            [(vec![], &["y"][..], None), (vec![int("qk_matmul_output_mode", 1)], &["y", "", "", "s"][..], Some(2))]
+        {
+            let attention = node("Attention", &["q", "k", "v"], outputs, attributes);
+            let mut made = model(&all, vec![attention], &[info("y", FLOAT, &["1", "2", "3", "4"])]);
+            made.opset_import[0].version = Some(23);
+            let graph = read(&made, &[]).unwrap().graph;
+            let kept = graph.operators().find(|(_, operator)| operator.name == "onnx.Attention");
+            assert_eq!(kept.map(|(_, operator)| operator.outputs.len()), count);
+            assert!(graph.tensors().all(|(_, tensor)| !matches!(tensor.origin, Origin::Parameter)));
+        }
+    }
+}

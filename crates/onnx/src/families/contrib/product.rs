@@ -1,0 +1,100 @@
+//! Products with what follows them, and with packed weights.
+
+use edgecut_graph::{DType, TensorId};
+
+use super::{elementwise::added, fused_activation::activated, packed_bits::unpacked};
+use crate::{
+    compose::one,
+    error::Result,
+    families::{
+        conv,
+        linear::{general_product, product},
+    },
+    lowering::{Call, Lower, Value},
+};
+
+pub(in crate::families) const OPS: &[(&str, Lower)] =
+    &[("FusedConv", convolution), ("FusedGemm", gemm), ("FusedMatMul", matmul), ("MatMulNBits", packed_matmul)];
+
+/// An activation of a convolution, its bias and a further operand.
+fn convolution(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let (x, w, bias, more) = (call.input(0)?, call.input(1)?, call.optional(2)?, call.optional(3)?);
+    let made = conv::product(call, x, w, None)?;
+    let made = conv::biased(call, made, bias)?;
+    let made = added(call, made, more)?;
+    let parameters = call.floats("activation_params").unwrap_or_default();
+    one(activated(call, made, |at| parameters.get(at).copied())?)
+}
+
+fn gemm(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let (a, b, c) = (call.input(0)?, call.input(1)?, call.optional(2)?);
+    let made = general_product(call, a, b, c)?;
+    let parameters = ["activation_alpha", "activation_beta", "activation_gamma"];
+    let parameters = parameters.map(|name| call.has(name).then(|| call.float(name, 0.0)));
+    one(activated(call, made, |at| parameters.get(at).copied().flatten())?)
+}
+
+/// alpha A B, where A and B may be transposed.
+fn matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let a = transposed(call, a, "transA", "transBatchA")?;
+    let b = transposed(call, b, "transB", "transBatchB")?;
+    let made = product(call, a, b)?;
+    match call.float("alpha", 1.0) {
+        1.0 => one(made),
+        alpha => one(call.with("multiply", made, alpha)?),
+    }
+}
+
+/// With the first axis moved before the last one if `batch` says so, then the last two axes exchanged if `matrix` does.
+fn transposed(call: &mut Call<'_, '_>, x: TensorId, matrix: &str, batch: &str) -> Result<TensorId> {
+    let rank = call.rank(x);
+    let mut axes: Vec<usize> = (0..rank).collect();
+    if rank >= 2 && call.int(batch, 0) != 0 {
+        axes[..rank - 1].rotate_left(1);
+    }
+    if rank >= 2 && call.int(matrix, 0) != 0 {
+        axes.swap(rank - 2, rank - 1);
+    }
+    call.transpose(x, &axes)
+}
+
+/// A product with weights in rows, quantised in blocks along them: (weight - zero point) scale.
+fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    if call.int("weight_prepacked", 0) != 0 || call.optional(4)?.is_some() {
+        return Err("weights in the layout of one device, or in groups, are not supported".to_string());
+    }
+    let (a, packed, scales) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let bits = call.int("bits", 4);
+    let sizes = ["N", "K", "block_size"].map(|name| u64::try_from(call.int(name, 0)).unwrap_or(0));
+    let [rows, inner, block] = sizes;
+    let blocks = inner.checked_div(block).map_or(0, |whole| whole + u64::from(inner % block.max(1) != 0));
+    let dtype = call.dtype_of(scales);
+    let expected = || format!("weights that are not {rows} rows of {blocks} blocks of {block} numbers of {bits} bits");
+    let numbers = unpacked(call, packed, bits)?;
+    if call.dims(numbers)?[..] != [rows, blocks, block] || rows == 0 || block == 0 {
+        return Err(expected());
+    }
+    let zero = match call.optional(3)? {
+        Some(zero) if call.dtype_of(zero) == DType::U8 => {
+            let width = (blocks * bits.unsigned_abs()).div_ceil(8);
+            let zero = call.reshape(zero, &[rows, width])?;
+            let zero = unpacked(call, zero, bits)?;
+            let zero = call.slice(zero, 1, 0, blocks)?;
+            call.cast(zero, dtype)?
+        }
+        Some(zero) => zero,
+        None => call.lowering.scalar(f64::from(1 << (bits - 1)), dtype)?,
+    };
+    let zero = if call.rank(zero) == 0 { zero } else { call.reshape(zero, &[rows, blocks, 1])? };
+    let scales = call.reshape(scales, &[rows, blocks, 1])?;
+    let numbers = call.cast(numbers, dtype)?;
+    let centred = call.map("subtract", &[numbers, zero])?;
+    let weights = call.map("multiply", &[centred, scales])?;
+    let weights = call.reshape(weights, &[rows, blocks * block])?;
+    let weights = if blocks * block == inner { weights } else { call.slice(weights, 1, 0, inner)? };
+    let columns = call.transpose(weights, &[1, 0])?;
+    let made = product(call, a, columns)?;
+    let bias = call.optional(5)?;
+    one(added(call, made, bias)?)
+}
