@@ -47,7 +47,7 @@ pub(super) fn in_single_precision(graph: &Graph) -> Option<SinglePrecision> {
         new.outputs.clear();
         let mut types: Vec<TensorType> = operator.outputs.iter().map(|t| graph.tensor(*t).ty.clone()).collect();
         if !is_kept {
-            new.attrs = new.attrs.iter().map(|(key, value)| (key.clone(), widened(value))).collect();
+            new.attrs = new.attrs.iter().map(|(key, value)| (key.into(), widened(value))).collect();
             types.iter_mut().filter(|ty| ty.dtype == DType::F16).for_each(|ty| ty.dtype = DType::F32);
         }
         let id = writer.graph.add_operator(new, &types);
