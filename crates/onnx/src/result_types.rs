@@ -78,11 +78,9 @@ impl Lowering<'_> {
                         ..TensorProto::default()
                     });
                 }
-                _ => graph.input.push(ValueInfoProto {
-                    name: Some(name.clone()),
-                    r#type: Some(type_proto(&tensor.ty)?),
-                    ..ValueInfoProto::default()
-                }),
+                _ => {
+                    graph.input.push(ValueInfoProto { name: Some(name.clone()), r#type: Some(type_proto(&tensor.ty)?) })
+                }
             }
             alone.input.push(name);
         }
