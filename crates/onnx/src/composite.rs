@@ -148,7 +148,7 @@ mod tests {
         let (x, y) = (info("x", FLOAT, &["2", "4"]), info("y", FLOAT, &["2", "4"]));
         // The statistics of a fused normalisation are not expressed.
         let skip = microsoft("SkipSimplifiedLayerNormalization", &["x", "x", "b"], &["t", "y"]);
-        let made = model(&[x.clone()], vec![skip], &[info("y", FLOAT, &["2", "1"])]);
+        let made = model(std::slice::from_ref(&x), vec![skip], &[info("y", FLOAT, &["2", "1"])]);
         let error = read(&with_weight(made, "b"), &[]).unwrap_err().to_string();
         assert!(error.contains("statistics"), "{error}");
         // A function of constants is folded, or stays a function of constants.
