@@ -13,6 +13,8 @@ const F32_ONLY: &[DType] = &[F32];
 const NUMBERS: &[DType] = &[F32, F64, I32, I64];
 /// With the type that no other holds: where a runtime lacks the kernel it says so, and a wrong order would not be seen.
 const ORDERED: &[DType] = &[F32, F64, I32, I64, U64];
+/// Operators of set 18 that are not defined on half floats at all.
+const WITHOUT_HALF: &[&str] = &["IsInf", "Range"];
 const BITS: &[DType] = &[I32, I64, U32, U64];
 
 /// The kernels of one operator.
@@ -142,7 +144,8 @@ impl Kernels {
     pub fn computed_in(&self, dtype: DType) -> Result<DType> {
         // ONNX Runtime itself converts half floats around nodes that it has no kernel of them for, and nothing between two such
         // nodes.
-        if self.types.contains(&dtype) || (dtype == F16 && self.types.contains(&F32)) {
+        let converts = dtype == F16 && self.types.contains(&F32) && !WITHOUT_HALF.contains(&self.op);
+        if self.types.contains(&dtype) || converts {
             return Ok(dtype);
         }
         let wider: &[DType] = match dtype {
@@ -151,8 +154,7 @@ impl Kernels {
             U32 => &[I64, F64],
             U64 => &[I64],
             I32 => &[I64, F64],
-            F16 => &[F64],
-            DType::Bf16 => &[F32, F64],
+            F16 | DType::Bf16 => &[F32, F64],
             F32 => &[F64],
             I64 | F64 | DType::Exotic(_) => &[],
         };
@@ -171,6 +173,7 @@ mod tests {
         assert_eq!(wide("Add", I8), Ok(I32));
         assert_eq!(wide("Add", F32), Ok(F32));
         assert_eq!((wide("Conv", F16), wide("Conv", DType::Bf16)), (Ok(F16), Ok(F32)));
+        assert_eq!(wide("IsInf", F16), Ok(F32));
         assert_eq!(wide("Where", Bool), Ok(U8));
         assert!(wide("Erf", F64).is_err());
         assert!(restrictions("Gather").is_none());

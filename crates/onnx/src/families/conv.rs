@@ -159,7 +159,8 @@ fn transposed(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 fn integer(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (x, w) = (call.input(0)?, call.input(1)?);
     let (x_zero, w_zero) = (call.optional(2)?, call.optional(3)?);
-    if call.rank(x) == 4 && [x_zero, w_zero].iter().flatten().all(|zero| call.rank(*zero) < 2) {
+    // ONNX Runtime's kernel has one zero point for all channels.
+    if call.rank(x) == 4 && [x_zero, w_zero].into_iter().flatten().all(|zero| is_one(call, zero)) {
         let zeros = [or_zero(call, x_zero, x)?, or_zero(call, w_zero, w)?];
         // What scales are does not matter to the integers.
         let scale = call.lowering.scalar(1.0, DType::F32)?;
@@ -168,6 +169,11 @@ fn integer(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     }
     let (x, w) = (less(call, x, x_zero, 1)?, less(call, w, w_zero, 0)?);
     one(product(call, x, w, Some(DType::I32))?)
+}
+
+/// Whether a tensor is one number.
+pub(super) fn is_one(call: &Call<'_, '_>, tensor: TensorId) -> bool {
+    call.rank(tensor) < 2 && call.ty(tensor).shape.elements() == Some(1)
 }
 
 /// A zero point; that of `x` without one is 0.

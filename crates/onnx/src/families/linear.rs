@@ -2,7 +2,7 @@
 
 use edgecut_graph::{Attr, TensorId};
 
-use super::conv::{less, or_zero};
+use super::conv::{is_one, less, or_zero};
 use crate::{
     compose::{one, text},
     error::Result,
@@ -18,8 +18,10 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("MatMulInteger", |call| {
         let (a, b) = (call.input(0)?, call.input(1)?);
         let (a_zero, b_zero) = (call.optional(2)?, call.optional(3)?);
-        let is_vector = [a_zero, b_zero].iter().flatten().all(|zero| call.rank(*zero) < 2);
-        if call.rank(a) >= 2 && call.rank(b) >= 2 && is_vector {
+        // ONNX Runtime's kernel has several zero points for the columns of one matrix only.
+        let has_kernel = a_zero.is_none_or(|zero| is_one(call, zero))
+            && b_zero.is_none_or(|zero| is_one(call, zero) || (call.rank(b) == 2 && call.rank(zero) == 1));
+        if call.rank(a) >= 2 && call.rank(b) >= 2 && has_kernel {
             let zeros = match (a_zero, b_zero) {
                 (None, None) => Vec::new(),
                 _ => vec![or_zero(call, a_zero, a)?, or_zero(call, b_zero, b)?],

@@ -67,13 +67,21 @@ fn half_even(call: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId> {
 
 /// The axis of scales and zero points, which are one number or a vector.
 fn vector_axis(call: &Call<'_, '_>, x: TensorId, parameters: &[TensorId]) -> Result<i64> {
-    if parameters.iter().any(|parameter| call.rank(*parameter) > 1) {
+    if call.int("block_size", 0) != 0 || parameters.iter().any(|parameter| call.rank(*parameter) > 1) {
         return Err("scales of blocks are not supported".to_string());
     }
-    match call.rank(x) {
-        0 => Ok(-1),
-        rank => Ok(call.axis(call.int("axis", 1).min(rank as i64 - 1), x)? as i64),
+    let axis = match call.rank(x) {
+        0 => -1,
+        rank => call.axis(call.int("axis", 1).min(rank as i64 - 1), x)? as i64,
+    };
+    let length = usize::try_from(axis).ok().and_then(|axis| call.dims(x).ok()?.get(axis).copied()).unwrap_or(1);
+    for parameter in parameters {
+        let count = call.ty(*parameter).shape.elements();
+        if count != Some(1) && count != Some(length) {
+            return Err(format!("a scale or zero point is {}, expected one number or {length}", call.ty(*parameter)));
+        }
     }
+    Ok(axis)
 }
 
 /// The operator `name` on data, scale and zero point, with results of `dtype`.

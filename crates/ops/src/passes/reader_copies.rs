@@ -2,10 +2,10 @@
 //! get what it reads. A dequantisation between an integer tensor and two convolutions would otherwise be a group of its own,
 //! whose result is four times as large.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use edgecut_graph::{Arg, FusionClass, Graph, Operator, OperatorId, TensorId, constant_operators};
-use smol_str::format_smolstr;
+use smol_str::{SmolStr, format_smolstr};
 
 use crate::lookup;
 
@@ -14,6 +14,7 @@ use crate::lookup;
 pub fn copy_for_readers(graph: &Graph) -> Graph {
     let consumers = graph.consumers();
     let is_constant = constant_operators(graph);
+    let mut names: HashSet<SmolStr> = graph.tensors().map(|(_, tensor)| tensor.name.clone()).collect();
     let mut copied = Graph::new();
     let mut moved: HashMap<TensorId, TensorId> = HashMap::new();
     for (id, tensor) in graph.tensors().filter(|(id, _)| graph.producer(*id).is_none()) {
@@ -30,10 +31,15 @@ pub fn copy_for_readers(graph: &Graph) -> Graph {
         let &[result] = &operator.outputs[..] else { continue };
         let readers = consumers[result.0 as usize].iter().copied();
         let own = usize::from(!graph.outputs.contains(&result));
-        for (count, reader) in readers.skip(own).enumerate() {
+        for reader in readers.skip(own) {
             let copy = copied.copy_operator(graph, id, |tensor| moved[&tensor]);
             let tensor = copied.operator(copy).outputs[0];
-            copied.tensor_mut(tensor).name = format_smolstr!("{}.{}", graph.tensor(result).name, count + 2);
+            let original = &graph.tensor(result).name;
+            let mut free =
+                (2..).map(|count| format_smolstr!("{original}.{count}")).filter(|name| names.insert(name.clone()));
+            if let Some(name) = free.next() {
+                copied.tensor_mut(tensor).name = name;
+            }
             of_reader.insert((reader, result), tensor);
         }
     }

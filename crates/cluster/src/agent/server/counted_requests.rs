@@ -1,8 +1,12 @@
-//! Counts the requests of each connection that are under way, from their beginning to the end of their reply.
+//! Counts the requests of each connection that are under way, from their beginning to the end of their reply. A reply that the
+//! client does not receive, because it leaves no room for it, keeps no connection.
 
-use std::task::{Context, Poll};
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
 
-use http_body_util::BodyExt;
+use http_body::{Frame, SizeHint};
 use tonic::{
     body::Body,
     codegen::{
@@ -12,7 +16,7 @@ use tonic::{
     server::NamedService,
 };
 
-use super::connection_info::ConnectionInfo;
+use super::{connection_info::ConnectionInfo, open_connections::RequestUnderWay};
 
 /// A gRPC service whose requests keep their connections.
 #[derive(Debug, Clone)]
@@ -40,14 +44,51 @@ where
         let under_way = connection.map(|connection| connection.open.begin_request());
         let response = self.0.call(request);
         Box::pin(async move {
-            let held = |body: Body| {
-                Body::new(body.map_frame(move |frame| {
-                    // Dropped with the body.
-                    let _ = &under_way;
-                    frame
-                }))
-            };
-            Ok(response.await?.map(held))
+            let response = response.await?;
+            Ok(response.map(|body| Body::new(CountedReply::new(body, under_way))))
         })
+    }
+}
+
+/// A reply whose request is under way as long as it is asked for frames: HTTP/2 asks for one when the client has room for it.
+struct CountedReply {
+    body: Body,
+    request: Option<RequestUnderWay>,
+}
+
+impl CountedReply {
+    fn new(body: Body, request: Option<RequestUnderWay>) -> CountedReply {
+        let reply = CountedReply { body, request };
+        reply.wait_for_client(true);
+        reply
+    }
+
+    fn wait_for_client(&self, waits: bool) {
+        if let Some(request) = &self.request {
+            request.wait_for_client(waits);
+        }
+    }
+}
+
+impl http_body::Body for CountedReply {
+    type Data = <Body as http_body::Body>::Data;
+    type Error = <Body as http_body::Body>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        self.wait_for_client(false);
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.wait_for_client(frame.is_ready());
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -1,11 +1,15 @@
 //! The open connections of an agent, and which of them is closed when a newcomer needs a place: the one that has been idle
 //! longest.
 //!
-//! A connection is idle without a request of the agent's service under way. Answers to pings and health checks do not keep it.
+//! A connection is idle without a request of the agent's service under way, other than those whose replies the client does not
+//! receive. Answers to pings and health checks do not keep it.
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -35,7 +39,9 @@ pub(super) struct OpenConnection {
 #[derive(Debug)]
 struct Requests {
     under_way: usize,
-    /// The end of the last one.
+    /// How many of these wait for the client to receive their replies.
+    waiting: usize,
+    /// When the last one ended, or began to wait.
     idle_since: Instant,
 }
 
@@ -48,7 +54,10 @@ pub(super) struct ConnectionPlace {
 
 /// A request that is under way until this is dropped.
 #[derive(Debug)]
-pub(super) struct RequestUnderWay(Arc<OpenConnection>);
+pub(super) struct RequestUnderWay {
+    connection: Arc<OpenConnection>,
+    waits: AtomicBool,
+}
 
 /// Why a client gets no further connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,20 +140,20 @@ impl OpenConnections {
 
 impl OpenConnection {
     pub fn new(client_id: ClientId, address: SocketAddr, now: Instant) -> OpenConnection {
-        let requests = Mutex::new(Requests { under_way: 0, idle_since: now });
+        let requests = Mutex::new(Requests { under_way: 0, waiting: 0, idle_since: now });
         OpenConnection { client_id, address, close: CancellationToken::new(), requests }
     }
 
     /// Another request of it.
     pub fn begin_request(self: &Arc<OpenConnection>) -> RequestUnderWay {
         lock(&self.requests).under_way += 1;
-        RequestUnderWay(self.clone())
+        RequestUnderWay { connection: self.clone(), waits: AtomicBool::new(false) }
     }
 
     /// Since when it has been idle; `None` if it is in use.
     fn idle_since(&self) -> Option<Instant> {
         let requests = lock(&self.requests);
-        (requests.under_way == 0).then_some(requests.idle_since)
+        (requests.under_way == requests.waiting).then_some(requests.idle_since)
     }
 }
 
@@ -165,9 +174,26 @@ impl Drop for ConnectionPlace {
     }
 }
 
+impl RequestUnderWay {
+    /// Says whether the request waits for the client: it keeps the connection as long as it does not.
+    pub fn wait_for_client(&self, waits: bool) {
+        let mut requests = lock(&self.connection.requests);
+        if self.waits.swap(waits, Ordering::Relaxed) == waits {
+            return;
+        }
+        if waits {
+            requests.waiting += 1;
+            requests.idle_since = Instant::now();
+        } else {
+            requests.waiting -= 1;
+        }
+    }
+}
+
 impl Drop for RequestUnderWay {
     fn drop(&mut self) {
-        let mut requests = lock(&self.0.requests);
+        self.wait_for_client(false);
+        let mut requests = lock(&self.connection.requests);
         requests.under_way -= 1;
         requests.idle_since = Instant::now();
     }
@@ -218,6 +244,10 @@ mod tests {
         assert_eq!([&used, &idle, &newest].map(is_closed), [false, true, false]);
         let _second = newest.connection().begin_request();
         assert_eq!(all.try_open(one, address, late + 100 * SECOND).unwrap_err(), NoPlace::InUse);
+        request.wait_for_client(true);
+        assert!(used.connection().idle_since().is_some(), "no reply is received");
+        request.wait_for_client(false);
+        assert!(used.connection().idle_since().is_none());
         drop(request);
         assert!(all.try_open(one, address, late + 100 * SECOND).is_ok() && is_closed(&used));
     }

@@ -17,21 +17,40 @@ const SIXTEEN_BITS: i64 = 21;
 
 pub(super) fn quantize(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let dtype = scope.out()?.dtype;
-    converted(scope, "QuantizeLinear", dtype)
+    let mut operands = operands(scope)?;
+    // Until set 23 data and scales have one type.
+    operands[0] = scope.builder.cast(&operands[0], operands[1].dtype)?;
+    if operands.len() < 3 && dtype != DType::U8 {
+        let dims = scope.dims(1)?;
+        let count = dims.iter().product::<i64>().max(0) as usize;
+        let dims: Vec<u64> = dims.into_iter().map(|size| size as u64).collect();
+        operands.push(scope.builder.list_of(&vec![0.0; count], dtype, &dims)?);
+    }
+    converted(scope, "QuantizeLinear", &operands, dtype, dtype)
 }
 
 pub(super) fn dequantize(scope: &mut Scope<'_>) -> Result<OnnxValue> {
-    let dtype = scope.ty(0)?.dtype;
-    converted(scope, "DequantizeLinear", dtype)
+    let operands = operands(scope)?;
+    let (quantised, made) = (operands[0].dtype, operands[1].dtype);
+    let real = converted(scope, "DequantizeLinear", &operands, quantised, made)?;
+    let dtype = scope.out()?.dtype;
+    scope.builder.cast(&real, dtype)
 }
 
-/// A conversion between floats and quantised elements of type `quantised`.
-fn converted(scope: &mut Scope<'_>, op: &'static str, quantised: DType) -> Result<OnnxValue> {
-    let mut operands: Vec<OnnxValue> = (0..scope.args.len()).map(|at| scope.x(at)).collect::<Result<_>>()?;
-    if operands.len() < 3 && quantised != DType::U8 && op == "QuantizeLinear" {
-        operands.push(scope.builder.scalar(0.0, quantised)?);
-    }
-    let (dtype, rank) = (scope.out()?.dtype, scope.rank(0)?);
+/// Data, scale and, where there is one, zero point.
+fn operands(scope: &Scope<'_>) -> Result<Vec<OnnxValue>> {
+    (0..scope.args.len().max(2)).map(|at| scope.x(at)).collect()
+}
+
+/// A conversion between floats and quantised elements of type `quantised`, to elements of type `made`.
+fn converted(
+    scope: &mut Scope<'_>,
+    op: &'static str,
+    operands: &[OnnxValue],
+    quantised: DType,
+    made: DType,
+) -> Result<OnnxValue> {
+    let rank = scope.rank(0)?;
     let count = |at: usize| scope.ty(at).ok().and_then(|ty| ty.shape.elements());
     let is_vector = (1..scope.args.len()).any(|at| count(at) != Some(1));
     let axis = if is_vector { Some(axis(scope.int("axis", -1)?, rank)?) } else { None };
@@ -42,8 +61,8 @@ fn converted(scope: &mut Scope<'_>, op: &'static str, quantised: DType) -> Resul
     }
     let node = scope.builder.node(op, &operands.iter().collect::<Vec<_>>());
     match axis {
-        Some(axis) => node.int("axis", axis as i64).one(dtype),
-        None => node.one(dtype),
+        Some(axis) => node.int("axis", axis as i64).one(made),
+        None => node.one(made),
     }
 }
 

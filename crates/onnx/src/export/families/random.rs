@@ -1,5 +1,7 @@
 //! Random numbers: a session draws those of its first run from the seed, as the graph's operator does, and goes on in the next.
 
+use edgecut_graph::DType;
+
 use crate::export::write::Write::{self, One};
 use crate::{
     error::Result,
@@ -33,6 +35,8 @@ fn drawn(
     shape: Option<&[i64]>,
 ) -> Result<OnnxValue> {
     let dtype = scope.out()?.dtype;
+    // Without an operand of half precision, ONNX Runtime converts nothing.
+    let drawn = if dtype == DType::F16 && operand.is_none() { DType::F32 } else { dtype };
     let numbers: Vec<(&str, f64)> = distribution
         .into_iter()
         .chain(["seed"])
@@ -40,12 +44,13 @@ fn drawn(
         .map(|key| Ok((key, scope.float(key, 0.0)?)))
         .collect::<Result<_>>()?;
     let operands: Vec<&OnnxValue> = operand.into_iter().collect();
-    let mut node = scope.builder.node(op, &operands).int("dtype", element_type(dtype)?.into());
+    let mut node = scope.builder.node(op, &operands).int("dtype", element_type(drawn)?.into());
     if let Some(shape) = shape {
         node = node.ints("shape", shape);
     }
     for (key, number) in numbers {
         node = node.float(key, number);
     }
-    node.one(dtype)
+    let made = node.one(drawn)?;
+    scope.builder.cast(&made, dtype)
 }

@@ -226,7 +226,13 @@ fn grouped(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let key = cached(call, past_key, key, before, most)?;
     let value = cached(call, past_value, value, before, most)?;
     let columns = counted(call, 0, total)?;
-    let mut seen = call.map("less_equal", &[columns, positions])?;
+    let seen = call.map("less_equal", &[columns, positions])?;
+    // Prompts of a batch may be of different lengths.
+    let last = call.input(5)?;
+    let last = call.cast(last, DType::I64)?;
+    let last = call.reshape(last, &[batch, 1, 1, 1])?;
+    let is_filled = call.map("less_equal", &[columns, last])?;
+    let mut seen = call.map("logical_and", &[seen, is_filled])?;
     let window = call.int("local_window_size", -1);
     if window >= 0 {
         let first = call.with("subtract", positions, window as f64)?;

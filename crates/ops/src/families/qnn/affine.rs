@@ -3,7 +3,6 @@
 //!
 //! Source: <https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html> and its neighbours.
 
-use half::f16;
 use multiversion::multiversion;
 use tract_core::internal::*;
 
@@ -103,7 +102,7 @@ fn to_reals<T: Copy + Into<i32>>(from: &[T], to: &mut [f32], scale: f32, zero: i
     }
 }
 
-/// saturate(round(x / scale) + zero point).
+/// saturate(round(x / scale) + zero point), the quotient in single precision as in ONNX Runtime.
 pub(super) fn quantize(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     let shape = inputs[0].shape();
     let runs = Runs::of(call, inputs, shape)?;
@@ -112,19 +111,10 @@ pub(super) fn quantize(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<
     let (low, high) = (low as i32, high as i32);
     let mut out = Tensor::zero_dt(datum_type(dtype).context("the dtype is not supported")?, shape)?;
     let real = inputs[0].cast_to::<f32>()?;
-    let is_half = inputs[1].datum_type() == DatumType::F16;
     let (from, to) = (real.try_as_plain_ram()?, out.datum_type());
     let (from, mut plain) = (from.as_slice::<f32>()?, out.try_as_plain_ram_mut()?);
-    for_quantised!(to, T => runs.each(from, plain.as_slice_mut::<T>()?, |from, to, scale, zero| match is_half {
-            true => from.iter().zip(to).for_each(|(x, q)| {
-                // The quotient is one of half precision; its sum with the zero point may be none.
-                let ratio = f16::from_f32(x / scale).to_f32();
-                *q = ((ratio.round_ties_even() + zero as f32) as i32).clamp(low, high) as T;
-            }),
-            false => {
-                let whole = |x: i32| x as T;
-                to_integers::<T>(from, to, scale, [zero, low, high], whole);
-            }
+    for_quantised!(to, T => runs.each(from, plain.as_slice_mut::<T>()?, |from, to, scale, zero| {
+            to_integers::<T>(from, to, scale, [zero, low, high], |x| x as T);
         });
         U8 u8, I8 i8, U16 u16, I16 i16);
     Ok(tvec!(out))

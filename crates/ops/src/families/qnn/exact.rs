@@ -4,17 +4,20 @@
 use tract_core::internal::*;
 use tract_core::ops::{array::Slice, math};
 
-use crate::kernel::Wiring;
+use crate::kernel::{Wiring, indexing::integers};
 
 /// Differences of 8-bit integers and their zero points have 9 bits with the sign, products 16, and single precision holds
 /// integers of 24.
 const TERMS: usize = 1 << (24 - 16);
 
+/// More blocks take longer than one product of integers, and each is several operators for tract to optimise.
+const MOST_BLOCKS: usize = 64;
+
 /// The sum over blocks of an operand's axis each: `product` of the slices of `operands` along `axes`, whose indices are `terms`
 /// terms of the sum each. As int32.
 ///
 /// # Errors
-/// If an index alone has too many terms; see [`fits`].
+/// If there are too many terms; see [`fits`].
 pub(super) fn sum_of_blocks(
     wiring: &mut Wiring<'_>,
     operands: [OutletId; 2],
@@ -22,8 +25,8 @@ pub(super) fn sum_of_blocks(
     terms: usize,
     mut product: impl FnMut(&mut Wiring<'_>, [OutletId; 2]) -> TractResult<OutletId>,
 ) -> TractResult<OutletId> {
-    ensure!(fits(terms), "{terms} terms are too many for single precision");
     let length = *wiring.concrete(operands[0])?.get(axes[0]).context("an axis out of range")?;
+    ensure!(fits(length, terms), "{terms} terms for each of {length} indices are too many for single precision");
     let block = (TERMS / terms.max(1)).max(1);
     let mut sum: Option<OutletId> = None;
     for start in (0..length.max(1)).step_by(block) {
@@ -43,22 +46,44 @@ pub(super) fn sum_of_blocks(
     sum.context("a sum of no blocks")
 }
 
-/// Whether single precision holds the sum of `terms` products.
-pub(super) fn fits(terms: usize) -> bool {
-    terms <= TERMS
+/// Whether few enough blocks, in each of which single precision holds all sums, make up `length` indices of `terms` terms each.
+pub(super) fn fits(length: usize, terms: usize) -> bool {
+    terms <= TERMS && length <= MOST_BLOCKS * (TERMS / terms.max(1)).max(1)
 }
 
-/// `tensor` minus its zero point, in single precision; `shape` is that in which several zero points broadcast.
+/// `tensor` minus its zero point, as `dtype`; `shape` is that in which several zero points broadcast.
 pub(super) fn less_zero_point(
     wiring: &mut Wiring<'_>,
     tensor: OutletId,
     zero_point: Option<OutletId>,
     shape: &[usize],
+    dtype: DatumType,
 ) -> TractResult<OutletId> {
-    let real = wiring.cast(tensor, DatumType::F32)?;
+    let wide = wiring.cast(tensor, dtype)?;
     let is_zero = |zero: OutletId| wiring.known(zero).is_some_and(|known| known.is_all_zero().unwrap_or(false));
-    let Some(zero_point) = zero_point.filter(|zero| !is_zero(*zero)) else { return Ok(real) };
-    let zero_point = wiring.cast(zero_point, DatumType::F32)?;
+    let Some(zero_point) = zero_point.filter(|zero| !is_zero(*zero)) else { return Ok(wide) };
+    let zero_point = wiring.cast(zero_point, dtype)?;
     let zero_point = wiring.reshape(zero_point, shape)?;
-    wiring.one(math::sub(), &[real, zero_point])
+    wiring.one(math::sub(), &[wide, zero_point])
+}
+
+/// Whether a zero point is in the range of the 8-bit type of the elements that it belongs to: by its type, or by its content.
+pub(super) fn is_in_range(wiring: &Wiring<'_>, zero_point: OutletId, of: DatumType) -> TractResult<bool> {
+    if wiring.fact(zero_point)?.datum_type == of {
+        return Ok(true);
+    }
+    let range = if of.is_signed() { -128..=127 } else { 0..=255 };
+    let known = wiring.known(zero_point).map(|known| integers(&known)).transpose()?;
+    Ok(known.is_some_and(|known| known.iter().all(|zero| range.contains(zero))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_sums_are_not_divided_into_many_blocks() {
+        assert!(fits(768, 1) && fits(64 * 256, 1) && !fits(64 * 256 + 1, 1));
+        assert!(fits(1, 256) && !fits(1, 257) && fits(64, 256) && !fits(65, 256));
+    }
 }

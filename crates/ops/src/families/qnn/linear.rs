@@ -9,7 +9,7 @@ use crate::kernel::{Wiring, datum_type};
 use crate::split::{AccessMap, SplitAxis};
 
 use super::convert::params;
-use super::exact::{fits, less_zero_point, sum_of_blocks};
+use super::exact::{fits, is_in_range, less_zero_point, sum_of_blocks};
 use super::fixed_point::Ties;
 use super::params::{ComputeType, saturated};
 use crate::{Call, FusionClass, OpDef, TypeError, Typed};
@@ -117,9 +117,19 @@ fn in_floats(
 ) -> TractResult<Option<OutletId>> {
     let types = [call.tensor(0)?, call.tensor(1)?];
     let is_byte = |ty: &TensorType| matches!(ty.dtype, DType::I8 | DType::U8);
-    let Some(Summed { axes, terms }) = summed(call)?.filter(|summed| fits(summed.terms)) else { return Ok(None) };
-    if !types.iter().all(|ty| is_byte(ty)) || call.result()?.dtype != DType::I32 {
+    let Some(Summed { axes, terms }) = summed(call)? else { return Ok(None) };
+    let length = match axes {
+        Some(axes) => wiring.concrete(inputs[0])?[axes[0]],
+        None => 1,
+    };
+    if !fits(length, terms) || !types.iter().all(|ty| is_byte(ty)) || call.result()?.dtype != DType::I32 {
         return Ok(None);
+    }
+    for (operand, zero_point) in [(0, 2), (1, 3)] {
+        let of = wiring.fact(inputs[operand])?.datum_type;
+        if !is_in_range(wiring, inputs[zero_point], of)? {
+            return Ok(None);
+        }
     }
     let mut operands = [inputs[0], inputs[1]];
     for (at, operand) in operands.iter_mut().enumerate() {
@@ -130,7 +140,7 @@ fn in_floats(
             let Some(axis) = axis else { return Ok(None) };
             shape[axis] = count;
         }
-        *operand = less_zero_point(wiring, *operand, Some(inputs[at + 2]), &shape)?;
+        *operand = less_zero_point(wiring, *operand, Some(inputs[at + 2]), &shape, DatumType::F32)?;
     }
     let out = Type::from(TensorType::new(DType::F32, call.result()?.shape.clone()));
     let product = |wiring: &mut Wiring<'_>, blocks: [OutletId; 2]| {

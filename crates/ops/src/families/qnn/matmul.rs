@@ -12,7 +12,7 @@ use crate::{
 };
 use edgecut_graph::{DType, Dim, Shape, TensorType, Type};
 
-use super::exact::{less_zero_point, sum_of_blocks};
+use super::exact::{fits, less_zero_point, sum_of_blocks};
 
 pub(crate) const OPS: &[OpDef] =
     &[OpDef::new("qnn.matmul", &["tensor_a", "tensor_b", "a_zero_point", "b_zero_point"], result_type)
@@ -92,6 +92,8 @@ fn wire(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> Tract
     let lead: Vec<char> = ('a'..'k').take(out.len() - 2).collect();
     ensure!(lead.len() + 2 == out.len(), "stacks of more than 10 axes are not supported");
     let (mut operands, mut names, mut contracted) = (Vec::new(), Vec::new(), Vec::new());
+    let length = *wiring.concrete(inputs[0])?.last().context("a matrix has columns")?;
+    let dtype = if fits(length, 1) { DatumType::F32 } else { DatumType::I32 };
     for (index, own) in [['m', 'k'], ['k', 'n']].into_iter().enumerate() {
         let shape = wiring.concrete(inputs[index])?;
         let mut per_channel = vec![1; shape.len()];
@@ -99,7 +101,7 @@ fn wire(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> Tract
         if let Some(zero) = zero_point {
             per_channel[shape.len() - 2 + index] = wiring.fact(zero)?.shape.volume().to_usize()?;
         }
-        let mut operand = less_zero_point(wiring, inputs[index], zero_point, &per_channel)?;
+        let mut operand = less_zero_point(wiring, inputs[index], zero_point, &per_channel, dtype)?;
         let mut axes: Vec<char> = lead[out.len() - shape.len()..].iter().copied().chain(own).collect();
         // An axis of one index that is broadcast is none of this operand.
         for axis in (0..shape.len() - 2).rev() {
@@ -114,6 +116,9 @@ fn wire(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> Tract
     }
     let result: String = lead.into_iter().chain(['m', 'n']).collect();
     let expression = format!("{},{}->{result}", names[0], names[1]);
+    if dtype == DatumType::I32 {
+        return wiring.wire(EinSum::new(expression.parse()?, dtype), &operands);
+    }
     let axes = [contracted[0], contracted[1]];
     let sum = sum_of_blocks(wiring, [operands[0], operands[1]], axes, 1, |wiring, blocks| {
         wiring.one(EinSum::new(expression.parse()?, DatumType::F32), &blocks)
