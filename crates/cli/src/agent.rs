@@ -53,8 +53,8 @@ pub struct Agent {
     threads: Option<u32>,
     /// Limit on parameters, activations and workspace together, such as 512MiB
     ///
-    /// On Linux without GPUs the system limits the process that computes too, to twice this and an allowance for itself
-    /// (docs/operations.md).
+    /// On Linux without GPUs, the system also limits the memory of the process that computes, to twice this size and an
+    /// overhead (docs/operations.md).
     #[arg(long, help_heading = "Limits", value_name = "SIZE", value_parser = Bytes::with_unit)]
     memory: Option<Bytes>,
     /// Another limit on what clients can do, such as connections=128 (repeatable)
@@ -179,7 +179,7 @@ fn limit_worker(host: &Host, offered: Option<Bytes>) {
     if let Some(offered) = offered.filter(|_| !has_gpus)
         && let Err(error) = limit_memory(offered)
     {
-        tracing::warn!("the system does not limit the agent's memory: {error}");
+        tracing::warn!("cannot set the memory limit of the agent's process (RLIMIT_DATA): {error}");
     }
 }
 

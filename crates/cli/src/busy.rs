@@ -9,7 +9,7 @@ pub fn busy<'a>(loads: impl IntoIterator<Item = (&'a str, f64)>) -> Option<Strin
     let too_many = loads.into_iter().filter(|(_, load)| *load > MOST_LOAD);
     let machines: Vec<String> =
         too_many.map(|(server, load)| format!("{load:.1} processors of {server}'s machine")).collect();
-    (!machines.is_empty()).then(|| format!("others kept {} busy", machines.join(" and ")))
+    (!machines.is_empty()).then(|| format!("other workloads kept {} busy", machines.join(" and ")))
 }
 
 #[cfg(test)]
@@ -19,7 +19,8 @@ mod tests {
     #[test]
     fn only_busy_machines_are_named() {
         assert_eq!(busy([("a", 0.25), ("b", 0.0)]), None);
-        let told = busy([("a", 1.26), ("b", 0.1), ("c", 0.5)]);
-        assert_eq!(told.unwrap(), "others kept 1.3 processors of a's machine and 0.5 processors of c's machine busy");
+        let message = busy([("a", 1.26), ("b", 0.1), ("c", 0.5)]).unwrap();
+        let expected = "other workloads kept 1.3 processors of a's machine and 0.5 processors of c's machine busy";
+        assert_eq!(message, expected);
     }
 }

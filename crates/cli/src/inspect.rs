@@ -174,7 +174,7 @@ fn guessed(model: &Model) -> Option<String> {
         })
     };
     let all: Vec<String> = model.guessed.iter().filter_map(of).collect();
-    (!all.is_empty()).then(|| format!("guessed      {}: give other sizes with --bind-dim", all.join(", ")))
+    (!all.is_empty()).then(|| format!("guessed      {}: set other sizes with --bind-dim", all.join(", ")))
 }
 
 /// Places of a guessed dimension that are listed.

@@ -237,7 +237,7 @@ impl<'m> Lowering<'m> {
             |name: &str| self.absent.contains(name) || self.scopes.iter().any(|scope| scope.contains_key(name));
         let order = node_order(nodes, is_known).map_err(|at| {
             self.path.push(title(&nodes[at]));
-            "its inputs depend on its own results: no order of the operators computes them".to_string()
+            "its inputs depend on its own results: the graph has a cycle".to_string()
         })?;
         let order = order.map(Rc::from);
         self.orders.insert(nodes.as_ptr(), order.clone());

@@ -51,8 +51,8 @@ fn busy_machine(outcome: &run::Outcome) -> Option<String> {
     }
     let busy = busy(outcome.load.iter().map(|of| (of.server.as_str(), of.load)))?;
     Some(format!(
-        "a busy machine: {busy} during the run, which may be why it took {measured} where {predicted} was predicted; run it \
-         again when the machine is quiet"
+        "{busy} during the run, which may be why it took {measured} instead of the predicted {predicted}; run it again \
+         when the machine is idle"
     ))
 }
 

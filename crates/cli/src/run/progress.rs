@@ -41,7 +41,7 @@ impl RunLine {
             RunProgress::Loading { left: [], .. } => {}
             RunProgress::Loading { left, of } => {
                 let done = of.saturating_sub(left.len());
-                self.tell(&format!("{done} of {of} devices have loaded their parts, not {}", left.join(", ")));
+                self.tell(&format!("{done} of {of} devices loaded, waiting for {}", left.join(", ")));
             }
             RunProgress::WarmingUp => self.tell("warming up"),
             RunProgress::Finished { done, of } => self.count(done, of),

@@ -146,7 +146,7 @@ fn unchanged(opaque: &OpaqueNode) -> Result<()> {
         _ => CHANGED.iter().find(|(name, _)| *name == kind).map_or(OLDEST, |(_, set)| *set),
     };
     match node.domain.as_deref().unwrap_or_default().is_empty() && *version < changed {
-        true => Err(format!("it means {kind} of operator set {version}, which differs from that of {OPSET}")),
+        true => Err(format!("the meaning of {kind} has changed between operator set {version} and {OPSET}")),
         false => Ok(()),
     }
 }

@@ -65,11 +65,11 @@ pub(super) struct Connection {
 /// Why a connection was closed before it was served.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
-    #[error("it was not ready within {} s", .0.as_secs_f64())]
+    #[error("it did not complete the handshake within {} s", .0.as_secs_f64())]
     Time(Duration),
     #[error("it does not speak HTTP/2")]
     Preface,
-    #[error("its client has too many in use")]
+    #[error("all connections that its client may have are in use")]
     TooMany,
     #[error("TLS: {0}")]
     Tls(io::Error),

@@ -120,7 +120,7 @@ impl OpenConnections {
         }
         let closed = open.swap_remove(index);
         info!(
-            "connection from {} closed: idle for {:.1} s, and its place is needed",
+            "connection from {} closed: idle for {:.1} s, and a new one needs its place",
             closed.address,
             time.as_secs_f64()
         );

@@ -114,7 +114,7 @@ fn head_count(call: &Call<'_, '_>, attribute: &str) -> u64 {
 /// Attention of queries, keys and values that are products with one matrix.
 fn projected(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     if call.int("do_rotary", 0) != 0 || call.int("past_present_share_buffer", 0) != 0 || call.optional(6)?.is_some() {
-        return Err("rotary embeddings and shared buffers inside are not supported".to_string());
+        return Err("rotary embeddings and shared buffers in Attention are not supported".to_string());
     }
     let (x, weights) = (call.input(0)?, call.input(1)?);
     let made = product(call, x, weights)?;
@@ -126,7 +126,7 @@ fn projected(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         None => vec![width / 3; 3],
     };
     if widths.len() != 3 || widths.iter().try_fold(0u64, |all, n| all.checked_add(*n)) != Some(width) {
-        return Err(format!("attribute qkv_hidden_sizes: {widths:?} of a width of {width}"));
+        return Err(format!("attribute qkv_hidden_sizes: expected three sizes whose sum is {width}, not {widths:?}"));
     }
     let count = head_count(call, "num_heads");
     let mut parts = Vec::new();
@@ -158,7 +158,7 @@ fn projected(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 /// Attention of queries, keys and values that have been projected, with the biases of their projections.
 fn multi_head(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     if call.optional(8)?.is_some() || call.optional(9)?.is_some() {
-        return Err("shared buffers and beams are not supported".to_string());
+        return Err("shared buffers and beam search are not supported".to_string());
     }
     let count = head_count(call, "num_heads");
     let mut parts = [call.input(0)?, call.input(1)?, call.input(2)?];
@@ -190,7 +190,7 @@ fn grouped(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let has_more = (11..=16).any(|index| call.inputs.get(index).is_some_and(Option::is_some));
     let is_flagged = ["sliding_window_cache", "qk_output"].iter().any(|name| call.int(name, 0) != 0);
     if has_more || is_flagged || call.int("smooth_softmax", 0) > 0 || call.int("causal", 1) == 0 {
-        return Err("sinks, norms and quantised or windowed caches inside are not supported".to_string());
+        return Err("attention sinks, norms, and quantised or windowed caches are not supported".to_string());
     }
     let [mut query, mut key, value] = grouped_heads(call)?;
     let (batch, rows, dtype) = (size(call, query, 0)?, size(call, query, 2)?, call.dtype_of(query));

@@ -62,7 +62,7 @@ fn transposed(call: &mut Call<'_, '_>, x: TensorId, matrix: &str, batch: &str) -
 /// A product with weights in rows, quantised in blocks along them: (weight - zero point) scale.
 fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     if call.int("weight_prepacked", 0) != 0 || call.optional(4)?.is_some() {
-        return Err("weights in the layout of one device, or in groups, are not supported".to_string());
+        return Err("prepacked weights and group indices are not supported".to_string());
     }
     let (a, packed, scales) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let bits = call.int("bits", 4);
@@ -70,7 +70,7 @@ fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let [rows, inner, block] = sizes;
     let blocks = inner.checked_div(block).map_or(0, |whole| whole + u64::from(inner % block.max(1) != 0));
     let dtype = call.dtype_of(scales);
-    let expected = || format!("weights that are not {rows} rows of {blocks} blocks of {block} numbers of {bits} bits");
+    let expected = || format!("expected weights in {rows} rows of {blocks} blocks of {block} numbers of {bits} bits");
     let numbers = unpacked(call, packed, bits)?;
     if call.dims(numbers)?[..] != [rows, blocks, block] || rows == 0 || block == 0 {
         return Err(expected());
