@@ -172,7 +172,8 @@ impl Agent {
     }
 }
 
-/// Has the system limit a worker's memory, if its own is limited. Drivers of GPUs reserve more than they use.
+/// Sets the system's memory limit of a worker that offers limited memory; not with GPUs, whose drivers reserve more than
+/// they use.
 #[cfg(target_os = "linux")]
 fn limit_worker(host: &Host, offered: Option<Bytes>) {
     let has_gpus = host.describe().devices.iter().any(|device| device.kind == DeviceKind::Gpu);

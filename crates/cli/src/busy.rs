@@ -1,10 +1,10 @@
-//! When others keep a machine so busy that times measured on it may be too long.
+//! When other workloads keep a machine so busy that times measured on it may be too long.
 
-/// Processors that others may keep busy, on the average of a measurement.
+/// Processors that other workloads may keep busy, on average over a measurement.
 const MOST_LOAD: f64 = 0.25;
 
-/// What others kept busy meanwhile: those of `loads` (a server, and processors of its machine) that are too many, in a sentence;
-/// `None` if none are.
+/// A sentence on the machines that other workloads kept too busy; `None` if there are none. `loads` has servers, and the busy
+/// processors of their machines.
 pub fn busy<'a>(loads: impl IntoIterator<Item = (&'a str, f64)>) -> Option<String> {
     let too_many = loads.into_iter().filter(|(_, load)| *load > MOST_LOAD);
     let machines: Vec<String> =

@@ -157,7 +157,7 @@ fn page(model: &Model) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The sizes of dimensions that were guessed, and where those are.
+/// The guessed sizes of dimensions, and where the dimensions occur.
 fn guessed(model: &Model) -> Option<String> {
     let dims: Vec<UnknownDim> = model.interface.iter().flat_map(Interface::unknown_dims).collect();
     let of = |bind: &BindDim| {

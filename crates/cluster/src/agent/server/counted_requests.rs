@@ -1,4 +1,4 @@
-//! Counts the requests of each connection that are under way, from their beginning to the end of their reply.
+//! Counts the requests in progress of each connection, from their start to the end of their reply.
 
 use std::task::{Context, Poll};
 
@@ -14,7 +14,7 @@ use tonic::{
 
 use super::connection_info::ConnectionInfo;
 
-/// A gRPC service whose requests keep their connections.
+/// A gRPC service whose requests keep their connections from being closed.
 #[derive(Debug, Clone)]
 pub(super) struct CountedRequests<S>(pub S);
 
