@@ -172,7 +172,7 @@ impl Agent {
     }
 }
 
-/// Sets the system's memory limit of a worker that offers limited memory; not with GPUs, whose drivers reserve more than
+/// Sets the system's memory limit of a worker that offers limited memory; not with GPUs: their drivers reserve more than
 /// they use.
 #[cfg(target_os = "linux")]
 fn limit_worker(host: &Host, offered: Option<Bytes>) {

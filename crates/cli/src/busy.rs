@@ -3,8 +3,8 @@
 /// Processors that other workloads may keep busy, on average over a measurement.
 const MOST_LOAD: f64 = 0.25;
 
-/// A sentence on the machines that other workloads kept too busy; `None` if there are none. `loads` has servers, and the busy
-/// processors of their machines.
+/// A sentence on the machines that other workloads kept too busy; `None` if there are none. `loads` has servers, and
+/// the busy processors of their machines.
 pub fn busy<'a>(loads: impl IntoIterator<Item = (&'a str, f64)>) -> Option<String> {
     let too_many = loads.into_iter().filter(|(_, load)| *load > MOST_LOAD);
     let machines: Vec<String> =

@@ -131,8 +131,8 @@ impl Table {
         Some(widths)
     }
 
-    /// The width that a column can be cut to: `text` if it holds text. Numbers, devices and addresses are not cut; column
-    /// names are.
+    /// The width that a column can be cut to: `text` if it holds text. Numbers, devices and addresses are not cut;
+    /// column names are.
     fn shortest(&self, column: usize, text: usize) -> usize {
         let (content, name) = (self.content(column), self.name(column));
         let of = &self.columns[column];

@@ -96,7 +96,7 @@ pub fn summary(graph: &Graph, is_node: impl Fn(OperatorId) -> bool) -> Summary {
     }
 }
 
-/// FLOPs of one operator: of a composite one the sum of what it consists of, estimated for one without a definition; 0 where
+/// FLOPs of one operator: for a composite one the sum over its decomposition, estimated for one without a definition; 0 where
 /// shapes are unknown.
 pub fn flops(graph: &Graph, operator: &Operator) -> u64 {
     match &operator.decomposition {

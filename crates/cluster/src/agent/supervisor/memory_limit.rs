@@ -1,7 +1,7 @@
 //! The system's memory limit of a worker, for operators that allocate more than their types suggest.
 //!
-//! RLIMIT_DATA counts private writable memory, used or not. If an allocation exceeds it, an operator of ONNX Runtime returns an
-//! error; elsewhere the worker aborts, and the supervisor starts it again. RLIMIT_AS would count files and
+//! RLIMIT_DATA counts private writable memory, used or not. If an allocation exceeds it, an operator of ONNX Runtime
+//! returns an error; elsewhere the worker aborts, and the supervisor starts it again. RLIMIT_AS would count files and
 //! libraries too, and a cgroup of its own needs rights that an agent seldom has.
 
 use std::{io, thread};
