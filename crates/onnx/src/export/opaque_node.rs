@@ -141,7 +141,7 @@ fn unchanged(opaque: &OpaqueNode) -> Result<()> {
     let OpaqueNode { node, version, inputs, .. } = opaque;
     let kind = node.op_type.as_deref().unwrap_or_default();
     let changed = match kind {
-        // What set 18 changed is how many parts there are where their sizes are not given.
+        // Set 18 only changed the number of parts where no sizes are given.
         "Split" if inputs.get(1) == Some(&true) => 13,
         _ => CHANGED.iter().find(|(name, _)| *name == kind).map_or(OLDEST, |(_, set)| *set),
     };

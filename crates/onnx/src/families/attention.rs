@@ -11,8 +11,8 @@ use crate::{
 
 pub(super) const OPS: &[(&str, Lower)] = &[("Attention", attention), ("RotaryEmbedding", rotary)];
 
-/// Whether a node stays one operator: if it returns its scores or caps them, which runtimes compute in their own ways. Others
-/// are expressed by operators that can be split.
+/// Whether a node stays one operator: if it returns or caps its scores, for which runtimes differ. Other nodes become
+/// operators that can be split.
 pub(super) fn is_kept(call: &Call<'_, '_>) -> bool {
     let returns_scores = call.node.output.get(3).is_some_and(|name| !name.is_empty());
     call.node.op_type.as_deref() == Some("Attention") && (returns_scores || call.float("softcap", 0.0) != 0.0)
@@ -206,8 +206,8 @@ fn rotary(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     one(if is_flat { flat(call, made)? } else { made })
 }
 
-/// The first elements of each head of `x`, twice as many as there are `angles`, whose cosines and sines are given by position:
-/// rotated in pairs. Others stay.
+/// Rotates pairs of elements of each head of `x` by `angles`, whose cosines and sines are given for each position. There are
+/// twice as many rotated elements as angles; the others stay.
 pub(super) fn rotated(
     call: &mut Call<'_, '_>,
     x: TensorId,

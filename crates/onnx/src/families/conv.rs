@@ -161,7 +161,7 @@ fn integer(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (x_zero, w_zero) = (call.optional(2)?, call.optional(3)?);
     if call.rank(x) == 4 && [x_zero, w_zero].iter().flatten().all(|zero| call.rank(*zero) < 2) {
         let zeros = [or_zero(call, x_zero, x)?, or_zero(call, w_zero, w)?];
-        // What scales are does not matter to the integers.
+        // The result is the integer accumulator, which does not depend on scales.
         let scale = call.lowering.scalar(1.0, DType::F32)?;
         let attrs = attributes(call, x, w, Some(DType::I32))?;
         return one(call.op("qnn.conv2d", &[x, w, zeros[0], zeros[1], scale, scale], attrs)?);

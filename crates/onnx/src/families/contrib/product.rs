@@ -1,4 +1,4 @@
-//! Products with what follows them, and with packed weights.
+//! Products fused with what follows them, and products with packed weights.
 
 use edgecut_graph::{DType, TensorId};
 
@@ -16,7 +16,7 @@ use crate::{
 pub(in crate::families) const OPS: &[(&str, Lower)] =
     &[("FusedConv", convolution), ("FusedGemm", gemm), ("FusedMatMul", matmul), ("MatMulNBits", packed_matmul)];
 
-/// An activation of a convolution, its bias and a further operand.
+/// The activation of the sum of a convolution, its bias and a further operand.
 fn convolution(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (x, w, bias, more) = (call.input(0)?, call.input(1)?, call.optional(2)?, call.optional(3)?);
     let made = conv::product(call, x, w, None)?;
