@@ -172,8 +172,8 @@ impl Agent {
     }
 }
 
-/// Sets the system's memory limit of a worker that offers limited memory; not with GPUs: their drivers reserve more than
-/// they use.
+/// Sets the system's memory limit of a worker that offers limited memory; not with GPUs: their drivers reserve more
+/// than they use.
 #[cfg(target_os = "linux")]
 fn limit_worker(host: &Host, offered: Option<Bytes>) {
     let has_gpus = host.describe().devices.iter().any(|device| device.kind == DeviceKind::Gpu);

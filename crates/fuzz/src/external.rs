@@ -67,7 +67,8 @@ fn folder() -> io::Result<tempfile::TempDir> {
     Ok(place)
 }
 
-/// Returns a function that reports whether the file at `path` was opened since this call; `None` where the system cannot.
+/// Returns a function that reports whether the file at `path` was opened since this call; `None` where the system
+/// cannot.
 #[cfg(target_os = "linux")]
 fn watch_opening(path: &Path) -> Option<impl Fn() -> bool + use<>> {
     use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};

@@ -1,4 +1,5 @@
-//! Inlines composite operators: replaces them by their decompositions, for engines and formats without such an operator.
+//! Inlines composite operators: replaces them by their decompositions, for engines and formats without such an
+//! operator.
 
 use std::collections::HashMap;
 

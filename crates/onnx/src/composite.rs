@@ -1,7 +1,8 @@
 //! Nodes as composite operators: the node itself, with the operators that its family lowers it to as the decomposition.
 //!
-//! The decomposition is built in a graph of its own, whose inputs are the operands. Constant operands are inputs there too, so
-//! that weights are neither folded nor converted; their contents are available where axes or sizes depend on them.
+//! The decomposition is built in a graph of its own, whose inputs are the operands. Constant operands are inputs there
+//! too, so that weights are neither folded nor converted; their contents are available where axes or sizes depend on
+//! them.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -97,8 +97,8 @@ pub(crate) struct Lowering<'m> {
     pub answers: Answers,
     /// Nodes lowered, bodies and functions entered.
     steps: usize,
-    /// Operators that the budget counts besides those of `graph`: those of decompositions, and of the model while a decomposition
-    /// is built.
+    /// Operators that the budget counts besides those of `graph`: those of decompositions, and of the model while a
+    /// decomposition is built.
     pub other_operators: usize,
     /// Contents of the operands of the current composite operator, by the inputs of its decomposition.
     pub operand_contents: HashMap<TensorId, TensorData>,
@@ -229,7 +229,8 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// The topological order of `nodes`, if it is not the file's; computed once for a body that is lowered several times.
+    /// The topological order of `nodes`, if it is not the file's; computed once for a body that is lowered several
+    /// times.
     fn order(&mut self, nodes: &'m [NodeProto]) -> Result<Option<Rc<[usize]>>> {
         if let Some(known) = self.orders.get(&nodes.as_ptr()) {
             return Ok(known.clone());

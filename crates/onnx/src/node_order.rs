@@ -1,7 +1,7 @@
 //! Topological order of the nodes of a graph, a body or a function.
 //!
-//! ONNX requires files to be sorted, but some tools write other orders, and ONNX Runtime sorts. Nodes keep the file's order
-//! as far as possible.
+//! ONNX requires files to be sorted, but some tools write other orders, and ONNX Runtime sorts. Nodes keep the file's
+//! order as far as possible.
 
 use std::{
     cmp::Reverse,

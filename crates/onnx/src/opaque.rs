@@ -1,5 +1,5 @@
-//! Nodes that are kept as they are for engines that read ONNX: opaque operators, which have no equivalent in the graph, and
-//! composite ones, which have a decomposition.
+//! Nodes that are kept as they are for engines that read ONNX: opaque operators, which have no equivalent in the graph,
+//! and composite ones, which have a decomposition.
 //!
 //! The operator is called `onnx.Kind`, or `domain.Kind` in another domain than the default one. Its attributes are the
 //! node's, and three more: the version of the operator set, and which optional inputs and outputs are omitted. An opaque
@@ -26,7 +26,8 @@ const VERSION: &str = "onnx.opset";
 const OMITTED: &str = "onnx.omitted";
 const OMITTED_OUTPUTS: &str = "onnx.omitted_outputs";
 
-/// The engine's answers about models of one node, by the hash of the model: the types of the outputs, or why it refuses it.
+/// The engine's answers about models of one node, by the hash of the model: the types of the outputs, or why it refuses
+/// it.
 pub(crate) type Answers = HashMap<blake3::Hash, Result<Rc<[Option<TensorType>]>, Message>>;
 
 /// Why the types of results are not known.

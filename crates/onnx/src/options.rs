@@ -12,8 +12,8 @@ pub type Content<'a> = dyn Fn(&str) -> Option<TensorData> + 'a;
 /// with it, and what depends on data is decided.
 pub type Evaluate<'a> = dyn Fn(&Graph, &Content<'_>) -> Result<Vec<TensorData>, String> + 'a;
 
-/// Infers the types of the outputs of a model, the bytes of a file, by an engine's own rules: in order, `None` for what the
-/// graph has no tensor type for. Sizes that depend on contents stay unknown.
+/// Infers the types of the outputs of a model, the bytes of a file, by an engine's own rules: in order, `None` for what
+/// the graph has no tensor type for. Sizes that depend on contents stay unknown.
 pub type InferTypes<'a> = dyn Fn(&[u8]) -> Result<Vec<Option<TensorType>>, String> + 'a;
 
 /// Options of [`import`](fn@crate::import).

@@ -1,5 +1,6 @@
-//! Half-precision graphs, computed in single precision: most processors emulate half-precision arithmetic, and tract has few
-//! kernels for it. Weights are converted when they are loaded; operands and results of a step stay in half precision.
+//! Half-precision graphs, computed in single precision: most processors emulate half-precision arithmetic, and tract
+//! has few kernels for it. Weights are converted when they are loaded; operands and results of a step stay in half
+//! precision.
 
 use edgecut_graph::{Arg, Attr, DType, Graph, Operator, TensorId, TensorType};
 

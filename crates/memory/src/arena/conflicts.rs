@@ -1,9 +1,9 @@
 //! Which buffers are live at the same time, in memory proportional to their number.
 //!
 //! Buffers are numbered by start time, so those that start within a span of sections are a range. Those that started
-//! earlier and are still live are found in the latest *snapshot* of live buffers, and among those that started after it.
-//! A snapshot is taken whenever an eighth of the live buffers has changed. So the total size of the snapshots is linear in
-//! the number of buffers, and the time of a query is linear in the size of its result.
+//! earlier and are still live are found in the latest *snapshot* of live buffers, and among those that started after
+//! it. A snapshot is taken whenever an eighth of the live buffers has changed. So the total size of the snapshots is
+//! linear in the number of buffers, and the time of a query is linear in the size of its result.
 
 /// A snapshot is taken once 1 in this many live buffers has changed.
 const CHANGED: usize = 8;

@@ -1,4 +1,5 @@
-//! Composite operators that can no longer be written as the nodes that they were read from: their decompositions are written.
+//! Composite operators that can no longer be written as the nodes that they were read from: their decompositions are
+//! written.
 
 use std::collections::HashMap;
 

@@ -140,7 +140,8 @@ impl Kernels {
     /// # Errors
     /// If no type holds all values.
     pub fn computed_in(&self, dtype: DType) -> Result<DType> {
-        // ONNX Runtime itself inserts casts around nodes without a half-precision kernel, and none between two such nodes.
+        // ONNX Runtime itself inserts casts around nodes without a half-precision kernel, and none between two such
+        // nodes.
         if self.types.contains(&dtype) || (dtype == F16 && self.types.contains(&F32)) {
             return Ok(dtype);
         }

@@ -206,8 +206,8 @@ fn rotary(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     one(if is_flat { flat(call, made)? } else { made })
 }
 
-/// Rotates pairs of elements of each head of `x` by `angles`, whose cosines and sines are given for each position. There are
-/// twice as many rotated elements as angles; the others stay.
+/// Rotates pairs of elements of each head of `x` by `angles`, whose cosines and sines are given for each position.
+/// There are twice as many rotated elements as angles; the others stay.
 pub(super) fn rotated(
     call: &mut Call<'_, '_>,
     x: TensorId,

@@ -87,8 +87,8 @@ const fn kept(domain: &'static str, operators: Operators) -> Family {
     Family { domain, operators, is_kept: |_| true }
 }
 
-/// The entry of an operator. In ONNX Runtime's domain, most operators of the default one are found too, unless the domain
-/// defines its own of that name.
+/// The entry of an operator. In ONNX Runtime's domain, most operators of the default one are found too, unless the
+/// domain defines its own of that name.
 pub(crate) fn find(domain: &str, kind: &str) -> Option<Entry> {
     let within = |domain: &str| {
         let mut all = FAMILIES.iter().filter(|family| family.domain == domain);

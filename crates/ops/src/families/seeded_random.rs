@@ -1,5 +1,5 @@
-//! ONNX's random operators, whose numbers a seed determines: those of ONNX Runtime's CPU kernels with the GNU C++ library,
-//! so that both engines draw the same. Every run restarts the stream.
+//! ONNX's random operators, whose numbers a seed determines: those of ONNX Runtime's CPU kernels with the GNU C++
+//! library, so that both engines draw the same. Every run restarts the stream.
 //!
 //! The generator is `minstd_rand0`, the distributions are those of libstdc++: `generate_canonical`, and the polar method
 //! of Marsaglia, which makes two normal numbers at a time.

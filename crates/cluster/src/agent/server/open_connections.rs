@@ -69,8 +69,8 @@ impl OpenConnections {
         Arc::new(OpenConnections { limit_of_one, idle_time, open: Mutex::default() })
     }
 
-    /// Opens another connection of `client_id`. At the client's limit, its longest idle connection is closed once it has
-    /// been idle for long enough; `None` if all of them are in use.
+    /// Opens another connection of `client_id`. At the client's limit, its longest idle connection is closed once it
+    /// has been idle for long enough; `None` if all of them are in use.
     pub async fn open(
         self: &Arc<OpenConnections>,
         client_id: ClientId,

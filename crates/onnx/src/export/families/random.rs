@@ -1,4 +1,5 @@
-//! Random operators: the first run of a session draws the same numbers as the graph's operator, later runs continue the stream.
+//! Random operators: the first run of a session draws the same numbers as the graph's operator, later runs continue the
+//! stream.
 
 use crate::export::write::Write::{self, One};
 use crate::{

@@ -60,8 +60,8 @@ fn masking(call: &mut Call<'_, '_>, seen: TensorId, dtype: DType) -> Result<Tens
     call.map("where", &[seen, zero, masked])
 }
 
-/// What an integer mask, input `index`, adds to the scores of `query` and `key`. It has the number of keys, the first and
-/// last key, or an entry for every key.
+/// What an integer mask, input `index`, adds to the scores of `query` and `key`. It has the number of keys, the first
+/// and last key, or an entry for every key.
 fn key_mask(call: &mut Call<'_, '_>, index: usize, query: TensorId, key: TensorId) -> Result<Option<TensorId>> {
     let Some(mask) = call.optional(index)? else { return Ok(None) };
     let (batch, columns, dtype) = (size(call, query, 0)?, size(call, key, 2)?, call.dtype_of(query));

@@ -65,7 +65,8 @@ fn layer_norm(call: &mut Call<'_, '_>, x: TensorId, scale: TensorId, shift: Opti
     call.op("nn.layer_norm", &[x, scale, shift], vec![("axis", Attr::Int(-1)), ("epsilon", epsilon)])
 }
 
-/// The sum of the embeddings of words, positions and segments, normalised; the sequence lengths by a mask; the sum itself.
+/// The sum of the embeddings of words, positions and segments, normalised; the sequence lengths by a mask; the sum
+/// itself.
 fn embeddings(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (words, table) = (call.input(0)?, call.input(2)?);
     let [batch, length] = call.dims(words)?[..] else { return Err("words must have 2 axes".to_string()) };

@@ -130,7 +130,8 @@ pub(super) fn quantize(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<
     Ok(tvec!(out))
 }
 
-/// Adding it to a number of up to 22 bits rounds that to an integer, ties to even; every instruction set vectorises this.
+/// Adding it to a number of up to 22 bits rounds that to an integer, ties to even; every instruction set vectorises
+/// this.
 const ROUNDING: f32 = 12_582_912.0;
 
 #[multiversion(targets("x86_64+avx2"))]

@@ -1,5 +1,5 @@
-//! Exact products of 8-bit integers in single precision: short sums have no rounding errors, and longer ones are divided into
-//! such blocks. Matrix kernels for floats are several times as fast as those for wider integers.
+//! Exact products of 8-bit integers in single precision: short sums have no rounding errors, and longer ones are
+//! divided into such blocks. Matrix kernels for floats are several times as fast as those for wider integers.
 
 use tract_core::internal::*;
 use tract_core::ops::{array::Slice, math};
@@ -10,8 +10,8 @@ use crate::kernel::Wiring;
 /// integers of 24 bits.
 const TERMS: usize = 1 << (24 - 16);
 
-/// The sum over blocks of `product`, as int32: `operands` are sliced into blocks along `axes`, and each index of these axes
-/// contributes `terms` terms to the sum.
+/// The sum over blocks of `product`, as int32: `operands` are sliced into blocks along `axes`, and each index of these
+/// axes contributes `terms` terms to the sum.
 ///
 /// # Errors
 /// If one index has too many terms; see [`fits`].

@@ -1,5 +1,5 @@
-//! `qnn.matmul`: ONNX's MatMulInteger on matrices and batches of them: numpy's `matmul` of 8-bit integers minus their zero
-//! points, as int32.
+//! `qnn.matmul`: ONNX's MatMulInteger on matrices and batches of them: numpy's `matmul` of 8-bit integers minus their
+//! zero points, as int32.
 
 use tract_core::internal::*;
 use tract_core::ops::einsum::EinSum;
