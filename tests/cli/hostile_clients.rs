@@ -314,9 +314,10 @@ async fn runs_that_ask_for_too_much_are_refused() {
 async fn lists_of_peers_are_bounded_in_number_and_in_memory() {
     let lab = Lab::plain(&["--memory", "64MiB", "--limit", "peers=8"]);
     let peer = Peer { server: "".into(), address: String::new(), tls_name: None };
-    for (count, expected) in
-        [(9, "9 servers to exchange values with, at most 8 are allowed"), (250_000, "on the agent")]
-    {
+    for (count, expected) in [
+        (9, "9 servers to exchange values with, at most 8 are allowed (the agent's limit `peers`)"),
+        (250_000, "on the agent"),
+    ] {
         let peers = vec![peer.clone(); count];
         let run = agent(&lab, "client").await.run(Arc::new(Setup { peers, ..setup("peers") }));
         let message = refusal(run).await;
