@@ -24,7 +24,8 @@ impl Lowering<'_> {
     /// # Errors
     /// If the graph would have too many for a file of this size.
     pub fn check_operators(&self, count: u64) -> Result<()> {
-        let present = (self.graph.operators().len() + self.other_operators) as u64;
+        let outer = self.outer.as_ref().map_or(0, |graph| graph.operators().len());
+        let present = (self.graph.operators().len() + outer + self.inner_operators) as u64;
         match present.saturating_add(count) > self.budget as u64 {
             true => Err(self.too_many_operators()),
             false => Ok(()),

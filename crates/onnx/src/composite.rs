@@ -26,7 +26,9 @@ impl<'m> Lowering<'m> {
         inputs: &[Option<Value>],
     ) -> Option<Vec<Value>> {
         let operands = tensors(inputs)?;
-        if operands.iter().flatten().all(|tensor| self.known(*tensor).is_some()) {
+        let is_fixed = |tensor: &TensorId| self.graph.tensor(*tensor).ty.shape.fixed().is_some();
+        let are_constants = operands.iter().flatten().all(|tensor| self.known(*tensor).is_some());
+        if are_constants || !operands.iter().flatten().all(is_fixed) {
             return None;
         }
         let attribute = |a: &'m AttributeProto| self.attribute(a);
@@ -38,7 +40,7 @@ impl<'m> Lowering<'m> {
         if types.is_empty() || !are_fixed {
             return None;
         }
-        self.other_operators += decomposition.operators().len();
+        self.inner_operators += decomposition.operators().len();
         let operator = operator.with_layer(self.layer.clone()).with_decomposition(Arc::new(decomposition));
         let id = self.graph.add_operator(operator, &types);
         Some(self.results(node, id))
@@ -65,14 +67,13 @@ impl<'m> Lowering<'m> {
             })
         };
         let inputs: Vec<Option<Value>> = operands.iter().map(input).collect();
-        let outer = std::mem::replace(&mut self.graph, inner);
+        self.outer = Some(std::mem::replace(&mut self.graph, inner));
         let scalars = std::mem::take(&mut self.scalars);
-        self.other_operators += outer.operators().len();
         self.operand_contents = contents;
         let results = lower(&mut Call { lowering: self, node, inputs, version });
         self.operand_contents.clear();
-        self.other_operators -= outer.operators().len();
         self.scalars = scalars;
+        let outer = self.outer.take().unwrap_or_default();
         let mut inner = std::mem::replace(&mut self.graph, outer);
         let results = results.ok()?;
         let named = (0..).zip(&node.output).filter(|(_, name)| !name.is_empty());
@@ -156,6 +157,16 @@ mod tests {
         let made = model(&[x], vec![microsoft("Gelu", &["b"], &["t"]), node("Add", &["x", "t"], &["y"], vec![])], &[y]);
         let graph = read(&with_weight(made, "b"), &[]).unwrap().graph;
         assert!(graph.operators().all(|(_, operator)| operator.decomposition.is_none()));
+    }
+
+    #[test]
+    fn unknown_sizes_are_those_of_the_model() {
+        let relus = ["x", "r1", "r2", "r3"].windows(2);
+        let mut nodes: Vec<NodeProto> = relus.map(|pair| node("Relu", &pair[..1], &pair[1..], vec![])).collect();
+        nodes.push(microsoft("FusedMatMul", &["r3", "b"], &["y"]));
+        let made = model(&[info("x", FLOAT, &["batch", "4"])], nodes, &[info("y", FLOAT, &["batch"])]);
+        let error = read(&with_weight(made, "b"), &[]).unwrap_err().to_string();
+        assert!(error.contains("--bind-dim") && error.contains("batch"), "{error}");
     }
 
     #[test]

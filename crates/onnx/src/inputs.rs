@@ -87,8 +87,9 @@ impl<'m> Lowering<'m> {
 
     /// The dimensions of the model's inputs that are still unknown.
     pub fn unbound_dims(&self) -> Vec<UnknownDim> {
+        let graph = self.outer.as_ref().unwrap_or(&self.graph);
         let is_unbound = |dim: &UnknownDim| match self.scopes[0].get(dim.input.as_str()) {
-            Some(Value::Tensor(tensor)) => self.graph.tensor(*tensor).ty.shape.get(dim.axis) == Some(&Dim::Any),
+            Some(Value::Tensor(tensor)) => graph.tensor(*tensor).ty.shape.get(dim.axis) == Some(&Dim::Any),
             _ => false,
         };
         self.interface.unknown_dims().filter(is_unbound).collect()

@@ -97,9 +97,10 @@ pub(crate) struct Lowering<'m> {
     pub answers: Answers,
     /// Nodes lowered, bodies and functions entered.
     steps: usize,
-    /// Operators that the budget counts besides those of `graph`: those of decompositions, and of the model while a
-    /// decomposition is built.
-    pub other_operators: usize,
+    /// The model's graph while a decomposition is built in `graph`.
+    pub outer: Option<Graph>,
+    /// Operators of decompositions, which the budget counts too.
+    pub inner_operators: usize,
     /// Contents of the operands of the current composite operator, by the inputs of its decomposition.
     pub operand_contents: HashMap<TensorId, TensorData>,
     /// Bytes of folded results, and arithmetic during the import.
@@ -157,7 +158,8 @@ impl<'m> Lowering<'m> {
             orders: HashMap::new(),
             answers: Answers::new(),
             steps: 0,
-            other_operators: 0,
+            outer: None,
+            inner_operators: 0,
             operand_contents: HashMap::new(),
             folded: 0,
             flops: Cell::new(0),

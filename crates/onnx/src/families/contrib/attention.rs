@@ -262,7 +262,7 @@ fn grouped_heads(call: &mut Call<'_, '_>) -> Result<[TensorId; 3]> {
     Ok([heads_of(call, query, count)?, heads_of(call, key, key_count)?, heads_of(call, value, key_count)?])
 }
 
-/// The first `length` keys of a cache with `new` ones written at position `before` of each sequence.
+/// The first `length` keys of a cache with `new` ones written at position `before` of each sequence, and 0 after them.
 fn cached(
     call: &mut Call<'_, '_>,
     past: Option<TensorId>,
@@ -280,15 +280,15 @@ fn cached(
     let places = call.reshape(places, &[length, 1])?;
     let behind = call.map("subtract", &[places, before])?;
     let is_held = call.with("less", behind, 0.0)?;
-    let is_beyond = call.with("greater_equal", behind, rows as f64)?;
-    let is_old = call.map("logical_or", &[is_held, is_beyond])?;
-    let own = call.with("minimum", places, (held + rows).saturating_sub(1) as f64)?;
     let added = call.with("add", behind, held as f64)?;
-    let at = call.map("where", &[is_old, own, added])?;
+    let at = call.map("where", &[is_held, places, added])?;
+    let at = call.with("minimum", at, (held + rows).saturating_sub(1) as f64)?;
     let mut shape = call.dims(all)?;
     shape[2] = length;
     let at = call.broadcast(at, &shape)?;
-    call.op("gather", &[all, at], vec![("axis", Attr::Int(2))])
+    let found = call.op("gather", &[all, at], vec![("axis", Attr::Int(2))])?;
+    let (is_beyond, zero) = (call.with("greater_equal", behind, rows as f64)?, call.like(0.0, found)?);
+    call.map("where", &[is_beyond, zero, found])
 }
 
 /// The rows of a table of cosines or sines, input `index`, at positions: [batch, 1, sequence, half].
