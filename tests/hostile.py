@@ -1,11 +1,11 @@
-"""Hostile clients and models against a real agent: how soon it serves an honest client after each, and the most memory that its
-worker held.
+"""Hostile clients and models against a real agent: how soon it serves an honest client after each, and the peak memory of its
+worker.
 
-    python3 tests/hostile.py BINARY [NAME …]      # all attacks, or those whose name has NAME
+    python3 tests/hostile.py BINARY [NAME …]      # all attacks, or those whose name contains NAME
 
 Starts `BINARY agent --memory 512MiB`, attacks it, and asks it for its devices until it answers. Exits with 1 if that takes longer
-than 5 s after an attack, or if the worker held more than 512 + 128 MiB. Needs numpy and onnx, and onnxruntime for the worst of
-the models: edgecut finds it through the `python3` of PATH. Memory is only measured on Linux.
+than 5 s after an attack, or if the worker held more than 512 + 128 MiB. Needs numpy and onnx, and onnxruntime for the worst
+models: edgecut finds it through the `python3` of PATH. Memory is only measured on Linux.
 """
 
 import os, random, selectors, signal, socket, struct, subprocess, sys, tempfile, threading, time
@@ -103,7 +103,7 @@ class Agent:
 
 
 def status(pid, name):
-    """Bytes of a size in a process's status; 0 where the system does not tell."""
+    """A size in a process's status, in bytes; 0 where the system does not report it."""
     try:
         with open(f'/proc/{pid}/status') as file:
             return next((int(line.split()[1]) << 10 for line in file if line.startswith(name)), 0)
@@ -118,7 +118,7 @@ def frame(kind, flags=0, stream=0, payload=b''):
 # Sockets
 
 class IdleConnections:
-    """Connections of HTTP/2 that ask for nothing and answer settings and pings, until closed."""
+    """HTTP/2 connections that send no request and answer settings and pings, until closed."""
 
     def __init__(self, agent, count):
         self.selector, self.is_open = selectors.DefaultSelector(), True
@@ -226,7 +226,7 @@ def receive(connection, count):
 
 
 def call(agent, method, messages):
-    """Makes a call of the agent's service without a client's checks; gives the connection, whose reply is not awaited."""
+    """Makes a call of the agent's service without a client's checks; returns the connection, without waiting for the reply."""
     headers = [(b':method', b'POST'), (b':scheme', b'http'), (b':path', b'/edgecut.v1.Agent/' + method), (b':authority', b's0'),
                (b'content-type', b'application/grpc'), (b'te', b'trailers')]
     connection = agent.connect()
@@ -286,7 +286,7 @@ def setups(agent):
 # Models
 
 def onnx_model(nodes, outputs, inputs=(('x', 1, []),), initializers=(), hidden=()):
-    """A model whose types say less than its nodes compute."""
+    """A model that declares smaller tensors than its nodes compute."""
     from onnx import helper, numpy_helper
     import numpy as np
     info = lambda name, element, shape: helper.make_tensor_value_info(name, element, shape)
@@ -367,7 +367,7 @@ def attacks():
 
 
 def measured(name, agent, attack):
-    """Attacks, and prints a row of the table; whether the agent keeps its promises."""
+    """Attacks, and prints a row of the table; returns whether the agent met the limits."""
     agent.begin()
     held = attack(agent)
     seconds = agent.serves_after()

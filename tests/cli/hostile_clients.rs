@@ -301,7 +301,8 @@ async fn runs_that_ask_for_too_much_are_refused() {
     let lab = Lab::plain(&["--limit", "document=64KiB", "--limit", "in-flight=4"]);
     let many = Setup { in_flight: u32::MAX, ..setup("many") };
     let long = setup(&"x".repeat(1 << 17));
-    for (asked, expected) in [(many, "4294967295 inputs in flight, at most 4 are served"), (long, "a document exceeds")]
+    for (asked, expected) in
+        [(many, "4294967295 inputs in flight, at most 4 are allowed"), (long, "a document exceeds")]
     {
         let message = refusal(agent(&lab, "client").await.run(Arc::new(asked))).await;
         assert!(message.contains(expected), "{message}");
@@ -313,9 +314,10 @@ async fn runs_that_ask_for_too_much_are_refused() {
 async fn lists_of_peers_are_bounded_in_number_and_in_memory() {
     let lab = Lab::plain(&["--memory", "64MiB", "--limit", "peers=8"]);
     let peer = Peer { server: "".into(), address: String::new(), tls_name: None };
-    for (count, expected) in
-        [(9, "9 servers to exchange values with, at most 8 are served (its limit `peers`)"), (250_000, "on the agent")]
-    {
+    for (count, expected) in [
+        (9, "9 servers to exchange values with, at most 8 are allowed (the agent's limit `peers`)"),
+        (250_000, "on the agent"),
+    ] {
         let peers = vec![peer.clone(); count];
         let run = agent(&lab, "client").await.run(Arc::new(Setup { peers, ..setup("peers") }));
         let message = refusal(run).await;
@@ -338,17 +340,20 @@ async fn lists_in_setups_are_bounded_by_name() {
     for (asked, expected) in [
         (
             Setup { values: vec![value.clone(); 4], ..setup("lists") },
-            "4 values, at most 3 are served (its limit `values`)",
+            "4 values, at most 3 are allowed (the agent's limit `values`)",
         ),
         (
             Setup { streamed: vec![streamed[0].clone(); 4], ..setup("lists") },
-            "4 parameters, at most 3 are served (its limit `values`)",
+            "4 parameters, at most 3 are allowed (the agent's limit `values`)",
         ),
         (
             Setup { values: vec![value], sends: vec![send; 4], peers, ..setup("lists") },
-            "4 values to send, at most 3 are served (its limit `values`)",
+            "4 values to send, at most 3 are allowed (the agent's limit `values`)",
         ),
-        (Setup { partitions: vec![staged], ..setup("lists") }, "3 stages, at most 2 are served (its limit `stages`)"),
+        (
+            Setup { partitions: vec![staged], ..setup("lists") },
+            "3 stages, at most 2 are allowed (the agent's limit `stages`)",
+        ),
     ] {
         let message = refusal(agent(&lab, "client").await.run(Arc::new(asked))).await;
         assert!(message.contains(expected), "{message}");

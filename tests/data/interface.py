@@ -51,7 +51,7 @@ save("outputs", [h.make_node("Identity", ["x"], ["same"]), h.make_node("Relu", [
       value("count", T.INT64, []), value("table", T.FLOAT, [3, 2]), value("rows", T.FLOAT, [5, 2])],
      [("table", weights(3, 2))])
 
-# Nodes in no order, which ONNX Runtime reads: in the graph, in a body, and read by a body. Without an order there is none.
+# Unsorted nodes, which ONNX Runtime sorts: in the graph, in a body, and read by a body. A cycle has no order.
 body = h.make_graph([h.make_node("Neg", ["p"], ["q"]), h.make_node("Exp", ["a"], ["p"])], "body", [], [value("q", T.FLOAT, [2, 3])])
 save("shuffled", [h.make_node("Add", ["b", "c"], ["y"]), h.make_node("If", ["yes"], ["c"], then_branch=body, else_branch=body),
                   h.make_node("Tanh", ["a"], ["b"]), h.make_node("Relu", ["x"], ["a"])],
@@ -59,7 +59,7 @@ save("shuffled", [h.make_node("Add", ["b", "c"], ["y"]), h.make_node("If", ["yes
 save("cycle", [h.make_node("Exp", ["b"], ["y"]), h.make_node("Tanh", ["a"], ["b"], "turns"), h.make_node("Add", ["x", "b"], ["a"])],
      [value("x", T.FLOAT, [2, 3])], [value("y", T.FLOAT, [2, 3])], is_valid=False)
 
-# An operator that the graph has not, whose type the file does not state.
+# An operator without an equivalent in the graph, whose type the file does not state.
 save("untyped", [h.make_node("Inverse", ["x"], ["inverse"], "upside_down", domain="com.microsoft"), h.make_node("Relu", ["inverse"], ["y"])],
      [value("x", T.FLOAT, [2, 3, 3])], [value("y", T.FLOAT, ["a", "b", "c"])], sets=[h.make_opsetid("com.microsoft", 1)])
 

@@ -53,8 +53,8 @@ pub struct Agent {
     threads: Option<u32>,
     /// Limit on parameters, activations and workspace together, such as 512MiB
     ///
-    /// On Linux without GPUs the system limits the process that computes too, to twice this and an allowance for itself
-    /// (docs/operations.md).
+    /// On Linux without GPUs, the system also limits the memory of the process that computes, to twice this size and an
+    /// overhead (docs/operations.md).
     #[arg(long, help_heading = "Limits", value_name = "SIZE", value_parser = Bytes::with_unit)]
     memory: Option<Bytes>,
     /// Another limit on what clients can do, such as connections=128 (repeatable)
@@ -172,14 +172,15 @@ impl Agent {
     }
 }
 
-/// Has the system limit a worker's memory, if its own is limited. Drivers of GPUs reserve more than they use.
+/// Sets the system's memory limit of a worker that offers limited memory; not with GPUs: their drivers reserve more
+/// than they use.
 #[cfg(target_os = "linux")]
 fn limit_worker(host: &Host, offered: Option<Bytes>) {
     let has_gpus = host.describe().devices.iter().any(|device| device.kind == DeviceKind::Gpu);
     if let Some(offered) = offered.filter(|_| !has_gpus)
         && let Err(error) = limit_memory(offered)
     {
-        tracing::warn!("the system does not limit the agent's memory: {error}");
+        tracing::warn!("cannot set the memory limit of the agent's process (RLIMIT_DATA): {error}");
     }
 }
 

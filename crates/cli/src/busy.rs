@@ -1,15 +1,15 @@
-//! When others keep a machine so busy that times measured on it may be too long.
+//! When other workloads keep a machine so busy that times measured on it may be too long.
 
-/// Processors that others may keep busy, on the average of a measurement.
+/// Processors that other workloads may keep busy, on average over a measurement.
 const MOST_LOAD: f64 = 0.25;
 
-/// What others kept busy meanwhile: those of `loads` (a server, and processors of its machine) that are too many, in a sentence;
-/// `None` if none are.
+/// A sentence on the machines that other workloads kept too busy; `None` if there are none. `loads` has servers, and
+/// the busy processors of their machines.
 pub fn busy<'a>(loads: impl IntoIterator<Item = (&'a str, f64)>) -> Option<String> {
     let too_many = loads.into_iter().filter(|(_, load)| *load > MOST_LOAD);
     let machines: Vec<String> =
         too_many.map(|(server, load)| format!("{load:.1} processors of {server}'s machine")).collect();
-    (!machines.is_empty()).then(|| format!("others kept {} busy", machines.join(" and ")))
+    (!machines.is_empty()).then(|| format!("other workloads kept {} busy", machines.join(" and ")))
 }
 
 #[cfg(test)]
@@ -19,7 +19,8 @@ mod tests {
     #[test]
     fn only_busy_machines_are_named() {
         assert_eq!(busy([("a", 0.25), ("b", 0.0)]), None);
-        let told = busy([("a", 1.26), ("b", 0.1), ("c", 0.5)]);
-        assert_eq!(told.unwrap(), "others kept 1.3 processors of a's machine and 0.5 processors of c's machine busy");
+        let message = busy([("a", 1.26), ("b", 0.1), ("c", 0.5)]).unwrap();
+        let expected = "other workloads kept 1.3 processors of a's machine and 0.5 processors of c's machine busy";
+        assert_eq!(message, expected);
     }
 }

@@ -36,7 +36,7 @@ pub enum Event<'a> {
     Measured { device: &'a str, done: usize, of: usize, item: &'a str },
     /// What a planner does now.
     Planning(&'a str),
-    /// What a run does now.
+    /// What a run is doing.
     Running(&'a str),
 }
 

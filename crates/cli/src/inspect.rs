@@ -157,7 +157,7 @@ fn page(model: &Model) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The sizes of dimensions that were guessed, and where those are.
+/// The guessed sizes of dimensions, and where the dimensions occur.
 fn guessed(model: &Model) -> Option<String> {
     let dims: Vec<UnknownDim> = model.interface.iter().flat_map(Interface::unknown_dims).collect();
     let of = |bind: &BindDim| {
@@ -174,7 +174,7 @@ fn guessed(model: &Model) -> Option<String> {
         })
     };
     let all: Vec<String> = model.guessed.iter().filter_map(of).collect();
-    (!all.is_empty()).then(|| format!("guessed      {}: give other sizes with --bind-dim", all.join(", ")))
+    (!all.is_empty()).then(|| format!("guessed      {}: set other sizes with --bind-dim", all.join(", ")))
 }
 
 /// Places of a guessed dimension that are listed.

@@ -74,7 +74,7 @@ impl Kind {
     }
 }
 
-/// What a file should have been that is none of the other kinds.
+/// What is expected instead of a file of no known kind.
 const MODELS: &str = "expected an ONNX model, or Relay text as `mod.astext()` prints it";
 
 impl fmt::Display for Kind {

@@ -57,7 +57,7 @@ pub struct ModelFlags {
     /// Size of unknown dimensions: `8`, `data:0=8`, `batch=8`
     ///
     /// `8` is the size of all, `data:0=8` of the first dimension of %data, `batch=8` of those that an ONNX file calls `batch`.
-    /// Only `inspect` guesses sizes of an ONNX file that are missing.
+    /// `inspect` guesses the missing sizes of an ONNX file; other verbs refuse the model.
     #[arg(long, help_heading = "Model", value_name = "[NAME:AXIS=]SIZE")]
     pub bind_dim: Vec<BindDim>,
 

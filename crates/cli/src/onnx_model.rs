@@ -90,7 +90,7 @@ fn notes(imported: &Imported) -> Vec<String> {
         let dims: Vec<UnknownDim> = imported.interface.unknown_dims().collect();
         let is_guessed = |dim: &UnknownDim| bound_size(&imported.guessed, &dim.input, dim.axis, dim.symbol.as_deref());
         let dims: Vec<UnknownDim> = dims.into_iter().filter(|dim| is_guessed(dim).is_some()).collect();
-        lines.push(format!("sizes that the file leaves open are guessed: {}", UnknownDim::flags(&dims)));
+        lines.push(format!("sizes of unknown dimensions are guessed: {}", UnknownDim::flags(&dims)));
     }
     if let [first, ..] = &imported.replaced[..] {
         let (values, are) = if imported.replaced.len() == 1 { ("default", "is") } else { ("defaults", "are") };

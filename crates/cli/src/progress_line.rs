@@ -1,4 +1,4 @@
-//! One line of progress on stderr, drawn over while something is awaited; lasting lines go above it.
+//! One line of progress on stderr, redrawn during a wait; permanent lines go above it.
 
 use std::{fmt, time::Duration};
 
@@ -15,7 +15,7 @@ pub struct ProgressLine {
 const TICK: Duration = Duration::from_millis(200);
 
 impl ProgressLine {
-    /// An empty line, with the time since now.
+    /// An empty line, with the time elapsed from now on.
     pub fn start() -> ProgressLine {
         let bar = ProgressBar::with_draw_target(None, draw_target());
         let style = ProgressStyle::with_template("{elapsed:>4} {wide_msg}");
@@ -29,12 +29,12 @@ impl ProgressLine {
         self.bar.set_message(what);
     }
 
-    /// Prints `what` above it, to stay.
+    /// Prints `what` above the line, permanently.
     pub fn print(&self, what: impl fmt::Display) {
         self.bar.suspend(|| status!("{what}"));
     }
 
-    /// Draws it only when something new is shown: no thread wakes meanwhile.
+    /// Draws it only when something new is shown, so that no thread wakes in between.
     pub fn stop_ticking(&self) {
         self.bar.disable_steady_tick();
     }

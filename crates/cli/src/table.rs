@@ -55,7 +55,7 @@ const DEVICES: [&str; 5] = ["device", "from", "to", "on A", "on B"];
 /// Columns of addresses, which are not cut while a column can be left out instead.
 const ADDRESSES: [&str; 1] = ["at"];
 
-/// Text is not cut to less than this while a column of [`DROPPED`] can be left out instead.
+/// Text is not cut to less than this while a column in [`DROPPED`] can be left out instead.
 const READABLE: usize = 16;
 
 /// Text, and names of columns, are not cut to less than this while a column can be left out instead.
@@ -131,8 +131,8 @@ impl Table {
         Some(widths)
     }
 
-    /// What a column can be cut to: `text` if that is what it holds, but neither numbers, devices nor addresses; names of
-    /// columns as well.
+    /// The width that a column can be cut to: `text` if it holds text. Numbers, devices and addresses are not cut;
+    /// column names are.
     fn shortest(&self, column: usize, text: usize) -> usize {
         let (content, name) = (self.content(column), self.name(column));
         let of = &self.columns[column];
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_most_stays() {
+    fn the_most_informative_columns_stay() {
         let mut runs = table([">group", "operators", "device", ">predicted", ">measured", ">off", "note"]);
         runs.add_row(["#7", "nn.conv2d+nn.bias_add+nn.relu", "edge-1/cpu", "12.34 ms", "23.45 ms", "+90.0 %", ""]);
         let lines = |width| runs.fitted(width).lines().map(str::to_string).collect::<Vec<_>>();

@@ -103,11 +103,11 @@ impl EngineOptions {
         Err(built_without())
     }
 
-    /// The types of the outputs of `model`, a file of ONNX, as ONNX Runtime infers them: see
+    /// The types of the outputs of `model`, the bytes of an ONNX file, as ONNX Runtime infers them: see
     /// `OnnxRuntimeEngine::output_types`.
     ///
     /// # Errors
-    /// If it is not found, or refuses the model.
+    /// If ONNX Runtime is not found, or refuses the model.
     #[cfg(feature = "onnxruntime")]
     pub fn output_types(&self, model: &[u8]) -> Result<Vec<Option<TensorType>>, EngineError> {
         OnnxRuntimeEngine::output_types(self.library.as_deref(), model)

@@ -1,4 +1,4 @@
-//! External data: models whose tensors lie in other files, with entries from strangers.
+//! External data: models whose tensors are in other files, with arbitrary entries.
 //!
 //! The model is in a folder with files, links and a FIFO, next to a file outside that must not be opened. An input is
 //! text: lines `key=value` are the entries of one tensor, an empty line begins the next.
@@ -8,15 +8,15 @@ use std::{fs, io, path::Path};
 use edgecut_graph::Origin;
 use edgecut_onnx as onnx;
 
-/// Every byte of the files that a model may read.
+/// The content of the files that a model may read, byte by byte.
 const INSIDE: u8 = 0x11;
-/// Every byte of the file outside.
+/// The content of the file outside, byte by byte.
 const OUTSIDE: u8 = 0xa5;
 /// The length of each file.
 const LENGTH: usize = 4096;
 /// The length of a file with a hole, larger than any memory.
 const SPARSE_LENGTH: u64 = 1 << 42;
-/// Most bytes of external data that are read.
+/// Limit on the bytes of external data that are read.
 const MAX_EXTERNAL_BYTES: u64 = 1 << 16;
 
 /// A model with external data is imported with bytes of its own folder, or rejected with a message of bounded length.
@@ -67,7 +67,8 @@ fn folder() -> io::Result<tempfile::TempDir> {
     Ok(place)
 }
 
-/// Tells whether the file at `path` was opened since this call; `None` where the system does not say.
+/// Returns a function that reports whether the file at `path` was opened since this call; `None` where the system
+/// cannot.
 #[cfg(target_os = "linux")]
 fn watch_opening(path: &Path) -> Option<impl Fn() -> bool + use<>> {
     use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};

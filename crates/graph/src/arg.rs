@@ -1,4 +1,4 @@
-//! Operands of an operator, and where its call is in a text.
+//! Operands of an operator, and the source location of its call.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! Composite operators in a graph, replaced by what they consist of: for engines and formats without an operator of that name.
+//! Inlines composite operators: replaces them by their decompositions, for engines and formats without such an
+//! operator.
 
 use std::collections::HashMap;
 
@@ -8,15 +9,15 @@ use crate::{
     types::TensorType,
 };
 
-/// A graph with the decompositions of composite operators in their places.
+/// A graph whose composite operators are replaced by their decompositions.
 #[derive(Debug, Clone)]
 pub struct InlinedGraph {
     pub graph: Graph,
-    /// By operator of the original graph: the operators that it became, in program order.
+    /// For each operator of the original graph, the operators that it became, in program order.
     pub operators: Vec<Vec<OperatorId>>,
-    /// By operator of `graph`: the operator of the original graph that it belongs to.
+    /// For each operator of `graph`, the operator of the original graph that it belongs to.
     pub whole_operator: Vec<OperatorId>,
-    /// By tensor of `graph`: the tensor of the original graph; `None` inside a composite.
+    /// For each tensor of `graph`, the tensor of the original graph; `None` inside a composite.
     pub whole_tensor: Vec<Option<TensorId>>,
 }
 
@@ -66,7 +67,7 @@ impl InlinedGraph {
         self.graph.operator(new).outputs.clone()
     }
 
-    /// Adds the operators of `decomposition` for the composite `id` of `graph`. Returns what its results are.
+    /// Adds the operators of `decomposition` for the composite `id` of `graph`. Returns its results.
     fn replace(
         &mut self,
         graph: &Graph,
@@ -106,7 +107,7 @@ impl InlinedGraph {
     }
 }
 
-/// Whether `decomposition` may be that of an operator with operands and results of these types.
+/// Whether `decomposition` fits an operator with operands and results of these types.
 pub(crate) fn is_decomposition(decomposition: &Graph, operands: &[&TensorType], results: &[&TensorType]) -> bool {
     let ty = |id: TensorId| &decomposition.tensor(id).ty;
     decomposition.inputs().map(ty).eq(operands.iter().copied())

@@ -25,7 +25,7 @@ pub enum FusionClass {
     Reduce,
     /// Elementwise operators can be fused into its output (convolution, dense).
     OutFusable,
-    /// Joins the group that reads its result, if one does alone; not one of TVM's.
+    /// Joins the group that reads its result, if it is the only one; not one of TVM's classes.
     InFusable,
     /// Fuses with nothing.
     Opaque,

@@ -71,8 +71,9 @@ pub struct Operator {
     /// The name of its layer, where the model says it; see [`Graph::layer`](crate::Graph::layer).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer: Option<SmolStr>,
-    /// For a composite operator, what it computes in operators that have definitions: a graph whose inputs are the operator's
-    /// operands in order, and whose outputs are its results. It has constants, no parameters, and no composites.
+    /// For a composite operator, its decomposition into operators with definitions: a graph whose inputs are the
+    /// operator's operands in order, and whose outputs are its results. It has constants, no parameters, and no
+    /// composites.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",

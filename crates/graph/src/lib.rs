@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `graph` | [`Graph`]: a DAG of [`Operator`]s over [`Tensor`]s |
 //! | `operator`, `arg` | how operators are built; their operands |
-//! | `composite` | composite operators in a graph, replaced by what they consist of |
+//! | `composite` | composite operators, replaced by their decompositions |
 //! | `id` | [`TensorId`], [`OperatorId`] |
 //! | `layer` | names of layers, unique names of operators |
 //! | `alias` | storage reuse between the operands and results of an operator |

@@ -23,7 +23,7 @@ impl Operator {
         }
     }
 
-    /// Whether the operator is as an ONNX file has it: an opaque or a composite one.
+    /// Whether the operator is kept as an ONNX file has it: an opaque or a composite one.
     pub fn is_kept_as_read(&self) -> bool {
         self.decomposition.is_some() || self.opaque_reason().is_some()
     }

@@ -81,10 +81,9 @@ impl<'m> Call<'_, 'm> {
             let (what, unbound) = (shown(&found.name), self.lowering.unbound_dims());
             let why = match unbound.is_empty() {
                 true => "before the model runs".to_string(),
-                false => format!(
-                    "as long as dimensions of inputs are not: give sizes, such as `{}`",
-                    UnknownDim::flags(&unbound)
-                ),
+                false => {
+                    format!("because those of inputs are not: give them, such as `{}`", UnknownDim::flags(&unbound))
+                }
             };
             format!("the sizes of `{what}` ({}) are not known {why}", found.ty)
         })

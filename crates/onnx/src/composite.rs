@@ -1,7 +1,8 @@
-//! Nodes as composite operators: the operator that the file has, and as its decomposition what the node's family makes of it.
+//! Nodes as composite operators: the node itself, with the operators that its family lowers it to as the decomposition.
 //!
-//! The decomposition is made in a graph of its own, whose inputs are the operands. Constant operands are inputs there too, so
-//! that weights are neither folded nor converted; their contents are known, where axes or sizes come from them.
+//! The decomposition is built in a graph of its own, whose inputs are the operands. Constant operands are inputs there
+//! too, so that weights are neither folded nor converted; their contents are available where axes or sizes depend on
+//! them.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -16,7 +17,7 @@ use crate::{
 
 impl<'m> Lowering<'m> {
     /// Adds `node` as a composite operator. `None` if it cannot be one: `lower` refuses it without the rest of the graph, its
-    /// types are not known, or it is more than a function of tensors. A function of constants is not one: it is folded.
+    /// types are unknown, or it is not a function of tensors alone. A function of constants is folded instead.
     pub fn composite(
         &mut self,
         node: &'m NodeProto,
@@ -45,7 +46,7 @@ impl<'m> Lowering<'m> {
         Some(self.results(node, id))
     }
 
-    /// What `lower` makes of `node`, as a graph from its operands to the results that it names.
+    /// The graph that `lower` builds for `node`, from its operands to its named results.
     fn decomposition(
         &mut self,
         node: &'m NodeProto,

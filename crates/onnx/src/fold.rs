@@ -74,7 +74,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The content of a constant, or of an operand of the composite operator in progress that is one outside.
+    /// The content of a constant, or of an operand of the current composite operator that is a constant outside of it.
     pub fn known(&self, tensor: TensorId) -> Option<&TensorData> {
         match &self.graph.tensor(tensor).origin {
             Origin::Constant(data) => Some(data),
@@ -203,7 +203,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Counts `flops`, and says whether all so far are few enough for a file of this size.
+    /// Counts `flops`; `false` if the total is too large for a file of this size.
     fn charge_flops(&self, flops: u64) -> bool {
         let total = self.flops.get().saturating_add(flops);
         self.flops.set(total);

@@ -1,8 +1,8 @@
 //! ONNX models: reading them into the computation graph, and writing graphs as models.
 //!
 //! Operators of ONNX are expressed by those of the graph, as in TVM's ONNX frontend, recurrent layers by operators that TVM
-//! lacks; shape arithmetic is computed during the import. What engines have a kernel of its own for becomes a composite
-//! operator, what has no equivalent an opaque one.
+//! lacks; shape arithmetic is computed during the import. A node that an engine has a kernel for becomes a composite
+//! operator, and one without an equivalent an opaque operator.
 //!
 //! | module | contents |
 //! |---|---|
@@ -16,13 +16,13 @@
 //! | `external` | contents of tensors in other files |
 //! | `budget` | limits in proportion to a file's size |
 //! | `lowering` | nodes → operators: names in scope, type inference, folding |
-//! | `node_order` | nodes after those whose results they read |
+//! | `node_order` | topological order of nodes |
 //! | `inputs` | inputs, defaults, parameters and constants of a model |
 //! | `fold` | type inference as operators are added; folding |
 //! | `live` | removes what no output needs |
-//! | `composite` | nodes as composite operators, whose decompositions are what families make of them |
+//! | `composite` | nodes as composite operators |
 //! | `opaque` | nodes as operators with their own names and attributes, and back |
-//! | `result_types` | types of the results of opaque operators, which an engine infers where the file has none |
+//! | `result_types` | result types of opaque operators, which an engine infers where the file has none |
 //! | `seed` | seeds of operators that draw random numbers |
 //! | `call` | one node: typed access to its inputs and attributes |
 //! | `compose` | operators that many families compose |

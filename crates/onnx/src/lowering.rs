@@ -91,17 +91,17 @@ pub(crate) struct Lowering<'m> {
     /// Most nodes lowered and operators added: proportional to the size of the file, since a loop of a few bytes could
     /// produce any number. What is folded and computed during the import is limited in the same proportion.
     pub budget: usize,
-    /// Orders of lists of nodes that differ from the file's, by where the list is.
+    /// Topological orders of lists of nodes, by the address of the list; `None` is the file's order.
     orders: HashMap<*const NodeProto, Option<Rc<[usize]>>>,
-    /// What the engine said of types of results.
+    /// The engine's answers about result types.
     pub answers: Answers,
     /// Nodes lowered, bodies and functions entered.
     steps: usize,
-    /// The model's graph while a decomposition is made in `graph`.
+    /// The model's graph while a decomposition is built in `graph`.
     pub outer: Option<Graph>,
     /// Operators of decompositions, which the budget counts too.
     pub inner_operators: usize,
-    /// Contents of the operands of the composite operator in progress, by the inputs of its decomposition.
+    /// Contents of the operands of the current composite operator, by the inputs of its decomposition.
     pub operand_contents: HashMap<TensorId, TensorData>,
     /// Bytes of folded results, and arithmetic during the import.
     pub folded: u64,
@@ -219,7 +219,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Lowers nodes, each after those whose results it reads.
+    /// Lowers nodes in topological order.
     pub fn nodes(&mut self, nodes: &'m [NodeProto]) -> Result<()> {
         let order = self.order(nodes)?;
         for at in 0..nodes.len() {
@@ -231,7 +231,8 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// The order of `nodes`, if it is not the file's: a body that is entered again has the same.
+    /// The topological order of `nodes`, if it is not the file's; computed once for a body that is lowered several
+    /// times.
     fn order(&mut self, nodes: &'m [NodeProto]) -> Result<Option<Rc<[usize]>>> {
         if let Some(known) = self.orders.get(&nodes.as_ptr()) {
             return Ok(known.clone());
@@ -240,7 +241,7 @@ impl<'m> Lowering<'m> {
             |name: &str| self.absent.contains(name) || self.scopes.iter().any(|scope| scope.contains_key(name));
         let order = node_order(nodes, is_known).map_err(|at| {
             self.path.push(title(&nodes[at]));
-            "its inputs depend on its own results: no order of the operators computes them".to_string()
+            "its inputs depend on its own results: the graph has a cycle".to_string()
         })?;
         let order = order.map(Rc::from);
         self.orders.insert(nodes.as_ptr(), order.clone());
@@ -315,7 +316,7 @@ impl<'m> Lowering<'m> {
     /// an engine infers.
     ///
     /// # Errors
-    /// `why`, if the types of the results are not known, or the node is more than a function of tensors.
+    /// `why`, if the types of the results are unknown, or the node is not a function of tensors alone.
     fn opaque(&mut self, node: &'m NodeProto, inputs: &[Option<Value>], why: Message) -> Result<Vec<Value>> {
         let domain = domain(node.domain.as_deref());
         let version = self.versions.get(domain).copied().unwrap_or(1);
@@ -325,7 +326,7 @@ impl<'m> Lowering<'m> {
         let operator = operator.with_opaque_reason(why.clone()).with_layer(self.layer.clone());
         let Some(OpaqueNode { node: alone, .. }) = opaque::node(&operator) else { return Err(why) };
         let kind = node.op_type.as_deref().unwrap_or_default();
-        // What is wrong with a node of a known operator or a function is `why`.
+        // For a known operator or a function, `why` is the error.
         let is_known = (self.registry)(domain, kind).is_some() || self.functions.contains_key(&(domain, kind));
         let types = self.result_types(node, alone, (domain, version), &tensors).map_err(|error| match error {
             _ if is_known => why.clone(),

@@ -1,7 +1,7 @@
-//! The order in which the nodes of a graph, a body or a function are lowered: each after those whose results it reads.
+//! Topological order of the nodes of a graph, a body or a function.
 //!
-//! ONNX demands this order of files, but some tools write another one, and ONNX Runtime sorts. Nodes keep the file's order
-//! as far as possible.
+//! ONNX requires files to be sorted, but some tools write other orders, and ONNX Runtime sorts. Nodes keep the file's
+//! order as far as possible.
 
 use std::{
     cmp::Reverse,
@@ -52,11 +52,11 @@ pub(crate) fn node_order(nodes: &[NodeProto], is_known: impl Fn(&str) -> bool) -
     }
 }
 
-/// A node of a cycle, which is reached from `stuck` along nodes that still miss sources.
+/// A node of a cycle, reached from `stuck` along nodes that still wait for sources.
 fn on_cycle(stuck: usize, sources: &[HashSet<usize>], missing: &[usize]) -> usize {
     let (mut at, mut visited) = (stuck, HashSet::new());
     while visited.insert(at) {
-        // Every node that misses a source has one that misses another.
+        // Every waiting node has a source that waits too.
         at = sources[at].iter().copied().filter(|source| missing[*source] > 0).min().unwrap_or(at);
     }
     at

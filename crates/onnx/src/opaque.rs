@@ -1,9 +1,9 @@
-//! Nodes that are kept as they are for engines that read ONNX: opaque operators, which no operators of the graph express, and
-//! composite ones, which some do.
+//! Nodes that are kept as they are for engines that read ONNX: opaque operators, which have no equivalent in the graph,
+//! and composite ones, which have a decomposition.
 //!
 //! The operator is called `onnx.Kind`, or `domain.Kind` in another domain than the default one. Its attributes are the
 //! node's, and three more: the version of the operator set, and which optional inputs and outputs are omitted. An opaque
-//! operator also has the reason why it is one.
+//! operator also has the reason why it is opaque.
 
 use std::{collections::HashMap, rc::Rc};
 
@@ -26,12 +26,13 @@ const VERSION: &str = "onnx.opset";
 const OMITTED: &str = "onnx.omitted";
 const OMITTED_OUTPUTS: &str = "onnx.omitted_outputs";
 
-/// What an engine said of models of one node, by the hash of the model: the types of their outputs, or why it refuses them.
+/// The engine's answers about models of one node, by the hash of the model: the types of the outputs, or why it refuses
+/// it.
 pub(crate) type Answers = HashMap<blake3::Hash, Result<Rc<[Option<TensorType>]>, Message>>;
 
 /// Why the types of results are not known.
 pub(crate) enum TypeError {
-    /// What the engine said, or that there is none.
+    /// The engine's error, or that there is no engine.
     NotInferred(Message),
     /// They depend on the contents of operands.
     Unknown,

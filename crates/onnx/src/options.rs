@@ -12,8 +12,8 @@ pub type Content<'a> = dyn Fn(&str) -> Option<TensorData> + 'a;
 /// with it, and what depends on data is decided.
 pub type Evaluate<'a> = dyn Fn(&Graph, &Content<'_>) -> Result<Vec<TensorData>, String> + 'a;
 
-/// Infers the types of the outputs of a model, the bytes of a file, by an engine's own rules: in order, `None` for what is
-/// no tensor of the graph. Sizes that depend on contents stay unknown.
+/// Infers the types of the outputs of a model, the bytes of a file, by an engine's own rules: in order, `None` for what
+/// the graph has no tensor type for. Sizes that depend on contents stay unknown.
 pub type InferTypes<'a> = dyn Fn(&[u8]) -> Result<Vec<Option<TensorType>>, String> + 'a;
 
 /// Options of [`import`](fn@crate::import).
@@ -21,11 +21,11 @@ pub type InferTypes<'a> = dyn Fn(&[u8]) -> Result<Vec<Option<TensorType>>, Strin
 pub struct ImportOptions<'a> {
     /// Computes operators on constants, and conditions.
     pub evaluate: &'a Evaluate<'a>,
-    /// Infers types of results that the file does not state, of operators that the graph has no equivalent for.
+    /// Infers result types that the file does not state, for operators without an equivalent in the graph.
     pub infer_types: &'a InferTypes<'a>,
     /// Sizes of unknown dimensions.
     pub bind_dims: &'a [BindDim],
-    /// Whether the other unknown dimensions of inputs without given contents have guessed sizes.
+    /// Whether to guess the remaining unknown dimensions of inputs without given contents.
     pub guess_dims: bool,
     /// Contents of inputs, where they are given. An input stays one: its content decides only what a graph cannot leave to
     /// its runs, such as shapes and branches. An initializer of the same name is replaced.

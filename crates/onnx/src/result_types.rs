@@ -18,7 +18,7 @@ use crate::{
     tensor,
 };
 
-/// Constants up to this size are part of the question: sizes, axes and positions, of which shapes are computed.
+/// Constants up to this size are part of the model: sizes, axes and positions, on which shapes depend.
 const MAX_CONSTANT_BYTES: usize = 1 << 10;
 
 impl Lowering<'_> {
@@ -106,8 +106,8 @@ impl Lowering<'_> {
         })
     }
 
-    /// The types of the first `count` outputs of `model`. An engine says of a value of unknown rank that it is a scalar, so
-    /// scalars are confirmed: by the type of their shape.
+    /// The types of the first `count` outputs of `model`. An engine reports a value of unknown rank as a scalar, so
+    /// scalars are confirmed by the type of their shape.
     fn infer(&mut self, mut model: ModelProto, count: usize) -> Result<Vec<Option<TensorType>>, Message> {
         let mut types = self.ask(&model)?.to_vec();
         types.resize(count, None);
@@ -138,7 +138,7 @@ impl Lowering<'_> {
         Ok(types)
     }
 
-    /// What the engine says of `model`: equal ones are asked about once.
+    /// The engine's answer about `model`, cached for equal models.
     fn ask(&mut self, model: &ModelProto) -> Result<Rc<[Option<TensorType>]>, Message> {
         let bytes = model.encode_to_vec();
         let key = blake3::hash(&bytes);

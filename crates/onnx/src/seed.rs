@@ -1,5 +1,5 @@
 //! The seed of an operator that draws random numbers, where the file has none: a function of its result's name, so that
-//! everybody draws the same numbers and two operators draw different ones.
+//! runs are reproducible and two operators draw different numbers.
 
 use crate::proto::{AttributeProto, NodeProto, attribute_proto::AttributeType};
 
@@ -13,7 +13,7 @@ pub(crate) fn seed(node: &NodeProto) -> f64 {
     f64::from(u32::from_le_bytes([a, b, c, 0]))
 }
 
-/// The attribute that a node of the default domain lacks to draw the same numbers in every session.
+/// The `seed` attribute that a node of the default domain lacks to draw the same numbers in every session.
 pub(crate) fn missing_seed(node: &NodeProto) -> Option<AttributeProto> {
     let has_seed = || node.attribute.iter().any(|attribute| attribute.name.as_deref() == Some("seed"));
     let is_drawing = matches!(node.domain.as_deref(), None | Some("" | "ai.onnx"))

@@ -1,4 +1,4 @@
-//! Dimensions whose sizes a file leaves open: what messages call them, and sizes that they may have.
+//! Dimensions whose sizes a file leaves open: their names in messages, and guesses of their sizes.
 
 use std::{collections::HashSet, fmt};
 
@@ -20,7 +20,7 @@ const GUESSES: &[(&str, u64)] = &[
     ("batch", 1),
     ("height", IMAGE_SIZE),
     ("width", IMAGE_SIZE),
-    // That of a cache and the sequence after it.
+    // A cache and the sequence after it.
     ("total", 2 * SEQUENCE_LENGTH),
     ("seq", SEQUENCE_LENGTH),
     ("len", SEQUENCE_LENGTH),
@@ -47,7 +47,7 @@ impl UnknownDim {
         dims.iter().take(MAX_LISTED).map(ToString::to_string).collect::<Vec<_>>().join(", ") + more
     }
 
-    /// A guessed size for each of `dims`; those of one symbol have one size.
+    /// A guessed size for each of `dims`; dimensions of one symbol have the same size.
     pub fn guesses(dims: &[UnknownDim]) -> Vec<BindDim> {
         let mut seen = HashSet::new();
         let guessed = dims.iter().filter(|dim| dim.symbol.as_ref().is_none_or(|symbol| seen.insert(symbol)));
@@ -59,7 +59,7 @@ impl UnknownDim {
             .collect()
     }
 
-    /// What a command line binds `dims` with, their sizes guessed.
+    /// The flags that bind `dims` to guessed sizes.
     pub fn flags(dims: &[UnknownDim]) -> String {
         let flag = |bind: &BindDim| format!("--bind-dim {}", quoted(&shown(&bind.to_string())));
         UnknownDim::guesses(dims).iter().map(flag).collect::<Vec<_>>().join(" ")
@@ -75,7 +75,7 @@ impl UnknownDim {
         format!("{}:{}", shown(&self.input), self.axis)
     }
 
-    /// A size that it may have: by what the file calls it, else by where it is. A sum of symbols has the sum of their sizes.
+    /// A guess of its size: by its symbol, else by its position. A sum of symbols has the sum of their sizes.
     fn guess(&self) -> u64 {
         let symbol = self.symbol.as_deref().unwrap_or_default().to_lowercase();
         let by_name = |name: &str| {

@@ -43,7 +43,7 @@ pub struct OpDef {
     pub linearity: Linearity,
     /// Whether ONNX's meaning differs from Relay's: see [`SEMANTICS`].
     pub has_onnx_semantics: bool,
-    /// The fusion class of calls with ONNX's meaning, where it is another one.
+    /// The fusion class of calls with ONNX's semantics, if it differs.
     pub(crate) onnx_class: Option<FusionClass>,
     pub kernel: Kernel,
     /// What its host kernel computes, as data.
@@ -218,7 +218,7 @@ impl OpDef {
         self
     }
 
-    /// As [`OpDef::onnx`]; calls with ONNX's meaning have this class.
+    /// As [`OpDef::onnx`]; calls with ONNX's semantics have this class.
     pub(crate) const fn onnx_class(mut self, class: FusionClass) -> OpDef {
         self.onnx_class = Some(class);
         self.onnx()

@@ -1,4 +1,4 @@
-//! How busy this process and others keep the machine, from Linux's counters.
+//! How busy this process and other workloads keep the machine, from Linux's counters.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ pub struct MachineLoad {
     begin: Option<Counters>,
 }
 
-/// Processors of a machine that were busy, on the average of some time.
+/// Average numbers of busy processors of a machine over some time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BusyProcessors {
     /// With this process.

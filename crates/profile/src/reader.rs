@@ -38,7 +38,7 @@ const COLUMNS: [&str; 22] = [
     "note",
 ];
 
-/// Columns that files of older versions call otherwise: the old name, and that of [`COLUMNS`].
+/// Renamed columns: the name in files of older versions, and that in [`COLUMNS`].
 const RENAMED: [(&str, &str); 1] = [("bytes", "accessed_bytes")];
 
 /// The rows of the profile at `path`.

@@ -86,7 +86,7 @@ class Graph:
 
     :param model: Relay text, as TVM's ``mod.astext()`` prints it, or an ONNX model
     :param params: content of the parameters, as ``relay.save_param_dict`` writes it
-    :param bind_dim: sizes of unknown dimensions: ``8``, ``"data:0=8"``, ``"batch=8"``, or several of them; those missing of an ONNX model are guessed
+    :param bind_dim: sizes of unknown dimensions: ``8``, ``"data:0=8"``, ``"batch=8"``, or several of them; missing sizes of an ONNX model are guessed
     :param seed_parameters: inputs that are parameters, generated from their names: a name, a pattern such as ``"*.weight"``, or several
     :param inputs: an ``.npz`` file with contents of inputs, as arrays ``in_<name>``
     :param strict: accept only what TVM's own parser accepts

@@ -352,13 +352,13 @@ fn warn(profile: &DeviceProfile, summary: &ProfileSummary) {
     let load = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
     if let Some(busy) = busy([(device.server.as_str(), load)]) {
         notice!(
-            "{busy} while it was measured: times may be too long; measure again with --again when the machine is quiet"
+            "{busy} while it was measured: times may be too long; measure again with --again when the machine is idle"
         );
     }
     if summary.disturbed > 0 {
         notice!(
             "{} times on {device} are not to be trusted: other processes took the processor during most samples; \
-             measure again with --again when the machine is quiet",
+             measure again with --again when the machine is idle",
             summary.disturbed
         );
     }

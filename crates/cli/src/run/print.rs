@@ -37,10 +37,10 @@ pub(crate) fn print(format: Format, plan: &Plan, outcome: &run::Outcome) -> Outc
     Ok(())
 }
 
-/// Runs that take longer than predicted by more than this fraction, on a machine that others kept busy, are warned about.
+/// A run that exceeds its prediction by more than this fraction, on a busy machine, is warned about.
 const MOST_DIFFERENCE: f64 = 0.1;
 
-/// That others may be why a run took longer than predicted.
+/// A warning that other workloads may be why a run took longer than predicted.
 fn busy_machine(outcome: &run::Outcome) -> Option<String> {
     let (predicted, measured) = match outcome.interval_us {
         None => (outcome.predicted_latency_us, outcome.latency.median_us),
@@ -51,8 +51,8 @@ fn busy_machine(outcome: &run::Outcome) -> Option<String> {
     }
     let busy = busy(outcome.load.iter().map(|of| (of.server.as_str(), of.load)))?;
     Some(format!(
-        "a busy machine: {busy} during the run, which may be why it took {measured} where {predicted} was predicted; run it \
-         again when the machine is quiet"
+        "{busy} during the run, which may be why it took {measured} instead of the predicted {predicted}; run it again \
+         when the machine is idle"
     ))
 }
 

@@ -1,5 +1,4 @@
-//! What a run does, on stderr while it lasts: loading by device, and the runs that are finished, with an estimate of the time
-//! that is left.
+//! Progress of a run on stderr: loading by device, and the number of finished runs, with an estimate of the time left.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -18,7 +17,7 @@ pub(super) struct RunLine {
     count: Mutex<Option<Count>>,
 }
 
-/// The finished runs, as they were shown.
+/// The state of the count of finished runs.
 #[derive(Clone, Copy)]
 struct Count {
     /// When the first one was finished.
@@ -26,7 +25,7 @@ struct Count {
     shown: Instant,
 }
 
-/// How often the count is shown: short runs are not to be held up.
+/// How often the count is shown, so that short runs are not delayed.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 impl RunLine {
@@ -41,7 +40,7 @@ impl RunLine {
             RunProgress::Loading { left: [], .. } => {}
             RunProgress::Loading { left, of } => {
                 let done = of.saturating_sub(left.len());
-                self.tell(&format!("{done} of {of} devices have loaded their parts, not {}", left.join(", ")));
+                self.tell(&format!("{done} of {of} devices loaded, waiting for {}", left.join(", ")));
             }
             RunProgress::WarmingUp => self.tell("warming up"),
             RunProgress::Finished { done, of } => self.count(done, of),
@@ -54,7 +53,7 @@ impl RunLine {
         self.line.show(what.to_string());
     }
 
-    /// As [`RunLine::tell`], before something is measured in this process: the line is only drawn between runs then.
+    /// As [`RunLine::tell`], before a measurement in this process: from then on, the line is only drawn between runs.
     pub fn tell_measured(&self, what: &str) {
         self.line.stop_ticking();
         self.tell(what);
@@ -75,7 +74,7 @@ impl RunLine {
     }
 }
 
-/// What is said of the time that is left `elapsed` after the first of `done` runs was finished; nothing of a single one.
+/// The estimate of the time left, `elapsed` after the first of `done` runs was finished; empty after a single run.
 fn left(elapsed: Duration, done: u64, of: u64) -> String {
     match done {
         0 | 1 => String::new(),
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_takes_as_long_a_run_as_what_is_done() {
+    fn the_estimate_is_the_mean_time_of_a_run() {
         assert_eq!(left(Duration::from_secs(6), 3, 10), ", about 21 s left");
         assert_eq!(left(Duration::from_secs(6), 10, 10), ", about 0 s left");
         assert_eq!(left(Duration::ZERO, 1, 10), "");

@@ -14,7 +14,7 @@ pub struct Limits {
     pub connections: usize,
     /// The same of one client: the holder of a certificate, or an address without TLS.
     pub client_connections: usize,
-    /// Time that a connection is without a request before it may be closed for a newcomer, where there is no other place.
+    /// How long a connection must have been idle before it may be closed for a new one, when all places are taken.
     pub connection_idle_time: Duration,
     /// Connections that have not said yet that they speak HTTP/2; the oldest is closed for a new one.
     pub handshakes: usize,
@@ -44,7 +44,7 @@ pub struct Limits {
     pub in_flight: u32,
     /// Servers that a run sends values to, and as many that it receives values from: each is a connection.
     pub peers: usize,
-    /// Values that the stages of a run exchange, those that are sent, and parameters whose contents come from the client: each.
+    /// Values that the stages of a run exchange; also values that are sent, and parameters that the client sends.
     pub values: usize,
     /// Stages of a run on the agent.
     pub stages: usize,

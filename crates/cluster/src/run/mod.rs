@@ -9,9 +9,9 @@
 //! | [`pilot`] | a plan made on agents: replanning, pilot runs, the choice among candidates |
 //! | [`deploy`] | what each server must do |
 //! | [`failover`] | a plan for the servers that are left |
-//! | [`execute`], [`perform`], [`progress`] | doing it, alone and from the deployment to the last result; what is reported meanwhile |
+//! | [`execute`], [`perform`], [`progress`] | executing it, alone and from the deployment to the last result; progress events |
 //! | [`outcome`], [`crossing`] | measured against predicted, transfers over links |
-//! | [`energy`], [`server_load`] | what servers consumed, and how busy others kept their machines |
+//! | [`energy`], [`server_load`] | what servers consumed, and how busy other workloads kept their machines |
 //! | [`stage_engines`] | which engines computed the stages |
 //! | [`table`], [`results`] | a run as rows, and as a file that grows |
 //! | [`outputs`] | the model's outputs of a run |

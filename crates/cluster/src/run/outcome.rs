@@ -43,7 +43,7 @@ pub struct Outcome {
     /// Of the servers that tell it.
     #[serde(default)]
     pub energy: Vec<ServerEnergy>,
-    /// Of the machines of servers that report it.
+    /// How busy other workloads kept the machines, for servers that report it.
     #[serde(default)]
     pub load: Vec<ServerLoad>,
     /// The engines of stages, where they were chosen stage by stage or fell back.

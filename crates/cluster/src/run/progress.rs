@@ -4,15 +4,15 @@ use smol_str::SmolStr;
 
 use crate::agent::protocol::run::Queued;
 
-/// What a run does now.
+/// What a run is doing.
 #[derive(Debug, Clone, Copy)]
 pub enum RunProgress<'a> {
     /// A device of the server is in use: the run waits for it.
     Queued { server: &'a SmolStr, queued: &'a Queued },
     /// Agents load their parts; the devices `left` of `of` are not ready.
     Loading { left: &'a [String], of: usize },
-    /// Inferences that do not count are run.
+    /// Inferences that are not measured.
     WarmingUp,
-    /// Inferences that count.
+    /// Measured inferences.
     Finished { done: u64, of: u64 },
 }

@@ -1,4 +1,4 @@
-//! How busy others kept the machines of servers during a run. Pure functions of the record.
+//! How busy other workloads kept the machines of servers during a run. Pure functions of the record.
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -10,11 +10,11 @@ use crate::agent::protocol::inference_trace::MachineUse;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerLoad {
     pub server: String,
-    /// Processors that others kept busy: neither its agent nor those of other servers of the run.
+    /// Processors kept busy by anything but the agents of the run.
     pub load: f64,
 }
 
-/// Of every server that reports it; runs of less than 0.1 s are too short for that.
+/// The load of every server that reports it; none in runs shorter than 0.1 s.
 pub(super) fn loads(record: &Record) -> Vec<ServerLoad> {
     let last = record.measured.iter().filter_map(|(server, traces)| {
         let machine = traces.iter().rev().find_map(|trace| trace.machine.as_ref())?;

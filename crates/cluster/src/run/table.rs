@@ -43,7 +43,7 @@ pub struct RunRow {
     /// Of a group.
     pub predicted_workspace_bytes: Option<u64>,
     pub workspace_bytes: Option<u64>,
-    /// What a device holds at most while it runs.
+    /// Peak memory of a device while it runs.
     pub predicted_load_bytes: Option<u64>,
     pub peak_bytes: Option<u64>,
     pub predicted_arena_bytes: Option<u64>,

@@ -44,7 +44,7 @@ type DeviceTensors = HashMap<TensorId, Arc<DeviceBuffer>>;
 
 impl GpuSteps {
     /// Translates `groups`, which must cover the graph's operators in topological order, and compiles their kernels.
-    /// Composite operators are replaced by their decompositions, and conversions of quantised models.
+    /// Composite operators, and conversions of quantised models, are replaced by their decompositions.
     pub(super) fn load(
         context: Arc<GpuContext>,
         graph: &Graph,

@@ -75,8 +75,9 @@ impl OnnxRuntimeEngine {
         Ok(EngineId { name: "onnxruntime".to_string(), version })
     }
 
-    /// The types of the outputs of `model`, a file of ONNX: `None` for what is no tensor of the graph. Sizes that depend on
-    /// contents are unknown, and a tensor of unknown rank counts as a scalar. Nothing is computed.
+    /// The types of the outputs of `model`, the bytes of an ONNX file: `None` for what the graph has no tensor type
+    /// for. Sizes that depend on contents are unknown, and a tensor of unknown rank counts as a scalar. Nothing is
+    /// computed.
     ///
     /// # Errors
     /// If no library is found, it cannot be loaded, or it refuses the model.

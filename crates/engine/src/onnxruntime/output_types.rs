@@ -17,7 +17,7 @@ pub(super) fn output_types(library: &Library, model: &[u8]) -> Result<Vec<Option
     Ok(session.outputs().iter().map(|output| tensor_type(output.dtype())).collect())
 }
 
-/// A session without optimisations, which would compute constants.
+/// A session without optimisations: constant folding would compute.
 fn prepared(library: &Library, model: &[u8]) -> Result<Session, Error> {
     Session::builder(&library.environment)?
         .with_log_level(LogLevel::Fatal)?

@@ -62,7 +62,7 @@ fn element_type(dtype: DType) -> Option<sys::ONNXTensorElementDataType> {
     })
 }
 
-/// The element type that ONNX Runtime numbers so.
+/// The element type of a number of ONNX Runtime's enumeration.
 pub(super) fn dtype_of(number: sys::ONNXTensorElementDataType) -> Option<DType> {
     use DType::{Bf16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     const FLOAT8: [Exotic; 4] = [Exotic::E4M3, Exotic::E4M3_FNUZ, Exotic::E5M2, Exotic::E5M2_FNUZ];

@@ -24,7 +24,7 @@ pub(crate) fn supported(operator: &Operator) -> Result<&'static OpDef, Unsupport
     }
 }
 
-/// Checks that this engine can compute an operator, a composite one by what it consists of.
+/// Checks that this engine can compute an operator, a composite one by its decomposition.
 pub(super) fn check_supported(operator: &Operator) -> Result<(), Unsupported> {
     match &operator.decomposition {
         Some(inner) => inner.operators().try_for_each(|(_, part)| supported(part).map(|_| ())),

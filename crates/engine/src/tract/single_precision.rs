@@ -1,19 +1,20 @@
-//! Graphs of half precision, computed in single precision: processors without arithmetic on half floats emulate it, and tract has
-//! few kernels of it. Weights are converted when they are loaded; operands and results of a step stay of half precision.
+//! Half-precision graphs, computed in single precision: most processors emulate half-precision arithmetic, and tract
+//! has few kernels for it. Weights are converted when they are loaded; operands and results of a step stay in half
+//! precision.
 
 use edgecut_graph::{Arg, Attr, DType, Graph, Operator, TensorId, TensorType};
 
 /// A graph in single precision.
 pub(super) struct SinglePrecision {
     pub graph: Graph,
-    /// By tensor of `graph` without producer: that of the original graph.
+    /// For each tensor of `graph` without producer, the tensor of the original graph.
     pub original: Vec<TensorId>,
 }
 
-/// Operators whose meaning is a type: they keep half floats.
+/// Operators that depend on the element type itself: they keep half precision.
 const BY_TYPE: &[&str] = &["cast", "cast_like", "reinterpret"];
 
-/// `graph` in single precision; `None` if no operator of it has operands or results of half precision that can be replaced.
+/// `graph` in single precision; `None` if no operator has half-precision operands or results that can be replaced.
 pub(super) fn in_single_precision(graph: &Graph) -> Option<SinglePrecision> {
     let is_half = |tensor: TensorId| graph.tensor(tensor).ty.dtype == DType::F16;
     let is_replaced = |operator: &Operator| {

@@ -1,11 +1,11 @@
 //! Which buffers are live at the same time, in memory proportional to their number.
 //!
-//! Buffers are numbered in order of their beginning, so those that begin within a span of sections are a range. Those
-//! that began before it and are still live are found in a *snapshot* of the live buffers, and among those that began
-//! since. A snapshot is taken whenever an eighth of the live buffers has changed, which bounds both the snapshots
-//! together, by a multiple of the number of buffers, and the time of a query, by a multiple of its result.
+//! Buffers are numbered by start time, so those that start within a span of sections are a range. Those that started
+//! earlier and are still live are found in the latest *snapshot* of live buffers, and among those that started after
+//! it. A snapshot is taken whenever an eighth of the live buffers has changed. So the total size of the snapshots is
+//! linear in the number of buffers, and the time of a query is linear in the size of its result.
 
-/// The part of the live buffers, as a divisor, that begins or ends between two snapshots.
+/// A snapshot is taken once 1 in this many live buffers has changed.
 const CHANGED: usize = 8;
 
 /// The spans of buffers in sections of time, prepared for queries.

@@ -23,8 +23,8 @@ use super::{
     sections::{Number, Sections},
 };
 
-/// The maximum length of [`BranchAndBound::waiting`], where every level has its unplaced buffers: half the square of
-/// their number if no split parts them. With what undoes the placements, an entry takes at most 32 bytes.
+/// The maximum length of [`BranchAndBound::waiting`], which has the unplaced buffers of every level: up to half the
+/// square of the number of buffers. With what undoes the placements, an entry takes at most 32 bytes.
 const MAX_WAITING: usize = 1 << 24;
 
 /// How a search ended.

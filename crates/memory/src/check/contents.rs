@@ -65,7 +65,7 @@ pub fn contents(graph: &Graph, rules: &StorageRules<'_>, placement: &Placement) 
             memory.write(place, &content);
             pieces.insert(output, content);
         }
-        // Nested concatenations are longer and longer lists of pieces.
+        // The lists of pieces grow with each nested concatenation.
         for operand in operator.operands().filter(|operand| last_use[operand.0 as usize] == step) {
             pieces.remove(&operand);
         }

@@ -1,4 +1,5 @@
-//! Graphs with composite operators that cannot be written as the nodes that they were: their decompositions are written.
+//! Composite operators that can no longer be written as the nodes that they were read from: their decompositions are
+//! written.
 
 use std::collections::HashMap;
 
@@ -17,7 +18,7 @@ fn is_replaced(operator: &Operator) -> bool {
     operator.decomposition.is_some() && !is_writable(operator)
 }
 
-/// Writes `graph` as a model. What is said of it is said of its own operators and tensors.
+/// Writes `graph` as a model. The result refers to the operators and tensors of `graph`.
 pub(super) fn write_decomposed(graph: &Graph, options: &ExportOptions<'_>) -> Result<Exported, ExportError> {
     if !graph.operators().any(|(_, operator)| is_replaced(operator)) {
         return write_graph(graph, options);
@@ -35,7 +36,7 @@ pub(super) fn write_decomposed(graph: &Graph, options: &ExportOptions<'_>) -> Re
     }
 }
 
-/// What was written of the inlined graph, by operators and tensors of the original one.
+/// The result for the inlined graph, in terms of operators and tensors of the original one.
 fn of_whole(written: Exported, inlined: &InlinedGraph) -> Exported {
     let whole = |id: &OperatorId| inlined.whole_operator[id.0 as usize];
     let all = |operators: Vec<OperatorId>| {
@@ -59,7 +60,7 @@ fn of_whole(written: Exported, inlined: &InlinedGraph) -> Exported {
     }
 }
 
-/// Whether one operator can be written, as a node or as its decomposition; the reason why not.
+/// Checks that an operator can be written, as a node or as its decomposition.
 pub(super) fn try_decomposed(graph: &Graph, id: OperatorId) -> Written<()> {
     if !is_replaced(graph.operator(id)) {
         return try_operator(graph, id);

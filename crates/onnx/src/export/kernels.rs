@@ -142,7 +142,7 @@ impl Kernels {
     /// # Errors
     /// If no type holds all values.
     pub fn computed_in(&self, dtype: DType) -> Result<DType> {
-        // ONNX Runtime itself converts half floats around nodes that it has no kernel of them for, and nothing between two such
+        // ONNX Runtime itself inserts casts around nodes without a half-precision kernel, and none between two such
         // nodes.
         let converts = dtype == F16 && self.types.contains(&F32) && !WITHOUT_HALF.contains(&self.op);
         if self.types.contains(&dtype) || converts {

@@ -18,7 +18,7 @@
 //! | `write` | how an operator is written |
 //! | `layout` | layout strings of convolutions and pooling |
 //! | `opaque_node` | operators that were kept as they were in an ONNX file |
-//! | `decomposed` | composite operators that cannot be written so |
+//! | `decomposed` | composite operators that are written as their decompositions |
 //! | `file` | bytes of a model; weights in a file of their own |
 //! | `families` | one file an operator family; `families::FAMILIES` is the registry |
 //!

@@ -141,12 +141,12 @@ fn unchanged(opaque: &OpaqueNode) -> Result<()> {
     let OpaqueNode { node, version, inputs, .. } = opaque;
     let kind = node.op_type.as_deref().unwrap_or_default();
     let changed = match kind {
-        // What set 18 changed is how many parts there are where their sizes are not given.
+        // Set 18 only changed the number of parts where no sizes are given.
         "Split" if inputs.get(1) == Some(&true) => 13,
         _ => CHANGED.iter().find(|(name, _)| *name == kind).map_or(OLDEST, |(_, set)| *set),
     };
     match node.domain.as_deref().unwrap_or_default().is_empty() && *version < changed {
-        true => Err(format!("it means {kind} of operator set {version}, which differs from that of {OPSET}")),
+        true => Err(format!("the meaning of {kind} has changed between operator set {version} and {OPSET}")),
         false => Ok(()),
     }
 }

@@ -11,8 +11,8 @@ use crate::{
 
 pub(super) const OPS: &[(&str, Lower)] = &[("Attention", attention), ("RotaryEmbedding", rotary)];
 
-/// Whether a node stays one operator: if it returns its scores or caps them, which runtimes compute in their own ways. Others
-/// are expressed by operators that can be split.
+/// Whether a node stays one operator: if it returns or caps its scores, for which runtimes differ. Other nodes become
+/// operators that can be split.
 pub(super) fn is_kept(call: &Call<'_, '_>) -> bool {
     let returns_scores = call.node.output.get(3).is_some_and(|name| !name.is_empty());
     call.node.op_type.as_deref() == Some("Attention") && (returns_scores || call.float("softcap", 0.0) != 0.0)
@@ -89,7 +89,7 @@ pub(super) fn heads_of(call: &mut Call<'_, '_>, tensor: TensorId, count: u64) ->
         [_, _, _, _] => Ok(tensor),
         [batch, sequence, width] => {
             if count == 0 || width % count != 0 {
-                return Err(format!("{count} heads of a width of {width}"));
+                return Err(format!("a width of {width} cannot be divided into {count} heads"));
             }
             let split = call.reshape(tensor, &[batch, sequence, count, width / count])?;
             call.transpose(split, &[0, 2, 1, 3])
@@ -198,7 +198,7 @@ fn rotary(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let half = match u64::try_from(call.int("rotary_embedding_dim", 0)) {
         Ok(0) => width / 2,
         Ok(rotated) => rotated / 2,
-        Err(_) => return Err("attribute rotary_embedding_dim: it is negative".to_string()),
+        Err(_) => return Err("attribute rotary_embedding_dim is negative".to_string()),
     };
     let angles = [angles(call, 1, sequence, half)?, angles(call, 2, sequence, half)?];
     let interleaved = call.int("interleaved", 0) != 0;
@@ -206,8 +206,8 @@ fn rotary(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     one(if is_flat { flat(call, made)? } else { made })
 }
 
-/// The first elements of each head of `x`, twice as many as there are `angles`, whose cosines and sines are given by position:
-/// rotated in pairs. Others stay.
+/// Rotates pairs of elements of each head of `x` by `angles`, whose cosines and sines are given for each position.
+/// There are twice as many rotated elements as angles; the others stay.
 pub(super) fn rotated(
     call: &mut Call<'_, '_>,
     x: TensorId,
@@ -217,7 +217,7 @@ pub(super) fn rotated(
     let (width, half) = (size(call, x, 3)?, size(call, cosine, 3)?);
     let rotated = 2 * half;
     if rotated > width {
-        return Err(format!("angles for {rotated} elements of a head of {width}"));
+        return Err(format!("rotary angles for {rotated} elements, but heads have {width}"));
     }
     let turned = call.slice(x, 3, 0, rotated)?;
     let shape = call.dims(turned)?;

@@ -162,7 +162,7 @@ fn integer(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     // ONNX Runtime's kernel has one zero point for all channels.
     if call.rank(x) == 4 && [x_zero, w_zero].into_iter().flatten().all(|zero| is_one(call, zero)) {
         let zeros = [or_zero(call, x_zero, x)?, or_zero(call, w_zero, w)?];
-        // What scales are does not matter to the integers.
+        // The result is the integer accumulator, which does not depend on scales.
         let scale = call.lowering.scalar(1.0, DType::F32)?;
         let attrs = attributes(call, x, w, Some(DType::I32))?;
         return one(call.op("qnn.conv2d", &[x, w, zeros[0], zeros[1], scale, scale], attrs)?);

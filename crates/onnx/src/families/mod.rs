@@ -36,7 +36,7 @@ type Operators = &'static [(&'static str, Lower)];
 struct Family {
     domain: &'static str,
     operators: Operators,
-    /// Whether a node of it stays one operator, with what expresses it as its decomposition.
+    /// Whether a node stays one operator, with its lowering as the decomposition.
     is_kept: IsKept,
 }
 
@@ -87,8 +87,8 @@ const fn kept(domain: &'static str, operators: Operators) -> Family {
     Family { domain, operators, is_kept: |_| true }
 }
 
-/// The entry of an operator. ONNX Runtime's domain also has most operators of the default one; where it has another of the
-/// same name, that is meant.
+/// The entry of an operator. In ONNX Runtime's domain, most operators of the default one are found too, unless the
+/// domain defines its own of that name.
 pub(crate) fn find(domain: &str, kind: &str) -> Option<Entry> {
     let within = |domain: &str| {
         let mut all = FAMILIES.iter().filter(|family| family.domain == domain);

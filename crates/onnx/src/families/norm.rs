@@ -96,7 +96,7 @@ fn root_mean_square(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     one(root_mean_square_of(call, x, scale, axis, epsilon)?.0)
 }
 
-/// Normalised over all axes from `axis` on, and the factor that this took.
+/// The data normalised over all axes from `axis` on, and the factor.
 pub(super) fn root_mean_square_of(
     call: &mut Call<'_, '_>,
     x: TensorId,

@@ -54,8 +54,8 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("QLinearConcat", concat),
 ];
 
-/// Whether a node stays one operator: not if channels of weights have different zero points, which ONNX allows and ONNX Runtime
-/// refuses when it runs.
+/// Whether a node stays one operator: not if weights have a different zero point for each channel, which ONNX allows
+/// but ONNX Runtime refuses at run time.
 pub(super) fn is_kept(call: &Call<'_, '_>) -> bool {
     let zero = match call.node.op_type.as_deref() {
         Some("QLinearConv") => call.optional(5).ok().flatten(),

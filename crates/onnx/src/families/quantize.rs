@@ -65,7 +65,7 @@ fn half_even(call: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId> {
     super::elementwise::half_even(call, x)
 }
 
-/// The axis of scales and zero points, which are one number or a vector.
+/// The axis of scales and zero points, which are scalars or vectors.
 fn vector_axis(call: &Call<'_, '_>, x: TensorId, parameters: &[TensorId]) -> Result<i64> {
     if call.int("block_size", 0) != 0 || parameters.iter().any(|parameter| call.rank(*parameter) > 1) {
         return Err("scales of blocks are not supported".to_string());

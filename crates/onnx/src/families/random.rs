@@ -1,4 +1,4 @@
-//! Random numbers, from a stream that the seed determines: the node's, else one by the name of its result.
+//! Random operators. The seed is the node's, else derived from the name of its result.
 
 use edgecut_graph::{Attr, DType, TensorId};
 
@@ -23,7 +23,7 @@ type Distribution = [(&'static str, f64); 2];
 const NORMAL: Distribution = [("mean", 0.0), ("scale", 1.0)];
 const UNIFORM: Distribution = [("low", 0.0), ("high", 1.0)];
 
-/// Of the shape that an attribute states.
+/// Numbers in the shape that an attribute states.
 fn filled(call: &mut Call<'_, '_>, name: &'static str, distribution: Distribution) -> Result<Vec<Value>> {
     let stated = call.ints("shape").ok_or("attribute shape is missing")?;
     let size = |size: &i64| u64::try_from(*size).map_err(|_| format!("{size} is not a size"));
@@ -33,7 +33,7 @@ fn filled(call: &mut Call<'_, '_>, name: &'static str, distribution: Distributio
     one(call.op(name, &[], attrs)?)
 }
 
-/// Of the shape of the operand and, unless an attribute states another one, its type.
+/// Numbers in the shape of the operand and, unless an attribute states another, of its type.
 fn like(call: &mut Call<'_, '_>, name: &'static str, distribution: Distribution) -> Result<Vec<Value>> {
     let x = call.input(0)?;
     let dtype = call.dtype("dtype")?.unwrap_or(call.dtype_of(x));

@@ -89,7 +89,7 @@ fn reverse_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
     Ok(axes)
 }
 
-/// All but that of a sequence's elements; along the batch a shard has the lengths of its own sequences.
+/// All but the sequence axis; along the batch axis, a shard gets the lengths of its own sequences.
 fn reverse_sequence_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
     let shape = &call.tensor(0)?.shape;
     let (along, batch) = (call.axis("seq_axis", 1, shape)?, call.axis("batch_axis", 0, shape)?);

@@ -1,5 +1,5 @@
-//! Random numbers of ONNX, drawn from a stream that a seed determines: that of ONNX Runtime's CPU kernels where the C++
-//! library is GNU's, so that both engines draw the same. Every run begins the stream.
+//! ONNX's random operators, whose numbers a seed determines: those of ONNX Runtime's CPU kernels with the GNU C++
+//! library, so that both engines draw the same. Every run restarts the stream.
 //!
 //! The generator is `minstd_rand0`, the distributions are those of libstdc++: `generate_canonical`, and the polar method
 //! of Marsaglia, which makes two normal numbers at a time.
@@ -26,7 +26,7 @@ pub(crate) const OPS: &[OpDef] = &[
     drawn("random_uniform_like", &["data"], like_type).attrs("", &[DTYPE, LOW, HIGH, SEED]).host(uniform),
 ];
 
-/// A number takes about as long as a function of one.
+/// Drawing a number costs about as much as evaluating a function.
 const fn drawn(
     name: &'static str,
     operands: &'static [&'static str],
@@ -167,7 +167,7 @@ fn filled_with<T: Real>(shape: &[usize], mut next: impl FnMut() -> T) -> TractRe
 
 type Filled = fn(&Typed<'_>, &[usize]) -> TractResult<Tensor>;
 
-/// The result, of doubles or of floats, which narrower types are rounded from.
+/// The result, drawn as doubles or floats; narrower types are rounded from floats.
 fn of_type(call: &Typed<'_>, doubles: Filled, floats: Filled) -> TractResult<TVec<Tensor>> {
     let to = datum_type(call.result()?.dtype).context("the dtype is not supported")?;
     let shape = call.dims()?;

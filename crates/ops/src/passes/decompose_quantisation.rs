@@ -1,5 +1,5 @@
-//! Conversions of quantised models as elementary operators: for engines that cannot call the kernel of these operators, which is
-//! a function on whole tensors.
+//! Conversions of quantised models as elementary operators, for engines that cannot call their kernels, which are host
+//! functions on whole tensors.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ fn decomposition(graph: &Graph, operator: &Operator) -> Option<Graph> {
     Some(sketch.graph)
 }
 
-/// A decomposition being made.
+/// A decomposition under construction.
 struct Sketch {
     graph: Graph,
 }
@@ -104,7 +104,7 @@ impl Sketch {
         self.op("cast", &[tensor], attrs)
     }
 
-    /// A vector along an axis with `trailing` axes after it; a number as it is.
+    /// A vector, with `trailing` axes of size 1 after it; a scalar as it is.
     fn along(&mut self, vector: TensorId, trailing: usize) -> Option<TensorId> {
         let shape = &self.graph.tensor(vector).ty.shape;
         let is_one = shape.elements() == Some(1);

@@ -9,7 +9,7 @@
 //! | [`tile`], `tile_bounds` | computes segments of a graph tile by tile; bounds inference |
 //! | `rewriter` | rewrites a graph whose tensors exist as shards |
 //! | `constant_copies` | what depends on parameters alone, copied for the shards that read it |
-//! | [`decompose_quantisation`](mod@decompose_quantisation) | quantisation as elementary operators, for engines that translate |
+//! | [`decompose_quantisation`](mod@decompose_quantisation) | quantisation as elementary operators, for engines that translate them |
 //! | [`reader_copies`] | copies of what is fused into its readers |
 //! | [`index_ranges`](mod@index_ranges), `index_operands` | the values that indices and lengths among the inputs may have |
 //! | [`summary`] | operator counts, FLOPs and sizes of a model |

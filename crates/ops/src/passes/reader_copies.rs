@@ -1,6 +1,6 @@
-//! Copies of operators that join the group of their reader ([`FusionClass::InFusable`]): one for each reader, so that all readers
-//! get what it reads. A dequantisation between an integer tensor and two convolutions would otherwise be a group of its own,
-//! whose result is four times as large.
+//! Copies of operators that join the group of their reader ([`FusionClass::InFusable`]): one for each reader, so that
+//! every group reads the operand instead of the result. A dequantisation with two readers would otherwise be a group of
+//! its own, whose result is four times as large as its operand.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,8 +9,8 @@ use smol_str::{SmolStr, format_smolstr};
 
 use crate::lookup;
 
-/// `graph` with a copy of every such operator for each of its readers. What depends on parameters alone stays: it is computed
-/// once, before a run.
+/// `graph` with a copy of every such operator for each of its readers. What depends on parameters alone is not copied:
+/// it is computed once, before a run.
 pub fn copy_for_readers(graph: &Graph) -> Graph {
     let consumers = graph.consumers();
     let is_constant = constant_operators(graph);

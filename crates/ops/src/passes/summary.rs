@@ -96,8 +96,8 @@ pub fn summary(graph: &Graph, is_node: impl Fn(OperatorId) -> bool) -> Summary {
     }
 }
 
-/// FLOPs of one operator: of a composite one the sum of what it consists of, estimated for one without a definition; 0 where
-/// shapes are unknown.
+/// FLOPs of one operator: for a composite one the sum over its decomposition, estimated for one without a definition; 0
+/// where shapes are unknown.
 pub fn flops(graph: &Graph, operator: &Operator) -> u64 {
     match &operator.decomposition {
         Some(inner) => inner.operators().map(|(_, part)| own_flops(inner, part)).fold(0, u64::saturating_add),

@@ -114,7 +114,7 @@ impl RemoteAgent {
                 let hint = if cause.contains("refused") {
                     " (is `edgecut agent` running there?)"
                 } else if cause.contains("BadSignature") || cause.contains("UnknownIssuer") {
-                    " (did another authority sign its certificate than the `ca` of the cluster file?)"
+                    " (was its certificate signed by the `ca` of the cluster file?)"
                 } else {
                     ""
                 };

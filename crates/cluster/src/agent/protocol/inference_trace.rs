@@ -18,7 +18,7 @@ pub struct InferenceTrace {
     pub memory: Vec<DeviceMemory>,
     /// Of the sources that were read when it ended: each as often as its resolution allows.
     pub energy: Vec<SourceEnergy>,
-    /// `None` where it is not known, or was reported a moment ago.
+    /// `None` if it is unknown, or was reported less than 0.1 s ago.
     pub machine: Option<MachineUse>,
 }
 
@@ -92,7 +92,7 @@ pub struct DeviceMemory {
 /// How busy the machine of the server has been since the run was loaded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MachineUse {
-    /// Servers of one machine have the same; empty where it is not known.
+    /// The same for all servers of one machine; empty if unknown.
     pub id: SmolStr,
     pub busy: BusyProcessors,
 }

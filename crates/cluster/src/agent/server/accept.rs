@@ -3,7 +3,7 @@
 //! A socket that says nothing, a TLS handshake that stops half-way and bytes that are not HTTP/2 take a place among the
 //! handshakes until their time is over, or until a newer connection needs the place. They never reach the gRPC server, nor do
 //! they take the descriptors that other connections need. When all places are taken, the connection that has been idle longest
-//! is closed for a newcomer.
+//! is closed for a new one.
 
 use std::{
     collections::VecDeque,
@@ -65,11 +65,11 @@ pub(super) struct Connection {
 /// Why a connection was closed before it was served.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
-    #[error("it was not ready within {} s", .0.as_secs_f64())]
+    #[error("it did not complete the handshake within {} s", .0.as_secs_f64())]
     Time(Duration),
     #[error("it does not speak HTTP/2")]
     Preface,
-    #[error("its client has too many in use")]
+    #[error("all connections that its client may have are in use")]
     TooMany,
     #[error("TLS: {0}")]
     Tls(io::Error),
@@ -143,7 +143,7 @@ async fn accept_all(
     }
 }
 
-/// Whether there was a handshake to abort.
+/// Aborts the oldest handshake; `false` if there is none.
 fn abort_oldest(handshakes: &mut VecDeque<JoinHandle<()>>) -> bool {
     handshakes.pop_front().inspect(JoinHandle::abort).is_some()
 }

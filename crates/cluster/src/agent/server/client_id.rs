@@ -1,8 +1,8 @@
-//! By what clients are told apart, where each has limits of its own.
+//! How clients are identified, for limits that apply to each of them.
 
 use std::net::IpAddr;
 
-/// Who is told apart: the holder of a certificate, or an address where there are none.
+/// A client: the holder of a certificate, or an address without TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum ClientId {
     /// The BLAKE3 hash of its certificate.

@@ -1,4 +1,4 @@
-//! A stream that this side may have to close while the other side keeps it open.
+//! A stream that this side can close while the other side keeps it open.
 
 use std::{
     io,
@@ -8,10 +8,10 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// When a stream is to be closed, and the error that whoever uses it gets.
+/// Ends when the stream must be closed, with the error that its users get.
 type Closing = Pin<Box<dyn Future<Output = io::ErrorKind> + Send>>;
 
-/// Fails whatever waits for the stream, and all further use, once it is to be closed.
+/// A stream whose pending and further operations fail once it is closed.
 pub(super) struct Closable<S> {
     stream: S,
     closing: Closing,
@@ -19,7 +19,7 @@ pub(super) struct Closable<S> {
 }
 
 impl<S: Unpin> Closable<S> {
-    /// Until `closing` ends, with its error.
+    /// `stream`, until `closing` ends; after that its error.
     pub fn until(stream: S, closing: impl Future<Output = io::ErrorKind> + Send + 'static) -> Closable<S> {
         Closable { stream, closing: Box::pin(closing), closed: None }
     }

@@ -12,6 +12,6 @@ pub(super) struct ConnectionInfo {
     pub client_id: ClientId,
     /// The holder of its certificate, with TLS.
     pub holder: Option<Holder>,
-    /// Its requests keep it from being closed.
+    /// Counts its requests, which keep it from being closed.
     pub open: Arc<OpenConnection>,
 }

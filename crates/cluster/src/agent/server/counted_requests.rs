@@ -1,5 +1,5 @@
-//! Counts the requests of each connection that are under way, from their beginning to the end of their reply. A reply that the
-//! client does not receive, because it leaves no room for it, keeps no connection.
+//! Counts the requests in progress of each connection, from their start to the end of their reply. A reply that the client
+//! leaves no room for keeps no connection.
 
 use std::{
     pin::Pin,
@@ -18,7 +18,7 @@ use tonic::{
 
 use super::{connection_info::ConnectionInfo, open_connections::RequestUnderWay};
 
-/// A gRPC service whose requests keep their connections.
+/// A gRPC service whose requests keep their connections from being closed.
 #[derive(Debug, Clone)]
 pub(super) struct CountedRequests<S>(pub S);
 

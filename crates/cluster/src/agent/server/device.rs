@@ -122,8 +122,8 @@ impl Device {
         Ok(engine)
     }
 
-    /// Leases the device, after a wait of at most `wait`, and logs the lease. Clients that come meanwhile are told `user`. If there is a wait,
-    /// `queued` is called with the place in the queue.
+    /// Leases the device, after a wait of at most `wait`, and logs the lease. Clients that come
+    /// meanwhile get `user` as the reason. If there is a wait, `queued` is called with the place in the queue.
     ///
     /// # Errors
     /// If the device stays leased, or is lost.

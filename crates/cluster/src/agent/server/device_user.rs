@@ -1,4 +1,4 @@
-//! Who uses a device, and for what: other clients are told while they wait, and each lease is logged.
+//! Who uses a device, and for what: reported to clients that wait, and logged with each lease.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ impl DeviceUser {
         DeviceUser { job, client }
     }
 
-    /// Logs that it has the device.
+    /// Logs a lease of `device`.
     pub fn log_lease(&self, device: &str) {
         if let Some(client) = &self.client {
             client.log_lease(device, self.job);

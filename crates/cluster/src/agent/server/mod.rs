@@ -12,10 +12,10 @@
 //! | [`profile`], [`probe`] | measurements of operators and of links |
 //! | [`measurement_lock`] | makes measurements of all processes on this machine take turns |
 //! | [`service`], [`serve`], [`accept`] | the gRPC service, its server, and which connections reach it |
-//! | [`open_connections`], [`counted_requests`], [`closable`] | which connections are in use, and which is closed for a newcomer |
+//! | [`open_connections`], [`counted_requests`], [`closable`] | which connections are in use, and which is closed for a new one |
 //! | [`client_id`], [`connection_info`], [`authorization`] | who is at the other end of a connection, and what it may do |
 //! | [`concurrency_limit`] | how many runs, profiles and measurements are served at the same time |
-//! | [`setup_limits`] | what a setup may ask for |
+//! | [`setup_limits`] | limits on the lists and numbers of a setup |
 //! | [`received`] | the bytes that clients have sent and the agent still has |
 //! | [`weight_store`] | the large constants that clients have sent, held between their calls |
 //! | [`job_log`], [`device_user`] | the log of connections, jobs and leases |

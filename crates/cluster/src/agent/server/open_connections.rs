@@ -1,8 +1,8 @@
-//! The open connections of an agent, and which of them is closed when a newcomer needs a place: the one that has been idle
-//! longest.
+//! The open connections of an agent, and which of them is closed when a new one needs a place: the one that has been
+//! idle longest.
 //!
-//! A connection is idle without a request of the agent's service under way, other than those whose replies the client does not
-//! receive. Answers to pings and health checks do not keep it.
+//! A connection is idle while no request to the agent's service is in progress, other than those whose replies the client
+//! does not receive. Pings and health checks do not count.
 
 use std::{
     net::SocketAddr,
@@ -52,7 +52,7 @@ pub(super) struct ConnectionPlace {
     connection: Arc<OpenConnection>,
 }
 
-/// A request that is under way until this is dropped.
+/// A request that is in progress until this is dropped.
 #[derive(Debug)]
 pub(super) struct RequestUnderWay {
     connection: Arc<OpenConnection>,
@@ -78,8 +78,8 @@ impl OpenConnections {
         Arc::new(OpenConnections { limit_of_one, idle_time, open: Mutex::default() })
     }
 
-    /// Another connection of `client_id`, after a wait while none of those in its place has been idle for long enough; `None` if
-    /// all of them are in use.
+    /// Opens another connection of `client_id`. At the client's limit, its longest idle connection is closed once it
+    /// has been idle for long enough; `None` if all of them are in use.
     pub async fn open(
         self: &Arc<OpenConnections>,
         client_id: ClientId,
@@ -109,7 +109,7 @@ impl OpenConnections {
         Ok(ConnectionPlace { of: self.clone(), connection })
     }
 
-    /// Closes the connection of any client that has been idle longest; `false` if none has been for long enough.
+    /// Closes the longest idle connection of all clients; `false` if none has been idle for long enough.
     pub fn close_idle(&self) -> bool {
         self.close_longest_idle(&mut lock(&self.open), Instant::now(), |_| true).is_ok()
     }
@@ -129,7 +129,7 @@ impl OpenConnections {
         }
         let closed = open.swap_remove(index);
         info!(
-            "connection from {} closed: idle for {:.1} s, and its place is needed",
+            "connection from {} closed: idle for {:.1} s, and a new one needs its place",
             closed.address,
             time.as_secs_f64()
         );

@@ -1,4 +1,4 @@
-//! How busy others keep this machine during a run.
+//! How busy other workloads keep this machine during a run.
 
 use std::{
     fs,
@@ -12,13 +12,13 @@ use edgecut_profile::MachineLoad;
 
 /// The load of the machine from when a run is loaded to its end.
 pub(super) struct RunLoad {
-    /// Of the running kernel: what shares it, such as containers, shares processors.
+    /// Boot id of the kernel: servers that share a kernel, such as containers, share processors.
     id: SmolStr,
     load: MachineLoad,
     read_at: Option<Instant>,
 }
 
-/// Reading the counters more often costs more than it tells.
+/// Minimum time between two readings of the counters.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 impl RunLoad {
@@ -27,7 +27,7 @@ impl RunLoad {
         RunLoad { id: id.trim().into(), load: MachineLoad::start(), read_at: None }
     }
 
-    /// The load so far at `now`; `None` where it is not known, or was read a moment ago.
+    /// The load so far at `now`; `None` if it is unknown, or was read less than [`INTERVAL`] ago.
     pub fn read(&mut self, now: Instant) -> Option<MachineUse> {
         if self.read_at.is_some_and(|at| now.saturating_duration_since(at) < INTERVAL) {
             return None;

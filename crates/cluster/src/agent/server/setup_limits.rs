@@ -22,7 +22,7 @@ pub(super) fn within_limits(setup: &Setup, limits: &Limits) -> Result<(), HostEr
     match asked.into_iter().find(|(count, _, limit, _)| count > limit) {
         None => Ok(()),
         Some((count, what, limit, name)) => {
-            let refused = format!("{count} {what}, at most {limit} are served (its limit `{name}`)");
+            let refused = format!("{count} {what}, at most {limit} are allowed (the agent's limit `{name}`)");
             Err(HostError::Request(refused))
         }
     }

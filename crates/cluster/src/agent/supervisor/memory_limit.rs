@@ -1,7 +1,7 @@
-//! The system's limit on the memory of a worker, for what an operator allocates that its types do not tell.
+//! The system's memory limit of a worker, for operators that allocate more than their types suggest.
 //!
-//! RLIMIT_DATA counts private memory that can be written, used or not. An allocation beyond it fails: in ONNX Runtime as an
-//! error of the operator, elsewhere with the worker, which the supervisor starts again. RLIMIT_AS would count files and
+//! RLIMIT_DATA counts private writable memory, used or not. If an allocation exceeds it, an operator of ONNX Runtime
+//! returns an error; elsewhere the worker aborts, and the supervisor starts it again. RLIMIT_AS would count files and
 //! libraries too, and a cgroup of its own needs rights that an agent seldom has.
 
 use std::{io, thread};
@@ -10,16 +10,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use edgecut_graph::units::Bytes;
 
-/// How many times a model is in memory while it is loaded: as it came, and as its engine keeps it.
+/// Copies of a model in memory while it is loaded: the received one, and that of its engine.
 const COPIES: u64 = 2;
 
-/// For the process itself: the region that the heap grows by, what flushes caches between samples, messages, idle threads.
+/// For the process itself: heap growth, the buffer that flushes caches between samples, messages, idle threads.
 const PROCESS: Bytes = Bytes(512 << 20);
 
-/// For each processor: stacks of the threads that compute, of two engines.
+/// For each processor: stacks of the compute threads of two engines.
 const PROCESSOR: Bytes = Bytes(16 << 20);
 
-/// Limits the memory of this process, a worker that offers `offered` to clients. A lower limit stays.
+/// Limits the memory of this process, a worker that offers `offered` to clients. A lower existing limit is kept.
 ///
 /// # Errors
 /// If the system refuses it.

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// The first operator sets in which scales and data may be of half precision, and quantised data of 16 bits.
+/// The first operator sets that allow half-precision scales and data, and quantised data of 16 bits.
 const HALF: i64 = 19;
 const SIXTEEN_BITS: i64 = 21;
 

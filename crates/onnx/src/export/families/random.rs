@@ -1,4 +1,5 @@
-//! Random numbers: a session draws those of its first run from the seed, as the graph's operator does, and goes on in the next.
+//! Random operators: the first run of a session draws the same numbers as the graph's operator, later runs continue the
+//! stream.
 
 use edgecut_graph::DType;
 
@@ -26,7 +27,7 @@ fn like(scope: &mut Scope<'_>, op: &'static str, distribution: [&'static str; 2]
     drawn(scope, op, Some(&x), distribution, None)
 }
 
-/// Defaults of the graph's attributes are ONNX's: those that are absent stay so.
+/// Absent attributes stay absent: their defaults are ONNX's.
 fn drawn(
     scope: &mut Scope<'_>,
     op: &'static str,

@@ -58,7 +58,7 @@ fn reverse(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     scope.builder.slice(&x, &[axis as i64], &[-1], &[i64::MIN], &[-1])
 }
 
-/// ONNX has the first two axes alone: one of the sequences, the other of their elements.
+/// ONNX allows only axes 0 and 1: one is the batch, the other the sequence.
 fn reverse_sequence(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let (x, lengths, rank) = (scope.x(0)?, scope.x(1)?, scope.rank(0)?);
     let (time, batch) = (scope.axis("seq_axis", 1, rank)?, scope.axis("batch_axis", 0, rank)?);

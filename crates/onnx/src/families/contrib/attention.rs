@@ -21,7 +21,7 @@ pub(in crate::families) const OPS: &[(&str, Lower)] = &[
     ("RotaryEmbedding", rotary),
 ];
 
-/// What masked keys get, unless an attribute says otherwise.
+/// The value that is added to the scores of masked keys, unless an attribute states another.
 const MASKED: f64 = -10_000.0;
 
 /// softmax(Q Kᵀ scale + bias) V of [batch, heads, sequence, size], as [batch, sequence, heads × size].
@@ -53,15 +53,15 @@ fn sum(call: &mut Call<'_, '_>, a: Option<TensorId>, b: Option<TensorId>) -> Res
     }
 }
 
-/// What `seen`, truth values, adds to scores: 0, or a value for what is masked.
+/// What is added to scores: 0 where `seen` is true, else the mask value.
 fn masking(call: &mut Call<'_, '_>, seen: TensorId, dtype: DType) -> Result<TensorId> {
     let value = call.float("mask_filter_value", MASKED);
     let (zero, masked) = (call.lowering.scalar(0.0, dtype)?, call.lowering.scalar(value, dtype)?);
     call.map("where", &[seen, zero, masked])
 }
 
-/// What a mask of integers, input `index`, adds to the scores of `query` and `key`: of lengths, of first and last keys, or of
-/// every key.
+/// What an integer mask, input `index`, adds to the scores of `query` and `key`. It has the number of keys, the first
+/// and last key, or an entry for every key.
 fn key_mask(call: &mut Call<'_, '_>, index: usize, query: TensorId, key: TensorId) -> Result<Option<TensorId>> {
     let Some(mask) = call.optional(index)? else { return Ok(None) };
     let (batch, columns, dtype) = (size(call, query, 0)?, size(call, key, 2)?, call.dtype_of(query));
@@ -95,7 +95,7 @@ fn key_mask(call: &mut Call<'_, '_>, index: usize, query: TensorId, key: TensorI
     masking(call, seen, dtype).map(Some)
 }
 
-/// What hides later keys, if the attribute `unidirectional` says so.
+/// What is added to scores for a causal mask, if the attribute `unidirectional` is set.
 fn causal_mask(call: &mut Call<'_, '_>, query: TensorId, key: TensorId) -> Result<Option<TensorId>> {
     if call.int("unidirectional", 0) == 0 {
         return Ok(None);
@@ -111,10 +111,10 @@ fn head_count(call: &Call<'_, '_>, attribute: &str) -> u64 {
     u64::try_from(call.int(attribute, 0)).unwrap_or(0)
 }
 
-/// Attention of queries, keys and values that are products with one matrix.
+/// Attention whose queries, keys and values are projected by one matrix.
 fn projected(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     if call.int("do_rotary", 0) != 0 || call.int("past_present_share_buffer", 0) != 0 || call.optional(6)?.is_some() {
-        return Err("rotary embeddings and shared buffers inside are not supported".to_string());
+        return Err("rotary embeddings and shared buffers in Attention are not supported".to_string());
     }
     let (x, weights) = (call.input(0)?, call.input(1)?);
     let made = product(call, x, weights)?;
@@ -126,7 +126,7 @@ fn projected(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         None => vec![width / 3; 3],
     };
     if widths.len() != 3 || widths.iter().try_fold(0u64, |all, n| all.checked_add(*n)) != Some(width) {
-        return Err(format!("attribute qkv_hidden_sizes: {widths:?} of a width of {width}"));
+        return Err(format!("attribute qkv_hidden_sizes: expected three sizes whose sum is {width}, not {widths:?}"));
     }
     let count = head_count(call, "num_heads");
     let mut parts = Vec::new();
@@ -158,7 +158,7 @@ fn projected(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
 /// Attention of queries, keys and values that have been projected, with the biases of their projections.
 fn multi_head(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     if call.optional(8)?.is_some() || call.optional(9)?.is_some() {
-        return Err("shared buffers and beams are not supported".to_string());
+        return Err("shared buffers and beam search are not supported".to_string());
     }
     let count = head_count(call, "num_heads");
     let mut parts = [call.input(0)?, call.input(1)?, call.input(2)?];
@@ -185,12 +185,12 @@ fn multi_head(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     many([made, key, value])
 }
 
-/// Attention whose query heads share heads of keys, with a cache that holds as many keys as the lengths of its sequences say.
+/// Grouped-query attention, with a cache that is filled up to the length of each sequence.
 fn grouped(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let has_more = (11..=16).any(|index| call.inputs.get(index).is_some_and(Option::is_some));
     let is_flagged = ["sliding_window_cache", "qk_output"].iter().any(|name| call.int(name, 0) != 0);
     if has_more || is_flagged || call.int("smooth_softmax", 0) > 0 || call.int("causal", 1) == 0 {
-        return Err("sinks, norms and quantised or windowed caches inside are not supported".to_string());
+        return Err("attention sinks, norms, and quantised or windowed caches are not supported".to_string());
     }
     let [mut query, mut key, value] = grouped_heads(call)?;
     let (batch, rows, dtype) = (size(call, query, 0)?, size(call, query, 2)?, call.dtype_of(query));
@@ -268,8 +268,7 @@ fn grouped_heads(call: &mut Call<'_, '_>) -> Result<[TensorId; 3]> {
     Ok([heads_of(call, query, count)?, heads_of(call, key, key_count)?, heads_of(call, value, key_count)?])
 }
 
-/// The first `length` keys of a cache to which `new` ones have been added, after as many as `before` says by sequence. What is
-/// behind them is 0.
+/// The first `length` keys of a cache with `new` ones written at position `before` of each sequence, and 0 after them.
 fn cached(
     call: &mut Call<'_, '_>,
     past: Option<TensorId>,
@@ -305,7 +304,7 @@ fn rows_at(call: &mut Call<'_, '_>, index: usize, at: TensorId) -> Result<Tensor
     call.expand(found, 1, 1)
 }
 
-/// Rotates heads by the angles of their positions, or of those that follow one position.
+/// Rotates heads by the angles of given positions, or of the positions from a given one on.
 fn rotary(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     if call.int("is_packed_batching", 0) != 0 || call.float("scale", 1.0) != 1.0 {
         return Err("packed batches and scales are not supported".to_string());

@@ -22,7 +22,7 @@ pub(in crate::families) const OPS: &[(&str, Lower)] = &[
     }),
 ];
 
-/// Of the sum of both operands, if there is a second.
+/// Gelu of the sum of both operands, if there is a second.
 fn gelu(call: &mut Call<'_, '_>, by_tanh: bool) -> Result<Vec<Value>> {
     let (x, bias) = (call.input(0)?, call.optional(1)?);
     let x = added(call, x, bias)?;

@@ -1,10 +1,10 @@
-//! The activation that a product is fused with.
+//! The activation fused into a product or convolution.
 
 use edgecut_graph::{Attr, TensorId};
 
 use crate::{error::Result, families::activation::hard_sigmoid, lowering::Call};
 
-/// The activation that the attribute `activation` names, of `x`. `parameter` gives its parameters in order.
+/// Applies the activation that the attribute `activation` names to `x`. `parameter` returns its parameters by index.
 ///
 /// # Errors
 /// If it is not known.

@@ -1,5 +1,5 @@
-//! Operators of ONNX Runtime's own domain, `com.microsoft`, which its optimiser and its quantisation tools write: composite
-//! operators, one file a family.
+//! Operators of ONNX Runtime's own domain, `com.microsoft`, which its optimiser and quantisation tools write, as
+//! composite operators: one file a family.
 
 pub(super) mod attention;
 pub(super) mod elementwise;

@@ -26,7 +26,7 @@ pub(in crate::families) const OPS: &[(&str, Lower)] = &[
     ("EmbedLayerNormalization", embeddings),
 ];
 
-/// What ONNX Runtime defines in ONNX's own domain.
+/// Operators that ONNX Runtime defines in ONNX's own domain.
 pub(in crate::families) const ONNX_OPS: &[(&str, Lower)] = &[("SimplifiedLayerNormalization", |call| {
     let (x, scale) = (call.input(0)?, call.input(1)?);
     let axis = call.axis(call.int("axis", -1), x)?;
@@ -65,7 +65,8 @@ fn layer_norm(call: &mut Call<'_, '_>, x: TensorId, scale: TensorId, shift: Opti
     call.op("nn.layer_norm", &[x, scale, shift], vec![("axis", Attr::Int(-1)), ("epsilon", epsilon)])
 }
 
-/// The sum of the embeddings of words, positions and segments, normalised; the lengths that a mask says; the sum itself.
+/// The sum of the embeddings of words, positions and segments, normalised; the sequence lengths by a mask; the sum
+/// itself.
 fn embeddings(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (words, table) = (call.input(0)?, call.input(2)?);
     let [batch, length] = call.dims(words)?[..] else { return Err("words must have 2 axes".to_string()) };

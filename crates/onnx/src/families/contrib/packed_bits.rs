@@ -4,10 +4,10 @@ use edgecut_graph::TensorId;
 
 use crate::{error::Result, lowering::Call};
 
-/// The numbers of `bits` bits in bytes along the last axis, lowest bits first, a byte each.
+/// Unpacks numbers of `bits` bits from bytes along the last axis, lowest bits first, to one byte each.
 ///
 /// # Errors
-/// If numbers of that width are not read.
+/// If that width is not supported.
 pub(super) fn unpacked(call: &mut Call<'_, '_>, bytes: TensorId, bits: i64) -> Result<TensorId> {
     let (count, mask) = match bits {
         2 => (4, 3.0),

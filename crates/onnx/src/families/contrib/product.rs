@@ -1,4 +1,4 @@
-//! Products with what follows them, and with packed weights.
+//! Products fused with what follows them, and products with packed weights.
 
 use edgecut_graph::{DType, TensorId};
 
@@ -16,7 +16,7 @@ use crate::{
 pub(in crate::families) const OPS: &[(&str, Lower)] =
     &[("FusedConv", convolution), ("FusedGemm", gemm), ("FusedMatMul", matmul), ("MatMulNBits", packed_matmul)];
 
-/// An activation of a convolution, its bias and a further operand.
+/// The activation of the sum of a convolution, its bias and a further operand.
 fn convolution(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (x, w, bias, more) = (call.input(0)?, call.input(1)?, call.optional(2)?, call.optional(3)?);
     let made = conv::product(call, x, w, None)?;
@@ -62,7 +62,7 @@ fn transposed(call: &mut Call<'_, '_>, x: TensorId, matrix: &str, batch: &str) -
 /// A product with weights in rows, quantised in blocks along them: (weight - zero point) scale.
 fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     if call.int("weight_prepacked", 0) != 0 || call.optional(4)?.is_some() {
-        return Err("weights in the layout of one device, or in groups, are not supported".to_string());
+        return Err("prepacked weights and group indices are not supported".to_string());
     }
     let (a, packed, scales) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let bits = call.int("bits", 4);
@@ -70,7 +70,7 @@ fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let [rows, inner, block] = sizes;
     let blocks = inner.checked_div(block).map_or(0, |whole| whole + u64::from(inner % block.max(1) != 0));
     let dtype = call.dtype_of(scales);
-    let expected = || format!("weights that are not {rows} rows of {blocks} blocks of {block} numbers of {bits} bits");
+    let expected = || format!("expected weights in {rows} rows of {blocks} blocks of {block} numbers of {bits} bits");
     let numbers = unpacked(call, packed, bits)?;
     if call.dims(numbers)?[..] != [rows, blocks, block] || rows == 0 || block == 0 {
         return Err(expected());

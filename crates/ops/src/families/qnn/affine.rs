@@ -1,7 +1,7 @@
-//! Conversions with the meaning of ONNX's QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear: zero points are optional,
-//! ties go to even numbers, scales and results may be of half precision.
+//! Conversions with the semantics of ONNX's QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear: zero points are
+//! optional, ties round to even, scales and results may be in half precision.
 //!
-//! Source: <https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html> and its neighbours.
+//! Source: <https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html> and the pages of the other two.
 
 use multiversion::multiversion;
 use tract_core::internal::*;
@@ -120,8 +120,8 @@ pub(super) fn quantize(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<
     Ok(tvec!(out))
 }
 
-/// Adding it to a number of up to 22 bits rounds that to an integer, ties to even ones, in a form that every instruction set
-/// vectorises.
+/// Adding it to a number of up to 22 bits rounds that to an integer, ties to even; every instruction set vectorises
+/// this.
 const ROUNDING: f32 = 12_582_912.0;
 
 #[multiversion(targets("x86_64+avx2"))]
@@ -135,7 +135,7 @@ fn to_integers<T: Copy>(from: &[f32], to: &mut [T], scale: f32, limits: [i32; 3]
     }
 }
 
-/// To uint8 by the range of the data, which is made to contain 0; zeros have the scale 1, as ONNX Runtime has it.
+/// To uint8 by the range of the data, extended to contain 0; all zeros get the scale 1, as in ONNX Runtime.
 fn dynamic(_call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     let from = inputs[0].try_as_plain_ram()?;
     let from = from.as_slice::<f32>()?;
@@ -149,7 +149,7 @@ fn dynamic(_call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     Ok(tvec!(out, tensor0(scale), tensor0(zero)))
 }
 
-/// The least and the greatest number of a list; NaN is ignored.
+/// The minimum and maximum of a list; NaN is ignored.
 #[multiversion(targets("x86_64+avx2"))]
 fn range(list: &[f32]) -> (f32, f32) {
     const LANES: usize = 16;

@@ -64,7 +64,7 @@ pub(crate) const OPS: &[OpDef] = &[
     .host(simulate_dequantize),
 ];
 
-/// All axes; vectors of scales and zero points are sliced with the axis that they are along.
+/// All axes; vectors of scales and zero points are sliced with their axis.
 fn axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
     let shape = &call.tensor(0)?.shape;
     match shape.rank() {

@@ -1,20 +1,20 @@
-//! Products of 8-bit integers, exactly, in single precision: sums of few enough terms have no rounding errors in it, and longer
-//! ones are sums of such blocks. Matrix kernels for floats are several times as fast as those for integers of other widths.
+//! Exact products of 8-bit integers in single precision: short sums have no rounding errors, and longer ones are
+//! divided into such blocks. Matrix kernels for floats are several times as fast as those for wider integers.
 
 use tract_core::internal::*;
 use tract_core::ops::{array::Slice, math};
 
 use crate::kernel::{Wiring, indexing::integers};
 
-/// Differences of 8-bit integers and their zero points have 9 bits with the sign, products 16, and single precision holds
-/// integers of 24.
+/// Differences of 8-bit integers and their zero points have 8 bits and a sign, products 16, and single precision holds
+/// integers of 24 bits.
 const TERMS: usize = 1 << (24 - 16);
 
 /// More blocks take longer than one product of integers, and each is several operators for tract to optimise.
 const MOST_BLOCKS: usize = 64;
 
-/// The sum over blocks of an operand's axis each: `product` of the slices of `operands` along `axes`, whose indices are `terms`
-/// terms of the sum each. As int32.
+/// The sum over blocks of `product`, as int32: `operands` are sliced into blocks along `axes`, and each index of these
+/// axes contributes `terms` terms to the sum.
 ///
 /// # Errors
 /// If there are too many terms; see [`fits`].

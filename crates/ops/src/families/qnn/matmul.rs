@@ -1,5 +1,5 @@
-//! `qnn.matmul`: ONNX's MatMulInteger on matrices and stacks of them, numpy's `matmul` of 8-bit integers less their zero points,
-//! as int32.
+//! `qnn.matmul`: ONNX's MatMulInteger on matrices and batches of them: numpy's `matmul` of 8-bit integers minus their
+//! zero points, as int32.
 
 use tract_core::internal::*;
 use tract_core::ops::einsum::EinSum;
@@ -103,7 +103,7 @@ fn wire(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> Tract
         }
         let mut operand = less_zero_point(wiring, inputs[index], zero_point, &per_channel, dtype)?;
         let mut axes: Vec<char> = lead[out.len() - shape.len()..].iter().copied().chain(own).collect();
-        // An axis of one index that is broadcast is none of this operand.
+        // A broadcast axis of size 1 does not belong to this operand.
         for axis in (0..shape.len() - 2).rev() {
             if shape[axis] == 1 && out[out.len() - shape.len() + axis] != 1 {
                 operand = wiring.one(AxisOp::Rm(axis), &[operand])?;
