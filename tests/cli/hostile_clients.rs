@@ -32,6 +32,9 @@ use edgecut::{
     units::Bytes,
 };
 
+/// A small model.
+const MODEL: &str = "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }";
+
 const PATIENCE: Duration = Duration::from_secs(120);
 /// In which an honest client is served.
 const SOON: Duration = Duration::from_secs(5);
@@ -65,7 +68,7 @@ impl Lab {
         let agent = AgentProcess::spawn("s0", command.stderr(Stdio::null()));
         cluster += &format!("[[server]]\nname = \"s0\"\naddress = \"{}\"\n", agent.address);
         fs::write(folder.path().join("lab.toml"), cluster).unwrap();
-        fs::write(folder.path().join("m.relay"), "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }").unwrap();
+        fs::write(folder.path().join("m.relay"), MODEL).unwrap();
         Lab { folder, agent, authority }
     }
 
@@ -375,6 +378,7 @@ async fn what_is_refused_is_logged_in_one_line_and_counted_as_failed() {
     let tls = "[tls]\nca = \"ca.pem\"\ncert = \"client.pem\"\nkey = \"client.key\"\n";
     let server = format!("[[server]]\nname = \"s0\"\naddress = \"{}\"\n", agent_process.address);
     fs::write(folder.path().join("lab.toml"), format!("{tls}{server}")).unwrap();
+    fs::write(folder.path().join("m.relay"), MODEL).unwrap();
     let lab = Lab { folder, agent: agent_process, authority: Some(authority) };
     // Its check by the client is left out: the agent's is what counts.
     let forged = "cpu\nINFO forged \u{1b}[2J";

@@ -104,7 +104,7 @@ fn sizes_that_are_left_open_are_guessed_and_can_be_copied() {
     // What is given is not guessed.
     let (page, said) = folder.succeeds("inspect @open --bind-dim sequence=7 --bind-dim batch=2 --format csv");
     assert!(said.contains("--bind-dim image:2=224") && !said.contains("sequence="), "{said}");
-    assert!(page.contains("(2, 7)") && !page.contains('?'), "{page}");
+    assert!(page.contains("int64[2,7]") && !page.contains('?'), "{page}");
     let (_, said) = folder.succeeds("inspect @open --bind-dim 8");
     assert!(!said.contains("guessed"), "{said}");
 }

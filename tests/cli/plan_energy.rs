@@ -104,9 +104,13 @@ fn the_slower_server_that_draws_less_wins_by_energy_alone() {
     assert!(frugal.bound.value <= frugal.predicted.energy_j.unwrap().0 && frugal.bound.value > 0.0);
     assert!(text.contains("\nenergy ") && text.contains("of 1.00 W idle"), "{text}");
     let rows = fs::read_to_string(here.join("found.csv")).unwrap();
-    let rows: Vec<csv::StringRecord> =
-        csv::Reader::from_reader(rows.as_bytes()).records().map(Result::unwrap).collect();
-    let sum: f64 = rows.iter().filter_map(|row| row[row.len() - 1].parse::<f64>().ok()).sum();
+    let mut reader = csv::Reader::from_reader(rows.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    let column = |name: &str| header.iter().position(|column| column == name).unwrap();
+    let (energy, kind) = (column("energy_j"), column("kind"));
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let groups = rows.iter().filter(|row| &row[kind] == "group");
+    let sum: f64 = groups.filter_map(|row| row[energy].parse::<f64>().ok()).sum();
     let stated: f64 = frugal.groups.iter().filter_map(|group| group.energy_j).map(|energy| energy.0).sum();
     assert!((sum - stated).abs() < 1e-9 * stated, "{sum} of {stated}");
 
