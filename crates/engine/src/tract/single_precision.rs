@@ -14,6 +14,9 @@ pub(super) struct SinglePrecision {
 /// Operators that depend on the element type itself: they keep half precision.
 const BY_TYPE: &[&str] = &["cast", "cast_like", "reinterpret"];
 
+/// Operators of several steps, whose results depend on how each of these is rounded.
+const BY_ROUNDING: &[&str] = &["mod", "floor_mod", "floor_divide", "trunc_mod", "trunc_divide"];
+
 /// `graph` in single precision; `None` if no operator has half-precision operands or results that can be replaced.
 pub(super) fn in_single_precision(graph: &Graph) -> Option<SinglePrecision> {
     let is_half = |tensor: TensorId| graph.tensor(tensor).ty.dtype == DType::F16;
@@ -65,7 +68,8 @@ pub(super) fn in_single_precision(graph: &Graph) -> Option<SinglePrecision> {
 
 /// Whether an operator keeps its operands' and results' types.
 fn keeps_half(operator: &Operator) -> bool {
-    BY_TYPE.contains(&operator.name.as_str()) || operator.name.starts_with("qnn.")
+    [BY_TYPE, BY_ROUNDING].iter().any(|names| names.contains(&operator.name.as_str()))
+        || operator.name.starts_with("qnn.")
 }
 
 /// An attribute with single in place of half precision.
