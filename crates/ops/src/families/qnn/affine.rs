@@ -13,7 +13,7 @@ use crate::{
 };
 use edgecut_graph::{DType, TensorType, Type};
 
-use super::{convert::singles, params::bounds};
+use super::params::{bounds, singles};
 
 pub(crate) const OPS: &[OpDef] =
     &[OpDef::new("qnn.dynamic_quantize", &["data"], dynamic_type).flops(per_input::<FUNCTION_COST>).host(dynamic)];

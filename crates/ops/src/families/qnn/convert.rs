@@ -5,7 +5,7 @@ use tract_core::internal::*;
 
 use super::affine;
 use super::fixed_point::Ties;
-use super::params::{ComputeType, Params, bounds, saturated};
+use super::params::{ComputeType, Params, bounds, saturated, singles};
 use crate::kernel::datum_type;
 use crate::kernel::indexing::integers;
 use crate::rules::{FUNCTION_COST, per_output};
@@ -98,11 +98,6 @@ pub(crate) fn params(
         }
     };
     Params::new(scale, zero_point, shape, axis)
-}
-
-/// The elements of a tensor in single precision.
-pub(crate) fn singles(tensor: &Tensor) -> TractResult<Vec<f32>> {
-    Ok(tensor.cast_to::<f32>()?.try_as_plain_ram()?.as_slice::<f32>()?.to_vec())
 }
 
 fn quantize(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {

@@ -105,6 +105,11 @@ impl Params {
     }
 }
 
+/// The elements of a tensor in single precision.
+pub(crate) fn singles(tensor: &Tensor) -> TractResult<Vec<f32>> {
+    Ok(tensor.cast_to::<f32>()?.try_as_plain_ram()?.as_slice::<f32>()?.to_vec())
+}
+
 fn rounded(x: f64, ties: Ties) -> i64 {
     match ties {
         Ties::Up => (x + 0.5).floor() as i64,
