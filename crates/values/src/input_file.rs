@@ -149,7 +149,7 @@ mod tests {
             (path("socket"), "it is a socket"),
             ("/dev/zero".into(), "it is a device"),
             (folder.path().into(), "Is a directory"),
-            (path("sparse"), "it has 1024.00 GiB"),
+            (path("sparse"), "its size is 1024.00 GiB"),
             (path("file"), "the limit is 3 B"),
             (path("none"), "No such file"),
         ] {
