@@ -14,7 +14,10 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("RandomNormal", |call| filled(call, "random_normal", NORMAL)),
     ("RandomNormalLike", |call| like(call, "random_normal_like", NORMAL)),
     ("RandomUniform", |call| filled(call, "random_uniform", UNIFORM)),
-    ("RandomUniformLike", |call| like(call, "random_uniform_like", UNIFORM)),
+    ("RandomUniformLike", |call| {
+        before_set_22(call)?;
+        like(call, "random_uniform_like", UNIFORM)
+    }),
 ];
 
 /// The attributes of a distribution, and their defaults.
@@ -22,6 +25,14 @@ type Distribution = [(&'static str, f64); 2];
 
 const NORMAL: Distribution = [("mean", 0.0), ("scale", 1.0)];
 const UNIFORM: Distribution = [("low", 0.0), ("high", 1.0)];
+
+/// Refuses operator set 22, of which ONNX Runtime has no kernel: there is no reference for the numbers that are drawn.
+fn before_set_22(call: &Call<'_, '_>) -> Result<()> {
+    match call.version {
+        ..22 => Ok(()),
+        version => Err(format!("its random numbers in operator set {version} are not defined")),
+    }
+}
 
 /// Numbers in the shape that an attribute states.
 fn filled(call: &mut Call<'_, '_>, name: &'static str, distribution: Distribution) -> Result<Vec<Value>> {
@@ -50,6 +61,7 @@ fn distribution_attrs(call: &Call<'_, '_>, distribution: Distribution, dtype: DT
 
 /// By the standard's own function: 1 where a uniform number exceeds the operand.
 fn bernoulli(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    before_set_22(call)?;
     let x = call.input(0)?;
     let (dtype, result) = (call.dtype_of(x), call.dtype("dtype")?.unwrap_or(call.dtype_of(x)));
     let attrs = distribution_attrs(call, UNIFORM, dtype);
