@@ -8,7 +8,7 @@ use edgecut::{
     agent::Fleet,
     graph::{DType, Graph, Origin, TensorData, TensorType},
     plan::{DeviceId, Plan, Stop},
-    run::{DeployOptions, Deployment, RunError, RunOptions, deploy, deploy::Output, execute, execute::Record},
+    run::{DeployOptions, Deployment, RunError, RunOptions, deploy, deploy::Output, execute, record::Record},
     units::{Bytes, Micros},
     values::seeded,
 };

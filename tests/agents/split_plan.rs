@@ -23,7 +23,7 @@ use edgecut::{
     profile::{Item, items},
     relay::{ImportOptions, import},
     run::{
-        DeployOptions, Difference, Outcome, RunOptions, TransferCost, deploy, deploy::Output, execute, execute::Record,
+        DeployOptions, Difference, Outcome, RunOptions, TransferCost, deploy, deploy::Output, execute, record::Record,
     },
     units::{Bytes, Micros},
 };

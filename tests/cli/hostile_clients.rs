@@ -12,8 +12,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::mpsc::error::TryRecvError;
-
 use crate::common::process::{AgentProcess, Authority, edgecut, ending, model, signal, within};
 use edgecut::{
     agent::{
@@ -37,10 +35,10 @@ const MODEL: &str = "def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }";
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// In which an honest client is served.
-const SOON: Duration = Duration::from_secs(5);
+pub(crate) const SOON: Duration = Duration::from_secs(5);
 
 /// One agent and a cluster file that names it.
-struct Lab {
+pub(crate) struct Lab {
     folder: tempfile::TempDir,
     agent: AgentProcess,
     /// With TLS.
@@ -72,7 +70,7 @@ impl Lab {
         Lab { folder, agent, authority }
     }
 
-    fn plain(flags: &[&str]) -> Lab {
+    pub(crate) fn plain(flags: &[&str]) -> Lab {
         Lab::start(&[env!("CARGO_BIN_EXE_edgecut")], flags, false)
     }
 
@@ -82,12 +80,12 @@ impl Lab {
         command
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         TcpStream::connect(&self.agent.address).unwrap()
     }
 
     /// An honest client is served, soon.
-    fn serves(&self, arguments: &str) -> Output {
+    pub(crate) fn serves(&self, arguments: &str) -> Output {
         let begin = Instant::now();
         let output = within(PATIENCE, self.command(arguments));
         assert!(output.status.success(), "{}", stderr(&output));
@@ -160,54 +158,6 @@ fn what_is_not_http_2_is_closed() {
     lab.serves("devices");
 }
 
-/// A connection that speaks HTTP/2 and asks for nothing.
-fn idle_connection(lab: &Lab) -> TcpStream {
-    /// A frame of settings without any, which acknowledges none.
-    const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
-    let mut socket = lab.connect();
-    // Fails if it is refused.
-    let _ = socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").and_then(|()| socket.write_all(&SETTINGS));
-    socket
-}
-
-/// Whether what an agent sends to such a connection ends, in time.
-fn ends(socket: &mut TcpStream) -> bool {
-    socket.set_read_timeout(Some(SOON)).unwrap();
-    let begin = Instant::now();
-    while begin.elapsed() < SOON {
-        match socket.read(&mut [0; 256]) {
-            Ok(count) if count > 0 => {}
-            Ok(_) => return true,
-            Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
-        }
-    }
-    false
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn idle_connections_keep_no_one_out() {
-    for limit in ["connections=8", "client-connections=8"] {
-        let lab = Lab::plain(&["--limit", limit, "--limit", "connection-idle-time=100ms"]);
-        let mut run = agent(&lab, "client").await.run(Arc::new(setup("kept")));
-        assert_eq!(run.events.recv().await.unwrap().unwrap(), RunEvent::Admitted);
-        let mut idle = vec![idle_connection(&lab)];
-        // Those that come together are accepted in any order: the first has its place when it is answered.
-        assert!(idle[0].read(&mut [0; 64]).unwrap() > 0);
-        idle.extend((0..6).map(|_| idle_connection(&lab)));
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        lab.serves("devices");
-        assert!(ends(&mut idle[0]), "{limit}: the connection that was idle longest is closed");
-        let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(1) {
-            idle.push(idle_connection(&lab));
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        lab.serves("devices");
-        assert!(matches!(run.events.try_recv(), Err(TryRecvError::Empty)), "{limit}: the run goes on");
-    }
-}
-
 /// Whether the other side has closed a connection, or does so before its read timeout.
 fn is_closed(socket: &mut TcpStream) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset};
@@ -248,7 +198,7 @@ fn a_client_that_vanishes_leaves_its_device_to_others() {
 }
 
 /// A run that announces a parameter.
-fn setup(session: &str) -> Setup {
+pub(crate) fn setup(session: &str) -> Setup {
     let ty = TensorType::of(DType::F32, &[1 << 20]);
     let partition = Partition {
         device: "cpu".into(),
@@ -275,7 +225,7 @@ fn setup(session: &str) -> Setup {
 }
 
 /// The agent of the lab, for a client with the certificate `name`.
-async fn agent(lab: &Lab, name: &str) -> Agent {
+pub(crate) async fn agent(lab: &Lab, name: &str) -> Agent {
     let text = fs::read_to_string(lab.folder.path().join("lab.toml")).unwrap().replace("client.", &format!("{name}."));
     let cluster = Cluster::parse(&text, lab.folder.path()).unwrap();
     let fleet = Fleet::connect(&cluster).await.unwrap();

@@ -21,6 +21,7 @@ mod failover;
 mod hostile_clients;
 mod hostile_files;
 mod hostile_inputs;
+mod idle_connections;
 mod inspect;
 mod interrupted_plan;
 mod memory;

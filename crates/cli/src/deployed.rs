@@ -8,8 +8,8 @@ use edgecut_cluster::{
     Cluster,
     run::{
         Deployment,
-        execute::Record,
         outputs::{self, OutputError},
+        record::Record,
     },
 };
 use edgecut_engine::{EngineChoice, EngineError, EngineOptions};

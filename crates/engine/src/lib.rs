@@ -29,6 +29,7 @@ mod choice;
 mod clock;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod decomposed;
 mod dilated;
 pub mod energy;
 mod engine;

@@ -12,7 +12,7 @@
 //! | `attrs`, `tensor`, `types`, `dtype` | attributes; tensors with content; shapes and types; element types |
 //! | `validate` | invariants of a deserialized graph |
 //! | `copy`, `part` | copies operators between graphs; [`Part`]: a subgraph as a graph |
-//! | `fusion` | fused groups by TVM's rules |
+//! | `fusion`, `fusion_class`, `fusion_vertices` | fused groups by TVM's rules; the classes of operators; TVM's view of a graph |
 //! | `constant` | attaches parameter-only computations to the groups that read them |
 //! | `contract` | contracts convex groups of operators to single operators |
 //! | [`query`] | Aidge's pattern language for finding groups of operators |
@@ -27,6 +27,8 @@ mod contract;
 mod copy;
 mod dtype;
 mod fusion;
+mod fusion_class;
+mod fusion_vertices;
 mod graph;
 mod hoist;
 mod id;
@@ -47,7 +49,8 @@ pub use composite::{InlinedGraph, inline_composites};
 pub use constant::{attach_constants, constant_operators, is_constant};
 pub use contract::{ContractedGraph, ConvexGroups};
 pub use dtype::{DType, DTypeError, Exotic};
-pub use fusion::{FusionClass, Granularity, fuse};
+pub use fusion::{Granularity, fuse};
+pub use fusion_class::FusionClass;
 pub use graph::{Graph, Operator, Origin, Tensor};
 pub use hoist::{HoistedGraph, hoist_constants};
 pub use id::{OperatorId, TensorId};

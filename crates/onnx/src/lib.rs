@@ -16,6 +16,7 @@
 //! | `external` | contents of tensors in other files |
 //! | `budget` | limits in proportion to a file's size |
 //! | `lowering` | nodes → operators: names in scope, type inference, folding |
+//! | `node_name` | names of nodes and operators in messages |
 //! | `node_order` | topological order of nodes |
 //! | `inputs` | inputs, defaults, parameters and constants of a model |
 //! | `fold` | type inference as operators are added; folding |
@@ -45,6 +46,7 @@ mod inputs;
 mod interface;
 mod live;
 mod lowering;
+mod node_name;
 mod node_order;
 mod opaque;
 mod options;

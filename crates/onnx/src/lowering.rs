@@ -13,6 +13,7 @@ use crate::{
     error::{Message, Result, shown},
     external::ExternalFiles,
     interface::{self, Decision, Interface, has_defaults, seeded_parameters},
+    node_name::{domain, title, unknown},
     node_order::node_order,
     opaque::{self, Answers, OpaqueNode, TypeError},
     options::ImportOptions,
@@ -476,28 +477,4 @@ pub(crate) fn tensors(inputs: &[Option<Value>]) -> Option<Vec<Option<TensorId>>>
         Some(_) => None,
     };
     inputs.iter().map(tensor).collect()
-}
-
-/// `ai.onnx` is another name of the default domain.
-fn domain(domain: Option<&str>) -> &str {
-    match domain {
-        None | Some("ai.onnx") => "",
-        Some(domain) => domain,
-    }
-}
-
-fn title(node: &NodeProto) -> String {
-    let kind = shown(node.op_type.as_deref().unwrap_or_default());
-    match (node.name.as_deref(), node.output.first()) {
-        (Some(name), _) if !name.is_empty() => format!("{kind} `{}`", shown(name)),
-        (_, Some(output)) => format!("{kind} that computes `{}`", shown(output)),
-        _ => kind,
-    }
-}
-
-fn unknown(domain: &str, kind: &str) -> Message {
-    match domain {
-        "" => format!("operator {} is not supported", shown(kind)),
-        domain => format!("operator {} of domain {} is not supported", shown(kind), shown(domain)),
-    }
 }

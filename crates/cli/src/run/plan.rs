@@ -30,7 +30,7 @@ use edgecut_cluster::{
     Cluster, engine_choice,
     run::{
         self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, agents_of, deploy, execute,
-        execute::Record,
+        record::Record,
         results::{RunAbout, RunResult},
     },
 };

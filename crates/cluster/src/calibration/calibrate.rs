@@ -15,9 +15,9 @@ use crate::{
     run::{
         Outcome,
         deploy::Deployment,
-        execute::Record,
         perform::{PerformError, RunContext, perform},
         pilot::outcome::wake_times,
+        record::Record,
         request::{DeviceRows, ModelGroups, PlanSettings, RequestError},
     },
     survey::{DeviceProfile, MissingPolicy, SurveyError, SurveyProgress, SurveyRequest, profiled_device, survey},

@@ -10,7 +10,7 @@ use edgecut_profile::StepSample;
 use crate::run::{
     crossing::{Crossing, crossings},
     deploy::Deployment,
-    execute::Record,
+    record::Record,
 };
 
 /// What is known of a group beforehand.

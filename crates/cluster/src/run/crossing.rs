@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use smol_str::SmolStr;
 
-use super::execute::Record;
+use super::record::Record;
 use crate::agent::protocol::setup::ValueId;
 use edgecut_graph::units::{Bytes, Micros};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use super::execute::Record;
+use super::record::Record;
 use crate::agent::protocol::inference_trace::InferenceTrace;
 use edgecut_graph::units::{Joules, Watts};
 use edgecut_plan::{DeviceId, Plan, file::DevicePlan};

@@ -10,6 +10,7 @@
 //! | [`deploy`] | what each server must do |
 //! | [`failover`] | a plan for the servers that are left |
 //! | [`execute`], [`perform`], [`progress`] | executing it, alone and from the deployment to the last result; progress events |
+//! | [`record`] | what the agents reported about it |
 //! | [`outcome`], [`crossing`] | measured against predicted, transfers over links |
 //! | [`energy`], [`server_load`] | what servers consumed, and how busy other workloads kept their machines |
 //! | [`stage_engines`] | which engines computed the stages |
@@ -33,6 +34,7 @@ pub mod outputs;
 pub mod perform;
 pub mod pilot;
 pub mod progress;
+pub mod record;
 pub mod recorded;
 pub mod request;
 pub mod results;

@@ -10,7 +10,7 @@ use super::{
     crossing::{Crossing, Crossings, crossings},
     deploy::Deployment,
     energy::{ServerEnergy, energy, predicted},
-    execute::Record,
+    record::Record,
     server_load::{ServerLoad, loads},
     stage_engines::{StageEngines, stage_engines},
 };

@@ -5,7 +5,7 @@ use edgecut_graph::{TensorData, TensorId};
 
 use super::{
     deploy::{Deployment, Output},
-    execute::Record,
+    record::Record,
 };
 
 /// Why a run has no outputs.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use super::execute::Record;
+use super::record::Record;
 use crate::agent::protocol::inference_trace::MachineUse;
 
 /// The load of the machine of one server.

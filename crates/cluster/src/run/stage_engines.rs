@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use super::execute::Record;
+use super::record::Record;
 
 /// The stages of one device that one engine computed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,12 +11,13 @@ use super::{
 };
 use crate::{
     CpuClock, EngineError, Executable, ParameterSource, Sample,
+    decomposed::load_decomposed,
     panics::catch_panic,
     step_tensors::{NamedTensor, StepTensors, find_last_uses},
     timed,
     tract::{operator_error, supported, to_tract, wire_graph},
 };
-use edgecut_graph::{Graph, Operator, OperatorId, Origin, Part, TensorData, TensorId, inline_composites, units::Bytes};
+use edgecut_graph::{Graph, Operator, OperatorId, Origin, Part, TensorData, TensorId, units::Bytes};
 use edgecut_ops::{Unsupported, passes::decompose_quantisation::decompose_quantisation};
 
 /// A loaded graph.
@@ -51,15 +52,13 @@ impl GpuSteps {
         groups: &[Vec<OperatorId>],
         parameter: &ParameterSource<'_>,
     ) -> Result<GpuSteps, EngineError> {
-        let inlined = inline_composites(&decompose_quantisation(graph), |_| true);
-        let parameter = |id: TensorId| match inlined.whole_tensor(id) {
-            Some(whole) => parameter(whole),
-            None => Err(EngineError::Other(format!("tensor {} of a composite operator has no content", id.0))),
-        };
-        GpuSteps::load_inlined(context, &inlined.graph, &inlined.groups(groups), &parameter)
+        load_decomposed(&decompose_quantisation(graph), groups, parameter, |graph, groups, parameter| {
+            GpuSteps::load_plain(context, graph, groups, parameter)
+        })
     }
 
-    fn load_inlined(
+    /// Without composite operators.
+    fn load_plain(
         context: Arc<GpuContext>,
         graph: &Graph,
         groups: &[Vec<OperatorId>],

@@ -2,7 +2,9 @@
 //! has few kernels for it. Weights are converted when they are loaded; operands and results of a step stay in half
 //! precision.
 
-use edgecut_graph::{Arg, Attr, DType, Graph, Operator, TensorId, TensorType};
+use std::collections::HashMap;
+
+use edgecut_graph::{Attr, DType, Graph, Operator, TensorId, TensorType};
 
 /// A graph in single precision.
 pub(super) struct SinglePrecision {
@@ -38,24 +40,17 @@ pub(super) fn in_single_precision(graph: &Graph) -> Option<SinglePrecision> {
         let mut read = |tensor: TensorId| {
             if is_kept || !is_half(tensor) { writer.as_read(graph, tensor) } else { writer.single(graph, tensor) }
         };
-        let args: Vec<Arg> = operator
-            .args
-            .iter()
-            .map(|arg| match arg {
-                Arg::Tensor(tensor) => Arg::Tensor(read(*tensor)),
-                Arg::Tuple(fields) => Arg::Tuple(fields.iter().map(|field| read(*field)).collect()),
-            })
-            .collect();
-        let mut new = graph.operator(id).clone();
-        new.args = args;
-        new.outputs.clear();
-        let mut types: Vec<TensorType> = operator.outputs.iter().map(|t| graph.tensor(*t).ty.clone()).collect();
+        let operands: HashMap<TensorId, TensorId> = operator.operands().map(|tensor| (tensor, read(tensor))).collect();
+        let new = writer.graph.copy_operator(graph, id, |tensor| operands[&tensor]);
+        let outputs = writer.graph.operator(new).outputs.clone();
         if !is_kept {
-            new.attrs = new.attrs.iter().map(|(key, value)| (key.into(), widened(value))).collect();
-            types.iter_mut().filter(|ty| ty.dtype == DType::F16).for_each(|ty| ty.dtype = DType::F32);
+            let copy = writer.graph.operator_mut(new);
+            copy.attrs = copy.attrs.iter().map(|(key, value)| (key.into(), widened(value))).collect();
+            for (output, _) in outputs.iter().zip(&operator.outputs).filter(|(_, old)| is_half(**old)) {
+                writer.graph.tensor_mut(*output).ty.dtype = DType::F32;
+            }
         }
-        let id = writer.graph.add_operator(new, &types);
-        for (old, new) in operator.outputs.iter().zip(writer.graph.operator(id).outputs.clone()) {
+        for (old, new) in operator.outputs.iter().zip(outputs) {
             writer.versions[old.0 as usize] = match !is_kept && is_half(*old) {
                 true => Versions { as_read: None, single: Some(new) },
                 false => Versions { as_read: Some(new), single: None },

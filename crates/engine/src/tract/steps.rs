@@ -11,11 +11,12 @@ use super::{
 };
 use crate::{
     AllocationMeter, EngineError, Executable, ParameterSource, Sample,
+    decomposed::load_decomposed,
     room::check_room,
     step_tensors::{NamedTensor, StepTensors, find_last_uses},
 };
 use edgecut_graph::{
-    Graph, OperatorId, Origin, Part, TensorData, TensorId, inline_composites,
+    Graph, OperatorId, Origin, Part, TensorData, TensorId,
     units::{Bytes, Micros},
 };
 
@@ -109,15 +110,13 @@ impl TractSteps {
         groups: &[Vec<OperatorId>],
         parameter: &ParameterSource<'_>,
     ) -> Result<TractSteps, EngineError> {
-        let inlined = inline_composites(graph, |_| true);
-        let parameter = |id: TensorId| match inlined.whole_tensor(id) {
-            Some(whole) => parameter(whole),
-            None => Err(EngineError::Other(format!("tensor {} of a composite operator has no content", id.0))),
-        };
-        TractSteps::load_inlined(context, &inlined.graph, &inlined.groups(groups), &parameter)
+        load_decomposed(graph, groups, parameter, |graph, groups, parameter| {
+            TractSteps::load_plain(context, graph, groups, parameter)
+        })
     }
 
-    fn load_inlined(
+    /// Without composite operators.
+    fn load_plain(
         context: Arc<TractContext>,
         graph: &Graph,
         groups: &[Vec<OperatorId>],

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn domains_are_told_apart() {
+    fn domains_are_distinguished() {
         let of = |domain: &str, kind: &str| find(domain, kind).map(|entry| entry.lower as usize);
         for kind in ["Attention", "RotaryEmbedding"] {
             assert!(of(ONNX, kind).is_some() && of(MICROSOFT, kind).is_some(), "{kind}");

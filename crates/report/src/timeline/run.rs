@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use edgecut_cluster::{
     agent::protocol::inference_trace::InferenceTrace,
-    run::{Deployment, crossing::crossings, execute::Record},
+    run::{Deployment, crossing::crossings, record::Record},
 };
 use edgecut_graph::{Graph, units::Micros};
 use edgecut_plan::{DeviceId, Plan};

@@ -10,9 +10,9 @@ use edgecut_plan::{Plan, pipeline_depth, problem::Objective};
 
 use super::options::PilotOptions;
 use crate::run::{
-    execute::Record,
     outcome::Outcome,
     perform::{PerformError, RunContext, perform},
+    record::Record,
 };
 
 /// The measurements of a pilot run.

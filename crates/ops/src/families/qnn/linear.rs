@@ -220,20 +220,13 @@ fn without_zero_point(
     if wiring.known(zero_point).is_some_and(|known| known.is_all_zero().unwrap_or(false)) {
         return Ok((tensor, ty.clone()));
     }
-    let wide = wiring.one(cast(DatumType::I32), &[tensor])?;
-    let fact = wiring.fact(zero_point)?;
-    let count = fact.shape.volume().to_usize()?;
-    let mut shape: TVec<usize> = ty.shape.iter().map(|_| 1).collect();
+    let count = wiring.fact(zero_point)?.shape.volume().to_usize()?;
+    let mut shape = vec![1; ty.shape.rank()];
     if count > 1 {
         let axis = axis.with_context(|| format!("{} does not support per-channel zero points", call.def.name))?;
         shape[axis] = count;
     }
-    let mut zero_point = zero_point;
-    if wiring.fact(zero_point)?.datum_type != DatumType::I32 {
-        zero_point = wiring.one(cast(DatumType::I32), &[zero_point])?;
-    }
-    let zero_point = wiring.reshape(zero_point, &shape)?;
-    let shifted = wiring.one(math::sub(), &[wide, zero_point])?;
+    let shifted = less_zero_point(wiring, tensor, Some(zero_point), &shape, DatumType::I32)?;
     Ok((shifted, TensorType::new(DType::I32, ty.shape.clone())))
 }
 

@@ -1,0 +1,23 @@
+//! Composite operators for engines that have no operators of their names: what is loaded has their decompositions.
+
+use edgecut_graph::{Graph, OperatorId, TensorId, inline_composites};
+
+use crate::{EngineError, ParameterSource};
+
+/// Calls `load` with `graph`, its `groups` and its parameters, composite operators replaced by their decompositions.
+///
+/// # Errors
+/// Those of `load`.
+pub(crate) fn load_decomposed<T>(
+    graph: &Graph,
+    groups: &[Vec<OperatorId>],
+    parameter: &ParameterSource<'_>,
+    load: impl FnOnce(&Graph, &[Vec<OperatorId>], &ParameterSource<'_>) -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
+    let inlined = inline_composites(graph, |_| true);
+    let parameter = |id: TensorId| match inlined.whole_tensor(id) {
+        Some(whole) => parameter(whole),
+        None => Err(EngineError::Other(format!("tensor {} of a composite operator has no content", id.0))),
+    };
+    load(&inlined.graph, &inlined.groups(groups), &parameter)
+}
