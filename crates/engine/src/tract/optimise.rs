@@ -7,9 +7,11 @@ use tract_core::{internal::*, ops::cast::Cast, optim::Optimizer};
 use super::{
     conv_algorithm::select_conv_algorithms,
     fold_scales::fold_scales,
+    fold_weights::fold_weights,
     fuse_elementwise::fuse_elementwise,
     keep_nan::{relax_nan, restore_nan},
     per_image::split_batches,
+    skip_integers::skip_integers,
     split_depth::split_depth,
 };
 
@@ -19,6 +21,8 @@ use super::{
 /// a bias is computed, even from constants. So constants are folded again right before that pass, and if it still
 /// fails, it is skipped.
 pub(super) fn optimise(mut model: TypedModel) -> TractResult<TypedModel> {
+    fold_weights(&mut model)?;
+    skip_integers(&mut model)?;
     Optimizer::prop_consts().optimize(&mut model)?;
     fold_scales(&mut model)?;
     split_batches(&mut model, optimise)?;

@@ -73,6 +73,15 @@ pub fn half_conversion(from: DatumType, to: DatumType) -> Option<ElementWiseOp> 
     }
 }
 
+/// Name of [`exact_integers`], by which engines recognise it.
+pub const EXACT_INTEGERS: &str = "exact_integers";
+
+/// The conversion to int32 of single-precision numbers that are integers of at most 24 bits: converted back, they are the
+/// same.
+pub fn exact_integers() -> ElementWiseOp {
+    convert(EXACT_INTEGERS, DatumType::I32, |single, _| each_into(single, |x: f32| x as i32))
+}
+
 /// Applies `function` to every element of a tensor of `T`.
 pub(crate) fn each<T: Datum + Copy>(tensor: &mut Tensor, function: impl Fn(T) -> T) -> TractResult<()> {
     tensor.try_as_plain_ram_mut()?.as_slice_mut::<T>()?.iter_mut().for_each(|x| *x = function(*x));

@@ -60,6 +60,19 @@ impl<'a> Wiring<'a> {
         Ok(self.wire(op, inputs)?[0])
     }
 
+    /// As [`Wiring::one`]; where the operands are constants, the result is one as well, for wirings that depend on it.
+    pub(crate) fn folded(&mut self, op: impl Into<Box<dyn TypedOp>>, inputs: &[OutletId]) -> TractResult<OutletId> {
+        let op = op.into();
+        let Some(known) = inputs.iter().map(|input| self.known(*input)).collect::<Option<TVec<_>>>() else {
+            return self.one(op, inputs);
+        };
+        self.check_outputs(&*op, inputs)?;
+        match op.eval_out_of_plan(known.into_iter().map(IntoTValue::into_tvalue).collect())? {
+            Some(results) => self.constant(results[0].clone().into_tensor()),
+            None => self.one(op, inputs),
+        }
+    }
+
     pub(crate) fn constant(&mut self, tensor: impl IntoArcTensor) -> TractResult<OutletId> {
         let name = self.next_name();
         self.model.add_const(name, tensor)

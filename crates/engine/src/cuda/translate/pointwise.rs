@@ -14,7 +14,7 @@ use crate::cuda::{
     driver::Grid,
     source::KernelFamily,
 };
-use edgecut_ops::kernel::{self, recipe::Recipe};
+use edgecut_ops::kernel::{self, pointwise::EXACT_INTEGERS, recipe::Recipe};
 
 /// Functions of one float: name of the operator, name of the kernel.
 const FLOAT_UNARY: &[(&str, &str)] = &[
@@ -146,6 +146,9 @@ fn kernel_for(table: &[(&str, &'static str)], name: &str) -> Option<&'static str
 
 fn unary(builder: &mut KernelBuilder<'_>, node: &TypedNode, value: &Value, op: &ElementWiseOp) -> TractResult<Value> {
     let name = op.0.name();
+    if name == EXACT_INTEGERS {
+        return cast(builder, value, DatumType::I32);
+    }
     let dtype = name_of(value.dtype).with_context(|| format!("elements of type {:?}", value.dtype))?;
     let (kernel, constant) = match value.dtype {
         DatumType::F32 | DatumType::F64 => match (op.0.downcast_ref::<LeakyRelu>(), kernel_for(FLOAT_UNARY, &name)) {

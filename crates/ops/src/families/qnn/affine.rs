@@ -114,24 +114,42 @@ pub(super) fn quantize(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<
     let (from, to) = (real.try_as_plain_ram()?, out.datum_type());
     let (from, mut plain) = (from.as_slice::<f32>()?, out.try_as_plain_ram_mut()?);
     for_quantised!(to, T => runs.each(from, plain.as_slice_mut::<T>()?, |from, to, scale, zero| {
-            to_integers::<T>(from, to, scale, [zero, low, high], |x| x as T);
+            to_integers::<T>(from, to, scale, [zero, low, high]);
         });
         U8 u8, I8 i8, U16 u16, I16 i16);
     Ok(tvec!(out))
 }
 
-/// Adding it to a number of up to 22 bits rounds that to an integer, ties to even; every instruction set vectorises
-/// this.
+/// Elements of quantised tensors, from integers in their range.
+trait Quantised: Copy {
+    fn truncated(whole: i32) -> Self;
+}
+
+macro_rules! quantised {
+    ($($t:ident),*) => { $(impl Quantised for $t {
+        fn truncated(whole: i32) -> $t {
+            whole as $t
+        }
+    })* };
+}
+
+quantised!(u8, i8, u16, i16);
+
+/// Adding it to a number of up to 22 bits rounds that to an integer, ties to even, in the lowest bits of the sum; every
+/// instruction set vectorises this.
 const ROUNDING: f32 = 12_582_912.0;
 
 #[multiversion(targets("x86_64+avx2"))]
-fn to_integers<T: Copy>(from: &[f32], to: &mut [T], scale: f32, limits: [i32; 3], whole: fn(i32) -> T) {
+fn to_integers<T: Quantised>(from: &[f32], to: &mut [T], scale: f32, limits: [i32; 3]) {
     let [zero, low, high] = limits;
     let (least, most) = ((low - zero) as f32, (high - zero) as f32);
     for (x, q) in from.iter().zip(to) {
-        let within = (x / scale).clamp(least, most);
-        let rounded = (within + ROUNDING) - ROUNDING;
-        *q = whole(rounded as i32 + zero);
+        let scaled = x / scale;
+        // Unlike `clamp`, comparisons are one instruction each; NaN becomes the lower bound.
+        let within = if scaled > least { scaled } else { least };
+        let within = if within < most { within } else { most };
+        let whole = (within + ROUNDING).to_bits().wrapping_sub(ROUNDING.to_bits()) as i32;
+        *q = T::truncated(whole + zero);
     }
 }
 
@@ -145,7 +163,7 @@ fn dynamic(_call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
     let zero = (-least / scale).clamp(0.0, 255.0).round_ties_even() as u8;
     let mut out = Tensor::zero::<u8>(inputs[0].shape())?;
     let limits = [i32::from(zero), 0, 255];
-    to_integers(from, out.try_as_plain_ram_mut()?.as_slice_mut::<u8>()?, scale, limits, |x| x as u8);
+    to_integers(from, out.try_as_plain_ram_mut()?.as_slice_mut::<u8>()?, scale, limits);
     Ok(tvec!(out, tensor0(scale), tensor0(zero)))
 }
 
@@ -171,10 +189,10 @@ mod tests {
     fn ties_go_to_even_numbers_and_values_saturate() {
         let from = [0.5, 1.5, 2.5, -0.5, -1.5, 1e9, -1e9, f32::INFINITY, 300.4];
         let mut to = [0u8; 9];
-        to_integers(&from, &mut to, 1.0, [3, 0, 255], |x| x as u8);
+        to_integers(&from, &mut to, 1.0, [3, 0, 255]);
         assert_eq!(to, [3, 5, 5, 3, 1, 255, 0, 255, 255]);
         let mut to = [0i16; 3];
-        to_integers(&[65534.5, -70000.0, 0.25], &mut to, 2.0, [0, -32768, 32767], |x| x as i16);
+        to_integers(&[65534.5, -70000.0, 0.25], &mut to, 2.0, [0, -32768, 32767]);
         assert_eq!(to, [32767, -32768, 0]);
     }
 

@@ -5,7 +5,7 @@ use tract_core::internal::*;
 use tract_core::ops::{cast::cast, math};
 
 use crate::families::{conv, dense, pool};
-use crate::kernel::{Wiring, datum_type};
+use crate::kernel::{Wiring, datum_type, pointwise::exact_integers};
 use crate::split::{AccessMap, SplitAxis};
 
 use super::convert::params;
@@ -156,7 +156,7 @@ fn in_floats(
         Some(axes) => sum_of_blocks(wiring, operands, axes, terms, product).map(Some),
         None => {
             let sum = product(wiring, operands)?;
-            wiring.cast(sum, DatumType::I32).map(Some)
+            wiring.one(exact_integers(), &[sum]).map(Some)
         }
     }
 }

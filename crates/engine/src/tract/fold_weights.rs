@@ -1,0 +1,84 @@
+//! Folds operators on constant weights in fewer bits, such as the dequantisation of 8-bit weights.
+//!
+//! tract folds no operator whose result is larger than 4 MiB and larger than its operands, and would convert such
+//! weights in each run.
+
+use tract_core::{
+    internal::*,
+    ops::{dummy::Dummy, konst::Const, source::TypedSource},
+};
+
+/// 4-bit weights in single precision.
+const MOST_GROWTH: usize = 8;
+
+/// Replaces operators on constants by their results, unless these are more than [`MOST_GROWTH`] times as large.
+pub(super) fn fold_weights(model: &mut TypedModel) -> TractResult<()> {
+    let mut is_folded = false;
+    for id in model.eval_order()? {
+        if let Some(patch) = fold_patch(model, model.node(id))? {
+            patch.apply(model)?;
+            is_folded = true;
+        }
+    }
+    if is_folded { model.compact() } else { Ok(()) }
+}
+
+fn fold_patch(model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedModelPatch>> {
+    if node.inputs.is_empty() || node.op_is::<Const>() || node.op_is::<Dummy>() || node.op_is::<TypedSource>() {
+        return Ok(None);
+    }
+    let facts = model.node_input_facts(node.id)?;
+    let Some(constants) = facts.iter().map(|fact| fact.konst.clone()).collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let size = |fact: &TypedFact| fact.mem_size().to_usize().ok();
+    let operands: usize = constants.iter().map(|constant| constant.datum_type().size_of() * constant.len()).sum();
+    let results = node.outputs.iter().map(|output| size(&output.fact)).sum::<Option<usize>>();
+    if results.is_none_or(|results| results > operands.saturating_mul(MOST_GROWTH)) {
+        return Ok(None);
+    }
+    let results = match node.op.eval_out_of_plan(constants.into_iter().map(IntoTValue::into_tvalue).collect()) {
+        Ok(Some(results)) => results,
+        Ok(None) => return Ok(None),
+        Err(error) => return Err(error.context(format!("{node} on constants"))),
+    };
+    let mut patch = TypedModelPatch::new("weights in fewer bits");
+    for (index, result) in results.into_iter().enumerate() {
+        let constant = patch.add_const(format!("{}.{index}", node.name), result.into_arc_tensor())?;
+        patch.shunt_outside(model, OutletId::new(node.id, index), constant)?;
+    }
+    Ok(Some(patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tract_core::ops::{array::MultiBroadcastTo, cast::cast, math};
+
+    #[test]
+    fn what_is_computed_of_constants_is_a_constant_unless_it_grows_a_lot() {
+        // x + w as floats; w alone as a row of 100 copies.
+        let mut model = TypedModel::default();
+        let weights: Vec<i8> = (-32..32).collect();
+        let x = model.add_source("x", f32::fact([64])).unwrap();
+        let w = model.add_const("w", Tensor::from_shape(&[64], &weights).unwrap()).unwrap();
+        let wide = model.wire_node("wide", cast(DatumType::F32), &[w]).unwrap()[0];
+        let sum = model.wire_node("sum", math::add(), &[x, wide]).unwrap()[0];
+        let row = model.wire_node("row", AxisOp::Add(0), &[w]).unwrap()[0];
+        let copies = MultiBroadcastTo { shape: tvec![100.to_dim(), 64.to_dim()].into() };
+        let copies = model.wire_node("copies", copies, &[row]).unwrap()[0];
+        model.select_output_outlets(&[sum, copies]).unwrap();
+        fold_weights(&mut model).unwrap();
+        let names: Vec<String> = model.nodes().iter().map(|node| node.op.name().to_string()).collect();
+        let count = |name: &str| names.iter().filter(|found| *found == name).count();
+        assert_eq!(
+            (count("Cast"), count("AddAxis"), count("MultiBroadcastTo"), names.len()),
+            (0, 0, 1, 5),
+            "{names:?}"
+        );
+        let x = Tensor::from_shape(&[64], &[0.5f32; 64]).unwrap().into_tvalue();
+        let results = model.into_runnable().unwrap().run(tvec![x]).unwrap();
+        let plain = results[0].try_as_plain_ram().unwrap();
+        assert_eq!(plain.as_slice::<f32>().unwrap()[..2], [-31.5, -30.5]);
+    }
+}
