@@ -75,6 +75,8 @@ const FAMILIES: &[Family] = &[
     kept(MICROSOFT, contrib::norm::OPS),
     kept(ONNX, contrib::norm::ONNX_OPS),
     kept(MICROSOFT, contrib::product::OPS),
+    kept(MICROSOFT, pool::MICROSOFT_OPS),
+    kept(MICROSOFT, recurrent::MICROSOFT_OPS),
 ];
 
 /// A family of ONNX's own domain that is expressed by operators of the graph.

@@ -12,6 +12,12 @@ use crate::{
 pub(super) const OPS: &[(&str, Lower)] =
     &[("AveragePool", average), ("MaxPool", max), ("LpPool", norm), ("GlobalLpPool", global_norm)];
 
+/// Those of ONNX Runtime's domain.
+pub(super) const MICROSOFT_OPS: &[(&str, Lower)] = &[("NhwcMaxPool", |call| {
+    let x = call.input(0)?;
+    one(between_transpositions(call, x, maximum)?)
+})];
+
 fn windows(call: &Call<'_, '_>, x: TensorId) -> Result<Windows> {
     let kernel = call.ints("kernel_shape").ok_or("attribute kernel_shape is missing")?;
     let kernel: Vec<u64> = kernel
@@ -55,10 +61,28 @@ fn max(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         return Err("the positions of maxima are not supported".to_string());
     }
     let x = call.input(0)?;
+    one(maximum(call, x)?)
+}
+
+fn maximum(call: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId> {
     let windows = windows(call, x)?;
     let name = ["nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"][windows.kernel.len() - 1];
     let attrs = attrs(call, &windows);
-    one(call.op(name, &[x], attrs)?)
+    call.op(name, &[x], attrs)
+}
+
+/// Applies `f` to `x`, whose channels are the last axis, with channels as axis 1.
+pub(super) fn between_transpositions(
+    call: &mut Call<'_, '_>,
+    x: TensorId,
+    f: impl FnOnce(&mut Call<'_, '_>, TensorId) -> Result<TensorId>,
+) -> Result<TensorId> {
+    let last = call.rank(x).checked_sub(1).filter(|last| *last > 0).ok_or("the data has no channels")?;
+    let first: Vec<usize> = [0, last].into_iter().chain(1..last).collect();
+    let x = call.transpose(x, &first)?;
+    let made = f(call, x)?;
+    let back: Vec<usize> = std::iter::once(0).chain(2..=last).chain([1]).collect();
+    call.transpose(made, &back)
 }
 
 /// The exponent of a norm, until operator set 1 a float.

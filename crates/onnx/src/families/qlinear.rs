@@ -8,7 +8,7 @@ use edgecut_graph::{Attr, TensorId};
 use super::{
     conv,
     linear::{general_product, product},
-    pool::averaged,
+    pool::{averaged, between_transpositions},
     quantize::{along, dequantized, requantized},
 };
 use crate::{
@@ -40,16 +40,16 @@ pub(super) const OPS: &[(&str, Lower)] = &[
         })
     }),
     ("QLinearGlobalAveragePool", |call| {
-        channels_first(call)?;
         unary(call, |call, x| {
-            let axes: Vec<usize> = (2..call.rank(x)).collect();
-            call.reduce("mean", x, &axes, true)
+            with_channels_first(call, x, |call, x| {
+                let axes: Vec<usize> = (2..call.rank(x)).collect();
+                call.reduce("mean", x, &axes, true)
+            })
         })
     }),
     ("QLinearAveragePool", |call| {
-        channels_first(call)?;
         let padded = call.int("count_include_pad", 0) != 0;
-        unary(call, |call, x| averaged(call, x, padded))
+        unary(call, |call, x| with_channels_first(call, x, |call, x| averaged(call, x, padded)))
     }),
     ("QLinearConcat", concat),
 ];
@@ -65,10 +65,15 @@ pub(super) fn is_kept(call: &Call<'_, '_>) -> bool {
     values.is_none_or(|values| values.windows(2).all(|pair| pair[0] == pair[1]))
 }
 
-fn channels_first(call: &Call<'_, '_>) -> Result<()> {
+/// Applies `f` to `x`, whose channels are the last axis if the attribute says so, with channels as axis 1.
+fn with_channels_first(
+    call: &mut Call<'_, '_>,
+    x: TensorId,
+    f: impl FnOnce(&mut Call<'_, '_>, TensorId) -> Result<TensorId>,
+) -> Result<TensorId> {
     match call.int("channels_last", 0) {
-        0 => Ok(()),
-        _ => Err("channels last is not supported".to_string()),
+        0 => f(call, x),
+        _ => between_transpositions(call, x, f),
     }
 }
 
@@ -112,14 +117,20 @@ fn binary(call: &mut Call<'_, '_>, name: &'static str) -> Result<Vec<Value>> {
 
 /// The bias is of int32 in units of the product of both scales.
 fn convolution(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
-    let (x, w) = (operand(call, 0, 1)?, operand(call, 3, 0)?);
-    let made = conv::product(call, x, w, None)?;
-    let bias = match call.optional(8)? {
-        Some(bias) => Some(dequantized_bias(call, bias, 1, 4)?),
-        None => None,
+    let channels = match call.int("channels_last", 0) {
+        0 => 1,
+        _ => call.rank(call.input(0)?).saturating_sub(1),
     };
-    let made = conv::biased(call, made, bias)?;
-    one(result(call, made, 6, 1)?)
+    let (x, w) = (operand(call, 0, channels)?, operand(call, 3, 0)?);
+    let made = with_channels_first(call, x, |call, x| {
+        let made = conv::product(call, x, w, None)?;
+        let bias = match call.optional(8)? {
+            Some(bias) => Some(dequantized_bias(call, bias, 1, 4)?),
+            None => None,
+        };
+        conv::biased(call, made, bias)
+    })?;
+    one(result(call, made, 6, channels)?)
 }
 
 /// A vector of int32, dequantised: its scale is the product of the scales that are operands `a` and `b`.

@@ -10,7 +10,32 @@ use crate::{
     lowering::{Call, Lower, Value},
 };
 
+use super::quantize::dequantized;
+
 pub(super) const OPS: &[(&str, Lower)] = &[("LSTM", recurrent), ("GRU", recurrent), ("RNN", recurrent)];
+
+/// Those of ONNX Runtime's domain.
+pub(super) const MICROSOFT_OPS: &[(&str, Lower)] = &[("DynamicQuantizeLSTM", dynamic)];
+
+/// LSTM on dequantised weights, which come with inputs and outputs swapped. ONNX Runtime also quantises data and states
+/// before each product; here they stay in single precision.
+fn dynamic(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+    for (at, scale) in [(1, 8), (2, 10)] {
+        let (weight, zero, scale) = (call.input(at)?, call.optional(scale + 1)?, call.input(scale)?);
+        // One scale, or one for each direction, or one for each of its rows.
+        let spread = |call: &mut Call<'_, '_>, parameter: TensorId| match call.dims(parameter)?[..] {
+            [directions] => call.reshape(parameter, &[directions, 1, 1]),
+            [directions, rows] => call.reshape(parameter, &[directions, 1, rows]),
+            _ => Err("scales are not those of directions or their rows".to_string()),
+        };
+        let scale = spread(call, scale)?;
+        let zero = zero.map(|zero| spread(call, zero)).transpose()?;
+        let weight = dequantized(call, weight, scale, zero)?;
+        let weight = call.transpose(weight, &[0, 2, 1])?;
+        call.inputs[at] = Some(Value::Tensor(weight));
+    }
+    recurrent(call)
+}
 
 /// The weights of one direction.
 struct Direction {
@@ -42,7 +67,7 @@ struct Sizes {
 
 fn recurrent(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let cell = match call.node.op_type.as_deref() {
-        Some("LSTM") => RecurrentCell::Lstm,
+        Some("LSTM" | "DynamicQuantizeLSTM") => RecurrentCell::Lstm,
         Some("GRU") => RecurrentCell::Gru { linear_before_reset: call.int("linear_before_reset", 0) != 0 },
         _ => RecurrentCell::Rnn,
     };
