@@ -477,10 +477,43 @@ fn a_pair_of_dense_layers_exchanges_nothing_inside() {
     assert!(refused.contains("which is not split into as many partial sums"), "{refused}");
 }
 
+/// Groups that begin with a dequantisation, which is computed for the halo of a window, and in which a stride leaves out rows.
+const QUANTISED: &str = r#"#[version = "0.0.5"]
+def @main(%x: Tensor[(1, 3, 16, 16), float32], %w1: Tensor[(8, 3, 3, 3), float32], %w2: Tensor[(8, 8, 1, 1), float32]) {
+  %0 = qnn.quantize(%x, 0.02f, 0, out_dtype="int8");
+  %1 = qnn.dequantize(%0, 0.02f, 0);
+  %2 = nn.conv2d(%1, %w1, padding=[1, 1, 1, 1], channels=8, kernel_size=[3, 3]);
+  %3 = qnn.quantize(%2, 0.05f, 0, out_dtype="int8");
+  %4 = qnn.dequantize(%3, 0.05f, 0);
+  %5 = nn.conv2d(%4, %w2, strides=[2, 2], padding=[0, 0, 0, 0], channels=8, kernel_size=[1, 1]);
+  %6 = qnn.quantize(%5, 0.05f, 0, out_dtype="int8");
+  %7 = qnn.dequantize(%6, 0.05f, 0);
+  %8 = nn.max_pool2d(%7, pool_size=[3, 3], strides=[1, 1], padding=[1, 1, 1, 1]);
+  %9 = qnn.quantize(%8, 0.05f, 0, out_dtype="int8");
+  qnn.dequantize(%9, 0.05f, 0)
+}
+"#;
+
+#[test]
+fn a_window_after_a_dequantisation_is_split_along_its_rows() {
+    let graph = model(QUANTISED);
+    on_request(&graph, &[5_000.0, 5_000.0], 1_000.0, Objective::Latency, |request| {
+        let options = &request.split_options;
+        for name in ["nn.conv2d", "nn.max_pool2d"] {
+            let windows = graph.operators().filter(|(_, operator)| operator.name == name);
+            for group in windows.map(|(id, _)| options.group_of(id).unwrap()) {
+                let first = options.groups[group].iter().any(|id| graph.operator(*id).name == "qnn.dequantize");
+                let sides: Vec<Option<usize>> = options.group(group).iter().map(|option| option.side).collect();
+                assert!(first && sides.contains(&Some(2)) && sides.contains(&Some(3)), "group {group}: {sides:?}");
+            }
+        }
+    });
+}
+
 /// Whatever single group is split, and along whichever axis: the same is computed.
 #[test]
 fn every_option_of_every_group_computes_the_same() {
-    for text in [MODEL, &attention(), FEED_FORWARD] {
+    for text in [MODEL, &attention(), FEED_FORWARD, QUANTISED] {
         let graph = model(text);
         let whole = computed(&graph);
         on_request(&graph, &[5_000.0, 5_000.0, 5_000.0], 1_000.0, Objective::Latency, |request| {

@@ -272,16 +272,15 @@ impl<'a> SplitOptions<'a> {
                     continue;
                 }
                 let access = access.as_ref()?;
-                let ranges: Vec<Range<u64>> = division.cuts.windows(2).map(|w| (access.map)(&(w[0]..w[1]))).collect();
-                let cuts = boundaries(&ranges)?;
-                let tiles: Vec<Range<u64>> = division.tiles.iter().map(|tile| (access.map)(tile)).collect();
+                let read = |ranges: Vec<Range<u64>>| ranges.iter().map(|range| (access.map)(range)).collect::<Vec<_>>();
+                let shares = division.cuts.windows(2).map(|cut| cut[0]..cut[1]).collect();
                 let is_same_axis = |axis: &SplitAxis| match &axis.join {
                     Join::Axis(outputs) => outputs.get(index as usize) == Some(&Some(access.axis)),
                     Join::Sum => false,
                 };
                 let axes = self.axes.get(&operator)?;
                 let number = axes.iter().position(is_same_axis)?;
-                let wanted = Sharding { axis: number, cuts, tiles };
+                let wanted = covering(number, &axes[number], &read(shares), read(division.ranges()))?;
                 if !wanted.fits(&axes[number]) {
                     return None;
                 }
@@ -294,14 +293,45 @@ impl<'a> SplitOptions<'a> {
     }
 }
 
-/// The boundaries of ranges that follow each other without gap or overlap from 0.
-fn boundaries(ranges: &[Range<u64>]) -> Option<Vec<u64>> {
-    let mut cuts = vec![0];
-    for range in ranges {
-        if cuts.last() != Some(&range.start) || range.is_empty() {
-            return None;
-        }
-        cuts.push(range.end);
+/// A division along `axis`, by `number`, whose shards compute what is read of each: `shares`, and `tiles` that contain
+/// them. Shards compute twice what two of them read, the halo of a window, and what is between shares, as a stride leaves
+/// out. `None` if a shard would have nothing.
+fn covering(number: usize, axis: &SplitAxis, shares: &[Range<u64>], tiles: Vec<Range<u64>>) -> Option<Sharding> {
+    let inner = shares.iter().skip(1).map(|share| share.start / axis.grain * axis.grain);
+    let cuts: Vec<u64> = std::iter::once(0).chain(inner).chain([axis.size]).collect();
+    if shares.iter().any(Range::is_empty) || cuts.windows(2).any(|cut| cut[0] >= cut[1]) {
+        return None;
     }
-    Some(cuts)
+    let widened = |(tile, cut): (Range<u64>, &[u64])| {
+        let end = tile.end.checked_next_multiple_of(axis.grain).map_or(axis.size, |end| end.min(axis.size));
+        (tile.start / axis.grain * axis.grain).min(cut[0])..end.max(cut[1])
+    };
+    let tiles: Vec<Range<u64>> = tiles.into_iter().zip(cuts.windows(2)).map(widened).collect();
+    let is_disjoint = tiles.iter().zip(cuts.windows(2)).all(|(tile, cut)| *tile == (cut[0]..cut[1]));
+    Some(Sharding { axis: number, cuts, tiles: if is_disjoint { Vec::new() } else { tiles } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_before_a_window_compute_its_halo_and_what_strides_leave_out() {
+        let axis = |size, grain| SplitAxis { grain, ..SplitAxis::new(Join::Axis(vec![Some(0)]), size, 0) };
+        for (what, axis, reads, cuts, tiles) in [
+            ("neither", axis(8, 1), [0..4, 4..8], [0, 4, 8], vec![]),
+            ("a halo", axis(8, 1), [0..5, 3..8], [0, 3, 8], vec![0..5, 3..8]),
+            ("a stride of 2", axis(8, 1), [0..3, 4..7], [0, 4, 8], vec![]),
+            ("a halo on a grain of 2", axis(8, 2), [0..5, 3..8], [0, 2, 8], vec![0..6, 2..8]),
+        ] {
+            let made = covering(1, &axis, &reads, reads.to_vec()).unwrap();
+            assert_eq!(made, Sharding { axis: 1, cuts: cuts.to_vec(), tiles }, "{what}");
+            assert!(made.fits(&axis), "{what}");
+        }
+        assert_eq!(covering(0, &axis(8, 1), &[0..0, 0..8], vec![0..0, 0..8]), None, "an empty shard");
+        assert_eq!(covering(0, &axis(8, 8), &[0..4, 4..8], vec![0..4, 4..8]), None, "a grain as large as the axis");
+        // Tiles of the readers are wider than their shares.
+        let made = covering(0, &axis(8, 1), &[0..4, 4..8], vec![0..6, 2..8]).unwrap();
+        assert_eq!((made.cuts, made.tiles), (vec![0, 4, 8], vec![0..6, 2..8]));
+    }
 }
