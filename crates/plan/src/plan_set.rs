@@ -56,6 +56,9 @@ impl PlanSet {
             Ok(plan) => Ok(PlanSet::from(plan)),
             Err(PlanFileError::Several { .. }) => {
                 let File { plans, .. } = serde_json::from_slice(text)?;
+                if let Some(other) = plans.iter().find(|plan| plan.version != VERSION) {
+                    return Err(PlanFileError::Version { found: other.version.into() });
+                }
                 plans.iter().try_for_each(Plan::check)?;
                 PlanSet::new(plans)
             }
