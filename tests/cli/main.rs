@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bindings;
 mod calibration;
 mod certificates;
 mod cluster_processes;

@@ -8,7 +8,7 @@ use miette::Report;
 
 use crate::{Failure, Outcome, inspect::Inspect, plan::Plan, profile::Profile, run::Run};
 use edgecut_graph::TensorData;
-use edgecut_plan::Plan as PlanFile;
+use edgecut_plan::{Plan as PlanFile, PlanSet};
 use edgecut_relay::Import;
 
 pub use crate::{
@@ -25,19 +25,19 @@ pub fn inspect(flags: &[String]) -> Result<Import, Failure> {
     parse::<Inspect>("inspect", flags)?.load().map(|model| model.import)
 }
 
-/// What `edgecut profile` with these flags measures.
+/// What `edgecut profile` with these flags measures, of one binding of the model's unknown dimensions.
 ///
 /// # Errors
-/// If a flag or the model is wrong, an agent fails, or the caller stops it.
+/// If a flag or the model is wrong, there are several bindings, an agent fails, or the caller stops it.
 pub fn profile(flags: &[String]) -> Result<MeasuredProfiles, Failure> {
     edgecut_engine::configure_heap();
     parse::<Profile>("profile", flags)?.measure()
 }
 
-/// The plan that `edgecut plan` with these flags makes. No file is written.
+/// The plan that `edgecut plan` with these flags makes, of one binding of the model's unknown dimensions. No file is written.
 ///
 /// # Errors
-/// If a flag or the model is wrong, there is no plan, an agent fails, or the caller stops it.
+/// If a flag or the model is wrong, there are several bindings, there is no plan, an agent fails, or the caller stops it.
 pub fn plan(flags: &[String]) -> Result<PlanFile, Failure> {
     edgecut_engine::configure_heap();
     parse::<Plan>("plan", flags)?.make()
@@ -67,8 +67,8 @@ pub fn run_plan(flags: &[String], text: &[u8], each: impl FnMut(MeasuredRun<'_>)
 /// # Errors
 /// If it is no plan, or a file cannot be written.
 pub fn write_plan(path: &Path, text: &str) -> Outcome {
-    let plan = PlanFile::from_json(text.as_bytes()).map_err(Failure::bad_input)?;
-    crate::plan::write(path, &plan)
+    let plans = PlanSet::from_json(text.as_bytes()).map_err(Failure::bad_input)?;
+    crate::plan::write(path, &plans)
 }
 
 fn parse<A: Args>(verb: &'static str, flags: &[String]) -> Result<A, Failure> {

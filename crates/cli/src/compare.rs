@@ -85,7 +85,14 @@ fn subject(path: &Path) -> Result<Subject, Failure> {
         [_] => Ok(found.remove(0)),
         several => {
             let names: Vec<&str> = several.iter().map(|subject| subject.name.as_str()).collect();
-            Err(bad(&format!("profiles of several models, name one of them: {}", names.join(", "))))
+            let names = names.join(", ");
+            let what = match several[0].content {
+                Content::Plan(_) => format!(
+                    "plans of several bindings; compare plans that are made with one size of each dimension: {names}"
+                ),
+                _ => format!("profiles of several models or bindings, name one of them: {names}"),
+            };
+            Err(bad(&what))
         }
     }
 }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use miette::Report;
+use smol_str::SmolStr;
 
 use super::{
     Failure,
@@ -17,12 +18,14 @@ use super::{
     source_file as file,
 };
 use edgecut_graph::{TensorData, TensorType, units::Bytes};
-use edgecut_values::{NpzArchive, NpzError};
+use edgecut_values::{NpzArchive, NpzError, resized};
 
 /// The contents of inputs and parameters by `in_` and their names.
 #[derive(Clone, Default)]
 pub struct Given {
     file: Option<Arc<GivenFile>>,
+    /// By name with `in_`: arrays that stand for those of the file.
+    resized: Arc<BTreeMap<String, (TensorType, TensorData)>>,
 }
 
 struct GivenFile {
@@ -56,7 +59,31 @@ impl Given {
         }
         let arrays = types.into_iter().map(|(name, ty)| (name, GivenArray { ty, content: OnceLock::new() })).collect();
         let file = GivenFile { archive: Mutex::new(archive), arrays, error: OnceLock::new() };
-        Ok(Given { file: Some(Arc::new(file)) })
+        Ok(Given { file: Some(Arc::new(file)), resized: Arc::default() })
+    }
+
+    /// The same with the arrays for the tensors `shapes` padded with zeros at the end of their axes, or cut there.
+    ///
+    /// # Errors
+    /// If an array cannot be read, has another rank, or is too large for this machine then.
+    pub fn resized(&self, shapes: &BTreeMap<SmolStr, Vec<u64>>) -> Result<Given, Failure> {
+        let types = shapes.iter().filter_map(|(name, shape)| Some(TensorType::of(self.ty(name)?.dtype, shape)));
+        let (bytes, limit) = (types.filter_map(|ty| ty.bytes()).sum::<Bytes>(), Bytes(file::max_bytes()));
+        if bytes > limit {
+            let what = format!("padded inputs take {bytes}, the limit on this machine is {limit}");
+            return Err(Failure::BadInput(Report::msg(what)));
+        }
+        let mut arrays = BTreeMap::new();
+        for (name, shape) in shapes {
+            let Some(data) = self.get(name) else { continue };
+            let resized = resized(data, shape).ok_or_else(|| {
+                let (ty, wanted) = (data.ty(), TensorType::of(data.dtype(), shape));
+                Failure::BadInput(Report::msg(format!("array `in_{name}` of type {ty} cannot be padded to {wanted}")))
+            })?;
+            arrays.insert(format!("in_{name}"), (resized.ty(), resized));
+        }
+        self.check_read()?;
+        Ok(Given { file: self.file.clone(), resized: Arc::new(arrays) })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -71,12 +98,19 @@ impl Given {
 
     /// The type of the array for the tensor `name`; nothing is inflated.
     pub fn ty(&self, name: &str) -> Option<&TensorType> {
-        Some(&self.file.as_ref()?.arrays.get(&format!("in_{name}"))?.ty)
+        let name = format!("in_{name}");
+        match self.resized.get(&name) {
+            Some((ty, _)) => Some(ty),
+            None => Some(&self.file.as_ref()?.arrays.get(&name)?.ty),
+        }
     }
 
     /// The array for the tensor `name`; `None` also if it cannot be read, which [`Given::check`] reports.
     pub fn get(&self, name: &str) -> Option<&TensorData> {
         let (file, name) = (self.file.as_ref()?, format!("in_{name}"));
+        if let Some((_, data)) = self.resized.get(&name) {
+            return Some(data);
+        }
         let content = &file.arrays.get(&name)?.content;
         let read = || {
             let mut archive = file.archive.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,6 +14,9 @@ use crate::{
 /// Set by the first Ctrl-C.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
+/// Whether Ctrl-C is listened to.
+static LISTENED: AtomicBool = AtomicBool::new(false);
+
 /// What is set once the work is to stop; `kept` says on stderr what is given out then. A caller has signals of its own, and sets
 /// its own flag.
 ///
@@ -22,6 +25,9 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 pub fn watch(kept: &'static str) -> io::Result<&'static AtomicBool> {
     if let Some(caller) = Caller::current() {
         return Ok(caller.stop);
+    }
+    if LISTENED.load(Ordering::Relaxed) {
+        return Ok(&INTERRUPTED);
     }
     // On a thread of its own, until the program ends: once it was listened to, Ctrl-C has no other effect.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -34,5 +40,6 @@ pub fn watch(kept: &'static str) -> io::Result<&'static AtomicBool> {
         }
     };
     thread::Builder::new().name("interrupt".into()).spawn(move || runtime.block_on(listening))?;
+    LISTENED.store(true, Ordering::Relaxed);
     Ok(&INTERRUPTED)
 }

@@ -189,14 +189,17 @@ pub fn instead(path: &Path, bytes: &[u8], wanted: Kind, error: impl fmt::Display
 /// The failure of reading the file at `path` as a plan.
 pub fn no_plan(path: &Path, bytes: &[u8], error: PlanFileError) -> Failure {
     match error {
-        PlanFileError::Version { .. } | PlanFileError::Inconsistent(_) => Failure::bad_input(Located::new(path, error)),
+        PlanFileError::Version { .. }
+        | PlanFileError::Inconsistent(_)
+        | PlanFileError::Several { .. }
+        | PlanFileError::NotChosen { .. } => Failure::bad_input(Located::new(path, error)),
         _ => instead(path, bytes, Kind::Plan, format!("not {}: {error}", Kind::Plan.wanted())),
     }
 }
 
 /// Whether this is a plan, of whatever version.
 pub fn is_plan(bytes: &[u8]) -> bool {
-    matches!(Plan::from_json(bytes), Ok(_) | Err(PlanFileError::Version { .. }))
+    matches!(Plan::from_json(bytes), Ok(_) | Err(PlanFileError::Version { .. } | PlanFileError::Several { .. }))
 }
 
 /// Whether a JSON object is a file of `edgecut run --output`.

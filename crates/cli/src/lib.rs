@@ -36,6 +36,7 @@ mod name_pattern;
 mod onnx_model;
 mod operators;
 mod plan;
+mod plan_file;
 mod profile;
 mod profile_source;
 mod progress_line;

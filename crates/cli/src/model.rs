@@ -25,8 +25,12 @@ use edgecut_cluster::agent::total_memory;
 use edgecut_engine::{Engine, EngineError, TractEngine};
 use edgecut_graph::{Graph, Origin, TensorData, constant_operators, is_constant, units::Bytes};
 use edgecut_onnx::{Defaults, Interface, UnknownDim, is_onnx};
-use edgecut_ops::passes::retype::{BindDim, unknown_dims};
+use edgecut_ops::passes::{
+    bindings::{BindSizes, Binding, bindings},
+    retype::{BindDim, unknown_dims},
+};
 use edgecut_plan::file::ModelRef;
+use edgecut_profile::ProfiledBinding;
 use edgecut_relay as relay;
 use edgecut_relay::{ExternalCalls, Import, ImportOptions, Params, ParseMode, TypeChecks};
 
@@ -57,9 +61,10 @@ pub struct ModelFlags {
     /// Size of unknown dimensions: `8`, `data:0=8`, `batch=8`
     ///
     /// `8` is the size of all, `data:0=8` of the first dimension of %data, `batch=8` of those that an ONNX file calls `batch`.
-    /// `inspect` guesses the missing sizes of an ONNX file; other verbs refuse the model.
-    #[arg(long, help_heading = "Model", value_name = "[NAME:AXIS=]SIZE")]
-    pub bind_dim: Vec<BindDim>,
+    /// `inspect` guesses the missing sizes of an ONNX file; other verbs refuse the model. For `profile`, `plan` and `run`, several
+    /// sizes joined by commas are bindings of one model, up to 16; lists of several dimensions pair up.
+    #[arg(long, help_heading = "Model", value_name = "[NAME:AXIS=]SIZE[,…]")]
+    pub bind_dim: Vec<BindSizes>,
 
     /// Contents of inputs: arrays `in_<name>`; others are generated
     ///
@@ -71,6 +76,18 @@ pub struct ModelFlags {
     /// The library of ONNX Runtime, as the flags of the engine say.
     #[arg(skip)]
     pub library: Option<PathBuf>,
+
+    /// Whether the binding is the one that the user gave, or one of several.
+    #[arg(skip)]
+    binding_of: BindingOf,
+}
+
+/// What a binding is one of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum BindingOf {
+    #[default]
+    Flags,
+    Several,
 }
 
 impl ModelFlags {
@@ -87,14 +104,52 @@ impl ModelFlags {
     /// The flags that a plan's model is read with: where a flag is not given, as the model was read for the plan.
     pub fn for_plan(&self, plan: &Path, model: &ModelRef) -> ModelFlags {
         let mut flags = self.clone();
-        if flags.bind_dim.is_empty() {
-            flags.bind_dim.clone_from(&model.bind_dims);
+        let planned = model.binding();
+        if flags.binding().map_or(true, |given| planned.includes(&given)) {
+            flags.bind_dim = model.bind_dims.iter().cloned().map(BindSizes::from).collect();
         }
         if flags.seed_parameters.is_empty() {
             flags.seed_parameters = model.seed_parameters.iter().filter_map(|text| text.parse().ok()).collect();
         }
         flags.inputs = flags.inputs.or_else(|| model.inputs.as_deref().map(|inputs| resolve(plan, inputs)));
         flags
+    }
+
+    /// The bindings of unknown dimensions; one without sizes if none are given.
+    pub fn bindings(&self) -> Result<Vec<Binding>, Failure> {
+        bindings(&self.bind_dim).map_err(|error| Failure::BadInput(Report::msg(format!("--bind-dim: {error}"))))
+    }
+
+    /// The only binding.
+    ///
+    /// # Errors
+    /// If there are several.
+    pub fn binding(&self) -> Result<Binding, Failure> {
+        let mut all = self.bindings()?;
+        let (count, named) = (all.len(), Binding::list(all.clone()));
+        let first = all.swap_remove(0);
+        if count == 1 {
+            return Ok(first);
+        }
+        let what = format!("--bind-dim gives {count} bindings ({named}), which only profile, plan and run take");
+        let advice = format!("give one size of each dimension, such as {}", UnknownDim::flags_of(first.dims()));
+        Err(Failure::BadInput(Report::msg(format!("{what}: {advice}"))))
+    }
+
+    /// The same flags with the sizes of `binding`, the only one of `all` or one of several.
+    pub fn with_binding(&self, binding: &Binding, all: &[Binding]) -> ModelFlags {
+        let bind_dim = binding.dims().iter().cloned().map(BindSizes::from).collect();
+        let binding_of = if all.len() > 1 { BindingOf::Several } else { self.binding_of };
+        ModelFlags { bind_dim, binding_of, ..self.clone() }
+    }
+
+    /// The binding as profiles identify it.
+    pub fn profiled_binding(&self) -> Result<ProfiledBinding, Failure> {
+        let label = self.binding()?.to_string();
+        Ok(match self.binding_of {
+            BindingOf::Flags => ProfiledBinding::Sole(label),
+            BindingOf::Several => ProfiledBinding::OneOfSeveral(label),
+        })
     }
 
     /// The same, for a verb that runs `engine`: a process uses one library of ONNX Runtime.
@@ -201,6 +256,12 @@ impl ModelArguments {
         self.read(mode, external, Defaults::Constant, open).map_err(Failure::of_model)
     }
 
+    /// Reads the model as [`ModelArguments::load`] does, with the contents `given` instead of those of `--inputs`.
+    pub fn load_with(&self, given: Given) -> Result<Model, Failure> {
+        let (mode, external) = (ParseMode::Tolerant, ExternalCalls::Inline);
+        self.read_with(given, mode, external, Defaults::Constant, OpenDims::Keep).map_err(Failure::of_model)
+    }
+
     /// Reads the model to write it again: inputs with a default are inputs.
     pub fn load_for_export(&self) -> Result<Model, Failure> {
         self.read(ParseMode::Tolerant, ExternalCalls::Inline, Defaults::Input, OpenDims::Keep)
@@ -214,14 +275,26 @@ impl ModelArguments {
         defaults: Defaults,
         open: OpenDims,
     ) -> Result<Model, Failure> {
+        self.read_with(Given::open(self.flags.inputs.as_deref())?, mode, external, defaults, open)
+    }
+
+    fn read_with(
+        &self,
+        given: Given,
+        mode: ParseMode,
+        external: ExternalCalls,
+        defaults: Defaults,
+        open: OpenDims,
+    ) -> Result<Model, Failure> {
+        let binding = self.flags.binding()?;
         let name = self.model.display().to_string();
         let bytes = file::read(&self.model)?;
-        let (params, given) = (self.params()?, Given::open(self.flags.inputs.as_deref())?);
+        let params = self.params()?;
         let model = match is_onnx(&bytes) {
             true => {
                 let hash = blake3::hash(&bytes).to_hex().to_string();
                 let source = OnnxSource {
-                    bind_dims: &self.flags.bind_dim,
+                    bind_dims: binding.dims(),
                     given: &given,
                     params: &params,
                     is_seeded: &|name| self.flags.is_seeded(name),
@@ -284,7 +357,7 @@ impl ModelArguments {
             mode,
             params: self.flags.params.is_some().then_some(&params),
             is_parameter: Some(&|name| self.flags.is_seeded(name)),
-            bind_dims: self.flags.bind_dim.clone(),
+            bind_dims: self.flags.binding()?.dims().to_vec(),
             external,
             evaluate: if given.is_empty() { None } else { Some(&select) },
         };

@@ -17,6 +17,7 @@ use super::{
 use crate::source_file as file;
 use edgecut_graph::Graph;
 use edgecut_interop::{eop, profile_import as import, profile_import::Imported, tvm_debug::Dump};
+use edgecut_ops::passes::bindings::Binding;
 use edgecut_profile::{ProfileRow, ProfiledDevice, reader};
 use edgecut_relay::eop_numbering;
 
@@ -192,11 +193,16 @@ pub fn is_dump(path: &Path) -> bool {
     text(path).is_ok_and(is_dump)
 }
 
-/// The rows of several files for one model.
-pub fn rows(sources: &[Source], subject: &ProfiledModel) -> Result<Vec<(PathBuf, Vec<ProfileRow>)>, Failure> {
-    let mut files: Vec<(PathBuf, Vec<ProfileRow>)> = Vec::new();
+/// The rows of several files for one model: of those that say their binding, the rows of `binding`.
+pub fn rows(
+    sources: &[Source],
+    subject: &ProfiledModel,
+    binding: &Binding,
+) -> Result<Vec<(PathBuf, Vec<ProfileRow>)>, Failure> {
+    let (mut files, binding): (Vec<(PathBuf, Vec<ProfileRow>)>, String) = (Vec::new(), binding.to_string());
     for source in sources {
-        let new = source.read(subject)?.rows;
+        let mut new = source.read(subject)?.rows;
+        new.retain(|row| row.binding.is_empty() || row.binding == binding);
         let known: HashSet<(&str, &str)> =
             files.iter().flat_map(|(_, rows)| rows).map(|row| (row.server.as_str(), row.device.as_str())).collect();
         if let Some(row) = new.iter().find(|row| known.contains(&(row.server.as_str(), row.device.as_str()))) {

@@ -1,6 +1,9 @@
 //! The subjects of `edgecut report` and `edgecut compare`: what a file is, its content says.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use miette::Report;
 
@@ -16,8 +19,8 @@ use edgecut_cluster::{
     LinkTable,
     run::{request::ModelGroups, results::RunResults},
 };
-use edgecut_plan::{GroupNames, Plan, schedule::apply_schedules, split::divided};
-use edgecut_profile::reader;
+use edgecut_plan::{GroupNames, Plan, PlanSet, schedule::apply_schedules, split::divided};
+use edgecut_profile::{ProfileRow, reader};
 use edgecut_report::subject::{Content, FrontPoint, MeasuredRun, PlanSubject, PlannedModel, Subject};
 
 /// Where measured links are kept in a folder of profiles.
@@ -40,7 +43,7 @@ pub enum Models {
 pub fn read(path: &Path, models: Models) -> Result<Vec<Subject>, Failure> {
     let named = |path: &Path, content| Subject { name: path.display().to_string(), content };
     if !path.is_dir() {
-        return Ok(vec![named(path, content(path, &file::read(path)?, models)?)]);
+        return file_content(path, &file::read(path)?, models);
     }
     let mut subjects = folder(path)?;
     let table = path.join(LINKS);
@@ -48,6 +51,41 @@ pub fn read(path: &Path, models: Models) -> Result<Vec<Subject>, Failure> {
         subjects.push(named(&table, links(&table, &file::read(&table)?)?));
     }
     Ok(subjects)
+}
+
+/// What the file at `path` shows: of plans or profiles of several bindings, each.
+fn file_content(path: &Path, bytes: &[u8], models: Models) -> Result<Vec<Subject>, Failure> {
+    let bound = |content, binding: Option<String>| Subject { name: bound_name(path, binding), content };
+    if is_json_object(bytes) && kind::of_any(bytes) == Some(Kind::Plan) {
+        let plans = PlanSet::from_json(bytes).map_err(|error| kind::no_plan(path, bytes, error))?;
+        let subject = |plan: &Plan| {
+            let binding = plans.binding_of(plan).map(|binding| binding.to_string());
+            bound(plan_content(path, plan.clone(), models), binding)
+        };
+        return Ok(plans.plans().iter().map(subject).collect());
+    }
+    match content(path, bytes, models)? {
+        Content::Profile(rows) => Ok(profiles(path, rows)),
+        other => Ok(vec![bound(other, None)]),
+    }
+}
+
+/// The rows of one model as a profile for each binding.
+fn profiles(path: &Path, rows: Vec<ProfileRow>) -> Vec<Subject> {
+    let mut bindings: BTreeMap<String, Vec<ProfileRow>> = BTreeMap::new();
+    for row in rows {
+        bindings.entry(row.binding.clone()).or_default().push(row);
+    }
+    let subject = |(binding, rows): (String, Vec<ProfileRow>)| Subject {
+        name: bound_name(path, Some(binding).filter(|binding| !binding.is_empty())),
+        content: Content::Profile(rows),
+    };
+    bindings.into_iter().map(subject).collect()
+}
+
+fn bound_name(path: &Path, binding: Option<String>) -> String {
+    let binding = binding.map_or(String::new(), |binding| format!(" ({binding})"));
+    format!("{}{binding}", path.display())
 }
 
 /// The profiles in a folder and those below it, one subject for each folder with any: each model has one of its own.
@@ -76,7 +114,7 @@ fn add_profiles(folder: &Path, depth: usize, subjects: &mut Vec<Subject>) -> Res
         }
     }
     if !rows.is_empty() {
-        subjects.push(Subject { name: folder.display().to_string(), content: Content::Profile(rows) });
+        subjects.extend(profiles(folder, rows));
     }
     folders.iter().filter(|_| depth > 0).try_for_each(|folder| add_profiles(folder, depth - 1, subjects))
 }
@@ -109,14 +147,18 @@ fn json(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure> {
 
 fn plan(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure> {
     let plan = Plan::from_json(bytes).map_err(|error| kind::no_plan(path, bytes, error))?;
+    Ok(plan_content(path, plan, models))
+}
+
+fn plan_content(path: &Path, plan: Plan, models: Models) -> Content {
     if models == Models::Skip {
-        return Ok(Content::Plan(Box::new(PlanSubject { plan, model: Err("it was not read".to_string()) })));
+        return Content::Plan(Box::new(PlanSubject { plan, model: Err("it was not read".to_string()) }));
     }
     let model = model(path, &plan);
     if let Err(why) = &model {
         notice!("{}: without its model: {why}", path.display());
     }
-    Ok(Content::Plan(Box::new(PlanSubject { plan, model })))
+    Content::Plan(Box::new(PlanSubject { plan, model }))
 }
 
 /// The model that `plan`, the file at `path`, was made for; else why there is none.

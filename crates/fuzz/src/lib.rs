@@ -24,7 +24,7 @@ use edgecut_engine::{Engine, EngineError, TractEngine};
 use edgecut_graph::{DType, Graph, Operator, OperatorId, Origin, TensorType, units::Bytes};
 use edgecut_onnx as onnx;
 use edgecut_ops::passes::retype::BindDim;
-use edgecut_plan::{Plan, schedule::apply_schedules, split::divided};
+use edgecut_plan::{PlanSet, schedule::apply_schedules, split::divided};
 use edgecut_relay as relay;
 use edgecut_relay::{Fault, ImportError, ImportOptions, Params, ParseMode};
 use edgecut_values::{NpzArchive, seeded};
@@ -151,16 +151,18 @@ static SUBJECT: LazyLock<Option<(Graph, Cluster)>> = LazyLock::new(|| {
     Some((graph, Cluster::parse(SERVERS, Path::new("")).ok()?))
 });
 
-/// A plan is read or rejected; what was read is written and read again, and deployed or rejected.
+/// The plans of a file are read or rejected; what was read is written and read again, and each is deployed or rejected.
 pub fn plan(bytes: &[u8]) {
-    let Ok(plan) = Plan::from_json(bytes) else { return };
-    let written = plan.to_json().map(|json| Plan::from_json(json.as_bytes()).is_ok_and(|again| again == plan));
+    let Ok(plans) = PlanSet::from_json(bytes) else { return };
+    let written = plans.to_json().map(|json| PlanSet::from_json(json.as_bytes()).is_ok_and(|again| again == plans));
     assert!(matches!(written, Ok(true)), "{written:?}");
     let Some((graph, cluster)) = &*SUBJECT else { return };
-    let Ok(split) = divided(graph, &plan.splits) else { return };
-    let Ok(written) = apply_schedules(&split, &plan.schedules) else { return };
-    if let Ok(deployment) = deploy(&written.graph, &plan, cluster, &DeployOptions::new(1, &Default::default())) {
-        assert!(deployment.setups.iter().all(|setup| setup.check().is_ok()));
+    for plan in plans.plans() {
+        let Ok(split) = divided(graph, &plan.splits) else { continue };
+        let Ok(written) = apply_schedules(&split, &plan.schedules) else { continue };
+        if let Ok(deployment) = deploy(&written.graph, plan, cluster, &DeployOptions::new(1, &Default::default())) {
+            assert!(deployment.setups.iter().all(|setup| setup.check().is_ok()));
+        }
     }
 }
 

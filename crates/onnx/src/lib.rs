@@ -10,6 +10,7 @@
 //! | `options` | [`ImportOptions`]: sizes, contents, and how to compute |
 //! | `interface` | [`Interface`]: inputs, defaults and outputs as the file states them; [`Decision`] |
 //! | `unknown_dim` | [`UnknownDim`]: a dimension whose size the file leaves open |
+//! | [`open_inputs`] | the inputs with unknown dimensions, without reading the rest |
 //! | `proto` | the messages of ONNX's protocol |
 //! | [`error`] | errors with graph, operator and attribute |
 //! | `tensor` | element types, tensors |
@@ -49,6 +50,7 @@ mod lowering;
 mod node_name;
 mod node_order;
 mod opaque;
+mod open_inputs;
 mod options;
 mod proto;
 mod result_types;
@@ -62,5 +64,6 @@ pub use error::OnnxError;
 pub use export::{ExportError, ExportOptions, Exported, Weight, WeightContent, export, expressible};
 pub use import::{Imported, import, is_onnx};
 pub use interface::{Decision, Interface};
+pub use open_inputs::open_inputs;
 pub use options::{Content, Defaults, Evaluate, ImportOptions, InferTypes};
 pub use unknown_dim::UnknownDim;

@@ -61,8 +61,13 @@ impl UnknownDim {
 
     /// The flags that bind `dims` to guessed sizes.
     pub fn flags(dims: &[UnknownDim]) -> String {
+        UnknownDim::flags_of(&UnknownDim::guesses(dims))
+    }
+
+    /// The flags that give dimensions the sizes `binds`.
+    pub fn flags_of(binds: &[BindDim]) -> String {
         let flag = |bind: &BindDim| format!("--bind-dim {}", quoted(&shown(&bind.to_string())));
-        UnknownDim::guesses(dims).iter().map(flag).collect::<Vec<_>>().join(" ")
+        binds.iter().map(flag).collect::<Vec<_>>().join(" ")
     }
 
     /// What it is bound by: its symbol, else its place.

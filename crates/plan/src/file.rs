@@ -16,7 +16,7 @@ use super::{
 };
 use edgecut_graph as graph;
 use edgecut_graph::units::{Bytes, Joules, Micros, Watts};
-use edgecut_ops::passes::retype::BindDim;
+use edgecut_ops::passes::{bindings::Binding, retype::BindDim};
 
 pub use edgecut_graph::Granularity;
 
@@ -83,6 +83,13 @@ pub struct ModelRef {
     /// The `.npz` file whose contents decided branches and sizes of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<String>,
+}
+
+impl ModelRef {
+    /// The sizes that unknown dimensions were given.
+    pub fn binding(&self) -> Binding {
+        Binding::from(self.bind_dims.clone())
+    }
 }
 
 /// What the simulation says.
@@ -274,6 +281,11 @@ pub enum PlanFileError {
         "the plan has format version {found}, this program reads {VERSION}: make the plan again with `edgecut plan`"
     )]
     Version { found: u64 },
+    /// A file of several plans, where one is expected.
+    #[error("it has the plans of {count} bindings of its model: {bindings}")]
+    Several { count: usize, bindings: String },
+    #[error("it has no plan of that binding, only of {bindings}")]
+    NotChosen { bindings: String },
     #[error("the plan contradicts itself: {0}")]
     Inconsistent(String),
 }
@@ -282,18 +294,29 @@ impl Plan {
     /// Reads `plan.json` and checks that its parts fit together.
     ///
     /// # Errors
-    /// If it is not JSON, of another version, or names groups or devices that it does not have.
+    /// If it is not JSON, of another version, has several plans, or names groups or devices that it does not have.
     pub fn from_json(text: &[u8]) -> Result<Plan, PlanFileError> {
         let value: serde_json::Value = serde_json::from_slice(text)?;
         // Other files have versions too.
-        let version = value.get("version").filter(|_| value.get("groups").is_some());
+        let plans = value.get("plans").and_then(serde_json::Value::as_array);
+        let version = value.get("version").filter(|_| plans.is_some() || value.get("groups").is_some());
         let found = version.and_then(serde_json::Value::as_u64).ok_or(PlanFileError::Other)?;
         if found != u64::from(VERSION) {
             return Err(PlanFileError::Version { found });
         }
+        if let Some(plans) = plans {
+            let model = |plan: &serde_json::Value| serde_json::from_value::<ModelRef>(plan.get("model")?.clone()).ok();
+            let bindings = Binding::list(plans.iter().filter_map(model).map(|model| model.binding()));
+            return Err(PlanFileError::Several { count: plans.len(), bindings });
+        }
         let plan: Plan = serde_json::from_value(value)?;
-        plan.check_ids().map_err(PlanFileError::Inconsistent)?;
+        plan.check()?;
         Ok(plan)
+    }
+
+    /// Checks that its parts fit together.
+    pub(crate) fn check(&self) -> Result<(), PlanFileError> {
+        self.check_ids().map_err(PlanFileError::Inconsistent)
     }
 
     pub fn to_json(&self) -> Result<String, PlanFileError> {

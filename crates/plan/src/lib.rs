@@ -46,6 +46,7 @@
 //! | output | |
 //! |---|---|
 //! | [`file`], `from_solution` | `plan.json`, and how it is made from a solution |
+//! | [`plan_set`] | the plans in a file: one, or one for each of several bindings of the model |
 //! | [`table`] | `plan.csv` |
 //! | [`change`] | what moved groups change, figure by figure |
 //! | [`part_name`](mod@part_name) | what the parts of a group are called |
@@ -79,6 +80,7 @@ pub mod offload;
 pub mod part_name;
 pub mod pipeline_depth;
 pub mod placement;
+pub mod plan_set;
 pub mod planner;
 pub mod problem;
 pub mod request;
@@ -105,6 +107,7 @@ pub use candidate::{Candidate, CostSource};
 pub use file::Plan;
 pub use group_names::GroupNames;
 pub use no_plan::NoPlan;
+pub use plan_set::PlanSet;
 pub use planner::plan;
 pub use problem::{DeviceId, GroupId, Problem, TensorIndex};
 pub use request::PlanRequest;

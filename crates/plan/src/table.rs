@@ -35,6 +35,9 @@ pub struct PlanRow {
     pub energy_j: Option<f64>,
     /// Of the group.
     pub workspace_bytes: Option<u64>,
+    /// The sizes of unknown dimensions that the plan is for, where a file has several plans; else there is no column.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub binding: String,
 }
 
 /// What a row describes.
@@ -74,6 +77,7 @@ pub fn rows(plan: &Plan) -> Vec<PlanRow> {
             sent_bytes: None,
             energy_j: group.energy_j.map(|energy| energy.0),
             workspace_bytes: Some(group.workspace_bytes.0),
+            binding: String::new(),
         });
     }
     for transfer in &plan.transfers {
@@ -97,6 +101,7 @@ pub fn rows(plan: &Plan) -> Vec<PlanRow> {
             sent_bytes: Some(transfer.sent().0),
             energy_j: None,
             workspace_bytes: None,
+            binding: String::new(),
         });
     }
     rows.sort_by(|a, b| a.start_us.total_cmp(&b.start_us).then((a.kind as u8).cmp(&(b.kind as u8))));
@@ -108,8 +113,13 @@ pub fn rows(plan: &Plan) -> Vec<PlanRow> {
 /// # Errors
 /// If a row cannot be serialised.
 pub fn csv(plan: &Plan) -> Result<String, csv::Error> {
+    to_csv(rows(plan))
+}
+
+/// `rows` as CSV with a header.
+pub(crate) fn to_csv(rows: impl IntoIterator<Item = PlanRow>) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    for row in rows(plan) {
+    for row in rows {
         writer.serialize(row)?;
     }
     let bytes = writer.into_inner().map_err(|e| e.into_error())?;

@@ -15,11 +15,40 @@ pub struct ProfileKey {
     pub device: ProfiledDevice,
     pub mode: MeasurementMode,
     pub granularity: Granularity,
+    pub binding: ProfiledBinding,
 }
+
+/// The sizes that the model's unknown dimensions have in a profile, as text; empty if none were given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProfiledBinding {
+    /// The only ones of interest. The profile is the model's own, unless they were measured as one of several.
+    Sole(String),
+    /// One of several bindings, each with a file of its own.
+    OneOfSeveral(String),
+}
+
+impl Default for ProfiledBinding {
+    fn default() -> ProfiledBinding {
+        ProfiledBinding::Sole(String::new())
+    }
+}
+
+impl ProfiledBinding {
+    /// What rows say of it: nothing, where the profile is the model's own.
+    pub(super) fn label(&self) -> &str {
+        match self {
+            ProfiledBinding::Sole(_) => "",
+            ProfiledBinding::OneOfSeveral(label) => label,
+        }
+    }
+}
+
+/// Characters of a binding in the name of a file.
+const MAX_BINDING_NAME: usize = 60;
 
 impl ProfileKey {
     /// `<model>-<hash>/<server>-<device>-<hardware and engine>-<threads>t-<mode>-<granularity>.csv`: profiles of
-    /// different machines have different names.
+    /// different machines have different names. Of several bindings, `-<binding>-<its hash>` is added.
     pub fn file(&self) -> PathBuf {
         let ProfileKey { device, .. } = self;
         let identity = format!("{}\n{}", device.hardware, device.engine);
@@ -34,13 +63,29 @@ impl ProfileKey {
         };
         let hash: String = self.model_hash.chars().take(8).collect();
         let (server, name) = (file_name_safe(&device.server), file_name_safe(&device.device));
-        let file = format!("{server}-{name}-{identity}-{}t-{mode}-{granularity}.csv", device.threads);
+        let binding = match self.binding.label() {
+            "" => String::new(),
+            label => {
+                let name: String = file_name_safe(label).chars().take(MAX_BINDING_NAME).collect();
+                let hash: String = blake3::hash(label.as_bytes()).to_hex().chars().take(4).collect();
+                format!("-{name}-{hash}")
+            }
+        };
+        let file = format!("{server}-{name}-{identity}-{}t-{mode}-{granularity}{binding}.csv", device.threads);
         Path::new(&format!("{}-{hash}", file_name_safe(&self.model))).join(file)
     }
 
-    /// Whether `row` belongs to a profile with this device, mode and granularity.
+    /// The same profile as one of several bindings.
+    pub(super) fn among_several(&self) -> ProfileKey {
+        let (ProfiledBinding::Sole(label) | ProfiledBinding::OneOfSeveral(label)) = &self.binding;
+        ProfileKey { binding: ProfiledBinding::OneOfSeveral(label.clone()), ..self.clone() }
+    }
+
+    /// Whether `row` belongs to a profile with this device, mode, granularity and binding.
     pub(super) fn matches(&self, row: &ProfileRow) -> bool {
-        self.is_of_device(row) && (row.mode, row.granularity) == (self.mode, self.granularity)
+        let is_same =
+            (row.mode, row.granularity, row.binding.as_str()) == (self.mode, self.granularity, self.binding.label());
+        self.is_of_device(row) && is_same
     }
 
     /// Whether `row`, of any model, was measured on the same device with the same engine and threads.

@@ -96,6 +96,9 @@ pub struct ProfileRow {
     pub idle_w: Option<Watts>,
     #[serde(default)]
     pub energy_source: Option<EnergySource>,
+    /// The sizes of unknown dimensions, where several bindings of the model are profiled; else empty, and there is no column.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub binding: String,
 }
 
 /// People write these columns too.
@@ -171,6 +174,7 @@ impl ProfileRow {
             energy_j: energy.map(|energy| Joules((energy.run.0 * 1e9).round() / 1e9)),
             idle_w: energy.map(|energy| Watts((energy.idle.0 * 1e3).round() / 1e3)),
             energy_source: energy.map(|energy| energy.source),
+            binding: String::new(),
         }
     }
 

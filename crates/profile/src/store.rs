@@ -33,13 +33,15 @@ pub struct ProfileStore {
 }
 
 impl ProfileStore {
-    /// Opens the profile of `key` below `folder` and reads its rows. An incomplete last line, left by an interruption,
-    /// is dropped.
+    /// Opens the profile of `key` below `folder` and reads its rows: where its binding was measured as one of several, the file
+    /// that has it. An incomplete last line, left by an interruption, is dropped.
     ///
     /// # Errors
     /// If the file cannot be read or written, or is not a profile of this device.
     pub fn open(folder: &Path, key: &ProfileKey) -> Result<ProfileStore, ProfileError> {
         let (rows, shards) = Default::default();
+        let among_several = key.among_several();
+        let key = if folder.join(among_several.file()).is_file() { &among_several } else { key };
         let mut store = ProfileStore { key: key.clone(), path: folder.join(key.file()), rows, shards };
         let _lock = store.lock()?;
         for row in store.read()? {
@@ -184,8 +186,7 @@ impl ProfileStore {
                 MeasurementMode::InSitu => id == measured.item,
             };
             if same && self.rows.iter().all(|row| row.id != id) {
-                let ProfileKey { device, mode, granularity, .. } = &self.key;
-                self.add(ProfileRow::new(device, *mode, *granularity, id, other, &measured.cost))?;
+                self.add(self.row(id, other, &measured.cost))?;
             }
         }
         Ok(())
@@ -216,8 +217,14 @@ impl ProfileStore {
         shard: &ProfiledShard,
         cost: &Result<Cost, String>,
     ) -> Result<(), ProfileError> {
-        let ProfileKey { device, mode, granularity, .. } = &self.key;
-        self.add(ProfileRow::new(device, *mode, *granularity, id, part, cost).into_shard_of(whole, shard))
+        self.add(self.row(id, part, cost).into_shard_of(whole, shard))
+    }
+
+    /// The row of `item`, which is number `id` of the model or a part of it.
+    fn row(&self, id: usize, item: &Item, cost: &Result<Cost, String>) -> ProfileRow {
+        let ProfileKey { device, mode, granularity, binding, .. } = &self.key;
+        let binding = binding.label().to_string();
+        ProfileRow { binding, ..ProfileRow::new(device, *mode, *granularity, id, item, cost) }
     }
 
     /// Appends `row` to the file if that can be written, and keeps it in any case.
@@ -288,7 +295,7 @@ fn ends_a_line(file: &mut File) -> std::io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Conditions, ProfiledDevice};
+    use crate::{Conditions, ProfiledBinding, ProfiledDevice};
     use edgecut_engine::{EngineId, statistics::Statistics};
     use edgecut_graph::{
         Granularity, Graph,
@@ -300,7 +307,8 @@ mod tests {
         let (server, name) = ("lab one".to_string(), "cpu".to_string());
         let device = ProfiledDevice { server, device: name, hardware: hardware.to_string(), engine, threads: 1 };
         let (mode, granularity) = (MeasurementMode::Isolated, Granularity::Fused);
-        ProfileKey { model: "a/b".to_string(), model_hash: "0123456789abcdef".to_string(), device, mode, granularity }
+        let (model, model_hash) = ("a/b".to_string(), "0123456789abcdef".to_string());
+        ProfileKey { model, model_hash, device, mode, granularity, binding: ProfiledBinding::default() }
     }
 
     fn row(key: &ProfileKey, id: usize, cost: Result<Cost, String>) -> ProfileRow {
@@ -453,5 +461,26 @@ mod tests {
         drop(store);
         let error = ProfileStore::open(folder.path(), &here).unwrap_err().to_string();
         assert!(error.contains("not a profile of this device"), "{error}");
+    }
+
+    #[test]
+    fn a_binding_continues_the_file_that_it_has_as_one_of_several() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |binding| ProfileKey { binding, ..key("this") };
+        let item = Item::new(&Graph::new(), Vec::new());
+        let measure = |binding| {
+            let mut store = ProfileStore::open(folder.path(), &of(binding)).unwrap();
+            store.record(std::slice::from_ref(&item), &Measurement { item: 0, cost: Ok(cost(1.0)) }).unwrap();
+            store.rows()[0].binding.clone()
+        };
+        let sole = || ProfiledBinding::Sole("w=1".to_string());
+        assert_eq!(measure(sole()), "");
+        let own = fs::read_to_string(folder.path().join(of(sole()).file())).unwrap();
+        assert!(!own.contains("binding"), "{own}");
+        assert_eq!(measure(ProfiledBinding::OneOfSeveral("w=1".to_string())), "w=1");
+        assert_eq!(measure(ProfiledBinding::OneOfSeveral("w=2".to_string())), "w=2");
+        assert_eq!(measure(sole()), "w=1");
+        let long = ProfiledBinding::OneOfSeveral("dimension=1 ".repeat(100));
+        assert!(of(long).file().file_name().unwrap().len() < 200);
     }
 }

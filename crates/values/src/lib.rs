@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`seeded`](fn@seeded) | contents generated from a tensor's name |
 //! | [`NpzArchive`], [`read_npz`], [`write_npz`] | numpy archives |
+//! | [`resized`] | tensors cut or padded at the end of their axes |
 //! | [`files`] | files that are written atomically |
 //! | [`destination`] | what a path that is written to leads to: a file, a stream, stdout |
 //! | [`input_file`] | files that others provide, checked before they are read |
@@ -13,7 +14,9 @@ pub mod files;
 pub mod input_file;
 mod npy_header;
 mod npz;
+mod resize;
 mod seeded;
 
 pub use npz::{NpzArchive, NpzError, read_npz, write_npz};
+pub use resize::resized;
 pub use seeded::{SeedError, seeded, seeded_within};

@@ -19,7 +19,7 @@ use crate::{
     format::print_all,
     kind,
     model::{Model, ModelArguments, resolve},
-    source_file as file,
+    plan_file, source_file as file,
     stdout::print_line,
 };
 use edgecut_graph::{Graph, OperatorId, Origin, TensorId};
@@ -122,7 +122,7 @@ impl Export {
                 _ => Ok(()),
             };
         }
-        let plan = Plan::from_json(&bytes).map_err(|error| kind::no_plan(&self.input.model, &bytes, error))?;
+        let plan = plan_file::one(&self.input.model, &bytes, &self.input.flags)?;
         let model = self.planned(&plan)?;
         let graph = &model.import.graph;
         match self.format {

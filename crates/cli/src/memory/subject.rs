@@ -97,7 +97,10 @@ impl SubjectFlags {
         let model = arguments.load()?;
         model.check_sizes(input)?;
         let title = arguments.stem();
-        let profile = self.profile.clone().or_else(|| find(&title, &model.import.hash));
+        let profile = match &self.profile {
+            Some(path) => Some(path.clone()),
+            None => find(&title, &model.import.hash, &self.model.binding()?.to_string()),
+        };
         let costs = profile.as_deref().map(|path| Ok::<_, Failure>(CostModel::of(&rows(path)?))).transpose()?;
         let graph = model.import.graph;
         let group = |item: Item| GroupCost {
@@ -162,14 +165,23 @@ impl SubjectFlags {
     }
 }
 
-/// The first per-operator profile of the model in `profiles/`, by file name.
-fn find(stem: &str, hash: &str) -> Option<PathBuf> {
+/// A per-operator profile of the model in `profiles/`: of the binding `label`, else the model's own, else of another binding;
+/// of several the first by name.
+fn find(stem: &str, hash: &str, label: &str) -> Option<PathBuf> {
     let short: String = hash.chars().take(8).collect();
     let folder = Path::new("profiles").join(format!("{stem}-{short}"));
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder).ok()?.filter_map(|e| Some(e.ok()?.path())).collect();
-    files.retain(|path| path.to_string_lossy().ends_with("-op.csv"));
-    files.sort();
-    files.into_iter().next()
+    let is_own = |path: &Path| path.to_string_lossy().ends_with("-op.csv");
+    files.retain(|path| {
+        let name = path.to_string_lossy();
+        let is_of_binding = ["-isolated-op-", "-in-situ-op-"].iter().any(|part| name.contains(part));
+        is_own(path) || (is_of_binding && name.ends_with(".csv") && !name.ends_with(".summary.csv"))
+    });
+    files.sort_by_cached_key(|path| (!is_own(path), path.clone()));
+    let is_of_label = |path: &&PathBuf| {
+        !is_own(path) && rows(path).is_ok_and(|rows| rows.first().is_some_and(|row| row.binding == label))
+    };
+    files.iter().find(is_of_label).or(files.first()).cloned()
 }
 
 fn rows(path: &Path) -> Result<Vec<ProfileRow>, Failure> {

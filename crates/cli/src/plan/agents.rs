@@ -39,13 +39,13 @@ pub(super) fn run<T>(arguments: &Plan, finish: impl FnOnce(Found<'_>) -> Result<
     let graph = &model.import.graph;
     let given = model.contents(graph)?.given();
     let groups = ModelGroups::of(graph, arguments.granularity.into());
-    let settings = arguments.settings(arguments.model_ref(&source.model, &model.import.hash, model.selected))?;
+    let settings = arguments.settings(arguments.model_ref(&source.model, &model.import.hash, model.selected)?)?;
     rule::check_groups(&settings.rules, &groups.group_names()).map_err(Failure::bad_input)?;
     let cluster = arguments.cluster.read_with(&arguments.threads, &arguments.engine)?;
     let folder = Path::new(arguments.profile.first().map_or("profiles", String::as_str));
     let stem = source.stem();
     let survey =
-        SurveyRequest { contents: given.clone(), ..survey_of(arguments, graph, &stem, &model.import.hash, folder) };
+        SurveyRequest { contents: given.clone(), ..survey_of(arguments, graph, &stem, &model.import.hash, folder)? };
     let rows_of = |surveyed: &DeviceProfile| match arguments.estimate {
         true => DeviceRows::with_related(surveyed, folder).map_err(Failure::bad_input),
         false => Ok(DeviceRows::from(surveyed)),
@@ -119,11 +119,12 @@ fn survey_of<'a>(
     model: &'a str,
     model_hash: &'a str,
     folder: &'a Path,
-) -> SurveyRequest<'a> {
-    SurveyRequest {
+) -> Result<SurveyRequest<'a>, Failure> {
+    Ok(SurveyRequest {
         graph,
         model,
         model_hash,
+        binding: arguments.flags.profiled_binding()?,
         mode: MeasurementMode::Isolated,
         granularity: arguments.granularity.into(),
         sampling: Sampling { budget: arguments.profile_budget, ..Sampling::default() },
@@ -133,7 +134,7 @@ fn survey_of<'a>(
         missing: if arguments.estimate { MissingPolicy::Skip } else { MissingPolicy::Measure },
         folder,
         contents: BTreeMap::new(),
-    }
+    })
 }
 
 /// Warns of a limit of memory that no device can exceed.

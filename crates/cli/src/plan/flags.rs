@@ -14,10 +14,9 @@ use crate::{
     engine::EngineFlags,
     format::Format,
     ineffective::Flag,
-    kind,
     model::ModelFlags,
+    plan_file,
     profile::GranularityFlag,
-    source_file as file,
 };
 use edgecut_cluster::run::{
     pilot::PlanningError,
@@ -25,7 +24,7 @@ use edgecut_cluster::run::{
 };
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
-    self as plan, NoPlan, TransferFormat,
+    NoPlan, TransferFormat,
     file::ModelRef,
     moved::{Move, MoveError},
     no_plan::{Nearest, Shortage},
@@ -219,6 +218,7 @@ pub struct Plan {
 
     /// Where the plan goes, as .json and .csv [default: plan.json]
     ///
+    /// The plans of several bindings (see --bind-dim) are in one file.
     /// With --pareto: a CSV file for the front, or a folder for the front and its plans.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) output: Option<PathBuf>,
@@ -248,6 +248,7 @@ impl Plan {
 
     /// What is wanted of a plan of `model`.
     pub(super) fn settings(&self, model: ModelRef) -> Result<PlanSettings, Failure> {
+        let binding = model.binding();
         let pins = self.pin.iter().map(|text| Rule::parse(RuleKind::Pin, text));
         let bans = self.ban.iter().map(|text| Rule::parse(RuleKind::Ban, text));
         Ok(PlanSettings {
@@ -261,22 +262,22 @@ impl Plan {
             may_split: !self.no_split,
             ratios: self.ratios,
             halo: self.halos,
-            like: self.like.as_deref().map(read_plan).transpose()?,
+            like: self.like.as_deref().map(|path| plan_file::of_binding(path, &binding)).transpose()?,
             fits_memory: !self.pareto,
             search: Options { seed: self.seed, budget: self.budget, ..Options::default() },
         })
     }
 
     /// How the plan names the model at `path`: with the inputs that selected its branches, if they did.
-    pub(super) fn model_ref(&self, path: &Path, hash: &str, is_selected: bool) -> ModelRef {
+    pub(super) fn model_ref(&self, path: &Path, hash: &str, is_selected: bool) -> Result<ModelRef, Failure> {
         let inputs = self.flags.inputs.as_ref().filter(|_| is_selected);
-        ModelRef {
+        Ok(ModelRef {
             path: path.display().to_string(),
             blake3: hash.to_string(),
-            bind_dims: self.flags.bind_dim.clone(),
+            bind_dims: self.flags.binding()?.dims().to_vec(),
             seed_parameters: self.flags.seed_parameters.iter().map(ToString::to_string).collect(),
             inputs: inputs.map(|inputs| inputs.display().to_string()),
-        }
+        })
     }
 
     /// Why planning on agents failed.
@@ -357,10 +358,4 @@ impl Plan {
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| *rate > 0.0 && rate.is_finite());
     rate.ok_or_else(|| format!("`{text}` is not a number of results a second: expected one above 0, such as 30"))
-}
-
-/// Reads the plan file at `path`.
-fn read_plan(path: &Path) -> Result<plan::Plan, Failure> {
-    let text = file::read(path)?;
-    plan::Plan::from_json(&text).map_err(|error| kind::no_plan(path, &text, error))
 }

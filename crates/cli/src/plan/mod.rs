@@ -11,7 +11,8 @@ mod recorded;
 
 use std::path::Path;
 
-use edgecut_plan::{Plan as PlanFile, problem::Objective};
+use edgecut_ops::passes::bindings::Binding;
+use edgecut_plan::{Plan as PlanFile, PlanSet, problem::Objective};
 use miette::Report;
 
 pub use flags::Plan;
@@ -19,7 +20,14 @@ pub use output::write;
 
 use found::Found;
 
-use crate::{Failure, Outcome, ineffective, profile_source::is_dump};
+use crate::{
+    Failure, Outcome,
+    caller::status,
+    format::{Format, print_all},
+    ineffective,
+    profile_source::is_dump,
+    stdout::print_line,
+};
 
 impl Plan {
     pub fn run(self) -> Outcome {
@@ -27,7 +35,40 @@ impl Plan {
         if !self.pareto && (self.moves.is_empty() || self.output.is_some()) {
             output::check(self.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)))?;
         }
-        self.found(|found| finish(&self, found))
+        let bindings = self.flags.bindings()?;
+        match bindings.len() {
+            1 => self.found(|found| finish(&self, found)),
+            _ => self.run_each(&bindings),
+        }
+    }
+
+    /// Plans each of several bindings under the same targets, and writes the plans into one file.
+    fn run_each(mut self, bindings: &[Binding]) -> Outcome {
+        let of_one = [("--pareto", self.pareto), ("--move", !self.moves.is_empty())];
+        ineffective::refuse(&of_one, "several bindings: give one size of each dimension")?;
+        let (given, mut plans) = (self.flags.clone(), Vec::with_capacity(bindings.len()));
+        for binding in bindings {
+            status!("binding {binding}");
+            self.flags = given.with_binding(binding, bindings);
+            let plan = self.found(|found| {
+                let Found::Candidate { request, candidate, notes } = found else { return Err(no_plan_of_front()) };
+                let plan = output::plan(&self, request, candidate, notes)?;
+                if self.format == Format::Table {
+                    print_line!("binding {binding}\n");
+                    print::print(self.format, &candidate.expanded.problem, &plan, &candidate.solution)?;
+                    print_line!("");
+                }
+                Ok(plan)
+            });
+            plans.push(plan.map_err(|error| error.at(format!("binding `{binding}`")))?);
+        }
+        let plans = PlanSet::new(plans).map_err(Failure::failed)?;
+        match self.format {
+            Format::Csv => print_all(plans.to_csv().map_err(Failure::failed)?.as_bytes())?,
+            Format::Json => print_all(plans.to_json().map_err(Failure::failed)?.as_bytes())?,
+            Format::Table => {}
+        }
+        output::write(self.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)), &plans)
     }
 
     /// Refuses flags without effect: pilot runs of what is not run, and an objective that no front has.
@@ -44,13 +85,12 @@ impl Plan {
 
     /// The plan, with nothing written or printed; where `--output` says is only checked.
     pub fn make(&self) -> Result<PlanFile, Failure> {
+        self.flags.binding()?;
         self.check_effects()?;
         self.output.as_deref().map_or(Ok(()), output::check)?;
         self.found(|found| match found {
             Found::Candidate { request, candidate, notes } => output::plan(self, request, candidate, notes),
-            Found::Front { .. } | Found::Moves { .. } => {
-                Err(Failure::BadInput(Report::msg("--pareto and --move give no plan")))
-            }
+            Found::Front { .. } | Found::Moves { .. } => Err(no_plan_of_front()),
         })
     }
 
@@ -63,6 +103,10 @@ impl Plan {
     }
 }
 
+fn no_plan_of_front() -> Failure {
+    Failure::BadInput(Report::msg("--pareto and --move give no plan"))
+}
+
 /// Prints what was found, then writes it to its files.
 fn finish(arguments: &Plan, found: Found<'_>) -> Outcome {
     match found {
@@ -71,7 +115,8 @@ fn finish(arguments: &Plan, found: Found<'_>) -> Outcome {
         Found::Candidate { request, candidate, notes } => {
             let plan = output::plan(arguments, request, candidate, notes)?;
             print::print(arguments.format, &candidate.expanded.problem, &plan, &candidate.solution)?;
-            output::write(arguments.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)), &plan)
+            let path = arguments.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT));
+            output::write(path, &PlanSet::from(plan))
         }
     }
 }

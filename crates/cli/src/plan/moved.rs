@@ -3,7 +3,7 @@
 use edgecut_cluster::{Inventory, run::request::ModelGroups};
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
-    Plan as PlanFile, PlanRequest,
+    Plan as PlanFile, PlanRequest, PlanSet,
     broken_rule::{BrokenRule, broken_rules},
     change::{ChangeRow, changes},
     moved::{Moved, movable, moved, targets},
@@ -54,7 +54,7 @@ pub(super) fn finish(arguments: &Plan, request: &PlanRequest<'_>, other: &PlanFi
         if !missed.is_empty() {
             return Err(arguments.no_plan(&format!("the moved plan is not written: {}", missed.join("; ")), None));
         }
-        output::write(path, &moved.after.to_plan(request).map_err(Failure::failed)?)?;
+        output::write(path, &PlanSet::from(moved.after.to_plan(request).map_err(Failure::failed)?))?;
     } else if !missed.is_empty() {
         notice!("the moved plan misses limits or targets: {}", missed.join("; "));
     }

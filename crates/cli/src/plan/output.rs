@@ -9,9 +9,8 @@ use miette::Report;
 
 use crate::caller::status;
 use edgecut_plan::{
-    self as plan, Candidate, PlanRequest,
+    self as plan, Candidate, PlanRequest, PlanSet,
     split::front::{self, Front, Point},
-    table,
 };
 
 use super::{
@@ -102,12 +101,12 @@ pub(super) fn check(path: &Path) -> Outcome {
     files(path)[1..].iter().try_for_each(|(_, path)| file::check_place(path))
 }
 
-/// Writes a plan as JSON, and its rows as CSV.
-pub fn write(path: &Path, plan: &plan::Plan) -> Outcome {
+/// Writes plans as JSON, and their rows as CSV.
+pub fn write(path: &Path, plans: &PlanSet) -> Outcome {
     file::all(files(path).into_iter().map(|(form, path)| {
         let text = match form {
-            Form::Json => plan.to_json().map_err(Failure::failed)?,
-            Form::Csv => table::csv(plan).map_err(Failure::failed)?,
+            Form::Json => plans.to_json().map_err(Failure::failed)?,
+            Form::Csv => plans.to_csv().map_err(Failure::failed)?,
         };
         file::write(&path, text.as_bytes())?;
         status!("plan written to {}", path.display());
@@ -156,7 +155,7 @@ impl FrontPlace {
         }
         for (number, point) in (1..).zip(points).filter(|_| self.has_plans) {
             let plan = point.candidate.to_plan(request).map_err(Failure::failed)?;
-            write(&self.table.with_file_name(format!("plan-{number}.json")), &plan)?;
+            write(&self.table.with_file_name(format!("plan-{number}.json")), &PlanSet::from(plan))?;
         }
         status!("front written to {}", self.table.display());
         Ok(())

@@ -61,7 +61,7 @@ pub(super) fn run<T>(
     if let ProfiledModel::Relay { model, path, .. } = &subject {
         model.check_sizes(path)?;
     }
-    let files = rows(&sources, &subject)?;
+    let files = rows(&sources, &subject, &arguments.flags.binding()?)?;
     let of_device = |device: &DeviceName| {
         let is_of = |row: &ProfileRow| device.server == row.server && device.device == row.device;
         files.iter().find(|(_, rows)| rows.iter().any(is_of)).map(|(path, _)| path.clone())
@@ -75,7 +75,7 @@ pub(super) fn run<T>(
         return Err(bad("--granularity op: the profiles are of fused groups".to_string()));
     }
     let groups = ModelGroups::of(subject.graph(), recorded.granularity);
-    let mut settings = arguments.settings(arguments.model_ref(path, subject.hash(), subject.is_selected()))?;
+    let mut settings = arguments.settings(arguments.model_ref(path, subject.hash(), subject.is_selected())?)?;
     // Kernels of a dump are known by name alone: how to split them is not known.
     let is_dump = matches!(subject, ProfiledModel::Dump { .. });
     settings.may_split &= !is_dump;

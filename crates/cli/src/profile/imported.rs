@@ -16,7 +16,7 @@ use crate::{
 };
 use edgecut_graph::units::Micros;
 use edgecut_interop::profile_import::Imported;
-use edgecut_profile::{ProfileKey, ProfileRow, ProfileStore, ProfileSummary};
+use edgecut_profile::{ProfileKey, ProfileRow, ProfileStore, ProfileSummary, ProfiledBinding};
 
 /// One imported profile as a line of the table, and as JSON.
 #[derive(Serialize)]
@@ -84,10 +84,12 @@ fn keep(subject: &ProfiledModel, imported: &Imported, output: &Path) -> Result<P
     let Some(row) = imported.rows.first() else {
         return Err(Failure::BadInput(Report::msg(format!("{}: no operators", subject.path().display()))));
     };
-    let same = |other: &&ProfileRow| (&other.server, &other.device, other.mode) == (&row.server, &row.device, row.mode);
+    let of = |row: &ProfileRow| (row.server.clone(), row.device.clone(), row.mode, row.binding.clone());
+    let same = |other: &&ProfileRow| of(other) == of(row);
     if let Some(other) = imported.rows.iter().find(|other| !same(other)) {
         let devices = format!("{}/{} and {}/{}", row.server, row.device, other.server, other.device);
-        let what = format!("the file has rows of {devices}, or of several modes: import those of one at a time");
+        let what =
+            format!("the file has rows of {devices}, or of several modes or bindings: import those of one at a time");
         return Err(Failure::BadInput(Report::msg(what)));
     }
     let key = ProfileKey {
@@ -96,9 +98,11 @@ fn keep(subject: &ProfiledModel, imported: &Imported, output: &Path) -> Result<P
         device: row.profiled_device(),
         mode: row.mode,
         granularity: row.granularity,
+        binding: ProfiledBinding::default(),
     };
     let mut store = ProfileStore::open(output, &key).map_err(Failure::profile)?;
-    store.replace_rows(imported.rows.clone()).map_err(Failure::failed)?;
+    let rows = imported.rows.iter().map(|row| ProfileRow { binding: String::new(), ..row.clone() });
+    store.replace_rows(rows.collect()).map_err(Failure::failed)?;
     ProfileSummary::of(&imported.rows).write(store.path(), None).map_err(Failure::failed)?;
     Ok(store.path().to_path_buf())
 }

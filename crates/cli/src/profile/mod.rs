@@ -29,6 +29,7 @@ use edgecut_graph::{
     Granularity,
     units::{Bytes, Micros},
 };
+use edgecut_ops::passes::bindings::Binding;
 use edgecut_profile::{DevicePower, MeasurementMode, ModelTime, OperatorTotal, ProfileRow, ProfileSummary, Sampling};
 use order::{Printed, RowOrder};
 
@@ -65,7 +66,7 @@ pub struct Profile {
     #[arg(long, help_heading = "Measuring")]
     fractions: bool,
 
-    /// Time to spend on each device; what is precise to 2 % ends earlier
+    /// Time to spend on each device, for each binding; what is precise to 2 % ends earlier
     #[arg(long, value_name = "TIME", default_value = "20s", help_heading = "Measuring")]
     budget: Micros,
 
@@ -122,8 +123,10 @@ impl From<GranularityFlag> for Granularity {
     }
 }
 
-/// The profile of each device, with its summary.
+/// The profile of each device for one binding of the model, with its summary.
 pub struct MeasuredProfiles {
+    /// The sizes of unknown dimensions, where they are one of several bindings.
+    pub binding: Option<Binding>,
     pub profiles: Vec<DeviceProfile>,
     pub summaries: Vec<ProfileSummary>,
 }
@@ -132,6 +135,9 @@ pub struct MeasuredProfiles {
 #[derive(Serialize)]
 struct Page<'a> {
     device: String,
+    /// The sizes of unknown dimensions, where several bindings are profiled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    binding: Option<String>,
     rows: Vec<&'a ProfileRow>,
     /// Of shards of operators.
     fractions: &'a [ProfileRow],
@@ -146,18 +152,38 @@ impl Profile {
         if !self.import.is_empty() {
             return imported::run(self.model.as_deref(), &self.flags, &self.import, &self.output, self.format);
         }
-        let measured = self.measure()?;
+        let bindings = self.flags.bindings()?;
         let printed = Printed { order: self.sort, most: self.top.unwrap_or(usize::MAX) };
-        print(self.format, &measured.profiles, &measured.summaries, printed)?;
-        unwritten(&measured.profiles).map_or(Ok(()), Err)
+        let mut measured = Vec::with_capacity(bindings.len());
+        for binding in &bindings {
+            let flags = self.flags.with_binding(binding, &bindings);
+            let several = (bindings.len() > 1).then(|| binding.clone());
+            let of_one = match several {
+                None => self.measure_with(flags)?,
+                Some(_) => self.measure_with(flags).map_err(|error| error.at(format!("binding `{binding}`")))?,
+            };
+            let of_one = MeasuredProfiles { binding: several, ..of_one };
+            if self.format == Format::Table {
+                print_pages(&of_one, printed);
+            }
+            measured.push(of_one);
+        }
+        print(self.format, &mut measured, printed)?;
+        let profiles: Vec<DeviceProfile> = measured.into_iter().flat_map(|of_one| of_one.profiles).collect();
+        unwritten(&profiles).map_or(Ok(()), Err)
     }
 
-    /// Measures what no profile has yet, and warns of times that are not to be trusted.
+    /// Measures what no profile of the only binding has yet, and warns of times that are not to be trusted.
     pub fn measure(&self) -> Result<MeasuredProfiles, Failure> {
+        self.flags.binding()?;
+        self.measure_with(self.flags.clone())
+    }
+
+    fn measure_with(&self, flags: ModelFlags) -> Result<MeasuredProfiles, Failure> {
         let Some(model) = self.model.clone() else {
             return Err(Failure::BadInput(miette::Report::msg("nothing to profile: give a model, or --import FILE")));
         };
-        let source = ModelArguments { model, flags: self.flags.for_engine(&self.engine) };
+        let source = ModelArguments { model, flags: flags.for_engine(&self.engine) };
         if self.fractions && matches!(self.mode, ModeFlag::InSitu) {
             let what = "--fractions are measured alone: there are none in their place, with --mode in-situ";
             return Err(Failure::BadInput(miette::Report::msg(what)));
@@ -176,6 +202,7 @@ impl Profile {
             graph,
             model: &source.stem(),
             model_hash: &model.import.hash,
+            binding: source.flags.profiled_binding()?,
             mode: match self.mode {
                 ModeFlag::Isolated => MeasurementMode::Isolated,
                 ModeFlag::InSitu => MeasurementMode::InSitu,
@@ -199,7 +226,7 @@ impl Profile {
         for (profile, summary) in profiles.iter().zip(&summaries) {
             warn(profile, summary);
         }
-        Ok(MeasuredProfiles { profiles, summaries })
+        Ok(MeasuredProfiles { binding: None, profiles, summaries })
     }
 }
 
@@ -216,16 +243,30 @@ fn log_energy(fleet: &Fleet) {
     }
 }
 
-fn print(format: Format, profiles: &[DeviceProfile], summaries: &[ProfileSummary], printed: Printed) -> Outcome {
+/// Prints all profiles as CSV or JSON. A table is printed as soon as it is there.
+fn print(format: Format, measured: &mut [MeasuredProfiles], printed: Printed) -> Outcome {
     match format {
         Format::Csv => {
-            let rows = profiles.iter().flat_map(|profile| printed.of(&profile.rows).into_iter().chain(&profile.shards));
+            for of_one in &mut *measured {
+                let binding = of_one.binding.as_ref().map_or(String::new(), ToString::to_string);
+                let profiles = of_one.profiles.iter_mut();
+                // Whether there is a column does not depend on the file that a device's rows come from.
+                let rows = profiles.flat_map(|profile| profile.rows.iter_mut().chain(&mut profile.shards));
+                rows.for_each(|row| row.binding.clone_from(&binding));
+            }
+            let profiles = measured.iter().flat_map(|of_one| &of_one.profiles);
+            let rows = profiles.flat_map(|profile| printed.of(&profile.rows).into_iter().chain(&profile.shards));
             print_csv(&rows.collect::<Vec<_>>())
         }
         Format::Json => {
-            let page = |(profile, summary): (&'_ DeviceProfile, &'_ ProfileSummary)| {
+            let of_all = measured.iter().flat_map(|of_one| {
+                let profiles = of_one.profiles.iter().zip(&of_one.summaries);
+                profiles.map(|(profile, summary)| (&of_one.binding, profile, summary))
+            });
+            let page = |(binding, profile, summary): (&Option<Binding>, &'_ DeviceProfile, &'_ ProfileSummary)| {
                 serde_json::to_value(Page {
                     device: profile.device.name.to_string(),
+                    binding: binding.as_ref().map(ToString::to_string),
                     rows: printed.of(&profile.rows),
                     fractions: &profile.shards,
                     kinds: &summary.kinds,
@@ -233,15 +274,19 @@ fn print(format: Format, profiles: &[DeviceProfile], summaries: &[ProfileSummary
                     whole_us: profile.whole.map(|whole| whole.time.0),
                 })
             };
-            let pages = profiles.iter().zip(summaries).map(page).collect::<Result<Vec<_>, _>>();
+            let pages = of_all.map(page).collect::<Result<Vec<_>, _>>();
             print_json(&pages.map_err(Failure::failed)?)
         }
-        Format::Table => {
-            for (profile, summary) in profiles.iter().zip(summaries) {
-                print_line!("{}", page(profile, summary, printed));
-            }
-            Ok(())
-        }
+        Format::Table => Ok(()),
+    }
+}
+
+fn print_pages(measured: &MeasuredProfiles, printed: Printed) {
+    if let Some(binding) = &measured.binding {
+        print_line!("binding {binding}\n");
+    }
+    for (profile, summary) in measured.profiles.iter().zip(&measured.summaries) {
+        print_line!("{}", page(profile, summary, printed));
     }
 }
 

@@ -1,5 +1,6 @@
 //! `edgecut run`: executes a model on this machine's processor, or a plan on the agents of its cluster.
 
+mod binding;
 mod flags;
 mod model;
 mod output;

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{
+    binding::BindingChoice,
     flags::Run,
     output::{KEPT, tell_interrupted},
     progress::RunLine,
@@ -40,12 +41,16 @@ pub(super) fn run(arguments: &Run) -> Result<(ModelLatency, Vec<TensorData>), Fa
         ("--no-replan", arguments.no_replan),
     ];
     ineffective::refuse(&of_plans, "a model: only with a plan, as `edgecut plan` writes them")?;
-    let source =
-        ModelArguments { model: arguments.input.clone(), flags: arguments.flags.for_engine(&arguments.engine) };
+    let flags = arguments.flags.for_engine(&arguments.engine);
+    let bindings = flags.bindings()?;
+    let choice = BindingChoice { model: &arguments.input, flags: &flags, bindings: &bindings };
+    let chosen = choice.choose(arguments)?;
+    let flags = flags.with_binding(&bindings[chosen.at], &[]);
+    let source = ModelArguments { model: arguments.input.clone(), flags };
     let threads = arguments.threads.threads.unwrap_or(1);
     warn(Oversubscribed::here(threads).as_slice());
     let engine = arguments.engine.options().start(threads as usize).map_err(Failure::failed)?;
-    let model = source.load()?;
+    let model = chosen.load(&source)?;
     model.check_sizes(&source.model)?;
     model.check_memory(&source.model)?;
     let graph = &model.import.graph;
@@ -90,8 +95,9 @@ pub(super) fn run(arguments: &Run) -> Result<(ModelLatency, Vec<TensorData>), Fa
         p95_us: time.p95,
         held_bytes: loaded.parameter_bytes(),
         peak_bytes: samples.iter().map(|sample| sample.peak).max().unwrap_or_default(),
+        binding: chosen.label.clone(),
     };
-    Ok((latency, outputs))
+    Ok((latency, chosen.cut(outputs)))
 }
 
 /// What was measured of a model.
@@ -110,29 +116,39 @@ pub struct ModelLatency {
     pub held_bytes: Bytes,
     /// Peak of tensors and workspace, without what is held.
     pub peak_bytes: Bytes,
+    /// The sizes of unknown dimensions, where they were chosen among several bindings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub binding: Option<String>,
 }
 
 impl ModelLatency {
     pub(super) fn print(&self, format: Format) -> Outcome {
-        let ModelLatency { model, engine, threads, fallbacks, runs, median_us, min_us, p95_us, held_bytes, peak_bytes } =
-            self;
+        let ModelLatency { model, engine, threads, fallbacks, runs, median_us, min_us, p95_us, .. } = self;
+        let ModelLatency { held_bytes, peak_bytes, binding, .. } = self;
         match format {
             Format::Csv => print_csv(std::slice::from_ref(self)),
-            Format::Json => print_json(&serde_json::json!({
-                "model": model,
-                "engine": engine,
-                "threads": threads,
-                "fallbacks": fallbacks,
-                "latency": { "runs": runs, "median_us": median_us, "min_us": min_us, "p95_us": p95_us },
-                "memory": { "held_bytes": held_bytes, "peak_bytes": peak_bytes },
-            })),
+            Format::Json => {
+                let mut page = serde_json::json!({
+                    "model": model,
+                    "engine": engine,
+                    "threads": threads,
+                    "fallbacks": fallbacks,
+                    "latency": { "runs": runs, "median_us": median_us, "min_us": min_us, "p95_us": p95_us },
+                    "memory": { "held_bytes": held_bytes, "peak_bytes": peak_bytes },
+                });
+                if let Some(binding) = binding {
+                    page["binding"] = binding.as_str().into();
+                }
+                print_json(&page)
+            }
             Format::Table => {
                 let threads = if *threads == 1 { "one thread".to_string() } else { format!("{threads} threads") };
                 let times = match runs {
                     1 => median_us.to_string(),
                     n => format!("median {median_us} of {n} runs (min {min_us}, p95 {p95_us})"),
                 };
-                print_line!("{model}: {times} on {threads}, {engine}");
+                let binding = binding.as_ref().map_or(String::new(), |binding| format!(" ({binding})"));
+                print_line!("{model}{binding}: {times} on {threads}, {engine}");
                 Ok(())
             }
         }

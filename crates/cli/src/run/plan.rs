@@ -11,6 +11,7 @@ use miette::Report;
 use smol_str::SmolStr;
 
 use super::{
+    binding::{BindingChoice, ChosenBinding},
     flags::Run,
     output::{self, KEPT, tell_interrupted},
     progress::RunLine,
@@ -22,9 +23,9 @@ use crate::{
     cluster_flag::{reach_all, read_cluster, runtime},
     contents::{Contents, engine_failure},
     deployed::{on_this_machine, only, outputs},
-    ineffective, interrupt, kind,
+    ineffective, interrupt,
     model::{Model, ModelArguments, resolve},
-    source_file as file,
+    plan_file, source_file as file,
 };
 use edgecut_cluster::{
     Cluster, engine_choice,
@@ -36,6 +37,7 @@ use edgecut_cluster::{
 };
 use edgecut_engine::{EngineChoice, EngineError, EngineOptions};
 use edgecut_graph::{Graph, TensorData};
+use edgecut_ops::passes::bindings::Binding;
 use edgecut_plan::{Plan, Stop, pipeline_depth, schedule::apply_schedules, split::divided};
 use edgecut_report::timeline::{self, chrome, perfetto};
 
@@ -57,14 +59,15 @@ pub struct MeasuredRun<'a> {
 pub(super) fn run(arguments: &Run, text: &[u8], mut each: impl FnMut(MeasuredRun<'_>) -> Outcome) -> Outcome {
     let fixed = [("--threads", arguments.threads.threads.is_some()), ("--engine", arguments.engine.engine.is_some())];
     ineffective::refuse(&fixed, "a plan, which has the threads and engines that it was made for")?;
-    let mut plan = Plan::from_json(text).map_err(|error| kind::no_plan(&arguments.input, text, error))?;
-    let (model, name) = load(arguments, &plan)?;
+    let (mut plan, chosen) = choose(arguments, text)?;
+    let (model, name) = load(arguments, &plan, &chosen)?;
     let cluster = cluster(arguments, &plan)?;
     let runtime = runtime()?;
     let stop = interrupt::watch(KEPT).map_err(Failure::failed)?;
     let mut failover = Failover::new(arguments, &plan);
     loop {
-        let execution = Execution::of(arguments, &plan, &model, &cluster, failover.left, stop)?;
+        let run = Runs { repeat: failover.left, stop, binding: &chosen };
+        let execution = Execution::of(arguments, &plan, &model, &cluster, run)?;
         let Some(interruption) = execution.run(&runtime, &model, &mut each)? else { return Ok(()) };
         let failure = interruption.failure.clone();
         let is_of_agent = matches!(interruption.cause, Cause::Agent(_));
@@ -161,11 +164,18 @@ struct Execution<'a> {
     cluster: &'a Cluster,
     /// The graph that is deployed: the model's, with splits and schedules written out.
     graph: Graph,
+    runs: Runs<'a>,
+    /// Whether given contents decided branches or sizes of the graph.
+    is_decided: bool,
+}
+
+/// What is run of a plan.
+#[derive(Clone, Copy)]
+struct Runs<'a> {
     repeat: u64,
     /// Set once no more runs are to begin.
     stop: &'static AtomicBool,
-    /// Whether given contents decided branches or sizes of the graph.
-    is_decided: bool,
+    binding: &'a ChosenBinding,
 }
 
 impl<'a> Execution<'a> {
@@ -174,15 +184,14 @@ impl<'a> Execution<'a> {
         plan: &'a Plan,
         model: &Model,
         cluster: &'a Cluster,
-        repeat: u64,
-        stop: &'static AtomicBool,
+        runs: Runs<'a>,
     ) -> Result<Execution<'a>, Failure> {
         let split = divided(&model.import.graph, &plan.splits);
         let is_decided = model.selected;
         let split = split.map_err(|error| unfit(arguments, is_decided, &error))?;
         let written = apply_schedules(&split, &plan.schedules);
         let graph = written.map_err(|error| unfit(arguments, is_decided, &error))?.graph;
-        Ok(Execution { arguments, plan, cluster, graph, repeat, stop, is_decided })
+        Ok(Execution { arguments, plan, cluster, graph, runs, is_decided })
     }
 
     /// Hands on what was measured, and gives why it ended early, if it did.
@@ -207,8 +216,8 @@ impl<'a> Execution<'a> {
             match attempt {
                 (deployment, Ok(record)) => {
                     let finished = record.latencies.len() as u64;
-                    if finished < self.repeat {
-                        tell_interrupted(finished, self.repeat)?;
+                    if finished < self.runs.repeat {
+                        tell_interrupted(finished, self.runs.repeat)?;
                     }
                     self.hand_on(self.measured(model, &contents, &deployment, &record, in_flight, true)?, each)?;
                     return Ok(None);
@@ -249,11 +258,11 @@ impl<'a> Execution<'a> {
             _ => unfit(self.arguments, self.is_decided, &error),
         })?;
         let how = RunOptions {
-            repeat: self.repeat,
+            repeat: self.runs.repeat,
             in_flight,
             expected: self.plan.predicted.latency_us,
             progress: &|progress| line.show(progress),
-            stop: Stop::new(None, self.stop),
+            stop: Stop::new(None, self.runs.stop),
         };
         let fleet = reach_all(&only(self.cluster, &deployment)).await.map_err(|failure| match failure {
             Failure::Agent(report) => Unreached::Agent(report.to_string()),
@@ -292,10 +301,11 @@ impl<'a> Execution<'a> {
         let outcome = run::Outcome::of(self.plan, deployment, record);
         let mut outcome = outcome.ok_or_else(|| Failure::Failed(Report::msg("no run was measured")))?;
         outcome.outputs = difference;
+        outcome.binding.clone_from(&self.runs.binding.label);
         let name = arguments.input.display().to_string();
         let about = RunAbout::now(self.plan, &name, in_flight).map_err(Failure::failed)?;
         let result = RunResult { about, latencies_us: record.latencies.clone(), outcome };
-        Ok((MeasuredRun { plan: self.plan, result, outputs }, trace))
+        Ok((MeasuredRun { plan: self.plan, result, outputs: self.runs.binding.cut(outputs) }, trace))
     }
 
     /// What the model's outputs should be, by an engine of the plan; `None` if no engine that is here computes them.
@@ -381,14 +391,33 @@ impl From<Failure> for Unreached {
     }
 }
 
-/// The model that the plan was made for, and its name.
-fn load(arguments: &Run, plan: &Plan) -> Result<(Model, String), Failure> {
-    let path = arguments.model.clone().unwrap_or_else(|| resolve(&arguments.input, &plan.model.path));
-    let source = ModelArguments {
-        model: path.clone(),
+/// The plan in `text` for the sizes of the inputs: of a file of several plans the one whose binding they choose.
+fn choose(arguments: &Run, text: &[u8]) -> Result<(Plan, ChosenBinding), Failure> {
+    let plans = plan_file::chosen(&arguments.input, text, &arguments.flags)?;
+    let source = source(arguments, &plans.plans()[0]);
+    let mut bindings: Vec<Binding> = plans.plans().iter().map(|plan| plan.model.binding()).collect();
+    if let [only] = &mut bindings[..] {
+        // Flags may give the only plan other sizes.
+        *only = source.flags.binding()?;
+    }
+    let choice = BindingChoice { model: &source.model, flags: &source.flags, bindings: &bindings };
+    let chosen = choice.choose(arguments)?;
+    Ok((plans.plans()[chosen.at].clone(), chosen))
+}
+
+/// The model that the plan was made for, as it is read.
+fn source(arguments: &Run, plan: &Plan) -> ModelArguments {
+    let model = arguments.model.clone().unwrap_or_else(|| resolve(&arguments.input, &plan.model.path));
+    ModelArguments {
+        model,
         flags: arguments.flags.for_engine(&arguments.engine).for_plan(&arguments.input, &plan.model),
-    };
-    let model = source.load()?;
+    }
+}
+
+/// The model that the plan was made for, and its name.
+fn load(arguments: &Run, plan: &Plan, chosen: &ChosenBinding) -> Result<(Model, String), Failure> {
+    let source = source(arguments, plan);
+    let (model, path) = (chosen.load(&source)?, &source.model);
     if model.import.hash != plan.model.blake3 {
         let what = "this is not the file that the plan was made for (its hash differs): make the plan again, or name the right \
                     one with --model";

@@ -76,7 +76,8 @@ fn moved(transfers: &[TransferCost]) -> String {
 }
 
 fn page(plan: &Plan, outcome: &run::Outcome) -> String {
-    let mut text = groups(outcome);
+    let mut text = outcome.binding.as_ref().map_or(String::new(), |binding| format!("binding {binding}\n\n"));
+    text += &groups(outcome);
     if !outcome.transfers.is_empty() {
         text += &format!("{}\n{}\n\n", transfers(&outcome.transfers), moved(&outcome.transfers));
     }

@@ -19,7 +19,7 @@ use edgecut_cluster::{
     survey::{MissingPolicy, SurveyRequest},
 };
 use edgecut_plan::{Plan, Stop};
-use edgecut_profile::{MeasurementMode, Sampling};
+use edgecut_profile::{MeasurementMode, ProfiledBinding, Sampling};
 
 /// The longest time for the search.
 const SEARCH_TIME: Duration = Duration::from_secs(2);
@@ -52,6 +52,7 @@ pub(super) async fn replan(
         graph: &model.import.graph,
         model: name,
         model_hash: &model.import.hash,
+        binding: ProfiledBinding::Sole(failed.model.binding().to_string()),
         mode: MeasurementMode::Isolated,
         granularity: failed.granularity,
         sampling: Sampling::default(),

@@ -34,7 +34,7 @@ use edgecut_plan::{
     search::Options,
     split::ratios::Ratios,
 };
-use edgecut_profile::{Calibration, CalibrationRow, MeasurementMode, Sampling, StepSample};
+use edgecut_profile::{Calibration, CalibrationRow, MeasurementMode, ProfiledBinding, Sampling, StepSample};
 
 /// How long each plan runs, and how often at least and at most.
 const RUN_TIME: Micros = Micros(1.5e6);
@@ -93,6 +93,7 @@ pub async fn calibrate(request: &CalibrationRequest<'_>) -> Result<Vec<Calibrati
         graph: &graph,
         model: MODEL,
         model_hash: &blake3::hash(format!("{sides:?} {:?}", model.names).as_bytes()).to_hex(),
+        binding: ProfiledBinding::default(),
         mode: MeasurementMode::Isolated,
         granularity: model.granularity,
         sampling: Sampling { budget: PROFILE_BUDGET, ..Sampling::default() },

@@ -50,6 +50,9 @@ pub struct Outcome {
     pub engines: Vec<StageEngines>,
     /// How far the outputs are from those of one device; `None` if they were not compared.
     pub outputs: Option<Difference>,
+    /// The sizes of unknown dimensions, where they were chosen among several bindings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binding: Option<String>,
     /// How far times of different servers may be off against each other; zero if all were taken from one clock.
     pub clock_uncertainty_us: Micros,
 }
@@ -194,6 +197,7 @@ impl Outcome {
             load: loads(record),
             engines: stage_engines(record),
             outputs: None,
+            binding: None,
             clock_uncertainty_us: if record.clocks.len() > 1 { uncertainty } else { Micros::ZERO },
         })
     }

@@ -218,6 +218,7 @@ mod tests {
                 load: vec![],
                 engines: vec![],
                 outputs: None,
+                binding: None,
                 clock_uncertainty_us: Micros::ZERO,
             },
             latencies_us,

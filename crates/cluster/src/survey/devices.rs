@@ -101,6 +101,7 @@ async fn profile_device(
         device: profiled_device(device),
         mode: survey.mode,
         granularity: survey.granularity,
+        binding: survey.binding.clone(),
     };
     let mut store = ProfileStore::open(survey.folder, &key)?;
     if survey.remeasure {

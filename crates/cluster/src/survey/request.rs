@@ -7,7 +7,7 @@ use crate::{
     agent::{AgentError, protocol::named_tensors::NamedTensors},
 };
 use edgecut_graph::{Granularity, Graph, units::Micros};
-use edgecut_profile::{MeasurementMode, ProfileError, Sampling};
+use edgecut_profile::{MeasurementMode, ProfileError, ProfiledBinding, Sampling};
 
 /// What to measure on every device.
 #[derive(Debug, Clone)]
@@ -17,6 +17,8 @@ pub struct SurveyRequest<'a> {
     pub model: &'a str,
     /// The hash of the model's file.
     pub model_hash: &'a str,
+    /// The sizes that the model's unknown dimensions were given.
+    pub binding: ProfiledBinding,
     pub mode: MeasurementMode,
     pub granularity: Granularity,
     pub sampling: Sampling,

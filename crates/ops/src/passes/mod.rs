@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`retype`] | repeats type inference after dimensions are bound or operand values become known |
+//! | [`bindings`](mod@bindings) | the sizes that unknown dimensions are given together, and which of several the inputs choose |
 //! | [`shard`] | the call that computes one shard of an operator |
 //! | [`axes`](mod@axes) | the axes along which an operator can be split: those of `declared`, and of `carried` partial sums |
 //! | [`shard_graph`] | splits operators of a graph into shards |
@@ -17,6 +18,7 @@
 //! | [`weights`] | which inputs of a model are weights |
 
 pub mod axes;
+pub mod bindings;
 mod carried;
 mod constant_copies;
 mod declared;

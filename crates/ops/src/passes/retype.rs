@@ -44,9 +44,9 @@ impl TryFrom<String> for BindDim {
 /// A `--bind-dim` that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a dimension binding: expected a size, such as 8, NAME:AXIS=SIZE, such as data:0=8, or SYMBOL=SIZE, such as batch=8"
+    "`{0}` is not a dimension binding: expected a size, such as 8, NAME:AXIS=SIZE, such as data:0=8, or SYMBOL=SIZE, such as batch=8; several sizes are joined by commas, as in batch=1,8"
 )]
-pub struct BindDimError(String);
+pub struct BindDimError(pub(super) String);
 
 impl FromStr for BindDim {
     type Err = BindDimError;

@@ -146,6 +146,7 @@ pub(super) fn outcome() -> Outcome {
         load: vec![],
         engines: Vec::new(),
         outputs: None,
+        binding: None,
         clock_uncertainty_us: Micros(0.5),
     }
 }

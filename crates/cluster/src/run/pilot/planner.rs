@@ -81,7 +81,7 @@ mod tests {
         search::Options,
         split::ratios::Ratios,
     };
-    use edgecut_profile::{CacheFlush, MeasurementMode, Sampling};
+    use edgecut_profile::{CacheFlush, MeasurementMode, ProfiledBinding, Sampling};
     use edgecut_relay::{ImportOptions, import};
 
     use super::{super::candidates::add_alternatives, *};
@@ -127,6 +127,7 @@ def @main(%x: Tensor[(1, 8, 32, 32), float32], %w1: Tensor[(16, 8, 3, 3), float3
             graph,
             model: "model",
             model_hash: "0123456789abcdef",
+            binding: ProfiledBinding::default(),
             mode: MeasurementMode::Isolated,
             granularity: Granularity::Fused,
             sampling,

@@ -1,0 +1,210 @@
+//! Which of several bindings of a model a run takes: the smallest that holds the given inputs, which may be padded to its sizes.
+//! Outputs of padded inputs are cut to the sizes that they have without padding.
+
+use std::path::Path;
+
+use miette::Report;
+
+use super::flags::Run;
+use crate::{
+    Failure,
+    caller::{notice, status},
+    given::Given,
+    ineffective,
+    model::{Model, ModelArguments, ModelFlags},
+    source_file as file,
+};
+use edgecut_graph::{Dim, TensorData, TensorType};
+use edgecut_onnx::{UnknownDim, is_onnx, open_inputs};
+use edgecut_ops::passes::bindings::{Binding, OpenDim, OpenInput, Smallest, smallest};
+use edgecut_values::resized;
+
+/// The binding of a run.
+pub(super) struct ChosenBinding {
+    /// Its number among those to choose from.
+    pub at: usize,
+    /// It as text, if there was a choice.
+    pub label: Option<String>,
+    /// Contents of the inputs in its sizes.
+    given: Given,
+    /// The types of the outputs without padding, if inputs are padded and the types are known.
+    output_types: Option<Vec<TensorType>>,
+}
+
+/// What decides the binding: the model, its flags but for the sizes, the bindings to choose from.
+pub(super) struct BindingChoice<'a> {
+    pub model: &'a Path,
+    pub flags: &'a ModelFlags,
+    pub bindings: &'a [Binding],
+}
+
+/// The open inputs of a model and the contents that are given for them.
+struct Inputs {
+    open: Vec<OpenInput>,
+    given: Given,
+}
+
+impl ChosenBinding {
+    /// The model with the contents of this binding.
+    pub fn load(&self, source: &ModelArguments) -> Result<Model, Failure> {
+        source.load_with(self.given.clone())
+    }
+
+    /// `outputs` as far as they are not of padding.
+    pub fn cut(&self, outputs: Vec<TensorData>) -> Vec<TensorData> {
+        let Some(types) = &self.output_types else { return outputs };
+        let cut = |(at, output): (usize, TensorData)| match types.get(at).and_then(|ty| cut_output(&output, ty)) {
+            Some(cut) => cut,
+            None => {
+                notice!("output {at} is left as padded inputs give it: its size for the given inputs is not known");
+                output
+            }
+        };
+        outputs.into_iter().enumerate().map(cut).collect()
+    }
+}
+
+impl BindingChoice<'_> {
+    /// Chooses by the inputs and by `--pad-inputs`.
+    ///
+    /// # Errors
+    /// If nothing decides, or no binding fits the inputs.
+    pub fn choose(&self, arguments: &Run) -> Result<ChosenBinding, Failure> {
+        let given = Given::open(self.flags.inputs.as_deref())?;
+        let pads = arguments.pad_inputs;
+        if pads && given.is_empty() {
+            ineffective::refuse(&[("--pad-inputs", true)], "generated inputs: give some with --inputs")?;
+        }
+        if self.bindings.len() == 1 && !pads {
+            return Ok(ChosenBinding { at: 0, label: None, given, output_types: None });
+        }
+        let inputs = Inputs { open: self.open_inputs()?, given };
+        if inputs.shapes().next().is_none() && self.bindings.len() > 1 {
+            return Err(self.failure("no array of --inputs has a shape that chooses one", self.advice(0)));
+        }
+        let Smallest { exact, holding } = smallest(self.bindings, &inputs.open, |name| inputs.shape(name));
+        let (at, is_padded) = match (exact, holding) {
+            (Some(at), _) => (at, false),
+            (None, Some(at)) if pads => (at, true),
+            (None, Some(at)) => {
+                let what = format!("none has exactly the shapes of the inputs ({})", inputs.text());
+                let advice = format!(
+                    "--pad-inputs pads them with zeros to the smallest that holds them, `{}`",
+                    self.bindings[at]
+                );
+                return Err(self.failure(&what, advice));
+            }
+            (None, None) => {
+                let what = format!("none holds the inputs ({})", inputs.text());
+                let advice = "give inputs no larger than one of them, or make a plan with larger sizes".to_string();
+                return Err(self.failure(&what, advice));
+            }
+        };
+        let binding = &self.bindings[at];
+        let label = (self.bindings.len() > 1).then(|| binding.to_string());
+        if !is_padded {
+            label.iter().for_each(|label| status!("binding {label}"));
+            return Ok(ChosenBinding { at, label, given: inputs.given, output_types: None });
+        }
+        let shapes = inputs.shapes().map(|(input, shape)| (input.name.clone(), binding.shape(input, &shape))).collect();
+        status!("binding {binding}: inputs ({}) are padded with zeros", inputs.text());
+        let padded = inputs.given.resized(&shapes)?;
+        let output_types = self.output_types(binding, &inputs);
+        Ok(ChosenBinding { at, label, given: padded, output_types })
+    }
+
+    /// The types of the model's outputs for the inputs as they are given; says so if they are not known.
+    fn output_types(&self, binding: &Binding, inputs: &Inputs) -> Option<Vec<TensorType>> {
+        let sized = binding.with_shapes_of(&inputs.open, |name| inputs.shape(name));
+        let flags = self.flags.with_binding(&sized, &[]);
+        match (ModelArguments { model: self.model.to_path_buf(), flags }).load_with(inputs.given.clone()) {
+            Ok(model) => {
+                let graph = &model.import.graph;
+                Some(graph.outputs.iter().map(|output| graph.tensor(*output).ty.clone()).collect())
+            }
+            Err(failure) => {
+                let why = failure.report().map_or(String::new(), |report| format!(": {report}"));
+                notice!("outputs are left as padded inputs give them: the model does not accept the given sizes{why}");
+                None
+            }
+        }
+    }
+
+    fn open_inputs(&self) -> Result<Vec<OpenInput>, Failure> {
+        let bytes = file::read(self.model)?;
+        if is_onnx(&bytes) {
+            return open_inputs(&self.model.display().to_string(), bytes.into()).map_err(Failure::bad_input);
+        }
+        let flags = self.flags.with_binding(&Binding::default(), &[]);
+        let model = ModelArguments { model: self.model.to_path_buf(), flags }.load_with(Given::default())?;
+        let graph = &model.import.graph;
+        let open = graph.inputs().map(|id| graph.tensor(id)).filter(|tensor| tensor.ty.shape.contains(&Dim::Any));
+        let dim = |dim: &Dim| dim.get().map_or(OpenDim::Open(None), OpenDim::Known);
+        let input = |tensor: &edgecut_graph::Tensor| OpenInput {
+            name: tensor.name.clone(),
+            dims: tensor.ty.shape.iter().map(dim).collect(),
+        };
+        Ok(open.map(input).collect())
+    }
+
+    fn advice(&self, at: usize) -> String {
+        format!("give inputs, or choose one, such as {}", UnknownDim::flags_of(self.bindings[at].dims()))
+    }
+
+    fn failure(&self, what: &str, advice: String) -> Failure {
+        let bindings = Binding::list(self.bindings.iter().cloned());
+        Failure::BadInput(Report::msg(format!("the bindings are {bindings}, and {what}: {advice}")))
+    }
+}
+
+impl Inputs {
+    /// The shape that is given for the input `name`.
+    fn shape(&self, name: &str) -> Option<Vec<u64>> {
+        self.given.ty(name)?.shape.iter().map(|dim| dim.get()).collect()
+    }
+
+    /// The open inputs that are given, with their shapes.
+    fn shapes(&self) -> impl Iterator<Item = (&OpenInput, Vec<u64>)> {
+        self.open.iter().filter_map(|input| Some((input, self.shape(&input.name)?)))
+    }
+
+    /// Them as messages list them.
+    fn text(&self) -> String {
+        let shape = |shape: Vec<u64>| shape.iter().map(ToString::to_string).collect::<Vec<_>>().join("×");
+        let named = self.shapes().take(LISTED).map(|(input, of)| format!("{} {}", input.name, shape(of)));
+        let more = if self.shapes().nth(LISTED).is_some() { ", …" } else { "" };
+        named.collect::<Vec<_>>().join(", ") + more
+    }
+}
+
+/// Inputs that a message lists.
+const LISTED: usize = 4;
+
+/// The part of `output` that has the type `ty`; `None` if that is not known or not a part.
+fn cut_output(output: &TensorData, ty: &TensorType) -> Option<TensorData> {
+    let sizes: Vec<u64> = ty.shape.iter().map(|dim| dim.get()).collect::<Option<_>>()?;
+    let is_part = sizes.len() == output.shape().len() && sizes.iter().zip(output.shape()).all(|(cut, has)| cut <= has);
+    resized(output, &sizes).filter(|_| is_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edgecut_graph::DType;
+
+    #[test]
+    fn outputs_are_cut_where_the_size_is_known_and_smaller() {
+        let output = TensorData::new(DType::U8, [1, 3], vec![1, 2, 3]).unwrap();
+        let ty = |dims: &[Dim]| TensorType::new(DType::U8, dims.iter().copied().collect());
+        for (dims, want) in [
+            (&[Dim::Known(1), Dim::Known(2)][..], Some(&[1, 2][..])),
+            (&[Dim::Known(1), Dim::Known(3)], Some(&[1, 2, 3])),
+            (&[Dim::Known(1), Dim::Known(4)], None),
+            (&[Dim::Known(1), Dim::Any], None),
+            (&[Dim::Known(3)], None),
+        ] {
+            let cut = cut_output(&output, &ty(dims));
+            assert_eq!(cut.as_ref().map(|data| data.bytes().as_ref()), want, "{dims:?}");
+        }
+    }
+}
