@@ -1,5 +1,5 @@
 //! The law of splitting for composite operators: along which axes the rules' operators are split, and that their shards, put
-//! together, are the operator, on every engine that computes it as one node or by its decomposition.
+//! together, are the operator, on engines that compute it by its name and by its decomposition.
 
 use std::collections::BTreeMap;
 
@@ -124,12 +124,12 @@ pub fn check(name: &str, engine: &dyn Engine) -> Result<(), String> {
                     Err(SplitError::Empty { .. }) => continue,
                     Err(why) => return Err(format!("{label}: {why}")),
                 };
-                let nodes =
+                let composites =
                     split.operators().filter(|(_, shard)| shard.name == operator.name && shard.decomposition.is_some());
-                let nodes = nodes.count();
+                let composites = composites.count();
                 let (made, others) = compute(engine, &split, &stored).map_err(|why| format!("{label}: {why}"))?;
-                if nodes != shards || others != fallbacks {
-                    return Err(format!("{label}: {nodes} nodes, {others} left to another engine"));
+                if composites != shards || others != fallbacks {
+                    return Err(format!("{label}: {composites} composite operators, {others} left to another engine"));
                 }
                 made.iter()
                     .zip(&want)

@@ -1,8 +1,9 @@
 //! The split axes of composite operators, which follow from their decompositions: a range of a result axis is propagated
 //! backwards through the axes that the inner operators declare, until each operand is sliced along one axis or read whole.
 //!
-//! The composite operator stays one node, so an axis is left out if the node could not compute the shard: if the attributes of
-//! the node would have to say something that they cannot, or if it makes a tensor itself whose content depends on the position.
+//! A shard is a composite operator again, which engines compute by its name. So an axis is left out if that would compute something
+//! else than the shard: if attributes would have to say what they cannot, or if the operator makes a tensor itself whose content
+//! depends on the position.
 
 use std::{ops::Range, sync::Arc};
 
@@ -11,8 +12,9 @@ use edgecut_graph::{Attr, Graph, Operator, Origin, TensorData, TensorId};
 use crate::{
     passes::declared::declared_axes,
     split::{
-        AccessMap, DecompositionSplit, Join, OperatorSplit, RangeFn, SplitAxis, gcd,
-        node_attrs::{FROM_OPERANDS, NodeAttr, node_attr, node_attr_of},
+        AccessMap, DecompositionSplit, Join, OperatorSplit, RangeFn, SplitAxis,
+        composite_attrs::{CompositeAttr, FROM_OPERANDS, attr_of_inner, composite_attr},
+        gcd,
     },
 };
 
@@ -26,7 +28,7 @@ pub(super) fn composite_axes(operator: &Operator, decomposition: &Arc<Graph>) ->
     let stated = operator.attrs.iter().map(|(name, _)| name).filter(|name| !name.contains('.'));
     if inner.operators().len() > MOST_OPERATORS
         || !is_known
-        || !stated.into_iter().all(|name| node_attr(name).is_some())
+        || !stated.into_iter().all(|name| composite_attr(name).is_some())
     {
         return Vec::new();
     }
@@ -55,7 +57,7 @@ fn composite_axis(
                 *split.operands.get_mut(index)? = Some(AccessMap { axis: *axis, map: chained(steps.clone()) });
             }
             Some(Demand::Whole) => {}
-            // The node reads what the decomposition does not: its size.
+            // An engine may check the size of what the decomposition does not read.
             None if inner.tensor(input).ty.shape.elements() != Some(1) => return None,
             None => {}
         }
@@ -68,7 +70,7 @@ fn composite_axis(
     };
     let operators: Vec<Option<OperatorSplit>> = walk.choices.into_iter().map(split_operator).collect();
     let rank = inner.tensor(*inner.outputs.first()?).ty.shape.rank();
-    let mut split = with_node_attrs(split, operator, inner, &operators, (axis, rank))?;
+    let mut split = with_attrs(split, operator, inner, &operators, (axis, rank))?;
     split.decomposition = Some(Arc::new(DecompositionSplit { graph: decomposition.clone(), operators }));
     Some(split)
 }
@@ -188,7 +190,7 @@ impl Walk<'_> {
     }
 
     /// Adds a demand for `tensor`. `None` if it contradicts what is demanded already, or `tensor` is a constant that differs along
-    /// the axis: the node makes it itself, and knows nothing of positions.
+    /// the axis: the operator makes it itself, and knows nothing of positions.
     fn require(&mut self, tensor: TensorId, demand: Demand) -> Option<()> {
         if let (Origin::Constant(data), Demand::Range { axis, .. }) = (&self.inner.tensor(tensor).origin, &demand)
             && !is_uniform(data, *axis)
@@ -233,21 +235,21 @@ enum Required {
     Range(Vec<(usize, usize)>, Vec<RangeFn>),
 }
 
-/// `split` with the attributes of the node that differ in a shard. `None` if one would have to say what it cannot. `along` is the
+/// `split` with the attributes of `operator` that differ in a shard. `None` if one would have to say what it cannot. `along` is the
 /// axis of the first result and its rank.
-fn with_node_attrs(
+fn with_attrs(
     mut split: SplitAxis,
     operator: &Operator,
     inner: &Graph,
     operators: &[Option<OperatorSplit>],
     along: (usize, usize),
 ) -> Option<SplitAxis> {
-    for meaning in operator.attrs.iter().filter_map(|(name, _)| node_attr(name)) {
+    for meaning in operator.attrs.iter().filter_map(|(name, _)| composite_attr(name)) {
         match meaning {
-            NodeAttr::Columns if along.0 + 1 == along.1 => {
+            CompositeAttr::Columns if along.0 + 1 == along.1 => {
                 split = split.attr("N", |range| Attr::Int((range.end - range.start) as i64));
             }
-            NodeAttr::Heads if is_of_heads(along) => return None,
+            CompositeAttr::Heads if is_of_heads(along) => return None,
             _ => {}
         }
     }
@@ -259,7 +261,7 @@ fn with_node_attrs(
             if FROM_OPERANDS.contains(key) || !is_changed {
                 continue;
             }
-            let name = node_attr_of(key).filter(|name| split.attrs.iter().all(|(known, _)| known != name))?;
+            let name = attr_of_inner(key).filter(|name| split.attrs.iter().all(|(known, _)| known != name))?;
             let (axis, map) = (axis.clone(), map.clone());
             split = split.attr(name, move |range| (axis.attrs[index].1)(&map(range)));
             if *key == "padding" && operator.attrs.get("auto_pad").is_some() {
@@ -427,7 +429,7 @@ mod tests {
         let unread = Composite { calls: vec![("nn.relu", &[0], vec![], same)], ..add(&[]) };
         let cases: [(&str, Composite, &[usize]); 10] = [
             ("a sum", add(&[]), &[0, 1]),
-            ("numbers by position that the node makes itself", add(&[6]), &[0]),
+            ("numbers by position that the operator makes itself", add(&[6]), &[0]),
             ("the same for each column", add(&[4, 1]), &[1]),
             ("the same for each row", add(&[1, 6]), &[0]),
             ("an attribute without a known meaning", with(&[("sizes", Attr::Int(6))]), &[]),
@@ -435,7 +437,7 @@ mod tests {
             ("heads in the channels", with(&[("num_heads", Attr::Int(2))]), &[0]),
             ("columns", with(&[("N", Attr::Int(6))]), &[0, 1]),
             ("two ranges of one operand", transposed, &[]),
-            ("an operand that only the node reads", unread, &[]),
+            ("an operand that the decomposition does not read", unread, &[]),
         ];
         for (what, composite, expected) in cases {
             let expected: Vec<_> = expected.iter().map(|axis| [Some(*axis)]).collect();

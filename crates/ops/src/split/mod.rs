@@ -3,13 +3,13 @@
 //! | module | contents |
 //! |---|---|
 //! | [`axis`] | [`SplitAxis`]: the operand ranges that a shard reads, and how shard results combine |
+//! | `composite_attrs` | what attributes of composite operators say about sizes |
 //! | [`linear`] | which operands an operator is linear in, so that partial sums pass through it |
-//! | `node_attrs` | what attributes of composite operators say about sizes |
 //! | `rules` | split axes that several families share |
 
 pub(crate) mod axis;
+pub(crate) mod composite_attrs;
 pub(crate) mod linear;
-pub(crate) mod node_attrs;
 pub(crate) mod rules;
 
 pub(crate) use axis::gcd;

@@ -1,9 +1,9 @@
-//! What the attributes of composite operators, those of the nodes that they were read from, say about sizes: a shard is a node
-//! again, and its attributes must say what is true of the shard.
+//! What the attributes of composite operators, which are those in the file, say about sizes: a shard has attributes too, and they
+//! must be true of the shard.
 
-/// What an attribute of a node says.
+/// What an attribute says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NodeAttr {
+pub(crate) enum CompositeAttr {
     /// Nothing about sizes, or the size of something that no axis of the result runs along, such as a window or a reduction.
     Sizeless,
     /// The number of columns: the last axis of the result.
@@ -15,9 +15,9 @@ pub(crate) enum NodeAttr {
 }
 
 /// The attributes whose meaning is known: an operator with another one is not split.
-const NODE_ATTRS: &[(NodeAttr, &[&str])] = &[
+const COMPOSITE_ATTRS: &[(CompositeAttr, &[&str])] = &[
     (
-        NodeAttr::Sizeless,
+        CompositeAttr::Sizeless,
         &[
             "accuracy_level",
             "activation",
@@ -61,25 +61,25 @@ const NODE_ATTRS: &[(NodeAttr, &[&str])] = &[
             "K",
         ],
     ),
-    (NodeAttr::Columns, &["N"]),
-    (NodeAttr::Heads, &["kv_num_heads", "num_heads", "q_num_heads", "qkv_hidden_sizes"]),
-    (NodeAttr::Inner("padding"), &["pads"]),
-    (NodeAttr::Inner("groups"), &["group"]),
+    (CompositeAttr::Columns, &["N"]),
+    (CompositeAttr::Heads, &["kv_num_heads", "num_heads", "q_num_heads", "qkv_hidden_sizes"]),
+    (CompositeAttr::Inner("padding"), &["pads"]),
+    (CompositeAttr::Inner("groups"), &["group"]),
 ];
 
-/// Attributes of operators that the sizes of a node's operands determine.
+/// Attributes of inner operators that the sizes of a composite operator's operands determine.
 pub(crate) const FROM_OPERANDS: &[&str] = &["axis", "channels", "newshape", "shape", "units"];
 
 /// What the attribute `name` says; `None` if that is not known.
-pub(crate) fn node_attr(name: &str) -> Option<NodeAttr> {
-    NODE_ATTRS.iter().find(|(_, names)| names.contains(&name)).map(|(meaning, _)| *meaning)
+pub(crate) fn composite_attr(name: &str) -> Option<CompositeAttr> {
+    COMPOSITE_ATTRS.iter().find(|(_, names)| names.contains(&name)).map(|(meaning, _)| *meaning)
 }
 
-/// The attribute of a node that says the same as `inner` of an operator of its decomposition.
-pub(crate) fn node_attr_of(inner: &str) -> Option<&'static str> {
-    let names = |(meaning, names): &(NodeAttr, &'static [&'static str])| match meaning {
-        NodeAttr::Inner(same) if *same == inner => names.first().copied(),
+/// The attribute of a composite operator that says the same as `inner` of an operator of its decomposition.
+pub(crate) fn attr_of_inner(inner: &str) -> Option<&'static str> {
+    let names = |(meaning, names): &(CompositeAttr, &'static [&'static str])| match meaning {
+        CompositeAttr::Inner(same) if *same == inner => names.first().copied(),
         _ => None,
     };
-    NODE_ATTRS.iter().find_map(names)
+    COMPOSITE_ATTRS.iter().find_map(names)
 }
