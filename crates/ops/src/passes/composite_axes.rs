@@ -18,18 +18,17 @@ use crate::{
     },
 };
 
-/// Most operators of a decomposition that is split: the ranges of its operands are computed through all of them.
-const MOST_OPERATORS: usize = 256;
+/// Most tensors and results of a decomposition that is split: the range of each is computed through all operators after it.
+const MOST_TENSORS: usize = 512;
 
 /// The axes along which `operator`, which `decomposition` computes, can be split into at least two shards.
 pub(super) fn composite_axes(operator: &Operator, decomposition: &Arc<Graph>) -> Vec<SplitAxis> {
     let inner = &**decomposition;
     let is_known = inner.tensors().all(|(_, tensor)| tensor.ty.shape.fixed().is_some());
-    let stated = operator.attrs.iter().map(|(name, _)| name).filter(|name| !name.contains('.'));
-    if inner.operators().len() > MOST_OPERATORS
-        || !is_known
-        || !stated.into_iter().all(|name| composite_attr(name).is_some())
-    {
+    // The reader's own attributes have a dot in their names.
+    let mut stated = operator.attrs.iter().map(|(name, _)| name).filter(|name| !name.contains('.'));
+    let is_small = inner.tensors().len() <= MOST_TENSORS && inner.outputs.len() <= MOST_TENSORS;
+    if !is_small || !is_known || !stated.all(|name| composite_attr(name).is_some()) {
         return Vec::new();
     }
     let Some(first) = inner.outputs.first() else { return Vec::new() };
@@ -320,12 +319,15 @@ mod tests {
         Attr::List(entries.iter().map(|n| Attr::Int(*n)).collect())
     }
 
+    /// A call of a decomposition: see [`Composite`].
+    type InnerCall = (&'static str, &'static [usize], Vec<(&'static str, Attr)>, &'static [u64]);
+
     /// A composite operator of x and w, computed by `calls`: a name, operands by number (0 is x, 1 is w, 2 the constant 0, 1, 2, …,
     /// then results in order), attributes, and the result's shape. Its results are those of the last `results` calls.
     struct Composite {
         operands: [&'static [u64]; 2],
         constant: &'static [u64],
-        calls: Vec<(&'static str, &'static [usize], Vec<(&'static str, Attr)>, &'static [u64])>,
+        calls: Vec<InnerCall>,
         attrs: Vec<(&'static str, Attr)>,
         results: usize,
     }
@@ -472,7 +474,7 @@ mod tests {
     #[test]
     fn further_results_are_split_alike_or_computed_by_every_shard() {
         let square: &[u64] = &[4, 4];
-        let of = |last: (&'static str, &'static [usize], Vec<(&'static str, Attr)>, &'static [u64])| Composite {
+        let of = |last: InnerCall| Composite {
             operands: [square, &[4]],
             constant: &[],
             calls: vec![("add", &[0, 1], vec![], square), last],
