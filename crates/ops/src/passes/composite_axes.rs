@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_that_the_node_cannot_follow_is_left_out() {
+    fn an_axis_that_the_operator_cannot_follow_is_left_out() {
         let same: &[u64] = &[4, 6];
         let add = |constant| Composite {
             operands: [same, &[6]],
