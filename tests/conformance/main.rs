@@ -6,6 +6,7 @@
 
 #[path = "../cases/mod.rs"]
 mod cases;
+mod composite_splits;
 mod models;
 mod onnx;
 mod onnx_rules;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     trials.extend(models::trials());
     trials.extend(onnx::trials());
     trials.extend(onnx_rules::trials());
+    trials.extend(composite_splits::trials());
     #[cfg(feature = "onnxruntime")]
     trials.extend(onnxruntime::trials());
     trials.extend(registry::trials());

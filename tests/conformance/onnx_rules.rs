@@ -1,11 +1,14 @@
 //! The rules of ONNX at the edges of its operators: one small model each, whose inputs are given when it runs, so that kernels
 //! compute and nothing is folded. `tests/data/onnx_rules.py` makes them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use edgecut::{
     engine::{Engine, EngineError},
-    graph::{Origin, TensorData, TensorId},
+    graph::{Graph, Origin, TensorData, TensorId},
     values::read_npz,
 };
 use libtest_mimic::Trial;
@@ -35,17 +38,30 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/onnx_rules")
 }
 
-/// What `engine` computes is what the rule says: an error where its file has no outputs.
-pub fn follows(name: &str, engine: &dyn Engine) -> Result<(), String> {
+/// The model of a rule, and what its file stores: inputs by name after `in_`, outputs by number after `out_`.
+pub fn read(name: &str) -> Result<(Graph, BTreeMap<String, TensorData>), String> {
     let mut graph = onnx::read(&folder().join(format!("{name}.onnx")), &[])?.graph;
     let stored = read_npz(&folder().join(format!("{name}.npz"))).map_err(|error| error.to_string())?;
-    let given = |graph: &edgecut::graph::Graph, id: TensorId| stored.get(&format!("in_{}", graph.tensor(id).name));
-    let inputs: Vec<TensorId> = graph.tensors().map(|(id, _)| id).filter(|id| given(&graph, *id).is_some()).collect();
+    let is_given = |id: &TensorId| stored.contains_key(&input_key(&graph, *id));
+    let inputs: Vec<TensorId> = graph.tensors().map(|(id, _)| id).filter(is_given).collect();
     inputs.into_iter().for_each(|id| graph.tensor_mut(id).origin = Origin::Input);
-    let content = |id: TensorId| {
-        let missing = || EngineError::Other(format!("{} is not given", graph.tensor(id).name));
-        given(&graph, id).cloned().ok_or_else(missing)
-    };
+    Ok((graph, stored))
+}
+
+fn input_key(graph: &Graph, id: TensorId) -> String {
+    format!("in_{}", graph.tensor(id).name)
+}
+
+/// The content of an input of `graph`.
+pub fn input(graph: &Graph, stored: &BTreeMap<String, TensorData>, id: TensorId) -> Result<TensorData, EngineError> {
+    let missing = || EngineError::Other(format!("{} is not given", graph.tensor(id).name));
+    stored.get(&input_key(graph, id)).cloned().ok_or_else(missing)
+}
+
+/// What `engine` computes is what the rule says: an error where its file has no outputs.
+pub fn follows(name: &str, engine: &dyn Engine) -> Result<(), String> {
+    let (graph, stored) = read(name)?;
+    let content = |id: TensorId| input(&graph, &stored, id);
     let made = engine.evaluate(&graph, &content);
     let wanted: Vec<&TensorData> = (0..).map_while(|at| stored.get(&format!("out_{at}"))).collect();
     if wanted.is_empty() {

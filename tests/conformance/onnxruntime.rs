@@ -9,7 +9,7 @@ use edgecut::{
 };
 use libtest_mimic::Trial;
 
-use crate::{cases, models, onnx, onnx_rules, trial};
+use crate::{cases, composite_splits, models, onnx, onnx_rules, trial};
 
 static ENGINE: LazyLock<Result<OnnxRuntimeEngine, String>> =
     LazyLock::new(|| OnnxRuntimeEngine::new(1, None, &[]).map_err(|error| error.to_string()));
@@ -34,6 +34,10 @@ pub fn trials() -> Vec<Trial> {
     }
     for name in onnx_rules::names_of_onnx_runtime() {
         trials.push(trial(format!("onnxruntime/onnx-rules/{name}"), move || onnx_rules::follows(&name, engine()?)));
+    }
+    for name in composite_splits::names() {
+        let name_of_trial = format!("onnxruntime/composite-splits/{name}");
+        trials.push(trial(name_of_trial, move || composite_splits::check(&name, engine()?)));
     }
     let own: [(&str, Check); 3] = [
         ("steps are one session whose time they share", steps_share_one_session),

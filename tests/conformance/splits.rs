@@ -78,7 +78,7 @@ fn with_producers(graph: &Graph, id: OperatorId, sharding: Sharding) -> BTreeMap
 }
 
 /// Halves, random fractions, and those as tiles that overlap by some positions.
-fn shardings(number: usize, axis: &SplitAxis, rng: &mut fastrand::Rng) -> Vec<Sharding> {
+pub fn shardings(number: usize, axis: &SplitAxis, rng: &mut fastrand::Rng) -> Vec<Sharding> {
     let mut found = Vec::new();
     for fractions in [vec![0.5, 0.5], vec![rng.f64(), rng.f64(), rng.f64()]] {
         let mut cuts = axis.cuts(&fractions);

@@ -157,6 +157,28 @@ scaled = exact * (np.float64(xs) * ws.reshape(1, 2, 1, 1)) / ys
 rule("qlinear_conv_zero_points", "QLinearConv", [x, "xs", "xz", "w", "ws", "wz", "ys", "yz"], opset=13, want=[np.clip(np.rint(scaled) + 120, 0, 255).astype(np.uint8)],
      constants={"xs": xs, "xz": np.uint8(128), "w": w, "ws": ws, "wz": u8(5, 90), "ys": ys, "yz": np.uint8(120)})
 
+# Quantised operators, which stay one operator each. Operands are `xN`, with a scale and a zero point each.
+byte = lambda *shape: (np.arange(np.prod(shape)) * 37 % 251).astype(np.uint8).reshape(shape)
+signed = lambda *shape: (np.arange(np.prod(shape)) * 29 % 200 - 100).astype(np.int8).reshape(shape)
+quantised = {"xs": np.float32(0.017), "xz": np.uint8(121), "ys": np.float32(0.083), "yz": np.uint8(117), "ws": np.float32(0.0113), "wz": np.int8(0)}
+q = lambda name, op, inputs, attrs=None, **constants: rule("qlinear_" + name, op, inputs, attrs, opset=13, constants={**{key: value for key, value in quantised.items() if any(isinstance(name, str) and name == key for name in inputs)}, **constants})
+channels = np.linspace(0.004, 0.013, 6, dtype=np.float32)
+q("conv", "QLinearConv", [byte(2, 4, 9, 6), "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"], {"pads": [1, 1, 1, 1], "strides": [2, 1]},
+  w=signed(6, 4, 3, 3), ws=channels, wz=np.zeros(6, np.int8), b=(np.arange(6) * 900 - 2000).astype(np.int32))
+q("conv_of_groups", "QLinearConv", [byte(1, 4, 7, 5), "xs", "xz", "w", "ws", "wz", "ys", "yz"], {"group": 2, "auto_pad": "SAME_UPPER", "strides": [2, 1]}, w=signed(6, 2, 3, 3), ws=channels)
+q("conv_depthwise", "QLinearConv", [byte(1, 6, 8, 5), "xs", "xz", "w", "ws", "wz", "ys", "yz"], {"group": 6, "pads": [2, 1, 0, 1]}, w=signed(6, 1, 3, 3))
+q("matmul", "QLinearMatMul", [byte(5, 8), "xs", "xz", "w", "ws", "wz", "ys", "yz"], w=signed(8, 6), ws=channels, wz=np.zeros(6, np.int8))
+q("matmul_of_batches", "QLinearMatMul", [byte(2, 3, 8), "xs", "xz", byte(2, 8, 6), "ws", "xz", "ys", "yz"])
+q("gemm", "com.microsoft.QGemm", [byte(5, 8), "xs", "xz", "w", "ws", "wz", "b", "ys", "yz"], {"transB": 1, "alpha": 0.5}, w=signed(6, 8), ws=channels, wz=np.zeros(6, np.int8), b=(np.arange(6) * 90 - 200).astype(np.int32))
+q("add", "com.microsoft.QLinearAdd", [byte(2, 3, 4), "xs", "xz", byte(3, 1), "ws", "xz", "ys", "yz"])
+q("mul", "com.microsoft.QLinearMul", [byte(2, 3, 4), "xs", "xz", byte(2, 3, 4)[::-1].copy(), "ws", "xz", "ys", "yz"])
+q("sigmoid", "com.microsoft.QLinearSigmoid", [byte(2, 3, 4), "xs", "xz", "rs", "rz"], rs=np.float32(0.0041), rz=np.uint8(3))
+q("leaky_relu", "com.microsoft.QLinearLeakyRelu", [byte(2, 3, 4), "xs", "xz", "ys", "yz"], {"alpha": 0.3})
+q("softmax", "com.microsoft.QLinearSoftmax", [byte(2, 3, 4), "xs", "xz", "rs", "rz"], {"axis": -1, "opset": 13}, rs=np.float32(1 / 256), rz=np.uint8(0))
+q("average_pool", "com.microsoft.QLinearAveragePool", [byte(2, 3, 9, 6), "xs", "xz", "ys", "yz"], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 1]})
+q("global_average_pool", "com.microsoft.QLinearGlobalAveragePool", [byte(2, 3, 5, 4), "xs", "xz", "ys", "yz"])
+q("concat", "com.microsoft.QLinearConcat", ["ys", "yz", byte(2, 3, 4), "xs", "xz", byte(2, 2, 4), "ws", "xz"], {"axis": 1})
+
 # Meanings of older operator sets.
 rule("softmax_11", "Softmax", [image(2, 3, 4)], opset=11)
 rule("hardmax_11", "Hardmax", [image(2, 3, 4)], opset=11)
@@ -195,6 +217,8 @@ packed, block_scales = (np.arange(6 * 2 * 16) * 37 % 256).astype(np.uint8).resha
 ms("matmul_of_4_bits", "MatMulNBits", [image(3, 64), "w", "s"], {"K": 64, "N": 6, "bits": 4, "block_size": 32}, constants={"w": packed, "s": block_scales})
 ms("matmul_of_4_bits_with_zero_points", "MatMulNBits", [image(3, 56), "w", "s", "z"], {"K": 56, "N": 6, "bits": 4, "block_size": 32},
    constants={"w": packed, "s": block_scales, "z": u8(1, 2, 0x53, 0x98, 0xff, 0x70).reshape(6, 1)})
+ms("matmul_of_4_bits_with_flat_zero_points", "MatMulNBits", [image(2, 3, 80), "w", "s", "z", None, "b"], {"K": 80, "N": 4, "bits": 4, "block_size": 32},
+   constants={"w": packed.reshape(4, 3, 16), "s": block_scales.reshape(12), "z": u8(0x53, 7, 0x98, 8, 0xff, 1, 0x70, 9), "b": image(4)})
 ms("matmul_of_8_bits", "MatMulNBits", [image(3, 32), "w", "s", "z"], {"K": 32, "N": 6, "bits": 8, "block_size": 16}, constants={"w": packed, "s": block_scales, "z": (np.arange(12) * 9).astype(np.uint8).reshape(6, 2)})
 projection = {"w": image(16, 48), "b": image(48)}
 ms("attention_of_lengths", "Attention", [rows, "w", "b", np.array([5, 3], np.int32)], {"num_heads": 4}, constants=projection)

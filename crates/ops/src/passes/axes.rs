@@ -3,16 +3,23 @@
 use edgecut_graph::{Graph, Operator};
 
 use crate::{
-    passes::{carried::carried_axes, declared::declared_axes, shard::SplitError},
+    passes::{carried::carried_axes, composite_axes::composite_axes, declared::declared_axes, shard::SplitError},
     split::SplitAxis,
 };
 
-/// The axes along which `operator` can be split into at least two shards: those that it declares, then those along which it
-/// passes on partial sums of an operand. Empty for an operator that is unknown, has no such axes, or has unknown dimensions.
+/// The axes along which `operator` can be split into at least two shards: those that it declares, or that follow from its
+/// decomposition, then those along which it passes on partial sums of an operand. Empty for an operator that is unknown, has no such axes, or has unknown dimensions.
 pub fn axes(graph: &Graph, operator: &Operator) -> Vec<SplitAxis> {
-    let mut axes = declared_axes(graph, operator);
+    let mut axes = own_axes(graph, operator);
     axes.extend(carried_axes(graph, operator));
     axes
+}
+
+fn own_axes(graph: &Graph, operator: &Operator) -> Vec<SplitAxis> {
+    match &operator.decomposition {
+        Some(decomposition) => composite_axes(operator, decomposition),
+        None => declared_axes(graph, operator),
+    }
 }
 
 /// Axis `number` of those.
@@ -20,7 +27,7 @@ pub fn axes(graph: &Graph, operator: &Operator) -> Vec<SplitAxis> {
 /// # Errors
 /// If there are fewer.
 pub(crate) fn axis(graph: &Graph, operator: &Operator, number: usize) -> Result<SplitAxis, SplitError> {
-    let mut axes = declared_axes(graph, operator);
+    let mut axes = own_axes(graph, operator);
     if number >= axes.len() {
         axes.extend(carried_axes(graph, operator));
     }

@@ -4,24 +4,16 @@
 //! A slice of a result is computed from slices of the parameters where the operators in between can be split so, as the
 //! columns of a transposed weight are from its rows.
 
-use edgecut_graph::{Attrs, Graph, Operator, OperatorId, Origin, TensorId, TensorType, constant_operators};
+use edgecut_graph::{Graph, Operator, OperatorId, Origin, TensorId, constant_operators};
 
 use crate::{
     passes::{
         axes::axes,
         rewriter::{ConstantRead, GraphRewriter, Role, ShardTensor, map_args, undefined},
-        shard::{Slice, SplitError},
+        shard::{ShardCall, Slice, SplitError},
     },
     split::Join,
 };
-
-/// An operator, or a shard of it.
-struct Copy {
-    attrs: Attrs,
-    /// What it reads of each operand.
-    needs: Vec<Option<Slice>>,
-    types: Vec<TensorType>,
-}
 
 impl GraphRewriter<'_> {
     /// Makes all operators that depend on parameters alone copied ones.
@@ -85,7 +77,7 @@ impl GraphRewriter<'_> {
             self.copies.insert(demand, slice);
             return Ok(Vec::new());
         };
-        let demands = operator.operands().zip(&copy.needs).filter_map(|(tensor, need)| {
+        let demands = operator.operands().zip(&copy.operands).filter_map(|(tensor, need)| {
             let demand = ConstantRead { tensor, need: need.clone(), role };
             let missing = self.is_copied(tensor) && !self.copies.contains_key(&demand);
             missing.then_some(demand)
@@ -93,9 +85,9 @@ impl GraphRewriter<'_> {
         let missing: Vec<ConstantRead> = demands.collect();
         if missing.is_empty() {
             let mut new = operator.clone();
-            new.args = map_args(operator, &copy.needs, |tensor, need| self.read(tensor, need, role))?;
-            new.attrs = copy.attrs;
-            let outputs = self.add(new, &copy.types, role);
+            new.args = map_args(operator, &copy.operands, |tensor, need| self.read(tensor, need, role))?;
+            let types = copy.apply(&mut new);
+            let outputs = self.add(new, &types, role);
             let result = *outputs.get(index as usize).ok_or_else(|| undefined(tensor))?;
             self.out.graph.tensor_mut(result).name = self.name_of(tensor, need.as_ref());
             self.copies.insert(demand, result);
@@ -104,28 +96,32 @@ impl GraphRewriter<'_> {
     }
 }
 
-fn whole(graph: &Graph, operator: &Operator) -> Copy {
-    let types = operator.outputs.iter().map(|output| graph.tensor(*output).ty.clone()).collect();
-    Copy { attrs: operator.attrs.clone(), needs: vec![None; operator.operands().count()], types }
+/// The call that is the operator itself.
+fn whole(graph: &Graph, operator: &Operator) -> ShardCall {
+    ShardCall {
+        attrs: operator.attrs.clone(),
+        operands: vec![None; operator.operands().count()],
+        types: operator.outputs.iter().map(|output| graph.tensor(*output).ty.clone()).collect(),
+        decomposition: operator.decomposition.clone(),
+    }
 }
 
 /// The shard of `operator` whose result number `index` is the slice `need` of the whole one; `None` if it has no such shard.
-fn sliced(graph: &Graph, operator: &Operator, index: usize, need: &Slice) -> Option<Copy> {
+fn sliced(graph: &Graph, operator: &Operator, index: usize, need: &Slice) -> Option<ShardCall> {
     let range = need.begin..need.end;
     let axis = axes(graph, operator).into_iter().find(|axis| {
         let is_along = matches!(&axis.join, Join::Axis(outputs) if outputs.get(index) == Some(&Some(need.axis)));
         let on_grain = |at: u64| at.is_multiple_of(axis.grain) || at == axis.size;
         is_along && on_grain(range.start) && on_grain(range.end)
     })?;
-    let shard = axis.shard(graph, operator, &range).ok()?;
-    Some(Copy { attrs: shard.attrs, needs: shard.operands, types: shard.types })
+    axis.shard(graph, operator, &range).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use edgecut_graph::{Attr, DType};
+    use edgecut_graph::{Attr, Attrs, DType, TensorType};
 
     use super::*;
     use crate::passes::shard_graph::{Sharding, shard_graph};

@@ -1,13 +1,13 @@
 //! The call that computes one shard of an operator: a range of one of its split axes.
 
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
-use edgecut_graph::{Arg, Attrs, Dim, Graph, Operator, OperatorId, Origin, TensorType, Type};
+use edgecut_graph::{Arg, Attrs, Dim, Graph, Operator, OperatorId, Origin, TensorData, TensorId, TensorType, Type};
 
 use crate::{
     def::{Call, TypeError},
     registry::lookup,
-    split::{Join, SplitAxis},
+    split::{DecompositionSplit, Join, SplitAxis},
 };
 
 /// One shard of an operator, by number. An operator that is not split is its own shard 0.
@@ -25,6 +25,17 @@ pub struct ShardCall {
     pub operands: Vec<Option<Slice>>,
     /// Result types.
     pub types: Vec<TensorType>,
+    /// That of a composite operator, on the slices.
+    pub decomposition: Option<Arc<Graph>>,
+}
+
+impl ShardCall {
+    /// Makes `operator`, a copy of the one that is split, the shard but for its arguments. Returns the result types.
+    pub fn apply(self, operator: &mut Operator) -> Vec<TensorType> {
+        operator.attrs = self.attrs;
+        operator.decomposition = self.decomposition;
+        self.types
+    }
 }
 
 /// A range of one axis of a tensor.
@@ -91,7 +102,14 @@ impl SplitAxis {
             slices.push(slice);
             sliced.push(ty);
         }
-        let types = infer(graph, operator, &attrs, sliced, &slices)?;
+        let decomposition = match &self.decomposition {
+            Some(split) => Some(split.shard(&slices, range)?),
+            None => None,
+        };
+        let types = match &decomposition {
+            Some(inner) => inner.outputs.iter().map(|output| inner.tensor(*output).ty.clone()).collect(),
+            None => infer(graph, operator, &attrs, sliced, &slices)?,
+        };
         let whole = operator.outputs.iter().map(|t| &graph.tensor(*t).ty);
         for (index, (found, whole)) in types.iter().zip(whole).enumerate() {
             let mut expected = whole.clone();
@@ -106,8 +124,81 @@ impl SplitAxis {
                 return Err(SplitError::Type { op, begin, end, found, expected });
             }
         }
-        Ok(ShardCall { attrs, operands: slices, types })
+        Ok(ShardCall { attrs, operands: slices, types, decomposition: decomposition.map(Arc::new) })
     }
+}
+
+impl DecompositionSplit {
+    /// The decomposition of the shard that computes `range` of the composite operator's axis from these slices of the operands.
+    ///
+    /// # Errors
+    /// If an operator has no such shard, or one reads other slices of a tensor than another one.
+    fn shard(&self, operands: &[Option<Slice>], range: &Range<u64>) -> Result<Graph, SplitError> {
+        let whole = &*self.graph;
+        let mut slices: HashMap<TensorId, Option<Slice>> = whole.inputs().zip(operands.iter().cloned()).collect();
+        let mut calls = Vec::with_capacity(self.operators.len());
+        for ((_, operator), split) in whole.operators().zip(&self.operators) {
+            let inner = split.as_ref().map(|split| (split.map)(range));
+            let call = match (split, &inner) {
+                (Some(split), Some(inner)) => Some(split.axis.shard(whole, operator, inner)?),
+                _ => None,
+            };
+            for (number, tensor) in operator.operands().enumerate() {
+                let read = call.as_ref().and_then(|call| call.operands.get(number)?.clone());
+                if slices.entry(tensor).or_insert_with(|| read.clone()) != &read {
+                    let what = format!("shard {}..{} reads several slices of operand {number}", range.start, range.end);
+                    return Err(TypeError { op: operator.name.clone(), what }.into());
+                }
+            }
+            for (index, output) in operator.outputs.iter().enumerate() {
+                let along = split.as_ref().and_then(|split| match &split.axis.join {
+                    Join::Axis(axes) => axes.get(index).copied().flatten(),
+                    Join::Sum => None,
+                });
+                let size = along.and_then(|axis| whole.tensor(*output).ty.shape.get(axis)?.get());
+                let slice = along.zip(inner.clone()).map(|(axis, r)| Slice { axis, begin: r.start, end: r.end });
+                slices.insert(*output, slice.filter(|slice| size != Some(slice.end.saturating_sub(slice.begin))));
+            }
+            calls.push(call);
+        }
+        Ok(rebuilt(whole, &slices, calls))
+    }
+}
+
+/// `whole` with these slices of its inputs and constants, and `calls` instead of its operators; `None` for one that stays.
+fn rebuilt(whole: &Graph, slices: &HashMap<TensorId, Option<Slice>>, calls: Vec<Option<ShardCall>>) -> Graph {
+    let mut shard = Graph::new();
+    let mut new: HashMap<TensorId, TensorId> = HashMap::with_capacity(whole.tensors().len());
+    for (id, tensor) in whole.tensors().filter(|(id, _)| whole.producer(*id).is_none()) {
+        let (mut ty, mut origin) = (tensor.ty.clone(), tensor.origin.clone());
+        if let Some(Some(slice)) = slices.get(&id) {
+            resize(&mut ty, slice.axis, slice.end - slice.begin);
+            if let Origin::Constant(data) = &tensor.origin {
+                origin = shortened(data, slice.axis, &ty).map_or(origin, Origin::Constant);
+            }
+        }
+        new.insert(id, shard.add_tensor(tensor.name.clone(), ty, origin));
+    }
+    for ((id, operator), call) in whole.operators().zip(calls) {
+        let copy = shard.copy_operator(whole, id, |tensor| new[&tensor]);
+        let outputs = shard.operator(copy).outputs.clone();
+        if let Some(call) = call {
+            let types = call.apply(shard.operator_mut(copy));
+            outputs.iter().zip(types).for_each(|(output, ty)| shard.tensor_mut(*output).ty = ty);
+        }
+        new.extend(operator.outputs.iter().copied().zip(outputs));
+    }
+    shard.outputs = whole.outputs.iter().map(|output| new[output]).collect();
+    shard
+}
+
+/// The first elements of `data` along `axis`, as a tensor of type `ty`.
+fn shortened(data: &TensorData, axis: usize, ty: &TensorType) -> Option<TensorData> {
+    let shape = ty.shape.fixed()?.to_vec();
+    let bytes = |shape: &[u64]| usize::try_from(shape.get(axis..)?.iter().product::<u64>() * data.dtype().size()).ok();
+    let (whole, kept) = (bytes(data.shape())?.max(1), bytes(&shape)?);
+    let rows = data.bytes().chunks(whole).filter_map(|row| row.get(..kept));
+    TensorData::new(data.dtype(), shape, rows.flatten().copied().collect::<Vec<u8>>()).ok()
 }
 
 /// Sets the size of a dimension and keeps its integer type.

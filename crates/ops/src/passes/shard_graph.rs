@@ -122,8 +122,8 @@ impl GraphRewriter<'_> {
                 Some((of, sum)) if of == tensor => Ok(sum.tensor),
                 _ => self.read(tensor, need, Role::Prepare(shard)),
             })?;
-            copy.attrs = call.attrs;
-            let outputs = self.add(copy, &call.types, Role::Compute(shard));
+            let types = call.apply(&mut copy);
+            let outputs = self.add(copy, &types, Role::Compute(shard));
             for (old, new) in operator.outputs.iter().zip(outputs) {
                 let name = format!("{}[{}..{}]", self.original.tensor(*old).name, range.start, range.end);
                 self.out.graph.tensor_mut(new).name = name.into();

@@ -126,8 +126,7 @@ impl TileWriter<'_, '_, '_> {
                 Some((axis, range)) => {
                     let call = axis.shard(graph, operator, range)?;
                     copy.args = map_args(operator, &call.operands, |tensor, need| self.operand(tensor, need, shard))?;
-                    copy.attrs = call.attrs;
-                    (call.types, Some(range))
+                    (call.apply(&mut copy), Some(range))
                 }
             };
             let outputs = self.rewriter.add(copy, &types, Role::Compute(shard));

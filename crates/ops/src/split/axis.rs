@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use edgecut_graph::Attr;
+use edgecut_graph::{Attr, Graph};
 
 use super::linear::Carried;
 
@@ -22,6 +22,23 @@ pub struct SplitAxis {
     pub attrs: Vec<(&'static str, AttrFn)>,
     /// The operand whose partial sums shards pass on, if any.
     pub carried: Option<Carried>,
+    /// For a composite operator, how its decomposition is split.
+    pub decomposition: Option<Arc<DecompositionSplit>>,
+}
+
+/// How the operators of a decomposition are split where the composite operator is split along one axis.
+#[derive(Debug)]
+pub struct DecompositionSplit {
+    pub graph: Arc<Graph>,
+    /// By operator of `graph`; `None` for one that every shard computes whole.
+    pub operators: Vec<Option<OperatorSplit>>,
+}
+
+/// How one operator of a decomposition is split.
+pub struct OperatorSplit {
+    pub axis: Arc<SplitAxis>,
+    /// Maps a range of the composite operator's axis to the range of `axis`.
+    pub map: RangeFn,
 }
 
 /// How shard results combine to the result of the whole operator.
@@ -48,7 +65,7 @@ impl SplitAxis {
     /// A split whose shards need all of each of `operands` operands, until narrowed by the methods below.
     pub(crate) fn new(join: Join, size: u64, operands: usize) -> SplitAxis {
         let operands = (0..operands).map(|_| None).collect();
-        SplitAxis { join, size, grain: 1, operands, attrs: Vec::new(), carried: None }
+        SplitAxis { join, size, grain: 1, operands, attrs: Vec::new(), carried: None, decomposition: None }
     }
 
     /// A shard reads its own range of `axis` of operand `index`.
@@ -108,6 +125,12 @@ impl SplitAxis {
         cuts.extend(inner);
         cuts.push(self.size);
         cuts
+    }
+}
+
+impl std::fmt::Debug for OperatorSplit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.axis.fmt(f)
     }
 }
 

@@ -3,14 +3,16 @@
 //! | module | contents |
 //! |---|---|
 //! | [`axis`] | [`SplitAxis`]: the operand ranges that a shard reads, and how shard results combine |
+//! | `composite_attrs` | what attributes of composite operators say about sizes |
 //! | [`linear`] | which operands an operator is linear in, so that partial sums pass through it |
 //! | `rules` | split axes that several families share |
 
 pub(crate) mod axis;
+pub(crate) mod composite_attrs;
 pub(crate) mod linear;
 pub(crate) mod rules;
 
 pub(crate) use axis::gcd;
-pub use axis::{AccessMap, AttrFn, Join, RangeFn, SplitAxis};
+pub use axis::{AccessMap, AttrFn, DecompositionSplit, Join, OperatorSplit, RangeFn, SplitAxis};
 pub use linear::{Carried, Linearity};
 pub(crate) use rules::{aligned, along_vectors, batch, elementwise, elementwise_on, off, with_entry};

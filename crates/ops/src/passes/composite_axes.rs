@@ -1,0 +1,494 @@
+//! The split axes of composite operators, which follow from their decompositions: a range of a result axis is propagated
+//! backwards through the axes that the inner operators declare, until each operand is sliced along one axis or read whole.
+//!
+//! A shard is a composite operator again, which engines compute by its name. So an axis is left out if that would compute something
+//! else than the shard: if attributes would have to say what they cannot, or if the operator makes a tensor itself whose content
+//! depends on the position.
+
+use std::{ops::Range, sync::Arc};
+
+use edgecut_graph::{Attr, Graph, Operator, Origin, TensorData, TensorId};
+
+use crate::{
+    passes::declared::declared_axes,
+    split::{
+        AccessMap, DecompositionSplit, Join, OperatorSplit, RangeFn, SplitAxis,
+        composite_attrs::{CompositeAttr, FROM_OPERANDS, attr_of_inner, composite_attr},
+        gcd,
+    },
+};
+
+/// Most tensors and results of a decomposition that is split: the range of each is computed through all operators after it.
+const MOST_TENSORS: usize = 512;
+
+/// The axes along which `operator`, which `decomposition` computes, can be split into at least two shards.
+pub(super) fn composite_axes(operator: &Operator, decomposition: &Arc<Graph>) -> Vec<SplitAxis> {
+    let inner = &**decomposition;
+    let is_known = inner.tensors().all(|(_, tensor)| tensor.ty.shape.fixed().is_some());
+    // The reader's own attributes have a dot in their names.
+    let mut stated = operator.attrs.iter().map(|(name, _)| name).filter(|name| !name.contains('.'));
+    let is_small = inner.tensors().len() <= MOST_TENSORS && inner.outputs.len() <= MOST_TENSORS;
+    if !is_small || !is_known || !stated.all(|name| composite_attr(name).is_some()) {
+        return Vec::new();
+    }
+    let Some(first) = inner.outputs.first() else { return Vec::new() };
+    let declared = |(_, part)| declared_axes(inner, part).into_iter().map(Arc::new).collect();
+    let axes: Vec<Vec<Arc<SplitAxis>>> = inner.operators().map(declared).collect();
+    let rank = inner.tensor(*first).ty.shape.rank();
+    let split = |axis| composite_axis(operator, decomposition, &axes, axis);
+    (0..rank).filter_map(split).filter(|split| split.size > split.grain).collect()
+}
+
+/// The split along `axis` of the first result.
+fn composite_axis(
+    operator: &Operator,
+    decomposition: &Arc<Graph>,
+    axes: &[Vec<Arc<SplitAxis>>],
+    axis: usize,
+) -> Option<SplitAxis> {
+    let inner = &**decomposition;
+    let size = inner.tensor(*inner.outputs.first()?).ty.shape.get(axis)?.get()?;
+    let (sides, walk) = result_axes(inner, axes, axis, size)?;
+    let mut split = SplitAxis::new(Join::Axis(sides), size, operator.operands().count()).grain(walk.grain);
+    for (index, input) in inner.inputs().enumerate() {
+        match &walk.demands[input.0 as usize] {
+            Some(Demand::Range { axis, steps }) => {
+                *split.operands.get_mut(index)? = Some(AccessMap { axis: *axis, map: chained(steps.clone()) });
+            }
+            Some(Demand::Whole) => {}
+            // An engine may check the size of what the decomposition does not read.
+            None if inner.tensor(input).ty.shape.elements() != Some(1) => return None,
+            None => {}
+        }
+    }
+    if split.operands.iter().all(Option::is_none) {
+        return None;
+    }
+    let split_operator = |choice: Option<(Arc<SplitAxis>, Vec<RangeFn>)>| {
+        choice.map(|(axis, steps)| OperatorSplit { axis, map: chained(steps) })
+    };
+    let operators: Vec<Option<OperatorSplit>> = walk.choices.into_iter().map(split_operator).collect();
+    let rank = inner.tensor(*inner.outputs.first()?).ty.shape.rank();
+    let mut split = with_attrs(split, operator, inner, &operators, (axis, rank))?;
+    split.decomposition = Some(Arc::new(DecompositionSplit { graph: decomposition.clone(), operators }));
+    Some(split)
+}
+
+/// For each result the axis along which a range of `axis` of the first one is a range of it, `None` for a result that every shard
+/// computes whole, and how the decomposition computes them.
+fn result_axes<'a>(
+    inner: &'a Graph,
+    axes: &'a [Vec<Arc<SplitAxis>>],
+    axis: usize,
+    size: u64,
+) -> Option<(Vec<Option<usize>>, Walk<'a>)> {
+    let mut sides = vec![Some(axis)];
+    let mut walk = Walk::of(inner, axes, size, &sides)?;
+    for output in &inner.outputs[1..] {
+        let shape = &inner.tensor(*output).ty.shape;
+        let others = (0..shape.rank()).filter(|other| *other != axis).map(Some);
+        let fits =
+            |side: &Option<usize>| side.is_none_or(|side| shape.get(side).is_some_and(|n| n.get() == Some(size)));
+        let tried = [Some(axis)].into_iter().chain(others).chain([None]).filter(fits);
+        let (side, found) = tried.into_iter().find_map(|side| {
+            let all: Vec<Option<usize>> = sides.iter().copied().chain([side]).collect();
+            Some((side, Walk::of(inner, axes, size, &all)?))
+        })?;
+        sides.push(side);
+        walk = found;
+    }
+    Some((sides, walk))
+}
+
+/// What a shard needs of a tensor.
+enum Demand {
+    Whole,
+    /// The range of `axis` that `steps`, one after the other, make of the range that the shard computes.
+    Range {
+        axis: usize,
+        steps: Vec<RangeFn>,
+    },
+}
+
+/// Propagation of ranges from results backwards to operands.
+struct Walk<'a> {
+    inner: &'a Graph,
+    /// Length of the axis that is split.
+    size: u64,
+    grain: u64,
+    /// By tensor.
+    demands: Vec<Option<Demand>>,
+    /// By operator: the axis it is split along, and how its ranges follow.
+    choices: Vec<Option<(Arc<SplitAxis>, Vec<RangeFn>)>>,
+}
+
+impl Walk<'_> {
+    /// The propagation of a range of the axes `sides` of the first results. `None` if an operator cannot be split where its
+    /// readers need it, or they need several ranges of a tensor.
+    fn of<'a>(inner: &'a Graph, axes: &[Vec<Arc<SplitAxis>>], size: u64, sides: &[Option<usize>]) -> Option<Walk<'a>> {
+        let mut walk = Walk { inner, size, grain: 1, demands: Vec::new(), choices: vec![None; axes.len()] };
+        walk.demands.resize_with(inner.tensors().len(), || None);
+        for (output, side) in inner.outputs.iter().zip(sides) {
+            let demand = |axis: usize| Demand::Range { axis, steps: Vec::new() };
+            walk.require(*output, side.map_or(Demand::Whole, demand))?;
+        }
+        let operators: Vec<_> = inner.operators().zip(axes).collect();
+        for ((id, operator), axes) in operators.into_iter().rev() {
+            match walk.required(operator)? {
+                Required::Nothing => {}
+                Required::Whole => {
+                    operator.operands().try_for_each(|operand| walk.require(operand, Demand::Whole))?;
+                }
+                Required::Range(outputs, steps) => {
+                    let is_along = |axis: &&Arc<SplitAxis>| match &axis.join {
+                        Join::Axis(of) => outputs.iter().all(|(index, axis)| of.get(*index) == Some(&Some(*axis))),
+                        Join::Sum => false,
+                    };
+                    let axis = axes.iter().find(is_along)?.clone();
+                    walk.refine(&steps, &axis)?;
+                    for (operand, access) in operator.operands().zip(&axis.operands) {
+                        walk.require(
+                            operand,
+                            match access {
+                                None => Demand::Whole,
+                                Some(access) => {
+                                    let steps = steps.iter().chain([&access.map]).cloned().collect();
+                                    Demand::Range { axis: access.axis, steps }
+                                }
+                            },
+                        )?;
+                    }
+                    walk.choices[id.0 as usize] = Some((axis, steps));
+                }
+            }
+        }
+        Some(walk)
+    }
+
+    /// What later operators need of the results of `operator`; `None` if that is both ranges and whole results, or different
+    /// ranges.
+    fn required(&self, operator: &Operator) -> Option<Required> {
+        let mut required = Required::Nothing;
+        for (index, output) in operator.outputs.iter().enumerate() {
+            required = match (required, &self.demands[output.0 as usize]) {
+                (before, None) => before,
+                (Required::Nothing | Required::Whole, Some(Demand::Whole)) => Required::Whole,
+                (Required::Nothing, Some(Demand::Range { axis, steps })) => {
+                    Required::Range(vec![(index, *axis)], steps.clone())
+                }
+                (Required::Range(mut outputs, before), Some(Demand::Range { axis, steps }))
+                    if self.agree(&before, steps) =>
+                {
+                    outputs.push((index, *axis));
+                    Required::Range(outputs, before)
+                }
+                _ => return None,
+            };
+        }
+        Some(required)
+    }
+
+    /// Adds a demand for `tensor`. `None` if it contradicts what is demanded already, or `tensor` is a constant that differs along
+    /// the axis: the operator makes it itself, and knows nothing of positions.
+    fn require(&mut self, tensor: TensorId, demand: Demand) -> Option<()> {
+        if let (Origin::Constant(data), Demand::Range { axis, .. }) = (&self.inner.tensor(tensor).origin, &demand)
+            && !is_uniform(data, *axis)
+        {
+            return None;
+        }
+        let agrees = match (&self.demands[tensor.0 as usize], &demand) {
+            (None, _) | (Some(Demand::Whole), Demand::Whole) => true,
+            (Some(Demand::Range { axis: a, steps: before }), Demand::Range { axis: b, steps }) => {
+                a == b && self.agree(before, steps)
+            }
+            _ => false,
+        };
+        if agrees {
+            self.demands[tensor.0 as usize].get_or_insert(demand);
+        }
+        agrees.then_some(())
+    }
+
+    /// Makes the grain such that what `steps` make of boundaries on it is on the grain of `axis`.
+    fn refine(&mut self, steps: &[RangeFn], axis: &SplitAxis) -> Option<()> {
+        if axis.grain > 1 {
+            let unit = applied(steps, &(0..self.grain)).end;
+            let grain = self.grain.checked_mul(axis.grain / gcd(axis.grain, unit))?;
+            self.grain = grain.min(self.size);
+            let on_grain = |at: u64| at.is_multiple_of(axis.grain) || at == axis.size;
+            let mut ranges = samples(self.size, self.grain).into_iter().map(|range| applied(steps, &range));
+            return ranges.all(|range| on_grain(range.start) && on_grain(range.end)).then_some(());
+        }
+        Some(())
+    }
+
+    fn agree(&self, a: &[RangeFn], b: &[RangeFn]) -> bool {
+        samples(self.size, self.grain).iter().all(|range| applied(a, range) == applied(b, range))
+    }
+}
+
+enum Required {
+    Nothing,
+    Whole,
+    /// Ranges of an axis of each of these results, and what makes them of the range that the shard computes.
+    Range(Vec<(usize, usize)>, Vec<RangeFn>),
+}
+
+/// `split` with the attributes of `operator` that differ in a shard. `None` if one would have to say what it cannot. `along` is the
+/// axis of the first result and its rank.
+fn with_attrs(
+    mut split: SplitAxis,
+    operator: &Operator,
+    inner: &Graph,
+    operators: &[Option<OperatorSplit>],
+    along: (usize, usize),
+) -> Option<SplitAxis> {
+    for meaning in operator.attrs.iter().filter_map(|(name, _)| composite_attr(name)) {
+        match meaning {
+            CompositeAttr::Columns if along.0 + 1 == along.1 => {
+                split = split.attr("N", |range| Attr::Int((range.end - range.start) as i64));
+            }
+            CompositeAttr::Heads if is_of_heads(along) => return None,
+            _ => {}
+        }
+    }
+    for ((_, part), inner_split) in inner.operators().zip(operators) {
+        let Some(OperatorSplit { axis, map }) = inner_split else { continue };
+        for (index, (key, value)) in axis.attrs.iter().enumerate() {
+            let ranges = samples(split.size, split.grain);
+            let is_changed = ranges.iter().any(|range| part.attrs.get(key) != Some(&value(&map(range))));
+            if FROM_OPERANDS.contains(key) || !is_changed {
+                continue;
+            }
+            let name = attr_of_inner(key).filter(|name| split.attrs.iter().all(|(known, _)| known != name))?;
+            let (axis, map) = (axis.clone(), map.clone());
+            split = split.attr(name, move |range| (axis.attrs[index].1)(&map(range)));
+            if *key == "padding" && operator.attrs.get("auto_pad").is_some() {
+                split = split.attr("auto_pad", |_| Attr::Str("NOTSET".into()));
+            }
+        }
+    }
+    Some(split)
+}
+
+/// Whether the axis, of a result of this rank, divides into heads or is that of heads: channels last, or heads before positions.
+fn is_of_heads((axis, rank): (usize, usize)) -> bool {
+    match rank {
+        0..=3 => axis + 1 == rank,
+        _ => axis + 3 == rank,
+    }
+}
+
+/// Whether elements that differ only in their position along `axis` are equal.
+fn is_uniform(data: &TensorData, axis: usize) -> bool {
+    let inner = data.shape().iter().skip(axis + 1).product::<u64>().saturating_mul(data.dtype().size());
+    let length = data.shape().get(axis).copied().unwrap_or(1);
+    let (Ok(inner), Ok(all)) = (usize::try_from(inner), usize::try_from(inner.saturating_mul(length))) else {
+        return false;
+    };
+    let is_repeated = |rows: &[u8]| rows.chunks(inner).all(|row| rows.starts_with(row));
+    inner > 0 && all > 0 && data.bytes().chunks(all).all(is_repeated)
+}
+
+fn applied(steps: &[RangeFn], range: &Range<u64>) -> Range<u64> {
+    steps.iter().fold(range.clone(), |range, step| step(&range))
+}
+
+fn chained(steps: Vec<RangeFn>) -> RangeFn {
+    Arc::new(move |range| applied(&steps, range))
+}
+
+/// Ranges of an axis on its grain by which maps of ranges are compared: at both ends, in the middle, and all of it. Each shard is
+/// checked again when it is made.
+fn samples(size: u64, grain: u64) -> Vec<Range<u64>> {
+    let steps = size.div_ceil(grain.max(1));
+    let mut cuts: Vec<u64> = [0, 1, steps / 2, steps.saturating_sub(1), steps].map(|at| (at * grain).min(size)).into();
+    cuts.dedup();
+    let pairs = cuts.iter().enumerate().flat_map(|(at, begin)| cuts[at + 1..].iter().map(|end| *begin..*end));
+    pairs.filter(|range| !range.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use edgecut_graph::{Attrs, DType, OperatorId, TensorType};
+
+    use super::*;
+    use crate::passes::axes::axes;
+
+    fn list(entries: &[i64]) -> Attr {
+        Attr::List(entries.iter().map(|n| Attr::Int(*n)).collect())
+    }
+
+    /// A call of a decomposition: see [`Composite`].
+    type InnerCall = (&'static str, &'static [usize], Vec<(&'static str, Attr)>, &'static [u64]);
+
+    /// A composite operator of x and w, computed by `calls`: a name, operands by number (0 is x, 1 is w, 2 the constant 0, 1, 2, …,
+    /// then results in order), attributes, and the result's shape. Its results are those of the last `results` calls.
+    struct Composite {
+        operands: [&'static [u64]; 2],
+        constant: &'static [u64],
+        calls: Vec<InnerCall>,
+        attrs: Vec<(&'static str, Attr)>,
+        results: usize,
+    }
+
+    fn attributes(attrs: &[(&'static str, Attr)]) -> Attrs {
+        attrs.iter().map(|(key, value)| ((*key).into(), value.clone())).collect()
+    }
+
+    impl Composite {
+        fn graph(&self) -> Graph {
+            let ty = |shape: &[u64]| TensorType::of(DType::F32, shape);
+            let count = self.constant.iter().product::<u64>();
+            let bytes: Vec<u8> = (0..count).flat_map(|i| (i as f32).to_le_bytes()).collect();
+            let data = TensorData::new(DType::F32, self.constant, bytes).unwrap();
+            let mut inner = Graph::new();
+            let mut tensors: Vec<TensorId> =
+                self.operands.iter().map(|shape| inner.add_tensor("x", ty(shape), Origin::Input)).collect();
+            tensors.push(inner.add_tensor("c", ty(self.constant), Origin::Constant(data)));
+            for (name, operands, attrs, shape) in &self.calls {
+                let args: Vec<TensorId> = operands.iter().map(|at| tensors[*at]).collect();
+                let id = inner.add_operator(Operator::new(*name, args).with_attrs(attributes(attrs)), &[ty(shape)]);
+                tensors.push(inner.operator(id).outputs[0]);
+            }
+            inner.outputs = tensors.split_off(tensors.len() - self.results);
+            let mut graph = Graph::new();
+            let operands = self.operands.map(|shape| graph.add_tensor("x", ty(shape), Origin::Input));
+            let operator = Operator::new("my.op", operands).with_attrs(attributes(&self.attrs));
+            let results: Vec<TensorType> = inner.outputs.iter().map(|id| inner.tensor(*id).ty.clone()).collect();
+            let id = graph.add_operator(operator.with_decomposition(Arc::new(inner)), &results);
+            graph.outputs = graph.operator(id).outputs.clone();
+            graph
+        }
+
+        /// By axis, those of the results.
+        fn sides(&self) -> Vec<Vec<Option<usize>>> {
+            let graph = self.graph();
+            let sides = |axis: SplitAxis| match axis.join {
+                Join::Axis(sides) => sides,
+                Join::Sum => Vec::new(),
+            };
+            axes(&graph, graph.operator(OperatorId(0))).into_iter().map(sides).collect()
+        }
+    }
+
+    fn conv() -> Composite {
+        let attrs = vec![("padding", list(&[1, 1, 1, 1])), ("channels", Attr::Int(6)), ("kernel_size", list(&[3, 3]))];
+        Composite {
+            operands: [&[2, 4, 8, 5], &[6, 4, 3, 3]],
+            constant: &[],
+            calls: vec![
+                ("nn.relu", &[0], vec![], &[2, 4, 8, 5]),
+                ("nn.conv2d", &[3, 1], attrs, &[2, 6, 8, 5]),
+                ("add", &[4, 2], vec![], &[2, 6, 8, 5]),
+            ],
+            attrs: vec![("pads", list(&[1, 1, 1, 1])), ("auto_pad", Attr::Str("SAME_UPPER".into()))],
+            results: 1,
+        }
+    }
+
+    #[test]
+    fn a_shard_has_attributes_and_a_decomposition_of_its_own() {
+        let graph = conv().graph();
+        let operator = graph.operator(OperatorId(0));
+        assert_eq!(conv().sides(), [0, 1, 2, 3].map(|axis| [Some(axis)]));
+        let shard = axes(&graph, operator)[2].shard(&graph, operator, &(0..3)).unwrap();
+        assert_eq!(
+            (shard.attrs.get("pads"), shard.attrs.get("auto_pad")),
+            (Some(&list(&[1, 1, 0, 1])), Some(&Attr::Str("NOTSET".into())))
+        );
+        let slices = shard.operands.iter().map(|slice| slice.as_ref().map(|s| (s.axis, s.begin..s.end)));
+        assert_eq!(slices.collect::<Vec<_>>(), [Some((2, 0..4)), None]);
+        let inner = shard.decomposition.unwrap();
+        let types: Vec<String> = inner.tensors().map(|(_, tensor)| tensor.ty.to_string()).collect();
+        let (x, y) = ("float32[2,4,4,5]", "float32[2,6,3,5]");
+        assert_eq!(types, [x, "float32[6,4,3,3]", "float32[]", x, y, y]);
+        let channels = axes(&graph, operator)[1].shard(&graph, operator, &(2..6)).unwrap();
+        assert_eq!(channels.attrs, operator.attrs);
+        assert_eq!(channels.decomposition.unwrap().operator(OperatorId(1)).attrs.get("channels"), Some(&Attr::Int(4)));
+    }
+
+    #[test]
+    fn an_axis_that_the_operator_cannot_follow_is_left_out() {
+        let same: &[u64] = &[4, 6];
+        let add = |constant| Composite {
+            operands: [same, &[6]],
+            constant,
+            calls: vec![("add", &[0, 2], vec![], same), ("add", &[3, 1], vec![], same)],
+            attrs: vec![],
+            results: 1,
+        };
+        let with = |attrs: &[(&'static str, Attr)]| Composite { attrs: attrs.to_vec(), ..add(&[]) };
+        let transposed = Composite {
+            operands: [&[4, 4], &[4]],
+            calls: vec![
+                ("transpose", &[0], vec![("axes", list(&[1, 0]))], &[4, 4]),
+                ("add", &[3, 0], vec![], &[4, 4]),
+                ("add", &[4, 1], vec![], &[4, 4]),
+            ],
+            ..add(&[])
+        };
+        let unread = Composite { calls: vec![("nn.relu", &[0], vec![], same)], ..add(&[]) };
+        let cases: [(&str, Composite, &[usize]); 10] = [
+            ("a sum", add(&[]), &[0, 1]),
+            ("numbers by position that the operator makes itself", add(&[6]), &[0]),
+            ("the same for each column", add(&[4, 1]), &[1]),
+            ("the same for each row", add(&[1, 6]), &[0]),
+            ("an attribute without a known meaning", with(&[("sizes", Attr::Int(6))]), &[]),
+            ("one of the reader's own", with(&[("onnx.opset", Attr::Int(17))]), &[0, 1]),
+            ("heads in the channels", with(&[("num_heads", Attr::Int(2))]), &[0]),
+            ("columns", with(&[("N", Attr::Int(6))]), &[0, 1]),
+            ("two ranges of one operand", transposed, &[]),
+            ("an operand that the decomposition does not read", unread, &[]),
+        ];
+        for (what, composite, expected) in cases {
+            let expected: Vec<_> = expected.iter().map(|axis| [Some(*axis)]).collect();
+            assert_eq!(composite.sides(), expected, "{what}");
+        }
+        let columns = with(&[("N", Attr::Int(6))]).graph();
+        let operator = columns.operator(OperatorId(0));
+        let shard = axes(&columns, operator)[1].shard(&columns, operator, &(1..3)).unwrap();
+        assert_eq!(shard.attrs.get("N"), Some(&Attr::Int(2)));
+    }
+
+    #[test]
+    fn grains_follow_the_operators() {
+        // Rows of 4 positions each, in one axis: only whole rows of 4 can be cut before the reshape.
+        let rows = Composite {
+            operands: [&[6, 4, 3], &[3]],
+            constant: &[],
+            calls: vec![
+                ("reshape", &[0], vec![("newshape", list(&[24, 3]))], &[24, 3]),
+                ("add", &[3, 1], vec![], &[24, 3]),
+            ],
+            attrs: vec![],
+            results: 1,
+        };
+        let graph = rows.graph();
+        let found = axes(&graph, graph.operator(OperatorId(0)));
+        assert_eq!(found.iter().map(|axis| (axis.size, axis.grain)).collect::<Vec<_>>(), [(24, 4), (3, 1)]);
+        let map = &found[0].operands[0].as_ref().unwrap().map;
+        assert_eq!(map(&(8..20)), 2..5);
+    }
+
+    #[test]
+    fn further_results_are_split_alike_or_computed_by_every_shard() {
+        let square: &[u64] = &[4, 4];
+        let of = |last: InnerCall| Composite {
+            operands: [square, &[4]],
+            constant: &[],
+            calls: vec![("add", &[0, 1], vec![], square), last],
+            attrs: vec![],
+            results: 2,
+        };
+        let (both, exchanged) =
+            ([vec![Some(0), Some(0)], vec![Some(1), Some(1)]], [vec![Some(0), Some(1)], vec![Some(1), Some(0)]]);
+        assert_eq!(of(("nn.relu", &[3], vec![], square)).sides(), both);
+        assert_eq!(of(("transpose", &[3], vec![("axes", list(&[1, 0]))], square)).sides(), exchanged);
+        // The sum over columns needs them all.
+        let sums = of(("sum", &[3], vec![("axis", list(&[1])), ("keepdims", Attr::Bool(true))], &[4, 1]));
+        assert_eq!(sums.sides(), [[Some(0), Some(0)]]);
+        // The bias is read whole along rows, and is its own result.
+        assert_eq!(of(("nn.relu", &[1], vec![], &[4])).sides(), [[Some(0), None], [Some(1), Some(0)]]);
+    }
+}

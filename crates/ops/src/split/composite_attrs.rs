@@ -1,0 +1,85 @@
+//! What the attributes of composite operators, which are those in the file, say about sizes: a shard has attributes too, and they
+//! must be true of the shard.
+
+/// What an attribute says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CompositeAttr {
+    /// Nothing about sizes, or the size of something that no axis of the result runs along, such as a window or a reduction.
+    Sizeless,
+    /// The number of columns: the last axis of the result.
+    Columns,
+    /// How the channels of the result divide into heads.
+    Heads,
+    /// The same as this attribute of an operator of the decomposition, in the same form.
+    Inner(&'static str),
+}
+
+/// The attributes whose meaning is known: an operator with another one is not split.
+const COMPOSITE_ATTRS: &[(CompositeAttr, &[&str])] = &[
+    (
+        CompositeAttr::Sizeless,
+        &[
+            "accuracy_level",
+            "activation",
+            "activation_alpha",
+            "activation_beta",
+            "activation_gamma",
+            "activation_params",
+            "alpha",
+            "auto_pad",
+            "axis",
+            "beta",
+            "bits",
+            "block_size",
+            "ceil_mode",
+            "channels_last",
+            "count_include_pad",
+            "dilations",
+            "do_rotary",
+            "epsilon",
+            "interleaved",
+            "is_causal",
+            "kernel_shape",
+            "local_window_size",
+            "mask_filter_value",
+            "mask_index_type",
+            "opset",
+            "qk_matmul_output_mode",
+            "rotary_embedding_dim",
+            "rotary_interleaved",
+            "scale",
+            "smooth_softmax",
+            "softcap",
+            "softmax_precision",
+            "stash_type",
+            "strides",
+            "transA",
+            "transB",
+            "transBatchA",
+            "transBatchB",
+            "unidirectional",
+            "K",
+        ],
+    ),
+    (CompositeAttr::Columns, &["N"]),
+    (CompositeAttr::Heads, &["kv_num_heads", "num_heads", "q_num_heads", "qkv_hidden_sizes"]),
+    (CompositeAttr::Inner("padding"), &["pads"]),
+    (CompositeAttr::Inner("groups"), &["group"]),
+];
+
+/// Attributes of inner operators that the sizes of a composite operator's operands determine.
+pub(crate) const FROM_OPERANDS: &[&str] = &["axis", "channels", "newshape", "shape", "units"];
+
+/// What the attribute `name` says; `None` if that is not known.
+pub(crate) fn composite_attr(name: &str) -> Option<CompositeAttr> {
+    COMPOSITE_ATTRS.iter().find(|(_, names)| names.contains(&name)).map(|(meaning, _)| *meaning)
+}
+
+/// The attribute of a composite operator that says the same as `inner` of an operator of its decomposition.
+pub(crate) fn attr_of_inner(inner: &str) -> Option<&'static str> {
+    let names = |(meaning, names): &(CompositeAttr, &'static [&'static str])| match meaning {
+        CompositeAttr::Inner(same) if *same == inner => names.first().copied(),
+        _ => None,
+    };
+    COMPOSITE_ATTRS.iter().find_map(names)
+}
