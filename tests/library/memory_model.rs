@@ -17,7 +17,7 @@ use edgecut::{
     ops::passes::tile::{SplitAxes, TiledSegment, tile_graph},
     profile::items,
     relay::{ImportOptions, import},
-    run::Difference,
+    run::{Difference, Tolerance},
     units::{Bytes, Micros},
     values::seeded,
 };
@@ -106,7 +106,7 @@ fn parts_put_together_are_the_whole() {
             // An axis may be too short, or what the stretch begins with may be needed whole.
             let Ok(made) = tile_graph(&splits, &stretches) else { continue };
             let (found, _) = run(&engine, &made.graph, &alone(&made.graph));
-            let difference = Difference::between(&found, &wanted);
+            let difference = Difference::between(&found, &wanted, Tolerance::Rounding);
             assert!(difference.is_tolerable(), "{stretches:?} of {graph:?}: {difference}");
             compared += 1;
         }
@@ -153,7 +153,7 @@ fn schedules_run_within_their_prediction() {
             let scheduled = schedule.graph();
             check::values::values(&schedule.variant.grouped.graph, &scheduled.graph).unwrap();
             let (found, most) = run(&engine, &scheduled.graph, &scheduled.steps);
-            let difference = Difference::between(&found, &wanted);
+            let difference = Difference::between(&found, &wanted, Tolerance::Rounding);
             assert!(difference.is_tolerable(), "{difference}");
             assert!(most <= schedule.peak, "{most} were taken, {} predicted", schedule.peak);
             in_parts += usize::from(!schedule.variant.segments.is_empty());

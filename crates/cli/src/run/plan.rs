@@ -30,7 +30,8 @@ use crate::{
 use edgecut_cluster::{
     Cluster, engine_choice,
     run::{
-        self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, agents_of, deploy, execute,
+        self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, Tolerance, agents_of, deploy,
+        execute,
         record::Record,
         results::{RunAbout, RunResult},
     },
@@ -289,7 +290,10 @@ impl<'a> Execution<'a> {
         let outputs = outputs(deployment, record, contents)?;
         let difference = match check && !arguments.no_check {
             false => None,
-            true => self.reference(model)?.map(|wanted| Difference::between(&outputs, &wanted)),
+            true => self.reference(model)?.map(|wanted| {
+                let tolerance = Tolerance::of(&model.import.graph);
+                Difference::between(&outputs, &wanted, tolerance)
+            }),
         };
         let trace = arguments.trace.as_ref().map(|path| {
             let timeline = timeline::run::timeline(self.plan, &self.graph, deployment, record);

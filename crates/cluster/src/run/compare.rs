@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use edgecut_graph::TensorData;
 
+use super::tolerance::{QUANTISED, Tolerance};
+
 /// The largest allowed |a − b| is this and [`RELATIVE`]·|b|.
 const ABSOLUTE: f64 = 1e-4;
 const RELATIVE: f64 = 1e-3;
@@ -24,7 +26,7 @@ pub struct Difference {
     pub largest_relative: f64,
     #[serde(rename = "mean_relative_error", deserialize_with = "or_infinite")]
     pub mean_relative: f64,
-    /// Elements that are further apart than is allowed of a plan that converts nothing.
+    /// Elements that are further apart than the [`Tolerance`] of a plan that converts nothing.
     #[serde(rename = "elements_beyond_tolerance")]
     pub wrong: u64,
     pub elements: u64,
@@ -44,7 +46,7 @@ struct Sums {
 
 impl Difference {
     /// Compares `found` with `wanted` element by element.
-    pub fn between(found: &[TensorData], wanted: &[TensorData]) -> Difference {
+    pub fn between(found: &[TensorData], wanted: &[TensorData], tolerance: Tolerance) -> Difference {
         let mut difference = Difference::default();
         let mut sums = Sums::default();
         if found.len() != wanted.len() {
@@ -59,7 +61,11 @@ impl Difference {
             match (found.to_f64s(), wanted.to_f64s()) {
                 (Some(a), Some(b)) if found.ty() == wanted.ty() => {
                     let scale = b.iter().map(|b| b.abs()).filter(|b| b.is_finite()).fold(0.0, f64::max);
+                    let before = difference.wrong;
                     a.iter().zip(&b).for_each(|(a, b)| difference.add(*a, *b, scale, &mut sums));
+                    if tolerance == Tolerance::Quantisation && is_within_norm(&a, &b) {
+                        difference.wrong = before;
+                    }
                 }
                 _ => difference.add_incomparable(),
             }
@@ -117,6 +123,14 @@ impl Difference {
     }
 }
 
+/// Whether `a` is as near to `b` as quantisation on the way allows. NaN and infinity have no place in a norm.
+fn is_within_norm(a: &[f64], b: &[f64]) -> bool {
+    let square = |x: f64| x * x;
+    let apart: f64 = a.iter().zip(b).map(|(a, b)| square(a - b)).sum();
+    let norm: f64 = b.iter().copied().map(square).sum();
+    apart.sqrt() <= QUANTISED * norm.sqrt()
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Difference { largest, wrong, elements, .. } = self;
@@ -147,25 +161,36 @@ mod tests {
             (&[1.5, f32::NAN, 1000.0], 0.5, 1),
             (&[1.0, 2.0, 1000.0], f64::INFINITY, 1),
         ] {
-            let found = Difference::between(&[floats(other)], &base);
+            let found = Difference::between(&[floats(other)], &base, Tolerance::Rounding);
             assert_eq!((found.largest, found.wrong, found.elements), (largest, wrong, 3), "{found}");
             assert_eq!(found.is_tolerable(), wrong == 0);
         }
-        assert!(!Difference::between(&[], &base).is_tolerable());
-        assert!(!Difference::between(&[], &base).is_finite());
-        assert!(!Difference::between(&[floats(&[1.0])], &base).is_tolerable());
+        for other in [&[][..], &[floats(&[1.0])]] {
+            let found = Difference::between(other, &base, Tolerance::Rounding);
+            assert!(!found.is_tolerable() && !found.is_finite(), "{found}");
+        }
+    }
+
+    #[test]
+    fn outputs_of_quantised_models_may_differ_by_a_share_of_their_norm() {
+        let base = [floats(&[3.0, 4.0, 0.0])];
+        for (other, wrong) in [([3.0, 4.0, 0.04], 0), ([3.0, 4.0, 0.06], 1), ([3.0, f32::NAN, 0.0], 1)] {
+            let found = Difference::between(&[floats(&other)], &base, Tolerance::Quantisation);
+            assert_eq!(found.wrong, wrong, "{other:?}");
+        }
     }
 
     #[test]
     fn errors_are_means_over_all_elements_and_relative_to_the_largest() {
         let wanted = [floats(&[1.0, -4.0, 0.0, f32::INFINITY]), floats(&[7.0, 7.0, 7.0, 7.0])];
         let found = [floats(&[1.0, -3.0, 0.5, f32::INFINITY]), wanted[1].clone()];
-        let difference = Difference::between(&found, &wanted);
+        let difference = Difference::between(&found, &wanted, Tolerance::Rounding);
         assert!(difference.is_finite());
         assert_eq!((difference.largest, difference.mean, difference.elements), (1.0, 1.5 / 8.0, 8));
         assert_eq!((difference.largest_relative, difference.mean_relative), (0.25, 0.375 / 8.0));
-        let missing = Difference::between(&[floats(&[1.0, -3.0, 0.5, 3.0]), wanted[1].clone()], &wanted);
+        let missing = [floats(&[1.0, -3.0, 0.5, 3.0]), wanted[1].clone()];
+        let missing = Difference::between(&missing, &wanted, Tolerance::Rounding);
         assert!(!missing.is_finite() && missing.mean.is_infinite(), "{missing}");
-        assert_eq!(Difference::between(&wanted, &wanted).mean, 0.0);
+        assert_eq!(Difference::between(&wanted, &wanted, Tolerance::Rounding).mean, 0.0);
     }
 }

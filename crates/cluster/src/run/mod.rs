@@ -43,6 +43,7 @@ pub mod server_load;
 pub mod shards;
 pub mod stage_engines;
 pub mod table;
+pub mod tolerance;
 mod unknown_energy;
 
 pub use compare::Difference;
@@ -54,4 +55,5 @@ pub use outcome::{GroupTime, Latencies, MemoryUse, Outcome, Scatter, TransferCos
 pub use progress::RunProgress;
 pub use server_load::ServerLoad;
 pub use stage_engines::StageEngines;
+pub use tolerance::Tolerance;
 pub use unknown_energy::UnknownEnergy;

@@ -7,7 +7,7 @@ use edgecut_graph::{
 };
 use edgecut_memory::model::{GroupedGraph, Schedule, ScheduleFront, UnrolledGraph, feasible::smallest_feasible};
 
-use super::Difference;
+use super::{Difference, Tolerance};
 
 /// Timed runs of each variant; variants take turns.
 const RUNS: usize = 7;
@@ -55,6 +55,7 @@ pub struct ScheduleBench<'a> {
     engine: TractEngine,
     inputs: Vec<TensorData>,
     expected: Vec<TensorData>,
+    tolerance: Tolerance,
     program_order: Loaded,
     one_piece: Loaded,
 }
@@ -78,7 +79,8 @@ impl<'a> ScheduleBench<'a> {
         let mut program_order = Loaded::new(&engine, content, &model.graph, &groups)?;
         let expected = one_piece.measure(&inputs)?;
         program_order.measure(&inputs)?;
-        Ok(ScheduleBench { content, engine, inputs, expected, program_order, one_piece })
+        let tolerance = Tolerance::of(&model.graph);
+        Ok(ScheduleBench { content, engine, inputs, expected, tolerance, program_order, one_piece })
     }
 
     /// Runs a schedule, alternating with the model.
@@ -99,7 +101,7 @@ impl<'a> ScheduleBench<'a> {
             schedule: schedule.cost,
             program_order: self.program_order.cost,
             one_piece: self.one_piece.cost,
-            difference: Difference::between(&found, &self.expected),
+            difference: Difference::between(&found, &self.expected, self.tolerance),
         })
     }
 

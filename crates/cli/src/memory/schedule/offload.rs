@@ -7,7 +7,7 @@ use edgecut_cluster::{
     agent::Fleet,
     nearest::nearest as nearest_server,
     run::{
-        Difference, network,
+        Difference, Tolerance, network,
         offload::{OffloadRun, OffloadRunError, OffloadRunner},
         outputs::OutputError,
         perform::PerformError,
@@ -100,7 +100,7 @@ pub(super) fn run(
     let run = |plan: &OffloadPlan| runtime.block_on(runner.run(plan, arguments.search.seed)).map_err(run_failure);
     let (plain, ran) = (run(&program_order)?, run(&chosen)?);
     let wanted = on_this_machine(whole, &contents, &[]).map_err(engine_failure)?;
-    let difference = Difference::between(&ran.outputs, &wanted);
+    let difference = Difference::between(&ran.outputs, &wanted, Tolerance::of(whole));
 
     let arena = chosen.arena(devices.device);
     let row = measured_row(Row::detailed(fitted, &best), arena, &ran, &plain, &difference);
