@@ -63,7 +63,7 @@ pub type AttrFn = Box<dyn Fn(&Range<u64>) -> Attr + Send + Sync>;
 
 impl SplitAxis {
     /// A split whose shards need all of each of `operands` operands, until narrowed by the methods below.
-    pub(crate) fn new(join: Join, size: u64, operands: usize) -> SplitAxis {
+    pub fn new(join: Join, size: u64, operands: usize) -> SplitAxis {
         let operands = (0..operands).map(|_| None).collect();
         SplitAxis { join, size, grain: 1, operands, attrs: Vec::new(), carried: None, decomposition: None }
     }
