@@ -63,7 +63,7 @@ pub struct ModelFlags {
     /// `8` is the size of all, `data:0=8` of the first dimension of %data, `batch=8` of those that an ONNX file calls `batch`.
     /// `inspect` guesses the missing sizes of an ONNX file; other verbs refuse the model. For `profile`, `plan` and `run`, several
     /// sizes joined by commas are bindings of one model, up to 16; lists of several dimensions pair up.
-    #[arg(long, help_heading = "Model", value_name = "[NAME:AXIS=]SIZE[,…]")]
+    #[arg(long, help_heading = "Model", value_name = "[NAME:AXIS=]SIZE")]
     pub bind_dim: Vec<BindSizes>,
 
     /// Contents of inputs: arrays `in_<name>`; others are generated

@@ -38,7 +38,8 @@ impl PlanSet {
             return wrong(format!("it has {} plans; at most {MAX_BINDINGS} are read", plans.len()));
         }
         if let Some(other) = plans.iter().find(|plan| plan.model.blake3 != first.model.blake3) {
-            return wrong(format!("it has plans of different models: {} and {}", first.model.path, other.model.path));
+            let (a, b) = (&first.model.path, &other.model.path);
+            return wrong(format!("it has plans of models that differ, by their hashes: {a} and {b}"));
         }
         let bindings: Vec<String> = plans.iter().map(|plan| plan.model.binding().to_string()).collect();
         if let Some((at, twice)) = bindings.iter().enumerate().find(|(at, binding)| bindings[..*at].contains(binding)) {

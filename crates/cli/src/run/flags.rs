@@ -24,7 +24,7 @@ pub struct Run {
     /// Of the bindings of a plan or of --bind-dim, the smallest that holds the inputs is run; without this flag it must have their
     /// shapes. Zeros are added at the end of axes. Outputs are cut to the sizes that the model has for the inputs as they are,
     /// where it accepts these sizes. What is left may still depend on the padding, such as at the border of an image.
-    #[arg(long, help_heading = "Model")]
+    #[arg(long, hide_short_help = true, help_heading = "Model")]
     pub(super) pad_inputs: bool,
 
     /// The plan's model, if it is not where the plan says
