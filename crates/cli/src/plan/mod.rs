@@ -42,10 +42,10 @@ impl Plan {
         }
     }
 
-    /// Plans each of several bindings under the same targets, and writes the plans into one file.
+    /// Plans several bindings with the same targets, and writes the plans into one file.
     fn run_each(mut self, bindings: &[Binding]) -> Outcome {
         let of_one = [("--pareto", self.pareto), ("--move", !self.moves.is_empty())];
-        ineffective::refuse(&of_one, "several bindings: give one size of each dimension")?;
+        ineffective::refuse(&of_one, "several bindings: give one size per dimension")?;
         let (given, mut plans) = (self.flags.clone(), Vec::with_capacity(bindings.len()));
         for binding in bindings {
             status!("binding {binding}");

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use edgecut_graph::TensorData;
 
-use super::tolerance::{QUANTISED, Tolerance};
+use super::tolerance::{MAX_NORM_ERROR, Tolerance};
 
 /// The largest allowed |a − b| is this and [`RELATIVE`]·|b|.
 const ABSOLUTE: f64 = 1e-4;
@@ -26,7 +26,7 @@ pub struct Difference {
     pub largest_relative: f64,
     #[serde(rename = "mean_relative_error", deserialize_with = "or_infinite")]
     pub mean_relative: f64,
-    /// Elements that are further apart than the [`Tolerance`] of a plan that converts nothing.
+    /// Elements beyond the [`Tolerance`] of a plan with exact transfers.
     #[serde(rename = "elements_beyond_tolerance")]
     pub wrong: u64,
     pub elements: u64,
@@ -123,12 +123,12 @@ impl Difference {
     }
 }
 
-/// Whether `a` is as near to `b` as quantisation on the way allows. NaN and infinity have no place in a norm.
+/// Whether the relative error of `a` in the Euclidean norm is at most [`MAX_NORM_ERROR`]. For finite elements.
 fn is_within_norm(a: &[f64], b: &[f64]) -> bool {
     let square = |x: f64| x * x;
-    let apart: f64 = a.iter().zip(b).map(|(a, b)| square(a - b)).sum();
+    let distance: f64 = a.iter().zip(b).map(|(a, b)| square(a - b)).sum();
     let norm: f64 = b.iter().copied().map(square).sum();
-    apart.sqrt() <= QUANTISED * norm.sqrt()
+    distance.sqrt() <= MAX_NORM_ERROR * norm.sqrt()
 }
 
 impl fmt::Display for Difference {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_of_quantised_models_may_differ_by_a_share_of_their_norm() {
+    fn tolerance_of_quantised_models_is_relative_to_the_norm() {
         let base = [floats(&[3.0, 4.0, 0.0])];
         for (other, wrong) in [([3.0, 4.0, 0.04], 0), ([3.0, 4.0, 0.06], 1), ([3.0, f32::NAN, 0.0], 1)] {
             let found = Difference::between(&[floats(&other)], &base, Tolerance::Quantisation);

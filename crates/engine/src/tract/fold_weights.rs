@@ -1,6 +1,6 @@
-//! Folds operators on constant weights in fewer bits, such as the dequantisation of 8-bit weights.
+//! Constant folding of low-bit weights, such as the dequantisation of 8-bit weights.
 //!
-//! tract folds no operator whose result is larger than 4 MiB and larger than its operands, and would convert such
+//! tract does not fold an operator whose result is larger than 4 MiB and than its operands, so it would convert such
 //! weights in each run.
 
 use tract_core::{
@@ -8,10 +8,10 @@ use tract_core::{
     ops::{dummy::Dummy, konst::Const, source::TypedSource},
 };
 
-/// 4-bit weights in single precision.
-const MOST_GROWTH: usize = 8;
+/// The growth of 4-bit weights in single precision.
+const MAX_GROWTH: usize = 8;
 
-/// Replaces operators on constants by their results, unless these are more than [`MOST_GROWTH`] times as large.
+/// Replaces operators on constants by their results, unless those are more than [`MAX_GROWTH`] times as large.
 pub(super) fn fold_weights(model: &mut TypedModel) -> TractResult<()> {
     let mut is_folded = false;
     for id in model.eval_order()? {
@@ -34,7 +34,7 @@ fn fold_patch(model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedM
     let size = |fact: &TypedFact| fact.mem_size().to_usize().ok();
     let operands: usize = constants.iter().map(|constant| constant.datum_type().size_of() * constant.len()).sum();
     let results = node.outputs.iter().map(|output| size(&output.fact)).sum::<Option<usize>>();
-    if results.is_none_or(|results| results > operands.saturating_mul(MOST_GROWTH)) {
+    if results.is_none_or(|results| results > operands.saturating_mul(MAX_GROWTH)) {
         return Ok(None);
     }
     let results = match node.op.eval_out_of_plan(constants.into_iter().map(IntoTValue::into_tvalue).collect()) {
@@ -42,7 +42,7 @@ fn fold_patch(model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedM
         Ok(None) => return Ok(None),
         Err(error) => return Err(error.context(format!("{node} on constants"))),
     };
-    let mut patch = TypedModelPatch::new("weights in fewer bits");
+    let mut patch = TypedModelPatch::new("low-bit weights");
     for (index, result) in results.into_iter().enumerate() {
         let constant = patch.add_const(format!("{}.{index}", node.name), result.into_arc_tensor())?;
         patch.shunt_outside(model, OutletId::new(node.id, index), constant)?;
@@ -56,8 +56,8 @@ mod tests {
     use tract_core::ops::{array::MultiBroadcastTo, cast::cast, math};
 
     #[test]
-    fn what_is_computed_of_constants_is_a_constant_unless_it_grows_a_lot() {
-        // x + w as floats; w alone as a row of 100 copies.
+    fn operators_on_constants_are_folded_unless_the_result_is_much_larger() {
+        // x + float(w), and 100 copies of w.
         let mut model = TypedModel::default();
         let weights: Vec<i8> = (-32..32).collect();
         let x = model.add_source("x", f32::fact([64])).unwrap();
