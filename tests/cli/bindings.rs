@@ -1,4 +1,4 @@
-//! Several bindings of the unknown dimensions of one model: in profiles, in a plan file, and in runs, which choose by their inputs.
+//! Several bindings of one model: in profiles, in a plan file, and in runs, which select one by the shapes of their inputs.
 
 use std::{
     path::{Path, PathBuf},
@@ -37,7 +37,7 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// The exit code, what it printed, and its messages in one line.
+    /// The exit code, stdout, and stderr in one line.
     fn edgecut(&self, line: &str) -> (Option<i32>, String, String) {
         let mut command = edgecut(self.0.path());
         command.args(line.split_whitespace());
@@ -77,7 +77,7 @@ fn is_summary(path: &Path) -> bool {
     path.to_string_lossy().ends_with(".summary.csv")
 }
 
-/// The columns `names` of each line of CSV without quoted commas.
+/// The column `name` of each row of a CSV file.
 fn cells(csv: &str, name: &str) -> Vec<String> {
     let mut reader = csv::Reader::from_reader(csv.as_bytes());
     let at = reader.headers().unwrap().iter().position(|column| column == name);
@@ -86,7 +86,7 @@ fn cells(csv: &str, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_binding_has_a_profile_that_continues() {
+fn profiles_of_bindings_resume() {
     let folder = Folder::new();
     let profile = "profile m.relay --budget 20ms --format csv";
     let (one, _) = folder.succeeds(&format!("{profile} --bind-dim x:0=1 --bind-dim x:1=4"));
@@ -99,14 +99,14 @@ fn every_binding_has_a_profile_that_continues() {
     let all = folder.profiles();
     assert_eq!(all.len(), 3);
     assert_eq!(std::fs::read(&own[0]).unwrap(), own_text);
-    // Each is complete: nothing is measured again, of several or alone.
+    // Complete profiles are not measured again, with several bindings or one.
     let measured = cells(&both, "measured_at");
     let (again, said) = folder.succeeds(&format!("{profile} {LISTS}"));
     assert_eq!((cells(&again, "measured_at"), said.matches("unchanged").count()), (measured.clone(), 2));
     let (second, said) = folder.succeeds(&format!("{profile} --bind-dim x:0=2 --bind-dim x:1=8"));
     assert!(said.contains("unchanged") && !second.lines().next().unwrap().contains("binding"), "{said}");
     assert_eq!(cells(&second, "measured_at"), measured[1..]);
-    // What was interrupted before the second binding continues there.
+    // A profile that was interrupted before the second binding resumes there.
     let lost = all.iter().find(|path| std::fs::read_to_string(path).unwrap().contains(BINDINGS[1])).unwrap();
     std::fs::remove_file(lost).unwrap();
     std::fs::remove_file(lost.with_extension("summary.csv")).unwrap();
@@ -116,7 +116,7 @@ fn every_binding_has_a_profile_that_continues() {
 }
 
 #[test]
-fn plans_of_all_bindings_are_in_one_file_and_inputs_choose() {
+fn inputs_select_among_the_plans_of_one_file() {
     let folder = Folder::new();
     let agents = [AgentProcess::start("here", "127.0.0.1:0", &[])];
     std::fs::write(folder.path("lab.toml"), cluster_of(&agents)).unwrap();
@@ -128,7 +128,7 @@ fn plans_of_all_bindings_are_in_one_file_and_inputs_choose() {
     let text = std::fs::read(folder.path("plan.json")).unwrap();
     let plans = PlanSet::from_json(&text).unwrap();
     assert_eq!(plans.plans().iter().map(|plan| plan.model.binding().to_string()).collect::<Vec<_>>(), BINDINGS);
-    assert!(Plan::from_json(&text).unwrap_err().to_string().contains("the plans of 2 bindings of its model"));
+    assert!(Plan::from_json(&text).unwrap_err().to_string().contains("it has plans for 2 bindings of its model"));
 
     for (inputs, chosen, shape) in [("small", BINDINGS[0], [1, 4]), ("large", BINDINGS[1], [2, 8])] {
         let line = format!("run plan.json --repeat 1 --inputs {inputs}.npz --outputs o.npz");
@@ -147,17 +147,17 @@ fn plans_of_all_bindings_are_in_one_file_and_inputs_choose() {
     assert_eq!((output.shape(), output.to_f64s().unwrap()), (&[1, 3][..], vec![2.0, 4.0, 6.0]));
     folder.refuses("run plan.json --inputs huge.npz --pad-inputs", &["none holds the inputs (x 3×4)"]);
     folder.refuses("run plan.json", &["choose one, such as --bind-dim x:0=1 --bind-dim x:1=4"]);
-    folder.refuses("run plan.json --bind-dim x:0=5", &["it has no plan of that binding"]);
-    // A size that only one of them has is enough.
+    folder.refuses("run plan.json --bind-dim x:0=5", &["it has no plan for this binding"]);
+    // A size that only one plan has is enough.
     let (page, _) = folder.succeeds("run plan.json --repeat 1 --bind-dim x:1=8");
     assert!(page.contains("latency: predicted"), "{page}");
     let dot = folder.succeeds("export plan.json --format dot --bind-dim x:0=2").0;
     assert!(dot.contains("nn.relu"), "{dot}");
-    folder.refuses("export plan.json --format dot", &["the plans of 2 bindings", "such as --bind-dim x:0=1"]);
+    folder.refuses("export plan.json --format dot", &["plans for 2 bindings", "such as --bind-dim x:0=1"]);
     folder.succeeds("report plan.json profiles");
     let page = std::fs::read_to_string(folder.path("report.html")).unwrap();
     BINDINGS.iter().for_each(|binding| assert!(page.contains(&format!("plan.json ({binding})"))));
-    folder.refuses("compare plan.json plan.json", &["plans of several bindings", BINDINGS[1]]);
+    folder.refuses("compare plan.json plan.json", &["plans for several bindings", BINDINGS[1]]);
 }
 
 #[test]
@@ -170,13 +170,13 @@ fn targets_hold_for_each_binding() {
 }
 
 #[test]
-fn models_are_run_with_the_binding_of_their_inputs() {
+fn models_run_with_the_binding_that_their_inputs_select() {
     let folder = Folder::new();
     let (page, _) = folder.succeeds(&format!("run m.relay {LISTS} --inputs large.npz --format csv"));
     assert_eq!(cells(&page, "binding"), [BINDINGS[1]]);
     folder.succeeds(&format!("run m.relay {LISTS} --inputs odd.npz --pad-inputs --outputs o.npz"));
     assert_eq!(read_npz(&folder.path("o.npz")).unwrap()["out_0"].shape(), [1, 3]);
-    // One binding is padded to as well.
+    // Padding works with a single binding too.
     folder.succeeds("run m.relay --bind-dim 4 --inputs odd.npz --pad-inputs --outputs o.npz");
     assert_eq!(read_npz(&folder.path("o.npz")).unwrap()["out_0"].to_f64s().unwrap(), [2.0, 4.0, 6.0]);
     folder.refuses("run m.relay --bind-dim 4 --pad-inputs", &["--pad-inputs has no effect with generated inputs"]);
@@ -184,7 +184,7 @@ fn models_are_run_with_the_binding_of_their_inputs() {
 }
 
 #[test]
-fn verbs_that_take_one_binding_say_how_to_give_it() {
+fn verbs_that_take_one_binding_refuse_several() {
     let folder = Folder::new();
     for verb in ["inspect", "memory place", "memory schedule", "memory liveness", "export --format dot"] {
         let parts = ["`x:0=1 x:1=4`, `x:0=2 x:1=8`", "only profile, plan and run", "--bind-dim x:0=1 --bind-dim x:1=4"];

@@ -1,5 +1,5 @@
-//! The law of splitting for composite operators: along which axes the rules' operators are split, and that their shards, put
-//! together, are the operator, on engines that compute it by its name and by its decomposition.
+//! The law of splitting for composite operators: the expected split axes of each, and that their shards, put together, are the
+//! operator, on engines that compute it by its name and by its decomposition.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::{
     trial,
 };
 
-/// Every rule with a composite operator: the axes of its first result that it is split along.
+/// The split axes of each rule with a composite operator, as axes of its first result.
 const AXES: &[(&str, &[usize])] = &[
     ("ms_attention_of_lengths", &[0]),
     ("ms_attention_with_past", &[0]),
@@ -84,7 +84,7 @@ pub fn names() -> Vec<String> {
     rules().into_iter().filter(|name| read(name).is_ok_and(|(graph, _)| is_composite(graph))).collect()
 }
 
-/// The results of `graph`, and how many operators the engine left to another one.
+/// The results of `graph`, and the number of operators that fell back to another engine.
 fn compute(
     engine: &dyn Engine,
     graph: &Graph,
@@ -120,7 +120,7 @@ pub fn check(name: &str, engine: &dyn Engine) -> Result<(), String> {
                 let shards = sharding.ranges().len();
                 let split = match shard_graph(&graph, &BTreeMap::from([(id, sharding)])) {
                     Ok(split) => split.graph,
-                    // A shard that lies in the padding alone.
+                    // A shard that reads only padding.
                     Err(SplitError::Empty { .. }) => continue,
                     Err(why) => return Err(format!("{label}: {why}")),
                 };
@@ -129,7 +129,7 @@ pub fn check(name: &str, engine: &dyn Engine) -> Result<(), String> {
                 let composites = composites.count();
                 let (made, others) = compute(engine, &split, &stored).map_err(|why| format!("{label}: {why}"))?;
                 if composites != shards || others != fallbacks {
-                    return Err(format!("{label}: {composites} composite operators, {others} left to another engine"));
+                    return Err(format!("{label}: {composites} composite operators, {others} fallbacks"));
                 }
                 made.iter()
                     .zip(&want)
@@ -141,7 +141,7 @@ pub fn check(name: &str, engine: &dyn Engine) -> Result<(), String> {
     Ok(())
 }
 
-/// Bit for bit where the elements are integers.
+/// Compares floats within a tolerance, and integers exactly.
 fn equals(made: &TensorData, want: &TensorData) -> Result<(), String> {
     let numbers = |data: &TensorData| data.to_f64s().ok_or("no numbers");
     let (a, b) = (numbers(made)?, numbers(want)?);

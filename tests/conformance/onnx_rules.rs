@@ -38,7 +38,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/onnx_rules")
 }
 
-/// The model of a rule, and what its file stores: inputs by name after `in_`, outputs by number after `out_`.
+/// The model of a rule, and the arrays of its file: inputs as `in_<name>`, outputs as `out_<index>`.
 pub fn read(name: &str) -> Result<(Graph, BTreeMap<String, TensorData>), String> {
     let mut graph = onnx::read(&folder().join(format!("{name}.onnx")), &[])?.graph;
     let stored = read_npz(&folder().join(format!("{name}.npz"))).map_err(|error| error.to_string())?;

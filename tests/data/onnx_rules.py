@@ -157,7 +157,7 @@ scaled = exact * (np.float64(xs) * ws.reshape(1, 2, 1, 1)) / ys
 rule("qlinear_conv_zero_points", "QLinearConv", [x, "xs", "xz", "w", "ws", "wz", "ys", "yz"], opset=13, want=[np.clip(np.rint(scaled) + 120, 0, 255).astype(np.uint8)],
      constants={"xs": xs, "xz": np.uint8(128), "w": w, "ws": ws, "wz": u8(5, 90), "ys": ys, "yz": np.uint8(120)})
 
-# Quantised operators, which stay one operator each. Operands are `xN`, with a scale and a zero point each.
+# Composite quantised operators. `xs` and `xz` are the scale and zero point of data, `ws` and `wz` of weights or of the second operand, `ys` and `yz` of the result.
 byte = lambda *shape: (np.arange(np.prod(shape)) * 37 % 251).astype(np.uint8).reshape(shape)
 signed = lambda *shape: (np.arange(np.prod(shape)) * 29 % 200 - 100).astype(np.int8).reshape(shape)
 quantised = {"xs": np.float32(0.017), "xz": np.uint8(121), "ys": np.float32(0.083), "yz": np.uint8(117), "ws": np.float32(0.0113), "wz": np.int8(0)}

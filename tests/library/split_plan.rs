@@ -477,7 +477,7 @@ fn a_pair_of_dense_layers_exchanges_nothing_inside() {
     assert!(refused.contains("which is not split into as many partial sums"), "{refused}");
 }
 
-/// Groups that begin with a dequantisation, which is computed for the halo of a window, and in which a stride leaves out rows.
+/// Groups that begin with a dequantisation, before a window, whose halo both shards compute, or a stride, which skips rows.
 const QUANTISED: &str = r#"#[version = "0.0.5"]
 def @main(%x: Tensor[(1, 3, 16, 16), float32], %w1: Tensor[(8, 3, 3, 3), float32], %w2: Tensor[(8, 8, 1, 1), float32]) {
   %0 = qnn.quantize(%x, 0.02f, 0, out_dtype="int8");
@@ -495,7 +495,7 @@ def @main(%x: Tensor[(1, 3, 16, 16), float32], %w1: Tensor[(8, 3, 3, 3), float32
 "#;
 
 #[test]
-fn a_window_after_a_dequantisation_is_split_along_its_rows() {
+fn a_window_after_a_dequantisation_is_split_along_height_and_width() {
     let graph = model(QUANTISED);
     on_request(&graph, &[5_000.0, 5_000.0], 1_000.0, Objective::Latency, |request| {
         let options = &request.split_options;

@@ -25,7 +25,7 @@ pub fn inspect(flags: &[String]) -> Result<Import, Failure> {
     parse::<Inspect>("inspect", flags)?.load().map(|model| model.import)
 }
 
-/// What `edgecut profile` with these flags measures, of one binding of the model's unknown dimensions.
+/// What `edgecut profile` with these flags measures, for a single binding.
 ///
 /// # Errors
 /// If a flag or the model is wrong, there are several bindings, an agent fails, or the caller stops it.
@@ -34,7 +34,7 @@ pub fn profile(flags: &[String]) -> Result<MeasuredProfiles, Failure> {
     parse::<Profile>("profile", flags)?.measure()
 }
 
-/// The plan that `edgecut plan` with these flags makes, of one binding of the model's unknown dimensions. No file is written.
+/// The plan that `edgecut plan` with these flags makes, for a single binding. No file is written.
 ///
 /// # Errors
 /// If a flag or the model is wrong, there are several bindings, there is no plan, an agent fails, or the caller stops it.
@@ -62,10 +62,10 @@ pub fn run_plan(flags: &[String], text: &[u8], each: impl FnMut(MeasuredRun<'_>)
     parse::<Run>("run", flags)?.of_plan(text, each)
 }
 
-/// Writes the plan that `text` is as `edgecut plan --output` does.
+/// Writes the plans in `text` as `edgecut plan --output` does.
 ///
 /// # Errors
-/// If it is no plan, or a file cannot be written.
+/// If it is not a plan file, or a file cannot be written.
 pub fn write_plan(path: &Path, text: &str) -> Outcome {
     let plans = PlanSet::from_json(text.as_bytes()).map_err(Failure::bad_input)?;
     crate::plan::write(path, &plans)

@@ -87,9 +87,9 @@ fn subject(path: &Path) -> Result<Subject, Failure> {
             let names: Vec<&str> = several.iter().map(|subject| subject.name.as_str()).collect();
             let names = names.join(", ");
             let what = match several[0].content {
-                Content::Plan(_) => format!(
-                    "plans of several bindings; compare plans that are made with one size of each dimension: {names}"
-                ),
+                Content::Plan(_) => {
+                    format!("plans for several bindings; compare plans made with one size per dimension: {names}")
+                }
                 _ => format!("profiles of several models or bindings, name one of them: {names}"),
             };
             Err(bad(&what))

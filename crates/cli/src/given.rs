@@ -24,7 +24,7 @@ use edgecut_values::{NpzArchive, NpzError, resized};
 #[derive(Clone, Default)]
 pub struct Given {
     file: Option<Arc<GivenFile>>,
-    /// By name with `in_`: arrays that stand for those of the file.
+    /// Arrays that replace those of the file, by name with `in_`.
     resized: Arc<BTreeMap<String, (TensorType, TensorData)>>,
 }
 
@@ -62,10 +62,10 @@ impl Given {
         Ok(Given { file: Some(Arc::new(file)), resized: Arc::default() })
     }
 
-    /// The same with the arrays for the tensors `shapes` padded with zeros at the end of their axes, or cut there.
+    /// The same with the arrays in `shapes` padded with zeros or cropped to these shapes, at the end of their axes.
     ///
     /// # Errors
-    /// If an array cannot be read, has another rank, or is too large for this machine then.
+    /// If an array cannot be read, has another rank, or becomes too large for this machine.
     pub fn resized(&self, shapes: &BTreeMap<SmolStr, Vec<u64>>) -> Result<Given, Failure> {
         let types = shapes.iter().filter_map(|(name, shape)| Some(TensorType::of(self.ty(name)?.dtype, shape)));
         let (bytes, limit) = (types.filter_map(|ty| ty.bytes()).sum::<Bytes>(), Bytes(file::max_bytes()));

@@ -14,8 +14,13 @@ use crate::{
 /// Set by the first Ctrl-C.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether Ctrl-C is listened to.
-static LISTENED: AtomicBool = AtomicBool::new(false);
+/// Whether there is a handler for Ctrl-C.
+static HANDLER_INSTALLED: AtomicBool = AtomicBool::new(false);
+
+/// Whether Ctrl-C was pressed while it was watched.
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
 
 /// What is set once the work is to stop; `kept` says on stderr what is given out then. A caller has signals of its own, and sets
 /// its own flag.
@@ -26,7 +31,7 @@ pub fn watch(kept: &'static str) -> io::Result<&'static AtomicBool> {
     if let Some(caller) = Caller::current() {
         return Ok(caller.stop);
     }
-    if LISTENED.load(Ordering::Relaxed) {
+    if HANDLER_INSTALLED.load(Ordering::Relaxed) {
         return Ok(&INTERRUPTED);
     }
     // On a thread of its own, until the program ends: once it was listened to, Ctrl-C has no other effect.
@@ -40,6 +45,6 @@ pub fn watch(kept: &'static str) -> io::Result<&'static AtomicBool> {
         }
     };
     thread::Builder::new().name("interrupt".into()).spawn(move || runtime.block_on(listening))?;
-    LISTENED.store(true, Ordering::Relaxed);
+    HANDLER_INSTALLED.store(true, Ordering::Relaxed);
     Ok(&INTERRUPTED)
 }

@@ -61,8 +61,8 @@ pub struct ModelFlags {
     /// Size of unknown dimensions: `8`, `data:0=8`, `batch=8`
     ///
     /// `8` is the size of all, `data:0=8` of the first dimension of %data, `batch=8` of those that an ONNX file calls `batch`.
-    /// `inspect` guesses the missing sizes of an ONNX file; other verbs refuse the model. For `profile`, `plan` and `run`, several
-    /// sizes joined by commas are bindings of one model, up to 16; lists of several dimensions pair up.
+    /// `inspect` guesses the missing sizes of an ONNX file; other verbs refuse the model. `profile`, `plan` and `run` accept
+    /// comma-separated sizes: up to 16 bindings of one model. Lists of several dimensions are zipped, so their lengths are equal.
     #[arg(long, help_heading = "Model", value_name = "[NAME:AXIS=]SIZE")]
     pub bind_dim: Vec<BindSizes>,
 
@@ -77,12 +77,12 @@ pub struct ModelFlags {
     #[arg(skip)]
     pub library: Option<PathBuf>,
 
-    /// Whether the binding is the one that the user gave, or one of several.
+    /// Where the binding comes from.
     #[arg(skip)]
     binding_of: BindingOf,
 }
 
-/// What a binding is one of.
+/// Where a binding comes from: the flags give it alone, or it is one of several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum BindingOf {
     #[default]
@@ -115,7 +115,7 @@ impl ModelFlags {
         flags
     }
 
-    /// The bindings of unknown dimensions; one without sizes if none are given.
+    /// The bindings of unknown dimensions; a single empty one if no sizes are given.
     pub fn bindings(&self) -> Result<Vec<Binding>, Failure> {
         bindings(&self.bind_dim).map_err(|error| Failure::BadInput(Report::msg(format!("--bind-dim: {error}"))))
     }
@@ -131,19 +131,20 @@ impl ModelFlags {
         if count == 1 {
             return Ok(first);
         }
-        let what = format!("--bind-dim gives {count} bindings ({named}), which only profile, plan and run take");
-        let advice = format!("give one size of each dimension, such as {}", UnknownDim::flags_of(first.dims()));
+        let what =
+            format!("--bind-dim gives {count} bindings ({named}), but only profile, plan and run accept several");
+        let advice = format!("give one size per dimension, such as {}", UnknownDim::flags_of(first.dims()));
         Err(Failure::BadInput(Report::msg(format!("{what}: {advice}"))))
     }
 
-    /// The same flags with the sizes of `binding`, the only one of `all` or one of several.
+    /// The same flags with the sizes of `binding`, one of `all`.
     pub fn with_binding(&self, binding: &Binding, all: &[Binding]) -> ModelFlags {
         let bind_dim = binding.dims().iter().cloned().map(BindSizes::from).collect();
         let binding_of = if all.len() > 1 { BindingOf::Several } else { self.binding_of };
         ModelFlags { bind_dim, binding_of, ..self.clone() }
     }
 
-    /// The binding as profiles identify it.
+    /// The binding as part of a profile's key.
     pub fn profiled_binding(&self) -> Result<ProfiledBinding, Failure> {
         let label = self.binding()?.to_string();
         Ok(match self.binding_of {
@@ -256,7 +257,7 @@ impl ModelArguments {
         self.read(mode, external, Defaults::Constant, open).map_err(Failure::of_model)
     }
 
-    /// Reads the model as [`ModelArguments::load`] does, with the contents `given` instead of those of `--inputs`.
+    /// Like [`ModelArguments::load`], with the contents `given` instead of those of `--inputs`.
     pub fn load_with(&self, given: Given) -> Result<Model, Failure> {
         let (mode, external) = (ParseMode::Tolerant, ExternalCalls::Inline);
         self.read_with(given, mode, external, Defaults::Constant, OpenDims::Keep).map_err(Failure::of_model)

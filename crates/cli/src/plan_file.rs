@@ -1,4 +1,4 @@
-//! Plan files: how one of the plans of several bindings is chosen.
+//! Plan files: selection among the plans for several bindings.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use edgecut_onnx::UnknownDim;
 use edgecut_ops::passes::bindings::Binding;
 use edgecut_plan::{Plan, PlanSet, file::PlanFileError};
 
-/// The plans of the file at `path`, which has the content `text`, for the sizes that `flags` give: of a file of several plans
-/// those whose bindings have these sizes.
+/// The plans in the file at `path`, whose content is `text`. Of several plans, only those whose bindings have the sizes that
+/// `flags` give.
 pub fn chosen(path: &Path, text: &[u8], flags: &ModelFlags) -> Result<PlanSet, Failure> {
     let failure = |error| kind::no_plan(path, text, error);
     let plans = PlanSet::from_json(text).map_err(failure)?;
     let wanted = flags.bindings()?;
-    // Of one plan, other sizes may be given than it was made for: whether they fit, the model says.
+    // A single plan may be used with other sizes than it was made for: reading the model checks them.
     if wanted.len() == 1 && (plans.plans().len() == 1 || flags.bind_dim.is_empty()) {
         return Ok(plans);
     }
@@ -35,7 +35,7 @@ pub fn one(path: &Path, text: &[u8], flags: &ModelFlags) -> Result<Plan, Failure
     })
 }
 
-/// The plan of `binding` in the file at `path`; of a file of one plan that plan, whatever its binding.
+/// The plan for `binding` in the file at `path`; if the file has a single plan, that one, whatever its binding.
 pub fn of_binding(path: &Path, binding: &Binding) -> Result<Plan, Failure> {
     let text = file::read(path)?;
     let failure = |error| kind::no_plan(path, &text, error);

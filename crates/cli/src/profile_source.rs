@@ -193,7 +193,7 @@ pub fn is_dump(path: &Path) -> bool {
     text(path).is_ok_and(is_dump)
 }
 
-/// The rows of several files for one model: of those that say their binding, the rows of `binding`.
+/// The rows of several files for one model. Rows with a binding are kept only if it is `binding`.
 pub fn rows(
     sources: &[Source],
     subject: &ProfiledModel,

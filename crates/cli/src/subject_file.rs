@@ -53,7 +53,7 @@ pub fn read(path: &Path, models: Models) -> Result<Vec<Subject>, Failure> {
     Ok(subjects)
 }
 
-/// What the file at `path` shows: of plans or profiles of several bindings, each.
+/// The subjects in the file at `path`: one for each binding of a plan or profile.
 fn file_content(path: &Path, bytes: &[u8], models: Models) -> Result<Vec<Subject>, Failure> {
     let bound = |content, binding: Option<String>| Subject { name: bound_name(path, binding), content };
     if is_json_object(bytes) && kind::of_any(bytes) == Some(Kind::Plan) {
@@ -70,7 +70,7 @@ fn file_content(path: &Path, bytes: &[u8], models: Models) -> Result<Vec<Subject
     }
 }
 
-/// The rows of one model as a profile for each binding.
+/// One profile for each binding in the rows of one model.
 fn profiles(path: &Path, rows: Vec<ProfileRow>) -> Vec<Subject> {
     let mut bindings: BTreeMap<String, Vec<ProfileRow>> = BTreeMap::new();
     for row in rows {

@@ -151,7 +151,7 @@ static SUBJECT: LazyLock<Option<(Graph, Cluster)>> = LazyLock::new(|| {
     Some((graph, Cluster::parse(SERVERS, Path::new("")).ok()?))
 });
 
-/// The plans of a file are read or rejected; what was read is written and read again, and each is deployed or rejected.
+/// A plan file is read or rejected; what was read round-trips, and each plan is deployed or rejected.
 pub fn plan(bytes: &[u8]) {
     let Ok(plans) = PlanSet::from_json(bytes) else { return };
     let written = plans.to_json().map(|json| PlanSet::from_json(json.as_bytes()).is_ok_and(|again| again == plans));

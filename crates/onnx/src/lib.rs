@@ -10,7 +10,7 @@
 //! | `options` | [`ImportOptions`]: sizes, contents, and how to compute |
 //! | `interface` | [`Interface`]: inputs, defaults and outputs as the file states them; [`Decision`] |
 //! | `unknown_dim` | [`UnknownDim`]: a dimension whose size the file leaves open |
-//! | [`open_inputs`] | the inputs with unknown dimensions, without reading the rest |
+//! | [`open_inputs`] | the inputs with unknown dimensions, from the types in the file alone |
 //! | `proto` | the messages of ONNX's protocol |
 //! | [`error`] | errors with graph, operator and attribute |
 //! | `tensor` | element types, tensors |

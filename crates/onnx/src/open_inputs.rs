@@ -1,5 +1,5 @@
-//! The inputs of a file with unknown dimensions, by their types alone: which sizes they are to have is decided before the model is
-//! read.
+//! The inputs with unknown dimensions, from the types in the file alone: their sizes must be known before the model is
+//! imported.
 
 use bytes::Bytes;
 use edgecut_ops::passes::bindings::{OpenDim, OpenInput};
@@ -14,7 +14,7 @@ use crate::{
 /// The inputs of an ONNX model that have unknown dimensions. `name` is the file name used in messages.
 ///
 /// # Errors
-/// If the file is damaged.
+/// If the file is not a valid ONNX model.
 pub fn open_inputs(name: &str, bytes: Bytes) -> Result<Vec<OpenInput>, OnnxError> {
     let model = ModelProto::decode(bytes)
         .map_err(|error| OnnxError::new(name, None, format!("the file is not a valid ONNX model: {error}")))?;

@@ -64,7 +64,7 @@ impl UnknownDim {
         UnknownDim::flags_of(&UnknownDim::guesses(dims))
     }
 
-    /// The flags that give dimensions the sizes `binds`.
+    /// The flags that bind the sizes `binds`.
     pub fn flags_of(binds: &[BindDim]) -> String {
         let flag = |bind: &BindDim| format!("--bind-dim {}", quoted(&shown(&bind.to_string())));
         binds.iter().map(flag).collect::<Vec<_>>().join(" ")

@@ -86,7 +86,7 @@ pub struct ModelRef {
 }
 
 impl ModelRef {
-    /// The sizes that unknown dimensions were given.
+    /// The sizes of unknown dimensions.
     pub fn binding(&self) -> Binding {
         Binding::from(self.bind_dims.clone())
     }
@@ -282,9 +282,9 @@ pub enum PlanFileError {
     )]
     Version { found: u64 },
     /// A file of several plans, where one is expected.
-    #[error("it has the plans of {count} bindings of its model: {bindings}")]
+    #[error("it has plans for {count} bindings of its model: {bindings}")]
     Several { count: usize, bindings: String },
-    #[error("it has no plan of that binding, only of {bindings}")]
+    #[error("it has no plan for this binding, only for {bindings}")]
     NotChosen { bindings: String },
     #[error("the plan contradicts itself: {0}")]
     Inconsistent(String),
@@ -314,7 +314,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Checks that its parts fit together.
+    /// Checks that the parts of the plan fit together.
     pub(crate) fn check(&self) -> Result<(), PlanFileError> {
         self.check_ids().map_err(PlanFileError::Inconsistent)
     }

@@ -46,7 +46,7 @@
 //! | output | |
 //! |---|---|
 //! | [`file`], `from_solution` | `plan.json`, and how it is made from a solution |
-//! | [`plan_set`] | the plans in a file: one, or one for each of several bindings of the model |
+//! | [`plan_set`] | the plans in a file: one, or several for different bindings of the model |
 //! | [`table`] | `plan.csv` |
 //! | [`change`] | what moved groups change, figure by figure |
 //! | [`part_name`](mod@part_name) | what the parts of a group are called |

@@ -1,4 +1,4 @@
-//! The plans in a plan file: of a model, or of each of several bindings of its unknown dimensions. A file of one plan is that plan.
+//! The plans in a plan file: one, or one for each of several bindings of the model. A file with one plan is the plan itself.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use edgecut_ops::passes::bindings::{Binding, MAX_BINDINGS};
 
-/// One plan or more, all of one model, each for other sizes of its unknown dimensions. Never empty.
+/// At least one plan, all for the same model with different bindings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanSet(Vec<Plan>);
 
@@ -30,7 +30,7 @@ impl PlanSet {
     /// The plans of one model, in the order of its bindings.
     ///
     /// # Errors
-    /// If there is none or there are more than [`MAX_BINDINGS`], models differ, or two are for the same sizes.
+    /// If there is none, there are more than [`MAX_BINDINGS`], models differ, or two have the same binding.
     pub fn new(plans: Vec<Plan>) -> Result<PlanSet, PlanFileError> {
         let wrong = |what: String| Err(PlanFileError::Inconsistent(what));
         let Some(first) = plans.first() else { return wrong("it has no plans".to_string()) };
@@ -38,12 +38,11 @@ impl PlanSet {
             return wrong(format!("it has {} plans; at most {MAX_BINDINGS} are read", plans.len()));
         }
         if let Some(other) = plans.iter().find(|plan| plan.model.blake3 != first.model.blake3) {
-            let (a, b) = (&first.model.path, &other.model.path);
-            return wrong(format!("it has plans of models that differ, by their hashes: {a} and {b}"));
+            return wrong(format!("it has plans for different models: {} and {}", first.model.path, other.model.path));
         }
         let bindings: Vec<String> = plans.iter().map(|plan| plan.model.binding().to_string()).collect();
         if let Some((at, twice)) = bindings.iter().enumerate().find(|(at, binding)| bindings[..*at].contains(binding)) {
-            return wrong(format!("plan {at} is of the sizes `{twice}`, as is an earlier one"));
+            return wrong(format!("plan {at} has the same sizes as an earlier one: `{twice}`"));
         }
         Ok(PlanSet(plans))
     }
@@ -51,7 +50,7 @@ impl PlanSet {
     /// Reads a plan file.
     ///
     /// # Errors
-    /// As [`Plan::from_json`], of each plan, and as [`PlanSet::new`].
+    /// Those of [`Plan::from_json`] for each plan, and of [`PlanSet::new`].
     pub fn from_json(text: &[u8]) -> Result<PlanSet, PlanFileError> {
         match Plan::from_json(text) {
             Ok(plan) => Ok(PlanSet::from(plan)),
@@ -76,7 +75,7 @@ impl PlanSet {
         }
     }
 
-    /// The rows of all plans as CSV with a header; of several, a column says the binding.
+    /// The rows of all plans as CSV with a header; with several plans, there is a column with the binding.
     ///
     /// # Errors
     /// If a row cannot be serialised.
@@ -92,7 +91,7 @@ impl PlanSet {
         &self.0
     }
 
-    /// The binding that tells `plan` from the others; `None` where there are no others.
+    /// The binding of `plan`, if there are several plans.
     pub fn binding_of(&self, plan: &Plan) -> Option<Binding> {
         (self.0.len() > 1).then(|| plan.model.binding())
     }
@@ -121,7 +120,7 @@ impl PlanSet {
         }
     }
 
-    /// All bindings, as messages list them.
+    /// All bindings as text for messages.
     pub fn bindings(&self) -> String {
         Binding::list(self.0.iter().map(|plan| plan.model.binding()))
     }

@@ -35,7 +35,7 @@ pub struct PlanRow {
     pub energy_j: Option<f64>,
     /// Of the group.
     pub workspace_bytes: Option<u64>,
-    /// The sizes of unknown dimensions that the plan is for, where a file has several plans; else there is no column.
+    /// The sizes of unknown dimensions, if the file has several plans. Otherwise empty, and the column is absent.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub binding: String,
 }

@@ -18,12 +18,12 @@ pub struct ProfileKey {
     pub binding: ProfiledBinding,
 }
 
-/// The sizes that the model's unknown dimensions have in a profile, as text; empty if none were given.
+/// The binding of a profile, i.e. the sizes of the model's unknown dimensions, as text; empty if none were given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProfiledBinding {
-    /// The only ones of interest. The profile is the model's own, unless they were measured as one of several.
+    /// The only one that was requested. The profile has no binding in its name, unless one exists from a request of several.
     Sole(String),
-    /// One of several bindings, each with a file of its own.
+    /// One of several that were requested. Each has its own file.
     OneOfSeveral(String),
 }
 
@@ -34,7 +34,7 @@ impl Default for ProfiledBinding {
 }
 
 impl ProfiledBinding {
-    /// What rows say of it: nothing, where the profile is the model's own.
+    /// The binding in file names and rows; empty where the profile has none in its name.
     pub(super) fn label(&self) -> &str {
         match self {
             ProfiledBinding::Sole(_) => "",
@@ -43,12 +43,12 @@ impl ProfiledBinding {
     }
 }
 
-/// Characters of a binding in the name of a file.
+/// Maximum number of characters of the binding in a file name.
 const MAX_BINDING_NAME: usize = 60;
 
 impl ProfileKey {
     /// `<model>-<hash>/<server>-<device>-<hardware and engine>-<threads>t-<mode>-<granularity>.csv`: profiles of
-    /// different machines have different names. Of several bindings, `-<binding>-<its hash>` is added.
+    /// different machines have different names. For one of several bindings, `-<binding>-<its hash>` is appended.
     pub fn file(&self) -> PathBuf {
         let ProfileKey { device, .. } = self;
         let identity = format!("{}\n{}", device.hardware, device.engine);

@@ -96,7 +96,7 @@ pub struct ProfileRow {
     pub idle_w: Option<Watts>,
     #[serde(default)]
     pub energy_source: Option<EnergySource>,
-    /// The sizes of unknown dimensions, where several bindings of the model are profiled; else empty, and there is no column.
+    /// The sizes of unknown dimensions if several bindings of the model are profiled. Otherwise empty, and the column is absent.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub binding: String,
 }

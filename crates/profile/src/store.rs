@@ -33,8 +33,8 @@ pub struct ProfileStore {
 }
 
 impl ProfileStore {
-    /// Opens the profile of `key` below `folder` and reads its rows: where its binding was measured as one of several, the file
-    /// that has it. An incomplete last line, left by an interruption, is dropped.
+    /// Opens the profile of `key` below `folder` and reads its rows. If there is a file of the binding as one of several, it is
+    /// used. An incomplete last line, left by an interruption, is dropped.
     ///
     /// # Errors
     /// If the file cannot be read or written, or is not a profile of this device.
@@ -220,7 +220,7 @@ impl ProfileStore {
         self.add(self.row(id, part, cost).into_shard_of(whole, shard))
     }
 
-    /// The row of `item`, which is number `id` of the model or a part of it.
+    /// The row of `item`, which is item `id` of the model or a shard of it.
     fn row(&self, id: usize, item: &Item, cost: &Result<Cost, String>) -> ProfileRow {
         let ProfileKey { device, mode, granularity, binding, .. } = &self.key;
         let binding = binding.label().to_string();
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_continues_the_file_that_it_has_as_one_of_several() {
+    fn a_single_binding_resumes_its_file_as_one_of_several() {
         let folder = tempfile::tempdir().unwrap();
         let of = |binding| ProfileKey { binding, ..key("this") };
         let item = Item::new(&Graph::new(), Vec::new());

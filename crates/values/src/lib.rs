@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`seeded`](fn@seeded) | contents generated from a tensor's name |
 //! | [`NpzArchive`], [`read_npz`], [`write_npz`] | numpy archives |
-//! | [`resized`] | tensors cut or padded at the end of their axes |
+//! | [`resized`] | tensors cropped or padded at the end of their axes |
 //! | [`files`] | files that are written atomically |
 //! | [`destination`] | what a path that is written to leads to: a file, a stream, stdout |
 //! | [`input_file`] | files that others provide, checked before they are read |

@@ -1,9 +1,8 @@
-//! Tensors cut or padded with zeros at the end of their axes.
+//! Tensors cropped or padded with zeros at the end of their axes.
 
 use edgecut_graph::TensorData;
 
-/// `data` with the sizes of `shape`: elements beyond it are left out, missing ones are zero. `None` if the rank is another one,
-/// or the sizes take more memory than can be addressed.
+/// `data` cropped or zero-padded to `shape`. `None` if the rank differs, or the result exceeds the address space.
 pub fn resized(data: &TensorData, shape: &[u64]) -> Option<TensorData> {
     if shape == data.shape() {
         return Some(data.clone());
@@ -23,7 +22,7 @@ pub fn resized(data: &TensorData, shape: &[u64]) -> Option<TensorData> {
     TensorData::new(data.dtype(), shape, resized).ok()
 }
 
-/// The first element of row number `at` of the block `outer` in a tensor of the given shape, which has one axis more.
+/// The offset, in a tensor of the given shape, of row `at` in the row-major order of `outer`: all axes of the block but the last.
 fn offset(at: u64, outer: &[u64], shape: &[u64]) -> u64 {
     let (mut left, mut offset) = (at, 0);
     let mut stride = shape.last().copied().unwrap_or(1);
@@ -41,7 +40,7 @@ mod tests {
     use edgecut_graph::DType;
 
     #[test]
-    fn axes_are_cut_and_padded_at_their_ends() {
+    fn axes_are_cropped_and_padded_at_their_ends() {
         let of = |shape: &[u64], bytes: &[u8]| TensorData::new(DType::U8, shape, bytes.to_vec()).unwrap();
         let data = of(&[2, 3], &[1, 2, 3, 4, 5, 6]);
         for (shape, want) in [

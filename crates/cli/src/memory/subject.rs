@@ -165,8 +165,8 @@ impl SubjectFlags {
     }
 }
 
-/// A per-operator profile of the model in `profiles/`: of the binding `label`, else the model's own, else of another binding;
-/// of several the first by name.
+/// A per-operator profile of the model in `profiles/`: that of the binding `label`, else the one without a binding, else that of
+/// another binding. Of several candidates, the first by name.
 fn find(stem: &str, hash: &str, label: &str) -> Option<PathBuf> {
     let short: String = hash.chars().take(8).collect();
     let folder = Path::new("profiles").join(format!("{stem}-{short}"));

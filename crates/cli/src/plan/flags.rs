@@ -218,7 +218,7 @@ pub struct Plan {
 
     /// Where the plan goes, as .json and .csv [default: plan.json]
     ///
-    /// The plans of several bindings (see --bind-dim) are in one file.
+    /// Plans for several bindings (see --bind-dim) go into one file.
     /// With --pareto: a CSV file for the front, or a folder for the front and its plans.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) output: Option<PathBuf>,

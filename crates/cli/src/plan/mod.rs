@@ -25,6 +25,7 @@ use crate::{
     caller::status,
     format::{Format, print_all},
     ineffective,
+    interrupt::is_interrupted,
     profile_source::is_dump,
     stdout::print_line,
 };
@@ -42,12 +43,16 @@ impl Plan {
         }
     }
 
-    /// Plans each of several bindings under the same targets, and writes the plans into one file.
+    /// Plans several bindings with the same targets, and writes the plans into one file.
     fn run_each(mut self, bindings: &[Binding]) -> Outcome {
         let of_one = [("--pareto", self.pareto), ("--move", !self.moves.is_empty())];
-        ineffective::refuse(&of_one, "several bindings: give one size of each dimension")?;
+        ineffective::refuse(&of_one, "several bindings: give one size per dimension")?;
         let (given, mut plans) = (self.flags.clone(), Vec::with_capacity(bindings.len()));
         for binding in bindings {
+            if is_interrupted() {
+                let what = format!("stopped before binding `{binding}`: no plan is written, profiles are kept");
+                return Err(Failure::Failed(Report::msg(what)));
+            }
             status!("binding {binding}");
             self.flags = given.with_binding(binding, bindings);
             let plan = self.found(|found| {

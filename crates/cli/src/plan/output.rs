@@ -101,7 +101,7 @@ pub(super) fn check(path: &Path) -> Outcome {
     files(path)[1..].iter().try_for_each(|(_, path)| file::check_place(path))
 }
 
-/// Writes plans as JSON, and their rows as CSV.
+/// Writes the plans as JSON, and their rows as CSV.
 pub fn write(path: &Path, plans: &PlanSet) -> Outcome {
     file::all(files(path).into_iter().map(|(form, path)| {
         let text = match form {

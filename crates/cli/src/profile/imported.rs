@@ -54,6 +54,13 @@ pub(crate) fn run(
         }
         let Some(subject) = &open else { continue };
         let imported = source.read(subject)?;
+        let has_binding = |row: &ProfileRow| !row.binding.is_empty();
+        if let (Some(a), Some(b)) = (rows.first(), imported.rows.first())
+            && has_binding(a) != has_binding(b)
+        {
+            let what = "some of the files have a column `binding`, others have none: import them one by one";
+            return Err(Failure::BadInput(Report::msg(format!("{}: {what}", source.path.display()))));
+        }
         let path = keep(subject, &imported, output)?;
         status!("profile written to {}", path.display());
         lines.push(line(&imported, path));
@@ -98,11 +105,13 @@ fn keep(subject: &ProfiledModel, imported: &Imported, output: &Path) -> Result<P
         device: row.profiled_device(),
         mode: row.mode,
         granularity: row.granularity,
-        binding: ProfiledBinding::default(),
+        binding: match row.binding.as_str() {
+            "" => ProfiledBinding::default(),
+            binding => ProfiledBinding::OneOfSeveral(binding.to_string()),
+        },
     };
     let mut store = ProfileStore::open(output, &key).map_err(Failure::profile)?;
-    let rows = imported.rows.iter().map(|row| ProfileRow { binding: String::new(), ..row.clone() });
-    store.replace_rows(rows.collect()).map_err(Failure::failed)?;
+    store.replace_rows(imported.rows.clone()).map_err(Failure::failed)?;
     ProfileSummary::of(&imported.rows).write(store.path(), None).map_err(Failure::failed)?;
     Ok(store.path().to_path_buf())
 }

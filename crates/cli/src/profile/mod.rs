@@ -66,7 +66,7 @@ pub struct Profile {
     #[arg(long, help_heading = "Measuring")]
     fractions: bool,
 
-    /// Time to spend on each device, for each binding; what is precise to 2 % ends earlier
+    /// Time to spend on each device and binding; what is precise to 2 % ends earlier
     #[arg(long, value_name = "TIME", default_value = "20s", help_heading = "Measuring")]
     budget: Micros,
 
@@ -123,9 +123,9 @@ impl From<GranularityFlag> for Granularity {
     }
 }
 
-/// The profile of each device for one binding of the model, with its summary.
+/// The profiles of all devices for one binding of the model, with their summaries.
 pub struct MeasuredProfiles {
-    /// The sizes of unknown dimensions, where they are one of several bindings.
+    /// The binding, if it is one of several.
     pub binding: Option<Binding>,
     pub profiles: Vec<DeviceProfile>,
     pub summaries: Vec<ProfileSummary>,
@@ -135,7 +135,7 @@ pub struct MeasuredProfiles {
 #[derive(Serialize)]
 struct Page<'a> {
     device: String,
-    /// The sizes of unknown dimensions, where several bindings are profiled.
+    /// The sizes of unknown dimensions, if several bindings are profiled.
     #[serde(skip_serializing_if = "Option::is_none")]
     binding: Option<String>,
     rows: Vec<&'a ProfileRow>,
@@ -173,7 +173,7 @@ impl Profile {
         unwritten(&profiles).map_or(Ok(()), Err)
     }
 
-    /// Measures what no profile of the only binding has yet, and warns of times that are not to be trusted.
+    /// Measures what the profiles of the only binding lack, and warns of unreliable times.
     pub fn measure(&self) -> Result<MeasuredProfiles, Failure> {
         self.flags.binding()?;
         self.measure_with(self.flags.clone())
@@ -243,14 +243,14 @@ fn log_energy(fleet: &Fleet) {
     }
 }
 
-/// Prints all profiles as CSV or JSON. A table is printed as soon as it is there.
+/// Prints all profiles as CSV or JSON. Tables are printed after each binding, by [`print_pages`].
 fn print(format: Format, measured: &mut [MeasuredProfiles], printed: Printed) -> Outcome {
     match format {
         Format::Csv => {
             for of_one in &mut *measured {
                 let binding = of_one.binding.as_ref().map_or(String::new(), ToString::to_string);
                 let profiles = of_one.profiles.iter_mut();
-                // Whether there is a column does not depend on the file that a device's rows come from.
+                // All rows need the same columns, whichever file they come from.
                 let rows = profiles.flat_map(|profile| profile.rows.iter_mut().chain(&mut profile.shards));
                 rows.for_each(|row| row.binding.clone_from(&binding));
             }

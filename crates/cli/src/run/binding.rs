@@ -1,5 +1,5 @@
-//! Which of several bindings of a model a run takes: the smallest that holds the given inputs, which may be padded to its sizes.
-//! Outputs of padded inputs are cut to the sizes that they have without padding.
+//! Selection of a binding by the shapes of the inputs: the smallest with these shapes, or the smallest that they can be padded to.
+//! Outputs of padded inputs are cropped to their sizes without padding.
 
 use std::path::Path;
 
@@ -21,54 +21,54 @@ use edgecut_values::resized;
 
 /// The binding of a run.
 pub(super) struct ChosenBinding {
-    /// Its number among those to choose from.
+    /// Its index among the bindings to choose from.
     pub at: usize,
-    /// It as text, if there was a choice.
+    /// The binding as text, if there were several.
     pub label: Option<String>,
-    /// Contents of the inputs in its sizes.
+    /// The contents of the inputs, padded if necessary.
     given: Given,
-    /// The types of the outputs without padding, if inputs are padded and the types are known.
+    /// The output types without padding, if inputs are padded and the types are known.
     output_types: Option<Vec<TensorType>>,
 }
 
-/// What decides the binding: the model, its flags but for the sizes, the bindings to choose from.
+/// A model and the bindings to choose from. The sizes in `flags` are ignored.
 pub(super) struct BindingChoice<'a> {
     pub model: &'a Path,
     pub flags: &'a ModelFlags,
     pub bindings: &'a [Binding],
 }
 
-/// The open inputs of a model and the contents that are given for them.
+/// The inputs of a model with unknown dimensions, and the given contents.
 struct Inputs {
     open: Vec<OpenInput>,
     given: Given,
 }
 
 impl ChosenBinding {
-    /// The model with the contents of this binding.
+    /// Reads the model with the contents for this binding.
     pub fn load(&self, source: &ModelArguments) -> Result<Model, Failure> {
         source.load_with(self.given.clone())
     }
 
-    /// `outputs` as far as they are not of padding.
-    pub fn cut(&self, outputs: Vec<TensorData>) -> Vec<TensorData> {
+    /// `outputs` without the padding.
+    pub fn crop(&self, outputs: Vec<TensorData>) -> Vec<TensorData> {
         let Some(types) = &self.output_types else { return outputs };
-        let cut = |(at, output): (usize, TensorData)| match types.get(at).and_then(|ty| cut_output(&output, ty)) {
-            Some(cut) => cut,
+        let crop = |(at, output): (usize, TensorData)| match types.get(at).and_then(|ty| crop_output(&output, ty)) {
+            Some(cropped) => cropped,
             None => {
-                notice!("output {at} is left as padded inputs give it: its size for the given inputs is not known");
+                notice!("output {at} is not cropped: its size without padding is not known");
                 output
             }
         };
-        outputs.into_iter().enumerate().map(cut).collect()
+        outputs.into_iter().enumerate().map(crop).collect()
     }
 }
 
 impl BindingChoice<'_> {
-    /// Chooses by the inputs and by `--pad-inputs`.
+    /// Chooses by the shapes of `--inputs`, and by `--pad-inputs`.
     ///
     /// # Errors
-    /// If nothing decides, or no binding fits the inputs.
+    /// If no input has an unknown dimension to choose by, or no binding fits the inputs.
     pub fn choose(&self, arguments: &Run) -> Result<ChosenBinding, Failure> {
         let given = Given::open(self.flags.inputs.as_deref())?;
         let pads = arguments.pad_inputs;
@@ -80,7 +80,7 @@ impl BindingChoice<'_> {
         }
         let inputs = Inputs { open: self.open_inputs()?, given };
         if inputs.shapes().next().is_none() && self.bindings.len() > 1 {
-            return Err(self.failure("no array of --inputs has a shape that chooses one", self.advice(0)));
+            return Err(self.failure("no array of --inputs has a shape to choose by", self.advice(0)));
         }
         let Smallest { exact, holding } = smallest(self.bindings, &inputs.open, |name| inputs.shape(name));
         let (at, is_padded) = match (exact, holding) {
@@ -96,7 +96,7 @@ impl BindingChoice<'_> {
             }
             (None, None) => {
                 let what = format!("none holds the inputs ({})", inputs.text());
-                let advice = "give inputs no larger than one of them, or make a plan with larger sizes".to_string();
+                let advice = "give smaller inputs, or a binding with larger sizes".to_string();
                 return Err(self.failure(&what, advice));
             }
         };
@@ -113,7 +113,7 @@ impl BindingChoice<'_> {
         Ok(ChosenBinding { at, label, given: padded, output_types })
     }
 
-    /// The types of the model's outputs for the inputs as they are given; says so if they are not known.
+    /// The types of the model's outputs for the unpadded inputs. Prints a notice if they are not known.
     fn output_types(&self, binding: &Binding, inputs: &Inputs) -> Option<Vec<TensorType>> {
         let sized = binding.with_shapes_of(&inputs.open, |name| inputs.shape(name));
         let flags = self.flags.with_binding(&sized, &[]);
@@ -124,7 +124,9 @@ impl BindingChoice<'_> {
             }
             Err(failure) => {
                 let why = failure.report().map_or(String::new(), |report| format!(": {report}"));
-                notice!("outputs are left as padded inputs give them: the model does not accept the given sizes{why}");
+                notice!(
+                    "outputs are not cropped: the model does not accept the sizes of the inputs without padding{why}"
+                );
                 None
             }
         }
@@ -158,32 +160,33 @@ impl BindingChoice<'_> {
 }
 
 impl Inputs {
-    /// The shape that is given for the input `name`.
+    /// The given shape of the input `name`.
     fn shape(&self, name: &str) -> Option<Vec<u64>> {
         self.given.ty(name)?.shape.iter().map(|dim| dim.get()).collect()
     }
 
-    /// The open inputs that are given, with their shapes.
+    /// The inputs with unknown dimensions that are given, and their shapes.
     fn shapes(&self) -> impl Iterator<Item = (&OpenInput, Vec<u64>)> {
         self.open.iter().filter_map(|input| Some((input, self.shape(&input.name)?)))
     }
 
-    /// Them as messages list them.
+    /// [`Inputs::shapes`] as text for messages.
     fn text(&self) -> String {
         let shape = |shape: Vec<u64>| shape.iter().map(ToString::to_string).collect::<Vec<_>>().join("×");
-        let named = self.shapes().take(LISTED).map(|(input, of)| format!("{} {}", input.name, shape(of)));
-        let more = if self.shapes().nth(LISTED).is_some() { ", …" } else { "" };
+        let named = self.shapes().take(MAX_LISTED).map(|(input, of)| format!("{} {}", input.name, shape(of)));
+        let more = if self.shapes().nth(MAX_LISTED).is_some() { ", …" } else { "" };
         named.collect::<Vec<_>>().join(", ") + more
     }
 }
 
-/// Inputs that a message lists.
-const LISTED: usize = 4;
+/// Maximum number of inputs in a message.
+const MAX_LISTED: usize = 4;
 
-/// The part of `output` that has the type `ty`; `None` if that is not known or not a part.
-fn cut_output(output: &TensorData, ty: &TensorType) -> Option<TensorData> {
+/// `output` cropped to the type `ty`; `None` if its sizes are unknown or larger.
+fn crop_output(output: &TensorData, ty: &TensorType) -> Option<TensorData> {
     let sizes: Vec<u64> = ty.shape.iter().map(|dim| dim.get()).collect::<Option<_>>()?;
-    let is_part = sizes.len() == output.shape().len() && sizes.iter().zip(output.shape()).all(|(cut, has)| cut <= has);
+    let is_part =
+        sizes.len() == output.shape().len() && sizes.iter().zip(output.shape()).all(|(size, has)| size <= has);
     resized(output, &sizes).filter(|_| is_part)
 }
 
@@ -193,7 +196,7 @@ mod tests {
     use edgecut_graph::DType;
 
     #[test]
-    fn outputs_are_cut_where_the_size_is_known_and_smaller() {
+    fn outputs_are_cropped_if_the_size_is_known_and_smaller() {
         let output = TensorData::new(DType::U8, [1, 3], vec![1, 2, 3]).unwrap();
         let ty = |dims: &[Dim]| TensorType::new(DType::U8, dims.iter().copied().collect());
         for (dims, want) in [
@@ -203,8 +206,8 @@ mod tests {
             (&[Dim::Known(1), Dim::Any], None),
             (&[Dim::Known(3)], None),
         ] {
-            let cut = cut_output(&output, &ty(dims));
-            assert_eq!(cut.as_ref().map(|data| data.bytes().as_ref()), want, "{dims:?}");
+            let cropped = crop_output(&output, &ty(dims));
+            assert_eq!(cropped.as_ref().map(|data| data.bytes().as_ref()), want, "{dims:?}");
         }
     }
 }

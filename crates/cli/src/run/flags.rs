@@ -19,11 +19,11 @@ pub struct Run {
     #[command(flatten)]
     pub(super) flags: ModelFlags,
 
-    /// Pad inputs with zeros up to the smallest binding that holds them, and cut outputs
+    /// Pad inputs with zeros to the smallest binding that holds them, and crop outputs
     ///
-    /// Of the bindings of a plan or of --bind-dim, the smallest that holds the inputs is run; without this flag it must have their
-    /// shapes. Zeros are added at the end of axes. Outputs are cut to the sizes that the model has for the inputs as they are,
-    /// where it accepts these sizes. What is left may still depend on the padding, such as at the border of an image.
+    /// Of the bindings of a plan or of --bind-dim, the smallest that holds the inputs is run; without this flag, the smallest with
+    /// exactly their shapes. Zeros are appended along each axis. Outputs are cropped to their sizes without padding, if the model
+    /// accepts the unpadded sizes. They may still depend on the padding, such as near the border of an image.
     #[arg(long, hide_short_help = true, help_heading = "Model")]
     pub(super) pad_inputs: bool,
 

@@ -97,7 +97,7 @@ pub(super) fn run(arguments: &Run) -> Result<(ModelLatency, Vec<TensorData>), Fa
         peak_bytes: samples.iter().map(|sample| sample.peak).max().unwrap_or_default(),
         binding: chosen.label.clone(),
     };
-    Ok((latency, chosen.cut(outputs)))
+    Ok((latency, chosen.crop(outputs)))
 }
 
 /// What was measured of a model.
@@ -116,7 +116,7 @@ pub struct ModelLatency {
     pub held_bytes: Bytes,
     /// Peak of tensors and workspace, without what is held.
     pub peak_bytes: Bytes,
-    /// The sizes of unknown dimensions, where they were chosen among several bindings.
+    /// The sizes of unknown dimensions, if the binding was selected from several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binding: Option<String>,
 }

@@ -170,11 +170,11 @@ struct Execution<'a> {
     is_decided: bool,
 }
 
-/// What is run of a plan.
+/// How a plan is run.
 #[derive(Clone, Copy)]
 struct Runs<'a> {
     repeat: u64,
-    /// Set once no more runs are to begin.
+    /// Set when no more runs are to start.
     stop: &'static AtomicBool,
     binding: &'a ChosenBinding,
 }
@@ -309,7 +309,7 @@ impl<'a> Execution<'a> {
         let name = arguments.input.display().to_string();
         let about = RunAbout::now(self.plan, &name, in_flight).map_err(Failure::failed)?;
         let result = RunResult { about, latencies_us: record.latencies.clone(), outcome };
-        Ok((MeasuredRun { plan: self.plan, result, outputs: self.runs.binding.cut(outputs) }, trace))
+        Ok((MeasuredRun { plan: self.plan, result, outputs: self.runs.binding.crop(outputs) }, trace))
     }
 
     /// What the model's outputs should be, by an engine of the plan; `None` if no engine that is here computes them.
@@ -395,13 +395,13 @@ impl From<Failure> for Unreached {
     }
 }
 
-/// The plan in `text` for the sizes of the inputs: of a file of several plans the one whose binding they choose.
+/// The plan in `text`; of several plans, the one whose binding the shapes of the inputs select.
 fn choose(arguments: &Run, text: &[u8]) -> Result<(Plan, ChosenBinding), Failure> {
     let plans = plan_file::chosen(&arguments.input, text, &arguments.flags)?;
     let source = source(arguments, &plans.plans()[0]);
     let mut bindings: Vec<Binding> = plans.plans().iter().map(|plan| plan.model.binding()).collect();
     if let [only] = &mut bindings[..] {
-        // Flags may give the only plan other sizes.
+        // Flags may override the sizes of a single plan.
         *only = source.flags.binding()?;
     }
     let choice = BindingChoice { model: &source.model, flags: &source.flags, bindings: &bindings };
@@ -409,7 +409,7 @@ fn choose(arguments: &Run, text: &[u8]) -> Result<(Plan, ChosenBinding), Failure
     Ok((plans.plans()[chosen.at].clone(), chosen))
 }
 
-/// The model that the plan was made for, as it is read.
+/// Where the model of the plan is, and how to read it.
 fn source(arguments: &Run, plan: &Plan) -> ModelArguments {
     let model = arguments.model.clone().unwrap_or_else(|| resolve(&arguments.input, &plan.model.path));
     ModelArguments {

@@ -50,7 +50,7 @@ pub struct Outcome {
     pub engines: Vec<StageEngines>,
     /// How far the outputs are from those of one device; `None` if they were not compared.
     pub outputs: Option<Difference>,
-    /// The sizes of unknown dimensions, where they were chosen among several bindings.
+    /// The sizes of unknown dimensions, if the binding was selected from several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binding: Option<String>,
     /// How far times of different servers may be off against each other; zero if all were taken from one clock.

@@ -17,7 +17,7 @@ pub struct SurveyRequest<'a> {
     pub model: &'a str,
     /// The hash of the model's file.
     pub model_hash: &'a str,
-    /// The sizes that the model's unknown dimensions were given.
+    /// The sizes of the model's unknown dimensions.
     pub binding: ProfiledBinding,
     pub mode: MeasurementMode,
     pub granularity: Granularity,

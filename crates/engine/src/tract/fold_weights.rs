@@ -1,29 +1,51 @@
-//! Folds operators on constant weights in fewer bits, such as the dequantisation of 8-bit weights.
+//! Constant folding of low-bit weights, such as the dequantisation of 8-bit weights.
 //!
-//! tract folds no operator whose result is larger than 4 MiB and larger than its operands, and would convert such
+//! tract does not fold an operator whose result is larger than 4 MiB and than its operands, so it would convert such
 //! weights in each run.
+
+use std::collections::HashMap;
 
 use tract_core::{
     internal::*,
     ops::{dummy::Dummy, konst::Const, source::TypedSource},
 };
 
-/// 4-bit weights in single precision.
-const MOST_GROWTH: usize = 8;
+/// The growth of 8-bit weights in single precision. Weights of fewer bits are converted in each run: they are chosen to save
+/// memory.
+const MAX_GROWTH: usize = 4;
 
-/// Replaces operators on constants by their results, unless these are more than [`MOST_GROWTH`] times as large.
+/// Bytes of constants that are no longer read, from which on they are removed.
+const MAX_UNREAD: usize = 32 << 20;
+
+/// Replaces operators on constants by their results, unless those are more than [`MAX_GROWTH`] times as large as the model's
+/// constants that they are computed from.
 pub(super) fn fold_weights(model: &mut TypedModel) -> TractResult<()> {
-    let mut is_folded = false;
-    for id in model.eval_order()? {
-        if let Some(patch) = fold_patch(model, model.node(id))? {
-            patch.apply(model)?;
-            is_folded = true;
+    // By address of a folded constant: the bytes of those that it was computed from.
+    let mut sources = HashMap::new();
+    loop {
+        let mut unread = 0;
+        for id in model.eval_order()? {
+            if let Some((patch, operands)) = fold_patch(model, model.node(id), &mut sources)? {
+                patch.apply(model)?;
+                unread += operands;
+            }
+            if unread > MAX_UNREAD {
+                break;
+            }
         }
+        if unread == 0 {
+            return Ok(());
+        }
+        model.compact()?;
     }
-    if is_folded { model.compact() } else { Ok(()) }
 }
 
-fn fold_patch(model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedModelPatch>> {
+/// The patch that folds `node`, and the bytes of its operands.
+fn fold_patch(
+    model: &TypedModel,
+    node: &TypedNode,
+    sources: &mut HashMap<*const Tensor, usize>,
+) -> TractResult<Option<(TypedModelPatch, usize)>> {
     if node.inputs.is_empty() || node.op_is::<Const>() || node.op_is::<Dummy>() || node.op_is::<TypedSource>() {
         return Ok(None);
     }
@@ -31,10 +53,15 @@ fn fold_patch(model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedM
     let Some(constants) = facts.iter().map(|fact| fact.konst.clone()).collect::<Option<Vec<_>>>() else {
         return Ok(None);
     };
+    let bytes = |tensor: &Arc<Tensor>| tensor.datum_type().size_of() * tensor.len();
+    let operands: usize = constants.iter().map(bytes).sum();
+    let source: usize = constants
+        .iter()
+        .map(|tensor| sources.get(&Arc::as_ptr(tensor)).copied().unwrap_or_else(|| bytes(tensor)))
+        .sum();
     let size = |fact: &TypedFact| fact.mem_size().to_usize().ok();
-    let operands: usize = constants.iter().map(|constant| constant.datum_type().size_of() * constant.len()).sum();
     let results = node.outputs.iter().map(|output| size(&output.fact)).sum::<Option<usize>>();
-    if results.is_none_or(|results| results > operands.saturating_mul(MOST_GROWTH)) {
+    if results.is_none_or(|results| results > source.saturating_mul(MAX_GROWTH)) {
         return Ok(None);
     }
     let results = match node.op.eval_out_of_plan(constants.into_iter().map(IntoTValue::into_tvalue).collect()) {
@@ -42,12 +69,14 @@ fn fold_patch(model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedM
         Ok(None) => return Ok(None),
         Err(error) => return Err(error.context(format!("{node} on constants"))),
     };
-    let mut patch = TypedModelPatch::new("weights in fewer bits");
+    let mut patch = TypedModelPatch::new("low-bit weights");
     for (index, result) in results.into_iter().enumerate() {
-        let constant = patch.add_const(format!("{}.{index}", node.name), result.into_arc_tensor())?;
+        let result = result.into_arc_tensor();
+        sources.insert(Arc::as_ptr(&result), source);
+        let constant = patch.add_const(format!("{}.{index}", node.name), result)?;
         patch.shunt_outside(model, OutletId::new(node.id, index), constant)?;
     }
-    Ok(Some(patch))
+    Ok(Some((patch, operands)))
 }
 
 #[cfg(test)]
@@ -56,8 +85,8 @@ mod tests {
     use tract_core::ops::{array::MultiBroadcastTo, cast::cast, math};
 
     #[test]
-    fn what_is_computed_of_constants_is_a_constant_unless_it_grows_a_lot() {
-        // x + w as floats; w alone as a row of 100 copies.
+    fn operators_on_constants_are_folded_unless_the_result_is_much_larger() {
+        // x + float(w), and 100 copies of w.
         let mut model = TypedModel::default();
         let weights: Vec<i8> = (-32..32).collect();
         let x = model.add_source("x", f32::fact([64])).unwrap();

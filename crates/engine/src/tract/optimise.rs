@@ -6,12 +6,12 @@ use tract_core::{internal::*, ops::cast::Cast, optim::Optimizer};
 
 use super::{
     conv_algorithm::select_conv_algorithms,
+    elide_casts::elide_casts,
     fold_scales::fold_scales,
     fold_weights::fold_weights,
     fuse_elementwise::fuse_elementwise,
     keep_nan::{relax_nan, restore_nan},
     per_image::split_batches,
-    skip_integers::skip_integers,
     split_depth::split_depth,
 };
 
@@ -22,7 +22,6 @@ use super::{
 /// fails, it is skipped.
 pub(super) fn optimise(mut model: TypedModel) -> TractResult<TypedModel> {
     fold_weights(&mut model)?;
-    skip_integers(&mut model)?;
     Optimizer::prop_consts().optimize(&mut model)?;
     fold_scales(&mut model)?;
     split_batches(&mut model, optimise)?;
@@ -38,6 +37,8 @@ pub(super) fn optimise(mut model: TypedModel) -> TractResult<TypedModel> {
     }
     split_depth(&mut decluttered)?;
     select_conv_algorithms(&mut decluttered)?;
+    // Not before scales are folded: products of integers are exact only with weights that are integers.
+    elide_casts(&mut decluttered)?;
     let keeps_nan = relax_nan(&mut decluttered)?;
     decluttered.optimize()?;
     if keeps_nan {

@@ -12,10 +12,10 @@ use crate::{
 pub(super) const OPS: &[(&str, Lower)] =
     &[("AveragePool", average), ("MaxPool", max), ("LpPool", norm), ("GlobalLpPool", global_norm)];
 
-/// Those of ONNX Runtime's domain.
+/// Operators of ONNX Runtime's domain.
 pub(super) const MICROSOFT_OPS: &[(&str, Lower)] = &[("NhwcMaxPool", |call| {
     let x = call.input(0)?;
-    one(between_transpositions(call, x, maximum)?)
+    one(in_nchw(call, x, maximum)?)
 })];
 
 fn windows(call: &Call<'_, '_>, x: TensorId) -> Result<Windows> {
@@ -71,8 +71,8 @@ fn maximum(call: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId> {
     call.op(name, &[x], attrs)
 }
 
-/// Applies `f` to `x`, whose channels are the last axis, with channels as axis 1.
-pub(super) fn between_transpositions(
+/// Applies `f` in the layout NCHW to `x`, whose layout is NHWC, with any number of spatial axes.
+pub(super) fn in_nchw(
     call: &mut Call<'_, '_>,
     x: TensorId,
     f: impl FnOnce(&mut Call<'_, '_>, TensorId) -> Result<TensorId>,
@@ -80,9 +80,9 @@ pub(super) fn between_transpositions(
     let last = call.rank(x).checked_sub(1).filter(|last| *last > 0).ok_or("the data has no channels")?;
     let first: Vec<usize> = [0, last].into_iter().chain(1..last).collect();
     let x = call.transpose(x, &first)?;
-    let made = f(call, x)?;
+    let result = f(call, x)?;
     let back: Vec<usize> = std::iter::once(0).chain(2..=last).chain([1]).collect();
-    call.transpose(made, &back)
+    call.transpose(result, &back)
 }
 
 /// The exponent of a norm, until operator set 1 a float.

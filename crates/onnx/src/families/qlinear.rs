@@ -8,7 +8,7 @@ use edgecut_graph::{Attr, TensorId};
 use super::{
     conv,
     linear::{general_product, product},
-    pool::{averaged, between_transpositions},
+    pool::{averaged, in_nchw},
     quantize::{along, dequantized, requantized},
 };
 use crate::{
@@ -65,7 +65,7 @@ pub(super) fn is_kept(call: &Call<'_, '_>) -> bool {
     values.is_none_or(|values| values.windows(2).all(|pair| pair[0] == pair[1]))
 }
 
-/// Applies `f` to `x`, whose channels are the last axis if the attribute says so, with channels as axis 1.
+/// Applies `f` in the layout NCHW to `x`, whose layout is NHWC if `channels_last` is set.
 fn with_channels_first(
     call: &mut Call<'_, '_>,
     x: TensorId,
@@ -73,7 +73,7 @@ fn with_channels_first(
 ) -> Result<TensorId> {
     match call.int("channels_last", 0) {
         0 => f(call, x),
-        _ => between_transpositions(call, x, f),
+        _ => in_nchw(call, x, f),
     }
 }
 

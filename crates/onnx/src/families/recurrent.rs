@@ -14,22 +14,22 @@ use super::quantize::dequantized;
 
 pub(super) const OPS: &[(&str, Lower)] = &[("LSTM", recurrent), ("GRU", recurrent), ("RNN", recurrent)];
 
-/// Those of ONNX Runtime's domain.
-pub(super) const MICROSOFT_OPS: &[(&str, Lower)] = &[("DynamicQuantizeLSTM", dynamic)];
+/// Operators of ONNX Runtime's domain.
+pub(super) const MICROSOFT_OPS: &[(&str, Lower)] = &[("DynamicQuantizeLSTM", dynamic_quantize_lstm)];
 
-/// LSTM on dequantised weights, which come with inputs and outputs swapped. ONNX Runtime also quantises data and states
-/// before each product; here they stay in single precision.
-fn dynamic(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
+/// LSTM on dequantised weights, which are stored transposed. ONNX Runtime also quantises data and states before each
+/// product; the decomposition keeps them in single precision.
+fn dynamic_quantize_lstm(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     for (at, scale) in [(1, 8), (2, 10)] {
         let (weight, zero, scale) = (call.input(at)?, call.optional(scale + 1)?, call.input(scale)?);
-        // One scale, or one for each direction, or one for each of its rows.
-        let spread = |call: &mut Call<'_, '_>, parameter: TensorId| match call.dims(parameter)?[..] {
+        // A scale for each direction, or for each row of its weights.
+        let unsqueezed = |call: &mut Call<'_, '_>, parameter: TensorId| match call.dims(parameter)?[..] {
             [directions] => call.reshape(parameter, &[directions, 1, 1]),
             [directions, rows] => call.reshape(parameter, &[directions, 1, rows]),
-            _ => Err("scales are not those of directions or their rows".to_string()),
+            _ => Err("expected one scale for each direction or for each row of its weights".to_string()),
         };
-        let scale = spread(call, scale)?;
-        let zero = zero.map(|zero| spread(call, zero)).transpose()?;
+        let scale = unsqueezed(call, scale)?;
+        let zero = zero.map(|zero| unsqueezed(call, zero)).transpose()?;
         let weight = dequantized(call, weight, scale, zero)?;
         let weight = call.transpose(weight, &[0, 2, 1])?;
         call.inputs[at] = Some(Value::Tensor(weight));

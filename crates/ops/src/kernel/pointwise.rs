@@ -76,8 +76,7 @@ pub fn half_conversion(from: DatumType, to: DatumType) -> Option<ElementWiseOp> 
 /// Name of [`exact_integers`], by which engines recognise it.
 pub const EXACT_INTEGERS: &str = "exact_integers";
 
-/// The conversion to int32 of single-precision numbers that are integers of at most 24 bits: converted back, they are the
-/// same.
+/// A cast to int32 of single-precision numbers that are integers of at most 24 bits, so that casting back is the identity.
 pub fn exact_integers() -> ElementWiseOp {
     convert(EXACT_INTEGERS, DatumType::I32, |single, _| each_into(single, |x: f32| x as i32))
 }

@@ -60,7 +60,7 @@ impl<'a> Wiring<'a> {
         Ok(self.wire(op, inputs)?[0])
     }
 
-    /// As [`Wiring::one`]; where the operands are constants, the result is one as well, for wirings that depend on it.
+    /// Like [`Wiring::one`], but operators on constants are folded, for wirings that depend on the value.
     pub(crate) fn folded(&mut self, op: impl Into<Box<dyn TypedOp>>, inputs: &[OutletId]) -> TractResult<OutletId> {
         let op = op.into();
         let Some(known) = inputs.iter().map(|input| self.known(*input)).collect::<Option<TVec<_>>>() else {

@@ -7,8 +7,9 @@ use crate::{
     split::SplitAxis,
 };
 
-/// The axes along which `operator` can be split into at least two shards: those that it declares, or that follow from its
-/// decomposition, then those along which it passes on partial sums of an operand. Empty for an operator that is unknown, has no such axes, or has unknown dimensions.
+/// The axes along which `operator` can be split into at least two shards: those that it declares or that follow from its
+/// decomposition, then those along which it passes on partial sums of an operand. Empty for an operator that is unknown, has no
+/// such axes, or has unknown dimensions.
 pub fn axes(graph: &Graph, operator: &Operator) -> Vec<SplitAxis> {
     let mut axes = own_axes(graph, operator);
     axes.extend(carried_axes(graph, operator));

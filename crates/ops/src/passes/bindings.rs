@@ -1,5 +1,5 @@
-//! Bindings of a model: the sizes that its unknown dimensions are given together. Lists of sizes make several, and the shapes of
-//! inputs choose one of them.
+//! Bindings of a model: one size for each of its unknown dimensions. Lists of sizes give several bindings, among which the shapes
+//! of inputs select.
 
 use std::{collections::HashSet, fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 
 use super::retype::{BindDim, BindDimError, bound_size};
 
-/// The most bindings that one model is read with.
+/// Maximum number of bindings of a model.
 pub const MAX_BINDINGS: usize = 16;
 
 /// The sizes of one unknown dimension, as in `--bind-dim`: `width=320,640` is two of the dimension `width`.
@@ -30,14 +30,16 @@ impl From<BindDim> for BindSizes {
     }
 }
 
-/// The sizes that a model's unknown dimensions are given together; printed with the dimensions in alphabetical order.
+/// Sizes of a model's unknown dimensions; displayed with the dimensions in alphabetical order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Binding(Vec<BindDim>);
 
-/// Why lists of sizes make no bindings.
+/// Why lists of sizes do not give bindings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BindingsError {
-    #[error("lists of sizes pair up, so all have the same length or one size; found {0} and {1} sizes")]
+    #[error(
+        "lists of sizes are zipped, so each must have a single size or as many as the others; found {0} and {1} sizes"
+    )]
     Lengths(usize, usize),
     #[error("{0} sizes of a dimension; at most {MAX_BINDINGS} are accepted")]
     TooMany(usize),
@@ -45,8 +47,8 @@ pub enum BindingsError {
     Twice(Binding),
 }
 
-/// The bindings that lists of sizes make: the first sizes of all lists together, then the second ones. A single size is in
-/// all of them.
+/// The bindings that lists of sizes give: the first sizes of all lists, then the second ones, and so on. A single size is in all
+/// bindings.
 ///
 /// # Errors
 /// If lists have different lengths or are too long, or two bindings are the same.
@@ -71,7 +73,7 @@ pub fn bindings(dims: &[BindSizes]) -> Result<Vec<Binding>, BindingsError> {
     }
 }
 
-/// An input some of whose dimensions the model leaves open.
+/// An input with unknown dimensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenInput {
     pub name: SmolStr,
@@ -82,20 +84,20 @@ pub struct OpenInput {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenDim {
     Known(u64),
-    /// With what the file calls it.
+    /// With its name in the file.
     Open(Option<SmolStr>),
 }
 
-/// The smallest bindings for the shapes of given inputs, by the number of elements of all open inputs; of equal ones the first.
+/// Indices of the smallest bindings for the shapes of given inputs, by the number of input elements. The first wins a tie.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Smallest {
-    /// Of those that have the shapes themselves.
+    /// Among those with exactly these shapes.
     pub exact: Option<usize>,
-    /// Of those in which no dimension is smaller.
+    /// Among those in which no dimension is smaller.
     pub holding: Option<usize>,
 }
 
-/// The smallest of `bindings` for inputs whose shapes `given` knows. Inputs that are not given fit every binding.
+/// The smallest of `bindings` for inputs with the shapes `given`. Inputs that are not given fit every binding.
 pub fn smallest(bindings: &[Binding], inputs: &[OpenInput], given: impl Fn(&str) -> Option<Vec<u64>>) -> Smallest {
     let shapes: Vec<(&OpenInput, Vec<u64>)> =
         inputs.iter().filter_map(|input| Some((input, given(&input.name)?))).collect();
@@ -115,7 +117,7 @@ pub fn smallest(bindings: &[Binding], inputs: &[OpenInput], given: impl Fn(&str)
 }
 
 impl Binding {
-    /// The first of `bindings`, as messages list them.
+    /// `bindings` as text for messages, up to [`MAX_BINDINGS`].
     pub fn list(bindings: impl IntoIterator<Item = Binding>) -> String {
         let named = bindings.into_iter().take(MAX_BINDINGS).map(|binding| format!("`{binding}`"));
         named.collect::<Vec<_>>().join(", ")
@@ -125,12 +127,12 @@ impl Binding {
         &self.0
     }
 
-    /// Whether it gives dimensions all the sizes that `other` gives them.
+    /// Whether it contains all sizes of `other`.
     pub fn includes(&self, other: &Binding) -> bool {
         other.0.iter().all(|dim| self.0.contains(dim))
     }
 
-    /// The shape of `input`; dimensions without a size have that of `given`, as dimensions beyond its rank have none.
+    /// The shape of `input`. Dimensions without a size take that of `given`, and are left out beyond its rank.
     pub fn shape(&self, input: &OpenInput, given: &[u64]) -> Vec<u64> {
         let size = |(axis, dim): (usize, &OpenDim)| match dim {
             OpenDim::Known(size) => Some(*size),
@@ -141,7 +143,7 @@ impl Binding {
         input.dims.iter().enumerate().filter_map(size).collect()
     }
 
-    /// The same with the sizes that given inputs have.
+    /// The same with the sizes of given inputs in front, which take precedence.
     pub fn with_shapes_of(&self, inputs: &[OpenInput], given: impl Fn(&str) -> Option<Vec<u64>>) -> Binding {
         let (mut dims, mut symbols) = (Vec::new(), Vec::new());
         for (input, shape) in inputs.iter().filter_map(|input| Some((input, given(&input.name)?))) {
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_sizes_pair_up() {
+    fn lists_of_sizes_are_zipped() {
         let many = format!("w={}", (1..=17).map(|size| size.to_string()).collect::<Vec<_>>().join(","));
         for (flags, want) in [
             (&[][..], Ok(&[""][..])),
@@ -221,11 +223,11 @@ mod tests {
             (Some(vec![3, 20, 40]), None, None, Some(1)),
             (Some(vec![3, 16, 70]), None, None, Some(3)),
             (Some(vec![3, 64, 80]), None, None, None),
-            // The exact one is larger than another that holds the inputs.
+            // A smaller binding than the exact one may hold the inputs.
             (None, Some(vec![80, 9]), Some(3), Some(3)),
             (None, Some(vec![64, 9]), Some(1), Some(3)),
             (Some(vec![3, 32, 32]), Some(vec![33, 9]), None, Some(1)),
-            // Of another rank, or of another size where the model states one.
+            // Another rank, or another size of a known dimension.
             (Some(vec![32, 32]), None, None, None),
             (Some(vec![2, 32, 32]), None, None, None),
             (None, None, Some(2), Some(2)),
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_replace_the_sizes_of_a_binding() {
+    fn sizes_of_inputs_override_those_of_a_binding() {
         let input = OpenInput { name: "x".into(), dims: vec![OpenDim::Open(Some("w".into())), OpenDim::Open(None)] };
         let other = OpenInput { name: "y".into(), dims: vec![OpenDim::Open(Some("w".into()))] };
         let inputs = [input, other];

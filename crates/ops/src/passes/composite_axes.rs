@@ -1,9 +1,9 @@
 //! The split axes of composite operators, which follow from their decompositions: a range of a result axis is propagated
-//! backwards through the axes that the inner operators declare, until each operand is sliced along one axis or read whole.
+//! backwards through the split axes of the inner operators, until each operand is sliced along one axis or read whole.
 //!
-//! A shard is a composite operator again, which engines compute by its name. So an axis is left out if that would compute something
-//! else than the shard: if attributes would have to say what they cannot, or if the operator makes a tensor itself whose content
-//! depends on the position.
+//! A shard is a composite operator as well, which engines compute by its name. So an axis is left out if a kernel would compute
+//! something else on the slices: if no attributes describe the shard, or if the operator generates a tensor whose elements depend
+//! on their position.
 
 use std::{ops::Range, sync::Arc};
 
@@ -18,16 +18,17 @@ use crate::{
     },
 };
 
-/// Most tensors and results of a decomposition that is split: the range of each is computed through all operators after it.
-const MOST_TENSORS: usize = 512;
+/// Maximum number of tensors, and of results, of a decomposition that is split: each range is a composition of the maps of all
+/// operators after it.
+const MAX_TENSORS: usize = 512;
 
 /// The axes along which `operator`, which `decomposition` computes, can be split into at least two shards.
 pub(super) fn composite_axes(operator: &Operator, decomposition: &Arc<Graph>) -> Vec<SplitAxis> {
     let inner = &**decomposition;
     let is_known = inner.tensors().all(|(_, tensor)| tensor.ty.shape.fixed().is_some());
-    // The reader's own attributes have a dot in their names.
+    // The importer's own attributes have a dot in their names.
     let mut stated = operator.attrs.iter().map(|(name, _)| name).filter(|name| !name.contains('.'));
-    let is_small = inner.tensors().len() <= MOST_TENSORS && inner.outputs.len() <= MOST_TENSORS;
+    let is_small = inner.tensors().len() <= MAX_TENSORS && inner.outputs.len() <= MAX_TENSORS;
     if !is_small || !is_known || !stated.all(|name| composite_attr(name).is_some()) {
         return Vec::new();
     }
@@ -48,15 +49,15 @@ fn composite_axis(
 ) -> Option<SplitAxis> {
     let inner = &**decomposition;
     let size = inner.tensor(*inner.outputs.first()?).ty.shape.get(axis)?.get()?;
-    let (sides, walk) = result_axes(inner, axes, axis, size)?;
-    let mut split = SplitAxis::new(Join::Axis(sides), size, operator.operands().count()).grain(walk.grain);
+    let (sides, propagation) = result_axes(inner, axes, axis, size)?;
+    let mut split = SplitAxis::new(Join::Axis(sides), size, operator.operands().count()).grain(propagation.grain);
     for (index, input) in inner.inputs().enumerate() {
-        match &walk.demands[input.0 as usize] {
+        match &propagation.demands[input.0 as usize] {
             Some(Demand::Range { axis, steps }) => {
                 *split.operands.get_mut(index)? = Some(AccessMap { axis: *axis, map: chained(steps.clone()) });
             }
             Some(Demand::Whole) => {}
-            // An engine may check the size of what the decomposition does not read.
+            // The decomposition does not read the operand, but an engine may check its size.
             None if inner.tensor(input).ty.shape.elements() != Some(1) => return None,
             None => {}
         }
@@ -67,23 +68,23 @@ fn composite_axis(
     let split_operator = |choice: Option<(Arc<SplitAxis>, Vec<RangeFn>)>| {
         choice.map(|(axis, steps)| OperatorSplit { axis, map: chained(steps) })
     };
-    let operators: Vec<Option<OperatorSplit>> = walk.choices.into_iter().map(split_operator).collect();
+    let operators: Vec<Option<OperatorSplit>> = propagation.choices.into_iter().map(split_operator).collect();
     let rank = inner.tensor(*inner.outputs.first()?).ty.shape.rank();
     let mut split = with_attrs(split, operator, inner, &operators, (axis, rank))?;
     split.decomposition = Some(Arc::new(DecompositionSplit { graph: decomposition.clone(), operators }));
     Some(split)
 }
 
-/// For each result the axis along which a range of `axis` of the first one is a range of it, `None` for a result that every shard
-/// computes whole, and how the decomposition computes them.
+/// The axis of each result that is split along with `axis` of the first, `None` for a result that every shard computes whole; and
+/// the propagation for them.
 fn result_axes<'a>(
     inner: &'a Graph,
     axes: &'a [Vec<Arc<SplitAxis>>],
     axis: usize,
     size: u64,
-) -> Option<(Vec<Option<usize>>, Walk<'a>)> {
+) -> Option<(Vec<Option<usize>>, RangePropagation<'a>)> {
     let mut sides = vec![Some(axis)];
-    let mut walk = Walk::of(inner, axes, size, &sides)?;
+    let mut propagation = RangePropagation::of(inner, axes, size, &sides)?;
     for output in &inner.outputs[1..] {
         let shape = &inner.tensor(*output).ty.shape;
         let others = (0..shape.rank()).filter(|other| *other != axis).map(Some);
@@ -92,18 +93,18 @@ fn result_axes<'a>(
         let tried = [Some(axis)].into_iter().chain(others).chain([None]).filter(fits);
         let (side, found) = tried.into_iter().find_map(|side| {
             let all: Vec<Option<usize>> = sides.iter().copied().chain([side]).collect();
-            Some((side, Walk::of(inner, axes, size, &all)?))
+            Some((side, RangePropagation::of(inner, axes, size, &all)?))
         })?;
         sides.push(side);
-        walk = found;
+        propagation = found;
     }
-    Some((sides, walk))
+    Some((sides, propagation))
 }
 
 /// What a shard needs of a tensor.
 enum Demand {
     Whole,
-    /// The range of `axis` that `steps`, one after the other, make of the range that the shard computes.
+    /// The range of `axis` that the composition of `steps` maps the shard's range to.
     Range {
         axis: usize,
         steps: Vec<RangeFn>,
@@ -111,33 +112,39 @@ enum Demand {
 }
 
 /// Propagation of ranges from results backwards to operands.
-struct Walk<'a> {
+struct RangePropagation<'a> {
     inner: &'a Graph,
     /// Length of the axis that is split.
     size: u64,
     grain: u64,
     /// By tensor.
     demands: Vec<Option<Demand>>,
-    /// By operator: the axis it is split along, and how its ranges follow.
+    /// By operator: the axis it is split along, and the maps from the shard's range to its own.
     choices: Vec<Option<(Arc<SplitAxis>, Vec<RangeFn>)>>,
 }
 
-impl Walk<'_> {
-    /// The propagation of a range of the axes `sides` of the first results. `None` if an operator cannot be split where its
-    /// readers need it, or they need several ranges of a tensor.
-    fn of<'a>(inner: &'a Graph, axes: &[Vec<Arc<SplitAxis>>], size: u64, sides: &[Option<usize>]) -> Option<Walk<'a>> {
-        let mut walk = Walk { inner, size, grain: 1, demands: Vec::new(), choices: vec![None; axes.len()] };
-        walk.demands.resize_with(inner.tensors().len(), || None);
+impl RangePropagation<'_> {
+    /// Propagates a range of the axes `sides` of the first results. `None` if an operator cannot be split as its readers demand,
+    /// or they demand different ranges of a tensor.
+    fn of<'a>(
+        inner: &'a Graph,
+        axes: &[Vec<Arc<SplitAxis>>],
+        size: u64,
+        sides: &[Option<usize>],
+    ) -> Option<RangePropagation<'a>> {
+        let mut propagation =
+            RangePropagation { inner, size, grain: 1, demands: Vec::new(), choices: vec![None; axes.len()] };
+        propagation.demands.resize_with(inner.tensors().len(), || None);
         for (output, side) in inner.outputs.iter().zip(sides) {
             let demand = |axis: usize| Demand::Range { axis, steps: Vec::new() };
-            walk.require(*output, side.map_or(Demand::Whole, demand))?;
+            propagation.require(*output, side.map_or(Demand::Whole, demand))?;
         }
         let operators: Vec<_> = inner.operators().zip(axes).collect();
         for ((id, operator), axes) in operators.into_iter().rev() {
-            match walk.required(operator)? {
+            match propagation.required(operator)? {
                 Required::Nothing => {}
                 Required::Whole => {
-                    operator.operands().try_for_each(|operand| walk.require(operand, Demand::Whole))?;
+                    operator.operands().try_for_each(|operand| propagation.require(operand, Demand::Whole))?;
                 }
                 Required::Range(outputs, steps) => {
                     let is_along = |axis: &&Arc<SplitAxis>| match &axis.join {
@@ -145,9 +152,9 @@ impl Walk<'_> {
                         Join::Sum => false,
                     };
                     let axis = axes.iter().find(is_along)?.clone();
-                    walk.refine(&steps, &axis)?;
+                    propagation.refine(&steps, &axis)?;
                     for (operand, access) in operator.operands().zip(&axis.operands) {
-                        walk.require(
+                        propagation.require(
                             operand,
                             match access {
                                 None => Demand::Whole,
@@ -158,15 +165,15 @@ impl Walk<'_> {
                             },
                         )?;
                     }
-                    walk.choices[id.0 as usize] = Some((axis, steps));
+                    propagation.choices[id.0 as usize] = Some((axis, steps));
                 }
             }
         }
-        Some(walk)
+        Some(propagation)
     }
 
-    /// What later operators need of the results of `operator`; `None` if that is both ranges and whole results, or different
-    /// ranges.
+    /// The demand of later operators for the results of `operator`; `None` if some are needed whole and others in part, or
+    /// in different ranges.
     fn required(&self, operator: &Operator) -> Option<Required> {
         let mut required = Required::Nothing;
         for (index, output) in operator.outputs.iter().enumerate() {
@@ -188,8 +195,8 @@ impl Walk<'_> {
         Some(required)
     }
 
-    /// Adds a demand for `tensor`. `None` if it contradicts what is demanded already, or `tensor` is a constant that differs along
-    /// the axis: the operator makes it itself, and knows nothing of positions.
+    /// Adds a demand for `tensor`. `None` if it contradicts an earlier one, or `tensor` is a constant that is not uniform along
+    /// the axis: the operator generates it itself, always from position 0.
     fn require(&mut self, tensor: TensorId, demand: Demand) -> Option<()> {
         if let (Origin::Constant(data), Demand::Range { axis, .. }) = (&self.inner.tensor(tensor).origin, &demand)
             && !is_uniform(data, *axis)
@@ -209,7 +216,7 @@ impl Walk<'_> {
         agrees.then_some(())
     }
 
-    /// Makes the grain such that what `steps` make of boundaries on it is on the grain of `axis`.
+    /// Coarsens the grain until `steps` map its multiples to multiples of the grain of `axis`. `None` if none does.
     fn refine(&mut self, steps: &[RangeFn], axis: &SplitAxis) -> Option<()> {
         if axis.grain > 1 {
             let unit = applied(steps, &(0..self.grain)).end;
@@ -230,11 +237,11 @@ impl Walk<'_> {
 enum Required {
     Nothing,
     Whole,
-    /// Ranges of an axis of each of these results, and what makes them of the range that the shard computes.
+    /// By result, the axis of which a range is needed; and the maps from the shard's range to it.
     Range(Vec<(usize, usize)>, Vec<RangeFn>),
 }
 
-/// `split` with the attributes of `operator` that differ in a shard. `None` if one would have to say what it cannot. `along` is the
+/// `split` with the attributes of `operator` that differ in a shard. `None` if no value of one describes the shard. `along` is the
 /// axis of the first result and its rank.
 fn with_attrs(
     mut split: SplitAxis,
@@ -271,7 +278,8 @@ fn with_attrs(
     Some(split)
 }
 
-/// Whether the axis, of a result of this rank, divides into heads or is that of heads: channels last, or heads before positions.
+/// Whether the axis is that of heads, or of channels that contain them: the layouts `[…, channels]` up to rank 3, and
+/// `[…, heads, positions, channels]`.
 fn is_of_heads((axis, rank): (usize, usize)) -> bool {
     match rank {
         0..=3 => axis + 1 == rank,
@@ -279,7 +287,7 @@ fn is_of_heads((axis, rank): (usize, usize)) -> bool {
     }
 }
 
-/// Whether elements that differ only in their position along `axis` are equal.
+/// Whether `data` is constant along `axis`.
 fn is_uniform(data: &TensorData, axis: usize) -> bool {
     let inner = data.shape().iter().skip(axis + 1).product::<u64>().saturating_mul(data.dtype().size());
     let length = data.shape().get(axis).copied().unwrap_or(1);
@@ -298,8 +306,8 @@ fn chained(steps: Vec<RangeFn>) -> RangeFn {
     Arc::new(move |range| applied(&steps, range))
 }
 
-/// Ranges of an axis on its grain by which maps of ranges are compared: at both ends, in the middle, and all of it. Each shard is
-/// checked again when it is made.
+/// Ranges on the grain of an axis for which maps are compared: at both ends, in the middle, and the whole axis. Samples suffice,
+/// as each shard is checked when it is made.
 fn samples(size: u64, grain: u64) -> Vec<Range<u64>> {
     let steps = size.div_ceil(grain.max(1));
     let mut cuts: Vec<u64> = [0, 1, steps / 2, steps.saturating_sub(1), steps].map(|at| (at * grain).min(size)).into();
@@ -322,8 +330,8 @@ mod tests {
     /// A call of a decomposition: see [`Composite`].
     type InnerCall = (&'static str, &'static [usize], Vec<(&'static str, Attr)>, &'static [u64]);
 
-    /// A composite operator of x and w, computed by `calls`: a name, operands by number (0 is x, 1 is w, 2 the constant 0, 1, 2, …,
-    /// then results in order), attributes, and the result's shape. Its results are those of the last `results` calls.
+    /// A composite operator of x and w, computed by `calls`: name, operands by index (0 is x, 1 is w, 2 the constant 0, 1, 2, …,
+    /// then results in order), attributes, and the result's shape. The results of the last `results` calls are its own.
     struct Composite {
         operands: [&'static [u64]; 2],
         constant: &'static [u64],
@@ -361,7 +369,7 @@ mod tests {
             graph
         }
 
-        /// By axis, those of the results.
+        /// For each split axis, the axes of the results.
         fn sides(&self) -> Vec<Vec<Option<usize>>> {
             let graph = self.graph();
             let sides = |axis: SplitAxis| match axis.join {
@@ -409,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_that_the_operator_cannot_follow_is_left_out() {
+    fn axes_that_no_shard_can_express_are_left_out() {
         let same: &[u64] = &[4, 6];
         let add = |constant| Composite {
             operands: [same, &[6]],
@@ -431,13 +439,13 @@ mod tests {
         let unread = Composite { calls: vec![("nn.relu", &[0], vec![], same)], ..add(&[]) };
         let cases: [(&str, Composite, &[usize]); 10] = [
             ("a sum", add(&[]), &[0, 1]),
-            ("numbers by position that the operator makes itself", add(&[6]), &[0]),
-            ("the same for each column", add(&[4, 1]), &[1]),
-            ("the same for each row", add(&[1, 6]), &[0]),
+            ("a constant that depends on the position", add(&[6]), &[0]),
+            ("a constant that depends on the row", add(&[4, 1]), &[1]),
+            ("a constant that depends on the column", add(&[1, 6]), &[0]),
             ("an attribute without a known meaning", with(&[("sizes", Attr::Int(6))]), &[]),
-            ("one of the reader's own", with(&[("onnx.opset", Attr::Int(17))]), &[0, 1]),
-            ("heads in the channels", with(&[("num_heads", Attr::Int(2))]), &[0]),
-            ("columns", with(&[("N", Attr::Int(6))]), &[0, 1]),
+            ("an attribute of the importer's own", with(&[("onnx.opset", Attr::Int(17))]), &[0, 1]),
+            ("channels that contain heads", with(&[("num_heads", Attr::Int(2))]), &[0]),
+            ("an attribute for the number of columns", with(&[("N", Attr::Int(6))]), &[0, 1]),
             ("two ranges of one operand", transposed, &[]),
             ("an operand that the decomposition does not read", unread, &[]),
         ];
@@ -452,8 +460,8 @@ mod tests {
     }
 
     #[test]
-    fn grains_follow_the_operators() {
-        // Rows of 4 positions each, in one axis: only whole rows of 4 can be cut before the reshape.
+    fn the_grain_follows_from_the_decomposition() {
+        // The reshape merges rows of 4 positions into one axis, which can be cut between rows only.
         let rows = Composite {
             operands: [&[6, 4, 3], &[3]],
             constant: &[],
@@ -472,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn further_results_are_split_alike_or_computed_by_every_shard() {
+    fn other_results_are_split_along_with_the_first_or_computed_whole() {
         let square: &[u64] = &[4, 4];
         let of = |last: InnerCall| Composite {
             operands: [square, &[4]],
@@ -485,10 +493,10 @@ mod tests {
             ([vec![Some(0), Some(0)], vec![Some(1), Some(1)]], [vec![Some(0), Some(1)], vec![Some(1), Some(0)]]);
         assert_eq!(of(("nn.relu", &[3], vec![], square)).sides(), both);
         assert_eq!(of(("transpose", &[3], vec![("axes", list(&[1, 0]))], square)).sides(), exchanged);
-        // The sum over columns needs them all.
+        // A sum over columns cannot be split along them.
         let sums = of(("sum", &[3], vec![("axis", list(&[1])), ("keepdims", Attr::Bool(true))], &[4, 1]));
         assert_eq!(sums.sides(), [[Some(0), Some(0)]]);
-        // The bias is read whole along rows, and is its own result.
+        // The second result depends on the bias alone, which is read whole if rows are split.
         assert_eq!(of(("nn.relu", &[1], vec![], &[4])).sides(), [[Some(0), None], [Some(1), Some(0)]]);
     }
 }

@@ -96,7 +96,7 @@ impl GraphRewriter<'_> {
     }
 }
 
-/// The call that is the operator itself.
+/// The operator as its own only shard.
 fn whole(graph: &Graph, operator: &Operator) -> ShardCall {
     ShardCall {
         attrs: operator.attrs.clone(),

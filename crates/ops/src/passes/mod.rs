@@ -3,9 +3,9 @@
 //! | module | contents |
 //! |---|---|
 //! | [`retype`] | repeats type inference after dimensions are bound or operand values become known |
-//! | [`bindings`](mod@bindings) | the sizes that unknown dimensions are given together, and which of several the inputs choose |
+//! | [`bindings`](mod@bindings) | sizes of unknown dimensions, and selection among several by the shapes of inputs |
 //! | [`shard`] | the call that computes one shard of an operator |
-//! | [`axes`](mod@axes) | the axes along which an operator can be split: those that are `declared`, those of composite operators (`composite_axes`), and those of `carried` partial sums |
+//! | [`axes`](mod@axes) | the axes along which an operator can be split: `declared`, of composite operators (`composite_axes`), and of `carried` partial sums |
 //! | [`shard_graph`] | splits operators of a graph into shards |
 //! | [`tile`], `tile_bounds` | computes segments of a graph tile by tile; bounds inference |
 //! | `rewriter` | rewrites a graph whose tensors exist as shards |

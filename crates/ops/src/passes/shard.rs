@@ -25,12 +25,12 @@ pub struct ShardCall {
     pub operands: Vec<Option<Slice>>,
     /// Result types.
     pub types: Vec<TensorType>,
-    /// That of a composite operator, on the slices.
+    /// For a composite operator, the decomposition of the shard.
     pub decomposition: Option<Arc<Graph>>,
 }
 
 impl ShardCall {
-    /// Makes `operator`, a copy of the one that is split, the shard but for its arguments. Returns the result types.
+    /// Turns `operator`, a copy of the one that is split, into the shard, except for its arguments. Returns the result types.
     pub fn apply(self, operator: &mut Operator) -> Vec<TensorType> {
         operator.attrs = self.attrs;
         operator.decomposition = self.decomposition;
@@ -132,7 +132,7 @@ impl DecompositionSplit {
     /// The decomposition of the shard that computes `range` of the composite operator's axis from these slices of the operands.
     ///
     /// # Errors
-    /// If an operator has no such shard, or one reads other slices of a tensor than another one.
+    /// If an operator has no such shard, or two operators read different slices of a tensor.
     fn shard(&self, operands: &[Option<Slice>], range: &Range<u64>) -> Result<Graph, SplitError> {
         let whole = &*self.graph;
         let mut slices: HashMap<TensorId, Option<Slice>> = whole.inputs().zip(operands.iter().cloned()).collect();
@@ -165,7 +165,7 @@ impl DecompositionSplit {
     }
 }
 
-/// `whole` with these slices of its inputs and constants, and `calls` instead of its operators; `None` for one that stays.
+/// `whole` with these slices of its inputs and constants, and its operators replaced by `calls`, where `None` keeps one.
 fn rebuilt(whole: &Graph, slices: &HashMap<TensorId, Option<Slice>>, calls: Vec<Option<ShardCall>>) -> Graph {
     let mut shard = Graph::new();
     let mut new: HashMap<TensorId, TensorId> = HashMap::with_capacity(whole.tensors().len());
@@ -192,7 +192,7 @@ fn rebuilt(whole: &Graph, slices: &HashMap<TensorId, Option<Slice>>, calls: Vec<
     shard
 }
 
-/// The first elements of `data` along `axis`, as a tensor of type `ty`.
+/// The first elements of `data` along `axis`, as a tensor of type `ty`: a slice of any position, as `data` is uniform.
 fn shortened(data: &TensorData, axis: usize, ty: &TensorType) -> Option<TensorData> {
     let shape = ty.shape.fixed()?.to_vec();
     let bytes = |shape: &[u64]| usize::try_from(shape.get(axis..)?.iter().product::<u64>() * data.dtype().size()).ok();

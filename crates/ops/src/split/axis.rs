@@ -22,11 +22,11 @@ pub struct SplitAxis {
     pub attrs: Vec<(&'static str, AttrFn)>,
     /// The operand whose partial sums shards pass on, if any.
     pub carried: Option<Carried>,
-    /// For a composite operator, how its decomposition is split.
+    /// For a composite operator, the split of its decomposition.
     pub decomposition: Option<Arc<DecompositionSplit>>,
 }
 
-/// How the operators of a decomposition are split where the composite operator is split along one axis.
+/// The split of a decomposition that belongs to a split axis of the composite operator.
 #[derive(Debug)]
 pub struct DecompositionSplit {
     pub graph: Arc<Graph>,

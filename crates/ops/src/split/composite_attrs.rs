@@ -1,23 +1,23 @@
-//! What the attributes of composite operators, which are those in the file, say about sizes: a shard has attributes too, and they
-//! must be true of the shard.
+//! How the attributes of composite operators, which are those in the file, depend on sizes: those of a shard must describe the
+//! shard.
 
-/// What an attribute says.
+/// What an attribute depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CompositeAttr {
-    /// Nothing about sizes, or the size of something that no axis of the result runs along, such as a window or a reduction.
-    Sizeless,
+    /// No size, or one that is not a size of the result, such as that of a window or of a reduction axis.
+    SizeIndependent,
     /// The number of columns: the last axis of the result.
     Columns,
-    /// How the channels of the result divide into heads.
+    /// The number of heads that the channels of the result consist of.
     Heads,
-    /// The same as this attribute of an operator of the decomposition, in the same form.
+    /// The attribute is that of an operator of the decomposition with this name, in the same format.
     Inner(&'static str),
 }
 
-/// The attributes whose meaning is known: an operator with another one is not split.
+/// The known attributes. An operator with another one is not split.
 const COMPOSITE_ATTRS: &[(CompositeAttr, &[&str])] = &[
     (
-        CompositeAttr::Sizeless,
+        CompositeAttr::SizeIndependent,
         &[
             "accuracy_level",
             "activation",
@@ -70,12 +70,12 @@ const COMPOSITE_ATTRS: &[(CompositeAttr, &[&str])] = &[
 /// Attributes of inner operators that the sizes of a composite operator's operands determine.
 pub(crate) const FROM_OPERANDS: &[&str] = &["axis", "channels", "newshape", "shape", "units"];
 
-/// What the attribute `name` says; `None` if that is not known.
+/// What the attribute `name` depends on; `None` if it is not known.
 pub(crate) fn composite_attr(name: &str) -> Option<CompositeAttr> {
     COMPOSITE_ATTRS.iter().find(|(_, names)| names.contains(&name)).map(|(meaning, _)| *meaning)
 }
 
-/// The attribute of a composite operator that says the same as `inner` of an operator of its decomposition.
+/// The attribute of a composite operator that corresponds to `inner` of an operator of its decomposition.
 pub(crate) fn attr_of_inner(inner: &str) -> Option<&'static str> {
     let names = |(meaning, names): &(CompositeAttr, &'static [&'static str])| match meaning {
         CompositeAttr::Inner(same) if *same == inner => names.first().copied(),

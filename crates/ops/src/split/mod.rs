@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`axis`] | [`SplitAxis`]: the operand ranges that a shard reads, and how shard results combine |
-//! | `composite_attrs` | what attributes of composite operators say about sizes |
+//! | `composite_attrs` | how attributes of composite operators depend on sizes |
 //! | [`linear`] | which operands an operator is linear in, so that partial sums pass through it |
 //! | `rules` | split axes that several families share |
 

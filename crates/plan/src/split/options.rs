@@ -293,9 +293,9 @@ impl<'a> SplitOptions<'a> {
     }
 }
 
-/// A division along `axis`, by `number`, whose shards compute what is read of each: `shares`, and `tiles` that contain
-/// them. Shards compute twice what two of them read, the halo of a window, and what is between shares, as a stride leaves
-/// out. `None` if a shard would have nothing.
+/// A division along `axis`, whose index is `number`, that covers the ranges that the shards of the reader need: `shares`, and
+/// `tiles` that contain them. Shards overlap in what several of them need, such as the halo of a window. What none needs, such
+/// as rows that a stride skips, is computed by the shard before it. `None` if a shard would be empty.
 fn covering(number: usize, axis: &SplitAxis, shares: &[Range<u64>], tiles: Vec<Range<u64>>) -> Option<Sharding> {
     let inner = shares.iter().skip(1).map(|share| share.start / axis.grain * axis.grain);
     let cuts: Vec<u64> = std::iter::once(0).chain(inner).chain([axis.size]).collect();
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_before_a_window_compute_its_halo_and_what_strides_leave_out() {
+    fn shards_before_a_window_compute_its_halo_and_skipped_rows() {
         let axis = |size, grain| SplitAxis { grain, ..SplitAxis::new(Join::Axis(vec![Some(0)]), size, 0) };
         for (what, axis, reads, cuts, tiles) in [
             ("neither", axis(8, 1), [0..4, 4..8], [0, 4, 8], vec![]),
@@ -330,7 +330,7 @@ mod tests {
         }
         assert_eq!(covering(0, &axis(8, 1), &[0..0, 0..8], vec![0..0, 0..8]), None, "an empty shard");
         assert_eq!(covering(0, &axis(8, 8), &[0..4, 4..8], vec![0..4, 4..8]), None, "a grain as large as the axis");
-        // Tiles of the readers are wider than their shares.
+        // Readers with tiles wider than their shares.
         let made = covering(0, &axis(8, 1), &[0..4, 4..8], vec![0..6, 2..8]).unwrap();
         assert_eq!((made.cuts, made.tiles), (vec![0, 4, 8], vec![0..6, 2..8]));
     }

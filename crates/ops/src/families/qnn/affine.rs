@@ -120,8 +120,9 @@ pub(super) fn quantize(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<
     Ok(tvec!(out))
 }
 
-/// Elements of quantised tensors, from integers in their range.
+/// An element type of quantised tensors.
 trait Quantised: Copy {
+    /// Converts an integer that is in the range of the type.
     fn truncated(whole: i32) -> Self;
 }
 
@@ -145,7 +146,7 @@ fn to_integers<T: Quantised>(from: &[f32], to: &mut [T], scale: f32, limits: [i3
     let (least, most) = ((low - zero) as f32, (high - zero) as f32);
     for (x, q) in from.iter().zip(to) {
         let scaled = x / scale;
-        // Unlike `clamp`, comparisons are one instruction each; NaN becomes the lower bound.
+        // Unlike `clamp`, each comparison is one instruction; NaN becomes the lower bound.
         let within = if scaled > least { scaled } else { least };
         let within = if within < most { within } else { most };
         let whole = (within + ROUNDING).to_bits().wrapping_sub(ROUNDING.to_bits()) as i32;

@@ -1,5 +1,5 @@
-//! Exact products of 8-bit integers in single precision: sums that stay within its 24 bits have no rounding errors, and
-//! longer ones are divided into such blocks. Matrix kernels for floats are several times as fast as those for wider
+//! Exact products of 8-bit integers in single precision: sums that fit its 24-bit significand have no rounding errors, and
+//! longer ones are divided into blocks that do. Matrix kernels for floats are several times as fast as those for wider
 //! integers.
 
 use tract_core::internal::*;
@@ -8,19 +8,19 @@ use tract_core::ops::{array::Slice, cast::cast, math};
 use crate::kernel::{Wiring, indexing::integers, pointwise::exact_integers};
 
 /// The largest magnitude of a difference of an 8-bit integer and its zero point.
-const LARGEST: u32 = 255;
+const MAX_OPERAND: u32 = 255;
 
-/// Single precision holds all integers up to this one.
-const LARGEST_SUM: u32 = 1 << 24;
+/// Single precision represents all integers up to this one.
+const MAX_EXACT: u32 = 1 << 24;
 
 /// Terms of a sum that is exact whatever the weights are.
-const TERMS: usize = (LARGEST_SUM / (LARGEST * LARGEST)) as usize;
+const TERMS: usize = (MAX_EXACT / (MAX_OPERAND * MAX_OPERAND)) as usize;
 
 /// More blocks take longer than one product of integers, and each is several operators for tract to optimise.
 const MOST_BLOCKS: usize = 64;
 
 /// The sum over blocks of `product`, as int32: `operands`, data and weights, are sliced into blocks along `axes`, and each
-/// index of these axes contributes `terms` terms to the sum. Blocks are as long as known weights allow.
+/// index of these axes contributes `terms` terms to the sum. If the weights are known, blocks are as long as they allow.
 ///
 /// # Errors
 /// If there are too many terms; see [`fits`].
@@ -52,8 +52,8 @@ pub(super) fn sum_of_blocks(
     sum.context("a sum of no blocks")
 }
 
-/// Where blocks of `length` indices end. `weights` have these indices along `axis`, and for several `terms` an index those
-/// of the axes behind it; they are differences of 8-bit integers.
+/// The ends of the blocks that `length` indices are divided into. `weights`, differences of 8-bit integers, have these indices
+/// along `axis`; with several `terms` an index, the sum is also over all axes after it.
 fn block_ends(weights: Option<&Tensor>, axis: usize, length: usize, terms: usize) -> TractResult<Vec<usize>> {
     let Some(weights) = weights.filter(|weights| weights.datum_type() == DatumType::F32) else {
         let block = (TERMS / terms.max(1)).max(1);
@@ -67,7 +67,7 @@ fn block_ends(weights: Option<&Tensor>, axis: usize, length: usize, terms: usize
     let plain = weights.try_as_plain_ram()?;
     let plain = plain.as_slice::<f32>()?;
     let mut ends = Vec::new();
-    // By result: the sum of the weights' magnitudes since the last end.
+    // By result: the sum of absolute weights since the last end.
     let mut sums = vec![0u32; before * behind / sums_behind.max(1)];
     let mut with_next = sums.clone();
     for index in 0..length {
@@ -77,7 +77,7 @@ fn block_ends(weights: Option<&Tensor>, axis: usize, length: usize, terms: usize
         for ((next, sum), added) in with_next.iter_mut().zip(&sums).zip(added) {
             *next = sum + added;
         }
-        if with_next.iter().any(|sum| *sum > LARGEST_SUM / LARGEST) {
+        if with_next.iter().any(|sum| *sum > MAX_EXACT / MAX_OPERAND) {
             ends.push(index);
             with_next.iter_mut().zip(&sums).for_each(|(next, sum)| *next -= sum);
         }
@@ -124,19 +124,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_end_where_sums_of_weights_leave_single_precision() {
+    fn blocks_end_before_sums_exceed_24_bits() {
         let ends = |weights: &Tensor, axis: usize, terms: usize| {
             block_ends(Some(weights), axis, weights.shape()[axis], terms).unwrap()
         };
         let filled =
             |shape: &[usize], weight: f32| Tensor::from_shape(shape, &vec![weight; shape.iter().product()]).unwrap();
-        // 65 793 = 2^24 / 255 is the most that magnitudes may add up to.
+        // The sum of absolute weights may be at most 2^24 / 255 = 65 793.
         assert_eq!(ends(&filled(&[2, 600], -255.0), 1, 1), [258, 516, 600]);
         assert_eq!(ends(&filled(&[600, 2], 255.0), 0, 1), [258, 516, 600]);
         assert_eq!(ends(&filled(&[3, 4000], 16.0), 1, 1), [4000]);
         assert_eq!(ends(&filled(&[2, 100, 3, 3], 255.0), 1, 9), [28, 56, 84, 100]);
         assert_eq!(block_ends(None, 1, 600, 1).unwrap(), [258, 516, 600]);
-        // One result with large weights ends the block of all.
+        // A block ends for all results as soon as one result requires it.
         let mut weights = vec![1.0; 600];
         weights[..300].fill(255.0);
         assert_eq!(ends(&Tensor::from_shape(&[2, 300], &weights).unwrap(), 1, 1), [258, 300]);

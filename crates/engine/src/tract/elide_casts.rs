@@ -1,4 +1,4 @@
-//! Leaves out conversions to int32 and back of products that are integers in single precision already.
+//! Removes casts to int32 and back of products that are exact integers in single precision.
 
 use edgecut_ops::kernel::pointwise::EXACT_INTEGERS;
 use tract_core::{
@@ -6,8 +6,8 @@ use tract_core::{
     ops::{cast::Cast, element_wise::ElementWiseOp},
 };
 
-/// Connects the readers of integers that were converted back to single precision with the product.
-pub(super) fn skip_integers(model: &mut TypedModel) -> TractResult<()> {
+/// Rewires the readers of a cast back to single precision to the product itself.
+pub(super) fn elide_casts(model: &mut TypedModel) -> TractResult<()> {
     for id in model.eval_order()? {
         let node = model.node(id);
         let is_back = node.op_as::<Cast>().is_some_and(|cast| cast.to == DatumType::F32);
@@ -28,15 +28,15 @@ mod tests {
     use tract_core::ops::cast::cast;
 
     #[test]
-    fn a_product_that_is_read_in_single_precision_is_not_converted() {
+    fn casts_of_exact_integers_to_int32_and_back_are_removed() {
         let mut model = TypedModel::default();
         let x = model.add_source("x", f32::fact([3])).unwrap();
         let whole = model.wire_node("whole", exact_integers(), &[x]).unwrap()[0];
         let back = model.wire_node("back", cast(DatumType::F32), &[whole]).unwrap()[0];
         let squared = model.wire_node("squared", tract_core::ops::math::square(), &[back]).unwrap()[0];
-        // A reader of the integers still gets them.
+        // The int32 result stays for its other readers.
         model.select_output_outlets(&[squared, whole]).unwrap();
-        skip_integers(&mut model).unwrap();
+        elide_casts(&mut model).unwrap();
         model.compact().unwrap();
         assert!(model.nodes().iter().all(|node| !node.op_is::<Cast>()));
         let x = Tensor::from_shape(&[3], &[-2.0f32, 0.0, 3.0]).unwrap().into_tvalue();
