@@ -481,16 +481,16 @@ fn a_pair_of_dense_layers_exchanges_nothing_inside() {
 const QUANTISED: &str = r#"#[version = "0.0.5"]
 def @main(%x: Tensor[(1, 3, 16, 16), float32], %w1: Tensor[(8, 3, 3, 3), float32], %w2: Tensor[(8, 8, 1, 1), float32]) {
   %0 = qnn.quantize(%x, 0.02f, 0, out_dtype="int8");
-  %1 = qnn.dequantize(%0, 0.02f, 0);
+  %1 = qnn.dequantize(%0, 0.02f, semantics="onnx");
   %2 = nn.conv2d(%1, %w1, padding=[1, 1, 1, 1], channels=8, kernel_size=[3, 3]);
   %3 = qnn.quantize(%2, 0.05f, 0, out_dtype="int8");
-  %4 = qnn.dequantize(%3, 0.05f, 0);
+  %4 = qnn.dequantize(%3, 0.05f, semantics="onnx");
   %5 = nn.conv2d(%4, %w2, strides=[2, 2], padding=[0, 0, 0, 0], channels=8, kernel_size=[1, 1]);
   %6 = qnn.quantize(%5, 0.05f, 0, out_dtype="int8");
-  %7 = qnn.dequantize(%6, 0.05f, 0);
+  %7 = qnn.dequantize(%6, 0.05f, semantics="onnx");
   %8 = nn.max_pool2d(%7, pool_size=[3, 3], strides=[1, 1], padding=[1, 1, 1, 1]);
   %9 = qnn.quantize(%8, 0.05f, 0, out_dtype="int8");
-  qnn.dequantize(%9, 0.05f, 0)
+  qnn.dequantize(%9, 0.05f, semantics="onnx")
 }
 "#;
 
