@@ -177,6 +177,11 @@ q("leaky_relu", "com.microsoft.QLinearLeakyRelu", [byte(2, 3, 4), "xs", "xz", "y
 q("softmax", "com.microsoft.QLinearSoftmax", [byte(2, 3, 4), "xs", "xz", "rs", "rz"], {"axis": -1, "opset": 13}, rs=np.float32(1 / 256), rz=np.uint8(0))
 q("average_pool", "com.microsoft.QLinearAveragePool", [byte(2, 3, 9, 6), "xs", "xz", "ys", "yz"], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 1]})
 q("global_average_pool", "com.microsoft.QLinearGlobalAveragePool", [byte(2, 3, 5, 4), "xs", "xz", "ys", "yz"])
+q("conv_nhwc", "com.microsoft.QLinearConv", [byte(2, 9, 6, 4), "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"], {"channels_last": 1, "pads": [1, 1, 1, 1], "strides": [2, 1]},
+  w=signed(6, 4, 3, 3), ws=channels, wz=np.zeros(6, np.int8), b=(np.arange(6) * 900 - 2000).astype(np.int32))
+q("average_pool_nhwc", "com.microsoft.QLinearAveragePool", [byte(2, 9, 6, 3), "xs", "xz", "ys", "yz"], {"channels_last": 1, "kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 1]})
+q("global_average_pool_nhwc", "com.microsoft.QLinearGlobalAveragePool", [byte(2, 5, 4, 3), "xs", "xz", "ys", "yz"], {"channels_last": 1})
+rule("ms_max_pool_nhwc", "com.microsoft.NhwcMaxPool", [byte(2, 9, 6, 3)], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 1]})
 q("concat", "com.microsoft.QLinearConcat", ["ys", "yz", byte(2, 3, 4), "xs", "xz", byte(2, 2, 4), "ws", "xz"], {"axis": 1})
 
 # Meanings of older operator sets.
