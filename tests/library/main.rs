@@ -17,4 +17,5 @@ mod relay_cases;
 mod relay_errors;
 mod relay_printer;
 mod relay_versions;
+mod split_models;
 mod split_plan;

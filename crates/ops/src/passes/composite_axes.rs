@@ -5,16 +5,18 @@
 //! something else on the slices: if no attributes describe the shard, or if the operator generates a tensor whose elements depend
 //! on their position.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
-use edgecut_graph::{Attr, Graph, Operator, Origin, TensorData, TensorId};
+use edgecut_graph::{Attr, Graph, Operator};
 
 use crate::{
-    passes::declared::declared_axes,
+    passes::{
+        declared::declared_axes,
+        range_propagation::{Demand, RangePropagation, chained, samples},
+    },
     split::{
         AccessMap, DecompositionSplit, Join, OperatorSplit, RangeFn, SplitAxis,
         composite_attrs::{CompositeAttr, FROM_OPERANDS, attr_of_inner, composite_attr},
-        gcd,
     },
 };
 
@@ -101,146 +103,6 @@ fn result_axes<'a>(
     Some((sides, propagation))
 }
 
-/// What a shard needs of a tensor.
-enum Demand {
-    Whole,
-    /// The range of `axis` that the composition of `steps` maps the shard's range to.
-    Range {
-        axis: usize,
-        steps: Vec<RangeFn>,
-    },
-}
-
-/// Propagation of ranges from results backwards to operands.
-struct RangePropagation<'a> {
-    inner: &'a Graph,
-    /// Length of the axis that is split.
-    size: u64,
-    grain: u64,
-    /// By tensor.
-    demands: Vec<Option<Demand>>,
-    /// By operator: the axis it is split along, and the maps from the shard's range to its own.
-    choices: Vec<Option<(Arc<SplitAxis>, Vec<RangeFn>)>>,
-}
-
-impl RangePropagation<'_> {
-    /// Propagates a range of the axes `sides` of the first results. `None` if an operator cannot be split as its readers demand,
-    /// or they demand different ranges of a tensor.
-    fn of<'a>(
-        inner: &'a Graph,
-        axes: &[Vec<Arc<SplitAxis>>],
-        size: u64,
-        sides: &[Option<usize>],
-    ) -> Option<RangePropagation<'a>> {
-        let mut propagation =
-            RangePropagation { inner, size, grain: 1, demands: Vec::new(), choices: vec![None; axes.len()] };
-        propagation.demands.resize_with(inner.tensors().len(), || None);
-        for (output, side) in inner.outputs.iter().zip(sides) {
-            let demand = |axis: usize| Demand::Range { axis, steps: Vec::new() };
-            propagation.require(*output, side.map_or(Demand::Whole, demand))?;
-        }
-        let operators: Vec<_> = inner.operators().zip(axes).collect();
-        for ((id, operator), axes) in operators.into_iter().rev() {
-            match propagation.required(operator)? {
-                Required::Nothing => {}
-                Required::Whole => {
-                    operator.operands().try_for_each(|operand| propagation.require(operand, Demand::Whole))?;
-                }
-                Required::Range(outputs, steps) => {
-                    let is_along = |axis: &&Arc<SplitAxis>| match &axis.join {
-                        Join::Axis(of) => outputs.iter().all(|(index, axis)| of.get(*index) == Some(&Some(*axis))),
-                        Join::Sum => false,
-                    };
-                    let axis = axes.iter().find(is_along)?.clone();
-                    propagation.refine(&steps, &axis)?;
-                    for (operand, access) in operator.operands().zip(&axis.operands) {
-                        propagation.require(
-                            operand,
-                            match access {
-                                None => Demand::Whole,
-                                Some(access) => {
-                                    let steps = steps.iter().chain([&access.map]).cloned().collect();
-                                    Demand::Range { axis: access.axis, steps }
-                                }
-                            },
-                        )?;
-                    }
-                    propagation.choices[id.0 as usize] = Some((axis, steps));
-                }
-            }
-        }
-        Some(propagation)
-    }
-
-    /// The demand of later operators for the results of `operator`; `None` if some are needed whole and others in part, or
-    /// in different ranges.
-    fn required(&self, operator: &Operator) -> Option<Required> {
-        let mut required = Required::Nothing;
-        for (index, output) in operator.outputs.iter().enumerate() {
-            required = match (required, &self.demands[output.0 as usize]) {
-                (before, None) => before,
-                (Required::Nothing | Required::Whole, Some(Demand::Whole)) => Required::Whole,
-                (Required::Nothing, Some(Demand::Range { axis, steps })) => {
-                    Required::Range(vec![(index, *axis)], steps.clone())
-                }
-                (Required::Range(mut outputs, before), Some(Demand::Range { axis, steps }))
-                    if self.agree(&before, steps) =>
-                {
-                    outputs.push((index, *axis));
-                    Required::Range(outputs, before)
-                }
-                _ => return None,
-            };
-        }
-        Some(required)
-    }
-
-    /// Adds a demand for `tensor`. `None` if it contradicts an earlier one, or `tensor` is a constant that is not uniform along
-    /// the axis: the operator generates it itself, always from position 0.
-    fn require(&mut self, tensor: TensorId, demand: Demand) -> Option<()> {
-        if let (Origin::Constant(data), Demand::Range { axis, .. }) = (&self.inner.tensor(tensor).origin, &demand)
-            && !is_uniform(data, *axis)
-        {
-            return None;
-        }
-        let agrees = match (&self.demands[tensor.0 as usize], &demand) {
-            (None, _) | (Some(Demand::Whole), Demand::Whole) => true,
-            (Some(Demand::Range { axis: a, steps: before }), Demand::Range { axis: b, steps }) => {
-                a == b && self.agree(before, steps)
-            }
-            _ => false,
-        };
-        if agrees {
-            self.demands[tensor.0 as usize].get_or_insert(demand);
-        }
-        agrees.then_some(())
-    }
-
-    /// Coarsens the grain until `steps` map its multiples to multiples of the grain of `axis`. `None` if none does.
-    fn refine(&mut self, steps: &[RangeFn], axis: &SplitAxis) -> Option<()> {
-        if axis.grain > 1 {
-            let unit = applied(steps, &(0..self.grain)).end;
-            let grain = self.grain.checked_mul(axis.grain / gcd(axis.grain, unit))?;
-            self.grain = grain.min(self.size);
-            let on_grain = |at: u64| at.is_multiple_of(axis.grain) || at == axis.size;
-            let mut ranges = samples(self.size, self.grain).into_iter().map(|range| applied(steps, &range));
-            return ranges.all(|range| on_grain(range.start) && on_grain(range.end)).then_some(());
-        }
-        Some(())
-    }
-
-    fn agree(&self, a: &[RangeFn], b: &[RangeFn]) -> bool {
-        samples(self.size, self.grain).iter().all(|range| applied(a, range) == applied(b, range))
-    }
-}
-
-enum Required {
-    Nothing,
-    Whole,
-    /// By result, the axis of which a range is needed; and the maps from the shard's range to it.
-    Range(Vec<(usize, usize)>, Vec<RangeFn>),
-}
-
 /// `split` with the attributes of `operator` that differ in a shard. `None` if no value of one describes the shard. `along` is the
 /// axis of the first result and its rank.
 fn with_attrs(
@@ -287,38 +149,9 @@ fn is_of_heads((axis, rank): (usize, usize)) -> bool {
     }
 }
 
-/// Whether `data` is constant along `axis`.
-fn is_uniform(data: &TensorData, axis: usize) -> bool {
-    let inner = data.shape().iter().skip(axis + 1).product::<u64>().saturating_mul(data.dtype().size());
-    let length = data.shape().get(axis).copied().unwrap_or(1);
-    let (Ok(inner), Ok(all)) = (usize::try_from(inner), usize::try_from(inner.saturating_mul(length))) else {
-        return false;
-    };
-    let is_repeated = |rows: &[u8]| rows.chunks(inner).all(|row| rows.starts_with(row));
-    inner > 0 && all > 0 && data.bytes().chunks(all).all(is_repeated)
-}
-
-fn applied(steps: &[RangeFn], range: &Range<u64>) -> Range<u64> {
-    steps.iter().fold(range.clone(), |range, step| step(&range))
-}
-
-fn chained(steps: Vec<RangeFn>) -> RangeFn {
-    Arc::new(move |range| applied(&steps, range))
-}
-
-/// Ranges on the grain of an axis for which maps are compared: at both ends, in the middle, and the whole axis. Samples suffice,
-/// as each shard is checked when it is made.
-fn samples(size: u64, grain: u64) -> Vec<Range<u64>> {
-    let steps = size.div_ceil(grain.max(1));
-    let mut cuts: Vec<u64> = [0, 1, steps / 2, steps.saturating_sub(1), steps].map(|at| (at * grain).min(size)).into();
-    cuts.dedup();
-    let pairs = cuts.iter().enumerate().flat_map(|(at, begin)| cuts[at + 1..].iter().map(|end| *begin..*end));
-    pairs.filter(|range| !range.is_empty()).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use edgecut_graph::{Attrs, DType, OperatorId, TensorType};
+    use edgecut_graph::{Attrs, DType, OperatorId, Origin, TensorData, TensorId, TensorType};
 
     use super::*;
     use crate::passes::axes::axes;

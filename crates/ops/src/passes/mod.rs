@@ -5,7 +5,7 @@
 //! | [`retype`] | repeats type inference after dimensions are bound or operand values become known |
 //! | [`bindings`](mod@bindings) | sizes of unknown dimensions, and selection among several by the shapes of inputs |
 //! | [`shard`] | the call that computes one shard of an operator |
-//! | [`axes`](mod@axes) | the axes along which an operator can be split: `declared`, of composite operators (`composite_axes`), and of `carried` partial sums |
+//! | [`axes`](mod@axes) | the axes along which an operator can be split: `declared`, of composite operators (`composite_axes`, by `range_propagation`), and of `carried` partial sums |
 //! | [`shard_graph`] | splits operators of a graph into shards |
 //! | [`tile`], `tile_bounds` | computes segments of a graph tile by tile; bounds inference |
 //! | `rewriter` | rewrites a graph whose tensors exist as shards |
@@ -27,6 +27,7 @@ pub mod decompose_quantisation;
 mod index_operands;
 pub mod index_ranges;
 mod opaque_flops;
+mod range_propagation;
 pub mod reader_copies;
 pub mod retype;
 mod rewriter;
