@@ -1,7 +1,7 @@
 //! Plans executed on agents, in this process but over real sockets: whatever the placement, the outputs are those of
 //! one device.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::common::{Agents, add, chain, inputs, on_one_device, plan};
 use edgecut::{
@@ -20,7 +20,7 @@ use proptest::{
 fn options(in_flight: u32) -> DeployOptions {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    DeployOptions { session: format!("test-{number}"), in_flight, streamed: BTreeSet::new() }
+    DeployOptions { session: format!("test-{number}"), ..DeployOptions::new(in_flight, &BTreeMap::new()) }
 }
 
 /// Deploys and runs on the agents of the cluster.

@@ -2,11 +2,11 @@
 //! agent to agent, and the outputs are those of one device. So are those of plans that compute in parts to keep a limit on
 //! memory, and of plans for a stream.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::common::{Agents, chain, inputs, on_one_device};
 use edgecut::{
-    agent::Fleet,
+    agent::{Fleet, protocol::setup::EnforcedLimit},
     graph::{Granularity, Graph, LinkCost, OperatorId, TensorData},
     plan::{
         Candidate, DeviceId, NoPlan, Plan, PlanRequest, Stop, TransferFormat,
@@ -23,8 +23,8 @@ use edgecut::{
     profile::{Item, items},
     relay::{ImportOptions, import},
     run::{
-        DeployOptions, Difference, Outcome, RunOptions, Tolerance, TransferCost, deploy, deploy::Output, execute,
-        record::Record,
+        DeployOptions, Difference, Outcome, RunError, RunOptions, Tolerance, TransferCost, deploy, deploy::Output,
+        execute, record::Record,
     },
     units::{Bytes, Micros},
 };
@@ -40,6 +40,18 @@ def @main(%x: Tensor[(1, 3, 48, 48), float32], %w1: Tensor[(16, 3, 3, 3), float3
   %5 = nn.conv2d(%4, %w3, strides=[2, 2], padding=[1, 1, 1, 1], channels=16, kernel_size=[3, 3]);
   %6 = nn.batch_flatten(%5);
   nn.dense(%6, %d, units=10)
+}
+"#;
+
+/// Of seven tensors of one size, five are live at once, but no operator reads or writes more than three.
+const NESTED: &str = r#"#[version = "0.0.5"]
+def @main(%x: Tensor[(64, 1024), float32]) {
+  %0 = nn.softmax(%x);
+  %1 = nn.softmax(%0);
+  %2 = nn.softmax(%1);
+  %3 = add(%2, %1);
+  %4 = add(%3, %0);
+  add(%4, %x)
 }
 "#;
 
@@ -107,7 +119,7 @@ async fn split_plans_give_the_outputs_of_one_device() {
         assert!(!plan.splits.is_empty());
         for in_flight in [1, 2] {
             let session = format!("split-{}-{in_flight}", speeds.len());
-            let options = DeployOptions { session, in_flight, streamed: BTreeSet::new() };
+            let options = DeployOptions { session, ..DeployOptions::new(in_flight, &BTreeMap::new()) };
             let deployment = deploy(&split, &plan, &agents.cluster, &options).unwrap();
             let fleet = Fleet::connect(&agents.cluster).await.unwrap();
             let players: Vec<_> =
@@ -138,7 +150,7 @@ async fn activations_cross_links_in_fewer_bits_and_inputs_and_outputs_as_they_ar
     for (format, smaller, tolerance) in [(TransferFormat::F16, 2.0, 1e-3), (TransferFormat::Int8, 3.2, 0.05)] {
         let (plan, split) = planned_with(&graph, &agents, &[1000.0, 1000.0], format);
         assert!(!plan.splits.is_empty() && plan.transfer == format);
-        let options = DeployOptions { session: format.to_string(), in_flight: 1, streamed: BTreeSet::new() };
+        let options = DeployOptions { session: format.to_string(), ..DeployOptions::new(1, &BTreeMap::new()) };
         let deployment = deploy(&split, &plan, &agents.cluster, &options).unwrap();
         let fleet = Fleet::connect(&agents.cluster).await.unwrap();
         let players: Vec<_> =
@@ -214,17 +226,57 @@ fn written(answer: &Candidate) -> Plan {
 
 /// Runs a plan on the agents that it was made for.
 async fn run(agents: &Agents, graph: &Graph, plan: &Plan, in_flight: u32, session: &str) -> (Record, Vec<f64>) {
-    let options = DeployOptions { session: session.to_string(), in_flight, streamed: BTreeSet::new() };
-    let deployment = deploy(graph, plan, &agents.cluster, &options).unwrap();
+    let options = DeployOptions { session: session.to_string(), ..DeployOptions::new(in_flight, &BTreeMap::new()) };
+    try_run(agents, graph, plan, &options).await.unwrap()
+}
+
+async fn try_run(
+    agents: &Agents,
+    graph: &Graph,
+    plan: &Plan,
+    options: &DeployOptions,
+) -> Result<(Record, Vec<f64>), RunError> {
+    let in_flight = options.in_flight;
+    let deployment = deploy(graph, plan, &agents.cluster, options).unwrap();
     let fleet = Fleet::connect(&agents.cluster).await.unwrap();
     let players: Vec<_> = deployment.setups.iter().map(|s| fleet.agent(&s.server).unwrap().unwrap().clone()).collect();
     let all = inputs(graph);
     let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
     let how = RunOptions { repeat: 12, in_flight, expected: Micros(1000.0), progress: &|_| {}, stop: Stop::never() };
-    let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await.unwrap();
+    let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await?;
     let [Output::Sink(index)] = deployment.outputs[..] else { panic!("one output at the sink") };
     let found = record.sink_values[index as usize].to_f64s().unwrap();
-    (record, found)
+    Ok((record, found))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_exceeds_the_plans_limit_by_a_tensor_ends_pilot_runs_alone() {
+    let graph = import("model", NESTED.as_bytes(), &ImportOptions::default()).unwrap().graph;
+    let items = items(&graph, Granularity::Op);
+    let groups = groups(&items);
+    let want = on_one_device(&graph)[0].to_f64s().unwrap();
+    let agents = Agents::start(1, None).await;
+    let none = SplitOptions::none(&graph, &groups);
+    let planned = request(none, &items, &agents, Bytes(1 << 30), Objective::Latency, 200);
+    let mut plan = written(&solve(&planned, None).unwrap());
+    let (record, _) = run(&agents, &graph, &plan, 1, "within").await;
+    let peak = record.measured.values().flatten().flat_map(|run| &run.memory).map(|memory| memory.peak).max().unwrap();
+    let device = &mut plan.devices[0];
+    device.memory_limit_bytes = Some(peak - Bytes(1));
+    // A prediction at which the agent admits the plan.
+    device.memory.load_bytes = device.memory.parameter_bytes;
+    for enforced in [EnforcedLimit::Plan, EnforcedLimit::Device] {
+        let options = DeployOptions { enforced, ..DeployOptions::new(1, &BTreeMap::new()) };
+        match (try_run(&agents, &graph, &plan, &options).await, enforced) {
+            (Err(error), EnforcedLimit::Plan) => {
+                let (_, message, shortfall) = error.memory().expect("it is of memory");
+                assert!(message.contains("used"), "{message}");
+                assert_eq!(shortfall.map(|shortfall| shortfall.bytes), Some(Bytes(1)));
+            }
+            (found, EnforcedLimit::Device) => assert_eq!(found.unwrap().1, want),
+            (Ok(_), EnforcedLimit::Plan) => panic!("it took more than the limit"),
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -93,7 +93,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
 fn deployed_stages(plan: &Plan, graph: &Graph) -> usize {
     let text = "[[server]]\nname = \"server0\"\naddress = \"h:1\"\n[[server]]\nname = \"server1\"\naddress = \"h:2\"\n";
     let cluster = Cluster::parse(text, Path::new("")).unwrap();
-    let options = DeployOptions { session: "export".into(), in_flight: 1, streamed: BTreeSet::new() };
+    let options = DeployOptions { session: "export".into(), ..DeployOptions::new(1, &BTreeMap::new()) };
     let deployment = deploy(graph, plan, &cluster, &options).unwrap();
     deployment.setups.iter().flat_map(|setup| &setup.partitions).map(|partition| partition.stages.len()).sum()
 }

@@ -21,7 +21,7 @@ use edgecut::{
             peer::Peer,
             role::Role,
             run::RunEvent,
-            setup::{Outgoing, Partition, Setup, Stage, Value, ValueId},
+            setup::{EnforcedLimit, Outgoing, Partition, Setup, Stage, Value, ValueId},
         },
     },
     cluster::Cluster,
@@ -203,6 +203,7 @@ pub(crate) fn setup(session: &str) -> Setup {
     let partition = Partition {
         device: "cpu".into(),
         memory: None,
+        enforced: EnforcedLimit::default(),
         threads: None,
         engine: None,
         activations: Bytes::ZERO,

@@ -242,6 +242,26 @@ ms("grouped_attention_of_a_prompt", "GroupQueryAttention", [image(2, 5, 64), ima
 ms("grouped_attention_of_a_step", "GroupQueryAttention", [image(2, 1, 128), None, None, image(2, 2, 6, 16), image(2, 2, 6, 16), np.array([6, 6], np.int32), "total", "cos", "sin"], grouped,
    constants={"total": np.array(7, np.int32), **tables}, outputs=3)
 
+# Operators that the graph composes, by the newest operator sets.
+rule("gelu", "Gelu", [rows], opset=20)
+rule("gelu_by_tanh", "Gelu", [rows], {"approximate": "tanh"}, opset=20)
+rule("swish", "Swish", [rows], {"alpha": 0.5}, opset=24)
+rule("layer_norm_of_two_axes", "LayerNormalization", [image(2, 3, 4, 5), "g", "b"], {"axis": 2}, constants={"g": image(4, 5), "b": image(4, 5)}, outputs=3)
+rule("group_norm", "GroupNormalization", [image(2, 4, 3, 3), "g", "b"], {"num_groups": 2}, opset=21, constants={"g": image(4), "b": image(4)})
+rule("rms_norm", "RMSNormalization", [rows, "g"], opset=23, constants={"g": scale})
+rule("mean_variance_norm", "MeanVarianceNormalization", [image(2, 4, 3, 3)])
+rule("attention_of_heads", "Attention", [image(1, 4, 5, 4), image(1, 4, 6, 4), image(1, 4, 6, 4), image(5, 6)], opset=23)
+rule("attention_of_channels", "Attention", [rows, image(2, 6, 8), image(2, 6, 8)], {"q_num_heads": 4, "kv_num_heads": 2, "is_causal": 1}, opset=23)
+rule("attention_of_channels_and_a_mask", "Attention", [rows[:1].copy(), image(1, 6, 16), image(1, 6, 16), image(1, 4, 5, 6)], {"q_num_heads": 4, "kv_num_heads": 4}, opset=23)
+rule("rotary_embedding_of_equal_tables", "RotaryEmbedding", [image(2, 4, 5, 4), "cos", "sin", i(*range(5), *range(5)).reshape(2, 5)], opset=23, constants={"cos": image(8, 2), "sin": image(8, 2)})
+rule("rotary_embedding", "RotaryEmbedding", [image(2, 4, 5, 4), "cos", "sin", i(*range(5), *range(5)).reshape(2, 5)], opset=23, constants={"cos": image(8, 2), "sin": image(8, 2)[::-1].copy()})
+blocks = {"axis": 1, "block_size": 3}
+rule("dequantize_blocks", "DequantizeLinear", [np.arange(16, dtype=np.uint8).reshape(2, 8), "s", "z"], blocks, opset=21,
+     constants={"s": abs(image(2, 3)), "z": np.arange(6, dtype=np.uint8).reshape(2, 3)})
+rule("quantize_blocks", "QuantizeLinear", [image(2, 8), "s", "z"], blocks, opset=21, constants={"s": abs(image(2, 3)), "z": np.arange(6, dtype=np.uint8).reshape(2, 3)})
+rule("matmul_of_rank_3", "MatMul", [rows, "w"], constants={"w": image(16, 6)})
+rule("gemm_transposed", "Gemm", [image(16, 5), "w", "b"], {"transA": 1}, constants={"w": image(16, 6), "b": image(6)})
+
 
 def model(op, inputs, attrs, opset, constants, outputs, then):
     given = [(f"x{at}", value) for at, value in enumerate(inputs) if isinstance(value, np.ndarray)]

@@ -14,7 +14,7 @@ use edgecut_cluster::{
     agent::{
         protocol::{
             recorded,
-            setup::{Partition, Setup, Stage, Step, Value, ValueId},
+            setup::{EnforcedLimit, Partition, Setup, Stage, Step, Value, ValueId},
         },
         receive_recorded,
     },
@@ -210,6 +210,7 @@ pub fn receiver() -> Setup {
     let partition = Partition {
         device: "cpu".into(),
         memory: None,
+        enforced: EnforcedLimit::default(),
         threads: None,
         engine: None,
         activations: LIMIT,

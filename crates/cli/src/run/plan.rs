@@ -28,7 +28,9 @@ use crate::{
     plan_file, source_file as file,
 };
 use edgecut_cluster::{
-    Cluster, engine_choice,
+    Cluster,
+    agent::protocol::setup::EnforcedLimit,
+    engine_choice,
     run::{
         self, DeployError, DeployOptions, Deployment, Difference, RunError, RunOptions, Tolerance, agents_of, deploy,
         execute,
@@ -253,7 +255,11 @@ impl<'a> Execution<'a> {
     async fn attempt(&self, contents: &Contents<'_>, in_flight: u32) -> Result<Attempt, Unreached> {
         let line = RunLine::start();
         let given = contents.given();
-        let options = DeployOptions::new(in_flight, &given);
+        let mut options = DeployOptions::new(in_flight, &given);
+        if in_flight == 1 {
+            // With more, fewer inputs in flight keep the plan's limits.
+            options.enforced = EnforcedLimit::Device;
+        }
         let deployment = deploy(&self.graph, self.plan, self.cluster, &options).map_err(|error| match error {
             DeployError::Setup(_) => Failure::failed(error),
             _ => unfit(self.arguments, self.is_decided, &error),
@@ -341,6 +347,12 @@ impl<'a> Execution<'a> {
     ) -> Outcome {
         let (difference, in_flight) = (measured.result.outcome.outputs, measured.result.about.in_flight);
         let (result, outputs) = (measured.result.clone(), measured.outputs.clone());
+        for (device, excess) in measured.result.outcome.over_limit() {
+            notice!(
+                "{device} took {excess} more than the plan's memory limit: how much it holds depends on when tensors arrive. To keep \
+                 a reserve, plan with a smaller --memory"
+            );
+        }
         let given_out = each(measured);
         let Run { output, outputs: outputs_file, .. } = self.arguments;
         let writes: [&dyn Fn() -> Outcome; 3] = [

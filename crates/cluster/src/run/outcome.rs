@@ -176,6 +176,16 @@ impl Scatter {
 }
 
 impl Outcome {
+    /// The devices that took more than the plan allows, each with the excess.
+    pub fn over_limit(&self) -> impl Iterator<Item = (&str, Bytes)> {
+        let excess =
+            |memory: &MemoryUse| memory.limit_bytes.map_or(Bytes::ZERO, |limit| limit.shortfall(memory.peak_bytes));
+        self.memory
+            .iter()
+            .map(move |memory| (memory.device.as_str(), excess(memory)))
+            .filter(|(_, excess)| *excess > Bytes::ZERO)
+    }
+
     /// Compares the record with the plan. `None` if no run counted.
     pub fn of(plan: &Plan, deployment: &Deployment, record: &Record) -> Option<Outcome> {
         let (first, last) = (record.arrivals.first()?, record.arrivals.last()?);

@@ -27,6 +27,7 @@ mod fuse_elementwise;
 mod keep_nan;
 mod lower;
 mod matmul_kernels;
+mod merge_equal;
 mod optimise;
 mod overhead;
 mod per_image;

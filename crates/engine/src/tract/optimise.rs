@@ -11,6 +11,7 @@ use super::{
     fold_weights::fold_weights,
     fuse_elementwise::fuse_elementwise,
     keep_nan::{relax_nan, restore_nan},
+    merge_equal::merge_equal,
     per_image::split_batches,
     split_depth::split_depth,
 };
@@ -24,6 +25,7 @@ pub(super) fn optimise(mut model: TypedModel) -> TractResult<TypedModel> {
     fold_weights(&mut model)?;
     Optimizer::prop_consts().optimize(&mut model)?;
     fold_scales(&mut model)?;
+    merge_equal(&mut model)?;
     split_batches(&mut model, optimise)?;
     let mut passes = Optimizer::declutter();
     let move_axes = passes.passes.pop();
@@ -39,6 +41,7 @@ pub(super) fn optimise(mut model: TypedModel) -> TractResult<TypedModel> {
     select_conv_algorithms(&mut decluttered)?;
     // Not before scales are folded: products of integers are exact only with weights that are integers.
     elide_casts(&mut decluttered)?;
+    merge_equal(&mut decluttered)?;
     let keeps_nan = relax_nan(&mut decluttered)?;
     decluttered.optimize()?;
     if keeps_nan {

@@ -32,8 +32,10 @@ impl Biases {
                 let Some(axis) = channel_axis(graph, graph.operator(product)) else { continue };
                 let fits = match operator.name.as_str() {
                     "nn.bias_add" => value == first && bias_axis(graph, operator) == Some(axis),
+                    // A MatMul and an Add stay two nodes.
                     "add" => {
-                        is_per_channel(graph, added, value, axis)
+                        graph.operator(product).name != "nn.matmul"
+                            && is_per_channel(graph, added, value, axis)
                             && graph.tensor(operator.outputs[0]).ty == graph.tensor(value).ty
                     }
                     _ => false,
@@ -66,7 +68,7 @@ fn channel_axis(graph: &Graph, operator: &Operator) -> Option<usize> {
         "nn.conv1d" | "nn.conv1d_transpose" => "NCW",
         "nn.conv2d" | "nn.conv2d_transpose" => "NCHW",
         "nn.conv3d" | "nn.conv3d_transpose" => "NCDHW",
-        "nn.dense" => {
+        "nn.dense" | "nn.matmul" => {
             let data = graph.tensor(operator.operands().next()?);
             let out = graph.tensor(*operator.outputs.first()?);
             let is_gemm = data.ty.shape.rank() == 2 && out.ty.dtype.is_float() && data.ty.dtype == out.ty.dtype;

@@ -18,6 +18,13 @@ pub(super) const OPS: &[(&str, Lower)] = &[
         one(call.op("nn.leaky_relu", &[x], vec![("alpha", Attr::Float(alpha))])?)
     }),
     ("PRelu", prelu),
+    ("Softmax", softmax),
+    ("LogSoftmax", softmax),
+    ("Dropout", dropout),
+];
+
+/// Of several operators of the graph, which stay one.
+pub(super) const COMPOSED_OPS: &[(&str, Lower)] = &[
     ("Elu", |call| {
         let (x, alpha) = (call.input(0)?, call.float("alpha", 1.0));
         one(elu(call, x, alpha, 1.0)?)
@@ -72,10 +79,7 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     }),
     ("Gelu", gelu),
     ("Shrink", shrink),
-    ("Softmax", softmax),
-    ("LogSoftmax", softmax),
     ("Hardmax", hardmax),
-    ("Dropout", dropout),
 ];
 
 /// `scale (exp(x / divisor) - 1)` below zero, else x.

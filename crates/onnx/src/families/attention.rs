@@ -11,11 +11,9 @@ use crate::{
 
 pub(super) const OPS: &[(&str, Lower)] = &[("Attention", attention), ("RotaryEmbedding", rotary)];
 
-/// Whether a node stays one operator: if it returns or caps its scores, for which runtimes differ. Other nodes become
-/// operators that can be split.
+/// Whether a node stays one operator: without numbers of keys by batch entry, for which ONNX Runtime has no kernel.
 pub(super) fn is_kept(call: &Call<'_, '_>) -> bool {
-    let returns_scores = call.node.output.get(3).is_some_and(|name| !name.is_empty());
-    call.node.op_type.as_deref() == Some("Attention") && (returns_scores || call.float("softcap", 0.0) != 0.0)
+    call.node.input.get(6).is_none_or(String::is_empty)
 }
 
 /// softmax(Q Kᵀ scale + bias) V, over heads. Results: the product, the keys and values with the past ones before them,

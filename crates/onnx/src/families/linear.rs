@@ -52,11 +52,16 @@ pub(super) fn general_product(
     c: Option<TensorId>,
 ) -> Result<TensorId> {
     let (alpha, beta) = (call.float("alpha", 1.0), call.float("beta", 1.0));
-    let a = if call.int("transA", 0) != 0 { call.transpose(a, &[1, 0])? } else { a };
-    // The graph's dense operator takes weights in rows.
-    let b = if call.int("transB", 0) != 0 { b } else { call.transpose(b, &[1, 0])? };
-    let units = call.dims(b)?.first().copied().unwrap_or(0);
-    let mut made = call.op("nn.dense", &[a, b], vec![("units", Attr::Int(units as i64))])?;
+    let (transpose_a, transpose_b) = (call.int("transA", 0) != 0, call.int("transB", 0) != 0);
+    let units = call.dims(b)?.get(usize::from(!transpose_b)).copied().unwrap_or(0);
+    let attrs = vec![("units", Attr::Int(units as i64))];
+    let mut made = match (transpose_a, transpose_b) {
+        (false, true) => call.op("nn.dense", &[a, b], attrs)?,
+        _ => {
+            let flags = [("transpose_a", Attr::Bool(transpose_a)), ("transpose_b", Attr::Bool(transpose_b))];
+            call.op("nn.matmul", &[a, b], attrs.into_iter().chain(flags).collect())?
+        }
+    };
     if alpha != 1.0 {
         made = call.with("multiply", made, alpha)?;
     }
@@ -91,13 +96,8 @@ pub(super) fn product(call: &mut Call<'_, '_>, a: TensorId, b: TensorId) -> Resu
     let (a_dims, b_dims) = (call.dims(a)?, call.dims(b)?);
     let (rows, inner, columns) = (a_dims[a_rank - 2], a_dims[a_rank - 1], b_dims[b_rank - 1]);
     if b_rank == 2 {
-        let lead: u64 = a_dims[..a_rank - 1].iter().product();
-        let flat = call.reshape(a, &[lead, inner])?;
-        let weight = call.transpose(b, &[1, 0])?;
         let attrs = vec![("units", Attr::Int(columns as i64)), ("out_dtype", text(&call.dtype_of(a).to_string()))];
-        let made = call.op("nn.dense", &[flat, weight], attrs)?;
-        let shape: Vec<u64> = a_dims[..a_rank - 1].iter().copied().chain([columns]).collect();
-        return call.reshape(made, &shape);
+        return call.op("nn.matmul", &[a, b], attrs);
     }
     let (a_lead, b_lead) = (&a_dims[..a_rank - 2], &b_dims[..b_rank - 2]);
     let rank = a_lead.len().max(b_lead.len());

@@ -47,6 +47,7 @@ const MICROSOFT: &str = "com.microsoft";
 
 const FAMILIES: &[Family] = &[
     lowered(activation::OPS),
+    kept(ONNX, activation::COMPOSED_OPS),
     Family { domain: ONNX, operators: attention::OPS, is_kept: attention::is_kept },
     lowered(constant::OPS),
     lowered(control::OPS),
@@ -55,11 +56,11 @@ const FAMILIES: &[Family] = &[
     lowered(gather::OPS),
     lowered(grid::OPS),
     lowered(linear::OPS),
-    lowered(loss::OPS),
-    lowered(norm::OPS),
+    kept(ONNX, loss::OPS),
+    Family { domain: ONNX, operators: norm::OPS, is_kept: norm::is_kept },
     lowered(pool::OPS),
     Family { domain: ONNX, operators: qlinear::OPS, is_kept: qlinear::is_kept },
-    lowered(quantize::OPS),
+    Family { domain: ONNX, operators: quantize::OPS, is_kept: quantize::is_kept },
     lowered(random::OPS),
     lowered(recurrent::OPS),
     lowered(reduce::OPS),

@@ -19,6 +19,15 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("MeanVarianceNormalization", mean_variance),
 ];
 
+/// Whether a node stays one operator: if the graph has no operator for it.
+pub(super) fn is_kept(call: &Call<'_, '_>) -> bool {
+    match call.node.op_type.as_deref() {
+        Some("BatchNormalization" | "InstanceNormalization" | "LRN") => false,
+        Some("LayerNormalization") => !is_of_last_axis(call),
+        _ => true,
+    }
+}
+
 fn batch(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     if call.int("training_mode", 0) != 0 {
         return Err("training mode is not supported".to_string());
@@ -61,13 +70,18 @@ fn group(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     one(call.op("nn.group_norm", &operands, attrs)?)
 }
 
+/// Whether a LayerNormalization is over the last axis, with a shift and without its statistics: the graph has that operator.
+fn is_of_last_axis(call: &Call<'_, '_>) -> bool {
+    let (Ok(x), Ok(scale), Ok(Some(_))) = (call.input(0), call.input(1), call.optional(2)) else { return false };
+    let is_last = call.axis(call.int("axis", -1), x).is_ok_and(|axis| axis + 1 == call.rank(x));
+    is_last && call.rank(scale) == 1 && call.node.output.len() == 1
+}
+
 /// Normalised over all axes from `axis` on.
 fn layer(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let (x, scale, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
     let axis = call.axis(call.int("axis", -1), x)?;
-    if axis + 1 == call.rank(x)
-        && call.rank(scale) == 1
-        && call.node.output.len() == 1
+    if is_of_last_axis(call)
         && let Some(bias) = bias
     {
         let attrs = affine(call, -1);

@@ -11,6 +11,11 @@ use crate::{
 pub(super) const OPS: &[(&str, Lower)] =
     &[("QuantizeLinear", quantize), ("DequantizeLinear", dequantize), ("DynamicQuantizeLinear", dynamic)];
 
+/// Whether a node stays one operator: if its scales are of blocks, which the graph's conversions do not have.
+pub(super) fn is_kept(call: &Call<'_, '_>) -> bool {
+    call.int("block_size", 0) != 0
+}
+
 /// A scale or zero point with the axes that broadcast it along `axis` of a tensor of `rank` dimensions.
 pub(super) fn along(call: &mut Call<'_, '_>, v: TensorId, axis: usize, rank: usize) -> Result<TensorId> {
     match call.dims(v)?[..] {
@@ -67,8 +72,8 @@ fn half_even(call: &mut Call<'_, '_>, x: TensorId) -> Result<TensorId> {
 
 /// The axis of scales and zero points, which are scalars or vectors.
 fn vector_axis(call: &Call<'_, '_>, x: TensorId, parameters: &[TensorId]) -> Result<i64> {
-    if call.int("block_size", 0) != 0 || parameters.iter().any(|parameter| call.rank(*parameter) > 1) {
-        return Err("scales of blocks are not supported".to_string());
+    if parameters.iter().any(|parameter| call.rank(*parameter) > 1) {
+        return Err("several scales along more than one axis need a block_size".to_string());
     }
     let axis = match call.rank(x) {
         0 => -1,
@@ -82,6 +87,25 @@ fn vector_axis(call: &Call<'_, '_>, x: TensorId, parameters: &[TensorId]) -> Res
         }
     }
     Ok(axis)
+}
+
+/// A scale or zero point for each element of `x`, from those of blocks along an axis, of which the last may be shorter.
+fn of_elements(call: &mut Call<'_, '_>, x: TensorId, parameter: TensorId) -> Result<TensorId> {
+    let (axis, block) = (call.axis(call.int("axis", 1), x)?, call.int("block_size", 0));
+    let (shape, blocks) = (call.dims(x)?, call.dims(parameter)?);
+    let size = u64::try_from(block).ok().filter(|size| *size > 0).ok_or_else(|| format!("block_size is {block}"))?;
+    let fits = blocks.len() == shape.len()
+        && (0..shape.len()).all(|at| blocks[at] == if at == axis { shape[at].div_ceil(size) } else { shape[at] });
+    if !fits {
+        return Err(format!("{} has scales of blocks of {size} for {}", call.ty(parameter), call.ty(x)));
+    }
+    // A block may be larger than the axis.
+    let repeats = Attr::Int(size.min(shape[axis]) as i64);
+    let repeated = call.op("repeat", &[parameter], vec![("repeats", repeats), ("axis", Attr::Int(axis as i64))])?;
+    match call.dims(repeated)?[axis] == shape[axis] {
+        true => Ok(repeated),
+        false => call.slice(repeated, axis, 0, shape[axis]),
+    }
 }
 
 /// The operator `name` on data, scale and zero point, with results of `dtype`.
@@ -100,6 +124,12 @@ fn quantize(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         (None, None) => DType::U8,
     };
     range(dtype)?;
+    if is_kept(call) {
+        let (x, scale) = (call.input(0)?, call.input(1)?);
+        let scale = of_elements(call, x, scale)?;
+        let zero = call.optional(2)?.map(|zero| of_elements(call, x, zero)).transpose()?;
+        return one(requantized(call, x, scale, zero, dtype)?);
+    }
     converted(call, "qnn.quantize", dtype)
 }
 
@@ -107,6 +137,13 @@ fn dequantize(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     range(call.dtype_of(call.input(0)?))?;
     let stated = call.dtype("output_dtype")?;
     let dtype = stated.unwrap_or(call.dtype_of(call.input(1)?));
+    if is_kept(call) {
+        let (x, scale) = (call.input(0)?, call.input(1)?);
+        let scale = of_elements(call, x, scale)?;
+        let zero = call.optional(2)?.map(|zero| of_elements(call, x, zero)).transpose()?;
+        let made = dequantized(call, x, scale, zero)?;
+        return one(call.cast(made, dtype)?);
+    }
     converted(call, "qnn.dequantize", dtype)
 }
 

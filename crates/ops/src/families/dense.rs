@@ -218,6 +218,18 @@ fn matmul(
     transpose_b: bool,
 ) -> TractResult<TVec<OutletId>> {
     let rank = call.tensor(0)?.shape.rank();
+    let weight = if transpose_b { "nk" } else { "kn" };
+    let fact = wiring.fact(inputs[0])?;
+    if rank > 2
+        && !transpose_a
+        && fact.datum_type.is_float()
+        && let Some(&[ref lead @ .., terms]) = fact.shape.as_concrete()
+    {
+        // One product of all rows: tract repeats a product for each index of leading axes.
+        let flat = wiring.reshape(inputs[0], &[lead.iter().product(), terms])?;
+        let made = product(wiring, call, &[flat, inputs[1]], ["mk", weight, "mn"])?;
+        return Ok(tvec![wiring.reshape(made[0], &call.dims()?)?]);
+    }
     let lead: String = ('a'..'k').take(rank.saturating_sub(2)).collect();
     let a = match (rank, transpose_a) {
         (1, _) => "k".to_string(),
@@ -225,7 +237,7 @@ fn matmul(
         (_, false) => format!("{lead}mk"),
     };
     let out = if rank == 1 { "n".to_string() } else { format!("{lead}mn") };
-    product(wiring, call, inputs, [&a, if transpose_b { "nk" } else { "kn" }, &out])
+    product(wiring, call, inputs, [&a, weight, &out])
 }
 
 fn batch_matmul(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {

@@ -112,12 +112,14 @@ fn with_attrs(
     operators: &[Option<OperatorSplit>],
     along: (usize, usize),
 ) -> Option<SplitAxis> {
-    for meaning in operator.attrs.iter().filter_map(|(name, _)| composite_attr(name)) {
+    for (name, value) in operator.attrs.iter() {
+        let Some(meaning) = composite_attr(name) else { continue };
         match meaning {
             CompositeAttr::Columns if along.0 + 1 == along.1 => {
                 split = split.attr("N", |range| Attr::Int((range.end - range.start) as i64));
             }
-            CompositeAttr::Heads if is_of_heads(along) => return None,
+            CompositeAttr::Heads(name) if is_of_heads(along) => split = of_heads(split, name, value)?,
+            CompositeAttr::SizesOfHeads if is_of_heads(along) => return None,
             _ => {}
         }
     }
@@ -138,6 +140,13 @@ fn with_attrs(
         }
     }
     Some(split)
+}
+
+/// `split` of an operator that has `value` heads by its attribute `name`, into shards of whole heads.
+fn of_heads(split: SplitAxis, name: &'static str, value: &Attr) -> Option<SplitAxis> {
+    let heads = value.int().and_then(|heads| u64::try_from(heads).ok()).filter(|heads| *heads > 0)?;
+    let channels = split.size.checked_div(heads).filter(|channels| channels * heads == split.size && *channels > 0)?;
+    Some(split.grain(channels).attr(name, move |range| Attr::Int(((range.end - range.start) / channels) as i64)))
 }
 
 /// Whether the axis is that of heads, or of channels that contain them: the layouts `[…, channels]` up to rank 3, and
@@ -270,14 +279,15 @@ mod tests {
             ..add(&[])
         };
         let unread = Composite { calls: vec![("nn.relu", &[0], vec![], same)], ..add(&[]) };
-        let cases: [(&str, Composite, &[usize]); 10] = [
+        let cases: [(&str, Composite, &[usize]); 11] = [
             ("a sum", add(&[]), &[0, 1]),
             ("a constant that depends on the position", add(&[6]), &[0]),
             ("a constant that depends on the row", add(&[4, 1]), &[1]),
             ("a constant that depends on the column", add(&[1, 6]), &[0]),
             ("an attribute without a known meaning", with(&[("sizes", Attr::Int(6))]), &[]),
             ("an attribute of the importer's own", with(&[("onnx.opset", Attr::Int(17))]), &[0, 1]),
-            ("channels that contain heads", with(&[("num_heads", Attr::Int(2))]), &[0]),
+            ("channels that contain heads", with(&[("num_heads", Attr::Int(2))]), &[0, 1]),
+            ("channels of heads of unequal sizes", with(&[("num_heads", Attr::Int(4))]), &[0]),
             ("an attribute for the number of columns", with(&[("N", Attr::Int(6))]), &[0, 1]),
             ("two ranges of one operand", transposed, &[]),
             ("an operand that the decomposition does not read", unread, &[]),
@@ -290,6 +300,11 @@ mod tests {
         let operator = columns.operator(OperatorId(0));
         let shard = axes(&columns, operator)[1].shard(&columns, operator, &(1..3)).unwrap();
         assert_eq!(shard.attrs.get("N"), Some(&Attr::Int(2)));
+        let heads = with(&[("num_heads", Attr::Int(2))]).graph();
+        let operator = heads.operator(OperatorId(0));
+        let along_heads = &axes(&heads, operator)[1];
+        assert_eq!(along_heads.grain, 3);
+        assert_eq!(along_heads.shard(&heads, operator, &(3..6)).unwrap().attrs.get("num_heads"), Some(&Attr::Int(1)));
     }
 
     #[test]

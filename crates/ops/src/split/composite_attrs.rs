@@ -8,8 +8,10 @@ pub(crate) enum CompositeAttr {
     SizeIndependent,
     /// The number of columns: the last axis of the result.
     Columns,
-    /// The number of heads that the channels of the result consist of.
-    Heads,
+    /// The number of heads that the channels of the result consist of: the attribute's name.
+    Heads(&'static str),
+    /// The numbers of channels of all heads, in a list.
+    SizesOfHeads,
     /// The attribute is that of an operator of the decomposition with this name, in the same format.
     Inner(&'static str),
 }
@@ -26,9 +28,11 @@ const COMPOSITE_ATTRS: &[(CompositeAttr, &[&str])] = &[
             "activation_gamma",
             "activation_params",
             "alpha",
+            "approximate",
             "auto_pad",
             "axis",
             "beta",
+            "bias",
             "bits",
             "block_size",
             "ceil_mode",
@@ -37,13 +41,16 @@ const COMPOSITE_ATTRS: &[(CompositeAttr, &[&str])] = &[
             "dilations",
             "do_rotary",
             "epsilon",
+            "gamma",
             "interleaved",
             "is_causal",
             "kernel_shape",
+            "lambd",
             "local_window_size",
             "mask_filter_value",
             "mask_index_type",
             "opset",
+            "p",
             "qk_matmul_output_mode",
             "rotary_embedding_dim",
             "rotary_interleaved",
@@ -62,9 +69,13 @@ const COMPOSITE_ATTRS: &[(CompositeAttr, &[&str])] = &[
         ],
     ),
     (CompositeAttr::Columns, &["N"]),
-    (CompositeAttr::Heads, &["kv_num_heads", "num_heads", "q_num_heads", "qkv_hidden_sizes"]),
+    (CompositeAttr::Heads("kv_num_heads"), &["kv_num_heads"]),
+    (CompositeAttr::Heads("num_heads"), &["num_heads"]),
+    (CompositeAttr::Heads("q_num_heads"), &["q_num_heads"]),
+    (CompositeAttr::SizesOfHeads, &["qkv_hidden_sizes"]),
     (CompositeAttr::Inner("padding"), &["pads"]),
     (CompositeAttr::Inner("groups"), &["group"]),
+    (CompositeAttr::Inner("num_groups"), &["num_groups"]),
 ];
 
 /// Attributes of inner operators that the sizes of a composite operator's operands determine.

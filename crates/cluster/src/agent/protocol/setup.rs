@@ -71,6 +71,9 @@ pub struct Partition {
     pub device: SmolStr,
     /// The limit of the plan, where it is tighter than the agent's own.
     pub memory: Option<Bytes>,
+    /// Which limit ends the run when it is exceeded after loading.
+    #[serde(default)]
+    pub enforced: EnforcedLimit,
     /// Threads to compute with; by default the agent's own number.
     pub threads: Option<u32>,
     /// The engine to compute with; by default the agent's own.
@@ -79,6 +82,18 @@ pub struct Partition {
     /// Predicted peak of memory beyond the parameters.
     pub activations: Bytes,
     pub stages: Vec<Stage>,
+}
+
+/// Which memory limit ends a run. How much a run holds at once depends on when tensors arrive, so a plan that kept to its limit
+/// in pilot runs may exceed it later by a tensor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EnforcedLimit {
+    /// The plan's, and the device's.
+    #[default]
+    Plan,
+    /// The device's alone: the client compares peaks with the plan's.
+    Device,
 }
 
 /// Operators that a device runs without waiting once the stage's operands are available.
@@ -330,6 +345,7 @@ mod tests {
         let partition = Partition {
             device: "cpu".into(),
             memory: None,
+            enforced: EnforcedLimit::default(),
             threads: None,
             engine: None,
             activations: Bytes::ZERO,

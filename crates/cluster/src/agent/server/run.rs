@@ -31,7 +31,7 @@ use super::{
 use crate::agent::protocol::{
     named_tensors::NamedTensors,
     run::{RunCommand, RunEvent},
-    setup::{Partition, Setup},
+    setup::{EnforcedLimit, Partition, Setup},
 };
 use edgecut_engine::Executable;
 use edgecut_graph::{TensorData, units::Bytes};
@@ -62,7 +62,10 @@ pub(super) struct RemoteClient {
 struct LeasedPartition {
     index: usize,
     lease: Lease,
+    /// What its stages may hold once they are loaded.
     limit: Bytes,
+    /// What a run may hold: [`EnforcedLimit`].
+    run_limit: Bytes,
 }
 
 impl Host {
@@ -144,7 +147,7 @@ impl Host {
             Session::new(setup, self.clock(), self.shutdown().child(), !self.is_dilated(), self.metrics().clone());
         for (partition, loaded) in leased.iter().zip(&loaded) {
             session.set_parameters(partition.index, loaded.parameters, loaded.loading);
-            session.set_limit(partition.index, MemoryLimit::Own(partition.limit));
+            session.set_limit(partition.index, MemoryLimit::Own(partition.run_limit));
         }
         session.set_limit(leased.len(), MemoryLimit::Shared(self.shared_memory().clone()));
         self.add_session(&session)?;
@@ -181,7 +184,11 @@ impl Host {
                 lease = lease => lease?,
                 () = client.events.closed() => return Err(HostError::ClientGone),
             };
-            leased.push(LeasedPartition { index, lease, limit });
+            let run_limit = match partition.enforced {
+                EnforcedLimit::Plan => limit,
+                EnforcedLimit::Device => own,
+            };
+            leased.push(LeasedPartition { index, lease, limit, run_limit });
         }
         leased.sort_by_key(|partition| partition.index);
         Ok(leased)
@@ -367,9 +374,9 @@ async fn load_all(
 
 /// Computes a partition until the session ends; a failure fails the session.
 async fn compute(session: Arc<Session>, partition: LeasedPartition, stages: Vec<Box<dyn Executable>>) {
-    let LeasedPartition { index, lease, limit } = partition;
+    let LeasedPartition { index, lease, run_limit, .. } = partition;
     let computing = session.clone();
-    let done = lease.run("running", move || execute::execute(&computing, index, stages, limit)).await;
+    let done = lease.run("running", move || execute::execute(&computing, index, stages, run_limit)).await;
     if let Err(error) = done {
         session.fail(error);
     }

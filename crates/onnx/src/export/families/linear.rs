@@ -44,7 +44,8 @@ pub(super) fn batch_matmul(scope: &mut Scope<'_>) -> Result<OnnxValue> {
 /// A product of matrices, of which the second has rank 2.
 fn product(scope: &mut Scope<'_>, a: &OnnxValue, b: &OnnxValue, left: bool, right: bool) -> Result<OnnxValue> {
     let dtype = scope.out()?.dtype;
-    if !dtype.is_float() || scope.rank(0)? != 2 {
+    let is_plain = !left && !right && scope.bias.is_none();
+    if !dtype.is_float() || scope.rank(0)? != 2 || is_plain {
         return multiplied(scope, a, b, left, right);
     }
     let (a, b) = (scope.builder.cast(a, dtype)?, scope.builder.cast(b, dtype)?);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::agent::protocol::{
     peer::Peer,
-    setup::{Outgoing, Partition, Stage, Terminal, Value},
+    setup::{EnforcedLimit, Outgoing, Partition, Stage, Terminal, Value},
 };
 use edgecut_graph::{DType, Graph, TensorType};
 use edgecut_plan::TransferFormat;
@@ -22,6 +22,7 @@ fn partition(device: &str, stages: &[(&[u32], &[u32])]) -> Partition {
     Partition {
         device: device.into(),
         memory: None,
+        enforced: EnforcedLimit::default(),
         threads: None,
         engine: None,
         activations: Bytes::ZERO,
