@@ -61,7 +61,7 @@ fn advice(plan: &Plan, server: &str) -> String {
 
 /// Operators that are split, with the names of the devices that share them.
 fn splits(plan: &Plan) -> Vec<(u32, Vec<String>)> {
-    let name = |index: u32| plan.devices[index as usize].full_name();
+    let name = |index: u32| plan.devices[index as usize].device_name().to_string();
     let split = plan.splits.iter();
     split.map(|split| (split.operator.0, split.devices.iter().map(|device| name(device.0)).collect())).collect()
 }

@@ -160,7 +160,7 @@ fn pins_take_numbers_and_printed_names() {
         let plan = plan(here, "pinned.json");
         let pinned: Vec<_> = plan.groups.iter().filter(|group| group.id == Some(2)).collect();
         assert_eq!(pinned.len(), 1, "{name}: what is pinned is not split");
-        assert_eq!(plan.devices[pinned[0].device.0 as usize].full_name(), "s1/cpu", "{name}");
+        assert_eq!(plan.devices[pinned[0].device.0 as usize].device_name().to_string(), "s1/cpu", "{name}");
     }
     for (pin, want) in [
         ("#4=s1/cpu", "--pin #4=s1/cpu: there is no group #4; the model has 4 groups, from #0 on"),

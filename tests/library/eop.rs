@@ -8,13 +8,14 @@ use crate::common::{
     card::{CPU, Card, GPU},
     shared,
 };
+use crate::two_device::TwoDeviceProblem;
 use edgecut::{
     graph::{Granularity, Graph},
     interop::{
         eop::{self, EopRow},
         profile_import as import,
     },
-    plan::{DeviceId, Plan, problem::Cost, two_device::TwoDeviceProblem},
+    plan::{DeviceId, Plan, problem::Cost},
     profile::{
         growth::{Fit, Growth, Point},
         items,

@@ -19,3 +19,4 @@ mod relay_printer;
 mod relay_versions;
 mod split_models;
 mod split_plan;
+mod two_device;

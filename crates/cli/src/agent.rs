@@ -1,5 +1,6 @@
 //! `edgecut agent`: serves this machine's devices to clients that plan and run on the cluster.
 
+use edgecut_graph::check_name;
 use std::{
     io::{self, Write},
     net::{self, SocketAddr, ToSocketAddrs},
@@ -27,7 +28,6 @@ use edgecut_cluster::{
         Host, HostOptions, Identity, Limits, LogQueue, Shutdown, WorkLog, check_address, descriptors,
         protocol::role::Role, serve, serve_metrics, total_memory,
     },
-    check_name,
     mdns::{AnnouncedAgent, Announcement},
 };
 use edgecut_engine::{Dilation, EngineOptions};

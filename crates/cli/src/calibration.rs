@@ -108,7 +108,7 @@ pub fn calibration_table(rows: &[CalibrationRow]) -> Table {
     let microseconds = |value: f64| format!("{value:.0} us");
     for row in rows {
         shown.add_row([
-            format!("{}/{}", row.server, row.device),
+            row.device_name().to_string(),
             format!("{:.3}", row.factor),
             row.step_us.to_string(),
             microseconds(row.weights_us_per_mb),

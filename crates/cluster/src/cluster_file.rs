@@ -12,13 +12,12 @@ use toml::Spanned;
 
 use crate::{
     cluster::{Cluster, DeviceOverride, Endpoint, MAX_THREADS, Server, TlsFiles},
-    device_name::check_name,
     discovery::Discovery,
     link::Link,
 };
 use edgecut_engine::{EngineChoice, EngineOptions};
 use edgecut_graph::{
-    LinkCost,
+    LinkCost, check_name,
     units::{Bytes, Micros, Rate},
 };
 

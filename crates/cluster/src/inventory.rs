@@ -1,11 +1,11 @@
 //! Hardware: what each server reports, and the devices and links of a cluster that a plan can use.
 
+use edgecut_graph::DeviceName;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::{
     cluster::Cluster,
-    device_name::DeviceName,
     link::{HostLink, Link},
 };
 use edgecut_engine::EngineChoice;

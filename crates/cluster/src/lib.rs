@@ -21,7 +21,6 @@ pub mod authority;
 pub mod calibration;
 mod cluster;
 mod cluster_file;
-mod device_name;
 mod discovery;
 mod inventory;
 mod link;
@@ -36,7 +35,6 @@ pub mod survey;
 pub use added_servers::AddedServers;
 pub use cluster::{Cluster, DeviceOverride, Endpoint, MAX_THREADS, Server, TlsFiles};
 pub use cluster_file::ClusterError;
-pub use device_name::{DeviceName, DeviceNameError, NameError, check_name};
 pub use discovery::Discovery;
 pub use inventory::{
     Cache, CpuDescription, Description, DeviceDescription, DeviceKind, DeviceSpec, EnergyMetering, Inventory,

@@ -1,5 +1,6 @@
 //! Agents on the local network: announced and found by multicast DNS (RFC 6762, RFC 6763).
 
+use edgecut_graph::check_name;
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -8,8 +9,6 @@ use std::{
 
 use mdns_sd::{DaemonEvent, IfKind, ResolvedService, ServiceDaemon, ServiceEvent, ServiceInfo};
 use smol_str::SmolStr;
-
-use crate::check_name;
 
 /// The service type of agents.
 const SERVICE: &str = "_edgecut._tcp.local.";

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use edgecut_graph::DeviceName;
 use smol_str::SmolStr;
 
 use crate::{Cluster, Description, DeviceKind};
@@ -27,7 +28,10 @@ impl Oversubscribed {
     pub fn of_agent(agent: &Description) -> Vec<Oversubscribed> {
         let check = |device: String, threads| Oversubscribed::of(device, threads, agent.cpu.threads);
         let cpus = agent.devices.iter().filter(|device| device.kind == DeviceKind::Cpu);
-        cpus.filter_map(|device| check(format!("{}/{}", agent.name, device.name), device.threads)).collect()
+        cpus.filter_map(|device| {
+            check(DeviceName::new(agent.name.as_str(), device.name.as_str()).to_string(), device.threads)
+        })
+        .collect()
     }
 
     /// CPUs of a cluster whose servers have described themselves.

@@ -9,6 +9,7 @@
 //! | `id` | [`TensorId`], [`OperatorId`] |
 //! | `layer` | names of layers, unique names of operators |
 //! | `alias` | storage reuse between the operands and results of an operator |
+//! | `device_name` | [`DeviceName`]: a server and a device of it |
 //! | `attrs`, `tensor`, `types`, `dtype` | attributes; tensors with content; shapes and types; element types |
 //! | `validate` | invariants of a deserialized graph |
 //! | `copy`, `part` | copies operators between graphs; [`Part`]: a subgraph as a graph |
@@ -25,6 +26,7 @@ mod composite;
 mod constant;
 mod contract;
 mod copy;
+mod device_name;
 mod dtype;
 mod fusion;
 mod fusion_class;
@@ -48,6 +50,7 @@ pub use attrs::{Attr, Attrs};
 pub use composite::{InlinedGraph, inline_composites};
 pub use constant::{attach_constants, constant_operators, is_constant};
 pub use contract::{ContractedGraph, ConvexGroups};
+pub use device_name::{DeviceName, DeviceNameError, NameError, check_name};
 pub use dtype::{DType, DTypeError, Exotic};
 pub use fusion::{Granularity, fuse};
 pub use fusion_class::FusionClass;

@@ -191,7 +191,8 @@ fn timed(problem: &Problem, times: &BTreeMap<GroupId, Micros>, factor: f64) -> P
 
 /// One-line description of a schedule.
 fn note(schedule: &Schedule, devices: &[Device]) -> String {
-    let device = devices.get(schedule.device.0 as usize).map(Device::full_name).unwrap_or_default();
+    let device =
+        devices.get(schedule.device.0 as usize).map_or(String::new(), |device| device.device_name().to_string());
     let distinct: BTreeSet<_> = schedule.steps.iter().collect();
     let again = schedule.steps.len() - distinct.len();
     let parts: u64 = schedule.stretches.iter().map(|stretch| stretch.tiles).sum();

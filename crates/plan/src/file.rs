@@ -15,7 +15,10 @@ use super::{
     transfer_format::TransferFormat,
 };
 use edgecut_graph as graph;
-use edgecut_graph::units::{Bytes, Joules, Micros, Watts};
+use edgecut_graph::{
+    DeviceName,
+    units::{Bytes, Joules, Micros, Watts},
+};
 use edgecut_ops::passes::{bindings::Binding, retype::BindDim};
 
 pub use edgecut_graph::Granularity;
@@ -158,10 +161,17 @@ pub struct DevicePlan {
     pub memory: MemoryPlan,
 }
 
+impl Plan {
+    /// The name of one of its devices; `None` if it has no device of this number.
+    pub fn device_name(&self, device: DeviceId) -> Option<DeviceName> {
+        self.devices.get(device.0 as usize).map(DevicePlan::device_name)
+    }
+}
+
 impl DevicePlan {
-    /// `server/device`, as pins and tables name it.
-    pub fn full_name(&self) -> String {
-        format!("{}/{}", self.server, self.device)
+    /// Its name in pins and tables.
+    pub fn device_name(&self) -> DeviceName {
+        DeviceName::new(self.server.as_str(), self.device.as_str())
     }
 }
 

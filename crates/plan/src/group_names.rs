@@ -88,24 +88,10 @@ pub(crate) fn meant<'g>(pattern: &str, groups: &'g [GroupNames]) -> Option<Strin
     let mut distances: BTreeMap<String, usize> = BTreeMap::new();
     for name in groups.iter().flat_map(GroupNames::all).filter(|name| name.len() <= MAX_NAME && !name.starts_with('#'))
     {
-        distances.entry(name).or_insert_with_key(|name| edits(pattern.as_bytes(), name.as_bytes()));
+        distances.entry(name).or_insert_with_key(|name| strsim::levenshtein(pattern, name));
     }
     let near = distances.into_iter().filter(|(_, edits)| *edits <= most);
     near.min_by_key(|(_, edits)| *edits).map(|(name, _)| name)
-}
-
-/// Levenshtein distance: insertions, deletions and substitutions of bytes.
-fn edits(a: &[u8], b: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

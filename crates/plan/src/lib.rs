@@ -41,7 +41,6 @@
 //! | [`constrained`] | plans within memory limits, with memory-saving schedules |
 //! | [`schedule`] | such schedules as graph transformations |
 //! | [`offload`] | a schedule that keeps tensors on another device, as a plan of both |
-//! | [`two_device`] | optimal placement for two devices without overlap |
 //!
 //! | output | |
 //! |---|---|
@@ -101,7 +100,6 @@ mod test_problems;
 mod testing;
 mod timed_event;
 pub mod transfer_format;
-pub mod two_device;
 
 pub use candidate::{Candidate, CostSource};
 pub use file::Plan;

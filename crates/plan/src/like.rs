@@ -1,9 +1,9 @@
 //! Splits of another plan of the same model, over the devices of this one: to compare ratios.
 
-use edgecut_graph::{Granularity, OperatorId};
+use edgecut_graph::{DeviceName, Granularity, OperatorId};
 
 use crate::{
-    file::{DevicePlan, Plan, Split},
+    file::{Plan, Split},
     group_names::GroupNames,
     problem::DeviceId,
     rule::Rule,
@@ -22,7 +22,15 @@ pub enum LikeError {
     Forbidden { group: String, device: String, rule: Rule },
 }
 
-/// What `other` splits, with devices as numbers of `devices` (`server/device`). `hash` is that of the model planned now.
+impl LikeError {
+    /// That `missing` is none of `devices`.
+    pub(crate) fn device(missing: Option<DeviceName>, devices: impl IntoIterator<Item = DeviceName>) -> LikeError {
+        let missing = missing.map(|name| name.to_string()).unwrap_or_default();
+        LikeError::Device { missing, devices: DeviceName::join(devices, ", ") }
+    }
+}
+
+/// What `other` splits, with devices as numbers of `devices`. `hash` is that of the model planned now.
 ///
 /// # Errors
 /// If `other` is of another model or granularity, or splits over a device that is not in `devices`.
@@ -30,7 +38,7 @@ pub fn splits_of(
     other: &Plan,
     hash: &str,
     granularity: Granularity,
-    devices: &[String],
+    devices: &[DeviceName],
 ) -> Result<Vec<Split>, LikeError> {
     if other.model.blake3 != hash {
         return Err(LikeError::OtherModel(other.model.path.clone()));
@@ -39,9 +47,9 @@ pub fn splits_of(
         return Err(LikeError::Granularity);
     }
     let here = |id: &DeviceId| {
-        let name = other.devices.get(id.0 as usize).map(DevicePlan::full_name).unwrap_or_default();
-        let found = (0u32..).zip(devices).find(|(_, here)| **here == name);
-        found.map(|(index, _)| DeviceId(index)).ok_or(LikeError::Device { missing: name, devices: devices.join(", ") })
+        let name = other.device_name(*id);
+        let found = (0u32..).zip(devices).find(|(_, here)| Some(*here) == name.as_ref());
+        found.map(|(index, _)| DeviceId(index)).ok_or_else(|| LikeError::device(name, devices.iter().cloned()))
     };
     let moved = |split: &Split| {
         let devices = split.devices.iter().map(here).collect::<Result<Vec<_>, LikeError>>()?;
@@ -94,7 +102,7 @@ mod tests {
             };
             other.splits = vec![split.clone()];
             other.model.blake3 = "abc".into();
-            let names = |list: &[&str]| -> Vec<String> { list.iter().map(|name| name.to_string()).collect() };
+            let names = |list: &[&str]| -> Vec<DeviceName> { list.iter().map(|name| name.parse().unwrap()).collect() };
             let found = |hash: &str, granularity, devices: &[&str]| {
                 splits_of(&other, hash, granularity, &names(devices)).map_err(|error| error.to_string())
             };

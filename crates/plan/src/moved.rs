@@ -11,11 +11,11 @@ use std::{
     str::FromStr,
 };
 
-use edgecut_graph::units::Micros;
+use edgecut_graph::{DeviceName, units::Micros};
 
 use crate::{
     candidate::Candidate,
-    file::{DevicePlan, Plan, Split},
+    file::{Plan, Split},
     group_names::GroupNames,
     like::LikeError,
     no_plan::NoPlan,
@@ -149,10 +149,9 @@ pub fn movable(other: &Plan, moves: &[Move]) -> Result<(), MoveError> {
     if scheduled.is_empty() {
         return Ok(());
     }
-    let name = |id: &DeviceId| other.devices.get(id.0 as usize).map(DevicePlan::full_name).unwrap_or_default();
-    let devices: Vec<String> = scheduled.iter().map(name).collect();
+    let devices = DeviceName::join(scheduled.iter().filter_map(|id| other.device_name(*id)), " and ");
     let pins: Vec<String> = moves.iter().map(|wish| format!("--pin '{wish}'")).collect();
-    Err(MoveError::Scheduled { devices: devices.join(" and "), pins: pins.join(" ") })
+    Err(MoveError::Scheduled { devices, pins: pins.join(" ") })
 }
 
 /// `other`, a plan of the same model over the devices of `request`, as it is and after `moves`. `request` has the costs of
@@ -162,7 +161,7 @@ pub fn movable(other: &Plan, moves: &[Move]) -> Result<(), MoveError> {
 /// If `other` cannot be taken over, or a group cannot be moved.
 pub fn moved(request: &PlanRequest<'_>, other: &Plan, moves: &[Move]) -> Result<Moved, MoveError> {
     movable(other, moves)?;
-    let devices: Vec<String> = request.network.devices.iter().map(Device::full_name).collect();
+    let devices: Vec<String> = request.device_names().iter().map(DeviceName::to_string).collect();
     let names = request.group_names();
     let targets = targets(moves, &names, &devices)?;
     // A plan of other targets is judged by its own.
@@ -245,10 +244,9 @@ impl OtherPlan {
             return Err(MoveError::Foreign);
         }
         let here = |id: DeviceId| {
-            let name = other.devices.get(id.0 as usize).map(DevicePlan::full_name).unwrap_or_default();
-            let found = problem.device_ids().find(|id| problem.device(*id).full_name() == name);
-            let devices = || problem.devices.iter().map(Device::full_name).collect::<Vec<_>>().join(", ");
-            found.ok_or_else(|| LikeError::Device { missing: name, devices: devices() })
+            let name = other.device_name(id);
+            let found = problem.device_ids().find(|id| Some(problem.device(*id).device_name()) == name);
+            found.ok_or_else(|| LikeError::device(name, problem.devices.iter().map(Device::device_name)))
         };
         let mut positions = vec![0; other.groups.len()];
         for device in &other.devices {

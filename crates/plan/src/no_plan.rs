@@ -4,7 +4,10 @@ use crate::{
     bound::Bounds,
     problem::{ProblemError, Targets},
 };
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::{
+    DeviceName,
+    units::{Bytes, Micros},
+};
 
 /// See the module's head.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -43,7 +46,7 @@ pub enum Shortage {
     #[error("{group} runs on no device")]
     Unsupported { group: String },
     #[error("{group} alone needs {need}, which is {short} more than the largest memory that may run it, {device}, has")]
-    Group { group: String, need: Bytes, short: Bytes, device: String },
+    Group { group: String, need: Bytes, short: Bytes, device: DeviceName },
     #[error("the parameters take {need}, which is {short} more than all memories together")]
     Parameters { need: Bytes, short: Bytes },
     #[error(
@@ -65,7 +68,7 @@ pub enum Shortage {
         "the nearest plan needs {} on {device} while {group} runs, {short} more than its limit of {limit}",
         *.limit + *.short
     )]
-    Memory { device: String, group: String, short: Bytes, limit: Bytes },
+    Memory { device: DeviceName, group: String, short: Bytes, limit: Bytes },
     #[error("the nearest plan has a latency of {latency}, {excess} more than the target of {target}")]
     Latency { latency: Micros, target: Micros, excess: Micros },
     #[error("the nearest plan has a result every {interval}, {excess} more than the target of {target}")]

@@ -12,7 +12,7 @@ use super::{
     transfer_format::{Coding, TransferFormat},
 };
 use edgecut_graph::{
-    self as graph, LinkCost,
+    self as graph, DeviceName, LinkCost,
     units::{Bytes, Micros, Watts},
 };
 
@@ -280,11 +280,14 @@ impl Problem {
             if !device.handling.is_valid() {
                 return fail(format!(
                     "device {}: the work of transfers must be finite and not negative",
-                    device.full_name()
+                    device.device_name()
                 ));
             }
             if device.idle.is_some_and(|idle| !is_power(idle)) {
-                return fail(format!("device {}: its idle power must be finite and not negative", device.full_name()));
+                return fail(format!(
+                    "device {}: its idle power must be finite and not negative",
+                    device.device_name()
+                ));
             }
         }
         for (id, group) in self.group_ids().zip(&self.groups) {
@@ -334,9 +337,9 @@ fn is_power(power: Watts) -> bool {
 }
 
 impl Device {
-    /// `server/device`, as pins and tables name it.
-    pub fn full_name(&self) -> String {
-        format!("{}/{}", self.server, self.name)
+    /// Its name in pins and tables.
+    pub fn device_name(&self) -> DeviceName {
+        DeviceName::new(self.server.as_str(), self.name.as_str())
     }
 }
 

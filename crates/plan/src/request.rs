@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use edgecut_graph::{Granularity, units::Bytes};
+use edgecut_graph::{DeviceName, Granularity, units::Bytes};
 
 use crate::{
     assemble::Network,
@@ -115,8 +115,13 @@ impl<'a> PlanRequest<'a> {
 
     /// Removes the costs that `rules` forbid.
     pub fn restrict(&mut self, rules: &[Rule]) {
-        let devices: Vec<String> = self.network.devices.iter().map(Device::full_name).collect();
+        let devices: Vec<String> = self.device_names().iter().map(DeviceName::to_string).collect();
         rule::apply(rules, &self.group_names(), &devices, &mut self.costs);
+    }
+
+    /// The names of its devices, in order.
+    pub fn device_names(&self) -> Vec<DeviceName> {
+        self.network.devices.iter().map(Device::device_name).collect()
     }
 
     /// What its groups are called.

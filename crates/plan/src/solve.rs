@@ -186,7 +186,7 @@ pub(crate) fn proof(problem: &Problem, bounds: &Bounds) -> Vec<Shortage> {
             (limit.shortfall(need), need, d)
         };
         if let Some((short, need, device)) = able.map(short).min_by_key(|s| (s.0, s.2)).filter(|s| s.0 > Bytes::ZERO) {
-            shortages.push(Shortage::Group { group, need, short, device: problem.device(device).full_name() });
+            shortages.push(Shortage::Group { group, need, short, device: problem.device(device).device_name() });
         }
     }
     shortages.extend(parameters(problem));
@@ -225,7 +225,7 @@ fn fullest(problem: &Problem, evaluation: &Evaluation, device: DeviceId, short: 
     let job = evaluation.task_at(device.0 as usize, at);
     let group = job.map_or("nothing".to_string(), |j| problem.group(evaluation.task_graph.task(j).group).label.clone());
     let limit = problem.device(device).memory.unwrap_or_default();
-    Shortage::Memory { device: problem.device(device).full_name(), group, short, limit }
+    Shortage::Memory { device: problem.device(device).device_name(), group, short, limit }
 }
 
 /// The arenas of all devices, for one input at a time.

@@ -10,7 +10,7 @@ use std::{
     ops::Range,
 };
 
-use edgecut_graph::{Graph, OperatorId, Origin, Part, TensorId};
+use edgecut_graph::{DeviceName, Graph, OperatorId, Origin, Part, TensorId};
 
 use crate::{
     file::Plan,
@@ -42,7 +42,7 @@ pub enum StageError {
     #[error("the plan was made for another model: {0}")]
     OtherModel(String),
     #[error("the plan's orders cannot be run: group {group} on {device} waits for {tensor}, which is never made")]
-    Order { group: String, device: String, tensor: String },
+    Order { group: String, device: DeviceName, tensor: String },
 }
 
 /// Cuts the groups of a device, in its order, into stages.
@@ -179,7 +179,7 @@ impl Placed<'_> {
     fn order_error(&self, device: usize, group: GroupId, tensor: TensorId) -> StageError {
         StageError::Order {
             group: self.plan.groups[group.0 as usize].name.clone(),
-            device: self.plan.devices[device].full_name(),
+            device: self.plan.devices[device].device_name(),
             tensor: self.graph.tensor(tensor).name.to_string(),
         }
     }

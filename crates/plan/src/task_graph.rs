@@ -126,7 +126,10 @@ impl TaskGraph {
         let group = problem.group(id);
         let impossible = || PlacementError::Impossible {
             group: group.label.clone(),
-            device: problem.devices.get(device.0 as usize).map_or(device.0.to_string(), |d| d.full_name()),
+            device: problem
+                .devices
+                .get(device.0 as usize)
+                .map_or(device.0.to_string(), |d| d.device_name().to_string()),
         };
         let cost = group.costs.get(device.0 as usize).copied().flatten().ok_or_else(impossible)?;
         let task = TaskId(self.tasks.len() as u32);

@@ -4,6 +4,7 @@
 //! In a run weights have left the caches since their last use, every step has to be called, and the processor that computes
 //! also handles the messages that are sent and received meanwhile.
 
+use edgecut_graph::DeviceName;
 use edgecut_graph::units::{Bytes, Micros};
 use serde::{Deserialize, Serialize};
 
@@ -178,6 +179,10 @@ fn not_negative(rows: &[[f64; FEATURES]], values: &[f64], weights: &[f64]) -> [f
 }
 
 impl CalibrationRow {
+    pub fn device_name(&self) -> DeviceName {
+        DeviceName::new(self.server.as_str(), self.device.as_str())
+    }
+
     /// The row of `device` with these parameters, fitted to `samples`.
     pub fn new(device: &ProfiledDevice, calibration: Calibration, samples: &[StepSample]) -> CalibrationRow {
         let Calibration { factor, step_us, weights_us_per_mb, exchange_us, .. } = calibration;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use edgecut_engine::EngineId;
+use edgecut_graph::DeviceName;
 use edgecut_graph::units::counted;
 
 /// The device that was measured, with the engine and the number of threads that executed the operators.
@@ -18,9 +19,9 @@ pub struct ProfiledDevice {
 }
 
 impl ProfiledDevice {
-    /// `server/device`, as plans name it.
-    pub fn full_name(&self) -> String {
-        format!("{}/{}", self.server, self.device)
+    /// Its name in pins and tables.
+    pub fn device_name(&self) -> DeviceName {
+        DeviceName::new(self.server.as_str(), self.device.as_str())
     }
 
     /// The number of threads in words.

@@ -1,5 +1,6 @@
 //! `edgecut cluster init`: an authority, and certificates for the agents of a cluster file and for operators.
 
+use edgecut_graph::check_name;
 use std::path::{Path, PathBuf};
 
 use smol_str::SmolStr;
@@ -10,7 +11,6 @@ use edgecut_cluster::{
     Endpoint, Server,
     agent::protocol::peer::Peer,
     authority::{Authority, Issue, Subject},
-    check_name,
 };
 use edgecut_values::{
     files::write_atomic,

@@ -135,7 +135,7 @@ impl Export {
         let place = |operator: OperatorId| {
             let group = plan.groups.iter().find(|group| group.operators.contains(&operator))?;
             let device = group.device.0 as usize;
-            Some((device, plan.devices.get(device)?.full_name()))
+            Some((device, plan.device_name(group.device)?.to_string()))
         };
         self.write(&self.text(graph, &place)?)
     }

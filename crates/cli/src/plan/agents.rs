@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use edgecut_cluster::{
-    DeviceName, Inventory,
+    Inventory,
     run::{
         pilot::{PilotAgents, PilotOptions, plan_on_agents, rehearsed},
         request::{DeviceRows, ModelGroups, energy_warnings},
@@ -11,7 +11,7 @@ use edgecut_cluster::{
     },
     survey::{DeviceProfile, MissingPolicy, SurveyRequest},
 };
-use edgecut_graph::{Graph, units::Bytes};
+use edgecut_graph::{DeviceName, Graph, units::Bytes};
 use edgecut_plan::{Candidate, problem::Objective, rule};
 use edgecut_profile::{CacheFlush, Calibration, MeasurementMode, Sampling};
 

@@ -92,7 +92,7 @@ fn short_engine(engine: &str) -> String {
 }
 
 fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String {
-    let name = |id: DeviceId| problem.device(id).full_name();
+    let name = |id: DeviceId| problem.device(id).device_name().to_string();
     let all: Micros = plan.groups.iter().map(|group| group.time_us).sum();
     let mut groups = table([">group", "operators", "device", ">start", ">time", ">workspace"]);
     let (mut hidden, mut hidden_time) = (0, Micros::ZERO);
@@ -129,7 +129,7 @@ fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String 
     let mut devices = table(["device", "engine", ">groups", ">busy", ">parameters", ">peak load", ">arena", ">limit"]);
     for device in &plan.devices {
         devices.add_row([
-            device.full_name(),
+            device.device_name().to_string(),
             device.engine.as_deref().map_or(String::new(), short_engine),
             device.order.len().to_string(),
             device.busy_us.to_string(),

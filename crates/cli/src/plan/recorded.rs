@@ -6,15 +6,12 @@ use std::path::{Path, PathBuf};
 
 use miette::Report;
 
-use edgecut_cluster::{
-    DeviceName,
-    run::{
-        pilot::PlanEvent,
-        recorded::RecordedProfiles,
-        request::{ModelGroups, RequestError, energy_warnings},
-    },
+use edgecut_cluster::run::{
+    pilot::PlanEvent,
+    recorded::RecordedProfiles,
+    request::{ModelGroups, RequestError, energy_warnings},
 };
-use edgecut_graph::Granularity;
+use edgecut_graph::{DeviceName, Granularity};
 use edgecut_plan::{plan, rule};
 use edgecut_profile::ProfileRow;
 

@@ -119,7 +119,7 @@ fn keep(subject: &ProfiledModel, imported: &Imported, output: &Path) -> Result<P
 fn line(imported: &Imported, profile: PathBuf) -> Line {
     let first = imported.rows.first();
     Line {
-        device: first.map_or(String::new(), |row| format!("{}/{}", row.server, row.device)),
+        device: first.map_or(String::new(), |row| row.profiled_device().device_name().to_string()),
         operators: imported.rows.len(),
         sum_us: ProfileSummary::of(&imported.rows).sum.time.0,
         missing: imported.missing,

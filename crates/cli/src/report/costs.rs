@@ -71,7 +71,7 @@ fn errors(rows: &[ProfileRow]) -> Vec<(ProfiledDevice, Vec<FamilyError>)> {
 fn page(devices: &[(ProfiledDevice, Vec<FamilyError>)]) -> String {
     let mut text = String::new();
     for (device, errors) in devices {
-        let (name, engine, threads) = (device.full_name(), &device.engine, device.threads_text());
+        let (name, engine, threads) = (device.device_name(), &device.engine, device.threads_text());
         text += &format!("{name} ({}), {engine}, {threads}\n\n", device.hardware);
         let columns =
             ["operators", "window", ">n", ">parts", "pattern", ">at least", "grows by", ">error", ">90 %", ">worst"];

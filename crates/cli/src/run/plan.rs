@@ -39,9 +39,9 @@ use edgecut_cluster::{
     },
 };
 use edgecut_engine::{EngineChoice, EngineError, EngineOptions};
-use edgecut_graph::{Graph, TensorData};
+use edgecut_graph::{DeviceName, Graph, TensorData};
 use edgecut_ops::passes::bindings::Binding;
-use edgecut_plan::{Plan, Stop, pipeline_depth, schedule::apply_schedules, split::divided};
+use edgecut_plan::{Plan, Stop, file::DevicePlan, pipeline_depth, schedule::apply_schedules, split::divided};
 use edgecut_report::timeline::{self, chrome, perfetto};
 
 /// Runs that count where the person does not say.
@@ -83,8 +83,8 @@ pub(super) fn run(arguments: &Run, text: &[u8], mut each: impl FnMut(MeasuredRun
         let again = runtime.block_on(replan(arguments, &model, &name, &plan, &rest, failover.may_split));
         plan = again.map_err(|error| error.at(format!("{failure}; no other plan")))?;
         let devices = plan.devices.iter().filter(|device| !device.order.is_empty());
-        let names: Vec<String> = devices.map(|of| format!("{}/{}", of.server, of.device)).collect();
-        notice!("{} runs left, on {}", failover.left, names.join(", "));
+        let names = DeviceName::join(devices.map(DevicePlan::device_name), ", ");
+        notice!("{} runs left, on {names}", failover.left);
     }
 }
 

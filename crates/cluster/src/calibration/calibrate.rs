@@ -10,7 +10,7 @@ use super::{
     steps::{Known, samples},
 };
 use crate::{
-    Cluster, DeviceName, DeviceSpec, Inventory,
+    Cluster, DeviceSpec, Inventory,
     agent::Fleet,
     run::{
         Outcome,
@@ -23,7 +23,7 @@ use crate::{
     survey::{DeviceProfile, MissingPolicy, SurveyError, SurveyProgress, SurveyRequest, profiled_device, survey},
 };
 use edgecut_engine::statistics::median;
-use edgecut_graph::{Granularity, units::Micros};
+use edgecut_graph::{DeviceName, Granularity, units::Micros};
 use edgecut_plan::{
     DeviceId, NoPlan, Plan, TransferFormat,
     check::Violation,

@@ -69,7 +69,7 @@ impl CalibrationTable {
         let rows: Vec<CalibrationRow> =
             csv::Reader::from_reader(reader).into_deserialize().collect::<Result<_, _>>()?;
         match rows.iter().find(|row| !row.is_valid()) {
-            Some(row) => Err(CalibrationTableError::Parameter(format!("{}/{}", row.server, row.device))),
+            Some(row) => Err(CalibrationTableError::Parameter(row.device_name().to_string())),
             None => Ok(CalibrationTable { rows }),
         }
     }
@@ -106,7 +106,7 @@ impl CalibrationTable {
             format!("{hardware}, {engine} {version}, threads: {threads}")
         };
         Err(Stale {
-            device: format!("{}/{}", row.server, row.device),
+            device: row.device_name().to_string(),
             was: text(&row.hardware, &row.engine, &row.engine_version, row.threads),
             is: text(&device.hardware, &device.engine.name, &device.engine.version, device.threads),
         })

@@ -18,7 +18,7 @@ use crate::agent::{
         setup::{Partition, Setup},
     },
 };
-use edgecut_graph::{TensorData, units::Micros};
+use edgecut_graph::{DeviceName, TensorData, units::Micros};
 use edgecut_plan::Stop;
 
 /// How often to run, and how.
@@ -332,7 +332,8 @@ impl<'a> Players<'a> {
     /// Reports which devices are not loaded yet.
     fn report_loading(&self, progress: &dyn Fn(RunProgress<'_>)) {
         let devices = |setup: &Setup| {
-            let name = |partition: &Partition| format!("{}/{}", setup.server, partition.device);
+            let name =
+                |partition: &Partition| DeviceName::new(setup.server.clone(), partition.device.clone()).to_string();
             setup.partitions.iter().map(name).collect::<Vec<_>>()
         };
         let late =

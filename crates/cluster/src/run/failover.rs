@@ -1,6 +1,6 @@
 //! Failover: a plan for the servers that are left, made of what was measured before.
 
-use edgecut_graph::Graph;
+use edgecut_graph::{DeviceName, Graph};
 use edgecut_plan::{
     NoPlan, Plan, Stop,
     check::Violation,
@@ -12,7 +12,7 @@ use edgecut_plan::{
 use smol_str::SmolStr;
 
 use super::request::{DeviceRows, ModelGroups, PlanSettings, RequestError};
-use crate::{Cluster, DeviceName, DeviceSpec, Inventory, inventory::engine_choice};
+use crate::{Cluster, DeviceSpec, Inventory, inventory::engine_choice};
 
 /// Why there is no plan for the servers that are left.
 #[derive(Debug, thiserror::Error)]

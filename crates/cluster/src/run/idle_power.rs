@@ -43,8 +43,8 @@ fn share_meter(one: (&DeviceSpec, DevicePower), other: (&DeviceSpec, DevicePower
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DeviceKind, DeviceName};
-    use edgecut_graph::units::Bytes;
+    use crate::DeviceKind;
+    use edgecut_graph::{DeviceName, units::Bytes};
 
     #[test]
     fn what_one_meter_reads_counts_once() {

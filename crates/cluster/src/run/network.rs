@@ -1,6 +1,7 @@
 //! The devices and links of a cluster as the planner's tables.
 
-use crate::{DeviceName, DeviceSpec, Endpoint, Inventory};
+use crate::{DeviceSpec, Endpoint, Inventory};
+use edgecut_graph::DeviceName;
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
     assemble::Network,

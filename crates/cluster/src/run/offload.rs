@@ -105,9 +105,12 @@ impl OffloadRunner<'_> {
         let context = RunContext { fleet: self.fleet, cluster: self.cluster, graph: &offload.graph, given: self.given };
         let (deployment, record) = perform(&context, &plan, REPEAT, 1).await?;
         let outcome = Outcome::of(&plan, &deployment, &record).ok_or(OffloadRunError::NothingMeasured)?;
-        let memory = |device: DeviceId| outcome.memory.iter().find(|m| m.device == problem.device(device).full_name());
+        let memory = |device: DeviceId| {
+            let name = problem.device(device).device_name().to_string();
+            outcome.memory.iter().find(move |memory| memory.device == name)
+        };
         let peak = |device: DeviceId| memory(device).map(|m| m.peak_bytes - m.parameter_bytes).unwrap_or_default();
-        let here = problem.device(self.devices.device).full_name();
+        let here = problem.device(self.devices.device).device_name().to_string();
         let groups = outcome.groups.iter().filter(|group| group.device == here);
         let excess = groups.map(|group| group.predicted_workspace_bytes.shortfall(group.workspace_bytes)).max();
         Ok(OffloadRun {

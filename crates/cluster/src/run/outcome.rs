@@ -20,11 +20,7 @@ use edgecut_graph::{
     TensorId,
     units::{Bytes, Joules, Micros},
 };
-use edgecut_plan::{
-    DeviceId, GroupId, Plan, TransferFormat,
-    file::{DevicePlan, Transfer},
-    part_name::read_part,
-};
+use edgecut_plan::{DeviceId, GroupId, Plan, TransferFormat, file::Transfer, part_name::read_part};
 
 /// Predicted against measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -344,7 +340,7 @@ fn memory(plan: &Plan, record: &Record) -> Vec<MemoryUse> {
 }
 
 fn device_name(plan: &Plan, device: usize) -> String {
-    plan.devices.get(device).map_or(String::new(), DevicePlan::full_name)
+    plan.device_name(DeviceId(device as u32)).map_or(String::new(), |name| name.to_string())
 }
 
 #[cfg(test)]

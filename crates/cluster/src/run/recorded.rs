@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use edgecut_graph::{Granularity, units::Bytes};
+use edgecut_graph::{DeviceName, Granularity, units::Bytes};
 use edgecut_profile::{Item, ProfileRow};
 
 use super::request::DeviceRows;
-use crate::{Cluster, DeviceKind, DeviceName, DeviceSpec, Inventory, Link};
+use crate::{Cluster, DeviceKind, DeviceSpec, Inventory, Link};
 
 /// The rows of profiles by device, in the order in which devices occur first.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use edgecut_graph::{Granularity, Graph, OperatorId, units::Bytes};
+use edgecut_graph::{DeviceName, Granularity, Graph, OperatorId, units::Bytes};
 use edgecut_plan::{
     GroupNames, Plan, PlanRequest, TransferFormat,
     file::{ModelRef, Split},
@@ -22,7 +22,7 @@ use super::{
     shards::{KnownRows, shard_costs},
     unknown_energy::{UnknownEnergy, Unmetered},
 };
-use crate::{DeviceName, DeviceSpec, Endpoint, Inventory, survey::DeviceProfile};
+use crate::{DeviceSpec, Endpoint, Inventory, survey::DeviceProfile};
 
 /// A model cut into items: profiles have one row per item, and plans place items as groups.
 #[derive(Debug, Clone)]
@@ -158,7 +158,7 @@ impl PlanSettings {
 
     fn splits_like(&self, model: &ModelGroups<'_>, inventory: &Inventory) -> Result<Option<Vec<Split>>, RequestError> {
         let Some(other) = &self.like else { return Ok(None) };
-        let devices = device_names(inventory);
+        let devices: Vec<DeviceName> = inventory.devices.iter().map(|device| device.name.clone()).collect();
         Ok(Some(splits_of(other, &self.model.blake3, model.granularity, &devices)?))
     }
 

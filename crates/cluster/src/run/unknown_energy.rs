@@ -1,10 +1,9 @@
 //! The refusal to plan for energy where a device that may be used has none in its profile.
 
+use edgecut_graph::DeviceName;
 use std::{fmt, path::PathBuf};
 
 use edgecut_profile::ProfileRow;
-
-use crate::DeviceName;
 
 /// Devices that may be used and whose energy is not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,11 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{
-    DeviceName,
-    agent::{AgentError, protocol::named_tensors::NamedTensors},
-};
-use edgecut_graph::{Granularity, Graph, units::Micros};
+use crate::agent::{AgentError, protocol::named_tensors::NamedTensors};
+use edgecut_graph::{DeviceName, Granularity, Graph, units::Micros};
 use edgecut_profile::{MeasurementMode, ProfileError, ProfiledBinding, Sampling};
 
 /// What to measure on every device.

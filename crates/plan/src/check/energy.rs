@@ -17,7 +17,7 @@ impl Checker<'_> {
             let watts = device.idle.map_or(0.0, |idle| idle.0);
             let stated = entry.idle_w.map_or(0.0, |idle| idle.0);
             if stated != watts {
-                let what = format!("the idle power of {}", entry.full_name());
+                let what = format!("the idle power of {}", entry.device_name());
                 return Err(Violation::Figure { what, stated, real: watts });
             }
             idle += watts;

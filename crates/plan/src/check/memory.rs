@@ -26,7 +26,7 @@ impl Checker<'_> {
             }
             let load = parameters + self.peak(device, &groups, arrivals);
             highest = highest.max(load);
-            let name = entry.full_name();
+            let name = entry.device_name();
             figure(format!("the parameters on {name}"), entry.memory.parameter_bytes.0 as f64, parameters as f64)?;
             figure(format!("the workspace on {name}"), entry.memory.workspace_bytes.0 as f64, workspace as f64)?;
             figure(format!("the peak load of {name}"), entry.memory.load_bytes.0 as f64, load as f64)?;

@@ -22,10 +22,10 @@ pub fn rules(plan: &Plan, names: &[Vec<String>]) -> Result<(), Violation> {
         let pattern = WildMatch::new(&rule.groups);
         for (group, names) in plan.groups.iter().zip(names) {
             let applies = names.iter().any(|name| pattern.matches(name));
-            let at = plan.devices.get(group.device.0 as usize).map(DevicePlan::full_name);
-            let on_it = at.as_deref() == Some(rule.device.as_str());
-            if applies && on_it != (rule.kind == rule::RuleKind::Pin) {
-                let (group, device) = (group.name.clone(), at.unwrap_or_default());
+            let at = plan.devices.get(group.device.0 as usize).map(DevicePlan::device_name);
+            let device = at.map(|name| name.to_string()).unwrap_or_default();
+            if applies && (device == rule.device) != (rule.kind == rule::RuleKind::Pin) {
+                let group = group.name.clone();
                 return Err(Violation::Rule { group, device, rule: rule.to_string() });
             }
         }

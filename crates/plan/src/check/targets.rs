@@ -13,7 +13,7 @@ impl Checker<'_> {
         for (device, entry) in self.problem.devices.iter().zip(&plan.devices) {
             let reserved = entry.memory.parameter_bytes + entry.memory.arena_bytes;
             if device.memory.is_some_and(|limit| reserved > limit) {
-                return Err(Violation::Target(format!("the memory limit of {}", device.full_name())));
+                return Err(Violation::Target(format!("the memory limit of {}", device.device_name())));
             }
         }
         if self.problem.targets.latency.is_some_and(|target| predicted.latency_us > target) {

@@ -129,7 +129,7 @@ impl Relaxation {
             let least = able.map(short).min().filter(|(short, _)| *short > Bytes::ZERO);
             shortages.extend(least.map(|(short, device)| {
                 let group = unsplit.group(id).label.clone();
-                Shortage::Group { group, need, short, device: unsplit.device(device).full_name() }
+                Shortage::Group { group, need, short, device: unsplit.device(device).device_name() }
             }));
         }
         shortages.extend(solve::parameters(unsplit));

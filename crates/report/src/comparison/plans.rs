@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use edgecut_graph::DeviceName;
 use edgecut_plan::{
     DeviceId, Plan,
     file::{GroupPlan, Transfer},
@@ -58,7 +59,7 @@ fn described(name: &str, plan: &Plan) -> String {
 }
 
 fn device(plan: &Plan, id: DeviceId) -> String {
-    plan.devices.get(id.0 as usize).map_or(String::new(), edgecut_plan::file::DevicePlan::full_name)
+    plan.device_name(id).map_or(String::new(), |name| name.to_string())
 }
 
 fn way(plan: &Plan, transfer: &Transfer) -> String {
@@ -97,11 +98,12 @@ fn whole(a: &Plan, b: &Plan) -> Vec<ComparisonRow> {
 
 /// How long each device computes, and the memory that it takes.
 fn devices(a: &Plan, b: &Plan) -> Vec<ComparisonRow> {
-    let of_b: BTreeMap<String, _> = b.devices.iter().map(|device| (device.full_name(), device)).collect();
+    let of_b: BTreeMap<DeviceName, _> = b.devices.iter().map(|device| (device.device_name(), device)).collect();
     let mut rows = Vec::new();
     for device in &a.devices {
-        let name = device.full_name();
+        let name = device.device_name();
         let Some(other) = of_b.get(&name) else { continue };
+        let name = name.to_string();
         let busy = (Estimate::exact(device.busy_us.0), Estimate::exact(other.busy_us.0));
         rows.push(ComparisonRow::times(ComparedKind::Device, "busy", busy.0, busy.1).on(&name, &name));
         let load = (device.memory.load_bytes.0, other.memory.load_bytes.0);

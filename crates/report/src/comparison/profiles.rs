@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use edgecut_graph::{Granularity, units::Joules};
+use edgecut_graph::{DeviceName, Granularity, units::Joules};
 use edgecut_profile::{MeasurementMode, ProfileRow, ProfiledDevice, Signature};
 
 use super::{
@@ -93,13 +93,14 @@ fn settings(rows: &[ProfileRow]) -> Vec<Setting> {
 }
 
 fn devices(settings: &[Setting]) -> Vec<String> {
-    settings.iter().map(|setting| setting.device.full_name()).collect::<BTreeSet<_>>().into_iter().collect()
+    let names: BTreeSet<DeviceName> = settings.iter().map(|setting| setting.device.device_name()).collect();
+    names.iter().map(DeviceName::to_string).collect()
 }
 
 /// Settings of A and B that measure the same on a device: equal ones, else what is the only one of its kind on both sides.
 fn matched<'a>(a: &'a [Setting], b: &'a [Setting], any_device: bool) -> (Vec<(&'a Setting, &'a Setting)>, Vec<String>) {
     let is_same = |x: &Setting, y: &Setting| {
-        let is_device = any_device || x.device.full_name() == y.device.full_name();
+        let is_device = any_device || x.device.device_name() == y.device.device_name();
         is_device && (x.mode, x.granularity) == (y.mode, y.granularity)
     };
     let (mut pairs, mut notes) = (Vec::new(), Vec::new());
@@ -111,7 +112,7 @@ fn matched<'a>(a: &'a [Setting], b: &'a [Setting], any_device: bool) -> (Vec<(&'
             (None, [other]) if rivals == 1 => pairs.push((setting, *other)),
             (None, []) => {}
             (None, _) => {
-                let (device, engine, what) = (setting.device.full_name(), setting.engine(), setting.what());
+                let (device, engine, what) = (setting.device.device_name(), setting.engine(), setting.what());
                 notes.push(format!("{device}: {what} on {engine}: B has several of them, not compared"));
             }
         }
@@ -123,7 +124,7 @@ fn matched<'a>(a: &'a [Setting], b: &'a [Setting], any_device: bool) -> (Vec<(&'
 fn described(name: &str, rows: &[ProfileRow]) -> String {
     let of = |row: &ProfileRow| {
         let setting = Setting::of(row);
-        format!("{} ({}), {}", setting.device.full_name(), setting.device.hardware, setting.engine())
+        format!("{} ({}), {}", setting.device.device_name(), setting.device.hardware, setting.engine())
     };
     let devices: BTreeSet<String> = rows.iter().map(of).collect();
     let devices: Vec<String> = devices.into_iter().collect();
@@ -142,7 +143,7 @@ fn compare(
     (setting_b, b): (&Setting, &[ProfileRow]),
     is_one: bool,
 ) {
-    let (device_a, device_b) = (setting_a.device.full_name(), setting_b.device.full_name());
+    let [device_a, device_b] = [setting_a, setting_b].map(|setting| setting.device.device_name().to_string());
     let (pairs, alone_a, alone_b) = paired(measured(a, setting_a), measured(b, setting_b));
     let mut operators: BTreeMap<&str, BTreeMap<&Signature, (Estimate, Estimate)>> = BTreeMap::new();
     let row = |kind, name: &str, a, b| ComparisonRow::times(kind, name, a, b).on(&device_a, &device_b);

@@ -69,7 +69,7 @@ impl ClusterView {
         }
         let mut devices: Vec<DeviceView> = profiled.iter().map(|(device, rows)| measured(device, rows)).collect();
         for planned in plans.iter().flat_map(|plan| &plan.devices) {
-            let name = planned.full_name();
+            let name = planned.device_name().to_string();
             if devices.iter().all(|device| device.name != name) {
                 devices.push(DeviceView {
                     name: name.clone(),
@@ -100,7 +100,7 @@ fn measured(device: &ProfiledDevice, rows: &[&ProfileRow]) -> DeviceView {
     let first = rows.iter().filter_map(minute).min();
     let disturbed = rows.iter().filter(|row| row.disturbed > 0.0);
     DeviceView {
-        name: device.full_name(),
+        name: device.device_name().to_string(),
         hardware: device.hardware.clone(),
         engine: device.engine.to_string(),
         threads: Some(device.threads as u64),

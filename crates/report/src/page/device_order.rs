@@ -9,7 +9,8 @@ pub(super) struct DeviceOrder {
 
 impl DeviceOrder {
     pub fn of(plans: &[&Plan]) -> DeviceOrder {
-        DeviceOrder { names: plans.iter().flat_map(|plan| &plan.devices).map(DevicePlan::full_name).collect() }
+        let devices = plans.iter().flat_map(|plan| &plan.devices).map(DevicePlan::device_name);
+        DeviceOrder { names: devices.map(|name| name.to_string()).collect() }
     }
 
     /// Sorts `devices`, of which `name` gives `server/device`.

@@ -100,7 +100,7 @@ pub fn tables(subjects: &[NamedRows<'_>], words: &mut Dictionary) -> Vec<Operato
 /// Puts the devices of all tables into an order.
 pub(super) fn sort_devices(tables: &mut [OperatorTable], order: &DeviceOrder) {
     for table in tables {
-        order.sort(&mut table.devices, |times| times.condition.device.full_name());
+        order.sort(&mut table.devices, |times| times.condition.device.device_name().to_string());
     }
 }
 
@@ -181,7 +181,7 @@ impl Condition {
     /// Whether `planned` is the device, as far as the plan says how it computes.
     fn is_of(&self, planned: &DevicePlan) -> bool {
         let ProfiledDevice { hardware, engine, threads, .. } = &self.device;
-        self.device.full_name() == planned.full_name()
+        self.device.device_name() == planned.device_name()
             && planned.threads.is_none_or(|planned| planned as usize == *threads)
             && planned.engine.as_ref().is_none_or(|planned| *planned == engine.to_string())
             && planned.hardware.as_ref().is_none_or(|planned| planned == hardware)
@@ -189,9 +189,9 @@ impl Condition {
 
     /// The name, with what not all conditions of this name have in common.
     fn label(&self, all: &BTreeSet<Condition>) -> String {
-        let name = self.device.full_name();
+        let name = self.device.device_name();
         let differs = |part: fn(&Condition) -> String| {
-            let is_other = |other: &Condition| other.device.full_name() == name && part(other) != part(self);
+            let is_other = |other: &Condition| other.device.device_name() == name && part(other) != part(self);
             all.iter().any(is_other).then(|| part(self))
         };
         let parts = [
@@ -201,7 +201,7 @@ impl Condition {
             differs(|of| of.mode.to_string()),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
-        if parts.is_empty() { name } else { format!("{name} ({})", parts.join(", ")) }
+        if parts.is_empty() { name.to_string() } else { format!("{name} ({})", parts.join(", ")) }
     }
 }
 

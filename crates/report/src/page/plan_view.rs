@@ -201,7 +201,13 @@ fn targets(plan: &Plan) -> Vec<TargetView> {
             let value = device.memory.parameter_bytes + device.memory.arena_bytes;
             let is_met = value <= limit;
             let (limit, value) = (limit.0 as f64, value.0 as f64);
-            targets.push(TargetView { figure: "memory", device: Some(device.full_name()), limit, value, is_met });
+            targets.push(TargetView {
+                figure: "memory",
+                device: Some(device.device_name().to_string()),
+                limit,
+                value,
+                is_met,
+            });
         }
     }
     targets
@@ -209,7 +215,7 @@ fn targets(plan: &Plan) -> Vec<TargetView> {
 
 fn devices(plan: &Plan) -> Vec<PlannedDevice> {
     let device = |device: &edgecut_plan::file::DevicePlan| PlannedDevice {
-        name: device.full_name(),
+        name: device.device_name().to_string(),
         server: device.server.clone(),
         groups: device.order.len(),
         busy_us: nanoseconds(device.busy_us.0),

@@ -92,7 +92,7 @@ fn is_of(outcome: &Outcome, plan: &Plan) -> bool {
         plan.groups.get(group.group as usize).is_some_and(|planned| {
             planned.name == group.name
                 && near(planned.time_us, group.predicted_us)
-                && plan.devices.get(planned.device.0 as usize).is_some_and(|device| device.full_name() == group.device)
+                && plan.device_name(planned.device).is_some_and(|device| device.to_string() == group.device)
         })
     };
     near(outcome.predicted_latency_us, plan.predicted.latency_us) && outcome.groups.iter().all(is_same)

@@ -116,7 +116,7 @@ pub(super) fn outcome() -> Outcome {
         part: String::new(),
         name: group.name.clone(),
         layer: String::new(),
-        device: plan.devices[group.device.0 as usize].full_name(),
+        device: plan.devices[group.device.0 as usize].device_name().to_string(),
         predicted_us: group.time_us,
         measured_us: Micros(measured[index]),
         measured_start_us: Some(group.start_us),

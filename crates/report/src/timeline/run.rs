@@ -33,7 +33,7 @@ pub fn timeline(plan: &Plan, graph: &Graph, deployment: &Deployment, record: &Re
     let curves = problem.map(|problem| memory_curve::curves(plan, &problem)).unwrap_or_default();
     let mut timeline = Timeline::default();
     for (index, (device, lane)) in plan.devices.iter().zip(devices).enumerate() {
-        let mut group = TrackGroup { name: device.full_name(), tracks: Vec::new() };
+        let mut group = TrackGroup { name: device.device_name().to_string(), tracks: Vec::new() };
         group.push("predicted", TrackContent::Spans(lane.predicted));
         group.push("measured", TrackContent::Spans(lane.measured));
         if let Some(curve) = curves.iter().find(|curve| curve.device as usize == index) {
@@ -67,7 +67,7 @@ fn predicted(plan: &Plan, devices: &mut [Lane], links: &mut BTreeMap<Ends, Lane>
     for transfer in &plan.transfers {
         let (Some(from), Some(to)) = (device(transfer.from), device(transfer.to)) else { continue };
         let ends = match from.server == to.server {
-            true => (from.full_name(), to.full_name()),
+            true => (from.device_name().to_string(), to.device_name().to_string()),
             false => (from.server.clone(), to.server.clone()),
         };
         let lane = links.entry(ends).or_default();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use edgecut_cluster::{
-    Cluster, DeviceName, LinkTable,
+    Cluster, LinkTable,
     agent::Fleet,
     nearest::nearest as nearest_server,
     run::{
@@ -14,7 +14,7 @@ use edgecut_cluster::{
     },
 };
 use edgecut_graph::{
-    Graph, LinkCost, TensorId,
+    DeviceName, Graph, LinkCost, TensorId,
     units::{Bytes, Micros},
 };
 use edgecut_memory::{
@@ -106,7 +106,7 @@ pub(super) fn run(
     let row = measured_row(Row::detailed(fitted, &best), arena, &ran, &plain, &difference);
     rows::print(arguments.format, &[row], &notes(arguments, subject, fitted))?;
     if arguments.format == Format::Table {
-        let here = chosen.problem.device(devices.device).full_name();
+        let here = chosen.problem.device(devices.device).device_name();
         let predicted = chosen.solution.evaluation.latency();
         print_line!("predicted of both devices: {predicted}, an arena of {arena} on {here}");
         print_runs(&[("schedule", &ran), ("program order", &plain)]);

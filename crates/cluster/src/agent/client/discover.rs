@@ -1,12 +1,12 @@
 //! Looking for servers: an agent at each address of a name says what it is called.
 
+use edgecut_graph::{NameError, check_name};
 use smol_str::SmolStr;
 
 use super::{error::AgentError, remote::RemoteAgent};
 use crate::{
-    Discovery, Endpoint, NameError, Server, TlsFiles,
+    Discovery, Endpoint, Server, TlsFiles,
     agent::protocol::{Identity, SecurityError, peer::Peer},
-    check_name,
 };
 use edgecut_engine::EngineOptions;
 

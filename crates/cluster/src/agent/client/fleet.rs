@@ -1,12 +1,13 @@
 //! The agents of a cluster: connections to all of them, and the links between them.
 
+use edgecut_graph::DeviceName;
 use std::time::Duration;
 
 use smol_str::SmolStr;
 
 use super::{agent::Agent, error::AgentError, probe_fit::ProbeFit};
 use crate::{
-    Cluster, Description, DeviceName, Inventory, Link, LinkRow, LinkTable,
+    Cluster, Description, Inventory, Link, LinkRow, LinkTable,
     agent::protocol::{Identity, SecurityError, peer::Peer, probe::MAX_PROBE_SIZE},
 };
 

@@ -46,7 +46,7 @@ fn on_one_device(request: &PlanRequest<'_>, options: &PilotOptions) -> Option<Ca
     devices.sort_by(|a, b| speeds[*b].total_cmp(&speeds[*a]));
     let plan = |device: &usize| {
         let mut pinned = request.unsplit().with_part(options.side_search_part);
-        let device = request.network.devices[*device].full_name();
+        let device = request.network.devices[*device].device_name().to_string();
         pinned.restrict(&[Rule { kind: RuleKind::Pin, groups: "*".into(), device }]);
         split::nearest(&pinned, None).ok().filter(keeps_memory)
     };

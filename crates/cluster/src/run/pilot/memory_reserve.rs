@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use edgecut_graph::units::Bytes;
+use edgecut_graph::{DeviceName, units::Bytes};
 use edgecut_plan::{Candidate, PlanRequest, file::DevicePlan};
 
 use crate::agent::MemoryShortfall;
@@ -17,8 +17,8 @@ const UNKNOWN: f64 = 0.98;
 /// See the module's head.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MemoryReserve {
-    /// The limit to plan with, by full name of a device.
-    limits: BTreeMap<String, Bytes>,
+    /// The limit to plan with, by device.
+    limits: BTreeMap<DeviceName, Bytes>,
     /// What the agent said last.
     last: Option<String>,
 }
@@ -43,13 +43,13 @@ impl MemoryReserve {
             let known = self.limit(device);
             // Candidates that were planned with the same limits are refused one after the other.
             if let Some(limit) = limit.filter(|limit| known.is_none_or(|known| *limit < known)) {
-                self.limits.insert(device.full_name(), limit);
+                self.limits.insert(device.device_name(), limit);
             }
         }
     }
 
     fn limit(&self, device: &DevicePlan) -> Option<Bytes> {
-        self.limits.get(&device.full_name()).copied().or(device.memory_limit_bytes)
+        self.limits.get(&device.device_name()).copied().or(device.memory_limit_bytes)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -65,7 +65,7 @@ impl MemoryReserve {
     pub fn applied_to<'a>(&self, request: &PlanRequest<'a>) -> PlanRequest<'a> {
         let mut less = request.clone();
         for device in &mut less.network.devices {
-            if let Some(limit) = self.limits.get(&device.full_name()) {
+            if let Some(limit) = self.limits.get(&device.device_name()) {
                 device.memory = Some(device.memory.map_or(*limit, |own| own.min(*limit)));
             }
         }

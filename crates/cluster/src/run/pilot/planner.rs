@@ -225,7 +225,8 @@ def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), floa
         for agents in [1, 2] {
             let lab = lab(&graph, agents);
             let profiles: Vec<DeviceRows> = lab.surveyed.iter().map(DeviceRows::from).collect();
-            let address = |device: &crate::DeviceName| lab.cluster.server(&device.server).map(|s| s.endpoint.clone());
+            let address =
+                |device: &edgecut_graph::DeviceName| lab.cluster.server(&device.server).map(|s| s.endpoint.clone());
             let request = settings().request(&model, &lab.inventory, &profiles, address).unwrap();
             let displaced = CacheFlush::working_set(&graph);
             let mut shards =
@@ -273,7 +274,8 @@ def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), floa
             }
         }
         let settings = PlanSettings { objective: Objective::Energy, ..settings() };
-        let address = |device: &crate::DeviceName| lab.cluster.server(&device.server).map(|s| s.endpoint.clone());
+        let address =
+            |device: &edgecut_graph::DeviceName| lab.cluster.server(&device.server).map(|s| s.endpoint.clone());
         let request = settings.request(&model, &lab.inventory, &profiles, address).unwrap();
         let mut shards =
             Shards::open(lab.folder.path(), &lab.surveyed, &model.items, lab.sampling, CacheFlush::working_set(&graph))

@@ -11,7 +11,7 @@ use petgraph::{
     visit::EdgeRef,
 };
 
-use edgecut_graph::units::Micros;
+use edgecut::units::Micros;
 
 /// Operators with their times on both devices, and the edges between them, each once.
 #[derive(Debug, Clone, Default, PartialEq)]

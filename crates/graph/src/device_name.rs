@@ -40,6 +40,12 @@ impl DeviceName {
     pub fn new(server: impl Into<SmolStr>, device: impl Into<SmolStr>) -> DeviceName {
         DeviceName { server: server.into(), device: device.into() }
     }
+
+    /// `names` in one text, with `separator` between them.
+    pub fn join(names: impl IntoIterator<Item = DeviceName>, separator: &str) -> String {
+        let names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
+        names.join(separator)
+    }
 }
 
 impl fmt::Display for DeviceName {
