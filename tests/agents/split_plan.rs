@@ -250,7 +250,7 @@ async fn try_run(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_exceeds_the_plans_limit_by_a_tensor_ends_pilot_runs_alone() {
+async fn what_exceeds_the_plans_limit_by_an_exchanged_tensor_ends_pilot_runs_alone() {
     let graph = import("model", NESTED.as_bytes(), &ImportOptions::default()).unwrap().graph;
     let items = items(&graph, Granularity::Op);
     let groups = groups(&items);
@@ -265,7 +265,7 @@ async fn what_exceeds_the_plans_limit_by_a_tensor_ends_pilot_runs_alone() {
     device.memory_limit_bytes = Some(peak - Bytes(1));
     // A prediction at which the agent admits the plan.
     device.memory.load_bytes = device.memory.parameter_bytes;
-    for enforced in [EnforcedLimit::Plan, EnforcedLimit::Device] {
+    for enforced in [EnforcedLimit::Plan, EnforcedLimit::PlanWithTransfers] {
         let options = DeployOptions { enforced, ..DeployOptions::new(1, &BTreeMap::new()) };
         match (try_run(&agents, &graph, &plan, &options).await, enforced) {
             (Err(error), EnforcedLimit::Plan) => {
@@ -273,7 +273,7 @@ async fn what_exceeds_the_plans_limit_by_a_tensor_ends_pilot_runs_alone() {
                 assert!(message.contains("used"), "{message}");
                 assert_eq!(shortfall.map(|shortfall| shortfall.bytes), Some(Bytes(1)));
             }
-            (found, EnforcedLimit::Device) => assert_eq!(found.unwrap().1, want),
+            (found, EnforcedLimit::PlanWithTransfers) => assert_eq!(found.unwrap().1, want),
             (Ok(_), EnforcedLimit::Plan) => panic!("it took more than the limit"),
         }
     }

@@ -32,6 +32,7 @@ const AXES: &[(&str, &[usize])] = &[
     ("hardmax_11", &[0]),
     ("l1_norm_of_zero", &[0]),
     ("layer_norm_of_two_axes", &[0, 1]),
+    ("layer_norm_statistics_of_halves", &[0]),
     ("lp_norm_of_zero", &[0]),
     ("mean_variance_norm", &[1]),
     ("ms_attention_of_lengths", &[0]),

@@ -259,6 +259,13 @@ blocks = {"axis": 1, "block_size": 3}
 rule("dequantize_blocks", "DequantizeLinear", [np.arange(16, dtype=np.uint8).reshape(2, 8), "s", "z"], blocks, opset=21,
      constants={"s": abs(image(2, 3)), "z": np.arange(6, dtype=np.uint8).reshape(2, 3)})
 rule("quantize_blocks", "QuantizeLinear", [image(2, 8), "s", "z"], blocks, opset=21, constants={"s": abs(image(2, 3)), "z": np.arange(6, dtype=np.uint8).reshape(2, 3)})
+q, k, v = image(2, 4, 5, 8), image(2, 4, 5, 8), image(2, 4, 5, 8)
+padding = np.array([1, 1, 1, 1, 0, 1, 1, 0, 0, 0], bool).reshape(2, 1, 1, 5)
+scores = np.where(padding, (q @ k.transpose(0, 1, 3, 2)) / np.sqrt(np.float32(8)), -inf)
+weights = np.exp(scores - scores.max(-1, keepdims=True))
+rule("attention_of_a_padding_mask", "Attention", [q, k, v, padding], opset=23, want=[(weights / weights.sum(-1, keepdims=True)) @ v])
+rule("matmul_of_rank_13", "MatMul", [np.arange(24, dtype=np.int32).reshape([1] * 10 + [2, 3, 4]), "w"], constants={"w": np.arange(20, dtype=np.int32).reshape(4, 5)})
+rule("layer_norm_statistics_of_halves", "LayerNormalization", [image(2, 3, 4).astype(np.float16), "g"], {"axis": 1}, constants={"g": image(3, 4).astype(np.float16)}, outputs=3)
 rule("matmul_of_rank_3", "MatMul", [rows, "w"], constants={"w": image(16, 6)})
 rule("gemm_transposed", "Gemm", [image(16, 5), "w", "b"], {"transA": 1}, constants={"w": image(16, 6), "b": image(6)})
 

@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use edgecut_graph::{Graph, Origin, TensorId, TensorType};
+use edgecut_graph::{Graph, Origin, TensorId, TensorType, units::Bytes};
 
 use crate::{
     live::live,
@@ -17,7 +17,8 @@ use crate::{
 
 impl<'m> Lowering<'m> {
     /// Adds `node` as a composite operator. `None` if it cannot be one: `lower` refuses it without the rest of the graph, its
-    /// types are unknown, or it is not a function of tensors alone. A function of constants is folded instead.
+    /// types are unknown, it is not a function of tensors alone, or an operand has no elements, for which many kernels fail. A
+    /// function of constants is folded instead, unless that would make the model larger.
     pub fn composite(
         &mut self,
         node: &'m NodeProto,
@@ -27,8 +28,8 @@ impl<'m> Lowering<'m> {
     ) -> Option<Vec<Value>> {
         let operands = tensors(inputs)?;
         let is_fixed = |tensor: &TensorId| self.graph.tensor(*tensor).ty.shape.fixed().is_some();
-        let are_constants = operands.iter().flatten().all(|tensor| self.known(*tensor).is_some());
-        if are_constants || !operands.iter().flatten().all(is_fixed) {
+        let is_empty = |tensor: &TensorId| self.graph.tensor(*tensor).ty.shape.elements() == Some(0);
+        if !operands.iter().flatten().all(is_fixed) || operands.iter().flatten().any(is_empty) {
             return None;
         }
         let attribute = |a: &'m AttributeProto| self.attribute(a);
@@ -37,7 +38,11 @@ impl<'m> Lowering<'m> {
         let ty = |tensor: &TensorId| decomposition.tensor(*tensor).ty.clone();
         let types: Vec<TensorType> = decomposition.outputs.iter().map(ty).collect();
         let are_fixed = decomposition.tensors().all(|(_, tensor)| tensor.ty.shape.fixed().is_some());
-        if types.is_empty() || !are_fixed {
+        let are_constants = operands.iter().flatten().all(|tensor| self.known(*tensor).is_some());
+        let bytes = |ty: &TensorType| ty.bytes().unwrap_or_default();
+        let read: Bytes = operands.iter().flatten().map(|tensor| bytes(&self.graph.tensor(*tensor).ty)).sum();
+        let grows = types.iter().map(bytes).sum::<Bytes>() > read;
+        if types.is_empty() || !are_fixed || (are_constants && !grows) {
             return None;
         }
         self.inner_operators += decomposition.operators().len();
@@ -160,6 +165,29 @@ mod tests {
     }
 
     #[test]
+    fn a_function_of_constants_that_are_smaller_stays() {
+        let (x, y) = (info("x", FLOAT, &["4"]), info("y", FLOAT, &["4"]));
+        let blocks = vec![int("axis", 0), int("block_size", 4)];
+        let nodes_read =
+            vec![node("DequantizeLinear", &["w", "s"], &["d"], blocks), node("Add", &["x", "d"], &["y"], vec![])];
+        let mut made = model(&[x], nodes_read, &[y]);
+        made.opset_import[0].version = Some(21);
+        let tensor = |name: &str, data_type: i32, dims: Vec<i64>, raw: Vec<u8>| TensorProto {
+            name: Some(name.into()),
+            data_type: Some(data_type),
+            dims,
+            raw_data: Some(raw.into()),
+            ..TensorProto::default()
+        };
+        let initializers =
+            [tensor("w", 3, vec![4], vec![1, 2, 3, 4]), tensor("s", FLOAT, vec![1], 0.5f32.to_le_bytes().into())];
+        made.graph.as_mut().unwrap().initializer.extend(initializers);
+        let written = nodes(&read(&made, &[]).unwrap().graph);
+        let kinds: Vec<_> = written.iter().filter_map(|node| node.op_type.as_deref()).collect();
+        assert_eq!(kinds, ["DequantizeLinear", "Add"]);
+    }
+
+    #[test]
     fn unknown_sizes_are_those_of_the_model() {
         let relus = ["x", "r1", "r2", "r3"].windows(2);
         let mut nodes: Vec<NodeProto> = relus.map(|pair| node("Relu", &pair[..1], &pair[1..], vec![])).collect();
@@ -170,12 +198,17 @@ mod tests {
     }
 
     #[test]
-    fn attention_stays_one_operator_where_it_caps_or_returns_scores() {
-        let all = ["q", "k", "v"].map(|name| info(name, FLOAT, &["1", "2", "3", "4"]));
-        for (attributes, outputs, count) in
-            [(vec![], &["y"][..], None), (vec![int("qk_matmul_output_mode", 1)], &["y", "", "", "s"][..], Some(2))]
-        {
-            let attention = node("Attention", &["q", "k", "v"], outputs, attributes);
+    fn attention_stays_one_operator_where_onnx_runtime_has_a_kernel() {
+        let mut all = ["q", "k", "v"].map(|name| info(name, FLOAT, &["1", "2", "3", "4"])).to_vec();
+        all.extend([info("m", FLOAT, &["3", "3"]), info("padding", FLOAT, &["1", "3"])]);
+        for (mask, outputs, count) in [
+            ("", &["y"][..], Some(1)),
+            ("m", &["y"], Some(1)),
+            ("padding", &["y"], None),
+            ("", &["y", "", "", "s"], Some(2)),
+        ] {
+            let attributes = vec![int("qk_matmul_output_mode", 1)];
+            let attention = node("Attention", &["q", "k", "v", mask], outputs, attributes);
             let mut made = model(&all, vec![attention], &[info("y", FLOAT, &["1", "2", "3", "4"])]);
             made.opset_import[0].version = Some(23);
             let graph = read(&made, &[]).unwrap().graph;

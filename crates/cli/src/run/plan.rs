@@ -258,7 +258,7 @@ impl<'a> Execution<'a> {
         let mut options = DeployOptions::new(in_flight, &given);
         if in_flight == 1 {
             // With more, fewer inputs in flight keep the plan's limits.
-            options.enforced = EnforcedLimit::Device;
+            options.enforced = EnforcedLimit::PlanWithTransfers;
         }
         let deployment = deploy(&self.graph, self.plan, self.cluster, &options).map_err(|error| match error {
             DeployError::Setup(_) => Failure::failed(error),
@@ -349,8 +349,8 @@ impl<'a> Execution<'a> {
         let (result, outputs) = (measured.result.clone(), measured.outputs.clone());
         for (device, excess) in measured.result.outcome.over_limit() {
             notice!(
-                "{device} took {excess} more than the plan's memory limit: how much it holds depends on when tensors arrive. To keep \
-                 a reserve, plan with a smaller --memory"
+                "{device} took {excess} more than the plan's memory limit: how much it holds depends on when tensors arrive and leave. \
+                 To keep a reserve, plan with a smaller --memory"
             );
         }
         let given_out = each(measured);

@@ -8,20 +8,25 @@ use std::collections::HashMap;
 
 use tract_core::internal::*;
 
-/// Rewires the readers of each operator that repeats one before it, outputs of the model aside.
+/// Rewires the readers of each operator that repeats one before it, unless both are outputs of the model.
 pub(super) fn merge_equal(model: &mut TypedModel) -> TractResult<()> {
     let mut before: HashMap<Vec<OutletId>, Vec<usize>> = HashMap::new();
     let mut merged = false;
     for id in model.eval_order()? {
         let node = model.node(id);
-        if node.inputs.is_empty() || model.output_outlets()?.iter().any(|output| output.node == id) {
+        if node.inputs.is_empty() {
             continue;
         }
+        let outputs = model.output_outlets()?;
+        let is_output = |id: usize| outputs.iter().any(|output| output.node == id);
         let known = before.entry(node.inputs.clone()).or_default();
         let Some(first) = known.iter().copied().find(|first| model.node(*first).same_as(node)) else {
             known.push(id);
             continue;
         };
+        if is_output(id) && is_output(first) {
+            continue;
+        }
         let mut patch = TypedModelPatch::new("equal operators as one");
         for slot in 0..node.outputs.len() {
             let result = patch.tap_model(model, OutletId::new(first, slot))?;
@@ -56,7 +61,19 @@ mod tests {
         assert_eq!(alone.nodes().iter().filter(|node| node.op.name() == "Mul").count(), 3);
         let inputs =
             [[3.0f32, 1.0], [2.0, 5.0], [1.0, -1.0]].map(|x| Tensor::from_shape(&[2], &x).unwrap().into_tvalue());
-        let results = optimise(model).unwrap().into_runnable().unwrap().run(inputs.into_iter().collect()).unwrap();
+        let twice = model.clone();
+        let results = optimise(model).unwrap().into_runnable().unwrap().run(inputs.iter().cloned().collect()).unwrap();
         assert_eq!(results[0].try_as_plain_ram().unwrap().as_slice::<f32>().unwrap(), [27.0, 24.0]);
+        // One of two equal operators is an output.
+        for name in ["xb", "xb again"] {
+            let mut model = twice.clone();
+            let output = model.node_by_name(name).unwrap().id.into();
+            model.select_output_outlets(&[product, output]).unwrap();
+            let results =
+                optimise(model).unwrap().into_runnable().unwrap().run(inputs.iter().cloned().collect()).unwrap();
+            let found =
+                results.iter().map(|result| result.try_as_plain_ram().unwrap().as_slice::<f32>().unwrap().to_vec());
+            assert_eq!(found.collect::<Vec<_>>(), [[27.0, 24.0], [3.0, -1.0]], "{name}");
+        }
     }
 }

@@ -11,9 +11,38 @@ use crate::{
 
 pub(super) const OPS: &[(&str, Lower)] = &[("Attention", attention), ("RotaryEmbedding", rotary)];
 
-/// Whether a node stays one operator: without numbers of keys by batch entry, for which ONNX Runtime has no kernel.
+/// Whether a node stays one operator: if ONNX Runtime's kernel takes it, which it finds out only when it runs.
 pub(super) fn is_kept(call: &Call<'_, '_>) -> bool {
-    call.node.input.get(6).is_none_or(String::is_empty)
+    match call.node.op_type.as_deref() {
+        Some("Attention") => has_attention_kernel(call).unwrap_or(false),
+        _ => has_rotary_kernel(call).unwrap_or(false),
+    }
+}
+
+/// Masks are broadcast along batches and heads only, past keys give present ones, and there are no numbers of keys by batch entry
+/// (`nonpad_kv_seqlen`).
+fn has_attention_kernel(call: &Call<'_, '_>) -> Result<bool> {
+    let named = |names: &[String], at: usize| names.get(at).is_some_and(|name| !name.is_empty());
+    let (inputs, outputs) = (&call.node.input, &call.node.output);
+    let positions = |call: &Call<'_, '_>, at: usize| {
+        let tensor = call.input(at)?;
+        size(call, tensor, call.rank(tensor).saturating_sub(2))
+    };
+    let past = if named(inputs, 4) { positions(call, 4)? } else { 0 };
+    let scores = [positions(call, 0)?, past + positions(call, 1)?];
+    let fits = match call.optional(3)? {
+        Some(mask) => call.dims(mask)?.ends_with(&scores),
+        None => true,
+    };
+    let has_present = named(outputs, 1) && named(outputs, 2);
+    Ok(fits && !named(inputs, 6) && (!named(inputs, 4) || has_present))
+}
+
+/// Tables have a row for each position of the sequence.
+fn has_rotary_kernel(call: &Call<'_, '_>) -> Result<bool> {
+    let (x, table) = (call.input(0)?, call.input(1)?);
+    let positions = size(call, x, call.rank(x).saturating_sub(2))?;
+    Ok(call.optional(3)?.is_none() || positions <= size(call, table, 0)?)
 }
 
 /// softmax(Q Kᵀ scale + bias) V, over heads. Results: the product, the keys and values with the past ones before them,

@@ -1,6 +1,6 @@
 //! Normalisation.
 
-use edgecut_graph::{Arg, Attr, TensorId};
+use edgecut_graph::{Arg, Attr, DType, TensorId};
 
 use crate::{
     compose::one,
@@ -24,6 +24,8 @@ pub(super) fn is_kept(call: &Call<'_, '_>) -> bool {
     match call.node.op_type.as_deref() {
         Some("BatchNormalization" | "InstanceNormalization" | "LRN") => false,
         Some("LayerNormalization") => !is_of_last_axis(call),
+        // ONNX Runtime has no kernel for other types, and the standard no function.
+        Some("MeanVarianceNormalization") => call.input(0).is_ok_and(|x| call.dtype_of(x) == DType::F32),
         _ => true,
     }
 }
@@ -87,6 +89,9 @@ fn layer(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         let attrs = affine(call, -1);
         return one(call.op("nn.layer_norm", &[x, scale, bias], attrs)?);
     }
+    // Narrow data is normalised in float32.
+    let dtype = call.dtype_of(x);
+    let x = if matches!(dtype, DType::F16 | DType::Bf16) { call.cast(x, DType::F32)? } else { x };
     let axes: Vec<usize> = (axis..call.rank(x)).collect();
     let mean = call.reduce("mean", x, &axes, true)?;
     let centred = call.map("subtract", &[x, mean])?;
@@ -95,11 +100,14 @@ fn layer(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let variance = call.with("add", variance, call.float("epsilon", 1e-5))?;
     let inverse = call.map("rsqrt", &[variance])?;
     let made = call.map("multiply", &[centred, inverse])?;
+    let made = call.cast(made, dtype)?;
     let made = call.map("multiply", &[made, scale])?;
     let made = match bias {
         Some(bias) => call.map("add", &[made, bias])?,
         None => made,
     };
+    // The statistics are float32, whatever the data.
+    let (mean, inverse) = (call.cast(mean, DType::F32)?, call.cast(inverse, DType::F32)?);
     Ok([made, mean, inverse].into_iter().map(Value::Tensor).collect())
 }
 

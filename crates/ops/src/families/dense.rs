@@ -219,11 +219,9 @@ fn matmul(
 ) -> TractResult<TVec<OutletId>> {
     let rank = call.tensor(0)?.shape.rank();
     let weight = if transpose_b { "nk" } else { "kn" };
-    let fact = wiring.fact(inputs[0])?;
     if rank > 2
         && !transpose_a
-        && fact.datum_type.is_float()
-        && let Some(&[ref lead @ .., terms]) = fact.shape.as_concrete()
+        && let Some(&[ref lead @ .., terms]) = wiring.fact(inputs[0])?.shape.as_concrete()
     {
         // One product of all rows: tract repeats a product for each index of leading axes.
         let flat = wiring.reshape(inputs[0], &[lead.iter().product(), terms])?;
@@ -231,6 +229,7 @@ fn matmul(
         return Ok(tvec![wiring.reshape(made[0], &call.dims()?)?]);
     }
     let lead: String = ('a'..'k').take(rank.saturating_sub(2)).collect();
+    ensure!(lead.len() + 2 >= rank, "a product of rank {rank}");
     let a = match (rank, transpose_a) {
         (1, _) => "k".to_string(),
         (_, true) => format!("{lead}km"),
@@ -298,11 +297,13 @@ fn product(
         Arithmetic::Wrapping => {
             let dtype = out.datum_type;
             let inputs = [wiring.cast(operands[0], dtype)?, wiring.cast(operands[1], dtype)?];
+            let shapes = [wiring.concrete(operands[0])?, wiring.concrete(operands[1])?];
+            let size = |axis: char| (0..2).find_map(|at| Some(shapes[at][axes[at].find(axis)?]));
+            let shape: Vec<usize> = axes[2].chars().filter_map(size).collect();
             let axes = axes.map(str::to_string);
-            let shape = out.shape.as_concrete().context("a product of unknown shape")?.to_vec();
             wiring.custom(
                 "MatrixProduct",
-                tvec![out],
+                tvec![dtype.fact(&shape)],
                 &inputs,
                 move |inputs| for_dtype!(dtype, T in number => summed::<T>(inputs, &axes, &shape)),
             )

@@ -84,16 +84,17 @@ pub struct Partition {
     pub stages: Vec<Stage>,
 }
 
-/// Which memory limit ends a run. How much a run holds at once depends on when tensors arrive, so a plan that kept to its limit
-/// in pilot runs may exceed it later by a tensor.
+/// Which memory limit ends a run. How much a run holds at once depends on when tensors arrive and leave, so a plan that kept to its
+/// limit in pilot runs may exceed it later.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EnforcedLimit {
     /// The plan's, and the device's.
     #[default]
     Plan,
-    /// The device's alone: the client compares peaks with the plan's.
-    Device,
+    /// The plan's and the tensors that the partition exchanges with others, and the device's. The client compares peaks with the
+    /// plan's.
+    PlanWithTransfers,
 }
 
 /// Operators that a device runs without waiting once the stage's operands are available.
@@ -227,6 +228,19 @@ impl Setup {
     pub fn without_graphs(mut self) -> Setup {
         self.graphs_mut().for_each(|graph| *graph = Graph::new());
         self
+    }
+
+    /// The size of the tensors that `partition` gets from elsewhere, or gives to others.
+    pub fn exchanged(&self, partition: &Partition) -> Bytes {
+        let operands =
+            |of: &Partition| of.stages.iter().flat_map(|stage| stage.operands.clone()).collect::<BTreeSet<_>>();
+        let results: BTreeSet<ValueId> = partition.stages.iter().flat_map(|stage| stage.results.clone()).collect();
+        let others = self.partitions.iter().filter(|other| other.device != partition.device);
+        let read_elsewhere: BTreeSet<ValueId> =
+            others.flat_map(operands).chain(self.sends.iter().map(|send| send.value)).collect();
+        let own = operands(partition);
+        let exchanged = own.difference(&results).chain(results.intersection(&read_elsewhere));
+        exchanged.filter_map(|id| self.value(*id)?.ty.bytes()).sum()
     }
 
     pub fn value(&self, id: ValueId) -> Option<&Value> {

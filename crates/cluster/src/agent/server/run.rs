@@ -186,7 +186,7 @@ impl Host {
             };
             let run_limit = match partition.enforced {
                 EnforcedLimit::Plan => limit,
-                EnforcedLimit::Device => own,
+                EnforcedLimit::PlanWithTransfers => own.min(limit + setup.exchanged(partition)),
             };
             leased.push(LeasedPartition { index, lease, limit, run_limit });
         }
