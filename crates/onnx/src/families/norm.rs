@@ -89,9 +89,10 @@ fn layer(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         let attrs = affine(call, -1);
         return one(call.op("nn.layer_norm", &[x, scale, bias], attrs)?);
     }
-    // Narrow data is normalised in float32.
+    // Narrow data is computed with in float32 and rounded once, as ONNX Runtime does.
     let dtype = call.dtype_of(x);
-    let x = if matches!(dtype, DType::F16 | DType::Bf16) { call.cast(x, DType::F32)? } else { x };
+    let wide = if matches!(dtype, DType::F16 | DType::Bf16) { DType::F32 } else { dtype };
+    let (x, scale) = (call.cast(x, wide)?, call.cast(scale, wide)?);
     let axes: Vec<usize> = (axis..call.rank(x)).collect();
     let mean = call.reduce("mean", x, &axes, true)?;
     let centred = call.map("subtract", &[x, mean])?;
@@ -100,12 +101,15 @@ fn layer(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let variance = call.with("add", variance, call.float("epsilon", 1e-5))?;
     let inverse = call.map("rsqrt", &[variance])?;
     let made = call.map("multiply", &[centred, inverse])?;
-    let made = call.cast(made, dtype)?;
     let made = call.map("multiply", &[made, scale])?;
     let made = match bias {
-        Some(bias) => call.map("add", &[made, bias])?,
+        Some(bias) => {
+            let bias = call.cast(bias, wide)?;
+            call.map("add", &[made, bias])?
+        }
         None => made,
     };
+    let made = call.cast(made, dtype)?;
     // The statistics are float32, whatever the data.
     let (mean, inverse) = (call.cast(mean, DType::F32)?, call.cast(inverse, DType::F32)?);
     Ok([made, mean, inverse].into_iter().map(Value::Tensor).collect())
