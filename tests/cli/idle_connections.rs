@@ -43,9 +43,12 @@ async fn idle_connections_keep_no_one_out() {
         let mut run = agent(&lab, "client").await.run(Arc::new(setup("kept")));
         assert_eq!(run.events.recv().await.unwrap().unwrap(), RunEvent::Admitted);
         let mut idle = vec![idle_connection(&lab)];
-        // Those that come together are accepted in any order: the first has its place when it is answered.
+        // Those that come together are accepted in any order, and late on a busy machine: one has its place when it is answered.
         assert!(idle[0].read(&mut [0; 64]).unwrap() > 0);
         idle.extend((0..6).map(|_| idle_connection(&lab)));
+        for socket in &mut idle[1..] {
+            assert!(socket.read(&mut [0; 64]).unwrap() > 0);
+        }
         tokio::time::sleep(Duration::from_millis(500)).await;
         lab.serves("devices");
         assert!(ends(&mut idle[0]), "{limit}: the connection that was idle longest is closed");
