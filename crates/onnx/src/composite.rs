@@ -17,7 +17,7 @@ use crate::{
 
 impl<'m> Lowering<'m> {
     /// Adds `node` as a composite operator. `None` if it cannot be one: `lower` refuses it without the rest of the graph, its
-    /// types are unknown, it is not a function of tensors alone, or an operand has no elements, for which many kernels fail. A
+    /// types are unknown, it is not a function of tensors alone, or its data has no elements, for which many kernels fail. A
     /// function of constants is folded instead, unless that would make the model larger.
     pub fn composite(
         &mut self,
@@ -29,7 +29,9 @@ impl<'m> Lowering<'m> {
         let operands = tensors(inputs)?;
         let is_fixed = |tensor: &TensorId| self.graph.tensor(*tensor).ty.shape.fixed().is_some();
         let is_empty = |tensor: &TensorId| self.graph.tensor(*tensor).ty.shape.elements() == Some(0);
-        if !operands.iter().flatten().all(is_fixed) || operands.iter().flatten().any(is_empty) {
+        if !operands.iter().flatten().all(is_fixed)
+            || operands.first().is_some_and(|data| data.as_ref().is_some_and(is_empty))
+        {
             return None;
         }
         let attribute = |a: &'m AttributeProto| self.attribute(a);
