@@ -8,6 +8,7 @@
 //! | [`dynamic_shape`] | operators with data-dependent shapes, compiled at each run |
 //! | [`lower`] | graph → tract model |
 //! | [`optimise`], [`fold_scales`], [`per_image`], [`split_depth`], [`conv_algorithm`], [`depthwise`], [`plain_conv`] | optimisation of a model, and faster convolutions |
+//! | [`fold_weights`], [`elide_casts`], [`merge_equal`] | weights of few bits, exact casts, and equal operators |
 //! | [`matmul_kernels`] | which matrix kernel multiplies |
 //! | [`fuse_elementwise`], [`elementwise`] | elementwise operators as one operator |
 //! | [`tensor`], [`overhead`] | conversion of tensors; the overhead of calling a plan |
