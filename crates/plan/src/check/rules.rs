@@ -3,10 +3,7 @@
 use wildmatch::WildMatch;
 
 use super::violation::Violation;
-use crate::{
-    file::{DevicePlan, Plan},
-    rule,
-};
+use crate::{file::Plan, rule};
 
 /// Checks that all groups satisfy the rules of `plan`. `names` has for each of its groups what that group of the model is
 /// called, or the group that it is a part of; nothing for slices and joins, which belong to none.
@@ -22,8 +19,7 @@ pub fn rules(plan: &Plan, names: &[Vec<String>]) -> Result<(), Violation> {
         let pattern = WildMatch::new(&rule.groups);
         for (group, names) in plan.groups.iter().zip(names) {
             let applies = names.iter().any(|name| pattern.matches(name));
-            let at = plan.devices.get(group.device.0 as usize).map(DevicePlan::device_name);
-            let device = at.map(|name| name.to_string()).unwrap_or_default();
+            let device = plan.device_name(group.device).map(|name| name.to_string()).unwrap_or_default();
             if applies && (device == rule.device) != (rule.kind == rule::RuleKind::Pin) {
                 let group = group.name.clone();
                 return Err(Violation::Rule { group, device, rule: rule.to_string() });
