@@ -17,6 +17,9 @@
 //! | [`interop`] | `edgecut-interop` | formats of other tools, with their own searches and checkers |
 //! | [`cluster`], [`agent`], [`run`] | `edgecut-cluster` | the cluster file, agents, plans executed on them |
 //! | [`report`] | `edgecut-report` | figures, pages and traces |
+//! | [`session`] | `edgecut-session` | from a model to a run: the verbs as functions, with structs of options |
+//!
+//! Programs begin with [`session`]: `examples/quickstart.rs` profiles a model, plans it and runs the plan.
 
 pub use edgecut_cluster::{self as cluster, agent, run};
 pub use edgecut_engine::{self as engine, statistics};
@@ -29,4 +32,5 @@ pub use edgecut_plan as plan;
 pub use edgecut_profile as profile;
 pub use edgecut_relay as relay;
 pub use edgecut_report as report;
+pub use edgecut_session as session;
 pub use edgecut_values::{self as values, files};

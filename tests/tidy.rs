@@ -19,7 +19,7 @@ use source::{Crate, root};
 const MOST_LINES: usize = 600;
 const MOST_FUNCTION_LINES: usize = 80;
 
-/// What each crate may depend on besides foreign crates. `interop` is known by the command line alone.
+/// What each crate may depend on besides foreign crates. `interop` is known by `session` and the command line.
 const MAY_KNOW: &[(&str, &[&str])] = &[
     ("graph", &[]),
     ("values", &["graph"]),
@@ -33,14 +33,15 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("interop", &["engine", "graph", "memory", "ops", "plan", "profile"]),
     ("cluster", &["engine", "graph", "memory", "ops", "plan", "profile", "values"]),
     ("report", &["cluster", "graph", "memory", "onnx", "ops", "plan", "profile", "relay"]),
+    ("session", &["cluster", "engine", "graph", "interop", "onnx", "ops", "plan", "profile", "relay", "values"]),
     (
         "cli",
         &[
             "cluster", "engine", "graph", "interop", "memory", "onnx", "ops", "plan", "profile", "relay", "report",
-            "values",
+            "session", "values",
         ],
     ),
-    ("python", &["cli", "cluster", "engine", "graph", "ops", "plan", "profile", "relay"]),
+    ("python", &["cli", "cluster", "engine", "graph", "ops", "plan", "profile", "relay", "report", "session"]),
     ("fuzz", &["cluster", "engine", "graph", "onnx", "ops", "plan", "relay", "values"]),
 ];
 
@@ -162,6 +163,37 @@ fn one_word_a_thing() {
     passes(&wrong);
 }
 
+/// Crates whose texts other interfaces than the command line show: they name options by `option_text`, not by flags.
+const LIBRARIES: &[&str] =
+    &["cluster", "engine", "graph", "memory", "onnx", "ops", "plan", "profile", "relay", "session", "values"];
+
+/// Arguments of other programs, and flags of verbs that are named where no interface shows the text.
+const FLAGS_IN_LIBRARIES: &[&str] =
+    &["--version", "--gpu-architecture", "--ptxas-options", "memory place MODEL --fuse"];
+
+#[test]
+fn only_the_command_line_knows_flags() {
+    let mut wrong = Vec::new();
+    for (path, text) in source::texts() {
+        let shown = path.display().to_string();
+        if !LIBRARIES.iter().any(|name| shown.contains(&format!("crates/{name}/src/"))) {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for (number, line) in code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            let is_flag = |at: usize| {
+                let (before, after) = (line[..at].chars().next_back(), line[at + 2..].chars().next());
+                before != Some('-') && after.is_some_and(|c| c.is_ascii_lowercase())
+            };
+            let has_flag = line.match_indices("--").any(|(at, _)| is_flag(at));
+            if has_flag && !FLAGS_IN_LIBRARIES.iter().any(|excuse| line.contains(excuse)) {
+                wrong.push(format!("{shown}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    passes(&wrong);
+}
+
 #[test]
 fn nothing_is_left_to_do() {
     let marks = ["todo!(", "unimplemented!(", "FIXME", "XXX", "TODO"];
@@ -193,7 +225,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("crates/cluster/src/run/results.rs", "RunResult"),
     ("crates/cluster/src/run/results.rs", "RunAbout"),
     ("crates/report/src/comparison/mod.rs", "ComparisonRow"),
-    ("crates/cli/src/run/model.rs", "ModelLatency"),
+    ("crates/session/src/run/whole_model.rs", "ModelLatency"),
 ];
 
 #[test]

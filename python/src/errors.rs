@@ -1,24 +1,24 @@
 //! Failures as the package's exceptions, which are classes of `edgecut._errors`.
 
-use edgecut_cli::Failure;
+use edgecut_session::Error;
 use pyo3::{call::PyCallArgs, exceptions::PyRuntimeError, prelude::*};
 
-/// The exception for `failure`; of a model, with the place in its file.
-pub fn exception(py: Python<'_>, failure: &Failure) -> PyErr {
-    let text = failure.report().map_or_else(String::new, ToString::to_string);
-    match (failure, failure.import_error()) {
-        (Failure::Model(_), Some(error)) => {
-            let place = error.spot.as_ref().map(|spot| (spot.line, spot.column));
+/// The exception for `error`; of a model, with the place in its file.
+pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
+    let text = error.message().map_or_else(String::new, ToString::to_string);
+    match (error, error.import_error()) {
+        (Error::Model(_), Some(cause)) => {
+            let place = cause.spot.as_ref().map(|spot| (spot.line, spot.column));
             let (line, column) = place.unzip();
-            let what = error.fault.to_string();
-            raised(py, "ModelError", (text, &error.file, line, column, what))
+            let what = cause.fault.to_string();
+            raised(py, "ModelError", (text, &cause.file, line, column, what))
         }
-        (Failure::Model(_), None) => raised(py, "ModelError", (text,)),
-        (Failure::BadInput(_), _) => raised(py, "InputError", (text,)),
-        (Failure::Cluster(_), _) => raised(py, "ClusterError", (text,)),
-        (Failure::Agent(_), _) => raised(py, "AgentError", (text,)),
-        (Failure::NoPlan(_), _) => raised(py, "PlanError", (text,)),
-        (Failure::Failed(_) | Failure::Stopped, _) => raised(py, "EdgecutError", (text,)),
+        (Error::Model(_), None) => raised(py, "ModelError", (text,)),
+        (Error::BadInput(_), _) => raised(py, "InputError", (text,)),
+        (Error::Cluster(_), _) => raised(py, "ClusterError", (text,)),
+        (Error::Agent(_), _) => raised(py, "AgentError", (text,)),
+        (Error::NoPlan(_), _) => raised(py, "PlanError", (text,)),
+        (Error::Failed(_) | Error::Cancelled, _) => raised(py, "EdgecutError", (text,)),
     }
 }
 

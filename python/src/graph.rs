@@ -1,9 +1,11 @@
 //! A model's graph: what is in it, as tables and as Relay text.
 
-use edgecut_cli::calls;
+use std::path::PathBuf;
+
 use edgecut_graph::{Graph, Operator, Origin, Tensor, TensorId, Type};
 use edgecut_ops::{is_view, passes::summary};
 use edgecut_relay::{Import, print::print_graph};
+use edgecut_session::{Model, model::summary::summarise, option_values::read as read_options};
 use pyo3::prelude::*;
 
 use crate::{columns::Columns, errors::bug, table::Table, work::work};
@@ -12,10 +14,15 @@ use crate::{columns::Columns, errors::bug, table::Table, work::work};
 #[pyclass(frozen, module = "edgecut._edgecut")]
 pub struct NativeGraph(Import);
 
-/// Reads the model that the flags of `edgecut inspect` say.
+/// Reads the model at `path`.
 #[pyfunction]
-pub fn inspect(py: Python<'_>, flags: Vec<String>, progress: Option<Py<PyAny>>) -> PyResult<NativeGraph> {
-    work(py, progress, move || calls::inspect(&flags)).map(NativeGraph)
+pub fn inspect(py: Python<'_>, path: PathBuf, model: String) -> PyResult<NativeGraph> {
+    let import = work(py, None, move |events| {
+        let model = Model::open(&path, &read_options(&model)?)?;
+        events.notices(&model.notices);
+        Ok(model.import)
+    });
+    import.map(NativeGraph)
 }
 
 #[pymethods]
@@ -40,7 +47,7 @@ impl NativeGraph {
 
     /// The summary, as JSON.
     fn summary(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| serde_json::to_string(&calls::summarise(&self.0.graph))).map_err(bug)
+        py.detach(|| serde_json::to_string(&summarise(&self.0.graph))).map_err(bug)
     }
 
     /// A row for each operator, in program order.

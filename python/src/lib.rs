@@ -1,10 +1,10 @@
-//! The Python package of edgecut: converts, calls and returns. What is called is the command line's library, whose flags are
-//! the options here; the package's own Python gives them names, types and defaults.
+//! The Python package of edgecut: converts, calls and returns. What is called are the functions of `edgecut-session`; the
+//! package's own Python gives their options names, types and defaults.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `work` | long work on a thread of its own: without the GIL, with progress, stopped by Ctrl-C |
-//! | `errors` | failures as the package's exceptions |
+//! | `errors` | errors as the package's exceptions |
 //! | `table`, `columns` | Arrow tables and how they are filled |
 //! | `graph`, `tensor` | a model's graph, the outputs of a run |
 //! | `profile`, `plan`, `run` | what the verbs return |

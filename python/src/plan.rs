@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
-use edgecut_cli::calls;
 use edgecut_plan::{Plan, file::PlanFileError, table};
+use edgecut_session::{
+    Error, Model, ModelOptions, PlanOptions, Profiles, Recorded, Site, SiteOptions,
+    option_values::read as read_options, plan_file,
+};
 use pyo3::prelude::*;
 
 use crate::{
@@ -13,22 +16,47 @@ use crate::{
     work::work,
 };
 
-/// The plan that the flags of `edgecut plan` ask for, as JSON.
+/// A plan of the model at `path`, as JSON: for the devices of a site, with the folder of profiles that is named, or for those
+/// of profiles that are files. Checks first that it could be written at `output`.
 #[pyfunction]
-pub fn plan(py: Python<'_>, flags: Vec<String>, progress: Option<Py<PyAny>>) -> PyResult<String> {
-    work(py, progress, move || calls::plan(&flags))?.to_json().map_err(bug)
+#[expect(clippy::too_many_arguments, reason = "keywords of the package's own Python")]
+pub fn plan(
+    py: Python<'_>,
+    path: PathBuf,
+    model: String,
+    site: String,
+    plan: String,
+    profiles: Vec<PathBuf>,
+    output: Option<PathBuf>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let made = work(py, progress, move |events| {
+        let (model, site): (ModelOptions, SiteOptions) = (read_options(&model)?, read_options(&site)?);
+        let plan: PlanOptions = read_options(&plan)?;
+        for place in output.iter().flat_map(|path| plan_file::places(path)) {
+            edgecut_session::output::check_place(&place)?;
+        }
+        if let Some(sources) = Recorded::sources(&path, &profiles) {
+            return Recorded::read(&path, &model, &sources, site.cluster.as_deref(), events)?.plan(&plan);
+        }
+        let model = Model::open(&path, &model)?;
+        events.notices(&model.notices);
+        let profiles = Profiles::in_folder(profiles.first().cloned().unwrap_or_default());
+        Site::open(&site, events)?.plan(&model, &profiles, &plan)
+    })?;
+    made.to_json().map_err(bug)
 }
 
 /// Checks that a text is a plan.
 #[pyfunction]
 pub fn check_plan(py: Python<'_>, text: &[u8]) -> PyResult<()> {
-    read(py, text).map(drop)
+    from_json(py, text).map(drop)
 }
 
 /// The rows of `plan.csv`.
 #[pyfunction]
 pub fn plan_table(py: Python<'_>, text: &[u8]) -> PyResult<Table> {
-    let rows = table::rows(&read(py, text)?);
+    let rows = table::rows(&from_json(py, text)?);
     let columns = Columns::of(&rows)
         .text("kind", |row| word(row.kind))
         .whole("id", |row| row.id.map(u64::from))
@@ -53,11 +81,12 @@ pub fn plan_table(py: Python<'_>, text: &[u8]) -> PyResult<Table> {
 
 /// Writes `plan.json` and `plan.csv`.
 #[pyfunction]
-pub fn write_plan(py: Python<'_>, path: PathBuf, text: String, progress: Option<Py<PyAny>>) -> PyResult<()> {
-    work(py, progress, move || calls::write_plan(&path, &text))
+pub fn write_plan(py: Python<'_>, path: PathBuf, text: String) -> PyResult<()> {
+    let save = || plan_file::save(&path, &Plan::from_json(text.as_bytes()).map_err(Error::bad_input)?);
+    py.detach(save).map_err(|error| exception(py, &error))
 }
 
-fn read(py: Python<'_>, text: &[u8]) -> PyResult<Plan> {
-    let bad = |error: PlanFileError| exception(py, &edgecut_cli::Failure::bad_input(error));
+fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Plan> {
+    let bad = |error: PlanFileError| exception(py, &Error::bad_input(error));
     Plan::from_json(text).map_err(bad)
 }

@@ -1,7 +1,11 @@
 //! Profiles as tables.
 
-use edgecut_cli::calls::{self, MeasuredProfiles};
+use std::path::PathBuf;
+
 use edgecut_profile::ProfileRow;
+use edgecut_session::{
+    Model, ModelOptions, ProfileOptions, Profiles, Site, SiteOptions, option_values::read as read_options,
+};
 use pyo3::prelude::*;
 
 use crate::{
@@ -11,17 +15,30 @@ use crate::{
     work::work,
 };
 
-/// Measures what the flags of `edgecut profile` say. Returns the summaries of the devices as JSON, and the rows of all.
+/// Measures what the profiles of the model at `path` lack. Returns the summaries of the devices as JSON, and the rows of all.
 #[pyfunction]
-pub fn profile(py: Python<'_>, flags: Vec<String>, progress: Option<Py<PyAny>>) -> PyResult<(String, Table)> {
-    let measured = work(py, progress, move || calls::profile(&flags))?;
+pub fn profile(
+    py: Python<'_>,
+    path: PathBuf,
+    model: String,
+    site: String,
+    profile: String,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(String, Table)> {
+    let measured = work(py, progress, move |events| {
+        let (model, site): (ModelOptions, SiteOptions) = (read_options(&model)?, read_options(&site)?);
+        let profile: ProfileOptions = read_options(&profile)?;
+        let model = Model::open(&path, &model)?;
+        events.notices(&model.notices);
+        Site::open(&site, events)?.profile(&model, &profile)
+    })?;
     let summaries = serde_json::to_string(&summaries(&measured)).map_err(bug)?;
-    let rows = measured.profiles.into_iter().flat_map(|profile| profile.rows.into_iter().chain(profile.shards));
+    let rows = measured.devices.into_iter().flat_map(|profile| profile.rows.into_iter().chain(profile.shards));
     Ok((summaries, table(&rows.collect::<Vec<_>>())?))
 }
 
-fn summaries(measured: &MeasuredProfiles) -> serde_json::Value {
-    let devices = measured.profiles.iter().zip(&measured.summaries).map(|(profile, summary)| {
+fn summaries(measured: &Profiles) -> serde_json::Value {
+    let devices = measured.devices.iter().zip(&measured.summaries).map(|(profile, summary)| {
         serde_json::json!({
             "device": profile.device.name.to_string(),
             "hardware": profile.device.hardware,

@@ -1,12 +1,21 @@
 //! Runs of models and plans.
 
-use edgecut_cli::{
-    Failure,
-    calls::{self, MeasuredRun},
-};
+use std::path::{Path, PathBuf};
+
 use edgecut_cluster::run::{results::RunResult, table};
 use edgecut_graph::TensorData;
 use edgecut_plan::Plan;
+use edgecut_report::timeline::run::trace;
+use edgecut_session::{
+    Error, ModelOptions, RunOptions, SiteOptions,
+    option_values::read as read_options,
+    output::{check_place, write},
+    run::{
+        execution::MeasuredRun,
+        planned::{PlanSource, PlannedModel},
+        results_file, whole_model,
+    },
+};
 use pyo3::prelude::*;
 
 use crate::{
@@ -21,31 +30,77 @@ use crate::{
 /// outputs.
 type PlanRun = (Option<String>, String, Table, Vec<Tensor>);
 
-/// Runs the model that is the first of the flags of `edgecut run`. Returns what was measured as JSON, and the outputs.
+/// Runs the model at `path` on this machine. Returns what was measured as JSON, and the outputs.
 #[pyfunction]
-pub fn run_model(py: Python<'_>, flags: Vec<String>, progress: Option<Py<PyAny>>) -> PyResult<(String, Vec<Tensor>)> {
-    let (latency, outputs) = work(py, progress, move || calls::run_model(&flags))?;
+pub fn run_model(
+    py: Python<'_>,
+    path: PathBuf,
+    model: String,
+    site: String,
+    run: String,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(String, Vec<Tensor>)> {
+    let (latency, outputs) = work(py, progress, move |events| {
+        let (model, site, run): (ModelOptions, SiteOptions, RunOptions) =
+            (read_options(&model)?, read_options(&site)?, read_options(&run)?);
+        whole_model::run_model(&path, &model, &site, &run, events)
+    })?;
     Ok((serde_json::to_string(&latency).map_err(bug)?, outputs.into_iter().map(Tensor).collect()))
+}
+
+/// Where a plan, what it names and what is measured of it are.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Places {
+    /// The plan's file.
+    plan: PathBuf,
+    /// The plan's model, if it is not where the plan says.
+    model: Option<PathBuf>,
+    /// Gets a trace of predicted and measured times.
+    trace: Option<PathBuf>,
+    /// Gets results appended.
+    output: Option<PathBuf>,
 }
 
 /// Runs the plan that `text` is. Returns what was measured of it, and of the plans that were made because agents were lost.
 #[pyfunction]
 pub fn run_plan(
     py: Python<'_>,
-    flags: Vec<String>,
     text: Vec<u8>,
+    places: Places,
+    model: String,
+    site: String,
+    run: String,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<PlanRun>> {
-    let runs = work(py, progress, move || {
-        let given = Plan::from_json(&text).map_err(Failure::bad_input)?;
+    let runs = work(py, progress, move |events| {
+        let given = Plan::from_json(&text).map_err(Error::bad_input)?;
+        let (model, site, run): (ModelOptions, SiteOptions, RunOptions) =
+            (read_options(&model)?, read_options(&site)?, read_options(&run)?);
+        places.trace.as_deref().map_or(Ok(()), check_place)?;
+        places.output.as_deref().map_or(Ok(()), results_file::check)?;
+        let source = PlanSource { path: &places.plan, text: &text, model: places.model.as_deref() };
+        let planned = PlannedModel::open(source, &model, &site, &run, events)?;
         let mut runs = Vec::new();
-        calls::run_plan(&flags, &text, |run: MeasuredRun<'_>| {
+        planned.run(&run, &mut |run| {
+            places.write(&run)?;
             runs.push(((*run.plan != given).then(|| run.plan.clone()), run.result, run.outputs));
             Ok(())
         })?;
         Ok(runs)
     })?;
     runs.into_iter().map(|(plan, result, outputs)| plan_run(plan, &result, outputs)).collect()
+}
+
+impl Places {
+    /// Writes what was measured of one plan.
+    fn write(&self, run: &MeasuredRun<'_>) -> Result<(), Error> {
+        if let Some(path) = &self.trace {
+            write(path, &trace(path, run.plan, run.graph, run.deployment, run.record))?;
+        }
+        let append = |path: &Path| results_file::append(path, run.result.clone(), &write);
+        self.output.as_deref().map_or(Ok(()), append)
+    }
 }
 
 fn plan_run(plan: Option<Plan>, result: &RunResult, outputs: Vec<TensorData>) -> PyResult<PlanRun> {

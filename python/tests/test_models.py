@@ -43,9 +43,9 @@ def test_an_error_has_its_place(tmp_path):
     ("call", "expected", "part"),
     [
         (lambda path: edgecut.inspect("missing.relay"), edgecut.ModelError, "missing.relay: No such file"),
-        (lambda path: edgecut.inspect(path, bind_dim="x:y=z"), edgecut.InputError, "--bind-dim"),
-        (lambda path: edgecut.plan(path, memory="many"), edgecut.InputError, "--memory"),
-        (lambda path: edgecut.plan(path, objective="beauty"), ValueError, "--objective"),
+        (lambda path: edgecut.inspect(path, bind_dim="x:y=z"), edgecut.InputError, "option `bind_dim`"),
+        (lambda path: edgecut.plan(path, memory="many"), edgecut.InputError, "option `memory`"),
+        (lambda path: edgecut.plan(path, objective="beauty"), ValueError, "option `objective`"),
         (lambda path: edgecut.plan(path, cluster="none.toml"), edgecut.ClusterError, "none.toml"),
         (lambda path: edgecut.Plan.load(path), edgecut.InputError, "not a plan"),
         (lambda path: edgecut.Plan.load("no.json"), edgecut.InputError, "no.json: No such file"),

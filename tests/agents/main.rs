@@ -7,6 +7,7 @@ use edgecut::engine::CountingAllocator;
 
 mod profile;
 mod run;
+mod session;
 mod split_plan;
 
 // Workspaces are measured by counting allocations.

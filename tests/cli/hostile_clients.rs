@@ -222,6 +222,7 @@ pub(crate) fn setup(session: &str) -> Setup {
         in_flight: 1,
         wait: None,
         streamed: vec![StreamedTensor { name: "w".into(), ty }],
+        reported: Default::default(),
     }
 }
 

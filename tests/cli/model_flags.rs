@@ -77,7 +77,7 @@ fn every_verb_takes_the_branch_that_inputs_select() {
         "run",
         "profile --budget 10ms",
     ] {
-        folder.refuses(&format!("{verb} m.relay"), "give the content with `--inputs FILE.npz`");
+        folder.refuses(&format!("{verb} m.relay"), "give the content with --inputs");
         folder.succeeds(&format!("{verb} m.relay --inputs yes.npz"));
         folder.refuses(&format!("{verb} m.relay --inputs other.npz"), "`%c`");
     }
@@ -237,10 +237,10 @@ fn flags_that_say_nothing_of_the_input_are_refused() {
         ("plan m.relay --throughput nan", "`nan` is not a number of results a second"),
         ("plan m.relay --throughput=-2", "expected one above 0"),
         ("plan m.relay --memory 8", "`8` is not a size: expected a number with one of the units"),
-        ("plan u.relay", "such as `--bind-dim x:0=1`"),
-        ("profile u.relay", "such as `--bind-dim x:0=1`"),
-        ("run u.relay", "such as `--bind-dim x:0=1`"),
-        ("memory place u.relay", "such as `--bind-dim x:0=1`"),
+        ("plan u.relay", "such as --bind-dim x:0=1"),
+        ("profile u.relay", "such as --bind-dim x:0=1"),
+        ("run u.relay", "such as --bind-dim x:0=1"),
+        ("memory place u.relay", "such as --bind-dim x:0=1"),
     ] {
         let output = folder.edgecut(line);
         let message = String::from_utf8_lossy(&output.stderr).replace(['│', '\n'], " ");

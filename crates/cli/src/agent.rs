@@ -1,6 +1,7 @@
 //! `edgecut agent`: serves this machine's devices to clients that plan and run on the cluster.
 
 use edgecut_graph::check_name;
+use edgecut_session::runtime::runtime;
 use std::{
     io::{self, Write},
     net::{self, SocketAddr, ToSocketAddrs},
@@ -8,17 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use miette::Report;
+use edgecut_session::error::Message;
 use smol_str::SmolStr;
 use tokio::net::TcpListener;
 
-use super::{
-    Failure, Outcome,
-    caller::notice,
-    cluster_flag::{runtime, warn},
-    engine::EngineFlags,
-    log_format::LogFormat,
-};
+use super::{Failure, Outcome, engine::EngineFlags, log_format::LogFormat, stderr::notice};
 use crate::verbosity::Verbosity;
 #[cfg(target_os = "linux")]
 use edgecut_cluster::agent::{Supervisor, Worker, limit_memory};
@@ -124,7 +119,7 @@ impl Agent {
                 threads: self.threads,
                 memory: self.memory,
                 dilation: self.dilate,
-                engine: EngineOptions { look_for_all: true, ..self.engine.options() },
+                engine: EngineOptions { look_for_all: true, ..self.engine.options().engine_options() },
                 identity: identity.clone(),
                 limits,
                 log: serving.log.clone(),
@@ -204,7 +199,7 @@ fn identity(
         (None, None, None) => return Ok(None),
         _ => {
             let what = "--tls-cert, --tls-key and --client-ca must be given together";
-            return Err(Failure::BadInput(Report::msg(what)));
+            return Err(Failure::BadInput(Message::from(what)));
         }
     };
     match identity.role() {
@@ -213,7 +208,7 @@ fn identity(
             let found = role.map_or("without a role".to_string(), |role| format!("of {role}"));
             let what =
                 format!("--tls-cert: the certificate is {found}, expected one of an agent: see `edgecut cluster init`");
-            Err(Failure::BadInput(Report::msg(what)))
+            Err(Failure::BadInput(Message::from(what)))
         }
     }
 }
@@ -333,7 +328,7 @@ fn announce(host: &Host, address: SocketAddr, tls: bool) {
     let _ = writeln!(io::stdout(), "listening on {address}");
     let how = if tls { "mutual TLS" } else { "no TLS" };
     let description = host.describe();
-    warn(&Oversubscribed::of_agent(&description));
+    Oversubscribed::of_agent(&description).iter().for_each(|warning| notice!("{warning}"));
     for device in description.devices {
         notice!(
             "agent {}: {} ({}), {}, {} of memory, {}, {how}",

@@ -1,73 +1,20 @@
-//! Calibrations of devices: made by `edgecut devices --calibrate`, kept next to profiles, and used by `edgecut plan`.
+//! Calibrations of devices: made by `edgecut devices --calibrate`.
 
 use std::path::Path;
 
 use super::{
     Failure,
-    caller::{notice, status},
-    located::Located,
     progress_line::ProgressLine,
+    stderr::status,
     table::{Table, table},
 };
 use edgecut_cluster::{
-    Cluster, DeviceSpec, Inventory,
+    Cluster, Inventory,
     agent::Fleet,
     calibration::{CalibrationRequest, CalibrationTable, calibrate},
-    survey::profiled_device,
 };
-use edgecut_profile::{Calibration, CalibrationRow};
-
-/// The name of the table in a folder of profiles.
-pub const FILE: &str = "calibration.csv";
-
-/// What the devices of a plan were calibrated with.
-pub struct Calibrations {
-    /// In the order of the devices.
-    pub found: Vec<Option<Calibration>>,
-    /// Which devices are calibrated, in a sentence for the plan's notes.
-    pub note: String,
-}
-
-impl Calibrations {
-    /// Reads the table at `path`, if there is one, and says on stderr whether `devices` are calibrated.
-    ///
-    /// # Errors
-    /// If the file is no such table.
-    pub fn read(path: &Path, devices: &[DeviceSpec]) -> Result<Calibrations, Failure> {
-        let known = CalibrationTable::load(path).map_err(|error| Failure::bad_input(Located::new(path, error)))?;
-        let mut found = Vec::with_capacity(devices.len());
-        for device in devices {
-            let calibration = known.find(&profiled_device(device)).unwrap_or_else(|stale| {
-                notice!("{}: {stale}; not used", path.display());
-                None
-            });
-            found.push(calibration);
-        }
-        let names = |wanted: bool| -> Vec<String> {
-            let named = devices.iter().zip(&found).filter(|(_, calibration)| calibration.is_some() == wanted);
-            named.map(|(device, _)| device.name.to_string()).collect()
-        };
-        let (with, without) = (names(true), names(false));
-        let note = match (with.is_empty(), without.is_empty()) {
-            (true, _) => {
-                "calibrated: no (`edgecut devices --calibrate` learns what runs take beyond profiles)".to_string()
-            }
-            (false, true) => format!("calibrated: yes, by {}", path.display()),
-            (false, false) => {
-                // Compared with devices that are not calibrated, others would look slower than they are.
-                found.fill(None);
-                format!("calibrated: no, as {} has no valid row in {}", without.join(", "), path.display())
-            }
-        };
-        status!("{note}");
-        Ok(Calibrations { found, note })
-    }
-
-    /// The note for the plan, if any device is calibrated.
-    pub fn notes(&self) -> Vec<String> {
-        self.found.iter().flatten().next().map(|_| self.note.clone()).into_iter().collect()
-    }
-}
+use edgecut_profile::CalibrationRow;
+use edgecut_session::located::Located;
 
 /// Calibrates the devices of `inventory`, adds them to the table at `path` and returns their rows.
 pub async fn calibrate_devices(

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use miette::Report;
+use edgecut_session::error::Message;
 
 use crate::{
     Failure, Outcome,
-    caller::status,
     format::{Format, print_csv, print_json, to_csv},
     source_file as file,
+    stderr::status,
     stdout::print_line,
     subject_file,
     table::{numbered, shortened, table},
@@ -79,7 +79,7 @@ fn subject(path: &Path) -> Result<Subject, Failure> {
         |subject: &Subject| matches!(subject.content, Content::Profile(_) | Content::Plan(_) | Content::Results(_));
     let mut found: Vec<Subject> =
         subject_file::read(path, subject_file::Models::Skip)?.into_iter().filter(is_compared).collect();
-    let bad = |what: &str| Failure::BadInput(Report::msg(format!("{}: {what}", path.display())));
+    let bad = |what: &str| Failure::BadInput(Message::from(format!("{}: {what}", path.display())));
     match &found[..] {
         [] => Err(bad("expected a profile, a plan or results of a run")),
         [_] => Ok(found.remove(0)),
@@ -100,7 +100,7 @@ fn subject(path: &Path) -> Result<Subject, Failure> {
 fn compare(a: &Subject, b: &Subject) -> Result<Comparison, Failure> {
     let compared = subjects(a, b).ok_or_else(|| {
         let what = "are of different kinds: expected two profiles, two plans or results of two runs";
-        Failure::BadInput(Report::msg(format!("{} and {} {what}", a.name, b.name)))
+        Failure::BadInput(Message::from(format!("{} and {} {what}", a.name, b.name)))
     })?;
     compared.map_err(Failure::bad_input)
 }

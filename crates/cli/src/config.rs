@@ -14,7 +14,7 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::OsStr, error::ErrorKind, parser::ValueSource};
-use miette::{LabeledSpan, NamedSource, Report, miette};
+use edgecut_session::error::Message;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -76,7 +76,7 @@ fn with_file(command: Command, usage: Use<'_>) -> Result<Command, Failure> {
     let text = match read_text(&path, MAX_DOCUMENT_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_asked_for => return Ok(command),
-        Err(error) => return Err(Failure::unreadable(&path.display().to_string(), &error)),
+        Err(error) => return Err(Failure::unreadable(&path, &error)),
     };
     let Configured { command, cluster, names } =
         with_defaults(command, &text, usage).map_err(|wrong| wrong.failure(&path, &text))?;
@@ -112,11 +112,7 @@ impl Wrong {
     }
 
     fn failure(self, path: &Path, text: &str) -> Failure {
-        let labels: Vec<LabeledSpan> =
-            self.span.map(|span| LabeledSpan::new_with_span(None, span)).into_iter().collect();
-        let source = NamedSource::new(path.to_string_lossy(), text.to_string()).with_language("toml");
-        let report: Report = miette!(labels = labels, "{}", self.message);
-        Failure::BadInput(report.with_source_code(source))
+        Failure::BadInput(Message::in_toml(self.message, path, text.to_string(), self.span))
     }
 }
 

@@ -1,5 +1,9 @@
 //! `edgecut devices`: which servers answer, what they have, what their links cost, and what runs on them take beyond profiles.
 
+use edgecut_session::{
+    cluster::{Missing, links, reach},
+    runtime::runtime,
+};
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -7,9 +11,10 @@ use serde::Serialize;
 use super::{
     Outcome,
     calibration::{calibrate_devices, calibration_table},
-    cluster_flag::{ClusterFlag, Missing, ThreadsFlag, links, reach, runtime},
+    cluster_flag::{ClusterFlag, ThreadsFlag},
     engine::EngineFlags,
     format::{Format, print_csv, print_json},
+    stderr,
     table::{Table, table},
 };
 use edgecut_cluster::{Cluster, DeviceKind, Inventory, agent::Fleet};
@@ -90,16 +95,17 @@ impl Devices {
     pub fn run(self) -> Outcome {
         // Plans without a cluster use one thread unless told otherwise, and so do calibrations for them.
         let is_for_plans = self.calibrate || self.threads.threads.is_some() || self.engine.engine.is_some();
+        let events = stderr::events();
         let mut cluster = match is_for_plans {
-            true => self.cluster.read_with(&self.threads, &self.engine)?,
-            false => self.cluster.read()?,
+            true => self.cluster.options_with(&self.threads, &self.engine).cluster_to_measure(&events)?,
+            false => self.cluster.options().cluster(&events)?,
         };
         cluster.servers.iter_mut().for_each(|server| server.embedded.look_for_all = true);
         let runtime = runtime()?;
         runtime.block_on(async {
-            let fleet = reach(&cluster).await?;
+            let fleet = reach(&cluster, &events).await?;
             // Devices are shown whatever becomes of the links.
-            let (links, failure) = match links(&fleet, &cluster, &self.links, self.measure).await {
+            let (links, failure) = match links(&fleet, &cluster, &self.links, self.measure, &events).await {
                 Ok(links) => (links, None),
                 Err(failure) => (Vec::new(), Some(failure)),
             };

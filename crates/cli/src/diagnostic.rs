@@ -23,10 +23,6 @@ impl ImportDiagnostic {
         let source = error.spot.clone().map(|spot| Excerpt { file: error.file.clone(), spot: *spot });
         Report::new(ImportDiagnostic { error, source })
     }
-
-    pub fn error(&self) -> &ImportError {
-        &self.error
-    }
 }
 
 impl SourceCode for Excerpt {

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::caller::notice;
-use edgecut_engine::{EngineChoice, EngineOptions, Fallback};
+use edgecut_engine::EngineChoice;
+use edgecut_session::SiteOptions;
 
 /// The engine of CPUs.
 #[derive(Debug, Clone, clap::Args)]
@@ -26,29 +26,14 @@ pub struct EngineFlags {
 }
 
 impl EngineFlags {
-    /// How this process starts the engine of its CPU.
-    pub fn options(&self) -> EngineOptions {
-        EngineOptions {
-            engine: self.engine.unwrap_or_default(),
-            library: self.onnxruntime.clone(),
-            look_for_all: false,
+    /// The options of these flags alone.
+    pub fn options(&self) -> SiteOptions {
+        SiteOptions {
+            engine: self.engine,
+            onnxruntime: self.onnxruntime.clone(),
             #[cfg(feature = "onnxruntime")]
             providers: self.providers.clone(),
+            ..SiteOptions::default()
         }
-    }
-}
-
-/// Says on stderr how many operators another engine than `engine` computes, and the first of them.
-pub fn tell_fallbacks(engine: &str, operators: usize, fallbacks: &[Fallback]) {
-    const SHOWN: usize = 5;
-    if fallbacks.is_empty() {
-        return;
-    }
-    notice!("{} of {operators} operators are computed by tract, not by {engine}:", fallbacks.len());
-    for fallback in fallbacks.iter().take(SHOWN) {
-        notice!("  {}: {}", fallback.operator, fallback.reason);
-    }
-    if fallbacks.len() > SHOWN {
-        notice!("  and {} more", fallbacks.len() - SHOWN);
     }
 }

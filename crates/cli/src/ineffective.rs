@@ -1,6 +1,6 @@
 //! Flags that have no effect with an input or with another flag: refused with one message by every verb.
 
-use miette::Report;
+use edgecut_session::error::Message;
 
 use crate::{Failure, Outcome, config};
 
@@ -12,7 +12,7 @@ pub type Flag = (&'static str, bool);
 /// Flags of the configuration file are defaults for all calls of a verb: they are not refused where they have no effect.
 pub fn refuse(flags: &[Flag], what: &str) -> Outcome {
     let typed: Vec<Flag> = flags.iter().filter(|(flag, _)| !config::is_configured(flag)).copied().collect();
-    message(&typed, what).map_or(Ok(()), |text| Err(Failure::BadInput(Report::msg(text))))
+    message(&typed, what).map_or(Ok(()), |text| Err(Failure::BadInput(Message::from(text))))
 }
 
 fn message(flags: &[Flag], what: &str) -> Option<String> {

@@ -5,17 +5,20 @@ use serde::Serialize;
 use super::{
     Failure, Outcome,
     format::{Format, print_all},
-    model::{Model, ModelArguments},
-    onnx_model::OpenDims,
+    model::{self, ModelArguments},
     table::table,
 };
 use edgecut_graph::{Graph, Type};
 use edgecut_onnx::{Interface, UnknownDim};
 use edgecut_ops::passes::{
     retype::{BindDim, bound_size},
-    summary::{Summary, summary},
+    summary::Summary,
 };
-use edgecut_relay::{ExternalCalls, ParseMode, TypeChecks};
+use edgecut_relay::TypeChecks;
+use edgecut_session::{
+    Model, ModelOptions,
+    model::{options, summary::summarise},
+};
 
 /// Show a model's operators, shapes, costs and memory, and what is not supported.
 #[derive(clap::Args)]
@@ -57,17 +60,17 @@ struct Page<'a> {
 
 impl Inspect {
     /// The model that the flags say.
-    pub fn load(&self) -> Result<Model, Failure> {
-        let mode = if self.strict { ParseMode::Strict } else { ParseMode::Tolerant };
+    fn open(&self) -> Result<Model, Failure> {
         let external = match self.external {
-            External::Keep => ExternalCalls::Keep,
-            External::Inline => ExternalCalls::Inline,
+            External::Keep => options::External::Keep,
+            External::Inline => options::External::Inline,
         };
-        self.model.load_as(mode, external, OpenDims::Guess)
+        let options = ModelOptions { strict: self.strict, external, guess_dims: true, ..self.model.flags.options() };
+        model::open(&self.model.model, &options)
     }
 
     pub fn run(self) -> Outcome {
-        let model = self.load()?;
+        let model = self.open()?;
         let text = match self.format {
             Format::Table => page(&model),
             Format::Csv => csv(&model.import.graph).map_err(Failure::failed)?,
@@ -75,11 +78,6 @@ impl Inspect {
         };
         print_all(text.as_bytes())
     }
-}
-
-/// The summary of a graph. What has no kernel of ours ONNX Runtime computes, if it was a node of an ONNX file.
-pub fn summarise(graph: &Graph) -> Summary {
-    summary(graph, |id| graph.operator(id).is_kept_as_read() && edgecut_onnx::expressible(graph, id).is_ok())
 }
 
 /// One row for each operator, in program order, types as in TVM's tables.

@@ -1,50 +1,56 @@
-//! Ctrl-C in a verb that has something to give out before it is done: the first one stops the work, the second one the program.
+//! Ctrl-C in a verb that has something to give out before it is done: the first one cancels the verb, the second one ends the
+//! program.
 
 use std::{
-    io,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
-use crate::{
-    caller::{Caller, notice},
-    failure::EXIT_INTERRUPTED,
-};
+use edgecut_session::Cancellation;
+
+use crate::{failure::EXIT_INTERRUPTED, stderr::notice};
 
 /// Set by the first Ctrl-C.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether there is a handler for Ctrl-C.
-static HANDLER_INSTALLED: AtomicBool = AtomicBool::new(false);
+/// What Ctrl-C cancels, and what is kept then; a process has one verb, which may begin several times.
+static WATCHED: Mutex<Option<(Cancellation, String)>> = Mutex::new(None);
 
 /// Whether Ctrl-C was pressed while it was watched.
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// What is set once the work is to stop; `kept` says on stderr what is given out then. A caller has signals of its own, and sets
-/// its own flag.
-///
-/// # Errors
-/// If Ctrl-C cannot be listened to.
-pub fn watch(kept: &'static str) -> io::Result<&'static AtomicBool> {
-    if let Some(caller) = Caller::current() {
-        return Ok(caller.stop);
+/// From now on Ctrl-C cancels `cancellation`, and a line on stderr says that `kept` is given out.
+pub fn watch(kept: &str, cancellation: &Cancellation) {
+    let watched = (cancellation.clone(), kept.to_string());
+    let before = WATCHED.lock().unwrap_or_else(PoisonError::into_inner).replace(watched);
+    if is_interrupted() {
+        cancellation.cancel();
     }
-    if HANDLER_INSTALLED.load(Ordering::Relaxed) {
-        return Ok(&INTERRUPTED);
+    if before.is_none()
+        && let Err(why) = listen()
+    {
+        notice!("Ctrl-C ends the program at once: it cannot be listened to: {why}");
     }
-    // On a thread of its own, until the program ends: once it was listened to, Ctrl-C has no other effect.
+}
+
+/// On a thread of its own, until the program ends: once it was listened to, Ctrl-C has no other effect.
+fn listen() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listening = async move {
         while tokio::signal::ctrl_c().await.is_ok() {
             if INTERRUPTED.swap(true, Ordering::Relaxed) {
                 std::process::exit(EXIT_INTERRUPTED.into());
             }
-            notice!("stopping: {kept}; press Ctrl-C again to exit at once");
+            if let Some((cancellation, kept)) = &*WATCHED.lock().unwrap_or_else(PoisonError::into_inner) {
+                cancellation.cancel();
+                notice!("stopping: {kept}; press Ctrl-C again to exit at once");
+            }
         }
     };
-    thread::Builder::new().name("interrupt".into()).spawn(move || runtime.block_on(listening))?;
-    HANDLER_INSTALLED.store(true, Ordering::Relaxed);
-    Ok(&INTERRUPTED)
+    thread::Builder::new().name("interrupt".into()).spawn(move || runtime.block_on(listening)).map(drop)
 }

@@ -1,51 +1,40 @@
 //! The command line: one file a verb. A verb parses its flags, calls the libraries and prints; no logic lives here.
 //!
-//! [`main`] is all of it, for the binary and for the command of the Python package. [`calls`] are the verbs that return
-//! what they would print, for Python's functions: their options are the flags.
+//! [`main`] is all of it, for the binary and for the command of the Python package. [`stderr_events`] shows progress as it
+//! does, for other programs.
 
 mod agent;
-mod busy;
 mod calibration;
-pub mod caller;
-pub mod calls;
 mod cluster;
 mod cluster_flag;
 mod compare;
 mod completions;
 mod config;
-mod contents;
-mod deployed;
 mod devices;
 mod diagnostic;
 mod engine;
 mod examples;
 mod export;
 mod failure;
+mod flag_text;
 mod format;
-mod given;
 mod ineffective;
 mod inspect;
 mod interrupt;
-mod kind;
-mod located;
 mod log_format;
 mod man;
 mod memory;
 mod model;
-mod name_pattern;
-mod onnx_model;
 mod operators;
 mod plan;
-mod plan_file;
 mod profile;
-mod profile_source;
 mod progress_line;
 mod report;
 mod run;
 mod source_file;
+mod stderr;
 mod stdout;
 mod subject_file;
-mod survey;
 mod table;
 mod verbosity;
 mod workload;
@@ -54,8 +43,10 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub use failure::{Failure, Outcome};
+use edgecut_session::Error as Failure;
+use failure::Outcome;
 use log_format::LogFormat;
+pub use stderr::events_of as stderr_events;
 use verbosity::Verbosity;
 
 /// Profile ONNX and TVM Relay models on an edge cluster and plan how to split their operators over it.
@@ -98,7 +89,7 @@ fn command() -> clap::Command {
 }
 
 /// Parses the command line, whose first word is the program's name, and runs the verb. The exit code is 0 when done,
-/// else [`Failure::exit_code`].
+/// else [`failure::exit_code`].
 ///
 /// For programs that do nothing else, with [`edgecut_engine::CountingAllocator`] as their allocator: it changes settings of
 /// the heap and ends the process on wrong usage and on a broken pipe.
@@ -111,8 +102,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     match config::configured(command(), &arguments).and_then(|parser| run(parser, arguments)) {
         Ok(()) => stdout::exit_code(0),
         Err(failure) => {
-            failure.print();
-            stdout::exit_code(failure.exit_code())
+            failure::print(&failure);
+            stdout::exit_code(failure::exit_code(&failure))
         }
     }
 }
@@ -155,7 +146,7 @@ fn exit_on_broken_pipe() {
             return report(panic);
         };
         if why != gone {
-            Failure::Failed(miette::Report::msg(format!("stdout cannot be written: {why}"))).print();
+            failure::print(&Failure::Failed(format!("stdout cannot be written: {why}").into()));
         }
         std::process::exit(1);
     }));

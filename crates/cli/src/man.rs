@@ -1,7 +1,7 @@
 //! `edgecut man`: manual pages, from the same definitions as `--help`.
 
-use crate::caller::status;
-use std::path::PathBuf;
+use crate::stderr::status;
+use std::path::{Path, PathBuf};
 
 use clap::Command;
 use clap_mangen::Man;
@@ -37,6 +37,8 @@ impl Manual {
 /// One command's page in roff.
 fn page(command: &Command) -> Result<Vec<u8>, Failure> {
     let mut page = Vec::new();
-    Man::new(command.clone()).render(&mut page).map_err(|error| Failure::unwritable("the manual page", &error))?;
+    Man::new(command.clone())
+        .render(&mut page)
+        .map_err(|error| Failure::unwritable(Path::new("the manual page"), &error))?;
     Ok(page)
 }

@@ -1,10 +1,10 @@
 //! One line of progress on stderr, redrawn during a wait; permanent lines go above it.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{caller::status, verbosity::draw_target};
+use crate::verbosity::draw_target;
 
 /// The line; it is erased when this is dropped.
 pub struct ProgressLine {
@@ -29,9 +29,9 @@ impl ProgressLine {
         self.bar.set_message(what);
     }
 
-    /// Prints `what` above the line, permanently.
-    pub fn print(&self, what: impl fmt::Display) {
-        self.bar.suspend(|| status!("{what}"));
+    /// Does `work`, which prints, with the line out of the way.
+    pub fn suspend(&self, work: impl FnOnce()) {
+        self.bar.suspend(work);
     }
 
     /// Draws it only when something new is shown, so that no thread wakes in between.

@@ -5,15 +5,19 @@
 
 use std::{
     io::{self, Write},
+    path::Path,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use miette::Report;
+use edgecut_session::error::Message;
 
-use crate::{Failure, Outcome, caller::Caller};
+use crate::{
+    Failure, Outcome,
+    failure::{self, exit_code as code_of},
+};
 
 /// Whether a result goes to stdout.
 static HAS_RESULT: AtomicBool = AtomicBool::new(false);
@@ -26,10 +30,9 @@ static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 /// # Errors
 /// If another result goes there.
 pub fn reserve() -> Outcome {
-    // A caller prints nothing.
-    if Caller::current().is_none() && HAS_RESULT.swap(true, Ordering::Relaxed) {
+    if HAS_RESULT.swap(true, Ordering::Relaxed) {
         let what = "two results cannot both go to stdout: name a file for one of them";
-        return Err(Failure::BadInput(Report::msg(what)));
+        return Err(Failure::BadInput(Message::from(what)));
     }
     Ok(())
 }
@@ -63,9 +66,9 @@ pub fn write(content: &[u8]) {
 /// as `head` does, is no news.
 pub fn exit_code(code: u8) -> u8 {
     let Some(error) = FAILED.lock().unwrap_or_else(PoisonError::into_inner).take() else { return code };
-    let failure = Failure::unwritable("stdout", &error);
+    let failure = Failure::unwritable(Path::new("-"), &error);
     if error.kind() != io::ErrorKind::BrokenPipe {
-        failure.print();
+        failure::print(&failure);
     }
-    if code == 0 { failure.exit_code() } else { code }
+    if code == 0 { code_of(&failure) } else { code }
 }

@@ -1,20 +1,20 @@
 //! The subjects of `edgecut report` and `edgecut compare`: what a file is, its content says.
 
+use edgecut_session::{
+    ModelOptions,
+    file_kind::{self as kind, FileKind, is_file_of_results, is_json_object},
+    input::resolve,
+    located::Located,
+};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-use miette::Report;
+use edgecut_session::error::Message;
 
-use crate::caller::{notice, status};
-use crate::{
-    Failure,
-    kind::{self, Kind, is_file_of_results, is_json_object},
-    located::Located,
-    model::{ModelArguments, ModelFlags, resolve},
-    source_file as file,
-};
+use crate::stderr::{notice, status};
+use crate::{Failure, model, source_file as file};
 use edgecut_cluster::{
     LinkTable,
     run::{request::ModelGroups, results::RunResults},
@@ -56,7 +56,7 @@ pub fn read(path: &Path, models: Models) -> Result<Vec<Subject>, Failure> {
 /// The subjects in the file at `path`: one for each binding of a plan or profile.
 fn file_content(path: &Path, bytes: &[u8], models: Models) -> Result<Vec<Subject>, Failure> {
     let bound = |content, binding: Option<String>| Subject { name: bound_name(path, binding), content };
-    if is_json_object(bytes) && kind::of_any(bytes) == Some(Kind::Plan) {
+    if is_json_object(bytes) && kind::of_any(bytes) == Some(FileKind::Plan) {
         let plans = PlanSet::from_json(bytes).map_err(|error| kind::no_plan(path, bytes, error))?;
         let subject = |plan: &Plan| {
             let binding = plans.binding_of(plan).map(|binding| binding.to_string());
@@ -108,7 +108,7 @@ fn add_profiles(folder: &Path, depth: usize, subjects: &mut Vec<Subject>) -> Res
     for path in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "csv")) {
         // Summaries, links and calibrations lie there too.
         let bytes = file::read(path)?;
-        if kind::of_any(&bytes) == Some(Kind::Profile) {
+        if kind::of_any(&bytes) == Some(FileKind::Profile) {
             let text = std::str::from_utf8(&bytes).map_err(|error| bad(path, &error.to_string()))?;
             rows.extend(reader::parse(text).map_err(|what| bad(path, &what))?);
         }
@@ -125,17 +125,17 @@ fn content(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return Err(unknown(path, bytes)) };
     match kind::of_any(bytes) {
-        Some(Kind::Profile) => profile(path, text),
-        Some(Kind::Front) => front(path, text),
-        Some(Kind::Links) => links(path, bytes),
+        Some(FileKind::Profile) => profile(path, text),
+        Some(FileKind::Front) => front(path, text),
+        Some(FileKind::Links) => links(path, bytes),
         _ => Err(unknown(path, bytes)),
     }
 }
 
 fn json(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure> {
     match kind::of_any(bytes) {
-        Some(Kind::Results) => results(path, bytes),
-        Some(Kind::Plan) => plan(path, bytes, models),
+        Some(FileKind::Results) => results(path, bytes),
+        Some(FileKind::Plan) => plan(path, bytes, models),
         // Of what nearly is a plan, the error says what is wrong.
         _ => match serde_json::from_slice::<serde_json::Value>(bytes) {
             Ok(value) if value.get("groups").is_some() && value.get("version").is_some() => plan(path, bytes, models),
@@ -167,14 +167,12 @@ fn model(path: &Path, plan: &Plan) -> Result<PlannedModel, String> {
     if !place.is_file() {
         return Err(format!("{} is not there, neither from here nor from the plan's folder", plan.model.path));
     }
-    let bytes = file::read(&place).map_err(|failure| failure.report().map_or_else(String::new, ToString::to_string))?;
+    let bytes = file::read(&place).map_err(|error| error.to_string())?;
     if blake3::hash(&bytes).to_hex().as_str() != plan.model.blake3 {
         return Err(format!("{} is not the file that the plan was made for: its hash differs", place.display()));
     }
-    let flags = ModelFlags::default().for_plan(path, &plan.model);
-    let model = ModelArguments { model: place, flags }
-        .load()
-        .map_err(|failure| failure.report().map_or("it was stopped".to_string(), ToString::to_string))?;
+    let options = ModelOptions::default().for_plan(path, &plan.model);
+    let model = model::open(&place, &options).map_err(|error| error.to_string())?;
     let whole = model.import.graph;
     let groups = ModelGroups::of(&whole, plan.granularity);
     let names = GroupNames::of(&whole, &groups.groups, &groups.names);
@@ -230,8 +228,8 @@ fn front(path: &Path, text: &str) -> Result<Content, Failure> {
 fn unknown(path: &Path, bytes: &[u8]) -> Failure {
     const WANTED: &str = "neither a profile nor a plan, a front or results of a run";
     match kind::of_any(bytes) {
-        Some(Kind::Json) => bad(path, &format!("{WANTED}: this is JSON of no kind that is known")),
-        Some(Kind::Csv) => {
+        Some(FileKind::Json) => bad(path, &format!("{WANTED}: this is JSON of no kind that is known")),
+        Some(FileKind::Csv) => {
             let header = String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().to_string();
             if header.starts_with("measured_at,") {
                 return bad(
@@ -248,5 +246,5 @@ fn unknown(path: &Path, bytes: &[u8]) -> Failure {
 }
 
 fn bad(path: &Path, what: &str) -> Failure {
-    Failure::BadInput(Report::msg(format!("{}: {what}", path.display())))
+    Failure::BadInput(Message::from(format!("{}: {what}", path.display())))
 }

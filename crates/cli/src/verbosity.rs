@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indicatif::ProgressDrawTarget;
 use tracing::Level;
 
-use crate::caller::has_listener;
-
 /// Flags of all verbs.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Verbosity {
@@ -45,7 +43,7 @@ pub fn is_quiet() -> bool {
     IS_QUIET.load(Ordering::Relaxed)
 }
 
-/// Where progress is drawn: on stderr if it is a terminal, unless that is not wanted or a listener hears of it.
+/// Where progress is drawn: on stderr if it is a terminal, unless that is not wanted.
 pub fn draw_target() -> ProgressDrawTarget {
-    if is_quiet() || has_listener() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() }
+    if is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() }
 }

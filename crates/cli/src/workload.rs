@@ -1,20 +1,20 @@
 //! `edgecut workload`: device-placement problems in the JSON of Tarnawski et al., under their cost models.
 
+use edgecut_session::file_kind::{self as kind, FileKind};
 use std::{collections::BTreeMap, path::PathBuf};
 
-use crate::caller::status;
+use crate::stderr::status;
 use edgecut_interop::placement::{
     PlacementSolution, PlacementWorkload,
     file::Operator,
     solve::{Objective, SolveError, SolveOptions, solve},
 };
-use miette::Report;
+use edgecut_session::error::Message;
 use serde::Serialize;
 
 use crate::{
     Failure, Outcome,
     format::{Format, print_all, print_csv},
-    kind::{self, Kind},
     source_file,
     stdout::print_line,
     table::{Table, table},
@@ -82,14 +82,14 @@ impl Workload {
         self.output.as_deref().map_or(Ok(()), source_file::check_place)?;
         let text = source_file::read(&self.file)?;
         let problem = PlacementWorkload::from_json(&text)
-            .map_err(|error| kind::instead(&self.file, &text, Kind::Workload, error))?;
+            .map_err(|error| kind::instead(&self.file, &text, FileKind::Workload, error))?;
         let objective = match self.objective {
             ObjectiveFlag::Throughput => Objective::Throughput,
             ObjectiveFlag::Latency => Objective::Latency,
         };
         let options = SolveOptions { seed: self.seed, budget: self.budget };
         let answer = solve(&problem, objective, &options).map_err(|error| match error {
-            SolveError::NoAnswer(_) => Failure::NoPlan(Report::msg(error.to_string())),
+            SolveError::NoAnswer(_) => Failure::NoPlan(Message::from(error.to_string())),
             SolveError::Check(_) => Failure::failed(error),
         })?;
         self.print(objective, &problem, &answer)

@@ -37,7 +37,7 @@ pub struct AnnouncedAgent {
 pub enum MdnsError {
     #[error("multicast DNS does not work on this machine: {0}")]
     Service(#[from] mdns_sd::Error),
-    #[error("`{0}` cannot be announced: expected a name of at most {MAX_LABEL} bytes (--name)")]
+    #[error("`{0}` cannot be announced: expected a name of at most {MAX_LABEL} bytes (option `name`)")]
     Name(SmolStr),
 }
 

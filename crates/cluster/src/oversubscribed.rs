@@ -63,7 +63,7 @@ impl fmt::Display for Oversubscribed {
         write!(
             f,
             "warning: {device} computes with {threads} threads, but its process may use {cores}: threads wait for each \
-             other, which times include; ask for at most {available} (--threads, or `threads` in the cluster file)"
+             other, which times include; ask for at most {available} (option `threads`, or `threads` in the cluster file)"
         )
     }
 }
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!((check(2, 2), check(1, 2), check(64, 0)), (None, None, None));
         let told = check(64, 2).unwrap().to_string();
         assert!(told.contains("a/cpu computes with 64 threads, but its process may use 2 cores"), "{told}");
-        assert!(told.contains("ask for at most 2 (--threads"), "{told}");
+        assert!(told.contains("ask for at most 2 (option `threads`"), "{told}");
         assert!(check(2, 1).unwrap().to_string().contains("may use one core"));
         assert_eq!(Oversubscribed::here(1), None);
         assert!(Oversubscribed::here(100_000).is_some());

@@ -229,6 +229,7 @@ pub fn receiver() -> Setup {
         in_flight: 2,
         wait: None,
         streamed: vec![],
+        reported: Default::default(),
     }
 }
 

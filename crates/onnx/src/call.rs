@@ -82,7 +82,7 @@ impl<'m> Call<'_, 'm> {
             let why = match unbound.is_empty() {
                 true => "before the model runs".to_string(),
                 false => {
-                    format!("because those of inputs are not: give them, such as `{}`", UnknownDim::flags(&unbound))
+                    format!("because those of inputs are not: give them, such as {}", UnknownDim::options(&unbound))
                 }
             };
             format!("the sizes of `{what}` ({}) are not known {why}", found.ty)

@@ -196,7 +196,7 @@ mod tests {
         nodes.push(microsoft("FusedMatMul", &["r3", "b"], &["y"]));
         let made = model(&[info("x", FLOAT, &["batch", "4"])], nodes, &[info("y", FLOAT, &["batch"])]);
         let error = read(&with_weight(made, "b"), &[]).unwrap_err().to_string();
-        assert!(error.contains("--bind-dim") && error.contains("batch"), "{error}");
+        assert!(error.contains("option `bind_dim=") && error.contains("batch"), "{error}");
     }
 
     #[test]

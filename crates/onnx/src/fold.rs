@@ -145,7 +145,7 @@ impl Lowering<'_> {
         if let Some(name) = sources.iter().find(|name| self.given(name).is_none()) {
             let name = shown(name);
             return Err(format!(
-                "{what} depends on `{name}`: give its content with `--inputs FILE.npz` (array `in_{name}`)"
+                "{what} depends on `{name}`: give its content with option `inputs` (array `in_{name}`)"
             ));
         }
         let data = self.compute(&part, what)?;

@@ -113,7 +113,10 @@ mod tests {
                 vec![node("Cast", &["x"], &["y"], vec![int("to", STRING.into())])],
                 "attribute to: elements of type string",
             ),
-            (vec![node("Reshape", &["x", "s"], &["y"], Vec::new())], "depends on `s`: give its content with `--inputs"),
+            (
+                vec![node("Reshape", &["x", "s"], &["y"], Vec::new())],
+                "depends on `s`: give its content with option `inputs`",
+            ),
             (vec![node("Relu", &["text"], &["y"], Vec::new())], "input `text`: elements of type string"),
         ] {
             let inputs = [x.clone(), info("s", 7, &["1"]), info("text", STRING, &["1"])];

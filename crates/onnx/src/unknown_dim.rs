@@ -59,15 +59,15 @@ impl UnknownDim {
             .collect()
     }
 
-    /// The flags that bind `dims` to guessed sizes.
-    pub fn flags(dims: &[UnknownDim]) -> String {
-        UnknownDim::flags_of(&UnknownDim::guesses(dims))
+    /// The options that bind `dims` to guessed sizes.
+    pub fn options(dims: &[UnknownDim]) -> String {
+        UnknownDim::options_of(&UnknownDim::guesses(dims))
     }
 
-    /// The flags that bind the sizes `binds`.
-    pub fn flags_of(binds: &[BindDim]) -> String {
-        let flag = |bind: &BindDim| format!("--bind-dim {}", quoted(&shown(&bind.to_string())));
-        binds.iter().map(flag).collect::<Vec<_>>().join(" ")
+    /// The options that bind the sizes `binds`.
+    pub fn options_of(binds: &[BindDim]) -> String {
+        let option = |bind: &BindDim| format!("option `bind_dim={}`", shown(&bind.to_string()));
+        binds.iter().map(option).collect::<Vec<_>>().join(", ")
     }
 
     /// What it is bound by: its symbol, else its place.
@@ -75,7 +75,7 @@ impl UnknownDim {
         self.symbol.as_deref().map_or_else(|| self.place(), shown)
     }
 
-    /// Its input and axis, as `--bind-dim` names them.
+    /// Its input and axis, as sizes to bind name them.
     pub fn place(&self) -> String {
         format!("{}:{}", shown(&self.input), self.axis)
     }
@@ -106,15 +106,6 @@ impl fmt::Display for UnknownDim {
     }
 }
 
-/// `text` as one word of a shell.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.:=/-+".contains(c);
-    match text.chars().all(is_plain) {
-        true => text.to_string(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,9 +133,9 @@ mod tests {
     }
 
     #[test]
-    fn flags_can_be_copied() {
+    fn one_option_binds_all_dimensions_of_a_symbol() {
         let dims = [dim("x", 0, 2, "batch"), dim("y", 0, 2, "batch"), dim("y", 1, 2, "it's + 1"), dim("z", 0, 1, "")];
-        let expected = r"--bind-dim batch=1 --bind-dim 'it'\''s + 1=1' --bind-dim z:0=1";
-        assert_eq!(UnknownDim::flags(&dims), expected);
+        let expected = "option `bind_dim=batch=1`, option `bind_dim=it's + 1=1`, option `bind_dim=z:0=1`";
+        assert_eq!(UnknownDim::options(&dims), expected);
     }
 }

@@ -14,11 +14,11 @@ use crate::{
 pub enum LikeError {
     #[error("it is a plan of {0}, which is not the file that is planned now")]
     OtherModel(String),
-    #[error("it places the other of single operators and fused groups: give --granularity")]
+    #[error("it places the other of single operators and fused groups: give option `granularity`")]
     Granularity,
     #[error("it splits over {missing}, which does not exist; available: {devices}")]
     Device { missing: String, devices: String },
-    #[error("it splits {group} over {device}, which --{rule} forbids")]
+    #[error("it splits {group} over {device}, which {} forbids", .rule.option())]
     Forbidden { group: String, device: String, rule: Rule },
 }
 
@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(found("abc", request.granularity, &["s1/cpu", "new/cpu", "s0/cpu"]), Ok(vec![swapped]));
             for (hash, granularity, devices, want) in [
                 ("abd", request.granularity, &["s0/cpu", "s1/cpu"][..], "it is a plan of "),
-                ("abc", Granularity::Fused, &["s0/cpu", "s1/cpu"], "give --granularity"),
+                ("abc", Granularity::Fused, &["s0/cpu", "s1/cpu"], "give option `granularity`"),
                 (
                     "abc",
                     request.granularity,

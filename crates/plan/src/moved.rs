@@ -59,19 +59,19 @@ pub struct MovedGroup {
 pub enum MoveError {
     #[error("`{0}`: expected GROUP=SERVER/DEVICE, such as '#7=two/cpu'")]
     Syntax(String),
-    #[error("--move {wish}: {what}")]
+    #[error("option `move={wish}`: {what}")]
     NoGroup { wish: Move, what: NoSuchGroup },
-    #[error("--move {wish}: `{}` is {count} groups: {groups}; name one by its number, or all by a pattern with `*`", .wish.groups)]
+    #[error("option `move={wish}`: `{}` is {count} groups: {groups}; name one by its number, or all by a pattern with `*`", .wish.groups)]
     Ambiguous { wish: Move, count: usize, groups: String },
-    #[error("--move {wish}: {what}")]
+    #[error("option `move={wish}`: {what}")]
     NoDevice { wish: Move, what: UnknownDevice },
-    #[error("--move {wish}: another --move has {group} already")]
+    #[error("option `move={wish}`: another move has {group} already")]
     Twice { wish: Move, group: String },
-    #[error("--move {wish}: {} has no measurement of {group}, or cannot compute it", .wish.device)]
+    #[error("option `move={wish}`: {} has no measurement of {group}, or cannot compute it", .wish.device)]
     Unable { wish: Move, group: String },
     #[error(
         "groups of {devices} are computed in parts that keep the memory limit, and after a move others would be needed: plan \
-         again with {pins} in place of --like and --move"
+         again with {pins} in place of option `like` and option `move`"
     )]
     Scheduled { devices: String, pins: String },
     #[error("its groups are not those of this model, as this version groups and splits it: make the plan again")]
@@ -150,8 +150,8 @@ pub fn movable(other: &Plan, moves: &[Move]) -> Result<(), MoveError> {
         return Ok(());
     }
     let devices = DeviceName::join(scheduled.iter().filter_map(|id| other.device_name(*id)), " and ");
-    let pins: Vec<String> = moves.iter().map(|wish| format!("--pin '{wish}'")).collect();
-    Err(MoveError::Scheduled { devices, pins: pins.join(" ") })
+    let pins: Vec<String> = moves.iter().map(|wish| format!("option `pin={wish}`")).collect();
+    Err(MoveError::Scheduled { devices, pins: pins.join(", ") })
 }
 
 /// `other`, a plan of the same model over the devices of `request`, as it is and after `moves`. `request` has the costs of
@@ -463,7 +463,7 @@ mod tests {
             assert_eq!(
                 error.to_string(),
                 "groups of s0/cpu are computed in parts that keep the memory limit, and after a move others would be \
-                 needed: plan again with --pin '#2=s0/cpu' --pin 'tanh_4=s0/cpu' in place of --like and --move"
+                 needed: plan again with option `pin=#2=s0/cpu`, option `pin=tanh_4=s0/cpu` in place of option `like` and option `move`"
             );
         });
     }
@@ -475,11 +475,11 @@ mod tests {
             let other = plan(&request).unwrap().to_plan(&request).unwrap();
             request.like = Some(other.splits.clone());
             for (wishes, want) in [
-                (&["#3=s1/cpu"][..], "--move #3=s1/cpu: there is no group #3; the model has 3 groups"),
+                (&["#3=s1/cpu"][..], "option `move=#3=s1/cpu`: there is no group #3; the model has 3 groups"),
                 (&["nn.conv2d=s1/cpu"], "`nn.conv2d` is 2 groups: #0 nn.conv2d_0, #2 nn.conv2d_2; name one"),
                 (&["nn.conv2d_1=s1/cpu"], "is called `nn.conv2d_1` (did you mean nn.relu_1?)"),
                 (&["#0=s1"], "unknown device s1 (did you mean s1/cpu?)"),
-                (&["#0=s1/cpu", "*=s0/cpu"], "another --move has #0 nn.conv2d_0 already"),
+                (&["#0=s1/cpu", "*=s0/cpu"], "another move has #0 nn.conv2d_0 already"),
                 (&["#1=s1/cpu"], "s1/cpu has no measurement of #1 nn.relu_1, or cannot compute it"),
             ] {
                 let wishes: Vec<Move> = wishes.iter().map(|text| wish(text)).collect();

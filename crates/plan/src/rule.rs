@@ -33,11 +33,11 @@ pub enum RuleKind {
 /// A rule that cannot be satisfied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    #[error("--{} {text}: expected GROUP=SERVER/DEVICE, such as '#7=local/cpu' or 'nn.conv2d*=local/cpu'", .kind.flag())]
+    #[error("option `{}={text}`: expected GROUP=SERVER/DEVICE, such as '#7=local/cpu' or 'nn.conv2d*=local/cpu'", .kind.option())]
     Syntax { kind: RuleKind, text: String },
-    #[error("--{rule}: {what}")]
+    #[error("{}: {what}", .rule.option())]
     UnknownDevice { rule: Rule, what: UnknownDevice },
-    #[error("--{rule}: {what}")]
+    #[error("{}: {what}", .rule.option())]
     NoGroup { rule: Rule, what: NoSuchGroup },
     #[error("{group} has no device left to run on: {rules}")]
     Contradiction { group: String, rules: String },
@@ -100,8 +100,8 @@ pub fn named(pattern: &str, groups: &[GroupNames]) -> Result<Vec<usize>, NoSuchG
 const LISTED: usize = 6;
 
 impl RuleKind {
-    /// The name of its command-line flag.
-    fn flag(self) -> &'static str {
+    /// The name of its option.
+    fn option(self) -> &'static str {
         match self {
             RuleKind::Pin => "pin",
             RuleKind::Ban => "ban",
@@ -111,11 +111,16 @@ impl RuleKind {
 
 impl std::fmt::Display for Rule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}={}", self.kind.flag(), self.groups, self.device)
+        write!(f, "{} {}={}", self.kind.option(), self.groups, self.device)
     }
 }
 
 impl Rule {
+    /// The option that gives it, for messages.
+    pub fn option(&self) -> String {
+        format!("option `{}={}={}`", self.kind.option(), self.groups, self.device)
+    }
+
     /// Parses `PATTERN=SERVER/DEVICE`.
     ///
     /// # Errors
@@ -162,7 +167,7 @@ pub fn check_devices(rules: &[Rule], groups: &[GroupNames], devices: &[String]) 
     for group in groups {
         if !rules.is_empty() && !devices.iter().any(|device| is_allowed(rules, group, device)) {
             let applying = rules.iter().filter(|rule| rule.applies_to(group));
-            let rules: Vec<String> = applying.map(|rule| format!("--{rule}")).collect();
+            let rules: Vec<String> = applying.map(|rule| rule.option()).collect();
             let group = format!("{} {}", group.number(), group.kind);
             return Err(RuleError::Contradiction { group, rules: rules.join(", ") });
         }
@@ -230,11 +235,11 @@ mod tests {
         for (list, want) in [
             (
                 vec![(RuleKind::Ban, "nn.relu=c/cpu")],
-                "--ban nn.relu=c/cpu: unknown device c/cpu; the cluster has a/cpu, a/gpu0",
+                "option `ban=nn.relu=c/cpu`: unknown device c/cpu; the cluster has a/cpu, a/gpu0",
             ),
             (
                 vec![(RuleKind::Pin, "*=a")],
-                "--pin *=a: unknown device a (did you mean a/cpu or a/gpu0?); the cluster has",
+                "option `pin=*=a`: unknown device a (did you mean a/cpu or a/gpu0?); the cluster has",
             ),
             (
                 vec![(RuleKind::Pin, "image.pool=a/cpu")],
@@ -243,11 +248,11 @@ mod tests {
             (vec![(RuleKind::Pin, "nn.dens_2=a/cpu")], "is called `nn.dens_2` (did you mean nn.dense_2?); the model"),
             (
                 vec![(RuleKind::Pin, "#3=a/cpu")],
-                "--pin #3=a/cpu: there is no group #3; the model has 3 groups, from #0",
+                "option `pin=#3=a/cpu`: there is no group #3; the model has 3 groups, from #0",
             ),
             (
                 vec![(RuleKind::Ban, "nn.d*=a/cpu"), (RuleKind::Ban, "*=a/gpu0"), (RuleKind::Ban, "nn.dense=b/cpu")],
-                "#1 nn.dense has no device left to run on: --ban nn.d*=a/cpu, --ban *=a/gpu0, --ban nn.dense=b/cpu",
+                "#1 nn.dense has no device left to run on: option `ban=nn.d*=a/cpu`, option `ban=*=a/gpu0`, option `ban=nn.dense=b/cpu`",
             ),
             (vec![(RuleKind::Pin, "*=a/cpu"), (RuleKind::Ban, "nn.softmax=a/cpu")], "nn.softmax has no device left"),
         ] {
@@ -256,6 +261,11 @@ mod tests {
             let found = found.unwrap_err().to_string();
             assert!(found.contains(want), "{found}");
         }
-        assert!(Rule::parse(RuleKind::Ban, "nn.relu").unwrap_err().to_string().starts_with("--ban nn.relu: expected"));
+        assert!(
+            Rule::parse(RuleKind::Ban, "nn.relu")
+                .unwrap_err()
+                .to_string()
+                .starts_with("option `ban=nn.relu`: expected")
+        );
     }
 }

@@ -18,6 +18,11 @@ impl Stop {
         Stop { until: None, flag: None }
     }
 
+    /// A request that comes after `limit`.
+    pub fn after(limit: Duration) -> Stop {
+        Stop { until: Instant::now().checked_add(limit), flag: None }
+    }
+
     /// A request that comes after `limit`, if there is one, or once `flag` is set.
     pub fn new(limit: Option<Duration>, flag: &'static AtomicBool) -> Stop {
         Stop { until: limit.and_then(|limit| Instant::now().checked_add(limit)), flag: Some(flag) }

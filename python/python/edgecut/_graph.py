@@ -10,7 +10,7 @@ from typing import Literal, Optional, Union
 
 from . import _edgecut
 from ._edgecut import Table
-from ._options import PathLike, flags
+from ._options import PathLike, model_options
 
 BindDim = Union[str, int, Iterable[Union[str, int]]]
 SeedParameters = Union[str, Iterable[str]]
@@ -106,16 +106,16 @@ class Graph:
         strict: bool = False,
         external: Literal["keep", "inline"] = "keep",
     ) -> None:
-        options = flags(
-            model,
+        options = model_options(
             params=params,
             bind_dim=bind_dim,
             seed_parameters=seed_parameters,
             inputs=inputs,
             strict=strict,
             external=external,
+            guess_dims=True,
         )
-        self._native = _edgecut.inspect(options, None)
+        self._native = _edgecut.inspect(os.fspath(model), options)
 
     @property
     def path(self) -> str:

@@ -1,28 +1,19 @@
-"""Options as the flags of the command line, which decides what they mean."""
+"""Options as native code reads them: JSON of the structs that all interfaces fill."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Literal, Optional, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
 #: Bytes, or a text with a unit: ``"512MiB"``.
 Size = Union[int, str]
 #: Microseconds, or a text with a unit: ``"40ms"``.
 Time = Union[int, float, str]
-
-
-def size(value: Optional[Size]) -> Optional[str]:
-    """A size with its unit."""
-    return f"{value}B" if isinstance(value, int) else value
-
-
-def time(value: Optional[Time]) -> Optional[str]:
-    """A time with its unit."""
-    return value if value is None or isinstance(value, str) else f"{value}us"
 
 
 def several(value: Any) -> "list[Any]":
@@ -33,19 +24,65 @@ def several(value: Any) -> "list[Any]":
     return [value] if one else list(value)
 
 
-def flags(*inputs: PathLike, **options: Any) -> "list[str]":
-    """The arguments of a verb. ``None`` and ``False`` are not given, ``True`` is a flag alone, a list one flag for each item."""
-    arguments = []
-    for name, value in options.items():
-        flag = "--" + name.rstrip("_").replace("_", "-")
-        if value is None or value is False:
-            continue
-        if value is True:
-            arguments.append(flag)
-            continue
-        arguments += [f"{flag}={os.fspath(v) if isinstance(v, os.PathLike) else v}" for v in several(value)]
-    # After `--`, what begins with a dash is no flag.
-    return [*arguments, "--", *(os.fspath(path) for path in inputs)]
+def options(**values: Any) -> str:
+    """Options as native code reads them; those that are ``None`` are not given."""
+    return json.dumps({name: _plain(value) for name, value in values.items() if value is not None})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def model_options(
+    *,
+    params: Optional[PathLike] = None,
+    bind_dim: Any = None,
+    seed_parameters: Any = None,
+    inputs: Optional[PathLike] = None,
+    onnxruntime: Optional[PathLike] = None,
+    strict: bool = False,
+    external: Literal["keep", "inline"] = "inline",
+    guess_dims: bool = False,
+) -> str:
+    """How a model is read."""
+    return options(
+        params=params,
+        bind_dim=several(bind_dim),
+        seed_parameters=several(seed_parameters),
+        inputs=inputs,
+        onnxruntime=onnxruntime,
+        strict=strict,
+        external=external,
+        guess_dims=guess_dims,
+    )
+
+
+def site_options(
+    *,
+    cluster: Optional[PathLike] = None,
+    wait: Optional[Time] = None,
+    threads: Optional[int] = None,
+    engine: Optional[str] = None,
+    onnxruntime: Optional[PathLike] = None,
+    providers: Union[str, Sequence[str], None] = None,
+) -> str:
+    """Which devices are used, and how they compute."""
+    names = [name for part in several(providers) for name in str(part).split(",")]
+    return options(
+        cluster=cluster,
+        wait=wait,
+        threads=threads,
+        engine=engine,
+        onnxruntime=onnxruntime,
+        providers=names or None,
+    )
+
+
+def default_cluster(cluster: Optional[PathLike]) -> Optional[PathLike]:
+    """The cluster file, or the one of the environment, as for the command line."""
+    return cluster if cluster is not None else os.environ.get("EDGECUT_CLUSTER") or None
 
 
 def runtime_library(engine: Optional[str], library: Optional[PathLike] = None) -> Optional[PathLike]:

@@ -14,7 +14,17 @@ from . import _edgecut
 from ._edgecut import Table
 from ._errors import InputError
 from ._graph import BindDim, SeedParameters
-from ._options import PathLike, Size, Time, flags, runtime_library, several, size, time
+from ._options import (
+    PathLike,
+    Size,
+    Time,
+    default_cluster,
+    model_options,
+    options,
+    runtime_library,
+    several,
+    site_options,
+)
 from ._profile import Engine
 from ._progress import Progress, listener
 
@@ -107,7 +117,7 @@ class Plan:
 
     def save(self, path: PathLike) -> Plan:
         """Writes it as JSON, and its rows as ``.csv`` with the same name. Returns it with its :attr:`path`."""
-        _edgecut.write_plan(os.fspath(path), self.json, lambda *_: None)
+        _edgecut.write_plan(os.fspath(path), self.json)
         # As the command line does: named by the CSV file, the JSON is next to it.
         path = Path(path)
         return _plan(self.json, path.with_suffix(".json") if path.suffix.lower() == ".csv" else path)
@@ -179,8 +189,8 @@ def plan(
 ) -> Plan:
     """Plans where the operators of a model run, under memory and latency targets.
 
-    Measures what the profiles lack, and runs candidates on the agents. Options are the flags of ``edgecut plan``; those that
-    :func:`profile` has too mean the same.
+    Measures what the profiles lack, and runs candidates on the agents. Options mean what the flags of ``edgecut plan`` do; those
+    that :func:`profile` has too mean the same.
 
     :param model: Relay text, an ONNX model, or a graph dump of TVM's debug executor
     :param objective: the latency of one input, the largest load of a device or link, the fullest device's memory, or the
@@ -214,44 +224,49 @@ def plan(
     :raises AgentError: if an agent does not answer or is lost
     :raises KeyboardInterrupt: on Ctrl-C; what was measured is in the profiles
     """
-    options = flags(
-        model,
-        params=params,
-        bind_dim=bind_dim,
-        seed_parameters=seed_parameters,
-        inputs=inputs,
-        cluster=cluster,
-        wait=time(wait),
-        objective=objective,
-        memory=size(memory),
-        latency=time(latency),
-        throughput=throughput,
-        granularity=granularity,
-        no_split=not split,
-        ratios=ratios,
-        halos=halos,
-        like=like,
-        transfer=transfer,
-        pin=pin,
-        ban=ban,
-        advise=advise,
-        threads=threads,
-        engine=engine,
-        onnxruntime=runtime_library(engine, onnxruntime),
-        providers=providers,
-        profile=several(profile),
-        estimate=estimate,
-        rehearse=rehearse,
-        links=links,
-        calibration=calibration,
-        profile_budget=time(profile_budget),
-        time_limit=time(time_limit),
-        seed=seed,
-        budget=budget,
+    library = runtime_library(engine, onnxruntime)
+    text = _edgecut.plan(
+        os.fspath(model),
+        model_options(
+            params=params, bind_dim=bind_dim, seed_parameters=seed_parameters, inputs=inputs, onnxruntime=library
+        ),
+        site_options(
+            cluster=default_cluster(cluster),
+            wait=wait,
+            threads=threads,
+            engine=engine,
+            onnxruntime=library,
+            providers=providers,
+        ),
+        options(
+            objective=objective,
+            memory=memory,
+            latency=latency,
+            throughput=throughput,
+            granularity=granularity,
+            no_split=not split,
+            ratios=ratios,
+            halos=halos,
+            like=like,
+            transfer=transfer,
+            pin=several(pin),
+            ban=several(ban),
+            advise=advise,
+            estimate=estimate,
+            rehearse=rehearse,
+            links=links,
+            calibration=calibration,
+            profile_budget=profile_budget,
+            time_limit=time_limit if time_limit is None or isinstance(time_limit, str) else f"{time_limit}us",
+            seed=seed,
+            budget=budget,
+        ),
+        [os.fspath(path) for path in several(profile)],
         # Checked before the work, written after it.
-        output=output,
+        None if output is None else os.fspath(output),
+        listener(progress),
     )
-    made = _plan(_edgecut.plan(options, listener(progress)), None)
+    made = _plan(text, None)
     return made if output is None else made.save(output)
 
 

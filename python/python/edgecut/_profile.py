@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Literal, Optional, Union
 from . import _edgecut
 from ._edgecut import Table
 from ._graph import BindDim, SeedParameters
-from ._options import PathLike, Time, flags, runtime_library, time
+from ._options import PathLike, Time, default_cluster, model_options, options, runtime_library, site_options
 from ._progress import Progress, listener
 
 Engine = Literal["tract", "onnxruntime", "auto"]
@@ -108,26 +109,25 @@ def profile(
     :raises AgentError: if an agent does not answer or is lost
     :raises KeyboardInterrupt: on Ctrl-C; what was measured is in the profiles
     """
-    options = flags(
-        model,
-        params=params,
-        bind_dim=bind_dim,
-        seed_parameters=seed_parameters,
-        inputs=inputs,
-        cluster=cluster,
-        wait=time(wait),
-        mode=mode,
-        granularity=granularity,
-        threads=threads,
-        engine=engine,
-        onnxruntime=runtime_library(engine, onnxruntime),
-        providers=providers,
-        fractions=fractions,
-        budget=time(budget),
-        output=output,
-        again=again,
+    library = runtime_library(engine, onnxruntime)
+    summaries, table = _edgecut.profile(
+        os.fspath(model),
+        model_options(
+            params=params, bind_dim=bind_dim, seed_parameters=seed_parameters, inputs=inputs, onnxruntime=library
+        ),
+        site_options(
+            cluster=default_cluster(cluster),
+            wait=wait,
+            threads=threads,
+            engine=engine,
+            onnxruntime=library,
+            providers=providers,
+        ),
+        options(
+            mode=mode, granularity=granularity, fractions=fractions, budget=budget, output=output, again=again
+        ),
+        listener(progress),
     )
-    summaries, table = _edgecut.profile(options, listener(progress))
     return Profile(devices=tuple(_device(of) for of in json.loads(summaries)), table=table)
 
 

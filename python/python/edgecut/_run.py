@@ -15,7 +15,7 @@ from typing import Any, Optional, Union
 from . import _edgecut
 from ._edgecut import Table, Tensor
 from ._graph import BindDim, SeedParameters
-from ._options import PathLike, Time, flags, runtime_library, time
+from ._options import PathLike, Time, model_options, options, runtime_library, site_options
 from ._plan import Plan, _plan
 from ._profile import Engine
 from ._progress import Progress, listener
@@ -133,25 +133,19 @@ def run(
     """
     plan = plan if isinstance(plan, Plan) else Plan.load(plan)
     with _npz(inputs) as file:
-        options = flags(
-            plan.path or Path("plan.json"),
-            model=model,
-            params=params,
-            bind_dim=bind_dim,
-            seed_parameters=seed_parameters,
-            inputs=file,
-            cluster=cluster,
-            wait=time(wait),
-            repeat=repeat,
-            throughput=throughput,
-            replan=replan is True,
-            no_replan=replan is False,
-            profile=profile,
-            no_check=not check,
-            trace=trace,
-            output=output,
+        runs = _edgecut.run_plan(
+            plan.json.encode(),
+            {
+                "plan": os.fspath(plan.path or "plan.json"),
+                "model": None if model is None else os.fspath(model),
+                "trace": None if trace is None else os.fspath(trace),
+                "output": None if output is None else os.fspath(output),
+            },
+            model_options(params=params, bind_dim=bind_dim, seed_parameters=seed_parameters, inputs=file),
+            site_options(cluster=cluster, wait=wait),
+            options(repeat=repeat, throughput=throughput, replan=replan, profile=profile, no_check=not check),
+            listener(progress),
         )
-        runs = _edgecut.run_plan(options, plan.json.encode(), listener(progress))
     done: "list[PlanRun]" = []
     for other, result, table, outputs in runs:
         done.append(_plan_run(plan if other is None else _plan(other, None), json.loads(result), table, outputs, tuple(done)))
@@ -182,19 +176,16 @@ def run_model(
     :raises ModelError: if the model cannot be read
     """
     with _npz(inputs) as file:
-        options = flags(
-            model,
-            params=params,
-            bind_dim=bind_dim,
-            seed_parameters=seed_parameters,
-            inputs=file,
-            threads=threads,
-            engine=engine,
-            onnxruntime=runtime_library(engine, onnxruntime),
-            providers=providers,
-            repeat=repeat,
+        library = runtime_library(engine, onnxruntime)
+        text, outputs = _edgecut.run_model(
+            os.fspath(model),
+            model_options(
+                params=params, bind_dim=bind_dim, seed_parameters=seed_parameters, inputs=file, onnxruntime=library
+            ),
+            site_options(threads=threads, engine=engine, onnxruntime=library, providers=providers),
+            options(repeat=repeat),
+            listener(progress),
         )
-        text, outputs = _edgecut.run_model(options, listener(progress))
     found = json.loads(text)
     latency = Latency(found["runs"], found["median_us"], found["min_us"], found["p95_us"])
     names = ("model", "engine", "threads", "fallbacks", "held_bytes", "peak_bytes")

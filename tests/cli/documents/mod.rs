@@ -41,6 +41,7 @@ const RUN: &[&str] = &[
 /// Blocks with commands that are not run here, by how they begin, and what does it or why nothing can.
 const NOT_RUN: &[(&str, &str, &str)] = &[
     ("README.md", "cargo run --release", "it builds the program that is tested; .ci/run does"),
+    ("docs/library.md", "cargo run --release --example quickstart", "it builds an example; .ci/run does, and runs it"),
     ("CONTRIBUTING.md", "cargo test --release", "the tests themselves, and what takes hours"),
     ("CONTRIBUTING.md", "cd crates/report/page", "needs Node.js; .ci/run builds the page"),
     ("docs/cluster.md", "# cluster/lab.sh up", "needs root; tests/lab.rs makes such a cluster"),

@@ -1,16 +1,20 @@
 //! `edgecut cluster check`: whether each server of a cluster file can be used, and if not, why.
 
+use edgecut_session::{
+    cluster::{reach, read_cluster},
+    runtime::runtime,
+};
 use std::path::PathBuf;
 
-use miette::Report;
+use edgecut_session::error::Message;
 use serde::Serialize;
 use smol_str::SmolStr;
 use time::OffsetDateTime;
 
 use crate::{
     Failure, Outcome,
-    cluster_flag::{reach, read_cluster, runtime},
     format::{Format, print_csv, print_json},
+    stderr,
     table::table,
 };
 use edgecut_cluster::{
@@ -61,9 +65,10 @@ struct ServerCheck {
 
 impl Check {
     pub fn run(self) -> Outcome {
-        let cluster = read_cluster(&self.file)?;
+        let events = stderr::events();
+        let cluster = read_cluster(&self.file, &events)?;
         let rows = runtime()?.block_on(async {
-            let fleet = reach(&cluster).await?;
+            let fleet = reach(&cluster, &events).await?;
             let identity = cluster.tls.as_ref().map(Identity::read).transpose().map_err(Failure::bad_input)?;
             let mut rows = Vec::new();
             for member in &fleet.members {
@@ -81,7 +86,7 @@ impl Check {
             .filter(|row| !row.problems.is_empty())
             .map(|row| format!("{}: {}", row.server, row.problems))
             .collect();
-        if wrong.is_empty() { Ok(()) } else { Err(Failure::Failed(Report::msg(wrong.join("\n")))) }
+        if wrong.is_empty() { Ok(()) } else { Err(Failure::Failed(Message::from(wrong.join("\n")))) }
     }
 }
 

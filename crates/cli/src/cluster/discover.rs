@@ -1,17 +1,14 @@
 //! `edgecut cluster discover`: the agents on the local network, and a cluster file of them.
 
+use edgecut_session::{cluster::bad_cluster, located::Located};
 use std::{
     io::ErrorKind,
     path::{Path, PathBuf},
 };
 
-use miette::Report;
+use edgecut_session::error::Message;
 
-use crate::{
-    Failure, Outcome,
-    cluster_flag::{bad_cluster, time_to_wait},
-    located::Located,
-};
+use crate::{Failure, Outcome, cluster_flag::time_to_wait};
 use edgecut_cluster::{
     AddedServers,
     mdns::{AnnouncedAgent, browse},
@@ -43,7 +40,7 @@ impl Discover {
         let agents = browse(self.time.to_duration().unwrap_or_default()).map_err(Failure::failed)?;
         if agents.is_empty() {
             let what = "no agent answered: only those that were started with --mdns do, on networks of this machine";
-            return Err(Failure::Failed(Report::msg(what)));
+            return Err(Failure::Failed(Message::from(what)));
         }
         for AnnouncedAgent { name, address, has_tls } in &agents {
             println!("{name}: {address}, {}", if *has_tls { "mutual TLS" } else { "no TLS" });

@@ -1,12 +1,13 @@
 //! `edgecut cluster init`: an authority, and certificates for the agents of a cluster file and for operators.
 
 use edgecut_graph::check_name;
+use edgecut_session::{cluster::read_cluster, located::Located};
 use std::path::{Path, PathBuf};
 
 use smol_str::SmolStr;
 
 use super::certificates::{Certificates, failure};
-use crate::{Failure, Outcome, cluster_flag::read_cluster, located::Located};
+use crate::{Failure, Outcome, stderr};
 use edgecut_cluster::{
     Endpoint, Server,
     agent::protocol::peer::Peer,
@@ -44,7 +45,7 @@ fn name(text: &str) -> Result<SmolStr, String> {
 impl Init {
     pub fn run(self) -> Outcome {
         let path = &self.certificates.file;
-        let cluster = read_cluster(path)?;
+        let cluster = read_cluster(path, &stderr::events())?;
         let servers: Vec<&Server> = cluster.servers.iter().collect();
         let agents: Vec<Subject> = servers.iter().filter_map(|server| Subject::of_server(server)).collect();
         if agents.is_empty() {

@@ -1,8 +1,9 @@
 //! `edgecut cluster revoke`: certificates that agents no longer accept.
 
 use super::certificates::{Certificates, failure};
-use crate::{Outcome, cluster_flag::read_cluster};
+use crate::{Outcome, stderr};
 use edgecut_cluster::authority::{Authority, AuthorityError};
+use edgecut_session::cluster::read_cluster;
 
 /// Add all certificates of servers and operators to the list of revoked ones, which agents read with --crl.
 ///
@@ -31,7 +32,7 @@ impl Revoke {
         }
         println!("Copy {} to all servers.", authority.revoked_file().display());
         let file = &self.certificates.file;
-        let own = read_cluster(file).ok().and_then(|cluster| cluster.tls).map(|tls| tls.cert);
+        let own = read_cluster(file, &stderr::events()).ok().and_then(|cluster| cluster.tls).map(|tls| tls.cert);
         if let Some(name) = self.names.iter().find(|name| own.as_ref() == Some(&authority.files(name).0)) {
             println!("[tls] of {} names the certificate of {name}: agents refuse it from now on.", file.display());
         }

@@ -3,23 +3,22 @@
 mod onnx_file;
 mod parts;
 
+use edgecut_session::{Model, ModelOptions, file_kind as kind, input::resolve, model::contents::Contents, plan_file};
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
 };
 
-use miette::Report;
+use edgecut_session::error::Message;
 
 use onnx_file::write_model;
 use parts::{Parts, Runtime};
 
 use crate::{
     Failure, Outcome,
-    contents::Contents,
     format::print_all,
-    kind,
-    model::{Model, ModelArguments, resolve},
-    plan_file, source_file as file,
+    model::{self, ModelArguments},
+    source_file as file,
     stdout::print_line,
 };
 use edgecut_graph::{Graph, OperatorId, Origin, TensorId};
@@ -89,25 +88,26 @@ impl Export {
         let is_plan = kind::is_json_object(&bytes);
         if self.with_params && (self.format != Format::Relay || self.output.is_none()) {
             let what = "--with-params writes a file next to the Relay module: give --format relay and --output";
-            return Err(Failure::BadInput(Report::msg(what)));
+            return Err(Failure::BadInput(Message::from(what)));
         }
         let is_onnx = matches!(self.format, Format::Onnx | Format::Ray | Format::Triton);
         if self.external_data && !is_onnx {
-            return Err(Failure::BadInput(Report::msg("--external-data is for --format onnx, ray and triton")));
+            return Err(Failure::BadInput(Message::from("--external-data is for --format onnx, ray and triton")));
         }
         if self.seeded_weights && (self.format != Format::Onnx || is_plan) {
-            return Err(Failure::BadInput(Report::msg("--seeded-weights is for a model as --format onnx")));
+            return Err(Failure::BadInput(Message::from("--seeded-weights is for a model as --format onnx")));
         }
         if !is_plan && matches!(self.format, Format::Ray | Format::Triton) {
             let what =
                 "--format ray and triton are for a plan, as `edgecut plan` writes it: a model alone is --format onnx";
-            return Err(Failure::BadInput(Report::msg(what)));
+            return Err(Failure::BadInput(Message::from(what)));
         }
         self.check_output(is_plan)?;
+        let options = self.input.flags.options();
         if !is_plan {
             let model = match self.format {
-                Format::Onnx => self.input.load_for_export()?,
-                _ => self.input.load()?,
+                Format::Onnx => model::open(&self.input.model, &ModelOptions { keep_defaults: true, ..options })?,
+                _ => model::open(&self.input.model, &options)?,
             };
             let graph = &model.import.graph;
             if self.format == Format::Onnx {
@@ -122,7 +122,7 @@ impl Export {
                 _ => Ok(()),
             };
         }
-        let plan = plan_file::one(&self.input.model, &bytes, &self.input.flags)?;
+        let plan = plan_file::one(&self.input.model, &bytes, &options)?;
         let model = self.planned(&plan)?;
         let graph = &model.import.graph;
         match self.format {
@@ -149,7 +149,7 @@ impl Export {
         file::check_place(path)?;
         if (self.external_data || self.with_params) && !file::is_file(path) {
             let what = format!("--output {}: another file goes next to it: name a file", path.display());
-            return Err(Failure::BadInput(Report::msg(what)));
+            return Err(Failure::BadInput(Message::from(what)));
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ impl Export {
         match self.format {
             Format::Relay => Ok(print_graph(graph)),
             Format::Onnx | Format::Ray | Format::Triton => {
-                Err(Failure::BadInput(Report::msg("ONNX is not text: give its file with --output")))
+                Err(Failure::BadInput(Message::from("ONNX is not text: give its file with --output")))
             }
             Format::Dot => Ok(dot(graph, place)),
             Format::Json => serde_json::to_string_pretty(graph).map(|text| text + "\n").map_err(Failure::failed),
@@ -179,7 +179,7 @@ impl Export {
     fn write_modules(&self, plan: &Plan, model: &Model) -> Outcome {
         let graph = &model.import.graph;
         let Some(folder) = &self.output else {
-            return Err(Failure::BadInput(Report::msg(
+            return Err(Failure::BadInput(Message::from(
                 "a plan becomes several files: give their folder with --output",
             )));
         };
@@ -211,7 +211,7 @@ impl Export {
     fn write_onnx(&self, model: &Model) -> Outcome {
         let (graph, contents) = (&model.import.graph, model.contents(&model.import.graph)?);
         let Some(path) = &self.output else {
-            return Err(Failure::BadInput(Report::msg("ONNX is not text: give its file with --output")));
+            return Err(Failure::BadInput(Message::from("ONNX is not text: give its file with --output")));
         };
         let content = |id: TensorId| match self.seeded_weights {
             true => Ok(None),
@@ -226,12 +226,12 @@ impl Export {
 
     /// The model that `plan` was made for, which must not have changed since, split as the plan says.
     fn planned(&self, plan: &Plan) -> Result<Model, Failure> {
-        let (path, flags) = (&self.input.model, self.input.flags.for_plan(&self.input.model, &plan.model));
-        let arguments = ModelArguments { model: resolve(path, &plan.model.path), flags };
-        let mut model = arguments.load()?;
+        let path = &self.input.model;
+        let options = self.input.flags.options().for_plan(path, &plan.model);
+        let mut model = model::open(&resolve(path, &plan.model.path), &options)?;
         if model.import.hash != plan.model.blake3 {
             let what = format!("{} is not the file that was planned: make the plan again", plan.model.path);
-            return Err(Failure::BadInput(Report::msg(what)));
+            return Err(Failure::BadInput(Message::from(what)));
         }
         if !plan.splits.is_empty() || !plan.schedules.is_empty() {
             let split = divided(&model.import.graph, &plan.splits).map_err(Failure::bad_input)?;

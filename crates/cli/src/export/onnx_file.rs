@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use miette::Report;
+use edgecut_session::error::Message;
 
 use crate::{Failure, Outcome, source_file as file};
 use edgecut_onnx::Exported;
@@ -14,7 +14,7 @@ pub(super) fn write_model(exported: &Exported, path: &Path, external_data: bool)
     }
     if !file::is_file(path) {
         let what = format!("{}: the weights go to a file next to the model: name a file for it", path.display());
-        return Err(Failure::BadInput(Report::msg(what)));
+        return Err(Failure::BadInput(Message::from(what)));
     }
     let data = path.with_extension("onnx.data");
     let name = data.file_name().unwrap_or_default().to_string_lossy();

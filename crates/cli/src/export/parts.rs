@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use miette::Report;
+use edgecut_session::{Model, error::Message};
 
 use super::onnx_file::write_model;
-use crate::{Failure, Outcome, model::Model, source_file as file, stdout::print_line};
+use crate::{Failure, Outcome, source_file as file, stdout::print_line};
 use edgecut_graph::{TensorId, units::Bytes};
 use edgecut_onnx::Exported;
 use edgecut_plan::Plan;
@@ -35,7 +35,7 @@ impl Parts<'_> {
     /// Writes the models of `plan` and what the runtime needs next to them.
     pub(super) fn write(&self, plan: &Plan, model: &Model) -> Outcome {
         let Some(folder) = self.folder else {
-            return Err(Failure::BadInput(Report::msg(
+            return Err(Failure::BadInput(Message::from(
                 "a plan becomes several files: give their folder with --output",
             )));
         };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::caller::status;
+use crate::stderr::status;
 use edgecut_cluster::LinkTable;
 use edgecut_graph::{
     OperatorId,
@@ -11,7 +11,7 @@ use edgecut_graph::{
 use edgecut_interop::aidge;
 use edgecut_memory::{place::PlacementResult, problem::MemoryProblem, trace::trace};
 use edgecut_report::memory::{charts::OffloadLink, files, layout::Layout, map::MapOptions};
-use miette::Report;
+use edgecut_session::error::Message;
 
 use crate::{Failure, Outcome, source_file};
 
@@ -72,7 +72,7 @@ fn measured_links() -> Result<Vec<OffloadLink>, Failure> {
         return Ok(Vec::new());
     }
     let table = LinkTable::read(&source_file::read(path)?[..])
-        .map_err(|error| Failure::BadInput(Report::msg(format!("{}: {error}", path.display()))))?;
+        .map_err(|error| Failure::BadInput(Message::from(format!("{}: {error}", path.display()))))?;
     let link = |row: &edgecut_cluster::LinkRow| OffloadLink {
         name: format!("{} → {}", row.from, row.to),
         rate: row.bytes_per_us,

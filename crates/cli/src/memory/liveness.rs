@@ -8,7 +8,7 @@ use std::{
 use edgecut_graph::{OperatorId, units::Bytes};
 use edgecut_interop::{fx, g10};
 use edgecut_memory::{PackOptions, liveness::Trace, place::best_placement, trace::trace};
-use miette::Report;
+use edgecut_session::error::Message;
 use serde::Serialize;
 
 use super::{effort, figures, subject::SubjectFlags};
@@ -122,7 +122,7 @@ impl Liveness {
         flags.push(("--effort", self.effort.is_some()));
         ineffective::refuse(&flags, "--trace")?;
         let text = |path: &Path| Ok::<_, Failure>(String::from_utf8_lossy(&source_file::read(path)?).into_owned());
-        let bad = |path: &Path, error| Failure::BadInput(Report::msg(format!("{}: {error}", path.display())));
+        let bad = |path: &Path, error| Failure::BadInput(Message::from(format!("{}: {error}", path.display())));
         let times = match &self.times {
             Some(path) => fx::times(&text(path)?).map_err(|error| bad(path, error))?,
             None => Vec::new(),

@@ -1,5 +1,6 @@
 //! `edgecut memory pack`: offsets for buffers with given lifetimes.
 
+use edgecut_session::file_kind::{self as kind, FileKind};
 use std::{fmt, path::PathBuf};
 
 use edgecut_graph::units::{Bytes, UnitError};
@@ -9,14 +10,13 @@ use edgecut_memory::{
     arena::pools::{PoolError, pack_pools},
     check, pack,
 };
-use miette::Report;
+use edgecut_session::error::Message;
 use serde::Serialize;
 
 use super::effort;
 use crate::{
     Failure, Outcome,
     format::{self, Format},
-    kind::{self, Kind},
     source_file,
     stdout::print_line,
 };
@@ -87,7 +87,7 @@ impl Pack {
         self.output.as_deref().map_or(Ok(()), source_file::check_place)?;
         let bytes = source_file::read(&self.file)?;
         let table =
-            BufferTable::parse(&bytes).map_err(|error| kind::instead(&self.file, &bytes, Kind::Buffers, error))?;
+            BufferTable::parse(&bytes).map_err(|error| kind::instead(&self.file, &bytes, FileKind::Buffers, error))?;
         let options = PackOptions { capacity: self.capacity, effort: effort::steps(self.effort, EFFORT) };
         match self.pool.is_empty() {
             true => self.in_one(&table, &options),
@@ -98,10 +98,10 @@ impl Pack {
     fn in_one(&self, table: &BufferTable, options: &PackOptions) -> Outcome {
         let name = self.file.display();
         let packing = pack(&table.buffers, options)
-            .map_err(|error| Failure::BadInput(Report::msg(format!("{name}: {error}"))))?;
+            .map_err(|error| Failure::BadInput(Message::from(format!("{name}: {error}"))))?;
         check::packing(&table.buffers, &packing).map_err(Failure::failed)?;
         if let Some(capacity) = self.capacity.filter(|capacity| packing.height > *capacity) {
-            return Err(Failure::NoPlan(Report::msg(too_small(capacity, packing.bound, packing.height))));
+            return Err(Failure::NoPlan(Message::from(too_small(capacity, packing.bound, packing.height))));
         }
         let summary = Summary {
             buffers: table.buffers.len(),
@@ -121,7 +121,7 @@ impl Pack {
 
     fn in_pools(&self, table: &BufferTable, options: &PackOptions) -> Outcome {
         let pooled = pack_pools(&table.buffers, &self.pool, options).map_err(|error| match error {
-            PoolError::Full { .. } => Failure::NoPlan(Report::msg(error.to_string())),
+            PoolError::Full { .. } => Failure::NoPlan(Message::from(error.to_string())),
             PoolError::Arena(error) => Failure::bad_input(error),
         })?;
         check::pools(&table.buffers, &self.pool, &pooled).map_err(Failure::failed)?;

@@ -1,5 +1,6 @@
 //! `edgecut memory place`: the arena in program order and in the order of least peak.
 
+use edgecut_session::file_kind::{self as kind, FileKind};
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -16,7 +17,7 @@ use edgecut_memory::{
     problem::MemoryProblem,
 };
 use edgecut_report::memory::{charts::OffloadLink, layout::Layout, text};
-use miette::{LabeledSpan, NamedSource, Report, miette};
+use edgecut_session::error::Message;
 use serde::Serialize;
 
 use super::{
@@ -27,7 +28,6 @@ use super::{
 use crate::{
     Failure, Outcome,
     format::{self, Format},
-    kind::{self, Kind},
     source_file,
     stdout::print_line,
 };
@@ -158,7 +158,7 @@ impl Place {
             let (height, bound) = (best.packing.height, best.packing.bound);
             let short = capacity.shortfall(height);
             let text = format!("the arena needs {height}, {short} more than {capacity}; its lower bound is {bound}");
-            return Err(Failure::NoPlan(Report::msg(text)));
+            return Err(Failure::NoPlan(Message::from(text)));
         }
         let mut layout = Layout::new(&subject.title, &problem.graph, best, &|id| problem.time(id));
         layout.capacity = self.capacity;
@@ -224,12 +224,13 @@ fn read_library(path: Option<&Path>) -> Result<Library, Failure> {
     let Some(path) = path else { return Library::built_in().map_err(Failure::failed) };
     let text = String::from_utf8_lossy(&source_file::read(path)?).into_owned();
     Library::parse(&text).map_err(|LibraryError { message, span }| {
-        if kind::other(text.as_bytes(), Kind::Patterns).is_some() {
-            return kind::instead(path, text.as_bytes(), Kind::Patterns, message);
+        if kind::other(text.as_bytes(), FileKind::Patterns).is_some() {
+            return kind::instead(path, text.as_bytes(), FileKind::Patterns, message);
         }
-        let Some(span) = span else { return Failure::BadInput(Report::msg(format!("{}: {message}", path.display()))) };
-        let report: Report = miette!(labels = vec![LabeledSpan::new_with_span(None, span)], "{message}");
-        Failure::BadInput(report.with_source_code(NamedSource::new(path.to_string_lossy(), text).with_language("toml")))
+        let Some(span) = span else {
+            return Failure::BadInput(Message::from(format!("{}: {message}", path.display())));
+        };
+        Failure::BadInput(Message::in_toml(message, path, text, Some(span)))
     })
 }
 

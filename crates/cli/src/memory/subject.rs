@@ -1,5 +1,13 @@
 //! The input of `edgecut memory`: a model or a network of bare tensors, with sizes, times and rules of storage reuse.
 
+use edgecut_session::{
+    file_kind::{self as kind, FileKind},
+    model::{
+        contents::{Contents, engine_error},
+        given::Given,
+    },
+    outputs::on_this_machine,
+};
 use std::path::{Path, PathBuf};
 
 use edgecut_graph::{Granularity, InPlacePolicy};
@@ -10,11 +18,7 @@ use edgecut_relay::Params;
 
 use crate::{
     Failure,
-    contents::{Contents, engine_failure},
-    deployed::on_this_machine,
-    given::Given,
     ineffective::{self, Flag},
-    kind::{self, Kind},
     model::{ModelArguments, ModelFlags},
     source_file,
 };
@@ -74,7 +78,7 @@ impl Subject {
             return Ok(given.collect());
         }
         let contents = Contents::new(prologue, Given::default(), &self.params)?;
-        let computed = on_this_machine(prologue, &contents, &[]).map_err(engine_failure)?;
+        let computed = on_this_machine(prologue, &contents, &[]).map_err(engine_error)?;
         let names = derived.iter().map(|id| graph.tensor(*id).name.to_string());
         Ok(given.chain(names.zip(computed)).collect())
     }
@@ -94,12 +98,12 @@ impl SubjectFlags {
     /// A model, with times from `--profile`, else from a profile in `profiles/`, else estimated.
     pub fn read_model(&self, input: &Path) -> Result<Subject, Failure> {
         let arguments = ModelArguments { model: input.to_path_buf(), flags: self.model.clone() };
-        let model = arguments.load()?;
-        model.check_sizes(input)?;
-        let title = arguments.stem();
+        let model = arguments.open()?;
+        model.check_sizes()?;
+        let title = model.name();
         let profile = match &self.profile {
             Some(path) => Some(path.clone()),
-            None => find(&title, &model.import.hash, &self.model.binding()?.to_string()),
+            None => find(&title, &model.import.hash, &model.options.binding()?.to_string()),
         };
         let costs = profile.as_deref().map(|path| Ok::<_, Failure>(CostModel::of(&rows(path)?))).transpose()?;
         let graph = model.import.graph;
@@ -128,7 +132,7 @@ impl SubjectFlags {
 
     /// A network from a file; its operators take 1 µs each.
     pub fn read_network(&self, input: &Path, bytes: &[u8]) -> Result<Subject, Failure> {
-        let network = Network::parse(bytes).map_err(|error| kind::instead(input, bytes, Kind::Graph, error))?;
+        let network = Network::parse(bytes).map_err(|error| kind::instead(input, bytes, FileKind::Graph, error))?;
         Ok(Subject {
             title: input.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             problem: network.problem(self.policy()),
@@ -187,5 +191,5 @@ fn find(stem: &str, hash: &str, label: &str) -> Option<PathBuf> {
 fn rows(path: &Path) -> Result<Vec<ProfileRow>, Failure> {
     let bytes = source_file::read(path)?;
     let rows = std::str::from_utf8(&bytes).map_err(|error| error.to_string()).and_then(reader::parse);
-    rows.map_err(|error| kind::instead(path, &bytes, Kind::Profile, error))
+    rows.map_err(|error| kind::instead(path, &bytes, FileKind::Profile, error))
 }

@@ -1,62 +1,24 @@
-//! The flags of `edgecut plan`, and what they ask of the planner.
+//! The flags of `edgecut plan`, as options of a plan.
 
-use std::{
-    path::{Path, PathBuf},
-    str::FromStr,
-    time::Duration,
+use std::path::PathBuf;
+
+use edgecut_graph::units::{Bytes, Micros};
+use edgecut_plan::{
+    TransferFormat,
+    moved::Move,
+    problem::Objective,
+    split::{Halo, Ratios},
 };
-
-use miette::Report;
+use edgecut_session::{PlanOptions, plan::options::TimeLimit};
 
 use crate::{
-    Failure,
     cluster_flag::{ClusterFlag, ThreadsFlag},
     engine::EngineFlags,
     format::Format,
     ineffective::Flag,
     model::ModelFlags,
-    plan_file,
     profile::GranularityFlag,
 };
-use edgecut_cluster::run::{
-    pilot::PlanningError,
-    request::{PlanSettings, RequestError},
-};
-use edgecut_graph::units::{Bytes, Micros};
-use edgecut_plan::{
-    NoPlan, TransferFormat,
-    file::ModelRef,
-    moved::{Move, MoveError},
-    no_plan::{Nearest, Shortage},
-    problem::{Objective, Targets},
-    rule::{Rule, RuleKind},
-    search::Options,
-    split::{Halo, Ratios},
-};
-
-/// How long planning on agents takes at most unless something else is asked for: a time that a person waits.
-const DEFAULT_TIME: Duration = Duration::from_secs(60);
-
-/// The value of `--time-limit`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum TimeLimit {
-    Of(Micros),
-    None,
-}
-
-impl FromStr for TimeLimit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<TimeLimit, String> {
-        match text {
-            "none" => Ok(TimeLimit::None),
-            time => time.parse().map(TimeLimit::Of).map_err(|error| format!("{error}, or `none`")),
-        }
-    }
-}
-
-/// How much looser than the nearest plan the targets are that are proposed for it.
-const ROOM: f64 = 1.02;
 
 /// Plan where the operators of a model run, under memory and latency targets.
 #[derive(clap::Args)]
@@ -167,7 +129,7 @@ pub struct Plan {
     /// A file is FILE[=SERVER/DEVICE], the device if it is another one than in the file. What a folder lacks is measured. With files nothing is measured: CSV of `edgecut profile` or of EOP, an execution
     /// trace of TVM's debug executor.
     #[arg(long, value_name = "SOURCE", help_heading = "Profiles", default_value = "profiles")]
-    pub(super) profile: Vec<String>,
+    pub(super) profile: Vec<PathBuf>,
 
     /// Measure nothing: estimate what the profiles lack
     ///
@@ -229,118 +191,33 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The longest time that planning may take; on agents that measure or run something there is one unless it is refused.
-    pub(super) fn longest(&self, on_agents: bool) -> Option<Duration> {
-        match self.time_limit {
-            Some(TimeLimit::Of(limit)) => Some(limit.to_duration().unwrap_or(Duration::MAX)),
-            Some(TimeLimit::None) => None,
-            None => (on_agents && !self.estimate && self.budget.is_none()).then_some(DEFAULT_TIME),
-        }
-    }
-
-    /// What a message about a search that was stopped adds where the limit was not asked for.
-    pub(super) fn longer(&self) -> &'static str {
-        match self.time_limit {
-            None => " (--time-limit none lets it end)",
-            Some(_) => "",
-        }
-    }
-
-    /// What is wanted of a plan of `model`.
-    pub(super) fn settings(&self, model: ModelRef) -> Result<PlanSettings, Failure> {
-        let binding = model.binding();
-        let pins = self.pin.iter().map(|text| Rule::parse(RuleKind::Pin, text));
-        let bans = self.ban.iter().map(|text| Rule::parse(RuleKind::Ban, text));
-        Ok(PlanSettings {
-            model,
-            cluster: self.cluster.path().map(|path| path.display().to_string()),
+    /// These flags as options.
+    pub(super) fn options(&self) -> PlanOptions {
+        PlanOptions {
             objective: self.objective,
-            targets: Targets { latency: self.latency, throughput: self.throughput },
-            transfer: self.transfer.unwrap_or_default(),
             memory: self.memory,
-            rules: pins.chain(bans).collect::<Result<_, _>>().map_err(Failure::bad_input)?,
-            may_split: !self.no_split,
+            latency: self.latency,
+            throughput: self.throughput,
+            granularity: self.granularity.into(),
+            pareto: self.pareto,
+            no_split: self.no_split,
             ratios: self.ratios,
-            halo: self.halos,
-            like: self.like.as_deref().map(|path| plan_file::of_binding(path, &binding)).transpose()?,
-            fits_memory: !self.pareto,
-            search: Options { seed: self.seed, budget: self.budget, ..Options::default() },
-        })
-    }
-
-    /// How the plan names the model at `path`: with the inputs that selected its branches, if they did.
-    pub(super) fn model_ref(&self, path: &Path, hash: &str, is_selected: bool) -> Result<ModelRef, Failure> {
-        let inputs = self.flags.inputs.as_ref().filter(|_| is_selected);
-        Ok(ModelRef {
-            path: path.display().to_string(),
-            blake3: hash.to_string(),
-            bind_dims: self.flags.binding()?.dims().to_vec(),
-            seed_parameters: self.flags.seed_parameters.iter().map(ToString::to_string).collect(),
-            inputs: inputs.map(|inputs| inputs.display().to_string()),
-        })
-    }
-
-    /// Why planning on agents failed.
-    pub(super) fn planning_failure(&self, error: PlanningError) -> Failure {
-        match error.is_no_plan() {
-            true => self.no_plan(&error.to_string(), error.no_plan()),
-            false if error.is_of_agent() => Failure::agent(error),
-            false => Failure::failed(error),
+            halos: self.halos,
+            like: self.like.clone(),
+            moves: self.moves.clone(),
+            transfer: self.transfer.unwrap_or_default(),
+            pin: self.pin.clone(),
+            ban: self.ban.clone(),
+            estimate: self.estimate,
+            rehearse: self.rehearse,
+            links: self.links.clone(),
+            calibration: self.calibration.clone(),
+            profile_budget: self.profile_budget,
+            time_limit: self.time_limit.unwrap_or_default(),
+            seed: self.seed,
+            budget: self.budget,
+            advise: self.advise,
         }
-    }
-
-    /// Why there is no request, as a failure of the flags that it is about.
-    pub(super) fn failure(&self, error: RequestError) -> Failure {
-        match (error, &self.like) {
-            (RequestError::Like(error), Some(path)) => {
-                Failure::BadInput(Report::msg(format!("--like {}: {error}", path.display())))
-            }
-            (RequestError::Network(error), _) => Failure::failed(error),
-            (error, _) => Failure::bad_input(error),
-        }
-    }
-
-    /// Why groups cannot be moved, as a failure of the flags that it is about.
-    pub(super) fn move_failure(&self, error: MoveError) -> Failure {
-        match (error, &self.like) {
-            (MoveError::NoPlan(why), _) => self.no_plan(&why.to_string(), Some(&why)),
-            (error @ (MoveError::Like(_) | MoveError::Scheduled { .. } | MoveError::Foreign), Some(path)) => {
-                Failure::BadInput(Report::msg(format!("--like {}: {error}", path.display())))
-            }
-            (error, _) => Failure::bad_input(error),
-        }
-    }
-
-    /// That there is no plan, and which flags would accept the nearest one.
-    pub(super) fn no_plan(&self, what: &str, why: Option<&NoPlan>) -> Failure {
-        let accepting = why.and_then(NoPlan::nearest).map(|nearest| self.accepting(nearest)).unwrap_or_default();
-        let nearest = match accepting.is_empty() {
-            true => String::new(),
-            false => format!("\n{} accepts the nearest plan", accepting.join(" ")),
-        };
-        Failure::NoPlan(Report::msg(format!("{what}{nearest}")))
-    }
-
-    /// The flags of targets, as loose as `nearest` needs them; empty if it misses something that no flag loosens.
-    fn accepting(&self, nearest: &Nearest) -> Vec<String> {
-        let targets = nearest.accepting(&Targets { latency: self.latency, throughput: self.throughput });
-        let is_over = |limit: Option<Bytes>| limit.is_some_and(|limit| nearest.memory > limit);
-        let is_short = nearest.shortages.iter().any(Shortage::is_of_memory);
-        if is_short && !is_over(self.memory) {
-            return Vec::new();
-        }
-        // Rounded so that what is printed accepts the plan, also in another minute.
-        let latency = targets.latency.filter(|latency| self.latency.is_some_and(|target| *latency > target));
-        let latency = latency.map(|latency| format!("--latency {}us", (latency.0 * ROOM).ceil()));
-        let rate = targets.throughput.filter(|rate| self.throughput.is_some_and(|target| *rate < target));
-        let rate = rate.map(|rate| format!("--throughput {:.3}", rate / ROOM));
-        let memory = is_over(self.memory).then(|| format!("--memory {}KiB", nearest.memory.0.div_ceil(1 << 10)));
-        latency.into_iter().chain(rate).chain(memory).collect()
-    }
-
-    /// Whether pilot runs were asked for.
-    pub(super) fn has_pilot_runs(&self) -> bool {
-        self.rehearse.is_some_and(|rounds| rounds > 0)
     }
 
     /// The flags on what is measured and run, and whether each was given.
@@ -351,6 +228,11 @@ impl Plan {
             ("--estimate", self.estimate),
             ("--rehearse", self.has_pilot_runs()),
         ]
+    }
+
+    /// Whether pilot runs were asked for.
+    pub(super) fn has_pilot_runs(&self) -> bool {
+        self.rehearse.is_some_and(|rounds| rounds > 0)
     }
 }
 

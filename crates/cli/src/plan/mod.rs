@@ -1,32 +1,29 @@
 //! `edgecut plan`: where each group of operators runs, in which order, and what that costs.
 
-mod agents;
 mod flags;
-mod found;
 mod moved;
 mod output;
 mod print;
-mod progress;
-mod recorded;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use edgecut_ops::passes::bindings::Binding;
-use edgecut_plan::{Plan as PlanFile, PlanSet, problem::Objective};
-use miette::Report;
+use edgecut_plan::{PlanSet, problem::Objective};
+use edgecut_session::{
+    Events, ModelOptions, PlanOptions, Profiles, Recorded, Site,
+    error::Message,
+    plan::planner::{Planned, Planner},
+};
 
 pub use flags::Plan;
-pub use output::write;
-
-use found::Found;
 
 use crate::{
     Failure, Outcome,
-    caller::status,
     format::{Format, print_all},
     ineffective,
     interrupt::is_interrupted,
-    profile_source::is_dump,
+    model,
+    stderr::{self, status},
     stdout::print_line,
 };
 
@@ -34,36 +31,37 @@ impl Plan {
     pub fn run(self) -> Outcome {
         self.check_effects()?;
         if !self.pareto && (self.moves.is_empty() || self.output.is_some()) {
-            output::check(self.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)))?;
+            output::check(self.output())?;
         }
-        let bindings = self.flags.bindings()?;
+        let events = stderr::events();
+        let options = self.flags.options_for(&self.engine);
+        let bindings = options.bindings()?;
         match bindings.len() {
-            1 => self.found(|found| finish(&self, found)),
-            _ => self.run_each(&bindings),
+            1 => self.with_planner(&options, &events, |planner, options| self.finish(planner, options)),
+            _ => self.run_each(&options, &bindings, &events),
         }
     }
 
     /// Plans several bindings with the same targets, and writes the plans into one file.
-    fn run_each(mut self, bindings: &[Binding]) -> Outcome {
+    fn run_each(&self, options: &ModelOptions, bindings: &[Binding], events: &Events) -> Outcome {
         let of_one = [("--pareto", self.pareto), ("--move", !self.moves.is_empty())];
         ineffective::refuse(&of_one, "several bindings: give one size per dimension")?;
-        let (given, mut plans) = (self.flags.clone(), Vec::with_capacity(bindings.len()));
+        let mut plans = Vec::with_capacity(bindings.len());
         for binding in bindings {
             if is_interrupted() {
                 let what = format!("stopped before binding `{binding}`: no plan is written, profiles are kept");
-                return Err(Failure::Failed(Report::msg(what)));
+                return Err(Failure::Failed(Message::from(what)));
             }
             status!("binding {binding}");
-            self.flags = given.with_binding(binding, bindings);
-            let plan = self.found(|found| {
-                let Found::Candidate { request, candidate, notes } = found else { return Err(no_plan_of_front()) };
-                let plan = output::plan(&self, request, candidate, notes)?;
+            let options = options.with_binding(binding, bindings);
+            let plan = self.with_planner(&options, events, |planner, _| {
+                let planned = planner.plan()?;
                 if self.format == Format::Table {
                     print_line!("binding {binding}\n");
-                    print::print(self.format, &candidate.expanded.problem, &plan, &candidate.solution)?;
+                    self.print(&planned)?;
                     print_line!("");
                 }
-                Ok(plan)
+                Ok(planned.plan)
             });
             plans.push(plan.map_err(|error| error.at(format!("binding `{binding}`")))?);
         }
@@ -73,7 +71,7 @@ impl Plan {
             Format::Json => print_all(plans.to_json().map_err(Failure::failed)?.as_bytes())?,
             Format::Table => {}
         }
-        output::write(self.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT)), &plans)
+        output::write(self.output(), &plans)
     }
 
     /// Refuses flags without effect: pilot runs of what is not run, and an objective that no front has.
@@ -88,40 +86,49 @@ impl Plan {
         Ok(())
     }
 
-    /// The plan, with nothing written or printed; where `--output` says is only checked.
-    pub fn make(&self) -> Result<PlanFile, Failure> {
-        self.flags.binding()?;
-        self.check_effects()?;
-        self.output.as_deref().map_or(Ok(()), output::check)?;
-        self.found(|found| match found {
-            Found::Candidate { request, candidate, notes } => output::plan(self, request, candidate, notes),
-            Found::Front { .. } | Found::Moves { .. } => Err(no_plan_of_front()),
-        })
+    /// Where the plan goes.
+    fn output(&self) -> &Path {
+        self.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT))
     }
 
-    /// Searches, and hands what was found to `finish`.
-    fn found<T>(&self, finish: impl FnOnce(Found<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
-        match is_dump(&self.model) || recorded::is_given(self) {
-            true => recorded::run(self, &self.model, finish),
-            false => agents::run(self, finish),
+    /// Does `work` with the planner of these flags: for the devices of agents, or of profiles that are files.
+    fn with_planner<T>(
+        &self,
+        model: &ModelOptions,
+        events: &Events,
+        work: impl FnOnce(&Planner<'_>, &PlanOptions) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut options = self.options();
+        if let Some(sources) = Recorded::sources(&self.model, &self.profile) {
+            ineffective::refuse(&self.measuring_flags(), "profiles that are files: nothing is measured or run")?;
+            // Defaults of the configuration file are for agents.
+            (options.estimate, options.rehearse) = (false, None);
+            let cluster = self.cluster.path();
+            let recorded = Recorded::read(&self.model, model, &sources, cluster.as_deref(), events)?;
+            return work(&recorded.planner(&options)?, &options);
         }
+        let model = model::open(&self.model, model)?;
+        model.check_sizes()?;
+        let site = Site::open(&self.cluster.options_with(&self.threads, &self.engine), events)?;
+        let profiles = Profiles::in_folder(self.profile.first().map_or(Path::new("profiles"), PathBuf::as_path));
+        work(&site.planner(&model, &profiles, &options)?, &options)
     }
-}
 
-fn no_plan_of_front() -> Failure {
-    Failure::BadInput(Report::msg("--pareto and --move give no plan"))
-}
-
-/// Prints what was found, then writes it to its files.
-fn finish(arguments: &Plan, found: Found<'_>) -> Outcome {
-    match found {
-        Found::Moves { request, of } => moved::finish(arguments, request, of),
-        Found::Front { request, rehearse } => output::front(arguments, request, rehearse),
-        Found::Candidate { request, candidate, notes } => {
-            let plan = output::plan(arguments, request, candidate, notes)?;
-            print::print(arguments.format, &candidate.expanded.problem, &plan, &candidate.solution)?;
-            let path = arguments.output.as_deref().unwrap_or(Path::new(output::DEFAULT_OUTPUT));
-            output::write(path, &PlanSet::from(plan))
+    /// Prints what the planner finds, then writes it to its files.
+    fn finish(&self, planner: &Planner<'_>, options: &PlanOptions) -> Outcome {
+        if !self.moves.is_empty() {
+            return moved::finish(self, options, planner);
         }
+        if self.pareto {
+            return output::front(self, planner);
+        }
+        let planned = planner.plan()?;
+        self.print(&planned)?;
+        output::write(self.output(), &PlanSet::from(planned.plan))
+    }
+
+    fn print(&self, planned: &Planned<'_>) -> Outcome {
+        let Planned { plan, candidate, .. } = planned;
+        print::print(self.format, &candidate.expanded.problem, plan, &candidate.solution)
     }
 }

@@ -1,60 +1,39 @@
 //! `plan --like PLAN --move GROUP=SERVER/DEVICE`: what a move would change, before, after and difference.
 
-use edgecut_cluster::{Inventory, run::request::ModelGroups};
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
-    Plan as PlanFile, PlanRequest, PlanSet,
-    broken_rule::{BrokenRule, broken_rules},
+    Candidate, PlanSet,
     change::{ChangeRow, changes},
-    moved::{Moved, movable, moved, targets},
+    moved::Moved,
 };
+use edgecut_session::{PlanOptions, plan::planner::Planner};
 
 use super::{flags::Plan, output};
 use crate::{
     Failure, Outcome,
-    caller::notice,
     format::{Format, print_csv, print_json},
+    stderr::notice,
     stdout::print_line,
     table::{shortened, table},
 };
 
-/// Checks that the moves name groups and devices, and that those of `other` can move, before anything is measured.
-pub(super) fn check(
-    arguments: &Plan,
-    groups: &ModelGroups<'_>,
-    inventory: &Inventory,
-    other: Option<&PlanFile>,
-) -> Outcome {
-    let devices: Vec<String> = inventory.devices.iter().map(|device| device.name.to_string()).collect();
-    let names = groups.group_names();
-    let found = targets(&arguments.moves, &names, &devices);
-    let movable = |_| other.map_or(Ok(()), |other| movable(other, &arguments.moves));
-    found.and_then(movable).map_err(|error| arguments.move_failure(error))?;
-    let broken = other.map_or(Vec::new(), |other| broken_rules(other, &arguments.moves, &names));
-    for BrokenRule { wish, rule } in broken {
-        notice!("warning: --move {wish} contradicts --{rule}, by which the plan was made");
-    }
-    Ok(())
-}
-
-/// Prints what the moves change of `other`, and writes the moved plan if `--output` says where.
-pub(super) fn finish(arguments: &Plan, request: &PlanRequest<'_>, other: &PlanFile) -> Outcome {
-    let moved = moved(request, other, &arguments.moves).map_err(|error| arguments.move_failure(error))?;
+/// Prints what the moves change of the other plan, and writes the moved plan if `--output` says where.
+pub(super) fn finish(arguments: &Plan, options: &PlanOptions, planner: &Planner<'_>) -> Outcome {
+    let (moved, request) = planner.moved()?;
     let rows = changes(&moved).map_err(Failure::failed)?;
     match arguments.format {
         Format::Csv => print_csv(&rows)?,
         Format::Json => print_json(&rows)?,
         Format::Table => print_line!("{}", page(&moved, &rows)),
     }
-    let missed = |candidate: &edgecut_plan::Candidate| -> Vec<String> {
-        candidate.solution.missed.iter().map(ToString::to_string).collect()
-    };
+    let missed =
+        |candidate: &Candidate| -> Vec<String> { candidate.solution.missed.iter().map(ToString::to_string).collect() };
     let missed = missed(&moved.after);
     if let Some(path) = &arguments.output {
         if !missed.is_empty() {
-            return Err(arguments.no_plan(&format!("the moved plan is not written: {}", missed.join("; ")), None));
+            return Err(options.no_plan(&format!("the moved plan is not written: {}", missed.join("; ")), None));
         }
-        output::write(path, &PlanSet::from(moved.after.to_plan(request).map_err(Failure::failed)?))?;
+        output::write(path, &PlanSet::from(moved.after.to_plan(&request).map_err(Failure::failed)?))?;
     } else if !missed.is_empty() {
         notice!("the moved plan misses limits or targets: {}", missed.join("; "));
     }

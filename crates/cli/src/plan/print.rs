@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::{
     Failure, Outcome,
+    flag_text::with_flags,
     format::{Format, print_all, print_csv, print_json, to_csv},
     stdout::print_line,
     table::{MANY_GROUPS, SMALL, numbered, shortened, small, table},
@@ -165,7 +166,7 @@ fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String 
         );
     }
     for note in &plan.notes {
-        text += &format!("\nnote: {note}");
+        text += &format!("\nnote: {}", with_flags(note));
     }
     text
 }

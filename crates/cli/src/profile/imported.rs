@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::caller::status;
-use miette::Report;
+use crate::stderr::status;
+use edgecut_session::{
+    error::Message,
+    profile_source::{ProfiledModel, Source},
+};
 use serde::Serialize;
 
 use crate::{
     Failure, Outcome,
     format::{Format, print_csv, print_json},
     model::ModelFlags,
-    profile_source::{ProfiledModel, Source},
     stdout::print_line,
     table::table,
 };
@@ -40,17 +42,18 @@ pub(crate) fn run(
     output: &Path,
     format: Format,
 ) -> Outcome {
+    let options = flags.options();
     let sources: Vec<Source> = files.iter().map(|file| Source::parse(file)).collect();
     let (mut lines, mut rows): (Vec<Line>, Vec<ProfileRow>) = Default::default();
-    let mut open: Option<ProfiledModel> = model.map(|path| ProfiledModel::open(path, flags)).transpose()?;
+    let mut open: Option<ProfiledModel> = model.map(|path| ProfiledModel::open(path, &options)).transpose()?;
     for source in &sources {
         if model.is_none() {
             let dump = ProfiledModel::of_dump(&source.path)?.ok_or_else(|| {
                 let what = "neither a graph dump nor an execution trace of TVM's debug executor in the same folder; a \
                             profile of EOP's is of a Relay module, which is to be given as MODEL";
-                Failure::BadInput(Report::msg(format!("{}: {what}", source.path.display())))
+                Failure::BadInput(Message::from(format!("{}: {what}", source.path.display())))
             });
-            open = Some(ProfiledModel::open(&dump?, flags)?);
+            open = Some(ProfiledModel::open(&dump?, &options)?);
         }
         let Some(subject) = &open else { continue };
         let imported = source.read(subject)?;
@@ -59,7 +62,7 @@ pub(crate) fn run(
             && has_binding(a) != has_binding(b)
         {
             let what = "some of the files have a column `binding`, others have none: import them one by one";
-            return Err(Failure::BadInput(Report::msg(format!("{}: {what}", source.path.display()))));
+            return Err(Failure::BadInput(Message::from(format!("{}: {what}", source.path.display()))));
         }
         let path = keep(subject, &imported, output)?;
         status!("profile written to {}", path.display());
@@ -89,7 +92,7 @@ pub(crate) fn run(
 /// Writes the rows where a profile of the same model and device lies.
 fn keep(subject: &ProfiledModel, imported: &Imported, output: &Path) -> Result<PathBuf, Failure> {
     let Some(row) = imported.rows.first() else {
-        return Err(Failure::BadInput(Report::msg(format!("{}: no operators", subject.path().display()))));
+        return Err(Failure::BadInput(Message::from(format!("{}: no operators", subject.path().display()))));
     };
     let of = |row: &ProfileRow| (row.server.clone(), row.device.clone(), row.mode, row.binding.clone());
     let same = |other: &&ProfileRow| of(other) == of(row);
@@ -97,7 +100,7 @@ fn keep(subject: &ProfiledModel, imported: &Imported, output: &Path) -> Result<P
         let devices = format!("{}/{} and {}/{}", row.server, row.device, other.server, other.device);
         let what =
             format!("the file has rows of {devices}, or of several modes or bindings: import those of one at a time");
-        return Err(Failure::BadInput(Report::msg(what)));
+        return Err(Failure::BadInput(Message::from(what)));
     }
     let key = ProfileKey {
         model: subject.path().file_stem().unwrap_or_default().to_string_lossy().into_owned(),

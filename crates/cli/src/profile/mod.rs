@@ -3,34 +3,32 @@
 mod imported;
 mod order;
 
-use std::{collections::BTreeMap, path::PathBuf};
-
-use serde::Serialize;
-
-use crate::{
-    Failure, Outcome,
-    busy::busy,
-    caller::notice,
-    cluster_flag::{ClusterFlag, ThreadsFlag, reach_all, runtime},
-    engine::EngineFlags,
-    format::{Format, print_csv, print_json},
-    model::{ModelArguments, ModelFlags},
-    source_file::check_folder,
-    stdout::print_line,
-    survey::{profiles, unwritten},
-    table::{numbered, shortened, table},
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
 };
-use edgecut_cluster::{
-    EnergyMetering,
-    agent::Fleet,
-    survey::{DeviceProfile, MissingPolicy, SurveyRequest},
-};
+
+use edgecut_cluster::survey::DeviceProfile;
 use edgecut_graph::{
     Granularity,
     units::{Bytes, Micros},
 };
 use edgecut_ops::passes::bindings::Binding;
-use edgecut_profile::{DevicePower, MeasurementMode, ModelTime, OperatorTotal, ProfileRow, ProfileSummary, Sampling};
+use edgecut_profile::{MeasurementMode, ModelTime, OperatorTotal, ProfileRow, ProfileSummary};
+use edgecut_session::{ModelOptions, ProfileOptions, Profiles, Site, error::Message};
+use serde::Serialize;
+
+use crate::{
+    Failure, Outcome,
+    cluster_flag::{ClusterFlag, ThreadsFlag},
+    engine::EngineFlags,
+    format::{Format, print_csv, print_json},
+    model::{self, ModelFlags},
+    source_file::check_folder,
+    stderr,
+    stdout::print_line,
+    table::{numbered, shortened, table},
+};
 use order::{Printed, RowOrder};
 
 /// Measure every operator of a model, on this machine or on all devices of a cluster.
@@ -123,12 +121,11 @@ impl From<GranularityFlag> for Granularity {
     }
 }
 
-/// The profiles of all devices for one binding of the model, with their summaries.
-pub struct MeasuredProfiles {
+/// The profiles of all devices for one binding of the model.
+struct MeasuredProfiles {
     /// The binding, if it is one of several.
-    pub binding: Option<Binding>,
-    pub profiles: Vec<DeviceProfile>,
-    pub summaries: Vec<ProfileSummary>,
+    binding: Option<Binding>,
+    profiles: Profiles,
 }
 
 /// One device's profile as JSON.
@@ -152,93 +149,61 @@ impl Profile {
         if !self.import.is_empty() {
             return imported::run(self.model.as_deref(), &self.flags, &self.import, &self.output, self.format);
         }
-        let bindings = self.flags.bindings()?;
+        let Some(model) = self.model.as_deref() else {
+            return Err(Failure::BadInput("nothing to profile: give a model, or --import FILE".into()));
+        };
+        self.check()?;
+        let options = self.flags.options_for(&self.engine);
+        let bindings = options.bindings()?;
         let printed = Printed { order: self.sort, most: self.top.unwrap_or(usize::MAX) };
         let mut measured = Vec::with_capacity(bindings.len());
         for binding in &bindings {
-            let flags = self.flags.with_binding(binding, &bindings);
+            let options = options.with_binding(binding, &bindings);
             let several = (bindings.len() > 1).then(|| binding.clone());
-            let of_one = match several {
-                None => self.measure_with(flags)?,
-                Some(_) => self.measure_with(flags).map_err(|error| error.at(format!("binding `{binding}`")))?,
+            let profiles = self.measure(model, &options);
+            let profiles = match several {
+                None => profiles?,
+                Some(_) => profiles.map_err(|error| error.at(format!("binding `{binding}`")))?,
             };
-            let of_one = MeasuredProfiles { binding: several, ..of_one };
+            let of_one = MeasuredProfiles { binding: several, profiles };
             if self.format == Format::Table {
                 print_pages(&of_one, printed);
             }
             measured.push(of_one);
         }
         print(self.format, &mut measured, printed)?;
-        let profiles: Vec<DeviceProfile> = measured.into_iter().flat_map(|of_one| of_one.profiles).collect();
-        unwritten(&profiles).map_or(Ok(()), Err)
+        let unwritten = measured.iter().find_map(|of_one| of_one.profiles.check_written().err());
+        unwritten.map_or(Ok(()), Err)
     }
 
-    /// Measures what the profiles of the only binding lack, and warns of unreliable times.
-    pub fn measure(&self) -> Result<MeasuredProfiles, Failure> {
-        self.flags.binding()?;
-        self.measure_with(self.flags.clone())
-    }
-
-    fn measure_with(&self, flags: ModelFlags) -> Result<MeasuredProfiles, Failure> {
-        let Some(model) = self.model.clone() else {
-            return Err(Failure::BadInput(miette::Report::msg("nothing to profile: give a model, or --import FILE")));
-        };
-        let source = ModelArguments { model, flags: flags.for_engine(&self.engine) };
-        if self.fractions && matches!(self.mode, ModeFlag::InSitu) {
-            let what = "--fractions are measured alone: there are none in their place, with --mode in-situ";
-            return Err(Failure::BadInput(miette::Report::msg(what)));
-        }
+    /// Refuses flags that contradict each other.
+    fn check(&self) -> Outcome {
         if self.output.extension().is_some_and(|extension| extension == "csv") && !self.output.is_dir() {
             let what = "profiles go into a folder; `--format csv` prints the rows, to be redirected into a file";
-            return Err(Failure::BadInput(miette::Report::msg(format!("--output {}: {what}", self.output.display()))));
+            return Err(Failure::BadInput(Message::from(format!("--output {}: {what}", self.output.display()))));
         }
-        check_folder("--output", &self.output)?;
-        let model = source.load()?;
-        model.check_sizes(&source.model)?;
-        let graph = &model.import.graph;
-        let contents = model.contents(graph)?;
-        let cluster = self.cluster.read_with(&self.threads, &self.engine)?;
-        let survey = SurveyRequest {
-            graph,
-            model: &source.stem(),
-            model_hash: &model.import.hash,
-            binding: source.flags.profiled_binding()?,
+        check_folder("--output", &self.output)
+    }
+
+    /// Measures what the profiles of one binding lack.
+    fn measure(&self, model: &Path, options: &ModelOptions) -> Result<Profiles, Failure> {
+        let model = model::open(model, options)?;
+        model.check_sizes()?;
+        let site = Site::open(&self.cluster.options_with(&self.threads, &self.engine), &stderr::events())?;
+        site.profile(&model, &self.options())
+    }
+
+    fn options(&self) -> ProfileOptions {
+        ProfileOptions {
             mode: match self.mode {
                 ModeFlag::Isolated => MeasurementMode::Isolated,
                 ModeFlag::InSitu => MeasurementMode::InSitu,
             },
             granularity: self.granularity.into(),
-            sampling: Sampling { budget: self.budget, ..Sampling::default() },
-            whole: true,
-            shard_budget: self.fractions.then_some(self.budget),
-            remeasure: self.again,
-            missing: MissingPolicy::Measure,
-            folder: &self.output,
-            contents: contents.given(),
-        };
-        let profiles = runtime()?.block_on(async {
-            let fleet = reach_all(&cluster).await?;
-            log_energy(&fleet);
-            let inventory = fleet.inventory(&cluster, Vec::new());
-            profiles(&fleet, &cluster, &inventory, &survey).await
-        })?;
-        let summaries: Vec<ProfileSummary> = profiles.iter().map(|profile| ProfileSummary::of(&profile.rows)).collect();
-        for (profile, summary) in profiles.iter().zip(&summaries) {
-            warn(profile, summary);
-        }
-        Ok(MeasuredProfiles { binding: None, profiles, summaries })
-    }
-}
-
-/// What tells the energy of each device, or why nothing does: logged with `--verbose` alone, as most machines tell none.
-fn log_energy(fleet: &Fleet) {
-    for (server, _, told) in fleet.connected() {
-        for device in &told.devices {
-            match &device.energy {
-                EnergyMetering::Source(source) => tracing::info!("energy of {server}/{}: {source}", device.name),
-                EnergyMetering::Absent(why) => tracing::info!("no energy of {server}/{}: {why}", device.name),
-                EnergyMetering::Unknown => {}
-            }
+            fractions: self.fractions,
+            budget: self.budget,
+            output: self.output.clone(),
+            again: self.again,
         }
     }
 }
@@ -249,18 +214,18 @@ fn print(format: Format, measured: &mut [MeasuredProfiles], printed: Printed) ->
         Format::Csv => {
             for of_one in &mut *measured {
                 let binding = of_one.binding.as_ref().map_or(String::new(), ToString::to_string);
-                let profiles = of_one.profiles.iter_mut();
+                let profiles = of_one.profiles.devices.iter_mut();
                 // All rows need the same columns, whichever file they come from.
                 let rows = profiles.flat_map(|profile| profile.rows.iter_mut().chain(&mut profile.shards));
                 rows.for_each(|row| row.binding.clone_from(&binding));
             }
-            let profiles = measured.iter().flat_map(|of_one| &of_one.profiles);
+            let profiles = measured.iter().flat_map(|of_one| &of_one.profiles.devices);
             let rows = profiles.flat_map(|profile| printed.of(&profile.rows).into_iter().chain(&profile.shards));
             print_csv(&rows.collect::<Vec<_>>())
         }
         Format::Json => {
             let of_all = measured.iter().flat_map(|of_one| {
-                let profiles = of_one.profiles.iter().zip(&of_one.summaries);
+                let profiles = of_one.profiles.devices.iter().zip(&of_one.profiles.summaries);
                 profiles.map(|(profile, summary)| (&of_one.binding, profile, summary))
             });
             let page = |(binding, profile, summary): (&Option<Binding>, &'_ DeviceProfile, &'_ ProfileSummary)| {
@@ -285,7 +250,7 @@ fn print_pages(measured: &MeasuredProfiles, printed: Printed) {
     if let Some(binding) = &measured.binding {
         print_line!("binding {binding}\n");
     }
-    for (profile, summary) in measured.profiles.iter().zip(&measured.summaries) {
+    for (profile, summary) in measured.profiles.devices.iter().zip(&measured.profiles.summaries) {
         print_line!("{}", page(profile, summary, printed));
     }
 }
@@ -360,54 +325,4 @@ fn check(whole: &ModelTime, sum: &ModelTime) -> String {
         whole.cpu,
         100.0 * cpu
     )
-}
-
-/// A sum of operators that differs from the whole model by more than this fraction is warned about.
-const MOST_DIFFERENCE: f64 = 0.1;
-
-/// Warnings about the figures, on stderr.
-fn warn(profile: &DeviceProfile, summary: &ProfileSummary) {
-    let device = &profile.device.name;
-    if profile.unmeasured_shards > 0 {
-        notice!(
-            "{} shards are not measured yet on {device}: run the command again to continue",
-            profile.unmeasured_shards
-        );
-    }
-    if summary.missing > 0 {
-        notice!("{} operators cannot be computed on {device}; the column `note` says why", summary.missing);
-    }
-    if let Some(whole) = profile.whole {
-        let (wall, _) = whole.relative_difference(&summary.sum);
-        if wall.abs() > MOST_DIFFERENCE {
-            let (than, else_because) = match wall > 0.0 {
-                true => ("more", "operators are faster together"),
-                false => ("less", "operators are slower together, as where they take the caches from each other"),
-            };
-            notice!(
-                "the operators of the model take {} one by one on {device}, {:.0} % {than} than the {} of the whole: \
-                 something else used the machine meanwhile, or {else_because}; --again measures again",
-                summary.sum.time,
-                100.0 * wall.abs(),
-                whole.time
-            );
-        }
-    }
-    let loads: Vec<f64> = profile.rows.iter().filter_map(|row| row.load).collect();
-    let load = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
-    if let Some(busy) = busy([(device.server.as_str(), load)]) {
-        notice!(
-            "{busy} while it was measured: times may be too long; measure again with --again when the machine is idle"
-        );
-    }
-    if summary.disturbed > 0 {
-        notice!(
-            "{} times on {device} are not to be trusted: other processes took the processor during most samples; \
-             measure again with --again when the machine is idle",
-            summary.disturbed
-        );
-    }
-    if let Some(warning) = DevicePower::of(&profile.rows).and_then(|power| power.warning(&device.to_string())) {
-        notice!("{warning}");
-    }
 }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::caller::status;
+use crate::stderr::status;
 use crate::{
     Failure, Outcome,
     format::{Format, print_csv, print_json, to_csv},
@@ -14,6 +14,7 @@ use crate::{
     table::{shortened, table},
 };
 use edgecut_profile::{FamilyError, ProfileRow, ProfiledDevice, growth::Pattern, model::CostModel, reader};
+use edgecut_session::error::Message;
 
 /// The cost model of each device: how the times of operators of one family grow, and how well each is predicted from
 /// the others.
@@ -39,7 +40,7 @@ impl Costs {
         if rows.is_empty() {
             let names: Vec<String> = self.profiles.iter().map(|path| path.display().to_string()).collect();
             let what = format!("{}: no profile, or none with rows", names.join(", "));
-            return Err(Failure::BadInput(miette::Report::msg(what)));
+            return Err(Failure::BadInput(Message::from(what)));
         }
         let devices = errors(&rows);
         let errors: Vec<&FamilyError> = devices.iter().flat_map(|(_, errors)| errors).collect();

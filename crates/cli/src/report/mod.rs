@@ -5,9 +5,9 @@ mod costs;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use miette::Report as Message;
+use edgecut_session::error::Message;
 
-use crate::caller::status;
+use crate::stderr::status;
 use crate::{Failure, Outcome, source_file as file, subject_file};
 use costs::Costs;
 use edgecut_graph::units::Bytes;
@@ -51,7 +51,7 @@ impl Report {
         };
         if let Some(subject) = self.subjects.iter().find(is_output) {
             let what = format!("--output {}: that is a subject of the page", subject.display());
-            return Err(Failure::BadInput(Message::msg(what)));
+            return Err(Failure::BadInput(Message::from(what)));
         }
         let subjects = self
             .subjects

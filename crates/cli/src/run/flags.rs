@@ -85,10 +85,3 @@ pub struct Run {
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
 }
-
-impl Run {
-    /// Whether to plan again when an agent is lost, where there are results or not.
-    pub(super) fn replans(&self, has_results: bool) -> bool {
-        self.replan || (has_results && !self.no_replan && (self.repeat.is_some() || self.throughput))
-    }
-}

@@ -1,59 +1,101 @@
 //! `edgecut run`: executes a model on this machine's processor, or a plan on the agents of its cluster.
 
-mod binding;
 mod flags;
-mod model;
+mod model_latency;
 mod output;
-mod plan;
 mod print;
-mod progress;
-mod replan;
+
+use std::path::Path;
 
 use edgecut_graph::TensorData;
+use edgecut_report::timeline::run::trace;
+use edgecut_session::{
+    RunOptions,
+    file_kind::is_json_object,
+    run::{
+        execution::MeasuredRun,
+        planned::{PlanSource, PlannedModel},
+        whole_model::run_model,
+    },
+};
 
-use crate::{Failure, Outcome, kind, source_file as file};
+use crate::{Outcome, ineffective, source_file as file, stderr};
 
 pub use flags::Run;
-pub use model::ModelLatency;
-pub use plan::MeasuredRun;
 
 impl Run {
     pub fn run(self) -> Outcome {
-        let bytes = self.read()?;
-        match kind::is_json_object(&bytes) {
-            true => plan::run(&self, &bytes, |run| print::print(self.format, run.plan, &run.result.outcome)),
-            false => {
-                drop(bytes);
-                let (latency, outputs) = model::run(&self)?;
-                latency.print(self.format)?;
-                self.write_outputs(&outputs)
-            }
+        let bytes = file::read(&self.input)?;
+        self.check_places()?;
+        if is_json_object(&bytes) {
+            return self.run_plan(&bytes);
+        }
+        drop(bytes);
+        self.run_model()
+    }
+
+    fn run_model(&self) -> Outcome {
+        let of_plans = [
+            ("--cluster", self.cluster.given().is_some()),
+            ("--model", self.model.is_some()),
+            ("--throughput", self.throughput),
+            ("--output", self.output.is_some()),
+            ("--trace", self.trace.is_some()),
+            ("--no-check", self.no_check),
+            ("--replan", self.replan),
+            ("--no-replan", self.no_replan),
+        ];
+        ineffective::refuse(&of_plans, "a model: only with a plan, as `edgecut plan` writes them")?;
+        let (options, site) =
+            (self.flags.options_for(&self.engine), self.cluster.options_with(&self.threads, &self.engine));
+        let (latency, outputs) = run_model(&self.input, &options, &site, &self.options(), &stderr::events())?;
+        model_latency::print(&latency, self.format)?;
+        self.write_outputs(&outputs)
+    }
+
+    fn run_plan(&self, text: &[u8]) -> Outcome {
+        let fixed = [("--threads", self.threads.threads.is_some()), ("--engine", self.engine.engine.is_some())];
+        ineffective::refuse(&fixed, "a plan, which has the threads and engines that it was made for")?;
+        let source = PlanSource { path: &self.input, text, model: self.model.as_deref() };
+        let mut site = self.cluster.options_with(&self.threads, &self.engine);
+        // A plan names its cluster: the default is for plans that are made.
+        site.cluster = self.cluster.given().map(Path::to_path_buf);
+        let (model, options) = (self.flags.options_for(&self.engine), self.options());
+        let planned = PlannedModel::open(source, &model, &site, &options, &stderr::events())?;
+        planned.run(&options, &mut |run| self.finish(&run))
+    }
+
+    fn options(&self) -> RunOptions {
+        RunOptions {
+            repeat: self.repeat,
+            throughput: self.throughput,
+            replan: match (self.replan, self.no_replan) {
+                (true, _) => Some(true),
+                (false, true) => Some(false),
+                (false, false) => None,
+            },
+            profile: self.profile.clone(),
+            no_check: self.no_check,
+            pad_inputs: self.pad_inputs,
         }
     }
 
-    /// Runs the model, and returns what was measured with the outputs.
-    pub fn of_model(&self) -> Result<(ModelLatency, Vec<TensorData>), Failure> {
-        self.read()?;
-        let (latency, outputs) = model::run(self)?;
-        self.write_outputs(&outputs)?;
-        Ok((latency, outputs))
+    /// Prints what was measured of a plan, then writes the files that are asked for.
+    fn finish(&self, run: &MeasuredRun<'_>) -> Outcome {
+        let printed = print::print(self.format, run.plan, &run.result.outcome);
+        let trace =
+            self.trace.as_ref().map(|path| (path, trace(path, run.plan, run.graph, run.deployment, run.record)));
+        let writes: [&dyn Fn() -> Outcome; 3] = [
+            &|| self.write_outputs(&run.outputs),
+            &|| trace.as_ref().map_or(Ok(()), |(path, content)| file::write(path, content)),
+            &|| self.output.as_deref().map_or(Ok(()), |path| output::append(path, run.result.clone())),
+        ];
+        let written = file::all(writes.into_iter().map(|write| write()));
+        printed.and(written)
     }
 
     fn write_outputs(&self, outputs: &[TensorData]) -> Outcome {
         self.outputs.as_deref().map_or(Ok(()), |path| output::write_outputs(path, outputs))
-    }
-
-    /// Runs the plan that `text` is. `each` gets what was measured: of one plan, or of one after the other where agents are lost.
-    pub fn of_plan(&self, text: &[u8], each: impl FnMut(MeasuredRun<'_>) -> Outcome) -> Outcome {
-        self.check_places()?;
-        plan::run(self, text, each)
-    }
-
-    /// The input, once it is known that results can be written.
-    fn read(&self) -> Result<Vec<u8>, Failure> {
-        let bytes = file::read(&self.input)?;
-        self.check_places()?;
-        Ok(bytes)
     }
 
     fn check_places(&self) -> Outcome {

@@ -2,15 +2,15 @@
 
 use crate::{
     Outcome,
-    busy::busy,
-    caller::notice,
     format::{Format, print_csv, print_json},
+    stderr::notice,
     stdout::print_line,
     table::{MANY_GROUPS, SMALL, Table, numbered, shortened, small, table},
 };
 use edgecut_cluster::run::{self, MemoryUse, TransferCost, table as run_table};
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::Plan;
+use edgecut_session::busy::busy;
 
 pub(crate) fn print(format: Format, plan: &Plan, outcome: &run::Outcome) -> Outcome {
     match format {

@@ -20,7 +20,7 @@ use crate::{
         record::Record,
         request::{DeviceRows, ModelGroups, PlanSettings, RequestError},
     },
-    survey::{DeviceProfile, MissingPolicy, SurveyError, SurveyProgress, SurveyRequest, profiled_device, survey},
+    survey::{DeviceProfile, SurveyError, SurveyProgress, SurveyRequest, profiled_device, survey},
 };
 use edgecut_engine::statistics::median;
 use edgecut_graph::{DeviceName, Granularity, units::Micros};
@@ -34,7 +34,7 @@ use edgecut_plan::{
     search::Options,
     split::ratios::Ratios,
 };
-use edgecut_profile::{Calibration, CalibrationRow, MeasurementMode, ProfiledBinding, Sampling, StepSample};
+use edgecut_profile::{Calibration, CalibrationRow, StepSample};
 
 /// How long each plan runs, and how often at least and at most.
 const RUN_TIME: Micros = Micros(1.5e6);
@@ -89,22 +89,12 @@ struct Seen {
 pub async fn calibrate(request: &CalibrationRequest<'_>) -> Result<Vec<CalibrationRow>, CalibrationError> {
     let CalibrationModel { graph, sides } = CalibrationModel::new();
     let model = ModelGroups::of(&graph, Granularity::Op);
-    let wanted = SurveyRequest {
-        graph: &graph,
-        model: MODEL,
-        model_hash: &blake3::hash(format!("{sides:?} {:?}", model.names).as_bytes()).to_hex(),
-        binding: ProfiledBinding::default(),
-        mode: MeasurementMode::Isolated,
-        granularity: model.granularity,
-        sampling: Sampling { budget: PROFILE_BUDGET, ..Sampling::default() },
-        whole: false,
-        shard_budget: None,
-        // What the devices were like some time ago says nothing of the difference to runs made now.
-        remeasure: true,
-        missing: MissingPolicy::Measure,
-        folder: request.folder,
-        contents: BTreeMap::new(),
-    };
+    let model_hash = blake3::hash(format!("{sides:?} {:?}", model.names).as_bytes()).to_hex();
+    let mut wanted = SurveyRequest::new(&graph, MODEL, &model_hash, request.folder);
+    wanted.granularity = model.granularity;
+    wanted.sampling.budget = PROFILE_BUDGET;
+    // What the devices were like some time ago says nothing of the difference to runs made now.
+    wanted.remeasure = true;
     let told = |now: SurveyProgress<'_>| (request.progress)(&format!("profiling {}", now.device));
     let surveyed = survey(request.fleet, request.cluster, request.inventory, &wanted, &told).await?;
     let devices = &request.inventory.devices;

@@ -10,7 +10,10 @@ use crate::{
     agent::protocol::{
         named_tensors::StreamedTensor,
         peer::Peer,
-        setup::{EnforcedLimit, Outgoing, Partition, Setup, SetupError, Stage, Step, Terminal, Value, ValueId},
+        setup::{
+            EnforcedLimit, Outgoing, Partition, ReportedOutputs, Setup, SetupError, Stage, Step, Terminal, Value,
+            ValueId,
+        },
     },
     inventory::engine_choice,
 };
@@ -67,6 +70,8 @@ pub struct DeployOptions {
     pub streamed: BTreeSet<SmolStr>,
     /// Which memory limits end the run.
     pub enforced: EnforcedLimit,
+    /// Of which inferences the outputs are sent.
+    pub reported: ReportedOutputs,
 }
 
 impl DeployOptions {
@@ -74,7 +79,13 @@ impl DeployOptions {
     /// limits end.
     pub fn new(in_flight: u32, given: &BTreeMap<SmolStr, TensorData>) -> DeployOptions {
         let session = format!("{}-{:016x}", std::process::id(), fastrand::u64(..));
-        DeployOptions { session, in_flight, streamed: given.keys().cloned().collect(), enforced: EnforcedLimit::Plan }
+        DeployOptions {
+            session,
+            in_flight,
+            streamed: given.keys().cloned().collect(),
+            enforced: EnforcedLimit::Plan,
+            reported: ReportedOutputs::First,
+        }
     }
 }
 
@@ -145,6 +156,7 @@ pub fn deploy(
             source: (server.name == source).then(|| terminal(plan.source, &source_values)),
             sink: (server.name == sink).then(|| terminal(plan.sink, &sink_values)),
             in_flight: options.in_flight,
+            reported: options.reported,
             wait: None,
             streamed: streamed(graph, &options.streamed),
         });

@@ -9,7 +9,8 @@
 //! | [`pilot`] | a plan made on agents: replanning, pilot runs, the choice among candidates |
 //! | [`deploy`] | what each server must do |
 //! | [`failover`] | a plan for the servers that are left |
-//! | [`execute`], [`perform`], [`progress`] | executing it, alone and from the deployment to the last result; progress events |
+//! | [`execute`], [`perform`], [`progress`], `error` | executing it, alone and from the deployment to the last result; progress events |
+//! | [`loaded`], `participants` | a deployment that stays loaded and computes inputs as they come; the agents of a run |
 //! | [`record`] | what the agents reported about it |
 //! | [`outcome`], [`crossing`] | measured against predicted, transfers over links |
 //! | [`energy`], [`server_load`] | what servers consumed, and how busy other workloads kept their machines |
@@ -24,13 +25,16 @@ pub mod costs;
 pub mod crossing;
 pub mod deploy;
 pub mod energy;
+mod error;
 pub mod execute;
 pub mod failover;
 mod idle_power;
+pub mod loaded;
 pub mod network;
 pub mod offload;
 pub mod outcome;
 pub mod outputs;
+mod participants;
 pub mod perform;
 pub mod pilot;
 pub mod progress;
@@ -49,7 +53,8 @@ mod unknown_energy;
 pub use compare::Difference;
 pub use deploy::{DeployError, DeployOptions, Deployment, deploy};
 pub use energy::{EnergyOfSource, ServerEnergy};
-pub use execute::{RunError, RunOptions, agents_of, execute};
+pub use error::RunError;
+pub use execute::{RunOptions, agents_of, execute};
 pub use network::{NetworkError, network};
 pub use outcome::{GroupTime, Latencies, MemoryUse, Outcome, Scatter, TransferCost};
 pub use progress::RunProgress;

@@ -3,10 +3,7 @@
 use edgecut_engine::EngineError;
 use edgecut_graph::{TensorData, TensorId};
 
-use super::{
-    deploy::{Deployment, Output},
-    record::Record,
-};
+use super::deploy::{Deployment, Output};
 
 /// Why a run has no outputs.
 #[derive(Debug, thiserror::Error)]
@@ -17,17 +14,17 @@ pub enum OutputError {
     Content(#[from] EngineError),
 }
 
-/// The model's outputs in order: as the sink sent them, or a parameter's `content` where the model returns one.
+/// The model's outputs in order: of `sink_values`, as the sink sent them, or a parameter's `content` where the model returns one.
 ///
 /// # Errors
 /// If the sink sent too few, or a content cannot be read.
 pub fn outputs(
     deployment: &Deployment,
-    record: &Record,
+    sink_values: &[TensorData],
     content: &dyn Fn(TensorId) -> Result<TensorData, EngineError>,
 ) -> Result<Vec<TensorData>, OutputError> {
     let output = |output: &Output| match output {
-        Output::Sink(index) => record.sink_values.get(*index as usize).cloned().ok_or(OutputError::Missing),
+        Output::Sink(index) => sink_values.get(*index as usize).cloned().ok_or(OutputError::Missing),
         Output::Parameter(id) => Ok(content(*id)?),
     };
     deployment.outputs.iter().map(output).collect()

@@ -6,7 +6,8 @@ use smol_str::SmolStr;
 
 use super::{
     deploy::{DeployError, DeployOptions, Deployment, deploy},
-    execute::{RunError, RunOptions, agents_of, execute},
+    error::RunError,
+    execute::{RunOptions, agents_of, execute},
     record::Record,
 };
 use crate::{Cluster, agent::Fleet};

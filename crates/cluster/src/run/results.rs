@@ -55,11 +55,11 @@ pub struct RunAbout {
 /// Why a text is not a file of results.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
-    #[error("not results, as `edgecut run --output FILE.json` writes them: {0}")]
+    #[error("not results, as `edgecut run` writes them to a .json file: {0}")]
     Json(#[from] serde_json::Error),
     #[error("the results have format version {found}, this program reads {VERSION}")]
     Version { found: u32 },
-    #[error("not results, as `edgecut run --output FILE.csv` of this version writes them: the first line differs")]
+    #[error("not results, as `edgecut run` of this version writes them to a .csv file: the first line differs")]
     Columns,
     #[error("a row was cut off ({0}): mend the file, or name another one")]
     Row(csv::Error),

@@ -60,12 +60,12 @@ impl fmt::Display for UnknownEnergy {
             writeln!(
                 f,
                 "`edgecut devices` says whether a device has an energy source; what was measured before it had one is \
-                 measured again with `edgecut profile --again`"
+                 measured again, with option `again` of `edgecut profile`"
             )?;
         }
         f.write_str(
             "figures of an external meter can be written into the columns of a profile (docs/operations.md); \
-             `--ban '*=SERVER/DEVICE'` leaves a device out; --objective latency needs no energy",
+             option `ban=*=SERVER/DEVICE` leaves a device out; option `objective=latency` needs no energy",
         )
     }
 }

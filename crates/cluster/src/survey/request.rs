@@ -32,6 +32,27 @@ pub struct SurveyRequest<'a> {
     pub contents: NamedTensors,
 }
 
+impl<'a> SurveyRequest<'a> {
+    /// The groups of a model alone, with the defaults of `edgecut profile`; profiles are kept in `folder`.
+    pub fn new(graph: &'a Graph, model: &'a str, model_hash: &'a str, folder: &'a Path) -> SurveyRequest<'a> {
+        SurveyRequest {
+            graph,
+            model,
+            model_hash,
+            binding: ProfiledBinding::default(),
+            mode: MeasurementMode::Isolated,
+            granularity: Granularity::Fused,
+            sampling: Sampling::default(),
+            whole: false,
+            shard_budget: None,
+            remeasure: false,
+            missing: MissingPolicy::Measure,
+            folder,
+            contents: NamedTensors::new(),
+        }
+    }
+}
+
 /// What to do with items that are not in the profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MissingPolicy {

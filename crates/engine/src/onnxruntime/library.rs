@@ -82,7 +82,7 @@ fn find(asked: Option<&Path>) -> Result<PathBuf, String> {
     let folders = python_folder().into_iter().chain(system_folders());
     folders.filter_map(|folder| library_in(&folder)).next().ok_or_else(|| {
         format!(
-            "ONNX Runtime is not installed: `pip install onnxruntime`, or name its library with --onnxruntime or {VARIABLE}"
+            "ONNX Runtime is not installed: `pip install onnxruntime`, or name its library with option `onnxruntime` or {VARIABLE}"
         )
     })
 }

@@ -19,7 +19,7 @@ pub enum ExportError {
     Content { name: String, what: String },
     #[error(
         "the model has {bytes} bytes and an ONNX file at most 2147483647: write its weights to a file of their own \
-         (--external-data)"
+         (option `external_data`)"
     )]
     TooLarge { bytes: u64 },
 }

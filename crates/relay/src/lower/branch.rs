@@ -46,7 +46,7 @@ impl Lowering<'_, '_> {
         let Some(evaluate) = self.options.evaluate else {
             let names = sources(&self.graph, &operators, tensor);
             return Err(undecided(format!(
-                "its condition depends on {names}: give the content with `--inputs FILE.npz`, and the branch \
+                "its condition depends on {names}: give the content with option `inputs`, and the branch \
                  that it selects is taken"
             )));
         };

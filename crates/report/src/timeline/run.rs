@@ -1,6 +1,6 @@
 //! A plan and its run as a timeline: for every device and link what was predicted and what was measured, memory and rates as counters.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use edgecut_cluster::{
     agent::protocol::inference_trace::InferenceTrace,
@@ -9,7 +9,7 @@ use edgecut_cluster::{
 use edgecut_graph::{Graph, units::Micros};
 use edgecut_plan::{DeviceId, Plan};
 
-use super::{CounterUnit, Detail, Span, Timeline, TrackContent, TrackGroup};
+use super::{CounterUnit, Detail, Span, Timeline, TrackContent, TrackGroup, chrome, perfetto};
 use crate::page::{account, memory_curve};
 
 /// Spans of one device or link.
@@ -21,6 +21,14 @@ struct Lane {
 
 /// A link, by its servers; of one server, by its devices.
 type Ends = (String, String);
+
+/// The [`timeline`] as content of the file at `path`: a trace in Chrome's format if it is called `.json`, else in Perfetto's.
+pub fn trace(path: &Path, plan: &Plan, graph: &Graph, deployment: &Deployment, record: &Record) -> Vec<u8> {
+    let timeline = timeline(plan, graph, deployment, record);
+    // Perfetto knows its own format by the content.
+    let is_json = path.extension().is_none_or(|extension| extension.eq_ignore_ascii_case("json"));
+    if is_json { chrome::json(&timeline).into_bytes() } else { perfetto::bytes(&timeline) }
+}
 
 /// The last inference that all servers measured next to the plan's prediction; both begin at 0. `graph` is what was deployed, for
 /// the predicted memory.

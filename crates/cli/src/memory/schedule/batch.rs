@@ -4,7 +4,7 @@ use std::path::Path;
 
 use edgecut_interop::memory_workload::batch::{BatchRow, entries};
 use edgecut_memory::target::Target;
-use miette::Report;
+use edgecut_session::error::Message;
 
 use super::{flags::Schedule, search};
 use crate::{
@@ -18,8 +18,8 @@ pub(super) fn run(arguments: &Schedule, list: &Path) -> Outcome {
     let text = String::from_utf8_lossy(&source_file::read(list)?).into_owned();
     let folder = list.parent().unwrap_or(Path::new("."));
     let place = |line: usize| format!("{}:{line}", list.display());
-    let entries =
-        entries(&text).map_err(|error| Failure::BadInput(Report::msg(format!("{}: {error}", place(error.line())))))?;
+    let entries = entries(&text)
+        .map_err(|error| Failure::BadInput(Message::from(format!("{}: {error}", place(error.line())))))?;
     let (mut rows, mut missed) = (Vec::new(), Vec::new());
     for entry in &entries {
         let path = folder.join(&entry.path);
@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &Schedule, list: &Path) -> Outcome {
         Format::Table => table(&rows),
     }
     arguments.output.as_deref().map_or(Ok(()), |path| source_file::write(path, &format::to_csv(&rows)?))?;
-    if missed.is_empty() { Ok(()) } else { Err(Failure::NoPlan(Report::msg(missed.join("\n")))) }
+    if missed.is_empty() { Ok(()) } else { Err(Failure::NoPlan(Message::from(missed.join("\n")))) }
 }
 
 fn table(rows: &[BatchRow]) {

@@ -5,7 +5,7 @@ use std::{fmt, path::Path};
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_interop::memory_workload::{MemoryWorkload, Solved, WrittenSchedule};
 use edgecut_memory::target::Target;
-use miette::Report;
+use edgecut_session::error::Message;
 use serde::Serialize;
 
 use super::{flags::Schedule, search, seeds};
@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &Schedule, input: &Path, bytes: &[u8]) -> Outcome {
     let solved = search::solve(arguments, &workload)?;
     let Some(target) = target else { return front(arguments, &solved) };
     let Some(best) = solved.best(target) else {
-        return Err(Failure::NoPlan(Report::msg(solved.why_none(target).to_string())));
+        return Err(Failure::NoPlan(Message::from(solved.why_none(target).to_string())));
     };
     let written = solved.write(best).map_err(Failure::failed)?;
     let summary = summary(&workload, &solved, target, &written);

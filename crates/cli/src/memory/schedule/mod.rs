@@ -16,7 +16,9 @@ use edgecut_interop::network::Network;
 
 pub use flags::Schedule;
 
-use crate::{Outcome, ineffective, kind, source_file};
+use edgecut_session::file_kind as kind;
+
+use crate::{Outcome, ineffective, source_file};
 
 impl Schedule {
     pub fn run(self) -> Outcome {

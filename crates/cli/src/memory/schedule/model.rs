@@ -8,7 +8,8 @@ use edgecut_memory::{
     roofline::Roofline,
     target::Target,
 };
-use miette::Report;
+use edgecut_session::error::Message;
+use edgecut_session::model::contents::{Contents, engine_error};
 
 use super::{
     flags::Schedule,
@@ -18,7 +19,6 @@ use super::{
 };
 use crate::{
     Failure, Outcome,
-    contents::{Contents, engine_failure},
     format::{self, Format},
     memory::{effort, subject::Subject},
     source_file,
@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Schedule, subject: &Subject) -> Outcome {
         let (found, bound) = (fitted.smallest_peak(), fitted.peak_bound);
         let text =
             format!("no schedule keeps the target: the smallest one found needs {found}, the lower bound is {bound}");
-        return Err(Failure::NoPlan(Report::msg(text)));
+        return Err(Failure::NoPlan(Message::from(text)));
     };
     match (arguments.execution.run, &neighbour) {
         (true, Some((neighbour, _))) => offload::run(arguments, subject, &fitted, target, neighbour),
@@ -75,7 +75,7 @@ fn chosen<'a>(
         let params = subject.params_of_run()?;
         let contents = Contents::new(whole, subject.given.clone(), &params)?.within_ranges_of(whole);
         let content = |graph: &Graph, id: TensorId| contents.of_tensor(graph.tensor(id));
-        let mut bench = ScheduleBench::new(grouped, &content).map_err(engine_failure)?;
+        let mut bench = ScheduleBench::new(grouped, &content).map_err(engine_error)?;
         let (kept, run) = run_here(&mut bench, fitted, best, target)?;
         (best, measured) = (kept, Some(run));
     }
@@ -117,5 +117,5 @@ fn run_here<'a>(
         Target::Limit(_) => bench.run(&first.graph()).map(|run| (first, run)),
         Target::Slowdown(allowed) => bench.smallest_within(fitted, first, allowed, &progress),
     };
-    found.map_err(engine_failure)
+    found.map_err(engine_error)
 }

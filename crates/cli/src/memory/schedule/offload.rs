@@ -1,5 +1,11 @@
 //! `--cluster`: tensors wait on the nearest other server; with `--run` on its agents, compared with program order.
 
+use edgecut_session::{
+    cluster::{links, reach_all, read_cluster},
+    model::contents::{Contents, engine_error},
+    outputs::on_this_machine,
+    runtime::runtime,
+};
 use std::path::Path;
 
 use edgecut_cluster::{
@@ -32,7 +38,7 @@ use edgecut_plan::{
     },
     problem::Cost,
 };
-use miette::Report;
+use edgecut_session::error::Message;
 use tokio::runtime::Runtime;
 
 use super::{
@@ -40,27 +46,18 @@ use super::{
     notes::notes,
     rows::{self, Row},
 };
-use crate::{
-    Failure, Outcome,
-    cluster_flag::{links, reach_all, read_cluster, runtime},
-    contents::{Contents, engine_failure},
-    deployed::on_this_machine,
-    format::Format,
-    memory::subject::Subject,
-    source_file,
-    stdout::print_line,
-};
+use crate::{Failure, Outcome, format::Format, memory::subject::Subject, source_file, stderr, stdout::print_line};
 
 /// Where measured links are kept.
 const LINKS: &str = "profiles/links.csv";
 
 /// The server that the source of the cluster can copy to and back from in the least time, and what a copy costs.
 pub(super) fn nearest(path: &Path) -> Result<(String, LinkCost), Failure> {
-    let cluster = read_cluster(path)?;
+    let cluster = read_cluster(path, &stderr::events())?;
     let measured = LinkTable::load(Path::new(LINKS)).map_err(Failure::bad_input)?;
     nearest_server(&cluster, &measured).ok_or_else(|| {
         let (here, path) = (&cluster.source, path.display());
-        Failure::BadInput(Report::msg(format!(
+        Failure::BadInput(Message::from(format!(
             "{path}: no link from `{here}` to another server and back is known; `edgecut devices --cluster {path}` \
              measures them, or give them as [[link]] in the file"
         )))
@@ -85,9 +82,9 @@ pub(super) fn run(
     let copy = |bytes: Bytes| Roofline::default().copy(bytes);
     let (agents, devices) = reach(arguments, neighbour, &copy)?;
     let (best, chosen) =
-        choose(fitted, target, &devices).map_err(|why| Failure::NoPlan(Report::msg(why.to_string())))?;
+        choose(fitted, target, &devices).map_err(|why| Failure::NoPlan(Message::from(why.to_string())))?;
     check::values::values(&best.variant.grouped.graph, &chosen.graph).map_err(Failure::failed)?;
-    let no_plan = |why: NoPlan| Failure::NoPlan(Report::msg(why.to_string()));
+    let no_plan = |why: NoPlan| Failure::NoPlan(Message::from(why.to_string()));
     let program_order = program_order(subject, &devices)?.map_err(no_plan)?;
 
     let whole = &subject.problem.graph;
@@ -99,7 +96,7 @@ pub(super) fn run(
     let runner = OffloadRunner { fleet, cluster, devices: &devices, content: &content, given: &given };
     let run = |plan: &OffloadPlan| runtime.block_on(runner.run(plan, arguments.search.seed)).map_err(run_failure);
     let (plain, ran) = (run(&program_order)?, run(&chosen)?);
-    let wanted = on_this_machine(whole, &contents, &[]).map_err(engine_failure)?;
+    let wanted = on_this_machine(whole, &contents, &[]).map_err(engine_error)?;
     let difference = Difference::between(&ran.outputs, &wanted, Tolerance::of(whole));
 
     let arena = chosen.arena(devices.device);
@@ -123,18 +120,23 @@ fn reach<'a>(
     neighbour: &str,
     copy: &'a dyn Fn(Bytes) -> Micros,
 ) -> Result<(Agents, OffloadDevices<'a>), Failure> {
-    let cluster = arguments.execution.cluster.as_deref().map_or_else(|| Ok(Cluster::embedded()), read_cluster)?;
+    let events = stderr::events();
+    let cluster = arguments
+        .execution
+        .cluster
+        .as_deref()
+        .map_or_else(|| Ok(Cluster::embedded()), |path| read_cluster(path, &events))?;
     let runtime = runtime()?;
     let (fleet, inventory) = runtime.block_on(async {
-        let fleet = reach_all(&cluster).await?;
-        let links = links(&fleet, &cluster, Path::new(LINKS), false).await?;
+        let fleet = reach_all(&cluster, &events).await?;
+        let links = links(&fleet, &cluster, Path::new(LINKS), false, &events).await?;
         let inventory = fleet.inventory(&cluster, links);
         Ok::<_, Failure>((fleet, inventory))
     })?;
     let address = |device: &DeviceName| cluster.server(&device.server).map(|server| server.endpoint.clone());
     let network = network(&inventory, address, None).map_err(Failure::failed)?;
     let there = network.devices.iter().position(|device| device.server == neighbour);
-    let there = there.ok_or_else(|| Failure::Failed(Report::msg(format!("{neighbour} offers no device"))))?;
+    let there = there.ok_or_else(|| Failure::Failed(Message::from(format!("{neighbour} offers no device"))))?;
     let devices = OffloadDevices { device: network.source, host: DeviceId(there as u32), network, copy };
     Ok((Agents { cluster, fleet, runtime }, devices))
 }
@@ -174,7 +176,7 @@ fn print_runs(runs: &[(&str, &OffloadRun)]) {
 fn run_failure(error: OffloadRunError) -> Failure {
     match error {
         OffloadRunError::Perform(PerformError::Contents(error))
-        | OffloadRunError::Outputs(OutputError::Content(error)) => engine_failure(error),
+        | OffloadRunError::Outputs(OutputError::Content(error)) => engine_error(error),
         error => Failure::failed(error),
     }
 }

@@ -1,5 +1,6 @@
 //! Reads a DLMO or MAGIS graph and searches its schedules, with progress on stderr.
 
+use edgecut_session::file_kind::{self as kind, FileKind};
 use std::{
     path::Path,
     time::{Duration, Instant},
@@ -9,14 +10,11 @@ use edgecut_interop::memory_workload::{MemoryWorkload, Solved};
 use indicatif::ProgressBar;
 
 use super::flags::Schedule;
-use crate::{
-    Failure,
-    kind::{self, Kind},
-};
+use crate::Failure;
 
 /// Reads a graph of either form.
 pub(super) fn parse(input: &Path, bytes: &[u8]) -> Result<MemoryWorkload, Failure> {
-    MemoryWorkload::parse(bytes).map_err(|error| kind::instead(input, bytes, Kind::Graph, error))
+    MemoryWorkload::parse(bytes).map_err(|error| kind::instead(input, bytes, FileKind::Graph, error))
 }
 
 /// Searches, and says on stderr how fast that went.

@@ -138,7 +138,9 @@ impl RemoteAgent {
                 Some(_) if cause.contains("CertificateRevoked") => {
                     "our certificate is revoked: `edgecut cluster init` issues another one".to_string()
                 }
-                Some(_) => format!("{cause} (does it use TLS, and did its --client-ca sign our certificate?)"),
+                Some(_) => format!(
+                    "{cause} (does it use TLS, and did its certificate authority of clients sign our certificate?)"
+                ),
             })),
             Err(error) => Err(error),
         }

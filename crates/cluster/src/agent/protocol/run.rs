@@ -64,7 +64,8 @@ pub enum RunEvent {
         at: Micros,
         digest: [u8; 32],
     },
-    /// An output of the first inference, by its index among the sink's values.
+    /// An output of an inference that has arrived, by its index among the sink's values; of which inferences,
+    /// [`Setup::reported`] says.
     Output {
         index: u32,
         data: TensorData,
@@ -340,6 +341,7 @@ mod tests {
             in_flight: 1,
             wait: None,
             streamed: vec![StreamedTensor { name: "w".into(), ty }],
+            reported: Default::default(),
         }
     }
 

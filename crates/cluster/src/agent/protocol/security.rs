@@ -71,7 +71,7 @@ pub enum SecurityError {
     #[error("the {what} cannot be used for TLS: {cause}")]
     Tls { what: &'static str, cause: String },
     #[error(
-        "{0} can be reached from other machines: give --tls-cert, --tls-key and --client-ca, or --insecure to accept \
+        "{0} can be reached from other machines: give option `tls_cert`, option `tls_key` and option `client_ca`, or option `insecure` to accept \
          any client"
     )]
     Open(SocketAddr),

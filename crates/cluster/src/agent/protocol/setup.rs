@@ -43,6 +43,18 @@ pub struct Setup {
     pub wait: Option<Micros>,
     /// Parameters whose contents are sent after the setup; others are generated from their names.
     pub streamed: Vec<StreamedTensor>,
+    /// Of which inferences the sink sends the outputs.
+    #[serde(default)]
+    pub reported: ReportedOutputs,
+}
+
+/// Of which inferences the sink sends the outputs to the client. It sends a digest of those of the others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReportedOutputs {
+    /// Of the first one: all have the same inputs.
+    #[default]
+    First,
+    All,
 }
 
 /// Index into [`Setup::values`].
@@ -378,6 +390,7 @@ mod tests {
             in_flight: 1,
             wait: None,
             streamed: vec![],
+            reported: ReportedOutputs::First,
         }
     }
 

@@ -40,7 +40,7 @@ pub enum HostError {
     #[error("device {device} is busy with {user}")]
     Busy { device: SmolStr, user: String },
     #[error(
-        "device {device} computes with at most {}, {threads} were asked for: start its agent with more (--threads)",
+        "device {device} computes with at most {}, {threads} were asked for: start its agent with more threads",
         counted(*.offered as usize, "thread")
     )]
     Threads { device: SmolStr, threads: u32, offered: u32 },

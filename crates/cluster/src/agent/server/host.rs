@@ -71,11 +71,10 @@ pub struct HostOptions {
 const CPU: &str = "cpu";
 
 /// Why a dilated agent offers its processor alone.
-const NO_DILATED_GPU: &str = "no GPU: time dilation (--dilate) slows down the processor alone";
+const NO_DILATED_GPU: &str = "no GPU: time dilation slows down the processor alone";
 
 /// Why a dilated agent tells no energy.
-const NO_DILATED_ENERGY: &str =
-    "time dilation (--dilate) stretches times, and this machine's power is not the slow device's";
+const NO_DILATED_ENERGY: &str = "time dilation stretches times, and this machine's power is not the slow device's";
 
 /// One server's agent.
 pub struct Host {

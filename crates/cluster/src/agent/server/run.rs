@@ -31,7 +31,7 @@ use super::{
 use crate::agent::protocol::{
     named_tensors::NamedTensors,
     run::{RunCommand, RunEvent},
-    setup::{EnforcedLimit, Partition, Setup},
+    setup::{EnforcedLimit, Partition, ReportedOutputs, Setup},
 };
 use edgecut_engine::Executable;
 use edgecut_graph::{TensorData, units::Bytes};
@@ -237,7 +237,7 @@ impl Host {
                         trace.energy = energy.read(now);
                         trace.machine = load.read(now);
                     }
-                    client.report(report).await?;
+                    client.report(report, session.setup.reported).await?;
                 }
             }
         }
@@ -308,7 +308,7 @@ impl ClientChannel {
         Ok(streamed)
     }
 
-    async fn report(&self, report: SessionReport) -> Result<(), HostError> {
+    async fn report(&self, report: SessionReport, reported: ReportedOutputs) -> Result<(), HostError> {
         match report {
             SessionReport::Started { inference, at } => self.send(RunEvent::Started { inference, at }).await,
             SessionReport::Finished(trace) => self.send(RunEvent::Measured(trace)).await,
@@ -318,7 +318,7 @@ impl ClientChannel {
                     hash.update(output.bytes());
                 }
                 self.send(RunEvent::Arrived { inference, at, digest: *hash.finalize().as_bytes() }).await?;
-                if inference == 0 {
+                if inference == 0 || reported == ReportedOutputs::All {
                     for (index, data) in (0u32..).zip(outputs) {
                         self.send(RunEvent::Output { index, data }).await?;
                     }

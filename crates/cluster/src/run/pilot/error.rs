@@ -14,7 +14,7 @@ pub enum PlanningError {
     Missed(NoPlan),
     /// With what an agent said last.
     #[error(
-        "no plan was found that fits the memory that the agents have free (last refusal: {0}); --rehearse 0 plans from profiles alone"
+        "no plan was found that fits the memory that the agents have free (last refusal: {0}); option `rehearse=0` plans from profiles alone"
     )]
     NoRoom(String),
     #[error(transparent)]

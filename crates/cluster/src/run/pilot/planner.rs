@@ -81,7 +81,7 @@ mod tests {
         search::Options,
         split::ratios::Ratios,
     };
-    use edgecut_profile::{CacheFlush, MeasurementMode, ProfiledBinding, Sampling};
+    use edgecut_profile::{CacheFlush, Sampling};
     use edgecut_relay::{ImportOptions, import};
 
     use super::{super::candidates::add_alternatives, *};
@@ -89,7 +89,7 @@ mod tests {
         Cluster, Inventory,
         agent::{Fleet, Host, HostOptions, Shutdown, serve},
         run::request::{DeviceRows, ModelGroups, PlanSettings},
-        survey::{DeviceProfile, MissingPolicy, SurveyRequest, survey},
+        survey::{DeviceProfile, SurveyRequest, survey},
     };
 
     const MODEL: &str = "#[version = \"0.0.5\"]
@@ -123,21 +123,8 @@ def @main(%x: Tensor[(1, 8, 32, 32), float32], %w1: Tensor[(16, 8, 3, 3), float3
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (folder, shutdown) = (tempfile::tempdir().unwrap(), Shutdown::new());
         let sampling = Sampling { budget: Micros(2e5), ..Sampling::default() };
-        let wanted = SurveyRequest {
-            graph,
-            model: "model",
-            model_hash: "0123456789abcdef",
-            binding: ProfiledBinding::default(),
-            mode: MeasurementMode::Isolated,
-            granularity: Granularity::Fused,
-            sampling,
-            whole: false,
-            shard_budget: None,
-            remeasure: false,
-            missing: MissingPolicy::Measure,
-            folder: folder.path(),
-            contents: BTreeMap::new(),
-        };
+        let mut wanted = SurveyRequest::new(graph, "model", "0123456789abcdef", folder.path());
+        wanted.sampling = sampling;
         let (cluster, fleet, inventory, surveyed) = runtime.block_on(async {
             let cluster = match agents {
                 1 => Cluster::embedded(),

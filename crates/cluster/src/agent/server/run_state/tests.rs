@@ -53,6 +53,7 @@ fn setup(sizes: &[u64], partitions: Vec<Partition>, sends: &[u32]) -> Setup {
         in_flight: 1,
         wait: None,
         streamed: vec![],
+        reported: Default::default(),
     }
 }
 

@@ -1,0 +1,35 @@
+//! Files that options name.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
+
+use edgecut_cluster::agent::total_memory;
+use edgecut_graph::units::Bytes;
+use edgecut_values::input_file;
+
+use crate::Error;
+
+/// Reads the file at `path`.
+///
+/// # Errors
+/// If it cannot be read, or is larger than [`max_bytes`].
+pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    input_file::read(path, max_bytes()).map_err(|error| Error::unreadable(path, &error))
+}
+
+/// Most bytes of a file that are read: half of the machine's memory, as what is read is held in a second form too.
+pub fn max_bytes() -> u64 {
+    static MAX: LazyLock<u64> = LazyLock::new(|| match total_memory() {
+        Bytes::ZERO => u64::MAX,
+        memory => memory.0 / 2,
+    });
+    *MAX
+}
+
+/// The file `named` in a plan: relative to the working directory or, if it does not exist there, to the plan's folder.
+pub fn resolve(plan: &Path, named: &str) -> PathBuf {
+    let (here, there) = (PathBuf::from(named), plan.parent().unwrap_or(Path::new("")).join(named));
+    if !here.exists() && there.exists() { there } else { here }
+}

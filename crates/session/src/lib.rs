@@ -1,0 +1,62 @@
+//! From a model to a run: the verbs of edgecut as functions.
+//!
+//! Each verb takes a model or a site, a struct of options, and returns its result. The command line, its configuration file
+//! and the Python package fill the same structs.
+//!
+//! ```no_run
+//! use edgecut_session::{Events, Model, ModelOptions, PlanOptions, ProfileOptions, RunOptions, Site, SiteOptions};
+//!
+//! # fn main() -> Result<(), edgecut_session::Error> {
+//! let model = Model::open("m.onnx", &ModelOptions::default())?;
+//! let site = SiteOptions { cluster: Some("lab.toml".into()), ..SiteOptions::default() };
+//! let site = Site::open(&site, &Events::default())?;
+//! let profiles = site.profile(&model, &ProfileOptions::default())?;
+//! let plan = site.plan(&model, &profiles, &PlanOptions::default())?;
+//! for run in site.run(&model, &plan, &RunOptions::default())? {
+//!     println!("{} for {}", run.result.outcome.latency.median_us, run.plan.predicted.latency_us);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`model`] | models, read with the contents of inputs and parameters |
+//! | [`site`], [`cluster`] | the devices that are used: agents of a cluster, or this machine |
+//! | [`profile`], [`profile_source`] | what every operator costs: measured, or read from files |
+//! | [`plan`], [`plan_file`], [`calibrations`] | plans for a site or for recorded profiles |
+//! | [`run`], [`outputs`] | plans run on agents, models run here; what comes out |
+//! | [`events`] | progress, and how work is cancelled |
+//! | [`error`], [`option_text`] | why a verb failed, and how texts name options |
+//! | [`file_kind`], [`input`], [`output`], [`located`] | what a file is; how it is read and written |
+//! | [`option_values`] | options and their values as text |
+//! | [`busy`], [`runtime`] | machines that are too busy to measure; threads that wait for agents |
+
+pub mod busy;
+pub mod calibrations;
+pub mod cluster;
+pub mod error;
+pub mod events;
+pub mod file_kind;
+pub mod input;
+pub mod located;
+pub mod model;
+pub mod option_text;
+pub mod option_values;
+pub mod output;
+pub mod outputs;
+pub mod plan;
+pub mod plan_file;
+pub mod profile;
+pub mod profile_source;
+pub mod run;
+pub mod runtime;
+pub mod site;
+
+pub use error::Error;
+pub use events::{Cancellation, Event, Events};
+pub use model::{Model, options::ModelOptions};
+pub use plan::{options::PlanOptions, recorded::Recorded};
+pub use profile::{ProfileOptions, Profiles};
+pub use run::{deployed::Deployed, execution::PlanRun, options::RunOptions};
+pub use site::{Site, SiteOptions};

@@ -1,0 +1,123 @@
+//! Where the contents of a model's inputs and parameters come from.
+
+use std::collections::BTreeMap;
+
+use smol_str::SmolStr;
+
+use super::given::Given;
+use crate::Error;
+use edgecut_engine::EngineError;
+use edgecut_graph::{Graph, Origin, Tensor, TensorData, TensorId, TensorType};
+use edgecut_ops::passes::index_ranges::{ValueRange, index_ranges};
+use edgecut_relay::Params;
+use edgecut_values::{SeedError, seeded, seeded_within};
+
+/// Of a constant the model's; else the `.npz` file, else the `.params` file, else generated from the name: indices and lengths
+/// within their ranges.
+pub struct Contents<'a> {
+    graph: &'a Graph,
+    given: Given,
+    params: &'a Params,
+    /// By name: what the generated content of an input must lie within.
+    ranges: BTreeMap<SmolStr, ValueRange>,
+}
+
+impl<'a> Contents<'a> {
+    /// The contents of `graph`. Checks that every array of `given` is for a tensor that the model declares.
+    pub fn new(graph: &'a Graph, given: Given, params: &'a Params) -> Result<Contents<'a>, Error> {
+        let declared: Vec<String> =
+            graph.inputs().chain(graph.parameters()).map(|id| format!("in_{}", graph.tensor(id).name)).collect();
+        for name in given.names() {
+            if !declared.iter().any(|known| known == name) {
+                let error = EngineError::Other(format!(
+                    "the inputs file has an array `{name}`, but the model declares no %{}; it declares {}",
+                    &name["in_".len()..],
+                    declared.iter().take(8).map(|d| d.as_str()).collect::<Vec<_>>().join(", ")
+                ));
+                return Err(Error::bad_input(error));
+            }
+        }
+        for id in graph.inputs().chain(graph.parameters()) {
+            let tensor = graph.tensor(id);
+            let params = || params.get(&tensor.name).map(TensorData::ty);
+            if let Some(found) = given.ty(&tensor.name).cloned().or_else(params) {
+                check_type(tensor, &found).map_err(Error::bad_input)?;
+            }
+        }
+        given.check()?;
+        Ok(Contents { graph, given, params, ranges: BTreeMap::new() })
+    }
+
+    /// The same with generated indices and lengths that are valid in `whole`, the model that the graph is made of.
+    pub fn within_ranges_of(mut self, whole: &Graph) -> Contents<'a> {
+        let ranges = index_ranges(whole).into_iter();
+        self.ranges = ranges.map(|(id, range)| (whole.tensor(id).name.clone(), range)).collect();
+        self
+    }
+
+    /// The content of one tensor.
+    pub fn of(&self, id: TensorId) -> Result<TensorData, EngineError> {
+        self.of_tensor(self.graph.tensor(id))
+    }
+
+    /// The content of a tensor of this graph, or of one of the same name in a graph that computes the same.
+    pub fn of_tensor(&self, tensor: &Tensor) -> Result<TensorData, EngineError> {
+        let name = tensor.name.as_str();
+        if let Origin::Constant(data) = &tensor.origin {
+            return Ok(data.clone());
+        }
+        if let Some(data) = self.find(name) {
+            return Ok(data.clone());
+        }
+        self.generated(tensor).map_err(|e| EngineError::Tensor { name: name.to_string(), what: e.to_string() })
+    }
+
+    fn generated(&self, tensor: &Tensor) -> Result<TensorData, SeedError> {
+        match self.ranges.get(&tensor.name) {
+            Some(range) => seeded_within(&tensor.name, &tensor.ty, *range),
+            None => seeded(&tensor.name, &tensor.ty),
+        }
+    }
+
+    /// The contents that do not follow from names and types alone, by name.
+    pub fn given(&self) -> BTreeMap<SmolStr, TensorData> {
+        let tensors = self.graph.inputs().chain(self.graph.parameters()).map(|id| self.graph.tensor(id));
+        let content = |tensor: &Tensor| match self.find(&tensor.name) {
+            Some(data) => Some(data.clone()),
+            None if self.ranges.contains_key(&tensor.name) => self.generated(tensor).ok(),
+            None => None,
+        };
+        tensors.filter_map(|tensor| Some((tensor.name.clone(), content(tensor)?))).collect()
+    }
+
+    fn find(&self, name: &str) -> Option<&TensorData> {
+        self.given.get(name).or_else(|| self.params.get(name))
+    }
+
+    /// The contents of all inputs, in order.
+    pub fn inputs(&self) -> Result<Vec<TensorData>, EngineError> {
+        self.graph.inputs().map(|id| self.of(id)).collect()
+    }
+}
+
+/// Checks that content of type `found` can be that of `tensor`.
+///
+/// # Errors
+/// If it cannot.
+pub fn check_type(tensor: &Tensor, found: &TensorType) -> Result<(), EngineError> {
+    match found.is_instance_of(&tensor.ty) {
+        true => Ok(()),
+        false => {
+            let what = format!("the model declares {}, {found} was given", tensor.ty);
+            Err(EngineError::Tensor { name: tensor.name.to_string(), what })
+        }
+    }
+}
+
+/// A tensor that does not fit is bad input; all else failed while running.
+pub fn engine_error(error: EngineError) -> Error {
+    match error {
+        EngineError::Tensor { .. } | EngineError::Unsupported(_) => Error::bad_input(error),
+        _ => Error::failed(error),
+    }
+}

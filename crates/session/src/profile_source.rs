@@ -1,0 +1,232 @@
+//! Profiles that are given as files: rows of ours, EOP's CSV, dumps of TVM's debug executor. Which of them a file is,
+//! its content says.
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Error, Model, ModelOptions,
+    error::Message,
+    file_kind::{self as kind, FileKind, is_json_object},
+    input as file,
+    located::Located,
+};
+use edgecut_graph::Graph;
+use edgecut_interop::{eop, profile_import as import, profile_import::Imported, tvm_debug::Dump};
+use edgecut_ops::passes::bindings::Binding;
+use edgecut_profile::{ProfileRow, ProfiledDevice, reader};
+use edgecut_relay::eop_numbering;
+
+/// A model that is profiled: one that was read, with the text of its file, or the graph of a dump.
+pub enum ProfiledModel {
+    Read { model: Box<Model>, text: String },
+    Dump { dump: Box<Dump>, hash: String, path: PathBuf, options: Box<ModelOptions> },
+}
+
+/// One file of a profile, and the device it is declared to be of.
+#[derive(Debug, Clone)]
+pub struct Source {
+    pub path: PathBuf,
+    /// Server and device.
+    pub device: Option<(String, String)>,
+}
+
+impl Source {
+    /// `FILE` or `FILE=SERVER/DEVICE`.
+    pub fn parse(text: &str) -> Source {
+        let named = text.rsplit_once('=').and_then(|(path, device)| Some((path, device.split_once('/')?)));
+        match named {
+            Some((path, (server, device))) if !server.is_empty() && !device.is_empty() && !path.is_empty() => {
+                Source { path: path.into(), device: Some((server.to_string(), device.to_string())) }
+            }
+            _ => Source { path: text.into(), device: None },
+        }
+    }
+
+    /// The rows of the file, for the operators of `subject`.
+    ///
+    /// # Errors
+    /// If it is no profile, or one of another model.
+    pub fn read(&self, subject: &ProfiledModel) -> Result<Imported, Error> {
+        let text = text(&self.path)?;
+        let bad = |what: String| Error::BadInput(Message::from(format!("{}: {what}", self.path.display())));
+        match (times(&text), subject) {
+            (Times::None(kind), _) => Err(bad(format!("not a profile: {kind}"))),
+            (Times::Rows, _) => {
+                let rows = self.renamed(reader::parse(&text).map_err(&bad)?).map_err(bad)?;
+                Ok(Imported { rows, unused: 0, unused_time: edgecut_graph::units::Micros::ZERO, missing: 0 })
+            }
+            (Times::Eop, ProfiledModel::Read { model, text: relay, .. }) => {
+                let measured = eop::read(&text).map_err(|e| bad(e.to_string()))?;
+                let numbered = eop_numbering::operators(relay, &model.import.graph).ok_or_else(|| {
+                    bad("the module cannot be numbered as EOP does: it has more than calls, tuples and projections in main".into())
+                })?;
+                let place = self.place("eop", if measured.is_gpu { "gpu0" } else { "cpu" });
+                import::eop(&measured, &model.import.graph, &numbered, &place).map_err(|e| bad(e.to_string()))
+            }
+            (Times::Eop, ProfiledModel::Dump { .. }) => {
+                Err(bad("a profile of EOP's is of a Relay module: give that as the model".into()))
+            }
+            (Times::Trace | Times::Dump, ProfiledModel::Dump { dump, .. }) => {
+                let trace = match times(&text) {
+                    Times::Trace => text,
+                    _ => self::text(
+                        &counterpart(&self.path).ok_or_else(|| bad("its trace cannot be found by name".into()))?,
+                    )?,
+                };
+                let times = dump.times(&trace).map_err(|e| bad(e.to_string()))?;
+                Ok(import::tvm(&dump.graph, &times, &self.place("tvm", dump.device())))
+            }
+            (Times::Trace | Times::Dump, ProfiledModel::Read { .. }) => {
+                Err(bad("a trace of TVM's debug executor is of a graph dump: give the dump as the model".into()))
+            }
+        }
+    }
+
+    /// `rows` under the name of the declared device.
+    fn renamed(&self, mut rows: Vec<ProfileRow>) -> Result<Vec<ProfileRow>, String> {
+        let Some((server, device)) = &self.device else { return Ok(rows) };
+        let of = |row: &ProfileRow| (row.server.clone(), row.device.clone());
+        if let Some((first, other)) =
+            rows.first().map(of).and_then(|f| Some((f.clone(), rows.iter().map(of).find(|o| *o != f)?)))
+        {
+            let ((a, b), (c, d)) = (first, other);
+            return Err(format!("it has rows of {a}/{b} and {c}/{d}: as {server}/{device} it must be of one device"));
+        }
+        for row in &mut rows {
+            (row.server, row.device) = (server.clone(), device.clone());
+        }
+        Ok(rows)
+    }
+
+    fn place(&self, server: &str, device: &str) -> ProfiledDevice {
+        let (server, device) = self.device.clone().unwrap_or((server.to_string(), device.to_string()));
+        import::place(&server, &device, &self.path.file_stem().unwrap_or_default().to_string_lossy())
+    }
+}
+
+/// What a file says of times.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Times {
+    Rows,
+    Eop,
+    Trace,
+    Dump,
+    /// Nothing: it is of another kind that is known.
+    None(FileKind),
+}
+
+fn times(text: &str) -> Times {
+    let is_json = text.trim_start().starts_with('{');
+    let header = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let has = |name: &str| header.split(',').any(|cell| cell.trim() == name);
+    match is_json {
+        true if text.contains("\"traceEvents\"") => Times::Trace,
+        true if text.contains("\"arg_nodes\"") => Times::Dump, // JSON of TVM's
+        false if has("a_name") => Times::Eop,
+        false if has("signature") || header.is_empty() => Times::Rows,
+        _ => match kind::of_any(text.as_bytes()) {
+            Some(FileKind::Json) => Times::Dump,
+            Some(FileKind::Csv) | None => Times::Rows,
+            Some(kind) => Times::None(kind),
+        },
+    }
+}
+
+impl ProfiledModel {
+    /// Reads the model at `path`.
+    ///
+    /// # Errors
+    /// If it is neither a model nor a dump.
+    pub fn open(path: &Path, options: &ModelOptions) -> Result<ProfiledModel, Error> {
+        if !is_dump(path) {
+            return Ok(ProfiledModel::Read { model: Box::new(Model::open(path, options)?), text: text(path)? });
+        }
+        let text = text(path)?;
+        let dump = Dump::read(&text).map_err(|e| Error::bad_input(Located::new(path, e)))?;
+        let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+        let (dump, path, options) = (Box::new(dump), path.to_path_buf(), Box::new(options.clone()));
+        Ok(ProfiledModel::Dump { dump, hash, path, options })
+    }
+
+    /// The graph dump that `source` is, or is next to; `None` if it is neither a dump nor a trace.
+    ///
+    /// # Errors
+    /// If the file does not exist, or is of another known kind.
+    pub fn of_dump(source: &Path) -> Result<Option<PathBuf>, Error> {
+        match times(&text(source)?) {
+            Times::Dump => Ok(Some(source.to_path_buf())),
+            Times::Trace => Ok(counterpart(source)),
+            Times::None(kind) => {
+                Err(Error::BadInput(Message::from(format!("{}: not a profile: {kind}", source.display()))))
+            }
+            Times::Rows | Times::Eop => Ok(None),
+        }
+    }
+
+    pub fn graph(&self) -> &Graph {
+        match self {
+            ProfiledModel::Read { model, .. } => &model.import.graph,
+            ProfiledModel::Dump { dump, .. } => &dump.graph,
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        match self {
+            ProfiledModel::Read { model, .. } => &model.path,
+            ProfiledModel::Dump { path, .. } => path,
+        }
+    }
+
+    pub fn hash(&self) -> &str {
+        match self {
+            ProfiledModel::Read { model, .. } => &model.import.hash,
+            ProfiledModel::Dump { hash, .. } => hash,
+        }
+    }
+}
+
+/// Whether the file at `path` is JSON, as dumps are and Relay is not, and no plan.
+pub fn is_dump(path: &Path) -> bool {
+    let is_dump = |text: String| is_json_object(text.as_bytes()) && !kind::is_plan(text.as_bytes());
+    text(path).is_ok_and(is_dump)
+}
+
+/// The rows of several files for one model. Rows with a binding are kept only if it is `binding`.
+///
+/// # Errors
+/// If one is no profile of the model, or two are of one device.
+pub fn rows(
+    sources: &[Source],
+    subject: &ProfiledModel,
+    binding: &Binding,
+) -> Result<Vec<(PathBuf, Vec<ProfileRow>)>, Error> {
+    let (mut files, binding): (Vec<(PathBuf, Vec<ProfileRow>)>, String) = (Vec::new(), binding.to_string());
+    for source in sources {
+        let mut new = source.read(subject)?.rows;
+        new.retain(|row| row.binding.is_empty() || row.binding == binding);
+        let known: HashSet<(&str, &str)> =
+            files.iter().flat_map(|(_, rows)| rows).map(|row| (row.server.as_str(), row.device.as_str())).collect();
+        if let Some(row) = new.iter().find(|row| known.contains(&(row.server.as_str(), row.device.as_str()))) {
+            let (server, device) = (&row.server, &row.device);
+            let what = format!("{}: an earlier profile is of {server}/{device} too", source.path.display());
+            return Err(Error::BadInput(Message::from(format!("{what}: name its device, as FILE=SERVER/DEVICE"))));
+        }
+        files.push((source.path.clone(), new));
+    }
+    Ok(files)
+}
+
+fn text(path: &Path) -> Result<String, Error> {
+    Ok(String::from_utf8_lossy(&file::read(path)?).into_owned())
+}
+
+/// The trace of a dump, or the dump of a trace, as TVM names them.
+fn counterpart(path: &Path) -> Option<PathBuf> {
+    const NAMES: [&str; 2] = ["graph_dump", "execution_trace"];
+    let name = path.file_name()?.to_str()?;
+    let (from, to) = if name.contains(NAMES[0]) { (NAMES[0], NAMES[1]) } else { (NAMES[1], NAMES[0]) };
+    name.contains(from).then(|| path.with_file_name(name.replace(from, to)))
+}

@@ -1,0 +1,379 @@
+//! A plan on the agents of its cluster: deploy, execute, compare with one device; and once an agent is lost, the same with a
+//! plan for those that are left.
+
+use edgecut_cluster::{
+    agent::protocol::setup::EnforcedLimit,
+    engine_choice,
+    run::{
+        self, DeployError, DeployOptions, Deployment, Difference, RunError, Tolerance, agents_of, deploy, execute,
+        record::Record,
+        results::{RunAbout, RunResult},
+    },
+};
+use edgecut_engine::{EngineChoice, EngineError, EngineOptions};
+use edgecut_graph::{DeviceName, Graph, TensorData};
+use edgecut_plan::{Plan, Stop, file::DevicePlan, pipeline_depth, schedule::apply_schedules, split::divided};
+
+use super::{
+    binding::ChosenBinding,
+    failover::{Cause, Failover, Interruption},
+    options::RunOptions,
+    progress::RunWatch,
+    replan::replan,
+};
+use crate::{
+    Error, Events, Model, Site,
+    cluster::reach_all,
+    model::contents::{Contents, engine_error},
+    outputs::{on_this_machine, only, outputs},
+};
+
+/// What was measured of one plan.
+pub struct MeasuredRun<'a> {
+    pub plan: &'a Plan,
+    /// The graph that was deployed: the model's, with splits and schedules written out.
+    pub graph: &'a Graph,
+    pub deployment: &'a Deployment,
+    pub record: &'a Record,
+    pub result: RunResult,
+    /// The model's, of the last run.
+    pub outputs: Vec<TensorData>,
+}
+
+/// What was measured of one plan, without what only traces need.
+#[derive(Debug, Clone)]
+pub struct PlanRun {
+    pub plan: Plan,
+    pub result: RunResult,
+    /// The model's, of the last run.
+    pub outputs: Vec<TensorData>,
+}
+
+impl Site {
+    /// Runs `plan` of `model` on the agents, and compares what it takes with what was predicted, and its outputs with those
+    /// of one device. Where agents are lost, the plans that were made instead follow.
+    ///
+    /// # Errors
+    /// If the plan is not of this model, an agent fails and no other plan can go on, the outputs are not those of one
+    /// device, or it is cancelled.
+    pub fn run(&self, model: &Model, plan: &Plan, options: &RunOptions) -> Result<Vec<PlanRun>, Error> {
+        let mut runs = Vec::new();
+        self.run_with(model, plan, options, &mut |run| {
+            runs.push(PlanRun { plan: run.plan.clone(), result: run.result, outputs: run.outputs });
+            Ok(())
+        })?;
+        Ok(runs)
+    }
+
+    /// As [`Site::run`]; `each` gets what was measured, of one plan after the other where agents are lost.
+    ///
+    /// # Errors
+    /// As [`Site::run`], and those of `each`.
+    pub fn run_with(
+        &self,
+        model: &Model,
+        plan: &Plan,
+        options: &RunOptions,
+        each: &mut dyn FnMut(MeasuredRun<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let about = RunSource { name: &plan.model.path, binding: &ChosenBinding::sole() };
+        self.run_plan(model, plan, about, options, each)
+    }
+
+    pub(super) fn run_plan(
+        &self,
+        model: &Model,
+        plan: &Plan,
+        about: RunSource<'_>,
+        options: &RunOptions,
+        each: &mut dyn FnMut(MeasuredRun<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        check_model(model, plan)?;
+        let events = &self.events;
+        let stop = events.stop(None, KEPT);
+        let (mut plan, mut failover) = (plan.clone(), Failover::new(options, plan));
+        loop {
+            let runs = Runs { repeat: failover.left, stop, about };
+            let execution = Execution::of(self, options, &plan, model, runs)?;
+            let Some(interruption) = execution.run(model, each)? else { return Ok(()) };
+            let failure = interruption.failure.clone();
+            let is_of_agent = matches!(interruption.cause, Cause::Agent(_));
+            if stop.is_requested() || !failover.goes_on(interruption) {
+                return Err(if is_of_agent { Error::Agent(failure.into()) } else { Error::Failed(failure.into()) });
+            }
+            events.notice(format_args!("{failure}; planning again for the servers that answer"));
+            let rest = failover.without_blamed(&self.cluster);
+            let again = replan(events, &options.profile, model, &plan, &rest, failover.may_split);
+            plan = self.runtime.block_on(again).map_err(|error| error.at(format!("{failure}; no other plan")))?;
+            let devices = plan.devices.iter().filter(|device| !device.order.is_empty());
+            let names = DeviceName::join(devices.map(DevicePlan::device_name), ", ");
+            events.notice(format_args!("{} runs left, on {names}", failover.left));
+        }
+    }
+}
+
+/// # Errors
+/// If `plan` is of another file than `model`.
+pub(super) fn check_model(model: &Model, plan: &Plan) -> Result<(), Error> {
+    if model.import.hash == plan.model.blake3 {
+        return Ok(());
+    }
+    let what = "this is not the file that the plan was made for (its hash differs): make the plan again, or name the right one \
+                with option `model`";
+    Err(Error::BadInput(format!("{}: {what}", model.path.display()).into()))
+}
+
+/// What a cancellation leaves.
+pub(super) const KEPT: &str = "the finished runs are reported";
+
+/// Tells how many runs were finished before a cancellation.
+///
+/// # Errors
+/// If none was, or the caller wants no result.
+pub(super) fn tell_interrupted(finished: u64, wanted: u64, events: &Events) -> Result<(), Error> {
+    if finished == 0 {
+        return Err(Error::Cancelled);
+    }
+    events.check()?;
+    events.notice(format_args!("interrupted: {finished} of {wanted} runs were finished, and are what follows"));
+    Ok(())
+}
+
+/// What is run, as results name it.
+#[derive(Clone, Copy)]
+pub(super) struct RunSource<'a> {
+    /// The plan's file, or the model's.
+    pub name: &'a str,
+    pub binding: &'a ChosenBinding,
+}
+
+/// The runs of one plan.
+struct Execution<'a> {
+    site: &'a Site,
+    options: &'a RunOptions,
+    plan: &'a Plan,
+    /// The graph that is deployed: the model's, with splits and schedules written out.
+    graph: Graph,
+    runs: Runs<'a>,
+    /// Whether given contents decided branches or sizes of the graph.
+    is_decided: bool,
+}
+
+/// How a plan is run.
+#[derive(Clone, Copy)]
+struct Runs<'a> {
+    repeat: u64,
+    /// When no more runs are to start.
+    stop: Stop,
+    about: RunSource<'a>,
+}
+
+impl<'a> Execution<'a> {
+    fn of(
+        site: &'a Site,
+        options: &'a RunOptions,
+        plan: &'a Plan,
+        model: &Model,
+        runs: Runs<'a>,
+    ) -> Result<Execution<'a>, Error> {
+        let split = divided(&model.import.graph, &plan.splits);
+        let is_decided = model.selected;
+        let split = split.map_err(|error| unfit(runs.about.name, is_decided, &error))?;
+        let written = apply_schedules(&split, &plan.schedules);
+        let graph = written.map_err(|error| unfit(runs.about.name, is_decided, &error))?.graph;
+        Ok(Execution { site, options, plan, graph, runs, is_decided })
+    }
+
+    /// Hands on what was measured, and gives why it ended early, if it did.
+    fn run(
+        &self,
+        model: &Model,
+        each: &mut dyn FnMut(MeasuredRun<'_>) -> Result<(), Error>,
+    ) -> Result<Option<Interruption>, Error> {
+        let (events, runtime) = (&self.site.events, &self.site.runtime);
+        let contents = model.contents(&self.graph)?;
+        let stream = || self.plan.in_flight.unwrap_or(self.plan.predicted.in_flight);
+        let is_stream = self.options.throughput;
+        let mut in_flight = if is_stream { stream().clamp(1, pipeline_depth::MAX_IN_FLIGHT) } else { 1 };
+        loop {
+            let attempt = match runtime.block_on(events.until_cancelled(self.attempt(&contents, in_flight))) {
+                Err(Unreached::Agent(failure)) => {
+                    return Ok(Some(Interruption { finished: 0, failure, cause: Cause::Agent(None) }));
+                }
+                Err(Unreached::Other(failure)) => return Err(failure),
+                Ok(attempt) => attempt,
+            };
+            match attempt {
+                (deployment, Ok(record)) => {
+                    let finished = record.latencies.len() as u64;
+                    if finished < self.runs.repeat {
+                        tell_interrupted(finished, self.runs.repeat, events)?;
+                    }
+                    self.hand_on(self.measured(model, &contents, (&deployment, &record), in_flight, true)?, each)?;
+                    return Ok(None);
+                }
+                (_, Err(RunError::Stopped)) => return Err(Error::Cancelled),
+                // Every input in flight takes memory.
+                (_, Err(error)) if in_flight > 1 && error.memory().is_some() => {
+                    events.notice(format_args!("with {in_flight} inputs in flight, {error}; trying {}", in_flight - 1));
+                    in_flight -= 1;
+                }
+                (deployment, Err(error)) => {
+                    let failure = error.to_string();
+                    let cause = match (error.is_of_agent(), error.memory()) {
+                        (true, _) => Cause::Agent(error.agent().cloned()),
+                        (false, Some(_)) => Cause::Memory,
+                        (false, None) => Cause::Other,
+                    };
+                    let mut finished = 0;
+                    if let RunError::Interrupted { finished: record, .. } = error {
+                        finished = record.latencies.len() as u64;
+                        // Another plan goes on at once: the outputs of the last one are compared.
+                        let check = !(matches!(cause, Cause::Agent(_)) && self.options.replans(finished > 0));
+                        let measured = self.measured(model, &contents, (&deployment, &record), in_flight, check)?;
+                        self.hand_on(measured, each)?;
+                    }
+                    return Ok(Some(Interruption { finished, failure, cause }));
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self, contents: &Contents<'_>, in_flight: u32) -> Result<Attempt, Unreached> {
+        let watch = RunWatch::start(&self.site.events);
+        let given = contents.given();
+        let mut options = DeployOptions::new(in_flight, &given);
+        if in_flight == 1 {
+            // With more, fewer inputs in flight keep the plan's limits.
+            options.enforced = EnforcedLimit::PlanWithTransfers;
+        }
+        let deployment = deploy(&self.graph, self.plan, &self.site.cluster, &options).map_err(|error| match error {
+            DeployError::Setup(_) => Error::failed(error),
+            _ => unfit(self.runs.about.name, self.is_decided, &error),
+        })?;
+        let how = run::RunOptions {
+            repeat: self.runs.repeat,
+            in_flight,
+            expected: self.plan.predicted.latency_us,
+            progress: &|progress| watch.show(progress),
+            stop: self.runs.stop,
+        };
+        let part = only(&self.site.cluster, &deployment);
+        let fleet = reach_all(&part, &self.site.events).await.map_err(|error| match error {
+            Error::Agent(message) => Unreached::Agent(message.text),
+            other => Unreached::Other(other),
+        })?;
+        let agents = agents_of(&deployment, &fleet).map_err(Error::failed)?;
+        let inputs = deployment.inputs.iter().map(|id| contents.of(*id)).collect::<Result<Vec<_>, _>>();
+        let inputs = inputs.map_err(engine_error)?;
+        let record = execute(&deployment, &agents, &inputs, &given, &how).await;
+        Ok((deployment, record))
+    }
+
+    /// What was measured.
+    fn measured<'r>(
+        &'r self,
+        model: &Model,
+        contents: &Contents<'_>,
+        (deployment, record): (&'r Deployment, &'r Record),
+        in_flight: u32,
+        check: bool,
+    ) -> Result<MeasuredRun<'r>, Error> {
+        let outputs = outputs(deployment, record, contents)?;
+        let difference = match check && !self.options.no_check {
+            false => None,
+            true => self.reference(model)?.map(|wanted| {
+                let tolerance = Tolerance::of(&model.import.graph);
+                Difference::between(&outputs, &wanted, tolerance)
+            }),
+        };
+        let outcome = run::Outcome::of(self.plan, deployment, record);
+        let mut outcome = outcome.ok_or_else(|| Error::Failed("no run was measured".into()))?;
+        let RunSource { name, binding } = self.runs.about;
+        outcome.outputs = difference;
+        outcome.binding.clone_from(&binding.label);
+        let about = RunAbout::now(self.plan, name, in_flight).map_err(Error::failed)?;
+        let result = RunResult { about, latencies_us: record.latencies.clone(), outcome };
+        let outputs = binding.crop(outputs, &self.site.events);
+        Ok(MeasuredRun { plan: self.plan, graph: &self.graph, deployment, record, result, outputs })
+    }
+
+    /// What the model's outputs should be, by an engine of the plan; `None` if no engine that is here computes them.
+    fn reference(&self, model: &Model) -> Result<Option<Vec<TensorData>>, Error> {
+        let whole = &model.import.graph;
+        let used = self.plan.devices.iter().filter(|device| !device.order.is_empty());
+        let mut choices: Vec<EngineChoice> =
+            used.filter_map(|device| engine_choice(device.engine.as_deref()?)).collect();
+        choices.dedup();
+        let watch = RunWatch::start(&self.site.events);
+        watch.tell("computing the model on this machine, to compare the outputs");
+        let options = self.site.options.engine_options();
+        let engines: Vec<EngineOptions> = choices.into_iter().map(|choice| options.with(Some(choice))).collect();
+        match on_this_machine(whole, &model.contents(whole)?, &engines) {
+            Ok(outputs) => Ok(Some(outputs)),
+            Err(error @ EngineError::Unsupported(_)) => {
+                self.site.events.notice(format_args!(
+                    "the outputs were not checked, as no engine of this machine computes the model: {error}"
+                ));
+                Ok(None)
+            }
+            Err(error) => Err(engine_error(error)),
+        }
+    }
+
+    /// Hands on what was measured; fails if the outputs are not those of one device.
+    fn hand_on(
+        &self,
+        measured: MeasuredRun<'_>,
+        each: &mut dyn FnMut(MeasuredRun<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let events = &self.site.events;
+        let (difference, in_flight) = (measured.result.outcome.outputs, measured.result.about.in_flight);
+        for (device, excess) in measured.result.outcome.over_limit() {
+            events.notice(format_args!(
+                "{device} took {excess} more than the plan's memory limit: how much it holds depends on when tensors arrive and \
+                 leave. To keep a reserve, plan with a smaller option `memory`"
+            ));
+        }
+        each(measured)?;
+        if self.options.throughput && in_flight == 1 {
+            events.notice("throughput was not measured: the memory limits leave room for one input at a time");
+        }
+        match difference {
+            Some(difference) if !self.plan.transfer.is_exact() && difference.is_finite() => Ok(()),
+            Some(difference) if !difference.is_tolerable() => {
+                let what = format!("the plan's outputs are not those of one device: {difference}");
+                Err(Error::Failed(what.into()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// That the plan does not fit the graph of its model. Where given contents decided branches or sizes, that may be why.
+fn unfit(name: &str, is_decided: bool, error: &dyn std::fmt::Display) -> Error {
+    let hint = match is_decided {
+        true => {
+            ": given contents decide branches or sizes, and may be others than those that the plan was made with; make it again \
+                 with the same option `inputs`"
+        }
+        false => "",
+    };
+    Error::BadInput(format!("{name}: {error}{hint}").into())
+}
+
+/// What was deployed, and what came of it.
+type Attempt = (Deployment, Result<Record, RunError>);
+
+/// Why nothing was run.
+enum Unreached {
+    /// Agents do not answer.
+    Agent(String),
+    Other(Error),
+}
+
+impl From<Error> for Unreached {
+    fn from(error: Error) -> Unreached {
+        Unreached::Other(error)
+    }
+}

@@ -1,0 +1,19 @@
+//! The threads that wait for agents.
+
+use edgecut_cluster::agent::io_priority::raise_io_priority;
+use tokio::runtime::Runtime;
+
+use crate::Error;
+
+/// The runtime for network I/O with agents; nothing is computed on it.
+///
+/// # Errors
+/// If no threads can be started.
+pub fn runtime() -> Result<Runtime, Error> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .on_thread_start(raise_io_priority)
+        .enable_all()
+        .build()
+        .map_err(Error::failed)
+}
