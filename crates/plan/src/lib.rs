@@ -21,6 +21,7 @@
 //! |---|---|
 //! | [`placement`] | the device of every group, and an order |
 //! | `task_graph` | a placement as tasks, replicas of tensors, transfers |
+//! | `event_loop` | the discrete-event simulation, on any tables of a placement |
 //! | `simulate` | the timeline and the loads of a task graph |
 //! | `memory_usage` | parameters, live tensors, workspace and arena of every device |
 //! | [`pipeline_depth`] | the inputs in flight of a stream, and their memory |
@@ -67,6 +68,7 @@ pub mod deadline;
 pub mod energy;
 mod estimates;
 pub mod evaluation;
+mod event_loop;
 pub mod file;
 mod from_solution;
 pub mod group_names;

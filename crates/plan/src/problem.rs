@@ -187,6 +187,12 @@ pub struct ProblemError {
     pub what: String,
 }
 
+impl From<GroupId> for usize {
+    fn from(group: GroupId) -> usize {
+        group.0 as usize
+    }
+}
+
 impl Problem {
     pub fn group(&self, id: GroupId) -> &Group {
         &self.groups[id.0 as usize]

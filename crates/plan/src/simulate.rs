@@ -1,20 +1,12 @@
-//! The discrete-event simulation of a task graph, by which all plans are compared.
-//!
-//! A device runs its tasks one at a time in plan order; a directed link carries one transfer at a time, first come first
-//! served; devices and links overlap freely. Inputs start on the source, results must arrive at the sink. A transfer is
-//! requested when its tensor is produced. Between servers it takes time of a device that computes meanwhile: the task that
-//! runs on the sender when it begins, or on the receiver when it ends, ends later by the device's [`Handling`]. Of transfers
-//! requested at the same instant the one of the lower tensor goes first, then the one to the lower device.
-
-use std::collections::BinaryHeap;
+//! The simulated run of a task graph: its timeline, and the loads of devices and links.
 
 use super::{
-    Problem,
-    problem::{DeviceId, Handling, HandlingCost},
-    task_graph::{Replica, ReplicaId, ReplicaOrigin, TaskGraph, TaskId},
-    timed_event::TimedEvent,
+    DeviceId, Problem, TensorIndex,
+    event_loop::{EventLoop, TaskTables},
+    problem::LinkId,
+    task_graph::{ReplicaId, ReplicaOrigin, TaskGraph, TaskId},
 };
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::units::Micros;
 
 /// The times of one run of a task graph on an otherwise idle cluster.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -37,31 +29,11 @@ pub struct Loads {
     pub links: Vec<Micros>,
 }
 
-/// Events; those of one instant happen in the order of the variants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    Finish(TaskId),
-    Arrive(ReplicaId),
-    /// A link takes its next transfer.
-    Serve(u32),
-}
-
-/// The state of the simulation.
-struct Simulation<'a> {
+/// A task graph, and the times of its run.
+struct Run<'a> {
     problem: &'a Problem,
     graph: &'a TaskGraph,
     timeline: Timeline,
-    events: BinaryHeap<TimedEvent<Event>>,
-    /// By task: inputs that have not arrived.
-    missing: Vec<u32>,
-    /// By device: the position of the next task in its sequence.
-    next: Vec<usize>,
-    busy: Vec<bool>,
-    /// By device: what transfers have taken of the task that is running, which it still has to make up for.
-    owed: Vec<f64>,
-    /// By link: waiting transfers, by time of request, tensor, receiver.
-    queues: Vec<BinaryHeap<TimedEvent<(u32, u32, ReplicaId)>>>,
-    link_busy: Vec<bool>,
 }
 
 /// Runs `graph` once.
@@ -69,50 +41,20 @@ struct Simulation<'a> {
 /// A graph made by [`TaskGraph::new`] always runs to completion, because its sequences follow one topological order.
 pub fn simulate(problem: &Problem, graph: &TaskGraph) -> Timeline {
     let never = Micros(f64::INFINITY);
-    let mut sim = Simulation {
-        problem,
-        graph,
-        timeline: Timeline {
-            starts: vec![never; graph.tasks.len()],
-            finishes: vec![never; graph.tasks.len()],
-            births: vec![never; graph.replicas.len()],
-            arrivals: vec![never; graph.replicas.len()],
-            makespan: Micros::ZERO,
-        },
-        events: BinaryHeap::new(),
-        missing: graph.tasks.iter().map(|task| task.inputs.len() as u32).collect(),
-        next: vec![0; problem.devices.len()],
-        busy: vec![false; problem.devices.len()],
-        owed: vec![0.0; problem.devices.len()],
-        queues: vec![BinaryHeap::new(); problem.links.len()],
-        link_busy: vec![false; problem.links.len()],
+    let timeline = Timeline {
+        starts: vec![never; graph.tasks.len()],
+        finishes: vec![never; graph.tasks.len()],
+        births: vec![never; graph.replicas.len()],
+        arrivals: vec![never; graph.replicas.len()],
+        makespan: Micros::ZERO,
     };
+    let mut run = Run { problem, graph, timeline };
+    let mut events = EventLoop::new(problem.devices.len(), problem.links.len());
+    events.missing.extend(graph.tasks.iter().map(|task| task.inputs.len() as u32));
     let inputs = (0u32..).map(ReplicaId).zip(&graph.replicas).filter(|(_, r)| r.origin == ReplicaOrigin::Input);
-    for (replica, _) in inputs {
-        sim.timeline.births[replica.0 as usize] = Micros::ZERO;
-        sim.events.push(TimedEvent(0.0, Event::Arrive(replica)));
-    }
-    for device in 0..problem.devices.len() {
-        sim.start_next(device, 0.0);
-    }
-    while let Some(TimedEvent(now, event)) = sim.events.pop() {
-        sim.timeline.makespan = Micros(now);
-        match event {
-            Event::Finish(task) => sim.finish(task, now),
-            Event::Arrive(replica) => {
-                if let ReplicaOrigin::Transfer { link: Some(link), from } = graph.replica(replica).origin {
-                    let Replica { device, tensor, .. } = graph.replica(replica);
-                    let bytes = problem.link(link).carried_bytes(problem.tensor(*tensor));
-                    sim.owe([*device, graph.replica(from).device], bytes, |handling| handling.receiving);
-                    sim.link_busy[link.0 as usize] = false;
-                    sim.events.push(TimedEvent(now, Event::Serve(link.0)));
-                }
-                sim.arrive(replica, now);
-            }
-            Event::Serve(link) => sim.serve(link as usize, now),
-        }
-    }
-    sim.timeline
+    events.start(&mut run, inputs.map(|(replica, _)| replica));
+    run.timeline.makespan = Micros(events.run(&mut run, f64::INFINITY).unwrap_or(f64::INFINITY));
+    run.timeline
 }
 
 /// The load of every device and link: how long it is busy for one result.
@@ -135,12 +77,6 @@ pub fn loads(problem: &Problem, graph: &TaskGraph) -> Loads {
     loads
 }
 
-/// The end of a task from `start` to `end` that takes `owed` longer. It is the rounded sum of the start and a time, so that a
-/// plan, which states those two, implies this very instant: of `end + owed` that may not be so.
-pub(crate) fn prolonged(start: f64, end: f64, owed: f64) -> f64 {
-    start + ((end - start) + owed)
-}
-
 impl Loads {
     /// The largest load: the initiation interval, the time between results when inputs are pipelined.
     pub fn interval(&self) -> Micros {
@@ -148,91 +84,70 @@ impl Loads {
     }
 }
 
-impl Simulation<'_> {
-    /// Starts the next task of an idle device if its inputs have arrived.
-    fn start_next(&mut self, device: usize, now: f64) {
-        let Some(&id) = self.graph.sequences[device].get(self.next[device]) else { return };
-        if self.busy[device] || self.missing[id.0 as usize] > 0 {
-            return;
-        }
-        self.busy[device] = true;
-        self.next[device] += 1;
-        let graph = self.graph;
-        let task = graph.task(id);
-        let finish = now + task.cost.time.0;
-        self.timeline.starts[id.0 as usize] = Micros(now);
-        self.timeline.finishes[id.0 as usize] = Micros(finish);
-        for output in &task.outputs {
-            self.timeline.births[output.0 as usize] = Micros(now);
-        }
-        self.events.push(TimedEvent(finish, Event::Finish(id)));
+impl TaskTables for Run<'_> {
+    type Task = TaskId;
+    type Replica = ReplicaId;
+
+    fn problem(&self) -> &Problem {
+        self.problem
     }
 
-    fn finish(&mut self, id: TaskId, now: f64) {
-        let graph = self.graph;
-        let task = graph.task(id);
-        let owed = std::mem::take(&mut self.owed[task.device.0 as usize]);
-        if owed > 0.0 {
-            let later = prolonged(self.timeline.starts[id.0 as usize].0, now, owed);
-            self.timeline.finishes[id.0 as usize] = Micros(later);
-            self.events.push(TimedEvent(later, Event::Finish(id)));
-            return;
-        }
-        self.busy[task.device.0 as usize] = false;
-        for &output in &task.outputs {
-            self.arrive(output, now);
-        }
-        self.start_next(task.device.0 as usize, now);
+    fn sequence(&self, device: DeviceId) -> &[TaskId] {
+        &self.graph.sequences[device.0 as usize]
     }
 
-    fn arrive(&mut self, id: ReplicaId, now: f64) {
-        self.timeline.arrivals[id.0 as usize] = Micros(now);
-        let graph = self.graph;
-        let replica = graph.replica(id);
-        for reader in &replica.readers {
-            self.missing[reader.0 as usize] -= 1;
-        }
-        for &copy in &replica.copies {
-            let target = graph.replica(copy);
-            match target.origin {
-                ReplicaOrigin::Transfer { link: Some(link), .. } => {
-                    self.queues[link.0 as usize].push(TimedEvent(now, (target.tensor.0, target.device.0, copy)));
-                    if !self.link_busy[link.0 as usize] {
-                        self.events.push(TimedEvent(now, Event::Serve(link.0)));
-                    }
-                }
-                _ => {
-                    self.timeline.births[copy.0 as usize] = Micros(now);
-                    self.events.push(TimedEvent(now, Event::Arrive(copy)));
-                }
-            }
-        }
-        self.start_next(replica.device.0 as usize, now);
+    fn task_device(&self, task: TaskId) -> DeviceId {
+        self.graph.task(task).device
     }
 
-    /// A transfer of `bytes` between a device and another one takes time of the first, if that computes.
-    fn owe(&mut self, [device, other]: [DeviceId; 2], bytes: Bytes, end: impl Fn(Handling) -> HandlingCost) {
-        if self.busy[device.0 as usize] {
-            self.owed[device.0 as usize] += end(self.problem.handling(device, other)).time(bytes).0;
+    fn duration(&self, task: TaskId) -> f64 {
+        self.graph.task(task).cost.time.0
+    }
+
+    fn outputs(&self, task: TaskId) -> impl Iterator<Item = ReplicaId> {
+        self.graph.task(task).outputs.iter().copied()
+    }
+
+    fn location(&self, replica: ReplicaId) -> (TensorIndex, DeviceId) {
+        let replica = self.graph.replica(replica);
+        (replica.tensor, replica.device)
+    }
+
+    fn sender(&self, replica: ReplicaId) -> DeviceId {
+        let ReplicaOrigin::Transfer { from, .. } = self.graph.replica(replica).origin else {
+            return self.graph.replica(replica).device;
+        };
+        self.graph.replica(from).device
+    }
+
+    fn readers(&self, replica: ReplicaId) -> impl Iterator<Item = TaskId> {
+        self.graph.replica(replica).readers.iter().copied()
+    }
+
+    fn copies(&self, replica: ReplicaId) -> impl Iterator<Item = (ReplicaId, Option<LinkId>)> {
+        self.graph.replica(replica).copies.iter().map(|copy| (*copy, self.graph.replica(*copy).origin.link()))
+    }
+
+    fn record_task(&mut self, task: TaskId, start: f64, finish: f64) {
+        self.timeline.starts[task.0 as usize] = Micros(start);
+        self.timeline.finishes[task.0 as usize] = Micros(finish);
+        for output in &self.graph.task(task).outputs {
+            self.timeline.births[output.0 as usize] = Micros(start);
+            self.timeline.arrivals[output.0 as usize] = Micros(finish);
         }
     }
 
-    /// Starts the next transfer of an idle link.
-    fn serve(&mut self, link: usize, now: f64) {
-        if self.link_busy[link] {
-            return;
-        }
-        let Some(TimedEvent(_, (.., replica))) = self.queues[link].pop() else { return };
-        self.link_busy[link] = true;
-        let (graph, problem) = (self.graph, self.problem);
-        let (sent, carrier) = (problem.tensor(graph.replica(replica).tensor), &problem.links[link]);
-        if let ReplicaOrigin::Transfer { from, .. } = graph.replica(replica).origin {
-            let ends = [graph.replica(from).device, graph.replica(replica).device];
-            self.owe(ends, carrier.carried_bytes(sent), |handling| handling.sending);
-        }
-        let end = now + carrier.time(sent).0;
+    fn record_departure(&mut self, replica: ReplicaId, now: f64) {
         self.timeline.births[replica.0 as usize] = Micros(now);
-        self.events.push(TimedEvent(end, Event::Arrive(replica)));
+    }
+
+    fn record_arrival(&mut self, replica: ReplicaId, now: f64) -> Option<LinkId> {
+        let link = self.graph.replica(replica).origin.link();
+        if link.is_none() {
+            self.timeline.births[replica.0 as usize] = Micros(now);
+        }
+        self.timeline.arrivals[replica.0 as usize] = Micros(now);
+        link
     }
 }
 

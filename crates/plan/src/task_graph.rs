@@ -68,6 +68,22 @@ pub struct TaskId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplicaId(pub u32);
 
+impl From<TaskId> for usize {
+    fn from(task: TaskId) -> usize {
+        task.0 as usize
+    }
+}
+
+impl ReplicaOrigin {
+    /// The link that the replica crosses.
+    pub fn link(self) -> Option<LinkId> {
+        match self {
+            ReplicaOrigin::Transfer { link, .. } => link,
+            _ => None,
+        }
+    }
+}
+
 impl TaskGraph {
     /// Expands `placement`.
     ///

@@ -1,5 +1,4 @@
-//! The score of a placement without a task graph: the simulation of [`crate::simulate`] on flat tables that are reused
-//! between placements.
+//! The score of a placement without a task graph: the simulation on flat tables that are reused between placements.
 //!
 //! Scores are bitwise equal to those of [`Evaluation`], including ties: tasks and replicas are numbered as by
 //! [`TaskGraph::new`], and simultaneous events are processed in the same order. If the score depends on memory,
@@ -7,15 +6,15 @@
 //!
 //! [`TaskGraph::new`]: crate::task_graph::TaskGraph::new
 
-use std::collections::BinaryHeap;
+use std::{iter, ops::Range};
 
 use crate::{
-    DeviceId, GroupId, Problem, energy,
+    DeviceId, GroupId, Problem, TensorIndex, energy,
     evaluation::{Evaluation, Score},
+    event_loop::{EventLoop, TaskTables},
     placement::{Placement, PlacementError},
-    problem::{Group, Handling, HandlingCost, LinkId, Objective},
-    simulate::prolonged,
-    timed_event::TimedEvent,
+    problem::{Group, LinkId, Objective},
+    task_graph::{ReplicaId, TaskId},
 };
 
 use edgecut_graph::units::{Joules, Micros, Watts};
@@ -41,22 +40,14 @@ pub struct FastEvaluator<'a> {
     /// Reads of replicas: the task, and the next read of the same replica.
     reads: Vec<(u32, u32)>,
     tasks: Vec<TaskRow>,
-    /// By device: the ends of the linked list of its tasks. `first` advances as they start.
-    first: Vec<u32>,
-    last: Vec<u32>,
-    busy: Vec<bool>,
-    /// By device: what transfers have taken of the task that is running.
-    owed: Vec<f64>,
-    /// By device: when its task began.
-    begun: Vec<f64>,
+    /// By device: its tasks, in order.
+    sequences: Vec<Vec<TaskId>>,
     loads: Vec<f64>,
     /// By device at the end of a transfer: what it adds to the load. They are added after those of all tasks, as
     /// [`crate::simulate::loads`] does.
     transfer_loads: Vec<(u32, f64)>,
     link_loads: Vec<f64>,
-    link_busy: Vec<bool>,
-    queues: Vec<BinaryHeap<TimedEvent<(u32, u32, u32)>>>,
-    events: BinaryHeap<TimedEvent<(u8, u32)>>,
+    events: EventLoop<Self>,
 }
 
 #[derive(Clone, Copy)]
@@ -72,21 +63,12 @@ struct ReplicaRow {
     next_copy: u32,
 }
 
-#[derive(Clone, Copy)]
 struct TaskRow {
-    group: u32,
-    device: u32,
+    device: DeviceId,
     time: f64,
-    missing: u32,
-    /// The first of its outputs, which are numbered consecutively.
-    outputs: u32,
-    next: u32,
+    /// The replicas that it produces, which are numbered consecutively.
+    outputs: Range<u32>,
 }
-
-/// Kinds of events, in their order at one instant.
-const FINISH: u8 = 0;
-const ARRIVE: u8 = 1;
-const SERVE: u8 = 2;
 
 /// An upper bound on the bytes that any device holds.
 fn max_bytes(problem: &Problem) -> u64 {
@@ -115,17 +97,11 @@ impl<'a> FastEvaluator<'a> {
             replicas: Vec::new(),
             reads: Vec::new(),
             tasks: Vec::new(),
-            first: vec![NONE; devices],
-            last: vec![NONE; devices],
-            busy: vec![false; devices],
-            owed: vec![0.0; devices],
-            begun: vec![0.0; devices],
+            sequences: vec![Vec::new(); devices],
             loads: vec![0.0; devices],
             transfer_loads: Vec::new(),
             link_loads: vec![0.0; problem.links.len()],
-            link_busy: vec![false; problem.links.len()],
-            queues: problem.links.iter().map(|_| BinaryHeap::new()).collect(),
-            events: BinaryHeap::new(),
+            events: EventLoop::new(devices, problem.links.len()),
         }
     }
 
@@ -176,15 +152,13 @@ impl<'a> FastEvaluator<'a> {
         self.home.resize(problem.tensors.len(), NONE);
         self.task.clear();
         self.task.resize(problem.groups.len(), NONE);
-        self.first.fill(NONE);
-        self.last.fill(NONE);
-        self.busy.fill(false);
-        self.owed.fill(0.0);
+        self.sequences.iter_mut().for_each(Vec::clear);
+        self.events.reset();
+        self.events.missing.clear();
         self.loads.fill(0.0);
         self.above_idle = Joules::ZERO;
         self.transfer_loads.clear();
         self.link_loads.fill(0.0);
-        self.link_busy.fill(false);
         for (index, tensor) in problem.tensors.iter().enumerate() {
             if tensor.producer.is_none() {
                 self.home[index] = self.add_replica(index as u32, problem.source.0, NONE);
@@ -213,17 +187,14 @@ impl<'a> FastEvaluator<'a> {
             for tensor in &group.outputs {
                 self.home[tensor.0 as usize] = self.add_replica(tensor.0, device.0, NONE);
             }
-            let (time, missing) = (cost.time.0, group.inputs.len() as u32);
-            self.tasks.push(TaskRow { group: id.0, device: device.0, time, missing, outputs, next: NONE });
-            self.loads[device.0 as usize] += time;
+            let outputs = outputs..self.replicas.len() as u32;
+            self.tasks.push(TaskRow { device: *device, time: cost.time.0, outputs });
+            self.sequences[device.0 as usize].push(TaskId(number));
+            self.events.missing.push(group.inputs.len() as u32);
+            self.loads[device.0 as usize] += cost.time.0;
             if self.by_energy {
                 self.above_idle = self.above_idle + cost.energy_above_idle();
             }
-            match self.last[device.0 as usize] {
-                NONE => self.first[device.0 as usize] = number,
-                before => self.tasks[before as usize].next = number,
-            }
-            self.last[device.0 as usize] = number;
         }
         for (index, _) in problem.tensors.iter().enumerate().filter(|(_, tensor)| tensor.is_output) {
             self.replica_on(index as u32, problem.sink.0);
@@ -275,102 +246,70 @@ impl<'a> FastEvaluator<'a> {
     /// Simulates, and returns the makespan.
     fn run(&mut self) -> f64 {
         let inputs = self.problem.tensors.iter().filter(|tensor| tensor.producer.is_none()).count() as u32;
-        for replica in 0..inputs {
-            self.events.push(TimedEvent(0.0, (ARRIVE, replica)));
-        }
-        for device in 0..self.first.len() {
-            self.start_next(device, 0.0);
-        }
-        let mut makespan = 0.0;
-        while let Some(TimedEvent(now, (kind, id))) = self.events.pop() {
-            makespan = now;
-            match kind {
-                FINISH => {
-                    let task = self.tasks[id as usize];
-                    let owed = std::mem::take(&mut self.owed[task.device as usize]);
-                    if owed > 0.0 {
-                        let later = prolonged(self.begun[task.device as usize], now, owed);
-                        self.events.push(TimedEvent(later, (FINISH, id)));
-                        continue;
-                    }
-                    self.busy[task.device as usize] = false;
-                    let outputs = self.problem.groups[task.group as usize].outputs.len() as u32;
-                    for output in task.outputs..task.outputs + outputs {
-                        self.arrive(output, now);
-                    }
-                    self.start_next(task.device as usize, now);
-                }
-                ARRIVE => {
-                    let link = self.replicas[id as usize].link;
-                    if link != NONE {
-                        let ReplicaRow { tensor, device, .. } = self.replicas[id as usize];
-                        let from = self.replicas[self.home[tensor as usize] as usize].device;
-                        self.owe([device, from], tensor, link, |handling| handling.receiving);
-                        self.link_busy[link as usize] = false;
-                        self.events.push(TimedEvent(now, (SERVE, link)));
-                    }
-                    self.arrive(id, now);
-                }
-                _ => self.serve(id as usize, now),
-            }
-        }
-        makespan
+        let mut events = std::mem::replace(&mut self.events, EventLoop::new(0, 0));
+        events.start(self, (0..inputs).map(ReplicaId));
+        let makespan = events.run(self, f64::INFINITY);
+        self.events = events;
+        makespan.unwrap_or(f64::INFINITY)
     }
 
-    fn start_next(&mut self, device: usize, now: f64) {
-        let next = self.first[device];
-        if next == NONE || self.busy[device] || self.tasks[next as usize].missing > 0 {
-            return;
-        }
-        let task = self.tasks[next as usize];
-        self.busy[device] = true;
-        self.begun[device] = now;
-        self.first[device] = task.next;
-        self.events.push(TimedEvent(now + task.time, (FINISH, next)));
+    fn replica(&self, id: ReplicaId) -> &ReplicaRow {
+        &self.replicas[id.0 as usize]
     }
 
-    fn arrive(&mut self, id: u32, now: f64) {
-        let replica = self.replicas[id as usize];
-        let mut read = replica.reads;
-        while read != NONE {
-            let (task, next) = self.reads[read as usize];
-            self.tasks[task as usize].missing -= 1;
-            read = next;
-        }
-        let mut copy = replica.copies;
-        while copy != NONE {
-            let target = self.replicas[copy as usize];
-            if target.link == NONE {
-                self.events.push(TimedEvent(now, (ARRIVE, copy)));
-            } else {
-                self.queues[target.link as usize].push(TimedEvent(now, (target.tensor, target.device, copy)));
-                if !self.link_busy[target.link as usize] {
-                    self.events.push(TimedEvent(now, (SERVE, target.link)));
-                }
-            }
-            copy = target.next_copy;
-        }
-        self.start_next(replica.device as usize, now);
+    /// The link that a replica crosses.
+    fn link(&self, id: ReplicaId) -> Option<LinkId> {
+        let link = self.replica(id).link;
+        (link != NONE).then_some(LinkId(link))
+    }
+}
+
+impl TaskTables for FastEvaluator<'_> {
+    type Task = TaskId;
+    type Replica = ReplicaId;
+
+    fn problem(&self) -> &Problem {
+        self.problem
     }
 
-    /// The transfer of a tensor between a device and another one takes time of the first, if that computes.
-    fn owe(&mut self, [device, other]: [u32; 2], tensor: u32, link: u32, end: impl Fn(Handling) -> HandlingCost) {
-        if self.busy[device as usize] {
-            let bytes = self.problem.link(LinkId(link)).carried_bytes(&self.problem.tensors[tensor as usize]);
-            self.owed[device as usize] += end(self.problem.handling(DeviceId(device), DeviceId(other))).time(bytes).0;
-        }
+    fn sequence(&self, device: DeviceId) -> &[TaskId] {
+        &self.sequences[device.0 as usize]
     }
 
-    fn serve(&mut self, link: usize, now: f64) {
-        if self.link_busy[link] {
-            return;
-        }
-        let Some(TimedEvent(_, (tensor, _, replica))) = self.queues[link].pop() else { return };
-        self.link_busy[link] = true;
-        let home = self.home[tensor as usize];
-        let ends = [home, replica].map(|id| self.replicas[id as usize].device);
-        self.owe(ends, tensor, link as u32, |handling| handling.sending);
-        let sent = &self.problem.tensors[tensor as usize];
-        self.events.push(TimedEvent(now + self.problem.links[link].time(sent).0, (ARRIVE, replica)));
+    fn task_device(&self, task: TaskId) -> DeviceId {
+        self.tasks[task.0 as usize].device
+    }
+
+    fn duration(&self, task: TaskId) -> f64 {
+        self.tasks[task.0 as usize].time
+    }
+
+    fn outputs(&self, task: TaskId) -> impl Iterator<Item = ReplicaId> {
+        self.tasks[task.0 as usize].outputs.clone().map(ReplicaId)
+    }
+
+    fn location(&self, replica: ReplicaId) -> (TensorIndex, DeviceId) {
+        let replica = self.replica(replica);
+        (TensorIndex(replica.tensor), DeviceId(replica.device))
+    }
+
+    fn sender(&self, replica: ReplicaId) -> DeviceId {
+        let home = self.home[self.replica(replica).tensor as usize];
+        DeviceId(self.replicas[home as usize].device)
+    }
+
+    fn readers(&self, replica: ReplicaId) -> impl Iterator<Item = TaskId> {
+        let read = |at: u32| self.reads.get(at as usize);
+        iter::successors(read(self.replica(replica).reads), move |(_, next)| read(*next)).map(|(task, _)| TaskId(*task))
+    }
+
+    fn copies(&self, replica: ReplicaId) -> impl Iterator<Item = (ReplicaId, Option<LinkId>)> {
+        let present = |id: u32| (id != NONE).then_some(ReplicaId(id));
+        iter::successors(present(self.replica(replica).copies), move |copy| present(self.replica(*copy).next_copy))
+            .map(|copy| (copy, self.link(copy)))
+    }
+
+    fn record_arrival(&mut self, replica: ReplicaId, _: f64) -> Option<LinkId> {
+        self.link(replica)
     }
 }

@@ -1,15 +1,15 @@
 //! The state of incremental simulation: a placement, its times, and the log of the last move.
 
-use std::{collections::BinaryHeap, ops::Range};
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
 use crate::{
     DeviceId, GroupId, Problem, TensorIndex,
     bound::critical_path::Tails,
+    event_loop::EventLoop,
     placement::Placement,
     problem::{Handling, LinkId, Objective},
-    timed_event::TimedEvent,
 };
 
 use edgecut_graph::units::Joules;
@@ -42,7 +42,9 @@ pub struct IncrementalSimulator<'a> {
     /// Whether transfers take time of devices that compute.
     pub(super) has_handling: bool,
     pub(super) undo_log: UndoLog,
-    pub(super) events: EventState,
+    /// The number of the last simulation.
+    pub(super) number: u64,
+    pub(super) events: EventLoop<Self>,
 }
 
 pub(super) type Copies = SmallVec<[TensorCopy; 2]>;
@@ -74,31 +76,6 @@ pub(super) struct UndoLog {
     pub(super) copies: Vec<(TensorIndex, Copies)>,
     /// By tensor: whether it is in `copies`.
     pub(super) saved: Vec<bool>,
-}
-
-/// The state of the event simulation.
-pub(super) struct EventState {
-    /// The number of the simulation.
-    pub(super) number: u64,
-    pub(super) queue: BinaryHeap<TimedEvent<TensorEvent>>,
-    /// By device: the groups that have started, and whether one is running.
-    pub(super) next: Vec<usize>,
-    pub(super) busy: Vec<bool>,
-    /// By device: what transfers have taken of the group that is running.
-    pub(super) owed: Vec<f64>,
-    /// By group: operands that have not arrived.
-    pub(super) missing: Vec<u32>,
-    /// By link: waiting transfers, by time of request, tensor, receiver.
-    pub(super) queues: Vec<BinaryHeap<TimedEvent<(TensorIndex, DeviceId)>>>,
-    pub(super) link_busy: Vec<bool>,
-}
-
-/// Events as in [`simulate`](crate::simulate); within one instant only the order of the kinds affects the result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum TensorEvent {
-    Finish(GroupId),
-    Arrive(TensorIndex, DeviceId),
-    Serve(LinkId),
 }
 
 /// The new device and rank of a group.
@@ -137,17 +114,10 @@ impl<'a> IncrementalSimulator<'a> {
             by_energy: problem.objective == Objective::Energy,
             has_handling: problem.devices.iter().any(|device| device.handling != Handling::default()),
             undo_log: UndoLog { saved: vec![false; problem.tensors.len()], ..UndoLog::default() },
-            events: EventState {
-                number: 0,
-                queue: BinaryHeap::new(),
-                next: vec![0; devices],
-                busy: vec![false; devices],
-                owed: vec![0.0; devices],
-                missing: vec![0; groups],
-                queues: (0..links).map(|_| BinaryHeap::new()).collect(),
-                link_busy: vec![false; links],
-            },
+            number: 0,
+            events: EventLoop::new(devices, links),
         };
+        simulator.events.missing.resize(groups, 0);
         for group in problem.group_ids() {
             simulator.add_load(group, 1.0);
         }
