@@ -26,17 +26,15 @@ pub(crate) trait TaskTables {
     fn problem(&self) -> &Problem;
     /// The tasks of a device, in order.
     fn sequence(&self, device: DeviceId) -> &[Self::Task];
-    fn task_device(&self, task: Self::Task) -> DeviceId;
-    fn duration(&self, task: Self::Task) -> f64;
+    /// The device of a task, and how long it takes.
+    fn task(&self, task: Self::Task) -> (DeviceId, f64);
     fn outputs(&self, task: Self::Task) -> impl Iterator<Item = Self::Replica>;
-    /// The tensor of a replica, and the device that has it.
-    fn location(&self, replica: Self::Replica) -> (TensorIndex, DeviceId);
-    /// The device that the replica's tensor is sent from.
-    fn sender(&self, replica: Self::Replica) -> DeviceId;
+    /// The tensor of a replica, the device that it is on, and the one that it is sent from.
+    fn replica(&self, replica: Self::Replica) -> (TensorIndex, [DeviceId; 2]);
     /// Tasks that read the replica, all on its device.
     fn readers(&self, replica: Self::Replica) -> impl Iterator<Item = Self::Task>;
-    /// Replicas on other devices that are sent from this one, with their links; without one, the transfer is free.
-    fn copies(&self, replica: Self::Replica) -> impl Iterator<Item = (Self::Replica, Option<LinkId>)>;
+    /// Replicas that are sent from this one, with their devices and links; without a link, the transfer is free.
+    fn copies(&self, replica: Self::Replica) -> impl Iterator<Item = (Self::Replica, DeviceId, Option<LinkId>)>;
 
     /// A lower bound on the time from the end of a task to the end of the run.
     fn tail(&self, _: Self::Task) -> f64 {
@@ -141,7 +139,7 @@ impl<T: TaskTables> EventLoop<T> {
         }
         self.running[at] = Some(now);
         self.next[at] += 1;
-        self.end_at(tables, task, now, now + tables.duration(task), limit)
+        self.end_at(tables, task, now, now + tables.task(task).1, limit)
     }
 
     /// Schedules the end of a task; false if the run then exceeds `limit`.
@@ -152,7 +150,7 @@ impl<T: TaskTables> EventLoop<T> {
     }
 
     fn finish(&mut self, tables: &mut T, task: T::Task, now: f64, limit: f64) -> bool {
-        let device = tables.task_device(task);
+        let (device, _) = tables.task(task);
         let at = device.0 as usize;
         let owed = std::mem::take(&mut self.owed[at]);
         if let Some(start) = self.running[at].filter(|_| owed > 0.0) {
@@ -168,14 +166,14 @@ impl<T: TaskTables> EventLoop<T> {
     }
 
     fn arrive(&mut self, tables: &mut T, replica: T::Replica, now: f64, limit: f64) -> bool {
-        let (tensor, device) = tables.location(replica);
+        let (tensor, ends) = tables.replica(replica);
         if let Some(link) = tables.record_arrival(replica, now) {
-            self.owe(tables, [device, tables.sender(replica)], tensor, link, |handling| handling.receiving);
+            self.owe(tables, ends, (tensor, link), |handling| handling.receiving);
             self.link_busy[link.0 as usize] = false;
             self.events.push(TimedEvent(now, Event::Serve(link)));
         }
         self.deliver(tables, replica, now);
-        self.start_next(tables, device, now, limit)
+        self.start_next(tables, ends[0], now, limit)
     }
 
     /// Readers have one input more, and the transfers of copies are requested.
@@ -183,12 +181,12 @@ impl<T: TaskTables> EventLoop<T> {
         for reader in tables.readers(replica) {
             self.missing[reader.into()] -= 1;
         }
-        for (copy, link) in tables.copies(replica) {
+        let (tensor, _) = tables.replica(replica);
+        for (copy, device, link) in tables.copies(replica) {
             let Some(link) = link else {
                 self.events.push(TimedEvent(now, Event::Arrive(copy)));
                 continue;
             };
-            let (tensor, device) = tables.location(copy);
             self.queues[link.0 as usize].push(TimedEvent(now, (tensor, device, copy)));
             if !self.link_busy[link.0 as usize] {
                 self.events.push(TimedEvent(now, Event::Serve(link)));
@@ -197,14 +195,8 @@ impl<T: TaskTables> EventLoop<T> {
     }
 
     /// The transfer of a tensor between a device and another one takes time of the first, if that computes.
-    fn owe(
-        &mut self,
-        tables: &T,
-        [device, other]: [DeviceId; 2],
-        tensor: TensorIndex,
-        link: LinkId,
-        end: impl Fn(Handling) -> HandlingCost,
-    ) {
+    fn owe(&mut self, tables: &T, ends: [DeviceId; 2], sent: (TensorIndex, LinkId), end: fn(Handling) -> HandlingCost) {
+        let ([device, other], (tensor, link)) = (ends, sent);
         if self.running[device.0 as usize].is_some() {
             let problem = tables.problem();
             let bytes = problem.link(link).carried_bytes(problem.tensor(tensor));
@@ -217,9 +209,10 @@ impl<T: TaskTables> EventLoop<T> {
         if self.link_busy[link.0 as usize] {
             return;
         }
-        let Some(TimedEvent(_, (tensor, device, replica))) = self.queues[link.0 as usize].pop() else { return };
+        let Some(TimedEvent(_, (tensor, _, replica))) = self.queues[link.0 as usize].pop() else { return };
         self.link_busy[link.0 as usize] = true;
-        self.owe(tables, [tables.sender(replica), device], tensor, link, |handling| handling.sending);
+        let (_, [receiver, sender]) = tables.replica(replica);
+        self.owe(tables, [sender, receiver], (tensor, link), |handling| handling.sending);
         tables.record_departure(replica, now);
         let problem = tables.problem();
         let end = now + problem.link(link).time(problem.tensor(tensor)).0;

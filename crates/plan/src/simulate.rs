@@ -96,36 +96,31 @@ impl TaskTables for Run<'_> {
         &self.graph.sequences[device.0 as usize]
     }
 
-    fn task_device(&self, task: TaskId) -> DeviceId {
-        self.graph.task(task).device
-    }
-
-    fn duration(&self, task: TaskId) -> f64 {
-        self.graph.task(task).cost.time.0
+    fn task(&self, task: TaskId) -> (DeviceId, f64) {
+        let task = self.graph.task(task);
+        (task.device, task.cost.time.0)
     }
 
     fn outputs(&self, task: TaskId) -> impl Iterator<Item = ReplicaId> {
         self.graph.task(task).outputs.iter().copied()
     }
 
-    fn location(&self, replica: ReplicaId) -> (TensorIndex, DeviceId) {
+    fn replica(&self, replica: ReplicaId) -> (TensorIndex, [DeviceId; 2]) {
         let replica = self.graph.replica(replica);
-        (replica.tensor, replica.device)
-    }
-
-    fn sender(&self, replica: ReplicaId) -> DeviceId {
-        let ReplicaOrigin::Transfer { from, .. } = self.graph.replica(replica).origin else {
-            return self.graph.replica(replica).device;
+        let sender = match replica.origin {
+            ReplicaOrigin::Transfer { from, .. } => self.graph.replica(from).device,
+            _ => replica.device,
         };
-        self.graph.replica(from).device
+        (replica.tensor, [replica.device, sender])
     }
 
     fn readers(&self, replica: ReplicaId) -> impl Iterator<Item = TaskId> {
         self.graph.replica(replica).readers.iter().copied()
     }
 
-    fn copies(&self, replica: ReplicaId) -> impl Iterator<Item = (ReplicaId, Option<LinkId>)> {
-        self.graph.replica(replica).copies.iter().map(|copy| (*copy, self.graph.replica(*copy).origin.link()))
+    fn copies(&self, replica: ReplicaId) -> impl Iterator<Item = (ReplicaId, DeviceId, Option<LinkId>)> {
+        let copies = self.graph.replica(replica).copies.iter().map(|copy| (*copy, self.graph.replica(*copy)));
+        copies.map(|(id, copy)| (id, copy.device, copy.origin.link()))
     }
 
     fn record_task(&mut self, task: TaskId, start: f64, finish: f64) {

@@ -19,7 +19,7 @@ use crate::{
 
 use edgecut_graph::units::{Joules, Micros, Watts};
 
-/// Null index of a replica, link, task or read.
+/// Null index of a replica, task or read.
 const NONE: u32 = u32::MAX;
 
 /// Scores placements of one problem.
@@ -45,16 +45,16 @@ pub struct FastEvaluator<'a> {
     loads: Vec<f64>,
     /// By device at the end of a transfer: what it adds to the load. They are added after those of all tasks, as
     /// [`crate::simulate::loads`] does.
-    transfer_loads: Vec<(u32, f64)>,
+    transfer_loads: Vec<(DeviceId, f64)>,
     link_loads: Vec<f64>,
     events: EventLoop<Self>,
 }
 
 #[derive(Clone, Copy)]
 struct ReplicaRow {
-    tensor: u32,
-    device: u32,
-    link: u32,
+    tensor: TensorIndex,
+    device: DeviceId,
+    link: Option<LinkId>,
     /// Linked lists of its reads and of its copies; the next copy of the replica that it is sent from.
     reads: u32,
     last_read: u32,
@@ -159,10 +159,8 @@ impl<'a> FastEvaluator<'a> {
         self.above_idle = Joules::ZERO;
         self.transfer_loads.clear();
         self.link_loads.fill(0.0);
-        for (index, tensor) in problem.tensors.iter().enumerate() {
-            if tensor.producer.is_none() {
-                self.home[index] = self.add_replica(index as u32, problem.source.0, NONE);
-            }
+        for tensor in problem.tensor_ids().filter(|tensor| problem.tensor(*tensor).producer.is_none()) {
+            self.home[tensor.0 as usize] = self.add_replica(tensor, problem.source, None);
         }
         for (number, id) in (0u32..).zip(order) {
             let Some((group, device)) = problem.groups.get(id.0 as usize).zip(devices.get(id.0 as usize)) else {
@@ -173,7 +171,7 @@ impl<'a> FastEvaluator<'a> {
                 return false;
             }
             for tensor in &group.inputs {
-                let Some(replica) = self.replica_on(tensor.0, device.0) else { return false };
+                let Some(replica) = self.replica_on(*tensor, *device) else { return false };
                 let read = self.reads.len() as u32;
                 self.reads.push((number, NONE));
                 let replica = &mut self.replicas[replica as usize];
@@ -185,7 +183,7 @@ impl<'a> FastEvaluator<'a> {
             }
             let outputs = self.replicas.len() as u32;
             for tensor in &group.outputs {
-                self.home[tensor.0 as usize] = self.add_replica(tensor.0, device.0, NONE);
+                self.home[tensor.0 as usize] = self.add_replica(*tensor, *device, None);
             }
             let outputs = outputs..self.replicas.len() as u32;
             self.tasks.push(TaskRow { device: *device, time: cost.time.0, outputs });
@@ -196,24 +194,24 @@ impl<'a> FastEvaluator<'a> {
                 self.above_idle = self.above_idle + cost.energy_above_idle();
             }
         }
-        for (index, _) in problem.tensors.iter().enumerate().filter(|(_, tensor)| tensor.is_output) {
-            self.replica_on(index as u32, problem.sink.0);
+        for tensor in problem.tensor_ids().filter(|tensor| problem.tensor(*tensor).is_output) {
+            self.replica_on(tensor, problem.sink);
         }
         for (device, time) in &self.transfer_loads {
-            self.loads[*device as usize] += time;
+            self.loads[device.0 as usize] += time;
         }
         true
     }
 
-    fn add_replica(&mut self, tensor: u32, device: u32, link: u32) -> u32 {
+    fn add_replica(&mut self, tensor: TensorIndex, device: DeviceId, link: Option<LinkId>) -> u32 {
         let (reads, last_read, copies, last_copy, next_copy) = (NONE, NONE, NONE, NONE, NONE);
         self.replicas.push(ReplicaRow { tensor, device, link, reads, last_read, copies, last_copy, next_copy });
         self.replicas.len() as u32 - 1
     }
 
     /// The replica of a tensor on a device, sent there if necessary; `None` if the tensor is not produced yet.
-    fn replica_on(&mut self, tensor: u32, device: u32) -> Option<u32> {
-        let home = self.home[tensor as usize];
+    fn replica_on(&mut self, tensor: TensorIndex, device: DeviceId) -> Option<u32> {
+        let home = self.home[tensor.0 as usize];
         let from = *self.replicas.get(home as usize)?;
         if from.device == device {
             return Some(home);
@@ -225,15 +223,14 @@ impl<'a> FastEvaluator<'a> {
             }
             at = self.replicas[at as usize].next_copy;
         }
-        let route = self.problem.route(DeviceId(from.device), DeviceId(device));
-        let copy = self.add_replica(tensor, device, route.map_or(NONE, |link| link.0));
+        let route = self.problem.route(from.device, device);
+        let copy = self.add_replica(tensor, device, route);
         if let Some(link) = route {
-            let (sent, carrier) = (&self.problem.tensors[tensor as usize], self.problem.link(link));
+            let (sent, carrier) = (self.problem.tensor(tensor), self.problem.link(link));
             let bytes = carrier.carried_bytes(sent);
             self.link_loads[link.0 as usize] += carrier.time(sent).0;
-            let handling = |device: u32, other: u32| self.problem.handling(DeviceId(device), DeviceId(other));
-            self.transfer_loads.push((from.device, handling(from.device, device).sending.time(bytes).0));
-            self.transfer_loads.push((device, handling(device, from.device).receiving.time(bytes).0));
+            self.transfer_loads.push((from.device, self.problem.handling(from.device, device).sending.time(bytes).0));
+            self.transfer_loads.push((device, self.problem.handling(device, from.device).receiving.time(bytes).0));
         }
         match from.last_copy {
             NONE => self.replicas[home as usize].copies = copy,
@@ -253,14 +250,8 @@ impl<'a> FastEvaluator<'a> {
         makespan.unwrap_or(f64::INFINITY)
     }
 
-    fn replica(&self, id: ReplicaId) -> &ReplicaRow {
-        &self.replicas[id.0 as usize]
-    }
-
-    /// The link that a replica crosses.
-    fn link(&self, id: ReplicaId) -> Option<LinkId> {
-        let link = self.replica(id).link;
-        (link != NONE).then_some(LinkId(link))
+    fn row(&self, replica: ReplicaId) -> &ReplicaRow {
+        &self.replicas[replica.0 as usize]
     }
 }
 
@@ -276,40 +267,32 @@ impl TaskTables for FastEvaluator<'_> {
         &self.sequences[device.0 as usize]
     }
 
-    fn task_device(&self, task: TaskId) -> DeviceId {
-        self.tasks[task.0 as usize].device
-    }
-
-    fn duration(&self, task: TaskId) -> f64 {
-        self.tasks[task.0 as usize].time
+    fn task(&self, task: TaskId) -> (DeviceId, f64) {
+        let task = &self.tasks[task.0 as usize];
+        (task.device, task.time)
     }
 
     fn outputs(&self, task: TaskId) -> impl Iterator<Item = ReplicaId> {
         self.tasks[task.0 as usize].outputs.clone().map(ReplicaId)
     }
 
-    fn location(&self, replica: ReplicaId) -> (TensorIndex, DeviceId) {
-        let replica = self.replica(replica);
-        (TensorIndex(replica.tensor), DeviceId(replica.device))
-    }
-
-    fn sender(&self, replica: ReplicaId) -> DeviceId {
-        let home = self.home[self.replica(replica).tensor as usize];
-        DeviceId(self.replicas[home as usize].device)
+    fn replica(&self, replica: ReplicaId) -> (TensorIndex, [DeviceId; 2]) {
+        let ReplicaRow { tensor, device, .. } = *self.row(replica);
+        (tensor, [device, self.replicas[self.home[tensor.0 as usize] as usize].device])
     }
 
     fn readers(&self, replica: ReplicaId) -> impl Iterator<Item = TaskId> {
         let read = |at: u32| self.reads.get(at as usize);
-        iter::successors(read(self.replica(replica).reads), move |(_, next)| read(*next)).map(|(task, _)| TaskId(*task))
+        iter::successors(read(self.row(replica).reads), move |(_, next)| read(*next)).map(|(task, _)| TaskId(*task))
     }
 
-    fn copies(&self, replica: ReplicaId) -> impl Iterator<Item = (ReplicaId, Option<LinkId>)> {
+    fn copies(&self, replica: ReplicaId) -> impl Iterator<Item = (ReplicaId, DeviceId, Option<LinkId>)> {
         let present = |id: u32| (id != NONE).then_some(ReplicaId(id));
-        iter::successors(present(self.replica(replica).copies), move |copy| present(self.replica(*copy).next_copy))
-            .map(|copy| (copy, self.link(copy)))
+        iter::successors(present(self.row(replica).copies), move |copy| present(self.row(*copy).next_copy))
+            .map(|copy| (copy, self.row(copy).device, self.row(copy).link))
     }
 
     fn record_arrival(&mut self, replica: ReplicaId, _: f64) -> Option<LinkId> {
-        self.link(replica)
+        self.row(replica).link
     }
 }

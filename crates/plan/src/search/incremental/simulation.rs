@@ -111,38 +111,31 @@ impl TaskTables for IncrementalSimulator<'_> {
         &self.sequences[device.0 as usize]
     }
 
-    fn task_device(&self, group: GroupId) -> DeviceId {
-        self.device(group)
+    fn task(&self, group: GroupId) -> (DeviceId, f64) {
+        let device = self.device(group);
+        (device, self.problem.cost(group, device).map_or(NEVER, |cost| cost.time.0))
     }
 
-    fn duration(&self, group: GroupId) -> f64 {
-        self.problem.cost(group, self.device(group)).map_or(NEVER, |cost| cost.time.0)
-    }
-
-    fn outputs(&self, group: GroupId) -> impl Iterator<Item = (TensorIndex, DeviceId)> {
+    fn outputs(&self, group: GroupId) -> impl Iterator<Item = Self::Replica> {
         let device = self.device(group);
         self.problem.group(group).outputs.iter().map(move |tensor| (*tensor, device))
     }
 
-    fn location(&self, replica: (TensorIndex, DeviceId)) -> (TensorIndex, DeviceId) {
-        replica
+    fn replica(&self, (tensor, device): Self::Replica) -> (TensorIndex, [DeviceId; 2]) {
+        (tensor, [device, self.home(tensor).0])
     }
 
-    fn sender(&self, (tensor, _): (TensorIndex, DeviceId)) -> DeviceId {
-        self.home(tensor).0
-    }
-
-    fn readers(&self, (tensor, device): (TensorIndex, DeviceId)) -> impl Iterator<Item = GroupId> {
+    fn readers(&self, (tensor, device): Self::Replica) -> impl Iterator<Item = GroupId> {
         self.readers[tensor.0 as usize].iter().copied().filter(move |reader| self.device(*reader) == device)
     }
 
     fn copies(
         &self,
-        (tensor, device): (TensorIndex, DeviceId),
-    ) -> impl Iterator<Item = ((TensorIndex, DeviceId), Option<LinkId>)> {
+        (tensor, device): Self::Replica,
+    ) -> impl Iterator<Item = (Self::Replica, DeviceId, Option<LinkId>)> {
         let is_home = self.home(tensor).0 == device;
         let copies = self.copies[tensor.0 as usize].iter().filter(move |_| is_home);
-        copies.map(move |copy| ((tensor, copy.device), copy.link))
+        copies.map(move |copy| ((tensor, copy.device), copy.device, copy.link))
     }
 
     fn tail(&self, group: GroupId) -> f64 {
@@ -153,13 +146,13 @@ impl TaskTables for IncrementalSimulator<'_> {
         (self.starts[group.0 as usize], self.finishes[group.0 as usize]) = (start, finish);
     }
 
-    fn record_departure(&mut self, replica: (TensorIndex, DeviceId), now: f64) {
+    fn record_departure(&mut self, replica: Self::Replica, now: f64) {
         if let Some(copy) = self.copy_mut(replica) {
             copy.birth = now;
         }
     }
 
-    fn record_arrival(&mut self, replica: (TensorIndex, DeviceId), now: f64) -> Option<LinkId> {
+    fn record_arrival(&mut self, replica: Self::Replica, now: f64) -> Option<LinkId> {
         let copy = self.copy_mut(replica)?;
         copy.arrival = now;
         if copy.link.is_none() {
