@@ -148,7 +148,7 @@ fn a_plan_by_energy_without_a_source_is_refused_before_anything_is_measured() {
     let (code, said) = planned();
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("local/cpu has none in profiles/") && !said.contains("cannot measure any"), "{said}");
-    assert!(said.contains("`edgecut profile --again`"), "{said}");
+    assert!(said.contains("`edgecut profile` with --again"), "{said}");
 
     // Figures of an external meter are as good.
     written(&|time| Some(Watts(10.0).during(time)));

@@ -147,6 +147,6 @@ fn a_limit_that_no_device_exceeds_is_warned_about() {
     };
     let warning = "has no effect: the largest device, local/cpu, has";
     let far = said("1000000GiB");
-    assert!(far.contains("warning: --memory 1000000.00 GiB") && far.contains(warning), "{far}");
+    assert!(far.contains("warning: --memory '1000000.00 GiB'") && far.contains(warning), "{far}");
     assert!(!said("16MiB").contains(warning));
 }

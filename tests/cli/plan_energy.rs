@@ -142,7 +142,7 @@ fn devices_without_energy_are_named_with_their_profiles() {
     let refused = run(here, &format!("plan m.relay {both} --objective energy"));
     let text = String::from_utf8_lossy(&refused.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(refused.status.code(), Some(2), "{text}");
-    for part in ["s0/cpu has none in bare.csv", "energy_j", "edgecut profile --again", "--objective latency"] {
+    for part in ["s0/cpu has none in bare.csv", "energy_j", "`edgecut profile` with --again", "--objective latency"] {
         assert!(text.contains(part), "{text}");
     }
     assert!(!text.contains("s1/cpu") && !here.join("plan.json").exists(), "{text}");

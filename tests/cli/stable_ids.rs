@@ -163,13 +163,13 @@ fn pins_take_numbers_and_printed_names() {
         assert_eq!(plan.devices[pinned[0].device.0 as usize].device_name().to_string(), "s1/cpu", "{name}");
     }
     for (pin, want) in [
-        ("#4=s1/cpu", "--pin #4=s1/cpu: there is no group #4; the model has 4 groups, from #0 on"),
+        ("#4=s1/cpu", "--pin '#4=s1/cpu': there is no group #4; the model has 4 groups, from #0 on"),
         ("nn.dens_2=s1/cpu", "is called `nn.dens_2` (did you mean nn.dense_2?); the model has nn.dense, nn.softmax"),
         ("nn.relu_3=s1/cpu", "is called `nn.relu_3` (did you mean nn.softmax_3?)"),
         ("fc2=s1/cpu", "is called `fc2` (did you mean fc0?)"),
         ("#2=s1", "unknown device s1 (did you mean s1/cpu?); the cluster has s0/cpu, s1/cpu"),
         ("#2=cpu", "unknown device cpu (did you mean s0/cpu or s1/cpu?)"),
-        ("#2", "--pin #2: expected GROUP=SERVER/DEVICE, such as '#7=local/cpu'"),
+        ("#2", "--pin '#2': expected GROUP=SERVER/DEVICE, such as '#7=local/cpu'"),
     ] {
         let (code, _, stderr) = run(here, &format!("{BOTH} --pin {pin}"));
         let said: String = stderr.split_whitespace().collect::<Vec<_>>().join(" ").replace("│ ", "");
@@ -210,7 +210,7 @@ fn a_move_is_told_before_after_and_difference() {
     done(here, &format!("{BOTH} --pin #2=s0/cpu --output pinned.json"));
     let (code, _, said) = run(here, &format!("{BOTH} --like pinned.json --move nn.dense_2=s1/cpu"));
     assert_eq!(code, Some(0), "{said}");
-    let warning = "warning: --move nn.dense_2=s1/cpu contradicts --pin #2=s0/cpu, by which the plan was made";
+    let warning = "warning: --move nn.dense_2=s1/cpu contradicts --pin '#2=s0/cpu', by which the plan was made";
     assert!(said.contains(warning), "{said}");
 
     for (line, want) in [

@@ -6,6 +6,8 @@ use miette::{Diagnostic, LabeledSpan, MietteError, MietteSpanContents, Report, S
 
 use edgecut_relay::{ImportError, SourceSnippet};
 
+use crate::flag_text::with_flags;
+
 /// An [`ImportError`] as miette renders it.
 pub struct ImportDiagnostic {
     error: ImportError,
@@ -62,13 +64,13 @@ impl Diagnostic for ImportDiagnostic {
 
 impl fmt::Display for ImportDiagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
+        f.write_str(&with_flags(&self.error.to_string()))
     }
 }
 
 impl fmt::Debug for ImportDiagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
+        fmt::Display::fmt(self, f)
     }
 }
 

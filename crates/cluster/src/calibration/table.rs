@@ -28,7 +28,7 @@ pub enum CalibrationTableError {
 /// A calibration of a device that has changed since.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the calibration of {device} is of {was}; it is {is} now: calibrate it again, with option `calibrate` of `edgecut devices`"
+    "the calibration of {device} is of {was}; it is {is} now: calibrate it again by `edgecut devices` with option `calibrate`"
 )]
 pub struct Stale {
     device: String,

@@ -60,7 +60,7 @@ impl fmt::Display for UnknownEnergy {
             writeln!(
                 f,
                 "`edgecut devices` says whether a device has an energy source; what was measured before it had one is \
-                 measured again, with option `again` of `edgecut profile`"
+                 measured again by `edgecut profile` with option `again`"
             )?;
         }
         f.write_str(
