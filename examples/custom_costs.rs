@@ -1,4 +1,4 @@
-//! Plans a model for devices that nobody has measured, with costs of one's own: here the roofline of each device.
+//! Plans a model for devices that were not measured, with custom costs: here a roofline model of each device.
 //!
 //! `cargo run --release --example custom_costs models/resnet18.relay`
 
@@ -8,7 +8,7 @@ use edgecut::{
     engine::EngineId,
     graph::Granularity,
     profile::{Conditions, Cost, Item, MeasurementMode, ProfileRow, ProfiledDevice, items},
-    session::{Events, Model, ModelOptions, PlanOptions, Recorded},
+    session::{Events, Model, ModelOptions, PlanOptions, RecordedModel},
     statistics::Statistics,
     units::{Bytes, Micros},
 };
@@ -16,11 +16,11 @@ use edgecut::{
 /// A device as its data sheet describes it.
 struct DataSheet {
     device: &'static str,
-    /// Operations a microsecond.
+    /// Operations per microsecond.
     flops: f64,
-    /// Bytes a microsecond.
+    /// Bytes per microsecond.
     bandwidth: f64,
-    /// What a kernel takes at least, in microseconds.
+    /// Minimum time of a kernel, in microseconds.
     launch: f64,
 }
 
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let model = Model::open(path, &ModelOptions::default())?;
     let items = items(model.graph(), Granularity::Fused);
     let rows = BOARD.iter().flat_map(|sheet| sheet.rows(&items)).collect();
-    let plan = Recorded::of(model, rows, None, &Events::default())?.plan(&PlanOptions::default())?;
+    let plan = RecordedModel::from_rows(model, rows, None, &Events::default())?.plan(&PlanOptions::default())?;
     for device in &plan.devices {
         println!("{}: {} groups, busy {}", device.device_name(), device.order.len(), device.busy_us);
     }

@@ -1,4 +1,4 @@
-//! Profiles a model with an engine of one's own: here one that computes nothing but `nn.relu`.
+//! Profiles a model with a custom engine, which computes only `nn.relu`.
 //!
 //! `cargo run --release --example custom_engine models/resnet18.relay`
 
@@ -16,10 +16,10 @@ use edgecut::{
     units::{Bytes, Micros},
 };
 
-/// Computes `nn.relu` of float32.
+/// An engine that computes `nn.relu` of float32.
 struct ReluEngine;
 
-/// A graph of one relu.
+/// A loaded graph of one relu.
 struct Relu;
 
 impl Engine for ReluEngine {

@@ -1,4 +1,6 @@
-//! Profiles a model on this machine, plans it, and runs the plan: `cargo run --release --example quickstart models/resnet18.relay`
+//! Profiles a model on this machine, plans it, and runs the plan.
+//!
+//! `cargo run --release --example quickstart models/resnet18.relay`
 
 use std::{collections::BTreeMap, error::Error};
 
@@ -7,14 +9,14 @@ use edgecut::{
     units::{Bytes, Micros},
 };
 
-/// Counts what the program allocates, for the memory of operators.
+/// Counts the program's allocations, to measure the memory of operators.
 #[global_allocator]
 static ALLOCATOR: edgecut::engine::CountingAllocator = edgecut::engine::CountingAllocator;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("usage: quickstart MODEL")?;
     let model = Model::open(path, &ModelOptions::default())?;
-    // With a cluster file in its options, the site is all servers of the cluster.
+    // With a cluster file in its options, the site is the servers of that cluster.
     let site = Site::open(&SiteOptions::default(), &Events::default())?;
 
     let options = ProfileOptions { budget: Micros(5e6), ..ProfileOptions::default() };

@@ -1,11 +1,11 @@
 //! Plans: as JSON, which the package's own Python makes classes of, and as a table.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use edgecut_plan::{Plan, file::PlanFileError, table};
 use edgecut_session::{
-    Error, Model, ModelOptions, PlanOptions, Profiles, Recorded, Site, SiteOptions,
-    option_values::read as read_options, plan_file,
+    Error, Model, ModelOptions, PlanOptions, Profiles, RecordedModel, Site, SiteOptions,
+    option_values::read as read_options, plan_file, profile::DEFAULT_FOLDER,
 };
 use pyo3::prelude::*;
 
@@ -33,15 +33,20 @@ pub fn plan(
     let made = work(py, progress, move |events| {
         let (model, site): (ModelOptions, SiteOptions) = (read_options(&model)?, read_options(&site)?);
         let plan: PlanOptions = read_options(&plan)?;
-        for place in output.iter().flat_map(|path| plan_file::places(path)) {
-            edgecut_session::output::check_place(&place)?;
+        for place in output.iter().flat_map(|path| plan_file::paths(path)) {
+            edgecut_session::output::check_writable(&place)?;
         }
-        if let Some(sources) = Recorded::sources(&path, &profiles) {
-            return Recorded::read(&path, &model, &sources, site.cluster.as_deref(), events)?.plan(&plan);
+        if let Some(sources) = RecordedModel::sources(&path, &profiles) {
+            let measuring = [("threads", site.threads.is_some()), ("engine", site.engine.is_some())];
+            if let Some((option, _)) = measuring.iter().find(|(_, is_given)| *is_given) {
+                let what = "has no effect with profiles that are files: nothing is measured or run";
+                return Err(Error::BadInput(format!("option `{option}` {what}").into()));
+            }
+            return RecordedModel::read(&path, &model, &sources, site.cluster.as_deref(), events)?.plan(&plan);
         }
         let model = Model::open(&path, &model)?;
         events.notices(&model.notices);
-        let profiles = Profiles::in_folder(profiles.first().cloned().unwrap_or_default());
+        let profiles = Profiles::in_folder(profiles.first().map_or(Path::new(DEFAULT_FOLDER), PathBuf::as_path));
         Site::open(&site, events)?.plan(&model, &profiles, &plan)
     })?;
     made.to_json().map_err(bug)

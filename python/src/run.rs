@@ -9,7 +9,7 @@ use edgecut_report::timeline::run::trace;
 use edgecut_session::{
     Error, ModelOptions, RunOptions, SiteOptions,
     option_values::read as read_options,
-    output::{check_place, write},
+    output::{check_writable, write},
     run::{
         execution::MeasuredRun,
         planned::{PlanSource, PlannedModel},
@@ -77,7 +77,7 @@ pub fn run_plan(
         let given = Plan::from_json(&text).map_err(Error::bad_input)?;
         let (model, site, run): (ModelOptions, SiteOptions, RunOptions) =
             (read_options(&model)?, read_options(&site)?, read_options(&run)?);
-        places.trace.as_deref().map_or(Ok(()), check_place)?;
+        places.trace.as_deref().map_or(Ok(()), check_writable)?;
         places.output.as_deref().map_or(Ok(()), results_file::check)?;
         let source = PlanSource { path: &places.plan, text: &text, model: places.model.as_deref() };
         let planned = PlannedModel::open(source, &model, &site, &run, events)?;
@@ -95,11 +95,13 @@ pub fn run_plan(
 impl Places {
     /// Writes what was measured of one plan.
     fn write(&self, run: &MeasuredRun<'_>) -> Result<(), Error> {
-        if let Some(path) = &self.trace {
-            write(path, &trace(path, run.plan, run.graph, run.deployment, run.record))?;
-        }
+        let traced = self
+            .trace
+            .as_deref()
+            .map_or(Ok(()), |path| write(path, &trace(path, run.plan, run.graph, run.deployment, run.record)));
         let append = |path: &Path| results_file::append(path, run.result.clone(), &write);
-        self.output.as_deref().map_or(Ok(()), append)
+        let appended = self.output.as_deref().map_or(Ok(()), append);
+        traced.and(appended)
     }
 }
 

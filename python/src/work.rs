@@ -92,12 +92,12 @@ impl Step {
             Event::Notice(text) | Event::Status(text) => step("notice", text),
             Event::Planning { what, .. } => step("planning", what),
             Event::Running { what, .. } => step("running", what),
-            Event::Measured { device, done, of, item } => Some(Step {
+            Event::Measured { device, done, total, group } => Some(Step {
                 kind: "measured",
-                text: item.to_string(),
+                text: group.to_string(),
                 device: Some(device.to_string()),
                 done: Some(done),
-                of: Some(of),
+                of: Some(total),
             }),
             Event::Started | Event::Finished | Event::Interruptible(_) => None,
         }

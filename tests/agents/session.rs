@@ -1,4 +1,4 @@
-//! The verbs as functions: from a model to runs, on this machine and on two agents in processes of their own.
+//! The verbs as functions: from a model to runs, on this machine and on two agents in separate processes.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use edgecut::{
     engine::{Engine, TractEngine},
     graph::{DType, TensorData},
     session::{
-        Cancellation, Error, Event, Events, Model, ModelOptions, PlanOptions, ProfileOptions, Profiles, Recorded,
+        Cancellation, Error, Event, Events, Model, ModelOptions, PlanOptions, ProfileOptions, Profiles, RecordedModel,
         RunOptions, Site, SiteOptions, plan::options::TimeLimit, profile_source::Source,
     },
     units::Micros,
@@ -25,7 +25,7 @@ def @main(%x: Tensor[(1, 4, 16, 16), float32], %w1: Tensor[(8, 4, 3, 3), float32
 }
 ";
 
-/// A folder with the model, which is opened.
+/// Writes the model to `folder` and opens it.
 fn model(folder: &Path) -> Model {
     let path = folder.join("m.relay");
     std::fs::write(&path, MODEL).unwrap();
@@ -36,7 +36,7 @@ fn profile_options(folder: &Path) -> ProfileOptions {
     ProfileOptions { budget: Micros(5e4), output: folder.join("profiles"), ..ProfileOptions::default() }
 }
 
-/// Plans by profiles alone.
+/// Options of a plan without pilot runs.
 fn plan_options() -> PlanOptions {
     PlanOptions { rehearse: Some(0), profile_budget: Micros(5e4), budget: Some(200), ..PlanOptions::default() }
 }
@@ -46,7 +46,7 @@ fn input(value: f32) -> TensorData {
     TensorData::new(DType::F32, [1, 4, 16, 16], value.to_le_bytes().repeat(4 * 16 * 16)).unwrap()
 }
 
-/// What tract computes of the whole model.
+/// The output of the whole model for `x`, computed by tract.
 fn expected(model: &Model, x: &TensorData) -> TensorData {
     let contents = model.contents(model.graph()).unwrap();
     let of = |id| match model.graph().tensor(id).name.as_str() {
@@ -90,9 +90,9 @@ fn a_model_is_profiled_planned_and_run_on_this_machine() {
     assert_eq!((runs.len(), runs[0].result.latencies_us.len()), (1, 3));
     assert!(runs[0].result.outcome.outputs.is_some_and(|difference| difference.is_tolerable()));
 
-    // The same profiles as files: nothing is measured.
+    // With the same profiles as files, nothing is measured.
     let source = Source { path: device.path.clone(), device: None };
-    let recorded = Recorded::read(&model.path, &model.options, &[source], None, &events).unwrap();
+    let recorded = RecordedModel::read(&model.path, &model.options, &[source], None, &events).unwrap();
     let again = recorded.plan(&PlanOptions { time_limit: TimeLimit::None, ..plan_options() }).unwrap();
     assert_eq!(again.predicted.latency_us, plan.predicted.latency_us);
 }
@@ -109,7 +109,7 @@ fn a_plan_that_stays_loaded_computes_what_it_is_given() {
     let site = SiteOptions { cluster: Some(cluster), ..SiteOptions::default() };
     let site = Site::open(&site, &Events::default()).unwrap();
     let profiles = Profiles::in_folder(folder.path().join("profiles"));
-    // A group on each agent.
+    // One group on each agent.
     let pin = vec!["#0=a/cpu".to_string(), "#1=b/cpu".to_string()];
     let plan = site.plan(&model, &profiles, &PlanOptions { pin, ..plan_options() }).unwrap();
     assert!(plan.devices.iter().all(|device| !device.order.is_empty()), "{:?}", plan.devices);
@@ -124,22 +124,43 @@ fn a_plan_that_stays_loaded_computes_what_it_is_given() {
     assert!(refused(BTreeMap::from([("y", input(0.0))])).contains("no input `y`; its inputs are x"));
     let small = TensorData::new(DType::F32, [1], 0f32.to_le_bytes().to_vec()).unwrap();
     assert!(refused(BTreeMap::from([("x", small)])).contains("float32[1] was given"));
-    // What was refused disturbs nothing.
+    // A refused input does not affect later runs.
     assert_close(&deployed.run(&BTreeMap::from([("x", input(3.0))])).unwrap()[0], &expected(&model, &input(3.0)));
 
-    // An agent that is lost ends it.
+    // After an agent is lost, runs fail.
     drop(agents);
     assert!(matches!(deployed.run(&BTreeMap::new()), Err(Error::Agent(_))));
 }
 
 #[test]
+fn inputs_of_earlier_runs_take_no_memory_of_the_agent() {
+    const LIMIT_MIB: usize = 16;
+    let folder = tempfile::tempdir().unwrap();
+    let agent = AgentProcess::start("a", "127.0.0.1:0", &["--memory".to_string(), format!("{LIMIT_MIB}MiB")]);
+    let cluster = folder.path().join("lab.toml");
+    std::fs::write(&cluster, format!("[[server]]\nname = \"a\"\naddress = \"{}\"\n", agent.address)).unwrap();
+    let path = folder.path().join("relu.relay");
+    std::fs::write(&path, "def @main(%x: Tensor[(1, 4, 256, 256), float32]) { nn.relu(%x) }").unwrap();
+    let model = Model::open(path, &ModelOptions::default()).unwrap();
+    let site = SiteOptions { cluster: Some(cluster), ..SiteOptions::default() };
+    let site = Site::open(&site, &Events::default()).unwrap();
+    let plan = site.plan(&model, &Profiles::in_folder(folder.path().join("profiles")), &plan_options()).unwrap();
+    let deployed = site.deploy(&model, &plan).unwrap();
+    let x = TensorData::new(DType::F32, [1, 4, 256, 256], 1f32.to_le_bytes().repeat(4 << 16)).unwrap();
+    // An agent receives at most its memory and 64 MiB.
+    for _ in 0..LIMIT_MIB + 64 + 16 {
+        assert_eq!(deployed.run(&BTreeMap::from([("x", x.clone())])).unwrap()[0].bytes(), x.bytes());
+    }
+}
+
+#[test]
 fn work_that_is_cancelled_keeps_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
-    // Large enough that it is not over before the cancellation is noticed.
+    // The model is large enough that the cancellation takes effect before the profile is complete.
     let model = Model::open(model_path("squeezenet_v1.1"), &ModelOptions::default()).unwrap();
     let cancellation = Cancellation::new();
     let cancel = cancellation.clone();
-    // With the first group measured.
+    // Cancels once the first group is measured.
     let hear = move |event: Event<'_>| {
         if matches!(event, Event::Measured { done: 1.., .. }) {
             cancel.cancel();
@@ -152,7 +173,7 @@ fn work_that_is_cancelled_keeps_what_was_measured() {
     ));
     let found = std::fs::read_dir(folder.path().join("profiles")).unwrap().count();
     assert!(found > 0);
-    // A cancellation holds for what it was given to alone.
+    // A cancellation affects only the site that it was given to.
     let site = Site::open(&SiteOptions::default(), &Events::default()).unwrap();
     let profiles =
         site.profile(&model, &ProfileOptions { budget: Micros(1e5), ..profile_options(folder.path()) }).unwrap();

@@ -52,7 +52,7 @@ const TOP: usize = 20;
 
 impl Compare {
     pub fn run(self) -> Outcome {
-        self.output.as_deref().map_or(Ok(()), file::check_place)?;
+        self.output.as_deref().map_or(Ok(()), file::check_writable)?;
         let mut comparison = compare(&subject(&self.a)?, &subject(&self.b)?)?;
         let all = self.output.as_ref().map(|path| Ok::<_, Failure>((path, to_csv(&comparison.rows)?))).transpose()?;
         if self.significant {

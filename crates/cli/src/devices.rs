@@ -1,7 +1,7 @@
 //! `edgecut devices`: which servers answer, what they have, what their links cost, and what runs on them take beyond profiles.
 
 use edgecut_session::{
-    cluster::{Missing, links, reach},
+    cluster::{UnreachableAgents, connect, links},
     runtime::runtime,
 };
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use super::{
     calibration::{calibrate_devices, calibration_table},
     cluster_flag::{ClusterFlag, ThreadsFlag},
     engine::EngineFlags,
+    flag_text::with_flags,
     format::{Format, print_csv, print_json},
     stderr,
     table::{Table, table},
@@ -97,13 +98,13 @@ impl Devices {
         let is_for_plans = self.calibrate || self.threads.threads.is_some() || self.engine.engine.is_some();
         let events = stderr::events();
         let mut cluster = match is_for_plans {
-            true => self.cluster.options_with(&self.threads, &self.engine).cluster_to_measure(&events)?,
+            true => self.cluster.options_with(&self.threads, &self.engine).configured_cluster(&events)?,
             false => self.cluster.options().cluster(&events)?,
         };
         cluster.servers.iter_mut().for_each(|server| server.embedded.look_for_all = true);
         let runtime = runtime()?;
         runtime.block_on(async {
-            let fleet = reach(&cluster, &events).await?;
+            let fleet = connect(&cluster, &events).await?;
             // Devices are shown whatever becomes of the links.
             let (links, failure) = match links(&fleet, &cluster, &self.links, self.measure, &events).await {
                 Ok(links) => (links, None),
@@ -112,14 +113,14 @@ impl Devices {
             let inventory = fleet.inventory(&cluster, links);
             let calibrations = match (self.calibrate, &failure) {
                 (true, None) => {
-                    Missing::check(&fleet)?;
+                    UnreachableAgents::check(&fleet)?;
                     calibrate_devices(&fleet, &cluster, &inventory, &self.calibration).await?
                 }
                 _ => Vec::new(),
             };
             let rows = device_rows(&cluster, &fleet, &inventory);
             self.print(&rows, &link_lines(&cluster, &inventory), &notes(&fleet), &calibrations)?;
-            Missing::check(&fleet)?;
+            UnreachableAgents::check(&fleet)?;
             failure.map_or(Ok(()), Err)
         })
     }
@@ -144,7 +145,7 @@ impl Devices {
                 println!("{}", device_table(devices));
                 energy_lines(devices).iter().for_each(|line| println!("{line}"));
                 for Note { server, note } in notes {
-                    println!("{server}: {note}");
+                    println!("{server}: {}", with_flags(note));
                 }
                 if !links.is_empty() {
                     println!("\n{}", link_table(links));

@@ -1,4 +1,4 @@
-//! Why a verb failed, as the command line shows it: a report on stderr, and an exit code.
+//! Errors of verbs on the command line: a report on stderr, and an exit code.
 
 use std::io::{self, Write};
 
@@ -10,13 +10,13 @@ use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report};
 
 use crate::{diagnostic::ImportDiagnostic, flag_text::with_flags};
 
-/// Exit code of a program that Ctrl-C ended.
+/// Exit code after Ctrl-C.
 pub const EXIT_INTERRUPTED: u8 = 130;
 
 /// What a verb returns.
 pub type Outcome = Result<(), Error>;
 
-/// 1: it failed while running; 2: bad input or usage; 3: no plan satisfies the targets.
+/// 1: the verb failed while running; 2: bad input or usage; 3: no plan satisfies the targets; 130: cancelled.
 pub fn exit_code(error: &Error) -> u8 {
     match error {
         Error::Failed(_) | Error::Agent(_) => 1,
@@ -26,7 +26,7 @@ pub fn exit_code(error: &Error) -> u8 {
     }
 }
 
-/// Writes the report of `error` to stderr; nothing where the user cancelled.
+/// Writes the report of `error` to stderr. A cancellation is not reported.
 pub fn print(error: &Error) {
     if let Some(message) = error.message() {
         // If stderr cannot be written, the exit code still reports the failure.

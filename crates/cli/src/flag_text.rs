@@ -1,10 +1,10 @@
-//! Texts of the libraries as the command line writes them: options are flags.
+//! Renders options in messages of the libraries as flags.
 
-use edgecut_session::option_text::with_options;
+use edgecut_session::option_text::render_options;
 
-/// `text` with flags in place of options, as one can copy them into a shell.
+/// `text` with options replaced by flags that can be copied into a shell.
 pub fn with_flags(text: &str) -> String {
-    with_options(text, |options| options.iter().map(|(name, value)| flag(name, *value)).collect::<Vec<_>>().join(" "))
+    render_options(text, |options| options.iter().map(|(name, value)| flag(name, *value)).collect::<Vec<_>>().join(" "))
 }
 
 fn flag(name: &str, value: Option<&str>) -> String {

@@ -1,5 +1,4 @@
-//! Ctrl-C in a verb that has something to give out before it is done: the first one cancels the verb, the second one ends the
-//! program.
+//! Ctrl-C in a verb that can keep partial results. The first Ctrl-C cancels the verb, the second one ends the program.
 
 use std::{
     sync::{
@@ -16,15 +15,15 @@ use crate::{failure::EXIT_INTERRUPTED, stderr::notice};
 /// Set by the first Ctrl-C.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// What Ctrl-C cancels, and what is kept then; a process has one verb, which may begin several times.
+/// What Ctrl-C cancels, and which results are kept. A process runs one verb, which may call [`watch`] several times.
 static WATCHED: Mutex<Option<(Cancellation, String)>> = Mutex::new(None);
 
-/// Whether Ctrl-C was pressed while it was watched.
+/// Whether Ctrl-C was pressed after the first call of [`watch`].
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// From now on Ctrl-C cancels `cancellation`, and a line on stderr says that `kept` is given out.
+/// From now on, Ctrl-C cancels `cancellation`, and a line on stderr says what is kept, by the text `kept`.
 pub fn watch(kept: &str, cancellation: &Cancellation) {
     let watched = (cancellation.clone(), kept.to_string());
     let before = WATCHED.lock().unwrap_or_else(PoisonError::into_inner).replace(watched);
@@ -38,7 +37,7 @@ pub fn watch(kept: &str, cancellation: &Cancellation) {
     }
 }
 
-/// On a thread of its own, until the program ends: once it was listened to, Ctrl-C has no other effect.
+/// Listens on its own thread until the program ends. Once a process listens, Ctrl-C has no other effect.
 fn listen() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listening = async move {

@@ -1,4 +1,4 @@
-//! The flags of every verb that takes a model.
+//! Flags of the verbs that take a model.
 
 use std::path::{Path, PathBuf};
 
@@ -26,16 +26,17 @@ pub struct ModelFlags {
 
     /// Inputs that are parameters, generated from their names
     ///
-    /// A name, or a pattern such as `*.weight`. In a pattern `*` is any text and `?` any character. An ONNX file can name them itself, one a line, under the key
-    /// `seeded_parameters` of its metadata.
+    /// A name, or a pattern such as `*.weight`. In a pattern `*` is any text and `?` any character. An ONNX file can
+    /// name them itself, one a line, under the key `seeded_parameters` of its metadata.
     #[arg(long, help_heading = "Model", value_name = "NAME|GLOB", hide_short_help = true)]
     pub seed_parameters: Vec<NamePattern>,
 
     /// Size of unknown dimensions: `8`, `data:0=8`, `batch=8`
     ///
-    /// `8` is the size of all, `data:0=8` of the first dimension of %data, `batch=8` of those that an ONNX file calls `batch`.
-    /// `inspect` guesses the missing sizes of an ONNX file; other verbs refuse the model. `profile`, `plan` and `run` accept
-    /// comma-separated sizes: up to 16 bindings of one model. Lists of several dimensions are zipped, so their lengths are equal.
+    /// `8` is the size of all, `data:0=8` of the first dimension of %data, `batch=8` of those that an ONNX file calls
+    /// `batch`. `inspect` guesses the missing sizes of an ONNX file; other verbs refuse the model. `profile`, `plan`
+    /// and `run` accept comma-separated sizes: up to 16 bindings of one model. Lists of several dimensions are zipped,
+    /// so their lengths are equal.
     #[arg(long, help_heading = "Model", value_name = "[NAME:AXIS=]SIZE")]
     pub bind_dim: Vec<BindSizes>,
 
@@ -48,7 +49,7 @@ pub struct ModelFlags {
 }
 
 impl ModelFlags {
-    /// Its flags, and whether each was given.
+    /// The flags, and whether each one is given.
     pub fn given(&self) -> [Flag; 4] {
         [
             ("--params", self.params.is_some()),
@@ -58,7 +59,7 @@ impl ModelFlags {
         ]
     }
 
-    /// How these flags say that a model is read.
+    /// The options for reading a model that these flags give.
     pub fn options(&self) -> ModelOptions {
         ModelOptions {
             params: self.params.clone(),
@@ -69,20 +70,20 @@ impl ModelFlags {
         }
     }
 
-    /// The same, for a verb that runs `engine`: a process uses one library of ONNX Runtime.
+    /// Like [`ModelFlags::options`], with the ONNX Runtime library of `engine`. A process uses one library.
     pub fn options_for(&self, engine: &EngineFlags) -> ModelOptions {
         ModelOptions { onnxruntime: engine.onnxruntime.clone(), ..self.options() }
     }
 }
 
 impl ModelArguments {
-    /// Reads the model, and says on stderr what a person should know of it.
+    /// Reads the model, and prints its notices to stderr.
     pub fn open(&self) -> Result<Model, Error> {
         open(&self.model, &self.flags.options())
     }
 }
 
-/// Reads the model at `path`, and says on stderr what a person should know of it.
+/// Reads the model at `path`, and prints its notices to stderr.
 pub fn open(path: &Path, options: &ModelOptions) -> Result<Model, Error> {
     let model = Model::open(path, options)?;
     model.notices.iter().for_each(|line| notice!("{line}"));

@@ -39,11 +39,11 @@ pub fn all(writes: impl IntoIterator<Item = Outcome>) -> Outcome {
     Err(first)
 }
 
-/// As [`edgecut_session::output::check_place`]; reserves stdout if that is the place.
-pub fn check_place(path: &Path) -> Outcome {
+/// As [`edgecut_session::output::check_writable`]; reserves stdout if that is the place.
+pub fn check_writable(path: &Path) -> Outcome {
     match Destination::of(path) {
         Ok(Destination::Stdout) => stdout::reserve(),
-        _ => edgecut_session::output::check_place(path),
+        _ => edgecut_session::output::check_writable(path),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Lines on stderr, and how progress is shown there.
+//! Messages and progress on stderr.
 
 use std::{
     collections::HashMap,
@@ -12,18 +12,18 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::{flag_text::with_flags, interrupt, progress_line::ProgressLine, verbosity};
 
-/// A line on stderr. One that cannot be written, as on a full disk, stops nothing.
+/// Writes a line to stderr. A line that cannot be written, as on a full disk, is dropped.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     drop(writeln!(io::stderr(), "{}", with_flags(&text.to_string())));
 }
 
-/// As `eprintln!`, for [`line`], which never panics.
+/// Like `eprintln!`, but by [`line`], which never panics.
 macro_rules! notice {
     ($($arguments:tt)*) => { $crate::stderr::line(format_args!($($arguments)*)) };
 }
 pub(crate) use notice;
 
-/// As [`notice`], for progress and the names of written files: not with `--quiet`.
+/// Like [`notice`], for progress and the names of written files. Prints nothing with `--quiet`.
 macro_rules! status {
     ($($arguments:tt)*) => {
         if !$crate::verbosity::is_quiet() {
@@ -33,31 +33,31 @@ macro_rules! status {
 }
 pub(crate) use status;
 
-/// Events of a verb. Ctrl-C cancels it from when it has results to keep; until then it ends the program.
+/// The events of a verb. Once it has results to keep, Ctrl-C cancels the verb. Before, Ctrl-C ends the program.
 pub(crate) fn events() -> Events {
     let cancellation = Cancellation::keeping_results();
     let shown = Shown { interrupted: Some(cancellation.clone()), progress: Mutex::default() };
     Events::new(Arc::new(move |event| shown.hear(event)), cancellation)
 }
 
-/// Events shown on stderr, for a program that has signals of its own.
+/// Events that are shown on stderr, for a program that handles signals itself.
 pub fn events_of(cancellation: Cancellation) -> Events {
     let shown = Shown { interrupted: None, progress: Mutex::default() };
     Events::new(Arc::new(move |event| shown.hear(event)), cancellation)
 }
 
-/// What is shown of a verb.
+/// Shows the events of a verb.
 struct Shown {
     /// What Ctrl-C cancels.
     interrupted: Option<Cancellation>,
     progress: Mutex<Option<Progress>>,
 }
 
-/// What is shown of work that tells its progress, until it is over.
+/// The progress of work, shown until the work is finished.
 struct Progress {
-    /// None while profiles are taken: what redraws it would disturb what is measured in this process.
+    /// `None` while profiles are measured, because redrawing would disturb measurements in this process.
     line: Option<ProgressLine>,
-    /// By device.
+    /// Progress bars by device.
     bars: HashMap<String, ProgressBar>,
     all: MultiProgress,
 }
@@ -68,7 +68,7 @@ impl Progress {
         Progress { line: None, bars: HashMap::new(), all }
     }
 
-    /// Prints `text` above what is shown, permanently.
+    /// Prints `text` above the progress, permanently.
     fn print(&self, text: &str) {
         let print = || line(format_args!("{text}"));
         self.all.suspend(|| self.line.as_ref().map_or_else(print, |line| line.suspend(print)));
@@ -78,16 +78,16 @@ impl Progress {
         self.line.get_or_insert_with(ProgressLine::start)
     }
 
-    fn measured(&mut self, device: &str, done: usize, of: usize, item: &str) {
+    fn measured(&mut self, device: &str, done: usize, total: usize, group: &str) {
         let all = &self.all;
         let bar = self.bars.entry(device.to_string()).or_insert_with(|| {
             let style = ProgressStyle::with_template("{elapsed:>4} {prefix} measured {pos}/{len} {wide_msg}");
-            let bar = ProgressBar::new(of as u64).with_prefix(device.to_string());
+            let bar = ProgressBar::new(total as u64).with_prefix(device.to_string());
             all.add(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
         });
-        bar.set_length(of as u64);
+        bar.set_length(total as u64);
         bar.set_position(done as u64);
-        bar.set_message(item.to_string());
+        bar.set_message(group.to_string());
     }
 }
 
@@ -113,14 +113,14 @@ impl Shown {
             Event::Interruptible(kept) => {
                 self.interrupted.iter().for_each(|cancellation| interrupt::watch(kept, cancellation));
             }
-            Event::Measured { device, done, of, item } => {
+            Event::Measured { device, done, total, group } => {
                 if let Some(progress) = &mut *progress {
-                    progress.measured(device, done, of, item);
+                    progress.measured(device, done, total, group);
                 }
             }
-            Event::Planning { what, left } => {
+            Event::Planning { what, remaining } => {
                 if let Some(progress) = &mut *progress {
-                    let left = left.map(|left| format!(", {:.0} s left", left.as_secs_f64()));
+                    let left = remaining.map(|left| format!(", {:.0} s left", left.as_secs_f64()));
                     progress.line().show(format!("{what}{}", left.unwrap_or_default()));
                 }
             }

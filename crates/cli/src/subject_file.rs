@@ -56,8 +56,8 @@ pub fn read(path: &Path, models: Models) -> Result<Vec<Subject>, Failure> {
 /// The subjects in the file at `path`: one for each binding of a plan or profile.
 fn file_content(path: &Path, bytes: &[u8], models: Models) -> Result<Vec<Subject>, Failure> {
     let bound = |content, binding: Option<String>| Subject { name: bound_name(path, binding), content };
-    if is_json_object(bytes) && kind::of_any(bytes) == Some(FileKind::Plan) {
-        let plans = PlanSet::from_json(bytes).map_err(|error| kind::no_plan(path, bytes, error))?;
+    if is_json_object(bytes) && kind::detect_any(bytes) == Some(FileKind::Plan) {
+        let plans = PlanSet::from_json(bytes).map_err(|error| kind::plan_error(path, bytes, error))?;
         let subject = |plan: &Plan| {
             let binding = plans.binding_of(plan).map(|binding| binding.to_string());
             bound(plan_content(path, plan.clone(), models), binding)
@@ -108,7 +108,7 @@ fn add_profiles(folder: &Path, depth: usize, subjects: &mut Vec<Subject>) -> Res
     for path in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "csv")) {
         // Summaries, links and calibrations lie there too.
         let bytes = file::read(path)?;
-        if kind::of_any(&bytes) == Some(FileKind::Profile) {
+        if kind::detect_any(&bytes) == Some(FileKind::Profile) {
             let text = std::str::from_utf8(&bytes).map_err(|error| bad(path, &error.to_string()))?;
             rows.extend(reader::parse(text).map_err(|what| bad(path, &what))?);
         }
@@ -124,7 +124,7 @@ fn content(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure
         return json(path, bytes, models);
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return Err(unknown(path, bytes)) };
-    match kind::of_any(bytes) {
+    match kind::detect_any(bytes) {
         Some(FileKind::Profile) => profile(path, text),
         Some(FileKind::Front) => front(path, text),
         Some(FileKind::Links) => links(path, bytes),
@@ -133,7 +133,7 @@ fn content(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure
 }
 
 fn json(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure> {
-    match kind::of_any(bytes) {
+    match kind::detect_any(bytes) {
         Some(FileKind::Results) => results(path, bytes),
         Some(FileKind::Plan) => plan(path, bytes, models),
         // Of what nearly is a plan, the error says what is wrong.
@@ -146,7 +146,7 @@ fn json(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure> {
 }
 
 fn plan(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure> {
-    let plan = Plan::from_json(bytes).map_err(|error| kind::no_plan(path, bytes, error))?;
+    let plan = Plan::from_json(bytes).map_err(|error| kind::plan_error(path, bytes, error))?;
     Ok(plan_content(path, plan, models))
 }
 
@@ -227,7 +227,7 @@ fn front(path: &Path, text: &str) -> Result<Content, Failure> {
 /// The failure for a file of any other kind.
 fn unknown(path: &Path, bytes: &[u8]) -> Failure {
     const WANTED: &str = "neither a profile nor a plan, a front or results of a run";
-    match kind::of_any(bytes) {
+    match kind::detect_any(bytes) {
         Some(FileKind::Json) => bad(path, &format!("{WANTED}: this is JSON of no kind that is known")),
         Some(FileKind::Csv) => {
             let header = String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().to_string();

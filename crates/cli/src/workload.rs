@@ -79,10 +79,10 @@ struct Row {
 
 impl Workload {
     pub fn run(self) -> Outcome {
-        self.output.as_deref().map_or(Ok(()), source_file::check_place)?;
+        self.output.as_deref().map_or(Ok(()), source_file::check_writable)?;
         let text = source_file::read(&self.file)?;
         let problem = PlacementWorkload::from_json(&text)
-            .map_err(|error| kind::instead(&self.file, &text, FileKind::Workload, error))?;
+            .map_err(|error| kind::mismatch_error(&self.file, &text, FileKind::Workload, error))?;
         let objective = match self.objective {
             ObjectiveFlag::Throughput => Objective::Throughput,
             ObjectiveFlag::Latency => Objective::Latency,

@@ -1,10 +1,10 @@
-//! When other workloads keep a machine so busy that times measured on it may be too long.
+//! Detection of machines that are too busy for reliable measurements.
 
-/// Processors that other workloads may keep busy, on average over a measurement.
+/// Maximum number of processors that other workloads may use, on average over a measurement.
 const MOST_LOAD: f64 = 0.25;
 
-/// A sentence on the machines that other workloads kept too busy; `None` if there are none. `loads` has servers, and
-/// the busy processors of their machines.
+/// A message that names the machines that other workloads kept too busy; `None` if there are none. `loads` gives, for
+/// each server, the number of processors of its machine that others used.
 pub fn busy<'a>(loads: impl IntoIterator<Item = (&'a str, f64)>) -> Option<String> {
     let too_many = loads.into_iter().filter(|(_, load)| *load > MOST_LOAD);
     let machines: Vec<String> =

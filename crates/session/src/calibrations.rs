@@ -1,4 +1,4 @@
-//! Calibrations of devices, kept next to profiles: what runs take beyond profiles.
+//! Calibrations of devices: what runs take beyond isolated times. They are stored next to profiles.
 
 use std::path::Path;
 
@@ -7,22 +7,23 @@ use edgecut_profile::Calibration;
 
 use crate::{Error, Events, located::Located};
 
-/// The name of the table in a folder of profiles.
+/// File name of the table in a folder of profiles.
 pub const FILE: &str = "calibration.csv";
 
-/// What the devices of a plan were calibrated with.
+/// The calibrations of the devices of a plan.
 pub struct Calibrations {
-    /// In the order of the devices.
+    /// One entry per device; `None` if it is not calibrated.
     pub found: Vec<Option<Calibration>>,
-    /// Which devices are calibrated, in a sentence for the plan's notes.
+    /// Which devices are calibrated, as a sentence for the plan's notes.
     pub note: String,
 }
 
 impl Calibrations {
-    /// Reads the table at `path`, if there is one, and tells whether `devices` are calibrated.
+    /// Reads the table at `path`, if there is one, and reports whether `devices` are calibrated. If any device has no
+    /// calibration, none is used.
     ///
     /// # Errors
-    /// If the file is no such table.
+    /// If the file is not a table of calibrations.
     pub fn read(path: &Path, devices: &[DeviceSpec], events: &Events) -> Result<Calibrations, Error> {
         let known = CalibrationTable::load(path).map_err(|error| Error::bad_input(Located::new(path, error)))?;
         let mut found = Vec::with_capacity(devices.len());
@@ -45,7 +46,7 @@ impl Calibrations {
             }
             (false, true) => format!("calibrated: yes, by {}", path.display()),
             (false, false) => {
-                // Compared with devices that are not calibrated, others would look slower than they are.
+                // A calibrated device would look slower than one without a calibration.
                 found.fill(None);
                 format!("calibrated: no, as {} has no valid row in {}", without.join(", "), path.display())
             }
@@ -54,7 +55,7 @@ impl Calibrations {
         Ok(Calibrations { found, note })
     }
 
-    /// The note for the plan, if any device is calibrated.
+    /// The note for the plan; empty if no device is calibrated.
     pub fn notes(&self) -> Vec<String> {
         self.found.iter().flatten().next().map(|_| self.note.clone()).into_iter().collect()
     }

@@ -1,4 +1,4 @@
-//! The servers of a cluster: the cluster file, connections to agents, links between servers.
+//! The servers of a cluster: cluster file, connections to agents, and links.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use crate::{
     runtime::runtime,
 };
 
-/// Reads a cluster file; errors are shown at their line and column.
+/// Reads a cluster file. Errors have the line and the column.
 ///
 /// # Errors
-/// If it cannot be read, is not a cluster file, or the servers that it names cannot be looked for.
+/// If the file cannot be read, is not a cluster file, or servers cannot be discovered.
 pub fn read_cluster(path: &Path, events: &Events) -> Result<Cluster, Error> {
     let text =
         read_text(path, MAX_DOCUMENT_BYTES).map_err(|e| Error::Cluster(Located::new(path, e).to_string().into()))?;
@@ -36,35 +36,37 @@ pub fn read_cluster(path: &Path, events: &Events) -> Result<Cluster, Error> {
     Cluster::parse_with(&text, folder, found).map_err(|error| bad_cluster(path, text, error))
 }
 
-/// The failure by an error of a cluster file, shown at its line and column.
+/// The error for a bad cluster file, with line and column. If the file is of another kind, the error says so.
 pub fn bad_cluster(path: &Path, text: String, error: ClusterError) -> Error {
-    if kind::other(text.as_bytes(), FileKind::Toml).is_some() || kind::is_json_object(text.as_bytes()) {
-        return kind::instead(path, text.as_bytes(), FileKind::Toml, error);
+    if kind::mismatch(text.as_bytes(), FileKind::Toml).is_some() || kind::is_json_object(text.as_bytes()) {
+        return kind::mismatch_error(path, text.as_bytes(), FileKind::Toml, error);
     }
     Error::Cluster(Message::in_toml(error.message, path, text, error.span))
 }
 
-/// Servers of the cluster whose agents did not answer.
+/// Servers whose agents did not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
-pub struct Missing(Vec<String>);
+pub struct UnreachableAgents(Vec<String>);
 
-impl Missing {
+impl UnreachableAgents {
+    /// Checks that every agent of `fleet` answered.
+    ///
     /// # Errors
-    /// If any agent did not answer; the message lists all of them.
+    /// If an agent did not answer. The message lists all of them.
     pub fn check(fleet: &Fleet) -> Result<(), Error> {
         let missing: Vec<String> = fleet.unreachable().map(|e| e.to_string()).collect();
-        if missing.is_empty() { Ok(()) } else { Err(Error::agent(Missing(missing))) }
+        if missing.is_empty() { Ok(()) } else { Err(Error::agent(UnreachableAgents(missing))) }
     }
 }
 
-/// Connects to the agents of all servers; fails if any does not answer, warns of CPUs with more threads than cores.
+/// Connects to the agents of all servers. Warns about CPUs with more threads than cores.
 ///
 /// # Errors
-/// If one does not answer, or lacks the engine that is asked of it.
-pub async fn reach_all(cluster: &Cluster, events: &Events) -> Result<Fleet, Error> {
-    let fleet = reach(cluster, events).await?;
-    Missing::check(&fleet)?;
+/// If an agent does not answer, or a server lacks the requested engine.
+pub async fn connect_all(cluster: &Cluster, events: &Events) -> Result<Fleet, Error> {
+    let fleet = connect(cluster, events).await?;
+    UnreachableAgents::check(&fleet)?;
     check_engines(cluster, &fleet)?;
     let described = fleet.connected().map(|(server, _, description)| (server, description));
     for warning in Oversubscribed::of_cluster(cluster, described) {
@@ -73,7 +75,7 @@ pub async fn reach_all(cluster: &Cluster, events: &Events) -> Result<Fleet, Erro
     Ok(fleet)
 }
 
-/// Fails if a server lacks the engine that is asked of it.
+/// Checks that every server has the requested engine.
 fn check_engines(cluster: &Cluster, fleet: &Fleet) -> Result<(), Error> {
     for (name, _, description) in fleet.connected() {
         let Some(engine) = cluster.server(name).and_then(|server| server.engine) else { continue };
@@ -89,17 +91,17 @@ fn check_engines(cluster: &Cluster, fleet: &Fleet) -> Result<(), Error> {
     Ok(())
 }
 
-/// Connects to the agents; those that do not answer are [`Fleet::unreachable`].
+/// Connects to the agents. [`Fleet::unreachable`] lists those that do not answer.
 ///
 /// # Errors
 /// If the certificates of the cluster file cannot be used.
-pub async fn reach(cluster: &Cluster, events: &Events) -> Result<Fleet, Error> {
+pub async fn connect(cluster: &Cluster, events: &Events) -> Result<Fleet, Error> {
     let failure = |error| Error::Cluster(format!("[tls] in the cluster file: {error}").into());
     events.until_cancelled(async { Fleet::connect(cluster).await.map_err(failure) }).await
 }
 
-/// The links between the servers that answered, from the cluster file, from the table at `path`, or measured now and
-/// added to that table. With `again` the table is ignored and all links are measured.
+/// The links between the servers that answered: from the cluster file, else from the table at `path`, else measured and
+/// added to that table. With `again`, the table is ignored.
 ///
 /// # Errors
 /// If the table cannot be read or written, or an agent fails.
@@ -124,13 +126,13 @@ pub async fn links(
     links
 }
 
-/// Reads the table of measured links at `path`; an empty one if there is no file.
+/// Reads the table of measured links at `path`. Without a file, the table is empty.
 ///
 /// # Errors
-/// If the file is no such table.
+/// If the file is not a table of links.
 pub fn link_table(path: &Path) -> Result<LinkTable, Error> {
     LinkTable::load(path).map_err(|error| {
         let bytes = input_file::read(path, MAX_TABLE_BYTES).unwrap_or_default();
-        kind::instead(path, &bytes, FileKind::Links, error)
+        kind::mismatch_error(path, &bytes, FileKind::Links, error)
     })
 }

@@ -1,4 +1,4 @@
-//! Why a verb failed: its kind, which programs can tell apart, and what to say about it.
+//! Errors of verbs: a kind for programs, and a message for people.
 
 use std::{fmt, ops::Range, path::Path};
 
@@ -8,10 +8,10 @@ use edgecut_values::destination::Destination;
 
 /// Why a verb failed.
 ///
-/// Texts name options by the fields of the options structs: ``option `bind_dim` ``. See [`crate::option_text`].
+/// Messages name options by the fields of the options structs: ``option `bind_dim` ``. See [`crate::option_text`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It failed while running.
+    /// The verb failed while running.
     #[error("{0}")]
     Failed(Message),
     /// An option or a file cannot be used.
@@ -34,13 +34,13 @@ pub enum Error {
     Cancelled,
 }
 
-/// What an error says.
+/// The message of an error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
     pub text: String,
-    /// What to do about it, where that does not fit into the text.
+    /// What to do about it, if the text does not say it.
     pub help: Option<String>,
-    /// Where in a file the cause is.
+    /// Where the cause is in a file.
     pub place: Option<Box<Place>>,
 }
 
@@ -66,7 +66,7 @@ impl From<&str> for Message {
 }
 
 impl fmt::Display for Message {
-    /// With the place in a TOML file; a text about a model has its own.
+    /// The text, after the place in a TOML file. A text about a model contains its own place.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(Place::Toml { file, content, span }) = self.place.as_deref() {
             write!(f, "{file}:")?;
@@ -83,13 +83,13 @@ impl fmt::Display for Message {
 }
 
 impl Message {
-    /// The same with advice.
+    /// The same message with advice.
     #[must_use]
     pub fn with_help(self, help: impl Into<String>) -> Message {
         Message { help: Some(help.into()), ..self }
     }
 
-    /// What is wrong with the TOML file `file`, at `span` of its `content` if that is known.
+    /// A message about the TOML file `file`, at `span` of its `content` if the span is known.
     pub fn in_toml(text: impl Into<String>, file: &Path, content: String, span: Option<Range<usize>>) -> Message {
         let place = Place::Toml { file: file.display().to_string(), content, span };
         Message { place: Some(Box::new(place)), ..Message::from(text.into()) }
@@ -107,13 +107,13 @@ impl Error {
         Error::BadInput(chain(&error).into())
     }
 
-    /// A model or parameter file that cannot be read.
+    /// The error for a model or parameter file that cannot be read.
     pub fn import(error: ImportError) -> Error {
         let text = error.to_string();
         Error::Model(Message { place: Some(Box::new(Place::Model(error))), ..Message::from(text) })
     }
 
-    /// A profile that cannot be read or written.
+    /// The error for a profile that cannot be read or written.
     pub fn profile(error: ProfileError) -> Error {
         match error {
             ProfileError::File { path, source } => Error::unwritable(&path, &source),
@@ -126,12 +126,12 @@ impl Error {
         Error::Agent(chain(&error).into())
     }
 
-    /// A file that does not exist or cannot be opened.
+    /// The error for a file that does not exist or cannot be opened.
     pub fn unreadable(file: &Path, error: &std::io::Error) -> Error {
         Error::BadInput(format!("{}: {error}", file.display()).into())
     }
 
-    /// A file or stream that cannot be written, or a folder in place of a file.
+    /// The error for a file or stream that cannot be written, or for a folder in place of a file.
     pub fn unwritable(path: &Path, error: &std::io::Error) -> Error {
         let name = match Destination::of(path) {
             Ok(Destination::Stdout) => "stdout".to_string(),
@@ -143,13 +143,13 @@ impl Error {
         Error::Failed(format!("{name} cannot be written: {error}").into())
     }
 
-    /// The same error, with the message prefixed by the location of its cause, such as a file or an option.
+    /// The same error with the message prefixed by `place`, such as a file or an option.
     #[must_use]
     pub fn at(self, place: impl fmt::Display) -> Error {
         self.map(|message| Message::from(format!("{place}: {message}")))
     }
 
-    /// The same error as one of the model, if its input is bad.
+    /// [`Error::BadInput`] as [`Error::Model`]. Other errors are unchanged.
     #[must_use]
     pub fn of_model(self) -> Error {
         match self {
@@ -158,7 +158,7 @@ impl Error {
         }
     }
 
-    /// The same kind of error with another message.
+    /// The same kind of error with a changed message.
     #[must_use]
     pub fn map(self, change: impl FnOnce(Message) -> Message) -> Error {
         match self {
@@ -172,7 +172,7 @@ impl Error {
         }
     }
 
-    /// What it says; nothing where the caller knows.
+    /// The message; `None` for [`Error::Cancelled`].
     pub fn message(&self) -> Option<&Message> {
         match self {
             Error::Failed(message)
@@ -185,7 +185,7 @@ impl Error {
         }
     }
 
-    /// The place in a model's file, if it is known.
+    /// The error of the importer, with its place in the model's file, if there is one.
     pub fn import_error(&self) -> Option<&ImportError> {
         match self.message()?.place.as_deref()? {
             Place::Model(error) => Some(error),
@@ -194,7 +194,7 @@ impl Error {
     }
 }
 
-/// An error's message followed by its causes'.
+/// The message of an error, followed by those of its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! What a caller hears of work, and how it ends the work early.
+//! Progress and cancellation of work.
 
 use std::{
     fmt,
@@ -14,35 +14,36 @@ use edgecut_plan::Stop;
 
 use crate::Error;
 
-/// What a caller hears.
+/// An event of a verb.
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'a> {
-    /// Something to know about the result, in a sentence.
+    /// A notice about the result, in a sentence.
     Notice(&'a str),
-    /// What was done, such as a file that was written.
+    /// What the verb does or has done, such as writing a file.
     Status(&'a str),
-    /// Work begins that tells its progress; the next ones are of it.
+    /// Work with progress begins. The next events belong to it.
     Started,
-    /// Items of a model that are measured on a device; the last one is `item`.
-    Measured { device: &'a str, done: usize, of: usize, item: &'a str },
-    /// What a planner does now, and the time that it has left.
-    Planning { what: &'a str, left: Option<Duration> },
-    /// What a run does now. Where it measures in this process, nothing else is to disturb it until the next event.
+    /// `done` of `of` groups are measured on `device`. `item` is the last one.
+    Measured { device: &'a str, done: usize, total: usize, group: &'a str },
+    /// What the planner does now, and the time that is left.
+    Planning { what: &'a str, remaining: Option<Duration> },
+    /// What the run does now. If `measures_here`, this process measures until the next event, and nothing else should
+    /// run in it.
     Running { what: &'a str, measures_here: bool },
-    /// The work that was started is over.
+    /// The work is finished.
     Finished,
-    /// From now on a cancellation keeps what was found, which is this.
+    /// From now on, a cancellation can keep partial results. The text says which.
     Interruptible(&'a str),
 }
 
-/// How a caller hears of work and cancels it. The default hears nothing and cancels nothing.
+/// The listener and the cancellation of work. By default, nothing listens and nothing cancels.
 #[derive(Clone)]
 pub struct Events {
     listener: Arc<Listener>,
     cancellation: Cancellation,
 }
 
-/// Hears of each event.
+/// A function that receives each event.
 pub type Listener = dyn Fn(Event<'_>) + Send + Sync;
 
 impl Default for Events {
@@ -52,7 +53,7 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Events for `listener`, of work that `cancellation` ends early.
+    /// Events for `listener`. `cancellation` ends the work early.
     pub fn new(listener: Arc<Listener>, cancellation: Cancellation) -> Events {
         Events { listener, cancellation }
     }
@@ -65,7 +66,7 @@ impl Events {
         self.emit(Event::Notice(&text.to_string()));
     }
 
-    /// Passes on what a person should know, such as [`crate::Model::notices`].
+    /// Emits `texts` as notices, such as [`crate::Model::notices`].
     pub fn notices(&self, texts: &[String]) {
         texts.iter().for_each(|text| self.emit(Event::Notice(text)));
     }
@@ -74,24 +75,26 @@ impl Events {
         self.emit(Event::Status(&text.to_string()));
     }
 
-    /// Work with progress, until the guard is dropped.
+    /// Starts work with progress. The work is finished when the guard is dropped.
     pub(crate) fn progress(&self) -> Progress<'_> {
         self.emit(Event::Started);
         Progress(self)
     }
 
+    /// Checks that the work is not cancelled.
+    ///
     /// # Errors
-    /// [`Error::Cancelled`] once the caller wants no result.
+    /// [`Error::Cancelled`] if the work is cancelled and its results are discarded.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.is_unwanted() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// Whether the caller wants no result.
+    /// Whether the work is cancelled and its results are discarded.
     pub(crate) fn is_unwanted(&self) -> bool {
         self.cancellation.on_cancel == OnCancel::Discard && self.cancellation.is_cancelled()
     }
 
-    /// Does `work` until the caller wants no result; what was stored by then stays.
+    /// Awaits `work`, which has no partial results, unless it is cancelled. What is stored by then stays.
     ///
     /// # Errors
     /// Those of `work`, and [`Error::Cancelled`].
@@ -99,28 +102,48 @@ impl Events {
         &self,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        let cancelled = async {
-            while !self.is_unwanted() {
-                tokio::time::sleep(CANCELLATION_DELAY).await;
-            }
-        };
-        tokio::select! {
-            done = work => done,
-            () = cancelled => Err(Error::Cancelled.into()),
-        }
+        until(|| self.cancellation.is_cancelled(), work).await
     }
 
-    /// When to stop: after `limit`, if there is one, or once it is cancelled. `kept` says what there is by then.
+    /// Awaits `work`, which ends with its partial results when it is cancelled, unless these are discarded.
+    ///
+    /// # Errors
+    /// Those of `work`, and [`Error::Cancelled`].
+    pub(crate) async fn until_unwanted<T, E: From<Error>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        until(|| self.is_unwanted(), work).await
+    }
+
+    /// The stop condition of work that keeps partial results: `limit`, if there is one, or cancellation. `kept` says
+    /// what is kept.
     pub(crate) fn stop(&self, limit: Option<Duration>, kept: &str) -> Stop {
         self.emit(Event::Interruptible(kept));
         Stop::new(limit, self.cancellation.flag())
     }
 }
 
-/// How soon a cancellation is noticed.
+/// Awaits `work` until `is_over`.
+async fn until<T, E: From<Error>>(
+    is_over: impl Fn() -> bool,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let over = async {
+        while !is_over() {
+            tokio::time::sleep(CANCELLATION_DELAY).await;
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        () = over => Err(Error::Cancelled.into()),
+    }
+}
+
+/// Interval between checks for a cancellation.
 const CANCELLATION_DELAY: Duration = Duration::from_millis(50);
 
-/// Ends with [`Event::Finished`].
+/// Emits [`Event::Finished`] when it is dropped.
 pub(crate) struct Progress<'a>(&'a Events);
 
 impl Drop for Progress<'_> {
@@ -134,11 +157,11 @@ impl Drop for Progress<'_> {
 enum OnCancel {
     /// [`Error::Cancelled`].
     Discard,
-    /// The best plan so far, the runs that are finished; [`Error::Cancelled`] without any.
+    /// The best plan so far, or the finished runs; [`Error::Cancelled`] if there are none.
     Keep,
 }
 
-/// Cancels the work that has it; clones cancel the same work.
+/// Cancels the work that it is given to. Clones cancel the same work.
 #[derive(Debug, Clone)]
 pub struct Cancellation {
     flag: Arc<Flag>,
@@ -152,17 +175,17 @@ impl Default for Cancellation {
 }
 
 impl Cancellation {
-    /// One whose work returns [`Error::Cancelled`].
+    /// A cancellation after which work returns [`Error::Cancelled`].
     pub fn new() -> Cancellation {
         Cancellation { flag: Arc::new(Flag::take()), on_cancel: OnCancel::Discard }
     }
 
-    /// One whose work returns the best plan so far or the runs that are finished, if there is one.
+    /// A cancellation after which work returns the best plan so far or the finished runs, if there are any.
     pub fn keeping_results() -> Cancellation {
         Cancellation { on_cancel: OnCancel::Keep, ..Cancellation::new() }
     }
 
-    /// Cancels the work. It ends soon, not at once: what an agent measures is waited for.
+    /// Cancels the work. The work ends soon, but a measurement or a run on an agent may be completed first.
     pub fn cancel(&self) {
         self.flag().store(true, Ordering::Relaxed);
     }
@@ -176,7 +199,7 @@ impl Cancellation {
     }
 }
 
-/// A flag of one cancellation. Searches hold it for as long as the process lives, so flags are used again.
+/// The flag of one cancellation. Searches hold it as `&'static`, so flags are never freed, and are reused.
 #[derive(Debug)]
 struct Flag(&'static AtomicBool);
 

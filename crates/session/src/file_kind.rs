@@ -1,4 +1,4 @@
-//! What kind of file stands where another one should: reported only when the file cannot be read as what was expected.
+//! Kinds of files. An error names the kind of a file only if the file cannot be read as what is expected.
 
 use std::{fmt, path::Path};
 
@@ -6,7 +6,7 @@ use crate::{Error, error::Message, located::Located};
 use edgecut_onnx::is_onnx;
 use edgecut_plan::{Plan, file::PlanFileError};
 
-/// A kind of file that edgecut reads or writes. As text: what the file is, and which flag or verb wants it.
+/// A kind of file that edgecut reads or writes. As text: what the file is, and which option or verb accepts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// Relay text.
@@ -15,7 +15,7 @@ pub enum FileKind {
     Npz,
     /// A library of patterns.
     Patterns,
-    /// Any other TOML: a cluster file, perhaps with what is wrong in it.
+    /// Any other TOML, such as a cluster file, even with errors.
     Toml,
     Plan,
     /// The rows of a plan.
@@ -24,38 +24,38 @@ pub enum FileKind {
     Front,
     /// Results of a run.
     Results,
-    /// Of exported modules.
+    /// The manifest of exported modules.
     Manifest,
     /// An execution trace.
     Trace,
-    /// TVM's graph.
+    /// A graph dump of TVM.
     Dump,
     Onnx,
-    /// A file that is not text, and what it is.
+    /// A binary file, with a description.
     Binary(&'static str),
     /// A device-placement problem.
     Workload,
-    /// A graph to be scheduled.
+    /// A graph for memory scheduling.
     Graph,
     Profile,
-    /// EOP's profile.
+    /// A profile of EOP.
     Eop,
     Links,
-    /// Buffers to be packed.
+    /// Buffers for memory packing.
     Buffers,
-    /// JSON of no kind that is known.
+    /// JSON of an unknown kind.
     Json,
-    /// CSV of no kind that is known.
+    /// CSV of an unknown kind.
     Csv,
 }
 
 impl FileKind {
-    /// Whether it says no more than how the file is written.
+    /// Whether only the encoding of the file is known.
     fn is_vague(self) -> bool {
         matches!(self, FileKind::Json | FileKind::Csv)
     }
 
-    /// What was wanted of this kind, in a sentence that says that a file is none.
+    /// What was expected, for the message that a file is something else.
     fn wanted(self) -> &'static str {
         match self {
             FileKind::Npz => "an .npz file, as `numpy.savez` writes them",
@@ -72,7 +72,7 @@ impl FileKind {
     }
 }
 
-/// What is expected instead of a file of no known kind.
+/// What is expected instead of a file of an unknown kind.
 const MODELS: &str = "expected an ONNX model, or Relay text as `mod.astext()` prints it";
 
 impl fmt::Display for FileKind {
@@ -116,8 +116,8 @@ impl fmt::Display for FileKind {
     }
 }
 
-/// The kind of a file, if it is known and not Relay text.
-pub fn of(bytes: &[u8]) -> Option<FileKind> {
+/// The kind of a file, if it is known. Relay text is not detected.
+pub fn detect(bytes: &[u8]) -> Option<FileKind> {
     const PARAMS: [u8; 8] = 0xF7E5_8D4F_0504_9CB7_u64.to_le_bytes();
     if bytes.starts_with(&PARAMS) {
         return Some(FileKind::Params);
@@ -146,7 +146,7 @@ pub fn of(bytes: &[u8]) -> Option<FileKind> {
     csv(text.lines().next()?)
 }
 
-/// How files begin that are not models, and what they are.
+/// Signatures of files that are not models, with descriptions.
 const SIGNATURES: &[(&[u8], &str)] = &[
     (b"\x89PNG\r\n", "a PNG image"),
     (b"\xFF\xD8\xFF", "a JPEG image"),
@@ -158,26 +158,26 @@ const SIGNATURES: &[(&[u8], &str)] = &[
     (b"\x89HDF", "an HDF5 file"),
     (b"\x93NUMPY", "a NumPy array"),
 ];
-/// A binary file has a zero in its first bytes, this many.
+/// Number of leading bytes that are searched for a zero byte, which marks a binary file.
 const BEGINNING: usize = 4096;
 
-/// The same for a file that should not be a model: detects Relay modules too.
-pub fn of_any(bytes: &[u8]) -> Option<FileKind> {
+/// Like [`of`], for a file that should not be a model. Also detects Relay text.
+pub fn detect_any(bytes: &[u8]) -> Option<FileKind> {
     let is_relay = |text: &str| text.contains("def @main") || text.trim_start().starts_with("#[version");
     let relay = std::str::from_utf8(bytes).is_ok_and(is_relay);
-    of(bytes).or(relay.then_some(FileKind::Relay))
+    detect(bytes).or(relay.then_some(FileKind::Relay))
 }
 
-/// What a file is instead of what was wanted, if that helps.
-pub fn other(bytes: &[u8], wanted: FileKind) -> Option<FileKind> {
-    of_any(bytes).filter(|kind| *kind != wanted && !kind.is_vague())
+/// The kind of a file that is not `wanted`, if naming it helps.
+pub fn mismatch(bytes: &[u8], wanted: FileKind) -> Option<FileKind> {
+    detect_any(bytes).filter(|kind| *kind != wanted && !kind.is_vague())
 }
 
-/// The failure of reading `bytes`, the file at `path`, as `wanted`: what it is instead, if that helps, else the
-/// `error`.
-pub fn instead(path: &Path, bytes: &[u8], wanted: FileKind, error: impl fmt::Display) -> Error {
+/// The error for `bytes`, the content of the file at `path`, which cannot be read as `wanted`. It names the kind of the
+/// file if that helps; otherwise it contains `error`.
+pub fn mismatch_error(path: &Path, bytes: &[u8], wanted: FileKind, error: impl fmt::Display) -> Error {
     let name = path.display();
-    Error::BadInput(Message::from(match other(bytes, wanted) {
+    Error::BadInput(Message::from(match mismatch(bytes, wanted) {
         Some(kind) => format!("{name}: not {}: {kind}", wanted.wanted()),
         None if wanted == FileKind::Toml && is_json_object(bytes) => {
             format!("{name}: not {}: this is JSON", wanted.wanted())
@@ -186,29 +186,29 @@ pub fn instead(path: &Path, bytes: &[u8], wanted: FileKind, error: impl fmt::Dis
     }))
 }
 
-/// The failure of reading the file at `path` as a plan.
-pub fn no_plan(path: &Path, bytes: &[u8], error: PlanFileError) -> Error {
+/// The error for the file at `path`, which cannot be read as a plan.
+pub fn plan_error(path: &Path, bytes: &[u8], error: PlanFileError) -> Error {
     match error {
         PlanFileError::Version { .. }
         | PlanFileError::Inconsistent(_)
         | PlanFileError::Several { .. }
         | PlanFileError::NotChosen { .. } => Error::bad_input(Located::new(path, error)),
-        _ => instead(path, bytes, FileKind::Plan, format!("not {}: {error}", FileKind::Plan.wanted())),
+        _ => mismatch_error(path, bytes, FileKind::Plan, format!("not {}: {error}", FileKind::Plan.wanted())),
     }
 }
 
-/// Whether this is a plan, of whatever version.
+/// Whether the file is a plan, of any version.
 pub fn is_plan(bytes: &[u8]) -> bool {
     matches!(Plan::from_json(bytes), Ok(_) | Err(PlanFileError::Version { .. } | PlanFileError::Several { .. }))
 }
 
-/// Whether a JSON object is a file of `edgecut run --output`.
+/// Whether a JSON object is a results file of `edgecut run --output`.
 pub fn is_file_of_results(bytes: &[u8]) -> bool {
     let value: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
     value.get("version").is_some() && value.get("runs").is_some_and(serde_json::Value::is_array)
 }
 
-/// What a JSON object is, by the names in it.
+/// The kind of a JSON object, by its keys.
 fn json(bytes: &[u8]) -> FileKind {
     if is_plan(bytes) {
         return FileKind::Plan;
@@ -234,7 +234,7 @@ fn json(bytes: &[u8]) -> FileKind {
     }
 }
 
-/// What a table is, by its header.
+/// The kind of a table, by its header.
 fn csv(header: &str) -> Option<FileKind> {
     let is_name =
         |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-. ".contains(&b));
@@ -260,7 +260,7 @@ fn csv(header: &str) -> Option<FileKind> {
     })
 }
 
-/// Whether the file begins as a JSON object does, and no Relay text: a block `{ … }` begins with an expression.
+/// Whether the file begins like a JSON object. A block `{ … }` of Relay text begins with an expression instead.
 pub fn is_json_object(bytes: &[u8]) -> bool {
     let text = bytes.trim_ascii_start();
     text.strip_prefix(b"{").is_some_and(|rest| matches!(rest.trim_ascii_start().first(), Some(b'"' | b'}')))
@@ -295,12 +295,12 @@ mod tests {
             (b"\x7FELF\x02\0\xFF", "shared library"),
             (b"\xFF\0\x01", "a binary file"),
         ] {
-            assert!(of(bytes).is_some_and(|kind| kind.to_string().contains(part)), "{part}: {:?}", of(bytes));
+            assert!(detect(bytes).is_some_and(|kind| kind.to_string().contains(part)), "{part}: {:?}", detect(bytes));
         }
         for text in ["", "hello", "def @main(%x: int32) {\n  add(%x, 1)\n}", "{ let %x = 1; %x }", "add(1, 2)"] {
-            assert_eq!(of(text.as_bytes()), None, "{text}");
+            assert_eq!(detect(text.as_bytes()), None, "{text}");
         }
-        assert_eq!(of_any(b"def @main(%x: int32) { add(%x, 1) }"), Some(FileKind::Relay));
+        assert_eq!(detect_any(b"def @main(%x: int32) { add(%x, 1) }"), Some(FileKind::Relay));
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
             (b"{\"maxFPGAs\": 1}", FileKind::Graph, "f: not a graph to be scheduled: DLMO's"),
             (b"id,lower,upper,size\n", FileKind::Profile, "f: not a profile: this is CSV, buffers"),
         ] {
-            let Error::BadInput(report) = instead(Path::new("f"), bytes, wanted, "no edges") else { panic!() };
+            let Error::BadInput(report) = mismatch_error(Path::new("f"), bytes, wanted, "no edges") else { panic!() };
             assert!(report.to_string().starts_with(message), "{report}");
         }
     }

@@ -1,4 +1,4 @@
-//! Files that options name.
+//! Reading files that options name.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     input_file::read(path, max_bytes()).map_err(|error| Error::unreadable(path, &error))
 }
 
-/// Most bytes of a file that are read: half of the machine's memory, as what is read is held in a second form too.
+/// Maximum size of a file: half of the machine's memory, because its content is also held in a second form.
 pub fn max_bytes() -> u64 {
     static MAX: LazyLock<u64> = LazyLock::new(|| match total_memory() {
         Bytes::ZERO => u64::MAX,
@@ -28,7 +28,8 @@ pub fn max_bytes() -> u64 {
     *MAX
 }
 
-/// The file `named` in a plan: relative to the working directory or, if it does not exist there, to the plan's folder.
+/// Resolves the path `named` in the plan at `plan`. It is relative to the working directory or, if no such file exists
+/// there, to the plan's folder.
 pub fn resolve(plan: &Path, named: &str) -> PathBuf {
     let (here, there) = (PathBuf::from(named), plan.parent().unwrap_or(Path::new("")).join(named));
     if !here.exists() && there.exists() { there } else { here }

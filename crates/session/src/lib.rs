@@ -1,7 +1,7 @@
 //! From a model to a run: the verbs of edgecut as functions.
 //!
-//! Each verb takes a model or a site, a struct of options, and returns its result. The command line, its configuration file
-//! and the Python package fill the same structs.
+//! Each verb takes a model or a site and a struct of options, and returns its result. The command line and the Python
+//! package fill the same structs.
 //!
 //! ```no_run
 //! use edgecut_session::{Events, Model, ModelOptions, PlanOptions, ProfileOptions, RunOptions, Site, SiteOptions};
@@ -22,15 +22,15 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`model`] | models, read with the contents of inputs and parameters |
-//! | [`site`], [`cluster`] | the devices that are used: agents of a cluster, or this machine |
-//! | [`profile`], [`profile_source`] | what every operator costs: measured, or read from files |
-//! | [`plan`], [`plan_file`], [`calibrations`] | plans for a site or for recorded profiles |
-//! | [`run`], [`outputs`] | plans run on agents, models run here; what comes out |
-//! | [`events`] | progress, and how work is cancelled |
-//! | [`error`], [`option_text`] | why a verb failed, and how texts name options |
-//! | [`file_kind`], [`input`], [`output`], [`located`] | what a file is; how it is read and written |
-//! | [`option_values`] | options and their values as text |
-//! | [`busy`], [`runtime`] | machines that are too busy to measure; threads that wait for agents |
+//! | [`site`], [`cluster`] | the devices in use: agents of a cluster, or this machine |
+//! | [`profile`], [`profile_source`] | what each group costs on each device: measured, or read from files |
+//! | [`plan`], [`plan_file`], [`calibrations`] | plans for a site or for recorded profiles; plan files; calibrations |
+//! | [`run`], [`outputs`] | runs of plans on agents, runs of models on this machine; their outputs |
+//! | [`events`] | progress and cancellation |
+//! | [`error`], [`option_text`] | errors, and how their messages name options |
+//! | [`file_kind`], [`input`], [`output`], [`located`] | kinds of files; reading, writing; errors with a path |
+//! | [`option_values`] | deserialisation of options |
+//! | [`busy`], [`runtime`] | warnings about busy machines; the runtime for network I/O |
 
 pub mod busy;
 pub mod calibrations;
@@ -56,7 +56,7 @@ pub mod site;
 pub use error::Error;
 pub use events::{Cancellation, Event, Events};
 pub use model::{Model, options::ModelOptions};
-pub use plan::{options::PlanOptions, recorded::Recorded};
+pub use plan::{options::PlanOptions, recorded::RecordedModel};
 pub use profile::{ProfileOptions, Profiles};
 pub use run::{deployed::Deployed, execution::PlanRun, options::RunOptions};
 pub use site::{Site, SiteOptions};

@@ -1,11 +1,11 @@
-//! Errors with the file they are about.
+//! Errors with the path of the file that they are about.
 
 use std::{
     fmt,
     path::{Path, PathBuf},
 };
 
-/// An error with the file it is about.
+/// An error with the path of the file that it is about.
 #[derive(Debug)]
 pub struct Located<E> {
     path: PathBuf,

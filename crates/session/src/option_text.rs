@@ -1,10 +1,11 @@
-//! How texts of the libraries name options: ``option `threads` ``, with a value ``option `threads=4` ``. Who shows such a text
-//! to users of another interface renders them as that interface writes them.
+//! Options in messages of the libraries: ``option `threads` ``, or with a value ``option `threads=4` ``. Each interface
+//! renders them in its own syntax, such as flags on the command line.
 
-/// `text` with every option as `rendered` writes it: options in a row, with commas between them, at once.
+/// Replaces the options in `text` by what `rendered` returns for their names and values. Options separated by `, ` are
+/// rendered in one call.
 ///
-/// `rendered` gets names and values.
-pub fn with_options(text: &str, rendered: impl Fn(&[(&str, Option<&str>)]) -> String) -> String {
+/// The rest of `text` is unchanged.
+pub fn render_options(text: &str, rendered: impl Fn(&[(&str, Option<&str>)]) -> String) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, first, after)) = next(rest) {
         out.push_str(before);
@@ -60,7 +61,7 @@ mod tests {
             ),
             ("option `unclosed", "option `unclosed"),
         ] {
-            assert_eq!(with_options(text, flag), expected);
+            assert_eq!(render_options(text, flag), expected);
         }
     }
 }

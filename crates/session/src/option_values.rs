@@ -1,4 +1,4 @@
-//! Values of options as configuration files, JSON and Python write them: numbers, or text with a unit; one, or a list.
+//! Deserialisation of options. A value is a number, or text with a unit. A list may be a single value.
 
 use std::{fmt::Display, str::FromStr};
 
@@ -11,14 +11,14 @@ use serde_json::Map;
 
 use crate::Error;
 
-/// The options that `json`, an object, says.
+/// Reads options from `json`, which must be an object.
 ///
 /// # Errors
-/// With the first option that does not exist or does not take its value.
+/// If an option does not exist or does not accept its value. The error names the first one.
 pub fn read<T: DeserializeOwned>(json: &str) -> Result<T, Error> {
     let bad = |error: serde_json::Error| Error::BadInput(error.to_string().into());
     let all: Map<String, serde_json::Value> = serde_json::from_str(json).map_err(bad)?;
-    // An error says what is wrong with a value, and not whose: alone, the option is known.
+    // An error of serde does not name the option. So each option is first read alone.
     for (name, value) in &all {
         let alone = Map::from_iter([(name.clone(), value.clone())]);
         if let Err(error) = T::deserialize(alone) {
@@ -28,7 +28,7 @@ pub fn read<T: DeserializeOwned>(json: &str) -> Result<T, Error> {
     T::deserialize(all).map_err(bad)
 }
 
-/// A number or a text.
+/// A number or text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Value {
@@ -63,18 +63,18 @@ impl Value {
     }
 }
 
-/// What its text says: `"tuned"`, `"auto"`.
+/// A value with a text form: `"tuned"`, `"auto"`.
 pub fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<T, D::Error> {
     Value::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
-/// As [`parsed`], if it is given.
+/// Like [`parsed`], but optional.
 pub fn optional<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<Option<T>, D::Error> {
     let value = Option::<Value>::deserialize(deserializer)?;
     value.map(Value::parse).transpose().map_err(D::Error::custom)
 }
 
-/// One or several of [`parsed`].
+/// Like [`parsed`], for one value or a list.
 pub fn list<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     let values = match Option::<OneOrMany>::deserialize(deserializer)? {
         None => Vec::new(),
@@ -84,17 +84,25 @@ pub fn list<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D
     values.into_iter().map(Value::parse).collect::<Result<_, _>>().map_err(D::Error::custom)
 }
 
-/// Microseconds, or a text with a unit: `"40ms"`.
+/// A time: microseconds, or text with a unit such as `"40ms"`.
 pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Micros, D::Error> {
     Value::deserialize(deserializer)?.time().map_err(D::Error::custom)
 }
 
-/// As [`time`], if it is given.
+/// Like [`time`], but optional.
 pub fn optional_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Micros>, D::Error> {
     Option::<Value>::deserialize(deserializer)?.map(Value::time).transpose().map_err(D::Error::custom)
 }
 
-/// Bytes, or a text with a unit: `"512MiB"`; if it is given.
+/// A time, or `None` for `"none"`.
+pub fn time_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Micros>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Text(text) if text == "none" => Ok(None),
+        value => value.time().map(Some).map_err(|error| D::Error::custom(format!("{error}, or `none`"))),
+    }
+}
+
+/// An optional size: bytes, or text with a unit such as `"512MiB"`.
 pub fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bytes>, D::Error> {
     let size = |value| match value {
         Value::Unsigned(bytes) => Ok(Bytes(bytes)),

@@ -1,4 +1,4 @@
-//! Files that results go to.
+//! Writing results to files and streams.
 
 use std::{io, path::Path};
 
@@ -6,7 +6,7 @@ use edgecut_values::{destination::Destination, files::write_atomic};
 
 use crate::Error;
 
-/// Writes `content` to where `path` leads: a file appears whole, a stream is written in place.
+/// Writes `content` to `path`. A file is replaced atomically. A stream is written directly.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -14,21 +14,21 @@ pub fn write(path: &Path, content: &[u8]) -> Result<(), Error> {
     write_atomic(path, |file| file.write_all(content)).map_err(|error: io::Error| Error::unwritable(path, &error))
 }
 
-/// Whether `path` names a file that others can lie next to, and not a stream or stdout.
+/// Whether `path` names a file in a folder, not a stream or stdout. Other files can be written next to it.
 pub fn is_file(path: &Path) -> bool {
     Destination::of(path).is_ok_and(|to| to.is_file())
 }
 
-/// Finds out whether something could be written at `path`, before work begins whose result goes there. Leaves nothing.
+/// Checks that `path` can be written, before the work whose result goes there begins. Leaves no file behind.
 ///
 /// # Errors
-/// If it could not be written.
-pub fn check_place(path: &Path) -> Result<(), Error> {
+/// If it cannot be written.
+pub fn check_writable(path: &Path) -> Result<(), Error> {
     let file = match Destination::of(path).map_err(|error| Error::unwritable(path, &error))? {
         Destination::Stdout | Destination::Stream(_) => return Ok(()),
         Destination::File(file) => file,
     };
-    // Folders that are missing are made when the file is written.
+    // UnreachableAgents folders are created when the file is written.
     let there =
         file.ancestors().skip(1).map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
     match there.into_iter().find(|folder| folder.exists()).map(tempfile::tempfile_in) {

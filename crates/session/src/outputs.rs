@@ -1,4 +1,4 @@
-//! What verbs share that run plans on agents: which servers take part, what came out, what one device computes.
+//! Shared by verbs that run plans: the servers that take part, the outputs, and the outputs of one device.
 
 use edgecut_cluster::{
     Cluster,
@@ -16,14 +16,14 @@ use crate::{
     model::contents::{Contents, engine_error},
 };
 
-/// The servers of the cluster that take part: others need not answer.
+/// `cluster` with only the servers that take part in `deployment`. Other servers need not answer.
 pub fn only(cluster: &Cluster, deployment: &Deployment) -> Cluster {
     let mut only = cluster.clone();
     only.servers.retain(|server| deployment.setups.iter().any(|setup| setup.server == server.name));
     only
 }
 
-/// The model's outputs as the sink gave them.
+/// The model's outputs, from the values at the sink.
 pub fn outputs(deployment: &Deployment, record: &Record, contents: &Contents<'_>) -> Result<Vec<TensorData>, Error> {
     outputs::outputs(deployment, &record.sink_values, &|id| contents.of(id)).map_err(|error| match error {
         OutputError::Content(error) => engine_error(error),
@@ -31,8 +31,8 @@ pub fn outputs(deployment: &Deployment, record: &Record, contents: &Contents<'_>
     })
 }
 
-/// What one device, this machine's processor, computes: by the first of `engines` that is here and can, else by tract, or by
-/// ONNX Runtime what tract lacks.
+/// Computes the outputs on this machine's CPU, with the first of `engines` that is installed and supports the model,
+/// else with tract. If tract does not support the model, ONNX Runtime is tried.
 pub fn on_this_machine(
     graph: &Graph,
     contents: &Contents<'_>,

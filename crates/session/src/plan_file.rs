@@ -1,4 +1,4 @@
-//! Plan files: selection among the plans for several bindings, and how plans are written.
+//! Plan files: selection among the plans for several bindings, and writing.
 
 use std::path::{Path, PathBuf};
 
@@ -8,45 +8,45 @@ use edgecut_plan::{Plan, PlanSet, file::PlanFileError};
 
 use crate::{Error, ModelOptions, error::Message, file_kind as kind, input as file, output};
 
-/// The plans in the file at `path`, whose content is `text`. Of several plans, only those whose bindings have the sizes that
-/// `options` give.
+/// The plans in the file at `path`, whose content is `text`. If there are several, only those whose bindings have the
+/// sizes in `options`.
 ///
 /// # Errors
-/// If it is no plan file, or no plan has such sizes.
-pub fn chosen(path: &Path, text: &[u8], options: &ModelOptions) -> Result<PlanSet, Error> {
-    let failure = |error| kind::no_plan(path, text, error);
+/// If the file is not a plan, or has no plan with such sizes.
+pub fn select(path: &Path, text: &[u8], options: &ModelOptions) -> Result<PlanSet, Error> {
+    let failure = |error| kind::plan_error(path, text, error);
     let plans = PlanSet::from_json(text).map_err(failure)?;
     let wanted = options.bindings()?;
-    // A single plan may be used with other sizes than it was made for: reading the model checks them.
+    // A single plan may be used with other sizes. Reading the model checks them.
     if wanted.len() == 1 && (plans.plans().len() == 1 || options.bind_dim.is_empty()) {
         return Ok(plans);
     }
     plans.chosen(|binding| wanted.iter().any(|wanted| binding.includes(wanted))).map_err(failure)
 }
 
-/// The only plan that [`chosen`] leaves.
+/// The single plan that [`select`] returns.
 ///
 /// # Errors
-/// As [`chosen`], and if there are several.
-pub fn one(path: &Path, text: &[u8], options: &ModelOptions) -> Result<Plan, Error> {
-    let plans = chosen(path, text, options)?;
+/// As of [`select`], and if there are several plans.
+pub fn select_one(path: &Path, text: &[u8], options: &ModelOptions) -> Result<Plan, Error> {
+    let plans = select(path, text, options)?;
     let example = plans.plans().first().map_or(String::new(), |plan| UnknownDim::options_of(&plan.model.bind_dims));
     plans.only().map_err(|error| match error {
         PlanFileError::Several { .. } => Error::BadInput(Message::from(format!(
             "{}: {error}; choose one of them, such as {example}",
             path.display()
         ))),
-        error => kind::no_plan(path, text, error),
+        error => kind::plan_error(path, text, error),
     })
 }
 
-/// The plan for `binding` in the file at `path`; if the file has a single plan, that one, whatever its binding.
+/// The plan for `binding` in the file at `path`. If the file has a single plan, that plan for any binding.
 ///
 /// # Errors
-/// If the file cannot be read, or has no such plan.
-pub fn of_binding(path: &Path, binding: &Binding) -> Result<Plan, Error> {
+/// If the file cannot be read or has no such plan.
+pub fn for_binding(path: &Path, binding: &Binding) -> Result<Plan, Error> {
     let text = file::read(path)?;
-    let failure = |error| kind::no_plan(path, &text, error);
+    let failure = |error| kind::plan_error(path, &text, error);
     let plans = PlanSet::from_json(&text).map_err(failure)?;
     if plans.plans().len() == 1 {
         return plans.only().map_err(failure);
@@ -55,15 +55,15 @@ pub fn of_binding(path: &Path, binding: &Binding) -> Result<Plan, Error> {
     plans.chosen(is_same).and_then(PlanSet::only).map_err(failure)
 }
 
-/// A plan's two forms.
+/// The two forms of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
     Csv,
 }
 
-/// What a plan that goes to `path` is written to: JSON and CSV, the other one with the same name and its own extension. A
-/// stream has nothing next to it, and gets one of them.
+/// The files for a plan at `path`: JSON and CSV. The second file has the same name with its own extension. A stream
+/// gets only one of them.
 fn files(path: &Path) -> Vec<(Form, PathBuf)> {
     let is_csv = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
     let (form, other, extension) =
@@ -75,15 +75,15 @@ fn files(path: &Path) -> Vec<(Form, PathBuf)> {
     files
 }
 
-/// The files that a plan at `path` is written to.
-pub fn places(path: &Path) -> Vec<PathBuf> {
+/// The paths that a plan at `path` is written to.
+pub fn paths(path: &Path) -> Vec<PathBuf> {
     files(path).into_iter().map(|(_, path)| path).collect()
 }
 
-/// The files of `plans` at `path`: JSON, and their rows as CSV.
+/// The files for `plans` at `path`, with their contents: JSON, and rows as CSV.
 ///
 /// # Errors
-/// If a plan has a value that the formats do not.
+/// If a format cannot represent a value.
 pub fn contents(path: &Path, plans: &PlanSet) -> Result<Vec<(PathBuf, String)>, Error> {
     let content = |(form, path)| {
         let text = match form {
@@ -95,7 +95,8 @@ pub fn contents(path: &Path, plans: &PlanSet) -> Result<Vec<(PathBuf, String)>, 
     files(path).into_iter().map(content).collect()
 }
 
-/// Writes `plan` at `path` as JSON, and its rows as CSV with the same name.
+/// Writes `plan` as JSON and its rows as CSV. `path` names one of the two files; the other one has the same name with
+/// its own extension.
 ///
 /// # Errors
 /// If a file cannot be written.

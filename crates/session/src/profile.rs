@@ -1,4 +1,4 @@
-//! Profiles: what every operator of a model costs on each device of a site.
+//! Profiles: what each group of a model costs on each device of a site.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,24 +14,24 @@ use edgecut_graph::{Granularity, units::Micros};
 use edgecut_profile::{DevicePower, MeasurementMode, ModelTime, ProfileSummary};
 use serde::Deserialize;
 
-use crate::{Error, Event, Events, Model, Site, busy::busy, cluster::reach_all, option_values};
+use crate::{Error, Event, Events, Model, Site, busy::busy, cluster::connect_all, option_values};
 
-/// What is measured of each operator, and where it is kept.
+/// What is measured, and where profiles are stored.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProfileOptions {
-    /// Each distinct operator alone, or all of them while the model runs.
+    /// Measure each distinct group alone, or all groups while the model runs.
     pub mode: MeasurementMode,
-    /// Single operators, or the groups that TVM's rules fuse.
+    /// What a group is: a single operator, or operators fused by TVM's rules.
     pub granularity: Granularity,
-    /// Also measure halves, quarters and eighths of operators, for as much time again as the budget.
+    /// Also measure shards of a half, a quarter and an eighth. This takes as much time again as the budget.
     pub fractions: bool,
-    /// Time to spend on each device; what is precise to 2 % ends earlier.
+    /// Time to spend on each device. Sampling of a group ends earlier once its time is precise to 2 %.
     #[serde(deserialize_with = "option_values::time")]
     pub budget: Micros,
-    /// Folder of the profiles; one of the same model and device is continued.
+    /// Folder of the profiles. An existing profile of the same model and device is continued.
     pub output: PathBuf,
-    /// Measure again what was measured before.
+    /// Discard earlier measurements and measure again.
     pub again: bool,
 }
 
@@ -48,28 +48,30 @@ impl Default for ProfileOptions {
     }
 }
 
-/// Time to spend on each device unless another one is asked for.
+/// Default time to spend on each device.
 pub const DEFAULT_BUDGET: Micros = Micros(20e6);
 
-/// The folder of profiles unless another one is asked for.
+/// Default folder of profiles.
 pub const DEFAULT_FOLDER: &str = "profiles";
 
-/// A folder of profiles, and those of it that were measured or read.
+/// A folder of profiles, and the profiles that were measured or read.
 #[derive(Debug, Clone)]
 pub struct Profiles {
     pub folder: PathBuf,
-    /// In the order of the devices.
+    /// One profile per device.
     pub devices: Vec<DeviceProfile>,
-    /// Of each device.
+    /// One summary per device, in the same order.
     pub summaries: Vec<ProfileSummary>,
 }
 
 impl Profiles {
-    /// The profiles in `folder`, which may not exist yet: what they lack is measured when it is needed.
+    /// The profiles in `folder`, which may not exist yet. What they lack is measured when it is needed.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Profiles {
         Profiles { folder: folder.into(), devices: Vec::new(), summaries: Vec::new() }
     }
 
+    /// Checks that all profiles were written.
+    ///
     /// # Errors
     /// If profiles were measured and could not be written.
     pub fn check_written(&self) -> Result<(), Error> {
@@ -80,16 +82,22 @@ impl Profiles {
 }
 
 impl Site {
-    /// Measures what the profiles of `model` lack, on every device. Measurements are stored as they arrive: after a
-    /// cancellation the same call continues.
+    /// Measures what the profiles of `model` lack, on every device. Measurements are stored as they arrive, so the same
+    /// call continues after a cancellation.
     ///
     /// # Errors
-    /// If the options contradict each other, sizes of the model are unknown, an agent fails, or it is cancelled. Profiles
-    /// that cannot be written are returned all the same: see [`Profiles::check_written`].
+    /// If the options contradict each other, sizes of the model are unknown, an agent fails, or the call is cancelled.
+    /// Profiles that cannot be written are still returned: see [`Profiles::check_written`].
     pub fn profile(&self, model: &Model, options: &ProfileOptions) -> Result<Profiles, Error> {
         if options.fractions && options.mode == MeasurementMode::InSitu {
             let what =
                 "option `fractions` measures shards alone: there are none in their place, with option `mode=in-situ`";
+            return Err(Error::BadInput(what.into()));
+        }
+        if options.output.extension().is_some_and(|extension| extension == "csv") && !options.output.is_dir()
+            || options.output.is_file()
+        {
+            let what = format!("option `output={}`: profiles go into a folder", options.output.display());
             return Err(Error::BadInput(what.into()));
         }
         model.check_sizes()?;
@@ -103,7 +111,7 @@ impl Site {
         survey.remeasure = options.again;
         survey.contents = contents;
         let devices = self.runtime.block_on(async {
-            let fleet = reach_all(&self.cluster, &self.events).await?;
+            let fleet = connect_all(&self.cluster, &self.events).await?;
             log_energy(&fleet);
             let inventory = fleet.inventory(&self.cluster, Vec::new());
             self.survey(&fleet, &inventory, &survey).await
@@ -115,7 +123,7 @@ impl Site {
         Ok(Profiles { folder: options.output.clone(), devices, summaries })
     }
 
-    /// Takes the profiles of all devices, or reads those that are there, and tells where they are.
+    /// Measures or reads the profiles of all devices, and reports where they are.
     pub(crate) async fn survey(
         &self,
         fleet: &Fleet,
@@ -128,7 +136,7 @@ impl Site {
                 events.status(format_args!("{}: waiting for {who}", now.device));
             }
             let device = &now.device.to_string();
-            events.emit(Event::Measured { device, done: now.measured, of: now.items, item: now.item });
+            events.emit(Event::Measured { device, done: now.measured, total: now.items, group: now.item });
         };
         let survey = async { survey(fleet, &self.cluster, inventory, wanted, &progress).await.map_err(survey_error) };
         let shown = events.progress();
@@ -136,7 +144,7 @@ impl Site {
         drop(shown);
         let mut profiles = profiles?;
         for profile in &mut profiles {
-            // A whole model that was measured before is as good as measured now.
+            // An earlier measurement of the whole model is as good as a new one.
             let whole = profile.whole.or_else(|| ModelTime::read(&profile.path));
             if profile.unwritten.is_none() {
                 let summary = ProfileSummary::of(&profile.rows).write(&profile.path, whole);
@@ -156,7 +164,7 @@ impl Site {
     }
 }
 
-/// The rows of all devices that are stored; nothing is measured.
+/// Reads the stored profiles of all devices. Measures nothing.
 pub(crate) async fn stored_profiles(
     fleet: &Fleet,
     cluster: &Cluster,
@@ -168,7 +176,7 @@ pub(crate) async fn stored_profiles(
     survey(fleet, cluster, inventory, &wanted, &|_| {}).await.map_err(survey_error)
 }
 
-/// Where measured links are kept in a folder of profiles.
+/// Path of the table of measured links in a folder of profiles.
 pub(crate) fn link_table_in(folder: &Path) -> PathBuf {
     folder.join("links.csv")
 }
@@ -180,7 +188,8 @@ fn survey_error(error: SurveyError) -> Error {
     }
 }
 
-/// What tells the energy of each device, or why nothing does: only logged, as most machines tell none.
+/// Logs the source of each device's energy readings, or why there is none. This is not a notice, because most machines
+/// have no source.
 fn log_energy(fleet: &Fleet) {
     for (server, _, told) in fleet.connected() {
         for device in &told.devices {
@@ -193,10 +202,10 @@ fn log_energy(fleet: &Fleet) {
     }
 }
 
-/// A sum of operators that differs from the whole model by more than this fraction is warned about.
+/// Maximum relative difference between the sum of the groups and the whole model. A larger difference causes a notice.
 const MAX_DIFFERENCE: f64 = 0.1;
 
-/// Notices of figures that are not to be trusted.
+/// Emits notices about figures that are not to be trusted.
 fn warn(profile: &DeviceProfile, summary: &ProfileSummary, events: &Events) {
     let device = &profile.device.name;
     if profile.unmeasured_shards > 0 {

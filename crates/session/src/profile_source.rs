@@ -1,5 +1,5 @@
-//! Profiles that are given as files: rows of ours, EOP's CSV, dumps of TVM's debug executor. Which of them a file is,
-//! its content says.
+//! Profile files: rows of edgecut, CSV of EOP, and traces of TVM's debug executor. The content of a file determines its
+//! format.
 
 use std::{
     collections::HashSet,
@@ -19,13 +19,13 @@ use edgecut_ops::passes::bindings::Binding;
 use edgecut_profile::{ProfileRow, ProfiledDevice, reader};
 use edgecut_relay::eop_numbering;
 
-/// A model that is profiled: one that was read, with the text of its file, or the graph of a dump.
+/// A model with profile files: a model that was read, with the text of its file, or the graph of a dump.
 pub enum ProfiledModel {
     Read { model: Box<Model>, text: String },
     Dump { dump: Box<Dump>, hash: String, path: PathBuf, options: Box<ModelOptions> },
 }
 
-/// One file of a profile, and the device it is declared to be of.
+/// A profile file, and the device that it is declared to be of.
 #[derive(Debug, Clone)]
 pub struct Source {
     pub path: PathBuf,
@@ -34,7 +34,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// `FILE` or `FILE=SERVER/DEVICE`.
+    /// Parses `FILE` or `FILE=SERVER/DEVICE`.
     pub fn parse(text: &str) -> Source {
         let named = text.rsplit_once('=').and_then(|(path, device)| Some((path, device.split_once('/')?)));
         match named {
@@ -45,10 +45,10 @@ impl Source {
         }
     }
 
-    /// The rows of the file, for the operators of `subject`.
+    /// Reads the rows of the file for the model `subject`.
     ///
     /// # Errors
-    /// If it is no profile, or one of another model.
+    /// If the file is not a profile, or is one of another model.
     pub fn read(&self, subject: &ProfiledModel) -> Result<Imported, Error> {
         let text = text(&self.path)?;
         let bad = |what: String| Error::BadInput(Message::from(format!("{}: {what}", self.path.display())));
@@ -85,7 +85,7 @@ impl Source {
         }
     }
 
-    /// `rows` under the name of the declared device.
+    /// `rows` with the declared server and device.
     fn renamed(&self, mut rows: Vec<ProfileRow>) -> Result<Vec<ProfileRow>, String> {
         let Some((server, device)) = &self.device else { return Ok(rows) };
         let of = |row: &ProfileRow| (row.server.clone(), row.device.clone());
@@ -107,14 +107,14 @@ impl Source {
     }
 }
 
-/// What a file says of times.
+/// Which kind of times a file has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Times {
     Rows,
     Eop,
     Trace,
     Dump,
-    /// Nothing: it is of another kind that is known.
+    /// No times: the file is of another known kind.
     None(FileKind),
 }
 
@@ -127,7 +127,7 @@ fn times(text: &str) -> Times {
         true if text.contains("\"arg_nodes\"") => Times::Dump, // JSON of TVM's
         false if has("a_name") => Times::Eop,
         false if has("signature") || header.is_empty() => Times::Rows,
-        _ => match kind::of_any(text.as_bytes()) {
+        _ => match kind::detect_any(text.as_bytes()) {
             Some(FileKind::Json) => Times::Dump,
             Some(FileKind::Csv) | None => Times::Rows,
             Some(kind) => Times::None(kind),
@@ -136,7 +136,7 @@ fn times(text: &str) -> Times {
 }
 
 impl ProfiledModel {
-    /// Reads the model at `path`.
+    /// Reads the model or the graph dump at `path`.
     ///
     /// # Errors
     /// If it is neither a model nor a dump.
@@ -151,7 +151,7 @@ impl ProfiledModel {
         Ok(ProfiledModel::Dump { dump, hash, path, options })
     }
 
-    /// The graph dump that `source` is, or is next to; `None` if it is neither a dump nor a trace.
+    /// The graph dump for `source`, which is a dump or a trace next to one. `None` for other profiles.
     ///
     /// # Errors
     /// If the file does not exist, or is of another known kind.
@@ -188,16 +188,16 @@ impl ProfiledModel {
     }
 }
 
-/// Whether the file at `path` is JSON, as dumps are and Relay is not, and no plan.
+/// Whether the file at `path` is a graph dump: JSON, unlike Relay text, but not a plan.
 pub fn is_dump(path: &Path) -> bool {
     let is_dump = |text: String| is_json_object(text.as_bytes()) && !kind::is_plan(text.as_bytes());
     text(path).is_ok_and(is_dump)
 }
 
-/// The rows of several files for one model. Rows with a binding are kept only if it is `binding`.
+/// Reads the rows of several files for one model. Rows of another binding than `binding` are dropped.
 ///
 /// # Errors
-/// If one is no profile of the model, or two are of one device.
+/// If a file is not a profile of the model, or two files are of one device.
 pub fn rows(
     sources: &[Source],
     subject: &ProfiledModel,
@@ -223,7 +223,7 @@ fn text(path: &Path) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&file::read(path)?).into_owned())
 }
 
-/// The trace of a dump, or the dump of a trace, as TVM names them.
+/// The trace of a dump, or the dump of a trace, by TVM's file names.
 fn counterpart(path: &Path) -> Option<PathBuf> {
     const NAMES: [&str; 2] = ["graph_dump", "execution_trace"];
     let name = path.file_name()?.to_str()?;

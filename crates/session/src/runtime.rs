@@ -1,14 +1,14 @@
-//! The threads that wait for agents.
+//! The runtime for communication with agents.
 
 use edgecut_cluster::agent::io_priority::raise_io_priority;
 use tokio::runtime::Runtime;
 
 use crate::Error;
 
-/// The runtime for network I/O with agents; nothing is computed on it.
+/// Creates the runtime for network I/O with agents. It runs no computation.
 ///
 /// # Errors
-/// If no threads can be started.
+/// If its threads cannot be started.
 pub fn runtime() -> Result<Runtime, Error> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

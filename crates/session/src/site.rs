@@ -1,8 +1,8 @@
-//! Where models are profiled, planned and run: the agents of a cluster, or this machine.
+//! Sites: the servers where models are profiled, planned and run. They are the agents of a cluster, or this machine.
 
 use std::path::{Path, PathBuf};
 
-use edgecut_cluster::Cluster;
+use edgecut_cluster::{Cluster, MAX_THREADS, agent::MAX_TIME};
 use edgecut_engine::{EngineChoice, EngineOptions};
 use edgecut_graph::units::Micros;
 use serde::Deserialize;
@@ -10,30 +10,45 @@ use tokio::runtime::Runtime;
 
 use crate::{Error, Events, cluster::read_cluster, option_values, runtime::runtime};
 
-/// Which devices are used, and how they compute.
+/// Which servers are used, and how they compute.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SiteOptions {
-    /// The cluster's servers, a TOML file; without it this machine alone, with an agent in this process.
+    /// The cluster file (TOML). Without one, the cluster is this machine, with an agent in this process.
     pub cluster: Option<PathBuf>,
-    /// How long to wait for devices that others use; as their agents say if not given.
+    /// How long to wait for devices that other clients use. By default, each agent decides.
     #[serde(deserialize_with = "option_values::optional_time")]
     pub wait: Option<Micros>,
-    /// Number of compute threads on every server. If not given, 1 on this machine alone, else that of the cluster file or
-    /// of the agent.
+    /// Number of compute threads on every server. By default, 1 on this machine alone; otherwise the number in the
+    /// cluster file or of the agent.
     pub threads: Option<u32>,
-    /// The engine of CPUs; if not given, each server's own.
+    /// The engine of CPUs. By default, each server's own.
     pub engine: Option<EngineChoice>,
-    /// The library of ONNX Runtime for an engine in this process.
+    /// The ONNX Runtime library for an engine in this process.
     pub onnxruntime: Option<PathBuf>,
-    /// ONNX Runtime's execution providers in order of preference.
+    /// Execution providers of ONNX Runtime, in order of preference.
     #[cfg(feature = "onnxruntime")]
     #[serde(deserialize_with = "option_values::list")]
     pub providers: Vec<edgecut_engine::Provider>,
 }
 
 impl SiteOptions {
-    /// How this process starts the engine of its CPU.
+    /// Checks the ranges of values.
+    ///
+    /// # Errors
+    /// If the number of threads or the time is out of range.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if let Some(threads) = self.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
+            let what = format!("option `threads={threads}`: expected a number from 1 to {MAX_THREADS}");
+            return Err(Error::BadInput(what.into()));
+        }
+        if let Some(wait) = self.wait.filter(|wait| *wait > Micros::from(MAX_TIME)) {
+            return Err(Error::BadInput(format!("option `wait={wait}`: at most a day").into()));
+        }
+        Ok(())
+    }
+
+    /// Options for the CPU engine of this process.
     pub fn engine_options(&self) -> EngineOptions {
         EngineOptions {
             engine: self.engine.unwrap_or_default(),
@@ -44,11 +59,12 @@ impl SiteOptions {
         }
     }
 
-    /// Reads the cluster file; without one, the cluster is this machine with an embedded agent.
+    /// Reads the cluster file. Without one, the cluster is this machine with an embedded agent.
     ///
     /// # Errors
     /// If the file cannot be used.
     pub fn cluster(&self, events: &Events) -> Result<Cluster, Error> {
+        self.check()?;
         let cluster = match &self.cluster {
             Some(path) => read_cluster(path, events)?,
             None => Cluster::embedded(),
@@ -56,11 +72,11 @@ impl SiteOptions {
         Ok(Cluster { wait: self.wait, ..cluster })
     }
 
-    /// As [`SiteOptions::cluster`], with the threads and engines of these options.
+    /// Like [`SiteOptions::cluster`], with the threads and engines of these options.
     ///
     /// # Errors
-    /// As [`SiteOptions::cluster`].
-    pub fn cluster_to_measure(&self, events: &Events) -> Result<Cluster, Error> {
+    /// As of [`SiteOptions::cluster`].
+    pub fn configured_cluster(&self, events: &Events) -> Result<Cluster, Error> {
         let mut cluster = self.cluster(events)?;
         for server in &mut cluster.servers {
             server.engine = self.engine.or(server.engine);
@@ -80,7 +96,7 @@ impl SiteOptions {
     }
 }
 
-/// The servers that work is done on. Agents are reached by each verb.
+/// The servers where work is done. Each verb connects to their agents.
 pub struct Site {
     pub(crate) cluster: Cluster,
     pub(crate) options: SiteOptions,
@@ -89,15 +105,15 @@ pub struct Site {
 }
 
 impl Site {
-    /// The site of `options`; what is done there is heard by `events`.
+    /// Opens the site of `options`. Its verbs report to `events`.
     ///
     /// # Errors
     /// If the cluster file cannot be used.
     pub fn open(options: &SiteOptions, events: &Events) -> Result<Site, Error> {
-        Site::of(options.cluster_to_measure(events)?, options, events)
+        Site::of(options.configured_cluster(events)?, options, events)
     }
 
-    /// The servers of `cluster`, whatever cluster file `options` have.
+    /// The site of `cluster`. The cluster file in `options` is ignored.
     ///
     /// # Errors
     /// If no threads can be started.
@@ -105,7 +121,7 @@ impl Site {
         Ok(Site { cluster, options: options.clone(), runtime: runtime()?, events: events.clone() })
     }
 
-    /// The servers, as the cluster file and the options say.
+    /// The servers, by the cluster file and the options.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
@@ -32,7 +33,12 @@ def options(**values: Any) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    # Numbers of other packages, such as numpy's.
+    return operator.index(value) if hasattr(value, "__index__") else float(value)
 
 
 def model_options(

@@ -1,7 +1,7 @@
 //! `edgecut cluster check`: whether each server of a cluster file can be used, and if not, why.
 
 use edgecut_session::{
-    cluster::{reach, read_cluster},
+    cluster::{connect, read_cluster},
     runtime::runtime,
 };
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ impl Check {
         let events = stderr::events();
         let cluster = read_cluster(&self.file, &events)?;
         let rows = runtime()?.block_on(async {
-            let fleet = reach(&cluster, &events).await?;
+            let fleet = connect(&cluster, &events).await?;
             let identity = cluster.tls.as_ref().map(Identity::read).transpose().map_err(Failure::bad_input)?;
             let mut rows = Vec::new();
             for member in &fleet.members {

@@ -122,7 +122,7 @@ impl Export {
                 _ => Ok(()),
             };
         }
-        let plan = plan_file::one(&self.input.model, &bytes, &options)?;
+        let plan = plan_file::select_one(&self.input.model, &bytes, &options)?;
         let model = self.planned(&plan)?;
         let graph = &model.import.graph;
         match self.format {
@@ -146,7 +146,7 @@ impl Export {
         if is_plan && !matches!(self.format, Format::Dot | Format::Json) {
             return file::check_folder("--output", path);
         }
-        file::check_place(path)?;
+        file::check_writable(path)?;
         if (self.external_data || self.with_params) && !file::is_file(path) {
             let what = format!("--output {}: another file goes next to it: name a file", path.display());
             return Err(Failure::BadInput(Message::from(what)));

@@ -84,10 +84,10 @@ struct PoolSummary {
 
 impl Pack {
     pub fn run(self) -> Outcome {
-        self.output.as_deref().map_or(Ok(()), source_file::check_place)?;
+        self.output.as_deref().map_or(Ok(()), source_file::check_writable)?;
         let bytes = source_file::read(&self.file)?;
-        let table =
-            BufferTable::parse(&bytes).map_err(|error| kind::instead(&self.file, &bytes, FileKind::Buffers, error))?;
+        let table = BufferTable::parse(&bytes)
+            .map_err(|error| kind::mismatch_error(&self.file, &bytes, FileKind::Buffers, error))?;
         let options = PackOptions { capacity: self.capacity, effort: effort::steps(self.effort, EFFORT) };
         match self.pool.is_empty() {
             true => self.in_one(&table, &options),

@@ -126,7 +126,7 @@ struct Row<'a> {
 
 impl Place {
     pub fn run(self) -> Outcome {
-        self.output.as_deref().map_or(Ok(()), source_file::check_place)?;
+        self.output.as_deref().map_or(Ok(()), source_file::check_writable)?;
         self.figures.as_deref().map_or(Ok(()), |folder| source_file::check_folder("--figures", folder))?;
         let subject = self.flags.read(&self.input)?;
         let options = PackOptions { capacity: self.capacity, effort: effort::steps(self.effort, EFFORT) };
@@ -224,8 +224,8 @@ fn read_library(path: Option<&Path>) -> Result<Library, Failure> {
     let Some(path) = path else { return Library::built_in().map_err(Failure::failed) };
     let text = String::from_utf8_lossy(&source_file::read(path)?).into_owned();
     Library::parse(&text).map_err(|LibraryError { message, span }| {
-        if kind::other(text.as_bytes(), FileKind::Patterns).is_some() {
-            return kind::instead(path, text.as_bytes(), FileKind::Patterns, message);
+        if kind::mismatch(text.as_bytes(), FileKind::Patterns).is_some() {
+            return kind::mismatch_error(path, text.as_bytes(), FileKind::Patterns, message);
         }
         let Some(span) = span else {
             return Failure::BadInput(Message::from(format!("{}: {message}", path.display())));

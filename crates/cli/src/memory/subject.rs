@@ -132,7 +132,8 @@ impl SubjectFlags {
 
     /// A network from a file; its operators take 1 µs each.
     pub fn read_network(&self, input: &Path, bytes: &[u8]) -> Result<Subject, Failure> {
-        let network = Network::parse(bytes).map_err(|error| kind::instead(input, bytes, FileKind::Graph, error))?;
+        let network =
+            Network::parse(bytes).map_err(|error| kind::mismatch_error(input, bytes, FileKind::Graph, error))?;
         Ok(Subject {
             title: input.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             problem: network.problem(self.policy()),
@@ -191,5 +192,5 @@ fn find(stem: &str, hash: &str, label: &str) -> Option<PathBuf> {
 fn rows(path: &Path) -> Result<Vec<ProfileRow>, Failure> {
     let bytes = source_file::read(path)?;
     let rows = std::str::from_utf8(&bytes).map_err(|error| error.to_string()).and_then(reader::parse);
-    rows.map_err(|error| kind::instead(path, &bytes, FileKind::Profile, error))
+    rows.map_err(|error| kind::mismatch_error(path, &bytes, FileKind::Profile, error))
 }

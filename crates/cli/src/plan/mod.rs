@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use edgecut_ops::passes::bindings::Binding;
 use edgecut_plan::{PlanSet, problem::Objective};
 use edgecut_session::{
-    Events, ModelOptions, PlanOptions, Profiles, Recorded, Site,
+    Events, ModelOptions, PlanOptions, Profiles, RecordedModel, Site,
     error::Message,
     plan::planner::{Planned, Planner},
 };
@@ -49,8 +49,7 @@ impl Plan {
         let mut plans = Vec::with_capacity(bindings.len());
         for binding in bindings {
             if is_interrupted() {
-                let what = format!("stopped before binding `{binding}`: no plan is written, profiles are kept");
-                return Err(Failure::Failed(Message::from(what)));
+                return Err(stopped(binding));
             }
             status!("binding {binding}");
             let options = options.with_binding(binding, bindings);
@@ -63,7 +62,10 @@ impl Plan {
                 }
                 Ok(planned.plan)
             });
-            plans.push(plan.map_err(|error| error.at(format!("binding `{binding}`")))?);
+            plans.push(plan.map_err(|error| match error {
+                Failure::Cancelled => stopped(binding),
+                error => error.at(format!("binding `{binding}`")),
+            })?);
         }
         let plans = PlanSet::new(plans).map_err(Failure::failed)?;
         match self.format {
@@ -99,13 +101,17 @@ impl Plan {
         work: impl FnOnce(&Planner<'_>, &PlanOptions) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let mut options = self.options();
-        if let Some(sources) = Recorded::sources(&self.model, &self.profile) {
+        if let Some(sources) = RecordedModel::sources(&self.model, &self.profile) {
             ineffective::refuse(&self.measuring_flags(), "profiles that are files: nothing is measured or run")?;
             // Defaults of the configuration file are for agents.
             (options.estimate, options.rehearse) = (false, None);
             let cluster = self.cluster.path();
-            let recorded = Recorded::read(&self.model, model, &sources, cluster.as_deref(), events)?;
+            let recorded = RecordedModel::read(&self.model, model, &sources, cluster.as_deref(), events)?;
             return work(&recorded.planner(&options)?, &options);
+        }
+        if options.estimate {
+            // Of the configuration file: what was typed is refused.
+            options.rehearse = None;
         }
         let model = model::open(&self.model, model)?;
         model.check_sizes()?;
@@ -131,4 +137,10 @@ impl Plan {
         let Planned { plan, candidate, .. } = planned;
         print::print(self.format, &candidate.expanded.problem, plan, &candidate.solution)
     }
+}
+
+/// That planning was interrupted, with the first binding that has no plan.
+fn stopped(binding: &Binding) -> Failure {
+    let what = format!("stopped before binding `{binding}` was planned: no plan is written, profiles are kept");
+    Failure::Failed(Message::from(what))
 }

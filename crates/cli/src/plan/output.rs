@@ -42,7 +42,7 @@ pub(super) fn front(arguments: &Plan, planner: &Planner<'_>) -> Outcome {
 
 /// Finds out whether a plan could be written at `path`, before it is made.
 pub(super) fn check(path: &Path) -> Outcome {
-    plan_file::places(path).iter().try_for_each(|path| file::check_place(path))
+    plan_file::paths(path).iter().try_for_each(|path| file::check_writable(path))
 }
 
 /// Writes the plans as JSON, and their rows as CSV.
@@ -66,7 +66,7 @@ impl FrontPlace {
         let is_csv = path.extension().is_some_and(|extension| extension == "csv") && !path.is_dir();
         let is_stream = !path.is_dir() && !file::is_file(path);
         if is_csv || is_stream {
-            file::check_place(path)?;
+            file::check_writable(path)?;
             return Ok(FrontPlace { table: path.to_path_buf(), has_plans: false, is_stream });
         }
         if path.is_file() || path.extension().is_some_and(|extension| extension == "json") {

@@ -22,6 +22,7 @@ use crate::{
     Failure, Outcome,
     cluster_flag::{ClusterFlag, ThreadsFlag},
     engine::EngineFlags,
+    flag_text::with_flags,
     format::{Format, print_csv, print_json},
     model::{self, ModelFlags},
     source_file::check_folder,
@@ -278,7 +279,7 @@ fn page(profile: &DeviceProfile, summary: &ProfileSummary, printed: Printed) -> 
             count.to_string(),
         ];
         match row.cost() {
-            None => line.push(shortened(&row.note, LONGEST_NAME)),
+            None => line.push(shortened(&with_flags(&row.note), LONGEST_NAME)),
             Some(cost) => {
                 line.extend([
                     cost.time.median.to_string(),

@@ -35,7 +35,7 @@ pub struct Costs {
 
 impl Costs {
     pub fn run(self) -> Outcome {
-        self.output.as_deref().map_or(Ok(()), file::check_place)?;
+        self.output.as_deref().map_or(Ok(()), file::check_writable)?;
         let rows = reader::read_all(&self.profiles).map_err(Failure::bad_input)?;
         if rows.is_empty() {
             let names: Vec<String> = self.profiles.iter().map(|path| path.display().to_string()).collect();

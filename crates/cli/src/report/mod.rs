@@ -44,7 +44,7 @@ impl Report {
         if let Some(What::Costs(costs)) = self.what {
             return costs.run();
         }
-        file::check_place(&self.output)?;
+        file::check_writable(&self.output)?;
         let is_output = |path: &&PathBuf| match (path.canonicalize(), self.output.canonicalize()) {
             (Ok(subject), Ok(output)) => subject == output,
             _ => false,

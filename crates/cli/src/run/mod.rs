@@ -14,12 +14,13 @@ use edgecut_session::{
     file_kind::is_json_object,
     run::{
         execution::MeasuredRun,
+        options::Padding,
         planned::{PlanSource, PlannedModel},
         whole_model::run_model,
     },
 };
 
-use crate::{Outcome, ineffective, source_file as file, stderr};
+use crate::{Outcome, config, ineffective, source_file as file, stderr};
 
 pub use flags::Run;
 
@@ -76,7 +77,11 @@ impl Run {
             },
             profile: self.profile.clone(),
             no_check: self.no_check,
-            pad_inputs: self.pad_inputs,
+            pad_inputs: match (self.pad_inputs, config::is_configured("--pad-inputs")) {
+                (false, _) => Padding::Never,
+                (true, true) => Padding::WhereGiven,
+                (true, false) => Padding::Always,
+            },
         }
     }
 
@@ -99,7 +104,7 @@ impl Run {
     }
 
     fn check_places(&self) -> Outcome {
-        [&self.outputs, &self.trace].into_iter().flatten().try_for_each(|path| file::check_place(path))?;
+        [&self.outputs, &self.trace].into_iter().flatten().try_for_each(|path| file::check_writable(path))?;
         self.output.as_deref().map_or(Ok(()), output::check)
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn write_outputs(path: &Path, outputs: &[TensorData]) -> Outcome {
 
 /// Finds out whether results can be appended to the file, before anything runs.
 pub(super) fn check(path: &Path) -> Outcome {
-    file::check_place(path)?;
+    file::check_writable(path)?;
     results_file::check(path)
 }
 

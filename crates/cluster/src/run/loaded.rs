@@ -1,4 +1,4 @@
-//! A deployment that stays loaded on its agents, and computes inputs as they come.
+//! A deployment that stays loaded on its agents and computes inputs as they come.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,21 +17,22 @@ use crate::agent::{
 };
 use edgecut_graph::{TensorData, units::Micros};
 
-/// A deployment that is loaded. It is unloaded when this is dropped.
+/// A loaded deployment. Dropping it unloads it.
 #[derive(Debug)]
 pub struct LoadedDeployment {
     requests: mpsc::Sender<Request>,
 }
 
-/// Inputs, and where their results go.
+/// Inputs, and the channel for their outputs.
 struct Request {
     inputs: Vec<TensorData>,
     reply: oneshot::Sender<Result<Vec<TensorData>, RunError>>,
 }
 
 impl LoadedDeployment {
-    /// Loads `deployment`, which must be one with [`ReportedOutputs::All`], on its agents (in the order of its setups).
-    /// `expected` is what one run is expected to take: an agent silent for much longer is given up.
+    /// Loads `deployment` on `agents`, which are in the order of its setups. The deployment must report
+    /// [`ReportedOutputs::All`]. `expected` is the expected time of a run; a run fails if an agent is silent for much
+    /// longer.
     ///
     /// [`ReportedOutputs::All`]: crate::agent::protocol::setup::ReportedOutputs::All
     ///
@@ -48,32 +49,38 @@ impl LoadedDeployment {
         tokio::spawn(async move {
             serve(&deployment, &agents, &parameters, expected, loaded, received).await;
         });
-        is_loaded.await.map_err(|_| RunError::Stopped)??;
+        is_loaded.await.map_err(|_| RunError::Unloaded)??;
         Ok(LoadedDeployment { requests })
     }
 
-    /// The values at the sink for `inputs`, the values at the source; both in the order of the deployment.
+    /// Computes the values at the sink from `inputs`, the values at the source. Both are in the order of the
+    /// deployment.
     ///
     /// # Errors
-    /// If an agent fails or is lost, now or in a run before.
+    /// If an agent fails or is lost, in this run or an earlier one.
     pub async fn run(&self, inputs: Vec<TensorData>) -> Result<Vec<TensorData>, RunError> {
         let (reply, result) = oneshot::channel();
-        self.requests.send(Request { inputs, reply }).await.map_err(|_| RunError::Stopped)?;
-        result.await.map_err(|_| RunError::Stopped)?
+        self.requests.send(Request { inputs, reply }).await.map_err(|_| RunError::Unloaded)?;
+        result.await.map_err(|_| RunError::Unloaded)?
     }
 }
 
-/// Loads the deployment, then computes what is requested until a run fails or no more can be requested.
+/// Loads the deployment, then serves requests until a run fails or the requests end.
 async fn serve(
     deployment: &Deployment,
     agents: &[Agent],
     parameters: &BTreeMap<SmolStr, TensorData>,
     expected: Micros,
-    loaded: oneshot::Sender<Result<(), RunError>>,
+    mut loaded: oneshot::Sender<Result<(), RunError>>,
     mut requests: mpsc::Receiver<Request>,
 ) {
     let silent = |_: RunProgress<'_>| {};
-    let mut participants = match Participants::connected(deployment, agents, &[], parameters, &silent).await {
+    let connected = tokio::select! {
+        connected = Participants::connected(deployment, agents, &[], parameters, &silent) => connected,
+        // The caller no longer waits.
+        () = loaded.closed() => return,
+    };
+    let mut participants = match connected {
         Ok(participants) => participants,
         // The caller may be gone.
         Err(error) => return drop(loaded.send(Err(error))),
@@ -82,8 +89,12 @@ async fn serve(
         return;
     }
     let mut next = 0;
-    while let Some(Request { inputs, reply }) = requests.recv().await {
-        let computed = participants.compute(&inputs, &mut next, expected).await;
+    while let Some(Request { inputs, mut reply }) = requests.recv().await {
+        let computed = tokio::select! {
+            computed = participants.compute(&inputs, &mut next, expected) => computed,
+            // A run in progress cannot be cancelled, so the deployment is unloaded.
+            () = reply.closed() => return,
+        };
         let has_failed = computed.is_err();
         if reply.send(computed).is_err() || has_failed {
             return;
@@ -92,7 +103,7 @@ async fn serve(
 }
 
 impl Participants<'_> {
-    /// One inference with `inputs`, the `next`; before the first one, those that warm up.
+    /// Runs inference number `next` with `inputs`. Before the first one, the warm-up runs take place.
     async fn compute(
         &mut self,
         inputs: &[TensorData],

@@ -1,4 +1,4 @@
-//! The agents of a run: leased, loaded and connected, with one queue for their events.
+//! The agents of a run: leased, loaded and connected, with one queue of events.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,40 +20,40 @@ use crate::agent::{
 };
 use edgecut_graph::{DeviceName, TensorData, units::Micros};
 
-/// Agents end a wait for devices themselves, before this.
+/// Time limit of a lease. Agents end a wait for devices themselves, before this.
 const LEASE_DEADLINE: Duration = MAX_TIME.saturating_add(Duration::from_secs(60));
 
-/// Loading may pack hundreds of megabytes on a slow processor.
+/// Time limit of loading, which may pack hundreds of megabytes on a slow processor.
 const LOAD_DEADLINE: Duration = Duration::from_secs(600);
 
-/// What a run may take however short it is expected to be.
+/// Minimum time limit of a run, however short its expected time is.
 const RUN_DEADLINE: Duration = Duration::from_secs(60);
 
-/// How many times longer than expected a run may take.
+/// Time limit of a run relative to its expected time, in addition to [`RUN_DEADLINE`].
 const PATIENCE: f64 = 50.0;
 
-/// How long to wait for a better explanation once something failed: the peers of an agent that died often notice first.
+/// How long to wait for a more specific error after a failure. The peers of an agent that died often notice first.
 const AFTERMATH: Duration = Duration::from_millis(500);
 
-/// How long an agent may take to answer once a link between agents failed: one that is silent has caused that.
+/// How long an agent may take to answer after a link between agents failed. An agent that does not answer is the cause.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
-/// The runs on all servers, with one queue for their events.
+/// The runs on all servers, with one queue of events.
 pub(super) struct Participants<'a> {
     pub deployment: &'a Deployment,
     agents: &'a [Agent],
-    /// Of the agents that the run has begun on.
+    /// Command channels, by agent; `None` until the run begins on the agent.
     commands: Vec<Option<mpsc::Sender<RunCommand>>>,
     events: mpsc::Receiver<(usize, Result<RunEvent, AgentError>)>,
     /// Progress of each agent.
     progress: Vec<Progress>,
-    /// Runs that do not count.
+    /// Number of warm-up runs.
     pub warm_ups: u64,
-    /// Of each agent, what its process had computed when it was last killed before this run.
+    /// What the process of each agent had computed when it was last killed before this run.
     crashes: Vec<Option<String>>,
 }
 
-/// What an agent has reported on the way to its first inference.
+/// What an agent has reported before its first inference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Progress {
     Nothing,
@@ -63,8 +63,8 @@ pub(super) enum Progress {
 }
 
 impl<'a> Participants<'a> {
-    /// Leases all devices, one agent after the other in an order that all clients have in common: two clients never have
-    /// what the other one waits for. What was leased is free again if this fails.
+    /// Leases all devices, one agent after the other, in an order that all clients share. So two clients never wait for
+    /// each other. If this fails, the leases are released.
     pub async fn lease(
         deployment: &'a Deployment,
         agents: &'a [Agent],
@@ -91,12 +91,12 @@ impl<'a> Participants<'a> {
                 }
                 let (doing, cause) = ("running its part".to_string(), "it ended the run".to_string());
                 let lost = AgentError::Disconnected { agent: name, doing, cause };
-                // The receiver is dropped if the run is over.
+                // The receiver is dropped when the run ends.
                 let _ = together.send((index, Err(lost))).await;
             });
             while participants.progress[index] < Progress::Admitted {
                 let waiting = || format!("{} to lease its devices", agent.name());
-                // Agents that were leased before are loading.
+                // Agents that are already leased load meanwhile.
                 match participants.next(waiting, LEASE_DEADLINE).await? {
                     (of, RunEvent::Queued(queued)) => {
                         progress(RunProgress::Queued { server: participants.name(of), queued: &queued });
@@ -112,7 +112,7 @@ impl<'a> Participants<'a> {
         &self.deployment.setups[index].server
     }
 
-    /// Sends a command to one agent. If it is gone, its next event says so.
+    /// Sends a command to one agent. If the agent is gone, its next event is an error.
     async fn command(&self, index: usize, command: RunCommand) {
         if let Some(commands) = &self.commands[index] {
             let _ = commands.send(command).await;
@@ -133,7 +133,7 @@ impl<'a> Participants<'a> {
         })
     }
 
-    /// Sends parameters and inputs to those who need them, to all at the same time.
+    /// Sends parameters and inputs to the agents that need them, in parallel.
     pub async fn send_contents(
         &self,
         inputs: &[TensorData],
@@ -205,7 +205,7 @@ impl<'a> Participants<'a> {
         progress(RunProgress::Loading { left: &left, of });
     }
 
-    /// Takes note of the progress that `event` of an agent tells.
+    /// Records the progress that `event` of an agent reports.
     fn note(&mut self, index: usize, event: &RunEvent) -> Result<(), RunError> {
         let progress = match event {
             RunEvent::Admitted => Progress::Admitted,
@@ -223,7 +223,7 @@ impl<'a> Participants<'a> {
         Ok(())
     }
 
-    /// The most specific error of those that come within a moment.
+    /// The most specific of the errors that arrive within [`AFTERMATH`].
     async fn explain(&mut self, first: AgentError) -> AgentError {
         let mut nearest = first;
         let listening = async {
@@ -235,10 +235,10 @@ impl<'a> Participants<'a> {
                 }
             }
         };
-        // What has not been heard by then is not waited for.
+        // Later errors are ignored.
         let _ = timeout(AFTERMATH, listening).await;
         let nearest = match nearest {
-            // Any agent but the one that is silent may be the first to report a link that broke.
+            // Any agent but the silent one may be the first to report a broken link.
             AgentError::Peer { .. } => self.silent().await.unwrap_or(nearest),
             nearest => nearest,
         };
@@ -249,7 +249,7 @@ impl<'a> Participants<'a> {
         }
     }
 
-    /// That an agent does not answer, if one does not.
+    /// The error of an agent that does not answer, if there is one.
     async fn silent(&self) -> Option<AgentError> {
         let asking = self.agents.iter().map(|agent| async move {
             let doing = "running its part".to_string();
@@ -259,7 +259,7 @@ impl<'a> Participants<'a> {
         futures::future::join_all(asking).await.into_iter().flatten().next()
     }
 
-    /// Loads the deployment on its agents and connects them. `inputs` may be none yet.
+    /// Leases the agents, loads the deployment on them and connects them. `inputs` may be empty, and sent later.
     pub async fn connected(
         deployment: &'a Deployment,
         agents: &'a [Agent],
@@ -277,7 +277,7 @@ impl<'a> Participants<'a> {
     }
 }
 
-/// What a run may take that is expected to take `expected`.
+/// The time limit of a run that is expected to take `expected`.
 pub(super) fn deadline(expected: Micros) -> Duration {
     RUN_DEADLINE + Micros(expected.0 * PATIENCE).to_duration().unwrap_or_default()
 }

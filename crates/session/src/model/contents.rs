@@ -1,4 +1,4 @@
-//! Where the contents of a model's inputs and parameters come from.
+//! Contents of a model's inputs and parameters.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use edgecut_ops::passes::index_ranges::{ValueRange, index_ranges};
 use edgecut_relay::Params;
 use edgecut_values::{SeedError, seeded, seeded_within};
 
-/// Of a constant the model's; else the `.npz` file, else the `.params` file, else generated from the name: indices and lengths
-/// within their ranges.
+/// The contents of a graph's tensors. A constant has its content in the model. Other contents come from the `.npz`
+/// file, else from the `.params` file, else they are generated from the name.
 pub struct Contents<'a> {
     graph: &'a Graph,
     given: Given,
     params: &'a Params,
-    /// By name: what the generated content of an input must lie within.
+    /// The ranges of generated contents, by name.
     ranges: BTreeMap<SmolStr, ValueRange>,
 }
 
 impl<'a> Contents<'a> {
-    /// The contents of `graph`. Checks that every array of `given` is for a tensor that the model declares.
+    /// The contents of `graph`. Checks that the model declares a tensor of the right type for every array in `given`.
     pub fn new(graph: &'a Graph, given: Given, params: &'a Params) -> Result<Contents<'a>, Error> {
         let declared: Vec<String> =
             graph.inputs().chain(graph.parameters()).map(|id| format!("in_{}", graph.tensor(id).name)).collect();
@@ -48,7 +48,8 @@ impl<'a> Contents<'a> {
         Ok(Contents { graph, given, params, ranges: BTreeMap::new() })
     }
 
-    /// The same with generated indices and lengths that are valid in `whole`, the model that the graph is made of.
+    /// The same contents, with generated indices and lengths that are valid in `whole`, the model that the graph was
+    /// made from.
     pub fn within_ranges_of(mut self, whole: &Graph) -> Contents<'a> {
         let ranges = index_ranges(whole).into_iter();
         self.ranges = ranges.map(|(id, range)| (whole.tensor(id).name.clone(), range)).collect();
@@ -60,7 +61,7 @@ impl<'a> Contents<'a> {
         self.of_tensor(self.graph.tensor(id))
     }
 
-    /// The content of a tensor of this graph, or of one of the same name in a graph that computes the same.
+    /// The content of a tensor of this graph, or of the tensor of the same name in an equivalent graph.
     pub fn of_tensor(&self, tensor: &Tensor) -> Result<TensorData, EngineError> {
         let name = tensor.name.as_str();
         if let Origin::Constant(data) = &tensor.origin {
@@ -79,7 +80,7 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// The contents that do not follow from names and types alone, by name.
+    /// The contents that cannot be generated from names and types alone, by name.
     pub fn given(&self) -> BTreeMap<SmolStr, TensorData> {
         let tensors = self.graph.inputs().chain(self.graph.parameters()).map(|id| self.graph.tensor(id));
         let content = |tensor: &Tensor| match self.find(&tensor.name) {
@@ -100,10 +101,10 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Checks that content of type `found` can be that of `tensor`.
+/// Checks that content of type `found` fits `tensor`.
 ///
 /// # Errors
-/// If it cannot.
+/// If it does not fit.
 pub fn check_type(tensor: &Tensor, found: &TensorType) -> Result<(), EngineError> {
     match found.is_instance_of(&tensor.ty) {
         true => Ok(()),
@@ -114,7 +115,8 @@ pub fn check_type(tensor: &Tensor, found: &TensorType) -> Result<(), EngineError
     }
 }
 
-/// A tensor that does not fit is bad input; all else failed while running.
+/// Converts an error of an engine. A tensor that does not fit or an unsupported operator is bad input. Other errors are
+/// failures while running.
 pub fn engine_error(error: EngineError) -> Error {
     match error {
         EngineError::Tensor { .. } | EngineError::Unsupported(_) => Error::bad_input(error),

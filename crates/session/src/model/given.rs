@@ -1,5 +1,5 @@
-//! The arrays of a file of inputs. Names and types are known when it is opened; an array is inflated when it is needed,
-//! once its type is known to be the model's.
+//! The arrays of an `.npz` file with inputs. Names and types are known when the file is opened. An array is
+//! decompressed when it is needed, after its type is checked.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use crate::{
 use edgecut_graph::{TensorData, TensorType, units::Bytes};
 use edgecut_values::{NpzArchive, NpzError, resized};
 
-/// The contents of inputs and parameters by `in_` and their names.
+/// The contents of inputs and parameters. An array is named `in_` and the name of its tensor.
 #[derive(Clone, Default)]
 pub struct Given {
     file: Option<Arc<GivenFile>>,
@@ -41,15 +41,16 @@ struct GivenArray {
 }
 
 impl Given {
-    /// Opens the `inputs` file, if there is one.
+    /// Opens the file `inputs`, if there is one.
     ///
     /// # Errors
-    /// If it is not an archive of arrays, an array is not for an input, or they are too large for this machine.
+    /// If the file is not an archive of arrays, an array has an unexpected name, or the arrays are too large for this
+    /// machine.
     pub fn open(inputs: Option<&Path>) -> Result<Given, Error> {
         let Some(path) = inputs else { return Ok(Given::default()) };
         let archive = NpzArchive::open(path, file::max_bytes()).map_err(|error| match file::read(path) {
             Ok(bytes) if !bytes.starts_with(b"PK") => {
-                kind::instead(path, &bytes, FileKind::Npz, "expected an .npz file, as `numpy.savez` writes them")
+                kind::mismatch_error(path, &bytes, FileKind::Npz, "expected an .npz file, as `numpy.savez` writes them")
             }
             _ => Error::bad_input(error),
         })?;
@@ -62,7 +63,7 @@ impl Given {
         Ok(Given { file: Some(Arc::new(file)), resized: Arc::default() })
     }
 
-    /// The same with the arrays in `shapes` padded with zeros or cropped to these shapes, at the end of their axes.
+    /// The same arrays, with those in `shapes` padded with zeros or cropped to these shapes, at the end of each axis.
     ///
     /// # Errors
     /// If an array cannot be read, has another rank, or becomes too large for this machine.
@@ -90,13 +91,13 @@ impl Given {
         self.file.as_ref().is_none_or(|file| file.arrays.is_empty())
     }
 
-    /// The names of arrays for inputs and parameters, with `in_`.
+    /// The names of the arrays for inputs and parameters, with `in_`.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let names = self.file.iter().flat_map(|file| file.arrays.keys());
         names.map(String::as_str).filter(|name| name.starts_with("in_"))
     }
 
-    /// The type of the array for the tensor `name`; nothing is inflated.
+    /// The type of the array for the tensor `name`. Reads no content.
     pub fn ty(&self, name: &str) -> Option<&TensorType> {
         let name = format!("in_{name}");
         match self.resized.get(&name) {
@@ -105,7 +106,7 @@ impl Given {
         }
     }
 
-    /// The array for the tensor `name`; `None` also if it cannot be read, which [`Given::check`] reports.
+    /// The array for the tensor `name`. It is also `None` if it cannot be read, which [`Given::check`] reports.
     pub fn get(&self, name: &str) -> Option<&TensorData> {
         let (file, name) = (self.file.as_ref()?, format!("in_{name}"));
         if let Some((_, data)) = self.resized.get(&name) {
@@ -122,7 +123,7 @@ impl Given {
     /// Reads all arrays for inputs and parameters.
     ///
     /// # Errors
-    /// If one could not be read, now or before.
+    /// If an array cannot be read, or could not be read before.
     pub fn check(&self) -> Result<(), Error> {
         for name in self.names() {
             self.get(&name["in_".len()..]);
@@ -130,7 +131,7 @@ impl Given {
         self.check_read()
     }
 
-    /// Checks what was read so far.
+    /// Checks the arrays that were read so far.
     ///
     /// # Errors
     /// If an array could not be read.
@@ -142,7 +143,7 @@ impl Given {
     }
 }
 
-/// What is wrong with a file of arrays of these names and types.
+/// What is wrong with a file that has arrays of these names and types, if anything.
 fn wrong(types: &BTreeMap<String, TensorType>) -> Option<String> {
     let is_foreign = |name: &&String| !name.starts_with("in_") && !name.starts_with("out_");
     if let Some(name) = types.keys().find(is_foreign) {

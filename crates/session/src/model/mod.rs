@@ -1,12 +1,12 @@
-//! Models: read from ONNX or Relay text, with the content of parameters and inputs as far as files give it.
+//! Models: ONNX or Relay text, with the contents of parameters and inputs that files give.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`options`] | how a model is read |
-//! | `onnx` | reading an ONNX model, and what is said of contents that decided something |
-//! | [`given`], [`contents`] | arrays of an `.npz` file; the contents of all inputs and parameters |
+//! | [`options`] | options for reading a model |
+//! | `onnx` | import of ONNX models, with notices about contents that decided something |
+//! | [`given`], [`contents`] | arrays of an `.npz` file; contents of all inputs and parameters |
 //! | [`name_pattern`] | patterns of tensor names |
-//! | [`summary`] | what is in a model |
+//! | [`summary`] | summary of a model |
 
 pub mod contents;
 pub mod given;
@@ -41,23 +41,23 @@ use given::Given;
 use onnx::{OnnxSource, is_decided_by_given, read_onnx};
 use options::ModelOptions;
 
-/// A model that was read, with the content of its parameters as far as a file gave it.
+/// A model, with the contents of parameters and inputs that files give.
 pub struct Model {
-    /// The file that it was read from.
+    /// The file of the model.
     pub path: PathBuf,
     pub import: Import,
     pub params: Params,
-    /// The contents that [`ModelOptions::inputs`] gives.
+    /// The contents from [`ModelOptions::inputs`].
     pub given: Given,
-    /// Whether that decided branches or sizes.
+    /// Whether these contents decided branches or sizes.
     pub selected: bool,
-    /// The inputs and outputs that an ONNX file states.
+    /// The inputs and outputs as an ONNX file declares them.
     pub interface: Option<Interface>,
-    /// Sizes of unknown dimensions that were guessed.
+    /// The guessed sizes of unknown dimensions.
     pub guessed: Vec<BindDim>,
-    /// What a person should know of how it was read.
+    /// Notices for the user about how the model was read.
     pub notices: Vec<String>,
-    /// How it was read.
+    /// The options that the model was read with.
     pub options: ModelOptions,
 }
 
@@ -65,22 +65,23 @@ impl Model {
     /// Reads the model at `path`: ONNX, or Relay text as TVM's `mod.astext()` prints it.
     ///
     /// # Errors
-    /// If a file cannot be read, an option does not fit the model, or the sizes have several bindings.
+    /// If a file cannot be read, an option does not fit the model, or the options give several bindings.
     pub fn open(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Model, Error> {
+        options.binding()?;
         Given::open(options.inputs.as_deref())
             .and_then(|given| read(path.as_ref(), options, given))
             .map_err(Error::of_model)
     }
 
-    /// As [`Model::open`], with the contents `given` instead of those of [`ModelOptions::inputs`].
+    /// Like [`Model::open`], with the contents `given` instead of [`ModelOptions::inputs`].
     ///
     /// # Errors
-    /// As [`Model::open`].
+    /// As of [`Model::open`].
     pub fn open_with(path: &Path, options: &ModelOptions, given: Given) -> Result<Model, Error> {
         read(path, options, given).map_err(Error::of_model)
     }
 
-    /// Its name: its file's, without folders and extension.
+    /// The name of the model's file, without folder and extension.
     pub fn name(&self) -> String {
         stem(&self.path)
     }
@@ -89,10 +90,10 @@ impl Model {
         &self.import.graph
     }
 
-    /// Checks that the sizes of all inputs are known, as they must be before anything is measured.
+    /// Checks that the sizes of all inputs are known. They must be known before anything is measured.
     ///
     /// # Errors
-    /// With the dimensions whose sizes are not known.
+    /// If sizes are not known. The message lists their dimensions.
     pub fn check_sizes(&self) -> Result<(), Error> {
         let unknown = self.unknown_dims();
         let (named, options) = (UnknownDim::list(&unknown), UnknownDim::options(&unknown));
@@ -105,7 +106,7 @@ impl Model {
         Err(Error::Model(format!("{}: {what}: {advice}", self.path.display()).into()))
     }
 
-    /// The dimensions of inputs and parameters whose sizes neither the file nor a flag gives.
+    /// The dimensions of inputs and parameters whose sizes neither the file nor an option gives.
     pub fn unknown_dims(&self) -> Vec<UnknownDim> {
         let graph = &self.import.graph;
         let mut unknown = Vec::new();
@@ -123,10 +124,10 @@ impl Model {
         unknown.into_iter().map(of).collect()
     }
 
-    /// Checks that every tensor fits into this machine's memory: a few bytes of a file can ask for any size.
+    /// Checks that every tensor fits into this machine's memory. A small file can declare tensors of any size.
     ///
     /// # Errors
-    /// With the largest tensor, if it does not.
+    /// If a tensor does not fit. The message names the largest one.
     pub fn check_memory(&self) -> Result<(), Error> {
         let memory = total_memory();
         let sized = self.import.graph.tensors().filter_map(|(_, tensor)| Some((tensor.ty.bytes()?, tensor)));
@@ -140,15 +141,15 @@ impl Model {
         }
     }
 
-    /// The contents of `graph`, the model's or one made of it: as given, else generated.
+    /// The contents of `graph`, which is the model's graph or made from it. Contents that are not given are generated.
     ///
     /// # Errors
-    /// If what is given is not of the model's inputs.
+    /// If given contents do not fit the model.
     pub fn contents<'a>(&'a self, graph: &'a Graph) -> Result<Contents<'a>, Error> {
         let contents = Contents::new(graph, self.given.clone(), &self.params)?;
         Ok(match self.interface {
             Some(_) => contents.within_ranges_of(&self.import.graph),
-            // In Relay an index beyond its axis is clipped, and expected results are of such.
+            // Relay clips an index beyond its axis, and expected results depend on that.
             None => contents,
         })
     }
@@ -190,7 +191,7 @@ impl Source<'_> {
         let Some(path) = &self.options.params else { return Ok(Params::default()) };
         let bytes = bytes::Bytes::from(file::read(path)?);
         Params::read(&path.display().to_string(), bytes.clone()).map_err(|error| {
-            match kind::other(&bytes, FileKind::Params) {
+            match kind::mismatch(&bytes, FileKind::Params) {
                 Some(kind) => Error::BadInput(format!("{error}; {kind}").into()),
                 None => Error::import(error),
             }
@@ -233,7 +234,7 @@ impl Source<'_> {
             external: self.options.external_calls(),
             evaluate: if self.given.is_empty() { None } else { Some(&select) },
         };
-        let import = relay::import(&name, bytes, &options).map_err(|error| match kind::of(bytes) {
+        let import = relay::import(&name, bytes, &options).map_err(|error| match kind::detect(bytes) {
             Some(kind) => Error::BadInput(format!("{name}: {kind}").into()),
             None => Error::import(error),
         })?;
@@ -254,7 +255,7 @@ impl Source<'_> {
         })
     }
 
-    /// Checks that every name and pattern of seeded parameters is of a parameter.
+    /// Checks that every pattern of seeded parameters matches a parameter.
     fn check_seeded(&self, graph: &Graph) -> Result<(), Error> {
         let is_seeded = |id: &_| matches!(graph.tensor(*id).origin, Origin::Parameter);
         let names: Vec<&str> = graph.parameters().filter(is_seeded).map(|id| graph.tensor(id).name.as_str()).collect();
@@ -269,7 +270,8 @@ impl Source<'_> {
     }
 }
 
-/// Where no output depends on an input: all is computed when the model is loaded, and its runs take no time.
+/// A notice if no output depends on an input. Then everything is computed when the model is loaded, and runs take no
+/// time.
 fn constant_notice(import: &Import) -> Option<String> {
     let graph = &import.graph;
     let constant = constant_operators(graph);
@@ -285,10 +287,10 @@ fn listed<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
     names.take(LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ") + more
 }
 
-/// Unknown names that a message lists.
+/// Maximum number of names in a message.
 const LISTED: usize = 4;
 
-/// Checks that the parameters of the file at `path` are some of the model's, and returns a notice of those that are not.
+/// Checks that the file at `path` has parameters of the model. Returns a notice about those that are not.
 fn check_names(graph: &Graph, params: &Params, path: &Path) -> Result<Option<String>, Error> {
     let known: HashSet<&str> = graph.inputs().chain(graph.parameters()).map(|id| &*graph.tensor(id).name).collect();
     let is_known = |name: &str| known.contains(name) || known.contains(&*format!("v{name}"));
@@ -307,7 +309,7 @@ fn check_names(graph: &Graph, params: &Params, path: &Path) -> Result<Option<Str
     Ok((!unknown.is_empty()).then(notice))
 }
 
-/// The output of `graph`, all of whose inputs must be given.
+/// Computes the output of `graph`. All its inputs must be given.
 fn evaluate(engine: &dyn Engine, graph: &Graph, given: &Given, params: &Params) -> Result<TensorData, String> {
     let content = |id| {
         let tensor = graph.tensor(id);

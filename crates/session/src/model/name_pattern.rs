@@ -1,4 +1,5 @@
-//! Patterns of tensor names: `*` is any text, `?` any character, all else itself.
+//! Patterns of tensor names. `*` matches any text, `?` matches any character, and all other characters match
+//! themselves.
 
 use std::{convert::Infallible, fmt, str::FromStr};
 
@@ -21,11 +22,11 @@ impl fmt::Display for NamePattern {
 }
 
 impl NamePattern {
-    /// Whether all of `name` matches. Greedy: after a mismatch the last `*` takes one more character.
+    /// Whether the pattern matches all of `name`. After a mismatch, the last `*` takes one more character.
     pub fn is_match(&self, name: &str) -> bool {
         let (pattern, name): (Vec<char>, Vec<char>) = (self.0.chars().collect(), name.chars().collect());
         let (mut at, mut read) = (0, 0);
-        // The last `*`, and the first character of the name that it does not take.
+        // The last `*`, and the first character that it does not match.
         let mut last: Option<(usize, usize)> = None;
         while read < name.len() {
             match pattern.get(at) {

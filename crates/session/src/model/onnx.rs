@@ -1,4 +1,4 @@
-//! Reading an ONNX model: contents of inputs, parameters and defaults, and what is said of those that decided something.
+//! Import of ONNX models: contents of inputs, parameters and defaults, and notices about those that decided something.
 
 use std::path::Path;
 
@@ -17,10 +17,10 @@ use edgecut_ops::passes::{
 use edgecut_relay::Params;
 use edgecut_values::{SeedError, seeded, seeded_within};
 
-/// Decisions of one kind that are listed.
+/// Maximum number of listed decisions of one kind.
 const LISTED: usize = 4;
 
-/// What the options say of a model's inputs and parameters.
+/// What the options give for a model's inputs and parameters.
 pub(super) struct OnnxSource<'a> {
     pub bind_dims: Vec<BindDim>,
     pub given: &'a Given,
@@ -29,11 +29,11 @@ pub(super) struct OnnxSource<'a> {
     pub defaults: Defaults,
     /// Guess the sizes of dimensions that neither the file nor an option gives.
     pub guess_dims: bool,
-    /// The library of ONNX Runtime, if an option names it.
+    /// The ONNX Runtime library, if an option names it.
     pub library: Option<&'a Path>,
 }
 
-/// Reads the model at `path`, whose file has `bytes`, with notices of what contents decided.
+/// Imports the model at `path`, whose content is `bytes`. Also returns notices about contents that decided something.
 pub(super) fn read_onnx(
     path: &Path,
     bytes: Vec<u8>,
@@ -62,7 +62,7 @@ pub(super) fn read_onnx(
         false => import(&name, bytes, &options),
         true => {
             let guessed = import(&name, bytes.clone(), &ImportOptions { guess_dims: true, ..options });
-            // Guessed sizes may be none that the model accepts.
+            // The model may not accept guessed sizes.
             guessed.or_else(|_| import(&name, bytes, &options))
         }
     };
@@ -71,13 +71,13 @@ pub(super) fn read_onnx(
     Ok((imported, notices))
 }
 
-/// Whether another content of an input can make another graph of the model.
+/// Whether other contents of inputs can lead to another graph.
 pub(super) fn is_decided_by_given(imported: &Imported) -> bool {
     let is_given = |decision: &Decision| !decision.is_generated;
     imported.is_sized || !imported.replaced.is_empty() || imported.decisions.iter().any(is_given)
 }
 
-/// Notes for the user about the contents that decided something.
+/// Notices for the user about contents that decided something.
 fn notes(imported: &Imported) -> Vec<String> {
     let quoted = |names: &[SmolStr]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let mut lines = Vec::new();
@@ -113,7 +113,7 @@ fn notes(imported: &Imported) -> Vec<String> {
     lines
 }
 
-/// The outputs of `graph`: contents that `given` lacks are generated.
+/// Computes the outputs of `graph`. Contents that `given` lacks are generated.
 fn evaluate(engine: &dyn Engine, graph: &Graph, given: &Content<'_>) -> Result<Vec<TensorData>, String> {
     let ranges = index_ranges(graph);
     let content = |id| {

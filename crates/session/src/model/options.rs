@@ -1,4 +1,4 @@
-//! How a model is read.
+//! Options for reading a model.
 
 use std::path::PathBuf;
 
@@ -13,37 +13,37 @@ use serde::Deserialize;
 use super::name_pattern::NamePattern;
 use crate::{Error, input::resolve, option_values};
 
-/// How a model is read.
+/// Options for reading a model.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelOptions {
-    /// A file with the content of the parameters, as `relay.save_param_dict` writes it.
+    /// A file with the contents of parameters, as `relay.save_param_dict` writes it.
     pub params: Option<PathBuf>,
-    /// Inputs that are parameters, generated from their names.
+    /// Inputs that are parameters. Their contents are generated from their names.
     #[serde(deserialize_with = "option_values::list")]
     pub seed_parameters: Vec<NamePattern>,
     /// Sizes of unknown dimensions: `8`, `data:0=8`, `batch=8`.
     #[serde(deserialize_with = "option_values::list")]
     pub bind_dim: Vec<BindSizes>,
-    /// An `.npz` file with contents of inputs, as arrays `in_<name>`; others are generated from their names.
+    /// An `.npz` file with contents of inputs, as arrays `in_<name>`. Other contents are generated from the names.
     pub inputs: Option<PathBuf>,
-    /// The library of ONNX Runtime, if it is to be another one than that which is installed.
+    /// The ONNX Runtime library. By default, the installed one.
     pub onnxruntime: Option<PathBuf>,
     /// Accept only Relay that TVM's own parser accepts.
     pub strict: bool,
-    /// What becomes of calls of functions of another compiler.
+    /// What to do with calls of functions of another compiler.
     pub external: External,
     /// Guess the sizes of unknown dimensions of an ONNX model that no option gives.
     pub guess_dims: bool,
-    /// Keep inputs of an ONNX model with a default as inputs, as for writing the model again.
+    /// Keep inputs that have a default in an ONNX model as inputs, to write the model again.
     pub keep_defaults: bool,
-    /// Whether these sizes are one of several bindings, which is set by [`ModelOptions::with_binding`]: a profile's rows then
-    /// name the binding.
+    /// Whether these sizes are one of several bindings. Rows of a profile then name the binding. Set by
+    /// [`ModelOptions::with_binding`].
     #[serde(skip)]
     pub is_one_of_several: bool,
 }
 
-/// Calls of functions of another compiler, in Relay (`Compiler="…"`).
+/// What to do with calls of functions of another compiler, in Relay (`Compiler="…"`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum External {
@@ -53,8 +53,8 @@ pub enum External {
 }
 
 impl ModelOptions {
-    /// The options that a plan's model is read with: where one is not given, as the model was read for the plan in the
-    /// file `plan`.
+    /// The options for reading the model of the plan in the file `plan`. Options that are not given are those of the
+    /// plan's model.
     #[must_use]
     pub fn for_plan(&self, plan: &std::path::Path, model: &ModelRef) -> ModelOptions {
         let mut options = self.clone();
@@ -69,7 +69,7 @@ impl ModelOptions {
         options
     }
 
-    /// The bindings of unknown dimensions; a single empty one if no sizes are given.
+    /// The bindings of unknown dimensions. Without sizes, a single empty binding.
     ///
     /// # Errors
     /// If lists of sizes differ in length, or give too many bindings.
@@ -95,7 +95,7 @@ impl ModelOptions {
         Err(Error::BadInput(format!("{what}: {advice}").into()))
     }
 
-    /// The same options with the sizes of `binding`, one of `all`.
+    /// The same options with the sizes of `binding`, which was selected from `all`.
     #[must_use]
     pub fn with_binding(&self, binding: &Binding, all: &[Binding]) -> ModelOptions {
         let bind_dim = binding.dims().iter().cloned().map(BindSizes::from).collect();
@@ -115,7 +115,7 @@ impl ModelOptions {
         })
     }
 
-    /// Whether the input `name` is a parameter to be generated.
+    /// Whether the input `name` is a parameter with generated content.
     pub(super) fn is_seeded(&self, name: &str) -> bool {
         self.seed_parameters.iter().any(|pattern| pattern.is_match(name))
     }

@@ -1,4 +1,4 @@
-//! A planner whose profiles are measured on the agents of a site, and whose candidates are run there.
+//! A planner that measures profiles and runs candidates on the agents of a site.
 
 use edgecut_cluster::{
     Inventory,
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Error, Model, Profiles, Site,
     calibrations::{self, Calibrations},
-    cluster::{links, reach_all},
+    cluster::{connect_all, links},
     profile::{link_table_in, stored_profiles},
 };
 
@@ -25,7 +25,7 @@ impl Site {
     /// A planner of `model` for the devices of the site. Measures what `profiles` lack, and the links.
     ///
     /// # Errors
-    /// If the options contradict each other or the model, an agent fails, or it is cancelled.
+    /// If the options contradict each other or the model, an agent fails, or the call is cancelled.
     pub fn planner<'a>(
         &'a self,
         model: &'a Model,
@@ -51,7 +51,7 @@ impl Site {
             false => Ok(DeviceRows::from(surveyed)),
         };
         let (fleet, inventory, surveyed, calibrations) = self.runtime.block_on(async {
-            let fleet = reach_all(cluster, events).await?;
+            let fleet = connect_all(cluster, events).await?;
             let inventory = fleet.inventory(cluster, Vec::new());
             settings.check(&groups, &inventory).map_err(|error| options.request_error(error))?;
             self.warn_of_memory(options, &inventory);
@@ -79,7 +79,7 @@ impl Site {
         Ok(Planner { events, options, settings, groups, inventory, measured, calibrations, notes, agents })
     }
 
-    /// Warns of a limit of memory that no device can exceed.
+    /// Warns about a memory limit that is larger than the memory of every device.
     fn warn_of_memory(&self, options: &PlanOptions, inventory: &Inventory) {
         let largest = inventory.devices.iter().max_by_key(|device| device.memory);
         if let (Some(limit), Some(largest)) = (options.memory, largest)

@@ -2,10 +2,10 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`options`], `no_plan` | what is asked of a plan; why there is none |
-//! | [`planner`] | devices, costs and rules, ready for a plan, a front or a question about another plan |
-//! | `agents` | a planner whose profiles are measured on the agents of a site |
-//! | [`recorded`] | a planner whose profiles are files |
+//! | [`options`], `no_plan` | options of a plan; errors if there is none |
+//! | [`planner`] | makes a plan, a front or the effect of a move from devices, costs and rules |
+//! | `agents` | a planner that measures profiles and runs candidates on the agents of a site |
+//! | [`recorded`] | a planner that reads profiles from files |
 
 mod agents;
 mod no_plan;
@@ -19,16 +19,16 @@ use crate::{Error, Model, Profiles, Site};
 use options::PlanOptions;
 
 impl Site {
-    /// Plans where the operators of `model` run. Measures what `profiles` lack, and runs candidates on the agents.
+    /// Plans where the groups of `model` run. Measures what `profiles` lack, and runs candidates on the agents.
     ///
     /// # Errors
-    /// If no plan satisfies the targets, the options contradict each other, an agent fails, or it is cancelled.
+    /// If no plan satisfies the targets, the options contradict each other, an agent fails, or the call is cancelled.
     pub fn plan(&self, model: &Model, profiles: &Profiles, options: &PlanOptions) -> Result<Plan, Error> {
         Ok(self.planner(model, profiles, options)?.plan()?.plan)
     }
 }
 
-/// How a plan names `model`: with the inputs that selected its branches, if they did.
+/// The reference to `model` in a plan. It includes the inputs file if its contents decided branches or sizes.
 fn model_ref(model: &Model) -> Result<ModelRef, Error> {
     let (options, import) = (&model.options, &model.import);
     let inputs = options.inputs.as_ref().filter(|_| model.selected);

@@ -1,4 +1,4 @@
-//! Why there is no plan, in terms of the options.
+//! Errors of planning, in terms of the options.
 
 use edgecut_cluster::run::{pilot::PlanningError, request::RequestError};
 use edgecut_graph::units::Bytes;
@@ -11,11 +11,11 @@ use edgecut_plan::{
 use super::options::PlanOptions;
 use crate::Error;
 
-/// How much looser than the nearest plan the targets are that are proposed for it.
+/// Factor by which proposed targets are looser than the nearest plan.
 const ROOM: f64 = 1.02;
 
 impl PlanOptions {
-    /// Why planning on agents failed.
+    /// Converts an error of planning on agents.
     pub(super) fn planning_error(&self, error: PlanningError) -> Error {
         match error.is_no_plan() {
             true => self.no_plan(&error.to_string(), error.no_plan()),
@@ -24,7 +24,7 @@ impl PlanOptions {
         }
     }
 
-    /// Why there is no request.
+    /// Converts an error of making a request.
     pub(super) fn request_error(&self, error: RequestError) -> Error {
         match (error, &self.like) {
             (RequestError::Like(error), Some(path)) => {
@@ -35,7 +35,7 @@ impl PlanOptions {
         }
     }
 
-    /// Why groups cannot be moved.
+    /// Converts an error of moving groups.
     pub(super) fn move_error(&self, error: MoveError) -> Error {
         match (error, &self.like) {
             (MoveError::NoPlan(why), _) => self.no_plan(&why.to_string(), Some(&why)),
@@ -46,7 +46,7 @@ impl PlanOptions {
         }
     }
 
-    /// That there is no plan, and which options would accept the nearest one.
+    /// The error that there is no plan. It lists the options that would accept the nearest plan.
     pub fn no_plan(&self, what: &str, why: Option<&NoPlan>) -> Error {
         let accepting = why.and_then(NoPlan::nearest).map(|nearest| self.accepting(nearest)).unwrap_or_default();
         let nearest = match accepting.is_empty() {
@@ -56,7 +56,7 @@ impl PlanOptions {
         Error::NoPlan(format!("{what}{nearest}").into())
     }
 
-    /// The options of targets, as loose as `nearest` needs them; empty if it misses something that no option loosens.
+    /// The target options, loosened so that they accept `nearest`. Empty if it exceeds a limit that no option sets.
     fn accepting(&self, nearest: &Nearest) -> Vec<String> {
         let targets = nearest.accepting(&self.targets());
         let is_over = |limit: Option<Bytes>| limit.is_some_and(|limit| nearest.memory > limit);
@@ -64,7 +64,7 @@ impl PlanOptions {
         if is_short && !is_over(self.memory) {
             return Vec::new();
         }
-        // Rounded so that what is printed accepts the plan, also in another minute.
+        // Rounded and loosened, so that the printed options also accept the plan in a later call.
         let latency = targets.latency.filter(|latency| self.latency.is_some_and(|target| *latency > target));
         let latency = latency.map(|latency| format!("option `latency={}us`", (latency.0 * ROOM).ceil()));
         let rate = targets.throughput.filter(|rate| self.throughput.is_some_and(|target| *rate < target));

@@ -1,4 +1,4 @@
-//! What is asked of a plan.
+//! Options of a plan.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,68 +20,68 @@ use edgecut_plan::{
     search::Options,
     split::{Halo, Ratios},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::{Error, option_values, plan_file, profile::DEFAULT_BUDGET};
 
-/// What is asked of a plan.
+/// Options of a plan.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlanOptions {
-    /// What is improved: latency, throughput, memory or energy.
+    /// What to optimise: latency, throughput, memory or energy.
     pub objective: Objective,
-    /// No device may need more than this.
+    /// Maximum memory of each device.
     #[serde(deserialize_with = "option_values::optional_size")]
     pub memory: Option<Bytes>,
-    /// The plan must be at least as fast as this.
+    /// Maximum latency.
     #[serde(deserialize_with = "option_values::optional_time")]
     pub latency: Option<Micros>,
-    /// The plan must give at least this number of results a second.
+    /// Minimum number of results per second.
     pub throughput: Option<f64>,
-    /// Single operators are placed, or fused groups.
+    /// Place single operators, or fused groups.
     pub granularity: Granularity,
-    /// Find all plans that no other beats in latency, interval and memory.
+    /// Find all Pareto-optimal plans for latency, time between results and memory.
     pub pareto: bool,
-    /// Split no group over several devices.
+    /// Do not split groups.
     pub no_split: bool,
-    /// The shares of devices in a split group.
+    /// The shares of the devices that compute a split group.
     #[serde(deserialize_with = "option_values::parsed")]
     pub ratios: Ratios,
-    /// How shards get what they read of their neighbours' shares; what is best if not given.
+    /// How shards get their halos. By default, the search decides.
     #[serde(deserialize_with = "option_values::optional")]
     pub halos: Option<Halo>,
-    /// A plan file: split what it splits, over the same devices.
+    /// A plan file. Split the same groups as this plan, over the same devices.
     pub like: Option<PathBuf>,
-    /// Groups on another device than in the plan of `like`: `GROUP=SERVER/DEVICE`.
+    /// Moves of groups to another device than in the plan of `like`: `GROUP=SERVER/DEVICE`.
     #[serde(rename = "move", deserialize_with = "option_values::list")]
     pub moves: Vec<Move>,
     /// Format of activations between servers.
     pub transfer: TransferFormat,
-    /// Run groups on one device: `GROUP=SERVER/DEVICE`.
+    /// Run groups on the given device: `GROUP=SERVER/DEVICE`.
     #[serde(deserialize_with = "option_values::list")]
     pub pin: Vec<String>,
-    /// Keep groups and their shards off one device: `GROUP=SERVER/DEVICE`.
+    /// Do not run groups or their shards on the given device: `GROUP=SERVER/DEVICE`.
     #[serde(deserialize_with = "option_values::list")]
     pub ban: Vec<String>,
-    /// Measure nothing: estimate what the profiles lack.
+    /// Measure nothing, and estimate what the profiles lack.
     pub estimate: bool,
-    /// Rounds of pilot runs; 3 if not given, of a front 0.
+    /// Number of rounds of pilot runs. By default 3, or 0 for a front.
     pub rehearse: Option<usize>,
-    /// Where measured links are kept; `links.csv` among the profiles if not given.
+    /// Table of measured links. By default, `links.csv` in the folder of profiles.
     pub links: Option<PathBuf>,
-    /// Calibrations to use; `calibration.csv` among the profiles if not given.
+    /// Table of calibrations. By default, `calibration.csv` in the folder of profiles.
     pub calibration: Option<PathBuf>,
-    /// Time to spend on measuring, on each device, if that is needed.
+    /// Time to spend on each device to measure what the profiles lack.
     #[serde(deserialize_with = "option_values::time")]
     pub profile_budget: Micros,
-    /// After what time the search ends with the best plan so far.
-    #[serde(deserialize_with = "option_values::parsed")]
+    /// Time after which the search ends with the best plan so far.
+    #[serde(deserialize_with = "time_limit")]
     pub time_limit: TimeLimit,
-    /// The same seed and budget give the same plan.
+    /// Seed of the search. The same seed and budget give the same plan.
     pub seed: u64,
-    /// Number of placements that may be evaluated.
+    /// Maximum number of placements that the search evaluates.
     pub budget: Option<u64>,
-    /// Note how much worse the plan is without each server.
+    /// Add notes to the plan on how much worse it is without each server.
     pub advise: bool,
 }
 
@@ -115,19 +115,23 @@ impl Default for PlanOptions {
     }
 }
 
-/// How long a search may take.
+/// Time limit of a search.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum TimeLimit {
-    /// [`TimeLimit::PATIENCE`] where agents measure or run something and no budget is given, else none.
+    /// [`TimeLimit::DEFAULT`] if agents measure or run something and no budget is given; otherwise none.
     #[default]
-    Default,
+    Auto,
     None,
     Of(Micros),
 }
 
 impl TimeLimit {
-    /// How long planning on agents takes at most unless something else is asked for: a time that a person waits.
-    pub const PATIENCE: Duration = Duration::from_secs(60);
+    /// Default time limit of planning on agents.
+    pub const DEFAULT: Duration = Duration::from_secs(60);
+}
+
+fn time_limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TimeLimit, D::Error> {
+    Ok(option_values::time_or_none(deserializer)?.map_or(TimeLimit::None, TimeLimit::Of))
 }
 
 impl FromStr for TimeLimit {
@@ -143,16 +147,34 @@ impl FromStr for TimeLimit {
 }
 
 impl PlanOptions {
+    /// Checks that the options can be used together.
+    ///
     /// # Errors
-    /// If options exclude each other.
+    /// If the options contradict each other.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.pareto && self.objective == Objective::Energy {
-            let what = "option `objective=energy` has no effect with option `pareto`: a front is of latency, time between \
-                        results and memory";
+        let (is_moved, has_ratios) = (!self.moves.is_empty(), self.ratios != Ratios::default());
+        let excluded = [
+            ("objective=energy", self.objective == Objective::Energy, "pareto", self.pareto),
+            ("advise", self.advise, "pareto", self.pareto),
+            ("ratios", has_ratios, "pareto", self.pareto),
+            ("halos", self.halos.is_some(), "pareto", self.pareto),
+            ("like", self.like.is_some(), "pareto", self.pareto),
+            ("ratios", has_ratios, "no_split", self.no_split),
+            ("halos", self.halos.is_some(), "no_split", self.no_split),
+            ("like", self.like.is_some(), "no_split", self.no_split),
+            ("halos", self.halos.is_some(), "like", self.like.is_some()),
+            ("rehearse", self.has_pilot_runs(), "estimate", self.estimate),
+            ("pareto", self.pareto, "move", is_moved),
+            ("advise", self.advise, "move", is_moved),
+            ("pin", !self.pin.is_empty(), "move", is_moved),
+            ("ban", !self.ban.is_empty(), "move", is_moved),
+        ];
+        if let Some((option, _, other, _)) = excluded.iter().find(|(_, is_given, _, is_other)| *is_given && *is_other) {
+            let what = format!("option `{option}` has no effect with option `{other}`");
             return Err(Error::BadInput(what.into()));
         }
-        if self.has_pilot_runs() && self.estimate {
-            let what = "option `rehearse` has no effect with option `estimate`: then nothing is run";
+        if is_moved && self.like.is_none() {
+            let what = "option `move` is of groups in another plan: name it with option `like`";
             return Err(Error::BadInput(what.into()));
         }
         if self.throughput.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
@@ -161,16 +183,16 @@ impl PlanOptions {
         Ok(())
     }
 
-    /// The longest time that planning may take; on agents that measure or run something there is one unless it is refused.
+    /// Time limit of planning. By default, only planning on agents that measure or run something has one.
     pub(super) fn longest(&self, on_agents: bool) -> Option<Duration> {
         match self.time_limit {
             TimeLimit::Of(limit) => Some(limit.to_duration().unwrap_or(Duration::MAX)),
             TimeLimit::None => None,
-            TimeLimit::Default => (on_agents && !self.estimate && self.budget.is_none()).then_some(TimeLimit::PATIENCE),
+            TimeLimit::Auto => (on_agents && !self.estimate && self.budget.is_none()).then_some(TimeLimit::DEFAULT),
         }
     }
 
-    /// What is wanted of a plan of `model`, on the cluster of the file `cluster`.
+    /// The settings for a plan of `model`, on the cluster of the file `cluster`.
     pub(super) fn settings(&self, model: ModelRef, cluster: Option<&Path>) -> Result<PlanSettings, Error> {
         let binding = model.binding();
         let pins = self.pin.iter().map(|text| Rule::parse(RuleKind::Pin, text));
@@ -186,7 +208,7 @@ impl PlanOptions {
             may_split: !self.no_split,
             ratios: self.ratios,
             halo: self.halos,
-            like: self.like.as_deref().map(|path| plan_file::of_binding(path, &binding)).transpose()?,
+            like: self.like.as_deref().map(|path| plan_file::for_binding(path, &binding)).transpose()?,
             fits_memory: !self.pareto,
             search: Options { seed: self.seed, budget: self.budget, ..Options::default() },
         })
@@ -196,14 +218,15 @@ impl PlanOptions {
         Targets { latency: self.latency, throughput: self.throughput }
     }
 
-    /// Whether pilot runs are asked for.
+    /// Whether pilot runs are requested.
     pub fn has_pilot_runs(&self) -> bool {
         self.rehearse.is_some_and(|rounds| rounds > 0)
     }
 
-    /// What is measured and run beyond profiles before a plan is chosen. Of a front only the ends are run, later.
+    /// Options for measurements and pilot runs before a plan is chosen. For a front, only its ends are run, after the
+    /// search.
     pub(super) fn pilot(&self) -> PilotOptions {
-        // What follows a front's first plan needs the rest of the time.
+        // The search for the front after its first plan needs the rest of the time.
         let search_share = if self.pareto { 0.25 } else { 1.0 };
         match (self.estimate, self.pareto, self.rehearse) {
             (true, ..) => PilotOptions { search_share, ..PilotOptions::estimates_only() },

@@ -1,4 +1,4 @@
-//! All that plans of a model are made from: devices, costs and rules.
+//! The planner: makes plans of a model from devices, costs and rules.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -25,19 +25,19 @@ use edgecut_profile::{CacheFlush, Sampling};
 use super::options::{PlanOptions, TimeLimit};
 use crate::{Error, Event, Events, Site, calibrations::Calibrations};
 
-/// Devices, costs and rules of one model: what plans are made from.
+/// Makes plans of one model from devices, costs and rules.
 pub struct Planner<'a> {
     pub(super) events: &'a Events,
     pub(super) options: &'a PlanOptions,
     pub(super) settings: PlanSettings,
     pub(super) groups: ModelGroups<'a>,
     pub(super) inventory: Inventory,
-    /// Of each device.
+    /// Costs, by device.
     pub(super) measured: Vec<DeviceRows>,
     pub(super) calibrations: Calibrations,
-    /// Notes for plans that are made.
+    /// Notes that are added to plans.
     pub(super) notes: Vec<String>,
-    /// The agents that measure and run; without them all is known from files.
+    /// The agents that measure and run candidates. Without them, all costs are from files.
     pub(super) agents: Option<PlanningAgents<'a>>,
 }
 
@@ -45,38 +45,39 @@ pub struct Planner<'a> {
 pub(super) struct PlanningAgents<'a> {
     pub site: &'a Site,
     pub fleet: Fleet,
-    /// Contents that are not generated from names.
+    /// Contents that cannot be generated from names.
     pub given: NamedTensors,
     pub surveyed: Vec<DeviceProfile>,
-    /// Of the profiles.
+    /// The folder of profiles.
     pub folder: PathBuf,
     pub sampling: Sampling,
 }
 
-/// A plan, and what it was chosen by.
+/// A plan, with the candidate and the request that it was made from.
 #[derive(Debug, Clone)]
 pub struct Planned<'a> {
     pub plan: Plan,
     pub candidate: Candidate,
-    /// At the costs that are known now.
+    /// The request with the costs that are known after the search.
     pub request: PlanRequest<'a>,
 }
 
-/// A front, and what it was found by.
+/// A front, with the request that it was found for.
 pub struct PlannedFront<'a> {
     pub front: Front,
     pub request: PlanRequest<'a>,
-    /// Why an end of the front could not be run, if it was to be run.
+    /// The error of a requested pilot run of an end of the front, if it failed.
     pub rehearsed: Result<(), Error>,
 }
 
 impl<'a> Planner<'a> {
-    /// Checks the rules against the groups of the model, before anything is measured.
+    /// Checks, before anything is measured, that the rules name groups of the model.
     pub(super) fn check_groups(settings: &PlanSettings, groups: &ModelGroups<'_>) -> Result<(), Error> {
         rule::check_groups(&settings.rules, &groups.group_names()).map_err(Error::bad_input)
     }
 
-    /// Checks that the moves name groups and devices, and that those of the other plan can move, before anything is measured.
+    /// Checks, before anything is measured, that the moves name groups and devices, and that these groups of the other
+    /// plan can move. Emits a notice for each move that breaks a rule of that plan.
     pub(super) fn check_moves(
         options: &PlanOptions,
         groups: &ModelGroups<'_>,
@@ -99,7 +100,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// The request of a plan at the costs that are known.
+    /// The request for a plan, with the costs that are known now.
     pub(super) fn request(&self) -> Result<PlanRequest<'_>, RequestError> {
         let address = |device: &DeviceName| {
             let cluster = self.agents.as_ref().map(|agents| &agents.site.cluster)?;
@@ -112,17 +113,20 @@ impl<'a> Planner<'a> {
         self.events.stop(self.options.longest(self.agents.is_some()), "the best plan so far is used")
     }
 
-    /// The best plan.
+    /// Searches for the best plan.
     ///
     /// # Errors
-    /// If no plan satisfies the targets, an agent fails, or it is cancelled.
+    /// If no plan satisfies the targets, an agent fails, or the search is cancelled.
     pub fn plan(&self) -> Result<Planned<'_>, Error> {
+        if self.options.pareto || !self.options.moves.is_empty() {
+            return Err(Error::BadInput("option `pareto` and option `move` give no plan".into()));
+        }
         let mut request = self.checked_request()?;
         request.search.stop = self.stop();
         let (candidate, request) = self.searched(request)?;
         if request.search.stop.is_over() && self.agents.is_some() {
             let longer = match self.options.time_limit {
-                TimeLimit::Default => " (option `time_limit=none` lets it end)",
+                TimeLimit::Auto => " (option `time_limit=none` lets it end)",
                 TimeLimit::None | TimeLimit::Of(_) => "",
             };
             self.events.status(format_args!("time limit reached: this is the best plan so far{longer}"));
@@ -136,14 +140,15 @@ impl<'a> Planner<'a> {
         Ok(Planned { plan, candidate, request })
     }
 
-    /// The plans that no other beats in latency, interval and memory. `grown` gets them whenever there are more.
+    /// Finds the Pareto-optimal plans for latency, time between results and memory. Calls `grown` with the plans so far
+    /// whenever it finds more.
     ///
     /// # Errors
     /// As of [`Planner::plan`].
     pub fn front(&self, mut grown: impl FnMut(&[Point])) -> Result<PlannedFront<'_>, Error> {
         let mut request = self.checked_request()?;
         request.search.stop = self.stop();
-        // Measures the shards that plans ask for.
+        // Measures the shards that candidates need.
         let request = match self.agents {
             Some(_) => self.searched(request)?.1,
             None => request,
@@ -152,13 +157,13 @@ impl<'a> Planner<'a> {
         let left = || request.search.stop.remaining();
         let found = front::front(&request, |points| {
             let what = &format!("front: {} plans so far", points.len());
-            self.events.emit(Event::Planning { what, left: left() });
+            self.events.emit(Event::Planning { what, remaining: left() });
             grown(points);
         });
         let mut front = found.map_err(|why| self.options.no_plan(&why.to_string(), Some(&why)))?;
         let mut rehearsed = Ok(());
         if let Some(agents) = self.agents.as_ref().filter(|_| self.options.has_pilot_runs()) {
-            self.events.emit(Event::Planning { what: "running the ends of the front", left: left() });
+            self.events.emit(Event::Planning { what: "running the ends of the front", remaining: left() });
             rehearsed = self.run_ends(&request, agents, &mut front.points);
         }
         drop(shown);
@@ -166,10 +171,10 @@ impl<'a> Planner<'a> {
         Ok(PlannedFront { front, request, rehearsed })
     }
 
-    /// What the moves change of the plan of [`PlanOptions::like`], with what it was judged by.
+    /// The effect of the moves on the plan of [`PlanOptions::like`], with the request that it was evaluated for.
     ///
     /// # Errors
-    /// If a group cannot be moved, or there is no such plan.
+    /// If a group cannot be moved, or [`PlanOptions::like`] is not given.
     pub fn moved(&self) -> Result<(Moved, PlanRequest<'_>), Error> {
         let request = self.checked_request()?;
         let Some(other) = &self.settings.like else {
@@ -191,12 +196,12 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// The best candidate, and the request at the costs that are known after the search.
+    /// The best candidate, and the request with the costs that are known after the search.
     fn searched<'r>(&'r self, request: PlanRequest<'r>) -> Result<(Candidate, PlanRequest<'r>), Error> {
         let shown = self.events.progress();
         let stop = request.search.stop;
         let show = |event: &PlanEvent| match event.is_transient() {
-            true => self.events.emit(Event::Planning { what: &event.to_string(), left: stop.remaining() }),
+            true => self.events.emit(Event::Planning { what: &event.to_string(), remaining: stop.remaining() }),
             false => self.events.status(event),
         };
         let found = match &self.agents {
@@ -218,7 +223,7 @@ impl<'a> Planner<'a> {
             }
         };
         drop(shown);
-        // Even a plan that was found: it is not the one that was asked for.
+        // After a cancellation, a plan that was found is not the requested one.
         self.events.check()?;
         found
     }
@@ -232,7 +237,7 @@ impl PlanningAgents<'_> {
 }
 
 impl Planner<'_> {
-    /// Runs the plan of the lowest latency, which is the first, and that of the least memory.
+    /// Runs the plan with the lowest latency, which is the first one, and the plan with the least memory.
     fn run_ends(
         &self,
         request: &PlanRequest<'_>,

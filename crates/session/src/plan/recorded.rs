@@ -1,6 +1,6 @@
-//! A planner whose profiles are files: nothing is measured, and no agent takes part.
+//! A planner that reads profiles from files. Nothing is measured, and no agent is used.
 //!
-//! The devices are those that the profiles are of, in their order; transfers between devices of one server are free.
+//! The devices are those of the profiles, in the same order. Transfers between devices of one server are free.
 
 use std::path::{Path, PathBuf};
 
@@ -17,20 +17,20 @@ use crate::{
     profile_source::{ProfiledModel, Source, is_dump, rows},
 };
 
-/// A model, and profiles of it that were read from files.
-pub struct Recorded {
+/// A model with recorded profiles.
+pub struct RecordedModel {
     subject: ProfiledModel,
     sources: Vec<Source>,
     /// The rows of each file.
     files: Vec<(PathBuf, Vec<ProfileRow>)>,
-    /// The cluster file, for memory limits, links, source and sink.
+    /// The cluster file. It gives memory limits, links, source and sink.
     cluster: Option<PathBuf>,
     events: Events,
 }
 
-impl Recorded {
-    /// The sources that `profiles` name for the model at `path`, if the model is a dump or they are files, and not a folder of
-    /// profiles: then nothing is measured.
+impl RecordedModel {
+    /// The profile files that `profiles` name for the model at `path`. `None` if they name a folder of profiles and the
+    /// model is not a graph dump: then profiles are measured.
     pub fn sources(path: &Path, profiles: &[PathBuf]) -> Option<Vec<Source>> {
         let source = |path: &PathBuf| Source::parse(&path.to_string_lossy());
         let is_file = |path: &PathBuf| {
@@ -38,27 +38,27 @@ impl Recorded {
             source(path).device.is_some() || path.is_file() || (is_named_so && !path.is_dir())
         };
         let are_files = profiles.len() > 1 || profiles.iter().any(is_file);
-        // A dump names its own trace.
+        // A dump has its own trace.
         let named = profiles.iter().filter(|_| are_files).map(source).collect();
         (are_files || is_dump(path)).then_some(named)
     }
 
-    /// Reads the model at `path`, or a graph dump of TVM's, and its profiles; without `sources`, those are in the trace of
-    /// the dump. The devices have the limits and links of the file `cluster`, if there is one.
+    /// Reads the model at `path`, which may be a graph dump of TVM, and its profiles. Without `sources`, the trace of
+    /// the dump is the profile. The devices have the memory limits and links of the file `cluster`, if there is one.
     ///
     /// # Errors
-    /// If a file cannot be read, or is not of this model.
+    /// If a file cannot be read or is not a profile of this model.
     pub fn read(
         path: &Path,
         options: &ModelOptions,
         sources: &[Source],
         cluster: Option<&Path>,
         events: &Events,
-    ) -> Result<Recorded, Error> {
+    ) -> Result<RecordedModel, Error> {
         let subject = ProfiledModel::open(path, options)?;
         let mut sources = sources.to_vec();
         if sources.is_empty() {
-            // A dump, whose trace has a name of its own.
+            // The model is a dump. Its trace is found by name.
             sources.push(Source { path: path.to_path_buf(), device: None });
         }
         if let ProfiledModel::Read { model, .. } = &subject {
@@ -66,26 +66,31 @@ impl Recorded {
             model.check_sizes()?;
         }
         let files = rows(&sources, &subject, &options.binding()?)?;
-        Ok(Recorded { subject, sources, files, cluster: cluster.map(Path::to_path_buf), events: events.clone() })
+        Ok(RecordedModel { subject, sources, files, cluster: cluster.map(Path::to_path_buf), events: events.clone() })
     }
 
-    /// `model` with `rows` of one's own, whatever they come from. The devices have the limits and links of the file `cluster`,
-    /// if there is one.
+    /// `model` with `rows` from any source. The devices have the memory limits and links of the file `cluster`, if
+    /// there is one.
     ///
     /// # Errors
     /// If sizes of the model are unknown.
-    pub fn of(model: Model, rows: Vec<ProfileRow>, cluster: Option<&Path>, events: &Events) -> Result<Recorded, Error> {
+    pub fn from_rows(
+        model: Model,
+        rows: Vec<ProfileRow>,
+        cluster: Option<&Path>,
+        events: &Events,
+    ) -> Result<RecordedModel, Error> {
         model.check_sizes()?;
         let files = vec![(model.path.clone(), rows)];
         let subject = ProfiledModel::Read { model: Box::new(model), text: String::new() };
         let cluster = cluster.map(Path::to_path_buf);
-        Ok(Recorded { subject, sources: Vec::new(), files, cluster, events: events.clone() })
+        Ok(RecordedModel { subject, sources: Vec::new(), files, cluster, events: events.clone() })
     }
 
-    /// Plans where the operators of the model run.
+    /// Plans where the groups of the model run.
     ///
     /// # Errors
-    /// If no plan satisfies the targets, the options contradict each other or the files, or it is cancelled.
+    /// If no plan satisfies the targets, the options contradict each other or the files, or the call is cancelled.
     pub fn plan(&self, options: &PlanOptions) -> Result<Plan, Error> {
         Ok(self.planner(options)?.plan()?.plan)
     }
@@ -96,6 +101,12 @@ impl Recorded {
     /// If the options contradict each other or the files.
     pub fn planner<'a>(&'a self, options: &'a PlanOptions) -> Result<Planner<'a>, Error> {
         options.check()?;
+        if options.estimate || options.has_pilot_runs() {
+            let option = if options.estimate { "estimate" } else { "rehearse" };
+            let what =
+                format!("option `{option}` has no effect with profiles that are files: nothing is measured or run");
+            return Err(Error::BadInput(what.into()));
+        }
         let events = &self.events;
         let of_device = |device: &DeviceName| {
             let is_of = |row: &ProfileRow| device.server == row.server && device.device == row.device;
@@ -111,7 +122,7 @@ impl Recorded {
         }
         let groups = ModelGroups::of(self.subject.graph(), recorded.granularity);
         let mut settings = options.settings(self.model_ref()?, self.cluster.as_deref())?;
-        // Kernels of a dump are known by name alone: how to split them is not known.
+        // A dump has only the names of kernels, so they cannot be split.
         let is_dump = matches!(self.subject, ProfiledModel::Dump { .. });
         settings.may_split &= !is_dump;
         Planner::check_groups(&settings, &groups)?;
@@ -149,8 +160,8 @@ impl Recorded {
     }
 }
 
-/// The table of calibrations next to the first profile that has one, in its folder or, as a folder of profiles is laid out,
-/// in the one above.
+/// The table of calibrations of the first profile that has one. The table is in the profile's folder or its parent, as
+/// in a folder of profiles.
 fn calibration_near(sources: &[Source]) -> PathBuf {
     let folders = sources.iter().flat_map(|source| source.path.ancestors().skip(1).take(2));
     let tables = folders.map(|folder| folder.join(calibrations::FILE));

@@ -1,5 +1,5 @@
-//! Selection of a binding by the shapes of the inputs: the smallest with these shapes, or the smallest that they can be padded to.
-//! Outputs of padded inputs are cropped to their sizes without padding.
+//! Selection of a binding by the shapes of the inputs: the smallest binding with these shapes, or the smallest that the
+//! inputs can be padded to. Outputs of padded inputs are cropped.
 
 use std::path::Path;
 
@@ -8,11 +8,12 @@ use edgecut_onnx::{UnknownDim, is_onnx, open_inputs};
 use edgecut_ops::passes::bindings::{Binding, OpenDim, OpenInput, Smallest, smallest};
 use edgecut_values::resized;
 
+use super::options::Padding;
 use crate::{Error, Events, Model, ModelOptions, error::Message, input as file, model::given::Given};
 
-/// The binding of a run.
+/// The selected binding of a run.
 pub struct ChosenBinding {
-    /// Its index among the bindings to choose from.
+    /// Its index in the bindings to select from.
     pub at: usize,
     /// The binding as text, if there were several.
     pub label: Option<String>,
@@ -22,7 +23,7 @@ pub struct ChosenBinding {
     output_types: Option<Vec<TensorType>>,
 }
 
-/// A model and the bindings to choose from. The sizes in `options` are ignored.
+/// A model and the bindings to select from. The sizes in `options` are ignored.
 pub(super) struct BindingChoice<'a> {
     pub model: &'a Path,
     pub options: &'a ModelOptions,
@@ -37,7 +38,7 @@ struct Inputs {
 }
 
 impl ChosenBinding {
-    /// The binding of a model that has been read.
+    /// The binding of a model that was already read.
     pub(super) fn sole() -> ChosenBinding {
         ChosenBinding { at: 0, label: None, given: Given::default(), output_types: None }
     }
@@ -62,16 +63,18 @@ impl ChosenBinding {
 }
 
 impl BindingChoice<'_> {
-    /// Chooses by the shapes of the given inputs; with `pads`, they are padded where none has exactly their shapes.
+    /// Selects a binding by the shapes of the given inputs. If `padding` allows it, the inputs are padded if no binding
+    /// has exactly their shapes.
     ///
     /// # Errors
-    /// If no input has an unknown dimension to choose by, or no binding fits the inputs.
-    pub fn choose(&self, pads: bool) -> Result<ChosenBinding, Error> {
+    /// If no given input has an unknown dimension to select by, or no binding fits the inputs.
+    pub fn choose(&self, padding: Padding) -> Result<ChosenBinding, Error> {
         let given = Given::open(self.options.inputs.as_deref())?;
-        if pads && given.is_empty() {
+        if padding == Padding::Always && given.is_empty() {
             let what = "option `pad_inputs` has no effect with generated inputs: give some with option `inputs`";
             return Err(Error::BadInput(what.into()));
         }
+        let pads = padding != Padding::Never && !given.is_empty();
         if self.bindings.len() == 1 && !pads {
             return Ok(ChosenBinding { at: 0, label: None, given, output_types: None });
         }
@@ -110,7 +113,7 @@ impl BindingChoice<'_> {
         Ok(ChosenBinding { at, label, given: padded, output_types })
     }
 
-    /// The types of the model's outputs for the unpadded inputs. Prints a notice if they are not known.
+    /// The types of the model's outputs for the unpadded inputs. Emits a notice if they are not known.
     fn output_types(&self, binding: &Binding, inputs: &Inputs) -> Option<Vec<TensorType>> {
         let sized = binding.with_shapes_of(&inputs.open, |name| inputs.shape(name));
         let options = self.options.with_binding(&sized, &[]);
@@ -180,7 +183,7 @@ impl Inputs {
 /// Maximum number of inputs in a message.
 const MAX_LISTED: usize = 4;
 
-/// `output` cropped to the type `ty`; `None` if its sizes are unknown or larger.
+/// `output` cropped to the type `ty`; `None` if sizes of `ty` are unknown or larger than those of `output`.
 fn crop_output(output: &TensorData, ty: &TensorType) -> Option<TensorData> {
     let sizes: Vec<u64> = ty.shape.iter().map(|dim| dim.get()).collect::<Option<_>>()?;
     let is_part =

@@ -1,66 +1,79 @@
-//! A plan that stays loaded on its agents, for programs that compute inputs as they come.
+//! A plan that stays loaded on its agents and computes inputs as they come.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use edgecut_cluster::{
     agent::protocol::setup::{EnforcedLimit, ReportedOutputs},
     run::{
-        DeployError, DeployOptions, Deployment, RunError, agents_of, deploy,
+        DeployError, DeployOptions, Deployment, RunError, agents_of,
+        deploy::{self, Output},
         loaded::LoadedDeployment,
         outputs::{OutputError, outputs},
     },
 };
+use edgecut_engine::EngineError;
 use edgecut_graph::{Graph, TensorData, TensorId};
 use edgecut_plan::{Plan, schedule::apply_schedules, split::divided};
 
-use crate::{Error, Model, Site, cluster::reach_all, model::contents::engine_error, outputs::only};
+use crate::{Error, Model, Site, cluster::connect_all, model::contents::engine_error, outputs::only};
 
-/// A plan of a model that is loaded on its agents. It is unloaded when this is dropped.
+/// A plan that is loaded on its agents. Dropping it unloads the plan.
 pub struct Deployed<'a> {
     site: &'a Site,
     model: &'a Model,
     graph: Graph,
     deployment: Arc<Deployment>,
+    /// The contents of inputs that are not given, and of parameters that are outputs.
+    defaults: BTreeMap<TensorId, TensorData>,
     loaded: LoadedDeployment,
 }
 
 impl Site {
-    /// Loads `plan` of `model` on its agents, with the contents that the model was read with.
+    /// Loads `plan` of `model` on its agents. Parameters have the contents that the model was read with.
     ///
     /// # Errors
-    /// If the plan is not of this model, or an agent refuses, fails or does not answer.
+    /// If the plan is not of this model, an agent refuses, fails or does not answer, or the call is cancelled.
     pub fn deploy<'a>(&'a self, model: &'a Model, plan: &Plan) -> Result<Deployed<'a>, Error> {
         super::execution::check_model(model, plan)?;
         let split = divided(model.graph(), &plan.splits).map_err(Error::bad_input)?;
         let graph = apply_schedules(&split, &plan.schedules).map_err(Error::bad_input)?.graph;
-        let given = model.contents(&graph)?.given();
+        let contents = model.contents(&graph)?;
+        let given = contents.given();
         let options = DeployOptions {
             enforced: EnforcedLimit::PlanWithTransfers,
             reported: ReportedOutputs::All,
             ..DeployOptions::new(1, &given)
         };
-        let deployment = deploy(&graph, plan, &self.cluster, &options).map_err(|error| match error {
+        let deployment = deploy::deploy(&graph, plan, &self.cluster, &options).map_err(|error| match error {
             DeployError::Setup(_) => Error::failed(error),
             _ => Error::bad_input(error),
         })?;
+        let returned = deployment.outputs.iter().filter_map(|output| match output {
+            Output::Parameter(id) => Some(*id),
+            Output::Sink(_) => None,
+        });
+        let defaults = deployment.inputs.iter().copied().chain(returned);
+        let defaults = defaults.map(|id| Ok((id, contents.of(id)?))).collect::<Result<_, _>>().map_err(engine_error)?;
+        drop(contents);
         let deployment = Arc::new(deployment);
         let loading = async {
-            let fleet = reach_all(&only(&self.cluster, &deployment), &self.events).await?;
+            let fleet = connect_all(&only(&self.cluster, &deployment), &self.events).await?;
             let agents = agents_of(&deployment, &fleet).map_err(Error::agent)?;
             let expected = plan.predicted.latency_us;
             LoadedDeployment::load(deployment.clone(), agents, given, expected).await.map_err(run_error)
         };
         let loaded = self.runtime.block_on(self.events.until_cancelled(loading))?;
-        Ok(Deployed { site: self, model, graph, deployment, loaded })
+        Ok(Deployed { site: self, model, graph, deployment, defaults, loaded })
     }
 }
 
 impl Deployed<'_> {
-    /// The model's outputs for `inputs`, by the names of its inputs; those that are not given are as the model was read with.
+    /// Computes the model's outputs for `inputs`, which are by name. Inputs that are not given have the contents that
+    /// the model was read with.
     ///
     /// # Errors
-    /// If an input is none of the model's or has another type, an agent fails, or it is cancelled. After a failure of an agent
-    /// the plan is to be deployed again.
+    /// If an input does not exist or has another type, an agent fails, or the call is cancelled. After a failure of an
+    /// agent or a cancellation, the plan must be deployed again.
     pub fn run(&self, inputs: &BTreeMap<&str, TensorData>) -> Result<Vec<TensorData>, Error> {
         let graph = &self.graph;
         for (name, data) in inputs {
@@ -74,11 +87,16 @@ impl Deployed<'_> {
                 let what = format!("input `{name}` is of type {}, {} was given", input.ty, data.ty());
                 return Err(Error::BadInput(what.into()));
             }
+            if self.model.selected && self.model.given.get(name).is_some_and(|read| read != data) {
+                let what = format!(
+                    "input `{name}` may have decided a branch or a size when the model was read: open the model with it"
+                );
+                return Err(Error::BadInput(what.into()));
+            }
         }
-        let contents = self.model.contents(graph)?;
-        let content = |id: TensorId| match inputs.get(graph.tensor(id).name.as_str()) {
-            Some(data) => Ok(data.clone()),
-            None => contents.of(id),
+        let content = |id: TensorId| {
+            let given = inputs.get(graph.tensor(id).name.as_str()).or_else(|| self.defaults.get(&id));
+            given.cloned().ok_or_else(|| EngineError::Other(format!("{} has no content", graph.tensor(id).name)))
         };
         let source = self.deployment.inputs.iter().map(|id| content(*id)).collect::<Result<Vec<_>, _>>();
         let source = source.map_err(engine_error)?;

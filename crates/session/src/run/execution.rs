@@ -1,5 +1,5 @@
-//! A plan on the agents of its cluster: deploy, execute, compare with one device; and once an agent is lost, the same with a
-//! plan for those that are left.
+//! Runs of a plan on the agents of its cluster: deploy, execute, compare with one device. When an agent is lost, a plan
+//! for the remaining servers continues.
 
 use edgecut_cluster::{
     agent::protocol::setup::EnforcedLimit,
@@ -23,39 +23,39 @@ use super::{
 };
 use crate::{
     Error, Events, Model, Site,
-    cluster::reach_all,
+    cluster::connect_all,
     model::contents::{Contents, engine_error},
     outputs::{on_this_machine, only, outputs},
 };
 
-/// What was measured of one plan.
+/// The measurements of one plan.
 pub struct MeasuredRun<'a> {
     pub plan: &'a Plan,
-    /// The graph that was deployed: the model's, with splits and schedules written out.
+    /// The graph that was deployed: the model's graph with splits and schedules applied.
     pub graph: &'a Graph,
     pub deployment: &'a Deployment,
     pub record: &'a Record,
     pub result: RunResult,
-    /// The model's, of the last run.
+    /// The model's outputs in the last run.
     pub outputs: Vec<TensorData>,
 }
 
-/// What was measured of one plan, without what only traces need.
+/// The measurements of one plan, without the data that only traces need.
 #[derive(Debug, Clone)]
 pub struct PlanRun {
     pub plan: Plan,
     pub result: RunResult,
-    /// The model's, of the last run.
+    /// The model's outputs in the last run.
     pub outputs: Vec<TensorData>,
 }
 
 impl Site {
-    /// Runs `plan` of `model` on the agents, and compares what it takes with what was predicted, and its outputs with those
-    /// of one device. Where agents are lost, the plans that were made instead follow.
+    /// Runs `plan` of `model` on the agents. Compares the measurements with the predictions, and the outputs with those
+    /// of one device. If agents are lost and other plans continue, the result has one entry for each plan with results.
     ///
     /// # Errors
-    /// If the plan is not of this model, an agent fails and no other plan can go on, the outputs are not those of one
-    /// device, or it is cancelled.
+    /// If the plan is not of this model, an agent fails and no other plan can continue, the outputs are not those of
+    /// one device, or the runs are cancelled.
     pub fn run(&self, model: &Model, plan: &Plan, options: &RunOptions) -> Result<Vec<PlanRun>, Error> {
         let mut runs = Vec::new();
         self.run_with(model, plan, options, &mut |run| {
@@ -65,10 +65,10 @@ impl Site {
         Ok(runs)
     }
 
-    /// As [`Site::run`]; `each` gets what was measured, of one plan after the other where agents are lost.
+    /// Like [`Site::run`], but calls `each` with the measurements of each plan.
     ///
     /// # Errors
-    /// As [`Site::run`], and those of `each`.
+    /// As of [`Site::run`], and those of `each`.
     pub fn run_with(
         &self,
         model: &Model,
@@ -88,6 +88,7 @@ impl Site {
         options: &RunOptions,
         each: &mut dyn FnMut(MeasuredRun<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        options.check()?;
         check_model(model, plan)?;
         let events = &self.events;
         let stop = events.stop(None, KEPT);
@@ -112,6 +113,8 @@ impl Site {
     }
 }
 
+/// Checks that `plan` was made for the file of `model`.
+///
 /// # Errors
 /// If `plan` is of another file than `model`.
 pub(super) fn check_model(model: &Model, plan: &Plan) -> Result<(), Error> {
@@ -123,13 +126,13 @@ pub(super) fn check_model(model: &Model, plan: &Plan) -> Result<(), Error> {
     Err(Error::BadInput(format!("{}: {what}", model.path.display()).into()))
 }
 
-/// What a cancellation leaves.
+/// What a cancellation keeps.
 pub(super) const KEPT: &str = "the finished runs are reported";
 
-/// Tells how many runs were finished before a cancellation.
+/// Reports how many runs were finished before a cancellation.
 ///
 /// # Errors
-/// If none was, or the caller wants no result.
+/// If no run was finished, or results are discarded.
 pub(super) fn tell_interrupted(finished: u64, wanted: u64, events: &Events) -> Result<(), Error> {
     if finished == 0 {
         return Err(Error::Cancelled);
@@ -139,10 +142,10 @@ pub(super) fn tell_interrupted(finished: u64, wanted: u64, events: &Events) -> R
     Ok(())
 }
 
-/// What is run, as results name it.
+/// The names of the plan and the binding in results.
 #[derive(Clone, Copy)]
 pub(super) struct RunSource<'a> {
-    /// The plan's file, or the model's.
+    /// The path of the plan file, or of the model.
     pub name: &'a str,
     pub binding: &'a ChosenBinding,
 }
@@ -152,7 +155,7 @@ struct Execution<'a> {
     site: &'a Site,
     options: &'a RunOptions,
     plan: &'a Plan,
-    /// The graph that is deployed: the model's, with splits and schedules written out.
+    /// The graph that is deployed: the model's graph with splits and schedules applied.
     graph: Graph,
     runs: Runs<'a>,
     /// Whether given contents decided branches or sizes of the graph.
@@ -163,7 +166,7 @@ struct Execution<'a> {
 #[derive(Clone, Copy)]
 struct Runs<'a> {
     repeat: u64,
-    /// When no more runs are to start.
+    /// Condition for starting no more runs.
     stop: Stop,
     about: RunSource<'a>,
 }
@@ -184,7 +187,7 @@ impl<'a> Execution<'a> {
         Ok(Execution { site, options, plan, graph, runs, is_decided })
     }
 
-    /// Hands on what was measured, and gives why it ended early, if it did.
+    /// Runs the plan, and calls `each` with the measurements. Returns the interruption if the runs ended early.
     fn run(
         &self,
         model: &Model,
@@ -196,7 +199,7 @@ impl<'a> Execution<'a> {
         let is_stream = self.options.throughput;
         let mut in_flight = if is_stream { stream().clamp(1, pipeline_depth::MAX_IN_FLIGHT) } else { 1 };
         loop {
-            let attempt = match runtime.block_on(events.until_cancelled(self.attempt(&contents, in_flight))) {
+            let attempt = match runtime.block_on(events.until_unwanted(self.attempt(&contents, in_flight))) {
                 Err(Unreached::Agent(failure)) => {
                     return Ok(Some(Interruption { finished: 0, failure, cause: Cause::Agent(None) }));
                 }
@@ -213,7 +216,7 @@ impl<'a> Execution<'a> {
                     return Ok(None);
                 }
                 (_, Err(RunError::Stopped)) => return Err(Error::Cancelled),
-                // Every input in flight takes memory.
+                // Each input in flight takes memory.
                 (_, Err(error)) if in_flight > 1 && error.memory().is_some() => {
                     events.notice(format_args!("with {in_flight} inputs in flight, {error}; trying {}", in_flight - 1));
                     in_flight -= 1;
@@ -228,7 +231,7 @@ impl<'a> Execution<'a> {
                     let mut finished = 0;
                     if let RunError::Interrupted { finished: record, .. } = error {
                         finished = record.latencies.len() as u64;
-                        // Another plan goes on at once: the outputs of the last one are compared.
+                        // If another plan continues, only the outputs of the last plan are compared.
                         let check = !(matches!(cause, Cause::Agent(_)) && self.options.replans(finished > 0));
                         let measured = self.measured(model, &contents, (&deployment, &record), in_flight, check)?;
                         self.hand_on(measured, each)?;
@@ -244,7 +247,7 @@ impl<'a> Execution<'a> {
         let given = contents.given();
         let mut options = DeployOptions::new(in_flight, &given);
         if in_flight == 1 {
-            // With more, fewer inputs in flight keep the plan's limits.
+            // With several inputs in flight, the limits are kept by reducing their number.
             options.enforced = EnforcedLimit::PlanWithTransfers;
         }
         let deployment = deploy(&self.graph, self.plan, &self.site.cluster, &options).map_err(|error| match error {
@@ -259,7 +262,7 @@ impl<'a> Execution<'a> {
             stop: self.runs.stop,
         };
         let part = only(&self.site.cluster, &deployment);
-        let fleet = reach_all(&part, &self.site.events).await.map_err(|error| match error {
+        let fleet = connect_all(&part, &self.site.events).await.map_err(|error| match error {
             Error::Agent(message) => Unreached::Agent(message.text),
             other => Unreached::Other(other),
         })?;
@@ -270,7 +273,7 @@ impl<'a> Execution<'a> {
         Ok((deployment, record))
     }
 
-    /// What was measured.
+    /// The measurements of a run. If `check`, the outputs are compared with those of one device.
     fn measured<'r>(
         &'r self,
         model: &Model,
@@ -298,7 +301,8 @@ impl<'a> Execution<'a> {
         Ok(MeasuredRun { plan: self.plan, graph: &self.graph, deployment, record, result, outputs })
     }
 
-    /// What the model's outputs should be, by an engine of the plan; `None` if no engine that is here computes them.
+    /// The model's outputs on this machine, by an engine of the plan; `None` if no engine of this machine supports the
+    /// model.
     fn reference(&self, model: &Model) -> Result<Option<Vec<TensorData>>, Error> {
         let whole = &model.import.graph;
         let used = self.plan.devices.iter().filter(|device| !device.order.is_empty());
@@ -321,7 +325,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Hands on what was measured; fails if the outputs are not those of one device.
+    /// Calls `each` with the measurements. Fails if the outputs are not those of one device.
     fn hand_on(
         &self,
         measured: MeasuredRun<'_>,
@@ -350,7 +354,8 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// That the plan does not fit the graph of its model. Where given contents decided branches or sizes, that may be why.
+/// The error that the plan does not fit the graph of its model. If given contents decided branches or sizes, they may
+/// be the cause.
 fn unfit(name: &str, is_decided: bool, error: &dyn std::fmt::Display) -> Error {
     let hint = match is_decided {
         true => {
@@ -362,7 +367,7 @@ fn unfit(name: &str, is_decided: bool, error: &dyn std::fmt::Display) -> Error {
     Error::BadInput(format!("{name}: {error}{hint}").into())
 }
 
-/// What was deployed, and what came of it.
+/// What was deployed, and the result of its runs.
 type Attempt = (Deployment, Result<Record, RunError>);
 
 /// Why nothing was run.

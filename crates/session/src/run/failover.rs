@@ -1,4 +1,4 @@
-//! What becomes of runs that are interrupted: whether another plan may go on with them.
+//! Decides whether another plan continues runs that were interrupted.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +8,26 @@ use smol_str::SmolStr;
 
 use super::options::RunOptions;
 
-/// How many plans in a row may fail without a result.
+/// Maximum number of consecutive failures without a result.
 const MAX_FAILURES: u32 = 5;
 
-/// What becomes of runs that are interrupted.
+/// The state of runs that other plans may continue.
 pub(super) struct Failover<'a> {
     options: &'a RunOptions,
-    /// Runs that are not finished.
+    /// Number of runs that are not finished.
     pub left: u64,
-    /// Plans in a row without a result.
+    /// Number of consecutive failures without a result.
     failures: u32,
     /// Whether any run was finished.
     has_results: bool,
     is_replanned: bool,
-    /// Whether another plan may split groups: the memory of shards that were not measured is an estimate.
+    /// Whether another plan may split groups. The memory of shards that were not measured is an estimate.
     pub may_split: bool,
-    /// How often each agent failed.
+    /// Number of failures of each agent.
     blamed: BTreeMap<SmolStr, u32>,
 }
 
-/// Runs that ended early, after what was measured of them is handed on.
+/// Runs that ended early. Their measurements were already reported.
 pub(super) struct Interruption {
     pub finished: u64,
     pub failure: String,
@@ -35,7 +35,7 @@ pub(super) struct Interruption {
 }
 
 pub(super) enum Cause {
-    /// An agent failed or was lost: this one, if it is known.
+    /// An agent failed or was lost: the named one, if it is known.
     Agent(Option<SmolStr>),
     /// A device has too little memory.
     Memory,
@@ -55,7 +55,7 @@ impl<'a> Failover<'a> {
         }
     }
 
-    /// Whether another plan may do better.
+    /// Records the interruption. Returns whether to try another plan.
     pub fn goes_on(&mut self, interruption: Interruption) -> bool {
         let Interruption { finished, cause, .. } = interruption;
         self.left = self.left.saturating_sub(finished);
@@ -66,7 +66,7 @@ impl<'a> Failover<'a> {
                 *self.blamed.entry(agent.unwrap_or_default()).or_default() += 1;
                 self.options.replans(self.has_results)
             }
-            // Of a plan that was made here: without shards, all is measured.
+            // Only for a plan that was made here. Without shards, its memory is measured, not estimated.
             Cause::Memory => self.is_replanned && std::mem::take(&mut self.may_split),
             Cause::Other => false,
         };
@@ -75,7 +75,7 @@ impl<'a> Failover<'a> {
         goes_on
     }
 
-    /// `cluster` without what failed twice although it answers.
+    /// `cluster` without the servers whose agents failed twice, even if they answer.
     pub fn without_blamed(&self, cluster: &Cluster) -> Cluster {
         let mut rest = cluster.clone();
         rest.servers.retain(|server| self.blamed.get(&server.name).is_none_or(|count| *count < 2));

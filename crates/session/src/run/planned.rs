@@ -1,4 +1,4 @@
-//! What a plan file names: the plan for given inputs, its model, its cluster.
+//! What a plan file names: the plan for the given inputs, its model, and its cluster.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ use edgecut_plan::Plan;
 
 use super::{
     binding::{BindingChoice, ChosenBinding},
-    execution::{MeasuredRun, RunSource},
+    execution::{MeasuredRun, RunSource, check_model},
     options::RunOptions,
 };
 use crate::{Error, Events, Model, ModelOptions, Site, SiteOptions, cluster::read_cluster, input::resolve, plan_file};
 
-/// A plan of a file, with its model and its cluster.
+/// A plan from a file, with its model and its cluster.
 pub struct PlannedModel {
     pub plan: Plan,
     pub model: Model,
@@ -23,24 +23,24 @@ pub struct PlannedModel {
     binding: ChosenBinding,
 }
 
-/// Where a plan and what it names are.
+/// A plan file, and where to find its model.
 #[derive(Debug, Clone, Copy)]
 pub struct PlanSource<'a> {
-    /// The plan's file: what the plan names is looked for from there.
+    /// The path of the plan file. Relative paths in the plan are also resolved from its folder.
     pub path: &'a Path,
-    /// The content of the file.
+    /// The content of the plan file.
     pub text: &'a [u8],
-    /// The plan's model, if it is not where the plan says.
+    /// The path of the model, if it is not where the plan says.
     pub model: Option<&'a Path>,
 }
 
 impl PlannedModel {
-    /// The plan of `source`, of several plans the one whose binding the shapes of the inputs select; with its model and the
-    /// cluster that it was made for, or the one of `site`. Where options of the model are not given, it is read as for the
-    /// plan.
+    /// Opens the plan of `source` with its model and its cluster. Of several plans, the shapes of the inputs select
+    /// one. The cluster is the one of `site`, or the one that the plan was made for. Model options that are not given
+    /// are those of the plan.
     ///
     /// # Errors
-    /// If it is no plan file, no plan fits the inputs, or the model or the cluster file cannot be read.
+    /// If the file is not a plan, no plan fits the inputs, or the model or the cluster file cannot be read.
     pub fn open(
         source: PlanSource<'_>,
         model: &ModelOptions,
@@ -48,7 +48,8 @@ impl PlannedModel {
         run: &RunOptions,
         events: &Events,
     ) -> Result<PlannedModel, Error> {
-        let plans = plan_file::chosen(source.path, source.text, model)?;
+        run.check()?;
+        let plans = plan_file::select(source.path, source.text, model)?;
         let (path, options) = source.model_of(&plans.plans()[0], model);
         let mut bindings: Vec<Binding> = plans.plans().iter().map(|plan| plan.model.binding()).collect();
         if let [only] = &mut bindings[..] {
@@ -61,14 +62,16 @@ impl PlannedModel {
         let (path, options) = source.model_of(&plan, model);
         let model = binding.open(&path, &options)?;
         events.notices(&model.notices);
+        check_model(&model, &plan)?;
         let site = Site::of(source.cluster_of(&plan, site, events)?, site, events)?;
         Ok(PlannedModel { plan, model, site, file: source.path.to_path_buf(), binding })
     }
 
-    /// Runs the plan; `each` gets what was measured, of one plan after the other where agents are lost.
+    /// Runs the plan, and calls `each` with the measurements. If agents are lost and other plans continue, `each` is
+    /// called once for each plan with results.
     ///
     /// # Errors
-    /// As [`Site::run`], and those of `each`.
+    /// As of [`Site::run`], and those of `each`.
     pub fn run(
         &self,
         options: &RunOptions,
@@ -80,13 +83,13 @@ impl PlannedModel {
 }
 
 impl PlanSource<'_> {
-    /// Where the model of the plan is, and how to read it.
+    /// The path of the plan's model, and the options for reading it.
     fn model_of(&self, plan: &Plan, options: &ModelOptions) -> (PathBuf, ModelOptions) {
         let path = self.model.map_or_else(|| resolve(self.path, &plan.model.path), Path::to_path_buf);
         (path, options.for_plan(self.path, &plan.model))
     }
 
-    /// The cluster that the plan was made for, or the one that is named instead.
+    /// The cluster that `site` names, or the one that the plan was made for.
     fn cluster_of(&self, plan: &Plan, site: &SiteOptions, events: &Events) -> Result<Cluster, Error> {
         let cluster = match (&site.cluster, &plan.cluster) {
             (Some(path), _) => read_cluster(path, events)?,

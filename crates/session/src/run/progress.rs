@@ -1,4 +1,4 @@
-//! Progress of a run: loading by device, and the number of finished runs, with an estimate of the time left.
+//! Progress of a run: loaded devices and finished runs, with an estimate of the remaining time.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -9,7 +9,7 @@ use edgecut_cluster::run::RunProgress;
 
 use crate::{Event, Events, events::Progress};
 
-/// The progress of a run, until it is dropped.
+/// Reports the progress of a run until it is dropped.
 pub(super) struct RunWatch<'a> {
     events: &'a Events,
     count: Mutex<Option<Count>>,
@@ -19,12 +19,12 @@ pub(super) struct RunWatch<'a> {
 /// The state of the count of finished runs.
 #[derive(Clone, Copy)]
 struct Count {
-    /// When the first one was finished.
+    /// When the first run was finished.
     first: Instant,
     shown: Instant,
 }
 
-/// How often the count is told, so that short runs are not delayed.
+/// Minimum interval between reports of the count, so that they do not delay short runs.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 impl<'a> RunWatch<'a> {
@@ -32,7 +32,7 @@ impl<'a> RunWatch<'a> {
         RunWatch { events, count: Mutex::new(None), _shown: events.progress() }
     }
 
-    /// Passes `progress` on.
+    /// Reports `progress`.
     pub fn show(&self, progress: RunProgress<'_>) {
         match progress {
             RunProgress::Queued { server, queued } => self.events.status(format_args!("{server}: {queued}")),
@@ -46,17 +46,17 @@ impl<'a> RunWatch<'a> {
         }
     }
 
-    /// What the run does now.
+    /// Reports what the run does now.
     pub fn tell(&self, what: &str) {
         self.events.emit(Event::Running { what, measures_here: false });
     }
 
-    /// As [`RunWatch::tell`], before a measurement in this process.
+    /// Like [`RunWatch::tell`], before a measurement in this process.
     pub fn tell_measured(&self, what: &str) {
         self.events.emit(Event::Running { what, measures_here: true });
     }
 
-    /// Tells that `done` of `of` runs are finished, unless that was told a moment ago.
+    /// Reports that `done` of `of` runs are finished, unless the last report was less than [`INTERVAL`] ago.
     pub fn count(&self, done: u64, of: u64) {
         let now = Instant::now();
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +71,7 @@ impl<'a> RunWatch<'a> {
     }
 }
 
-/// The estimate of the time left, `elapsed` after the first of `done` runs was finished; empty after a single run.
+/// The estimate of the remaining time, `elapsed` after the first of `done` runs was finished. Empty after a single run.
 fn left(elapsed: Duration, done: u64, of: u64) -> String {
     match done {
         0 | 1 => String::new(),

@@ -1,4 +1,4 @@
-//! Plans again when an agent is lost, for those that answer.
+//! Replanning for the servers that answer, after an agent is lost.
 
 use std::{path::Path, time::Duration};
 
@@ -16,15 +16,15 @@ use edgecut_profile::ProfiledBinding;
 use crate::{
     Error, Events, Model,
     calibrations::{self, Calibrations},
-    cluster::{links, reach},
+    cluster::{connect, links},
     profile::{link_table_in, stored_profiles},
 };
 
-/// The longest time for the search.
+/// Time limit of the search.
 const SEARCH_TIME: Duration = Duration::from_secs(2);
 
-/// The plan of `model` for the servers of `cluster` that answer, like `failed`, by the profiles in `folder`; without splits
-/// unless `may_split`.
+/// A plan of `model` for the servers of `cluster` that answer, from the profiles in `folder`. It has the objective,
+/// limits and rules of `failed`, and splits groups only if `may_split`.
 pub(super) async fn replan(
     events: &Events,
     folder: &Path,
@@ -35,7 +35,7 @@ pub(super) async fn replan(
 ) -> Result<Plan, Error> {
     let cluster = as_planned(cluster, failed);
     let name = model.name();
-    let fleet = reach(&cluster, events).await?;
+    let fleet = connect(&cluster, events).await?;
     let inventory = fleet.inventory(&cluster, Vec::new());
     for terminal in [&inventory.source, &inventory.sink] {
         if !fleet.connected().any(|(server, ..)| server == terminal) {

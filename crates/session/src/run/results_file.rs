@@ -1,4 +1,4 @@
-//! The file of results, to which every run is appended.
+//! The results file, to which every run is appended.
 
 use std::{io, path::Path};
 
@@ -10,7 +10,7 @@ use edgecut_values::{
 
 use crate::{Error, located::Located, output};
 
-/// How results are written, by the name of the file.
+/// The encoding of results, by the extension of the file.
 #[derive(Clone, Copy)]
 enum Encoding {
     Csv,
@@ -23,7 +23,7 @@ impl Encoding {
         match extension.to_str() {
             Some("csv") => Ok(Encoding::Csv),
             Some("json") => Ok(Encoding::Json),
-            // A device or FIFO has the name that it has.
+            // A device file or FIFO needs no extension.
             _ if !output::is_file(path) => Ok(Encoding::Json),
             _ => {
                 let what = format!("option `output={}`: expected FILE.csv or FILE.json", path.display());
@@ -33,20 +33,20 @@ impl Encoding {
     }
 }
 
-/// Finds out whether results can be appended to the file, before anything runs.
+/// Checks that results can be appended to the file, before anything runs.
 ///
 /// # Errors
 /// If they cannot.
 pub fn check(path: &Path) -> Result<(), Error> {
-    output::check_place(path)?;
+    output::check_writable(path)?;
     let encoding = Encoding::of(path)?;
     read(path, encoding).map(|_| ())
 }
 
-/// Appends one run to the file, through `write`. Other processes may do the same meanwhile.
+/// Appends one run to the file by `write`. The file is locked, so several processes can append to it.
 ///
 /// # Errors
-/// If the file has no results, or cannot be written.
+/// If the file contains something other than results, or cannot be written.
 pub fn append(path: &Path, result: RunResult, write: &dyn Fn(&Path, &[u8]) -> Result<(), Error>) -> Result<(), Error> {
     let encoding = Encoding::of(path)?;
     let _lock = match output::is_file(path) {
@@ -56,7 +56,7 @@ pub fn append(path: &Path, result: RunResult, write: &dyn Fn(&Path, &[u8]) -> Re
     let (mut text, mut results) = read(path, encoding)?;
     match encoding {
         Encoding::Csv => {
-            // Rewritten as a whole, so that no crash leaves a part of a row.
+            // The whole file is rewritten, so that a crash leaves no partial row.
             text.extend(to_csv(&result, text.is_empty()).map_err(Error::failed)?);
             write(path, &text)
         }
@@ -67,7 +67,8 @@ pub fn append(path: &Path, result: RunResult, write: &dyn Fn(&Path, &[u8]) -> Re
     }
 }
 
-/// What the file has so far, with its last line ended, and its runs if it is JSON; nothing if it is missing or a stream.
+/// The content of the file with its last line ended, and its runs if it is JSON. Empty if the file is missing or a
+/// stream.
 fn read(path: &Path, encoding: Encoding) -> Result<(Vec<u8>, RunResults), Error> {
     let mut text = match output::is_file(path).then(|| input_file::read(path, MAX_TABLE_BYTES)) {
         None => Vec::new(),

@@ -1,4 +1,4 @@
-//! A whole model on one device.
+//! Runs of a whole model on one device.
 
 use std::path::Path;
 
@@ -18,11 +18,11 @@ use super::{
 };
 use crate::{Error, Events, ModelOptions, SiteOptions, model::contents::engine_error};
 
-/// Runs the model at `path` on this machine's processor, with the threads and the engine of `site`. Returns what was measured,
+/// Runs the model at `path` on this machine's CPU, with the threads and the engine of `site`. Returns the measurements,
 /// and the outputs of the last run.
 ///
 /// # Errors
-/// If the model cannot be read or computed, or it is cancelled.
+/// If the model cannot be read or computed, or the runs are cancelled.
 pub fn run_model(
     path: &Path,
     options: &ModelOptions,
@@ -30,6 +30,8 @@ pub fn run_model(
     run: &RunOptions,
     events: &Events,
 ) -> Result<(ModelLatency, Vec<TensorData>), Error> {
+    run.check()?;
+    site.check()?;
     let bindings = options.bindings()?;
     let choice = BindingChoice { model: path, options, bindings: &bindings, events };
     let chosen = choice.choose(run.pad_inputs)?;
@@ -48,7 +50,7 @@ pub fn run_model(
     let mut loaded = engine.load(graph, &|id| contents.of(id)).map_err(engine_error)?;
     let inputs = contents.inputs().map_err(engine_error)?;
     let (name, operators) = (model.import.name.clone(), graph.operators().len());
-    // The engine has its own copy of the weights: those of the file are not needed while it runs.
+    // The engine has its own copy of the weights, so the contents of the file are released.
     drop(contents);
     drop(model);
     let (mut samples, mut outputs) = (Vec::new(), Vec::new());
@@ -86,28 +88,28 @@ pub fn run_model(
     Ok((latency, chosen.crop(outputs, events)))
 }
 
-/// What was measured of a model.
+/// Measurements of a model.
 #[derive(Debug, Clone, Serialize)]
 pub struct ModelLatency {
     pub model: String,
     pub engine: String,
     pub threads: u32,
-    /// Operators that another engine computed.
+    /// Number of operators that another engine computed.
     pub fallbacks: usize,
     pub runs: u32,
     pub median_us: Micros,
     pub min_us: Micros,
     pub p95_us: Micros,
-    /// What the engine holds of the parameters.
+    /// Memory of the parameters that the engine holds.
     pub held_bytes: Bytes,
-    /// Peak of tensors and workspace, without what is held.
+    /// Peak memory of tensors and workspace, without these parameters.
     pub peak_bytes: Bytes,
     /// The sizes of unknown dimensions, if the binding was selected from several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binding: Option<String>,
 }
 
-/// Tells how many operators another engine than `engine` computes, and the first of them.
+/// Reports how many operators are computed by another engine than `engine`, and lists the first of them.
 fn tell_fallbacks(engine: &str, operators: usize, fallbacks: &[Fallback], events: &Events) {
     const SHOWN: usize = 5;
     if fallbacks.is_empty() {

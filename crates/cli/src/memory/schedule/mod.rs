@@ -22,7 +22,7 @@ use crate::{Outcome, ineffective, source_file};
 
 impl Schedule {
     pub fn run(self) -> Outcome {
-        self.output.as_deref().map_or(Ok(()), source_file::check_place)?;
+        self.output.as_deref().map_or(Ok(()), source_file::check_writable)?;
         if let Some(list) = &self.target.configs {
             let mut flags = self.of_models();
             flags.push(("--seeds", self.search.seeds.is_some()));

@@ -1,7 +1,7 @@
 //! `--cluster`: tensors wait on the nearest other server; with `--run` on its agents, compared with program order.
 
 use edgecut_session::{
-    cluster::{links, reach_all, read_cluster},
+    cluster::{connect_all, links, read_cluster},
     model::contents::{Contents, engine_error},
     outputs::on_this_machine,
     runtime::runtime,
@@ -128,7 +128,7 @@ fn reach<'a>(
         .map_or_else(|| Ok(Cluster::embedded()), |path| read_cluster(path, &events))?;
     let runtime = runtime()?;
     let (fleet, inventory) = runtime.block_on(async {
-        let fleet = reach_all(&cluster, &events).await?;
+        let fleet = connect_all(&cluster, &events).await?;
         let links = links(&fleet, &cluster, Path::new(LINKS), false, &events).await?;
         let inventory = fleet.inventory(&cluster, links);
         Ok::<_, Failure>((fleet, inventory))

@@ -14,7 +14,7 @@ use crate::Failure;
 
 /// Reads a graph of either form.
 pub(super) fn parse(input: &Path, bytes: &[u8]) -> Result<MemoryWorkload, Failure> {
-    MemoryWorkload::parse(bytes).map_err(|error| kind::instead(input, bytes, FileKind::Graph, error))
+    MemoryWorkload::parse(bytes).map_err(|error| kind::mismatch_error(input, bytes, FileKind::Graph, error))
 }
 
 /// Searches, and says on stderr how fast that went.

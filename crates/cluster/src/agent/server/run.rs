@@ -222,6 +222,10 @@ impl Host {
                     Some(RunCommand::Start(inference)) => {
                         let inputs: Vec<TensorData> = inputs.values().cloned().collect();
                         session.start(inference, &inputs)?;
+                        // The next inputs replace them.
+                        if let Some(remote) = &client.remote {
+                            remote.received.release();
+                        }
                     }
                     Some(RunCommand::Setup(_) | RunCommand::Parameter { .. }) => {
                         return Err(HostError::Request("the run is set up already".to_string()));
