@@ -215,10 +215,10 @@ fn a_move_is_told_before_after_and_difference() {
 
     for (line, want) in [
         (format!("{like} --move nn.dense=s1/cpu"), "`nn.dense` is 2 groups: #0 nn.dense_0, #2 nn.dense_2; name one"),
-        (format!("{like} --move #9=s1/cpu"), "--move #9=s1/cpu: there is no group #9"),
-        (format!("{like} --move #2=s1/cpu --move #2=s0/cpu"), "another --move has #2 nn.dense_2 already"),
+        (format!("{like} --move #9=s1/cpu"), "--move '#9=s1/cpu': there is no group #9"),
+        (format!("{like} --move #2=s1/cpu --move #2=s0/cpu"), "another move has #2 nn.dense_2 already"),
         (format!("{BOTH} --move #2=s1/cpu"), "--like <PLAN>"),
-        (format!("{like} --pin #2=s1/cpu"), "it splits #2 nn.dense over s0/cpu, which --pin #2=s1/cpu forbids"),
+        (format!("{like} --pin #2=s1/cpu"), "it splits #2 nn.dense over s0/cpu, which --pin '#2=s1/cpu' forbids"),
         (format!("{like} --move #2=s1/cpu --pin #1=s0/cpu"), "cannot be used with"),
     ] {
         let (code, _, stderr) = run(here, &line);

@@ -1,11 +1,14 @@
 //! Options in messages of the libraries: ``option `threads` ``, or with a value ``option `threads=4` ``. Each interface
 //! renders them in its own syntax, such as flags on the command line.
 
+/// The name of an option, and its value if the text has one.
+pub type NamedOption<'a> = (&'a str, Option<&'a str>);
+
 /// Replaces the options in `text` by what `rendered` returns for their names and values. Options separated by `, ` are
 /// rendered in one call.
 ///
 /// The rest of `text` is unchanged.
-pub fn render_options(text: &str, rendered: impl Fn(&[(&str, Option<&str>)]) -> String) -> String {
+pub fn render_options(text: &str, rendered: impl Fn(&[NamedOption<'_>]) -> String) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, first, after)) = next(rest) {
         out.push_str(before);
@@ -23,7 +26,7 @@ pub fn render_options(text: &str, rendered: impl Fn(&[(&str, Option<&str>)]) -> 
 const BEGIN: &str = "option `";
 
 /// The text before the next option, the option, and the text after it.
-fn next(text: &str) -> Option<(&str, (&str, Option<&str>), &str)> {
+fn next(text: &str) -> Option<(&str, NamedOption<'_>, &str)> {
     let mut from = 0;
     loop {
         let at = from + text[from..].find(BEGIN)?;

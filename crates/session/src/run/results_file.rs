@@ -43,11 +43,14 @@ pub fn check(path: &Path) -> Result<(), Error> {
     read(path, encoding).map(|_| ())
 }
 
+/// Writes the content of a file.
+pub type WriteFile<'a> = dyn Fn(&Path, &[u8]) -> Result<(), Error> + 'a;
+
 /// Appends one run to the file by `write`. The file is locked, so several processes can append to it.
 ///
 /// # Errors
 /// If the file contains something other than results, or cannot be written.
-pub fn append(path: &Path, result: RunResult, write: &dyn Fn(&Path, &[u8]) -> Result<(), Error>) -> Result<(), Error> {
+pub fn append(path: &Path, result: RunResult, write: &WriteFile<'_>) -> Result<(), Error> {
     let encoding = Encoding::of(path)?;
     let _lock = match output::is_file(path) {
         true => Some(lock(path).map_err(|error| Error::unwritable(path, &error))?),
