@@ -99,6 +99,20 @@ fn configured_flags_without_effect_are_no_mistake() {
 }
 
 #[test]
+fn configured_options_that_a_typed_flag_excludes_are_no_mistake() {
+    let folder = folder("[run]\npad-inputs = true\n[plan]\nrehearse = 2\n");
+    let (here, configured) = (folder.path(), [("EDGECUT_CONFIG", "edgecut/config.toml")]);
+    for line in ["run m.relay", "plan m.relay --profile-budget 1ms --rehearse 0", "plan m.relay --estimate"] {
+        let (code, _, said) = run(here, &configured, line);
+        assert_eq!(code, Some(0), "{line}: {said}");
+    }
+    let (code, _, said) = run(here, &configured, "plan m.relay --estimate --rehearse 2");
+    assert!(code == Some(2) && said.contains("--rehearse has no effect with --estimate"), "{said}");
+    let (code, _, said) = run(here, &configured, "run m.relay --pad-inputs");
+    assert!(code == Some(2) && said.contains("--pad-inputs has no effect with generated inputs"), "{said}");
+}
+
+#[test]
 fn flags_come_before_configured_flags_that_conflict_with_them() {
     let folder = folder("[plan]\npareto = true\n");
     let (here, configured) = (folder.path(), [("EDGECUT_CONFIG", "edgecut/config.toml")]);

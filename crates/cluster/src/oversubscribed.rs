@@ -73,12 +73,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_threads_than_cores_are_told() {
+    fn more_threads_than_cores_are_reported() {
         let check = |threads, available| Oversubscribed::of("a/cpu".to_string(), threads, available);
         assert_eq!((check(2, 2), check(1, 2), check(64, 0)), (None, None, None));
-        let told = check(64, 2).unwrap().to_string();
-        assert!(told.contains("a/cpu computes with 64 threads, but its process may use 2 cores"), "{told}");
-        assert!(told.contains("ask for at most 2 (option `threads`"), "{told}");
+        let message = check(64, 2).unwrap().to_string();
+        assert!(message.contains("a/cpu computes with 64 threads, but its process may use 2 cores"), "{message}");
+        assert!(message.contains("ask for at most 2 (option `threads`"), "{message}");
         assert!(check(2, 1).unwrap().to_string().contains("may use one core"));
         assert_eq!(Oversubscribed::here(1), None);
         assert!(Oversubscribed::here(100_000).is_some());

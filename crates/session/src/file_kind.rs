@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_of_files_are_told_apart() {
+    fn kinds_of_files_are_distinguished() {
         for (bytes, part) in [
             (&b"PK\x03\x04...."[..], "zip"),
             (b"\xb7\x9c\x04\x05\x4f\x8d\xe5\xf7....", "parameter"),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_right_kind_is_told_what_is_wrong_in_it() {
+    fn an_error_in_a_file_of_the_right_kind_is_kept() {
         for (bytes, wanted, message) in [
             (&b"{\"maxFPGAs\": 1}"[..], FileKind::Workload, "f: no edges"),
             (b"from,from_address,to,to_address,latency_us,bytes_per_us\n", FileKind::Links, "f: no edges"),

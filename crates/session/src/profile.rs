@@ -191,8 +191,8 @@ fn survey_error(error: SurveyError) -> Error {
 /// Logs the source of each device's energy readings, or why there is none. This is not a notice, because most machines
 /// have no source.
 fn log_energy(fleet: &Fleet) {
-    for (server, _, told) in fleet.connected() {
-        for device in &told.devices {
+    for (server, _, description) in fleet.connected() {
+        for device in &description.devices {
             match &device.energy {
                 EnergyMetering::Source(source) => tracing::info!("energy of {server}/{}: {source}", device.name),
                 EnergyMetering::Absent(why) => tracing::info!("no energy of {server}/{}: {why}", device.name),

@@ -226,13 +226,8 @@ impl Plan {
             ("--threads", self.threads.threads.is_some()),
             ("--engine", self.engine.engine.is_some()),
             ("--estimate", self.estimate),
-            ("--rehearse", self.has_pilot_runs()),
+            ("--rehearse", self.options().has_pilot_runs()),
         ]
-    }
-
-    /// Whether pilot runs were asked for.
-    pub(super) fn has_pilot_runs(&self) -> bool {
-        self.rehearse.is_some_and(|rounds| rounds > 0)
     }
 }
 

@@ -82,7 +82,7 @@ impl Plan {
             let what = "--pareto: a front is of latency, time between results and memory";
             return ineffective::refuse(&[("--objective energy", true)], what);
         }
-        if self.has_pilot_runs() && self.estimate {
+        if self.estimate && self.options().has_pilot_runs() {
             return ineffective::refuse(&[("--rehearse", true)], "--estimate: then nothing is run");
         }
         Ok(())

@@ -74,7 +74,7 @@ const CPU: &str = "cpu";
 const NO_DILATED_GPU: &str = "no GPU: time dilation slows down the processor alone";
 
 /// Why a dilated agent tells no energy.
-const NO_DILATED_ENERGY: &str = "time dilation stretches times, and this machine's power is not the slow device's";
+const NO_DILATED_ENERGY: &str = "time dilation lengthens times, and this machine's power is not the slow device's";
 
 /// One server's agent.
 pub struct Host {
