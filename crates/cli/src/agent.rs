@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use edgecut_session::error::Message;
+use edgecut_session::{
+    engine::{Dilation, EngineOptions},
+    error::Message,
+};
 use smol_str::SmolStr;
 use tokio::net::TcpListener;
 
@@ -25,7 +28,6 @@ use edgecut_cluster::{
     },
     mdns::{AnnouncedAgent, Announcement},
 };
-use edgecut_engine::{Dilation, EngineOptions};
 use edgecut_graph::units::{Bytes, counted};
 
 /// Serve this machine's devices to others: profile, load and run parts of models.

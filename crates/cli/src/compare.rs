@@ -1,23 +1,17 @@
 //! `edgecut compare`: two profiles, two plans or two runs, row by row.
 
-use std::path::{Path, PathBuf};
-
-use edgecut_session::error::Message;
+use std::path::PathBuf;
 
 use crate::{
     Failure, Outcome,
     format::{Format, print_csv, print_json, to_csv},
     source_file as file,
-    stderr::status,
+    stderr::{self, status},
     stdout::print_line,
-    subject_file,
     table::{numbered, shortened, table},
 };
 use edgecut_graph::units::{Bytes, Joules, Micros};
-use edgecut_report::{
-    comparison::{ComparedKind, Comparison, ComparisonRow, SIGNIFICANT, Unit, subjects::subjects},
-    subject::{Content, Subject},
-};
+use edgecut_session::compare::{ComparedKind, Comparison, ComparisonRow, SIGNIFICANT, Unit, compare};
 
 /// Compare two profiles, two plans or the results of two runs, operator by operator
 ///
@@ -53,7 +47,7 @@ const TOP: usize = 20;
 impl Compare {
     pub fn run(self) -> Outcome {
         self.output.as_deref().map_or(Ok(()), file::check_writable)?;
-        let mut comparison = compare(&subject(&self.a)?, &subject(&self.b)?)?;
+        let mut comparison = compare(&self.a, &self.b, &stderr::events())?;
         let all = self.output.as_ref().map(|path| Ok::<_, Failure>((path, to_csv(&comparison.rows)?))).transpose()?;
         if self.significant {
             comparison.rows.retain(|row| row.is_significant != Some(false));
@@ -71,38 +65,6 @@ impl Compare {
         }
         Ok(())
     }
-}
-
-/// What is compared of the file or folder.
-fn subject(path: &Path) -> Result<Subject, Failure> {
-    let is_compared =
-        |subject: &Subject| matches!(subject.content, Content::Profile(_) | Content::Plan(_) | Content::Results(_));
-    let mut found: Vec<Subject> =
-        subject_file::read(path, subject_file::Models::Skip)?.into_iter().filter(is_compared).collect();
-    let bad = |what: &str| Failure::BadInput(Message::from(format!("{}: {what}", path.display())));
-    match &found[..] {
-        [] => Err(bad("expected a profile, a plan or results of a run")),
-        [_] => Ok(found.remove(0)),
-        several => {
-            let names: Vec<&str> = several.iter().map(|subject| subject.name.as_str()).collect();
-            let names = names.join(", ");
-            let what = match several[0].content {
-                Content::Plan(_) => {
-                    format!("plans for several bindings; compare plans made with one size per dimension: {names}")
-                }
-                _ => format!("profiles of several models or bindings, name one of them: {names}"),
-            };
-            Err(bad(&what))
-        }
-    }
-}
-
-fn compare(a: &Subject, b: &Subject) -> Result<Comparison, Failure> {
-    let compared = subjects(a, b).ok_or_else(|| {
-        let what = "are of different kinds: expected two profiles, two plans or results of two runs";
-        Failure::BadInput(Message::from(format!("{} and {} {what}", a.name, b.name)))
-    })?;
-    compared.map_err(Failure::bad_input)
 }
 
 fn page(comparison: &Comparison, hidden: usize) -> String {

@@ -14,14 +14,13 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::OsStr, error::ErrorKind, parser::ValueSource};
-use edgecut_session::error::Message;
+use edgecut_session::{error::Message, input::read_document};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
 
 use crate::Failure;
-use edgecut_values::input_file::{MAX_DOCUMENT_BYTES, read_text};
 
 /// The variable that names the file, instead of `edgecut/config.toml` in the folder for configurations.
 const CONFIG: &str = "EDGECUT_CONFIG";
@@ -73,7 +72,7 @@ pub fn configured(command: Command, arguments: &[OsString]) -> Result<Command, F
 /// `command` with the defaults of the file.
 fn with_file(command: Command, usage: Use<'_>) -> Result<Command, Failure> {
     let Some((path, is_asked_for)) = place() else { return Ok(command) };
-    let text = match read_text(&path, MAX_DOCUMENT_BYTES) {
+    let text = match read_document(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_asked_for => return Ok(command),
         Err(error) => return Err(Failure::unreadable(&path, &error)),

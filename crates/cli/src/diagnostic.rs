@@ -4,7 +4,7 @@ use std::fmt;
 
 use miette::{Diagnostic, LabeledSpan, MietteError, MietteSpanContents, Report, SourceCode, SourceSpan, SpanContents};
 
-use edgecut_relay::{ImportError, SourceSnippet};
+use edgecut_session::error::{ImportError, SourceSnippet};
 
 use crate::flag_text::with_flags;
 

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use edgecut_engine::EngineChoice;
-use edgecut_session::SiteOptions;
+use edgecut_session::{SiteOptions, engine::EngineChoice};
 
 /// The engine of CPUs.
 #[derive(Debug, Clone, clap::Args)]
@@ -22,7 +21,7 @@ pub struct EngineFlags {
     /// ONNX Runtime's execution providers in order of preference, such as cuda,cpu
     #[cfg(feature = "onnxruntime")]
     #[arg(long, help_heading = "Cluster", value_name = "NAMES", value_delimiter = ',', hide_short_help = true)]
-    pub providers: Vec<edgecut_engine::Provider>,
+    pub providers: Vec<edgecut_session::engine::Provider>,
 }
 
 impl EngineFlags {

@@ -9,15 +9,14 @@ use super::{
     table::table,
 };
 use edgecut_graph::{Graph, Type};
-use edgecut_onnx::{Interface, UnknownDim};
-use edgecut_ops::passes::{
-    retype::{BindDim, bound_size},
-    summary::Summary,
-};
-use edgecut_relay::TypeChecks;
 use edgecut_session::{
     Model, ModelOptions,
-    model::{options, summary::summarise},
+    model::{
+        TypeChecks,
+        guessed::{BindDim, GuessedSize},
+        options,
+        summary::{Summary, Tensor, summarise},
+    },
 };
 
 /// Show a model's operators, shapes, costs and memory, and what is not supported.
@@ -124,7 +123,7 @@ fn page(model: &Model) -> String {
             },
         ]);
     }
-    let list = |tensors: &[edgecut_ops::passes::summary::Tensor]| {
+    let list = |tensors: &[Tensor]| {
         let shown = tensors.iter().take(8).map(|t| format!("{} {}", t.name, t.ty));
         let more = tensors.len().checked_sub(9).map(|more| format!("and {} more", more + 1));
         shown.chain(more).collect::<Vec<_>>().join(", ")
@@ -157,21 +156,14 @@ fn page(model: &Model) -> String {
 
 /// The guessed sizes of dimensions, and where the dimensions occur.
 fn guessed(model: &Model) -> Option<String> {
-    let dims: Vec<UnknownDim> = model.interface.iter().flat_map(Interface::unknown_dims).collect();
-    let of = |bind: &BindDim| {
-        let size =
-            |dim: &UnknownDim| bound_size(std::slice::from_ref(bind), &dim.input, dim.axis, dim.symbol.as_deref());
-        let bound: Vec<&UnknownDim> = dims.iter().filter(|dim| size(dim).is_some()).collect();
-        let first = bound.first()?;
-        let named = format!("{}={}", first.key(), size(first)?);
-        let places: Vec<String> = bound.iter().take(GUESSED_PLACES).map(|dim| dim.place()).collect();
-        let more = if bound.len() > GUESSED_PLACES { ", …" } else { "" };
-        Some(match first.symbol {
-            Some(_) => format!("{named} ({}{more})", places.join(", ")),
-            None => named,
-        })
+    let of = |GuessedSize { bind, places }: GuessedSize| {
+        let more = if places.len() > GUESSED_PLACES { ", …" } else { "" };
+        match places.is_empty() {
+            true => bind,
+            false => format!("{bind} ({}{more})", places[..places.len().min(GUESSED_PLACES)].join(", ")),
+        }
     };
-    let all: Vec<String> = model.guessed.iter().filter_map(of).collect();
+    let all: Vec<String> = model.guessed_sizes().into_iter().map(of).collect();
     (!all.is_empty()).then(|| format!("guessed      {}: set other sizes with --bind-dim", all.join(", ")))
 }
 
@@ -180,8 +172,8 @@ const GUESSED_PLACES: usize = 3;
 
 /// That `count` tensors have unknown dimensions, and by which of the inputs they may be known.
 fn unknown(model: &Model, count: usize) -> Option<String> {
-    let dims = model.unknown_dims();
-    let which = if dims.is_empty() { String::new() } else { format!(" of {}", UnknownDim::list(&dims)) };
+    let dims = model.unknown_dims_text();
+    let which = if dims.is_empty() { String::new() } else { format!(" of {dims}") };
     let what = format!("{count} tensors have unknown dimensions, counted as nothing");
     (count > 0).then(|| format!("unknown      {what}: give sizes with --bind-dim{which}"))
 }

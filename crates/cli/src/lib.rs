@@ -34,7 +34,6 @@ mod run;
 mod source_file;
 mod stderr;
 mod stdout;
-mod subject_file;
 mod table;
 mod verbosity;
 mod workload;
@@ -91,10 +90,10 @@ fn command() -> clap::Command {
 /// Parses the command line, whose first word is the program's name, and runs the verb. The exit code is 0 when done,
 /// else [`failure::exit_code`].
 ///
-/// For programs that do nothing else, with [`edgecut_engine::CountingAllocator`] as their allocator: it changes settings of
+/// For programs that do nothing else, with `edgecut_engine::CountingAllocator` as their allocator: it changes settings of
 /// the heap and ends the process on wrong usage and on a broken pipe.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    edgecut_engine::configure_heap();
+    edgecut_session::engine::configure_heap();
     exit_on_broken_pipe();
     // Paths in messages are to be copied: they stay in one piece. Setting it can only fail the second time.
     let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));

@@ -21,7 +21,7 @@ impl Manual {
     pub fn run(self, mut root: Command) -> Outcome {
         root.build();
         let Some(folder) = &self.output else { return print_all(&page(&root)?) };
-        source_file::check_folder("--output", folder)?;
+        source_file::check_folder("output", folder)?;
         source_file::create_folder(folder)?;
         let mut commands = vec![&root];
         while let Some(command) = commands.pop() {

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use edgecut_ops::passes::bindings::BindSizes;
-use edgecut_session::{Error, Model, ModelOptions, model::name_pattern::NamePattern};
+use edgecut_session::{
+    Error, Model, ModelOptions,
+    model::{BindSizes, name_pattern::NamePattern},
+};
 
 use super::{engine::EngineFlags, ineffective::Flag, stderr::notice};
 

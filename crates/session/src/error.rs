@@ -3,7 +3,7 @@
 use std::{fmt, ops::Range, path::Path};
 
 use edgecut_profile::ProfileError;
-use edgecut_relay::ImportError;
+pub use edgecut_relay::{ImportError, SourceSnippet};
 use edgecut_values::destination::Destination;
 
 /// Why a verb failed.

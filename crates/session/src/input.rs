@@ -1,13 +1,14 @@
 //! Reading files that options name.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::LazyLock,
 };
 
 use edgecut_cluster::agent::total_memory;
 use edgecut_graph::units::Bytes;
-use edgecut_values::input_file;
+use edgecut_values::input_file::{self, MAX_DOCUMENT_BYTES, read_text};
 
 use crate::Error;
 
@@ -17,6 +18,14 @@ use crate::Error;
 /// If it cannot be read, or is larger than [`max_bytes`].
 pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     input_file::read(path, max_bytes()).map_err(|error| Error::unreadable(path, &error))
+}
+
+/// Reads a text that people write, such as a cluster file.
+///
+/// # Errors
+/// If it cannot be read, is too large, or is not UTF-8.
+pub fn read_document(path: &Path) -> io::Result<String> {
+    read_text(path, MAX_DOCUMENT_BYTES)
 }
 
 /// Maximum size of a file: half of the machine's memory, because its content is also held in a second form.

@@ -26,6 +26,11 @@
 //! | [`profile`], [`profile_source`] | what each group costs on each device: measured, or read from files |
 //! | [`plan`], [`plan_file`], [`calibrations`] | plans for a site or for recorded profiles; plan files; calibrations |
 //! | [`run`], [`outputs`] | runs of plans on agents, runs of models on this machine; their outputs |
+//! | [`export`] | models and plans as files for other tools |
+//! | [`report`], [`compare`] | HTML pages, cost models; comparisons |
+//! | [`profile_import`] | profiles that other tools measured |
+//! | [`workload`] | device-placement workloads |
+//! | [`operators`], [`engine`] | the Relay operators that are known; engines, as options choose them |
 //! | [`events`] | progress and cancellation |
 //! | [`error`], [`option_text`] | errors, and how their messages name options |
 //! | [`file_kind`], [`input`], [`output`], [`located`] | kinds of files; reading, writing; errors with a path |
@@ -35,12 +40,16 @@
 pub mod busy;
 pub mod calibrations;
 pub mod cluster;
+pub mod compare;
+pub mod engine;
 pub mod error;
 pub mod events;
+pub mod export;
 pub mod file_kind;
 pub mod input;
 pub mod located;
 pub mod model;
+pub mod operators;
 pub mod option_text;
 pub mod option_values;
 pub mod output;
@@ -48,10 +57,14 @@ pub mod outputs;
 pub mod plan;
 pub mod plan_file;
 pub mod profile;
+pub mod profile_import;
 pub mod profile_source;
+pub mod report;
 pub mod run;
 pub mod runtime;
 pub mod site;
+mod subjects;
+pub mod workload;
 
 pub use error::Error;
 pub use events::{Cancellation, Event, Events};

@@ -1,5 +1,7 @@
 //! Shared by verbs that run plans: the servers that take part, the outputs, and the outputs of one device.
 
+use std::path::Path;
+
 use edgecut_cluster::{
     Cluster,
     run::{
@@ -10,6 +12,7 @@ use edgecut_cluster::{
 };
 use edgecut_engine::{EngineChoice, EngineError, EngineOptions};
 use edgecut_graph::{Graph, TensorData};
+use edgecut_values::{NpzError, write_npz};
 
 use crate::{
     Error,
@@ -28,6 +31,18 @@ pub fn outputs(deployment: &Deployment, record: &Record, contents: &Contents<'_>
     outputs::outputs(deployment, &record.sink_values, &|id| contents.of(id)).map_err(|error| match error {
         OutputError::Content(error) => engine_error(error),
         OutputError::Missing => Error::failed(error),
+    })
+}
+
+/// Writes the outputs of a run as `out_0`, `out_1`, … of an `.npz` file.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write_outputs(path: &Path, outputs: &[TensorData]) -> Result<(), Error> {
+    let named = outputs.iter().enumerate().map(|(i, tensor)| (format!("out_{i}"), tensor));
+    write_npz(path, named).map_err(|error| match error {
+        NpzError::File { source, .. } => Error::unwritable(path, &source),
+        error => Error::failed(error),
     })
 }
 

@@ -1,6 +1,6 @@
 //! `edgecut cluster discover`: the agents on the local network, and a cluster file of them.
 
-use edgecut_session::{cluster::bad_cluster, located::Located};
+use edgecut_session::{cluster::bad_cluster, input::read_document, located::Located, output};
 use std::{
     io::ErrorKind,
     path::{Path, PathBuf},
@@ -14,10 +14,6 @@ use edgecut_cluster::{
     mdns::{AnnouncedAgent, browse},
 };
 use edgecut_graph::units::Micros;
-use edgecut_values::{
-    files::write_atomic,
-    input_file::{MAX_DOCUMENT_BYTES, read_text},
-};
 
 /// Find the agents on the local network that announce themselves.
 ///
@@ -49,8 +45,7 @@ impl Discover {
         let AddedServers { text, count, skipped } = added(file, &agents)?;
         skipped.iter().for_each(|line| eprintln!("{}: not added: {line}", file.display()));
         if count > 0 {
-            let written = write_atomic(file, |to| to.write_all(text.as_bytes()));
-            written.map_err(|error| Failure::failed(Located::new(file, error)))?;
+            output::write(file, text.as_bytes())?;
         }
         println!("{}: {count} added", file.display());
         Ok(())
@@ -59,7 +54,7 @@ impl Discover {
 
 /// The text of a cluster file, which may not exist yet, with the servers of `agents`.
 fn added(file: &Path, agents: &[AnnouncedAgent]) -> Result<AddedServers, Failure> {
-    let text = match read_text(file, MAX_DOCUMENT_BYTES) {
+    let text = match read_document(file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         Err(error) => return Err(Failure::bad_input(Located::new(file, error))),

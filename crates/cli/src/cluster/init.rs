@@ -1,7 +1,7 @@
 //! `edgecut cluster init`: an authority, and certificates for the agents of a cluster file and for operators.
 
 use edgecut_graph::check_name;
-use edgecut_session::{cluster::read_cluster, located::Located};
+use edgecut_session::{cluster::read_cluster, input::read_document, located::Located, output};
 use std::path::{Path, PathBuf};
 
 use smol_str::SmolStr;
@@ -12,10 +12,6 @@ use edgecut_cluster::{
     Endpoint, Server,
     agent::protocol::peer::Peer,
     authority::{Authority, Issue, Subject},
-};
-use edgecut_values::{
-    files::write_atomic,
-    input_file::{MAX_DOCUMENT_BYTES, read_text},
 };
 
 /// Make certificates for the agents of a cluster file and for those who use them.
@@ -112,7 +108,7 @@ fn command(server: &Server) -> Option<String> {
 /// Appends a `[tls]` table to the cluster file.
 fn add_tls(path: &Path, authority: &Authority, operator: &str) -> Outcome {
     let failed = |error: std::io::Error| Failure::failed(Located::new(path, error));
-    let mut text = read_text(path, MAX_DOCUMENT_BYTES).map_err(failed)?;
+    let mut text = read_document(path).map_err(failed)?;
     if !text.ends_with('\n') {
         text.push('\n');
     }
@@ -124,7 +120,7 @@ fn add_tls(path: &Path, authority: &Authority, operator: &str) -> Outcome {
         let value = toml::Value::from(relative(&file, path)?.to_string_lossy().into_owned());
         text.push_str(&format!("{name} = {value}\n"));
     }
-    write_atomic(path, |file| file.write_all(text.as_bytes())).map_err(failed)
+    output::write(path, text.as_bytes())
 }
 
 /// A path as the cluster file names it: relative to its folder if it is inside.

@@ -7,11 +7,11 @@ mod print;
 
 use std::path::{Path, PathBuf};
 
-use edgecut_ops::passes::bindings::Binding;
 use edgecut_plan::{PlanSet, problem::Objective};
 use edgecut_session::{
     Events, ModelOptions, PlanOptions, Profiles, RecordedModel, Site,
     error::Message,
+    model::Binding,
     plan::planner::{Planned, Planner},
 };
 

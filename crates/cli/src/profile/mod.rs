@@ -13,9 +13,8 @@ use edgecut_graph::{
     Granularity,
     units::{Bytes, Micros},
 };
-use edgecut_ops::passes::bindings::Binding;
 use edgecut_profile::{MeasurementMode, ModelTime, OperatorTotal, ProfileRow, ProfileSummary};
-use edgecut_session::{ModelOptions, ProfileOptions, Profiles, Site, error::Message};
+use edgecut_session::{ModelOptions, ProfileOptions, Profiles, Site, error::Message, model::Binding};
 use serde::Serialize;
 
 use crate::{
@@ -183,7 +182,7 @@ impl Profile {
             let what = "profiles go into a folder; `--format csv` prints the rows, to be redirected into a file";
             return Err(Failure::BadInput(Message::from(format!("--output {}: {what}", self.output.display()))));
         }
-        check_folder("--output", &self.output)
+        check_folder("output", &self.output)
     }
 
     /// Measures what the profiles of one binding lack.

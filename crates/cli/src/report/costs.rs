@@ -1,20 +1,18 @@
 //! `edgecut report costs`: how times grow with the size of operators, and how well each is predicted from the others.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use crate::stderr::status;
+use edgecut_profile::{FamilyError, growth::Pattern};
+use edgecut_session::report::{DeviceCosts, costs};
+
 use crate::{
-    Failure, Outcome,
+    Outcome,
     format::{Format, print_csv, print_json, to_csv},
     source_file as file,
+    stderr::status,
     stdout::print_line,
     table::{shortened, table},
 };
-use edgecut_profile::{FamilyError, ProfileRow, ProfiledDevice, growth::Pattern, model::CostModel, reader};
-use edgecut_session::error::Message;
 
 /// The cost model of each device: how the times of operators of one family grow, and how well each is predicted from
 /// the others.
@@ -36,14 +34,8 @@ pub struct Costs {
 impl Costs {
     pub fn run(self) -> Outcome {
         self.output.as_deref().map_or(Ok(()), file::check_writable)?;
-        let rows = reader::read_all(&self.profiles).map_err(Failure::bad_input)?;
-        if rows.is_empty() {
-            let names: Vec<String> = self.profiles.iter().map(|path| path.display().to_string()).collect();
-            let what = format!("{}: no profile, or none with rows", names.join(", "));
-            return Err(Failure::BadInput(Message::from(what)));
-        }
-        let devices = errors(&rows);
-        let errors: Vec<&FamilyError> = devices.iter().flat_map(|(_, errors)| errors).collect();
+        let devices = costs(&self.profiles)?;
+        let errors: Vec<&FamilyError> = devices.iter().flat_map(|device| &device.families).collect();
         match self.format {
             Format::Csv => print_csv(&errors)?,
             Format::Json => print_json(&errors)?,
@@ -59,25 +51,15 @@ fn write(path: &Path, errors: &[&FamilyError]) -> Outcome {
     Ok(())
 }
 
-/// The table of every device, those with the same name on other hardware, with another engine or other threads apart.
-fn errors(rows: &[ProfileRow]) -> Vec<(ProfiledDevice, Vec<FamilyError>)> {
-    let mut devices: BTreeMap<ProfiledDevice, Vec<&ProfileRow>> = BTreeMap::new();
-    for row in rows {
-        devices.entry(row.profiled_device()).or_default().push(row);
-    }
-    let table = |rows: Vec<&ProfileRow>| CostModel::of(rows.iter().copied()).errors(&rows);
-    devices.into_iter().map(|(device, rows)| (device, table(rows))).collect()
-}
-
-fn page(devices: &[(ProfiledDevice, Vec<FamilyError>)]) -> String {
+fn page(devices: &[DeviceCosts]) -> String {
     let mut text = String::new();
-    for (device, errors) in devices {
+    for DeviceCosts { device, families } in devices {
         let (name, engine, threads) = (device.device_name(), &device.engine, device.threads_text());
         text += &format!("{name} ({}), {engine}, {threads}\n\n", device.hardware);
         let columns =
             ["operators", "window", ">n", ">parts", "pattern", ">at least", "grows by", ">error", ">90 %", ">worst"];
         let mut lines = table(columns);
-        for row in errors {
+        for row in families {
             let share = |error: Option<f64>| error.map_or(String::new(), |e| format!("{:.1} %", 100.0 * e));
             lines.add_row([
                 shortened(&row.operator, 56),

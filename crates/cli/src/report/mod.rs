@@ -5,13 +5,17 @@ mod costs;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use edgecut_session::error::Message;
-
-use crate::stderr::status;
-use crate::{Failure, Outcome, source_file as file, subject_file};
-use costs::Costs;
 use edgecut_graph::units::Bytes;
-use edgecut_report::page::{Page, document::document};
+use edgecut_session::{
+    error::Message,
+    report::{is_same_file, page},
+};
+
+use crate::{
+    Failure, Outcome, source_file as file,
+    stderr::{self, status},
+};
+use costs::Costs;
 
 /// Make one HTML page of profiles, plans, fronts and results of runs
 ///
@@ -45,22 +49,11 @@ impl Report {
             return costs.run();
         }
         file::check_writable(&self.output)?;
-        let is_output = |path: &&PathBuf| match (path.canonicalize(), self.output.canonicalize()) {
-            (Ok(subject), Ok(output)) => subject == output,
-            _ => false,
-        };
-        if let Some(subject) = self.subjects.iter().find(is_output) {
+        if let Some(subject) = self.subjects.iter().find(|path| is_same_file(path, &self.output)) {
             let what = format!("--output {}: that is a subject of the page", subject.display());
             return Err(Failure::BadInput(Message::from(what)));
         }
-        let subjects = self
-            .subjects
-            .iter()
-            .map(|path| subject_file::read(path, subject_file::Models::Read))
-            .collect::<Result<Vec<_>, _>>()?
-            .concat();
-        let title = self.subjects.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-        let html = document(&Page::of(&subjects), &format!("{title} – edgecut")).map_err(Failure::failed)?;
+        let html = page(&self.subjects, &stderr::events())?;
         file::write(&self.output, html.as_bytes())?;
         status!("report written to {} ({})", self.output.display(), Bytes(html.len() as u64));
         Ok(())

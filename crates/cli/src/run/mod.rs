@@ -8,10 +8,10 @@ mod print;
 use std::path::Path;
 
 use edgecut_graph::TensorData;
-use edgecut_report::timeline::run::trace;
 use edgecut_session::{
     RunOptions,
     file_kind::is_json_object,
+    outputs::write_outputs,
     run::{
         execution::MeasuredRun,
         options::Padding,
@@ -88,8 +88,7 @@ impl Run {
     /// Prints what was measured of a plan, then writes the files that are asked for.
     fn finish(&self, run: &MeasuredRun<'_>) -> Outcome {
         let printed = print::print(self.format, run.plan, &run.result.outcome);
-        let trace =
-            self.trace.as_ref().map(|path| (path, trace(path, run.plan, run.graph, run.deployment, run.record)));
+        let trace = self.trace.as_ref().map(|path| (path, run.trace(path)));
         let writes: [&dyn Fn() -> Outcome; 3] = [
             &|| self.write_outputs(&run.outputs),
             &|| trace.as_ref().map_or(Ok(()), |(path, content)| file::write(path, content)),
@@ -100,7 +99,7 @@ impl Run {
     }
 
     fn write_outputs(&self, outputs: &[TensorData]) -> Outcome {
-        self.outputs.as_deref().map_or(Ok(()), |path| output::write_outputs(path, outputs))
+        self.outputs.as_deref().map_or(Ok(()), |path| write_outputs(path, outputs))
     }
 
     fn check_places(&self) -> Outcome {

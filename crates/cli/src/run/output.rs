@@ -3,20 +3,9 @@
 use std::path::Path;
 
 use edgecut_cluster::run::results::RunResult;
-use edgecut_graph::TensorData;
 use edgecut_session::run::results_file;
-use edgecut_values::{NpzError, write_npz};
 
-use crate::{Failure, Outcome, source_file as file, stderr::status};
-
-/// Writes the outputs of a run, as `out_0`, `out_1`, ….
-pub(super) fn write_outputs(path: &Path, outputs: &[TensorData]) -> Outcome {
-    let named = outputs.iter().enumerate().map(|(i, tensor)| (format!("out_{i}"), tensor));
-    write_npz(path, named).map_err(|error| match error {
-        NpzError::File { source, .. } => Failure::unwritable(path, &source),
-        error => Failure::failed(error),
-    })
-}
+use crate::{Outcome, source_file as file, stderr::status};
 
 /// Finds out whether results can be appended to the file, before anything runs.
 pub(super) fn check(path: &Path) -> Outcome {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+
 use super::{
     PlacementError, PlacementOptions, PlacementSolution, PlacementWorkload,
     check::{self, PlacementViolation},
@@ -9,11 +11,13 @@ use super::{
 };
 
 /// What to minimize.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Objective {
     /// The largest load of a device.
     Throughput,
     /// The time until one sample is finished.
+    #[default]
     Latency,
 }
 

@@ -5,11 +5,13 @@
 //! | [`options`] | options for reading a model |
 //! | `onnx` | import of ONNX models, with notices about contents that decided something |
 //! | [`given`], [`contents`] | arrays of an `.npz` file; contents of all inputs and parameters |
+//! | [`guessed`] | sizes of unknown dimensions that were guessed |
 //! | [`name_pattern`] | patterns of tensor names |
 //! | [`summary`] | summary of a model |
 
 pub mod contents;
 pub mod given;
+pub mod guessed;
 pub mod name_pattern;
 mod onnx;
 pub mod options;
@@ -29,13 +31,16 @@ use edgecut_graph::{Graph, Origin, TensorData, constant_operators, is_constant, 
 use edgecut_onnx::{Interface, UnknownDim, is_onnx};
 use edgecut_ops::passes::retype::{BindDim, unknown_dims};
 use edgecut_relay as relay;
-use edgecut_relay::{Import, ImportOptions, Params, TypeChecks};
+use edgecut_relay::{Import, ImportOptions, Params};
 
 use crate::{
     Error,
     file_kind::{self as kind, FileKind},
     input as file,
 };
+pub use edgecut_ops::passes::bindings::{BindSizes, Binding};
+pub use edgecut_relay::TypeChecks;
+
 use contents::{Contents, check_type};
 use given::Given;
 use onnx::{OnnxSource, is_decided_by_given, read_onnx};
@@ -122,6 +127,12 @@ impl Model {
             same.cloned().unwrap_or(UnknownDim { input, axis, rank, symbol: None })
         };
         unknown.into_iter().map(of).collect()
+    }
+
+    /// [`Model::unknown_dims`] as text; empty if there are none.
+    pub fn unknown_dims_text(&self) -> String {
+        let dims = self.unknown_dims();
+        if dims.is_empty() { String::new() } else { UnknownDim::list(&dims) }
     }
 
     /// Checks that every tensor fits into this machine's memory. A small file can declare tensors of any size.

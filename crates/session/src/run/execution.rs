@@ -1,6 +1,8 @@
 //! Runs of a plan on the agents of its cluster: deploy, execute, compare with one device. When an agent is lost, a plan
 //! for the remaining servers continues.
 
+use std::path::Path;
+
 use edgecut_cluster::{
     agent::protocol::setup::EnforcedLimit,
     engine_choice,
@@ -13,6 +15,7 @@ use edgecut_cluster::{
 use edgecut_engine::{EngineChoice, EngineError, EngineOptions};
 use edgecut_graph::{DeviceName, Graph, TensorData};
 use edgecut_plan::{Plan, Stop, file::DevicePlan, pipeline_depth, schedule::apply_schedules, split::divided};
+use edgecut_report::timeline::run::trace;
 
 use super::{
     binding::ChosenBinding,
@@ -38,6 +41,13 @@ pub struct MeasuredRun<'a> {
     pub result: RunResult,
     /// The model's outputs in the last run.
     pub outputs: Vec<TensorData>,
+}
+
+impl MeasuredRun<'_> {
+    /// The timeline as content of the file at `path`: Chrome's format for `.json`, otherwise Perfetto's.
+    pub fn trace(&self, path: &Path) -> Vec<u8> {
+        trace(path, self.plan, self.graph, self.deployment, self.record)
+    }
 }
 
 /// The measurements of one plan, without the data that only traces need.

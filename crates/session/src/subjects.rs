@@ -1,20 +1,11 @@
-//! The subjects of `edgecut report` and `edgecut compare`: what a file is, its content says.
+//! The subjects of reports and comparisons: profiles, plans, fronts, results of runs, links. The content of a file says
+//! what it is.
 
-use edgecut_session::{
-    ModelOptions,
-    file_kind::{self as kind, FileKind, is_file_of_results, is_json_object},
-    input::resolve,
-    located::Located,
-};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-use edgecut_session::error::Message;
-
-use crate::stderr::{notice, status};
-use crate::{Failure, model, source_file as file};
 use edgecut_cluster::{
     LinkTable,
     run::{request::ModelGroups, results::RunResults},
@@ -22,6 +13,13 @@ use edgecut_cluster::{
 use edgecut_plan::{GroupNames, Plan, PlanSet, schedule::apply_schedules, split::divided};
 use edgecut_profile::{ProfileRow, reader};
 use edgecut_report::subject::{Content, FrontPoint, MeasuredRun, PlanSubject, PlannedModel, Subject};
+
+use crate::{
+    Error, Events, Model, ModelOptions,
+    file_kind::{self as kind, FileKind, is_file_of_results, is_json_object},
+    input::{self as file, resolve},
+    located::Located,
+};
 
 /// Where measured links are kept in a folder of profiles.
 const LINKS: &str = "links.csv";
@@ -31,7 +29,7 @@ const DEPTH: usize = 4;
 
 /// Whether the models of plans are read too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Models {
+pub(crate) enum Models {
     Read,
     Skip,
 }
@@ -40,10 +38,10 @@ pub enum Models {
 ///
 /// # Errors
 /// If it cannot be read, or is nothing that a page shows.
-pub fn read(path: &Path, models: Models) -> Result<Vec<Subject>, Failure> {
+pub(crate) fn read(path: &Path, models: Models, events: &Events) -> Result<Vec<Subject>, Error> {
     let named = |path: &Path, content| Subject { name: path.display().to_string(), content };
     if !path.is_dir() {
-        return file_content(path, &file::read(path)?, models);
+        return file_content(path, &file::read(path)?, models, events);
     }
     let mut subjects = folder(path)?;
     let table = path.join(LINKS);
@@ -54,17 +52,17 @@ pub fn read(path: &Path, models: Models) -> Result<Vec<Subject>, Failure> {
 }
 
 /// The subjects in the file at `path`: one for each binding of a plan or profile.
-fn file_content(path: &Path, bytes: &[u8], models: Models) -> Result<Vec<Subject>, Failure> {
+fn file_content(path: &Path, bytes: &[u8], models: Models, events: &Events) -> Result<Vec<Subject>, Error> {
     let bound = |content, binding: Option<String>| Subject { name: bound_name(path, binding), content };
     if is_json_object(bytes) && kind::detect_any(bytes) == Some(FileKind::Plan) {
         let plans = PlanSet::from_json(bytes).map_err(|error| kind::plan_error(path, bytes, error))?;
         let subject = |plan: &Plan| {
             let binding = plans.binding_of(plan).map(|binding| binding.to_string());
-            bound(plan_content(path, plan.clone(), models), binding)
+            bound(plan_content(path, plan.clone(), models, events), binding)
         };
         return Ok(plans.plans().iter().map(subject).collect());
     }
-    match content(path, bytes, models)? {
+    match content(path, bytes, models, events)? {
         Content::Profile(rows) => Ok(profiles(path, rows)),
         other => Ok(vec![bound(other, None)]),
     }
@@ -89,7 +87,7 @@ fn bound_name(path: &Path, binding: Option<String>) -> String {
 }
 
 /// The profiles in a folder and those below it, one subject for each folder with any: each model has one of its own.
-fn folder(path: &Path) -> Result<Vec<Subject>, Failure> {
+fn folder(path: &Path) -> Result<Vec<Subject>, Error> {
     let mut subjects = Vec::new();
     add_profiles(path, DEPTH, &mut subjects)?;
     if subjects.is_empty() {
@@ -98,7 +96,7 @@ fn folder(path: &Path) -> Result<Vec<Subject>, Failure> {
     Ok(subjects)
 }
 
-fn add_profiles(folder: &Path, depth: usize, subjects: &mut Vec<Subject>) -> Result<(), Failure> {
+fn add_profiles(folder: &Path, depth: usize, subjects: &mut Vec<Subject>) -> Result<(), Error> {
     let wrong = |error: std::io::Error| bad(folder, &error.to_string());
     let inside = std::fs::read_dir(folder).map_err(wrong)?.map(|entry| entry.map(|entry| entry.path()));
     let mut inside: Vec<PathBuf> = inside.collect::<Result<_, _>>().map_err(wrong)?;
@@ -119,9 +117,9 @@ fn add_profiles(folder: &Path, depth: usize, subjects: &mut Vec<Subject>) -> Res
     folders.iter().filter(|_| depth > 0).try_for_each(|folder| add_profiles(folder, depth - 1, subjects))
 }
 
-fn content(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure> {
+fn content(path: &Path, bytes: &[u8], models: Models, events: &Events) -> Result<Content, Error> {
     if is_json_object(bytes) {
-        return json(path, bytes, models);
+        return json(path, bytes, models, events);
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return Err(unknown(path, bytes)) };
     match kind::detect_any(bytes) {
@@ -132,37 +130,39 @@ fn content(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure
     }
 }
 
-fn json(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure> {
+fn json(path: &Path, bytes: &[u8], models: Models, events: &Events) -> Result<Content, Error> {
     match kind::detect_any(bytes) {
-        Some(FileKind::Results) => results(path, bytes),
-        Some(FileKind::Plan) => plan(path, bytes, models),
+        Some(FileKind::Results) => results(path, bytes, events),
+        Some(FileKind::Plan) => plan(path, bytes, models, events),
         // Of what nearly is a plan, the error says what is wrong.
         _ => match serde_json::from_slice::<serde_json::Value>(bytes) {
-            Ok(value) if value.get("groups").is_some() && value.get("version").is_some() => plan(path, bytes, models),
+            Ok(value) if value.get("groups").is_some() && value.get("version").is_some() => {
+                plan(path, bytes, models, events)
+            }
             Ok(_) => Err(unknown(path, bytes)),
             Err(error) => Err(bad(path, &format!("not JSON that can be read: {error}"))),
         },
     }
 }
 
-fn plan(path: &Path, bytes: &[u8], models: Models) -> Result<Content, Failure> {
+fn plan(path: &Path, bytes: &[u8], models: Models, events: &Events) -> Result<Content, Error> {
     let plan = Plan::from_json(bytes).map_err(|error| kind::plan_error(path, bytes, error))?;
-    Ok(plan_content(path, plan, models))
+    Ok(plan_content(path, plan, models, events))
 }
 
-fn plan_content(path: &Path, plan: Plan, models: Models) -> Content {
+fn plan_content(path: &Path, plan: Plan, models: Models, events: &Events) -> Content {
     if models == Models::Skip {
         return Content::Plan(Box::new(PlanSubject { plan, model: Err("it was not read".to_string()) }));
     }
-    let model = model(path, &plan);
+    let model = planned_model(path, &plan, events);
     if let Err(why) = &model {
-        notice!("{}: without its model: {why}", path.display());
+        events.notice(format_args!("{}: without its model: {why}", path.display()));
     }
     Content::Plan(Box::new(PlanSubject { plan, model }))
 }
 
 /// The model that `plan`, the file at `path`, was made for; else why there is none.
-fn model(path: &Path, plan: &Plan) -> Result<PlannedModel, String> {
+fn planned_model(path: &Path, plan: &Plan, events: &Events) -> Result<PlannedModel, String> {
     let place = resolve(path, &plan.model.path);
     if !place.is_file() {
         return Err(format!("{} is not there, neither from here nor from the plan's folder", plan.model.path));
@@ -172,7 +172,8 @@ fn model(path: &Path, plan: &Plan) -> Result<PlannedModel, String> {
         return Err(format!("{} is not the file that the plan was made for: its hash differs", place.display()));
     }
     let options = ModelOptions::default().for_plan(path, &plan.model);
-    let model = model::open(&place, &options).map_err(|error| error.to_string())?;
+    let model = Model::open(&place, &options).map_err(|error| error.to_string())?;
+    events.notices(&model.notices);
     let whole = model.import.graph;
     let groups = ModelGroups::of(&whole, plan.granularity);
     let names = GroupNames::of(&whole, &groups.groups, &groups.names);
@@ -182,7 +183,7 @@ fn model(path: &Path, plan: &Plan) -> Result<PlannedModel, String> {
 }
 
 /// The last run of a file of results, or what `run --format json` printed.
-fn results(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
+fn results(path: &Path, bytes: &[u8], events: &Events) -> Result<Content, Error> {
     let wrong = |error: &dyn std::fmt::Display| {
         bad(path, &format!("not results of a run, as `edgecut run` writes them: {error}"))
     };
@@ -190,10 +191,10 @@ fn results(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
         false => MeasuredRun { about: None, outcome: serde_json::from_slice(bytes).map_err(|error| wrong(&error))? },
         true => {
             let mut runs =
-                RunResults::from_json(bytes).map_err(|error| Failure::bad_input(Located::new(path, error)))?.runs;
+                RunResults::from_json(bytes).map_err(|error| Error::bad_input(Located::new(path, error)))?.runs;
             let last = runs.pop().ok_or_else(|| bad(path, "a file of results without a run"))?;
             if !runs.is_empty() {
-                status!("{}: the last of {} runs", path.display(), runs.len() + 1);
+                events.status(format_args!("{}: the last of {} runs", path.display(), runs.len() + 1));
             }
             MeasuredRun { about: Some(last.about), outcome: last.outcome }
         }
@@ -201,7 +202,7 @@ fn results(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
     Ok(Content::Results(Box::new(run)))
 }
 
-fn profile(path: &Path, text: &str) -> Result<Content, Failure> {
+fn profile(path: &Path, text: &str) -> Result<Content, Error> {
     let rows = reader::parse(text).map_err(|what| bad(path, &what))?;
     if rows.is_empty() {
         return Err(bad(path, "a profile without rows"));
@@ -209,15 +210,16 @@ fn profile(path: &Path, text: &str) -> Result<Content, Failure> {
     Ok(Content::Profile(rows))
 }
 
-fn links(path: &Path, bytes: &[u8]) -> Result<Content, Failure> {
+fn links(path: &Path, bytes: &[u8]) -> Result<Content, Error> {
     let table = LinkTable::read(bytes).map_err(|error| bad(path, &error.to_string()))?;
     Ok(Content::Links(table.rows))
 }
 
-fn front(path: &Path, text: &str) -> Result<Content, Failure> {
+fn front(path: &Path, text: &str) -> Result<Content, Error> {
     let rows: Result<Vec<FrontPoint>, csv::Error> = csv::Reader::from_reader(text.as_bytes()).deserialize().collect();
-    let points =
-        rows.map_err(|error| bad(path, &format!("not a front, as `edgecut plan --pareto` writes it: {error}")))?;
+    let points = rows.map_err(|error| {
+        bad(path, &format!("not a front, as `edgecut plan` with option `pareto` writes it: {error}"))
+    })?;
     if points.is_empty() {
         return Err(bad(path, "a front without plans"));
     }
@@ -225,7 +227,7 @@ fn front(path: &Path, text: &str) -> Result<Content, Failure> {
 }
 
 /// The failure for a file of any other kind.
-fn unknown(path: &Path, bytes: &[u8]) -> Failure {
+fn unknown(path: &Path, bytes: &[u8]) -> Error {
     const WANTED: &str = "neither a profile nor a plan, a front or results of a run";
     match kind::detect_any(bytes) {
         Some(FileKind::Json) => bad(path, &format!("{WANTED}: this is JSON of no kind that is known")),
@@ -234,7 +236,7 @@ fn unknown(path: &Path, bytes: &[u8]) -> Failure {
             if header.starts_with("measured_at,") {
                 return bad(
                     path,
-                    "results of runs as CSV are for other programs: give those of `run --output FILE.json`",
+                    "results of runs as CSV are for other programs: give those of `edgecut run` with option `output=FILE.json`",
                 );
             }
             bad(path, &format!("{WANTED}: this is CSV with the header `{}`", reader::truncated(&header)))
@@ -245,6 +247,6 @@ fn unknown(path: &Path, bytes: &[u8]) -> Failure {
     }
 }
 
-fn bad(path: &Path, what: &str) -> Failure {
-    Failure::BadInput(Message::from(format!("{}: {what}", path.display())))
+fn bad(path: &Path, what: &str) -> Error {
+    Error::BadInput(format!("{}: {what}", path.display()).into())
 }
