@@ -1,41 +1,8 @@
-//! Calibrations of devices: made by `edgecut devices --calibrate`.
+//! How calibrations of devices are printed.
 
-use std::path::Path;
-
-use super::{
-    Failure,
-    progress_line::ProgressLine,
-    stderr::status,
-    table::{Table, table},
-};
-use edgecut_cluster::{
-    Cluster, Inventory,
-    agent::Fleet,
-    calibration::{CalibrationRequest, CalibrationTable, calibrate},
-};
 use edgecut_profile::CalibrationRow;
-use edgecut_session::located::Located;
 
-/// Calibrates the devices of `inventory`, adds them to the table at `path` and returns their rows.
-pub async fn calibrate_devices(
-    fleet: &Fleet,
-    cluster: &Cluster,
-    inventory: &Inventory,
-    path: &Path,
-) -> Result<Vec<CalibrationRow>, Failure> {
-    let bad = |error| Failure::bad_input(Located::new(path, error));
-    // A file that is no table is not overwritten, and found before anything is measured.
-    CalibrationTable::load(path).map_err(bad)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let line = ProgressLine::start();
-    let progress = |what: &str| line.show(format!("calibrating: {what}"));
-    let request = CalibrationRequest { fleet, cluster, inventory, folder, progress: &progress };
-    let rows = calibrate(&request).await.map_err(Failure::failed)?;
-    drop(line);
-    CalibrationTable::update(path, &rows).map_err(|error| Failure::failed(Located::new(path, error)))?;
-    status!("calibration written to {}", path.display());
-    Ok(rows)
-}
+use super::table::{Table, table};
 
 /// The rows as a table for people.
 pub fn calibration_table(rows: &[CalibrationRow]) -> Table {

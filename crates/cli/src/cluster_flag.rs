@@ -48,11 +48,6 @@ impl ClusterFlag {
         self.cluster.clone().or_else(default_cluster)
     }
 
-    /// The options of this flag alone.
-    pub fn options(&self) -> SiteOptions {
-        SiteOptions { cluster: self.path(), wait: self.wait, ..SiteOptions::default() }
-    }
-
     /// The options of these flags.
     pub fn options_with(&self, threads: &ThreadsFlag, engine: &EngineFlags) -> SiteOptions {
         SiteOptions { cluster: self.path(), wait: self.wait, threads: threads.threads, ..engine.options() }

@@ -22,7 +22,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`model`] | models, read with the contents of inputs and parameters |
-//! | [`site`], [`cluster`] | the devices in use: agents of a cluster, or this machine |
+//! | [`site`], [`cluster`], [`devices`] | the devices in use: agents of a cluster, or this machine |
+//! | [`cluster_check`] | whether each server of a cluster can be used |
 //! | [`profile`], [`profile_source`] | what each group costs on each device: measured, or read from files |
 //! | [`plan`], [`plan_file`], [`calibrations`] | plans for a site or for recorded profiles; plan files; calibrations |
 //! | [`run`], [`outputs`] | runs of plans on agents, runs of models on this machine; their outputs |
@@ -40,7 +41,9 @@
 pub mod busy;
 pub mod calibrations;
 pub mod cluster;
+pub mod cluster_check;
 pub mod compare;
+pub mod devices;
 pub mod engine;
 pub mod error;
 pub mod events;
