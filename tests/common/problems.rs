@@ -118,6 +118,7 @@ pub fn exact_problem(seed: u64, groups: usize, devices: usize) -> Problem {
         memory: None,
         handling: if seed % 3 == 2 { handling(at) } else { Handling::default() },
         idle: None,
+        ..Device::default()
     };
     let mut problem = Problem {
         groups: list,

@@ -100,7 +100,7 @@ fn device_table(rows: &[DeviceRow]) -> Table {
             row.caches.clone(),
             row.memory_bytes.to_string(),
             format!("{} of {}", row.server_memory_available_bytes, row.server_memory_bytes),
-            if row.engines.is_empty() { row.engine.clone() } else { row.engines.clone() },
+            if row.engines.is_empty() { row.engine.to_string() } else { row.engines.clone() },
         ]);
     }
     devices

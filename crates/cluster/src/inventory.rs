@@ -1,6 +1,6 @@
 //! Hardware: what each server reports, and the devices and links of a cluster that a plan can use.
 
-use edgecut_graph::DeviceName;
+use edgecut_graph::{DeviceName, EngineId};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
@@ -61,11 +61,10 @@ pub struct DeviceDescription {
     pub kind: DeviceKind,
     /// The model of the hardware.
     pub model: String,
-    /// Name and version of its engine.
-    pub engine: String,
-    /// Names and versions of all engines that it has, if it has a choice.
+    pub engine: EngineId,
+    /// All engines that it has, if it has a choice.
     #[serde(default)]
-    pub engines: Vec<String>,
+    pub engines: Vec<EngineId>,
     /// Threads to compute with; multiprocessors of a GPU.
     pub threads: u32,
     /// Limit on parameters, activations and workspace together.
@@ -90,16 +89,20 @@ pub enum EnergyMetering {
     Absent(String),
 }
 
-/// The name in a name and version, as an engine's choice; `None` for engines of which there is no choice.
-pub fn engine_choice(engine: &str) -> Option<EngineChoice> {
-    engine.split_whitespace().next()?.parse().ok()
+/// The choice that leads to this engine; `None` for engines of which there is no choice.
+pub fn engine_choice(engine: &EngineId) -> Option<EngineChoice> {
+    engine.name.parse().ok()
 }
 
 impl DeviceDescription {
-    /// Name and version of the engine that is called `engine`, if the device has it.
-    pub fn engine_of(&self, engine: EngineChoice) -> Option<&str> {
-        let all = self.engines.iter().chain([&self.engine]).map(String::as_str);
-        all.into_iter().find(|known| engine_choice(known) == Some(engine))
+    /// All engines that it has a choice of, as a list; empty if it has none.
+    pub fn engine_choices(&self) -> String {
+        self.engines.iter().map(EngineId::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The engine that `engine` chooses, if the device has it.
+    pub fn engine_of(&self, engine: EngineChoice) -> Option<&EngineId> {
+        self.engines.iter().chain([&self.engine]).find(|known| engine_choice(known) == Some(engine))
     }
 }
 
@@ -142,7 +145,7 @@ pub struct DeviceSpec {
     pub kind: DeviceKind,
     /// The hardware's model; for a CPU with its number of cores.
     pub hardware: String,
-    pub engine: String,
+    pub engine: EngineId,
     pub threads: u32,
     pub memory: Bytes,
     pub host_link: Option<HostLink>,
@@ -173,7 +176,7 @@ impl Inventory {
                     DeviceKind::Gpu => device.model.clone(),
                 },
                 engine: match server.engine.filter(|_| device.kind == DeviceKind::Cpu) {
-                    Some(engine) => device.engine_of(engine).unwrap_or(&device.engine).to_string(),
+                    Some(engine) => device.engine_of(engine).unwrap_or(&device.engine).clone(),
                     None => device.engine.clone(),
                 },
                 threads: match device.kind {

@@ -1,11 +1,7 @@
 //! The interface of all engines: [`Engine`] loads graphs, [`Executable`] runs them.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-
 use crate::{EngineError, Sample};
-use edgecut_graph::{Graph, OperatorId, TensorData, TensorId, units::Bytes};
+use edgecut_graph::{EngineId, Graph, OperatorId, TensorData, TensorId, units::Bytes};
 use edgecut_ops::Unsupported;
 
 /// Executes operators on one device.
@@ -123,17 +119,4 @@ pub struct Fallback {
     /// Its name, unique in its graph.
     pub operator: String,
     pub reason: String,
-}
-
-/// Name and version of an engine.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct EngineId {
-    pub name: String,
-    pub version: String,
-}
-
-impl fmt::Display for EngineId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(format!("{} {}", self.name, self.version).trim_end())
-    }
 }

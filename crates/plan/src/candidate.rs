@@ -149,12 +149,6 @@ impl Candidate {
         let mut plan = Plan::new(problem, &self.solution, model, request.granularity, seed);
         plan.splits.clone_from(&self.splits);
         plan.cluster.clone_from(&request.cluster);
-        let known = request.threads.iter().zip(&request.engines).zip(&request.hardware);
-        for (device, ((threads, engine), hardware)) in plan.devices.iter_mut().zip(known) {
-            device.hardware.clone_from(hardware);
-            device.engine.clone_from(engine);
-            device.threads = *threads;
-        }
         check::plan(problem, &plan)?;
         plan.rules.clone_from(&request.rules);
         plan.schedules.clone_from(&self.schedules);

@@ -16,7 +16,7 @@ use super::{
 };
 use edgecut_graph as graph;
 use edgecut_graph::{
-    DeviceName,
+    DeviceName, EngineId,
     units::{Bytes, Joules, Micros, Watts},
 };
 use edgecut_ops::passes::{bindings::Binding, retype::BindDim};
@@ -144,9 +144,9 @@ pub struct DevicePlan {
     pub address: Option<String>,
     /// Threads it computes with; `None` for the agent's own number.
     pub threads: Option<u32>,
-    /// Name and version of its engine; `None` for the agent's own.
+    /// `None` for the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine: Option<String>,
+    pub engine: Option<EngineId>,
     /// What it was planned for, as in profiles; `None` where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware: Option<String>,

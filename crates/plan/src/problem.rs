@@ -12,7 +12,7 @@ use super::{
     transfer_format::{Coding, TransferFormat},
 };
 use edgecut_graph::{
-    self as graph, DeviceName, LinkCost,
+    self as graph, DeviceName, EngineId, LinkCost,
     units::{Bytes, Micros, Watts},
 };
 
@@ -93,6 +93,12 @@ pub struct Device {
     pub name: String,
     /// Where the server's agent listens; `None` for the embedded one.
     pub address: Option<String>,
+    /// The model of its hardware, as in profiles; `None` where it is not known.
+    pub hardware: Option<String>,
+    /// `None` where it is not known: the agent's own.
+    pub engine: Option<EngineId>,
+    /// Threads that it computes with; `None` where they are not known: the agent's own number.
+    pub threads: Option<u32>,
     /// Limit on parameters, activations and workspace together.
     pub memory: Option<Bytes>,
     /// What transfers to and from other servers take of it while it computes.

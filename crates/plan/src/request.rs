@@ -42,12 +42,6 @@ pub struct PlanRequest<'a> {
     /// What shards of groups cost.
     pub shards: ShardCosts,
     pub network: Network,
-    /// By device: threads that it computes with, where that is known.
-    pub threads: Vec<Option<u32>>,
-    /// By device: name and version of its engine, where that is known.
-    pub engines: Vec<Option<String>>,
-    /// By device: its hardware, where that is known.
-    pub hardware: Vec<Option<String>>,
     pub objective: Objective,
     pub targets: Targets,
     /// Rules that `costs` follow; see [`PlanRequest::restrict`].
@@ -80,9 +74,6 @@ impl<'a> PlanRequest<'a> {
             costs,
             estimated: BTreeSet::new(),
             shards: ShardCosts::default(),
-            threads: vec![None; network.devices.len()],
-            engines: vec![None; network.devices.len()],
-            hardware: vec![None; network.devices.len()],
             network,
             objective: Objective::default(),
             targets: Targets::default(),

@@ -82,7 +82,7 @@ fn check_engines(cluster: &Cluster, fleet: &Fleet) -> Result<(), Error> {
         let lacking =
             |device: &&DeviceDescription| device.kind == DeviceKind::Cpu && device.engine_of(engine).is_none();
         if let Some(device) = description.devices.iter().find(lacking) {
-            let has = if device.engines.is_empty() { device.engine.clone() } else { device.engines.join(", ") };
+            let has = if device.engines.is_empty() { device.engine.to_string() } else { device.engine_choices() };
             let what = format!("{name}/{} has no engine {engine}, only {has}", device.name);
             let help = "`pip install onnxruntime` there, and start its agent again";
             return Err(Error::BadInput(Message::from(what).with_help(help)));

@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use edgecut_cluster::{
-    Cluster, DeviceKind, Inventory, Link,
+    Cluster, DeviceDescription, DeviceKind, Inventory, Link,
     agent::Fleet,
     calibration::{CalibrationRequest, CalibrationTable, calibrate},
 };
-use edgecut_graph::units::{Bytes, Micros, Rate};
+use edgecut_graph::{
+    EngineId,
+    units::{Bytes, Micros, Rate},
+};
 use edgecut_profile::CalibrationRow;
 use serde::{Deserialize, Serialize};
 
@@ -72,7 +75,7 @@ pub struct DeviceRow {
     pub memory_bytes: Bytes,
     pub server_memory_bytes: Bytes,
     pub server_memory_available_bytes: Bytes,
-    pub engine: String,
+    pub engine: EngineId,
     /// All engines, if there is a choice.
     pub engines: String,
     pub system: String,
@@ -176,7 +179,7 @@ fn device_rows(cluster: &Cluster, fleet: &Fleet, inventory: &Inventory) -> Vec<D
                 server_memory_bytes: description.memory_total,
                 server_memory_available_bytes: description.memory_available,
                 engine: device.engine.clone(),
-                engines: described.map_or(String::new(), |d| d.engines.join(", ")),
+                engines: described.map_or(String::new(), DeviceDescription::engine_choices),
                 system: description.system.clone(),
                 version: description.version.clone(),
                 energy_source: described.and_then(|d| d.energy.source()).unwrap_or_default().to_string(),

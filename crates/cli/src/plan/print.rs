@@ -9,7 +9,10 @@ use crate::{
     stdout::print_line,
     table::{MANY_GROUPS, SMALL, numbered, shortened, small, table},
 };
-use edgecut_graph::units::{Bytes, Joules, Micros, Watts};
+use edgecut_graph::{
+    EngineId,
+    units::{Bytes, Joules, Micros, Watts},
+};
 use edgecut_plan as plan;
 use edgecut_plan::{
     Problem, file::Source, problem::DeviceId, solve::Solution, split::front::Point, table as plan_table,
@@ -85,10 +88,10 @@ fn inputs(count: u32) -> String {
 }
 
 /// The engine's name and version, without that of this program; of a choice between two, only that it is one.
-fn short_engine(engine: &str) -> String {
-    match engine.split_once(' ') {
-        Some(("auto", _)) => "auto".to_string(),
-        _ => engine.split('+').next().unwrap_or_default().to_string(),
+fn short_engine(engine: &EngineId) -> String {
+    match engine.name.as_str() {
+        "auto" => "auto".to_string(),
+        _ => engine.to_string().split('+').next().unwrap_or_default().to_string(),
     }
 }
 
@@ -131,7 +134,7 @@ fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String 
     for device in &plan.devices {
         devices.add_row([
             device.device_name().to_string(),
-            device.engine.as_deref().map_or(String::new(), short_engine),
+            device.engine.as_ref().map_or(String::new(), short_engine),
             device.order.len().to_string(),
             device.busy_us.to_string(),
             device.memory.parameter_bytes.to_string(),

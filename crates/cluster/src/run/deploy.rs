@@ -136,7 +136,7 @@ pub fn deploy(
                 memory: device.memory_limit_bytes,
                 enforced: options.enforced,
                 threads: device.threads.or_else(|| server.threads_for(&device.device)),
-                engine: device.engine.as_deref().and_then(engine_choice),
+                engine: device.engine.as_ref().and_then(engine_choice),
                 activations: device.memory.load_bytes - device.memory.parameter_bytes,
                 stages: std::mem::take(&mut stages[index]),
             }

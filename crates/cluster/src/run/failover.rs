@@ -42,7 +42,7 @@ pub fn as_planned(cluster: &Cluster, plan: &Plan) -> Cluster {
     let mut cluster = cluster.clone();
     for server in &mut cluster.servers {
         for device in plan.devices.iter().filter(|device| device.server == server.name) {
-            if let Some(engine) = device.engine.as_deref().and_then(engine_choice) {
+            if let Some(engine) = device.engine.as_ref().and_then(engine_choice) {
                 server.engine = Some(engine);
             }
             if let Some(own) = server.devices.iter_mut().find(|own| own.name == device.device) {

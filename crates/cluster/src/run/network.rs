@@ -35,6 +35,9 @@ pub fn network(
     let devices = inventory.devices.iter().map(|device| Device {
         server: device.name.server.to_string(),
         name: device.name.device.to_string(),
+        hardware: Some(device.hardware.clone()),
+        engine: Some(device.engine.clone()),
+        threads: Some(device.threads),
         handling: Handling::default(),
         idle: None,
         address: match address(&device.name) {

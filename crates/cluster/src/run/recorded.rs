@@ -94,7 +94,7 @@ fn device(row: &ProfileRow) -> DeviceSpec {
         name: DeviceName::new(row.server.as_str(), row.device.as_str()),
         kind: if row.device.starts_with("gpu") { DeviceKind::Gpu } else { DeviceKind::Cpu },
         hardware: row.hardware.clone(),
-        engine: row.profiled_device().engine.to_string(),
+        engine: row.profiled_device().engine,
         threads: row.threads as u32,
         memory: Bytes(u64::MAX),
         host_link: None,

@@ -19,7 +19,6 @@ use crate::{
         },
     },
 };
-use edgecut_engine::EngineId;
 use edgecut_profile::{Item, ModelTime, ProfileError, ProfileKey, ProfileRow, ProfileStore, ProfiledDevice, items};
 
 /// The profile of one device.
@@ -190,13 +189,11 @@ async fn record(
 
 /// The device as profiles identify it.
 pub fn profiled_device(device: &DeviceSpec) -> ProfiledDevice {
-    // An engine's name, as in `tract 0.23.9`, has no space.
-    let (name, version) = device.engine.split_once(' ').unwrap_or((&device.engine, ""));
     ProfiledDevice {
         server: device.name.server.to_string(),
         device: device.name.device.to_string(),
         hardware: device.hardware.clone(),
-        engine: EngineId { name: name.to_string(), version: version.to_string() },
+        engine: device.engine.clone(),
         threads: device.threads as usize,
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use edgecut_cluster::LinkRow;
+use edgecut_graph::EngineId;
 use edgecut_plan::Plan;
 use edgecut_profile::{ProfileRow, ProfiledDevice};
 use serde::Serialize;
@@ -25,7 +26,7 @@ pub struct DeviceView {
     /// `server/device`.
     pub name: String,
     pub hardware: String,
-    pub engine: String,
+    pub engine: EngineId,
     pub threads: Option<u64>,
     pub governors: Vec<String>,
     /// Processors that others kept busy: median over the rows.
@@ -102,7 +103,7 @@ fn measured(device: &ProfiledDevice, rows: &[&ProfileRow]) -> DeviceView {
     DeviceView {
         name: device.device_name().to_string(),
         hardware: device.hardware.clone(),
-        engine: device.engine.to_string(),
+        engine: device.engine.clone(),
         threads: Some(device.threads as u64),
         governors,
         load: median(rows.iter().filter_map(|row| row.load).collect()).map(five_digits),
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(names, ["a/cpu", "b/cpu"]);
         let first = &view.devices[0];
         assert_eq!((first.rows, first.disturbed_rows, first.disturbed, first.is_used), (2, 1, 0.25, Some(true)));
-        assert_eq!((first.limit_bytes, first.engine.as_str()), (Some(1 << 20), "tract 1"));
+        assert_eq!((first.limit_bytes, first.engine.to_string()), (Some(1 << 20), "tract 1".to_string()));
         let sent = LinkView { transfers: 1, bytes: 64, time_us: 2.0, ..LinkView::default() };
         let (latency_us, bytes_per_us) = (Some(1.5), Some(125.0));
         assert_eq!(view.links, [LinkView { from: "a".into(), to: "b".into(), latency_us, bytes_per_us, ..sent }]);

@@ -183,7 +183,7 @@ impl Condition {
         let ProfiledDevice { hardware, engine, threads, .. } = &self.device;
         self.device.device_name() == planned.device_name()
             && planned.threads.is_none_or(|planned| planned as usize == *threads)
-            && planned.engine.as_ref().is_none_or(|planned| *planned == engine.to_string())
+            && planned.engine.as_ref().is_none_or(|planned| planned == engine)
             && planned.hardware.as_ref().is_none_or(|planned| planned == hardware)
     }
 

@@ -316,8 +316,7 @@ impl<'a> Execution<'a> {
     fn reference(&self, model: &Model) -> Result<Option<Vec<TensorData>>, Error> {
         let whole = &model.import.graph;
         let used = self.plan.devices.iter().filter(|device| !device.order.is_empty());
-        let mut choices: Vec<EngineChoice> =
-            used.filter_map(|device| engine_choice(device.engine.as_deref()?)).collect();
+        let mut choices: Vec<EngineChoice> = used.filter_map(|device| engine_choice(device.engine.as_ref()?)).collect();
         choices.dedup();
         let watch = RunWatch::start(&self.site.events);
         watch.tell("computing the model on this machine, to compare the outputs");

@@ -3,7 +3,10 @@
 use super::{inference_trace, peer};
 use crate as cluster;
 use crate::{CpuDescription, Description, DeviceDescription, DeviceKind, EnergyMetering, HostLink, printable};
-use edgecut_graph::units::{Bytes, Micros, Rate};
+use edgecut_graph::{
+    EngineId,
+    units::{Bytes, Micros, Rate},
+};
 use edgecut_plan::TransferFormat;
 
 tonic::include_proto!("edgecut.v1");
@@ -26,8 +29,8 @@ impl From<Description> for DescribeReply {
                 DeviceKind::Gpu => device::Kind::Gpu as i32,
             },
             model: device.model,
-            engine: device.engine,
-            engines: device.engines,
+            engine: device.engine.to_string(),
+            engines: device.engines.iter().map(EngineId::to_string).collect(),
             threads: device.threads,
             memory_bytes: device.memory.0,
             from_host: device.host_link.map(|link| link.to_device.into()),
@@ -84,8 +87,8 @@ impl From<DescribeReply> for Description {
             },
             name: text(device.name).into(),
             model: text(device.model),
-            engine: text(device.engine),
-            engines: device.engines.into_iter().map(text).collect(),
+            engine: text(device.engine).into(),
+            engines: device.engines.into_iter().map(|engine| text(engine).into()).collect(),
             threads: device.threads,
             memory: Bytes(device.memory_bytes),
             host_link: device

@@ -253,7 +253,7 @@ pub(super) mod tests {
             name: "d0".into(),
             kind,
             model: String::new(),
-            engine: String::new(),
+            engine: edgecut_engine::EngineId::default(),
             engines: Vec::new(),
             threads: 1,
             memory: Bytes(1),

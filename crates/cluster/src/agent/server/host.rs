@@ -33,7 +33,7 @@ use crate::{
     },
 };
 use edgecut_engine::{
-    DilatedEngine, Dilation, Engine, EngineChoice, EngineError, EngineOptions, StartedGpu, StartedGpus,
+    DilatedEngine, Dilation, Engine, EngineChoice, EngineError, EngineId, EngineOptions, StartedGpu, StartedGpus,
     energy::{EnergyMeter, NoEnergySource},
     start_gpus,
 };
@@ -118,7 +118,7 @@ impl Host {
             name: SmolStr::new_static(CPU),
             kind: DeviceKind::Cpu,
             model: hardware(machine.cpu.model, options.dilation),
-            engine: engine.to_string(),
+            engine,
             engines,
             threads: options.threads.unwrap_or(machine.cpu.threads).max(1),
             memory: options.memory.unwrap_or(machine.memory_total),
@@ -359,9 +359,9 @@ fn metering(found: Result<EnergyMeter, NoEnergySource>) -> (EnergyMetering, Opti
     }
 }
 
-/// Names and versions of the engines that a CPU has, and a note if ONNX Runtime is not among them.
+/// The engines that a CPU has, and a note if ONNX Runtime is not among them.
 /// Only what `own` asks for is looked for.
-fn engines(own: &EngineOptions) -> (Vec<String>, Option<String>) {
+fn engines(own: &EngineOptions) -> (Vec<EngineId>, Option<String>) {
     if !own.look_for_all && own.engine == EngineChoice::Tract {
         return (Vec::new(), None);
     }
@@ -369,7 +369,7 @@ fn engines(own: &EngineOptions) -> (Vec<String>, Option<String>) {
         Ok(_) => {
             let choices = [EngineChoice::Tract, EngineChoice::OnnxRuntime, EngineChoice::Auto];
             let identities = choices.into_iter().filter_map(|engine| own.with(Some(engine)).identity().ok());
-            (identities.map(|identity| identity.to_string()).collect(), None)
+            (identities.collect(), None)
         }
         Err(error) => (Vec::new(), Some(error.to_string())),
     }
@@ -385,7 +385,7 @@ fn gpu_device(number: usize, gpu: StartedGpu, log: DeviceLog) -> std::io::Result
         name: SmolStr::new(format!("gpu{number}")),
         kind: DeviceKind::Gpu,
         model: gpu.description(),
-        engine: engine.id().to_string(),
+        engine: engine.id(),
         engines: Vec::new(),
         threads: multiprocessors,
         memory: free,
