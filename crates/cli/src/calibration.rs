@@ -8,13 +8,12 @@ use super::{
     stderr::status,
     table::{Table, table},
 };
-use edgecut_cluster::{
-    Cluster, Inventory,
-    agent::Fleet,
-    calibration::{CalibrationRequest, CalibrationTable, calibrate},
-};
+use edgecut_agent::{Cluster, Inventory, client::Fleet};
 use edgecut_profile::CalibrationRow;
-use edgecut_session::located::Located;
+use edgecut_session::{
+    calibration::{CalibrationRequest, CalibrationTable, calibrate},
+    located::Located,
+};
 
 /// Calibrates the devices of `inventory`, adds them to the table at `path` and returns their rows.
 pub async fn calibrate_devices(

@@ -18,7 +18,7 @@ use super::{
     stderr,
     table::{Table, table},
 };
-use edgecut_cluster::{Cluster, DeviceKind, Inventory, agent::Fleet};
+use edgecut_agent::{Cluster, DeviceKind, Inventory, client::Fleet};
 use edgecut_graph::units::{Bytes, Micros, Rate};
 use edgecut_profile::CalibrationRow;
 
@@ -199,7 +199,7 @@ fn notes(fleet: &Fleet) -> Vec<Note> {
 }
 
 fn link_lines(cluster: &Cluster, inventory: &Inventory) -> Vec<LinkLine> {
-    let line = |link: &edgecut_cluster::Link| LinkLine {
+    let line = |link: &edgecut_agent::Link| LinkLine {
         from: link.from.to_string(),
         to: link.to.to_string(),
         latency_us: link.cost.latency,

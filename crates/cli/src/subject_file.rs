@@ -5,6 +5,7 @@ use edgecut_session::{
     file_kind::{self as kind, FileKind, is_file_of_results, is_json_object},
     input::resolve,
     located::Located,
+    request::ModelGroups,
 };
 use std::{
     collections::BTreeMap,
@@ -15,10 +16,7 @@ use edgecut_session::error::Message;
 
 use crate::stderr::{notice, status};
 use crate::{Failure, model, source_file as file};
-use edgecut_cluster::{
-    LinkTable,
-    run::{request::ModelGroups, results::RunResults},
-};
+use edgecut_agent::{LinkTable, results::file::RunResults};
 use edgecut_plan::{GroupNames, Plan, PlanSet, schedule::apply_schedules, split::divided};
 use edgecut_profile::{ProfileRow, reader};
 use edgecut_report::subject::{Content, FrontPoint, MeasuredRun, PlanSubject, PlannedModel, Subject};

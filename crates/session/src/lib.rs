@@ -24,8 +24,12 @@
 //! | [`model`] | models, read with the contents of inputs and parameters |
 //! | [`site`], [`cluster`] | the devices in use: agents of a cluster, or this machine |
 //! | [`profile`], [`profile_source`] | what each group costs on each device: measured, or read from files |
+//! | [`survey`](mod@survey), [`calibration`] | the profile of a model on all devices; what runs take beyond profiles, learnt once for a device |
+//! | [`request`] | requests to the planner |
+//! | [`pilot`] | plans made on agents: replanning, pilot runs, the choice among candidates |
 //! | [`plan`], [`plan_file`], [`calibrations`] | plans for a site or for recorded profiles; plan files; calibrations |
 //! | [`run`], [`outputs`] | runs of plans on agents, runs of models on this machine; their outputs |
+//! | [`failover`] | plans for the servers that are left |
 //! | [`events`] | progress and cancellation |
 //! | [`error`], [`option_text`] | errors, and how their messages name options |
 //! | [`file_kind`], [`input`], [`output`], [`located`] | kinds of files; reading, writing; errors with a path |
@@ -33,10 +37,12 @@
 //! | [`busy`], [`runtime`] | warnings about busy machines; the runtime for network I/O |
 
 pub mod busy;
+pub mod calibration;
 pub mod calibrations;
 pub mod cluster;
 pub mod error;
 pub mod events;
+pub mod failover;
 pub mod file_kind;
 pub mod input;
 pub mod located;
@@ -45,13 +51,16 @@ pub mod option_text;
 pub mod option_values;
 pub mod output;
 pub mod outputs;
+pub mod pilot;
 pub mod plan;
 pub mod plan_file;
 pub mod profile;
 pub mod profile_source;
+pub mod request;
 pub mod run;
 pub mod runtime;
 pub mod site;
+pub mod survey;
 
 pub use error::Error;
 pub use events::{Cancellation, Event, Events};

@@ -1,19 +1,13 @@
 //! Shared by verbs that run plans: the servers that take part, the outputs, and the outputs of one device.
 
-use edgecut_cluster::{
-    Cluster,
-    run::{
-        Deployment,
-        outputs::{self, OutputError},
-        record::Record,
-    },
-};
+use edgecut_agent::{Cluster, deployment::Deployment, results::record::Record};
 use edgecut_engine::{EngineChoice, EngineError, EngineOptions};
 use edgecut_graph::{Graph, TensorData};
 
 use crate::{
     Error,
     model::contents::{Contents, engine_error},
+    run::outputs::{self, OutputError},
 };
 
 /// `cluster` with only the servers that take part in `deployment`. Other servers need not answer.

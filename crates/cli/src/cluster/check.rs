@@ -17,10 +17,11 @@ use crate::{
     stderr,
     table::table,
 };
-use edgecut_cluster::{
+use edgecut_agent::{
     Cluster, Description, Server,
-    agent::{Agent, AgentError, FleetMember, Identity, ServerCertificate},
     authority::RENEWAL,
+    client::{Agent, AgentError, FleetMember, ServerCertificate},
+    protocol::Identity,
 };
 use edgecut_graph::units::{Bytes, Micros};
 

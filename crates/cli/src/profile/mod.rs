@@ -8,14 +8,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use edgecut_cluster::survey::DeviceProfile;
 use edgecut_graph::{
     Granularity,
     units::{Bytes, Micros},
 };
 use edgecut_ops::passes::bindings::Binding;
 use edgecut_profile::{MeasurementMode, ModelTime, OperatorTotal, ProfileRow, ProfileSummary};
-use edgecut_session::{ModelOptions, ProfileOptions, Profiles, Site, error::Message};
+use edgecut_session::{ModelOptions, ProfileOptions, Profiles, Site, error::Message, survey::DeviceProfile};
 use serde::Serialize;
 
 use crate::{
