@@ -31,13 +31,11 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("memory", &["graph", "ops"]),
     ("plan", &["graph", "memory", "ops"]),
     ("interop", &["engine", "graph", "memory", "ops", "plan", "profile"]),
-    ("agent", &["engine", "graph", "ops", "plan", "profile", "values"]),
+    ("agent", &["engine", "graph", "plan", "profile", "values"]),
     ("report", &["agent", "graph", "memory", "onnx", "ops", "plan", "profile", "relay"]),
     (
         "session",
-        &[
-            "agent", "engine", "graph", "interop", "memory", "onnx", "ops", "plan", "profile", "relay", "values",
-        ],
+        &["agent", "engine", "graph", "interop", "memory", "onnx", "ops", "plan", "profile", "relay", "values"],
     ),
     (
         "cli",

@@ -12,10 +12,7 @@ use edgecut::{
     },
     graph::{DType, Graph, Origin, TensorData, TensorType},
     plan::{DeviceId, Plan, Stop},
-    session::run::{
-        DeployOptions, RunError, deploy,
-        execute::{ExecuteOptions, execute},
-    },
+    session::run::{DeployOptions, ExecuteOptions, RunError, deploy, execute},
     units::{Bytes, Micros},
     values::seeded,
 };

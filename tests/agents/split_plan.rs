@@ -27,10 +27,7 @@ use edgecut::{
     },
     profile::{Item, items},
     relay::{ImportOptions, import},
-    session::run::{
-        DeployOptions, RunError, deploy,
-        execute::{ExecuteOptions, execute},
-    },
+    session::run::{DeployOptions, ExecuteOptions, RunError, deploy, execute},
     units::{Bytes, Micros},
 };
 

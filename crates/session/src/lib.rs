@@ -26,10 +26,10 @@
 //! | [`profile`], [`profile_source`] | what each group costs on each device: measured, or read from files |
 //! | [`survey`](mod@survey), [`calibration`] | the profile of a model on all devices; what runs take beyond profiles, learnt once for a device |
 //! | [`request`] | requests to the planner |
-//! | [`pilot`] | plans made on agents: replanning, pilot runs, the choice among candidates |
+//! | `pilot` | plans made on agents: replanning, pilot runs, the choice among candidates |
 //! | [`plan`], [`plan_file`], [`calibrations`] | plans for a site or for recorded profiles; plan files; calibrations |
 //! | [`run`], [`outputs`] | runs of plans on agents, runs of models on this machine; their outputs |
-//! | [`failover`] | plans for the servers that are left |
+//! | `failover` | plans for the servers that are left |
 //! | [`events`] | progress and cancellation |
 //! | [`error`], [`option_text`] | errors, and how their messages name options |
 //! | [`file_kind`], [`input`], [`output`], [`located`] | kinds of files; reading, writing; errors with a path |
@@ -42,7 +42,7 @@ pub mod calibrations;
 pub mod cluster;
 pub mod error;
 pub mod events;
-pub mod failover;
+mod failover;
 pub mod file_kind;
 pub mod input;
 pub mod located;
@@ -51,7 +51,7 @@ pub mod option_text;
 pub mod option_values;
 pub mod output;
 pub mod outputs;
-pub mod pilot;
+mod pilot;
 pub mod plan;
 pub mod plan_file;
 pub mod profile;

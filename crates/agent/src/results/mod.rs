@@ -3,25 +3,25 @@
 //! | module | contents |
 //! |---|---|
 //! | [`record`] | what the agents reported about a run |
-//! | [`outcome`], [`crossing`] | measured against predicted, transfers over links |
-//! | [`energy`], [`server_load`] | what servers consumed, and how busy other workloads kept their machines |
-//! | [`stage_engines`] | which engines computed the stages |
-//! | [`difference`], [`tolerance`] | outputs against those of one device |
+//! | `outcome`, [`crossing`] | measured against predicted, transfers over links |
+//! | `energy`, `server_load` | what servers consumed, and how busy other workloads kept their machines |
+//! | `stage_engines` | which engines computed the stages |
+//! | `difference`, `tolerance` | outputs against those of one device |
 //! | [`table`], [`mod@file`] | a run as rows, and as a file that grows |
 //!
 //! Pure functions of a plan, a [`Deployment`](crate::deployment::Deployment) and a [`Record`](record::Record). They open no
 //! files and know no agents.
 
 pub mod crossing;
-pub mod difference;
-pub mod energy;
+mod difference;
+mod energy;
 pub mod file;
-pub mod outcome;
+mod outcome;
 pub mod record;
-pub mod server_load;
-pub mod stage_engines;
+mod server_load;
+mod stage_engines;
 pub mod table;
-pub mod tolerance;
+mod tolerance;
 
 pub use difference::Difference;
 pub use energy::{EnergyOfSource, ServerEnergy};

@@ -2,11 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use edgecut_engine::statistics::median;
-use edgecut_graph::units::{Bytes, Micros};
-use edgecut_plan::{DeviceId, Plan};
-use edgecut_profile::StepSample;
-
 use edgecut_agent::{
     deployment::Deployment,
     results::{
@@ -14,6 +9,10 @@ use edgecut_agent::{
         record::Record,
     },
 };
+use edgecut_engine::statistics::median;
+use edgecut_graph::units::{Bytes, Micros};
+use edgecut_plan::{DeviceId, Plan};
+use edgecut_profile::StepSample;
 
 /// What is known of a group beforehand.
 #[derive(Clone, Copy)]

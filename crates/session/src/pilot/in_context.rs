@@ -19,7 +19,7 @@ use edgecut_plan::{
 };
 
 use super::outcome::PilotOutcome;
-use edgecut_agent::results::outcome::TransferCost;
+use edgecut_agent::results::TransferCost;
 
 /// See the module's head.
 #[derive(Debug, Clone, Default, PartialEq)]

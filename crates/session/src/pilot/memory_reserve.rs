@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use edgecut_agent::protocol::MemoryShortfall;
 use edgecut_graph::{DeviceName, units::Bytes};
 use edgecut_plan::{Candidate, PlanRequest, file::DevicePlan};
-
-use edgecut_agent::protocol::MemoryShortfall;
 
 /// Taken off what follows from a refusal, since another plan packs other weights.
 const MARGIN: f64 = 0.995;

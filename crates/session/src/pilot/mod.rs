@@ -23,28 +23,24 @@
 //! | [`progress`] | what is reported meanwhile |
 //! | [`error`] | why there is no plan |
 
-pub mod agents;
+mod agents;
 mod candidates;
-pub mod error;
-pub mod in_context;
+mod error;
+mod in_context;
 mod memory_reserve;
-pub mod options;
+mod options;
 pub mod outcome;
-pub mod planner;
-pub mod progress;
+mod planner;
+mod progress;
 mod rehearsal;
-pub mod replan;
+mod replan;
 mod replanning;
-pub mod runner;
+mod runner;
 mod scoring;
 
 pub use agents::PilotAgents;
 pub use error::PlanningError;
-pub use in_context::InContextCosts;
 pub use options::PilotOptions;
-pub use outcome::PilotOutcome;
-pub use planner::{PilotPlan, plan_on_agents};
-pub use progress::{PlanEvent, Progress};
+pub use planner::plan_on_agents;
+pub use progress::PlanEvent;
 pub use rehearsal::rehearsed;
-pub use replan::Replanner;
-pub use runner::PilotRunner;

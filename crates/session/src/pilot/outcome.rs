@@ -10,7 +10,7 @@ use edgecut_plan::{Plan, pipeline_depth, problem::Objective};
 
 use super::options::PilotOptions;
 use crate::run::perform::{PerformError, RunContext, perform};
-use edgecut_agent::results::{outcome::Outcome, record::Record};
+use edgecut_agent::results::{Outcome, record::Record};
 
 /// The measurements of a pilot run.
 #[derive(Debug, Clone, PartialEq)]

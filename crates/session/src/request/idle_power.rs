@@ -1,10 +1,9 @@
 //! The power of idle devices as their profiles tell it.
 
+use edgecut_agent::DeviceSpec;
 use edgecut_engine::energy::EnergySource;
 use edgecut_graph::units::Watts;
 use edgecut_profile::DevicePower;
-
-use edgecut_agent::DeviceSpec;
 
 /// By device: its idle power. Devices whose energy one meter reads share its idle power equally, so that it counts once. A
 /// meter outside of the server reads all of it, so that others in the server add nothing.

@@ -2,18 +2,18 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`plan_settings`] | the request, and what it is made of |
-//! | [`recorded`] | devices and profiles that were read from files |
-//! | [`costs`], [`mod@network`] | tables of the request: groups, devices and links |
-//! | [`shards`] | costs of shards, measured as plans ask for them |
+//! | `plan_settings` | the request, and what it is made of |
+//! | `recorded` | devices and profiles that were read from files |
+//! | `costs`, `network` | tables of the request: groups, devices and links |
+//! | `shards` | costs of shards, measured as plans ask for them |
 //! | `idle_power`, `unknown_energy` | the idle power of devices; the refusal of a request for energy without energy |
 
-pub mod costs;
+mod costs;
 mod idle_power;
-pub mod network;
-pub mod plan_settings;
-pub mod recorded;
-pub mod shards;
+mod network;
+mod plan_settings;
+pub(crate) mod recorded;
+pub(crate) mod shards;
 mod unknown_energy;
 
 pub use network::{NetworkError, network};

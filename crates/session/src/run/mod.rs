@@ -16,21 +16,21 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`mod@deploy`] | what each server must do |
-//! | [`mod@execute`], [`mod@perform`] | executing it, alone and from the deployment to the last result |
-//! | [`run_progress`], `error` | progress events; why a run did not complete |
-//! | [`loaded`], `participants` | a deployment that stays loaded and computes inputs as they come; the agents of a run |
-//! | [`mod@outputs`] | the model's outputs of a run |
+//! | `deploy` | what each server must do |
+//! | `execute`, [`perform`] | executing it, alone and from the deployment to the last result |
+//! | `run_progress`, `error` | progress events; why a run did not complete |
+//! | `loaded`, `participants` | a deployment that stays loaded and computes inputs as they come; the agents of a run |
+//! | [`outputs`] | the model's outputs of a run |
 //! | [`schedule_bench`], [`offload`] | memory schedules of a model run here, and on agents with tensors on a neighbour |
 
 pub mod binding;
-pub mod deploy;
+mod deploy;
 pub mod deployed;
 mod error;
-pub mod execute;
+mod execute;
 pub mod execution;
 mod failover;
-pub mod loaded;
+mod loaded;
 pub mod offload;
 pub mod options;
 pub mod outputs;
@@ -40,11 +40,11 @@ pub mod planned;
 mod progress;
 mod replan;
 pub mod results_file;
-pub mod run_progress;
+mod run_progress;
 pub mod schedule_bench;
 pub mod whole_model;
 
 pub use deploy::{DeployError, DeployOptions, deploy};
 pub use error::RunError;
-pub use execute::{agents_of, execute};
+pub use execute::{ExecuteOptions, agents_of, execute};
 pub use run_progress::RunProgress;

@@ -1,9 +1,8 @@
 //! The outputs of a model that a plan computed.
 
+use edgecut_agent::deployment::{Deployment, Output};
 use edgecut_engine::EngineError;
 use edgecut_graph::{TensorData, TensorId};
-
-use edgecut_agent::deployment::{Deployment, Output};
 
 /// Why a run has no outputs.
 #[derive(Debug, thiserror::Error)]

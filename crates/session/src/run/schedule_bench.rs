@@ -1,13 +1,12 @@
 //! Schedules of a model run on this machine's processor, compared with the model in program order and as one piece.
 
+use edgecut_agent::results::{Difference, Tolerance};
 use edgecut_engine::{Engine, EngineError, Executable, Sample, TractEngine};
 use edgecut_graph::{
     Graph, OperatorId, TensorData, TensorId,
     units::{Bytes, Micros},
 };
 use edgecut_memory::model::{GroupedGraph, Schedule, ScheduleFront, UnrolledGraph, feasible::smallest_feasible};
-
-use edgecut_agent::results::{Difference, Tolerance};
 
 /// Timed runs of each variant; variants take turns.
 const RUNS: usize = 7;
