@@ -3,7 +3,7 @@
 use std::{error::Error, hint::black_box, time::Instant};
 
 use edgecut::{
-    cluster::agent::protocol::encoding::{decode, encode, encoded_type},
+    agent::protocol::encoding::{decode, encode, encoded_type},
     graph::{DType, TensorData, TensorType},
     plan::TransferFormat,
     values::seeded,

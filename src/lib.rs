@@ -15,13 +15,13 @@
 //! | [`memory`] | `edgecut-memory` | liveness, order, rematerialisation, tiling, arena, bounds, checkers |
 //! | [`plan`] | `edgecut-plan` | strategies, simulator, searches, bounds, checker, the plan file |
 //! | [`interop`] | `edgecut-interop` | formats of other tools, with their own searches and checkers |
-//! | [`cluster`], [`agent`], [`run`] | `edgecut-cluster` | the cluster file, agents, plans executed on them |
+//! | [`agent`] | `edgecut-agent` | the cluster file, agents with their protocol and client, what runs measured |
 //! | [`report`] | `edgecut-report` | figures, pages and traces |
 //! | [`session`] | `edgecut-session` | from a model to a run: the verbs as functions, with structs of options |
 //!
 //! Programs begin with [`session`]: `examples/quickstart.rs` profiles a model, plans it and runs the plan.
 
-pub use edgecut_cluster::{self as cluster, agent, run};
+pub use edgecut_agent as agent;
 pub use edgecut_engine::{self as engine, statistics};
 pub use edgecut_graph::{self as graph, units};
 pub use edgecut_interop as interop;

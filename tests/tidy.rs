@@ -31,24 +31,24 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("memory", &["graph", "ops"]),
     ("plan", &["graph", "memory", "ops"]),
     ("interop", &["engine", "graph", "memory", "ops", "plan", "profile"]),
-    ("cluster", &["engine", "graph", "memory", "ops", "plan", "profile", "values"]),
-    ("report", &["cluster", "graph", "memory", "onnx", "ops", "plan", "profile", "relay"]),
+    ("agent", &["engine", "graph", "plan", "profile", "values"]),
+    ("report", &["agent", "graph", "memory", "onnx", "ops", "plan", "profile", "relay"]),
     (
         "session",
         &[
-            "cluster", "engine", "graph", "interop", "memory", "onnx", "ops", "plan", "profile", "relay", "report",
+            "agent", "engine", "graph", "interop", "memory", "onnx", "ops", "plan", "profile", "relay", "report",
             "values",
         ],
     ),
     (
         "cli",
         &[
-            "cluster", "engine", "graph", "interop", "memory", "onnx", "ops", "plan", "profile", "relay", "report",
+            "agent", "engine", "graph", "interop", "memory", "onnx", "ops", "plan", "profile", "relay", "report",
             "session", "values",
         ],
     ),
-    ("python", &["cli", "cluster", "engine", "graph", "ops", "plan", "profile", "relay", "report", "session"]),
-    ("fuzz", &["cluster", "engine", "graph", "onnx", "ops", "plan", "relay", "values"]),
+    ("python", &["agent", "cli", "engine", "graph", "ops", "plan", "profile", "relay", "report", "session"]),
+    ("fuzz", &["agent", "engine", "graph", "onnx", "ops", "plan", "relay", "session", "values"]),
 ];
 
 /// Words with one meaning too many, and what excuses a line: the foreign format or library that forces them. In
@@ -171,7 +171,7 @@ fn one_word_a_thing() {
 
 /// Crates whose texts other interfaces than the command line show: they name options by `option_text`, not by flags.
 const LIBRARIES: &[&str] =
-    &["cluster", "engine", "graph", "memory", "onnx", "ops", "plan", "profile", "relay", "session", "values"];
+    &["agent", "engine", "graph", "memory", "onnx", "ops", "plan", "profile", "relay", "session", "values"];
 
 /// Arguments of other programs, and flags of verbs that are named where no interface shows the text.
 const FLAGS_IN_LIBRARIES: &[&str] =
@@ -224,12 +224,12 @@ const FORMATS: &[(&str, &str)] = &[
     ("crates/plan/src/file.rs", "Transfer"),
     ("crates/plan/src/table.rs", "PlanRow"),
     ("crates/plan/src/change.rs", "ChangeRow"),
-    ("crates/cluster/src/run/table.rs", "RunRow"),
-    ("crates/cluster/src/run/energy.rs", "ServerEnergy"),
-    ("crates/cluster/src/run/energy.rs", "EnergyOfSource"),
-    ("crates/cluster/src/run/server_load.rs", "ServerLoad"),
-    ("crates/cluster/src/run/results.rs", "RunResult"),
-    ("crates/cluster/src/run/results.rs", "RunAbout"),
+    ("crates/agent/src/results/table.rs", "RunRow"),
+    ("crates/agent/src/results/energy.rs", "ServerEnergy"),
+    ("crates/agent/src/results/energy.rs", "EnergyOfSource"),
+    ("crates/agent/src/results/server_load.rs", "ServerLoad"),
+    ("crates/agent/src/results/file.rs", "RunResult"),
+    ("crates/agent/src/results/file.rs", "RunAbout"),
     ("crates/report/src/comparison/mod.rs", "ComparisonRow"),
     ("crates/session/src/run/whole_model.rs", "ModelLatency"),
 ];

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use edgecut_cluster::run::{results::RunResult, table};
+use edgecut_agent::results::{file::RunResult, table};
 use edgecut_graph::TensorData;
 use edgecut_plan::Plan;
 use edgecut_report::timeline::run::trace;

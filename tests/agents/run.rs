@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 
 use crate::common::{Agents, add, chain, inputs, on_one_device, plan};
 use edgecut::{
-    agent::Fleet,
+    agent::{
+        client::Fleet,
+        deployment::{Deployment, Output},
+        results::record::Record,
+    },
     graph::{DType, Graph, Origin, TensorData, TensorType},
     plan::{DeviceId, Plan, Stop},
-    run::{DeployOptions, Deployment, RunError, RunOptions, deploy, deploy::Output, execute, record::Record},
+    session::run::{DeployOptions, ExecuteOptions, RunError, deploy, execute},
     units::{Bytes, Micros},
     values::seeded,
 };
@@ -30,7 +34,7 @@ async fn run(agents: &Agents, graph: &Graph, plan: &Plan, in_flight: u32) -> (De
     let players: Vec<_> = deployment.setups.iter().map(|s| fleet.agent(&s.server).unwrap().unwrap().clone()).collect();
     let all = inputs(graph);
     let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
-    let how = RunOptions { repeat: 4, in_flight, expected: Micros(1000.0), progress: &|_| {}, stop: Stop::never() };
+    let how = ExecuteOptions { repeat: 4, in_flight, expected: Micros(1000.0), progress: &|_| {}, stop: Stop::never() };
     let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await;
     (deployment, record)
 }
@@ -154,7 +158,7 @@ async fn an_operator_without_a_kernel_is_refused_by_name() {
 async fn links_are_measured_both_ways() {
     let agents = Agents::start(2, None).await;
     let fleet = Fleet::connect(&agents.cluster).await.unwrap();
-    let mut known = edgecut::cluster::LinkTable::default();
+    let mut known = edgecut::agent::LinkTable::default();
     let links = fleet.links(&agents.cluster, &mut known, |_, _| {}).await.unwrap();
     let ends: Vec<_> = links.iter().map(|l| (l.from.as_str(), l.to.as_str())).collect();
     assert_eq!(ends, [("s0", "s1"), ("s1", "s0")]);

@@ -6,7 +6,12 @@ use std::collections::BTreeMap;
 
 use crate::common::{Agents, chain, inputs, on_one_device};
 use edgecut::{
-    agent::{Fleet, protocol::setup::EnforcedLimit},
+    agent::{
+        client::Fleet,
+        deployment::Output,
+        protocol::setup::EnforcedLimit,
+        results::{Difference, Outcome, Tolerance, TransferCost, record::Record},
+    },
     graph::{Granularity, Graph, LinkCost, OperatorId, TensorData},
     plan::{
         Candidate, DeviceId, NoPlan, Plan, PlanRequest, Stop, TransferFormat,
@@ -22,10 +27,7 @@ use edgecut::{
     },
     profile::{Item, items},
     relay::{ImportOptions, import},
-    run::{
-        DeployOptions, Difference, Outcome, RunError, RunOptions, Tolerance, TransferCost, deploy, deploy::Output,
-        execute, record::Record,
-    },
+    session::run::{DeployOptions, ExecuteOptions, RunError, deploy, execute},
     units::{Bytes, Micros},
 };
 
@@ -126,8 +128,13 @@ async fn split_plans_give_the_outputs_of_one_device() {
                 deployment.setups.iter().map(|s| fleet.agent(&s.server).unwrap().unwrap().clone()).collect();
             let all = inputs(&split);
             let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
-            let how =
-                RunOptions { repeat: 3, in_flight, expected: Micros(1000.0), progress: &|_| {}, stop: Stop::never() };
+            let how = ExecuteOptions {
+                repeat: 3,
+                in_flight,
+                expected: Micros(1000.0),
+                progress: &|_| {},
+                stop: Stop::never(),
+            };
             let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await.unwrap();
             let [Output::Sink(index)] = deployment.outputs[..] else { panic!("one output at the sink") };
             let found = record.sink_values[index as usize].to_f64s().unwrap();
@@ -157,8 +164,13 @@ async fn activations_cross_links_in_fewer_bits_and_inputs_and_outputs_as_they_ar
             deployment.setups.iter().map(|s| fleet.agent(&s.server).unwrap().unwrap().clone()).collect();
         let all = inputs(&split);
         let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
-        let how =
-            RunOptions { repeat: 2, in_flight: 1, expected: Micros(1000.0), progress: &|_| {}, stop: Stop::never() };
+        let how = ExecuteOptions {
+            repeat: 2,
+            in_flight: 1,
+            expected: Micros(1000.0),
+            progress: &|_| {},
+            stop: Stop::never(),
+        };
         let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await.unwrap();
 
         let outcome = Outcome::of(&plan, &deployment, &record).unwrap();
@@ -242,7 +254,8 @@ async fn try_run(
     let players: Vec<_> = deployment.setups.iter().map(|s| fleet.agent(&s.server).unwrap().unwrap().clone()).collect();
     let all = inputs(graph);
     let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
-    let how = RunOptions { repeat: 12, in_flight, expected: Micros(1000.0), progress: &|_| {}, stop: Stop::never() };
+    let how =
+        ExecuteOptions { repeat: 12, in_flight, expected: Micros(1000.0), progress: &|_| {}, stop: Stop::never() };
     let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await?;
     let [Output::Sink(index)] = deployment.outputs[..] else { panic!("one output at the sink") };
     let found = record.sink_values[index as usize].to_f64s().unwrap();

@@ -99,7 +99,7 @@ fn devices_are_calibrated_once_and_plans_use_it() {
         CalibrationRow::new(&device, bare, &[])
     };
     let slow: Vec<CalibrationRow> = shown.into_iter().map(slower).collect();
-    edgecut::cluster::calibration::CalibrationTable::update(&table, &slow).unwrap();
+    edgecut::session::calibration::CalibrationTable::update(&table, &slow).unwrap();
     let (slow, _) = lab.plan(&pinned);
     assert!((slow / isolated - 1.25).abs() < 1e-6, "{slow} after {isolated}");
 

@@ -9,9 +9,10 @@ use std::{
 };
 
 use crate::common::process::{AgentProcess, Authority, edgecut, within};
-use edgecut::{
-    agent::{Agent, Fleet, protocol::role::Role},
-    cluster::Cluster,
+use edgecut::agent::{
+    Cluster,
+    client::{Agent, Fleet},
+    protocol::role::Role,
 };
 
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -3,7 +3,7 @@
 use std::{fs, path::Path, time::Duration};
 
 use crate::common::process::{AgentProcess, edgecut, within};
-use edgecut::{cluster::Cluster, plan::Plan};
+use edgecut::{agent::Cluster, plan::Plan};
 
 const PATIENCE: Duration = Duration::from_secs(180);
 

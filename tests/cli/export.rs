@@ -8,7 +8,7 @@ use std::{
 };
 
 use edgecut::{
-    cluster::Cluster,
+    agent::Cluster,
     engine::{Engine, TractEngine},
     graph::{Graph, OperatorId, TensorData, TensorId},
     onnx,
@@ -21,7 +21,7 @@ use edgecut::{
     },
     relay::{self, Import, ImportOptions, ParseMode},
     report::modules::{Source, modules},
-    run::{DeployOptions, deploy},
+    session::run::{DeployOptions, deploy},
     units::{Bytes, Micros},
     values::{read_npz, seeded, write_npz},
 };

@@ -15,7 +15,8 @@ use std::{
 use crate::common::process::{AgentProcess, Authority, edgecut, ending, model, signal, within};
 use edgecut::{
     agent::{
-        Agent, Fleet, RunHandle,
+        Cluster,
+        client::{Agent, Fleet, RunHandle},
         protocol::{
             named_tensors::StreamedTensor,
             peer::Peer,
@@ -24,7 +25,6 @@ use edgecut::{
             setup::{EnforcedLimit, Outgoing, Partition, Setup, Stage, Value, ValueId},
         },
     },
-    cluster::Cluster,
     graph::{DType, Graph, TensorType},
     plan::TransferFormat,
     units::Bytes,

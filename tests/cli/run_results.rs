@@ -3,7 +3,7 @@
 use std::{fs, sync::Arc, thread};
 
 use crate::common::process::{planned, run};
-use edgecut::run::results::RunResults;
+use edgecut::agent::results::file::RunResults;
 
 #[test]
 fn runs_are_appended() {

@@ -13,8 +13,10 @@ use std::{
 };
 
 use edgecut::{
-    agent::{Host, HostOptions, Shutdown, serve},
-    cluster::Cluster,
+    agent::{
+        Cluster, Shutdown,
+        server::{Host, HostOptions, serve},
+    },
     engine::{Engine, EngineError, TractEngine},
     graph::{DType, Graph, Operator, OperatorId, Origin, TensorData, TensorId, TensorType},
     plan::{

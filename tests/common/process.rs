@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use edgecut::{agent::protocol::role::Role, cluster::authority};
+use edgecut::agent::{authority, protocol::role::Role};
 
 /// The program, started in `folder`.
 pub fn edgecut(folder: &Path) -> Command {

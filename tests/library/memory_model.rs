@@ -5,6 +5,7 @@ use std::{path::Path, process::Command};
 
 use crate::common::{operator, shared};
 use edgecut::{
+    agent::results::{Difference, Tolerance},
     engine::{Engine, EngineError, TractEngine},
     graph::{Granularity, Graph, OperatorId, TensorData, TensorId},
     interop::minimalloc::BufferTable,
@@ -17,7 +18,6 @@ use edgecut::{
     ops::passes::tile::{SplitAxes, TiledSegment, tile_graph},
     profile::items,
     relay::{ImportOptions, import},
-    run::{Difference, Tolerance},
     units::{Bytes, Micros},
     values::seeded,
 };

@@ -74,7 +74,7 @@ pub fn broken_links(path: &str, text: &str) -> Vec<String> {
     wrong
 }
 
-/// Whether a path is that of a file or folder here, or of a module of a crate: `cluster/run/pilot`.
+/// Whether a path is that of a file or folder here, or of a module of a crate: `session/pilot`.
 fn is_there(path: &str) -> bool {
     let module = path.split_once('/').map(|(name, rest)| format!("crates/{name}/src/{rest}"));
     let module = module.iter().flat_map(|module| [module.clone(), format!("{module}.rs")]);
@@ -173,7 +173,7 @@ fn references_are_followed() {
     assert_eq!(anchor("Run: `edgecut run plan.json --format csv`"), "run-edgecut-run-planjson---format-csv");
     assert_eq!(broken_links("docs/x.md", "[a](operations.md#certificates) [b](https://a.b/c)").len(), 0);
     assert_eq!(broken_links("docs/x.md", "[a](cluster.md#nothing)\n[b](gone.md)").len(), 2);
-    assert_eq!(missing_files("x.rs", "see docs/gpu.md, crates/plan and docs/NAME.md; cluster/run/pilot").len(), 0);
+    assert_eq!(missing_files("x.rs", "see docs/gpu.md, crates/plan and docs/NAME.md; session/pilot").len(), 0);
     assert_eq!(missing_files("x.rs", "see docs/gone.md").len(), 1);
     assert_eq!(
         missing_sections("x.rs", "`docs/cluster.md`, \"Agents\"; \"Certificates\" in docs/operations.md").len(),

@@ -19,14 +19,12 @@ use tokio::net::TcpListener;
 use super::{Failure, Outcome, engine::EngineFlags, log_format::LogFormat, stderr::notice};
 use crate::verbosity::Verbosity;
 #[cfg(target_os = "linux")]
-use edgecut_cluster::agent::{Supervisor, Worker, limit_memory};
-use edgecut_cluster::{
-    DeviceKind, MAX_THREADS, Oversubscribed, TlsFiles,
-    agent::{
-        Host, HostOptions, Identity, Limits, LogQueue, Shutdown, WorkLog, check_address, descriptors,
-        protocol::role::Role, serve, serve_metrics, total_memory,
-    },
+use edgecut_agent::{
+    DeviceKind, Limits, LogQueue, MAX_THREADS, Oversubscribed, Shutdown, Supervisor, TlsFiles, WorkLog, Worker,
+    descriptors, limit_memory,
     mdns::{AnnouncedAgent, Announcement},
+    protocol::{Identity, check_address, role::Role},
+    server::{Host, HostOptions, serve, serve_metrics, total_memory},
 };
 use edgecut_graph::units::{Bytes, counted};
 

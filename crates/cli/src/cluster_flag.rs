@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use edgecut_cluster::{MAX_THREADS, agent::MAX_TIME};
+use edgecut_agent::{MAX_THREADS, MAX_TIME};
 use edgecut_graph::units::{Micros, UnitError};
 use edgecut_session::SiteOptions;
 

@@ -5,7 +5,7 @@ use std::io;
 use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
 
-use edgecut_cluster::agent::LogQueue;
+use edgecut_agent::LogQueue;
 
 /// The form of the lines on stderr.
 #[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]

@@ -9,16 +9,13 @@ pub use external::external;
 
 use std::{collections::BTreeSet, io::Cursor, path::Path, sync::LazyLock};
 
-use edgecut_cluster::{
+use edgecut_agent::{
     Cluster,
-    agent::{
-        protocol::{
-            recorded,
-            setup::{EnforcedLimit, Partition, Setup, Stage, Step, Value, ValueId},
-        },
-        receive_recorded,
+    protocol::{
+        recorded,
+        setup::{EnforcedLimit, Partition, Setup, Stage, Step, Value, ValueId},
     },
-    run::{DeployOptions, deploy},
+    server::receive_recorded,
 };
 use edgecut_engine::{Engine, EngineError, TractEngine};
 use edgecut_graph::{DType, Graph, Operator, OperatorId, Origin, TensorType, units::Bytes};
@@ -27,6 +24,7 @@ use edgecut_ops::passes::retype::BindDim;
 use edgecut_plan::{PlanSet, schedule::apply_schedules, split::divided};
 use edgecut_relay as relay;
 use edgecut_relay::{Fault, ImportError, ImportOptions, Params, ParseMode};
+use edgecut_session::run::{DeployOptions, deploy};
 use edgecut_values::{NpzArchive, seeded};
 
 /// An invariant of all files of one format.

@@ -1,8 +1,8 @@
 //! What pages show and comparisons compare: contents of files that the caller has read.
 
-use edgecut_cluster::{
+use edgecut_agent::{
     LinkRow,
-    run::{Outcome, results::RunAbout},
+    results::{Outcome, file::RunAbout},
 };
 use edgecut_graph::Graph;
 use edgecut_plan::{GroupNames, Plan};

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use edgecut_cluster::{DeviceSpec, calibration::CalibrationTable, survey::profiled_device};
+use edgecut_agent::DeviceSpec;
 use edgecut_profile::Calibration;
 
-use crate::{Error, Events, located::Located};
+use crate::{Error, Events, calibration::CalibrationTable, located::Located, survey::profiled_device};
 
 /// File name of the table in a folder of profiles.
 pub const FILE: &str = "calibration.csv";

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use edgecut_cluster::{
-    Cluster, ClusterError, DeviceDescription, DeviceKind, Link, LinkTable, Oversubscribed, agent::Fleet,
+use edgecut_agent::{
+    Cluster, ClusterError, DeviceDescription, DeviceKind, Link, LinkTable, Oversubscribed, client::Fleet,
 };
 use edgecut_values::input_file::{self, MAX_DOCUMENT_BYTES, MAX_TABLE_BYTES, read_text};
 

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use edgecut_cluster::{
+use edgecut_agent::{
     Cluster, Description, Server,
-    agent::{Agent, AgentError, FleetMember, Identity, ServerCertificate},
     authority::RENEWAL,
+    client::{Agent, AgentError, FleetMember, ServerCertificate},
+    protocol::Identity,
 };
 use edgecut_graph::units::{Bytes, Micros};
 use serde::Serialize;

@@ -2,11 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use edgecut_cluster::{
-    Cluster, DeviceDescription, DeviceKind, Inventory, Link,
-    agent::Fleet,
-    calibration::{CalibrationRequest, CalibrationTable, calibrate},
-};
+use edgecut_agent::{Cluster, DeviceDescription, DeviceKind, Inventory, Link, client::Fleet};
 use edgecut_graph::{
     EngineId,
     units::{Bytes, Micros, Rate},
@@ -15,7 +11,9 @@ use edgecut_profile::CalibrationRow;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, Event, Events, SiteOptions, calibrations,
+    Error, Event, Events, SiteOptions,
+    calibration::{CalibrationRequest, CalibrationTable, calibrate},
+    calibrations,
     cluster::{UnreachableAgents, connect, links},
     located::Located,
     profile::{DEFAULT_FOLDER, link_table_in},

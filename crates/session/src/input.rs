@@ -6,7 +6,7 @@ use std::{
     sync::LazyLock,
 };
 
-use edgecut_cluster::agent::total_memory;
+use edgecut_agent::server::total_memory;
 use edgecut_graph::units::Bytes;
 use edgecut_values::input_file::{self, MAX_DOCUMENT_BYTES, read_text};
 

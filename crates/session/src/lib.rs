@@ -25,6 +25,9 @@
 //! | [`site`], [`cluster`], [`devices`] | the devices in use: agents of a cluster, or this machine |
 //! | [`cluster_check`] | whether each server of a cluster can be used |
 //! | [`profile`], [`profile_source`] | what each group costs on each device: measured, or read from files |
+//! | [`survey`](mod@survey), [`calibration`] | the profile of a model on all devices; what runs take beyond profiles, learnt once for a device |
+//! | [`request`] | requests to the planner |
+//! | `pilot` | plans made on agents: replanning, pilot runs, the choice among candidates |
 //! | [`plan`], [`plan_file`], [`calibrations`] | plans for a site or for recorded profiles; plan files; calibrations |
 //! | [`run`], [`outputs`] | runs of plans on agents, runs of models on this machine; their outputs |
 //! | [`export`] | models and plans as files for other tools |
@@ -32,6 +35,7 @@
 //! | [`profile_import`] | profiles that other tools measured |
 //! | [`workload`] | device-placement workloads |
 //! | [`operators`], [`engine`] | the Relay operators that are known; engines, as options choose them |
+//! | `failover` | plans for the servers that are left |
 //! | [`events`] | progress and cancellation |
 //! | [`error`], [`option_text`] | errors, and how their messages name options |
 //! | [`file_kind`], [`input`], [`output`], [`located`] | kinds of files; reading, writing; errors with a path |
@@ -39,6 +43,7 @@
 //! | [`busy`], [`runtime`] | warnings about busy machines; the runtime for network I/O |
 
 pub mod busy;
+pub mod calibration;
 pub mod calibrations;
 pub mod cluster;
 pub mod cluster_check;
@@ -48,6 +53,7 @@ pub mod engine;
 pub mod error;
 pub mod events;
 pub mod export;
+mod failover;
 pub mod file_kind;
 pub mod input;
 pub mod located;
@@ -57,16 +63,19 @@ pub mod option_text;
 pub mod option_values;
 pub mod output;
 pub mod outputs;
+mod pilot;
 pub mod plan;
 pub mod plan_file;
 pub mod profile;
 pub mod profile_import;
 pub mod profile_source;
 pub mod report;
+pub mod request;
 pub mod run;
 pub mod runtime;
 pub mod site;
 mod subjects;
+pub mod survey;
 pub mod workload;
 
 pub use error::Error;

@@ -2,14 +2,7 @@
 
 use std::path::Path;
 
-use edgecut_cluster::{
-    Cluster,
-    run::{
-        Deployment,
-        outputs::{self, OutputError},
-        record::Record,
-    },
-};
+use edgecut_agent::{Cluster, deployment::Deployment, results::record::Record};
 use edgecut_engine::{EngineChoice, EngineError, EngineOptions};
 use edgecut_graph::{Graph, TensorData};
 use edgecut_values::{NpzError, write_npz};
@@ -17,6 +10,7 @@ use edgecut_values::{NpzError, write_npz};
 use crate::{
     Error,
     model::contents::{Contents, engine_error},
+    run::outputs::{self, OutputError},
 };
 
 /// `cluster` with only the servers that take part in `deployment`. Other servers need not answer.

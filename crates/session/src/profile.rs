@@ -5,16 +5,18 @@ use std::{
     sync::Arc,
 };
 
-use edgecut_cluster::{
-    Cluster, EnergyMetering, Inventory,
-    agent::Fleet,
-    survey::{DeviceProfile, MissingPolicy, SurveyError, SurveyProgress, SurveyRequest, survey},
-};
+use edgecut_agent::{Cluster, EnergyMetering, Inventory, client::Fleet};
 use edgecut_graph::{Granularity, units::Micros};
 use edgecut_profile::{DevicePower, MeasurementMode, ModelTime, ProfileSummary};
 use serde::Deserialize;
 
-use crate::{Error, Event, Events, Model, Site, busy::busy, cluster::connect_all, option_values};
+use crate::{
+    Error, Event, Events, Model, Site,
+    busy::busy,
+    cluster::connect_all,
+    option_values,
+    survey::{DeviceProfile, MissingPolicy, SurveyError, SurveyProgress, SurveyRequest, survey},
+};
 
 /// What is measured, and where profiles are stored.
 #[derive(Debug, Clone, Deserialize)]

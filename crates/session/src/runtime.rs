@@ -1,6 +1,6 @@
 //! The runtime for communication with agents.
 
-use edgecut_cluster::agent::io_priority::raise_io_priority;
+use edgecut_agent::io_priority::raise_io_priority;
 use tokio::runtime::Runtime;
 
 use crate::Error;

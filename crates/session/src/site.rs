@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use edgecut_cluster::{Cluster, MAX_THREADS, agent::MAX_TIME};
+use edgecut_agent::{Cluster, MAX_THREADS, MAX_TIME};
 use edgecut_engine::{EngineChoice, EngineOptions};
 use edgecut_graph::units::Micros;
 use serde::Deserialize;

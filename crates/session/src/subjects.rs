@@ -6,10 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use edgecut_cluster::{
-    LinkTable,
-    run::{request::ModelGroups, results::RunResults},
-};
+use edgecut_agent::{LinkTable, results::file::RunResults};
 use edgecut_plan::{GroupNames, Plan, PlanSet, schedule::apply_schedules, split::divided};
 use edgecut_profile::{ProfileRow, reader};
 use edgecut_report::subject::{Content, FrontPoint, MeasuredRun, PlanSubject, PlannedModel, Subject};
@@ -19,6 +16,7 @@ use crate::{
     file_kind::{self as kind, FileKind, is_file_of_results, is_json_object},
     input::{self as file, resolve},
     located::Located,
+    request::ModelGroups,
 };
 
 /// Where measured links are kept in a folder of profiles.

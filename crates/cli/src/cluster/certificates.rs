@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::Failure;
-use edgecut_cluster::authority::AuthorityError;
+use edgecut_agent::authority::AuthorityError;
 
 /// The cluster file, and the folder of its certificates.
 #[derive(clap::Args)]

@@ -9,7 +9,7 @@ use std::{
 use edgecut_session::error::Message;
 
 use crate::{Failure, Outcome, cluster_flag::time_to_wait};
-use edgecut_cluster::{
+use edgecut_agent::{
     AddedServers,
     mdns::{AnnouncedAgent, browse},
 };

@@ -8,10 +8,10 @@ use smol_str::SmolStr;
 
 use super::certificates::{Certificates, failure};
 use crate::{Failure, Outcome, stderr};
-use edgecut_cluster::{
+use edgecut_agent::{
     Endpoint, Server,
-    agent::protocol::peer::Peer,
     authority::{Authority, Issue, Subject},
+    protocol::peer::Peer,
 };
 
 /// Make certificates for the agents of a cluster file and for those who use them.
@@ -135,7 +135,7 @@ fn relative(file: &Path, cluster: &Path) -> Result<PathBuf, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use edgecut_cluster::agent::protocol::role::Role;
+    use edgecut_agent::protocol::role::Role;
 
     #[test]
     fn files_near_the_cluster_file_are_named_by_relative_paths() {

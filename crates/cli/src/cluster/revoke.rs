@@ -2,7 +2,7 @@
 
 use super::certificates::{Certificates, failure};
 use crate::{Outcome, stderr};
-use edgecut_cluster::authority::{Authority, AuthorityError};
+use edgecut_agent::authority::{Authority, AuthorityError};
 use edgecut_session::cluster::read_cluster;
 
 /// Add all certificates of servers and operators to the list of revoked ones, which agents read with --crl.

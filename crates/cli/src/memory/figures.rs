@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::stderr::status;
-use edgecut_cluster::LinkTable;
+use edgecut_agent::LinkTable;
 use edgecut_graph::{
     OperatorId,
     units::{Bytes, Rate},
@@ -73,7 +73,7 @@ fn measured_links() -> Result<Vec<OffloadLink>, Failure> {
     }
     let table = LinkTable::read(&source_file::read(path)?[..])
         .map_err(|error| Failure::BadInput(Message::from(format!("{}: {error}", path.display()))))?;
-    let link = |row: &edgecut_cluster::LinkRow| OffloadLink {
+    let link = |row: &edgecut_agent::LinkRow| OffloadLink {
         name: format!("{} → {}", row.from, row.to),
         rate: row.bytes_per_us,
     };

@@ -8,13 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use edgecut_cluster::survey::DeviceProfile;
 use edgecut_graph::{
     Granularity,
     units::{Bytes, Micros},
 };
 use edgecut_profile::{MeasurementMode, ModelTime, OperatorTotal, ProfileRow, ProfileSummary};
-use edgecut_session::{ModelOptions, ProfileOptions, Profiles, Site, error::Message, model::Binding};
+use edgecut_session::{
+    ModelOptions, ProfileOptions, Profiles, Site, error::Message, model::Binding, survey::DeviceProfile,
+};
 use serde::Serialize;
 
 use crate::{

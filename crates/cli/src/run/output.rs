@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use edgecut_cluster::run::results::RunResult;
+use edgecut_agent::results::file::RunResult;
 use edgecut_session::run::results_file;
 
 use crate::{Outcome, source_file as file, stderr::status};

@@ -7,12 +7,12 @@ use crate::{
     stdout::print_line,
     table::{MANY_GROUPS, SMALL, Table, numbered, shortened, small, table},
 };
-use edgecut_cluster::run::{self, MemoryUse, TransferCost, table as run_table};
+use edgecut_agent::results::{self, MemoryUse, TransferCost, table as run_table};
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::Plan;
 use edgecut_session::busy::busy;
 
-pub(crate) fn print(format: Format, plan: &Plan, outcome: &run::Outcome) -> Outcome {
+pub(crate) fn print(format: Format, plan: &Plan, outcome: &results::Outcome) -> Outcome {
     match format {
         Format::Json => print_json(outcome)?,
         Format::Csv => print_csv(&run_table::rows(outcome))?,
@@ -41,7 +41,7 @@ pub(crate) fn print(format: Format, plan: &Plan, outcome: &run::Outcome) -> Outc
 const MOST_DIFFERENCE: f64 = 0.1;
 
 /// A warning that other workloads may be why a run took longer than predicted.
-fn busy_machine(outcome: &run::Outcome) -> Option<String> {
+fn busy_machine(outcome: &results::Outcome) -> Option<String> {
     let (predicted, measured) = match outcome.interval_us {
         None => (outcome.predicted_latency_us, outcome.latency.median_us),
         Some(interval) => (outcome.predicted_interval_us, interval),
@@ -75,7 +75,7 @@ fn moved(transfers: &[TransferCost]) -> String {
     )
 }
 
-fn page(plan: &Plan, outcome: &run::Outcome) -> String {
+fn page(plan: &Plan, outcome: &results::Outcome) -> String {
     let mut text = outcome.binding.as_ref().map_or(String::new(), |binding| format!("binding {binding}\n\n"));
     text += &groups(outcome);
     if !outcome.transfers.is_empty() {
@@ -111,7 +111,7 @@ fn page(plan: &Plan, outcome: &run::Outcome) -> String {
 }
 
 /// Predicted and measured times of groups; the short ones of many in one line.
-fn groups(outcome: &run::Outcome) -> String {
+fn groups(outcome: &results::Outcome) -> String {
     let all: Micros = outcome.groups.iter().map(|group| group.measured_us).sum();
     let mut groups = table([">group", "operators", "device", ">predicted", ">measured", ">off"]);
     let (mut hidden, mut hidden_time) = (0, Micros::ZERO);
@@ -174,7 +174,7 @@ fn memory(devices: &[MemoryUse]) -> Table {
 }
 
 /// Predicted and measured latency in a line.
-fn latency(outcome: &run::Outcome) -> String {
+fn latency(outcome: &results::Outcome) -> String {
     let latency = &outcome.latency;
     format!(
         "latency: predicted {}, measured {} ({}){}\n",

@@ -1,6 +1,6 @@
 //! Two runs of plans of one model: what was measured.
 
-use edgecut_cluster::run::{GroupTime, Outcome, Scatter, ServerEnergy, TransferCost, results::RunAbout};
+use edgecut_agent::results::{GroupTime, Outcome, Scatter, ServerEnergy, TransferCost, file::RunAbout};
 use edgecut_graph::units::{Joules, Micros};
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use edgecut_cluster::LinkRow;
+use edgecut_agent::LinkRow;
 use edgecut_graph::EngineId;
 use edgecut_plan::Plan;
 use edgecut_profile::{ProfileRow, ProfiledDevice};

@@ -33,7 +33,7 @@ mod testing;
 
 use std::collections::BTreeSet;
 
-use edgecut_cluster::LinkRow;
+use edgecut_agent::LinkRow;
 use edgecut_plan::Plan;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! Results of a run for the page: measured times and starts next to predicted ones, and how far they are apart.
 
-use edgecut_cluster::run::{Latencies, MemoryUse, Outcome, TransferCost, results::plan_hash};
+use edgecut_agent::results::{Latencies, MemoryUse, Outcome, TransferCost, file::plan_hash};
 use edgecut_graph::units::Micros;
 use edgecut_plan::{Plan, file::Transfer};
 use serde::Serialize;
@@ -88,7 +88,7 @@ impl RunView {
 /// wrote: it has the names, devices and predicted times of its groups.
 fn is_of(outcome: &Outcome, plan: &Plan) -> bool {
     let near = |a: Micros, b: Micros| (a.0 - b.0).abs() <= 1e-6 * a.0.abs().max(1.0);
-    let is_same = |group: &edgecut_cluster::run::GroupTime| {
+    let is_same = |group: &edgecut_agent::results::GroupTime| {
         plan.groups.get(group.group as usize).is_some_and(|planned| {
             planned.name == group.name
                 && near(planned.time_us, group.predicted_us)
@@ -155,7 +155,7 @@ impl ErrorView {
 #[cfg(test)]
 mod tests {
     use super::{super::testing, *};
-    use edgecut_cluster::run::results::RunAbout;
+    use edgecut_agent::results::file::RunAbout;
 
     #[test]
     fn a_run_is_of_the_plan_that_it_names_else_of_one_with_the_same_groups_and_times() {

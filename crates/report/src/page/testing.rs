@@ -1,6 +1,6 @@
 //! Subjects made by hand, for the tests of sections.
 
-use edgecut_cluster::run::{GroupTime, Latencies, MemoryUse, Outcome, Scatter, TransferCost};
+use edgecut_agent::results::{GroupTime, Latencies, MemoryUse, Outcome, Scatter, TransferCost};
 use edgecut_graph::{
     Granularity,
     units::{Bytes, Micros},

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use edgecut_cluster::{
-    agent::protocol::inference_trace::InferenceTrace,
-    run::{Deployment, crossing::crossings, record::Record},
+use edgecut_agent::{
+    deployment::Deployment,
+    protocol::inference_trace::InferenceTrace,
+    results::{crossing::crossings, record::Record},
 };
 use edgecut_graph::{Graph, units::Micros};
 use edgecut_plan::{DeviceId, Plan};

@@ -25,7 +25,7 @@ use std::{
 
 use smol_str::SmolStr;
 
-use edgecut_cluster::agent::total_memory;
+use edgecut_agent::server::total_memory;
 use edgecut_engine::{Engine, EngineError, TractEngine};
 use edgecut_graph::{Graph, Origin, TensorData, constant_operators, is_constant, units::Bytes};
 use edgecut_onnx::{Interface, UnknownDim, is_onnx};

@@ -1,10 +1,6 @@
 //! A planner that measures profiles and runs candidates on the agents of a site.
 
-use edgecut_cluster::{
-    Inventory,
-    run::request::{DeviceRows, ModelGroups},
-    survey::{DeviceProfile, MissingPolicy, SurveyRequest},
-};
+use edgecut_agent::Inventory;
 use edgecut_graph::{DeviceName, units::Bytes};
 use edgecut_plan::problem::Objective;
 use edgecut_profile::Sampling;
@@ -19,6 +15,8 @@ use crate::{
     calibrations::{self, Calibrations},
     cluster::{connect_all, links},
     profile::{link_table_in, stored_profiles},
+    request::{DeviceRows, ModelGroups},
+    survey::{DeviceProfile, MissingPolicy, SurveyRequest},
 };
 
 impl Site {

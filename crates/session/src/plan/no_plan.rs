@@ -1,6 +1,5 @@
 //! Errors of planning, in terms of the options.
 
-use edgecut_cluster::run::{pilot::PlanningError, request::RequestError};
 use edgecut_graph::units::Bytes;
 use edgecut_plan::{
     NoPlan,
@@ -9,7 +8,7 @@ use edgecut_plan::{
 };
 
 use super::options::PlanOptions;
-use crate::Error;
+use crate::{Error, pilot::PlanningError, request::RequestError};
 
 /// Factor by which proposed targets are looser than the nearest plan.
 const ROOM: f64 = 1.02;

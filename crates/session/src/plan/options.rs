@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use edgecut_cluster::run::{pilot::PilotOptions, request::PlanSettings};
 use edgecut_graph::{
     Granularity,
     units::{Bytes, Micros},
@@ -22,7 +21,7 @@ use edgecut_plan::{
 };
 use serde::{Deserialize, Deserializer};
 
-use crate::{Error, option_values, plan_file, profile::DEFAULT_BUDGET};
+use crate::{Error, option_values, pilot::PilotOptions, plan_file, profile::DEFAULT_BUDGET, request::PlanSettings};
 
 /// Options of a plan.
 #[derive(Debug, Clone, Deserialize)]

@@ -2,16 +2,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use edgecut_cluster::{
-    Inventory,
-    agent::{Fleet, protocol::named_tensors::NamedTensors},
-    run::{
-        pilot::{PilotAgents, PilotOptions, PlanEvent, plan_on_agents, rehearsed},
-        request::{DeviceRows, ModelGroups, PlanSettings, RequestError, energy_warnings},
-        shards::Shards,
-    },
-    survey::DeviceProfile,
-};
+use edgecut_agent::{Inventory, client::Fleet, protocol::named_tensors::NamedTensors};
 use edgecut_graph::DeviceName;
 use edgecut_plan::{
     self as plan, Candidate, Plan, PlanRequest, Stop,
@@ -23,7 +14,13 @@ use edgecut_plan::{
 use edgecut_profile::{CacheFlush, Sampling};
 
 use super::options::{PlanOptions, TimeLimit};
-use crate::{Error, Event, Events, Site, calibrations::Calibrations};
+use crate::{
+    Error, Event, Events, Site,
+    calibrations::Calibrations,
+    pilot::{PilotAgents, PilotOptions, PlanEvent, plan_on_agents, rehearsed},
+    request::{DeviceRows, ModelGroups, PlanSettings, RequestError, energy_warnings, shards::Shards},
+    survey::DeviceProfile,
+};
 
 /// Makes plans of one model from devices, costs and rules.
 pub struct Planner<'a> {

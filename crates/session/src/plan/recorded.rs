@@ -4,7 +4,6 @@
 
 use std::path::{Path, PathBuf};
 
-use edgecut_cluster::run::{recorded::RecordedProfiles, request::ModelGroups};
 use edgecut_graph::{DeviceName, Granularity};
 use edgecut_plan::{Plan, file::ModelRef};
 use edgecut_profile::ProfileRow;
@@ -15,6 +14,7 @@ use crate::{
     calibrations::{self, Calibrations},
     cluster::{link_table, read_cluster},
     profile_source::{ProfiledModel, Source, is_dump, rows},
+    request::{ModelGroups, recorded::RecordedProfiles},
 };
 
 /// A model with recorded profiles.

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use edgecut_cluster::{
-    agent::protocol::setup::{EnforcedLimit, ReportedOutputs},
-    run::{
-        DeployError, DeployOptions, Deployment, RunError, agents_of,
-        deploy::{self, Output},
-        loaded::LoadedDeployment,
-        outputs::{OutputError, outputs},
-    },
+use super::{
+    DeployError, DeployOptions, RunError, agents_of, deploy,
+    loaded::LoadedDeployment,
+    outputs::{OutputError, outputs},
+};
+use edgecut_agent::{
+    deployment::{Deployment, Output},
+    protocol::setup::{EnforcedLimit, ReportedOutputs},
 };
 use edgecut_engine::EngineError;
 use edgecut_graph::{Graph, TensorData, TensorId};

@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
-use edgecut_cluster::{
-    agent::protocol::setup::EnforcedLimit,
+use edgecut_agent::{
+    deployment::Deployment,
     engine_choice,
-    run::{
-        self, DeployError, DeployOptions, Deployment, Difference, RunError, Tolerance, agents_of, deploy, execute,
+    protocol::setup::EnforcedLimit,
+    results::{
+        Difference, Outcome, Tolerance,
+        file::{RunAbout, RunResult},
         record::Record,
-        results::{RunAbout, RunResult},
     },
 };
 use edgecut_engine::{EngineChoice, EngineError, EngineOptions};
@@ -18,7 +19,10 @@ use edgecut_plan::{Plan, Stop, file::DevicePlan, pipeline_depth, schedule::apply
 use edgecut_report::timeline::run::trace;
 
 use super::{
+    DeployError, DeployOptions, RunError, agents_of,
     binding::ChosenBinding,
+    deploy,
+    execute::{ExecuteOptions, execute},
     failover::{Cause, Failover, Interruption},
     options::RunOptions,
     progress::RunWatch,
@@ -264,7 +268,7 @@ impl<'a> Execution<'a> {
             DeployError::Setup(_) => Error::failed(error),
             _ => unfit(self.runs.about.name, self.is_decided, &error),
         })?;
-        let how = run::RunOptions {
+        let how = ExecuteOptions {
             repeat: self.runs.repeat,
             in_flight,
             expected: self.plan.predicted.latency_us,
@@ -300,7 +304,7 @@ impl<'a> Execution<'a> {
                 Difference::between(&outputs, &wanted, tolerance)
             }),
         };
-        let outcome = run::Outcome::of(self.plan, deployment, record);
+        let outcome = Outcome::of(self.plan, deployment, record);
         let mut outcome = outcome.ok_or_else(|| Error::Failed("no run was measured".into()))?;
         let RunSource { name, binding } = self.runs.about;
         outcome.outputs = difference;

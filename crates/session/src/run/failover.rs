@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use edgecut_cluster::Cluster;
+use edgecut_agent::Cluster;
 use edgecut_plan::Plan;
 use smol_str::SmolStr;
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use edgecut_cluster::Cluster;
+use edgecut_agent::Cluster;
 use edgecut_ops::passes::bindings::Binding;
 use edgecut_plan::Plan;
 

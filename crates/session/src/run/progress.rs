@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use edgecut_cluster::run::RunProgress;
+use super::RunProgress;
 
 use crate::{Event, Events, events::Progress};
 

@@ -2,14 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use edgecut_cluster::{
-    Cluster,
-    run::{
-        failover::{FailoverError, as_planned, plan_again},
-        request::DeviceRows,
-    },
-    survey::SurveyRequest,
-};
+use edgecut_agent::Cluster;
 use edgecut_plan::{Plan, Stop};
 use edgecut_profile::ProfiledBinding;
 
@@ -17,7 +10,10 @@ use crate::{
     Error, Events, Model,
     calibrations::{self, Calibrations},
     cluster::{connect, links},
+    failover::{FailoverError, as_planned, plan_again},
     profile::{link_table_in, stored_profiles},
+    request::DeviceRows,
+    survey::SurveyRequest,
 };
 
 /// Time limit of the search.

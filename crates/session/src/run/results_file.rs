@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use edgecut_cluster::run::results::{RunResult, RunResults, check_csv, to_csv};
+use edgecut_agent::results::file::{RunResult, RunResults, check_csv, to_csv};
 use edgecut_values::{
     files::lock,
     input_file::{self, MAX_TABLE_BYTES},

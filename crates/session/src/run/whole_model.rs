@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use edgecut_cluster::Oversubscribed;
+use edgecut_agent::Oversubscribed;
 use edgecut_engine::{Fallback, statistics::Statistics};
 use edgecut_graph::{
     TensorData,

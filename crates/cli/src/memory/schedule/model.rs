@@ -1,6 +1,5 @@
 //! Schedules of a model, with their arenas, and the one that is chosen run on this machine.
 
-use edgecut_cluster::run::schedule_bench::{ScheduleBench, ScheduleRun};
 use edgecut_graph::{Graph, TensorId};
 use edgecut_memory::{
     check,
@@ -8,8 +7,11 @@ use edgecut_memory::{
     roofline::Roofline,
     target::Target,
 };
-use edgecut_session::error::Message;
-use edgecut_session::model::contents::{Contents, engine_error};
+use edgecut_session::{
+    error::Message,
+    model::contents::{Contents, engine_error},
+    run::schedule_bench::{ScheduleBench, ScheduleRun},
+};
 
 use super::{
     flags::Schedule,

@@ -1,23 +1,12 @@
 //! `--cluster`: tensors wait on the nearest other server; with `--run` on its agents, compared with program order.
 
-use edgecut_session::{
-    cluster::{connect_all, links, read_cluster},
-    model::contents::{Contents, engine_error},
-    outputs::on_this_machine,
-    runtime::runtime,
-};
 use std::path::Path;
 
-use edgecut_cluster::{
+use edgecut_agent::{
     Cluster, LinkTable,
-    agent::Fleet,
+    client::Fleet,
     nearest::nearest as nearest_server,
-    run::{
-        Difference, Tolerance, network,
-        offload::{OffloadRun, OffloadRunError, OffloadRunner},
-        outputs::OutputError,
-        perform::PerformError,
-    },
+    results::{Difference, Tolerance},
 };
 use edgecut_graph::{
     DeviceName, Graph, LinkCost, TensorId,
@@ -38,7 +27,19 @@ use edgecut_plan::{
     },
     problem::Cost,
 };
-use edgecut_session::error::Message;
+use edgecut_session::{
+    cluster::{connect_all, links, read_cluster},
+    error::Message,
+    model::contents::{Contents, engine_error},
+    outputs::on_this_machine,
+    request::network,
+    run::{
+        offload::{OffloadRun, OffloadRunError, OffloadRunner},
+        outputs::OutputError,
+        perform::PerformError,
+    },
+    runtime::runtime,
+};
 use tokio::runtime::Runtime;
 
 use super::{

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use edgecut_cluster::run::schedule_bench::{RunCost, ScheduleRun};
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_memory::{
     model::{Schedule, ScheduleFront},
     remat::ScheduleStep,
 };
+use edgecut_session::run::schedule_bench::{RunCost, ScheduleRun};
 use serde::Serialize;
 
 use crate::{

@@ -1,0 +1,38 @@
+//! The protocol between a client and agents, and between agents: messages, their typed forms, connections.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`wire`] | generated from `proto/edgecut.proto`, and conversions to this crate's types |
+//! | [`run`], [`setup`] | commands and events of a run; what each server must do for it |
+//! | [`inference_trace`] | what a server measures during an inference |
+//! | [`profile`], [`probe`] | measurements of operators and of links |
+//! | [`chunks`], [`named_tensors`], [`constants`] | tensors and documents in messages of limited size |
+//! | [`encoding`] | float32 tensors in fewer bits |
+//! | [`peer`], [`connect`], [`security`] | addresses, HTTP/2 channels, mutual TLS |
+//! | [`role`], [`holder`] | what a certificate allows, and who holds it |
+//! | [`received_trace`] | what an agent has measured of an inference, checked |
+//! | [`recorded`] | sequences of messages as bytes |
+//! | [`error`] | invalid requests, and how a refusal differs from a lost connection |
+
+pub(crate) mod chunks;
+pub(crate) mod connect;
+pub(crate) mod constants;
+pub mod encoding;
+pub(crate) mod error;
+mod holder;
+pub mod inference_trace;
+pub mod named_tensors;
+pub mod peer;
+pub(crate) mod probe;
+pub mod profile;
+pub(crate) mod received_trace;
+pub mod recorded;
+pub mod role;
+pub mod run;
+mod security;
+pub mod setup;
+pub(crate) mod wire;
+
+pub use error::MemoryShortfall;
+pub use holder::Holder;
+pub use security::{Identity, SecurityError, check_address};

@@ -1,0 +1,285 @@
+//! Planning on agents from beginning to end.
+
+use edgecut_plan::{Candidate, PlanRequest, no_plan::Shortage, planner, split};
+
+use super::{
+    agents::PilotAgents, candidates::keeps_memory, error::PlanningError, options::PilotOptions, progress::PlanEvent,
+    replan::Replanner, runner::PilotRunner,
+};
+use crate::request::shards::Shards;
+
+/// A plan, and what it is judged by.
+#[derive(Debug, Clone)]
+pub struct PilotPlan<'a> {
+    pub candidate: Candidate,
+    /// At the costs that are known now.
+    pub request: PlanRequest<'a>,
+}
+
+/// The plan for `request`, whose costs are those of profiles: shards that candidates ask for are measured and added to
+/// `shards`, then candidates are run, as far as `options` say. Targets on times are judged by what is known last: a plan
+/// that misses them by its profiles is run all the same. Where an agent fails, the best plan so far is given out, with a
+/// note.
+///
+/// # Errors
+/// If there is no plan.
+pub fn plan_on_agents<'a>(
+    agents: &PilotAgents<'_>,
+    request: &PlanRequest<'a>,
+    shards: &mut Shards<'_>,
+    options: &PilotOptions,
+    progress: &dyn Fn(PlanEvent),
+) -> Result<PilotPlan<'a>, PlanningError> {
+    let known = PlanRequest { shards: shards.costs(), ..request.clone() };
+    // Costs of profiles prove nothing of times that are measured in runs.
+    let is_final = |shortage: &Shortage| options.rounds == 0 || !shortage.is_of_time();
+    if planner::proof(&known)?.iter().any(is_final) {
+        return Ok(PilotPlan { candidate: planner::plan(&known)?, request: known });
+    }
+    let stop = request.search.stop;
+    let searched = request.with_stop(stop.earlier(options.search_share));
+    let mut replanner = Replanner { agents, options, progress, request: &searched, shards };
+    let (mut first, request) = replanner.plan()?;
+    let request = request.with_stop(stop);
+    let is_short = !first.solution.missed.is_empty() && (options.rounds == 0 || !keeps_memory(&first));
+    if is_short && searched.search.stop.is_over() && !stop.is_requested() {
+        // What was kept of the time for runs is of no use without a plan.
+        first = planner::nearest(&request)?;
+    }
+    if options.rounds == 0 || !keeps_memory(&first) {
+        return Ok(PilotPlan { candidate: split::met(&request, first)?, request });
+    }
+    let piloted = PilotRunner { agents, options, progress, request: &request }.run(first.clone());
+    let (candidate, known) = match piloted {
+        Err(PlanningError::Pilot(why)) if why.is_of_agent() => {
+            progress(PlanEvent::AgentFailed(why.to_string()));
+            let mut candidate = split::met(&request, first)?;
+            candidate.notes.push(format!("no pilot run: {why}"));
+            return Ok(PilotPlan { candidate, request });
+        }
+        piloted => piloted?,
+    };
+    let (candidate, request) = replanner.measure_memory(candidate, &known, request);
+    Ok(PilotPlan { candidate, request })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, collections::BTreeMap, path::Path, sync::Arc};
+
+    use tokio::runtime::Runtime;
+
+    use edgecut_engine::energy::EnergySource;
+    use edgecut_graph::{
+        Granularity, Graph,
+        units::{Bytes, Micros, Watts},
+    };
+    use edgecut_plan::{
+        CostSource, TransferFormat,
+        file::ModelRef,
+        problem::{Objective, Targets},
+        search::Options,
+        split::ratios::Ratios,
+    };
+    use edgecut_profile::{CacheFlush, Sampling};
+    use edgecut_relay::{ImportOptions, import};
+
+    use super::{super::candidates::add_alternatives, *};
+    use crate::{
+        request::{DeviceRows, ModelGroups, PlanSettings},
+        survey::{DeviceProfile, SurveyRequest, survey},
+    };
+    use edgecut_agent::{
+        Cluster, Inventory, Shutdown,
+        client::Fleet,
+        server::{Host, HostOptions, serve},
+    };
+
+    const MODEL: &str = "#[version = \"0.0.5\"]
+def @main(%x: Tensor[(1, 8, 32, 32), float32], %w1: Tensor[(16, 8, 3, 3), float32], %w2: Tensor[(16, 16, 3, 3), float32]) {
+  %0 = nn.conv2d(%x, %w1, padding=[1, 1, 1, 1], channels=16, kernel_size=[3, 3]);
+  %1 = nn.relu(%0);
+  nn.conv2d(%1, %w2, padding=[1, 1, 1, 1], channels=16, kernel_size=[3, 3])
+}
+";
+
+    /// Agents in this process, and all that plans are made from.
+    struct Lab {
+        runtime: Runtime,
+        cluster: Cluster,
+        fleet: Fleet,
+        inventory: Inventory,
+        surveyed: Vec<DeviceProfile>,
+        folder: tempfile::TempDir,
+        sampling: Sampling,
+        shutdown: Shutdown,
+    }
+
+    impl Drop for Lab {
+        fn drop(&mut self) {
+            self.shutdown.request();
+        }
+    }
+
+    /// The agent embedded in this process, or several behind sockets with links of one speed; profiles of `graph` on them.
+    fn lab(graph: &Graph, agents: usize) -> Lab {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (folder, shutdown) = (tempfile::tempdir().unwrap(), Shutdown::new());
+        let sampling = Sampling { budget: Micros(2e5), ..Sampling::default() };
+        let mut wanted = SurveyRequest::new(graph, "model", "0123456789abcdef", folder.path());
+        wanted.sampling = sampling;
+        let (cluster, fleet, inventory, surveyed) = runtime.block_on(async {
+            let cluster = match agents {
+                1 => Cluster::embedded(),
+                _ => served(agents, &shutdown).await,
+            };
+            let fleet = Fleet::connect(&cluster).await.unwrap();
+            let inventory = fleet.inventory(&cluster, cluster.links.clone());
+            let surveyed = survey(&fleet, &cluster, &inventory, &wanted, &|_| {}).await.unwrap();
+            (cluster, fleet, inventory, surveyed)
+        });
+        Lab { runtime, cluster, fleet, inventory, surveyed, folder, sampling, shutdown }
+    }
+
+    /// Starts agents `s0`, `s1`, … on free ports.
+    async fn served(count: usize, shutdown: &Shutdown) -> Cluster {
+        let mut text = String::new();
+        for index in 0..count {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            text += &format!("[[server]]\nname = \"s{index}\"\naddress = \"{address}\"\n");
+            let options = HostOptions {
+                name: format!("s{index}").into(),
+                threads: Some(1),
+                memory: None,
+                ..HostOptions::default()
+            };
+            let host: Arc<Host> = Host::start(options, shutdown.child()).unwrap();
+            tokio::spawn(async move { serve(listener, host).await.unwrap() });
+        }
+        for from in 0..count {
+            for to in (0..count).filter(|to| *to != from) {
+                let cost = "latency = \"1us\"\nrate = \"1000Gbit/s\"";
+                text += &format!("[[link]]\nfrom = \"s{from}\"\nto = \"s{to}\"\n{cost}\n");
+            }
+        }
+        Cluster::parse(&text, Path::new("")).unwrap()
+    }
+
+    fn settings() -> PlanSettings {
+        PlanSettings {
+            model: ModelRef::default(),
+            cluster: None,
+            objective: Objective::Latency,
+            targets: Targets::default(),
+            transfer: TransferFormat::Exact,
+            memory: None,
+            rules: Vec::new(),
+            may_split: true,
+            ratios: Ratios::Tuned,
+            halo: None,
+            like: None,
+            fits_memory: true,
+            search: Options { budget: Some(300), cut_off: None, ..Options::default() },
+        }
+    }
+
+    /// What is widest takes 4 MiB, and can be computed in parts.
+    const WIDE: &str = "#[version = \"0.0.5\"]
+def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), float32], %w2: Tensor[(8, 64, 1, 1), float32]) {
+  %0 = nn.conv2d(%x, %w1, channels=64, kernel_size=[1, 1]);
+  %1 = nn.relu(%0);
+  %2 = nn.max_pool2d(%1, pool_size=[3, 3], strides=[4, 4], padding=[1, 1, 1, 1]);
+  nn.conv2d(%2, %w2, channels=8, kernel_size=[1, 1])
+}
+";
+
+    #[test]
+    fn where_memory_is_short_a_plan_of_whole_groups_is_run_too() {
+        let graph = import("model", WIDE.as_bytes(), &ImportOptions::default()).unwrap().graph;
+        let model = ModelGroups::of(&graph, Granularity::Fused);
+        let lab = lab(&graph, 1);
+        let profiles: Vec<DeviceRows> = lab.surveyed.iter().map(DeviceRows::from).collect();
+        let settings = PlanSettings { memory: Some(Bytes(3 << 20)), ..settings() };
+        let request = settings.request(&model, &lab.inventory, &profiles, |_| None).unwrap();
+        let mut candidates = Vec::new();
+        add_alternatives(&request, &PilotOptions::default(), &mut candidates);
+        let [candidate] = &candidates[..] else { panic!("{} candidates", candidates.len()) };
+        assert!(candidate.is_scheduled() && candidate.splits.is_empty() && keeps_memory(candidate));
+    }
+
+    #[test]
+    fn a_model_is_planned_by_agents_in_this_process() {
+        let graph = import("model", MODEL.as_bytes(), &ImportOptions::default()).unwrap().graph;
+        let model = ModelGroups::of(&graph, Granularity::Fused);
+        for agents in [1, 2] {
+            let lab = lab(&graph, agents);
+            let profiles: Vec<DeviceRows> = lab.surveyed.iter().map(DeviceRows::from).collect();
+            let address =
+                |device: &edgecut_graph::DeviceName| lab.cluster.server(&device.server).map(|s| s.endpoint.clone());
+            let request = settings().request(&model, &lab.inventory, &profiles, address).unwrap();
+            let displaced = CacheFlush::working_set(&graph);
+            let mut shards =
+                Shards::open(lab.folder.path(), &lab.surveyed, &model.items, lab.sampling, displaced).unwrap();
+            let given = BTreeMap::new();
+            let pilot = PilotAgents { fleet: &lab.fleet, cluster: &lab.cluster, given: &given, runtime: &lab.runtime };
+            let events = RefCell::new(Vec::new());
+            let mut planned = |options: &PilotOptions| {
+                plan_on_agents(&pilot, &request, &mut shards, options, &|event| events.borrow_mut().push(event))
+                    .unwrap()
+            };
+            let bare = planned(&PilotOptions::none());
+            assert_eq!(bare.candidate.costs, CostSource::Profile);
+            assert!(events.borrow().iter().any(|event| matches!(event, PlanEvent::Found(_))));
+            assert!(!events.borrow().iter().any(|event| matches!(event, PlanEvent::PilotRun { .. })));
+            events.borrow_mut().clear();
+            assert!(planned(&PilotOptions::none()).candidate.is_same(&bare.candidate), "all is measured");
+            assert!(!events.borrow().iter().any(|event| matches!(event, PlanEvent::ShardsMeasured(_))));
+
+            let options = PilotOptions { rounds: 2, run_time: Micros(2e4), turns: 1, ..PilotOptions::default() };
+            let piloted = planned(&options);
+            assert_eq!(piloted.candidate.costs, CostSource::PilotRun);
+            let plan = piloted.candidate.to_plan(&piloted.request).unwrap();
+            assert!(plan.notes.iter().any(|note| note.starts_with("pilot run: ")), "{:?}", plan.notes);
+            let is_run = |event: &&PlanEvent| matches!(event, PlanEvent::PilotRun { .. });
+            let count = events.borrow().iter().filter(is_run).count();
+            assert!(count >= 2, "a round, and a turn: {count}");
+            let limits = plan.devices.iter().map(|device| device.memory_limit_bytes.unwrap_or(Bytes::ZERO));
+            assert!(limits.into_iter().all(|limit| limit > Bytes::ZERO));
+        }
+    }
+
+    #[test]
+    fn pilot_runs_by_energy_keep_the_power_of_profiles() {
+        const WATTS: [f64; 2] = [50.0, 5.0];
+        const IDLE: f64 = 1.0;
+        let graph = import("model", MODEL.as_bytes(), &ImportOptions::default()).unwrap().graph;
+        let model = ModelGroups::of(&graph, Granularity::Fused);
+        let lab = lab(&graph, 2);
+        let mut profiles: Vec<DeviceRows> = lab.surveyed.iter().map(DeviceRows::from).collect();
+        for (profile, watts) in profiles.iter_mut().zip(WATTS) {
+            for row in &mut profile.rows {
+                row.energy_j = row.time_us_median.map(|time| Watts(IDLE + watts).during(time));
+                (row.idle_w, row.energy_source) = (Some(Watts(IDLE)), Some(EnergySource::External));
+            }
+        }
+        let settings = PlanSettings { objective: Objective::Energy, ..settings() };
+        let address =
+            |device: &edgecut_graph::DeviceName| lab.cluster.server(&device.server).map(|s| s.endpoint.clone());
+        let request = settings.request(&model, &lab.inventory, &profiles, address).unwrap();
+        let mut shards =
+            Shards::open(lab.folder.path(), &lab.surveyed, &model.items, lab.sampling, CacheFlush::working_set(&graph))
+                .unwrap();
+        let given = BTreeMap::new();
+        let pilot = PilotAgents { fleet: &lab.fleet, cluster: &lab.cluster, given: &given, runtime: &lab.runtime };
+        let options = PilotOptions { rounds: 2, run_time: Micros(2e4), ..PilotOptions::default() };
+        let piloted = plan_on_agents(&pilot, &request, &mut shards, &options, &|_| {}).unwrap();
+        assert_eq!(piloted.candidate.costs, CostSource::PilotRun);
+        let plan = piloted.candidate.to_plan(&piloted.request).unwrap();
+        assert!(plan.devices[0].order.is_empty() && !plan.devices[1].order.is_empty(), "{:?}", plan.groups);
+        let busy: Micros = plan.groups.iter().map(|group| group.time_us).sum();
+        let real = Watts(2.0 * IDLE).during(plan.predicted.latency_us) + Watts(WATTS[1]).during(busy);
+        let stated = plan.predicted.energy_j.unwrap();
+        assert!((stated - real).0.abs() < 1e-9 * real.0, "{stated} for {real}");
+    }
+}

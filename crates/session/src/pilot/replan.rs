@@ -1,0 +1,183 @@
+//! Alternates planning and measurement: a plan is computed with estimated costs of shards, its shards are measured, and
+//! the plan is recomputed, until nothing is left to measure or no round is left.
+
+use std::time::Instant;
+
+use edgecut_plan::{Candidate, PlanRequest, constrained::within_memory, planner, split};
+
+use super::{
+    agents::PilotAgents,
+    error::PlanningError,
+    in_context::InContextCosts,
+    options::PilotOptions,
+    progress::{PlanEvent, Progress},
+    replanning::{Replanning, Solved},
+};
+use crate::request::shards::{ShardError, Shards};
+use edgecut_agent::client::AgentError;
+
+/// Makes plans for one request, and measures what they ask for.
+pub struct Replanner<'a, 'r, 's> {
+    pub agents: &'a PilotAgents<'a>,
+    pub options: &'a PilotOptions,
+    pub progress: &'a dyn Fn(PlanEvent),
+    /// Without costs of shards.
+    pub request: &'a PlanRequest<'r>,
+    pub shards: &'a mut Shards<'s>,
+}
+
+impl<'r> Replanner<'_, 'r, '_> {
+    /// The best plan, or the one that is nearest to limits and targets, and the request at the costs of shards that are
+    /// known in the end. The same comes out the next time, unless this ends before all shards that plans ask for are measured.
+    ///
+    /// # Errors
+    /// If some group runs nowhere, or a measurement cannot be stored.
+    pub fn plan(&mut self) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
+        if self.request.like.is_some() {
+            let request = self.with_known_shards();
+            return Ok((planner::nearest(&request)?, request));
+        }
+        let (solved, request) = self.solved()?;
+        self.within_memory(solved, request)
+    }
+
+    /// The best plan without schedules.
+    fn solved(&mut self) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
+        let mut state = Replanning::new(self.options);
+        let begun = Instant::now();
+        loop {
+            let request = self.with_known_shards();
+            (self.progress)(PlanEvent::Searching);
+            let candidate = split::nearest(&request, state.start())?;
+            (self.progress)(PlanEvent::Found(Progress::of(&candidate)));
+            if state.is_exhausted() || self.request.search.stop.is_requested() {
+                return Ok((candidate, request));
+            }
+            if begun.elapsed() >= self.options.patience
+                && let Some(best) = state.unpromising(candidate.solution.evaluation.score)
+            {
+                return Ok((best, request));
+            }
+            let added = match self.measure(&candidate) {
+                Err(ShardError::Agent(why)) => {
+                    let best = state.into_measured().unwrap_or(candidate);
+                    return Ok((self.unmeasured(best, &why), request));
+                }
+                added => added?,
+            };
+            let measured = match added {
+                0 => candidate.clone(),
+                _ => split::reevaluate(&self.with_known_shards(), &candidate)?,
+            };
+            let score = measured.solution.evaluation.score;
+            state.keep(measured, score);
+            let solved = Solved {
+                choices: candidate.choices.clone(),
+                is_split: !candidate.splits.is_empty(),
+                score: candidate.solution.evaluation.score,
+                plan: candidate,
+            };
+            if let Some(candidate) = state.record(solved, added) {
+                return Ok((candidate, request));
+            }
+        }
+    }
+
+    /// `candidate`, in place of which no better one is looked for because of `why`.
+    fn unmeasured(&self, mut candidate: Candidate, why: &AgentError) -> Candidate {
+        (self.progress)(PlanEvent::AgentFailed(why.to_string()));
+        candidate.notes.push(format!("not all shards that plans asked for were measured: {why}"));
+        candidate
+    }
+
+    /// `solved` within the limits on memory, again where the memory of its shards was an estimate that is too small.
+    fn within_memory(
+        &mut self,
+        solved: Candidate,
+        mut request: PlanRequest<'r>,
+    ) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
+        if request.may_schedule() {
+            (self.progress)(PlanEvent::SearchingSchedules);
+        }
+        let mut candidate = within_memory(&request, solved);
+        for _ in 0..if self.request.is_limited() { self.options.replans() } else { 0 } {
+            let is_settled = candidate.splits.is_empty() || candidate.is_scheduled();
+            if is_settled || self.request.search.stop.is_requested() {
+                break;
+            }
+            match self.measure(&candidate) {
+                Ok(0) => break,
+                Err(ShardError::Agent(why)) => {
+                    candidate = self.unmeasured(candidate, &why);
+                    break;
+                }
+                added => drop(added?),
+            }
+            request = self.with_known_shards();
+            candidate = split::reevaluate(&request, &candidate)?;
+            if !candidate.solution.missed.is_empty() {
+                candidate = within_memory(&request, candidate);
+            }
+        }
+        Ok((candidate, request))
+    }
+
+    /// A candidate chosen by pilot runs, with the memory of its shards measured where that was an estimate, and the
+    /// request at the costs that it is judged by. Agents, which enforce their limits, have run it: where its memory
+    /// cannot be measured the candidate stays as it is. `request` is at the costs known before pilot runs, `known` what
+    /// these showed.
+    pub fn measure_memory(
+        &mut self,
+        mut candidate: Candidate,
+        known: &InContextCosts,
+        request: PlanRequest<'r>,
+    ) -> (Candidate, PlanRequest<'r>) {
+        if candidate.splits.is_empty() || candidate.is_scheduled() {
+            let request = known.applied_to(&request);
+            return (candidate, request);
+        }
+        match self.measure(&candidate) {
+            Ok(0) => {}
+            Ok(_) => {
+                let now = known.applied_to(&self.with_known_shards());
+                let found = split::reevaluate(&now, &candidate)
+                    .and_then(|found| Ok(found.limited_to(&candidate)?))
+                    .and_then(|found| split::met(&now, found));
+                match found {
+                    Ok(found) => return (found, now),
+                    Err(why) => {
+                        let what = "memory is as it was estimated before pilot runs; by what its shards take alone,";
+                        candidate.notes.push(format!("{what} {why}"));
+                    }
+                }
+            }
+            Err(why) => {
+                let what = "what its shards need of memory is an estimate, measuring them failed";
+                candidate.notes.push(format!("{what}: {why}"));
+            }
+        }
+        let request = known.applied_to(&request);
+        (candidate, request)
+    }
+
+    /// The request with all that is known of shards.
+    fn with_known_shards(&self) -> PlanRequest<'r> {
+        PlanRequest { shards: self.shards.costs(), ..self.request.clone() }
+    }
+
+    /// Measures the shards of a candidate that were not measured, and counts them.
+    fn measure(&mut self, candidate: &Candidate) -> Result<usize, ShardError> {
+        let mut measured = 0;
+        let mut each = |name: &str, number: usize, of: usize| {
+            measured = number;
+            (self.progress)(PlanEvent::MeasuringShard { name: name.to_string(), number, of });
+        };
+        let stop = self.request.search.stop;
+        let measuring = self.shards.measure(self.agents.fleet, &candidate.expanded, stop, &mut each);
+        let added = self.agents.runtime.block_on(measuring)?;
+        if measured > 0 {
+            (self.progress)(PlanEvent::ShardsMeasured(measured));
+        }
+        Ok(added)
+    }
+}
