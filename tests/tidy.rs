@@ -33,12 +33,18 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("interop", &["engine", "graph", "memory", "ops", "plan", "profile"]),
     ("cluster", &["engine", "graph", "memory", "ops", "plan", "profile", "values"]),
     ("report", &["cluster", "graph", "memory", "onnx", "ops", "plan", "profile", "relay"]),
-    ("session", &["cluster", "engine", "graph", "interop", "onnx", "ops", "plan", "profile", "relay", "values"]),
+    (
+        "session",
+        &[
+            "cluster", "engine", "graph", "interop", "memory", "onnx", "ops", "plan", "profile", "relay", "report",
+            "values",
+        ],
+    ),
     (
         "cli",
         &[
-            "cluster", "engine", "graph", "interop", "memory", "onnx", "ops", "plan", "profile", "relay", "report",
-            "session", "values",
+            "cluster", "engine", "graph", "interop", "onnx", "ops", "plan", "profile", "relay", "report", "session",
+            "values",
         ],
     ),
     ("python", &["cli", "cluster", "engine", "graph", "ops", "plan", "profile", "relay", "report", "session"]),

@@ -26,10 +26,11 @@
 //! | [`profile`], [`profile_source`] | what each group costs on each device: measured, or read from files |
 //! | [`plan`], [`plan_file`], [`calibrations`] | plans for a site or for recorded profiles; plan files; calibrations |
 //! | [`run`], [`outputs`] | runs of plans on agents, runs of models on this machine; their outputs |
+//! | [`memory`] | memory of one device: arenas, packings, liveness, schedules within a limit |
 //! | [`events`] | progress and cancellation |
 //! | [`error`], [`option_text`] | errors, and how their messages name options |
 //! | [`file_kind`], [`input`], [`output`], [`located`] | kinds of files; reading, writing; errors with a path |
-//! | [`option_values`] | deserialisation of options |
+//! | [`option_values`], `ineffective` | deserialisation of options; options without effect |
 //! | [`busy`], [`runtime`] | warnings about busy machines; the runtime for network I/O |
 
 pub mod busy;
@@ -38,8 +39,10 @@ pub mod cluster;
 pub mod error;
 pub mod events;
 pub mod file_kind;
+mod ineffective;
 pub mod input;
 pub mod located;
+pub mod memory;
 pub mod model;
 pub mod option_text;
 pub mod option_values;
