@@ -40,13 +40,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "values",
         ],
     ),
-    (
-        "cli",
-        &[
-            "agent", "engine", "graph", "interop", "memory", "onnx", "ops", "plan", "profile", "relay", "report",
-            "session", "values",
-        ],
-    ),
+    ("cli", &["agent", "graph", "plan", "profile", "session"]),
     ("python", &["agent", "cli", "engine", "graph", "ops", "plan", "profile", "relay", "report", "session"]),
     ("fuzz", &["agent", "engine", "graph", "onnx", "ops", "plan", "relay", "session", "values"]),
 ];

@@ -51,6 +51,11 @@ pub fn is_configured(flag: &str) -> bool {
     CONFIGURED_FLAGS.get().is_some_and(|names| names.contains(name))
 }
 
+/// Names of the options of the libraries whose values are those of the configuration file.
+pub fn configured_options() -> BTreeSet<String> {
+    CONFIGURED_FLAGS.get().into_iter().flatten().map(|name| name.replace('-', "_")).collect()
+}
+
 /// `command` with the defaults that the configuration file has for what `arguments` call, if there is such a file.
 ///
 /// # Errors

@@ -2,9 +2,12 @@
 
 use edgecut_session::option_text::render_options;
 
-/// `text` with options replaced by flags that can be copied into a shell.
+/// `text` with options replaced by flags. Flags with values can be copied into a shell; names alone stay a list.
 pub fn with_flags(text: &str) -> String {
-    render_options(text, |options| options.iter().map(|(name, value)| flag(name, *value)).collect::<Vec<_>>().join(" "))
+    render_options(text, |options| {
+        let separator = if options.iter().all(|(_, value)| value.is_none()) { ", " } else { " " };
+        options.iter().map(|(name, value)| flag(name, *value)).collect::<Vec<_>>().join(separator)
+    })
 }
 
 fn flag(name: &str, value: Option<&str>) -> String {
@@ -34,6 +37,7 @@ mod tests {
                 r"such as --bind-dim batch=1 --bind-dim 'it'\''s + 1=1' --bind-dim z:0=1",
             ),
             ("option `pin=#7=a/cpu`", "--pin '#7=a/cpu'"),
+            ("option `inputs`, option `bind_dim` have no effect", "--inputs, --bind-dim have no effect"),
         ] {
             assert_eq!(with_flags(text), expected);
         }

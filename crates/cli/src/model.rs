@@ -78,13 +78,6 @@ impl ModelFlags {
     }
 }
 
-impl ModelArguments {
-    /// Reads the model, and prints its notices to stderr.
-    pub fn open(&self) -> Result<Model, Error> {
-        open(&self.model, &self.flags.options())
-    }
-}
-
 /// Reads the model at `path`, and prints its notices to stderr.
 pub fn open(path: &Path, options: &ModelOptions) -> Result<Model, Error> {
     let model = Model::open(path, options)?;

@@ -36,10 +36,11 @@
 //! | [`workload`] | device-placement workloads |
 //! | [`operators`], [`engine`] | the Relay operators that are known; engines, as options choose them |
 //! | `failover` | plans for the servers that are left |
+//! | [`memory`] | memory of one device: arenas, packings, liveness, schedules within a limit |
 //! | [`events`] | progress and cancellation |
 //! | [`error`], [`option_text`] | errors, and how their messages name options |
 //! | [`file_kind`], [`input`], [`output`], [`located`] | kinds of files; reading, writing; errors with a path |
-//! | [`option_values`] | deserialisation of options |
+//! | [`option_values`], `ineffective` | deserialisation of options; options without effect |
 //! | [`busy`], [`runtime`] | warnings about busy machines; the runtime for network I/O |
 
 pub mod busy;
@@ -55,8 +56,10 @@ pub mod events;
 pub mod export;
 mod failover;
 pub mod file_kind;
+mod ineffective;
 pub mod input;
 pub mod located;
+pub mod memory;
 pub mod model;
 pub mod operators;
 pub mod option_text;

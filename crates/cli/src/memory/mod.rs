@@ -1,12 +1,12 @@
 //! `edgecut memory`: tensors placed in an arena, schedules under a memory limit, buffers packed, liveness reported.
 
-mod effort;
-mod figures;
+mod files;
 mod liveness;
 mod pack;
 mod place;
 mod schedule;
 mod subject;
+mod times;
 
 use clap::Subcommand;
 

@@ -2,24 +2,9 @@
 
 use std::path::PathBuf;
 
-use edgecut_memory::{
-    remat::RematOptions,
-    target::{Limit, Target},
-};
+use edgecut_session::memory::{ScheduleOptions, schedule::options::Limit};
 
-use crate::{
-    format::Format,
-    ineffective::Flag,
-    memory::{effort, subject::SubjectFlags},
-};
-
-/// Millions of schedule steps that are tried if `--effort` is not given, at least.
-const EFFORT: u64 = 100;
-/// Steps for each pair of operators, if that is more: both the steps of a schedule and the moves that it has grow with the
-/// number of operators.
-const STEPS_PER_PAIR: u64 = 400;
-/// Millions of steps at most.
-const MAX_EFFORT: u64 = 1000;
+use crate::{format::Format, ineffective::Flag, memory::subject::SubjectFlags};
 
 /// Find schedules of a model that need less memory.
 ///
@@ -113,23 +98,18 @@ pub(super) struct SearchFlags {
 }
 
 impl Schedule {
-    /// The flags that other planners' graphs have no use for.
-    pub(super) fn of_models(&self) -> Vec<Flag> {
-        let mut flags = self.flags.all();
-        flags.extend(self.execution.all());
-        flags
-    }
-
-    /// The target, if one was given.
-    pub(super) fn target(&self) -> Option<Target> {
-        self.target.limit.map(Target::Limit).or(self.target.slowdown.map(Target::Slowdown))
-    }
-
-    /// The search's options for a graph of this size, from `seed`.
-    pub(super) fn options(&self, seed: u64, operators: usize) -> RematOptions {
-        let pairs = (operators as u64).saturating_pow(2);
-        let default = (pairs.saturating_mul(STEPS_PER_PAIR) / 1_000_000).clamp(EFFORT, MAX_EFFORT);
-        RematOptions { seed, budget: effort::steps(self.search.effort, default), cut_off: None }
+    /// These flags as options.
+    pub(super) fn options(&self) -> ScheduleOptions {
+        ScheduleOptions {
+            subject: self.flags.options(),
+            limit: self.target.limit,
+            slowdown: self.target.slowdown,
+            run: self.execution.run,
+            cluster: self.execution.cluster.clone(),
+            seed: self.search.seed,
+            seeds: self.search.seeds,
+            effort: self.search.effort,
+        }
     }
 }
 

@@ -1,123 +1,114 @@
-//! Schedules of a model, with their arenas, and the one that is chosen run on this machine.
+//! Schedules of a model on stdout: one row each, with what was measured of the one that ran.
 
-use edgecut_graph::{Graph, TensorId};
-use edgecut_memory::{
-    check,
-    model::{GroupedGraph, Model, Schedule as Found, ScheduleFront, schedule_arena, schedule_model},
-    roofline::Roofline,
-    target::Target,
-};
-use edgecut_session::{
-    error::Message,
-    model::contents::{Contents, engine_error},
-    run::schedule_bench::{ScheduleBench, ScheduleRun},
+use std::fmt;
+
+use edgecut_session::memory::schedule::{
+    model::{Execution, ModelSchedules, RunCost, ScheduleRun},
+    offload::OffloadExecution,
+    row::ScheduleRow,
 };
 
-use super::{
-    flags::Schedule,
-    notes::notes,
-    offload::{self, nearest},
-    rows::{self, Row, RunTable},
-};
+use super::flags::{ExecutionFlags, Schedule};
 use crate::{
-    Failure, Outcome,
+    Outcome,
     format::{self, Format},
-    memory::{effort, subject::Subject},
-    source_file,
+    memory::times::times,
     stdout::print_line,
 };
 
-/// The slowdown that `--run` allows without a target.
-const SLOWDOWN: f64 = 1.1;
-/// Millions of placements that are tried for the arena if `--effort` is not given.
-const ARENA_EFFORT: u64 = 30;
-
-/// Searches and prints schedules, and with `--run` runs the chosen one.
-pub(super) fn run(arguments: &Schedule, subject: &Subject) -> Outcome {
-    let grouped = subject.problem.grouped();
-    let neighbour = arguments.execution.cluster.as_deref().map(nearest).transpose()?;
-    let host = neighbour.as_ref().map(|(_, link)| *link);
-    let roofline = Roofline::default();
-    let model = Model { grouped: &grouped, costs: &roofline, host };
-    let options = arguments.options(arguments.search.seed, grouped.groups.len());
-    let fitted = schedule_model(&model, &options).map_err(Failure::bad_input)?;
-    let default = arguments.execution.run.then_some(Target::Slowdown(SLOWDOWN));
-    let Some(target) = arguments.target().or(default) else { return front(arguments, subject, &fitted) };
-    let Some(best) = fitted.best(target) else {
-        let (found, bound) = (fitted.smallest_peak(), fitted.peak_bound);
-        let text =
-            format!("no schedule keeps the target: the smallest one found needs {found}, the lower bound is {bound}");
-        return Err(Failure::NoPlan(Message::from(text)));
-    };
-    match (arguments.execution.run, &neighbour) {
-        (true, Some((neighbour, _))) => offload::run(arguments, subject, &fitted, target, neighbour),
-        _ => chosen(arguments, subject, &grouped, &fitted, best, target),
+/// Prints the schedules, and what was measured of the one that ran.
+pub(super) fn print(arguments: &Schedule, schedules: &ModelSchedules) -> Outcome {
+    match arguments.format {
+        Format::Csv => format::print_csv(&schedules.rows),
+        Format::Json => format::print_json(&schedules.rows),
+        Format::Table => {
+            print_rows(&schedules.rows, &notes(&arguments.execution, schedules));
+            match &schedules.execution {
+                Some(Execution::Here { run, .. }) => print_line!("{}", RunTable(run)),
+                Some(Execution::OnAgents(execution)) => print_offload(execution),
+                None => {}
+            }
+            Ok(())
+        }
     }
 }
 
-/// All schedules that no other one beats.
-fn front(arguments: &Schedule, subject: &Subject, fitted: &ScheduleFront) -> Outcome {
-    let rows: Vec<Row> = fitted.front().iter().map(|schedule| Row::of(fitted, schedule)).collect();
-    rows::print(arguments.format, &rows, &notes(arguments, subject, fitted))?;
-    arguments.output.as_deref().map_or(Ok(()), |path| source_file::write(path, &format::to_csv(&rows)?))
+/// The lower bound, where times come from, and what was not run.
+fn notes(flags: &ExecutionFlags, schedules: &ModelSchedules) -> Vec<String> {
+    let (bound, times) = (schedules.bound_peak_bytes, times(&schedules.times));
+    let mut notes = vec![format!("lower bound of the peak: {bound}; times {times}")];
+    if flags.cluster.is_some() && !flags.run {
+        notes.push("copies to a neighbour are simulated at the link's cost; --run runs them on the agents".to_string());
+    }
+    notes
 }
 
-/// The schedule that meets the target, with its arena; with `--run` it is run on this machine.
-fn chosen<'a>(
-    arguments: &Schedule,
-    subject: &Subject,
-    grouped: &GroupedGraph,
-    fitted: &'a ScheduleFront,
-    mut best: Found<'a>,
-    target: Target,
-) -> Outcome {
-    let mut measured = None;
-    if arguments.execution.run {
-        let whole = &subject.problem.graph;
-        let params = subject.params_of_run()?;
-        let contents = Contents::new(whole, subject.given.clone(), &params)?.within_ranges_of(whole);
-        let content = |graph: &Graph, id: TensorId| contents.of_tensor(graph.tensor(id));
-        let mut bench = ScheduleBench::new(grouped, &content).map_err(engine_error)?;
-        let (kept, run) = run_here(&mut bench, fitted, best, target)?;
-        (best, measured) = (kept, Some(run));
+fn print_rows(rows: &[ScheduleRow], notes: &[String]) {
+    print_line!("{:>12} {:>7} {:>12} {:>9} {:>12}", "peak", "", "time", "", "arena");
+    for row in rows {
+        print_line!(
+            "{:>12} {:>6.1}% {:>12} {:>+8.2}% {:>12}",
+            row.peak_bytes.to_string(),
+            100.0 * row.peak_ratio,
+            row.time_us.to_string(),
+            100.0 * (row.time_ratio - 1.0),
+            row.arena_bytes.map_or(String::new(), |bytes| bytes.to_string())
+        );
     }
-    let scheduled = best.graph();
-    check::values::values(&best.variant.grouped.graph, &scheduled.graph).map_err(Failure::failed)?;
-    let (align, steps) = (arguments.flags.align(), effort::steps(arguments.search.effort, ARENA_EFFORT));
-    let arena = schedule_arena::arena(&best, align, steps).map_err(Failure::failed)?.height;
-    let tvm_arena = schedule_arena::tvm_arena(grouped, align).map_err(Failure::bad_input)?;
-    let mut row = Row::detailed(fitted, &best);
-    (row.arena_bytes, row.tvm_arena_bytes) = (Some(arena), Some(tvm_arena));
-    let notes = notes(arguments, subject, fitted);
-    let write =
-        || arguments.output.as_deref().map_or(Ok(()), |path| source_file::write(path, scheduled.to_csv().as_bytes()));
-    let Some(run) = measured else {
-        rows::print(arguments.format, &[row], &notes)?;
-        return write();
-    };
-    row.add_run(&run);
-    rows::print(arguments.format, &[row], &notes)?;
-    if arguments.format == Format::Table {
-        print_line!("{}", RunTable(&run));
+    notes.iter().for_each(|note| print_line!("{note}"));
+    if let [
+        ScheduleRow {
+            repeated: Some(repeated),
+            stored: Some(stored),
+            stretches: Some(stretches),
+            parts: Some(parts),
+            ..
+        },
+    ] = rows
+    {
+        print_line!(
+            "{repeated} groups run again, {stored} copies to a neighbour; {stretches} segments in {parts} parts"
+        );
     }
-    write()?;
-    run.check(arena).map_err(Failure::failed)
+    if let [ScheduleRow { tvm_arena_bytes: Some(arena), .. }] = rows {
+        print_line!("program order in TVM's default arena: {arena}");
+    }
 }
 
-/// Runs the schedule; under a slowdown those around it, and keeps the smallest one that is as fast.
-fn run_here<'a>(
-    bench: &mut ScheduleBench<'_>,
-    fitted: &'a ScheduleFront,
-    first: Found<'a>,
-    target: Target,
-) -> Result<(Found<'a>, ScheduleRun), Failure> {
-    let progress = |schedule: &Found<'_>, run: &ScheduleRun| {
-        let (peak, slowdown) = (schedule.peak, run.slowdown());
-        eprintln!("ran a schedule of {peak} in {slowdown:.3} times the time of program order");
-    };
-    let found = match target {
-        Target::Limit(_) => bench.run(&first.graph()).map(|run| (first, run)),
-        Target::Slowdown(allowed) => bench.smallest_within(fitted, first, allowed, &progress),
-    };
-    found.map_err(engine_error)
+/// A run on the agents of two servers.
+fn print_offload(execution: &OffloadExecution) {
+    let OffloadExecution { device, arena, predicted, schedule, program_order, difference } = execution;
+    print_line!("predicted of both devices: {predicted}, an arena of {arena} on {device}");
+    print_line!("{:<16} {:>14} {:>12} {:>12} {:>12}", "measured", "with scratch", "parameters", "neighbour", "time");
+    for (name, ran) in [("schedule", schedule), ("program order", program_order)] {
+        let [peak, parameters, neighbour] =
+            [ran.peak, ran.parameters, ran.neighbour_peak].map(|bytes| bytes.to_string());
+        print_line!("{name:<16} {peak:>14} {parameters:>12} {neighbour:>12} {:>12}", ran.time.to_string());
+    }
+    print_line!("results          {difference}");
+}
+
+/// What was measured, as a table: the schedule, program order, and the model as one piece.
+struct RunTable<'a>(&'a ScheduleRun);
+
+impl fmt::Display for RunTable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RunTable(run) = self;
+        let head = ["measured", "tensors", "with scratch", "parameters", "time"];
+        writeln!(f, "{:<16} {:>12} {:>14} {:>12} {:>12}", head[0], head[1], head[2], head[3], head[4])?;
+        // The engine does not report the tensors inside a piece.
+        let inside = None;
+        for (name, cost, tensors) in [
+            ("schedule", &run.schedule, Some(run.schedule.arena)),
+            ("program order", &run.program_order, Some(run.program_order.arena)),
+            ("as one piece", &run.one_piece, inside),
+        ] {
+            let slower = 100.0 * (cost.time.0 / run.program_order.time.0 - 1.0);
+            let RunCost { peak, parameters, time, .. } = *cost;
+            let [peak, parameters] = [peak, parameters].map(|bytes| bytes.to_string());
+            let (tensors, time) = (tensors.map_or("-".to_string(), |bytes| bytes.to_string()), time.to_string());
+            writeln!(f, "{name:<16} {tensors:>12} {peak:>14} {parameters:>12} {time:>12} {slower:>+8.2}%")?;
+        }
+        write!(f, "results          {}", run.difference)
+    }
 }
