@@ -11,9 +11,7 @@ use crate::{
 };
 use edgecut_graph::units::{Bytes, Joules, Micros, Watts};
 use edgecut_plan as plan;
-use edgecut_plan::{
-    Problem, file::Source, problem::DeviceId, solve::Solution, split::front::Point, table as plan_table,
-};
+use edgecut_plan::{Problem, Solution, file::Source, problem::DeviceId, split::front::Point, table as plan_table};
 
 pub(crate) fn print(format: Format, problem: &Problem, plan: &plan::Plan, solution: &Solution) -> Outcome {
     match format {

@@ -8,10 +8,8 @@
 
 use super::session::Session;
 use crate::{
-    DeviceId, GroupId, Problem, TensorIndex,
-    bound::{critical_path::Tails, energy::EnergyTails},
-    placement::Placement,
-    problem::{LinkId, Objective, ParameterId},
+    judge::bound::{critical_path::Tails, energy::EnergyTails},
+    problem::{DeviceId, GroupId, LinkId, Objective, ParameterId, Problem, TensorIndex, placement::Placement},
 };
 use edgecut_graph::units::{Bytes, Joules, Micros};
 

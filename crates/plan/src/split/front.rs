@@ -1,13 +1,11 @@
-//! More than one plan: the Pareto front, the best of it within memory limits, and what each server is worth.
+//! More than one plan: the Pareto front, and the best of it within memory limits.
 
-use std::{collections::BTreeSet, fmt};
-
-use super::{
-    ratios::Ratios,
-    solve::{bound_by, met, nearest, solve},
-};
+use super::solve::{bound_by, met, nearest};
 use crate::{
-    candidate::Candidate, no_plan::NoPlan, pipeline_depth, problem::Objective, request::PlanRequest, solve::arenas,
+    candidate::Candidate,
+    judge::{no_plan::NoPlan, pipeline_depth, solution::arenas},
+    problem::Objective,
+    request::PlanRequest,
 };
 use edgecut_graph::units::{Bytes, Micros};
 
@@ -30,14 +28,6 @@ pub struct Point {
     pub peak: Bytes,
     /// The latency of a pilot run, if it was run.
     pub measured: Option<Micros>,
-}
-
-/// What a plan would be without one server.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Without {
-    pub server: String,
-    /// The objective's value then, over its value now; `None` where no plan meets the targets then.
-    pub ratio: Option<f64>,
 }
 
 /// Memory limits that are tried, from the smallest peak up to that of the fastest plan, which is found without one.
@@ -250,21 +240,6 @@ pub fn value(objective: Objective, candidate: &Candidate) -> f64 {
     }
 }
 
-impl fmt::Display for Without {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.ratio {
-            None => write!(f, "without server {} no plan was found", self.server),
-            Some(ratio) if (ratio - 1.0).abs() < 5e-4 => {
-                write!(f, "without server {} the plan is as good", self.server)
-            }
-            Some(ratio) => {
-                let (percent, word) = (100.0 * (ratio - 1.0).abs(), if ratio < 1.0 { "better" } else { "worse" });
-                write!(f, "without server {} the plan is {percent:.1} % {word}", self.server)
-            }
-        }
-    }
-}
-
 impl Point {
     /// `None` if its memory does not fit in 63 bits.
     fn of(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<Point> {
@@ -302,24 +277,4 @@ fn add(front: &mut Vec<Point>, point: Point) -> bool {
     let at = front.partition_point(|kept| rank(kept) <= rank(&point));
     front.insert(at, point);
     true
-}
-
-/// What the objective's value would be without each server that `candidate` uses, those of source and sink apart.
-pub fn without(request: &PlanRequest<'_>, candidate: &Candidate) -> Vec<Without> {
-    let network = &request.network;
-    let server = |device: u32| network.devices[device as usize].server.as_str();
-    let used: BTreeSet<&str> =
-        candidate.solution.evaluation.task_graph.tasks.iter().map(|task| server(task.device.0)).collect();
-    let needed = [server(network.source.0), server(network.sink.0)];
-    let spared = |name: &str| {
-        let mut less = PlanRequest { ratios: Ratios::Tuned, like: None, ..request.clone() };
-        for row in &mut less.costs {
-            for (device, cost) in network.devices.iter().zip(row) {
-                *cost = cost.filter(|_| device.server != name);
-            }
-        }
-        let value = solve(&less, None).ok().map(|other| other.solution.value());
-        Without { server: name.to_string(), ratio: value.map(|value| value / candidate.solution.value()) }
-    };
-    used.into_iter().filter(|name| !needed.contains(name)).map(spared).collect()
 }

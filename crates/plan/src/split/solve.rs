@@ -8,22 +8,25 @@ use edgecut_ops::passes::{
 
 use super::{
     bound::{bounds, is_relaxed, proof},
-    choice::{Choice, Choices, Halo},
-    expand::Expanded,
-    ratios::Ratios,
     search,
 };
 use crate::{
-    bound::LowerBound,
     candidate::Candidate,
-    evaluation::Score,
-    file::Split,
-    no_plan::NoPlan,
-    placement::Placement,
-    problem::{DeviceId, ProblemError},
-    request::PlanRequest,
-    search::Options,
-    solve::{self, Solution, evaluate},
+    judge::{
+        bound::LowerBound,
+        evaluation::Score,
+        no_plan::NoPlan,
+        solution::{Solution, evaluate},
+    },
+    plan_file::file::Split,
+    problem::{DeviceId, ProblemError, placement::Placement},
+    request::{
+        PlanRequest,
+        choice::{Choice, Choices, Halo},
+        expand::Expanded,
+        ratios::Ratios,
+    },
+    search::{options::Options, solve},
 };
 
 /// The part (one over it) of the evaluations that each search for splits may take, and the placing of the groups that
