@@ -19,7 +19,7 @@ use edgecut::{
         search::Options,
         split::{
             Choice, Halo, Ratios, SplitOptions, divided,
-            front::{front, value, within},
+            front::{front, within},
             met, solve,
         },
         transfer_format::Coding,
@@ -112,7 +112,7 @@ fn looser_limits_never_give_worse_plans() {
         (vec![10_000.0, 7_000.0, 2_000.0], 100.0, Objective::Throughput),
     ];
     for (speeds, bandwidth, objective) in cases {
-        let worth = |answer: &Candidate| value(objective, answer);
+        let worth = |answer: &Candidate| answer.value(objective);
         on_request(&graph, &speeds, bandwidth, objective, |request| {
             let mut grown: Vec<usize> = Vec::new();
             let found = front(&with_budget(&request, 400), |points| grown.push(points.len())).unwrap();

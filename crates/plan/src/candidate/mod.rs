@@ -4,29 +4,34 @@
 //!
 //! | module | |
 //! |---|---|
+//! | [`attempt`], `strategy` | ways to find a candidate, tried in order, and the account of what each found |
 //! | `estimates` | which times of a plan were not measured |
 //! | `identity` | which group and which tensor of the model the rows of a plan are, or are parts of |
 
+pub mod attempt;
 mod estimates;
 mod identity;
+pub(crate) mod strategy;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use edgecut_graph::units::Micros;
 
+use self::attempt::Attempt;
 use crate::{
     check::{self, Violation},
     judge::{
         bound::LowerBound,
         evaluation::Evaluation,
         no_plan::NoPlan,
+        rank::Rank,
         solution::{Solution, evaluate},
     },
     plan_file::{
         file::{Plan, Split},
         schedule::Schedule,
     },
-    problem::{Device, GroupId, Handling, Problem, ProblemError, Targets, group_names::GroupNames},
+    problem::{Device, GroupId, Handling, Objective, Problem, ProblemError, Targets, group_names::GroupNames},
     request::{PlanRequest, choice::Choices, expand::Expanded},
 };
 
@@ -46,6 +51,8 @@ pub struct Candidate {
     /// The value of the best plan without splits, if there is one.
     pub whole: Option<f64>,
     pub costs: CostSource,
+    /// How it was found: the strategies in the order in which they were tried.
+    pub attempts: Vec<Attempt>,
     /// Notes for the user.
     pub notes: Vec<String>,
 }
@@ -84,8 +91,31 @@ impl Candidate {
             applied,
             whole: None,
             costs: CostSource::Profile,
+            attempts: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    /// Of two candidates for `objective` the better one misses limits and targets by less ([`Solution::distance`]), or by
+    /// as much at a better value.
+    pub fn rank(&self, objective: Objective) -> Rank {
+        Rank::new(self.solution.distance(), self.value(objective))
+    }
+
+    /// What it is worth by `objective`, the smaller the better.
+    pub fn value(&self, objective: Objective) -> f64 {
+        let evaluation = &self.solution.evaluation;
+        match objective {
+            Objective::Latency => evaluation.latency().0,
+            Objective::Throughput => self.solution.interval().0,
+            Objective::Memory => evaluation.peak().0 as f64,
+            Objective::Energy => evaluation.energy.0,
+        }
+    }
+
+    /// Placements that all strategies together evaluated.
+    pub(crate) fn evaluations(&self) -> u64 {
+        self.attempts.iter().map(|attempt| attempt.evaluations).sum()
     }
 
     /// Whether some device follows a schedule that needs less memory. The request has no costs of its steps.

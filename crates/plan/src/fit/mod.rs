@@ -4,8 +4,10 @@
 //!
 //! | module | |
 //! |---|---|
+//! | `strategy` | the strategies for limits on memory, in order |
 //! | [`constrained`] | plans whose devices follow memory-saving schedules |
 //! | [`offload`] | a schedule that keeps tensors on another device, as a plan of both |
 
 pub mod constrained;
 pub mod offload;
+pub(crate) mod strategy;

@@ -1,10 +1,9 @@
 //! The evaluation of a placement: its task graph, timeline, loads and memory, and the score that searches compare.
 
-use std::cmp::Ordering;
-
 use super::{
     energy,
     memory_usage::{MemoryUsage, memory_usage},
+    rank::Rank,
     simulate::{Loads, Timeline, loads, simulate},
     task_graph::{ReplicaId, ReplicaOrigin, TaskGraph, TaskId},
 };
@@ -28,7 +27,7 @@ pub struct Evaluation {
     pub score: Score,
 }
 
-/// The quality of a placement, compared in this order: violation of limits and targets, objective, tie-break.
+/// The quality of a placement: violation of limits and targets, objective, tie-break.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Score {
     /// Sum of the relative excesses over limits and targets; 0 if all are met.
@@ -113,15 +112,12 @@ impl Score {
         self.violation <= 0.0
     }
 
-    pub fn total_cmp(&self, other: &Score) -> Ordering {
-        self.violation
-            .total_cmp(&other.violation)
-            .then(self.value.total_cmp(&other.value))
-            .then(self.tie.total_cmp(&other.tie))
+    pub fn rank(&self) -> Rank {
+        Rank::new(self.violation, self.value).with_tie(self.tie)
     }
 
     pub fn better(&self, other: &Score) -> bool {
-        self.total_cmp(other).is_lt()
+        self.rank() < other.rank()
     }
 }
 

@@ -12,6 +12,7 @@
 //! | [`evaluation`] | all of these for one placement, and its score |
 //! | `stage_cut` | where a device's groups are cut into stages |
 //! | [`pipeline_depth`] | the inputs in flight of a stream, and their memory |
+//! | [`rank`] | the one rule of what is better |
 //! | [`bound`] | lower bounds, one argument a file |
 //! | `proof` | what no placement meets, by bounds alone |
 //! | [`no_plan`] | why there is no plan, and what the nearest one misses |
@@ -25,6 +26,7 @@ pub mod memory_usage;
 pub mod no_plan;
 pub mod pipeline_depth;
 pub mod proof;
+pub mod rank;
 pub mod simulate;
 pub mod solution;
 pub mod stage_cut;

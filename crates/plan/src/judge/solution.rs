@@ -7,6 +7,7 @@ use super::{
     no_plan::{Nearest, NoPlan, Shortage},
     pipeline_depth,
     proof::SLACK,
+    rank::Rank,
 };
 use crate::problem::{DeviceId, Objective, Problem, ProblemError, placement::Placement};
 use edgecut_graph::units::{Bytes, Joules, Micros};
@@ -190,9 +191,18 @@ impl Solution {
         memory + missed(false).map(Shortage::excess).sum::<f64>()
     }
 
-    /// Whether it is better than `other`: nearer to limits and targets, or as near and of a better value.
+    /// That of its score if it meets limits and targets, else by [`Solution::violation`].
+    pub fn rank(&self) -> Rank {
+        match self.missed.is_empty() {
+            true => self.evaluation.score.rank(),
+            false => Rank::new(self.violation(), self.value()),
+        }
+    }
+
+    /// Whether it is better than `other`, without a tie-break.
     pub fn is_better(&self, other: &Solution) -> bool {
-        (self.violation(), self.value()) < (other.violation(), other.value())
+        let rank = |solution: &Solution| Rank::new(solution.violation(), solution.value());
+        rank(self) < rank(other)
     }
 
     /// Itself, if it meets limits and targets.

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     plan_file::file::Split,
     problem::{
-        Cost, DeviceId, Group, GroupId, ParameterId, Problem,
+        Cost, DeviceId, Group, GroupId, ParameterId, Problem, ProblemError,
         assemble::{CostedGroup, assemble},
         part_name::part_name,
     },
@@ -95,6 +95,14 @@ impl PlanRequest<'_> {
             devices: group_of(operator).and_then(|g| expanded.homes.get(&g)).cloned().unwrap_or_default(),
         };
         expanded.divisions.iter().map(split).collect()
+    }
+
+    /// [`PlanRequest::expand`], for what only needs to say that there is no such problem.
+    ///
+    /// # Errors
+    /// If an operator refuses a shard.
+    pub(crate) fn expanded(&self, choices: &Choices) -> Result<Expanded, ProblemError> {
+        self.expand(choices).map_err(|error| ProblemError { what: error.to_string() })
     }
 
     /// The problem in which the groups of `choices` are split so; those that cannot be cut that finely stay whole.

@@ -1,16 +1,22 @@
 //! From a request to a candidate, by the request's costs alone.
 
 use crate::{
-    candidate::Candidate,
-    fit::constrained,
+    candidate::{
+        Candidate,
+        strategy::{Progress, Strategy},
+    },
+    fit::strategy::{self as within_limits, Front, Schedules, Unsplit},
     judge::no_plan::{NoPlan, Shortage},
-    problem::ProblemError,
     request::{PlanRequest, choice::Choices},
     split::{
         bound,
-        solve::{met, nearest as split_nearest},
+        solve::met,
+        strategy::{Like, Split, Whole},
     },
 };
+
+/// Everything that is tried for a plan, in this order.
+const STRATEGIES: [&dyn Strategy; 6] = [&Like, &Whole, &Split, &Front, &Schedules, &Unsplit];
 
 /// Where a bound proves that no plan meets limits and targets, the search for the nearest plan gets this fraction of the
 /// evaluations and of the time: 1 / 16.
@@ -35,7 +41,14 @@ pub fn nearest(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
     let is_proved = !proof(request)?.is_empty();
     let shortened = is_proved.then(|| request.with_part(PROVED_PART));
     let request = shortened.as_ref().unwrap_or(request);
-    Ok(constrained::within_memory(request, split_nearest(request, None)?))
+    Progress::new(request, None).try_all(&STRATEGIES)?.finish()
+}
+
+/// `solved`, whose shards may be measured, or what the strategies for limits on memory find in its place. If none meets
+/// limits and targets, the nearest.
+pub fn within_memory(request: &PlanRequest<'_>, solved: Candidate) -> Candidate {
+    let progress = Progress::from(request, solved.clone());
+    progress.try_all(&within_limits::STRATEGIES).and_then(Progress::finish).unwrap_or(solved)
 }
 
 /// The limits and targets of `request` that no plan meets at its costs, by bounds.
@@ -43,7 +56,7 @@ pub fn nearest(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
 /// # Errors
 /// If the tables contradict each other.
 pub fn proof(request: &PlanRequest<'_>) -> Result<Vec<Shortage>, NoPlan> {
-    let unsplit = request.expand(&Choices::new()).map_err(|error| ProblemError { what: error.to_string() })?;
+    let unsplit = request.expanded(&Choices::new())?;
     Ok(bound::proof(request, &unsplit.problem))
 }
 

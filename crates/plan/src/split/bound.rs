@@ -9,13 +9,14 @@
 //! so no share of one consumes less than that share at the best rate, on the device where that is the least ([`energy`]).
 
 use crate::{
+    candidate::Candidate,
     judge::{
         bound::{Bounds, LowerBound, area, energy, footprint},
         no_plan::Shortage,
         proof::{self, SLACK},
     },
-    problem::{Cost, DeviceId, Group, GroupId, ParameterId, Problem},
-    request::PlanRequest,
+    problem::{Cost, DeviceId, Group, GroupId, ParameterId, Problem, ProblemError},
+    request::{PlanRequest, choice::Choices},
 };
 use edgecut_graph::units::{Bytes, Joules, Micros};
 
@@ -30,6 +31,18 @@ pub fn proof(request: &PlanRequest<'_>, unsplit: &Problem) -> Vec<Shortage> {
         None => proof::proof(unsplit, &Bounds::of(unsplit)),
         Some(relaxation) => relaxation.proof(unsplit),
     }
+}
+
+/// Sets the bounds of `candidate` to those on every plan of `request`, unless it is proved the best one by itself.
+pub(crate) fn bound_by(request: &PlanRequest<'_>, candidate: &mut Candidate) -> Result<(), ProblemError> {
+    let unsplit = request.expanded(&Choices::new())?;
+    let solution = &mut candidate.solution;
+    solution.bounds = bounds(request, &unsplit.problem);
+    if is_relaxed(request) {
+        let bound = solution.bounds.on(request.objective);
+        solution.bound = LowerBound { value: bound.value.min(solution.value()), ..bound };
+    }
+    Ok(())
 }
 
 /// Whether groups may be computed in parts, so that the bounds of a placement problem do not hold for `request`.

@@ -1,6 +1,9 @@
 //! More than one plan: the Pareto front, and the best of it within memory limits.
 
-use super::solve::{bound_by, met, nearest};
+use super::{
+    bound::bound_by,
+    solve::{met, nearest},
+};
 use crate::{
     candidate::Candidate,
     judge::{no_plan::NoPlan, pipeline_depth, solution::arenas},
@@ -148,8 +151,16 @@ fn limited_to<'a>(request: &PlanRequest<'a>, limit: Bytes) -> PlanRequest<'a> {
 /// # Errors
 /// If the tables contradict each other, or some group runs nowhere.
 pub fn within(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
-    let best = nearest_of(request.objective, alternatives(request)?);
+    let best = nearest_of(request.objective, alternatives(request)?.candidates);
     best.map_or_else(|| nearest(request, None), Ok)
+}
+
+/// What [`alternatives`] finds.
+#[derive(Debug, Default)]
+pub struct Alternatives {
+    pub candidates: Vec<Candidate>,
+    /// Placements that were evaluated.
+    pub evaluations: u64,
 }
 
 /// Plans for `request` among which the best one within its limits on memory is chosen, those that exceed them too.
@@ -161,16 +172,19 @@ pub fn within(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
 ///
 /// # Errors
 /// If the tables contradict each other, or some group runs nowhere.
-pub fn alternatives(request: &PlanRequest<'_>) -> Result<Vec<Candidate>, NoPlan> {
+pub fn alternatives(request: &PlanRequest<'_>) -> Result<Alternatives, NoPlan> {
     let alike = request.has_equal_limits();
     if alike && request.network.devices.first().is_none_or(|device| device.memory.is_none()) {
-        return Ok(vec![nearest(request, None)?]);
+        let candidate = nearest(request, None)?;
+        return Ok(Alternatives { evaluations: candidate.evaluations(), candidates: vec![candidate] });
     }
+    let mut evaluations = 0;
     let mut free = request.clone();
     free.network.devices.iter_mut().for_each(|device| device.memory = None);
     let mut front: Vec<Point> = Vec::new();
     let mut closest: Option<Candidate> = None;
     let Searched { peaks, .. } = searched(&free, nearest(&free, None)?, |point| {
+        evaluations += point.candidate.evaluations();
         let candidate = limited(request, point.candidate.clone());
         closest = nearest_of(request.objective, closest.take().into_iter().chain(candidate));
         // The first stands for all if none meets the targets.
@@ -184,19 +198,22 @@ pub fn alternatives(request: &PlanRequest<'_>) -> Result<Vec<Candidate>, NoPlan>
         nearest(&limited_to(&free.with_part(SEARCH_PART), limit), None).ok()
     });
     let below: Vec<Candidate> = below.collect();
+    evaluations += below.iter().map(Candidate::evaluations).sum::<u64>();
     let undominated = front.into_iter().map(|point| point.candidate);
     let mut found: Vec<Candidate> =
         undominated.chain(below).filter_map(|candidate| limited(request, candidate)).collect();
     if !alike || found.iter().all(|candidate| !candidate.solution.missed.is_empty()) {
-        found.push(nearest(request, None)?);
+        let own = nearest(request, None)?;
+        evaluations += own.evaluations();
+        found.push(own);
     }
     found.extend(closest.filter(|closest| !found.iter().any(|candidate| candidate.is_same(closest))));
-    Ok(found)
+    Ok(Alternatives { candidates: found, evaluations })
 }
 
-/// The best of `candidates`: see [`is_better`].
+/// The best of `candidates`, of equal ones the first: see [`Candidate::rank`].
 pub fn nearest_of(objective: Objective, candidates: impl IntoIterator<Item = Candidate>) -> Option<Candidate> {
-    candidates.into_iter().reduce(|a, b| if is_better(objective, &b, &a) { b } else { a })
+    candidates.into_iter().min_by_key(|candidate| candidate.rank(objective))
 }
 
 /// `candidate`, which was planned without limits and perhaps for another objective, as a candidate for `request`; `None`
@@ -213,7 +230,7 @@ fn limited(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<Candid
         solution.arenas = arenas(&solution.evaluation.memory).ok()?;
     }
     solution.stream(problem).ok()?;
-    candidate.solution.evaluation.score.value = value(request.objective, &candidate);
+    candidate.solution.evaluation.score.value = candidate.value(request.objective);
     bound_by(request, &mut candidate).ok()?;
     if is_foreign {
         // The best plan without splits was found for another objective.
@@ -222,22 +239,9 @@ fn limited(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<Candid
     Some(candidate)
 }
 
-/// Whether `candidate` is better than `other` by an objective: nearer to limits and targets, or as near and of a better
-/// value.
+/// Whether `candidate` is better than `other` by an objective: see [`Candidate::rank`].
 pub fn is_better(objective: Objective, candidate: &Candidate, other: &Candidate) -> bool {
-    let rank = |candidate: &Candidate| (candidate.solution.distance(), value(objective, candidate));
-    rank(candidate) < rank(other)
-}
-
-/// What a plan is worth by an objective, the smaller the better.
-pub fn value(objective: Objective, candidate: &Candidate) -> f64 {
-    let evaluation = &candidate.solution.evaluation;
-    match objective {
-        Objective::Latency => evaluation.latency().0,
-        Objective::Throughput => candidate.solution.interval().0,
-        Objective::Memory => evaluation.peak().0 as f64,
-        Objective::Energy => evaluation.energy.0,
-    }
+    candidate.rank(objective) < other.rank(objective)
 }
 
 impl Point {

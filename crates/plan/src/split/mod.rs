@@ -5,6 +5,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`solve`](mod@solve) | the best placement, with splits where they gain |
+//! | `strategy` | whole groups, split groups, groups split as another plan splits them |
+//! | `placed` | the best placement of groups that are already split |
 //! | `layout_search` | a first plan, by dynamic programming over the layouts of tensors |
 //! | `search` | which groups to split, over which devices, in which ratio |
 //! | `moves` | how the search changes a plan |
@@ -19,8 +21,10 @@ pub mod bound;
 pub mod front;
 mod layout_search;
 mod moves;
+mod placed;
 mod search;
 pub mod solve;
+pub(crate) mod strategy;
 
 pub use self::solve::{divided, met, nearest, reevaluate, solve};
 pub use crate::request::{

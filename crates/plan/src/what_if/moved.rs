@@ -25,7 +25,7 @@ use crate::{
         rule::{NoSuchGroup, UnknownDevice, named},
     },
     request::{PlanRequest, choice::Choices, costs::SAME_SHARE, expand::Expanded},
-    split::solve::choices_like,
+    split::strategy::choices_like,
 };
 
 /// One wish: groups, to one device.

@@ -1,7 +1,6 @@
 //! Memory-constrained plans: devices that would exceed their limits follow schedules that need less memory.
 //!
-//! [`within_memory`] compares a plan with one of the Pareto front and, if that gains little, with plans whose devices
-//! compute runs of groups in schedules that need less memory: reordered, tiled, or with rematerialisation
+//! Devices compute runs of groups in schedules that need less memory: reordered, tiled, or with rematerialisation
 //! ([`edgecut_memory::model`]). The result is simulated, accounted for and packed as any other plan. Schedules are
 //! built for placements that are best without limits, or under others; costs of tiles are estimates.
 //!
@@ -13,6 +12,8 @@
 mod rewrite;
 mod run;
 
+use std::cell::Cell;
+
 use edgecut_graph::units::Bytes;
 use edgecut_memory::remat::RematOptions;
 
@@ -21,15 +22,12 @@ use self::{
     run::{Run, StepCost},
 };
 use crate::{
-    candidate::Candidate,
+    candidate::{Candidate, strategy::Tried},
     plan_file::{file::Split, schedule::Schedule},
     problem::{DeviceId, placement::Placement},
     request::PlanRequest,
-    split::{self, front, solve::nearest},
+    split::{bound::bound_by, front, solve::nearest},
 };
-
-/// A plan with schedules must be better than any other by this factor, because the times of its steps are estimates.
-const MIN_GAIN: f64 = 0.97;
 
 /// Relaxed limits under which placements are searched, as multiples of the actual ones; the last is unlimited.
 const LOOSER: [Option<f64>; 6] = [Some(1.1), Some(1.25), Some(1.5), Some(2.0), Some(4.0), None];
@@ -42,63 +40,24 @@ const STEPS: u64 = 200;
 /// Maximum number of times that schedules are tightened because a device as a whole exceeds its limit.
 const TIGHTENINGS: usize = 6;
 
-/// If memory is limited, the best of: `solved`, whose shards may be measured; a plan of the Pareto front within the
-/// limits; a plan with schedules. Returns `solved` if the limits do not bind or the request leaves no choice. If none
-/// meets limits and targets, the nearest.
-pub fn within_memory(request: &PlanRequest<'_>, solved: Candidate) -> Candidate {
-    if !request.may_schedule() {
-        return solved;
-    }
-    let alternatives = front::alternatives(request).unwrap_or_default();
-    let mut over = alternatives.clone();
-    over.retain(|candidate| !candidate.solution.missed.is_empty());
-    let plain = match front::nearest_of(request.objective, alternatives) {
-        Some(other) if front::is_better(request.objective, &other, &solved) => other,
-        _ => solved,
-    };
-    let is_met = |candidate: &Candidate| candidate.solution.missed.is_empty();
-    if is_met(&plain) && plain.solution.gap() <= 1.0 - MIN_GAIN {
-        return plain;
-    }
-    let Some(scheduled) = best_schedules(request, over) else { return or_whole(request, plain) };
-    let value = |candidate: &Candidate| front::value(request.objective, candidate);
-    let is_better = match is_met(&plain) && is_met(&scheduled) {
-        true => value(&scheduled) < MIN_GAIN * value(&plain),
-        false => front::is_better(request.objective, &scheduled, &plain),
-    };
-    or_whole(request, if is_better { scheduled } else { plain })
-}
-
-/// `found`; if it misses limits or targets, the best plan without splits where that is nearer: whole groups leave more to
-/// schedules than shards do.
-fn or_whole(request: &PlanRequest<'_>, found: Candidate) -> Candidate {
-    let is_done = found.solution.missed.is_empty() || request.search.stop.is_requested() || !request.can_split();
-    if is_done {
-        return found;
-    }
-    let whole = request.unsplit();
-    let other = nearest(&whole, None).ok().map(|solved| within_memory(&whole, solved));
-    // Bounds on plans of whole groups do not hold for split ones.
-    let other = other.and_then(|mut other| split::solve::bound_by(request, &mut other).is_ok().then_some(other));
-    other.filter(|other| front::is_better(request.objective, other, &found)).unwrap_or(found)
-}
-
 /// The best plan in which devices that exceed their limits follow schedules that need less memory; if none meets limits
 /// and targets, the nearest, and `None` if no schedule was found. Deterministic for a seed and budget, unless a search
 /// is cut off by time.
 pub fn with_schedules(request: &PlanRequest<'_>) -> Option<Candidate> {
-    best_schedules(request, front::alternatives(request).unwrap_or_default())
+    best_schedules(request, front::alternatives(request).unwrap_or_default().candidates).found
 }
 
 /// The same from `placements`, those that exceed the limits, and, where devices have limits of their own, from placements
 /// under looser ones.
-fn best_schedules(request: &PlanRequest<'_>, placements: Vec<Candidate>) -> Option<Candidate> {
+pub(super) fn best_schedules(request: &PlanRequest<'_>, placements: Vec<Candidate>) -> Tried {
+    let evaluations = Cell::new(0);
     let few = request.with_part(SEARCH_PART);
     let budget = request.search.evaluations(request.names.len()).saturating_mul(STEPS);
     let effort = RematOptions { seed: request.search.seed, budget, cut_off: request.search.stop.until() };
     // Placements for one limit of all devices are among the alternatives.
     let factors = if request.has_equal_limits() { &[][..] } else { &LOOSER };
     let looser = factors.iter().filter_map(|factor| nearest(&looser(&few, *factor), None).ok());
+    let looser = looser.inspect(|candidate| evaluations.set(evaluations.get() + candidate.evaluations()));
     let mut best: Option<Candidate> = None;
     let mut seen: Vec<(Vec<Split>, Placement)> = Vec::new();
     let (overloaded, placements): (Vec<Candidate>, Vec<Candidate>) =
@@ -116,17 +75,17 @@ fn best_schedules(request: &PlanRequest<'_>, placements: Vec<Candidate>) -> Opti
             continue;
         }
         seen.push(place);
-        if let Some(found) = scheduled(request, candidate, &effort) {
+        if let Some(found) = scheduled(request, candidate, &effort, &evaluations) {
             best = best.filter(|best| !front::is_better(request.objective, &found, best)).or(Some(found));
         }
     }
     // Where there is no plan, the nearest one is wanted.
     if best.as_ref().is_none_or(|best| !best.solution.missed.is_empty()) && !request.search.stop.is_requested() {
         let closest = front::nearest_of(request.objective, overloaded);
-        let found = closest.and_then(|candidate| scheduled(request, candidate, &effort));
+        let found = closest.and_then(|candidate| scheduled(request, candidate, &effort, &evaluations));
         best = front::nearest_of(request.objective, best.into_iter().chain(found));
     }
-    best
+    Tried { found: best, evaluations: evaluations.get() }
 }
 
 /// Whether parameters, which no schedule makes smaller, take all that some device may have.
@@ -145,7 +104,13 @@ fn looser<'a>(request: &PlanRequest<'a>, factor: Option<f64>) -> PlanRequest<'a>
 }
 
 /// `candidate` with schedules for the runs that exceed the limits of `request`: if they still do, the nearest to them.
-fn scheduled(request: &PlanRequest<'_>, candidate: Candidate, effort: &RematOptions) -> Option<Candidate> {
+/// Adds to `evaluations` the plans that it has simulated.
+fn scheduled(
+    request: &PlanRequest<'_>,
+    candidate: Candidate,
+    effort: &RematOptions,
+    evaluations: &Cell<u64>,
+) -> Option<Candidate> {
     let limit = |device: usize| request.network.devices[device].memory.unwrap_or(Bytes(u64::MAX));
     let reserved = candidate.solution.reserved().enumerate();
     let is_over: Vec<bool> = reserved.map(|(device, reserved)| reserved > limit(device)).collect();
@@ -162,8 +127,9 @@ fn scheduled(request: &PlanRequest<'_>, candidate: Candidate, effort: &RematOpti
             chosen.extend(run.within(limit(device).0.saturating_sub(taken)));
         }
         let Some(mut made) = rewritten(request, &candidate, chosen) else { break };
+        evaluations.set(evaluations.get() + 1);
         made.solution.stream(&made.expanded.problem).ok()?;
-        split::solve::bound_by(request, &mut made).ok()?;
+        bound_by(request, &mut made).ok()?;
         let reserved: Vec<Bytes> = made.solution.reserved().collect();
         let short = |device: usize| limit(device).shortfall(reserved[device]).0;
         let keeps_limits = (0..reserved.len()).all(|device| short(device) == 0);
@@ -180,6 +146,7 @@ fn scheduled(request: &PlanRequest<'_>, candidate: Candidate, effort: &RematOpti
 mod tests {
     use super::*;
     use crate::{
+        fit::strategy::MIN_GAIN,
         judge::no_plan::NoPlan,
         request::ratios::Ratios,
         solve::planner::plan,
