@@ -64,12 +64,13 @@ pub fn proof(request: &PlanRequest<'_>) -> Result<Vec<Shortage>, NoPlan> {
 mod tests {
     use super::*;
     use crate::{
+        candidate::attempt::{Attempt, AttemptOutcome},
         fit::constrained::with_schedules,
         problem::Objective,
         request::ratios::Ratios,
         search::options::Options,
         split::front::front,
-        testing::{random_model, with_request},
+        testing::{CONVOLUTIONS, WIDE, random_model, with_request},
     };
     use edgecut_graph::units::{Bytes, Micros};
     use fastrand::Rng;
@@ -114,6 +115,33 @@ mod tests {
         found.extend(front(request, |_| {}).into_iter().flat_map(|front| front.points).map(|point| point.candidate));
         found.retain(|candidate| candidate.solution.missed.is_empty());
         found
+    }
+
+    #[test]
+    fn a_candidate_says_what_each_strategy_found() {
+        let outcomes = |request: &PlanRequest<'_>| {
+            let candidate = plan(request).unwrap();
+            let names: Vec<&str> = candidate.attempts.iter().map(|attempt| attempt.strategy).collect();
+            assert_eq!(names, STRATEGIES.map(Strategy::name));
+            for attempt in &candidate.attempts {
+                let is_tried = !matches!(attempt.outcome, AttemptOutcome::Skipped(_));
+                assert_eq!(is_tried, attempt.evaluations > 0, "{attempt:?}");
+            }
+            let kept: Vec<&Attempt> = candidate.attempts.iter().filter(|attempt| attempt.is_kept).collect();
+            let [kept] = kept[..] else { panic!("{kept:?}") };
+            assert_eq!(kept.outcome, AttemptOutcome::Met(candidate.solution.value()));
+            (kept.strategy, candidate.attempts.clone())
+        };
+        with_request(WIDE, &[1000.0], |mut request| {
+            let (kept, attempts) = outcomes(&request);
+            assert_eq!(kept, "whole groups");
+            assert!(attempts[3..].iter().all(|attempt| matches!(attempt.outcome, AttemptOutcome::Skipped(_))));
+            request.network.devices.iter_mut().for_each(|device| device.memory = Some(Bytes(3 << 20)));
+            let (kept, attempts) = outcomes(&request);
+            assert_eq!(kept, "memory-saving schedules");
+            assert!(matches!(&attempts[1].outcome, AttemptOutcome::Missed(missed) if !missed.is_empty()));
+        });
+        with_request(CONVOLUTIONS, &[1000.0, 1000.0], |request| assert_eq!(outcomes(&request).0, "split groups"));
     }
 
     #[test]
