@@ -1,4 +1,4 @@
-//! `plan --advise` and `plan --like` through the real binary: with profiles that are files, and on agents. Limits of memory that
+//! `plan --advise`, `plan --explain` and `plan --like` through the real binary: with profiles that are files, and on agents. Limits of memory that
 //! are none.
 
 use std::{fs, path::Path, time::Duration};
@@ -40,11 +40,12 @@ fn folder_with(model: &str) -> tempfile::TempDir {
 }
 
 #[track_caller]
-fn run(folder: &Path, line: &str) {
+fn run(folder: &Path, line: &str) -> String {
     let mut command = edgecut(folder);
     command.args(line.split_whitespace());
     let output = within(Duration::from_secs(120), command);
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn plan(folder: &Path, name: &str) -> Plan {
@@ -130,6 +131,26 @@ fn a_plan_that_computes_in_parts_is_made_again_with_a_pin() {
     assert!(said.contains("--like parts.json: groups of s0/cpu are computed in parts"), "{said}");
     assert!(said.contains("plan again with --pin '#0=s0/cpu' in place of --like and --move"), "{said}");
     run(here, &format!("{limited} --pin #0=s0/cpu --output pinned.json"));
+}
+
+#[test]
+fn an_explained_plan_says_what_each_strategy_found() {
+    let folder = folder_with(WIDE);
+    let here = folder.path();
+    let limited = "plan m.relay --profile p.csv=s0/cpu --memory 3MiB";
+    let plain = run(here, &format!("{limited} --output plain.json"));
+    let explained = run(here, &format!("{limited} --explain --output explained.json"));
+    let table = explained.strip_prefix(plain.as_str()).expect("the table comes after the plan");
+    assert_eq!(fs::read(here.join("plain.json")).unwrap(), fs::read(here.join("explained.json")).unwrap());
+    let rows: Vec<&str> = table.lines().filter(|line| !line.trim().is_empty()).collect();
+    let row = |name: &str| *rows.iter().find(|row| row.starts_with(name)).unwrap_or_else(|| panic!("{name}: {table}"));
+    assert!(row("whole groups ").contains("the nearest plan needs"), "{table}");
+    assert!(row("split groups").contains("not tried: there is one device"), "{table}");
+    assert!(row("memory-saving schedules").contains("latency ") && row("memory-saving schedules").ends_with("yes"));
+    assert_eq!(rows.iter().filter(|row| row.ends_with("yes")).count(), 1, "{table}");
+    let mut command = edgecut(here);
+    command.args(format!("{limited} --explain --format json").split(' '));
+    assert_eq!(within(Duration::from_secs(120), command).status.code(), Some(2));
 }
 
 #[test]

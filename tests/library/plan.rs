@@ -15,8 +15,9 @@ use edgecut::{
             Options,
             fast_evaluator::FastEvaluator,
             incremental::{Change, IncrementalSimulator},
+            solve::solve,
         },
-        solve::{Solution, judge, solve},
+        solution::{Solution, judge},
     },
     units::{Bytes, Joules, Micros, Watts},
 };

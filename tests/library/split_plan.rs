@@ -19,7 +19,7 @@ use edgecut::{
         search::Options,
         split::{
             Choice, Halo, Ratios, SplitOptions, divided,
-            front::{front, value, within},
+            front::{front, within},
             met, solve,
         },
         transfer_format::Coding,
@@ -112,7 +112,7 @@ fn looser_limits_never_give_worse_plans() {
         (vec![10_000.0, 7_000.0, 2_000.0], 100.0, Objective::Throughput),
     ];
     for (speeds, bandwidth, objective) in cases {
-        let worth = |answer: &Candidate| value(objective, answer);
+        let worth = |answer: &Candidate| answer.value(objective);
         on_request(&graph, &speeds, bandwidth, objective, |request| {
             let mut grown: Vec<usize> = Vec::new();
             let found = front(&with_budget(&request, 400), |points| grown.push(points.len())).unwrap();
@@ -293,7 +293,7 @@ def @main(%x: Tensor[(1, 3, 96, 96), float32], %w1: Tensor[(32, 3, 3, 3), float3
             exchanged.values_mut().for_each(|choice| choice.halo = Halo::Exchanged);
             let exchanged = request.expand(&exchanged).unwrap();
             let few = Options { budget: Some(64), ..request.search };
-            let exchanged = edgecut::plan::solve::nearest(&exchanged.problem, &few).unwrap();
+            let exchanged = edgecut::plan::search::solve::nearest(&exchanged.problem, &few).unwrap();
             assert!(fused.solution.value() < exchanged.value(), "{} and {}", fused.solution.value(), exchanged.value());
             let again = solve(&PlanRequest { like: Some(fused.splits.clone()), ..request }, None).unwrap();
             assert_eq!(again.splits, fused.splits);
@@ -342,7 +342,7 @@ fn borders_are_sent_while_interiors_are_computed() {
             whole.values_mut().for_each(|choice| *choice = choice.in_one_piece());
             let whole = request.expand(&whole).unwrap();
             let few = Options { budget: Some(64), ..request.search };
-            let whole = edgecut::plan::solve::nearest(&whole.problem, &few).unwrap();
+            let whole = edgecut::plan::search::solve::nearest(&whole.problem, &few).unwrap();
             assert!(found.solution.value() < whole.value(), "{} and {}", found.solution.value(), whole.value());
             // The plan file gives the pieces back, and ratios by rule are those of the devices.
             let like = PlanRequest { like: Some(found.splits.clone()), ..request.clone() };

@@ -4,112 +4,58 @@
 //! Pure functions from tables and graphs to a [`Plan`]: no engine, no socket, no file. The same problem, seed and budget
 //! give the same plan, whatever the number of threads.
 //!
-//! | input | |
+//! | room | |
 //! |---|---|
-//! | [`problem`] | groups, tensors, devices, links, targets |
-//! | [`assemble`] | a problem from a graph and the costs of its groups |
-//! | [`group_names`] | what groups are called: numbers, unique names of operators, layers |
-//! | [`rule`] | pins and bans |
-//! | [`transfer_format`] | formats in which activations cross links between servers |
-//! | [`activation`] | which tensors are activations |
-//! | [`request`] | a model, devices, costs, targets, rules and options: what a plan is asked for |
-//! | [`like`] | the splits of another plan, over the devices of this one |
-//! | [`moved`] | another plan as it is, with some groups on other devices |
-//! | [`broken_rule`] | moves that contradict the rules of that plan |
-//!
-//! | model | |
-//! |---|---|
-//! | [`placement`] | the device of every group, and an order |
-//! | `task_graph` | a placement as tasks, replicas of tensors, transfers |
-//! | `event_loop` | the discrete-event simulation, on any tables of a placement |
-//! | `simulate` | the timeline and the loads of a task graph |
-//! | `memory_usage` | parameters, live tensors, workspace and arena of every device |
-//! | [`pipeline_depth`] | the inputs in flight of a stream, and their memory |
-//! | [`energy`] | the energy of one run |
-//! | [`evaluation`] | all of these for one placement, and its score |
-//!
-//! | optimisation | |
-//! |---|---|
-//! | [`planner`] | [`plan`]: from a request to the best candidate |
+//! | `problem` | the question as tables: groups, tensors, devices, links, targets, rules |
+//! | `judge` | what a placement is worth: simulation, memory, energy, bounds, what it misses |
+//! | [`search`] | searches for placements, and from a problem to a solution |
+//! | `plan_file` | `plan.json`, `plan.csv`, stages, schedules |
+//! | [`check`] | the independent checker of plan files |
+//! | [`request`] | what a plan is asked for, and how its groups can be split |
 //! | [`candidate`] | a plan while it is being chosen, from which the plan file is made |
-//! | [`bound`] | lower bounds |
-//! | [`search`] | searches for placements |
-//! | [`deadline`] | the progress of a search, by work and by time |
-//! | [`stop`] | a request to give out the best plan so far |
-//! | [`solve`] | bounds and searches combined |
-//! | [`no_plan`] | why there is no plan, and what the nearest one misses |
-//! | [`split`] | placements with groups split over several devices |
-//! | [`constrained`] | plans within memory limits, with memory-saving schedules |
-//! | [`schedule`] | such schedules as graph transformations |
-//! | [`offload`] | a schedule that keeps tensors on another device, as a plan of both |
+//! | [`split`] | placements with groups split over several devices, and the Pareto front |
+//! | `fit` | plans within memory limits: schedules, offloading |
+//! | `solve` | [`plan`]: from a request to the best candidate |
+//! | `what_if` | other plans to compare with: like another, with moved groups, without a server |
 //!
-//! | output | |
-//! |---|---|
-//! | [`file`], `from_solution` | `plan.json`, and how it is made from a solution |
-//! | [`plan_set`] | the plans in a file: one, or several for different bindings of the model |
-//! | [`table`] | `plan.csv` |
-//! | [`change`] | what moved groups change, figure by figure |
-//! | [`part_name`](mod@part_name) | what the parts of a group are called |
-//! | `identity` | which group and which tensor of the model the rows of a plan are, or are parts of |
-//! | `strategy` | how the plan file writes where a group runs |
-//! | `estimates` | which times of a plan were not measured |
-//! | [`stages`] | the stages of a plan, for execution, export and the account of inputs in flight |
-//! | [`check`] | the independent checker |
+//! A room uses those above it and none below. What other crates need of a room is re-exported here.
 
-pub mod activation;
-pub mod assemble;
-pub mod bound;
-pub mod broken_rule;
 pub mod candidate;
-pub mod change;
 pub mod check;
-pub mod constrained;
-pub mod deadline;
-pub mod energy;
-mod estimates;
-pub mod evaluation;
-mod event_loop;
-pub mod file;
-mod from_solution;
-pub mod group_names;
-mod identity;
-pub mod like;
-mod memory_usage;
-pub mod moved;
-pub mod no_plan;
-pub mod offload;
-pub mod part_name;
-pub mod pipeline_depth;
-pub mod placement;
-pub mod plan_set;
-pub mod planner;
+mod fit;
+mod judge;
+mod plan_file;
 pub mod problem;
 pub mod request;
-pub mod rule;
-pub mod schedule;
 pub mod search;
-mod simulate;
-pub mod solve;
+mod solve;
 pub mod split;
-pub mod stages;
-pub mod stop;
-mod strategy;
-pub mod table;
-mod task_graph;
 #[cfg(test)]
 mod test_problems;
 #[cfg(test)]
 mod testing;
-mod timed_event;
-pub mod transfer_format;
+mod what_if;
 
 pub use candidate::{Candidate, CostSource};
-pub use file::Plan;
-pub use group_names::GroupNames;
-pub use no_plan::NoPlan;
-pub use plan_set::PlanSet;
-pub use planner::plan;
-pub use problem::{DeviceId, GroupId, Problem, TensorIndex};
+pub use fit::{constrained, offload};
+pub use judge::{
+    bound, evaluation,
+    no_plan::{self, NoPlan},
+    pipeline_depth,
+    solution::{self, Solution},
+};
+pub use plan_file::{
+    file::{self, Plan},
+    plan_set::PlanSet,
+    schedule, stages, table,
+};
+pub use problem::{
+    DeviceId, GroupId, Problem, TensorIndex, activation, assemble,
+    group_names::GroupNames,
+    part_name, placement, rule,
+    transfer_format::{self, TransferFormat},
+};
 pub use request::PlanRequest;
-pub use stop::Stop;
-pub use transfer_format::TransferFormat;
+pub use search::{deadline, stop::Stop};
+pub use solve::planner::{self, plan};
+pub use what_if::{broken_rule, change, like, moved, without};

@@ -2,18 +2,16 @@
 
 mod power;
 
-use crate::{
-    DeviceId, GroupId, Problem, TensorIndex,
-    placement::Placement,
-    problem::{Cost, Device, Group, Handling, HandlingCost, Link, LinkId, Objective, ParameterId, Targets, Tensor},
-    transfer_format::Coding,
+use self::power::add_power;
+use crate::problem::{
+    Cost, Device, DeviceId, Group, GroupId, Handling, HandlingCost, Link, LinkId, Objective, ParameterId, Problem,
+    Targets, Tensor, TensorIndex, placement::Placement, transfer_format::Coding,
 };
 use edgecut_graph::{
     LinkCost, OperatorId, TensorId,
     units::{Bytes, Micros, Watts},
 };
 use fastrand::Rng;
-use power::add_power;
 
 /// Size of every tensor of [`hand_made`], whose links take 10 + 0.1 · bytes microseconds.
 pub(crate) const TENSOR_BYTES: u64 = 100;

@@ -9,12 +9,9 @@ use edgecut_relay::{ImportOptions, import};
 use fastrand::Rng;
 
 use crate::{
-    PlanRequest,
-    assemble::Network,
-    problem::{Cost, Device, DeviceId, Link, LinkId},
-    search::Options,
-    split::options::SplitOptions,
-    transfer_format::Coding,
+    problem::{Cost, Device, DeviceId, Link, LinkId, assemble::Network, transfer_format::Coding},
+    request::{PlanRequest, options::SplitOptions},
+    search::options::Options,
 };
 
 /// Three convolutions that are worth splitting.

@@ -178,6 +178,13 @@ pub struct Plan {
     #[arg(long, help_heading = "Output")]
     pub(super) advise: bool,
 
+    /// Also print which strategies were tried, and what each found
+    ///
+    /// In the order in which they were tried: the value of the plan that each found or what it misses, and the placements
+    /// that it evaluated.
+    #[arg(long, hide_short_help = true, help_heading = "Output", conflicts_with_all = ["pareto", "moves"])]
+    pub(super) explain: bool,
+
     /// Where the plan goes, as .json and .csv [default: plan.json]
     ///
     /// Plans for several bindings (see --bind-dim) go into one file.

@@ -82,6 +82,9 @@ impl Plan {
             let what = "--pareto: a front is of latency, time between results and memory";
             return ineffective::refuse(&[("--objective energy", true)], what);
         }
+        if self.format != Format::Table {
+            ineffective::refuse(&[("--explain", self.explain)], "--format csv or json: only tables explain plans")?;
+        }
         if self.estimate && self.options().has_pilot_runs() {
             return ineffective::refuse(&[("--rehearse", true)], "--estimate: then nothing is run");
         }
@@ -135,7 +138,8 @@ impl Plan {
 
     fn print(&self, planned: &Planned<'_>) -> Outcome {
         let Planned { plan, candidate, .. } = planned;
-        print::print(self.format, &candidate.expanded.problem, plan, &candidate.solution)
+        print::print(self.format, &candidate.expanded.problem, plan, &candidate.solution)?;
+        if self.explain { print::print_attempts(self.objective, candidate) } else { Ok(()) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A plan on stdout: for people a line a stretch of groups and a line a device, then the figures that judge it.
+//! A plan on stdout: for people a line a group and a line a device, then the figures that judge it.
 
 use serde::Serialize;
 
@@ -15,7 +15,12 @@ use edgecut_graph::{
 };
 use edgecut_plan as plan;
 use edgecut_plan::{
-    Problem, file::Source, problem::DeviceId, solve::Solution, split::front::Point, table as plan_table,
+    Candidate, Problem, Solution,
+    candidate::attempt::AttemptOutcome,
+    file::Source,
+    problem::{DeviceId, Objective},
+    split::front::Point,
+    table as plan_table,
 };
 
 pub(crate) fn print(format: Format, problem: &Problem, plan: &plan::Plan, solution: &Solution) -> Outcome {
@@ -24,6 +29,29 @@ pub(crate) fn print(format: Format, problem: &Problem, plan: &plan::Plan, soluti
         Format::Json => print_all(plan.to_json().map_err(Failure::failed)?.as_bytes()),
         Format::Table => print_all(format!("{}\n", summary(problem, plan, solution)).as_bytes()),
     }
+}
+
+/// The strategies that were tried for a plan, in order, and what each found.
+pub(crate) fn print_attempts(objective: Objective, candidate: &Candidate) -> Outcome {
+    let mut lines = table(["strategy", "found", ">evaluations", "kept"]);
+    for attempt in &candidate.attempts {
+        let evaluations = attempt.evaluations.to_string();
+        let (found, evaluations) = match &attempt.outcome {
+            AttemptOutcome::Skipped(reason) => (format!("not tried: {reason}"), String::new()),
+            AttemptOutcome::Nothing => ("nothing better".to_string(), evaluations),
+            AttemptOutcome::Met(value) => {
+                (format!("{objective} {}", candidate.solution.display(objective, *value)), evaluations)
+            }
+            AttemptOutcome::Missed(shortages) => {
+                let missed: Vec<String> = shortages.iter().map(ToString::to_string).collect();
+                (missed.join("; "), evaluations)
+            }
+        };
+        let kept = if attempt.is_kept { "yes" } else { "" };
+        lines.add_row([attempt.strategy, &found, &evaluations, kept]);
+    }
+    print_line!("\n{lines}");
+    Ok(())
 }
 
 /// The plans of a front, one a line.

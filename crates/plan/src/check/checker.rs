@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use super::violation::Violation;
-use crate::{GroupId, Plan, Problem, file::Transfer};
+use crate::{
+    plan_file::file::{Plan, Transfer},
+    problem::{GroupId, Problem},
+};
 
 /// A plan whose groups are all placed.
 pub(super) struct Checker<'a> {

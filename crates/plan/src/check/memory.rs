@@ -6,7 +6,7 @@ use super::{
     checker::{Arrivals, Checker},
     violation::{Violation, figure},
 };
-use crate::{GroupId, TensorIndex};
+use crate::problem::{GroupId, TensorIndex};
 use edgecut_graph::units::Bytes;
 
 impl Checker<'_> {

@@ -34,7 +34,7 @@ mod violation;
 pub use rules::rules;
 pub use violation::Violation;
 
-use super::{Plan, Problem};
+use crate::{plan_file::file::Plan, problem::Problem};
 use checker::Checker;
 
 /// Checks `plan` against `problem`.
@@ -56,10 +56,9 @@ pub fn plan(problem: &Problem, plan: &Plan) -> Result<(), Violation> {
 mod tests {
     use super::*;
     use crate::{
-        file::{Granularity, ModelRef},
-        no_plan::NoPlan,
-        search::Options,
-        solve::solve,
+        judge::no_plan::NoPlan,
+        plan_file::file::{Granularity, ModelRef},
+        search::{options::Options, solve::solve},
         test_problems::random,
     };
     use edgecut_graph::units::Bytes;

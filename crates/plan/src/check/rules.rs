@@ -3,7 +3,7 @@
 use wildmatch::WildMatch;
 
 use super::violation::Violation;
-use crate::{file::Plan, rule};
+use crate::{plan_file::file::Plan, problem::rule};
 
 /// Checks that all groups satisfy the rules of `plan`. `names` has for each of its groups what that group of the model is
 /// called, or the group that it is a part of; nothing for slices and joins, which belong to none.

@@ -7,11 +7,10 @@ use super::{
     violation::{Violation, close, figure},
 };
 use crate::{
-    DeviceId, GroupId,
-    activation::Activation,
-    file::Transfer,
-    problem::{Handling, HandlingCost, Link},
-    transfer_format::TransferFormat,
+    plan_file::file::Transfer,
+    problem::{
+        DeviceId, GroupId, Handling, HandlingCost, Link, activation::Activation, transfer_format::TransferFormat,
+    },
 };
 
 /// What a transfer takes of its link.

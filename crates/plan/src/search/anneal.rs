@@ -13,7 +13,10 @@ use super::{
     incremental::{Change, IncrementalSimulator},
     session::Session,
 };
-use crate::{DeviceId, GroupId, Problem, evaluation::Score, problem::Objective};
+use crate::{
+    judge::evaluation::Score,
+    problem::{DeviceId, GroupId, Objective, Problem},
+};
 use edgecut_graph::units::Watts;
 
 /// Initial temperature of each round, in average steps of the critical path. Every round restarts from the best placement:

@@ -2,11 +2,7 @@
 //! energy each on the device where it consumes the least.
 
 use super::session::Session;
-use crate::{
-    DeviceId, GroupId,
-    placement::Placement,
-    problem::{Cost, Objective},
-};
+use crate::problem::{Cost, DeviceId, GroupId, Objective, placement::Placement};
 
 /// Offers the baselines.
 pub fn search(session: &mut Session<'_>) {

@@ -8,10 +8,11 @@
 
 use super::session::Session;
 use crate::{
-    DeviceId, GroupId, Problem, TensorIndex,
-    bound::{critical_path::Tails, energy::EnergyTails},
-    placement::Placement,
-    problem::{LinkId, Objective, ParameterId},
+    judge::{
+        bound::{critical_path::Tails, energy::EnergyTails},
+        rank::Rank,
+    },
+    problem::{DeviceId, GroupId, LinkId, Objective, ParameterId, Problem, TensorIndex, placement::Placement},
 };
 use edgecut_graph::units::{Bytes, Joules, Micros};
 
@@ -112,9 +113,8 @@ struct Arrival {
 }
 
 impl Rating {
-    fn total_cmp(&self, other: &Rating) -> std::cmp::Ordering {
-        let first = self.excess.total_cmp(&other.excess).then(self.bound.total_cmp(&other.bound));
-        first.then(self.finish.total_cmp(&other.finish))
+    fn rank(&self) -> Rank {
+        Rank::new(self.excess, self.bound).with_tie(self.finish)
     }
 }
 
@@ -143,8 +143,9 @@ impl<'a> Beam<'a> {
             for (parent, partial) in beam.iter().enumerate() {
                 extensions.extend(self.problem.device_ids().filter_map(|d| self.extend(parent, partial, group, d)));
             }
-            extensions
-                .sort_by(|a, b| a.rating.total_cmp(&b.rating).then((a.parent, a.device).cmp(&(b.parent, b.device))));
+            extensions.sort_by(|a, b| {
+                a.rating.rank().cmp(&b.rating.rank()).then((a.parent, a.device).cmp(&(b.parent, b.device)))
+            });
             // Equal ratings on one device are mostly the same schedule up to a renaming of equal devices.
             extensions.dedup_by(|b, a| a.device == b.device && a.rating == b.rating && a.parent != b.parent);
             extensions.truncate(width);

@@ -9,10 +9,8 @@ use std::rc::Rc;
 
 use super::session::Session;
 use crate::{
-    DeviceId, GroupId, Problem,
-    bound::{critical_path::Tails, energy::EnergyTails},
-    placement::Placement,
-    problem::Objective,
+    judge::bound::{critical_path::Tails, energy::EnergyTails},
+    problem::{DeviceId, GroupId, Objective, Problem, placement::Placement},
 };
 use edgecut_graph::units::{Bytes, Joules, Micros};
 

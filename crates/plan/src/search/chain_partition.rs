@@ -5,7 +5,7 @@
 //! tried by dynamic programming over sets, with many only the one by speed.
 
 use super::session::Session;
-use crate::{DeviceId, Problem, placement::Placement, problem::Objective};
+use crate::problem::{DeviceId, Objective, Problem, placement::Placement};
 use edgecut_graph::units::Bytes;
 
 /// Limit on the devices for the search over all sets of them.

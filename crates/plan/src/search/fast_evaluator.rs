@@ -4,17 +4,21 @@
 //! [`TaskGraph::new`], and simultaneous events are processed in the same order. If the score depends on memory,
 //! [`Evaluation`] computes it.
 //!
-//! [`TaskGraph::new`]: crate::task_graph::TaskGraph::new
+//! [`TaskGraph::new`]: crate::judge::task_graph::TaskGraph::new
 
 use std::{iter, ops::Range};
 
 use crate::{
-    DeviceId, GroupId, Problem, TensorIndex, energy,
-    evaluation::{Evaluation, Score},
-    event_loop::{EventLoop, TaskTables},
-    placement::{Placement, PlacementError},
-    problem::{Group, LinkId, Objective},
-    task_graph::{ReplicaId, TaskId},
+    judge::{
+        energy,
+        evaluation::{Evaluation, Score},
+        event_loop::{EventLoop, TaskTables},
+        task_graph::{ReplicaId, TaskId},
+    },
+    problem::{
+        DeviceId, Group, GroupId, LinkId, Objective, Problem, TensorIndex,
+        placement::{Placement, PlacementError},
+    },
 };
 
 use edgecut_graph::units::{Joules, Micros, Watts};
@@ -44,7 +48,7 @@ pub struct FastEvaluator<'a> {
     sequences: Vec<Vec<TaskId>>,
     loads: Vec<f64>,
     /// By device at the end of a transfer: what it adds to the load. They are added after those of all tasks, as
-    /// [`crate::simulate::loads`] does.
+    /// [`crate::judge::simulate::loads`] does.
     transfer_loads: Vec<(DeviceId, f64)>,
     link_loads: Vec<f64>,
     events: EventLoop<Self>,

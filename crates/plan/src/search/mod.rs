@@ -1,5 +1,7 @@
 //! Searches for good placements: one algorithm a file, all on one [`Session`].
 //!
+//! Uses `problem` and `judge`.
+//!
 //! | module | algorithm |
 //! |---|---|
 //! | [`baseline`] | everything on one device; each group on its fastest device |
@@ -11,8 +13,11 @@
 //!
 //! | module | shared by them |
 //! |---|---|
+//! | [`solve`] | bounds and searches combined |
 //! | [`session`] | the incumbent, the bound, the budget |
 //! | [`options`] | seed, budget and time limit |
+//! | [`deadline`] | the progress of a search, by work and by time |
+//! | [`stop`] | a request to give out the best plan so far |
 //! | [`order`] | topological orders: upward rank, minimum memory |
 //! | [`fast_evaluator`] | the score of a placement |
 //! | [`incremental`] | the times of a placement after a move |
@@ -25,6 +30,7 @@ pub mod baseline;
 mod beam;
 mod branch_and_bound;
 mod chain_partition;
+pub mod deadline;
 pub mod fast_evaluator;
 pub mod incremental;
 #[cfg(feature = "exact")]
@@ -32,6 +38,8 @@ pub mod integer;
 pub mod options;
 pub mod order;
 pub mod session;
+pub mod solve;
+pub mod stop;
 
 pub use options::Options;
 pub use session::Session;

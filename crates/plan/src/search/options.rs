@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::stop::Stop;
+use super::stop::Stop;
 
 /// How hard to search.
 #[derive(Debug, Clone, Copy, PartialEq)]

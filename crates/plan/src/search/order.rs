@@ -2,7 +2,10 @@
 
 use std::{cmp, collections::BinaryHeap};
 
-use crate::{GroupId, Problem, bound::critical_path::Tails};
+use crate::{
+    judge::bound::critical_path::Tails,
+    problem::{GroupId, Problem},
+};
 use edgecut_graph::Alias;
 use edgecut_memory::{
     order::min_peak_order_until,

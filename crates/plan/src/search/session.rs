@@ -2,13 +2,16 @@
 
 use std::rc::Rc;
 
-use super::{fast_evaluator::FastEvaluator, options::Options, order};
+use super::{deadline::Deadline, fast_evaluator::FastEvaluator, options::Options, order};
 use crate::{
-    GroupId, Problem,
-    bound::{LowerBound, critical_path::Tails, energy::EnergyTails},
-    deadline::Deadline,
-    evaluation::Score,
-    placement::{Placement, PlacementError},
+    judge::{
+        bound::{LowerBound, critical_path::Tails, energy::EnergyTails},
+        evaluation::Score,
+    },
+    problem::{
+        GroupId, Problem,
+        placement::{Placement, PlacementError},
+    },
 };
 
 use edgecut_graph::units::Joules;

@@ -9,11 +9,14 @@
 //! so no share of one consumes less than that share at the best rate, on the device where that is the least ([`energy`]).
 
 use crate::{
-    bound::{Bounds, LowerBound, area, energy, footprint},
-    no_plan::Shortage,
-    problem::{Cost, DeviceId, Group, GroupId, ParameterId, Problem},
-    request::PlanRequest,
-    solve::{self, SLACK},
+    candidate::Candidate,
+    judge::{
+        bound::{Bounds, LowerBound, area, energy, footprint},
+        no_plan::Shortage,
+        proof::{self, SLACK},
+    },
+    problem::{Cost, DeviceId, Group, GroupId, ParameterId, Problem, ProblemError},
+    request::{PlanRequest, choice::Choices},
 };
 use edgecut_graph::units::{Bytes, Joules, Micros};
 
@@ -25,9 +28,21 @@ pub fn bounds(request: &PlanRequest<'_>, unsplit: &Problem) -> Bounds {
 /// Limits and targets of `request` that no plan meets; `unsplit` is its problem with every group whole.
 pub fn proof(request: &PlanRequest<'_>, unsplit: &Problem) -> Vec<Shortage> {
     match Relaxation::of(request, unsplit) {
-        None => solve::proof(unsplit, &Bounds::of(unsplit)),
+        None => proof::proof(unsplit, &Bounds::of(unsplit)),
         Some(relaxation) => relaxation.proof(unsplit),
     }
+}
+
+/// Sets the bounds of `candidate` to those on every plan of `request`, unless it is proved the best one by itself.
+pub(crate) fn bound_by(request: &PlanRequest<'_>, candidate: &mut Candidate) -> Result<(), ProblemError> {
+    let unsplit = request.expanded(&Choices::new())?;
+    let solution = &mut candidate.solution;
+    solution.bounds = bounds(request, &unsplit.problem);
+    if is_relaxed(request) {
+        let bound = solution.bounds.on(request.objective);
+        solution.bound = LowerBound { value: bound.value.min(solution.value()), ..bound };
+    }
+    Ok(())
 }
 
 /// Whether groups may be computed in parts, so that the bounds of a placement problem do not hold for `request`.
@@ -99,7 +114,7 @@ impl Relaxation {
             false => interval.clone(),
         };
         // Sums of products are rounded.
-        let joules = crate::energy::of_run(self.best.idle_power(), latency.value, energy::least(&self.best));
+        let joules = crate::judge::energy::of_run(self.best.idle_power(), latency.value, energy::least(&self.best));
         let energy = LowerBound {
             value: Joules(joules.0 * (1.0 - 1e-9)),
             by: "least energy of all groups and their shares, and idle power for the least latency",
@@ -118,7 +133,7 @@ impl Relaxation {
     }
 
     fn proof(&self, unsplit: &Problem) -> Vec<Shortage> {
-        let mut shortages = solve::unsupported(unsplit);
+        let mut shortages = proof::unsupported(unsplit);
         // A group may be computed in tiles, but each of them needs all its parameters.
         for (id, need) in self.indivisible_parameters(unsplit) {
             let able = unsplit.device_ids().filter(|device| unsplit.cost(id, *device).is_some());
@@ -132,13 +147,13 @@ impl Relaxation {
                 Shortage::Group { group, need, short, device: unsplit.device(device).device_name() }
             }));
         }
-        shortages.extend(solve::parameters(unsplit));
+        shortages.extend(proof::parameters(unsplit));
         let bounds = self.bounds(unsplit);
         match self.splits.contains(&true) {
             true => shortages.extend(self.critical_path(unsplit, &bounds)),
-            false => shortages.extend(solve::critical_path(&self.best, &bounds)),
+            false => shortages.extend(proof::critical_path(&self.best, &bounds)),
         }
-        shortages.extend(solve::work(unsplit, &bounds));
+        shortages.extend(proof::work(unsplit, &bounds));
         shortages
     }
 
@@ -187,10 +202,10 @@ impl Relaxation {
 mod tests {
     use super::*;
     use crate::{
-        plan,
         problem::Objective,
-        search::Options,
-        split::{Choices, ratios::Ratios},
+        request::{choice::Choices, ratios::Ratios},
+        search::options::Options,
+        solve::planner::plan,
         testing::{random_model, with_request},
     };
     use edgecut_graph::units::Watts;

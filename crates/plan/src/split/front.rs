@@ -1,13 +1,14 @@
-//! More than one plan: the Pareto front, the best of it within memory limits, and what each server is worth.
-
-use std::{collections::BTreeSet, fmt};
+//! More than one plan: the Pareto front, and the best of it within memory limits.
 
 use super::{
-    ratios::Ratios,
-    solve::{bound_by, met, nearest, solve},
+    bound::bound_by,
+    solve::{met, nearest},
 };
 use crate::{
-    candidate::Candidate, no_plan::NoPlan, pipeline_depth, problem::Objective, request::PlanRequest, solve::arenas,
+    candidate::Candidate,
+    judge::{no_plan::NoPlan, pipeline_depth, solution::arenas},
+    problem::Objective,
+    request::PlanRequest,
 };
 use edgecut_graph::units::{Bytes, Micros};
 
@@ -30,14 +31,6 @@ pub struct Point {
     pub peak: Bytes,
     /// The latency of a pilot run, if it was run.
     pub measured: Option<Micros>,
-}
-
-/// What a plan would be without one server.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Without {
-    pub server: String,
-    /// The objective's value then, over its value now; `None` where no plan meets the targets then.
-    pub ratio: Option<f64>,
 }
 
 /// Memory limits that are tried, from the smallest peak up to that of the fastest plan, which is found without one.
@@ -158,8 +151,16 @@ fn limited_to<'a>(request: &PlanRequest<'a>, limit: Bytes) -> PlanRequest<'a> {
 /// # Errors
 /// If the tables contradict each other, or some group runs nowhere.
 pub fn within(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
-    let best = nearest_of(request.objective, alternatives(request)?);
+    let best = nearest_of(request.objective, alternatives(request)?.candidates);
     best.map_or_else(|| nearest(request, None), Ok)
+}
+
+/// What [`alternatives`] finds.
+#[derive(Debug, Default)]
+pub struct Alternatives {
+    pub candidates: Vec<Candidate>,
+    /// Placements that were evaluated.
+    pub evaluations: u64,
 }
 
 /// Plans for `request` among which the best one within its limits on memory is chosen, those that exceed them too.
@@ -171,16 +172,19 @@ pub fn within(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
 ///
 /// # Errors
 /// If the tables contradict each other, or some group runs nowhere.
-pub fn alternatives(request: &PlanRequest<'_>) -> Result<Vec<Candidate>, NoPlan> {
+pub fn alternatives(request: &PlanRequest<'_>) -> Result<Alternatives, NoPlan> {
     let alike = request.has_equal_limits();
     if alike && request.network.devices.first().is_none_or(|device| device.memory.is_none()) {
-        return Ok(vec![nearest(request, None)?]);
+        let candidate = nearest(request, None)?;
+        return Ok(Alternatives { evaluations: candidate.evaluations(), candidates: vec![candidate] });
     }
+    let mut evaluations = 0;
     let mut free = request.clone();
     free.network.devices.iter_mut().for_each(|device| device.memory = None);
     let mut front: Vec<Point> = Vec::new();
     let mut closest: Option<Candidate> = None;
     let Searched { peaks, .. } = searched(&free, nearest(&free, None)?, |point| {
+        evaluations += point.candidate.evaluations();
         let candidate = limited(request, point.candidate.clone());
         closest = nearest_of(request.objective, closest.take().into_iter().chain(candidate));
         // The first stands for all if none meets the targets.
@@ -194,19 +198,22 @@ pub fn alternatives(request: &PlanRequest<'_>) -> Result<Vec<Candidate>, NoPlan>
         nearest(&limited_to(&free.with_part(SEARCH_PART), limit), None).ok()
     });
     let below: Vec<Candidate> = below.collect();
+    evaluations += below.iter().map(Candidate::evaluations).sum::<u64>();
     let undominated = front.into_iter().map(|point| point.candidate);
     let mut found: Vec<Candidate> =
         undominated.chain(below).filter_map(|candidate| limited(request, candidate)).collect();
     if !alike || found.iter().all(|candidate| !candidate.solution.missed.is_empty()) {
-        found.push(nearest(request, None)?);
+        let own = nearest(request, None)?;
+        evaluations += own.evaluations();
+        found.push(own);
     }
     found.extend(closest.filter(|closest| !found.iter().any(|candidate| candidate.is_same(closest))));
-    Ok(found)
+    Ok(Alternatives { candidates: found, evaluations })
 }
 
-/// The best of `candidates`: see [`is_better`].
+/// The best of `candidates`, of equal ones the first: see [`Candidate::rank`].
 pub fn nearest_of(objective: Objective, candidates: impl IntoIterator<Item = Candidate>) -> Option<Candidate> {
-    candidates.into_iter().reduce(|a, b| if is_better(objective, &b, &a) { b } else { a })
+    candidates.into_iter().min_by_key(|candidate| candidate.rank(objective))
 }
 
 /// `candidate`, which was planned without limits and perhaps for another objective, as a candidate for `request`; `None`
@@ -223,7 +230,7 @@ fn limited(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<Candid
         solution.arenas = arenas(&solution.evaluation.memory).ok()?;
     }
     solution.stream(problem).ok()?;
-    candidate.solution.evaluation.score.value = value(request.objective, &candidate);
+    candidate.solution.evaluation.score.value = candidate.value(request.objective);
     bound_by(request, &mut candidate).ok()?;
     if is_foreign {
         // The best plan without splits was found for another objective.
@@ -232,37 +239,9 @@ fn limited(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<Candid
     Some(candidate)
 }
 
-/// Whether `candidate` is better than `other` by an objective: nearer to limits and targets, or as near and of a better
-/// value.
+/// Whether `candidate` is better than `other` by an objective: see [`Candidate::rank`].
 pub fn is_better(objective: Objective, candidate: &Candidate, other: &Candidate) -> bool {
-    let rank = |candidate: &Candidate| (candidate.solution.distance(), value(objective, candidate));
-    rank(candidate) < rank(other)
-}
-
-/// What a plan is worth by an objective, the smaller the better.
-pub fn value(objective: Objective, candidate: &Candidate) -> f64 {
-    let evaluation = &candidate.solution.evaluation;
-    match objective {
-        Objective::Latency => evaluation.latency().0,
-        Objective::Throughput => candidate.solution.interval().0,
-        Objective::Memory => evaluation.peak().0 as f64,
-        Objective::Energy => evaluation.energy.0,
-    }
-}
-
-impl fmt::Display for Without {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.ratio {
-            None => write!(f, "without server {} no plan was found", self.server),
-            Some(ratio) if (ratio - 1.0).abs() < 5e-4 => {
-                write!(f, "without server {} the plan is as good", self.server)
-            }
-            Some(ratio) => {
-                let (percent, word) = (100.0 * (ratio - 1.0).abs(), if ratio < 1.0 { "better" } else { "worse" });
-                write!(f, "without server {} the plan is {percent:.1} % {word}", self.server)
-            }
-        }
-    }
+    candidate.rank(objective) < other.rank(objective)
 }
 
 impl Point {
@@ -302,24 +281,4 @@ fn add(front: &mut Vec<Point>, point: Point) -> bool {
     let at = front.partition_point(|kept| rank(kept) <= rank(&point));
     front.insert(at, point);
     true
-}
-
-/// What the objective's value would be without each server that `candidate` uses, those of source and sink apart.
-pub fn without(request: &PlanRequest<'_>, candidate: &Candidate) -> Vec<Without> {
-    let network = &request.network;
-    let server = |device: u32| network.devices[device as usize].server.as_str();
-    let used: BTreeSet<&str> =
-        candidate.solution.evaluation.task_graph.tasks.iter().map(|task| server(task.device.0)).collect();
-    let needed = [server(network.source.0), server(network.sink.0)];
-    let spared = |name: &str| {
-        let mut less = PlanRequest { ratios: Ratios::Tuned, like: None, ..request.clone() };
-        for row in &mut less.costs {
-            for (device, cost) in network.devices.iter().zip(row) {
-                *cost = cost.filter(|_| device.server != name);
-            }
-        }
-        let value = solve(&less, None).ok().map(|other| other.solution.value());
-        Without { server: name.to_string(), ratio: value.map(|value| value / candidate.solution.value()) }
-    };
-    used.into_iter().filter(|name| !needed.contains(name)).map(spared).collect()
 }

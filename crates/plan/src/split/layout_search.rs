@@ -11,15 +11,17 @@ use std::{
     rc::Rc,
 };
 
-use super::{
-    choice::{Choice, Choices, Halo},
-    costs::Shard,
-    options::Read,
-};
 use crate::{
-    activation::{Activation, activations},
-    problem::DeviceId,
-    request::PlanRequest,
+    problem::{
+        DeviceId,
+        activation::{Activation, activations},
+    },
+    request::{
+        PlanRequest,
+        choice::{Choice, Choices, Halo},
+        costs::Shard,
+        options::Read,
+    },
 };
 use edgecut_graph::{TensorId, units::Bytes};
 use edgecut_ops::is_view;

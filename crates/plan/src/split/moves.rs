@@ -4,12 +4,14 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use super::{
-    choice::{Choice, Choices, Halo},
-    pieces::{PIECES, in_pieces},
-    search::{Incumbent, Search, gains},
+use super::search::{Incumbent, Search, gains};
+use crate::{
+    problem::DeviceId,
+    request::{
+        choice::{Choice, Choices, Halo},
+        pieces::{PIECES, in_pieces},
+    },
 };
-use crate::problem::DeviceId;
 
 /// Candidate fractions of one device.
 const SHARES: [f64; 11] = [0.15, 0.25, 0.33, 0.4, 0.45, 0.5, 0.55, 0.6, 0.67, 0.75, 0.85];

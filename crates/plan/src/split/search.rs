@@ -12,17 +12,17 @@
 
 use std::{collections::BTreeMap, panic::resume_unwind, thread};
 
-use super::{
-    choice::{Choice, Choices, Halo},
-    expand::Expanded,
-    layout_search::{Start, layout_search},
-    options::{Need, SplitOption},
-    ratios::speeds,
-};
+use super::layout_search::{Start, layout_search};
 use crate::{
-    evaluation::Score,
+    judge::evaluation::Score,
     problem::{DeviceId, GroupId},
-    request::PlanRequest,
+    request::{
+        PlanRequest,
+        choice::{Choice, Choices, Halo},
+        expand::Expanded,
+        options::{Need, SplitOption},
+        ratios::speeds,
+    },
     search::fast_evaluator::FastEvaluator,
 };
 use edgecut_graph::TensorId;
@@ -202,7 +202,7 @@ impl Search<'_, '_> {
             }
         }
         self.whole = whole;
-        starts.sort_by(|a, b| a.at.score.total_cmp(&b.at.score));
+        starts.sort_by(|a, b| a.at.score.rank().cmp(&b.at.score.rank()));
         starts
     }
 

@@ -3,7 +3,11 @@
 
 use std::time::Instant;
 
-use edgecut_plan::{Candidate, PlanRequest, constrained::within_memory, planner, split};
+use edgecut_plan::{
+    Candidate, PlanRequest,
+    planner::{self, within_memory},
+    split,
+};
 
 use super::{
     agents::PilotAgents,

@@ -10,6 +10,7 @@ use edgecut_plan::{
     moved::{Moved, movable, moved, targets},
     rule,
     split::front::{self, Front, Point},
+    without,
 };
 use edgecut_profile::{CacheFlush, Sampling};
 
@@ -128,7 +129,7 @@ impl<'a> Planner<'a> {
             };
             self.events.status(format_args!("time limit reached: this is the best plan so far{longer}"));
         }
-        let advice = if self.options.advise { front::without(&request, &candidate) } else { Vec::new() };
+        let advice = if self.options.advise { without::without(&request, &candidate) } else { Vec::new() };
         let mut plan = candidate.to_plan(&request).map_err(Error::failed)?;
         plan.notes.extend(self.notes.iter().cloned());
         plan.notes.extend(self.calibrations.notes());

@@ -2,7 +2,7 @@
 //!
 //! A move affects nothing before the first instant at which one of its groups could start, or could have let another one
 //! start. The state at that instant follows from the times of the last simulation, so the simulation resumes there, with
-//! the rules of [`simulate`](crate::simulate): times are bitwise equal. A move is abandoned as soon as it is certain to be
+//! the rules of [`simulate`](crate::judge::simulate): times are bitwise equal. A move is abandoned as soon as it is certain to be
 //! too slow, and undone from a log.
 //!
 //! | module | part of [`IncrementalSimulator`] |
@@ -15,4 +15,4 @@ mod moves;
 mod simulation;
 mod state;
 
-pub use state::{Change, IncrementalSimulator};
+pub use self::state::{Change, IncrementalSimulator};

@@ -1,7 +1,7 @@
 //! Changes of a placement under incremental simulation, and undoing them.
 
 use super::state::{Change, IncrementalSimulator, NEVER, TensorCopy};
-use crate::{DeviceId, GroupId, TensorIndex, problem::LinkId};
+use crate::problem::{DeviceId, GroupId, LinkId, TensorIndex};
 use edgecut_graph::units::Joules;
 
 impl IncrementalSimulator<'_> {

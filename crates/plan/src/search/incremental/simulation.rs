@@ -2,10 +2,11 @@
 
 use super::state::{IncrementalSimulator, NEVER, TensorCopy};
 use crate::{
-    DeviceId, GroupId, Problem, TensorIndex,
-    event_loop::{Event, EventLoop, TaskTables},
-    problem::LinkId,
-    timed_event::TimedEvent,
+    judge::{
+        event_loop::{Event, EventLoop, TaskTables},
+        timed_event::TimedEvent,
+    },
+    problem::{DeviceId, GroupId, LinkId, Problem, TensorIndex},
 };
 
 impl IncrementalSimulator<'_> {

@@ -5,11 +5,8 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::{
-    DeviceId, GroupId, Problem, TensorIndex,
-    bound::critical_path::Tails,
-    event_loop::EventLoop,
-    placement::Placement,
-    problem::{Handling, LinkId, Objective},
+    judge::{bound::critical_path::Tails, event_loop::EventLoop},
+    problem::{DeviceId, GroupId, Handling, LinkId, Objective, Problem, TensorIndex, placement::Placement},
 };
 
 use edgecut_graph::units::Joules;

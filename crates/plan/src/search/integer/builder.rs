@@ -3,9 +3,8 @@
 use microlp::{ComparisonOp, OptimizationDirection, Variable};
 
 use crate::{
-    DeviceId, GroupId, Problem, TensorIndex,
-    bound::{energy, footprint},
-    problem::{Group, LinkId, Objective},
+    judge::bound::{energy, footprint},
+    problem::{DeviceId, Group, GroupId, LinkId, Objective, Problem, TensorIndex},
 };
 
 use edgecut_graph::units::Micros;

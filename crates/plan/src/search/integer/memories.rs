@@ -3,7 +3,7 @@
 use microlp::{ComparisonOp, Variable};
 
 use super::builder::{ProgramBuilder, SLACK};
-use crate::{GroupId, bound::footprint};
+use crate::{judge::bound::footprint, problem::GroupId};
 
 impl ProgramBuilder<'_> {
     /// Constraints on the memory of every device: below its limit and below `peak`.

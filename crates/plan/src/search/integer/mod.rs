@@ -2,7 +2,7 @@
 //!
 //! The program is a relaxation ([`Model`]), so its optimum, or the bound proved when the solver is stopped, is a lower bound.
 //! The simulator scores the placements that it finds; one with the value of the program is optimal. With too many choices
-//! the linear relaxation is solved, which still gives a bound, often a better one than those of [`bound`](crate::bound):
+//! the linear relaxation is solved, which still gives a bound, often a better one than those of [`bound`](crate::judge::bound):
 //! paths, loads and transfers count together.
 //!
 //! | module | part of the program |
@@ -33,7 +33,7 @@ use self::{
     model::{Model, Size},
 };
 use super::session::Session;
-use crate::{placement::Placement, problem::Objective};
+use crate::problem::{Objective, placement::Placement};
 
 /// Limit on the binary choices of a mixed-integer program, and on the columns of any program.
 const MAX_CHOICES: usize = 400;

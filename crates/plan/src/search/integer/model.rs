@@ -15,9 +15,7 @@ use super::{
     precedence::Precedence,
 };
 use crate::{
-    DeviceId, GroupId, Problem,
-    placement::Placement,
-    problem::{Group, Objective},
+    problem::{DeviceId, Group, GroupId, Objective, Problem, placement::Placement},
     search::order::topological_order,
 };
 

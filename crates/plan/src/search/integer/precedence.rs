@@ -3,7 +3,7 @@
 use microlp::Variable;
 
 use super::builder::ProgramBuilder;
-use crate::{DeviceId, GroupId};
+use crate::problem::{DeviceId, GroupId};
 
 /// Whether one group precedes another on their common device.
 pub(super) struct Precedence {

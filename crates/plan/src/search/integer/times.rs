@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use microlp::{ComparisonOp, Variable};
 
 use super::builder::ProgramBuilder;
-use crate::{DeviceId, GroupId, TensorIndex};
+use crate::problem::{DeviceId, GroupId, TensorIndex};
 
 /// The flows of a tensor, by sender and receiver: for each reader the variable of the fraction that is sent, `None` where
 /// it is constant 1.

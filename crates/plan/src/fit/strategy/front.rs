@@ -1,0 +1,29 @@
+//! A plan of the Pareto front within the limits.
+
+use super::unneeded;
+use crate::{
+    candidate::strategy::{Progress, Strategy, Tried},
+    judge::no_plan::NoPlan,
+    split::front::{alternatives, nearest_of},
+};
+
+/// See the module's head.
+pub(crate) struct Front;
+
+impl Strategy for Front {
+    fn name(&self) -> &'static str {
+        "Pareto front"
+    }
+
+    fn skipped(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
+        unneeded(progress.request)
+    }
+
+    fn run(&self, progress: &mut Progress<'_, '_>) -> Result<Tried, NoPlan> {
+        let found = alternatives(progress.request)?;
+        progress.over.clone_from(&found.candidates);
+        progress.over.retain(|candidate| !candidate.solution.missed.is_empty());
+        let best = nearest_of(progress.request.objective, found.candidates);
+        Ok(Tried { found: best, evaluations: found.evaluations })
+    }
+}

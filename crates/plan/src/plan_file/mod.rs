@@ -1,0 +1,20 @@
+//! The plan as a file, and what is derived from one: its table, its stages, the graphs of its schedules.
+//!
+//! Uses `problem` and `judge`. A plan file knows no request and no search.
+//!
+//! | module | |
+//! |---|---|
+//! | [`file`], `from_solution` | `plan.json`, and how it is made from a solution |
+//! | [`plan_set`] | the plans in a file: one, or several for different bindings of the model |
+//! | [`table`] | `plan.csv` |
+//! | `strategy` | how the plan file writes where a group runs |
+//! | [`schedule`] | memory-saving schedules as graph transformations |
+//! | [`stages`] | the stages of a plan, for execution and export |
+
+pub mod file;
+mod from_solution;
+pub mod plan_set;
+pub mod schedule;
+pub mod stages;
+pub mod strategy;
+pub mod table;

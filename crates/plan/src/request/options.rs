@@ -1,0 +1,337 @@
+//! How a group can be split: all its operators alike, so that its shards exchange nothing inside.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    sync::Arc,
+};
+
+use edgecut_graph::{Graph, OperatorId, Origin, TensorId, constant_operators, is_constant};
+use edgecut_ops::{
+    passes::{axes::axes, shard_graph::Sharding},
+    split::{Join, SplitAxis},
+};
+
+/// How the groups of a graph can be split.
+#[derive(Debug, Clone)]
+pub struct SplitOptions<'a> {
+    pub graph: &'a Graph,
+    /// The operators of each group, in program order.
+    pub groups: &'a [Vec<OperatorId>],
+    axes: Arc<HashMap<OperatorId, Vec<SplitAxis>>>,
+    /// By group.
+    options: Vec<Vec<SplitOption>>,
+    group_of: Arc<HashMap<OperatorId, usize>>,
+    /// By tensor: the operators that read it.
+    consumers: Arc<Vec<Vec<OperatorId>>>,
+    /// By operator: whether it depends on parameters alone. Every shard that reads its result computes what it needs of it.
+    constant: Arc<Vec<bool>>,
+}
+
+/// One option to split a group: along an axis of its last operator.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SplitOption {
+    /// Number of the axis among those of the last operator.
+    pub axis: usize,
+    /// The axis of the group's result that its shards lie side by side along; `None` if they are to be added up.
+    pub side: Option<usize>,
+    /// Positions along it, and what shards' ends are multiples of.
+    pub size: u64,
+    pub grain: u64,
+    /// What shards need of each tensor that comes from other groups.
+    pub reads: Vec<(TensorId, Need)>,
+}
+
+/// What the shards of a group need of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Each a part of it, along this axis.
+    Part(usize),
+    /// Each all of it.
+    Whole,
+    /// The first one all of it, the others nothing.
+    First,
+}
+
+/// What a shard reads of a tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Read {
+    Nothing,
+    Whole,
+    /// A range of an axis.
+    Range(usize, Range<u64>),
+}
+
+impl Read {
+    /// Reads what `other` reads too.
+    fn extend(&mut self, other: Read) {
+        match (&mut *self, other) {
+            (_, Read::Nothing) => {}
+            (Read::Nothing, other) => *self = other,
+            (Read::Range(axis, range), Read::Range(along, other)) if *axis == along => {
+                *range = range.start.min(other.start)..range.end.max(other.end);
+            }
+            _ => *self = Read::Whole,
+        }
+    }
+}
+
+impl<'a> SplitOptions<'a> {
+    pub fn of(graph: &'a Graph, groups: &'a [Vec<OperatorId>]) -> SplitOptions<'a> {
+        let axes = groups.iter().flatten().map(|id| (*id, axes(graph, graph.operator(*id))));
+        let mut all = SplitOptions { axes: Arc::new(axes.collect()), ..SplitOptions::none(graph, groups) };
+        all.options = groups.iter().map(|group| all.of_group(group)).collect();
+        all
+    }
+
+    /// Nothing can be split.
+    pub fn none(graph: &'a Graph, groups: &'a [Vec<OperatorId>]) -> SplitOptions<'a> {
+        let numbered = groups.iter().enumerate();
+        let group_of = numbered.flat_map(|(group, operators)| operators.iter().map(move |id| (*id, group))).collect();
+        let consumers = Arc::new(graph.consumers());
+        let constant = Arc::new(constant_operators(graph));
+        SplitOptions {
+            graph,
+            groups,
+            axes: Arc::default(),
+            options: Vec::new(),
+            group_of: Arc::new(group_of),
+            consumers,
+            constant,
+        }
+    }
+
+    /// The number of the group that `operator` is in.
+    pub fn group_of(&self, operator: OperatorId) -> Option<usize> {
+        self.group_of.get(&operator).copied()
+    }
+
+    /// The operators that read `tensor`.
+    pub fn consumers(&self, tensor: TensorId) -> &[OperatorId] {
+        self.consumers.get(tensor.0 as usize).map_or(&[], Vec::as_slice)
+    }
+
+    fn is_constant(&self, operator: OperatorId) -> bool {
+        self.constant[operator.0 as usize]
+    }
+
+    /// Whether group number `group` depends on parameters alone: in plans with splits its readers compute it.
+    pub(crate) fn is_constant_group(&self, group: usize) -> bool {
+        self.groups[group].iter().all(|id| self.is_constant(*id))
+    }
+
+    /// Whether every device that reads `tensor` has it: a parameter, or what depends on parameters alone.
+    pub(crate) fn is_weight(&self, tensor: TensorId) -> bool {
+        is_constant(self.graph, &self.constant, tensor)
+    }
+
+    /// The options of group number `group`.
+    pub fn group(&self, group: usize) -> &[SplitOption] {
+        self.options.get(group).map_or(&[], Vec::as_slice)
+    }
+
+    fn of_group(&self, group: &[OperatorId]) -> Vec<SplitOption> {
+        let Some(last) = group.last().filter(|last| !self.is_constant(**last)) else { return Vec::new() };
+        let axes = self.axes.get(last).map_or(&[][..], Vec::as_slice);
+        let option = |(number, axis): (usize, &SplitAxis)| {
+            let side = match &axis.join {
+                Join::Axis(outputs) => Some(outputs.first().copied().flatten()?),
+                Join::Sum => None,
+            };
+            let option = SplitOption { axis: number, side, size: axis.size, grain: axis.grain, reads: Vec::new() };
+            // Candidate on halves, because what a shard needs is known by example only.
+            let halves = self.divisions(group, &option, &[0.5, 0.5])?;
+            Some(SplitOption { reads: self.reads(group, &halves), ..option })
+        };
+        axes.iter().enumerate().filter_map(option).collect()
+    }
+
+    /// What the operators of a group so divided read from elsewhere, and along which axis.
+    fn reads(&self, group: &[OperatorId], divisions: &BTreeMap<OperatorId, Sharding>) -> Vec<(TensorId, Need)> {
+        let need = |reads: Vec<Read>| match reads.first() {
+            Some(Read::Range(axis, _)) if reads.iter().all(|read| *read != Read::Whole) => Need::Part(*axis),
+            Some(Read::Whole) if reads[1..].iter().all(|read| *read == Read::Nothing) => Need::First,
+            _ => Need::Whole,
+        };
+        self.reads_of_shards(group, divisions).into_iter().map(|(tensor, reads)| (tensor, need(reads))).collect()
+    }
+
+    /// What each shard of a group so divided reads of tensors that come from elsewhere and are no weights.
+    pub(crate) fn reads_of_shards(
+        &self,
+        group: &[OperatorId],
+        divisions: &BTreeMap<OperatorId, Sharding>,
+    ) -> Vec<(TensorId, Vec<Read>)> {
+        let mut reads: Vec<(TensorId, Vec<Read>)> = Vec::new();
+        for (id, division) in divisions {
+            let operands = self.graph.operator(*id).operands();
+            let Some(axis) = self.axes[id].get(division.axis) else { continue };
+            let is_offset = axis.carried.is_some_and(|carried| carried.is_offset);
+            for (tensor, access) in operands.zip(&axis.operands) {
+                let inside = self.graph.producer(tensor).is_some_and(|p| group.contains(&p));
+                if inside || self.is_weight(tensor) {
+                    continue;
+                }
+                let read = |(shard, range): (usize, &Range<u64>)| match access {
+                    Some(access) => Read::Range(access.axis, (access.map)(range)),
+                    None if is_offset && shard > 0 => Read::Nothing,
+                    None => Read::Whole,
+                };
+                let found: Vec<Read> = division.ranges().iter().enumerate().map(read).collect();
+                match reads.iter_mut().find(|read| read.0 == tensor) {
+                    Some((_, known)) => known.iter_mut().zip(found).for_each(|(known, read)| known.extend(read)),
+                    None => reads.push((tensor, found)),
+                }
+            }
+        }
+        reads
+    }
+
+    /// How every operator of `group` is divided when its result is cut by `fractions`; `None` if fewer than two shards
+    /// come out, or the operators before the last one cannot be cut where it needs them to be.
+    pub fn divisions(
+        &self,
+        group: &[OperatorId],
+        option: &SplitOption,
+        fractions: &[f64],
+    ) -> Option<BTreeMap<OperatorId, Sharding>> {
+        let cuts = self.axes.get(group.last()?)?.get(option.axis)?.cuts(fractions);
+        if cuts.windows(2).any(|w| w[0] == w[1]) {
+            return None;
+        }
+        self.propagated(group, Sharding::disjoint(option.axis, cuts))
+    }
+
+    /// The divisions of `group`, whose last operator is divided as in `base`, with tiles that contain what the shards of
+    /// operators in `readers` read of its result, if each runs on the device of the shard of the same number. `None` if they
+    /// read no more than the shares, or some operator of the group cannot be divided so.
+    pub fn tiled(
+        &self,
+        group: &[OperatorId],
+        base: &Sharding,
+        readers: &BTreeMap<OperatorId, Sharding>,
+    ) -> Option<BTreeMap<OperatorId, Sharding>> {
+        let last = group.last()?;
+        let axis = self.axes.get(last)?.get(base.axis)?;
+        let Join::Axis(sides) = &axis.join else { return None };
+        let shares = base.ranges();
+        let mut tiles = shares.clone();
+        let outputs = self.graph.operator(*last).outputs.iter().zip(sides);
+        for (output, side) in outputs.filter_map(|(output, side)| Some((*output, (*side)?))) {
+            for (reader, division) in readers {
+                for reads in self.reads_of(*reader, division, output, side) {
+                    for (tile, read) in tiles.iter_mut().zip(reads) {
+                        tile.start = tile.start.min(read.start / axis.grain * axis.grain);
+                        tile.end = tile.end.max(read.end.next_multiple_of(axis.grain).min(axis.size));
+                    }
+                }
+            }
+        }
+        let tiled = Sharding { tiles, ..base.clone() };
+        (tiled.fits(axis) && tiled.tiles != shares).then(|| self.propagated(group, tiled)).flatten()
+    }
+
+    /// For each operand of `reader` that is `tensor`: the ranges of the axis `side` that its shards read. Operands of which
+    /// they read all, or along another axis, are left out.
+    fn reads_of(&self, reader: OperatorId, division: &Sharding, tensor: TensorId, side: usize) -> Vec<Vec<Range<u64>>> {
+        let Some(axis) = self.axes.get(&reader).and_then(|axes| axes.get(division.axis)) else { return Vec::new() };
+        let operands = self.graph.operator(reader).operands().zip(&axis.operands);
+        let accesses = operands.filter(|(operand, _)| *operand == tensor).filter_map(|(_, access)| access.as_ref());
+        let along = accesses.filter(|access| access.axis == side);
+        along.map(|access| division.ranges().iter().map(|range| (access.map)(range)).collect()).collect()
+    }
+
+    /// How every operator of `group` is divided when its last one is as in `division`: each where its readers in the group
+    /// need it to be.
+    fn propagated(&self, group: &[OperatorId], division: Sharding) -> Option<BTreeMap<OperatorId, Sharding>> {
+        let mut found = BTreeMap::from([(*group.last()?, division)]);
+        for id in group.iter().rev().filter(|id| !self.is_constant(**id)) {
+            let division = found.get(id)?.clone();
+            let axis = self.axes.get(id)?.get(division.axis)?;
+            for (number, (tensor, access)) in self.graph.operator(*id).operands().zip(&axis.operands).enumerate() {
+                let carried = axis.carried.filter(|carried| carried.operand == number);
+                let producer = match self.graph.tensor(tensor).origin {
+                    Origin::Operator { operator, index }
+                        if group.contains(&operator) && !self.is_constant(operator) =>
+                    {
+                        Some((operator, index))
+                    }
+                    _ => None,
+                };
+                let (operator, index) = match (producer, carried) {
+                    (Some(producer), _) => producer,
+                    (None, None) => continue,
+                    // Partial sums of another group are added up where they are read.
+                    (None, Some(_)) => return None,
+                };
+                if let Some(carried) = carried {
+                    let wanted = Sharding::disjoint(carried.axis, division.cuts.clone());
+                    if found.insert(operator, wanted.clone()).is_some_and(|before| before != wanted) {
+                        return None;
+                    }
+                    continue;
+                }
+                let access = access.as_ref()?;
+                let read = |ranges: Vec<Range<u64>>| ranges.iter().map(|range| (access.map)(range)).collect::<Vec<_>>();
+                let shares = division.cuts.windows(2).map(|cut| cut[0]..cut[1]).collect();
+                let is_same_axis = |axis: &SplitAxis| match &axis.join {
+                    Join::Axis(outputs) => outputs.get(index as usize) == Some(&Some(access.axis)),
+                    Join::Sum => false,
+                };
+                let axes = self.axes.get(&operator)?;
+                let number = axes.iter().position(is_same_axis)?;
+                let wanted = covering(number, &axes[number], &read(shares), read(division.ranges()))?;
+                if !wanted.fits(&axes[number]) {
+                    return None;
+                }
+                if found.insert(operator, wanted.clone()).is_some_and(|before| before != wanted) {
+                    return None;
+                }
+            }
+        }
+        Some(found)
+    }
+}
+
+/// A division along `axis`, whose index is `number`, that covers the ranges that the shards of the reader need: `shares`, and
+/// `tiles` that contain them. Shards overlap in what several of them need, such as the halo of a window. What none needs, such
+/// as rows that a stride skips, is computed by the shard before it. `None` if a shard would be empty.
+fn covering(number: usize, axis: &SplitAxis, shares: &[Range<u64>], tiles: Vec<Range<u64>>) -> Option<Sharding> {
+    let inner = shares.iter().skip(1).map(|share| share.start / axis.grain * axis.grain);
+    let cuts: Vec<u64> = std::iter::once(0).chain(inner).chain([axis.size]).collect();
+    if shares.iter().any(Range::is_empty) || cuts.windows(2).any(|cut| cut[0] >= cut[1]) {
+        return None;
+    }
+    let widened = |(tile, cut): (Range<u64>, &[u64])| {
+        let end = tile.end.checked_next_multiple_of(axis.grain).map_or(axis.size, |end| end.min(axis.size));
+        (tile.start / axis.grain * axis.grain).min(cut[0])..end.max(cut[1])
+    };
+    let tiles: Vec<Range<u64>> = tiles.into_iter().zip(cuts.windows(2)).map(widened).collect();
+    let is_disjoint = tiles.iter().zip(cuts.windows(2)).all(|(tile, cut)| *tile == (cut[0]..cut[1]));
+    Some(Sharding { axis: number, cuts, tiles: if is_disjoint { Vec::new() } else { tiles } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_before_a_window_compute_its_halo_and_skipped_rows() {
+        let axis = |size, grain| SplitAxis { grain, ..SplitAxis::new(Join::Axis(vec![Some(0)]), size, 0) };
+        for (what, axis, reads, cuts, tiles) in [
+            ("neither", axis(8, 1), [0..4, 4..8], [0, 4, 8], vec![]),
+            ("a halo", axis(8, 1), [0..5, 3..8], [0, 3, 8], vec![0..5, 3..8]),
+            ("a stride of 2", axis(8, 1), [0..3, 4..7], [0, 4, 8], vec![]),
+            ("a halo on a grain of 2", axis(8, 2), [0..5, 3..8], [0, 2, 8], vec![0..6, 2..8]),
+        ] {
+            let made = covering(1, &axis, &reads, reads.to_vec()).unwrap();
+            assert_eq!(made, Sharding { axis: 1, cuts: cuts.to_vec(), tiles }, "{what}");
+            assert!(made.fits(&axis), "{what}");
+        }
+        assert_eq!(covering(0, &axis(8, 1), &[0..0, 0..8], vec![0..0, 0..8]), None, "an empty shard");
+        assert_eq!(covering(0, &axis(8, 8), &[0..4, 4..8], vec![0..4, 4..8]), None, "a grain as large as the axis");
+        // Readers with tiles wider than their shares.
+        let made = covering(0, &axis(8, 1), &[0..4, 4..8], vec![0..6, 2..8]).unwrap();
+        assert_eq!((made.cuts, made.tiles), (vec![0, 4, 8], vec![0..6, 2..8]));
+    }
+}

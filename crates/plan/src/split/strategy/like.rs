@@ -1,0 +1,67 @@
+//! What another plan splits, split again.
+
+use crate::{
+    candidate::{
+        Candidate,
+        strategy::{Progress, Strategy, Tried},
+    },
+    judge::no_plan::NoPlan,
+    plan_file::file::Split,
+    problem::ProblemError,
+    request::{
+        PlanRequest,
+        choice::{Choice, Choices, Halo},
+    },
+    split::{bound::bound_by, placed::placed},
+};
+
+/// See the module's head.
+pub(crate) struct Like;
+
+impl Strategy for Like {
+    fn name(&self) -> &'static str {
+        "like another plan"
+    }
+
+    fn skipped(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
+        progress.request.like.is_none().then_some("no other plan is given")
+    }
+
+    fn run(&self, progress: &mut Progress<'_, '_>) -> Result<Tried, NoPlan> {
+        let splits = progress.request.like.as_deref().unwrap_or_default();
+        let candidate = like(progress.request, splits)?;
+        Ok(Tried { evaluations: candidate.solution.evaluations, found: Some(candidate) })
+    }
+}
+
+/// Splits what `splits` split, along the same axes over the same devices, in the ratio of the request's rule; with
+/// [`Ratios::Tuned`] in theirs.
+fn like(request: &PlanRequest<'_>, splits: &[Split]) -> Result<Candidate, NoPlan> {
+    let choices = choices_like(request, splits)?;
+    let applied = request.applied(choices.clone());
+    let expanded = request.expanded(&applied)?;
+    let solution = placed(&expanded, &request.search, None)?;
+    let splits = request.splits(&expanded);
+    let mut candidate = Candidate::split(solution, expanded, splits, choices, applied);
+    bound_by(request, &mut candidate)?;
+    Ok(candidate)
+}
+
+/// The choices that `splits` come from.
+///
+/// # Errors
+/// If they are of other groups than those of `request`.
+pub(crate) fn choices_like(request: &PlanRequest<'_>, splits: &[Split]) -> Result<Choices, ProblemError> {
+    let mut choices = Choices::new();
+    for (group, operators) in request.split_options.groups.iter().enumerate() {
+        // A group is cut along an axis of its last operator.
+        let Some(split) = splits.iter().find(|split| operators.last() == Some(&split.operator)) else { continue };
+        let option = request.split_options.group(group).iter().position(|option| option.axis == split.axis);
+        let option =
+            option.ok_or_else(|| ProblemError { what: format!("group {group} has no axis {}", split.axis) })?;
+        let fractions = split.cuts.windows(2).map(|cut| cut[1].saturating_sub(cut[0]) as f64).collect();
+        let halo = if split.tiles.is_empty() { Halo::Exchanged } else { Halo::Recomputed };
+        choices.insert(group, Choice { option, fractions, devices: split.devices.clone(), halo });
+    }
+    Ok(choices)
+}
