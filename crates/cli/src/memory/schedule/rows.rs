@@ -27,8 +27,8 @@ pub(super) struct Row {
     pub(super) repeated: Option<usize>,
     /// Copies to a neighbour.
     pub(super) stored: Option<usize>,
-    /// Stretches that are computed in parts, and the parts of all of them.
-    pub(super) stretches: Option<usize>,
+    /// Segments that are computed in parts, and the parts of all of them.
+    pub(super) segments: Option<usize>,
     pub(super) parts: Option<u64>,
     /// TVM's default arena for program order.
     pub(super) tvm_arena_bytes: Option<Bytes>,
@@ -69,8 +69,8 @@ impl Row {
         Row {
             stored: Some(count(|step| matches!(step, ScheduleStep::Store(_)))),
             repeated: Some(count(|step| matches!(step, ScheduleStep::Run(_))).saturating_sub(operators)),
-            stretches: Some(schedule.variant.segments.len()),
-            parts: Some(schedule.variant.segments.iter().map(|stretch| stretch.tiles).sum()),
+            segments: Some(schedule.variant.segments.len()),
+            parts: Some(schedule.variant.segments.iter().map(|segment| segment.tiles).sum()),
             ..Row::of(fitted, schedule)
         }
     }
@@ -105,12 +105,11 @@ pub(super) fn print(format: Format, rows: &[Row], notes: &[String]) -> Outcome {
         );
     }
     notes.iter().for_each(|note| print_line!("{note}"));
-    if let [
-        Row { repeated: Some(repeated), stored: Some(stored), stretches: Some(stretches), parts: Some(parts), .. },
-    ] = rows
+    if let [Row { repeated: Some(repeated), stored: Some(stored), segments: Some(segments), parts: Some(parts), .. }] =
+        rows
     {
         print_line!(
-            "{repeated} groups run again, {stored} copies to a neighbour; {stretches} segments in {parts} parts"
+            "{repeated} groups run again, {stored} copies to a neighbour; {segments} segments in {parts} parts"
         );
     }
     if let [Row { tvm_arena_bytes: Some(arena), .. }] = rows {
