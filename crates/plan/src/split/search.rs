@@ -202,7 +202,7 @@ impl Search<'_, '_> {
             }
         }
         self.whole = whole;
-        starts.sort_by(|a, b| a.at.score.rank().cmp(&b.at.score.rank()));
+        starts.sort_by_key(|start| start.at.score.rank());
         starts
     }
 
