@@ -315,7 +315,7 @@ async fn what_is_too_much_for_a_device_is_computed_in_parts_within_its_limit() {
         let mut plan = written(&found);
         plan.schedules.clone_from(&found.schedules);
         check::plan(&found.expanded.problem, &plan).unwrap();
-        assert!(found.schedules.iter().any(|schedule| !schedule.stretches.is_empty()), "{:?}", found.schedules);
+        assert!(found.schedules.iter().any(|schedule| !schedule.segments.is_empty()), "{:?}", found.schedules);
         let plan = Plan::from_json(plan.to_json().unwrap().as_bytes()).unwrap();
         // The graph follows from the model and the plan file.
         let parts = apply_schedules(&divided(&graph, &plan.splits).unwrap(), &plan.schedules).unwrap().graph;

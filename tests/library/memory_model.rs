@@ -96,18 +96,18 @@ fn parts_put_together_are_the_whole() {
             let first = rng.usize(0..=last);
             let axes = splits.result_axes(ids[last]);
             let Some(&axis) = axes.get(rng.usize(0..axes.len().max(1))) else { continue };
-            let stretch = |range: std::ops::Range<usize>, parts| TiledSegment {
+            let segment = |range: std::ops::Range<usize>, parts| TiledSegment {
                 operators: ids[range].to_vec(),
                 tiles: parts,
                 axis,
             };
-            let stretches =
-                [stretch(0..first, 1), stretch(first..last + 1, rng.u64(2..5)), stretch(last + 1..ids.len(), 1)];
-            // An axis may be too short, or what the stretch begins with may be needed whole.
-            let Ok(made) = tile_graph(&splits, &stretches) else { continue };
+            let segments =
+                [segment(0..first, 1), segment(first..last + 1, rng.u64(2..5)), segment(last + 1..ids.len(), 1)];
+            // An axis may be too short, or what the segment begins with may be needed whole.
+            let Ok(made) = tile_graph(&splits, &segments) else { continue };
             let (found, _) = run(&engine, &made.graph, &alone(&made.graph));
             let difference = Difference::between(&found, &wanted, Tolerance::Rounding);
-            assert!(difference.is_tolerable(), "{stretches:?} of {graph:?}: {difference}");
+            assert!(difference.is_tolerable(), "{segments:?} of {graph:?}: {difference}");
             compared += 1;
         }
     }

@@ -9,7 +9,7 @@
 //! | [`file`] | the JSON format |
 //! | [`load`] | throughput: the load of every device, updated incrementally |
 //! | [`latency_evaluator`] | latency: the time at which one sample is finished |
-//! | [`order`], [`stretch`] | linear orders, and the load of each contiguous segment of one |
+//! | [`order`], [`segment`] | linear orders, and the load of each contiguous segment of one |
 //! | [`throughput`] | searches for the minimum largest load |
 //! | [`latency`] | searches for the minimum latency |
 //! | [`exhaust`] | enumeration of all assignments of small workloads |
@@ -32,8 +32,8 @@ pub mod load;
 mod options;
 pub mod order;
 pub mod path;
+pub mod segment;
 pub mod solve;
-pub mod stretch;
 pub mod throughput;
 
 use std::fmt;

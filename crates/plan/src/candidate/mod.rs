@@ -229,10 +229,10 @@ fn note(schedule: &Schedule, devices: &[Device]) -> String {
         devices.get(schedule.device.0 as usize).map_or(String::new(), |device| device.device_name().to_string());
     let distinct: BTreeSet<_> = schedule.steps.iter().collect();
     let again = schedule.steps.len() - distinct.len();
-    let parts: u64 = schedule.stretches.iter().map(|stretch| stretch.tiles).sum();
-    let (steps, stretches) = (schedule.steps.len(), schedule.stretches.len());
+    let parts: u64 = schedule.segments.iter().map(|segment| segment.tiles).sum();
+    let (steps, segments) = (schedule.steps.len(), schedule.segments.len());
     format!(
-        "{device} computes {steps} steps in an order of their own to need less memory: {stretches} segments in {parts} \
+        "{device} computes {steps} steps in an order of their own to need less memory: {segments} segments in {parts} \
              parts, {again} steps again"
     )
 }

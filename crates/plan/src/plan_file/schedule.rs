@@ -26,8 +26,8 @@ pub struct Schedule {
     /// The operators of the run; a tiled segment is consecutive in this order.
     pub operators: Vec<OperatorId>,
     /// The tiled segments.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stretches: Vec<TiledSegment>,
+    #[serde(default, alias = "stretches", skip_serializing_if = "Vec::is_empty")]
+    pub segments: Vec<TiledSegment>,
     /// The operators of each step, numbered as in the run's own graph with its segments tiled; those in several steps are
     /// recomputed.
     pub steps: Vec<Vec<OperatorId>>,
@@ -115,18 +115,18 @@ impl ScheduledRun {
         // Whatever is computed in tiles has a step for each, so that a graph is no larger than the file that asks for it.
         let steps: usize = schedule.steps.iter().map(Vec::len).sum();
         let tiles =
-            schedule.stretches.iter().map(|segment| segment.tiles.saturating_mul(segment.operators.len() as u64));
+            schedule.segments.iter().map(|segment| segment.tiles.saturating_mul(segment.operators.len() as u64));
         if tiles.fold(0, u64::saturating_add) > steps as u64 {
             return Err(ScheduleError::TiledSegment);
         }
-        let tiled_graph = if schedule.stretches.is_empty() {
+        let tiled_graph = if schedule.segments.is_empty() {
             part.graph.clone()
         } else {
             let segment = |segment: &TiledSegment| {
                 let is_split = (2..=MAX_TILES).contains(&segment.tiles) && !segment.operators.is_empty();
                 Some(TiledSegment { operators: local(&segment.operators).filter(|_| is_split)?, ..segment.clone() })
             };
-            let segments = schedule.stretches.iter().map(segment).collect::<Option<Vec<_>>>();
+            let segments = schedule.segments.iter().map(segment).collect::<Option<Vec<_>>>();
             tile_graph(&SplitAxes::of(&part.graph), &covering(&order, segments.ok_or(ScheduleError::TiledSegment)?)?)?
                 .graph
         };
@@ -227,5 +227,26 @@ impl Merge<'_> {
         }
         open.steps.push(operators);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_also_read_as_stretches() {
+        let segment = TiledSegment { operators: vec![OperatorId(1)], tiles: 2, axis: 0 };
+        let schedule = Schedule {
+            device: DeviceId(0),
+            operators: vec![OperatorId(1)],
+            segments: vec![segment],
+            steps: vec![vec![OperatorId(0)]],
+        };
+        let json = serde_json::to_string(&schedule).unwrap();
+        assert!(json.contains("\"segments\""), "{json}");
+        for text in [json.clone(), json.replace("segments", "stretches")] {
+            assert_eq!(serde_json::from_str::<Schedule>(&text).unwrap(), schedule);
+        }
     }
 }

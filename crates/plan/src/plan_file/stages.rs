@@ -1,6 +1,6 @@
 //! Stages: a device's consecutive groups between two communications, loaded and run as one.
 //!
-//! [`cut`] says where a device's groups are cut; [`stages`] cuts a plan for execution and export.
+//! `judge::stage_cut` says where a device's groups are cut; [`stages`] cuts a plan for execution and export.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -2,7 +2,7 @@
 
 use super::{DeviceId, GroupId};
 
-/// What searches look for. Everything else about a plan follows from it ([`Evaluation`](super::evaluation::Evaluation)).
+/// What searches look for. Everything else about a plan follows from it (`judge::evaluation`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
     /// By group.

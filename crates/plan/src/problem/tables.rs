@@ -157,7 +157,7 @@ pub enum Objective {
     Throughput,
     /// The largest memory load of any device.
     Memory,
-    /// The energy of one run, as [`energy`](super::energy) defines it.
+    /// The energy of one run, as `judge::energy` defines it.
     Energy,
 }
 

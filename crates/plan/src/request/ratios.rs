@@ -8,7 +8,7 @@ use crate::problem::{Cost, ProblemError};
 /// How the fractions of split groups are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ratios {
-    /// Tuned for each stretch of the model, by transfers and the measured costs of shards.
+    /// Tuned for each segment of the model, by transfers and the measured costs of shards.
     #[default]
     Tuned,
     /// Every device gets an equal share.

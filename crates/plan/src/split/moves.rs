@@ -19,7 +19,7 @@ const SHARES: [f64; 11] = [0.15, 0.25, 0.33, 0.4, 0.45, 0.5, 0.55, 0.6, 0.67, 0.
 const PIECES_GAIN: f64 = 0.99;
 /// Maximum number of segments whose ratios are tuned or whose shares are divided: finer ones would fit the noise of shard
 /// measurements.
-const STRETCHES: usize = 8;
+const SEGMENTS: usize = 8;
 
 impl Search<'_, '_> {
     /// Unsplits segments of groups onto one of the first two of `devices` where that improves the plan.
@@ -28,15 +28,15 @@ impl Search<'_, '_> {
         let mut length = groups.div_ceil(2);
         while length >= 1 && !self.is_over() {
             for begin in (0..groups).step_by(length) {
-                let stretch = begin..(begin + length).min(groups);
-                if self.is_over() || at.choices.range(stretch.clone()).next().is_none() {
+                let segment = begin..(begin + length).min(groups);
+                if self.is_over() || at.choices.range(segment.clone()).next().is_none() {
                     continue;
                 }
                 let mut fewer = at.choices.clone();
-                fewer.retain(|group, _| !stretch.contains(group));
-                let before: Vec<DeviceId> = self.whole[stretch.clone()].to_vec();
+                fewer.retain(|group, _| !segment.contains(group));
+                let before: Vec<DeviceId> = self.whole[segment.clone()].to_vec();
                 for (device, _) in devices.iter().take(2) {
-                    for group in stretch.clone() {
+                    for group in segment.clone() {
                         if self.request.costs[group][device.0 as usize].is_some() {
                             self.whole[group] = *device;
                         }
@@ -45,7 +45,7 @@ impl Search<'_, '_> {
                         *at = next;
                         break;
                     }
-                    self.whole[stretch.clone()].copy_from_slice(&before);
+                    self.whole[segment.clone()].copy_from_slice(&before);
                 }
             }
             length = if length == 1 { 0 } else { length.div_ceil(2) };
@@ -57,12 +57,12 @@ impl Search<'_, '_> {
         let groups = self.request.split_options.groups.len();
         let options = (0..groups).flat_map(|group| self.request.split_options.group(group));
         let sides: BTreeSet<Option<usize>> = options.map(|option| option.side).collect();
-        for stretch in stretches(groups, groups) {
+        for segment in segments(groups, groups) {
             for side in &sides {
                 if self.is_over() {
                     return;
                 }
-                let next = self.along(&at.choices, &stretch, *side);
+                let next = self.along(&at.choices, &segment, *side);
                 let better = |next: &Incumbent| next.score.better(&at.score);
                 if let Some(next) = next.and_then(|next| self.evaluate(next)).filter(better) {
                     *at = next;
@@ -71,12 +71,12 @@ impl Search<'_, '_> {
         }
     }
 
-    /// `choices` with the groups of `stretch` split along `side` where they can be, in the ratio of the nearest split
+    /// `choices` with the groups of `segment` split along `side` where they can be, in the ratio of the nearest split
     /// group before, else after; `None` if nothing changes.
-    fn along(&self, choices: &Choices, stretch: &Range<usize>, side: Option<usize>) -> Option<Choices> {
+    fn along(&self, choices: &Choices, segment: &Range<usize>, side: Option<usize>) -> Option<Choices> {
         let mut next = choices.clone();
         let mut changed = false;
-        for group in stretch.clone() {
+        for group in segment.clone() {
             let before = choices.range(..=group).next_back();
             let Some((at, like)) = before.or_else(|| choices.range(group..).next()) else { continue };
             let costs = &self.request.costs[group];
@@ -108,16 +108,16 @@ impl Search<'_, '_> {
         }
         let groups = self.request.split_options.groups.len();
         let mut divided = self.request.divided(&at.choices).0;
-        for stretch in overlapping(groups) {
+        for segment in overlapping(groups) {
             for halo in [Halo::Recomputed, Halo::Exchanged] {
                 if self.is_over() {
                     return;
                 }
-                if at.choices.range(stretch.clone()).all(|(_, choice)| choice.halo == halo) {
+                if at.choices.range(segment.clone()).all(|(_, choice)| choice.halo == halo) {
                     continue;
                 }
                 let mut next = at.choices.clone();
-                next.range_mut(stretch.clone()).for_each(|(_, choice)| choice.halo = halo);
+                next.range_mut(segment.clone()).for_each(|(_, choice)| choice.halo = halo);
                 // Where nothing reads more than its share, there is no halo.
                 let divided_next = self.request.divided(&next).0;
                 if divided_next == divided {
@@ -138,9 +138,9 @@ impl Search<'_, '_> {
             return;
         }
         let groups = self.request.split_options.groups.len();
-        for stretch in stretches(groups, STRETCHES) {
+        for segment in segments(groups, SEGMENTS) {
             let mut joined = at.choices.clone();
-            joined.range_mut(stretch.clone()).for_each(|(_, choice)| *choice = choice.in_one_piece());
+            joined.range_mut(segment.clone()).for_each(|(_, choice)| *choice = choice.in_one_piece());
             if joined != at.choices
                 && let Some(next) = self.evaluate(joined).filter(|next| next.score.better(&at.score))
             {
@@ -151,7 +151,7 @@ impl Search<'_, '_> {
                     return;
                 }
                 let mut next = at.choices.clone();
-                for (group, choice) in next.range_mut(stretch.clone()) {
+                for (group, choice) in next.range_mut(segment.clone()) {
                     let fits = |choice: &Choice| {
                         let option = self.request.split_option(*group, choice.option);
                         option.is_some_and(|option| option.size / option.grain >= choice.devices.len() as u64)
@@ -175,8 +175,8 @@ impl Search<'_, '_> {
     /// the plan. Unlike [`Search::tuned`], it can leave a local optimum of the ratio.
     pub(super) fn set_fractions(&mut self, at: &mut Incumbent) {
         let groups = self.request.split_options.groups.len();
-        for stretch in overlapping(groups) {
-            let first = at.choices.range(stretch.clone()).next();
+        for segment in overlapping(groups) {
+            let first = at.choices.range(segment.clone()).next();
             let Some(devices) = first.map(|(_, choice)| choice.devices.clone()) else { continue };
             for device in moved(&devices) {
                 for share in SHARES {
@@ -184,7 +184,7 @@ impl Search<'_, '_> {
                         return;
                     }
                     let mut next = at.choices.clone();
-                    for (_, choice) in next.range_mut(stretch.clone()) {
+                    for (_, choice) in next.range_mut(segment.clone()) {
                         give(choice, device, share);
                     }
                     if next == at.choices {
@@ -202,20 +202,20 @@ impl Search<'_, '_> {
     pub(super) fn tune_ratios(&mut self, at: &mut Incumbent, steps: &[f64]) {
         let groups = self.request.split_options.groups.len();
         for step in steps {
-            for stretch in stretches(groups, STRETCHES) {
-                self.tune(at, &stretch, *step);
+            for segment in segments(groups, SEGMENTS) {
+                self.tune(at, &segment, *step);
             }
         }
     }
 
-    fn tune(&mut self, at: &mut Incumbent, stretch: &Range<usize>, step: f64) {
-        let first = at.choices.range(stretch.clone()).next();
+    fn tune(&mut self, at: &mut Incumbent, segment: &Range<usize>, step: f64) {
+        let first = at.choices.range(segment.clone()).next();
         let Some(devices) = first.map(|(_, choice)| choice.devices.clone()) else { return };
         for device in moved(&devices) {
             for factor in [1.0 + step, 1.0 / (1.0 + step)] {
                 while !self.is_over() {
                     let mut next = at.choices.clone();
-                    for (_, choice) in next.range_mut(stretch.clone()) {
+                    for (_, choice) in next.range_mut(segment.clone()) {
                         let of_device = choice.fractions.iter_mut().zip(&choice.devices).filter(|(_, d)| **d == device);
                         of_device.for_each(|(fraction, _)| *fraction *= factor);
                     }
@@ -262,7 +262,7 @@ fn overlapping(groups: usize) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// Segments of `groups` groups: all of them, halves, quarters, until there are `most` or each is one group.
-fn stretches(groups: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+fn segments(groups: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let halved = |length: &usize| (*length > 1).then(|| length.div_ceil(2));
     let lengths = std::iter::successors((groups > 0).then_some(groups), halved);
     let enough = move |length: &usize| groups.div_ceil(*length) <= most;
@@ -275,11 +275,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stretches_cover_everything_at_every_length() {
-        let found: Vec<Range<usize>> = stretches(5, 5).collect();
+    fn segments_cover_everything_at_every_length() {
+        let found: Vec<Range<usize>> = segments(5, 5).collect();
         assert_eq!(found, [0..5, 0..3, 3..5, 0..2, 2..4, 4..5, 0..1, 1..2, 2..3, 3..4, 4..5]);
-        assert_eq!(stretches(5, 2).count(), 3);
-        assert_eq!(stretches(0, 8).count(), 0);
+        assert_eq!(segments(5, 2).count(), 3);
+        assert_eq!(segments(0, 8).count(), 0);
         let found: Vec<Range<usize>> = overlapping(4).collect();
         assert_eq!(found, [0..4, 2..4, 0..2, 1..3, 2..4, 3..4, 0..1, 1..2, 2..3, 3..4]);
     }

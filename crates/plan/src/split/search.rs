@@ -1,9 +1,9 @@
-//! The search for splits: good plans for all groups at once first, then what is better otherwise, stretch by stretch.
+//! The search for splits: good plans for all groups at once first, then what is better otherwise, segment by segment.
 //!
 //! 1. For every number of devices, the fastest ones, in proportion to their speeds and equally, with halos exchanged and
 //!    recomputed: what dynamic programming finds ([`super::layout_search`]), and every group split along the axis that asks for
 //!    the fewest bytes from elsewhere, given how the groups before it are split. The best of these goes on first.
-//! 2. It goes on by the moves of [`super::moves`] on stretches of program order, from the whole model down to single
+//! 2. It goes on by the moves of [`super::moves`] on segments of program order, from the whole model down to single
 //!    groups: fractions moved from device to device, another axis, halos recomputed instead of exchanged, shares in
 //!    [pieces](super::pieces) that are sent earlier, or not split at all. Which kind of move comes first decides where it
 //!    ends: two orders are tried.
@@ -202,7 +202,7 @@ impl Search<'_, '_> {
             }
         }
         self.whole = whole;
-        starts.sort_by(|a, b| a.at.score.rank().cmp(&b.at.score.rank()));
+        starts.sort_by_key(|start| start.at.score.rank());
         starts
     }
 

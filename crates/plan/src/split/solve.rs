@@ -1,4 +1,4 @@
-//! The best placement with splits, by the strategies of [`strategy`](super::strategy).
+//! The best placement with splits, by the strategies of `split/strategy`.
 
 use edgecut_graph::Graph;
 use edgecut_ops::passes::{
@@ -21,7 +21,7 @@ use crate::{
 /// just what that splits; any other continues from the splits `start`, those of a plan for the same request at other
 /// costs of shards, if there are any.
 ///
-/// By any rule but [`Ratios::Tuned`] what is best to split is split in that rule's ratios, although leaving it whole may
+/// By any rule but `Ratios::Tuned` what is best to split is split in that rule's ratios, although leaving it whole may
 /// then be better.
 ///
 /// # Errors

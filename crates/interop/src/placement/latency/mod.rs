@@ -2,7 +2,7 @@
 
 pub mod anneal;
 mod candidate;
-pub mod stretches;
+pub mod segments;
 
 pub use candidate::LatencyCandidate;
 
@@ -28,7 +28,7 @@ pub fn solve(workload: &PlacementWorkload, options: &PlacementOptions) -> Result
         return answer(&problem, best.latency, "every assignment was tried", best);
     }
     let late = || deadline.elapsed() > START_TIME_SHARE;
-    let starts = stretches::search(workload, &problem, options.seed, &late);
+    let starts = segments::search(workload, &problem, options.seed, &late);
     let best = anneal::search(workload, &problem, starts, bound * ROUNDING, options, &deadline);
     answer(&problem, bound, bound_by, best)
 }

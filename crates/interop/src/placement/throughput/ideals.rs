@@ -42,15 +42,15 @@ pub fn search(
     table.from = vec![(0, Device::Cpu); table.best.len()];
     table.best[..columns].fill(0.0);
     let mut seen = vec![0u32; lattice.len()];
-    let mut stretch = Stretch::new(problem);
+    let mut segment = Segment::new(problem);
     let mut left = steps;
     for (number, ideal) in (1u32..).zip(1..lattice.len()) {
-        // A walk down from the ideal: what it has left behind is the stretch.
+        // A walk down from the ideal: what it has left behind is the segment.
         let mut walk: Vec<(usize, usize, Option<usize>)> = vec![(ideal, 0, None)];
         while let Some((at, next, unit)) = walk.last_mut() {
             let Some(&(removed, smaller)) = lattice[*at].get(*next) else {
                 if let Some(unit) = *unit {
-                    units.members[unit].iter().for_each(|bundle| stretch.turn(*bundle, false));
+                    units.members[unit].iter().for_each(|bundle| segment.turn(*bundle, false));
                 }
                 walk.pop();
                 continue;
@@ -63,19 +63,19 @@ pub fn search(
             if left.is_multiple_of(STRIDE) && late() {
                 return None;
             }
-            units.members[removed].iter().for_each(|bundle| stretch.turn(*bundle, true));
+            units.members[removed].iter().for_each(|bundle| segment.turn(*bundle, true));
             // Times only grow on the way down, transfers do not.
-            let on_accelerator = stretch.foreign == 0 && stretch.size <= problem.memory && stretch.time < upper;
-            let on_cpu = cpus > 0 && stretch.cpu_time < upper;
-            if on_accelerator && stretch.time + stretch.transfers < upper {
-                table.take(ideal, smaller, Device::Accelerator, stretch.time + stretch.transfers);
+            let on_accelerator = segment.foreign == 0 && segment.size <= problem.memory && segment.time < upper;
+            let on_cpu = cpus > 0 && segment.cpu_time < upper;
+            if on_accelerator && segment.time + segment.transfers < upper {
+                table.take(ideal, smaller, Device::Accelerator, segment.time + segment.transfers);
             }
             if on_cpu {
-                table.take(ideal, smaller, Device::Cpu, stretch.cpu_time);
+                table.take(ideal, smaller, Device::Cpu, segment.cpu_time);
             }
             match on_accelerator || on_cpu {
                 true => walk.push((smaller as usize, 0, Some(removed))),
-                false => units.members[removed].iter().for_each(|bundle| stretch.turn(*bundle, false)),
+                false => units.members[removed].iter().for_each(|bundle| segment.turn(*bundle, false)),
             }
         }
     }
@@ -250,7 +250,7 @@ struct Ideal {
 }
 
 /// What a device would have, and what that costs it.
-struct Stretch<'a> {
+struct Segment<'a> {
     problem: &'a Bundles,
     time: f64,
     cpu_time: f64,
@@ -263,10 +263,10 @@ struct Stretch<'a> {
     owns: Vec<bool>,
 }
 
-impl<'a> Stretch<'a> {
-    fn new(problem: &'a Bundles) -> Stretch<'a> {
+impl<'a> Segment<'a> {
+    fn new(problem: &'a Bundles) -> Segment<'a> {
         let (readers, owns) = (vec![0; problem.nets.len()], vec![false; problem.nets.len()]);
-        Stretch { problem, time: 0.0, cpu_time: 0.0, size: 0.0, transfers: 0.0, foreign: 0, readers, owns }
+        Segment { problem, time: 0.0, cpu_time: 0.0, size: 0.0, transfers: 0.0, foreign: 0, readers, owns }
     }
 
     /// Puts a bundle in, or takes it out.

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 use super::candidate::ThroughputCandidate;
-use crate::placement::{PlacementWorkload, load::Bundles, order::order, stretch::Stretches};
+use crate::placement::{PlacementWorkload, load::Bundles, order::order, segment::Segments};
 
 /// Orders that are tried in addition to the file's own.
 const ORDERS: usize = 24;
@@ -43,7 +43,7 @@ fn cut(problem: &Bundles, order: &[usize]) -> Option<Vec<usize>> {
     let count = order.len();
     // More CPUs than two gain little in a cut, and cost tables.
     let (accelerators, cpus) = (problem.accelerators, problem.cpus.min(2));
-    let loads = Stretches::new(problem, order);
+    let loads = Segments::new(problem, order);
     let at = |a: usize, c: usize, end: usize| (a * (cpus + 1) + c) * (count + 1) + end;
     let mut best = vec![f64::INFINITY; (accelerators + 1) * (cpus + 1) * (count + 1)];
     let mut from = vec![(0u32, false); best.len()];

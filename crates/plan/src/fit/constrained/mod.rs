@@ -181,7 +181,7 @@ mod tests {
                 assert!(request.is_limited());
                 assert!(matches!(solve(&request, None), Err(NoPlan::Targets { .. })), "as a whole it is too much");
                 let found = plan(&request).unwrap();
-                assert!(found.schedules.iter().any(|schedule| !schedule.stretches.is_empty()), "{:?}", found.schedules);
+                assert!(found.schedules.iter().any(|schedule| !schedule.segments.is_empty()), "{:?}", found.schedules);
                 keeps_limits(&request, &found);
                 let value = found.solution.value();
                 assert_eq!(value, with_schedules(&request).unwrap().solution.value());

@@ -107,9 +107,9 @@ impl<'a> Run<'a> {
         let found = self.fitted.within_memory(Bytes(bytes)).or_else(|| self.fitted.front().into_iter().next())?;
         let (variant, numbers) = (found.variant, found.groups());
         let whole = |id: &OperatorId| self.part.whole_operator[id.0 as usize];
-        let stretch = |stretch: &TiledSegment| TiledSegment {
-            operators: stretch.operators.iter().map(whole).collect(),
-            ..stretch.clone()
+        let segment = |segment: &TiledSegment| TiledSegment {
+            operators: segment.operators.iter().map(whole).collect(),
+            ..segment.clone()
         };
         let steps: Vec<Vec<OperatorId>> =
             numbers.iter().map(|number| variant.grouped.groups[*number].operators.clone()).collect();
@@ -142,7 +142,7 @@ impl<'a> Run<'a> {
         let schedule = Schedule {
             device: self.device,
             operators: variant.order.iter().map(whole).collect(),
-            stretches: variant.segments.iter().map(stretch).collect(),
+            segments: variant.segments.iter().map(segment).collect(),
             steps,
         };
         Some((schedule, costs))

@@ -1,6 +1,6 @@
 //! A plan of the Pareto front within the limits.
 
-use super::unneeded;
+use super::limits::unneeded;
 use crate::{
     candidate::strategy::{Progress, Strategy, Tried},
     judge::no_plan::NoPlan,

@@ -1,6 +1,6 @@
 //! Schedules that need less memory, for the plans that exceed the limits.
 
-use super::{MIN_GAIN, unneeded};
+use super::limits::{MIN_GAIN, unneeded};
 use crate::{
     candidate::{
         Candidate,

@@ -1,6 +1,6 @@
 //! All of this for whole groups only, where no plan with splits meets limits and targets.
 
-use super::{Front, Schedules, unneeded};
+use super::{Front, Schedules, limits::unneeded};
 use crate::{
     candidate::{
         Candidate,

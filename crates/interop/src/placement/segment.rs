@@ -3,16 +3,16 @@
 
 use super::load::Bundles;
 
-/// The load of every stretch of an order on an accelerator and on a CPU.
-pub struct Stretches {
+/// The load of every segment of an order on an accelerator and on a CPU.
+pub struct Segments {
     count: usize,
-    /// Row-major by start, column end − 1; infinite where the stretch does not fit.
+    /// Row-major by start, column end − 1; infinite where the segment does not fit.
     accelerator: Vec<f64>,
     cpu_sums: Vec<f64>,
 }
 
-impl Stretches {
-    pub fn new(problem: &Bundles, order: &[usize]) -> Stretches {
+impl Segments {
+    pub fn new(problem: &Bundles, order: &[usize]) -> Segments {
         let count = order.len();
         let mut accelerator = vec![f64::INFINITY; count * count];
         let mut inside = vec![0u32; problem.nets.len()];
@@ -51,15 +51,15 @@ impl Stretches {
         for bundle in order {
             cpu_sums.push(cpu_sums.last().copied().unwrap_or(0.0) + problem.bundles[*bundle].cpu_time);
         }
-        Stretches { count, accelerator, cpu_sums }
+        Segments { count, accelerator, cpu_sums }
     }
 
-    /// Of the stretch `start..end`, with its transfers; infinite where it does not fit.
+    /// Of the segment `start..end`, with its transfers; infinite where it does not fit.
     pub fn accelerator(&self, start: usize, end: usize) -> f64 {
         self.accelerator[start * self.count + end - 1]
     }
 
-    /// Of the stretch `start..end` on one CPU.
+    /// Of the segment `start..end` on one CPU.
     pub fn cpu(&self, start: usize, end: usize) -> f64 {
         self.cpu_sums[end] - self.cpu_sums[start]
     }

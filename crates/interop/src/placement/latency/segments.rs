@@ -1,4 +1,4 @@
-//! Partitions of a topological order into contiguous segments (stretches), each on the CPUs or a block on an
+//! Partitions of a topological order into contiguous segments, each on the CPUs or a block on an
 //! accelerator.
 //!
 //! Dynamic programming finds the best cuts of each order, as if segments ran strictly in sequence. This overestimates
@@ -10,7 +10,7 @@ use fastrand::Rng;
 
 use super::candidate::LatencyCandidate;
 use crate::placement::{
-    PlacementWorkload, latency_evaluator::LatencyEvaluator, load::Bundles, order::order, stretch::Stretches,
+    PlacementWorkload, latency_evaluator::LatencyEvaluator, load::Bundles, order::order, segment::Segments,
 };
 
 /// Number of random orders, in addition to the file's own.
@@ -60,7 +60,7 @@ pub fn search(
 struct LatencyTable<'a> {
     problem: &'a Bundles,
     order: &'a [usize],
-    blocks: Stretches,
+    blocks: Segments,
     /// By segment, the sum of CPU times on its longest path: row-major, row start, column end − 1.
     chains: Vec<f64>,
 }
@@ -69,7 +69,7 @@ impl<'a> LatencyTable<'a> {
     fn new(problem: &'a Bundles, order: &'a [usize]) -> LatencyTable<'a> {
         let count = order.len();
         let chains = if problem.cpus > 0 { chains(problem, order) } else { vec![f64::INFINITY; count * count] };
-        LatencyTable { problem, order, blocks: Stretches::new(problem, order), chains }
+        LatencyTable { problem, order, blocks: Segments::new(problem, order), chains }
     }
 
     /// The best cuts with 0, 1, … blocks, each on a separate accelerator: the device of every bundle.
