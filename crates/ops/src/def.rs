@@ -2,12 +2,12 @@
 
 use edgecut_graph::{Alias, Attr, Attrs, FusionClass, TensorData, Type};
 use smol_str::SmolStr;
-use tract_core::internal::{OutletId, TValue, TVec, Tensor, TractResult};
 
-use crate::{
-    kernel::{recipe::Recipe, wiring::Wiring},
-    split::{axis::SplitAxis, linear::Linearity},
-};
+#[cfg(not(feature = "kernels"))]
+pub(crate) use self::function::NotCompiled;
+pub(crate) use self::function::RecipeFn;
+pub use self::function::{HostFn, WireFn};
+use crate::split::{axis::SplitAxis, linear::Linearity};
 
 /// The attribute that says whose meaning a call has where Relay's and ONNX's differ: at NaN and infinities, at the edges of
 /// windows, for indices out of bounds. Absent, it is Relay's.
@@ -137,16 +137,55 @@ pub type InferOperandsFn = fn(&Call<'_>, known: &mut [Option<Type>]) -> Result<(
 /// Lists the split axes of a call whose shapes are known.
 pub type SplitFn = fn(&Typed<'_>) -> Result<Vec<SplitAxis>, TypeError>;
 
-/// Adds the tract operators of one call to a model, given its flattened operands, and returns one outlet for each output
-/// tensor. Never sees bfloat16: operands and results are converted to float32 around it, whatever the attributes say, so
-/// dtypes are to be read from [`Typed::out`].
-pub type WireFn = fn(&mut Wiring<'_>, &Typed<'_>, &[OutletId]) -> TractResult<TVec<OutletId>>;
+/// The functions of kernels.
+#[cfg(feature = "kernels")]
+mod function {
+    use tract_core::internal::{OutletId, TValue, TVec, Tensor, TractResult};
 
-/// Computes the output tensors of one call from its flattened operands.
-pub type HostFn = fn(&Typed<'_>, &[TValue]) -> TractResult<TVec<Tensor>>;
+    use super::Typed;
+    use crate::kernel::{recipe::Recipe, wiring::Wiring};
 
-/// Describes what the host kernel of a call computes; `None` if no recipe covers this call.
-pub(crate) type RecipeFn = fn(&Typed<'_>) -> Option<Recipe>;
+    /// Adds the tract operators of one call to a model, given its flattened operands, and returns one outlet for each output
+    /// tensor. Never sees bfloat16: operands and results are converted to float32 around it, whatever the attributes say, so
+    /// dtypes are to be read from [`Typed::out`].
+    pub type WireFn = fn(&mut Wiring<'_>, &Typed<'_>, &[OutletId]) -> TractResult<TVec<OutletId>>;
+
+    /// Computes the output tensors of one call from its flattened operands.
+    pub type HostFn = fn(&Typed<'_>, &[TValue]) -> TractResult<TVec<Tensor>>;
+
+    /// Describes what the host kernel of a call computes; `None` if no recipe covers this call.
+    pub(crate) type RecipeFn = fn(&Typed<'_>) -> Option<Recipe>;
+}
+
+/// Stand-ins for the functions, so that definitions without kernels still tell which operators have one.
+#[cfg(not(feature = "kernels"))]
+mod function {
+    /// Stands for a function that is not compiled.
+    #[derive(Clone, Copy)]
+    pub struct NotCompiled;
+
+    pub type WireFn = NotCompiled;
+    pub type HostFn = NotCompiled;
+    pub(crate) type RecipeFn = NotCompiled;
+}
+
+/// A function of the `kernel` module of the file, or a closure over such functions, as an argument of [`OpDef::wire`],
+/// [`OpDef::host`] and [`OpDef::recipe`]. Without the feature `kernels` it is not compiled.
+#[cfg(feature = "kernels")]
+macro_rules! kernel {
+    ($function:expr) => {{
+        #[allow(unused_imports)]
+        use self::kernel::*;
+        $function
+    }};
+}
+
+#[cfg(not(feature = "kernels"))]
+macro_rules! kernel {
+    ($function:expr) => {
+        $crate::def::NotCompiled
+    };
+}
 
 impl OpDef {
     /// An operator without attributes, FLOPs, fusion, aliasing, split axes or kernel; the methods below add them.

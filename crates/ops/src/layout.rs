@@ -4,15 +4,9 @@
 //! of that size: `NCHW16c` is (N, C/16, H, W, 16). An axis may be blocked more than once, outer parts first:
 //! `OIHW4i16o4i` is (O/16, I/16, H, W, 4, 16, 4).
 
-use smallvec::SmallVec;
-use tract_core::internal::*;
-use tract_core::ops::array::{Pad, PadMode};
-
-use crate::{
-    def::{Call, TypeError},
-    kernel::wiring::Wiring,
-};
+use crate::def::{Call, TypeError};
 use edgecut_graph::{Dim, Shape, TensorType};
+use smallvec::SmallVec;
 
 /// A parsed layout string. Every blocked axis has an outer part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,72 +121,6 @@ impl Layout {
         };
         self.0.iter().map(dim).collect()
     }
-
-    /// Wires the conversion of `outlet` from layout `self` to `to`. Incomplete blocks are padded with zeros.
-    ///
-    /// # Errors
-    /// If the layouts have different axes.
-    pub fn wire(&self, to: &Layout, wiring: &mut Wiring<'_>, outlet: OutletId) -> TractResult<OutletId> {
-        ensure!(to.has_exactly(&self.letters()), "the layouts have different axes");
-        let (mut at, mut parts) = (outlet, self.0.clone());
-        for letter in self.letters().chars().filter(|l| !self.blocks(*l).eq(to.blocks(*l))) {
-            at = merge(letter, &mut parts, wiring, at)?;
-            at = split(letter, to, &mut parts, wiring, at)?;
-        }
-        let from = |wanted: &Part| parts.iter().position(|p| (p.letter, p.level) == (wanted.letter, wanted.level));
-        let order: Option<Vec<usize>> = to.0.iter().map(from).collect();
-        wiring.permute(at, &order.context("the layouts have different axes")?)
-    }
-}
-
-/// Moves the inner parts of an axis behind its outer part and merges them.
-fn merge(letter: char, parts: &mut Parts, wiring: &mut Wiring<'_>, mut at: OutletId) -> TractResult<OutletId> {
-    let levels = parts.iter().filter(|p| p.letter == letter).count();
-    for level in (1..levels).rev() {
-        let find = |level| parts.iter().position(|p| (p.letter, p.level) == (letter, level));
-        let (outer, inner) = find(level - 1).zip(find(level)).context("a block has no outer part")?;
-        let target = if inner < outer { outer } else { outer + 1 };
-        if inner != target {
-            at = wiring.one(AxisOp::Move(inner, target), &[at])?;
-        }
-        let part = parts.remove(inner);
-        let outer = target - 1;
-        let shape = wiring.concrete(at)?;
-        let joined = shape[outer] * shape[target];
-        let op = AxisOp::Reshape(outer, tvec![shape[outer].to_dim(), shape[target].to_dim()], tvec![joined.to_dim()]);
-        at = wiring.one(op, &[at])?;
-        debug_assert_eq!(part.level, level);
-    }
-    Ok(at)
-}
-
-/// Splits an unblocked axis into its parts in `to`, which are then adjacent.
-fn split(
-    letter: char,
-    to: &Layout,
-    parts: &mut Parts,
-    wiring: &mut Wiring<'_>,
-    mut at: OutletId,
-) -> TractResult<OutletId> {
-    let block = to.block(letter) as usize;
-    if !to.splits(letter) {
-        return Ok(at);
-    }
-    let axis = parts.iter().position(|p| p.letter == letter).context("the layouts have different axes")?;
-    let (shape, dtype) = (wiring.concrete(at)?, wiring.fact(at)?.datum_type);
-    let filled = shape[axis].next_multiple_of(block);
-    if filled > shape[axis] {
-        let mut pads = vec![(0, 0); shape.len()];
-        pads[axis] = (0, filled - shape[axis]);
-        let zero = Tensor::zero_scalar_dt(dtype)?.into_arc_tensor();
-        at = wiring.one(Pad { pads, mode: PadMode::Constant(zero) }, &[at])?;
-    }
-    let mut sizes = tvec![(filled / block).to_dim()];
-    for (i, size) in to.blocks(letter).enumerate() {
-        sizes.push(size.to_dim());
-        parts.insert(axis + i + 1, Part { letter, level: i + 1, size });
-    }
-    wiring.one(AxisOp::Reshape(axis, tvec![filled.to_dim()], sizes), &[at])
 }
 
 impl Call<'_> {
@@ -242,62 +170,143 @@ pub(crate) fn map_dim(dim: Dim, size: impl FnOnce(u64) -> u64) -> Dim {
     }
 }
 
-#[cfg(test)]
-mod tests {
+#[cfg(feature = "kernels")]
+mod kernel {
     use super::*;
+    use tract_core::internal::*;
+    use tract_core::ops::array::{Pad, PadMode};
 
-    #[test]
-    fn blocked_shapes_and_sizes_round_trip() {
-        let blocked = Layout::parse("NCHW4c").unwrap();
-        let shape = Shape::of(&[1, 2, 6, 7, 4]);
-        let sizes = blocked.sizes(&shape, "NCHW").unwrap();
-        assert_eq!(sizes, *Shape::of(&[1, 8, 6, 7]));
-        assert_eq!(blocked.shape("NCHW", &sizes), Some(shape));
-        let kernel = Layout::parse("OIHW4i8o").unwrap();
-        assert_eq!(
-            kernel.shape("OIHW", &Shape::of(&[16, 8, 3, 3])),
-            Some(Shape::of(&[2, 2, 3, 3, 4, 8])),
-            "each axis has its own block size"
-        );
-        assert_eq!(blocked.shape("NCHW", &[Dim::Any, Dim::Known(5), Dim::Any, Dim::Known(1)]).unwrap()[1], 2.into());
-    }
+    use crate::kernel::wiring::Wiring;
 
-    #[test]
-    fn an_axis_can_be_blocked_more_than_once() {
-        let (plain, twice) = (Layout::parse("OI").unwrap(), Layout::parse("OI2i3o2i").unwrap());
-        assert_eq!(twice.shape("OI", &Shape::of(&[6, 8])), Some(Shape::of(&[2, 2, 2, 3, 2])));
-        let mut model = TypedModel::default();
-        let data: Vec<i32> = (0..48).collect();
-        let source = model.add_const("x", Tensor::from_shape(&[6, 8], &data).unwrap()).unwrap();
-        let made = plain.wire(&twice, &mut Wiring::new(&mut model, "change"), source).unwrap();
-        model.select_output_outlets(&[made]).unwrap();
-        let made = model.into_runnable().unwrap().run(tvec![]).unwrap();
-        // O = 1 · 3 + 2, I = 1 · 4 + 1 · 2 + 0
-        assert_eq!(made[0].to_plain_array_view::<i32>().unwrap()[[1, 1, 1, 2, 0]], 5 * 8 + 6);
-    }
-
-    #[test]
-    fn invalid_layouts_are_refused() {
-        for bad in ["NCHW4", "NCHWc", "NCHW4x", "NCCH", "NC0c", "N-C", "4N", "NC99999999999999999999c"] {
-            assert!(Layout::parse(bad).is_err(), "{bad}");
+    impl Layout {
+        /// Wires the conversion of `outlet` from layout `self` to `to`. Incomplete blocks are padded with zeros.
+        ///
+        /// # Errors
+        /// If the layouts have different axes.
+        pub fn wire(&self, to: &Layout, wiring: &mut Wiring<'_>, outlet: OutletId) -> TractResult<OutletId> {
+            ensure!(to.has_exactly(&self.letters()), "the layouts have different axes");
+            let (mut at, mut parts) = (outlet, self.0.clone());
+            for letter in self.letters().chars().filter(|l| !self.blocks(*l).eq(to.blocks(*l))) {
+                at = merge(letter, &mut parts, wiring, at)?;
+                at = split(letter, to, &mut parts, wiring, at)?;
+            }
+            let from = |wanted: &Part| parts.iter().position(|p| (p.letter, p.level) == (wanted.letter, wanted.level));
+            let order: Option<Vec<usize>> = to.0.iter().map(from).collect();
+            wiring.permute(at, &order.context("the layouts have different axes")?)
         }
     }
 
-    #[test]
-    fn converting_a_layout_and_back_is_the_identity() {
-        let (plain, blocked) = (Layout::parse("NCHW").unwrap(), Layout::parse("NHCW3c").unwrap());
-        let mut model = TypedModel::default();
-        let data: Vec<f32> = (0..2 * 7 * 2 * 3).map(|n| n as f32).collect();
-        let input = tract_core::ndarray::Array::from_shape_vec((2, 7, 2, 3), data).unwrap().into_tensor();
-        let source = model.add_const("x", input.clone()).unwrap();
-        let mut wiring = Wiring::new(&mut model, "change");
-        let there = plain.wire(&blocked, &mut wiring, source).unwrap();
-        assert_eq!(wiring.fact(there).unwrap().shape.as_concrete(), Some(&[2, 2, 3, 3, 3][..]));
-        let back = blocked.wire(&plain, &mut wiring, there).unwrap();
-        model.select_output_outlets(&[back]).unwrap();
-        let result = model.into_runnable().unwrap().run(tvec![]).unwrap();
-        let filled = result[0].slice(1, 7, 9).unwrap();
-        assert_eq!(result[0].slice(1, 0, 7).unwrap(), input);
-        assert_eq!(filled, Tensor::zero::<f32>(filled.shape()).unwrap(), "incomplete blocks are padded with zeros");
+    /// Moves the inner parts of an axis behind its outer part and merges them.
+    fn merge(letter: char, parts: &mut Parts, wiring: &mut Wiring<'_>, mut at: OutletId) -> TractResult<OutletId> {
+        let levels = parts.iter().filter(|p| p.letter == letter).count();
+        for level in (1..levels).rev() {
+            let find = |level| parts.iter().position(|p| (p.letter, p.level) == (letter, level));
+            let (outer, inner) = find(level - 1).zip(find(level)).context("a block has no outer part")?;
+            let target = if inner < outer { outer } else { outer + 1 };
+            if inner != target {
+                at = wiring.one(AxisOp::Move(inner, target), &[at])?;
+            }
+            let part = parts.remove(inner);
+            let outer = target - 1;
+            let shape = wiring.concrete(at)?;
+            let joined = shape[outer] * shape[target];
+            let op =
+                AxisOp::Reshape(outer, tvec![shape[outer].to_dim(), shape[target].to_dim()], tvec![joined.to_dim()]);
+            at = wiring.one(op, &[at])?;
+            debug_assert_eq!(part.level, level);
+        }
+        Ok(at)
+    }
+
+    /// Splits an unblocked axis into its parts in `to`, which are then adjacent.
+    fn split(
+        letter: char,
+        to: &Layout,
+        parts: &mut Parts,
+        wiring: &mut Wiring<'_>,
+        mut at: OutletId,
+    ) -> TractResult<OutletId> {
+        let block = to.block(letter) as usize;
+        if !to.splits(letter) {
+            return Ok(at);
+        }
+        let axis = parts.iter().position(|p| p.letter == letter).context("the layouts have different axes")?;
+        let (shape, dtype) = (wiring.concrete(at)?, wiring.fact(at)?.datum_type);
+        let filled = shape[axis].next_multiple_of(block);
+        if filled > shape[axis] {
+            let mut pads = vec![(0, 0); shape.len()];
+            pads[axis] = (0, filled - shape[axis]);
+            let zero = Tensor::zero_scalar_dt(dtype)?.into_arc_tensor();
+            at = wiring.one(Pad { pads, mode: PadMode::Constant(zero) }, &[at])?;
+        }
+        let mut sizes = tvec![(filled / block).to_dim()];
+        for (i, size) in to.blocks(letter).enumerate() {
+            sizes.push(size.to_dim());
+            parts.insert(axis + i + 1, Part { letter, level: i + 1, size });
+        }
+        wiring.one(AxisOp::Reshape(axis, tvec![filled.to_dim()], sizes), &[at])
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn blocked_shapes_and_sizes_round_trip() {
+            let blocked = Layout::parse("NCHW4c").unwrap();
+            let shape = Shape::of(&[1, 2, 6, 7, 4]);
+            let sizes = blocked.sizes(&shape, "NCHW").unwrap();
+            assert_eq!(sizes, *Shape::of(&[1, 8, 6, 7]));
+            assert_eq!(blocked.shape("NCHW", &sizes), Some(shape));
+            let kernel = Layout::parse("OIHW4i8o").unwrap();
+            assert_eq!(
+                kernel.shape("OIHW", &Shape::of(&[16, 8, 3, 3])),
+                Some(Shape::of(&[2, 2, 3, 3, 4, 8])),
+                "each axis has its own block size"
+            );
+            assert_eq!(
+                blocked.shape("NCHW", &[Dim::Any, Dim::Known(5), Dim::Any, Dim::Known(1)]).unwrap()[1],
+                2.into()
+            );
+        }
+
+        #[test]
+        fn an_axis_can_be_blocked_more_than_once() {
+            let (plain, twice) = (Layout::parse("OI").unwrap(), Layout::parse("OI2i3o2i").unwrap());
+            assert_eq!(twice.shape("OI", &Shape::of(&[6, 8])), Some(Shape::of(&[2, 2, 2, 3, 2])));
+            let mut model = TypedModel::default();
+            let data: Vec<i32> = (0..48).collect();
+            let source = model.add_const("x", Tensor::from_shape(&[6, 8], &data).unwrap()).unwrap();
+            let made = plain.wire(&twice, &mut Wiring::new(&mut model, "change"), source).unwrap();
+            model.select_output_outlets(&[made]).unwrap();
+            let made = model.into_runnable().unwrap().run(tvec![]).unwrap();
+            // O = 1 · 3 + 2, I = 1 · 4 + 1 · 2 + 0
+            assert_eq!(made[0].to_plain_array_view::<i32>().unwrap()[[1, 1, 1, 2, 0]], 5 * 8 + 6);
+        }
+
+        #[test]
+        fn invalid_layouts_are_refused() {
+            for bad in ["NCHW4", "NCHWc", "NCHW4x", "NCCH", "NC0c", "N-C", "4N", "NC99999999999999999999c"] {
+                assert!(Layout::parse(bad).is_err(), "{bad}");
+            }
+        }
+
+        #[test]
+        fn converting_a_layout_and_back_is_the_identity() {
+            let (plain, blocked) = (Layout::parse("NCHW").unwrap(), Layout::parse("NHCW3c").unwrap());
+            let mut model = TypedModel::default();
+            let data: Vec<f32> = (0..2 * 7 * 2 * 3).map(|n| n as f32).collect();
+            let input = tract_core::ndarray::Array::from_shape_vec((2, 7, 2, 3), data).unwrap().into_tensor();
+            let source = model.add_const("x", input.clone()).unwrap();
+            let mut wiring = Wiring::new(&mut model, "change");
+            let there = plain.wire(&blocked, &mut wiring, source).unwrap();
+            assert_eq!(wiring.fact(there).unwrap().shape.as_concrete(), Some(&[2, 2, 3, 3, 3][..]));
+            let back = blocked.wire(&plain, &mut wiring, there).unwrap();
+            model.select_output_outlets(&[back]).unwrap();
+            let result = model.into_runnable().unwrap().run(tvec![]).unwrap();
+            let filled = result[0].slice(1, 7, 9).unwrap();
+            assert_eq!(result[0].slice(1, 0, 7).unwrap(), input);
+            assert_eq!(filled, Tensor::zero::<f32>(filled.shape()).unwrap(), "incomplete blocks are padded with zeros");
+        }
     }
 }

@@ -15,15 +15,21 @@
 //! | `registry` | all operators by name |
 //! | [`passes`] | from graph to graph: type inference, sharding, tiling |
 
+// Of types that rules and kernels share, the former leave members unread.
+#![cfg_attr(not(feature = "kernels"), allow(dead_code))]
+
 mod attr;
+#[macro_use]
 mod def;
 mod families;
+#[cfg(feature = "kernels")]
 pub mod kernel;
 mod layout;
 pub mod passes;
 mod registry;
 mod rules;
 pub mod split;
+mod taps;
 pub mod window;
 mod window_attrs;
 

@@ -1,15 +1,7 @@
 //! Activations, `nn.bias_add` and `nn.dropout`.
 
-use tract_core::internal::*;
-use tract_core::ops::{array::MultiBroadcastTo, math, nn::leaky_relu};
-
 use crate::{
-    Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
-    kernel::{
-        Wiring,
-        element::{Number, for_dtype},
-        pointwise::maximum,
-    },
+    Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError,
     rules::{per_output, same_type, unify},
     split::{Linearity, along_vectors, elementwise, off},
 };
@@ -22,14 +14,14 @@ pub(crate) const OPS: &[OpDef] = &[
         .flops(per_output::<1>)
         .split(elementwise)
         .onnx()
-        .wire(relu),
+        .wire(kernel!(relu)),
     OpDef::new("nn.leaky_relu", &["data"], same_type)
         .attrs("relay.attrs.LeakyReluAttrs", &[AttrDef::new("alpha", AttrKind::Float, "0.25f")])
         .class(FusionClass::Elementwise)
         .alias(Alias::InPlace)
         .flops(per_output::<2>)
         .split(elementwise)
-        .wire(leaky),
+        .wire(kernel!(leaky)),
     OpDef::new("nn.prelu", &["data", "alpha"], |call| with_vector(call, "alpha"))
         .attrs("relay.attrs.PReluAttrs", &[AttrDef::new("axis", AttrKind::Int, "1")])
         .operand_types(vector_type)
@@ -37,7 +29,7 @@ pub(crate) const OPS: &[OpDef] = &[
         .alias(Alias::InPlace)
         .flops(per_output::<2>)
         .split(|call| along_vectors(call, call.axis("axis", 1, &call.tensor(0)?.shape)?, &[]))
-        .wire(prelu),
+        .wire(kernel!(prelu)),
     OpDef::new("nn.bias_add", &["data", "bias"], |call| with_vector(call, "bias"))
         .attrs("relay.attrs.BiasAddAttrs", &[AttrDef::new("axis", AttrKind::Int, "1")])
         .operand_types(vector_type)
@@ -46,7 +38,7 @@ pub(crate) const OPS: &[OpDef] = &[
         .flops(per_output::<1>)
         .split(|call| along_vectors(call, call.axis("axis", 1, &call.tensor(0)?.shape)?, &[]))
         .linearity(Linearity::Offset(&[0]))
-        .wire(bias_add),
+        .wire(kernel!(bias_add)),
     OpDef::new("nn.dropout", &["data"], |call| {
         let data = Type::from(call.tensor(0)?.clone());
         Ok(Type::Tuple(vec![data.clone(), data]))
@@ -54,7 +46,7 @@ pub(crate) const OPS: &[OpDef] = &[
     .attrs("relay.attrs.DropoutAttrs", &[AttrDef::new("rate", AttrKind::Float, "0.5f")])
     .alias(Alias::View)
     .split(|call| off(call, &[]))
-    .wire(dropout),
+    .wire(kernel!(dropout)),
 ];
 
 /// The type of data combined with a vector along the attribute `axis`.
@@ -84,80 +76,103 @@ fn default_axis(call: &Call<'_>) -> i64 {
     default.and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-impl Wiring<'_> {
-    /// A vector reshaped to rank `rank`, along `axis`, with length 1 elsewhere.
-    pub(crate) fn along(&mut self, vector: OutletId, axis: usize, rank: usize) -> TractResult<OutletId> {
-        let mut shape = vec![1; rank];
-        *shape.get_mut(axis).context("the axis is out of range")? = self.concrete(vector)?.iter().product();
-        self.reshape(vector, &shape)
-    }
-}
+#[cfg(feature = "kernels")]
+mod kernel {
+    use tract_core::internal::*;
+    use tract_core::ops::{array::MultiBroadcastTo, math, nn::leaky_relu};
 
-/// `max(x, 0)`; in ONNX NaN stays NaN.
-fn relu(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let fact = wiring.fact(inputs[0])?;
-    let (rank, dtype) = (fact.rank(), fact.datum_type);
-    let zero = Tensor::zero_dt(dtype, &vec![1; rank])?;
-    let zero = wiring.constant(zero)?;
-    let keeps_nan = call.is_onnx() && dtype.is_float();
-    wiring.wire(if keeps_nan { maximum() } else { math::max() }, &[inputs[0], zero])
-}
+    use crate::{
+        Typed,
+        kernel::{
+            Wiring,
+            element::{Number, for_dtype},
+            pointwise::maximum,
+        },
+    };
 
-/// `x > 0 ? x : alpha · x`.
-fn leaky(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let alpha = call.float("alpha", 0.25)?;
-    let fact = wiring.fact(inputs[0])?.without_value();
-    if matches!(fact.datum_type, DatumType::F32 | DatumType::F16) {
-        return wiring.wire(leaky_relu(alpha as f32), inputs);
-    }
-    let dtype = fact.datum_type;
-    wiring.custom(
-        "LeakyRelu",
-        tvec![fact],
-        inputs,
-        move |inputs| for_dtype!(dtype, T in number => sloped::<T>(&inputs[0], &[T::of_f64(alpha)], 1)),
-    )
-}
-
-/// `x > 0 ? x : alpha · x` with one `alpha` per index of an axis.
-fn prelu(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let fact = wiring.fact(inputs[0])?.without_value();
-    let axis = call.axis("axis", 1, &call.tensor(0)?.shape)?;
-    let inner = wiring.concrete(inputs[0])?[axis + 1..].iter().product();
-    let dtype = fact.datum_type;
-    wiring.custom("PRelu", tvec![fact], inputs, move |inputs| {
-        for_dtype!(dtype, T in number => {
-            sloped::<T>(&inputs[0], inputs[1].try_as_plain_ram()?.as_slice::<T>()?, inner)
-        })
-    })
-}
-
-/// Consecutive runs of `inner` elements use consecutive slopes, cyclically.
-fn sloped<T: Number>(data: &Tensor, slopes: &[T], inner: usize) -> TractResult<TVec<Tensor>> {
-    let mut result = data.clone();
-    {
-        let mut plain = result.try_as_plain_ram_mut()?;
-        for (run, slope) in plain.as_slice_mut::<T>()?.chunks_mut(inner.max(1)).zip(slopes.iter().cycle()) {
-            run.iter_mut().for_each(|x| *x = if *x > T::default() { *x } else { x.mul(*slope) });
+    impl Wiring<'_> {
+        /// A vector reshaped to rank `rank`, along `axis`, with length 1 elsewhere.
+        pub(crate) fn along(&mut self, vector: OutletId, axis: usize, rank: usize) -> TractResult<OutletId> {
+            let mut shape = vec![1; rank];
+            *shape.get_mut(axis).context("the axis is out of range")? = self.concrete(vector)?.iter().product();
+            self.reshape(vector, &shape)
         }
     }
-    Ok(tvec![result])
-}
 
-fn bias_add(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let axis = call.axis("axis", 1, &call.tensor(0)?.shape)?;
-    let rank = wiring.fact(inputs[0])?.rank();
-    let bias = wiring.along(inputs[1], axis, rank)?;
-    wiring.wire(math::add(), &[inputs[0], bias])
-}
+    /// `max(x, 0)`; in ONNX NaN stays NaN.
+    pub(super) fn relu(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let fact = wiring.fact(inputs[0])?;
+        let (rank, dtype) = (fact.rank(), fact.datum_type);
+        let zero = Tensor::zero_dt(dtype, &vec![1; rank])?;
+        let zero = wiring.constant(zero)?;
+        let keeps_nan = call.is_onnx() && dtype.is_float();
+        wiring.wire(if keeps_nan { maximum() } else { math::max() }, &[inputs[0], zero])
+    }
 
-/// The identity, in inference. The mask of ones is wired only if it is read.
-fn dropout(wiring: &mut Wiring<'_>, _call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let fact = wiring.fact(inputs[0])?;
-    let (dtype, shape) = (fact.datum_type, fact.shape.clone());
-    let one = Tensor::zero_scalar_dt(dtype)?;
-    let one = tensor0(1u8).cast_to_dt(dtype).map(|t| t.into_owned()).unwrap_or(one);
-    let one = wiring.constant(one)?;
-    let mask = wiring.one(MultiBroadcastTo { shape }, &[one])?;
-    Ok(tvec![inputs[0], mask])
+    /// `x > 0 ? x : alpha · x`.
+    pub(super) fn leaky(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let alpha = call.float("alpha", 0.25)?;
+        let fact = wiring.fact(inputs[0])?.without_value();
+        if matches!(fact.datum_type, DatumType::F32 | DatumType::F16) {
+            return wiring.wire(leaky_relu(alpha as f32), inputs);
+        }
+        let dtype = fact.datum_type;
+        wiring.custom(
+            "LeakyRelu",
+            tvec![fact],
+            inputs,
+            move |inputs| for_dtype!(dtype, T in number => sloped::<T>(&inputs[0], &[T::of_f64(alpha)], 1)),
+        )
+    }
+
+    /// `x > 0 ? x : alpha · x` with one `alpha` per index of an axis.
+    pub(super) fn prelu(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let fact = wiring.fact(inputs[0])?.without_value();
+        let axis = call.axis("axis", 1, &call.tensor(0)?.shape)?;
+        let inner = wiring.concrete(inputs[0])?[axis + 1..].iter().product();
+        let dtype = fact.datum_type;
+        wiring.custom("PRelu", tvec![fact], inputs, move |inputs| {
+            for_dtype!(dtype, T in number => {
+                sloped::<T>(&inputs[0], inputs[1].try_as_plain_ram()?.as_slice::<T>()?, inner)
+            })
+        })
+    }
+
+    /// Consecutive runs of `inner` elements use consecutive slopes, cyclically.
+    fn sloped<T: Number>(data: &Tensor, slopes: &[T], inner: usize) -> TractResult<TVec<Tensor>> {
+        let mut result = data.clone();
+        {
+            let mut plain = result.try_as_plain_ram_mut()?;
+            for (run, slope) in plain.as_slice_mut::<T>()?.chunks_mut(inner.max(1)).zip(slopes.iter().cycle()) {
+                run.iter_mut().for_each(|x| *x = if *x > T::default() { *x } else { x.mul(*slope) });
+            }
+        }
+        Ok(tvec![result])
+    }
+
+    pub(super) fn bias_add(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let axis = call.axis("axis", 1, &call.tensor(0)?.shape)?;
+        let rank = wiring.fact(inputs[0])?.rank();
+        let bias = wiring.along(inputs[1], axis, rank)?;
+        wiring.wire(math::add(), &[inputs[0], bias])
+    }
+
+    /// The identity, in inference. The mask of ones is wired only if it is read.
+    pub(super) fn dropout(
+        wiring: &mut Wiring<'_>,
+        _call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let fact = wiring.fact(inputs[0])?;
+        let (dtype, shape) = (fact.datum_type, fact.shape.clone());
+        let one = Tensor::zero_scalar_dt(dtype)?;
+        let one = tensor0(1u8).cast_to_dt(dtype).map(|t| t.into_owned()).unwrap_or(one);
+        let one = wiring.constant(one)?;
+        let mask = wiring.one(MultiBroadcastTo { shape }, &[one])?;
+        Ok(tvec![inputs[0], mask])
+    }
 }

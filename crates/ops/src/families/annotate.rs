@@ -1,8 +1,6 @@
 //! Operators that TVM's passes insert: annotations, device placement, explicit memory. Annotations are identities;
 //! calls of TVM's runtime are typed and have no kernel.
 
-use tract_core::ops::identity::Identity;
-
 use crate::rules::same_type;
 use crate::{Alias, AttrDef, AttrKind, Call, OpDef, TypeError};
 use edgecut_graph::{DType, Dim, Shape, TensorType, Type};
@@ -72,7 +70,7 @@ pub(crate) const OPS: &[OpDef] = &[
     })
     .attrs("relay.attrs.ReshapeTensorAttrs", &[AttrDef::required("newshape", AttrKind::Ints)])
     .alias(Alias::View)
-    .wire(crate::families::view::reshape),
+    .wire(kernel!(crate::families::view::kernel::reshape)),
 ];
 
 /// An annotation: an identity.
@@ -80,7 +78,7 @@ const fn annotation(name: &'static str) -> OpDef {
     OpDef::new(name, &["data"], same_type)
         .alias(Alias::View)
         .split(crate::split::elementwise)
-        .wire(|wiring, _, inputs| wiring.wire(Identity, inputs))
+        .wire(kernel!(|wiring, _, inputs| wiring.wire(Identity, inputs)))
 }
 
 /// Storage is an opaque handle, typed here as its bytes.
@@ -97,4 +95,9 @@ fn tensor_type(call: &Call<'_>) -> Result<Type, TypeError> {
 /// The empty tuple.
 fn nothing(_call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(Type::Tuple(Vec::new()))
+}
+
+#[cfg(feature = "kernels")]
+mod kernel {
+    pub(super) use tract_core::ops::identity::Identity;
 }

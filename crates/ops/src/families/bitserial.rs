@@ -3,15 +3,9 @@
 //! TVM computes the products bit by bit on packed words; here they are computed on int32, with the same values. After
 //! `topi/nn/bitserial_util.py`, `bitserial_conv2d.py` and `bitserial_dense.py` of TVM 0.14.
 
-use tract_core::internal::*;
-
 use crate::{
     AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
     families::{conv, dense},
-    kernel::{
-        Wiring, datum_type,
-        indexing::{each_place, flat, integers, strides},
-    },
     layout::map_dim,
     rules::per_output,
 };
@@ -31,7 +25,7 @@ pub(crate) const OPS: &[OpDef] = &[
         )
         .class(FusionClass::Injective)
         .flops(per_output::<1>)
-        .host(pack),
+        .host(kernel!(pack)),
     OpDef::new("nn.bitserial_conv2d", &["data", "weight"], |call| product_type(call, "nn.conv2d"))
         .attrs(
             "relay.attrs.BinaryConv2DAttrs",
@@ -51,7 +45,7 @@ pub(crate) const OPS: &[OpDef] = &[
         )
         .class(FusionClass::OutFusable)
         .flops(|call| product_flops(call, "nn.conv2d"))
-        .wire(|wiring, call, inputs| product(wiring, call, inputs, "nn.conv2d", "activation_bits")),
+        .wire(kernel!(|wiring, call, inputs| product(wiring, call, inputs, "nn.conv2d", "activation_bits"))),
     OpDef::new("nn.bitserial_dense", &["data", "weight"], |call| product_type(call, "nn.dense"))
         .attrs(
             "relay.attrs.BinaryDenseAttrs",
@@ -66,7 +60,7 @@ pub(crate) const OPS: &[OpDef] = &[
         )
         .class(FusionClass::OutFusable)
         .flops(|call| product_flops(call, "nn.dense"))
-        .wire(|wiring, call, inputs| product(wiring, call, inputs, "nn.dense", "data_bits")),
+        .wire(kernel!(|wiring, call, inputs| product(wiring, call, inputs, "nn.dense", "data_bits"))),
 ];
 
 /// The attribute `key`, a number of bits from 1 to 8.
@@ -100,23 +94,6 @@ fn packed_type(call: &Call<'_>) -> Result<Type, TypeError> {
         shape.insert(at, Dim::Known(u64::from(bits(call, "bits")?)));
     }
     Ok(TensorType::new(words, shape).into())
-}
-
-/// Packs bit b of consecutive elements along the axis, the first one in the most significant bit.
-fn pack(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let (axis, at, words) = packing(call)?;
-    let (dims, width) = (call.dims()?, words.size() as usize * 8);
-    let (data, from) = (integers(&inputs[0])?, strides(inputs[0].shape()));
-    let mut packed: Vec<i64> = Vec::with_capacity(dims.iter().product());
-    each_place(&dims, |place| {
-        let mut source: TVec<usize> = place.into();
-        let bit = at.map_or(0, |at| source.remove(at));
-        source[axis] *= width;
-        let start = flat(&from, &source);
-        packed.push((0..width).fold(0, |word, k| word << 1 | (data[start + k * from[axis]] >> bit & 1)));
-    });
-    let to = datum_type(words).context("the dtype is not supported")?;
-    Ok(tvec![Tensor::from_shape(&dims, &packed)?.cast_to_dt(to)?.into_owned()])
 }
 
 /// The equivalent call on int32: definition, attributes and types.
@@ -159,32 +136,60 @@ fn product_flops(call: &Typed<'_>, name: &str) -> u64 {
     (plain.def.flops)(&Typed { call: inner, out: &plain.out })
 }
 
-fn product(
-    wiring: &mut Wiring<'_>,
-    call: &Typed<'_>,
-    inputs: &[OutletId],
-    name: &str,
-    data_bits: &str,
-) -> TractResult<TVec<OutletId>> {
-    let plain = Int32Call::of(call, name)?;
-    if call.tensor(1)?.shape.rank() != call.tensor(0)?.shape.rank() {
-        bail!("a pre-packed weight is not supported");
-    }
-    let mut masked = |outlet: OutletId, bits: u32, unipolar: bool| -> TractResult<OutletId> {
-        let fact = i32::fact(wiring.concrete(outlet)?);
-        let made = wiring.custom("Bits", tvec![fact], &[outlet], move |inputs| {
-            let mask = (1i64 << bits) - 1;
-            let value = |x: i64| if unipolar { 2 * (x & mask) - mask } else { x & mask };
-            let values: Vec<i32> = integers(&inputs[0])?.into_iter().map(|x| value(x) as i32).collect();
-            Ok(tvec![Tensor::from_shape(inputs[0].shape(), &values)?])
-        })?;
-        Ok(made[0])
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+
+    use crate::kernel::{
+        Wiring, datum_type,
+        indexing::{each_place, flat, integers, strides},
     };
-    let data = masked(inputs[0], bits(call, data_bits)?, false)?;
-    // Each bit of a unipolar weight is +1 or −1 times its place value.
-    let weight = masked(inputs[1], bits(call, "weight_bits")?, call.flag("unipolar", true)?)?;
-    let inner = Call { def: plain.def, attrs: &plain.attrs, args: &plain.args, values: &[] };
-    let made = wiring.call(&Typed { call: inner, out: &plain.out }, &[data, weight])?;
-    let to = datum_type(call.result()?.dtype).context("the dtype is not supported")?;
-    Ok(tvec![wiring.cast(made[0], to)?])
+
+    /// Packs bit b of consecutive elements along the axis, the first one in the most significant bit.
+    pub(super) fn pack(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let (axis, at, words) = packing(call)?;
+        let (dims, width) = (call.dims()?, words.size() as usize * 8);
+        let (data, from) = (integers(&inputs[0])?, strides(inputs[0].shape()));
+        let mut packed: Vec<i64> = Vec::with_capacity(dims.iter().product());
+        each_place(&dims, |place| {
+            let mut source: TVec<usize> = place.into();
+            let bit = at.map_or(0, |at| source.remove(at));
+            source[axis] *= width;
+            let start = flat(&from, &source);
+            packed.push((0..width).fold(0, |word, k| word << 1 | (data[start + k * from[axis]] >> bit & 1)));
+        });
+        let to = datum_type(words).context("the dtype is not supported")?;
+        Ok(tvec![Tensor::from_shape(&dims, &packed)?.cast_to_dt(to)?.into_owned()])
+    }
+
+    pub(super) fn product(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+        name: &str,
+        data_bits: &str,
+    ) -> TractResult<TVec<OutletId>> {
+        let plain = Int32Call::of(call, name)?;
+        if call.tensor(1)?.shape.rank() != call.tensor(0)?.shape.rank() {
+            bail!("a pre-packed weight is not supported");
+        }
+        let mut masked = |outlet: OutletId, bits: u32, unipolar: bool| -> TractResult<OutletId> {
+            let fact = i32::fact(wiring.concrete(outlet)?);
+            let made = wiring.custom("Bits", tvec![fact], &[outlet], move |inputs| {
+                let mask = (1i64 << bits) - 1;
+                let value = |x: i64| if unipolar { 2 * (x & mask) - mask } else { x & mask };
+                let values: Vec<i32> = integers(&inputs[0])?.into_iter().map(|x| value(x) as i32).collect();
+                Ok(tvec![Tensor::from_shape(inputs[0].shape(), &values)?])
+            })?;
+            Ok(made[0])
+        };
+        let data = masked(inputs[0], bits(call, data_bits)?, false)?;
+        // Each bit of a unipolar weight is +1 or −1 times its place value.
+        let weight = masked(inputs[1], bits(call, "weight_bits")?, call.flag("unipolar", true)?)?;
+        let inner = Call { def: plain.def, attrs: &plain.attrs, args: &plain.args, values: &[] };
+        let made = wiring.call(&Typed { call: inner, out: &plain.out }, &[data, weight])?;
+        let to = datum_type(call.result()?.dtype).context("the dtype is not supported")?;
+        Ok(tvec![wiring.cast(made[0], to)?])
+    }
 }

@@ -1,15 +1,11 @@
 //! `broadcast_to` and `broadcast_to_like`: numpy broadcasting to a given shape.
 
-use std::ops::Range;
-
-use edgecut_graph::{Attr, Dim, Shape, TensorType, Type};
-use tract_core::{internal::*, ops::array::MultiBroadcastTo};
-
 use crate::{
     AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
-    kernel::Wiring,
     split::{SplitAxis, aligned, elementwise, with_entry},
 };
+use edgecut_graph::{Attr, Dim, Shape, TensorType, Type};
+use std::ops::Range;
 
 /// Attributes of the operators that create a tensor of a given shape (`relay.attrs.InitOpAttrs`).
 pub(crate) const INIT_ATTRS: &[AttrDef] =
@@ -20,11 +16,11 @@ pub(crate) const OPS: &[OpDef] = &[
         .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
         .class(FusionClass::Broadcast)
         .split(broadcast_axes)
-        .wire(broadcast),
+        .wire(kernel!(broadcast)),
     OpDef::new("broadcast_to_like", &["data", "broadcast_type"], broadcast_like_type)
         .class(FusionClass::Broadcast)
         .split(elementwise)
-        .wire(broadcast),
+        .wire(kernel!(broadcast)),
 ];
 
 /// Every axis; a shard has its own attribute `shape`.
@@ -67,15 +63,27 @@ pub(crate) fn broadcast_result(call: &Call<'_>, data: &TensorType, shape: &Shape
     }
 }
 
-/// Broadcasts the first operand to the shape of the result.
-pub(crate) fn broadcast(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let shape = call.dims()?;
-    let mut outlet = inputs[0];
-    for _ in wiring.fact(outlet)?.rank()..shape.len() {
-        outlet = wiring.one(AxisOp::Add(0), &[outlet])?;
+#[cfg(feature = "kernels")]
+pub(crate) mod kernel {
+    use super::*;
+    use tract_core::{internal::*, ops::array::MultiBroadcastTo};
+
+    use crate::kernel::Wiring;
+
+    /// Broadcasts the first operand to the shape of the result.
+    pub(crate) fn broadcast(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let shape = call.dims()?;
+        let mut outlet = inputs[0];
+        for _ in wiring.fact(outlet)?.rank()..shape.len() {
+            outlet = wiring.one(AxisOp::Add(0), &[outlet])?;
+        }
+        if wiring.fact(outlet)?.shape.as_concrete() != Some(&*shape) {
+            outlet = wiring.one(MultiBroadcastTo::new(ShapeFact::from_dims(shape)), &[outlet])?;
+        }
+        Ok(tvec!(outlet))
     }
-    if wiring.fact(outlet)?.shape.as_concrete() != Some(&*shape) {
-        outlet = wiring.one(MultiBroadcastTo::new(ShapeFact::from_dims(shape)), &[outlet])?;
-    }
-    Ok(tvec!(outlet))
 }

@@ -1,9 +1,5 @@
 //! `concatenate`, `stack` and `split`.
 
-use tract_core::internal::*;
-use tract_core::ops::array::{Slice, TypedConcat};
-
-use crate::kernel::Wiring;
 use crate::rules::unify;
 use crate::split::SplitAxis;
 use crate::{Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
@@ -18,7 +14,7 @@ pub(crate) const OPS: &[OpDef] = &[
             let joined = call.axis("axis", 0, &call.result()?.shape)?;
             Ok(everywhere(call, |axis| (axis != joined).then_some(axis)))
         })
-        .wire(concatenate),
+        .wire(kernel!(concatenate)),
     OpDef::new("stack", &["data"], stacked)
         .attrs("relay.attrs.StackAttrs", &[AttrDef::new("axis", AttrKind::OptionalInt, "0")])
         .class(FusionClass::Injective)
@@ -27,7 +23,7 @@ pub(crate) const OPS: &[OpDef] = &[
             let new = stack_axis(call, &first.shape)?;
             Ok(everywhere(call, |axis| (axis != new).then(|| axis - usize::from(axis > new))))
         })
-        .wire(stack),
+        .wire(kernel!(stack)),
     OpDef::new("split", &["data"], parts)
         .attrs(
             "relay.attrs.SplitAttrs",
@@ -38,7 +34,7 @@ pub(crate) const OPS: &[OpDef] = &[
             let data = call.tensor(0)?;
             crate::split::off(call, &[call.axis("axis", 0, &data.shape)?])
         })
-        .wire(split),
+        .wire(kernel!(split)),
 ];
 
 /// Every axis of the result for which `of` gives the corresponding axis of all operands.
@@ -92,26 +88,6 @@ pub(crate) fn like(size: Option<u64>, mut sources: impl Iterator<Item = Dim>) ->
     }
 }
 
-fn concatenate(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let axis = call.axis("axis", 0, &call.result()?.shape)?;
-    concat_inputs(wiring, call, axis, inputs)
-}
-
-/// Concatenates the inputs. tract drops empty inputs, so an empty result is wired as a constant.
-fn concat_inputs(
-    wiring: &mut Wiring<'_>,
-    call: &Typed<'_>,
-    axis: usize,
-    inputs: &[OutletId],
-) -> TractResult<TVec<OutletId>> {
-    let dims = call.dims()?;
-    if dims.contains(&0) {
-        let empty = Tensor::zero_dt(wiring.fact(inputs[0])?.datum_type, &dims)?;
-        return Ok(tvec!(wiring.constant(empty)?));
-    }
-    wiring.wire(TypedConcat::new(axis), inputs)
-}
-
 /// The axis of the result that `stack` inserts.
 fn stack_axis(call: &Call<'_>, shape: &Shape) -> Result<usize, TypeError> {
     let (axis, rank) = (call.int("axis", 0)?, shape.rank() as i64);
@@ -134,13 +110,6 @@ fn stacked(call: &Call<'_>) -> Result<Type, TypeError> {
     }
     shape.insert(axis, Dim::Known(fields.len() as u64));
     Ok(TensorType::new(first.dtype, shape).into())
-}
-
-fn stack(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let first = *call.tuple(0)?.first().context("the tuple is empty")?;
-    let axis = stack_axis(call, &first.shape)?;
-    let lifted = inputs.iter().map(|i| wiring.one(AxisOp::Add(axis), &[*i])).collect::<TractResult<TVec<_>>>()?;
-    concat_inputs(wiring, call, axis, &lifted)
 }
 
 /// The ranges of the sections of a split; `None` where the split dimension is unknown.
@@ -184,15 +153,55 @@ fn parts(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(Type::Tuple(fields.collect()))
 }
 
-fn split(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let data = call.tensor(0)?;
-    let axis = call.axis("axis", 0, &data.shape)?;
-    let parts = cuts(call, data.shape[axis].get())?;
-    parts
-        .into_iter()
-        .map(|part| {
-            let (begin, end) = part.context("the split dimension is unknown")?;
-            wiring.one(Slice::new(axis, begin as usize, end as usize), inputs)
-        })
-        .collect()
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+    use tract_core::ops::array::{Slice, TypedConcat};
+
+    use crate::kernel::Wiring;
+
+    pub(super) fn concatenate(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let axis = call.axis("axis", 0, &call.result()?.shape)?;
+        concat_inputs(wiring, call, axis, inputs)
+    }
+
+    /// Concatenates the inputs. tract drops empty inputs, so an empty result is wired as a constant.
+    fn concat_inputs(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        axis: usize,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let dims = call.dims()?;
+        if dims.contains(&0) {
+            let empty = Tensor::zero_dt(wiring.fact(inputs[0])?.datum_type, &dims)?;
+            return Ok(tvec!(wiring.constant(empty)?));
+        }
+        wiring.wire(TypedConcat::new(axis), inputs)
+    }
+
+    pub(super) fn stack(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let first = *call.tuple(0)?.first().context("the tuple is empty")?;
+        let axis = stack_axis(call, &first.shape)?;
+        let lifted = inputs.iter().map(|i| wiring.one(AxisOp::Add(axis), &[*i])).collect::<TractResult<TVec<_>>>()?;
+        concat_inputs(wiring, call, axis, &lifted)
+    }
+
+    pub(super) fn split(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let data = call.tensor(0)?;
+        let axis = call.axis("axis", 0, &data.shape)?;
+        let parts = cuts(call, data.shape[axis].get())?;
+        parts
+            .into_iter()
+            .map(|part| {
+                let (begin, end) = part.context("the split dimension is unknown")?;
+                wiring.one(Slice::new(axis, begin as usize, end as usize), inputs)
+            })
+            .collect()
+    }
 }

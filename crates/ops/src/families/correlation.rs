@@ -2,17 +2,7 @@
 //!
 //! Dosovitskiy et al., "FlowNet" (2015), as in `topi/nn/correlation.py` of TVM 0.14.
 
-use tract_core::internal::*;
-
-use crate::{
-    AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
-    kernel::{
-        Wiring,
-        custom::{numbers, tensor_of},
-    },
-    layout::map_dim,
-    rules::per_output,
-};
+use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, layout::map_dim, rules::per_output};
 use edgecut_graph::{Dim, Shape, TensorType, Type};
 
 pub(crate) const OPS: &[OpDef] = &[OpDef::new("nn.correlation", &["data1", "data2"], correlation_type)
@@ -34,7 +24,7 @@ pub(crate) const OPS: &[OpDef] = &[OpDef::new("nn.correlation", &["data1", "data
         let patch = Correlation::read(call).map_or(0, |c| c.patch * c.patch);
         per_output::<2>(call).saturating_mul(channels.saturating_mul(patch as u64))
     })
-    .wire(correlation)];
+    .wire(kernel!(correlation))];
 
 /// The attributes of a correlation.
 #[derive(Debug, Clone)]
@@ -100,38 +90,56 @@ fn correlation_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(a.dtype, shape).into())
 }
 
-fn correlation(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let c = Correlation::read(call)?;
-    let shape = wiring.concrete(inputs[0])?;
-    ensure!(wiring.concrete(inputs[1])? == shape, "both images must have the same shape");
-    let (out, dtype) = (call.dims()?, wiring.fact(inputs[0])?.datum_type);
-    wiring.custom("Correlation", tvec![dtype.fact(&*out)], inputs, move |inputs| {
-        let (a, b) = (numbers(&inputs[0])?, numbers(&inputs[1])?);
-        let at = |all: &[f64], image: usize, channel: usize, y: i64, x: i64| {
-            let (y, x) = (y - c.padding[0].0 as i64, x - c.padding[1].0 as i64);
-            let inside = (0..shape[2] as i64).contains(&y) && (0..shape[3] as i64).contains(&x);
-            let plane = (image * shape[1] + channel) * shape[2] * shape[3];
-            if inside { all[plane + y as usize * shape[3] + x as usize] } else { 0.0 }
-        };
-        let side = 2 * c.radius() + 1;
-        let shift = |index: usize| (index as i64 - c.radius() as i64) * c.strides[1] as i64;
-        let start = |index: usize| (index * c.strides[0] + c.displacement) as i64;
-        let mut made = Vec::with_capacity(out.iter().product());
-        for (image, q) in (0..out[0]).flat_map(|image| (0..out[1]).map(move |q| (image, q))) {
-            let (down, right) = (shift(q / side), shift(q % side));
-            for (i, j) in (0..out[2]).flat_map(|i| (0..out[3]).map(move |j| (i, j))) {
-                let mut sum = 0.0;
-                for channel in 0..shape[1] {
-                    for (dy, dx) in (0..c.patch as i64).flat_map(|dy| (0..c.patch as i64).map(move |dx| (dy, dx))) {
-                        let (y, x) = (start(i) + dy, start(j) + dx);
-                        let (first, second) =
-                            (at(&a, image, channel, y, x), at(&b, image, channel, y + down, x + right));
-                        sum += if c.multiply { first * second } else { (first - second).abs() };
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+
+    use crate::{
+        Typed,
+        kernel::{
+            Wiring,
+            custom::{numbers, tensor_of},
+        },
+    };
+
+    pub(super) fn correlation(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let c = Correlation::read(call)?;
+        let shape = wiring.concrete(inputs[0])?;
+        ensure!(wiring.concrete(inputs[1])? == shape, "both images must have the same shape");
+        let (out, dtype) = (call.dims()?, wiring.fact(inputs[0])?.datum_type);
+        wiring.custom("Correlation", tvec![dtype.fact(&*out)], inputs, move |inputs| {
+            let (a, b) = (numbers(&inputs[0])?, numbers(&inputs[1])?);
+            let at = |all: &[f64], image: usize, channel: usize, y: i64, x: i64| {
+                let (y, x) = (y - c.padding[0].0 as i64, x - c.padding[1].0 as i64);
+                let inside = (0..shape[2] as i64).contains(&y) && (0..shape[3] as i64).contains(&x);
+                let plane = (image * shape[1] + channel) * shape[2] * shape[3];
+                if inside { all[plane + y as usize * shape[3] + x as usize] } else { 0.0 }
+            };
+            let side = 2 * c.radius() + 1;
+            let shift = |index: usize| (index as i64 - c.radius() as i64) * c.strides[1] as i64;
+            let start = |index: usize| (index * c.strides[0] + c.displacement) as i64;
+            let mut made = Vec::with_capacity(out.iter().product());
+            for (image, q) in (0..out[0]).flat_map(|image| (0..out[1]).map(move |q| (image, q))) {
+                let (down, right) = (shift(q / side), shift(q % side));
+                for (i, j) in (0..out[2]).flat_map(|i| (0..out[3]).map(move |j| (i, j))) {
+                    let mut sum = 0.0;
+                    for channel in 0..shape[1] {
+                        for (dy, dx) in (0..c.patch as i64).flat_map(|dy| (0..c.patch as i64).map(move |dx| (dy, dx))) {
+                            let (y, x) = (start(i) + dy, start(j) + dx);
+                            let (first, second) =
+                                (at(&a, image, channel, y, x), at(&b, image, channel, y + down, x + right));
+                            sum += if c.multiply { first * second } else { (first - second).abs() };
+                        }
                     }
+                    made.push(sum / (c.patch * c.patch * shape[1]) as f64);
                 }
-                made.push(sum / (c.patch * c.patch * shape[1]) as f64);
             }
-        }
-        Ok(tvec![tensor_of(&made, &out, dtype)?])
-    })
+            Ok(tvec![tensor_of(&made, &out, dtype)?])
+        })
+    }
 }

@@ -1,13 +1,7 @@
 //! Tensors created from shapes and scalars: `zeros`, `ones`, `full` and their variants, `arange`, `shape_of`,
 //! `ndarray_size`.
 
-use tract_core::internal::*;
-
-use crate::families::broadcast::{INIT_ATTRS, broadcast, shape_attr};
-use crate::families::cast::cast_to;
-
-use crate::kernel::element::{Number, for_dtype};
-use crate::kernel::{Wiring, datum_type};
+use crate::families::broadcast::{INIT_ATTRS, shape_attr};
 use crate::rules::{per_output, same_type};
 use crate::split::{SplitAxis, elementwise_on};
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
@@ -17,28 +11,28 @@ pub(crate) const OPS: &[OpDef] = &[
     OpDef::new("zeros", &[], init_type)
         .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
         .split(filled_axes)
-        .wire(|w, c, _| uniform(w, c, 0)),
+        .wire(kernel!(|w, c, _| uniform(w, c, 0))),
     OpDef::new("ones", &[], init_type)
         .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
         .split(filled_axes)
-        .wire(|w, c, _| uniform(w, c, 1)),
+        .wire(kernel!(|w, c, _| uniform(w, c, 1))),
     OpDef::new("zeros_like", &["data"], same_type)
         .class(FusionClass::Elementwise)
         .split(|call| elementwise_on(call, &[0]))
-        .wire(|w, c, _| uniform(w, c, 0)),
+        .wire(kernel!(|w, c, _| uniform(w, c, 0))),
     OpDef::new("ones_like", &["data"], same_type)
         .class(FusionClass::Elementwise)
         .split(|call| elementwise_on(call, &[0]))
-        .wire(|w, c, _| uniform(w, c, 1)),
+        .wire(kernel!(|w, c, _| uniform(w, c, 1))),
     OpDef::new("full", &["fill_value"], full_type)
         .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
         .class(FusionClass::Elementwise)
         .split(filled_axes)
-        .wire(|w, c, i| filled(w, c, i[0])),
+        .wire(kernel!(|w, c, i| filled(w, c, i[0]))),
     OpDef::new("full_like", &["data", "fill_value"], same_type)
         .class(FusionClass::Elementwise)
         .split(|call| elementwise_on(call, &[0]))
-        .wire(|w, c, i| filled(w, c, i[1])),
+        .wire(kernel!(|w, c, i| filled(w, c, i[1]))),
     OpDef::new("arange", &["start", "end", "step"], arange_type)
         .attrs(
             "relay.attrs.ArangeAttrs",
@@ -50,17 +44,17 @@ pub(crate) const OPS: &[OpDef] = &[
             ],
         )
         .flops(per_output::<2>)
-        .host(arange),
+        .host(kernel!(arange)),
     OpDef::new("shape_of", &["data"], shape_of_type)
         .attrs("relay.attrs.ShapeOfAttrs", &[AttrDef::new("dtype", AttrKind::DType, "\"\"")])
-        .wire(shape_of),
+        .wire(kernel!(shape_of)),
     OpDef::new("vm.shape_of", &["tensor"], shape_of_type)
         .attrs("relay.attrs.ShapeOfAttrs", &[AttrDef::new("dtype", AttrKind::DType, "\"\"")])
-        .wire(shape_of),
+        .wire(kernel!(shape_of)),
     OpDef::new("ndarray_size", &["data"], size_type)
         .attrs("relay.attrs.NdarraySizeAttrs", &[AttrDef::new("dtype", AttrKind::DType, "\"\"")])
         .class(FusionClass::Injective)
-        .wire(size),
+        .wire(kernel!(size)),
 ];
 
 /// Every axis; a shard has its own attribute `shape`.
@@ -81,17 +75,6 @@ fn full_type(call: &Call<'_>) -> Result<Type, TypeError> {
     }
     let shape = call.shape("shape")?.ok_or_else(|| call.error("shape is missing"))?;
     Ok(TensorType::new(call.dtype("dtype")?.unwrap_or(value.dtype), shape).into())
-}
-
-/// A constant of the result's type with all elements `value`.
-pub(crate) fn uniform(wiring: &mut Wiring<'_>, call: &Typed<'_>, value: u8) -> TractResult<TVec<OutletId>> {
-    let to = datum_type(call.result()?.dtype).context("the dtype is not supported")?;
-    let shape = call.dims()?;
-    let scalar = match to {
-        DatumType::Bool => tensor0(value != 0),
-        _ => tensor0(value).cast_to_dt(to)?.into_owned(),
-    };
-    Ok(tvec!(wiring.constant(scalar.broadcast_scalar_to_shape(&shape)?)?))
 }
 
 /// Start, stop and step: the operands' values, else the attributes that duplicate them.
@@ -123,20 +106,6 @@ fn arange_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(dtype, [length].into_iter().collect()).into())
 }
 
-/// start + i · step, computed in the operands' dtype, or in the widest of theirs; integers and floats meet in float64.
-fn arange(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let to = datum_type(call.result()?.dtype).context("the dtype is not supported")?;
-    let length = call.dims()?[0];
-    let computed = DatumType::super_type_for(inputs.iter().map(|input| input.datum_type()));
-    let numbers = for_dtype!(computed.unwrap_or(DatumType::F64), T in number => {
-        let scalar = |i: usize| -> TractResult<T> { inputs[i].cast_to_scalar::<T>() };
-        let (start, step) = (scalar(0)?, scalar(2)?);
-        let numbers: Vec<T> = (0..length as i64).map(|i| start.add(T::of_i64(i).mul(step))).collect();
-        tensor1(&numbers)
-    });
-    Ok(tvec!(numbers.cast_to_dt(to)?.into_owned()))
-}
-
 fn shape_of_type(call: &Call<'_>) -> Result<Type, TypeError> {
     let rank = call.tensor(0)?.shape.rank() as u64;
     Ok(TensorType::of(call.dtype("dtype")?.unwrap_or(DType::I32), &[rank]).into())
@@ -146,26 +115,66 @@ fn size_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::of(call.dtype("dtype")?.unwrap_or(DType::I32), &[]).into())
 }
 
-fn shape_of(wiring: &mut Wiring<'_>, call: &Typed<'_>, _inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let shape = call.tensor(0)?.shape.fixed().context("the shape of the operand is unknown")?;
-    let dims: Vec<i64> = shape.iter().map(|d| *d as i64).collect();
-    integers(wiring, call, tensor1(&dims))
-}
+#[cfg(feature = "kernels")]
+pub(crate) mod kernel {
+    use super::*;
+    use tract_core::internal::*;
 
-fn size(wiring: &mut Wiring<'_>, call: &Typed<'_>, _inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let elements = call.tensor(0)?.shape.elements().context("the shape of the operand is unknown")?;
-    integers(wiring, call, tensor0(elements as i64))
-}
+    use crate::families::broadcast::kernel::broadcast;
+    use crate::families::cast::kernel::cast_to;
+    use crate::kernel::element::{Number, for_dtype};
+    use crate::kernel::{Wiring, datum_type};
 
-/// The constant `values` in the dtype of the result.
-fn integers(wiring: &mut Wiring<'_>, call: &Typed<'_>, values: Tensor) -> TractResult<TVec<OutletId>> {
-    let to = datum_type(call.result()?.dtype).context("the dtype is not supported")?;
-    Ok(tvec!(wiring.constant(values.cast_to_dt(to)?.into_owned())?))
-}
+    /// A constant of the result's type with all elements `value`.
+    pub(crate) fn uniform(wiring: &mut Wiring<'_>, call: &Typed<'_>, value: u8) -> TractResult<TVec<OutletId>> {
+        let to = datum_type(call.result()?.dtype).context("the dtype is not supported")?;
+        let shape = call.dims()?;
+        let scalar = match to {
+            DatumType::Bool => tensor0(value != 0),
+            _ => tensor0(value).cast_to_dt(to)?.into_owned(),
+        };
+        Ok(tvec!(wiring.constant(scalar.broadcast_scalar_to_shape(&shape)?)?))
+    }
 
-/// The scalar `value` in the dtype and shape of the result.
-pub(crate) fn filled(wiring: &mut Wiring<'_>, call: &Typed<'_>, value: OutletId) -> TractResult<TVec<OutletId>> {
-    let to = datum_type(call.result()?.dtype).context("the dtype is not supported")?;
-    let value = cast_to(wiring, to, value)?;
-    broadcast(wiring, call, &[value])
+    /// start + i · step, computed in the operands' dtype, or in the widest of theirs; integers and floats meet in float64.
+    pub(super) fn arange(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let to = datum_type(call.result()?.dtype).context("the dtype is not supported")?;
+        let length = call.dims()?[0];
+        let computed = DatumType::super_type_for(inputs.iter().map(|input| input.datum_type()));
+        let numbers = for_dtype!(computed.unwrap_or(DatumType::F64), T in number => {
+            let scalar = |i: usize| -> TractResult<T> { inputs[i].cast_to_scalar::<T>() };
+            let (start, step) = (scalar(0)?, scalar(2)?);
+            let numbers: Vec<T> = (0..length as i64).map(|i| start.add(T::of_i64(i).mul(step))).collect();
+            tensor1(&numbers)
+        });
+        Ok(tvec!(numbers.cast_to_dt(to)?.into_owned()))
+    }
+
+    pub(super) fn shape_of(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        _inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let shape = call.tensor(0)?.shape.fixed().context("the shape of the operand is unknown")?;
+        let dims: Vec<i64> = shape.iter().map(|d| *d as i64).collect();
+        integers(wiring, call, tensor1(&dims))
+    }
+
+    pub(super) fn size(wiring: &mut Wiring<'_>, call: &Typed<'_>, _inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let elements = call.tensor(0)?.shape.elements().context("the shape of the operand is unknown")?;
+        integers(wiring, call, tensor0(elements as i64))
+    }
+
+    /// The constant `values` in the dtype of the result.
+    fn integers(wiring: &mut Wiring<'_>, call: &Typed<'_>, values: Tensor) -> TractResult<TVec<OutletId>> {
+        let to = datum_type(call.result()?.dtype).context("the dtype is not supported")?;
+        Ok(tvec!(wiring.constant(values.cast_to_dt(to)?.into_owned())?))
+    }
+
+    /// The scalar `value` in the dtype and shape of the result.
+    pub(crate) fn filled(wiring: &mut Wiring<'_>, call: &Typed<'_>, value: OutletId) -> TractResult<TVec<OutletId>> {
+        let to = datum_type(call.result()?.dtype).context("the dtype is not supported")?;
+        let value = cast_to(wiring, to, value)?;
+        broadcast(wiring, call, &[value])
+    }
 }

@@ -1,16 +1,8 @@
 //! Matrix products: `nn.dense`, `nn.matmul`, `nn.batch_matmul`, and dense layers with a packed weight.
 
-use tract_core::{internal::*, ndarray::Dimension, ops::einsum::EinSum};
-
 use crate::{
     AttrDef, Call, FusionClass, OpDef, TypeError, Typed,
     def::AttrKind::{Bool, DType, OptionalInt, Str},
-    families::conv::forward::Arithmetic,
-    kernel::{
-        self, Wiring,
-        element::{Number, for_dtype},
-    },
-    layout::Layout,
     rules::unify,
     split::{SplitAxis, batch},
 };
@@ -23,7 +15,7 @@ pub(crate) const OPS: &[OpDef] = &[
         .flops(|call| product_flops(call, false))
         .class(FusionClass::OutFusable)
         .split(|call| matmul_axes(call, false, true))
-        .wire(|wiring, call, inputs| matmul(wiring, call, inputs, false, true)),
+        .wire(kernel!(|wiring, call, inputs| matmul(wiring, call, inputs, false, true))),
     OpDef::new("nn.matmul", &["tensor_a", "tensor_b"], |call| {
         matmul_type(call, call.flag("transpose_a", false)?, call.flag("transpose_b", false)?)
     })
@@ -42,22 +34,22 @@ pub(crate) const OPS: &[OpDef] = &[
     .flops(|call| product_flops(call, call.flag("transpose_a", false).unwrap_or(false)))
     .class(FusionClass::OutFusable)
     .split(|call| matmul_axes(call, call.flag("transpose_a", false)?, call.flag("transpose_b", false)?))
-    .wire(|wiring, call, inputs| {
+    .wire(kernel!(|wiring, call, inputs| {
         matmul(wiring, call, inputs, call.flag("transpose_a", false)?, call.flag("transpose_b", false)?)
-    }),
+    })),
     OpDef::new("nn.batch_matmul", &["tensor_a", "tensor_b"], batch_type)
         .attrs("relay.attrs.BatchMatmulAttrs", BATCH_MATMUL)
         .flops(|call| product_flops(call, call.flag("transpose_a", false).unwrap_or(false)))
         .class(FusionClass::OutFusable)
         .split(batch_axes)
-        .wire(batch_matmul),
+        .wire(kernel!(batch_matmul)),
     OpDef::new("nn.contrib_dense_pack", &["data", "weight"], packed_type)
         .attrs("relay.attrs.DensePackAttrs", DENSE_PACK)
         .attrs_in_metadata()
         .flops(|call| product_flops(call, false))
         .class(FusionClass::OutFusable)
         .split(|call| Ok(batch(call, &[0])))
-        .wire(dense_pack),
+        .wire(kernel!(dense_pack)),
 ];
 
 pub(crate) const DENSE: &[AttrDef] =
@@ -210,125 +202,151 @@ fn product_flops(call: &Typed<'_>, transpose_a: bool) -> u64 {
     outputs.saturating_mul(terms.unwrap_or(0)).saturating_mul(2)
 }
 
-fn matmul(
-    wiring: &mut Wiring<'_>,
-    call: &Typed<'_>,
-    inputs: &[OutletId],
-    transpose_a: bool,
-    transpose_b: bool,
-) -> TractResult<TVec<OutletId>> {
-    let rank = call.tensor(0)?.shape.rank();
-    let weight = if transpose_b { "nk" } else { "kn" };
-    if rank > 2
-        && !transpose_a
-        && let Some(&[ref lead @ .., terms]) = wiring.fact(inputs[0])?.shape.as_concrete()
-    {
-        // One product of all rows: tract repeats a product for each index of leading axes.
-        let flat = wiring.reshape(inputs[0], &[lead.iter().product(), terms])?;
-        let made = product(wiring, call, &[flat, inputs[1]], ["mk", weight, "mn"])?;
-        return Ok(tvec![wiring.reshape(made[0], &call.dims()?)?]);
-    }
-    let lead: String = ('a'..'k').take(rank.saturating_sub(2)).collect();
-    ensure!(lead.len() + 2 >= rank, "a product of rank {rank}");
-    let a = match (rank, transpose_a) {
-        (1, _) => "k".to_string(),
-        (_, true) => format!("{lead}km"),
-        (_, false) => format!("{lead}mk"),
-    };
-    let out = if rank == 1 { "n".to_string() } else { format!("{lead}mn") };
-    product(wiring, call, inputs, [&a, weight, &out])
-}
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::{internal::*, ndarray::Dimension, ops::einsum::EinSum};
 
-fn batch_matmul(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let mut operands = tvec![inputs[0], inputs[1]];
-    let flags = [call.flag("transpose_a", false)?, !call.flag("transpose_b", false)?];
-    let mut axes = flags
-        .iter()
-        .zip(["m", "n"])
-        .map(|(first, own)| match first {
-            true => format!("bk{own}"),
-            false => format!("b{own}k"),
-        })
-        .collect::<TVec<String>>();
-    let batch = call.result()?.shape.first().and_then(|d| d.get());
-    for (operand, axes) in operands.iter_mut().zip(&mut axes) {
-        if batch != Some(1) && wiring.concrete(*operand)?.first() == Some(&1) {
-            *operand = wiring.one(AxisOp::Rm(0), &[*operand])?;
-            axes.remove(0);
+    use crate::{
+        families::conv::forward::Arithmetic,
+        kernel::{
+            self, Wiring,
+            element::{Number, for_dtype},
+        },
+        layout::Layout,
+    };
+
+    pub(super) fn matmul(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+        transpose_a: bool,
+        transpose_b: bool,
+    ) -> TractResult<TVec<OutletId>> {
+        let rank = call.tensor(0)?.shape.rank();
+        let weight = if transpose_b { "nk" } else { "kn" };
+        if rank > 2
+            && !transpose_a
+            && let Some(&[ref lead @ .., terms]) = wiring.fact(inputs[0])?.shape.as_concrete()
+        {
+            // One product of all rows: tract repeats a product for each index of leading axes.
+            let flat = wiring.reshape(inputs[0], &[lead.iter().product(), terms])?;
+            let made = product(wiring, call, &[flat, inputs[1]], ["mk", weight, "mn"])?;
+            return Ok(tvec![wiring.reshape(made[0], &call.dims()?)?]);
+        }
+        let lead: String = ('a'..'k').take(rank.saturating_sub(2)).collect();
+        ensure!(lead.len() + 2 >= rank, "a product of rank {rank}");
+        let a = match (rank, transpose_a) {
+            (1, _) => "k".to_string(),
+            (_, true) => format!("{lead}km"),
+            (_, false) => format!("{lead}mk"),
+        };
+        let out = if rank == 1 { "n".to_string() } else { format!("{lead}mn") };
+        product(wiring, call, inputs, [&a, weight, &out])
+    }
+
+    pub(super) fn batch_matmul(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let mut operands = tvec![inputs[0], inputs[1]];
+        let flags = [call.flag("transpose_a", false)?, !call.flag("transpose_b", false)?];
+        let mut axes = flags
+            .iter()
+            .zip(["m", "n"])
+            .map(|(first, own)| match first {
+                true => format!("bk{own}"),
+                false => format!("b{own}k"),
+            })
+            .collect::<TVec<String>>();
+        let batch = call.result()?.shape.first().and_then(|d| d.get());
+        for (operand, axes) in operands.iter_mut().zip(&mut axes) {
+            if batch != Some(1) && wiring.concrete(*operand)?.first() == Some(&1) {
+                *operand = wiring.one(AxisOp::Rm(0), &[*operand])?;
+                axes.remove(0);
+            }
+        }
+        product(wiring, call, &operands, [&axes[0], &axes[1], "bmn"])
+    }
+
+    pub(super) fn dense_pack(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let layout = call.layout("weight_layout", "NC", "NC")?;
+        let plain = Layout::parse("NC").map_err(TractError::msg)?;
+        let weight = layout.wire(&plain, wiring, inputs[1])?;
+        product(wiring, call, &[inputs[0], weight], ["mk", "nk", "mn"])
+    }
+
+    /// Wires the product of two tensors, summed over the axis `k`. `axes` names the axes of both operands and the result.
+    fn product(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        operands: &[OutletId],
+        axes: [&str; 3],
+    ) -> TractResult<TVec<OutletId>> {
+        let out = kernel::fact(call.result()?)?;
+        let (a, b) = (wiring.fact(operands[0])?.datum_type, wiring.fact(operands[1])?.datum_type);
+        let terms = axes[0].find('k').map(|at| wiring.concrete(operands[0]).map(|shape| shape[at])).transpose()?;
+        let mut sum = |operate: DatumType, cast_to: Option<DatumType>| {
+            let mut inputs = tvec![];
+            for operand in operands {
+                inputs.push(cast_to.map_or(Ok(*operand), |dt| wiring.cast(*operand, dt))?);
+            }
+            let axes = format!("{},{}->{}", axes[0], axes[1], axes[2]).parse()?;
+            let sums = wiring.one(EinSum::new(axes, operate), &inputs)?;
+            // Via int32: conversion from float saturates where integers must wrap.
+            let whole = if operate.is_float() && !out.datum_type.is_float() {
+                wiring.cast(sums, DatumType::I32)?
+            } else {
+                sums
+            };
+            Ok(tvec![wiring.cast(whole, out.datum_type)?])
+        };
+        match Arithmetic::choose(a, b, out.datum_type, terms.unwrap_or(1) as u64) {
+            Arithmetic::Float(dt) => sum(dt, Some(dt)),
+            Arithmetic::ExactFloat => sum(DatumType::F32, Some(DatumType::F32)),
+            Arithmetic::Bytes if a == DatumType::I8 && b == DatumType::I8 => sum(DatumType::I32, None),
+            Arithmetic::Bytes => sum(DatumType::I32, Some(DatumType::I32)),
+            Arithmetic::Wrapping => {
+                let dtype = out.datum_type;
+                let inputs = [wiring.cast(operands[0], dtype)?, wiring.cast(operands[1], dtype)?];
+                let shapes = [wiring.concrete(operands[0])?, wiring.concrete(operands[1])?];
+                let size = |axis: char| (0..2).find_map(|at| Some(shapes[at][axes[at].find(axis)?]));
+                let shape: Vec<usize> = axes[2].chars().filter_map(size).collect();
+                let axes = axes.map(str::to_string);
+                wiring.custom(
+                    "MatrixProduct",
+                    tvec![dtype.fact(&shape)],
+                    &inputs,
+                    move |inputs| for_dtype!(dtype, T in number => summed::<T>(inputs, &axes, &shape)),
+                )
+            }
         }
     }
-    product(wiring, call, &operands, [&axes[0], &axes[1], "bmn"])
-}
 
-fn dense_pack(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let layout = call.layout("weight_layout", "NC", "NC")?;
-    let plain = Layout::parse("NC").map_err(TractError::msg)?;
-    let weight = layout.wire(&plain, wiring, inputs[1])?;
-    product(wiring, call, &[inputs[0], weight], ["mk", "nk", "mn"])
-}
-
-/// Wires the product of two tensors, summed over the axis `k`. `axes` names the axes of both operands and the result.
-fn product(
-    wiring: &mut Wiring<'_>,
-    call: &Typed<'_>,
-    operands: &[OutletId],
-    axes: [&str; 3],
-) -> TractResult<TVec<OutletId>> {
-    let out = kernel::fact(call.result()?)?;
-    let (a, b) = (wiring.fact(operands[0])?.datum_type, wiring.fact(operands[1])?.datum_type);
-    let terms = axes[0].find('k').map(|at| wiring.concrete(operands[0]).map(|shape| shape[at])).transpose()?;
-    let mut sum = |operate: DatumType, cast_to: Option<DatumType>| {
-        let mut inputs = tvec![];
-        for operand in operands {
-            inputs.push(cast_to.map_or(Ok(*operand), |dt| wiring.cast(*operand, dt))?);
+    /// The product by definition: one strided dot product per element of the result.
+    fn summed<T: Number>(inputs: &[TValue], axes: &[String; 3], shape: &[usize]) -> TractResult<TVec<Tensor>> {
+        let mut result = Tensor::zero_dt(T::datum_type(), shape)?;
+        let steps = |operand: usize, axis: char| {
+            axes[operand].find(axis).map_or(0, |at| inputs[operand].shape()[at + 1..].iter().product::<usize>())
+        };
+        let terms = axes[0].find('k').map_or(1, |at| inputs[0].shape()[at]);
+        let contracted = [steps(0, 'k'), steps(1, 'k')];
+        let outer: Vec<[usize; 2]> = axes[2].chars().map(|axis| [steps(0, axis), steps(1, axis)]).collect();
+        let (a, b) = (inputs[0].try_as_plain_ram()?, inputs[1].try_as_plain_ram()?);
+        let (a, b) = (a.as_slice::<T>()?, b.as_slice::<T>()?);
+        for (at, out) in
+            tract_core::ndarray::indices(shape).into_iter().zip(result.try_as_plain_ram_mut()?.as_slice_mut::<T>()?)
+        {
+            let start = |operand: usize| outer.iter().zip(at.slice()).map(|(s, i)| s[operand] * i).sum::<usize>();
+            let (from_a, from_b) = (start(0), start(1));
+            *out = (0..terms)
+                .fold(T::default(), |sum, k| sum.add(a[from_a + k * contracted[0]].mul(b[from_b + k * contracted[1]])));
         }
-        let axes = format!("{},{}->{}", axes[0], axes[1], axes[2]).parse()?;
-        let sums = wiring.one(EinSum::new(axes, operate), &inputs)?;
-        // Via int32: conversion from float saturates where integers must wrap.
-        let whole =
-            if operate.is_float() && !out.datum_type.is_float() { wiring.cast(sums, DatumType::I32)? } else { sums };
-        Ok(tvec![wiring.cast(whole, out.datum_type)?])
-    };
-    match Arithmetic::choose(a, b, out.datum_type, terms.unwrap_or(1) as u64) {
-        Arithmetic::Float(dt) => sum(dt, Some(dt)),
-        Arithmetic::ExactFloat => sum(DatumType::F32, Some(DatumType::F32)),
-        Arithmetic::Bytes if a == DatumType::I8 && b == DatumType::I8 => sum(DatumType::I32, None),
-        Arithmetic::Bytes => sum(DatumType::I32, Some(DatumType::I32)),
-        Arithmetic::Wrapping => {
-            let dtype = out.datum_type;
-            let inputs = [wiring.cast(operands[0], dtype)?, wiring.cast(operands[1], dtype)?];
-            let shapes = [wiring.concrete(operands[0])?, wiring.concrete(operands[1])?];
-            let size = |axis: char| (0..2).find_map(|at| Some(shapes[at][axes[at].find(axis)?]));
-            let shape: Vec<usize> = axes[2].chars().filter_map(size).collect();
-            let axes = axes.map(str::to_string);
-            wiring.custom(
-                "MatrixProduct",
-                tvec![dtype.fact(&shape)],
-                &inputs,
-                move |inputs| for_dtype!(dtype, T in number => summed::<T>(inputs, &axes, &shape)),
-            )
-        }
+        Ok(tvec![result])
     }
-}
-
-/// The product by definition: one strided dot product per element of the result.
-fn summed<T: Number>(inputs: &[TValue], axes: &[String; 3], shape: &[usize]) -> TractResult<TVec<Tensor>> {
-    let mut result = Tensor::zero_dt(T::datum_type(), shape)?;
-    let steps = |operand: usize, axis: char| {
-        axes[operand].find(axis).map_or(0, |at| inputs[operand].shape()[at + 1..].iter().product::<usize>())
-    };
-    let terms = axes[0].find('k').map_or(1, |at| inputs[0].shape()[at]);
-    let contracted = [steps(0, 'k'), steps(1, 'k')];
-    let outer: Vec<[usize; 2]> = axes[2].chars().map(|axis| [steps(0, axis), steps(1, axis)]).collect();
-    let (a, b) = (inputs[0].try_as_plain_ram()?, inputs[1].try_as_plain_ram()?);
-    let (a, b) = (a.as_slice::<T>()?, b.as_slice::<T>()?);
-    for (at, out) in
-        tract_core::ndarray::indices(shape).into_iter().zip(result.try_as_plain_ram_mut()?.as_slice_mut::<T>()?)
-    {
-        let start = |operand: usize| outer.iter().zip(at.slice()).map(|(s, i)| s[operand] * i).sum::<usize>();
-        let (from_a, from_b) = (start(0), start(1));
-        *out = (0..terms)
-            .fold(T::default(), |sum, k| sum.add(a[from_a + k * contracted[0]].mul(b[from_b + k * contracted[1]])));
-    }
-    Ok(tvec![result])
 }

@@ -1,17 +1,13 @@
 //! The `dyn.` operators, whose shapes, axes and counts are operands. Dimensions that depend on them are unknown until the
 //! operand values are.
 
-use tract_core::internal::*;
-
-use crate::families::broadcast::{INIT_ATTRS, broadcast, broadcast_result};
-use crate::families::create::{filled, uniform};
-use crate::families::repeat::{tile, tile_type};
-use crate::families::scatter::{ONE_HOT_ATTRS, dense_type, one_hot, one_hot_type, sparse_to_dense};
-use crate::families::slice::{Bounds, STRIDED_ATTRS, sliced, take_spans};
-use crate::families::sort::{TOPK_ATTRS, topk, topk_type};
-use crate::families::view::{RESHAPE_ATTRS, drop_axes, new_shape, reshape};
-use crate::kernel::indexing::integers;
-use crate::{Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
+use crate::families::broadcast::{INIT_ATTRS, broadcast_result};
+use crate::families::repeat::tile_type;
+use crate::families::scatter::{ONE_HOT_ATTRS, dense_type, one_hot_type};
+use crate::families::slice::{Bounds, STRIDED_ATTRS, sliced};
+use crate::families::sort::{TOPK_ATTRS, topk_type};
+use crate::families::view::{RESHAPE_ATTRS, drop_axes, new_shape};
+use crate::{Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError};
 use edgecut_graph::{DType, Dim, Shape, TensorType, Type};
 
 pub(crate) const OPS: &[OpDef] = &[
@@ -19,18 +15,18 @@ pub(crate) const OPS: &[OpDef] = &[
         .attrs("relay.attrs.ReshapeAttrs", RESHAPE_ATTRS)
         .class(FusionClass::Injective)
         .alias(Alias::View)
-        .wire(reshape),
+        .wire(kernel!(reshape)),
     OpDef::new("dyn.squeeze", &["data", "axes"], squeeze_type)
         .attrs("relay.attrs.SqueezeAttrs", &[AttrDef::new("axis", AttrKind::OptionalInts, "None")])
         .class(FusionClass::Injective)
         .alias(Alias::View)
-        .wire(reshape),
+        .wire(kernel!(reshape)),
     OpDef::new("dyn.expand_dims", &["data", "axis"], expand_type)
         .attrs("relay.attrs.DynExpandDimsAttrs", &[AttrDef::new("num_newaxis", AttrKind::Int, "1")])
         .attrs_in_metadata()
         .class(FusionClass::Injective)
         .alias(Alias::View)
-        .wire(reshape),
+        .wire(kernel!(reshape)),
     OpDef::new("dyn.broadcast_to", &["data", "shape"], |call| {
         let shape = call.shape_operand(1)?;
         match call.value(1) {
@@ -40,20 +36,20 @@ pub(crate) const OPS: &[OpDef] = &[
     })
     .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
     .class(FusionClass::Broadcast)
-    .wire(broadcast),
+    .wire(kernel!(broadcast)),
     OpDef::new("dyn.zeros", &["shape"], init_type)
         .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
-        .wire(|w, c, _| uniform(w, c, 0)),
+        .wire(kernel!(|w, c, _| uniform(w, c, 0))),
     OpDef::new("dyn.ones", &["shape"], init_type)
         .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
-        .wire(|w, c, _| uniform(w, c, 1)),
+        .wire(kernel!(|w, c, _| uniform(w, c, 1))),
     OpDef::new("dyn.full", &["fill_value", "shape"], |call| {
         let dtype = call.dtype("dtype")?.unwrap_or(call.tensor(0)?.dtype);
         Ok(TensorType::new(dtype, call.shape_operand(1)?).into())
     })
     .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
     .class(FusionClass::Elementwise)
-    .wire(|w, c, i| filled(w, c, i[0])),
+    .wire(kernel!(|w, c, i| filled(w, c, i[0]))),
     OpDef::new("dyn.tile", &["data", "reps"], |call| {
         let unknown = || call.unknown_shape(1).map(|reps| reps.iter().map(|_| None).collect());
         let reps: Vec<Option<i64>> = known(call, 1).map_or_else(unknown, |v| Ok(v.into_iter().map(Some).collect()))?;
@@ -61,24 +57,24 @@ pub(crate) const OPS: &[OpDef] = &[
     })
     .attrs("relay.attrs.TileAttrs", &[AttrDef::required("reps", AttrKind::Ints)])
     .class(FusionClass::Injective)
-    .host(tile),
+    .host(kernel!(tile)),
     OpDef::new("dyn.topk", &["data", "k"], |call| topk_type(call, scalar(call, 1)))
         .attrs("relay.attrs.TopkAttrs", TOPK_ATTRS)
-        .host(topk),
+        .host(kernel!(topk)),
     OpDef::new("dyn.one_hot", &["indices", "on_value", "off_value", "depth"], |call| {
         one_hot_type(call, scalar(call, 3))
     })
     .attrs("relay.attrs.OneHotAttrs", ONE_HOT_ATTRS)
     .class(FusionClass::OutFusable)
-    .host(one_hot),
+    .host(kernel!(one_hot)),
     OpDef::new("dyn.sparse_to_dense", &["sparse_indices", "sparse_values", "default_value", "output_shape"], |call| {
         dense_type(call, &call.shape_operand(3)?)
     })
-    .host(sparse_to_dense),
+    .host(kernel!(sparse_to_dense)),
     OpDef::new("dyn.strided_slice", &["data", "begin", "end", "strides", "slice_mode"], slice_type)
         .attrs("relay.attrs.StridedSliceAttrs", STRIDED_ATTRS)
         .class(FusionClass::Injective)
-        .host(slice),
+        .host(kernel!(slice)),
 ];
 
 /// The value of operand `index` as integers, if known.
@@ -161,9 +157,27 @@ fn slice_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(data.dtype, shape).into())
 }
 
-fn slice(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let shape = Shape::of(&inputs[0].shape().iter().map(|d| *d as u64).collect::<Vec<_>>());
-    let bounds = bounds(call, integers(&inputs[1])?, integers(&inputs[2])?, integers(&inputs[3])?)?;
-    let spans: Vec<_> = bounds.spans(call, &shape)?.into_iter().flatten().collect();
-    Ok(tvec!(take_spans(&inputs[0], &spans)?))
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+
+    use crate::Typed;
+    use crate::families::slice::kernel::take_spans;
+    pub(super) use crate::families::{
+        broadcast::kernel::broadcast,
+        create::kernel::{filled, uniform},
+        repeat::kernel::tile,
+        scatter::kernel::{one_hot, sparse_to_dense},
+        sort::kernel::topk,
+        view::kernel::reshape,
+    };
+    use crate::kernel::indexing::integers;
+
+    pub(super) fn slice(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let shape = Shape::of(&inputs[0].shape().iter().map(|d| *d as u64).collect::<Vec<_>>());
+        let bounds = bounds(call, integers(&inputs[1])?, integers(&inputs[2])?, integers(&inputs[3])?)?;
+        let spans: Vec<_> = bounds.spans(call, &shape)?.into_iter().flatten().collect();
+        Ok(tvec!(take_spans(&inputs[0], &spans)?))
+    }
 }

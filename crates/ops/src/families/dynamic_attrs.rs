@@ -1,11 +1,8 @@
 //! Padding and resizing whose widths, sizes and factors are operands (`dyn.nn.pad`, `dyn.image.resize2d`, …). Once the
 //! operand values are known, the call is delegated to the static operator with these as attributes.
 
-use tract_core::internal::*;
-
 use crate::families::image::resize::{self, RESIZE2D, UPSAMPLING, UPSAMPLING3D};
 use crate::families::pad::{self, PAD};
-use crate::kernel::Wiring;
 use crate::{AttrDef, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{Attr, Attrs, Dim, TensorData, TensorType, Type};
 
@@ -27,7 +24,11 @@ const fn dynamic(
     attrs_key: &'static str,
     attrs: &'static [AttrDef],
 ) -> OpDef {
-    OpDef::new(name, operands, infer).attrs(attrs_key, attrs).class(FusionClass::Injective).flops(flops).wire(wire)
+    OpDef::new(name, operands, infer)
+        .attrs(attrs_key, attrs)
+        .class(FusionClass::Injective)
+        .flops(flops)
+        .wire(kernel!(wire))
 }
 
 /// The equivalent call of the static operator.
@@ -99,10 +100,18 @@ fn flops(call: &Typed<'_>) -> u64 {
     (target.def.flops)(&Typed { call: plain, out: call.out })
 }
 
-fn wire(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let target = static_call(call)?.context("the operand values are unknown")?;
-    let args = target.args(call);
-    let kept: TVec<OutletId> = target.operands.iter().filter_map(|i| inputs.get(*i).copied()).collect();
-    let plain = Call { def: target.def, attrs: &target.attrs, args: &args, values: &[] };
-    wiring.call(&Typed { call: plain, out: call.out }, &kept)
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+
+    use crate::kernel::Wiring;
+
+    pub(super) fn wire(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let target = static_call(call)?.context("the operand values are unknown")?;
+        let args = target.args(call);
+        let kept: TVec<OutletId> = target.operands.iter().filter_map(|i| inputs.get(*i).copied()).collect();
+        let plain = Call { def: target.def, attrs: &target.attrs, args: &args, values: &[] };
+        wiring.call(&Typed { call: plain, out: call.out }, &kept)
+    }
 }

@@ -1,9 +1,5 @@
 //! `einsum`: sums of products over named axes.
 
-use tract_core::internal::*;
-
-use crate::kernel::element::{Number, for_dtype};
-use crate::kernel::indexing::{each_place, flat, strides};
 use crate::split::SplitAxis;
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{Dim, Shape, TensorType, Type};
@@ -13,7 +9,7 @@ pub(crate) const OPS: &[OpDef] = &[OpDef::new("einsum", &["data"], einsum_type)
     .class(FusionClass::Injective)
     .flops(products)
     .split(term_axes)
-    .host(einsum)];
+    .host(kernel!(einsum))];
 
 /// Every axis of the result, and partial sums over the others. Excludes axes that an operand names twice: a diagonal is
 /// not a slice.
@@ -151,49 +147,58 @@ fn products(call: &Typed<'_>) -> u64 {
     places.unwrap_or(0).saturating_mul(fields.len() as u64)
 }
 
-fn einsum(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let (equation, fields) = (Equation::of(call)?, call.tuple(0)?);
-    let shapes: Vec<&Shape> = fields.iter().map(|f| &f.shape).collect();
-    let summed = equation.summed();
-    let size = |axis: &Axis| equation.dim(&shapes, *axis).and_then(Dim::get).map(|d| d as usize);
-    let inner: TVec<usize> = summed.iter().map(size).collect::<Option<_>>().context("the shapes are unknown")?;
-    let dims = call.dims()?;
-    // By operand: the offsets of the elements of the result, and of the terms of the sum.
-    let offsets = |axes: &[Axis], dims: &[usize]| -> Vec<Vec<usize>> {
-        let operands = equation.operands.iter().zip(inputs);
-        operands.map(|(own, input)| offsets(own, input.shape(), axes, dims)).collect()
-    };
-    let (outer, within) = (offsets(&equation.result, &dims), offsets(&summed, &inner));
-    for_dtype!(inputs[0].datum_type(), T in number => {
-        let plain = inputs.iter().map(|t| t.try_as_plain_ram()).collect::<TractResult<Vec<_>>>()?;
-        let operands = plain.iter().map(|p| p.as_slice::<T>()).collect::<TractResult<Vec<_>>>()?;
-        let places = dims.iter().product::<usize>();
-        let terms = inner.iter().product::<usize>();
-        let mut out = Vec::with_capacity(places);
-        for place in 0..places {
-            let mut total = T::default();
-            for term in 0..terms {
-                let mut product = T::ONE;
-                for (i, data) in operands.iter().enumerate() {
-                    product = product.mul(data[outer[i][place] + within[i][term]]);
-                }
-                total = total.add(product);
-            }
-            out.push(total);
-        }
-        Ok(tvec!(Tensor::from_shape(&dims, &out)?))
-    })
-}
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::{Axis, *};
+    use tract_core::internal::*;
 
-/// For every multi-index over `dims`, along `axes`, its offset in an operand of `shape` with the axes `own`.
-fn offsets(own: &[Axis], shape: &[usize], axes: &[Axis], dims: &[usize]) -> Vec<usize> {
-    let strides = strides(shape);
-    let step = |axis: &Axis| -> usize {
-        let places = own.iter().zip(&strides).zip(shape);
-        places.filter(|((a, _), dim)| *a == axis && **dim != 1).map(|((_, stride), _)| *stride).sum()
-    };
-    let steps: TVec<usize> = axes.iter().map(step).collect();
-    let mut found = Vec::new();
-    each_place(dims, |place| found.push(flat(&steps, place)));
-    found
+    use crate::kernel::element::{Number, for_dtype};
+    use crate::kernel::indexing::{each_place, flat, strides};
+
+    pub(super) fn einsum(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let (equation, fields) = (Equation::of(call)?, call.tuple(0)?);
+        let shapes: Vec<&Shape> = fields.iter().map(|f| &f.shape).collect();
+        let summed = equation.summed();
+        let size = |axis: &Axis| equation.dim(&shapes, *axis).and_then(Dim::get).map(|d| d as usize);
+        let inner: TVec<usize> = summed.iter().map(size).collect::<Option<_>>().context("the shapes are unknown")?;
+        let dims = call.dims()?;
+        // By operand: the offsets of the elements of the result, and of the terms of the sum.
+        let offsets = |axes: &[Axis], dims: &[usize]| -> Vec<Vec<usize>> {
+            let operands = equation.operands.iter().zip(inputs);
+            operands.map(|(own, input)| offsets(own, input.shape(), axes, dims)).collect()
+        };
+        let (outer, within) = (offsets(&equation.result, &dims), offsets(&summed, &inner));
+        for_dtype!(inputs[0].datum_type(), T in number => {
+            let plain = inputs.iter().map(|t| t.try_as_plain_ram()).collect::<TractResult<Vec<_>>>()?;
+            let operands = plain.iter().map(|p| p.as_slice::<T>()).collect::<TractResult<Vec<_>>>()?;
+            let places = dims.iter().product::<usize>();
+            let terms = inner.iter().product::<usize>();
+            let mut out = Vec::with_capacity(places);
+            for place in 0..places {
+                let mut total = T::default();
+                for term in 0..terms {
+                    let mut product = T::ONE;
+                    for (i, data) in operands.iter().enumerate() {
+                        product = product.mul(data[outer[i][place] + within[i][term]]);
+                    }
+                    total = total.add(product);
+                }
+                out.push(total);
+            }
+            Ok(tvec!(Tensor::from_shape(&dims, &out)?))
+        })
+    }
+
+    /// For every multi-index over `dims`, along `axes`, its offset in an operand of `shape` with the axes `own`.
+    fn offsets(own: &[Axis], shape: &[usize], axes: &[Axis], dims: &[usize]) -> Vec<usize> {
+        let strides = strides(shape);
+        let step = |axis: &Axis| -> usize {
+            let places = own.iter().zip(&strides).zip(shape);
+            places.filter(|((a, _), dim)| *a == axis && **dim != 1).map(|((_, stride), _)| *stride).sum()
+        };
+        let steps: TVec<usize> = axes.iter().map(step).collect();
+        let mut found = Vec::new();
+        each_place(dims, |place| found.push(flat(&steps, place)));
+        found
+    }
 }

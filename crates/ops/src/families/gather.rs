@@ -1,11 +1,5 @@
 //! Reads at computed indices: `take`, `gather`, `gather_nd`, `adv_index`.
 
-use tract_core::internal::*;
-use tract_core::ops::array::Slice;
-
-use crate::kernel::Wiring;
-use crate::kernel::indexing::{flat, index_in, integers, pick, strides};
-use crate::kernel::recipe::{Recipe, TakeDims};
 use crate::split::SplitAxis;
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{Shape, TensorType, Type};
@@ -23,13 +17,13 @@ pub(crate) const OPS: &[OpDef] = &[
         .class(FusionClass::Injective)
         .split(taken_axes)
         .onnx()
-        .wire(take)
-        .recipe(|call| take_dims(call).ok().map(Recipe::Take)),
+        .wire(kernel!(take))
+        .recipe(kernel!(|call| take_dims(call).ok().map(Recipe::Take))),
     OpDef::new("gather", &["data", "indices"], gather_type)
         .attrs("relay.attrs.GatherAttrs", &[AttrDef::new("axis", AttrKind::OptionalInt, "None")])
         .class(FusionClass::Injective)
         .split(gathered_axes)
-        .host(gather),
+        .host(kernel!(gather)),
     OpDef::new("gather_nd", &["data", "indices"], gather_nd_type)
         .attrs(
             "relay.attrs.GatherNDAttrs",
@@ -39,8 +33,8 @@ pub(crate) const OPS: &[OpDef] = &[
             ],
         )
         .class(FusionClass::Injective)
-        .host(gather_nd),
-    OpDef::new("adv_index", &["inputs"], adv_index_type).class(FusionClass::Injective).host(adv_index),
+        .host(kernel!(gather_nd)),
+    OpDef::new("adv_index", &["inputs"], adv_index_type).class(FusionClass::Injective).host(kernel!(adv_index)),
 ];
 
 /// # Errors
@@ -70,15 +64,6 @@ impl OutOfBounds {
             "clip" | "fast" => Ok(OutOfBounds::Clip),
             "wrap" => Ok(OutOfBounds::Wrap),
             other => Err(call.error(format!("mode is \"{other}\", expected clip, wrap or fast"))),
-        }
-    }
-
-    /// `index` mapped into an axis of length `len` > 0.
-    fn map(self, index: i64, len: usize) -> TractResult<usize> {
-        match self {
-            OutOfBounds::Clip => Ok(index.clamp(0, len as i64 - 1) as usize),
-            OutOfBounds::Wrap => Ok(index.rem_euclid(len as i64) as usize),
-            OutOfBounds::Refuse => index_in(index, len),
         }
     }
 }
@@ -141,68 +126,6 @@ fn gathered_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
     Ok((0..data.rank()).map(split).collect())
 }
 
-fn take(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let (data, indices) = (call.tensor(0)?, call.tensor(1)?);
-    let known = wiring.known(inputs[1]).filter(|_| indices.shape.rank() == 0);
-    if let (Some(index), Some((axis, 0))) = (known, take_axes(call, &data.shape, &indices.shape)?) {
-        let len = data.shape[axis].get().filter(|n| *n > 0).context("the indexed axis is empty")?;
-        let at = OutOfBounds::of(call)?.map(index.cast_to_scalar::<i64>()?, len as usize)?;
-        let one = wiring.one(Slice::new(axis, at, at + 1), &inputs[..1])?;
-        return wiring.wire(AxisOp::Rm(axis), &[one]);
-    }
-    wiring.host(call, take_on_host, inputs)
-}
-
-/// The dimensions of a `take`.
-fn take_dims(call: &Typed<'_>) -> TractResult<TakeDims> {
-    let (data, indices) = (&call.tensor(0)?.shape, &call.tensor(1)?.shape);
-    let dims = data.fixed().context("the shape of the data is unknown")?;
-    let product = |dims: &[u64]| dims.iter().product::<u64>() as usize;
-    // Engines that cannot refuse an index at least count negative ones from the end.
-    let wraps = matches!(OutOfBounds::of(call)?, OutOfBounds::Wrap | OutOfBounds::Refuse);
-    Ok(match take_axes(call, data, indices)? {
-        Some((axis, batch)) => TakeDims {
-            batch: product(&dims[..batch]),
-            outer: product(&dims[batch..axis]),
-            length: dims[axis] as usize,
-            block: product(&dims[axis + 1..]),
-            wraps,
-        },
-        None => TakeDims { batch: 1, outer: 1, length: product(&dims), block: 1, wraps },
-    })
-}
-
-/// Data is (batch, outer, axis, block), indices are (batch, n), the result is (batch, outer, n, block): blocks are
-/// copied whole.
-fn take_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let (data, indices) = (&inputs[0], integers(&inputs[1])?);
-    let mode = OutOfBounds::of(call)?;
-    let dims = data.shape();
-    let product = |dims: &[usize]| dims.iter().product::<usize>();
-    let (batch, outer, len, block) = match take_axes(call, &call.tensor(0)?.shape, &call.tensor(1)?.shape)? {
-        Some((axis, b)) => (product(&dims[..b]), product(&dims[b..axis]), dims[axis], product(&dims[axis + 1..])),
-        None => (1, 1, data.len(), 1),
-    };
-    let block = block * data.datum_type().size_of();
-    let mut out = Tensor::zero_dt(data.datum_type(), &call.dims()?)?;
-    if out.len() == 0 {
-        return Ok(tvec!(out));
-    }
-    ensure!(len > 0, "the indexed axis is empty");
-    let (from, per_batch) = (data.as_bytes(), indices.len() / batch);
-    let mut to = out.as_bytes_mut().chunks_exact_mut(block);
-    for b in 0..batch {
-        for o in 0..outer {
-            let rows = &from[(b * outer + o) * len * block..][..len * block];
-            for (index, to) in indices[b * per_batch..][..per_batch].iter().zip(&mut to) {
-                let at = mode.map(*index, len)?;
-                to.copy_from_slice(&rows[at * block..][..block]);
-            }
-        }
-    }
-    Ok(tvec!(out))
-}
-
 fn gather_type(call: &Call<'_>) -> Result<Type, TypeError> {
     let (data, indices) = (call.tensor(0)?, call.tensor(1)?);
     integer(call, indices)?;
@@ -215,17 +138,6 @@ fn gather_type(call: &Call<'_>) -> Result<Type, TypeError> {
         return Err(call.error(format!("indices {indices} are larger than data {data}")));
     }
     Ok(TensorType::new(data.dtype, indices.shape.clone()).into())
-}
-
-fn gather(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let axis = call.axis("axis", 0, &call.tensor(0)?.shape)?;
-    let (dims, mut indices) = (inputs[0].shape(), integers(&inputs[1])?.into_iter());
-    let strides = strides(dims);
-    let out = pick(&inputs[0], &call.dims()?, |place| {
-        let at = index_in(indices.next().unwrap_or(0), dims[axis])?;
-        Ok(flat(&strides, place) - place[axis] * strides[axis] + at * strides[axis])
-    })?;
-    Ok(tvec!(out))
 }
 
 /// The number of dimensions of the data that one column of `gather_nd`'s indices addresses, and of batch dimensions
@@ -253,22 +165,6 @@ fn gather_nd_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(data.dtype, shape).into())
 }
 
-fn gather_nd(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let (addressed, batch) = gather_nd_dims(call)?;
-    let (dims, indices) = (inputs[0].shape(), integers(&inputs[1])?);
-    let columns = inputs[1].rank() - 1;
-    let (strides, index_strides) = (strides(dims), strides(inputs[1].shape()));
-    let out = pick(&inputs[0], &call.dims()?, |place| {
-        let column = flat(&index_strides[1..], &place[..columns]);
-        let mut at = flat(&strides[..batch], &place[..batch]);
-        for i in 0..addressed {
-            at += index_in(indices[i * index_strides[0] + column], dims[batch + i])? * strides[batch + i];
-        }
-        Ok(at + flat(&strides[batch + addressed..], &place[columns..]))
-    })?;
-    Ok(tvec!(out))
-}
-
 fn adv_index_type(call: &Call<'_>) -> Result<Type, TypeError> {
     let fields = call.tuple(0)?;
     let (data, indices) = fields.split_first().ok_or_else(|| call.error("the tuple is empty"))?;
@@ -284,24 +180,136 @@ fn adv_index_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(data.dtype, shape).into())
 }
 
-/// Each index tensor addresses one axis; the index tensors are broadcast against each other.
-fn adv_index(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let (data, indices) = inputs.split_first().context("the tuple is empty")?;
-    let dims = call.dims()?;
-    let joined = dims.len() - (data.rank() - indices.len());
-    let strides = strides(data.shape());
-    let indices = indices
-        .iter()
-        .map(|index| integers(&index.broadcast_to_shape(&dims[..joined])?))
-        .collect::<TractResult<Vec<_>>>()?;
-    let columns = crate::kernel::indexing::strides(&dims[..joined]);
-    let out = pick(data, &dims, |place| {
-        let column = flat(&columns, &place[..joined]);
-        let mut at = flat(&strides[indices.len()..], &place[joined..]);
-        for (axis, index) in indices.iter().enumerate() {
-            at += index_in(index[column], data.shape()[axis])? * strides[axis];
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+    use tract_core::ops::array::Slice;
+
+    use crate::kernel::Wiring;
+    use crate::kernel::indexing::{flat, index_in, integers, pick, strides};
+    pub(super) use crate::kernel::recipe::Recipe;
+    use crate::kernel::recipe::TakeDims;
+
+    impl OutOfBounds {
+        /// `index` mapped into an axis of length `len` > 0.
+        fn map(self, index: i64, len: usize) -> TractResult<usize> {
+            match self {
+                OutOfBounds::Clip => Ok(index.clamp(0, len as i64 - 1) as usize),
+                OutOfBounds::Wrap => Ok(index.rem_euclid(len as i64) as usize),
+                OutOfBounds::Refuse => index_in(index, len),
+            }
         }
-        Ok(at)
-    })?;
-    Ok(tvec!(out))
+    }
+
+    pub(super) fn take(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let (data, indices) = (call.tensor(0)?, call.tensor(1)?);
+        let known = wiring.known(inputs[1]).filter(|_| indices.shape.rank() == 0);
+        if let (Some(index), Some((axis, 0))) = (known, take_axes(call, &data.shape, &indices.shape)?) {
+            let len = data.shape[axis].get().filter(|n| *n > 0).context("the indexed axis is empty")?;
+            let at = OutOfBounds::of(call)?.map(index.cast_to_scalar::<i64>()?, len as usize)?;
+            let one = wiring.one(Slice::new(axis, at, at + 1), &inputs[..1])?;
+            return wiring.wire(AxisOp::Rm(axis), &[one]);
+        }
+        wiring.host(call, take_on_host, inputs)
+    }
+
+    /// The dimensions of a `take`.
+    pub(super) fn take_dims(call: &Typed<'_>) -> TractResult<TakeDims> {
+        let (data, indices) = (&call.tensor(0)?.shape, &call.tensor(1)?.shape);
+        let dims = data.fixed().context("the shape of the data is unknown")?;
+        let product = |dims: &[u64]| dims.iter().product::<u64>() as usize;
+        // Engines that cannot refuse an index at least count negative ones from the end.
+        let wraps = matches!(OutOfBounds::of(call)?, OutOfBounds::Wrap | OutOfBounds::Refuse);
+        Ok(match take_axes(call, data, indices)? {
+            Some((axis, batch)) => TakeDims {
+                batch: product(&dims[..batch]),
+                outer: product(&dims[batch..axis]),
+                length: dims[axis] as usize,
+                block: product(&dims[axis + 1..]),
+                wraps,
+            },
+            None => TakeDims { batch: 1, outer: 1, length: product(&dims), block: 1, wraps },
+        })
+    }
+
+    /// Data is (batch, outer, axis, block), indices are (batch, n), the result is (batch, outer, n, block): blocks are
+    /// copied whole.
+    fn take_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let (data, indices) = (&inputs[0], integers(&inputs[1])?);
+        let mode = OutOfBounds::of(call)?;
+        let dims = data.shape();
+        let product = |dims: &[usize]| dims.iter().product::<usize>();
+        let (batch, outer, len, block) = match take_axes(call, &call.tensor(0)?.shape, &call.tensor(1)?.shape)? {
+            Some((axis, b)) => (product(&dims[..b]), product(&dims[b..axis]), dims[axis], product(&dims[axis + 1..])),
+            None => (1, 1, data.len(), 1),
+        };
+        let block = block * data.datum_type().size_of();
+        let mut out = Tensor::zero_dt(data.datum_type(), &call.dims()?)?;
+        if out.len() == 0 {
+            return Ok(tvec!(out));
+        }
+        ensure!(len > 0, "the indexed axis is empty");
+        let (from, per_batch) = (data.as_bytes(), indices.len() / batch);
+        let mut to = out.as_bytes_mut().chunks_exact_mut(block);
+        for b in 0..batch {
+            for o in 0..outer {
+                let rows = &from[(b * outer + o) * len * block..][..len * block];
+                for (index, to) in indices[b * per_batch..][..per_batch].iter().zip(&mut to) {
+                    let at = mode.map(*index, len)?;
+                    to.copy_from_slice(&rows[at * block..][..block]);
+                }
+            }
+        }
+        Ok(tvec!(out))
+    }
+
+    pub(super) fn gather(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let axis = call.axis("axis", 0, &call.tensor(0)?.shape)?;
+        let (dims, mut indices) = (inputs[0].shape(), integers(&inputs[1])?.into_iter());
+        let strides = strides(dims);
+        let out = pick(&inputs[0], &call.dims()?, |place| {
+            let at = index_in(indices.next().unwrap_or(0), dims[axis])?;
+            Ok(flat(&strides, place) - place[axis] * strides[axis] + at * strides[axis])
+        })?;
+        Ok(tvec!(out))
+    }
+
+    pub(super) fn gather_nd(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let (addressed, batch) = gather_nd_dims(call)?;
+        let (dims, indices) = (inputs[0].shape(), integers(&inputs[1])?);
+        let columns = inputs[1].rank() - 1;
+        let (strides, index_strides) = (strides(dims), strides(inputs[1].shape()));
+        let out = pick(&inputs[0], &call.dims()?, |place| {
+            let column = flat(&index_strides[1..], &place[..columns]);
+            let mut at = flat(&strides[..batch], &place[..batch]);
+            for i in 0..addressed {
+                at += index_in(indices[i * index_strides[0] + column], dims[batch + i])? * strides[batch + i];
+            }
+            Ok(at + flat(&strides[batch + addressed..], &place[columns..]))
+        })?;
+        Ok(tvec!(out))
+    }
+
+    /// Each index tensor addresses one axis; the index tensors are broadcast against each other.
+    pub(super) fn adv_index(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let (data, indices) = inputs.split_first().context("the tuple is empty")?;
+        let dims = call.dims()?;
+        let joined = dims.len() - (data.rank() - indices.len());
+        let strides = strides(data.shape());
+        let indices = indices
+            .iter()
+            .map(|index| integers(&index.broadcast_to_shape(&dims[..joined])?))
+            .collect::<TractResult<Vec<_>>>()?;
+        let columns = crate::kernel::indexing::strides(&dims[..joined]);
+        let out = pick(data, &dims, |place| {
+            let column = flat(&columns, &place[..joined]);
+            let mut at = flat(&strides[indices.len()..], &place[joined..]);
+            for (axis, index) in indices.iter().enumerate() {
+                at += index_in(index[column], data.shape()[axis])? * strides[axis];
+            }
+            Ok(at)
+        })?;
+        Ok(tvec!(out))
+    }
 }

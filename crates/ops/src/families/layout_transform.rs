@@ -1,13 +1,6 @@
 //! `layout_transform`: stores a tensor in another layout; and the auto-scheduler's variant for weights.
 
-use tract_core::internal::*;
-
-use crate::{
-    AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
-    kernel::indexing::{pick, strides},
-    layout::Layout,
-    split::SplitAxis,
-};
+use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed, layout::Layout, split::SplitAxis};
 use edgecut_graph::{Shape, TensorType, Type};
 
 const LAYOUTS: &[AttrDef] =
@@ -18,14 +11,11 @@ pub(crate) const OPS: &[OpDef] = &[
         .attrs("relay.attrs.LayoutTransformAttrs", LAYOUTS)
         .class(FusionClass::Opaque)
         .split(outer_axes)
-        .wire(|wiring, call, inputs| {
-            let (from, to) = transformation(call)?;
-            Ok(tvec![from.wire(&to, wiring, inputs[0])?])
-        }),
+        .wire(kernel!(transform)),
     OpDef::new("auto_scheduler_layout_transform", &["data"], scheduled_type)
         .attrs("relay.attrs.AutoSchedulerLayoutTransformAttrs", LAYOUTS)
         .class(FusionClass::Opaque)
-        .host(reschedule),
+        .host(kernel!(reschedule)),
 ];
 
 /// The axes of an auto-scheduler layout such as `1N32h32w3c`, outer parts before inner ones: size and name of each.
@@ -50,20 +40,6 @@ fn scheduled_type(call: &Call<'_>) -> Result<Type, TypeError> {
         return Err(call.error(format!("src_layout describes {sizes}, the data is {data}")));
     }
     Ok(TensorType::new(data.dtype, Shape::of(&to.iter().map(|axis| axis.0).collect::<Vec<_>>())).into())
-}
-
-/// The index along an axis of the data is composed of the indices of its parts in the result.
-fn reschedule(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let (from, to) = (sized_axes(call, "src_layout")?, sized_axes(call, "dst_layout")?);
-    let steps = strides(inputs[0].shape());
-    let made = pick(&inputs[0], &call.dims()?, |place| {
-        let along = |name: &str| {
-            let parts = to.iter().zip(place).filter(|(axis, _)| axis.1 == name);
-            parts.fold(0, |index, ((size, _), at)| index * *size as usize + at)
-        };
-        Ok(from.iter().zip(&steps).map(|((_, name), step)| along(name) * step).sum())
-    })?;
-    Ok(tvec![made])
 }
 
 fn transformation(call: &Call<'_>) -> Result<(Layout, Layout), TypeError> {
@@ -100,28 +76,60 @@ fn transformed_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(data.dtype, shape).into())
 }
 
-#[cfg(test)]
-mod tests {
+#[cfg(feature = "kernels")]
+mod kernel {
     use super::*;
-    use edgecut_graph::{Attr, Attrs, DType};
+    use tract_core::internal::*;
 
-    #[test]
-    fn an_axis_splits_by_the_names_of_its_parts() {
-        let mut attrs = Attrs::new();
-        attrs.set("src_layout", Attr::Str("4o3i".into()));
-        attrs.set("dst_layout", Attr::Str("2o3i2o".into()));
-        let args = [Type::from(TensorType::of(DType::I32, &[4, 3]))];
-        let def = crate::lookup("auto_scheduler_layout_transform").unwrap();
-        let call = Call { def, attrs: &attrs, args: &args, values: &[] };
-        let out = scheduled_type(&call).unwrap();
-        assert_eq!(out, TensorType::of(DType::I32, &[2, 3, 2]).into());
-        let data = Tensor::from_shape(&[4, 3], &(0..12).collect::<Vec<i32>>()).unwrap().into_tvalue();
-        let made = reschedule(&Typed { call, out: &out }, &[data]).unwrap();
-        assert_eq!(
-            made[0].try_as_plain_ram().unwrap().as_slice::<i32>().unwrap(),
-            [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
-        );
-        attrs.set("dst_layout", Attr::Str("2o3".into()));
-        assert!(scheduled_type(&Call { def, attrs: &attrs, args: &args, values: &[] }).is_err());
+    use crate::kernel::Wiring;
+    use crate::kernel::indexing::{pick, strides};
+
+    pub(super) fn transform(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let (from, to) = transformation(call)?;
+        Ok(tvec![from.wire(&to, wiring, inputs[0])?])
+    }
+
+    /// The index along an axis of the data is composed of the indices of its parts in the result.
+    pub(super) fn reschedule(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let (from, to) = (sized_axes(call, "src_layout")?, sized_axes(call, "dst_layout")?);
+        let steps = strides(inputs[0].shape());
+        let made = pick(&inputs[0], &call.dims()?, |place| {
+            let along = |name: &str| {
+                let parts = to.iter().zip(place).filter(|(axis, _)| axis.1 == name);
+                parts.fold(0, |index, ((size, _), at)| index * *size as usize + at)
+            };
+            Ok(from.iter().zip(&steps).map(|((_, name), step)| along(name) * step).sum())
+        })?;
+        Ok(tvec![made])
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use edgecut_graph::{Attr, Attrs, DType};
+
+        #[test]
+        fn an_axis_splits_by_the_names_of_its_parts() {
+            let mut attrs = Attrs::new();
+            attrs.set("src_layout", Attr::Str("4o3i".into()));
+            attrs.set("dst_layout", Attr::Str("2o3i2o".into()));
+            let args = [Type::from(TensorType::of(DType::I32, &[4, 3]))];
+            let def = crate::lookup("auto_scheduler_layout_transform").unwrap();
+            let call = Call { def, attrs: &attrs, args: &args, values: &[] };
+            let out = scheduled_type(&call).unwrap();
+            assert_eq!(out, TensorType::of(DType::I32, &[2, 3, 2]).into());
+            let data = Tensor::from_shape(&[4, 3], &(0..12).collect::<Vec<i32>>()).unwrap().into_tvalue();
+            let made = reschedule(&Typed { call, out: &out }, &[data]).unwrap();
+            assert_eq!(
+                made[0].try_as_plain_ram().unwrap().as_slice::<i32>().unwrap(),
+                [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+            );
+            attrs.set("dst_layout", Attr::Str("2o3".into()));
+            assert!(scheduled_type(&Call { def, attrs: &attrs, args: &args, values: &[] }).is_err());
+        }
     }
 }

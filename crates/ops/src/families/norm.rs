@@ -1,20 +1,9 @@
 //! Normalisations: with given statistics (batch), with statistics of the data (layer, instance, group), by norm
 //! (`l2_normalize`) and by neighbouring channels (`lrn`).
 
-use tract_core::internal::*;
-use tract_core::ops::{
-    math,
-    nn::{Reduce, Reducer},
-};
-
 use crate::{
     Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
     families::activation::vector_type,
-    kernel::{
-        Wiring,
-        moments::{NormGroups, local_response, normalised},
-        recipe::Recipe,
-    },
     rules::{per_output, same_type, unify},
     split::{Join, SplitAxis, along_vectors, off},
 };
@@ -28,14 +17,16 @@ pub(crate) const OPS: &[OpDef] = &[
         .alias(Alias::InPlace)
         .flops(|call| call.tensor(0).ok().and_then(|t| t.shape.elements()).map_or(0, |n| n.saturating_mul(2)))
         .split(batch_axes)
-        .wire(batch_norm),
+        .wire(kernel!(batch_norm)),
     define("nn.layer_norm", "relay.attrs.LayerNormAttrs", &affine("-1"))
         .split(|call| {
             let axis = call.axis("axis", -1, &call.tensor(0)?.shape)?;
             along_vectors(call, axis, &[axis])
         })
-        .wire(layer_norm),
-    define("nn.instance_norm", "relay.attrs.InstanceNormAttrs", &affine("1")).split(instance_axes).wire(instance_norm),
+        .wire(kernel!(layer_norm)),
+    define("nn.instance_norm", "relay.attrs.InstanceNormAttrs", &affine("1"))
+        .split(instance_axes)
+        .wire(kernel!(instance_norm)),
     define(
         "nn.group_norm",
         "relay.attrs.GroupNormAttrs",
@@ -48,7 +39,7 @@ pub(crate) const OPS: &[OpDef] = &[
         ],
     )
     .split(group_axes)
-    .wire(group_norm),
+    .wire(kernel!(group_norm)),
     OpDef::new("nn.l2_normalize", &["data"], same_type)
         .attrs(
             "relay.attrs.L2NormalizeAttrs",
@@ -64,7 +55,7 @@ pub(crate) const OPS: &[OpDef] = &[
                 false => off(call, &axes.iter().map(|a| call.axis_in(*a, shape)).collect::<Result<Vec<_>, _>>()?),
             }
         })
-        .wire(l2_normalize),
+        .wire(kernel!(l2_normalize)),
     OpDef::new("nn.lrn", &["data"], |call| {
         let data = call.tensor(0)?;
         call.axis("axis", 1, &data.shape)?;
@@ -86,7 +77,7 @@ pub(crate) const OPS: &[OpDef] = &[
     })
     .split(|call| off(call, &[call.axis("axis", 1, &call.tensor(0)?.shape)?]))
     .onnx()
-    .wire(lrn),
+    .wire(kernel!(lrn)),
 ];
 
 const fn affine(axis: &'static str) -> [AttrDef; 4] {
@@ -168,128 +159,165 @@ fn batch_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(Type::Tuple(vec![data.clone().into(), vector.clone().into(), vector.into()]))
 }
 
-/// `x · s + t` with `s = gamma / √(var + ε)` and `t = beta − mean · s`, which tract constant-folds and, where possible,
-/// fuses into the preceding convolution. The statistics pass through.
-fn batch_norm(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let &[data, gamma, beta, mean, variance] = inputs else { bail!("batch normalisation has five operands") };
-    let axis = call.axis("axis", 1, &call.tensor(0)?.shape)?;
-    let fact = wiring.fact(data)?;
-    let (dtype, rank) = (fact.datum_type, fact.rank());
-    let wide = if dtype == DatumType::F64 { DatumType::F64 } else { DatumType::F32 };
-    let mut vector = |outlet| wiring.cast(outlet, wide);
-    let (gamma, beta, mean, local_response) = (vector(gamma)?, vector(beta)?, vector(mean)?, vector(variance)?);
-    let epsilon = tensor1(&[call.float("epsilon", 1e-5)?]).cast_to_dt(wide)?.into_owned();
-    let epsilon = wiring.constant(epsilon)?;
-    let local_response = wiring.one(math::add(), &[local_response, epsilon])?;
-    let mut scale = wiring.one(math::rsqrt(), &[local_response])?;
-    if call.flag("scale", true)? {
-        scale = wiring.one(math::mul(), &[scale, gamma])?;
-    }
-    let shifted = wiring.one(math::mul(), &[mean, scale])?;
-    let shift = match call.flag("center", true)? {
-        true => wiring.one(math::sub(), &[beta, shifted])?,
-        false => wiring.one(math::neg(), &[shifted])?,
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+    use tract_core::ops::{
+        math,
+        nn::{Reduce, Reducer},
     };
-    let (scale, shift) = (wiring.cast(scale, dtype)?, wiring.cast(shift, dtype)?);
-    let (scale, shift) = (wiring.along(scale, axis, rank)?, wiring.along(shift, axis, rank)?);
-    let scaled = wiring.one(math::mul(), &[data, scale])?;
-    Ok(tvec![wiring.one(math::add(), &[scaled, shift])?, inputs[3], inputs[4]])
-}
 
-fn layer_norm(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let axis = checked(call, 2)?;
-    let last = wiring.fact(inputs[0])?.rank() - 1;
-    let channels = wiring.concrete(inputs[0])?[axis];
-    by_statistics(wiring, call, inputs, (axis, last), NormGroups { count: 1, channels, inner: 1 })
-}
+    use crate::kernel::{
+        Wiring,
+        moments::{NormGroups, local_response, normalised},
+        recipe::Recipe,
+    };
 
-fn instance_norm(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let axis = checked(call, 2)?;
-    let shape = wiring.concrete(inputs[0])?;
-    let inner = shape.iter().enumerate().filter(|(i, _)| *i != axis && *i != 0).map(|(_, n)| n).product();
-    by_statistics(wiring, call, inputs, (axis, 1), NormGroups { count: shape[axis], channels: 1, inner })
-}
-
-/// Statistics over a group of channels and all axes after the channels.
-fn group_norm(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let axis = checked(call, 2)?;
-    let shape = wiring.concrete(inputs[0])?;
-    let count = usize::try_from(call.int("num_groups", 0)?).ok().filter(|n| *n > 0 && shape[axis] % n == 0);
-    let count = count.with_context(|| format!("num_groups must divide the {} channels", shape[axis]))?;
-    let inner = shape[axis + 1..].iter().product();
-    by_statistics(wiring, call, inputs, (axis, axis), NormGroups { count, channels: shape[axis] / count, inner })
-}
-
-/// Moves axis `moved.0` to `moved.1`, which makes the groups contiguous, normalises them, and moves it back.
-fn by_statistics(
-    wiring: &mut Wiring<'_>,
-    call: &Typed<'_>,
-    inputs: &[OutletId],
-    moved: (usize, usize),
-    groups: NormGroups,
-) -> TractResult<TVec<OutletId>> {
-    let (from, to) = moved;
-    let given = wiring.fact(inputs[0])?.datum_type;
-    let wide = if given == DatumType::F64 { DatumType::F64 } else { DatumType::F32 };
-    let mut operands = tvec![];
-    for (index, input) in inputs.iter().enumerate() {
-        let mut at = wiring.cast(*input, wide)?;
-        if index == 0 && from != to {
-            at = wiring.one(AxisOp::Move(from, to), &[at])?;
+    /// `x · s + t` with `s = gamma / √(var + ε)` and `t = beta − mean · s`, which tract constant-folds and, where possible,
+    /// fuses into the preceding convolution. The statistics pass through.
+    pub(super) fn batch_norm(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let &[data, gamma, beta, mean, variance] = inputs else { bail!("batch normalisation has five operands") };
+        let axis = call.axis("axis", 1, &call.tensor(0)?.shape)?;
+        let fact = wiring.fact(data)?;
+        let (dtype, rank) = (fact.datum_type, fact.rank());
+        let wide = if dtype == DatumType::F64 { DatumType::F64 } else { DatumType::F32 };
+        let mut vector = |outlet| wiring.cast(outlet, wide);
+        let (gamma, beta, mean, local_response) = (vector(gamma)?, vector(beta)?, vector(mean)?, vector(variance)?);
+        let epsilon = tensor1(&[call.float("epsilon", 1e-5)?]).cast_to_dt(wide)?.into_owned();
+        let epsilon = wiring.constant(epsilon)?;
+        let local_response = wiring.one(math::add(), &[local_response, epsilon])?;
+        let mut scale = wiring.one(math::rsqrt(), &[local_response])?;
+        if call.flag("scale", true)? {
+            scale = wiring.one(math::mul(), &[scale, gamma])?;
         }
-        operands.push(at);
+        let shifted = wiring.one(math::mul(), &[mean, scale])?;
+        let shift = match call.flag("center", true)? {
+            true => wiring.one(math::sub(), &[beta, shifted])?,
+            false => wiring.one(math::neg(), &[shifted])?,
+        };
+        let (scale, shift) = (wiring.cast(scale, dtype)?, wiring.cast(shift, dtype)?);
+        let (scale, shift) = (wiring.along(scale, axis, rank)?, wiring.along(shift, axis, rank)?);
+        let scaled = wiring.one(math::mul(), &[data, scale])?;
+        Ok(tvec![wiring.one(math::add(), &[scaled, shift])?, inputs[3], inputs[4]])
     }
-    let epsilon = call.float("epsilon", 1e-5)?;
-    let (scale, center) = (call.flag("scale", true)?, call.flag("center", true)?);
-    let fact = wiring.fact(operands[0])?.without_value();
-    let recipe = Recipe::Normalise { groups, epsilon, scale, center };
-    let mut made = wiring.with_recipe("Normalise", Some(recipe), tvec![fact], &operands, move |inputs| match wide {
-        DatumType::F64 => normalised::<f64>(inputs, groups, epsilon, scale, center),
-        _ => normalised::<f32>(inputs, groups, epsilon as f32, scale, center),
-    })?[0];
-    if from != to {
-        made = wiring.one(AxisOp::Move(to, from), &[made])?;
+
+    pub(super) fn layer_norm(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let axis = checked(call, 2)?;
+        let last = wiring.fact(inputs[0])?.rank() - 1;
+        let channels = wiring.concrete(inputs[0])?[axis];
+        by_statistics(wiring, call, inputs, (axis, last), NormGroups { count: 1, channels, inner: 1 })
     }
-    Ok(tvec![wiring.cast(made, given)?])
-}
 
-/// `x / √max(Σx², ε)` over the given axes; over all if none is given.
-fn l2_normalize(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let shape = &call.tensor(0)?.shape;
-    let given = wiring.fact(inputs[0])?.datum_type;
-    let axes = match call.ints("axis")? {
-        Some(axes) => axes.iter().map(|a| call.axis_in(*a, shape)).collect::<Result<TVec<usize>, _>>()?,
-        None => (0..shape.rank()).collect(),
-    };
-    let wide = if given == DatumType::F64 { DatumType::F64 } else { DatumType::F32 };
-    let data = wiring.cast(inputs[0], wide)?;
-    let squares = wiring.one(math::mul(), &[data, data])?;
-    let sums = wiring.one(Reduce::new(axes, Reducer::Sum), &[squares])?;
-    let mut least = tensor0(call.float("eps", 0.0)?).cast_to_dt(wide)?.into_owned();
-    least.broadcast_to_rank(shape.rank())?;
-    let least = wiring.constant(least)?;
-    let bounded = wiring.one(math::max(), &[sums, least])?;
-    let scale = wiring.one(math::rsqrt(), &[bounded])?;
-    let made = wiring.one(math::mul(), &[data, scale])?;
-    Ok(tvec![wiring.cast(made, given)?])
-}
+    pub(super) fn instance_norm(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let axis = checked(call, 2)?;
+        let shape = wiring.concrete(inputs[0])?;
+        let inner = shape.iter().enumerate().filter(|(i, _)| *i != axis && *i != 0).map(|(_, n)| n).product();
+        by_statistics(wiring, call, inputs, (axis, 1), NormGroups { count: shape[axis], channels: 1, inner })
+    }
 
-/// `x / (bias + alpha / size · Σx²)^beta`; the sum is over `size` neighbours along one axis.
-fn lrn(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let axis = call.axis("axis", 1, &call.tensor(0)?.shape)?;
-    let size = usize::try_from(call.int("size", 5)?).ok().filter(|n| *n > 0).context("size must be positive")?;
-    // In ONNX the longer half of an even window follows the element.
-    let window = (size, if call.is_onnx() { (size - 1) / 2 } else { size / 2 });
-    let (bias, alpha, beta) = (call.float("bias", 2.0)?, call.float("alpha", 1e-4)?, call.float("beta", 0.75)?);
-    let shape = wiring.concrete(inputs[0])?;
-    let (channels, inner) = (shape[axis], shape[axis + 1..].iter().product());
-    let given = wiring.fact(inputs[0])?.datum_type;
-    let wide = if given == DatumType::F64 { DatumType::F64 } else { DatumType::F32 };
-    let data = wiring.cast(inputs[0], wide)?;
-    let fact = wiring.fact(data)?.without_value();
-    let made = wiring.custom("Lrn", tvec![fact], &[data], move |inputs| match wide {
-        DatumType::F64 => local_response::<f64>(&inputs[0], channels, inner, window, [bias, alpha, beta]),
-        _ => local_response::<f32>(&inputs[0], channels, inner, window, [bias as f32, alpha as f32, beta as f32]),
-    })?[0];
-    Ok(tvec![wiring.cast(made, given)?])
+    /// Statistics over a group of channels and all axes after the channels.
+    pub(super) fn group_norm(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let axis = checked(call, 2)?;
+        let shape = wiring.concrete(inputs[0])?;
+        let count = usize::try_from(call.int("num_groups", 0)?).ok().filter(|n| *n > 0 && shape[axis] % n == 0);
+        let count = count.with_context(|| format!("num_groups must divide the {} channels", shape[axis]))?;
+        let inner = shape[axis + 1..].iter().product();
+        by_statistics(wiring, call, inputs, (axis, axis), NormGroups { count, channels: shape[axis] / count, inner })
+    }
+
+    /// Moves axis `moved.0` to `moved.1`, which makes the groups contiguous, normalises them, and moves it back.
+    fn by_statistics(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+        moved: (usize, usize),
+        groups: NormGroups,
+    ) -> TractResult<TVec<OutletId>> {
+        let (from, to) = moved;
+        let given = wiring.fact(inputs[0])?.datum_type;
+        let wide = if given == DatumType::F64 { DatumType::F64 } else { DatumType::F32 };
+        let mut operands = tvec![];
+        for (index, input) in inputs.iter().enumerate() {
+            let mut at = wiring.cast(*input, wide)?;
+            if index == 0 && from != to {
+                at = wiring.one(AxisOp::Move(from, to), &[at])?;
+            }
+            operands.push(at);
+        }
+        let epsilon = call.float("epsilon", 1e-5)?;
+        let (scale, center) = (call.flag("scale", true)?, call.flag("center", true)?);
+        let fact = wiring.fact(operands[0])?.without_value();
+        let recipe = Recipe::Normalise { groups, epsilon, scale, center };
+        let mut made =
+            wiring.with_recipe("Normalise", Some(recipe), tvec![fact], &operands, move |inputs| match wide {
+                DatumType::F64 => normalised::<f64>(inputs, groups, epsilon, scale, center),
+                _ => normalised::<f32>(inputs, groups, epsilon as f32, scale, center),
+            })?[0];
+        if from != to {
+            made = wiring.one(AxisOp::Move(to, from), &[made])?;
+        }
+        Ok(tvec![wiring.cast(made, given)?])
+    }
+
+    /// `x / √max(Σx², ε)` over the given axes; over all if none is given.
+    pub(super) fn l2_normalize(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let shape = &call.tensor(0)?.shape;
+        let given = wiring.fact(inputs[0])?.datum_type;
+        let axes = match call.ints("axis")? {
+            Some(axes) => axes.iter().map(|a| call.axis_in(*a, shape)).collect::<Result<TVec<usize>, _>>()?,
+            None => (0..shape.rank()).collect(),
+        };
+        let wide = if given == DatumType::F64 { DatumType::F64 } else { DatumType::F32 };
+        let data = wiring.cast(inputs[0], wide)?;
+        let squares = wiring.one(math::mul(), &[data, data])?;
+        let sums = wiring.one(Reduce::new(axes, Reducer::Sum), &[squares])?;
+        let mut least = tensor0(call.float("eps", 0.0)?).cast_to_dt(wide)?.into_owned();
+        least.broadcast_to_rank(shape.rank())?;
+        let least = wiring.constant(least)?;
+        let bounded = wiring.one(math::max(), &[sums, least])?;
+        let scale = wiring.one(math::rsqrt(), &[bounded])?;
+        let made = wiring.one(math::mul(), &[data, scale])?;
+        Ok(tvec![wiring.cast(made, given)?])
+    }
+
+    /// `x / (bias + alpha / size · Σx²)^beta`; the sum is over `size` neighbours along one axis.
+    pub(super) fn lrn(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let axis = call.axis("axis", 1, &call.tensor(0)?.shape)?;
+        let size = usize::try_from(call.int("size", 5)?).ok().filter(|n| *n > 0).context("size must be positive")?;
+        // In ONNX the longer half of an even window follows the element.
+        let window = (size, if call.is_onnx() { (size - 1) / 2 } else { size / 2 });
+        let (bias, alpha, beta) = (call.float("bias", 2.0)?, call.float("alpha", 1e-4)?, call.float("beta", 0.75)?);
+        let shape = wiring.concrete(inputs[0])?;
+        let (channels, inner) = (shape[axis], shape[axis + 1..].iter().product());
+        let given = wiring.fact(inputs[0])?.datum_type;
+        let wide = if given == DatumType::F64 { DatumType::F64 } else { DatumType::F32 };
+        let data = wiring.cast(inputs[0], wide)?;
+        let fact = wiring.fact(data)?.without_value();
+        let made = wiring.custom("Lrn", tvec![fact], &[data], move |inputs| match wide {
+            DatumType::F64 => local_response::<f64>(&inputs[0], channels, inner, window, [bias, alpha, beta]),
+            _ => local_response::<f32>(&inputs[0], channels, inner, window, [bias as f32, alpha as f32, beta as f32]),
+        })?[0];
+        Ok(tvec![wiring.cast(made, given)?])
+    }
 }

@@ -1,15 +1,6 @@
 //! Padding with a constant, by edge replication or by reflection, and `nn.dilate`.
 
-use tract_core::internal::*;
-use tract_core::ops::array::{Pad, PadMode};
-
-use crate::families::cast::cast_to;
-use crate::{
-    AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
-    kernel::{Wiring, recipe::Recipe, remap::Remap},
-    layout::map_dim,
-    split::SplitAxis,
-};
+use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed, layout::map_dim, split::SplitAxis};
 use edgecut_graph::{Attr, Type};
 
 pub(crate) const PAD: &[AttrDef] =
@@ -20,7 +11,7 @@ pub(crate) const OPS: &[OpDef] = &[
         .attrs("relay.attrs.PadAttrs", PAD)
         .class(FusionClass::Injective)
         .split(pad_axes)
-        .wire(pad),
+        .wire(kernel!(pad)),
     OpDef::new("nn.mirror_pad", &["data"], pad_type)
         .attrs(
             "relay.attrs.MirrorPadAttrs",
@@ -28,7 +19,7 @@ pub(crate) const OPS: &[OpDef] = &[
         )
         .class(FusionClass::Injective)
         .split(pad_axes)
-        .wire(mirror_pad),
+        .wire(kernel!(mirror_pad)),
     OpDef::new("nn.dilate", &["x"], dilate_type)
         .attrs(
             "relay.attrs.DilateAttrs",
@@ -36,7 +27,7 @@ pub(crate) const OPS: &[OpDef] = &[
         )
         .attrs_in_metadata()
         .class(FusionClass::Injective)
-        .wire(dilate),
+        .wire(kernel!(dilate)),
 ];
 
 /// The content of the padding.
@@ -147,50 +138,6 @@ fn padding(call: &Call<'_>) -> Result<Padding, TypeError> {
     })
 }
 
-fn pad(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let dtype = wiring.fact(inputs[0])?.datum_type;
-    let widths = call.pairs("pad_width", call.tensor(0)?.shape.rank())?;
-    if let Some(value) = inputs.get(1).and_then(|value| wiring.known(*value))
-        && padding(call)? == Padding::Value
-        && widths.iter().all(|(before, after)| *before >= 0 && *after >= 0)
-    {
-        let pads = widths.iter().map(|(before, after)| (*before as usize, *after as usize)).collect();
-        let value = value.cast_to_dt(dtype)?.into_owned().into_shape(&[])?.into_arc_tensor();
-        return wiring.wire(Pad { pads, mode: PadMode::Constant(value) }, &inputs[..1]);
-    }
-    let value = inputs.get(1).map(|value| wiring.cast(*value, dtype)).transpose()?;
-    padded(wiring, call, inputs[0], value, &widths)
-}
-
-fn mirror_pad(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let widths = call.pairs("pad_width", call.tensor(0)?.shape.rank())?;
-    padded(wiring, call, inputs[0], None, &widths)
-}
-
-fn padded(
-    wiring: &mut Wiring<'_>,
-    call: &Typed<'_>,
-    data: OutletId,
-    value: Option<OutletId>,
-    widths: &[(i64, i64)],
-) -> TractResult<TVec<OutletId>> {
-    let outside = padding(call)?;
-    let table = |(n, (before, after)): (&usize, &(i64, i64))| {
-        let n = *n as i64;
-        (-before..n + after).map(|at| outside.index(at, n)).collect()
-    };
-    let remap = Remap::new(wiring.concrete(data)?.iter().zip(widths).map(table).collect());
-    let dtype = wiring.fact(data)?.datum_type;
-    let value = match value {
-        Some(value) => cast_to(wiring, dtype, value)?,
-        None => wiring.constant(Tensor::zero_scalar_dt(dtype)?)?,
-    };
-    let recipe = Recipe::Remap { tables: remap.tables().to_vec(), fill: None };
-    wiring.with_recipe("Pad", Some(recipe), tvec![dtype.fact(remap.shape())], &[data, value], move |inputs| {
-        Ok(tvec![remap.apply(&inputs[0], &inputs[1])?])
-    })
-}
-
 fn dilate_type(call: &Call<'_>) -> Result<Type, TypeError> {
     let mut out = call.tensor(0)?.clone();
     let strides = call.steps("strides", out.shape.rank(), 1)?;
@@ -200,21 +147,83 @@ fn dilate_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(out.into())
 }
 
-fn dilate(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let shape = wiring.concrete(inputs[0])?;
-    let strides = call.steps("strides", shape.len(), 1)?;
-    let out = call.dims()?;
-    let tables = out.iter().zip(&strides).map(|(n, stride)| {
-        let stride = *stride as usize;
-        (0..*n).map(|at| (at % stride == 0).then_some(at / stride)).collect()
-    });
-    let remap = Remap::new(tables.collect());
-    let fact = wiring.fact(inputs[0])?.datum_type.fact(remap.shape());
-    let value = tensor0(call.float("dilation_value", 0.0)?).cast_to_dt(fact.datum_type)?.into_owned();
-    let recipe = Recipe::Remap { tables: remap.tables().to_vec(), fill: Some(value.clone()) };
-    wiring.with_recipe("Dilate", Some(recipe), tvec![fact], inputs, move |inputs| {
-        Ok(tvec![remap.apply(&inputs[0], &value)?])
-    })
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+    use tract_core::ops::array::{Pad, PadMode};
+
+    use crate::families::cast::kernel::cast_to;
+    use crate::kernel::{Wiring, recipe::Recipe, remap::Remap};
+
+    pub(super) fn pad(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let dtype = wiring.fact(inputs[0])?.datum_type;
+        let widths = call.pairs("pad_width", call.tensor(0)?.shape.rank())?;
+        if let Some(value) = inputs.get(1).and_then(|value| wiring.known(*value))
+            && padding(call)? == Padding::Value
+            && widths.iter().all(|(before, after)| *before >= 0 && *after >= 0)
+        {
+            let pads = widths.iter().map(|(before, after)| (*before as usize, *after as usize)).collect();
+            let value = value.cast_to_dt(dtype)?.into_owned().into_shape(&[])?.into_arc_tensor();
+            return wiring.wire(Pad { pads, mode: PadMode::Constant(value) }, &inputs[..1]);
+        }
+        let value = inputs.get(1).map(|value| wiring.cast(*value, dtype)).transpose()?;
+        padded(wiring, call, inputs[0], value, &widths)
+    }
+
+    pub(super) fn mirror_pad(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let widths = call.pairs("pad_width", call.tensor(0)?.shape.rank())?;
+        padded(wiring, call, inputs[0], None, &widths)
+    }
+
+    fn padded(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        data: OutletId,
+        value: Option<OutletId>,
+        widths: &[(i64, i64)],
+    ) -> TractResult<TVec<OutletId>> {
+        let outside = padding(call)?;
+        let table = |(n, (before, after)): (&usize, &(i64, i64))| {
+            let n = *n as i64;
+            (-before..n + after).map(|at| outside.index(at, n)).collect()
+        };
+        let remap = Remap::new(wiring.concrete(data)?.iter().zip(widths).map(table).collect());
+        let dtype = wiring.fact(data)?.datum_type;
+        let value = match value {
+            Some(value) => cast_to(wiring, dtype, value)?,
+            None => wiring.constant(Tensor::zero_scalar_dt(dtype)?)?,
+        };
+        let recipe = Recipe::Remap { tables: remap.tables().to_vec(), fill: None };
+        wiring.with_recipe("Pad", Some(recipe), tvec![dtype.fact(remap.shape())], &[data, value], move |inputs| {
+            Ok(tvec![remap.apply(&inputs[0], &inputs[1])?])
+        })
+    }
+
+    pub(super) fn dilate(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let shape = wiring.concrete(inputs[0])?;
+        let strides = call.steps("strides", shape.len(), 1)?;
+        let out = call.dims()?;
+        let tables = out.iter().zip(&strides).map(|(n, stride)| {
+            let stride = *stride as usize;
+            (0..*n).map(|at| (at % stride == 0).then_some(at / stride)).collect()
+        });
+        let remap = Remap::new(tables.collect());
+        let fact = wiring.fact(inputs[0])?.datum_type.fact(remap.shape());
+        let value = tensor0(call.float("dilation_value", 0.0)?).cast_to_dt(fact.datum_type)?.into_owned();
+        let recipe = Recipe::Remap { tables: remap.tables().to_vec(), fill: Some(value.clone()) };
+        wiring.with_recipe("Dilate", Some(recipe), tvec![fact], inputs, move |inputs| {
+            Ok(tvec![remap.apply(&inputs[0], &value)?])
+        })
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,5 @@
 //! Reductions: `sum`, `mean`, `prod`, `max`, `min`, `all`, `any`, `variance`.
 
-use tract_core::internal::*;
-use tract_core::ops::math;
-use tract_core::ops::nn::{Reduce, Reducer};
-
-use crate::kernel::Wiring;
-use crate::kernel::element::{Number, for_dtype};
-use crate::kernel::indexing::with_last;
-use crate::kernel::pointwise::{each, pairs};
-use crate::kernel::recipe::Recipe;
 use crate::rules::per_input;
 use crate::split::SplitAxis;
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
@@ -21,35 +12,37 @@ const REDUCE_ATTRS: &[AttrDef] = &[
 ];
 
 pub(crate) const OPS: &[OpDef] = &[
-    reduction("sum").split(sum_axes).wire(sum).recipe(fold_recipe),
-    reduction("mean").wire(mean),
+    reduction("sum").split(sum_axes).wire(kernel!(sum)).recipe(kernel!(fold_recipe)),
+    reduction("mean").wire(kernel!(mean)),
     reduction("prod")
-        .host(|call, inputs| {
+        .host(kernel!(|call, inputs| {
             for_dtype!(inputs[0].datum_type(), T in number => {
                 fold::<T>(call, &inputs[0], T::ONE, T::mul)
             })
-        })
-        .recipe(fold_recipe),
+        }))
+        .recipe(kernel!(fold_recipe)),
     // In Relay the maximum of nothing is the lowest finite number, in ONNX −∞, and NaN stays NaN there.
     reduction("max")
         .onnx()
-        .host(|call, inputs| {
+        .host(kernel!(|call, inputs| {
             for_dtype!(inputs[0].datum_type(), T in number => match call.is_onnx() {
                 true => fold::<T>(call, &inputs[0], T::LEAST, T::max_or_nan),
                 false => fold::<T>(call, &inputs[0], T::LOWEST, |most, x| most.larger(x)),
             })
-        })
-        .recipe(fold_recipe),
+        }))
+        .recipe(kernel!(fold_recipe)),
     reduction("min")
         .onnx()
-        .host(|call, inputs| {
+        .host(kernel!(|call, inputs| {
             for_dtype!(inputs[0].datum_type(), T in number => match call.is_onnx() {
                 true => fold::<T>(call, &inputs[0], T::GREATEST, T::min_or_nan),
                 false => fold::<T>(call, &inputs[0], T::HIGHEST, |least, x| least.smaller(x)),
             })
-        })
-        .recipe(fold_recipe),
-    reduction("all").host(|call, inputs| fold::<bool>(call, &inputs[0], true, |all, x| all & x)).recipe(fold_recipe),
+        }))
+        .recipe(kernel!(fold_recipe)),
+    reduction("all")
+        .host(kernel!(|call, inputs| fold::<bool>(call, &inputs[0], true, |all, x| all & x)))
+        .recipe(kernel!(fold_recipe)),
     OpDef::new("variance", &["data", "mean"], variance_type)
         .attrs(
             "relay.attrs.VarianceAttrs",
@@ -62,8 +55,10 @@ pub(crate) const OPS: &[OpDef] = &[
         )
         .class(FusionClass::Reduce)
         .flops(per_input::<3>)
-        .host(variance),
-    reduction("any").host(|call, inputs| fold::<bool>(call, &inputs[0], false, |any, x| any | x)).recipe(fold_recipe),
+        .host(kernel!(variance)),
+    reduction("any")
+        .host(kernel!(|call, inputs| fold::<bool>(call, &inputs[0], false, |any, x| any | x)))
+        .recipe(kernel!(fold_recipe)),
 ];
 
 const fn reduction(name: &'static str) -> OpDef {
@@ -72,12 +67,6 @@ const fn reduction(name: &'static str) -> OpDef {
         .class(FusionClass::Reduce)
         .flops(per_input::<1>)
         .split(kept_axes)
-}
-
-/// The recipe of a reduction that folds elements one by one.
-fn fold_recipe(call: &Typed<'_>) -> Option<Recipe> {
-    let axes = reduced_axes(call, &call.tensor(0).ok()?.shape).ok()?;
-    Some(Recipe::Fold { name: call.def.name, axes })
 }
 
 /// The reduced axes in ascending order; all if none is listed.
@@ -126,97 +115,117 @@ fn reduced_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(data.dtype, shape).into())
 }
 
-fn sum(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    if wiring.fact(inputs[0])?.datum_type != DatumType::F32 || count(call)? == 0 {
-        return wiring.host(call, sum_on_host, inputs);
-    }
-    let axes = reduced_axes(call, &call.tensor(0)?.shape)?;
-    let total = wiring.one(Reduce::new(axes.into_iter().collect(), Reducer::Sum), inputs)?;
-    Ok(tvec!(wiring.reshape(total, &call.dims()?)?))
-}
-
-fn mean(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    if wiring.fact(inputs[0])?.datum_type != DatumType::F32 || count(call)? == 0 {
-        return wiring.host(call, mean_on_host, inputs);
-    }
-    let total = sum(wiring, call, inputs)?;
-    let scale = tensor0(1.0 / count(call)? as f32).broadcast_into_rank(wiring.fact(total[0])?.rank())?;
-    let scale = wiring.constant(scale)?;
-    wiring.wire(math::mul(), &[total[0], scale])
-}
-
-/// Number of elements that are reduced to one.
-fn count(call: &Typed<'_>) -> TractResult<u64> {
-    let shape = &call.tensor(0)?.shape;
-    let axes = reduced_axes(call, shape)?;
-    axes.iter().try_fold(1u64, |n, axis| n.checked_mul(shape[*axis].get()?)).context("the shape is unknown")
-}
-
-fn sum_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    match inputs[0].datum_type() {
-        DatumType::F16 => through_f32(call, &inputs[0], |total, _| total),
-        dt => for_dtype!(dt, T in number => fold::<T>(call, &inputs[0], T::default(), T::add)),
-    }
-}
-
-fn mean_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let count = count(call)?;
-    match inputs[0].datum_type() {
-        DatumType::F16 => through_f32(call, &inputs[0], |total, count| total / count),
-        dt => for_dtype!(dt, T in number => {
-            let mut totals = fold::<T>(call, &inputs[0], T::default(), T::add)?;
-            each::<T>(&mut totals[0], |total| total.div(T::of_i64(count as i64)))?;
-            Ok(totals)
-        }),
-    }
-}
-
-/// Half floats accumulate in single precision.
-fn through_f32(call: &Typed<'_>, data: &Tensor, last: fn(f32, f32) -> f32) -> TractResult<TVec<Tensor>> {
-    let wide = data.cast_to::<f32>()?;
-    let mut totals = fold::<f32>(call, &wide, 0.0, |a, b| a + b)?;
-    let count = count(call)? as f32;
-    each::<f32>(&mut totals[0], |total| last(total, count))?;
-    Ok(tvec!(totals[0].cast_to::<half::f16>()?.into_owned()))
-}
-
-/// Reduces `data` over the call's axes, in row-major order from `start`.
-fn fold<T: Datum + Copy>(
-    call: &Typed<'_>,
-    data: &Tensor,
-    start: T,
-    step: impl Fn(T, T) -> T,
-) -> TractResult<TVec<Tensor>> {
-    let (rows, length) = with_last(data, &reduced_axes(call, &call.tensor(0)?.shape)?)?;
-    let dims = call.dims()?;
-    let plain = rows.try_as_plain_ram()?;
-    let elements = plain.as_slice::<T>()?;
-    let mut totals = vec![start; dims.iter().product()];
-    for (total, row) in totals.iter_mut().zip(elements.chunks_exact(length.max(1))) {
-        *total = row.iter().fold(start, |total, x| step(total, *x));
-    }
-    Ok(tvec!(Tensor::from_shape(&dims, &totals)?))
-}
-
 fn variance_type(call: &Call<'_>) -> Result<Type, TypeError> {
     call.same_dtype(call.tensor(0)?, call.tensor(1)?)?;
     call.broadcast(&call.tensor(0)?.shape, &call.tensor(1)?.shape)?;
     reduced_type(call)
 }
 
-/// The mean squared deviation from the given mean; `unbiased` divides by one less.
-fn variance(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    if inputs[0].datum_type() == DatumType::F16 {
-        let wide = inputs.iter().map(|t| Ok(t.cast_to::<f32>()?.into_owned().into_tvalue()));
-        let found = variance(call, &wide.collect::<TractResult<TVec<TValue>>>()?)?;
-        return Ok(tvec!(found[0].cast_to::<half::f16>()?.into_owned()));
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+    use tract_core::ops::math;
+    use tract_core::ops::nn::{Reduce, Reducer};
+
+    use crate::kernel::Wiring;
+    pub(super) use crate::kernel::element::{Number, for_dtype};
+    use crate::kernel::indexing::with_last;
+    use crate::kernel::pointwise::{each, pairs};
+    use crate::kernel::recipe::Recipe;
+
+    /// The recipe of a reduction that folds elements one by one.
+    pub(super) fn fold_recipe(call: &Typed<'_>) -> Option<Recipe> {
+        let axes = reduced_axes(call, &call.tensor(0).ok()?.shape).ok()?;
+        Some(Recipe::Fold { name: call.def.name, axes })
     }
-    let count = count(call)?.saturating_sub(u64::from(call.flag("unbiased", false)?));
-    for_dtype!(inputs[0].datum_type(), T in number => {
-        let mut squares = Tensor::zero_dt(inputs[0].datum_type(), inputs[0].shape())?;
-        pairs(&mut squares, &inputs[0], &inputs[1], |x: T, mean: T| x.sub(mean).mul(x.sub(mean)))?;
-        let mut totals = fold::<T>(call, &squares, T::default(), T::add)?;
-        each::<T>(&mut totals[0], |total| total.div(T::of_i64(count as i64)))?;
-        Ok(totals)
-    })
+
+    pub(super) fn sum(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        if wiring.fact(inputs[0])?.datum_type != DatumType::F32 || count(call)? == 0 {
+            return wiring.host(call, sum_on_host, inputs);
+        }
+        let axes = reduced_axes(call, &call.tensor(0)?.shape)?;
+        let total = wiring.one(Reduce::new(axes.into_iter().collect(), Reducer::Sum), inputs)?;
+        Ok(tvec!(wiring.reshape(total, &call.dims()?)?))
+    }
+
+    pub(super) fn mean(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        if wiring.fact(inputs[0])?.datum_type != DatumType::F32 || count(call)? == 0 {
+            return wiring.host(call, mean_on_host, inputs);
+        }
+        let total = sum(wiring, call, inputs)?;
+        let scale = tensor0(1.0 / count(call)? as f32).broadcast_into_rank(wiring.fact(total[0])?.rank())?;
+        let scale = wiring.constant(scale)?;
+        wiring.wire(math::mul(), &[total[0], scale])
+    }
+
+    /// Number of elements that are reduced to one.
+    fn count(call: &Typed<'_>) -> TractResult<u64> {
+        let shape = &call.tensor(0)?.shape;
+        let axes = reduced_axes(call, shape)?;
+        axes.iter().try_fold(1u64, |n, axis| n.checked_mul(shape[*axis].get()?)).context("the shape is unknown")
+    }
+
+    fn sum_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        match inputs[0].datum_type() {
+            DatumType::F16 => through_f32(call, &inputs[0], |total, _| total),
+            dt => for_dtype!(dt, T in number => fold::<T>(call, &inputs[0], T::default(), T::add)),
+        }
+    }
+
+    fn mean_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let count = count(call)?;
+        match inputs[0].datum_type() {
+            DatumType::F16 => through_f32(call, &inputs[0], |total, count| total / count),
+            dt => for_dtype!(dt, T in number => {
+                let mut totals = fold::<T>(call, &inputs[0], T::default(), T::add)?;
+                each::<T>(&mut totals[0], |total| total.div(T::of_i64(count as i64)))?;
+                Ok(totals)
+            }),
+        }
+    }
+
+    /// Half floats accumulate in single precision.
+    fn through_f32(call: &Typed<'_>, data: &Tensor, last: fn(f32, f32) -> f32) -> TractResult<TVec<Tensor>> {
+        let wide = data.cast_to::<f32>()?;
+        let mut totals = fold::<f32>(call, &wide, 0.0, |a, b| a + b)?;
+        let count = count(call)? as f32;
+        each::<f32>(&mut totals[0], |total| last(total, count))?;
+        Ok(tvec!(totals[0].cast_to::<half::f16>()?.into_owned()))
+    }
+
+    /// Reduces `data` over the call's axes, in row-major order from `start`.
+    pub(super) fn fold<T: Datum + Copy>(
+        call: &Typed<'_>,
+        data: &Tensor,
+        start: T,
+        step: impl Fn(T, T) -> T,
+    ) -> TractResult<TVec<Tensor>> {
+        let (rows, length) = with_last(data, &reduced_axes(call, &call.tensor(0)?.shape)?)?;
+        let dims = call.dims()?;
+        let plain = rows.try_as_plain_ram()?;
+        let elements = plain.as_slice::<T>()?;
+        let mut totals = vec![start; dims.iter().product()];
+        for (total, row) in totals.iter_mut().zip(elements.chunks_exact(length.max(1))) {
+            *total = row.iter().fold(start, |total, x| step(total, *x));
+        }
+        Ok(tvec!(Tensor::from_shape(&dims, &totals)?))
+    }
+
+    /// The mean squared deviation from the given mean; `unbiased` divides by one less.
+    pub(super) fn variance(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        if inputs[0].datum_type() == DatumType::F16 {
+            let wide = inputs.iter().map(|t| Ok(t.cast_to::<f32>()?.into_owned().into_tvalue()));
+            let found = variance(call, &wide.collect::<TractResult<TVec<TValue>>>()?)?;
+            return Ok(tvec!(found[0].cast_to::<half::f16>()?.into_owned()));
+        }
+        let count = count(call)?.saturating_sub(u64::from(call.flag("unbiased", false)?));
+        for_dtype!(inputs[0].datum_type(), T in number => {
+            let mut squares = Tensor::zero_dt(inputs[0].datum_type(), inputs[0].shape())?;
+            pairs(&mut squares, &inputs[0], &inputs[1], |x: T, mean: T| x.sub(mean).mul(x.sub(mean)))?;
+            let mut totals = fold::<T>(call, &squares, T::default(), T::add)?;
+            each::<T>(&mut totals[0], |total| total.div(T::of_i64(count as i64)))?;
+            Ok(totals)
+        })
+    }
 }

@@ -1,10 +1,5 @@
 //! Repetition and reversal: `repeat`, `tile`, `meshgrid`, `sliding_window`, `reverse`, `reverse_sequence`.
 
-use tract_core::internal::*;
-use tract_core::ops::array::MultiBroadcastTo;
-
-use crate::kernel::Wiring;
-use crate::kernel::indexing::{flat, integers, pick, strides};
 use crate::rules::same_type;
 use crate::split::{SplitAxis, aligned, off};
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
@@ -18,7 +13,7 @@ pub(crate) const OPS: &[OpDef] = &[
         )
         .class(FusionClass::Broadcast)
         .split(repeat_axes)
-        .host(repeat),
+        .host(kernel!(repeat)),
     OpDef::new("tile", &["data"], |call| {
         let reps = call.ints("reps")?.ok_or_else(|| call.error("reps is missing"))?;
         tile_type(call, &reps.into_iter().map(Some).collect::<Vec<_>>())
@@ -26,11 +21,11 @@ pub(crate) const OPS: &[OpDef] = &[
     .attrs("relay.attrs.TileAttrs", &[AttrDef::required("reps", AttrKind::Ints)])
     .class(FusionClass::Broadcast)
     .split(tile_axes)
-    .host(tile),
+    .host(kernel!(tile)),
     OpDef::new("meshgrid", &["data"], meshgrid_type)
         .attrs("relay.attrs.MeshgridAttrs", &[AttrDef::new("indexing", AttrKind::Str, "\"ij\"")])
         .class(FusionClass::Injective)
-        .wire(meshgrid),
+        .wire(kernel!(meshgrid)),
     OpDef::new("sliding_window", &["data"], window_type)
         .attrs(
             "relay.attrs.SlidingWindowAttrs",
@@ -40,12 +35,12 @@ pub(crate) const OPS: &[OpDef] = &[
                 AttrDef::required("strides", AttrKind::Ints),
             ],
         )
-        .host(sliding_window),
+        .host(kernel!(sliding_window)),
     OpDef::new("reverse", &["data"], same_type)
         .attrs("relay.attrs.ReverseAttrs", &[AttrDef::new("axis", AttrKind::OptionalInt, "None")])
         .class(FusionClass::Injective)
         .split(reverse_axes)
-        .host(reverse),
+        .host(kernel!(reverse)),
     OpDef::new("reverse_sequence", &["data", "seq_lengths"], same_type)
         .attrs(
             "relay.attrs.ReverseSequenceAttrs",
@@ -56,7 +51,7 @@ pub(crate) const OPS: &[OpDef] = &[
         )
         .class(FusionClass::Injective)
         .split(reverse_sequence_axes)
-        .host(reverse_sequence),
+        .host(kernel!(reverse_sequence)),
 ];
 
 /// All axes; along the repeated one at multiples of the repetitions.
@@ -129,18 +124,6 @@ fn repeat_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(data.dtype, shape).into())
 }
 
-fn repeat(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let n = repeats(call)? as usize;
-    let (axis, from) = match call.optional_int("axis")? {
-        Some(axis) => (call.axis_in(axis, &call.tensor(0)?.shape)?, strides(inputs[0].shape())),
-        None => (0, tvec!(1)),
-    };
-    let out = pick(&inputs[0], &call.dims()?, |place| {
-        Ok(flat(&from, place) - place[axis] * from[axis] + place[axis] / n * from[axis])
-    })?;
-    Ok(tvec!(out))
-}
-
 /// The type of a tile by `reps`, right-aligned with the dimensions; `None` is unknown.
 pub(crate) fn tile_type(call: &Call<'_>, reps: &[Option<i64>]) -> Result<Type, TypeError> {
     let data = call.tensor(0)?;
@@ -157,16 +140,6 @@ pub(crate) fn tile_type(call: &Call<'_>, reps: &[Option<i64>]) -> Result<Type, T
         });
     }
     Ok(TensorType::new(data.dtype, shape).into())
-}
-
-/// Also the kernel of `dyn.tile`: the repetitions follow from the result's type.
-pub(crate) fn tile(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let (out, data) = (call.dims()?, inputs[0].shape());
-    let (lead, from) = (out.len() - data.len(), strides(data));
-    let tiled = pick(&inputs[0], &out, |place| {
-        Ok(place[lead..].iter().zip(data).zip(&from).map(|((at, dim), stride)| at % dim * stride).sum())
-    })?;
-    Ok(tvec!(tiled))
 }
 
 fn meshgrid_type(call: &Call<'_>) -> Result<Type, TypeError> {
@@ -193,20 +166,6 @@ fn swaps_axes(call: &Call<'_>) -> Result<bool, TypeError> {
         "xy" => Ok(true),
         other => Err(call.error(format!("indexing is \"{other}\", expected ij or xy"))),
     }
-}
-
-fn meshgrid(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let grid = call.out.tensors().first().and_then(|t| t.shape.fixed()).context("the shape is unknown")?;
-    let grid: TVec<usize> = grid.iter().map(|d| *d as usize).collect();
-    let crosswise = swaps_axes(call)? && grid.len() > 1;
-    let spread = |(i, input): (usize, &OutletId)| {
-        let axis = if crosswise && i < 2 { 1 - i } else { i };
-        let mut shape: TVec<usize> = grid.iter().map(|_| 1).collect();
-        shape[axis] = grid[axis];
-        let lifted = wiring.reshape(*input, &shape)?;
-        wiring.one(MultiBroadcastTo::new(ShapeFact::from_dims(grid.clone())), &[lifted])
-    };
-    inputs.iter().enumerate().map(spread).collect()
 }
 
 /// The first windowed axis, the window lengths and the strides.
@@ -243,41 +202,91 @@ fn window_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(data.dtype, shape).into())
 }
 
-fn sliding_window(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let (axis, lengths, steps) = window(call)?;
-    let from = strides(inputs[0].shape());
-    let windows = axis + lengths.len();
-    let out = pick(&inputs[0], &call.dims()?, |place| {
-        let mut at = flat(&from[..axis], &place[..axis]);
-        for (i, step) in steps.iter().enumerate() {
-            at += (place[axis + i] * *step as usize + place[windows + i]) * from[axis + i];
-        }
-        Ok(at)
-    })?;
-    Ok(tvec!(out))
-}
+#[cfg(feature = "kernels")]
+pub(crate) mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+    use tract_core::ops::array::MultiBroadcastTo;
 
-fn reverse(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let axis = call.axis("axis", 0, &call.tensor(0)?.shape)?;
-    let (dims, from) = (inputs[0].shape(), strides(inputs[0].shape()));
-    let out = pick(&inputs[0], dims, |place| {
-        let mirrored = dims[axis] - 1 - place[axis];
-        Ok(flat(&from, place) - place[axis] * from[axis] + mirrored * from[axis])
-    })?;
-    Ok(tvec!(out))
-}
+    use crate::kernel::Wiring;
+    use crate::kernel::indexing::{flat, integers, pick, strides};
 
-/// Reverses a prefix, of the given length, of each sequence of a batch.
-fn reverse_sequence(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let shape = &call.tensor(0)?.shape;
-    let (along, batch) = (call.axis("seq_axis", 1, shape)?, call.axis("batch_axis", 0, shape)?);
-    let (dims, from, lengths) = (inputs[0].shape(), strides(inputs[0].shape()), integers(&inputs[1])?);
-    ensure!(lengths.len() == dims[batch], "expected one length per sequence");
-    let out = pick(&inputs[0], dims, |place| {
-        let length = lengths[place[batch]].min(dims[along] as i64);
-        let at = place[along] as i64;
-        let mirrored = if at < length { length - 1 - at } else { at } as usize;
-        Ok(flat(&from, place) - place[along] * from[along] + mirrored * from[along])
-    })?;
-    Ok(tvec!(out))
+    pub(super) fn repeat(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let n = repeats(call)? as usize;
+        let (axis, from) = match call.optional_int("axis")? {
+            Some(axis) => (call.axis_in(axis, &call.tensor(0)?.shape)?, strides(inputs[0].shape())),
+            None => (0, tvec!(1)),
+        };
+        let out = pick(&inputs[0], &call.dims()?, |place| {
+            Ok(flat(&from, place) - place[axis] * from[axis] + place[axis] / n * from[axis])
+        })?;
+        Ok(tvec!(out))
+    }
+
+    /// Also the kernel of `dyn.tile`: the repetitions follow from the result's type.
+    pub(crate) fn tile(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let (out, data) = (call.dims()?, inputs[0].shape());
+        let (lead, from) = (out.len() - data.len(), strides(data));
+        let tiled = pick(&inputs[0], &out, |place| {
+            Ok(place[lead..].iter().zip(data).zip(&from).map(|((at, dim), stride)| at % dim * stride).sum())
+        })?;
+        Ok(tvec!(tiled))
+    }
+
+    pub(super) fn meshgrid(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let grid = call.out.tensors().first().and_then(|t| t.shape.fixed()).context("the shape is unknown")?;
+        let grid: TVec<usize> = grid.iter().map(|d| *d as usize).collect();
+        let crosswise = swaps_axes(call)? && grid.len() > 1;
+        let spread = |(i, input): (usize, &OutletId)| {
+            let axis = if crosswise && i < 2 { 1 - i } else { i };
+            let mut shape: TVec<usize> = grid.iter().map(|_| 1).collect();
+            shape[axis] = grid[axis];
+            let lifted = wiring.reshape(*input, &shape)?;
+            wiring.one(MultiBroadcastTo::new(ShapeFact::from_dims(grid.clone())), &[lifted])
+        };
+        inputs.iter().enumerate().map(spread).collect()
+    }
+
+    pub(super) fn sliding_window(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let (axis, lengths, steps) = window(call)?;
+        let from = strides(inputs[0].shape());
+        let windows = axis + lengths.len();
+        let out = pick(&inputs[0], &call.dims()?, |place| {
+            let mut at = flat(&from[..axis], &place[..axis]);
+            for (i, step) in steps.iter().enumerate() {
+                at += (place[axis + i] * *step as usize + place[windows + i]) * from[axis + i];
+            }
+            Ok(at)
+        })?;
+        Ok(tvec!(out))
+    }
+
+    pub(super) fn reverse(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let axis = call.axis("axis", 0, &call.tensor(0)?.shape)?;
+        let (dims, from) = (inputs[0].shape(), strides(inputs[0].shape()));
+        let out = pick(&inputs[0], dims, |place| {
+            let mirrored = dims[axis] - 1 - place[axis];
+            Ok(flat(&from, place) - place[axis] * from[axis] + mirrored * from[axis])
+        })?;
+        Ok(tvec!(out))
+    }
+
+    /// Reverses a prefix, of the given length, of each sequence of a batch.
+    pub(super) fn reverse_sequence(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let shape = &call.tensor(0)?.shape;
+        let (along, batch) = (call.axis("seq_axis", 1, shape)?, call.axis("batch_axis", 0, shape)?);
+        let (dims, from, lengths) = (inputs[0].shape(), strides(inputs[0].shape()), integers(&inputs[1])?);
+        ensure!(lengths.len() == dims[batch], "expected one length per sequence");
+        let out = pick(&inputs[0], dims, |place| {
+            let length = lengths[place[batch]].min(dims[along] as i64);
+            let at = place[along] as i64;
+            let mirrored = if at < length { length - 1 - at } else { at } as usize;
+            Ok(flat(&from, place) - place[along] * from[along] + mirrored * from[along])
+        })?;
+        Ok(tvec!(out))
+    }
 }

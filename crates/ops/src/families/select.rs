@@ -1,20 +1,15 @@
 //! `where`: selects elements by a condition.
 
-use tract_core::internal::*;
-use tract_core::ops::logic::Iff;
-
-use crate::families::cast::cast_to;
-use crate::kernel::Wiring;
 use crate::rules::per_output;
 use crate::split::elementwise;
-use crate::{Call, FusionClass, OpDef, TypeError, Typed};
+use crate::{Call, FusionClass, OpDef, TypeError};
 use edgecut_graph::{TensorType, Type};
 
 pub(crate) const OPS: &[OpDef] = &[OpDef::new("where", &["condition", "x", "y"], where_type)
     .class(FusionClass::Broadcast)
     .flops(per_output::<1>)
     .split(elementwise)
-    .wire(choose)];
+    .wire(kernel!(choose))];
 
 fn where_type(call: &Call<'_>) -> Result<Type, TypeError> {
     let (condition, x, y) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
@@ -23,9 +18,23 @@ fn where_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(x.dtype, shape).into())
 }
 
-/// A condition that is not bool is true where it is nonzero.
-fn choose(wiring: &mut Wiring<'_>, _call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let mut inputs = wiring.same_rank(inputs)?;
-    inputs[0] = cast_to(wiring, DatumType::Bool, inputs[0])?;
-    wiring.wire(Iff, &inputs)
+#[cfg(feature = "kernels")]
+mod kernel {
+    use tract_core::internal::*;
+    use tract_core::ops::logic::Iff;
+
+    use crate::Typed;
+    use crate::families::cast::kernel::cast_to;
+    use crate::kernel::Wiring;
+
+    /// A condition that is not bool is true where it is nonzero.
+    pub(super) fn choose(
+        wiring: &mut Wiring<'_>,
+        _call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let mut inputs = wiring.same_rank(inputs)?;
+        inputs[0] = cast_to(wiring, DatumType::Bool, inputs[0])?;
+        wiring.wire(Iff, &inputs)
+    }
 }

@@ -1,10 +1,5 @@
 //! `strided_slice` and `slice_like`.
 
-use tract_core::internal::*;
-use tract_core::ops::array::Slice;
-
-use crate::kernel::Wiring;
-use crate::kernel::indexing::{pick, strides};
 use crate::split::{SplitAxis, off};
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{Dim, Shape, TensorType, Type};
@@ -22,11 +17,11 @@ pub(crate) const OPS: &[OpDef] = &[
         .attrs("relay.attrs.StridedSliceAttrs", STRIDED_ATTRS)
         .class(FusionClass::Injective)
         .split(strided_axes)
-        .wire(strided_slice),
+        .wire(kernel!(strided_slice)),
     OpDef::new("slice_like", &["data", "shape_like"], like_type)
         .attrs("relay.attrs.SliceLikeAttrs", &[AttrDef::required("axes", AttrKind::Ints)])
         .class(FusionClass::Injective)
-        .wire(slice_like),
+        .wire(kernel!(slice_like)),
 ];
 
 /// A slice of one axis: `len` elements from `begin`, every `stride`-th one.
@@ -134,49 +129,6 @@ pub(crate) fn sliced(shape: &Shape, spans: &[Option<Span>]) -> Shape {
     dims.collect()
 }
 
-fn strided_slice(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let data = call.tensor(0)?;
-    let spans = Bounds::of_attrs(call)?.spans(call, &data.shape)?;
-    let Some(spans) = spans.into_iter().collect::<Option<Vec<Span>>>() else {
-        bail!("the shape of the operand is unknown");
-    };
-    if spans.iter().any(|span| span.stride != 1) {
-        return wiring.host(call, strided_on_host, inputs);
-    }
-    contiguous(wiring, &data.shape, &spans, inputs[0])
-}
-
-/// Wires slices of stride 1, axis by axis.
-fn contiguous(wiring: &mut Wiring<'_>, shape: &Shape, spans: &[Span], data: OutletId) -> TractResult<TVec<OutletId>> {
-    let mut outlet = data;
-    for (axis, span) in spans.iter().enumerate() {
-        if shape[axis].get() != Some(span.len) {
-            let begin = span.begin as usize;
-            outlet = wiring.one(Slice::new(axis, begin, begin + span.len as usize), &[outlet])?;
-        }
-    }
-    Ok(tvec!(outlet))
-}
-
-fn strided_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let shape = Shape::of(&inputs[0].shape().iter().map(|d| *d as u64).collect::<Vec<_>>());
-    let spans = Bounds::of_attrs(call)?.spans(call, &shape)?;
-    Ok(tvec!(take_spans(&inputs[0], &spans.into_iter().flatten().collect::<Vec<_>>())?))
-}
-
-/// The slice `spans`, one per axis, of `data`.
-pub(crate) fn take_spans(data: &Tensor, spans: &[Span]) -> TractResult<Tensor> {
-    let (strides, shape): (_, TVec<usize>) = (strides(data.shape()), spans.iter().map(|s| s.len as usize).collect());
-    pick(data, &shape, |place| Ok(place_in(spans, &strides, place)))
-}
-
-/// The row-major index, in a tensor with `strides`, of the multi-index `place` of its slice `spans`.
-pub(crate) fn place_in(spans: &[Span], strides: &[usize], place: &[usize]) -> usize {
-    let along =
-        |((span, at), stride): ((&Span, &usize), &usize)| (span.begin + *at as i64 * span.stride) as usize * stride;
-    spans.iter().zip(place).zip(strides).map(along).sum()
-}
-
 /// The axes that `slice_like` slices: all by default.
 fn like_axes(call: &Call<'_>, data: &Shape, like: &Shape) -> Result<Vec<usize>, TypeError> {
     match call.ints("axes")?.filter(|axes| !axes.is_empty()) {
@@ -209,37 +161,104 @@ fn like_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(data.dtype, shape).into())
 }
 
-fn slice_like(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let shape = call.result()?.shape.fixed().context("the shape of the result is unknown")?;
-    let spans: Vec<Span> = shape.iter().map(|len| Span { begin: 0, stride: 1, len: *len }).collect();
-    contiguous(wiring, &call.tensor(0)?.shape, &spans, inputs[0])
-}
-
-#[cfg(test)]
-mod tests {
+#[cfg(feature = "kernels")]
+pub(crate) mod kernel {
     use super::*;
+    use tract_core::internal::*;
+    use tract_core::ops::array::Slice;
 
-    #[test]
-    fn spans_clamp_as_tvm_does() {
-        let bounds = |begin: i64, end: i64, stride: i64| Bounds {
-            begin: vec![begin],
-            end: vec![end],
-            strides: vec![stride],
-            ..Bounds::default()
+    use crate::kernel::Wiring;
+    use crate::kernel::indexing::{pick, strides};
+
+    pub(super) fn strided_slice(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let data = call.tensor(0)?;
+        let spans = Bounds::of_attrs(call)?.spans(call, &data.shape)?;
+        let Some(spans) = spans.into_iter().collect::<Option<Vec<Span>>>() else {
+            bail!("the shape of the operand is unknown");
         };
-        for (bounds, len, want) in [
-            (bounds(1, 100, 1), 4, Some((1, 1, 3))),
-            (bounds(-2, 4, 1), 4, Some((2, 1, 2))),
-            (bounds(3, 0, -1), 4, Some((3, -1, 3))),
-            (bounds(-1, -5, -1), 4, Some((3, -1, 4))),
-            (bounds(5, -7, -2), 6, Some((5, -2, 3))),
-            (bounds(2, 2, 1), 4, Some((2, 1, 0))),
-            (bounds(3, 1, 1), 4, None),
-            (bounds(0, 4, 0), 4, None),
-            (bounds(0, i64::MAX, 3), 7, Some((0, 3, 3))),
-        ] {
-            let span = bounds.span(0, len).map(|s| (s.begin, s.stride, s.len));
-            assert_eq!(span, want, "{bounds:?} of {len}");
+        if spans.iter().any(|span| span.stride != 1) {
+            return wiring.host(call, strided_on_host, inputs);
+        }
+        contiguous(wiring, &data.shape, &spans, inputs[0])
+    }
+
+    /// Wires slices of stride 1, axis by axis.
+    fn contiguous(
+        wiring: &mut Wiring<'_>,
+        shape: &Shape,
+        spans: &[Span],
+        data: OutletId,
+    ) -> TractResult<TVec<OutletId>> {
+        let mut outlet = data;
+        for (axis, span) in spans.iter().enumerate() {
+            if shape[axis].get() != Some(span.len) {
+                let begin = span.begin as usize;
+                outlet = wiring.one(Slice::new(axis, begin, begin + span.len as usize), &[outlet])?;
+            }
+        }
+        Ok(tvec!(outlet))
+    }
+
+    fn strided_on_host(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let shape = Shape::of(&inputs[0].shape().iter().map(|d| *d as u64).collect::<Vec<_>>());
+        let spans = Bounds::of_attrs(call)?.spans(call, &shape)?;
+        Ok(tvec!(take_spans(&inputs[0], &spans.into_iter().flatten().collect::<Vec<_>>())?))
+    }
+
+    /// The slice `spans`, one per axis, of `data`.
+    pub(crate) fn take_spans(data: &Tensor, spans: &[Span]) -> TractResult<Tensor> {
+        let (strides, shape): (_, TVec<usize>) =
+            (strides(data.shape()), spans.iter().map(|s| s.len as usize).collect());
+        pick(data, &shape, |place| Ok(place_in(spans, &strides, place)))
+    }
+
+    /// The row-major index, in a tensor with `strides`, of the multi-index `place` of its slice `spans`.
+    pub(crate) fn place_in(spans: &[Span], strides: &[usize], place: &[usize]) -> usize {
+        let along =
+            |((span, at), stride): ((&Span, &usize), &usize)| (span.begin + *at as i64 * span.stride) as usize * stride;
+        spans.iter().zip(place).zip(strides).map(along).sum()
+    }
+
+    pub(super) fn slice_like(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let shape = call.result()?.shape.fixed().context("the shape of the result is unknown")?;
+        let spans: Vec<Span> = shape.iter().map(|len| Span { begin: 0, stride: 1, len: *len }).collect();
+        contiguous(wiring, &call.tensor(0)?.shape, &spans, inputs[0])
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn spans_clamp_as_tvm_does() {
+            let bounds = |begin: i64, end: i64, stride: i64| Bounds {
+                begin: vec![begin],
+                end: vec![end],
+                strides: vec![stride],
+                ..Bounds::default()
+            };
+            for (bounds, len, want) in [
+                (bounds(1, 100, 1), 4, Some((1, 1, 3))),
+                (bounds(-2, 4, 1), 4, Some((2, 1, 2))),
+                (bounds(3, 0, -1), 4, Some((3, -1, 3))),
+                (bounds(-1, -5, -1), 4, Some((3, -1, 4))),
+                (bounds(5, -7, -2), 6, Some((5, -2, 3))),
+                (bounds(2, 2, 1), 4, Some((2, 1, 0))),
+                (bounds(3, 1, 1), 4, None),
+                (bounds(0, 4, 0), 4, None),
+                (bounds(0, i64::MAX, 3), 7, Some((0, 3, 3))),
+            ] {
+                let span = bounds.span(0, len).map(|s| (s.begin, s.stride, s.len));
+                assert_eq!(span, want, "{bounds:?} of {len}");
+            }
         }
     }
 }

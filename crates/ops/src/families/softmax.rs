@@ -1,17 +1,12 @@
 //! `nn.softmax`, `nn.fast_softmax` and `nn.log_softmax`.
 
-use tract_core::internal::*;
-use tract_core::ops::nn::{Softmax, SoftmaxKind};
-
-use crate::{
-    AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed, kernel::Wiring, rules::per_output, split::off,
-};
+use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, rules::per_output, split::off};
 use edgecut_graph::Type;
 
 pub(crate) const OPS: &[OpDef] = &[
-    define("nn.softmax", |wiring, call, inputs| softmax(wiring, call, inputs, SoftmaxKind::Softmax)),
-    define("nn.fast_softmax", |wiring, call, inputs| softmax(wiring, call, inputs, SoftmaxKind::Softmax)),
-    define("nn.log_softmax", |wiring, call, inputs| softmax(wiring, call, inputs, SoftmaxKind::LogSoftmax)),
+    define("nn.softmax", kernel!(|wiring, call, inputs| softmax(wiring, call, inputs, SoftmaxKind::Softmax))),
+    define("nn.fast_softmax", kernel!(|wiring, call, inputs| softmax(wiring, call, inputs, SoftmaxKind::Softmax))),
+    define("nn.log_softmax", kernel!(|wiring, call, inputs| softmax(wiring, call, inputs, SoftmaxKind::LogSoftmax))),
 ];
 
 const AXIS: &[AttrDef] = &[AttrDef::new("axis", AttrKind::Int, "-1")];
@@ -31,16 +26,24 @@ fn softmax_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(data.clone().into())
 }
 
-/// Subtracts the maximum first, as TVM does. TVM's fast variant is computed exactly.
-fn softmax(
-    wiring: &mut Wiring<'_>,
-    call: &Typed<'_>,
-    inputs: &[OutletId],
-    kind: SoftmaxKind,
-) -> TractResult<TVec<OutletId>> {
-    if wiring.concrete(inputs[0])?.contains(&0) {
-        return Ok(tvec![inputs[0]]);
+#[cfg(feature = "kernels")]
+mod kernel {
+    use tract_core::internal::*;
+
+    use crate::{Typed, kernel::Wiring};
+    pub(super) use tract_core::ops::nn::{Softmax, SoftmaxKind};
+
+    /// Subtracts the maximum first, as TVM does. TVM's fast variant is computed exactly.
+    pub(super) fn softmax(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+        kind: SoftmaxKind,
+    ) -> TractResult<TVec<OutletId>> {
+        if wiring.concrete(inputs[0])?.contains(&0) {
+            return Ok(tvec![inputs[0]]);
+        }
+        let axis = call.axis("axis", -1, &call.tensor(0)?.shape)?;
+        wiring.wire(Softmax { axes: tvec![axis], quant_output_dt: None, kind }, inputs)
     }
-    let axis = call.axis("axis", -1, &call.tensor(0)?.shape)?;
-    wiring.wire(Softmax { axes: tvec![axis], quant_output_dt: None, kind }, inputs)
 }

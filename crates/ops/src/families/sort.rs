@@ -1,11 +1,5 @@
 //! `sort`, `argsort` and `topk` along an axis. All are stable in both directions; NaN is the greatest value.
 
-use std::cmp::Reverse;
-
-use tract_core::internal::*;
-
-use crate::kernel::datum_type;
-use crate::kernel::indexing::{filled, integers, pick_flat, with_room};
 use crate::split::off;
 use crate::{AttrDef, AttrKind, Call, OpDef, TypeError, Typed};
 use edgecut_graph::{DType, Dim, Shape, TensorType, Type};
@@ -29,17 +23,17 @@ pub(crate) const OPS: &[OpDef] = &[
         .attrs("relay.attrs.ArgsortAttrs", SORT_ATTRS)
         .flops(comparisons)
         .split(|call| off(call, &[call.axis("axis", -1, &call.tensor(0)?.shape)?]))
-        .host(|call, inputs| ordered(call, &inputs[0], true, Returned::Values)),
+        .host(kernel!(|call, inputs| ordered(call, &inputs[0], true, Returned::Values))),
     OpDef::new("argsort", &["data"], argsort_type)
         .attrs("relay.attrs.ArgsortAttrs", SORT_ATTRS)
         .flops(comparisons)
         .split(|call| off(call, &[call.axis("axis", -1, &call.tensor(0)?.shape)?]))
-        .host(|call, inputs| ordered(call, &inputs[0], true, Returned::Indices)),
+        .host(kernel!(|call, inputs| ordered(call, &inputs[0], true, Returned::Indices))),
     OpDef::new("topk", &["data"], |call| topk_type(call, count(call)?))
         .attrs("relay.attrs.TopkAttrs", TOPK_ATTRS)
         .flops(comparisons)
         .split(|call| off(call, &[call.axis("axis", -1, &call.tensor(0)?.shape)?]))
-        .host(topk),
+        .host(kernel!(topk)),
 ];
 
 /// The results of `topk`.
@@ -112,80 +106,95 @@ pub(crate) fn topk_type(call: &Call<'_>, k: Option<i64>) -> Result<Type, TypeErr
     })
 }
 
-/// Also the kernel of `dyn.topk`: k follows from the result's type.
-pub(crate) fn topk(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    ordered(call, &inputs[0], call.flag("is_ascend", false)?, Returned::of(call)?)
-}
-
-fn ordered(call: &Typed<'_>, data: &Tensor, ascend: bool, returned: Returned) -> TractResult<TVec<Tensor>> {
-    let ascend = call.flag("is_ascend", ascend)?;
-    let axis = call.axis("axis", -1, &call.tensor(0)?.shape)?;
-    let results = call.out.tensors();
-    let dims: TVec<usize> =
-        results[0].shape.fixed().context("the shape is unknown")?.iter().map(|d| *d as usize).collect();
-    let (len, keep) = (data.shape()[axis], dims[axis]);
-    let inner: usize = dims[axis + 1..].iter().product();
-    let outer: usize = dims[..axis].iter().product();
-    let keys = keys(data)?;
-    let mut places = filled(outer * keep * inner, 0i64)?;
-    let mut sources = filled(places.len(), 0usize)?;
-    let mut order: Vec<usize> = with_room(len)?;
-    for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
-        let source = |n: usize| (o * len + n) * inner + i;
-        order.clear();
-        order.extend(0..len);
-        match ascend {
-            true => order.sort_by_key(|n| keys[source(*n)]),
-            false => order.sort_by_key(|n| Reverse(keys[source(*n)])),
-        }
-        for (rank, from) in order.iter().take(keep).enumerate() {
-            let to = (o * keep + rank) * inner + i;
-            (sources[to], places[to]) = (source(*from), *from as i64);
-        }
-    }
-    let values = pick_flat(data, &dims, &sources)?;
-    let indices = |dtype: DType| -> TractResult<Tensor> {
-        let to = datum_type(dtype).context("the dtype is not supported")?;
-        Ok(Tensor::from_shape(&dims, &places)?.cast_to_dt(to)?.into_owned())
-    };
-    Ok(match returned {
-        Returned::Values => tvec!(values),
-        Returned::Indices => tvec!(indices(results[0].dtype)?),
-        Returned::Both => tvec!(values, indices(results[1].dtype)?),
-    })
-}
-
-/// Integer keys that order as the elements do: zeros of both signs are equal, and NaN is equal to NaN and greater than
-/// everything else.
-pub(crate) fn keys(tensor: &Tensor) -> TractResult<Vec<u64>> {
-    const SIGN: u64 = 1 << 63;
-    let of_float = |x: &f64| match (x + 0.0).to_bits() {
-        _ if x.is_nan() => u64::MAX,
-        bits if bits & SIGN != 0 => !bits,
-        bits => bits | SIGN,
-    };
-    let mut keys = with_room(tensor.len())?;
-    match tensor.datum_type() {
-        dt if dt.is_float() => {
-            keys.extend(tensor.cast_to::<f64>()?.try_as_plain_ram()?.as_slice::<f64>()?.iter().map(of_float));
-        }
-        DatumType::U64 => keys.extend_from_slice(tensor.try_as_plain_ram()?.as_slice::<u64>()?),
-        _ => keys.extend(integers(tensor)?.into_iter().map(|x| x as u64 ^ SIGN)),
-    }
-    Ok(keys)
-}
-
-#[cfg(test)]
-mod tests {
+#[cfg(feature = "kernels")]
+pub(crate) mod kernel {
     use super::*;
+    use tract_core::internal::*;
 
-    #[test]
-    fn keys_compare_as_elements_do() {
-        let floats = [f32::NEG_INFINITY, -1e30, -1.0, -1e-40, 0.0, 1e-40, 0.5, 3.0, f32::INFINITY, f32::NAN];
-        assert!(keys(&tensor1(&floats)).unwrap().is_sorted_by(|a, b| a < b));
-        assert!(keys(&tensor1(&[i64::MIN, -1, 0, 7, i64::MAX])).unwrap().is_sorted_by(|a, b| a < b));
-        assert!(keys(&tensor1(&[0, 1, u64::MAX])).unwrap().is_sorted_by(|a, b| a < b));
-        let zeros = keys(&tensor1(&[0.0f32, -0.0])).unwrap();
-        assert_eq!(zeros[0], zeros[1]);
+    use crate::kernel::datum_type;
+    use crate::kernel::indexing::{filled, integers, pick_flat, with_room};
+    use std::cmp::Reverse;
+
+    /// Also the kernel of `dyn.topk`: k follows from the result's type.
+    pub(crate) fn topk(call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        ordered(call, &inputs[0], call.flag("is_ascend", false)?, Returned::of(call)?)
+    }
+
+    pub(super) fn ordered(
+        call: &Typed<'_>,
+        data: &Tensor,
+        ascend: bool,
+        returned: Returned,
+    ) -> TractResult<TVec<Tensor>> {
+        let ascend = call.flag("is_ascend", ascend)?;
+        let axis = call.axis("axis", -1, &call.tensor(0)?.shape)?;
+        let results = call.out.tensors();
+        let dims: TVec<usize> =
+            results[0].shape.fixed().context("the shape is unknown")?.iter().map(|d| *d as usize).collect();
+        let (len, keep) = (data.shape()[axis], dims[axis]);
+        let inner: usize = dims[axis + 1..].iter().product();
+        let outer: usize = dims[..axis].iter().product();
+        let keys = keys(data)?;
+        let mut places = filled(outer * keep * inner, 0i64)?;
+        let mut sources = filled(places.len(), 0usize)?;
+        let mut order: Vec<usize> = with_room(len)?;
+        for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
+            let source = |n: usize| (o * len + n) * inner + i;
+            order.clear();
+            order.extend(0..len);
+            match ascend {
+                true => order.sort_by_key(|n| keys[source(*n)]),
+                false => order.sort_by_key(|n| Reverse(keys[source(*n)])),
+            }
+            for (rank, from) in order.iter().take(keep).enumerate() {
+                let to = (o * keep + rank) * inner + i;
+                (sources[to], places[to]) = (source(*from), *from as i64);
+            }
+        }
+        let values = pick_flat(data, &dims, &sources)?;
+        let indices = |dtype: DType| -> TractResult<Tensor> {
+            let to = datum_type(dtype).context("the dtype is not supported")?;
+            Ok(Tensor::from_shape(&dims, &places)?.cast_to_dt(to)?.into_owned())
+        };
+        Ok(match returned {
+            Returned::Values => tvec!(values),
+            Returned::Indices => tvec!(indices(results[0].dtype)?),
+            Returned::Both => tvec!(values, indices(results[1].dtype)?),
+        })
+    }
+
+    /// Integer keys that order as the elements do: zeros of both signs are equal, and NaN is equal to NaN and greater than
+    /// everything else.
+    pub(crate) fn keys(tensor: &Tensor) -> TractResult<Vec<u64>> {
+        const SIGN: u64 = 1 << 63;
+        let of_float = |x: &f64| match (x + 0.0).to_bits() {
+            _ if x.is_nan() => u64::MAX,
+            bits if bits & SIGN != 0 => !bits,
+            bits => bits | SIGN,
+        };
+        let mut keys = with_room(tensor.len())?;
+        match tensor.datum_type() {
+            dt if dt.is_float() => {
+                keys.extend(tensor.cast_to::<f64>()?.try_as_plain_ram()?.as_slice::<f64>()?.iter().map(of_float));
+            }
+            DatumType::U64 => keys.extend_from_slice(tensor.try_as_plain_ram()?.as_slice::<u64>()?),
+            _ => keys.extend(integers(tensor)?.into_iter().map(|x| x as u64 ^ SIGN)),
+        }
+        Ok(keys)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn keys_compare_as_elements_do() {
+            let floats = [f32::NEG_INFINITY, -1e30, -1.0, -1e-40, 0.0, 1e-40, 0.5, 3.0, f32::INFINITY, f32::NAN];
+            assert!(keys(&tensor1(&floats)).unwrap().is_sorted_by(|a, b| a < b));
+            assert!(keys(&tensor1(&[i64::MIN, -1, 0, 7, i64::MAX])).unwrap().is_sorted_by(|a, b| a < b));
+            assert!(keys(&tensor1(&[0, 1, u64::MAX])).unwrap().is_sorted_by(|a, b| a < b));
+            let zeros = keys(&tensor1(&[0.0f32, -0.0])).unwrap();
+            assert_eq!(zeros[0], zeros[1]);
+        }
     }
 }

@@ -1,11 +1,7 @@
 //! Space-to-depth, space-to-batch and their inverses.
 
-use tract_core::internal::*;
-use tract_core::ops::array::{Pad, PadMode, Slice};
-
 use crate::{
     AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
-    kernel::Wiring,
     layout::{Layout, map_dim},
     split::SplitAxis,
 };
@@ -16,12 +12,12 @@ pub(crate) const OPS: &[OpDef] = &[
         .attrs("relay.attrs.SubPixelAttrs", SUB_PIXEL)
         .class(FusionClass::Injective)
         .split(|call| sub_pixel_axes(call, true))
-        .wire(space_to_depth),
+        .wire(kernel!(space_to_depth)),
     OpDef::new("nn.depth_to_space", &["data"], |call| sub_pixel_type(call, false))
         .attrs("relay.attrs.SubPixelAttrs", SUB_PIXEL)
         .class(FusionClass::Injective)
         .split(|call| sub_pixel_axes(call, false))
-        .wire(depth_to_space),
+        .wire(kernel!(depth_to_space)),
     OpDef::new("nn.space_to_batch_nd", &["data"], space_to_batch_type)
         .attrs(
             "relay.attrs.SpaceToBatchNDAttrs",
@@ -32,14 +28,14 @@ pub(crate) const OPS: &[OpDef] = &[
             ],
         )
         .class(FusionClass::Injective)
-        .wire(space_to_batch),
+        .wire(kernel!(space_to_batch)),
     OpDef::new("nn.batch_to_space_nd", &["data"], batch_to_space_type)
         .attrs(
             "relay.attrs.BatchToSpaceNDAttrs",
             &[AttrDef::new("block_shape", AttrKind::Ints, "[1, 1]"), AttrDef::required("crops", AttrKind::Ints)],
         )
         .class(FusionClass::Injective)
-        .wire(batch_to_space),
+        .wire(kernel!(batch_to_space)),
 ];
 
 const SUB_PIXEL: &[AttrDef] = &[
@@ -87,40 +83,6 @@ fn sub_pixel_axes(call: &Typed<'_>, to_depth: bool) -> Result<Vec<SplitAxis>, Ty
         axes.push(SplitAxis::along(call, at).scaled(0, at, times, per));
     }
     Ok(axes)
-}
-
-/// `out[n, (i·b + j)·C + c, y, x] = data[n, c, y·b + i, x·b + j]`
-fn space_to_depth(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let (block, layout) = sub_pixel(call)?;
-    let (block, plain) = (block as usize, Layout::parse("NCHW").map_err(TractError::msg)?);
-    let data = layout.wire(&plain, wiring, inputs[0])?;
-    let [n, c, h, w] = wiring.concrete(data)?[..] else { bail!("the data must have rank 4") };
-    let split = wiring.reshape(data, &[n, c, h / block, block, w / block, block])?;
-    let turned = wiring.permute(split, &[0, 3, 5, 1, 2, 4])?;
-    let made = wiring.reshape(turned, &[n, block * block * c, h / block, w / block])?;
-    Ok(tvec![plain.wire(&layout, wiring, made)?])
-}
-
-/// `out[n, c, y·b + i, x·b + j]` is `data[n, (i·b + j)·C + c, y, x]` in mode DCR, `data[n, c·b² + i·b + j, y, x]`
-/// in mode CRD.
-fn depth_to_space(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let (block, layout) = sub_pixel(call)?;
-    let (b, plain) = (block as usize, Layout::parse("NCHW").map_err(TractError::msg)?);
-    let data = layout.wire(&plain, wiring, inputs[0])?;
-    let [n, c, h, w] = wiring.concrete(data)?[..] else { bail!("the data must have rank 4") };
-    let c = c / (b * b);
-    let turned = match call.text("mode", "DCR")? {
-        "CRD" => {
-            let split = wiring.reshape(data, &[n, c, b, b, h, w])?;
-            wiring.permute(split, &[0, 1, 4, 2, 5, 3])?
-        }
-        _ => {
-            let split = wiring.reshape(data, &[n, b, b, c, h, w])?;
-            wiring.permute(split, &[0, 3, 4, 1, 5, 2])?
-        }
-    };
-    let made = wiring.reshape(turned, &[n, c, h * b, w * b])?;
-    Ok(tvec![plain.wire(&layout, wiring, made)?])
 }
 
 /// An axis that is divided into blocks, and the padding or cropping at both ends.
@@ -177,52 +139,111 @@ fn batch_to_space_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(out.into())
 }
 
-fn space_to_batch(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let blocks = blocks(call, "paddings")?;
-    let fact = wiring.fact(inputs[0])?;
-    let (dtype, rank) = (fact.datum_type, fact.rank());
-    let mut pads = vec![(0, 0); rank];
-    pads[1..].iter_mut().zip(&blocks).for_each(|(pad, b)| *pad = (b.before as usize, b.after as usize));
-    let value = tensor0(call.float("pad_value", 0.0)?).cast_to_dt(dtype)?.into_owned().into_arc_tensor();
-    let padded = wiring.one(Pad { pads, mode: PadMode::Constant(value) }, &[inputs[0]])?;
-    let shape = wiring.concrete(padded)?;
-    let spatial = blocks.len();
-    let mut split = vec![shape[0]];
-    for (n, block) in shape[1..].iter().zip(&blocks) {
-        split.extend([n / block.size as usize, block.size as usize]);
-    }
-    split.extend(&shape[1 + spatial..]);
-    // Order: the inner parts of all axes, the batch, the outer parts, the remaining axes.
-    let mut order: Vec<usize> = (0..spatial).map(|i| 2 * i + 2).collect();
-    order.push(0);
-    order.extend((0..spatial).map(|i| 2 * i + 1));
-    order.extend(1 + 2 * spatial..split.len());
-    let split = wiring.reshape(padded, &split)?;
-    let turned = wiring.permute(split, &order)?;
-    Ok(tvec![wiring.reshape(turned, &call.dims()?)?])
-}
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+    use tract_core::ops::array::{Pad, PadMode, Slice};
 
-fn batch_to_space(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let blocks = blocks(call, "crops")?;
-    let shape = wiring.concrete(inputs[0])?;
-    let spatial = blocks.len();
-    let whole: u64 = blocks.iter().map(|b| b.size).product();
-    let mut split: Vec<usize> = blocks.iter().map(|b| b.size as usize).collect();
-    split.push(shape[0] / whole as usize);
-    split.extend(&shape[1..]);
-    let mut order = vec![spatial];
-    order.extend((0..spatial).flat_map(|i| [spatial + 1 + i, i]));
-    order.extend(2 * spatial + 1..split.len());
-    let mut joined = vec![shape[0] / whole as usize];
-    joined.extend(shape[1..].iter().zip(&blocks).map(|(n, b)| n * b.size as usize));
-    joined.extend(&shape[1 + spatial..]);
-    let split = wiring.reshape(inputs[0], &split)?;
-    let turned = wiring.permute(split, &order)?;
-    let mut at = wiring.reshape(turned, &joined)?;
-    for (i, Blocked { before, after, .. }) in blocks.iter().enumerate() {
-        if before + after > 0 {
-            at = wiring.one(Slice::new(i + 1, *before as usize, joined[i + 1] - *after as usize), &[at])?;
-        }
+    use crate::kernel::Wiring;
+
+    /// `out[n, (i·b + j)·C + c, y, x] = data[n, c, y·b + i, x·b + j]`
+    pub(super) fn space_to_depth(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let (block, layout) = sub_pixel(call)?;
+        let (block, plain) = (block as usize, Layout::parse("NCHW").map_err(TractError::msg)?);
+        let data = layout.wire(&plain, wiring, inputs[0])?;
+        let [n, c, h, w] = wiring.concrete(data)?[..] else { bail!("the data must have rank 4") };
+        let split = wiring.reshape(data, &[n, c, h / block, block, w / block, block])?;
+        let turned = wiring.permute(split, &[0, 3, 5, 1, 2, 4])?;
+        let made = wiring.reshape(turned, &[n, block * block * c, h / block, w / block])?;
+        Ok(tvec![plain.wire(&layout, wiring, made)?])
     }
-    Ok(tvec![at])
+
+    /// `out[n, c, y·b + i, x·b + j]` is `data[n, (i·b + j)·C + c, y, x]` in mode DCR, `data[n, c·b² + i·b + j, y, x]`
+    /// in mode CRD.
+    pub(super) fn depth_to_space(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let (block, layout) = sub_pixel(call)?;
+        let (b, plain) = (block as usize, Layout::parse("NCHW").map_err(TractError::msg)?);
+        let data = layout.wire(&plain, wiring, inputs[0])?;
+        let [n, c, h, w] = wiring.concrete(data)?[..] else { bail!("the data must have rank 4") };
+        let c = c / (b * b);
+        let turned = match call.text("mode", "DCR")? {
+            "CRD" => {
+                let split = wiring.reshape(data, &[n, c, b, b, h, w])?;
+                wiring.permute(split, &[0, 1, 4, 2, 5, 3])?
+            }
+            _ => {
+                let split = wiring.reshape(data, &[n, b, b, c, h, w])?;
+                wiring.permute(split, &[0, 3, 4, 1, 5, 2])?
+            }
+        };
+        let made = wiring.reshape(turned, &[n, c, h * b, w * b])?;
+        Ok(tvec![plain.wire(&layout, wiring, made)?])
+    }
+
+    pub(super) fn space_to_batch(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let blocks = blocks(call, "paddings")?;
+        let fact = wiring.fact(inputs[0])?;
+        let (dtype, rank) = (fact.datum_type, fact.rank());
+        let mut pads = vec![(0, 0); rank];
+        pads[1..].iter_mut().zip(&blocks).for_each(|(pad, b)| *pad = (b.before as usize, b.after as usize));
+        let value = tensor0(call.float("pad_value", 0.0)?).cast_to_dt(dtype)?.into_owned().into_arc_tensor();
+        let padded = wiring.one(Pad { pads, mode: PadMode::Constant(value) }, &[inputs[0]])?;
+        let shape = wiring.concrete(padded)?;
+        let spatial = blocks.len();
+        let mut split = vec![shape[0]];
+        for (n, block) in shape[1..].iter().zip(&blocks) {
+            split.extend([n / block.size as usize, block.size as usize]);
+        }
+        split.extend(&shape[1 + spatial..]);
+        // Order: the inner parts of all axes, the batch, the outer parts, the remaining axes.
+        let mut order: Vec<usize> = (0..spatial).map(|i| 2 * i + 2).collect();
+        order.push(0);
+        order.extend((0..spatial).map(|i| 2 * i + 1));
+        order.extend(1 + 2 * spatial..split.len());
+        let split = wiring.reshape(padded, &split)?;
+        let turned = wiring.permute(split, &order)?;
+        Ok(tvec![wiring.reshape(turned, &call.dims()?)?])
+    }
+
+    pub(super) fn batch_to_space(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let blocks = blocks(call, "crops")?;
+        let shape = wiring.concrete(inputs[0])?;
+        let spatial = blocks.len();
+        let whole: u64 = blocks.iter().map(|b| b.size).product();
+        let mut split: Vec<usize> = blocks.iter().map(|b| b.size as usize).collect();
+        split.push(shape[0] / whole as usize);
+        split.extend(&shape[1..]);
+        let mut order = vec![spatial];
+        order.extend((0..spatial).flat_map(|i| [spatial + 1 + i, i]));
+        order.extend(2 * spatial + 1..split.len());
+        let mut joined = vec![shape[0] / whole as usize];
+        joined.extend(shape[1..].iter().zip(&blocks).map(|(n, b)| n * b.size as usize));
+        joined.extend(&shape[1 + spatial..]);
+        let split = wiring.reshape(inputs[0], &split)?;
+        let turned = wiring.permute(split, &order)?;
+        let mut at = wiring.reshape(turned, &joined)?;
+        for (i, Blocked { before, after, .. }) in blocks.iter().enumerate() {
+            if before + after > 0 {
+                at = wiring.one(Slice::new(i + 1, *before as usize, joined[i + 1] - *after as usize), &[at])?;
+            }
+        }
+        Ok(tvec![at])
+    }
 }

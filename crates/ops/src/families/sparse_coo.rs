@@ -1,24 +1,20 @@
 //! Sparse tensors in coordinate format (COO): `sparse_reshape`, `sparse_fill_empty_rows`.
 
-use std::collections::BTreeSet;
-
-use tract_core::internal::*;
-
 use crate::families::gather::integer;
-use crate::kernel::indexing::{index_in, integers, pick_flat};
-use crate::{Call, FusionClass, OpDef, TypeError, Typed};
+use crate::{Call, FusionClass, OpDef, TypeError};
 use edgecut_graph::{DType, Dim, Shape, TensorType, Type};
+use std::collections::BTreeSet;
 
 pub(crate) const OPS: &[OpDef] = &[
     OpDef::new("sparse_reshape", &["sparse_indices", "prev_shape", "new_shape"], reshape_type)
         .class(FusionClass::Injective)
-        .host(reshape),
+        .host(kernel!(reshape)),
     OpDef::new(
         "sparse_fill_empty_rows",
         &["sparse_indices", "sparse_values", "dense_shape", "default_value"],
         fill_type,
     )
-    .host(fill),
+    .host(kernel!(fill)),
 ];
 
 /// The coordinates in the new shape, and the new shape with its -1 resolved.
@@ -30,34 +26,6 @@ fn reshape_type(call: &Call<'_>) -> Result<Type, TypeError> {
     };
     let found = TensorType::new(indices.dtype, [*count, *rank].into_iter().collect());
     Ok(Type::Tuple(vec![found.into(), new_shape.clone().into()]))
-}
-
-fn product(mut dims: impl Iterator<Item = i64>) -> TractResult<i64> {
-    dims.try_fold(1i64, |n, dim| n.checked_mul(dim)).context("the number of elements overflows")
-}
-
-fn reshape(_call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let (indices, from, mut to) = (integers(&inputs[0])?, integers(&inputs[1])?, integers(&inputs[2])?);
-    let elements = product(from.iter().copied())?;
-    let known = product(to.iter().copied().filter(|d| *d != -1))?;
-    ensure!(from.iter().chain(&to).all(|d| *d >= -1) && known != 0, "the shapes {from:?} and {to:?} are incompatible");
-    to.iter_mut().filter(|d| **d == -1).for_each(|d| *d = elements / known);
-    ensure!(product(to.iter().copied())? == elements, "{elements} elements cannot be reshaped to {to:?}");
-    let count = inputs[0].shape()[0];
-    let mut found = vec![0i64; count * to.len()];
-    if !from.is_empty() && !to.is_empty() {
-        for (row, moved) in indices.chunks_exact(from.len()).zip(found.chunks_exact_mut(to.len())) {
-            let mut flat =
-                row.iter().zip(&from).fold(0i64, |flat: i64, (at, dim)| flat.wrapping_mul(*dim).wrapping_add(*at));
-            for (at, dim) in moved.iter_mut().zip(&to).rev() {
-                *at = flat % (*dim).max(1);
-                flat /= (*dim).max(1);
-            }
-        }
-    }
-    let found = Tensor::from_shape(&[count, to.len()], &found)?.cast_to_dt(inputs[0].datum_type())?.into_owned();
-    let to = Tensor::from_shape(inputs[2].shape(), &to)?.cast_to_dt(inputs[2].datum_type())?.into_owned();
-    Ok(tvec!(found, to))
 }
 
 /// The coordinates and values with one more for each empty row, and which rows were empty.
@@ -84,35 +52,74 @@ fn fill_type(call: &Call<'_>) -> Result<Type, TypeError> {
     ]))
 }
 
-/// Keeps the order within a row; an empty row gets the default value at column 0.
-fn fill(_call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-    let (indices, shape) = (integers(&inputs[0])?, integers(&inputs[2])?);
-    let width = inputs[0].shape()[1];
-    let rows = usize::try_from(*shape.first().context("the dense shape is empty")?)?;
-    ensure!(width > 0, "coordinates of rank 0 have no rows");
-    let values = &inputs[1];
-    let mut of_row: Vec<Vec<usize>> = vec![Vec::new(); rows];
-    for (number, at) in indices.chunks_exact(width).enumerate() {
-        of_row[index_in(at[0], rows)?].push(number);
+#[cfg(feature = "kernels")]
+mod kernel {
+    use tract_core::internal::*;
+
+    use crate::Typed;
+    use crate::kernel::indexing::{index_in, integers, pick_flat};
+
+    fn product(mut dims: impl Iterator<Item = i64>) -> TractResult<i64> {
+        dims.try_fold(1i64, |n, dim| n.checked_mul(dim)).context("the number of elements overflows")
     }
-    let (mut coordinates, mut sources) = (Vec::new(), Vec::new());
-    for (row, numbers) in of_row.iter().enumerate() {
-        if numbers.is_empty() {
-            coordinates.extend((0..width).map(|axis| if axis == 0 { row as i64 } else { 0 }));
-            sources.push(values.len());
+
+    pub(super) fn reshape(_call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let (indices, from, mut to) = (integers(&inputs[0])?, integers(&inputs[1])?, integers(&inputs[2])?);
+        let elements = product(from.iter().copied())?;
+        let known = product(to.iter().copied().filter(|d| *d != -1))?;
+        ensure!(
+            from.iter().chain(&to).all(|d| *d >= -1) && known != 0,
+            "the shapes {from:?} and {to:?} are incompatible"
+        );
+        to.iter_mut().filter(|d| **d == -1).for_each(|d| *d = elements / known);
+        ensure!(product(to.iter().copied())? == elements, "{elements} elements cannot be reshaped to {to:?}");
+        let count = inputs[0].shape()[0];
+        let mut found = vec![0i64; count * to.len()];
+        if !from.is_empty() && !to.is_empty() {
+            for (row, moved) in indices.chunks_exact(from.len()).zip(found.chunks_exact_mut(to.len())) {
+                let mut flat =
+                    row.iter().zip(&from).fold(0i64, |flat: i64, (at, dim)| flat.wrapping_mul(*dim).wrapping_add(*at));
+                for (at, dim) in moved.iter_mut().zip(&to).rev() {
+                    *at = flat % (*dim).max(1);
+                    flat /= (*dim).max(1);
+                }
+            }
         }
-        for number in numbers {
-            coordinates.extend(&indices[number * width..][..width]);
-            sources.push(*number);
-        }
+        let found = Tensor::from_shape(&[count, to.len()], &found)?.cast_to_dt(inputs[0].datum_type())?.into_owned();
+        let to = Tensor::from_shape(inputs[2].shape(), &to)?.cast_to_dt(inputs[2].datum_type())?.into_owned();
+        Ok(tvec!(found, to))
     }
-    let default = inputs[3].cast_to_dt(values.datum_type())?.into_owned().into_shape(&[1])?;
-    let all = Tensor::stack_tensors(0, &[values.clone().into_tensor(), default])?;
-    let coordinates = Tensor::from_shape(&[sources.len(), width], &coordinates)?;
-    let empty: Vec<bool> = of_row.iter().map(Vec::is_empty).collect();
-    Ok(tvec!(
-        coordinates.cast_to_dt(inputs[0].datum_type())?.into_owned(),
-        pick_flat(&all, &[sources.len()], &sources)?,
-        tensor1(&empty)
-    ))
+
+    /// Keeps the order within a row; an empty row gets the default value at column 0.
+    pub(super) fn fill(_call: &Typed<'_>, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let (indices, shape) = (integers(&inputs[0])?, integers(&inputs[2])?);
+        let width = inputs[0].shape()[1];
+        let rows = usize::try_from(*shape.first().context("the dense shape is empty")?)?;
+        ensure!(width > 0, "coordinates of rank 0 have no rows");
+        let values = &inputs[1];
+        let mut of_row: Vec<Vec<usize>> = vec![Vec::new(); rows];
+        for (number, at) in indices.chunks_exact(width).enumerate() {
+            of_row[index_in(at[0], rows)?].push(number);
+        }
+        let (mut coordinates, mut sources) = (Vec::new(), Vec::new());
+        for (row, numbers) in of_row.iter().enumerate() {
+            if numbers.is_empty() {
+                coordinates.extend((0..width).map(|axis| if axis == 0 { row as i64 } else { 0 }));
+                sources.push(values.len());
+            }
+            for number in numbers {
+                coordinates.extend(&indices[number * width..][..width]);
+                sources.push(*number);
+            }
+        }
+        let default = inputs[3].cast_to_dt(values.datum_type())?.into_owned().into_shape(&[1])?;
+        let all = Tensor::stack_tensors(0, &[values.clone().into_tensor(), default])?;
+        let coordinates = Tensor::from_shape(&[sources.len(), width], &coordinates)?;
+        let empty: Vec<bool> = of_row.iter().map(Vec::is_empty).collect();
+        Ok(tvec!(
+            coordinates.cast_to_dt(inputs[0].datum_type())?.into_owned(),
+            pick_flat(&all, &[sources.len()], &sources)?,
+            tensor1(&empty)
+        ))
+    }
 }

@@ -1,8 +1,5 @@
 //! `transpose`: permutes axes.
 
-use tract_core::internal::*;
-
-use crate::kernel::Wiring;
 use crate::split::{Linearity, SplitAxis};
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{Shape, TensorType, Type};
@@ -12,7 +9,7 @@ pub(crate) const OPS: &[OpDef] = &[OpDef::new("transpose", &["data"], transposed
     .class(FusionClass::Injective)
     .split(transpose_axes)
     .linearity(Linearity::Linear(&[0]))
-    .wire(transpose)];
+    .wire(kernel!(transpose))];
 
 /// By axis of the result: the corresponding axis of the operand.
 fn permutation(call: &Call<'_>, shape: &Shape) -> Result<Vec<usize>, TypeError> {
@@ -39,11 +36,23 @@ fn transpose_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
     Ok(from.into_iter().enumerate().map(|(axis, from)| SplitAxis::along(call, axis).operand(0, from)).collect())
 }
 
-fn transpose(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let permutation = permutation(call, &call.tensor(0)?.shape)?;
-    let mut outlet = inputs[0];
-    for step in tract_core::ops::change_axes::perm_to_ops(&permutation) {
-        outlet = wiring.one(step, &[outlet])?;
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+
+    use crate::kernel::Wiring;
+
+    pub(super) fn transpose(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let permutation = permutation(call, &call.tensor(0)?.shape)?;
+        let mut outlet = inputs[0];
+        for step in tract_core::ops::change_axes::perm_to_ops(&permutation) {
+            outlet = wiring.one(step, &[outlet])?;
+        }
+        Ok(tvec!(outlet))
     }
-    Ok(tvec!(outlet))
 }

@@ -1,9 +1,6 @@
 //! Views: `reshape`, `squeeze`, `expand_dims`, `nn.batch_flatten` and their variants. The result shares its operand's
 //! storage; nothing is computed or copied.
 
-use tract_core::internal::*;
-
-use crate::kernel::Wiring;
 use crate::rules::unify;
 use crate::split::{Linearity, SplitAxis, gcd, with_entry};
 use crate::{Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
@@ -50,12 +47,7 @@ const fn view(
         .class(FusionClass::Injective)
         .alias(Alias::View)
         .linearity(Linearity::Linear(&[0]))
-        .wire(reshape)
-}
-
-/// Reshapes the first operand to the shape of the result.
-pub(crate) fn reshape(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    Ok(tvec!(wiring.reshape(inputs[0], &call.dims()?)?))
+        .wire(kernel!(reshape))
 }
 
 /// The axes of the result whose slices are slices of the operand: those that begin where an axis of the operand begins.
@@ -283,4 +275,21 @@ fn flattened(call: &Call<'_>) -> Result<Type, TypeError> {
     };
     let rest = product(rest.iter().map(|d| d.get()));
     Ok(TensorType::new(data.dtype, [*batch, rest.into()].into_iter().collect()).into())
+}
+
+#[cfg(feature = "kernels")]
+pub(crate) mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+
+    use crate::kernel::Wiring;
+
+    /// Reshapes the first operand to the shape of the result.
+    pub(crate) fn reshape(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        Ok(tvec!(wiring.reshape(inputs[0], &call.dims()?)?))
+    }
 }

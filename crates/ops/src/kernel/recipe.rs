@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use tract_core::internal::*;
 
-pub use crate::kernel::{moments::NormGroups, taps::Taps};
 use crate::window::Window;
+pub use crate::{kernel::moments::NormGroups, taps::Taps};
 
 /// The computation of one kernel. Axes are those of the first operand.
 #[derive(Debug, Clone)]

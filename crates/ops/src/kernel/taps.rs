@@ -1,10 +1,8 @@
 //! Separable resampling: each element along an axis is a weighted sum of a few elements of the data (its taps).
 
-use smallvec::SmallVec;
 use tract_core::{internal::*, num_traits::Float};
 
-/// For each index of the result: indices of the data and their weights, which sum to 1.
-pub type Taps = Vec<SmallVec<[(usize, f32); 4]>>;
+use crate::taps::Taps;
 
 /// `data` with each of `axes` resampled by its taps.
 pub(crate) fn resampled<T: Float + Datum>(data: &Tensor, axes: &[(usize, Taps)]) -> TractResult<Tensor> {

@@ -1,21 +1,15 @@
 //! `nn.conv2d_backward_weight`: the gradient of a convolution with respect to its weight.
 
-use tract_core::internal::*;
-
 use super::geometry::{DATA_AXES, KERNEL_AXES};
 use crate::{
     Call, TypeError, Typed,
-    kernel::{
-        self, Wiring,
-        element::{Number, for_dtype},
-        window_loops::{Channels, Rows},
-    },
     layout::{Layout, map_dim},
     window::Window,
 };
 use edgecut_graph::{Dim, TensorType, Type};
 
 const DATA: &str = DATA_AXES[2];
+
 const WEIGHT: &str = KERNEL_AXES[2];
 
 /// `nn.conv2d_backward_weight(grad, data)`. Its attributes are those of a convolution, with different meanings:
@@ -64,48 +58,60 @@ pub(crate) fn backward_flops(call: &Typed<'_>) -> u64 {
     grads.saturating_mul(taps.unwrap_or(0))
 }
 
-pub(crate) fn backward_kernel(
-    wiring: &mut Wiring<'_>,
-    call: &Typed<'_>,
-    inputs: &[OutletId],
-) -> TractResult<TVec<OutletId>> {
-    let backward = Backward::of(call)?;
-    let dtype = kernel::fact(call.result()?)?.datum_type;
-    let wide = if dtype == DatumType::F16 { DatumType::F32 } else { dtype };
-    let plain = Layout::parse(DATA).map_err(TractError::msg)?;
-    let grad = backward.grad.wire(&plain, wiring, inputs[0])?;
-    let data = backward.data.wire(&plain, wiring, inputs[1])?;
-    let operands = [wiring.cast(grad, wide)?, wiring.cast(data, wide)?];
-    let (grad, data) = (wiring.concrete(grad)?, wiring.concrete(data)?);
-    let groups = backward.groups as usize;
-    let channels = Channels { batch: grad[0], groups, small: grad[1] / groups, large: data[1] / groups };
-    let out: Vec<usize> = backward
-        .sizes
-        .iter()
-        .map(|d| d.get().map(|n| n as usize))
-        .collect::<Option<_>>()
-        .context("a size is unknown")?;
-    let rows = Rows::new(&backward.windows, &grad[2..], &data[2..]);
-    let made = wiring.custom(
-        "WeightGradient",
-        tvec![wide.fact(&out)],
-        &operands,
-        move |inputs| for_dtype!(wide, T in number => correlate::<T>(&rows, channels, inputs, &out)),
-    )?[0];
-    let made = wiring.cast(made, dtype)?;
-    let stored = Layout::parse(WEIGHT).map_err(TractError::msg)?;
-    Ok(tvec![stored.wire(&backward.weight, wiring, made)?])
-}
+#[cfg(feature = "kernels")]
+pub(crate) mod kernel {
+    use super::*;
+    use tract_core::internal::*;
 
-fn correlate<T: Number>(
-    rows: &Rows,
-    channels: Channels,
-    inputs: &[TValue],
-    out: &[usize],
-) -> TractResult<TVec<Tensor>> {
-    let mut result = Tensor::zero_dt(T::datum_type(), out)?;
-    let (grad, data) = (inputs[0].try_as_plain_ram()?, inputs[1].try_as_plain_ram()?);
-    let (grad, data) = (grad.as_slice::<T>()?, data.as_slice::<T>()?);
-    rows.correlate(channels, grad, data, result.try_as_plain_ram_mut()?.as_slice_mut::<T>()?);
-    Ok(tvec![result])
+    use crate::kernel::{
+        self, Wiring,
+        element::{Number, for_dtype},
+        window_loops::{Channels, Rows},
+    };
+
+    pub(crate) fn backward_kernel(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let backward = Backward::of(call)?;
+        let dtype = kernel::fact(call.result()?)?.datum_type;
+        let wide = if dtype == DatumType::F16 { DatumType::F32 } else { dtype };
+        let plain = Layout::parse(DATA).map_err(TractError::msg)?;
+        let grad = backward.grad.wire(&plain, wiring, inputs[0])?;
+        let data = backward.data.wire(&plain, wiring, inputs[1])?;
+        let operands = [wiring.cast(grad, wide)?, wiring.cast(data, wide)?];
+        let (grad, data) = (wiring.concrete(grad)?, wiring.concrete(data)?);
+        let groups = backward.groups as usize;
+        let channels = Channels { batch: grad[0], groups, small: grad[1] / groups, large: data[1] / groups };
+        let out: Vec<usize> = backward
+            .sizes
+            .iter()
+            .map(|d| d.get().map(|n| n as usize))
+            .collect::<Option<_>>()
+            .context("a size is unknown")?;
+        let rows = Rows::new(&backward.windows, &grad[2..], &data[2..]);
+        let made = wiring.custom(
+            "WeightGradient",
+            tvec![wide.fact(&out)],
+            &operands,
+            move |inputs| for_dtype!(wide, T in number => correlate::<T>(&rows, channels, inputs, &out)),
+        )?[0];
+        let made = wiring.cast(made, dtype)?;
+        let stored = Layout::parse(WEIGHT).map_err(TractError::msg)?;
+        Ok(tvec![stored.wire(&backward.weight, wiring, made)?])
+    }
+
+    fn correlate<T: Number>(
+        rows: &Rows,
+        channels: Channels,
+        inputs: &[TValue],
+        out: &[usize],
+    ) -> TractResult<TVec<Tensor>> {
+        let mut result = Tensor::zero_dt(T::datum_type(), out)?;
+        let (grad, data) = (inputs[0].try_as_plain_ram()?, inputs[1].try_as_plain_ram()?);
+        let (grad, data) = (grad.as_slice::<T>()?, data.as_slice::<T>()?);
+        rows.correlate(channels, grad, data, result.try_as_plain_ram_mut()?.as_slice_mut::<T>()?);
+        Ok(tvec![result])
+    }
 }

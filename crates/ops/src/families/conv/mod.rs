@@ -11,6 +11,7 @@
 
 mod backward;
 pub(crate) mod deformable;
+#[cfg(feature = "kernels")]
 pub(crate) mod forward;
 pub(crate) mod geometry;
 pub(crate) mod packed;
@@ -19,12 +20,11 @@ mod shards;
 mod transpose;
 
 use self::{
-    backward::{backward_flops, backward_kernel, backward_type},
-    forward::conv_kernel,
+    backward::{backward_flops, backward_type},
     geometry::{conv_flops, conv_operands, conv_type, unchecked_type},
     schema::{CONV1D, CONV2D, CONV3D, OPERANDS, TRANSPOSED1D, TRANSPOSED2D, TRANSPOSED3D},
     shards::{conv_axes, transposed_axes},
-    transpose::{transposed_flops, transposed_kernel, transposed_operands, transposed_type},
+    transpose::{transposed_flops, transposed_operands, transposed_type},
 };
 use crate::{FusionClass, OpDef, def::InferFn};
 
@@ -35,7 +35,7 @@ pub(crate) const OPS: &[OpDef] = &[
         .flops(conv_flops::<1>)
         .class(FusionClass::OutFusable)
         .split(conv_axes::<1>)
-        .wire(conv_kernel::<1>),
+        .wire(kernel!(conv_kernel::<1>)),
     conv2d("nn.conv2d", conv_type::<2>),
     conv2d("nn.contrib_conv2d_NCHWc", unchecked_type::<2>),
     conv2d("nn.contrib_depthwise_conv2d_NCHWc", conv_type::<2>),
@@ -45,33 +45,33 @@ pub(crate) const OPS: &[OpDef] = &[
         .flops(conv_flops::<3>)
         .class(FusionClass::OutFusable)
         .split(conv_axes::<3>)
-        .wire(conv_kernel::<3>),
+        .wire(kernel!(conv_kernel::<3>)),
     OpDef::new("nn.conv2d_backward_weight", &["grad", "data"], backward_type)
         .attrs("relay.attrs.Conv2DAttrs", CONV2D)
         .flops(backward_flops)
         .class(FusionClass::OutFusable)
-        .wire(backward_kernel),
+        .wire(kernel!(backward_kernel)),
     OpDef::new("nn.conv1d_transpose", OPERANDS, transposed_type::<1>)
         .attrs("relay.attrs.Conv1DTransposeAttrs", TRANSPOSED1D)
         .operand_types(transposed_operands::<1>)
         .flops(transposed_flops::<1>)
         .class(FusionClass::OutFusable)
         .split(transposed_axes::<1>)
-        .wire(transposed_kernel::<1>),
+        .wire(kernel!(transposed_kernel::<1>)),
     OpDef::new("nn.conv2d_transpose", OPERANDS, transposed_type::<2>)
         .attrs("relay.attrs.Conv2DTransposeAttrs", TRANSPOSED2D)
         .operand_types(transposed_operands::<2>)
         .flops(transposed_flops::<2>)
         .class(FusionClass::OutFusable)
         .split(transposed_axes::<2>)
-        .wire(transposed_kernel::<2>),
+        .wire(kernel!(transposed_kernel::<2>)),
     OpDef::new("nn.conv3d_transpose", OPERANDS, transposed_type::<3>)
         .attrs("relay.attrs.Conv3DTransposeAttrs", TRANSPOSED3D)
         .operand_types(transposed_operands::<3>)
         .flops(transposed_flops::<3>)
         .class(FusionClass::OutFusable)
         .split(transposed_axes::<3>)
-        .wire(transposed_kernel::<3>),
+        .wire(kernel!(transposed_kernel::<3>)),
 ];
 
 const fn conv2d(name: &'static str, infer: InferFn) -> OpDef {
@@ -81,5 +81,12 @@ const fn conv2d(name: &'static str, infer: InferFn) -> OpDef {
         .flops(conv_flops::<2>)
         .class(FusionClass::OutFusable)
         .split(conv_axes::<2>)
-        .wire(conv_kernel::<2>)
+        .wire(kernel!(conv_kernel::<2>))
+}
+
+#[cfg(feature = "kernels")]
+mod kernel {
+    pub(super) use crate::families::conv::{
+        backward::kernel::backward_kernel, forward::conv_kernel, transpose::kernel::transposed_kernel,
+    };
 }

@@ -8,7 +8,9 @@ use crate::def::{
 pub(crate) const OPERANDS: &[&str] = &["data", "weight"];
 
 pub(crate) const CONV1D: &[AttrDef] = &attrs("[1]", "[0, 0]", "\"NCW\"", "\"OIW\"");
+
 pub(crate) const CONV2D: &[AttrDef] = &attrs("[1, 1]", "[0, 0]", "\"NCHW\"", "\"OIHW\"");
+
 pub(crate) const CONV3D: &[AttrDef] = &attrs("[1, 1, 1]", "[0, 0, 0]", "\"NCDHW\"", "\"OIDHW\"");
 
 const fn attrs(ones: &'static str, zeros: &'static str, data: &'static str, kernel: &'static str) -> [AttrDef; 10] {
@@ -27,7 +29,9 @@ const fn attrs(ones: &'static str, zeros: &'static str, data: &'static str, kern
 }
 
 pub(crate) const TRANSPOSED1D: &[AttrDef] = &transposed_attrs("[1]", "[0]", "\"NCW\"", "\"IOW\"");
+
 pub(crate) const TRANSPOSED2D: &[AttrDef] = &transposed_attrs("[1, 1]", "[0, 0]", "\"NCHW\"", "\"IOHW\"");
+
 pub(crate) const TRANSPOSED3D: &[AttrDef] = &transposed_attrs("[1, 1, 1]", "[0, 0, 0]", "\"NCDHW\"", "\"IODHW\"");
 
 const fn transposed_attrs(

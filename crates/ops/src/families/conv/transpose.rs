@@ -1,21 +1,8 @@
 //! Transposed convolutions with one to three spatial axes: type rule, cost and kernels.
 
-use tract_core::{
-    internal::*,
-    ops::cnn::{Deconv, KernelFormat},
-};
-
-use super::{
-    forward::{Arithmetic, pool_spec},
-    geometry::DATA_AXES,
-};
+use super::geometry::DATA_AXES;
 use crate::{
     Call, TypeError, Typed,
-    kernel::{
-        self, Wiring,
-        element::{Number, for_dtype},
-        window_loops::{Channels, Rows},
-    },
     layout::{Layout, map_dim},
     window::Window,
 };
@@ -158,103 +145,121 @@ pub(crate) fn transposed_flops<const RANK: usize>(call: &Typed<'_>) -> u64 {
     conv.windows.iter().map(|w| w.size).fold(inputs.saturating_mul(per_group), u64::saturating_mul).saturating_mul(2)
 }
 
-/// Wires a transposed convolution over `RANK` spatial axes.
-pub(crate) fn transposed_kernel<const RANK: usize>(
-    wiring: &mut Wiring<'_>,
-    call: &Typed<'_>,
-    inputs: &[OutletId],
-) -> TractResult<TVec<OutletId>> {
-    let conv = Transposed::<RANK>::of(call)?;
-    let &[data, weight, ..] = inputs else { bail!("a transposed convolution has two operands") };
-    let out = kernel::fact(call.result()?)?.datum_type;
-    let layout = Layout::parse(Transposed::<RANK>::DATA).map_err(TractError::msg)?;
-    let plain = Layout::parse(Transposed::<RANK>::KERNEL).map_err(TractError::msg)?;
-    let data = conv.data.wire(&layout, wiring, data)?;
-    let weight = conv.kernel.wire(&plain, wiring, weight)?;
-    let (a, b) = (wiring.fact(data)?.datum_type, wiring.fact(weight)?.datum_type);
-    let made = match Arithmetic::choose(a, b, out, u64::MAX) {
-        Arithmetic::Float(dt) => {
-            let (data, weight) = (wiring.cast(data, dt)?, wiring.cast(weight, dt)?);
-            deconv(&conv, wiring, data, weight)?
-        }
-        _ => {
-            let (data, weight) = (wiring.cast(data, out)?, wiring.cast(weight, out)?);
-            loops(&conv, call, wiring, data, weight)?
-        }
+#[cfg(feature = "kernels")]
+pub(crate) mod kernel {
+    use super::*;
+    use tract_core::{
+        internal::*,
+        ops::cnn::{Deconv, KernelFormat},
     };
-    let made = wiring.cast(made, out)?;
-    Ok(tvec![layout.wire(&conv.out, wiring, made)?])
-}
 
-/// Wires tract's kernel for data (N, C, spatial…) and weight (I, O / groups, spatial…).
-fn deconv<const RANK: usize>(
-    conv: &Transposed<RANK>,
-    wiring: &mut Wiring<'_>,
-    data: OutletId,
-    mut weight: OutletId,
-) -> TractResult<OutletId> {
-    let fact = wiring.fact(weight)?;
-    let (dtype, groups) = (fact.datum_type, conv.groups as usize);
-    let (channels_in, per_group) = (fact.shape[0].to_usize()?, fact.shape[1].to_usize()?);
-    ensure!(
-        conv.channels_out.get() == Some((per_group * groups) as u64),
-        "the result's type has the channels of one group, the operator makes those of {groups}: write `channels`"
-    );
-    // (groups · I, O, …) to (groups · O, I, …)
-    let dim = |n: usize| n.to_dim();
-    weight = wiring
-        .one(AxisOp::Reshape(0, tvec![dim(channels_in)], tvec![dim(groups), dim(channels_in / groups)]), &[weight])?;
-    weight = wiring.one(AxisOp::Move(1, 2), &[weight])?;
-    weight = wiring
-        .one(AxisOp::Reshape(0, tvec![dim(groups), dim(per_group)], tvec![dim(groups * per_group)]), &[weight])?;
-    let op = Deconv {
-        pool_spec: pool_spec(&conv.windows, tract_core::ops::nn::DataFormat::NCHW, channels_in, per_group * groups),
-        kernel_format: KernelFormat::OIHW,
-        adjustments: conv.output_padding.iter().map(|n| *n as usize).collect(),
-        group: groups,
+    use crate::families::conv::forward::{Arithmetic, pool_spec};
+    use crate::kernel::{
+        self, Wiring,
+        element::{Number, for_dtype},
+        window_loops::{Channels, Rows},
     };
-    let bias = wiring.constant(Tensor::zero_scalar_dt(dtype)?)?;
-    wiring.one(op, &[data, weight, bias])
-}
 
-/// Wires the loops for data (N, C, spatial…) and weight (I, O / groups, spatial…) of one integer type.
-fn loops<const RANK: usize>(
-    conv: &Transposed<RANK>,
-    call: &Typed<'_>,
-    wiring: &mut Wiring<'_>,
-    data: OutletId,
-    weight: OutletId,
-) -> TractResult<OutletId> {
-    let (dtype, shape) = (wiring.fact(data)?.datum_type, wiring.concrete(data)?);
-    let (groups, per_group) = (conv.groups as usize, wiring.concrete(weight)?[1]);
-    let mut out = vec![shape[0], groups * per_group];
-    for axis in 0..RANK {
-        out.push(conv.out_size(call, axis)?.get().context("a size is unknown")? as usize);
+    /// Wires a transposed convolution over `RANK` spatial axes.
+    pub(crate) fn transposed_kernel<const RANK: usize>(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let conv = Transposed::<RANK>::of(call)?;
+        let &[data, weight, ..] = inputs else { bail!("a transposed convolution has two operands") };
+        let out = kernel::fact(call.result()?)?.datum_type;
+        let layout = Layout::parse(Transposed::<RANK>::DATA).map_err(TractError::msg)?;
+        let plain = Layout::parse(Transposed::<RANK>::KERNEL).map_err(TractError::msg)?;
+        let data = conv.data.wire(&layout, wiring, data)?;
+        let weight = conv.kernel.wire(&plain, wiring, weight)?;
+        let (a, b) = (wiring.fact(data)?.datum_type, wiring.fact(weight)?.datum_type);
+        let made = match Arithmetic::choose(a, b, out, u64::MAX) {
+            Arithmetic::Float(dt) => {
+                let (data, weight) = (wiring.cast(data, dt)?, wiring.cast(weight, dt)?);
+                deconv(&conv, wiring, data, weight)?
+            }
+            _ => {
+                let (data, weight) = (wiring.cast(data, out)?, wiring.cast(weight, out)?);
+                loops(&conv, call, wiring, data, weight)?
+            }
+        };
+        let made = wiring.cast(made, out)?;
+        Ok(tvec![layout.wire(&conv.out, wiring, made)?])
     }
-    let channels = Channels { batch: shape[0], groups, small: shape[1] / groups, large: per_group };
-    let rows = Rows::new(&conv.windows, &shape[2..], &out[2..]);
-    let made = wiring.custom(
-        "TransposedConvolution",
-        tvec![dtype.fact(&out)],
-        &[data, weight],
-        move |inputs| for_dtype!(dtype, T in number => scattered::<T>(&rows, channels, inputs, &out)),
-    )?;
-    Ok(made[0])
-}
 
-fn scattered<T: Number>(
-    rows: &Rows,
-    channels: Channels,
-    inputs: &[TValue],
-    out: &[usize],
-) -> TractResult<TVec<Tensor>> {
-    let mut result = Tensor::zero_dt(T::datum_type(), out)?;
-    let (data, weight) = (inputs[0].try_as_plain_ram()?, inputs[1].try_as_plain_ram()?);
-    rows.scatter(
-        channels,
-        data.as_slice::<T>()?,
-        weight.as_slice::<T>()?,
-        result.try_as_plain_ram_mut()?.as_slice_mut::<T>()?,
-    );
-    Ok(tvec![result])
+    /// Wires tract's kernel for data (N, C, spatial…) and weight (I, O / groups, spatial…).
+    fn deconv<const RANK: usize>(
+        conv: &Transposed<RANK>,
+        wiring: &mut Wiring<'_>,
+        data: OutletId,
+        mut weight: OutletId,
+    ) -> TractResult<OutletId> {
+        let fact = wiring.fact(weight)?;
+        let (dtype, groups) = (fact.datum_type, conv.groups as usize);
+        let (channels_in, per_group) = (fact.shape[0].to_usize()?, fact.shape[1].to_usize()?);
+        ensure!(
+            conv.channels_out.get() == Some((per_group * groups) as u64),
+            "the result's type has the channels of one group, the operator makes those of {groups}: write `channels`"
+        );
+        // (groups · I, O, …) to (groups · O, I, …)
+        let dim = |n: usize| n.to_dim();
+        weight = wiring.one(
+            AxisOp::Reshape(0, tvec![dim(channels_in)], tvec![dim(groups), dim(channels_in / groups)]),
+            &[weight],
+        )?;
+        weight = wiring.one(AxisOp::Move(1, 2), &[weight])?;
+        weight = wiring
+            .one(AxisOp::Reshape(0, tvec![dim(groups), dim(per_group)], tvec![dim(groups * per_group)]), &[weight])?;
+        let op = Deconv {
+            pool_spec: pool_spec(&conv.windows, tract_core::ops::nn::DataFormat::NCHW, channels_in, per_group * groups),
+            kernel_format: KernelFormat::OIHW,
+            adjustments: conv.output_padding.iter().map(|n| *n as usize).collect(),
+            group: groups,
+        };
+        let bias = wiring.constant(Tensor::zero_scalar_dt(dtype)?)?;
+        wiring.one(op, &[data, weight, bias])
+    }
+
+    /// Wires the loops for data (N, C, spatial…) and weight (I, O / groups, spatial…) of one integer type.
+    fn loops<const RANK: usize>(
+        conv: &Transposed<RANK>,
+        call: &Typed<'_>,
+        wiring: &mut Wiring<'_>,
+        data: OutletId,
+        weight: OutletId,
+    ) -> TractResult<OutletId> {
+        let (dtype, shape) = (wiring.fact(data)?.datum_type, wiring.concrete(data)?);
+        let (groups, per_group) = (conv.groups as usize, wiring.concrete(weight)?[1]);
+        let mut out = vec![shape[0], groups * per_group];
+        for axis in 0..RANK {
+            out.push(conv.out_size(call, axis)?.get().context("a size is unknown")? as usize);
+        }
+        let channels = Channels { batch: shape[0], groups, small: shape[1] / groups, large: per_group };
+        let rows = Rows::new(&conv.windows, &shape[2..], &out[2..]);
+        let made = wiring.custom(
+            "TransposedConvolution",
+            tvec![dtype.fact(&out)],
+            &[data, weight],
+            move |inputs| for_dtype!(dtype, T in number => scattered::<T>(&rows, channels, inputs, &out)),
+        )?;
+        Ok(made[0])
+    }
+
+    fn scattered<T: Number>(
+        rows: &Rows,
+        channels: Channels,
+        inputs: &[TValue],
+        out: &[usize],
+    ) -> TractResult<TVec<Tensor>> {
+        let mut result = Tensor::zero_dt(T::datum_type(), out)?;
+        let (data, weight) = (inputs[0].try_as_plain_ram()?, inputs[1].try_as_plain_ram()?);
+        rows.scatter(
+            channels,
+            data.as_slice::<T>()?,
+            weight.as_slice::<T>()?,
+            result.try_as_plain_ram_mut()?.as_slice_mut::<T>()?,
+        );
+        Ok(tvec![result])
+    }
 }

@@ -1,16 +1,7 @@
 //! `image.dilation2d`: greyscale morphological dilation.
 
-use tract_core::internal::*;
-use tract_core::ops::array::{Pad, PadMode};
-
 use crate::{
-    AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
-    kernel::{
-        self, Wiring,
-        element::{Number, for_dtype},
-        window_loops::{Channels, Rows},
-    },
-    layout::Layout,
+    AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError,
     rules::unify,
     window::{Rounding, Window},
 };
@@ -35,7 +26,7 @@ pub(crate) const OPS: &[OpDef] = &[OpDef::new("image.dilation2d", &["data", "wei
         let outputs = call.result().ok().and_then(|t| t.shape.elements()).unwrap_or(0);
         outputs.saturating_mul(2 * window / channels.max(1))
     })
-    .wire(dilation)];
+    .wire(kernel!(dilation))];
 
 fn structure(call: &Call<'_>, weight: &TensorType) -> Result<Vec<edgecut_graph::Dim>, TypeError> {
     call.sizes_in(&call.layout("kernel_layout", "IHW", "IHW")?, weight, "IHW")
@@ -65,49 +56,75 @@ fn dilation_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(call.dtype("out_dtype")?.unwrap_or(data.dtype), shape).into())
 }
 
-/// Zero padding takes part in the maximum.
-fn dilation(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let layout = call.layout("data_layout", "NCHW", "NCHW")?;
-    let kernel_layout = call.layout("kernel_layout", "IHW", "IHW")?;
-    let parse = |text| Layout::parse(text).map_err(TractError::msg);
-    let (plain, plain_kernel) = (parse("NCHW")?, parse("IHW")?);
-    let dtype = kernel::fact(call.result()?)?.datum_type;
-    let data = layout.wire(&plain, wiring, inputs[0])?;
-    let weight = kernel_layout.wire(&plain_kernel, wiring, inputs[1])?;
-    let (mut data, weight) = (wiring.cast(data, dtype)?, wiring.cast(weight, dtype)?);
-    let mut windows = windows(call)?;
-    if windows.iter().any(|w| w.before + w.after > 0) {
-        let mut pads = vec![(0, 0); 2];
-        pads.extend(windows.iter().map(|w| (w.before as usize, w.after as usize)));
-        let zero = Tensor::zero_scalar_dt(dtype)?.into_arc_tensor();
-        data = wiring.one(Pad { pads, mode: PadMode::Constant(zero) }, &[data])?;
-        windows.iter_mut().for_each(|w| (w.before, w.after) = (0, 0));
-    }
-    let shape = wiring.concrete(data)?;
-    let mut out = shape.clone();
-    for (size, window) in out[2..].iter_mut().zip(&windows) {
-        *size = window.count(*size as u64, Rounding::Floor).context("no window fits")? as usize;
-    }
-    let rows = Rows::new(&windows, &out[2..], &shape[2..]);
-    let channels = Channels { batch: shape[0], groups: shape[1], small: 1, large: 1 };
-    let made = wiring.custom(
-        "Dilation2d",
-        tvec![dtype.fact(&out)],
-        &[data, weight],
-        move |inputs| for_dtype!(dtype, T in number => dilated::<T>(&rows, channels, inputs, &out)),
-    )?[0];
-    Ok(tvec![plain.wire(&layout, wiring, made)?])
-}
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+    use tract_core::ops::array::{Pad, PadMode};
 
-fn dilated<T: Number>(rows: &Rows, channels: Channels, inputs: &[TValue], out: &[usize]) -> TractResult<TVec<Tensor>> {
-    let mut result = Tensor::zero_dt(T::datum_type(), out)?;
-    {
-        let (data, weight) = (inputs[0].try_as_plain_ram()?, inputs[1].try_as_plain_ram()?);
-        let mut made = result.try_as_plain_ram_mut()?;
-        let made = made.as_slice_mut::<T>()?;
-        made.fill(T::LOWEST);
-        let fold = |best: T, x: T, w: T| best.larger(x.add(w));
-        rows.gather_by(channels, data.as_slice::<T>()?, weight.as_slice::<T>()?, made, fold);
+    use crate::{
+        Typed,
+        kernel::{
+            self, Wiring,
+            element::{Number, for_dtype},
+            window_loops::{Channels, Rows},
+        },
+        layout::Layout,
+    };
+
+    /// Zero padding takes part in the maximum.
+    pub(super) fn dilation(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let layout = call.layout("data_layout", "NCHW", "NCHW")?;
+        let kernel_layout = call.layout("kernel_layout", "IHW", "IHW")?;
+        let parse = |text| Layout::parse(text).map_err(TractError::msg);
+        let (plain, plain_kernel) = (parse("NCHW")?, parse("IHW")?);
+        let dtype = kernel::fact(call.result()?)?.datum_type;
+        let data = layout.wire(&plain, wiring, inputs[0])?;
+        let weight = kernel_layout.wire(&plain_kernel, wiring, inputs[1])?;
+        let (mut data, weight) = (wiring.cast(data, dtype)?, wiring.cast(weight, dtype)?);
+        let mut windows = windows(call)?;
+        if windows.iter().any(|w| w.before + w.after > 0) {
+            let mut pads = vec![(0, 0); 2];
+            pads.extend(windows.iter().map(|w| (w.before as usize, w.after as usize)));
+            let zero = Tensor::zero_scalar_dt(dtype)?.into_arc_tensor();
+            data = wiring.one(Pad { pads, mode: PadMode::Constant(zero) }, &[data])?;
+            windows.iter_mut().for_each(|w| (w.before, w.after) = (0, 0));
+        }
+        let shape = wiring.concrete(data)?;
+        let mut out = shape.clone();
+        for (size, window) in out[2..].iter_mut().zip(&windows) {
+            *size = window.count(*size as u64, Rounding::Floor).context("no window fits")? as usize;
+        }
+        let rows = Rows::new(&windows, &out[2..], &shape[2..]);
+        let channels = Channels { batch: shape[0], groups: shape[1], small: 1, large: 1 };
+        let made = wiring.custom(
+            "Dilation2d",
+            tvec![dtype.fact(&out)],
+            &[data, weight],
+            move |inputs| for_dtype!(dtype, T in number => dilated::<T>(&rows, channels, inputs, &out)),
+        )?[0];
+        Ok(tvec![plain.wire(&layout, wiring, made)?])
     }
-    Ok(tvec![result])
+
+    fn dilated<T: Number>(
+        rows: &Rows,
+        channels: Channels,
+        inputs: &[TValue],
+        out: &[usize],
+    ) -> TractResult<TVec<Tensor>> {
+        let mut result = Tensor::zero_dt(T::datum_type(), out)?;
+        {
+            let (data, weight) = (inputs[0].try_as_plain_ram()?, inputs[1].try_as_plain_ram()?);
+            let mut made = result.try_as_plain_ram_mut()?;
+            let made = made.as_slice_mut::<T>()?;
+            made.fill(T::LOWEST);
+            let fold = |best: T, x: T, w: T| best.larger(x.add(w));
+            rows.gather_by(channels, data.as_slice::<T>()?, weight.as_slice::<T>()?, made, fold);
+        }
+        Ok(tvec![result])
+    }
 }

@@ -3,20 +3,10 @@
 //!
 //! After `topi/image/grid_sample.py` of TVM 0.14.
 
-use smallvec::{SmallVec, smallvec};
-use tract_core::internal::*;
-
 use super::{AXES, interpolate::cubic};
-use crate::{
-    AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
-    kernel::{
-        Wiring,
-        custom::{numbers, tensor_of},
-    },
-    rules::per_output,
-    split::batch,
-};
+use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, rules::per_output, split::batch};
 use edgecut_graph::{Shape, TensorType, Type};
+use smallvec::SmallVec;
 
 pub(crate) const OPS: &[OpDef] = &[
     OpDef::new("image.grid_sample", &["data", "grid"], sampled_type)
@@ -32,13 +22,13 @@ pub(crate) const OPS: &[OpDef] = &[
         .class(FusionClass::Injective)
         .flops(per_output::<8>)
         .split(|call| Ok(batch(call, &[0, 1])))
-        .wire(grid_sample),
+        .wire(kernel!(grid_sample)),
     OpDef::new("image.affine_grid", &["data"], affine_type)
         .attrs("relay.attrs.AffineGridAttrs", &[AttrDef::required("target_shape", AttrKind::Ints)])
         .class(FusionClass::Injective)
         .flops(per_output::<4>)
         .split(|call| Ok(batch(call, &[0])))
-        .wire(affine_grid),
+        .wire(kernel!(affine_grid)),
 ];
 
 /// The interpolation method.
@@ -152,40 +142,6 @@ fn sampled_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(data.dtype, shape).into())
 }
 
-fn grid_sample(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let sampling = Sampling::read(call)?;
-    let axes = AXES[wiring.fact(inputs[0])?.rank() - 2];
-    let layout = call.layout("layout", axes, axes)?;
-    let plain = crate::layout::Layout::parse(axes).map_err(TractError::msg)?;
-    let data = layout.wire(&plain, wiring, inputs[0])?;
-    let (shape, grid, dtype) = (wiring.concrete(data)?, wiring.concrete(inputs[1])?, wiring.fact(data)?.datum_type);
-    ensure!(grid[1] == shape.len() - 2, "the grid has {} coordinates for {} axes", grid[1], shape.len() - 2);
-    ensure!(grid[0] == shape[0], "the grid has batch size {}, the data {}", grid[0], shape[0]);
-    let mut out = grid.clone();
-    out[1] = shape[1];
-    let made = wiring.custom("GridSample", tvec![dtype.fact(&out)], &[data, inputs[1]], move |inputs| {
-        let (data, points) = (numbers(&inputs[0])?, numbers(&inputs[1])?);
-        let count: usize = grid[2..].iter().product();
-        let plane: usize = shape[2..].iter().product();
-        let mut made = vec![0.0; out.iter().product()];
-        for (image, at) in (0..shape[0]).flat_map(|image| (0..count).map(move |at| (image, at))) {
-            // Coordinates are in reverse order of the axes.
-            let coordinate = |axis: usize| points[(image * grid[1] + grid[1] - 1 - axis) * count + at] as f32;
-            let mut taps: SmallVec<[(usize, f64); 16]> = smallvec![(0, 1.0)];
-            for (axis, n) in shape[2..].iter().enumerate() {
-                let along = sampling.taps(coordinate(axis), *n);
-                taps = taps.iter().flat_map(|(i, w)| along.iter().map(move |(j, v)| (i * n + j, w * v))).collect();
-            }
-            for channel in 0..shape[1] {
-                let from = &data[(image * shape[1] + channel) * plane..][..plane];
-                made[(image * shape[1] + channel) * count + at] = taps.iter().map(|(i, w)| from[*i] * w).sum();
-            }
-        }
-        Ok(tvec![tensor_of(&made, &out, dtype)?])
-    })?[0];
-    Ok(tvec![plain.wire(&layout, wiring, made)?])
-}
-
 fn affine_type(call: &Call<'_>) -> Result<Type, TypeError> {
     let data = call.tensor(0)?;
     if data.shape.rank() != 3 || !data.shape[1].same(2.into()) || !data.shape[2].same(3.into()) {
@@ -196,20 +152,77 @@ fn affine_type(call: &Call<'_>) -> Result<Type, TypeError> {
     Ok(TensorType::new(data.dtype, shape).into())
 }
 
-/// Element (n, k, i, j) is `a·x + b·y + c` with row (a, b, c) = k of matrix n; x and y run from −1 to just below 1.
-fn affine_grid(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let (shape, dtype) = (call.dims()?, wiring.fact(inputs[0])?.datum_type);
-    wiring.custom("AffineGrid", tvec![dtype.fact(&*shape)], inputs, move |inputs| {
-        let step = |n: usize| (2.0 - 1e-7) / n.saturating_sub(1).max(1) as f64;
-        let (down, right) = (step(shape[2]), step(shape[3]));
-        let mut made = Vec::with_capacity(shape.iter().product());
-        for row in numbers(&inputs[0])?.chunks_exact(3) {
-            for (i, j) in (0..shape[2]).flat_map(|i| (0..shape[3]).map(move |j| (i, j))) {
-                made.push(row[0] * (-1.0 + j as f64 * right) + row[1] * (-1.0 + i as f64 * down) + row[2]);
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+
+    use crate::{
+        Typed,
+        kernel::{
+            Wiring,
+            custom::{numbers, tensor_of},
+        },
+    };
+    use smallvec::smallvec;
+
+    pub(super) fn grid_sample(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let sampling = Sampling::read(call)?;
+        let axes = AXES[wiring.fact(inputs[0])?.rank() - 2];
+        let layout = call.layout("layout", axes, axes)?;
+        let plain = crate::layout::Layout::parse(axes).map_err(TractError::msg)?;
+        let data = layout.wire(&plain, wiring, inputs[0])?;
+        let (shape, grid, dtype) = (wiring.concrete(data)?, wiring.concrete(inputs[1])?, wiring.fact(data)?.datum_type);
+        ensure!(grid[1] == shape.len() - 2, "the grid has {} coordinates for {} axes", grid[1], shape.len() - 2);
+        ensure!(grid[0] == shape[0], "the grid has batch size {}, the data {}", grid[0], shape[0]);
+        let mut out = grid.clone();
+        out[1] = shape[1];
+        let made = wiring.custom("GridSample", tvec![dtype.fact(&out)], &[data, inputs[1]], move |inputs| {
+            let (data, points) = (numbers(&inputs[0])?, numbers(&inputs[1])?);
+            let count: usize = grid[2..].iter().product();
+            let plane: usize = shape[2..].iter().product();
+            let mut made = vec![0.0; out.iter().product()];
+            for (image, at) in (0..shape[0]).flat_map(|image| (0..count).map(move |at| (image, at))) {
+                // Coordinates are in reverse order of the axes.
+                let coordinate = |axis: usize| points[(image * grid[1] + grid[1] - 1 - axis) * count + at] as f32;
+                let mut taps: SmallVec<[(usize, f64); 16]> = smallvec![(0, 1.0)];
+                for (axis, n) in shape[2..].iter().enumerate() {
+                    let along = sampling.taps(coordinate(axis), *n);
+                    taps = taps.iter().flat_map(|(i, w)| along.iter().map(move |(j, v)| (i * n + j, w * v))).collect();
+                }
+                for channel in 0..shape[1] {
+                    let from = &data[(image * shape[1] + channel) * plane..][..plane];
+                    made[(image * shape[1] + channel) * count + at] = taps.iter().map(|(i, w)| from[*i] * w).sum();
+                }
             }
-        }
-        Ok(tvec![tensor_of(&made, &shape, dtype)?])
-    })
+            Ok(tvec![tensor_of(&made, &out, dtype)?])
+        })?[0];
+        Ok(tvec![plain.wire(&layout, wiring, made)?])
+    }
+
+    /// Element (n, k, i, j) is `a·x + b·y + c` with row (a, b, c) = k of matrix n; x and y run from −1 to just below 1.
+    pub(super) fn affine_grid(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let (shape, dtype) = (call.dims()?, wiring.fact(inputs[0])?.datum_type);
+        wiring.custom("AffineGrid", tvec![dtype.fact(&*shape)], inputs, move |inputs| {
+            let step = |n: usize| (2.0 - 1e-7) / n.saturating_sub(1).max(1) as f64;
+            let (down, right) = (step(shape[2]), step(shape[3]));
+            let mut made = Vec::with_capacity(shape.iter().product());
+            for row in numbers(&inputs[0])?.chunks_exact(3) {
+                for (i, j) in (0..shape[2]).flat_map(|i| (0..shape[3]).map(move |j| (i, j))) {
+                    made.push(row[0] * (-1.0 + j as f64 * right) + row[1] * (-1.0 + i as f64 * down) + row[2]);
+                }
+            }
+            Ok(tvec![tensor_of(&made, &shape, dtype)?])
+        })
+    }
 }
 
 #[cfg(test)]

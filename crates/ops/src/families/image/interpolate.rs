@@ -3,7 +3,7 @@
 //! After `topi/image/resize.py` of TVM 0.14, whose coordinates are computed in single precision; with a scale, after ONNX's
 //! `Resize`, as ONNX Runtime computes it (`upsample.h`).
 
-use crate::kernel::{remap::Remap, taps::Taps};
+use crate::taps::Taps;
 use smallvec::SmallVec;
 
 /// Maps indices of the result, of length `m`, to positions in the data, of length `n`.
@@ -155,33 +155,6 @@ impl Method {
         (0..m).map(|x| self.taps(coordinates.source(x, n, m, scale), n, scale)).collect()
     }
 
-    /// Like [`Method::axis`], with ONNX's antialiasing: where the axis shrinks, the filter is wider by 1 / `scale` (`_linear_coeffs_antialias`
-    /// and `_cubic_coeffs_antialias` of ONNX's reference implementation). Nearest-neighbour interpolation has no filter.
-    pub fn antialiased_axis(self, coordinates: Coordinates, n: usize, m: usize, scale: f32) -> Taps {
-        let exclude_outside = match self {
-            Method::Linear => false,
-            Method::Cubic { exclude_outside, .. } => exclude_outside,
-            Method::Nearest(_) => return self.axis(coordinates, n, m, false, Some(scale)),
-        };
-        let (shrink, first) = (scale.min(1.0), 1.0 - (self.antialiased_taps(scale) / 2) as f32);
-        let last = n.saturating_sub(1) as f32;
-        let of_position = |position: f32| {
-            let (whole, part) = (position.floor(), position - position.floor());
-            let offsets = (0..=(1.0 - 2.0 * first) as usize).map(|i| first + i as f32);
-            let taps = offsets.map(|offset| {
-                let index = whole + offset;
-                let is_outside = exclude_outside && !(0.0..=last).contains(&index);
-                let weight = if is_outside { 0.0 } else { self.weight((offset - part) * shrink) };
-                (index.clamp(0.0, last) as usize, weight)
-            });
-            let mut taps: SmallVec<[(usize, f32); 4]> = taps.collect();
-            let sum: f32 = taps.iter().map(|(_, weight)| weight).sum();
-            taps.iter_mut().for_each(|(_, weight)| *weight /= sum);
-            taps
-        };
-        (0..m).map(|x| of_position(coordinates.source(x, n, m, Some(scale)))).collect()
-    }
-
     /// Number of taps per output position with antialiasing, for an axis that is resized by `scale`.
     pub fn antialiased_taps(self, scale: f32) -> u64 {
         let radius = match self {
@@ -215,90 +188,125 @@ pub(crate) fn cubic(part: f32, alpha: f32) -> [f32; 4] {
     ]
 }
 
-/// Index tables that select, along each of `axes`, the nearest element; other axes of `shape` are unchanged.
-pub(crate) fn nearest(shape: &[usize], axes: &[(usize, Taps)]) -> Remap {
-    let mut tables: Vec<Vec<Option<usize>>> = shape.iter().map(|n| (0..*n).map(Some).collect()).collect();
-    for (axis, taps) in axes {
-        tables[*axis] = taps.iter().map(|taps| taps.first().map(|(index, _)| *index)).collect();
-    }
-    Remap::new(tables)
-}
-
-#[cfg(test)]
-mod tests {
-    use tract_core::internal::*;
-
+#[cfg(feature = "kernels")]
+pub(crate) mod kernel {
     use super::*;
-    use crate::kernel::taps::resampled;
+    use crate::kernel::remap::Remap;
 
-    #[test]
-    fn weights_sum_to_one_and_stay_inside() {
-        let cubic = Method::Cubic { alpha: -0.5, exclude_outside: true };
-        for method in [Method::Linear, cubic, Method::Nearest(Nearest::Round)] {
-            for coordinates in [Coordinates::HalfPixel, Coordinates::AlignCorners, Coordinates::TfHalfPixelForNn] {
-                for taps in method.axis(coordinates, 4, 9, true, None) {
-                    assert!((taps.iter().map(|t| t.1).sum::<f32>() - 1.0).abs() < 1e-6);
-                    assert!(taps.iter().all(|t| t.0 < 4));
+    impl Method {
+        /// Like [`Method::axis`], with ONNX's antialiasing: where the axis shrinks, the filter is wider by 1 / `scale` (`_linear_coeffs_antialias`
+        /// and `_cubic_coeffs_antialias` of ONNX's reference implementation). Nearest-neighbour interpolation has no filter.
+        pub fn antialiased_axis(self, coordinates: Coordinates, n: usize, m: usize, scale: f32) -> Taps {
+            let exclude_outside = match self {
+                Method::Linear => false,
+                Method::Cubic { exclude_outside, .. } => exclude_outside,
+                Method::Nearest(_) => return self.axis(coordinates, n, m, false, Some(scale)),
+            };
+            let (shrink, first) = (scale.min(1.0), 1.0 - (self.antialiased_taps(scale) / 2) as f32);
+            let last = n.saturating_sub(1) as f32;
+            let of_position = |position: f32| {
+                let (whole, part) = (position.floor(), position - position.floor());
+                let offsets = (0..=(1.0 - 2.0 * first) as usize).map(|i| first + i as f32);
+                let taps = offsets.map(|offset| {
+                    let index = whole + offset;
+                    let is_outside = exclude_outside && !(0.0..=last).contains(&index);
+                    let weight = if is_outside { 0.0 } else { self.weight((offset - part) * shrink) };
+                    (index.clamp(0.0, last) as usize, weight)
+                });
+                let mut taps: SmallVec<[(usize, f32); 4]> = taps.collect();
+                let sum: f32 = taps.iter().map(|(_, weight)| weight).sum();
+                taps.iter_mut().for_each(|(_, weight)| *weight /= sum);
+                taps
+            };
+            (0..m).map(|x| of_position(coordinates.source(x, n, m, Some(scale)))).collect()
+        }
+    }
+
+    /// Index tables that select, along each of `axes`, the nearest element; other axes of `shape` are unchanged.
+    pub(crate) fn nearest(shape: &[usize], axes: &[(usize, Taps)]) -> Remap {
+        let mut tables: Vec<Vec<Option<usize>>> = shape.iter().map(|n| (0..*n).map(Some).collect()).collect();
+        for (axis, taps) in axes {
+            tables[*axis] = taps.iter().map(|taps| taps.first().map(|(index, _)| *index)).collect();
+        }
+        Remap::new(tables)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use tract_core::internal::*;
+
+        use super::*;
+        use crate::kernel::taps::resampled;
+
+        #[test]
+        fn weights_sum_to_one_and_stay_inside() {
+            let cubic = Method::Cubic { alpha: -0.5, exclude_outside: true };
+            for method in [Method::Linear, cubic, Method::Nearest(Nearest::Round)] {
+                for coordinates in [Coordinates::HalfPixel, Coordinates::AlignCorners, Coordinates::TfHalfPixelForNn] {
+                    for taps in method.axis(coordinates, 4, 9, true, None) {
+                        assert!((taps.iter().map(|t| t.1).sum::<f32>() - 1.0).abs() < 1e-6);
+                        assert!(taps.iter().all(|t| t.0 < 4));
+                    }
                 }
             }
         }
-    }
 
-    #[test]
-    fn positions_of_onnx_come_from_the_scale() {
-        use Coordinates::*;
-        for (coordinates, n, m, scale, positions) in [
-            (HalfPixel, 4, 6, 1.5, &[-0.166_666_63f32, 0.5, 1.166_666_7, 1.833_333_3, 2.5, 3.166_666_7][..]),
-            (HalfPixel, 5, 8, 1.7, &[-0.205_882_34, 0.382_352_95]),
-            (Asymmetric, 5, 7, 1.4, &[0.0, 0.714_285_7]),
-            (PytorchHalfPixel, 4, 1, 0.3, &[0.0]),
-            (HalfPixelSymmetric, 4, 2, 0.6, &[0.666_666_7]),
-            (AlignCorners, 4, 7, 1.8, &[0.0, 0.5, 1.0]),
-        ] {
-            let found: Vec<f32> = (0..positions.len()).map(|x| coordinates.source(x, n, m, Some(scale))).collect();
-            let near = found.iter().zip(positions).all(|(a, b)| (a - b).abs() < 1e-5);
-            assert!(near, "{coordinates:?} of {n} by {scale}: {found:?}");
-        }
-    }
-
-    #[test]
-    fn antialiasing_averages_what_is_reduced() {
-        let cubic = Method::Cubic { alpha: -0.75, exclude_outside: false };
-        for (method, scale) in [(Method::Linear, 0.6f32), (Method::Linear, 0.25), (cubic, 0.5)] {
-            let m = (8.0 * scale) as usize;
-            for taps in method.antialiased_axis(Coordinates::HalfPixel, 8, m, scale) {
-                assert!((taps.iter().map(|tap| tap.1).sum::<f32>() - 1.0).abs() < 1e-6 && taps.len() > 3);
+        #[test]
+        fn positions_of_onnx_come_from_the_scale() {
+            use Coordinates::*;
+            for (coordinates, n, m, scale, positions) in [
+                (HalfPixel, 4, 6, 1.5, &[-0.166_666_63f32, 0.5, 1.166_666_7, 1.833_333_3, 2.5, 3.166_666_7][..]),
+                (HalfPixel, 5, 8, 1.7, &[-0.205_882_34, 0.382_352_95]),
+                (Asymmetric, 5, 7, 1.4, &[0.0, 0.714_285_7]),
+                (PytorchHalfPixel, 4, 1, 0.3, &[0.0]),
+                (HalfPixelSymmetric, 4, 2, 0.6, &[0.666_666_7]),
+                (AlignCorners, 4, 7, 1.8, &[0.0, 0.5, 1.0]),
+            ] {
+                let found: Vec<f32> = (0..positions.len()).map(|x| coordinates.source(x, n, m, Some(scale))).collect();
+                let near = found.iter().zip(positions).all(|(a, b)| (a - b).abs() < 1e-5);
+                assert!(near, "{coordinates:?} of {n} by {scale}: {found:?}");
             }
         }
-        let enlarged = Method::Linear.antialiased_axis(Coordinates::HalfPixel, 4, 8, 2.0);
-        assert_eq!(enlarged, Method::Linear.axis(Coordinates::HalfPixel, 4, 8, false, Some(2.0)));
-        // Halves of 0, 1, 2, 3 with the triangle (1, 3, 3, 1) / 8, the edges repeated.
-        let halves = Method::Linear.antialiased_axis(Coordinates::HalfPixel, 4, 2, 0.5);
-        let value = |taps: &SmallVec<[(usize, f32); 4]>| taps.iter().map(|(i, w)| *i as f32 * w).sum::<f32>();
-        assert_eq!(halves.iter().map(value).collect::<Vec<_>>(), [0.625, 2.375]);
-    }
 
-    #[test]
-    fn rounding_of_onnx_has_no_tolerance() {
-        for (nearest, position, scale, index) in [
-            (Nearest::Floor, 1.999_995, 1.5, 1.0),
-            (Nearest::Ceil, 1.000_005, 1.5, 2.0),
-            (Nearest::RoundPreferFloor, 2.5, 1.5, 2.0),
-            (Nearest::RoundPreferCeil, 2.5, 1.5, 3.0),
-            (Nearest::Simple, 1.2, 1.5, 1.0),
-            (Nearest::Simple, 1.2, 0.5, 2.0),
-        ] {
-            assert_eq!(nearest.index(position, Some(scale)), index, "{nearest:?} of {position}");
+        #[test]
+        fn antialiasing_averages_what_is_reduced() {
+            let cubic = Method::Cubic { alpha: -0.75, exclude_outside: false };
+            for (method, scale) in [(Method::Linear, 0.6f32), (Method::Linear, 0.25), (cubic, 0.5)] {
+                let m = (8.0 * scale) as usize;
+                for taps in method.antialiased_axis(Coordinates::HalfPixel, 8, m, scale) {
+                    assert!((taps.iter().map(|tap| tap.1).sum::<f32>() - 1.0).abs() < 1e-6 && taps.len() > 3);
+                }
+            }
+            let enlarged = Method::Linear.antialiased_axis(Coordinates::HalfPixel, 4, 8, 2.0);
+            assert_eq!(enlarged, Method::Linear.axis(Coordinates::HalfPixel, 4, 8, false, Some(2.0)));
+            // Halves of 0, 1, 2, 3 with the triangle (1, 3, 3, 1) / 8, the edges repeated.
+            let halves = Method::Linear.antialiased_axis(Coordinates::HalfPixel, 4, 2, 0.5);
+            let value = |taps: &SmallVec<[(usize, f32); 4]>| taps.iter().map(|(i, w)| *i as f32 * w).sum::<f32>();
+            assert_eq!(halves.iter().map(value).collect::<Vec<_>>(), [0.625, 2.375]);
         }
-    }
 
-    #[test]
-    fn doubling_repeats_and_halving_averages() {
-        let data = tensor2(&[[1f32, 3.0], [5.0, 7.0]]);
-        let double = Method::Nearest(Nearest::Floor).axis(Coordinates::Asymmetric, 2, 4, true, None);
-        let made = nearest(&[2, 2], &[(1, double)]).apply(&data, &tensor0(0f32)).unwrap();
-        assert_eq!(made, tensor2(&[[1f32, 1., 3., 3.], [5., 5., 7., 7.]]));
-        let halve = Method::Linear.axis(Coordinates::HalfPixel, 2, 1, true, None);
-        assert_eq!(resampled::<f32>(&data, &[(0, halve.clone()), (1, halve)]).unwrap(), tensor2(&[[4f32]]));
+        #[test]
+        fn rounding_of_onnx_has_no_tolerance() {
+            for (nearest, position, scale, index) in [
+                (Nearest::Floor, 1.999_995, 1.5, 1.0),
+                (Nearest::Ceil, 1.000_005, 1.5, 2.0),
+                (Nearest::RoundPreferFloor, 2.5, 1.5, 2.0),
+                (Nearest::RoundPreferCeil, 2.5, 1.5, 3.0),
+                (Nearest::Simple, 1.2, 1.5, 1.0),
+                (Nearest::Simple, 1.2, 0.5, 2.0),
+            ] {
+                assert_eq!(nearest.index(position, Some(scale)), index, "{nearest:?} of {position}");
+            }
+        }
+
+        #[test]
+        fn doubling_repeats_and_halving_averages() {
+            let data = tensor2(&[[1f32, 3.0], [5.0, 7.0]]);
+            let double = Method::Nearest(Nearest::Floor).axis(Coordinates::Asymmetric, 2, 4, true, None);
+            let made = nearest(&[2, 2], &[(1, double)]).apply(&data, &tensor0(0f32)).unwrap();
+            assert_eq!(made, tensor2(&[[1f32, 1., 3., 3.], [5., 5., 7., 7.]]));
+            let halve = Method::Linear.axis(Coordinates::HalfPixel, 2, 1, true, None);
+            assert_eq!(resampled::<f32>(&data, &[(0, halve.clone()), (1, halve)]).unwrap(), tensor2(&[[4f32]]));
+        }
     }
 }

@@ -1,19 +1,11 @@
 //! Resizing of images and volumes: `image.resize*` to sizes, `nn.upsampling*` by factors.
 
-use tract_core::internal::*;
-
 use super::{
     AXES,
-    interpolate::{Coordinates, Method, Nearest, nearest},
+    interpolate::{Coordinates, Method, Nearest},
 };
 use crate::{
     AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed,
-    kernel::{
-        self, Wiring,
-        recipe::Recipe,
-        remap::Remap,
-        taps::{Taps, resampled},
-    },
     layout::{Layout, map_dim},
     split::{SplitAxis, off},
 };
@@ -55,7 +47,7 @@ const fn resize<const RANK: usize>(name: &'static str, key: &'static str, attrs:
         .class(FusionClass::Injective)
         .flops(|call| Resize::of_size::<RANK>(call).map_or(0, |resize| flops(call, &resize)))
         .split(resized_axes::<RANK>)
-        .wire(|wiring, call, inputs| wire(wiring, call, inputs, &Resize::of_size::<RANK>(call)?))
+        .wire(kernel!(|wiring, call, inputs| wire(wiring, call, inputs, &Resize::of_size::<RANK>(call)?)))
 }
 
 const fn upsampling<const RANK: usize>(name: &'static str, key: &'static str, attrs: &'static [AttrDef]) -> OpDef {
@@ -64,7 +56,7 @@ const fn upsampling<const RANK: usize>(name: &'static str, key: &'static str, at
         .class(FusionClass::Injective)
         .flops(|call| Resize::of_factors::<RANK>(call).map_or(0, |resize| flops(call, &resize)))
         .split(upsampled_axes::<RANK>)
-        .wire(|wiring, call, inputs| wire(wiring, call, inputs, &Resize::of_factors::<RANK>(call)?))
+        .wire(kernel!(|wiring, call, inputs| wire(wiring, call, inputs, &Resize::of_factors::<RANK>(call)?)))
 }
 
 /// The axes that are not spatial, and the spatial ones whose elements are repeated an integer number of times.
@@ -283,63 +275,75 @@ fn flops(call: &Typed<'_>, resize: &Resize) -> u64 {
     outputs.saturating_mul(2).saturating_mul(taps)
 }
 
-fn wire(
-    wiring: &mut Wiring<'_>,
-    call: &Typed<'_>,
-    inputs: &[OutletId],
-    resize: &Resize,
-) -> TractResult<TVec<OutletId>> {
-    let out = kernel::fact(call.result()?)?;
-    let (shape, given) = (wiring.concrete(inputs[0])?, wiring.fact(inputs[0])?.datum_type);
-    let to = out.shape.as_concrete().context("the size of the result is unknown")?.to_vec();
-    let longest = resize.axes.iter().map(|r| to[r.axis]).max().unwrap_or(0);
-    ensure!(longest as u64 <= MAX_LENGTH, "axes of more than {MAX_LENGTH} elements are not resized");
-    for (r, scale) in resize.axes.iter().filter_map(|r| Some((r, r.scale.filter(|_| resize.is_antialiased)?))) {
-        // Scales that agree with the sizes need about four taps for each element of either.
-        let (n, m) = (shape[r.axis] as u64, to[r.axis] as u64);
-        let count = resize.method.antialiased_taps(scale).saturating_mul(m);
-        ensure!(
-            count <= n.saturating_add(m).saturating_add(2).saturating_mul(16),
-            "antialiasing by a scale of {scale} needs too many taps for an axis of {n} elements"
-        );
-    }
-    let repeats = resize.axes.len() == 2;
-    let taps = |r: &Resized| {
-        let (n, m) = (shape[r.axis], to[r.axis]);
-        let taps = match r.scale.filter(|_| resize.is_antialiased) {
-            Some(scale) => resize.method.antialiased_axis(r.coordinates, n, m, scale),
-            None => resize.method.axis(r.coordinates, n, m, repeats, r.scale),
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+
+    use crate::families::image::interpolate::kernel::nearest;
+    use crate::{
+        kernel::{self, Wiring, recipe::Recipe, remap::Remap, taps::resampled},
+        taps::Taps,
+    };
+
+    pub(super) fn wire(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+        resize: &Resize,
+    ) -> TractResult<TVec<OutletId>> {
+        let out = kernel::fact(call.result()?)?;
+        let (shape, given) = (wiring.concrete(inputs[0])?, wiring.fact(inputs[0])?.datum_type);
+        let to = out.shape.as_concrete().context("the size of the result is unknown")?.to_vec();
+        let longest = resize.axes.iter().map(|r| to[r.axis]).max().unwrap_or(0);
+        ensure!(longest as u64 <= MAX_LENGTH, "axes of more than {MAX_LENGTH} elements are not resized");
+        for (r, scale) in resize.axes.iter().filter_map(|r| Some((r, r.scale.filter(|_| resize.is_antialiased)?))) {
+            // Scales that agree with the sizes need about four taps for each element of either.
+            let (n, m) = (shape[r.axis] as u64, to[r.axis] as u64);
+            let count = resize.method.antialiased_taps(scale).saturating_mul(m);
+            ensure!(
+                count <= n.saturating_add(m).saturating_add(2).saturating_mul(16),
+                "antialiasing by a scale of {scale} needs too many taps for an axis of {n} elements"
+            );
+        }
+        let repeats = resize.axes.len() == 2;
+        let taps = |r: &Resized| {
+            let (n, m) = (shape[r.axis], to[r.axis]);
+            let taps = match r.scale.filter(|_| resize.is_antialiased) {
+                Some(scale) => resize.method.antialiased_axis(r.coordinates, n, m, scale),
+                None => resize.method.axis(r.coordinates, n, m, repeats, r.scale),
+            };
+            (r.axis, taps)
         };
-        (r.axis, taps)
-    };
-    // The innermost axis first, for cache locality.
-    let axes: Vec<(usize, Taps)> = resize.axes.iter().rev().map(taps).collect();
-    let mut seen: Vec<Vec<Option<usize>>> = to.iter().map(|n| (0..*n).map(Some).collect()).collect();
-    for r in &resize.axes {
-        seen[r.axis] = r.coordinates.inside(shape[r.axis], to[r.axis], r.scale);
-    }
-    let cropped = seen.iter().flatten().any(Option::is_none).then(|| Remap::new(seen));
-    let dtype = match (resize.method, given) {
-        (Method::Nearest(_), given) => given,
-        (_, DatumType::F64) => DatumType::F64,
-        _ => DatumType::F32,
-    };
-    let fill = tensor0(resize.extrapolation).cast_to_dt(dtype)?.into_owned();
-    let data = wiring.cast(inputs[0], dtype)?;
-    let table = nearest(&shape, &axes);
-    let near = matches!(resize.method, Method::Nearest(_));
-    let recipe = match (near, &cropped) {
-        (_, Some(_)) => None,
-        (true, None) => Some(Recipe::Remap { tables: table.tables().to_vec(), fill: Some(fill.clone()) }),
-        (false, None) => Some(Recipe::Resample(axes.clone())),
-    };
-    let made = wiring.with_recipe("Resize", recipe, tvec![dtype.fact(&to)], &[data], move |inputs| {
-        let made = match dtype {
-            _ if near => table.apply(&inputs[0], &fill)?,
-            DatumType::F64 => resampled::<f64>(&inputs[0], &axes)?,
-            _ => resampled::<f32>(&inputs[0], &axes)?,
+        // The innermost axis first, for cache locality.
+        let axes: Vec<(usize, Taps)> = resize.axes.iter().rev().map(taps).collect();
+        let mut seen: Vec<Vec<Option<usize>>> = to.iter().map(|n| (0..*n).map(Some).collect()).collect();
+        for r in &resize.axes {
+            seen[r.axis] = r.coordinates.inside(shape[r.axis], to[r.axis], r.scale);
+        }
+        let cropped = seen.iter().flatten().any(Option::is_none).then(|| Remap::new(seen));
+        let dtype = match (resize.method, given) {
+            (Method::Nearest(_), given) => given,
+            (_, DatumType::F64) => DatumType::F64,
+            _ => DatumType::F32,
         };
-        Ok(tvec![cropped.as_ref().map_or(Ok(made.clone()), |seen| seen.apply(&made, &fill))?])
-    })?[0];
-    Ok(tvec![wiring.cast(made, out.datum_type)?])
+        let fill = tensor0(resize.extrapolation).cast_to_dt(dtype)?.into_owned();
+        let data = wiring.cast(inputs[0], dtype)?;
+        let table = nearest(&shape, &axes);
+        let near = matches!(resize.method, Method::Nearest(_));
+        let recipe = match (near, &cropped) {
+            (_, Some(_)) => None,
+            (true, None) => Some(Recipe::Remap { tables: table.tables().to_vec(), fill: Some(fill.clone()) }),
+            (false, None) => Some(Recipe::Resample(axes.clone())),
+        };
+        let made = wiring.with_recipe("Resize", recipe, tvec![dtype.fact(&to)], &[data], move |inputs| {
+            let made = match dtype {
+                _ if near => table.apply(&inputs[0], &fill)?,
+                DatumType::F64 => resampled::<f64>(&inputs[0], &axes)?,
+                _ => resampled::<f32>(&inputs[0], &axes)?,
+            };
+            Ok(tvec![cropped.as_ref().map_or(Ok(made.clone()), |seen| seen.apply(&made, &fill))?])
+        })?[0];
+        Ok(tvec![wiring.cast(made, out.datum_type)?])
+    }
 }

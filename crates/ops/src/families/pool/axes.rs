@@ -1,17 +1,15 @@
 //! The spatial axes of a pooled tensor, and how kernels make them adjacent.
 
-use edgecut_graph::{Dim, TensorType};
-use tract_core::internal::*;
-
 use crate::{
     def::{Call, TypeError, Typed},
-    kernel::Wiring,
     layout::Layout,
     split::SplitAxis,
 };
+use edgecut_graph::{Dim, TensorType};
 
 /// The reduction of a window, as a const parameter: maximum or mean.
 pub(crate) const MAX: bool = true;
+
 pub(crate) const AVERAGE: bool = false;
 
 /// Default layouts with 1, 2 and 3 spatial axes.
@@ -56,34 +54,44 @@ impl Pooled {
         let along = |axis| SplitAxis::along(call, axis);
         free.map(|axis| operands.iter().fold(along(axis), |split, index| split.operand(*index, axis))).collect()
     }
+}
 
-    /// Wires moves that make the spatial axes adjacent and ordered; none if they are already.
-    pub fn wire(&self, wiring: &mut Wiring<'_>, data: OutletId) -> TractResult<(OutletId, Moves)> {
-        let first = self.at.iter().copied().min().unwrap_or(0);
-        let mut order: Vec<usize> = (0..self.layout.rank()).collect();
-        let (mut moves, mut at) = (Vec::new(), data);
-        for (i, axis) in self.at.iter().enumerate() {
-            let from = order.iter().position(|a| a == axis).context("a layout has every axis once")?;
-            if from != first + i {
-                at = wiring.one(AxisOp::Move(from, first + i), &[at])?;
-                moves.push((from, first + i));
-                let moved = order.remove(from);
-                order.insert(first + i, moved);
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+
+    use crate::kernel::Wiring;
+
+    impl Pooled {
+        /// Wires moves that make the spatial axes adjacent and ordered; none if they are already.
+        pub fn wire(&self, wiring: &mut Wiring<'_>, data: OutletId) -> TractResult<(OutletId, Moves)> {
+            let first = self.at.iter().copied().min().unwrap_or(0);
+            let mut order: Vec<usize> = (0..self.layout.rank()).collect();
+            let (mut moves, mut at) = (Vec::new(), data);
+            for (i, axis) in self.at.iter().enumerate() {
+                let from = order.iter().position(|a| a == axis).context("a layout has every axis once")?;
+                if from != first + i {
+                    at = wiring.one(AxisOp::Move(from, first + i), &[at])?;
+                    moves.push((from, first + i));
+                    let moved = order.remove(from);
+                    order.insert(first + i, moved);
+                }
             }
+            Ok((at, Moves { moves, first }))
         }
-        Ok((at, Moves { moves, first }))
     }
-}
 
-/// The moves that made the spatial axes adjacent, from axis `first` on.
-pub(crate) struct Moves {
-    moves: Vec<(usize, usize)>,
-    pub first: usize,
-}
+    /// The moves that made the spatial axes adjacent, from axis `first` on.
+    pub(crate) struct Moves {
+        moves: Vec<(usize, usize)>,
+        pub first: usize,
+    }
 
-impl Moves {
-    /// Wires the inverse moves.
-    pub fn undo(&self, wiring: &mut Wiring<'_>, outlet: OutletId) -> TractResult<OutletId> {
-        self.moves.iter().rev().try_fold(outlet, |at, (from, to)| wiring.one(AxisOp::Move(*to, *from), &[at]))
+    impl Moves {
+        /// Wires the inverse moves.
+        pub fn undo(&self, wiring: &mut Wiring<'_>, outlet: OutletId) -> TractResult<OutletId> {
+            self.moves.iter().rev().try_fold(outlet, |at, (from, to)| wiring.one(AxisOp::Move(*to, *from), &[at]))
+        }
     }
 }

@@ -1,25 +1,19 @@
 //! `qnn.matmul`: ONNX's MatMulInteger on matrices and batches of them: numpy's `matmul` of 8-bit integers minus their
 //! zero points, as int32.
 
-use tract_core::internal::*;
-use tract_core::ops::einsum::EinSum;
-
 use crate::{
     Call, FusionClass, OpDef, TypeError, Typed,
-    kernel::Wiring,
     rules::unify,
     split::{SplitAxis, aligned},
 };
 use edgecut_graph::{DType, Dim, Shape, TensorType, Type};
-
-use super::exact::{fits, less_zero_point, sum_of_blocks};
 
 pub(crate) const OPS: &[OpDef] =
     &[OpDef::new("qnn.matmul", &["tensor_a", "tensor_b", "a_zero_point", "b_zero_point"], result_type)
         .class(FusionClass::OutFusable)
         .flops(flops)
         .split(axes)
-        .wire(wire)];
+        .wire(kernel!(wire))];
 
 /// Rows, the length of the contracted axis, columns.
 fn sizes(call: &Call<'_>) -> Result<[Dim; 3], TypeError> {
@@ -87,41 +81,51 @@ fn axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
     Ok(axes)
 }
 
-fn wire(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
-    let out = call.dims()?;
-    let lead: Vec<char> = ('a'..'k').take(out.len() - 2).collect();
-    ensure!(lead.len() + 2 == out.len(), "stacks of more than 10 axes are not supported");
-    let (mut operands, mut names, mut contracted) = (Vec::new(), Vec::new(), Vec::new());
-    let length = *wiring.concrete(inputs[0])?.last().context("a matrix has columns")?;
-    let dtype = if fits(length, 1) { DatumType::F32 } else { DatumType::I32 };
-    for (index, own) in [['m', 'k'], ['k', 'n']].into_iter().enumerate() {
-        let shape = wiring.concrete(inputs[index])?;
-        let mut per_channel = vec![1; shape.len()];
-        let zero_point = inputs.get(index + 2).copied();
-        if let Some(zero) = zero_point {
-            per_channel[shape.len() - 2 + index] = wiring.fact(zero)?.shape.volume().to_usize()?;
-        }
-        let mut operand = less_zero_point(wiring, inputs[index], zero_point, &per_channel, dtype)?;
-        let mut axes: Vec<char> = lead[out.len() - shape.len()..].iter().copied().chain(own).collect();
-        // A broadcast axis of size 1 does not belong to this operand.
-        for axis in (0..shape.len() - 2).rev() {
-            if shape[axis] == 1 && out[out.len() - shape.len() + axis] != 1 {
-                operand = wiring.one(AxisOp::Rm(axis), &[operand])?;
-                axes.remove(axis);
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+    use tract_core::ops::einsum::EinSum;
+
+    use crate::families::qnn::exact::{fits, less_zero_point, sum_of_blocks};
+    use crate::kernel::Wiring;
+
+    pub(super) fn wire(wiring: &mut Wiring<'_>, call: &Typed<'_>, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let out = call.dims()?;
+        let lead: Vec<char> = ('a'..'k').take(out.len() - 2).collect();
+        ensure!(lead.len() + 2 == out.len(), "stacks of more than 10 axes are not supported");
+        let (mut operands, mut names, mut contracted) = (Vec::new(), Vec::new(), Vec::new());
+        let length = *wiring.concrete(inputs[0])?.last().context("a matrix has columns")?;
+        let dtype = if fits(length, 1) { DatumType::F32 } else { DatumType::I32 };
+        for (index, own) in [['m', 'k'], ['k', 'n']].into_iter().enumerate() {
+            let shape = wiring.concrete(inputs[index])?;
+            let mut per_channel = vec![1; shape.len()];
+            let zero_point = inputs.get(index + 2).copied();
+            if let Some(zero) = zero_point {
+                per_channel[shape.len() - 2 + index] = wiring.fact(zero)?.shape.volume().to_usize()?;
             }
+            let mut operand = less_zero_point(wiring, inputs[index], zero_point, &per_channel, dtype)?;
+            let mut axes: Vec<char> = lead[out.len() - shape.len()..].iter().copied().chain(own).collect();
+            // A broadcast axis of size 1 does not belong to this operand.
+            for axis in (0..shape.len() - 2).rev() {
+                if shape[axis] == 1 && out[out.len() - shape.len() + axis] != 1 {
+                    operand = wiring.one(AxisOp::Rm(axis), &[operand])?;
+                    axes.remove(axis);
+                }
+            }
+            contracted.push(axes.iter().position(|name| *name == 'k').context("it has an axis k")?);
+            names.push(axes.into_iter().collect::<String>());
+            operands.push(operand);
         }
-        contracted.push(axes.iter().position(|name| *name == 'k').context("it has an axis k")?);
-        names.push(axes.into_iter().collect::<String>());
-        operands.push(operand);
+        let result: String = lead.into_iter().chain(['m', 'n']).collect();
+        let expression = format!("{},{}->{result}", names[0], names[1]);
+        if dtype == DatumType::I32 {
+            return wiring.wire(EinSum::new(expression.parse()?, dtype), &operands);
+        }
+        let axes = [contracted[0], contracted[1]];
+        let sum = sum_of_blocks(wiring, [operands[0], operands[1]], axes, 1, |wiring, blocks| {
+            wiring.one(EinSum::new(expression.parse()?, DatumType::F32), &blocks)
+        })?;
+        Ok(tvec![sum])
     }
-    let result: String = lead.into_iter().chain(['m', 'n']).collect();
-    let expression = format!("{},{}->{result}", names[0], names[1]);
-    if dtype == DatumType::I32 {
-        return wiring.wire(EinSum::new(expression.parse()?, dtype), &operands);
-    }
-    let axes = [contracted[0], contracted[1]];
-    let sum = sum_of_blocks(wiring, [operands[0], operands[1]], axes, 1, |wiring, blocks| {
-        wiring.one(EinSum::new(expression.parse()?, DatumType::F32), &blocks)
-    })?;
-    Ok(tvec![sum])
 }

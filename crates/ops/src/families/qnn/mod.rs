@@ -7,8 +7,10 @@
 pub(crate) mod affine;
 pub(crate) mod convert;
 pub(crate) mod elementwise;
+#[cfg(feature = "kernels")]
 mod exact;
 pub(crate) mod fixed_point;
 pub(crate) mod linear;
 pub(crate) mod matmul;
+#[cfg(feature = "kernels")]
 mod params;

@@ -1,10 +1,5 @@
 //! Cells of recurrent layers: the next state of one sequence from its gates.
 
-use tract_core::internal::TractResult;
-use tract_linalg::{element_wise::ElementWise, routines::Func};
-
-use crate::kernel::routine::run_keeping_nan;
-
 /// A kind of cell, with ONNX's order of gates and default activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecurrentCell {
@@ -38,75 +33,89 @@ impl RecurrentCell {
     }
 }
 
-/// tract's vectorised activations.
-#[derive(Debug)]
-pub(super) struct Activations {
-    sigmoid: Box<dyn ElementWise<f32>>,
-    tanh: Box<dyn ElementWise<f32>>,
-}
+#[cfg(feature = "kernels")]
+pub(crate) mod kernel {
+    use tract_core::internal::TractResult;
+    use tract_linalg::{element_wise::ElementWise, routines::Func};
 
-/// `to` plus `from`.
-fn add(to: &mut [f32], from: &[f32]) {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
-}
+    use crate::kernel::routine::run_keeping_nan;
 
-/// `to` times `by`.
-fn multiply(to: &mut [f32], by: &[f32]) {
-    to.iter_mut().zip(by).for_each(|(to, by)| *to *= by);
-}
-
-/// Overwrites `to` by `function` of it and two other vectors.
-fn combine(to: &mut [f32], a: &[f32], b: &[f32], function: impl Fn(f32, f32, f32) -> f32) {
-    for ((to, a), b) in to.iter_mut().zip(a).zip(b) {
-        *to = function(*to, *a, *b);
-    }
-}
-
-impl Activations {
-    pub fn new() -> TractResult<Activations> {
-        Ok(Activations { sigmoid: Func::Sigmoid.ew_f32()?, tanh: Func::Tanh.ew_f32()? })
+    /// tract's vectorised activations.
+    #[derive(Debug)]
+    pub(crate) struct Activations {
+        sigmoid: Box<dyn ElementWise<f32>>,
+        tanh: Box<dyn ElementWise<f32>>,
     }
 
-    /// The next hidden and cell state of an LSTM. `gates` is what the input adds to the gates, and is overwritten;
-    /// `from_state` is what the hidden state adds.
-    pub fn lstm(&self, gates: &mut [f32], from_state: &[f32], hidden: &mut [f32], cell: &mut [f32]) -> TractResult<()> {
-        let units = hidden.len();
-        add(gates, from_state);
-        let (logistic, candidate) = gates.split_at_mut(3 * units);
-        run_keeping_nan(&*self.sigmoid, logistic)?;
-        run_keeping_nan(&*self.tanh, candidate)?;
-        let (input, rest) = logistic.split_at(units);
-        let (output, forget) = rest.split_at(units);
-        multiply(candidate, input);
-        combine(cell, forget, candidate, |cell, forget, added| cell * forget + added);
-        hidden.copy_from_slice(cell);
-        run_keeping_nan(&*self.tanh, hidden)?;
-        multiply(hidden, output);
-        Ok(())
+    /// `to` plus `from`.
+    fn add(to: &mut [f32], from: &[f32]) {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
     }
 
-    /// The update and reset gates of a GRU, in the first two thirds of `gates`.
-    pub fn gru_gates(&self, gates: &mut [f32], from_state: &[f32], units: usize) -> TractResult<()> {
-        let gates = &mut gates[..2 * units];
-        add(gates, from_state);
-        run_keeping_nan(&*self.sigmoid, gates)
+    /// `to` times `by`.
+    fn multiply(to: &mut [f32], by: &[f32]) {
+        to.iter_mut().zip(by).for_each(|(to, by)| *to *= by);
     }
 
-    /// The next hidden state of a GRU, from its gates and what the hidden state adds to the candidate.
-    pub fn gru(&self, gates: &mut [f32], from_state: &[f32], hidden: &mut [f32]) -> TractResult<()> {
-        let (update, candidate) = gates.split_at_mut(2 * hidden.len());
-        add(candidate, from_state);
-        run_keeping_nan(&*self.tanh, candidate)?;
-        // (1 - z) c + z h
-        combine(hidden, update, candidate, |hidden, update, candidate| candidate + update * (hidden - candidate));
-        Ok(())
+    /// Overwrites `to` by `function` of it and two other vectors.
+    fn combine(to: &mut [f32], a: &[f32], b: &[f32], function: impl Fn(f32, f32, f32) -> f32) {
+        for ((to, a), b) in to.iter_mut().zip(a).zip(b) {
+            *to = function(*to, *a, *b);
+        }
     }
 
-    /// The next hidden state of a plain cell.
-    pub fn rnn(&self, gates: &mut [f32], from_state: &[f32], hidden: &mut [f32]) -> TractResult<()> {
-        add(gates, from_state);
-        run_keeping_nan(&*self.tanh, gates)?;
-        hidden.copy_from_slice(gates);
-        Ok(())
+    impl Activations {
+        pub fn new() -> TractResult<Activations> {
+            Ok(Activations { sigmoid: Func::Sigmoid.ew_f32()?, tanh: Func::Tanh.ew_f32()? })
+        }
+
+        /// The next hidden and cell state of an LSTM. `gates` is what the input adds to the gates, and is overwritten;
+        /// `from_state` is what the hidden state adds.
+        pub fn lstm(
+            &self,
+            gates: &mut [f32],
+            from_state: &[f32],
+            hidden: &mut [f32],
+            cell: &mut [f32],
+        ) -> TractResult<()> {
+            let units = hidden.len();
+            add(gates, from_state);
+            let (logistic, candidate) = gates.split_at_mut(3 * units);
+            run_keeping_nan(&*self.sigmoid, logistic)?;
+            run_keeping_nan(&*self.tanh, candidate)?;
+            let (input, rest) = logistic.split_at(units);
+            let (output, forget) = rest.split_at(units);
+            multiply(candidate, input);
+            combine(cell, forget, candidate, |cell, forget, added| cell * forget + added);
+            hidden.copy_from_slice(cell);
+            run_keeping_nan(&*self.tanh, hidden)?;
+            multiply(hidden, output);
+            Ok(())
+        }
+
+        /// The update and reset gates of a GRU, in the first two thirds of `gates`.
+        pub fn gru_gates(&self, gates: &mut [f32], from_state: &[f32], units: usize) -> TractResult<()> {
+            let gates = &mut gates[..2 * units];
+            add(gates, from_state);
+            run_keeping_nan(&*self.sigmoid, gates)
+        }
+
+        /// The next hidden state of a GRU, from its gates and what the hidden state adds to the candidate.
+        pub fn gru(&self, gates: &mut [f32], from_state: &[f32], hidden: &mut [f32]) -> TractResult<()> {
+            let (update, candidate) = gates.split_at_mut(2 * hidden.len());
+            add(candidate, from_state);
+            run_keeping_nan(&*self.tanh, candidate)?;
+            // (1 - z) c + z h
+            combine(hidden, update, candidate, |hidden, update, candidate| candidate + update * (hidden - candidate));
+            Ok(())
+        }
+
+        /// The next hidden state of a plain cell.
+        pub fn rnn(&self, gates: &mut [f32], from_state: &[f32], hidden: &mut [f32]) -> TractResult<()> {
+            add(gates, from_state);
+            run_keeping_nan(&*self.tanh, gates)?;
+            hidden.copy_from_slice(gates);
+            Ok(())
+        }
     }
 }

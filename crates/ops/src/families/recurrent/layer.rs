@@ -6,9 +6,10 @@ use std::sync::Arc;
 use tract_core::internal::*;
 
 use super::{
-    cell::{Activations, RecurrentCell},
+    cell::RecurrentCell,
     product::{Product, Workspace},
 };
+use crate::families::recurrent::cell::kernel::Activations;
 
 /// A layer of known sizes in single precision. Inputs are those of the operator; with packed weights, the data and the
 /// initial states alone. Every run starts from the initial states.

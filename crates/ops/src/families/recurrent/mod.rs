@@ -2,21 +2,19 @@
 //! TVM has none of them: its frontends unroll such layers.
 
 mod cell;
+#[cfg(feature = "kernels")]
 mod layer;
+#[cfg(feature = "kernels")]
 mod product;
-
-use tract_core::internal::*;
 
 use crate::{
     AttrDef, Call, OpDef, TypeError, Typed,
     def::AttrKind::{Bool, Str},
-    kernel::Wiring,
     rules::{FUNCTION_COST, unify},
     split::{Join, SplitAxis},
 };
 pub use cell::RecurrentCell;
 use edgecut_graph::{Attr, DType, Dim, Shape, TensorType, Type};
-use layer::RecurrentLayer;
 
 const DIRECTION: AttrDef = AttrDef::new("direction", Str, "\"forward\"");
 
@@ -29,21 +27,21 @@ pub(crate) const OPS: &[OpDef] = &[
     .attrs("", &[DIRECTION])
     .flops(|call| flops(call, RecurrentCell::Lstm))
     .split(split_axes)
-    .wire(|wiring, call, inputs| wire(wiring, call, inputs, RecurrentCell::Lstm)),
+    .wire(kernel!(|wiring, call, inputs| wire(wiring, call, inputs, RecurrentCell::Lstm))),
     OpDef::new("nn.gru", &["data", "input_weight", "recurrent_weight", "bias", "initial_hidden"], |call| {
         layer_type(call, gru(call)?)
     })
     .attrs("", &[DIRECTION, AttrDef::new("linear_before_reset", Bool, "False")])
     .flops(|call| flops(call, RecurrentCell::Gru { linear_before_reset: false }))
     .split(split_axes)
-    .wire(|wiring, call, inputs| wire(wiring, call, inputs, gru(call)?)),
+    .wire(kernel!(|wiring, call, inputs| wire(wiring, call, inputs, gru(call)?))),
     OpDef::new("nn.rnn", &["data", "input_weight", "recurrent_weight", "bias", "initial_hidden"], |call| {
         layer_type(call, RecurrentCell::Rnn)
     })
     .attrs("", &[DIRECTION])
     .flops(|call| flops(call, RecurrentCell::Rnn))
     .split(split_axes)
-    .wire(|wiring, call, inputs| wire(wiring, call, inputs, RecurrentCell::Rnn)),
+    .wire(kernel!(|wiring, call, inputs| wire(wiring, call, inputs, RecurrentCell::Rnn))),
 ];
 
 fn gru(call: &Call<'_>) -> Result<RecurrentCell, TypeError> {
@@ -164,28 +162,37 @@ fn split_axes(call: &Typed<'_>) -> Result<Vec<SplitAxis>, TypeError> {
     Ok(axes)
 }
 
-/// One operator of this crate's own, in single precision.
-fn wire(
-    wiring: &mut Wiring<'_>,
-    call: &Typed<'_>,
-    inputs: &[OutletId],
-    cell: RecurrentCell,
-) -> TractResult<TVec<OutletId>> {
-    let dtype = wiring.fact(inputs[0])?.datum_type;
-    let inputs =
-        inputs.iter().map(|input| wiring.cast(*input, DatumType::F32)).collect::<TractResult<TVec<OutletId>>>()?;
-    let [data, state] = [wiring.concrete(inputs[0])?, wiring.concrete(inputs[4])?];
-    ensure!(data[2] > 0 && state[2] > 0, "a layer without inputs or hidden units");
-    let op = RecurrentLayer {
-        cell,
-        backwards: directions(call)?,
-        steps: data[0],
-        batch: data[1],
-        hidden: state[2],
-        weights: None,
-    };
-    let results = wiring.wire(op, &inputs)?;
-    results.into_iter().map(|result| wiring.cast(result, dtype)).collect()
+#[cfg(feature = "kernels")]
+mod kernel {
+    use super::*;
+    use tract_core::internal::*;
+
+    use crate::families::recurrent::layer::RecurrentLayer;
+    use crate::kernel::Wiring;
+
+    /// One operator of this crate's own, in single precision.
+    pub(super) fn wire(
+        wiring: &mut Wiring<'_>,
+        call: &Typed<'_>,
+        inputs: &[OutletId],
+        cell: RecurrentCell,
+    ) -> TractResult<TVec<OutletId>> {
+        let dtype = wiring.fact(inputs[0])?.datum_type;
+        let inputs =
+            inputs.iter().map(|input| wiring.cast(*input, DatumType::F32)).collect::<TractResult<TVec<OutletId>>>()?;
+        let [data, state] = [wiring.concrete(inputs[0])?, wiring.concrete(inputs[4])?];
+        ensure!(data[2] > 0 && state[2] > 0, "a layer without inputs or hidden units");
+        let op = RecurrentLayer {
+            cell,
+            backwards: directions(call)?,
+            steps: data[0],
+            batch: data[1],
+            hidden: state[2],
+            weights: None,
+        };
+        let results = wiring.wire(op, &inputs)?;
+        results.into_iter().map(|result| wiring.cast(result, dtype)).collect()
+    }
 }
 
 #[cfg(test)]
