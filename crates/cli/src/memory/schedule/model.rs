@@ -60,14 +60,14 @@ fn print_rows(rows: &[ScheduleRow], notes: &[String]) {
         ScheduleRow {
             repeated: Some(repeated),
             stored: Some(stored),
-            stretches: Some(stretches),
+            segments: Some(segments),
             parts: Some(parts),
             ..
         },
     ] = rows
     {
         print_line!(
-            "{repeated} groups run again, {stored} copies to a neighbour; {stretches} segments in {parts} parts"
+            "{repeated} groups run again, {stored} copies to a neighbour; {segments} segments in {parts} parts"
         );
     }
     if let [ScheduleRow { tvm_arena_bytes: Some(arena), .. }] = rows {

@@ -22,7 +22,7 @@ pub struct ScheduleRow {
     /// Copies to a neighbour.
     pub stored: Option<usize>,
     /// Segments that are computed in parts, and the parts of all of them.
-    pub stretches: Option<usize>,
+    pub segments: Option<usize>,
     pub parts: Option<u64>,
     /// TVM's default arena for program order.
     pub tvm_arena_bytes: Option<Bytes>,
@@ -63,7 +63,7 @@ impl ScheduleRow {
         ScheduleRow {
             stored: Some(count(|step| matches!(step, ScheduleStep::Store(_)))),
             repeated: Some(count(|step| matches!(step, ScheduleStep::Run(_))).saturating_sub(operators)),
-            stretches: Some(schedule.variant.segments.len()),
+            segments: Some(schedule.variant.segments.len()),
             parts: Some(schedule.variant.segments.iter().map(|segment| segment.tiles).sum()),
             ..ScheduleRow::of(fitted, schedule)
         }
