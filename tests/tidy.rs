@@ -81,6 +81,34 @@ fn crates_depend_on_those_below() {
     passes(&wrong);
 }
 
+/// The crates that may depend on tract, and turn on the kernels of `ops`, which do.
+const MAY_KNOW_TRACT: &[&str] = &["engine"];
+
+#[test]
+fn only_engines_build_tract() {
+    let mut wrong = Vec::new();
+    for found in Crate::all() {
+        let manifest = found.manifest();
+        let tables = ["dependencies", "dev-dependencies", "build-dependencies"];
+        let dependencies = tables.iter().filter_map(|name| manifest.get(*name)?.as_table()).flatten();
+        for (name, given) in dependencies {
+            let is_optional = given.get("optional").and_then(toml::Value::as_bool) == Some(true);
+            let features = given.get("features").and_then(toml::Value::as_array);
+            let has_kernels = features.is_some_and(|list| list.iter().any(|f| f.as_str() == Some("kernels")));
+            let needs_tract = name.starts_with("tract-") && !(found.name == "ops" && is_optional);
+            if (needs_tract || has_kernels) && !MAY_KNOW_TRACT.contains(&found.name.as_str()) {
+                wrong.push(format!("{} must not build tract by {name}", found.name));
+            }
+        }
+        let features = manifest.get("features").and_then(toml::Value::as_table);
+        let defaults = features.and_then(|table| table.get("default")).map(toml::Value::to_string);
+        if found.name == "ops" && defaults.is_some_and(|list| list.contains("kernels") || list.contains("tract")) {
+            wrong.push("kernels must not be a default feature of ops".to_string());
+        }
+    }
+    passes(&wrong);
+}
+
 #[test]
 fn no_import_cycles() {
     let mut wrong = Vec::new();

@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     iter::successors,
+    mem,
 };
 
 use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap};
@@ -89,7 +90,7 @@ fn re_exports(module: &Module) -> BTreeMap<String, Option<Path>> {
     for item in &module.file.items {
         let Item::Use(item) = item else { continue };
         leaves(&item.tree, &mut Vec::new(), &mut |path, name| {
-            found.insert(name.to_string(), absolute(path, module));
+            found.insert(name.to_string(), absolute(path, &module.path, &declared(module)));
         });
     }
     found
@@ -123,16 +124,15 @@ fn leaves(tree: &UseTree, prefix: &mut Path, leaf: &mut dyn FnMut(&[String], &st
     }
 }
 
-/// A path from the crate's root; `None` for what other crates define.
-fn absolute(path: &[String], module: &Module) -> Option<Path> {
+/// A path in the module `within`, which declares `children`, from the crate's root; `None` for what other crates define.
+fn absolute(path: &[String], within: &[String], children: &BTreeSet<String>) -> Option<Path> {
     let first = path.first()?.as_str();
-    let children = declared(module);
     let mut base = match first {
         "crate" => Vec::new(),
-        "self" => module.path.clone(),
-        "super" => module.path[..module.path.len().checked_sub(1)?].to_vec(),
+        "self" => within.to_vec(),
+        "super" => within[..within.len().checked_sub(1)?].to_vec(),
         child if children.contains(child) => {
-            return Some(module.path.iter().chain(path).cloned().collect());
+            return Some(within.iter().chain(path).cloned().collect());
         }
         _ => return None,
     };
@@ -156,21 +156,28 @@ fn declared(module: &Module) -> BTreeSet<String> {
 
 /// The paths within the crate that a module names.
 fn named(module: &Module) -> BTreeSet<Path> {
-    let mut names = Names { module, found: BTreeSet::new() };
+    let mut names = Names { within: module.path.clone(), children: declared(module), found: BTreeSet::new() };
     names.visit_file(&module.file);
     names.found
 }
 
-struct Names<'a> {
-    module: &'a Module,
+struct Names {
+    /// The module that is visited: the file's or an inline one.
+    within: Path,
+    children: BTreeSet<String>,
     found: BTreeSet<Path>,
 }
 
-impl<'a> Visit<'a> for Names<'_> {
+impl<'a> Visit<'a> for Names {
     fn visit_item_mod(&mut self, item: &'a syn::ItemMod) {
-        if !is_test(&item.attrs) {
-            visit::visit_item_mod(self, item);
+        if is_test(&item.attrs) {
+            return;
         }
+        self.within.push(item.ident.to_string());
+        let children = mem::take(&mut self.children);
+        visit::visit_item_mod(self, item);
+        self.children = children;
+        self.within.pop();
     }
 
     // `pub(in crate::agent)` imports nothing.
@@ -180,14 +187,14 @@ impl<'a> Visit<'a> for Names<'_> {
         if is_test(&item.attrs) {
             return;
         }
-        let module = self.module;
-        leaves(&item.tree, &mut Vec::new(), &mut |path, _| self.found.extend(absolute(path, module)));
+        let (within, children) = (&self.within, &self.children);
+        leaves(&item.tree, &mut Vec::new(), &mut |path, _| self.found.extend(absolute(path, within, children)));
     }
 
     fn visit_path(&mut self, path: &'a syn::Path) {
         let parts: Path = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         if parts.len() > 1 {
-            self.found.extend(absolute(&parts, self.module));
+            self.found.extend(absolute(&parts, &self.within, &self.children));
         }
         visit::visit_path(self, path);
     }

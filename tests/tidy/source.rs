@@ -64,9 +64,14 @@ impl Crate {
         Crate { name, folder, modules }
     }
 
+    /// Its `Cargo.toml`.
+    pub fn manifest(&self) -> toml::Table {
+        fs::read_to_string(self.folder.join("Cargo.toml")).unwrap().parse().unwrap()
+    }
+
     /// The workspace's crates among the dependencies, without `edgecut-`.
     pub fn dependencies(&self) -> Vec<String> {
-        let manifest: toml::Table = fs::read_to_string(self.folder.join("Cargo.toml")).unwrap().parse().unwrap();
+        let manifest = self.manifest();
         let table = manifest["dependencies"].as_table().unwrap();
         table.keys().filter_map(|key| key.strip_prefix("edgecut-")).map(str::to_string).collect()
     }

@@ -4,13 +4,16 @@
 //! To add an operator, add its line to the table `OPS` of a family; to add a family, add its file and a line in
 //! `families::FAMILIES`. This crate knows graphs, and tract for the kernels; it knows no text, engine, plan or file.
 //!
+//! The feature `kernels` compiles the kernels. Without it tract is no dependency, and [`Kernel`] tells only whether an
+//! operator has one.
+//!
 //! | module | contents |
 //! |---|---|
 //! | `def` | [`OpDef`]: the definition of an operator; [`Call`], [`Typed`]: one call of it |
 //! | `attr`, `rules` | typed access to attributes and operands; type rules that families share |
 //! | `layout`, [`window`], `window_attrs` | layout strings; sliding windows |
 //! | [`split`] | split axes: what a shard needs of each operand, and how results of shards combine |
-//! | [`kernel`] | how calls become tract operators |
+//! | `kernel` | how calls become tract operators (feature `kernels`) |
 //! | `families` | one file an operator family |
 //! | `registry` | all operators by name |
 //! | [`passes`] | from graph to graph: type inference, sharding, tiling |

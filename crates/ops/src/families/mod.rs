@@ -1,6 +1,7 @@
 //! The operator families, one file each: schema, type rule, FLOPs, split axes and kernel of every operator of a family.
 //!
-//! A new family is its file and its line in [`FAMILIES`].
+//! A new family is its file and its line in [`FAMILIES`]. Kernels are in the module `kernel` of a family, which the feature
+//! `kernels` compiles.
 
 pub(crate) mod activation;
 pub(crate) mod annotate;
