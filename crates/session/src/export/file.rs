@@ -7,11 +7,20 @@ use std::{
 
 use edgecut_onnx::Exported;
 
-use super::Export;
 use crate::{
     Error,
     output::{self, Sink},
 };
+
+/// The files of an export, in the order in which they are written.
+#[derive(Debug)]
+pub struct Export {
+    pub files: Vec<ExportedFile>,
+    /// Text for stdout, if there is no output file.
+    pub text: Option<String>,
+    /// What was exported, by lines.
+    pub summary: Vec<String>,
+}
 
 /// A file of an export.
 #[derive(Debug)]

@@ -2,79 +2,29 @@
 //!
 //! | module | what it makes |
 //! |---|---|
-//! | [`file`] | the files of an export, and how they are written |
+//! | `options`, `file` | options; the files of an export, and how they are written |
 //! | `model` | files of a model: ONNX, Relay text |
 //! | `parts` | a plan as ONNX models, one for each device's stage |
 //! | `modules` | a plan as Relay modules |
 
-pub mod file;
+mod file;
 mod model;
 mod modules;
+mod options;
 mod parts;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use edgecut_graph::{Graph, OperatorId};
 use edgecut_plan::{Plan, schedule::apply_schedules, split::divided};
 use edgecut_relay::print::print_graph;
 use edgecut_report::dot::dot;
-use serde::Deserialize;
 
 use crate::{Error, Events, Model, ModelOptions, file_kind as kind, input, output, plan_file};
-use file::{Content, ExportedFile};
+use file::Content;
+pub use file::{Export, ExportedFile, WriteWith};
+pub use options::{ExportFormat, ExportOptions};
 use parts::Runtime;
-
-/// What is written, and where.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ExportOptions {
-    pub format: ExportFormat,
-    /// The file, or the folder of several files. Text can go without one: see [`Export::text`].
-    pub output: Option<PathBuf>,
-    /// Also write the parameters of each Relay module.
-    pub with_params: bool,
-    /// Write the weights of ONNX models to files of their own, as models of 2 GiB and more always have them.
-    pub external_data: bool,
-    /// Leave the weights of an ONNX model out: they become inputs that are generated from their names.
-    pub seeded_weights: bool,
-}
-
-/// A format of other tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ExportFormat {
-    #[default]
-    Onnx,
-    /// ONNX models of a plan as an application of Ray Serve.
-    Ray,
-    /// ONNX models of a plan as model repositories of NVIDIA Triton.
-    Triton,
-    Relay,
-    /// Graphviz.
-    Dot,
-    Json,
-}
-
-impl ExportFormat {
-    fn is_onnx(self) -> bool {
-        matches!(self, ExportFormat::Onnx | ExportFormat::Ray | ExportFormat::Triton)
-    }
-
-    /// Whether a plan in this format is a folder of files.
-    fn has_folder(self) -> bool {
-        !matches!(self, ExportFormat::Dot | ExportFormat::Json)
-    }
-}
-
-/// The files of an export, in the order in which they are written.
-#[derive(Debug)]
-pub struct Export {
-    pub files: Vec<ExportedFile>,
-    /// Text for stdout, if there is no output file.
-    pub text: Option<String>,
-    /// What was exported, by lines.
-    pub summary: Vec<String>,
-}
 
 /// Exports the model or the plan at `path`. Nothing is written: see [`Export::write`].
 ///
@@ -129,10 +79,14 @@ fn check(options: &ExportOptions, is_plan: bool) -> Result<(), Error> {
 }
 
 fn of_model(model: &Model, options: &ExportOptions) -> Result<Export, Error> {
-    if options.format == ExportFormat::Onnx {
-        return model::onnx(model, options);
-    }
-    let mut export = text(model.graph(), options, &|_| None)?;
+    let graph = model.graph();
+    let text = match options.format {
+        ExportFormat::Onnx | ExportFormat::Ray | ExportFormat::Triton => return model::onnx(model, options),
+        ExportFormat::Relay => print_graph(graph),
+        ExportFormat::Dot => dot(graph, &|_| None),
+        ExportFormat::Json => json(graph)?,
+    };
+    let mut export = of_text(text, options);
     if let Some(path) = options.output.as_deref().filter(|_| options.with_params) {
         export.files.push(model::params(model, path)?);
     }
@@ -140,47 +94,31 @@ fn of_model(model: &Model, options: &ExportOptions) -> Result<Export, Error> {
 }
 
 fn of_plan(plan: &Plan, model: &Model, options: &ExportOptions) -> Result<Export, Error> {
-    match options.format {
-        ExportFormat::Relay => return modules::export(plan, model, options),
-        ExportFormat::Onnx => return parts::export(plan, model, options, Runtime::Onnx),
-        ExportFormat::Ray => return parts::export(plan, model, options, Runtime::Ray),
-        ExportFormat::Triton => return parts::export(plan, model, options, Runtime::Triton),
-        ExportFormat::Dot | ExportFormat::Json => {}
-    }
     let place = |operator: OperatorId| {
         let group = plan.groups.iter().find(|group| group.operators.contains(&operator))?;
         Some((group.device.0 as usize, plan.device_name(group.device)?.to_string()))
     };
-    text(model.graph(), options, &place)
+    match options.format {
+        ExportFormat::Relay => modules::export(plan, model, options),
+        ExportFormat::Onnx => parts::export(plan, model, options, Runtime::Onnx),
+        ExportFormat::Ray => parts::export(plan, model, options, Runtime::Ray),
+        ExportFormat::Triton => parts::export(plan, model, options, Runtime::Triton),
+        ExportFormat::Dot => Ok(of_text(dot(model.graph(), &place), options)),
+        ExportFormat::Json => Ok(of_text(json(model.graph())?, options)),
+    }
 }
 
-/// The graph as text. `place` returns the device of an operator, by number and name.
-fn text(
-    graph: &Graph,
-    options: &ExportOptions,
-    place: &dyn Fn(OperatorId) -> Option<(usize, String)>,
-) -> Result<Export, Error> {
-    let text = match options.format {
-        ExportFormat::Relay => print_graph(graph),
-        ExportFormat::Dot => dot(graph, place),
-        ExportFormat::Json => serde_json::to_string_pretty(graph).map_err(Error::failed)? + "\n",
-        ExportFormat::Onnx | ExportFormat::Ray | ExportFormat::Triton => return Err(not_text()),
-    };
+fn json(graph: &Graph) -> Result<String, Error> {
+    serde_json::to_string_pretty(graph).map(|text| text + "\n").map_err(Error::failed)
+}
+
+/// `text` as the output file, or without one.
+fn of_text(text: String, options: &ExportOptions) -> Export {
     let (files, text) = match &options.output {
         Some(path) => (vec![ExportedFile::new(path, Content::Text(text))], None),
         None => (Vec::new(), Some(text)),
     };
-    Ok(Export { files, text, summary: Vec::new() })
-}
-
-fn not_text() -> Error {
-    Error::BadInput("ONNX is not text: give its file with option `output`".into())
-}
-
-/// The folder of a plan's files.
-fn folder(options: &ExportOptions) -> Result<&Path, Error> {
-    let what = "a plan becomes several files: give their folder with option `output`";
-    options.output.as_deref().ok_or_else(|| Error::BadInput(what.into()))
+    Export { files, text, summary: Vec::new() }
 }
 
 /// The model that `plan`, the file at `path`, was made for, with the plan's splits and schedules.

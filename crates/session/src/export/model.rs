@@ -7,16 +7,15 @@ use edgecut_onnx::{ExportOptions as OnnxOptions, export};
 use edgecut_relay::{Params, print::parameter_names};
 
 use super::{
-    Export, ExportOptions,
-    file::{Content, ExportedFile},
-    not_text,
+    file::{Content, Export, ExportedFile},
+    options::ExportOptions,
 };
 use crate::{Error, Model, model::contents::Contents};
 
 /// The model as one ONNX file.
 pub(super) fn onnx(model: &Model, options: &ExportOptions) -> Result<Export, Error> {
     let (graph, contents) = (model.graph(), model.contents(model.graph())?);
-    let path = options.output.as_deref().ok_or_else(not_text)?;
+    let path = options.onnx_file()?;
     let content = |id: TensorId| match options.seeded_weights {
         true => Ok(None),
         false => contents.of(id).map(Some).map_err(|error| error.to_string()),

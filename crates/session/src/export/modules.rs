@@ -7,15 +7,14 @@ use edgecut_plan::Plan;
 use edgecut_report::modules::{Source, modules};
 
 use super::{
-    Export, ExportOptions,
-    file::{Content, ExportedFile},
-    folder,
+    file::{Content, Export, ExportedFile},
     model::params_file,
+    options::ExportOptions,
 };
 use crate::{Error, Model};
 
 pub(super) fn export(plan: &Plan, model: &Model, options: &ExportOptions) -> Result<Export, Error> {
-    let (graph, folder) = (model.graph(), folder(options)?);
+    let (graph, folder) = (model.graph(), options.folder()?);
     let made = modules(plan, graph).map_err(Error::bad_input)?;
     let module = |(name, text): (String, String)| ExportedFile::new(folder.join(name), Content::Text(text));
     let mut files: Vec<ExportedFile> = made.modules.into_iter().map(module).collect();

@@ -12,9 +12,8 @@ use edgecut_report::{
 };
 
 use super::{
-    Export, ExportOptions,
-    file::{Content, ExportedFile},
-    folder,
+    file::{Content, Export, ExportedFile},
+    options::ExportOptions,
 };
 use crate::{Error, Model};
 
@@ -28,7 +27,7 @@ pub(super) enum Runtime {
 
 /// The models of `plan`, and what the runtime needs next to them.
 pub(super) fn export(plan: &Plan, model: &Model, options: &ExportOptions, runtime: Runtime) -> Result<Export, Error> {
-    let folder = folder(options)?;
+    let folder = options.folder()?;
     let contents = model.contents(model.graph())?;
     let content = |id: TensorId| contents.of(id).map(Some).map_err(|error| error.to_string());
     let made = onnx_parts(plan, model.graph(), &content).map_err(Error::bad_input)?;
