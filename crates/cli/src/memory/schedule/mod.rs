@@ -30,8 +30,9 @@ impl Schedule {
         match memory::schedule(input, &self.options(), &stderr::events())? {
             Scheduled::Model(schedules) => {
                 model::print(&self, &schedules)?;
-                self.write(|| {
-                    schedules.csv.clone().map_or_else(|| format::to_csv(&schedules.rows), |csv| Ok(csv.into_bytes()))
+                self.write(|| match &schedules.csv {
+                    Some(steps) => Ok(steps.clone().into_bytes()),
+                    None => format::to_csv(&schedules.rows),
                 })?;
                 schedules.check()
             }

@@ -1,6 +1,6 @@
 //! `--seeds`: how far the results of several seeds scatter.
 
-use edgecut_session::memory::schedule::seeds::{Scatter, SeedRow};
+use edgecut_session::memory::schedule::seeds::{SeedRow, SeedScatter};
 
 use crate::stdout::print_line;
 
@@ -15,10 +15,10 @@ pub(super) fn print(rows: &[SeedRow]) {
         }
     }
     for (name, scatter) in [
-        ("peak", Scatter::of(rows.iter().filter_map(|row| Some(100.0 * row.peak_ratio?)))),
-        ("time", Scatter::of(rows.iter().filter_map(|row| Some(100.0 * (row.time_ratio? - 1.0))))),
+        ("peak", SeedScatter::of(rows.iter().filter_map(|row| Some(100.0 * row.peak_ratio?)))),
+        ("time", SeedScatter::of(rows.iter().filter_map(|row| Some(100.0 * (row.time_ratio? - 1.0))))),
     ] {
-        if let Some(Scatter { minimum, median, maximum }) = scatter {
+        if let Some(SeedScatter { minimum, median, maximum }) = scatter {
             print_line!("{name}: least {minimum:.2} %, median {median:.2} %, most {maximum:.2} %");
         }
     }

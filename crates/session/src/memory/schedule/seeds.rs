@@ -22,7 +22,7 @@ pub struct SeedRow {
 
 /// The distribution of a figure over seeds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Scatter {
+pub struct SeedScatter {
     pub minimum: f64,
     pub median: f64,
     pub maximum: f64,
@@ -54,11 +54,11 @@ pub(super) fn search_seeds(
     Ok(rows)
 }
 
-impl Scatter {
+impl SeedScatter {
     /// The distribution of `values`; `None` if there are none.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Scatter> {
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<SeedScatter> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
-        Some(Scatter { minimum: *values.first()?, median: quantile(&values, 0.5)?, maximum: *values.last()? })
+        Some(SeedScatter { minimum: *values.first()?, median: quantile(&values, 0.5)?, maximum: *values.last()? })
     }
 }
