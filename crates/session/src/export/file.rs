@@ -37,7 +37,7 @@ pub(super) enum Content {
     /// An ONNX model, which is encoded when it is written. Its weights go to a file next to it if that is asked for or
     /// they do not fit inside.
     Onnx {
-        model: Exported,
+        model: Box<Exported>,
         external_data: bool,
     },
 }

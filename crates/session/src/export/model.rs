@@ -24,7 +24,7 @@ pub(super) fn onnx(model: &Model, options: &ExportOptions) -> Result<Export, Err
     let model = export(graph, &onnx).map_err(Error::bad_input)?;
     let (operators, composed) = (graph.operators().len(), model.compositions.len());
     let summary = format!("{}: {operators} operators, {composed} of them as compositions of several", path.display());
-    let content = Content::Onnx { model, external_data: options.external_data };
+    let content = Content::Onnx { model: Box::new(model), external_data: options.external_data };
     Ok(Export { files: vec![ExportedFile::new(path, content)], text: None, summary: vec![summary] })
 }
 

@@ -63,7 +63,7 @@ fn add_part(
     external_data: bool,
     runtime: Runtime,
 ) -> Result<(), Error> {
-    let content = Content::Onnx { model, external_data };
+    let content = Content::Onnx { model: Box::new(model), external_data };
     if runtime != Runtime::Triton {
         files.push(ExportedFile::new(folder.join(&part.file), content));
         return Ok(());
