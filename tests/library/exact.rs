@@ -8,8 +8,8 @@ use edgecut::{
         Problem,
         bound::Bounds,
         problem::{Handling, LinkId, Objective},
+        search::solve::solve,
         search::{Options, Session, baseline, integer},
-        solve::solve,
     },
     units::{Bytes, Micros, Rate},
 };
