@@ -19,7 +19,7 @@ use source::{Crate, root};
 const MOST_LINES: usize = 600;
 const MOST_FUNCTION_LINES: usize = 80;
 
-/// What each crate may depend on besides foreign crates. `interop` is known by `session` and the command line.
+/// What each crate may depend on besides foreign crates. Only `session` depends on `interop`.
 const MAY_KNOW: &[(&str, &[&str])] = &[
     ("graph", &[]),
     ("values", &["graph"]),

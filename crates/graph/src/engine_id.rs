@@ -34,7 +34,8 @@ impl From<String> for EngineId {
 
 impl From<&str> for EngineId {
     fn from(text: &str) -> EngineId {
-        let (name, version) = text.split_once(' ').unwrap_or((text, ""));
+        let text = text.trim();
+        let (name, version) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         EngineId::new(name, version)
     }
 }

@@ -79,7 +79,7 @@ impl From<Dim> for Option<u64> {
 
 impl Shape {
     /// Maximum rank of a tensor in a model. TVM's kernels support ranks up to 6 or 7.
-    pub const MOST_DIMS: usize = 64;
+    pub const MAX_DIMS: usize = 64;
 
     /// A shape of known dimensions.
     pub fn of(dims: &[u64]) -> Shape {

@@ -49,11 +49,11 @@ impl Lowering<'_> {
         let ty = (def.infer)(&ops::Call { def, attrs: &operator.attrs, args: &types, values: &values })
             .map_err(|error| error.to_string())?;
         let results: Vec<TensorType> = ty.tensors().into_iter().cloned().collect();
-        if let Some(result) = results.iter().find(|result| result.shape.rank() > Shape::MOST_DIMS) {
+        if let Some(result) = results.iter().find(|result| result.shape.rank() > Shape::MAX_DIMS) {
             return Err(format!(
                 "a result of {} dimensions; at most {} are read",
                 result.shape.rank(),
-                Shape::MOST_DIMS
+                Shape::MAX_DIMS
             ));
         }
         let operator = operator.with_tuple_result(matches!(ty, Type::Tuple(_)));

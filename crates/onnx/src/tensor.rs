@@ -102,8 +102,8 @@ pub(crate) fn tensor_type(ty: Option<&TypeProto>, bind: impl Fn(&str, usize) -> 
         None => Ok(bind("", axis).into()),
     };
     let shape: Shape = shape.dim.iter().enumerate().map(dim).collect::<Result<_>>()?;
-    if shape.rank() > Shape::MOST_DIMS {
-        return Err(format!("{} dimensions; at most {} are read", shape.rank(), Shape::MOST_DIMS));
+    if shape.rank() > Shape::MAX_DIMS {
+        return Err(format!("{} dimensions; at most {} are read", shape.rank(), Shape::MAX_DIMS));
     }
     Ok(TensorType::new(dtype, shape))
 }

@@ -22,7 +22,7 @@ pub fn decode(bytes: &Bytes) -> Result<(TensorData, usize), String> {
         return Err("it does not begin with TVM's magic number".to_string());
     }
     let rank = half(24).ok_or_else(short)?;
-    if rank as usize > Shape::MOST_DIMS {
+    if rank as usize > Shape::MAX_DIMS {
         return Err(format!("it claims {rank} dimensions"));
     }
     let ty = half(28).ok_or_else(short)?.to_le_bytes();

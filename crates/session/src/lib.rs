@@ -31,6 +31,7 @@
 //! | [`plan`], [`plan_file`], [`calibrations`] | plans for a site or for recorded profiles; plan files; calibrations |
 //! | [`run`], [`outputs`] | runs of plans on agents, runs of models on this machine; their outputs |
 //! | [`export`] | models and plans as files for other tools |
+//! | `subjects` | inputs of reports and comparisons, recognised by their content |
 //! | [`report`], [`compare`] | HTML pages, cost models; comparisons |
 //! | [`profile_import`] | profiles that other tools measured |
 //! | [`workload`] | device-placement workloads |

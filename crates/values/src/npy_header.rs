@@ -112,8 +112,8 @@ impl<'t> Scanner<'t> {
                 break;
             }
         }
-        if shape.len() > Shape::MOST_DIMS {
-            return Err(format!("its shape has {} dimensions, expected at most {}", shape.len(), Shape::MOST_DIMS));
+        if shape.len() > Shape::MAX_DIMS {
+            return Err(format!("its shape has {} dimensions, expected at most {}", shape.len(), Shape::MAX_DIMS));
         }
         Ok(shape)
     }

@@ -64,7 +64,7 @@ pub struct Liveness {
 
 impl Liveness {
     pub fn run(self) -> Outcome {
-        self.output.as_deref().map_or(Ok(()), |folder| source_file::check_folder("--output", folder))?;
+        self.output.as_deref().map_or(Ok(()), |folder| source_file::check_folder("output", folder))?;
         let liveness = match (&self.trace, &self.input) {
             (Some(forward), _) => self.traced(forward)?,
             (None, Some(input)) => self.of_model(input)?,

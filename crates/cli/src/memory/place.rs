@@ -73,7 +73,7 @@ pub struct Place {
 impl Place {
     pub fn run(self) -> Outcome {
         self.output.as_deref().map_or(Ok(()), source_file::check_writable)?;
-        self.figures.as_deref().map_or(Ok(()), |folder| source_file::check_folder("--figures", folder))?;
+        self.figures.as_deref().map_or(Ok(()), |folder| source_file::check_folder("figures", folder))?;
         let mut placed = memory::place(&self.input, &self.options(), &stderr::events())?;
         placed.summary.times = times(&placed.times);
         self.print(&placed)?;

@@ -15,7 +15,7 @@ use edgecut_graph::{
 };
 use edgecut_plan as plan;
 use edgecut_plan::{
-    Candidate, Problem, Solution,
+    Candidate, CostSource, Problem, Solution,
     candidate::attempt::AttemptOutcome,
     file::Source,
     problem::{DeviceId, Objective},
@@ -33,18 +33,21 @@ pub(crate) fn print(format: Format, problem: &Problem, plan: &plan::Plan, soluti
 
 /// The strategies that were tried for a plan, in order, and what each found.
 pub(crate) fn print_attempts(objective: Objective, candidate: &Candidate) -> Outcome {
+    if candidate.costs == CostSource::PilotRun {
+        print_line!("\nbefore pilot runs, which choose among this plan and others:");
+    }
     let mut lines = table(["strategy", "found", ">evaluations", "kept"]);
     for attempt in &candidate.attempts {
         let evaluations = attempt.evaluations.to_string();
         let (found, evaluations) = match &attempt.outcome {
             AttemptOutcome::Skipped(reason) => (format!("not tried: {reason}"), String::new()),
-            AttemptOutcome::Nothing => ("nothing better".to_string(), evaluations),
+            AttemptOutcome::NoPlanFound => ("nothing better".to_string(), String::new()),
             AttemptOutcome::Met(value) => {
                 (format!("{objective} {}", candidate.solution.display(objective, *value)), evaluations)
             }
             AttemptOutcome::Missed(shortages) => {
                 let missed: Vec<String> = shortages.iter().map(ToString::to_string).collect();
-                (missed.join("; "), evaluations)
+                (missed.join("\n"), evaluations)
             }
         };
         let kept = if attempt.is_kept { "yes" } else { "" };

@@ -38,7 +38,7 @@ pub(crate) fn print(format: Format, plan: &Plan, outcome: &results::Outcome) -> 
 }
 
 /// A run that exceeds its prediction by more than this fraction, on a busy machine, is warned about.
-const MOST_DIFFERENCE: f64 = 0.1;
+const MAX_DIFFERENCE: f64 = 0.1;
 
 /// A warning that other workloads may be why a run took longer than predicted.
 fn busy_machine(outcome: &results::Outcome) -> Option<String> {
@@ -46,7 +46,7 @@ fn busy_machine(outcome: &results::Outcome) -> Option<String> {
         None => (outcome.predicted_latency_us, outcome.latency.median_us),
         Some(interval) => (outcome.predicted_interval_us, interval),
     };
-    if measured.0 <= predicted.0 * (1.0 + MOST_DIFFERENCE) {
+    if measured.0 <= predicted.0 * (1.0 + MAX_DIFFERENCE) {
         return None;
     }
     let busy = busy(outcome.load.iter().map(|of| (of.server.as_str(), of.load)))?;

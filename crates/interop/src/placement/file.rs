@@ -55,7 +55,7 @@ pub enum PlacementWorkloadError {
 }
 
 /// More devices than this are a mistake in the file.
-const MOST_DEVICES: u32 = 4096;
+const MAX_DEVICES: u32 = 4096;
 
 #[derive(Deserialize)]
 struct Raw {
@@ -163,8 +163,8 @@ impl PlacementWorkload {
         if devices < 1.0 {
             return Err(PlacementWorkloadError::NoDevices);
         }
-        if devices > f64::from(MOST_DEVICES) {
-            return Err(PlacementWorkloadError::Devices { given: devices as u64, most: MOST_DEVICES });
+        if devices > f64::from(MAX_DEVICES) {
+            return Err(PlacementWorkloadError::Devices { given: devices as u64, most: MAX_DEVICES });
         }
         let (accelerators, cpus) = (raw.accelerators.max(0.0) as u32, raw.cpus.max(0.0) as u32);
         let workload = PlacementWorkload { operators, edges, accelerators, cpus, memory: raw.memory };

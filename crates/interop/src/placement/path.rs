@@ -24,7 +24,7 @@ const WORK: usize = 40_000_000;
 const PRICES: usize = 24;
 /// Paths that are looked at closely; blocks of one of them, and of all together with what comes into them.
 const CLOSELY: usize = 60;
-const MOST_BLOCKS: usize = 700_000;
+const MAX_BLOCKS: usize = 700_000;
 const BLOCKS: usize = 4_000_000;
 
 /// What the bound needs of each operator.
@@ -266,9 +266,9 @@ impl<'a> Along<'a> {
                 if fits {
                     blocks.push(Block { from: from as u32, to: to as u32, time: border + time, size });
                 }
-                fits && blocks.len() <= MOST_BLOCKS && *left > 0
+                fits && blocks.len() <= MAX_BLOCKS && *left > 0
             });
-            if blocks.len() > MOST_BLOCKS || *left == 0 {
+            if blocks.len() > MAX_BLOCKS || *left == 0 {
                 return None;
             }
         }

@@ -7,7 +7,7 @@ use crate::judge::no_plan::Shortage;
 pub struct Attempt {
     pub strategy: &'static str,
     pub outcome: AttemptOutcome,
-    /// Placements that it evaluated.
+    /// Placements evaluated by its searches that found a plan.
     pub evaluations: u64,
     /// Whether its plan is the candidate.
     pub is_kept: bool,
@@ -19,7 +19,7 @@ pub enum AttemptOutcome {
     /// It was not tried, for this reason.
     Skipped(&'static str),
     /// It was tried and found no plan.
-    Nothing,
+    NoPlanFound,
     /// The objective's value of a plan that meets limits and targets.
     Met(f64),
     /// What its nearest plan misses.

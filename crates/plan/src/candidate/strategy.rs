@@ -14,11 +14,11 @@ pub(crate) trait Strategy {
     fn name(&self) -> &'static str;
 
     /// Why it is not tried now; `None` if it is.
-    fn skipped(&self, progress: &Progress<'_, '_>) -> Option<&'static str>;
+    fn skip_reason(&self, progress: &Progress<'_, '_>) -> Option<&'static str>;
 
     /// # Errors
     /// If there is no candidate, and why.
-    fn run(&self, progress: &mut Progress<'_, '_>) -> Result<Tried, NoPlan>;
+    fn run(&self, progress: &mut Progress<'_, '_>) -> Result<StrategyResult, NoPlan>;
 
     /// Whether `found` takes the place of `best`, an earlier strategy's.
     fn is_kept(&self, request: &PlanRequest<'_>, found: &Candidate, best: &Candidate) -> bool {
@@ -26,28 +26,28 @@ pub(crate) trait Strategy {
     }
 }
 
-/// What a strategy has done.
+/// The result of one strategy.
 #[derive(Default)]
-pub(crate) struct Tried {
+pub(crate) struct StrategyResult {
     pub found: Option<Candidate>,
     /// Placements that were evaluated.
     pub evaluations: u64,
 }
 
-/// Where the strategies for a request have come to.
+/// State shared by the strategies of a request.
 pub(crate) struct Progress<'a, 'g> {
     pub request: &'a PlanRequest<'g>,
     /// Splits to start from: those of a plan at other costs of shards.
     pub start: Option<&'a Choices>,
     pub best: Option<Candidate>,
     /// Candidates that miss limits or targets, for strategies that make them need less.
-    pub over: Vec<Candidate>,
+    pub infeasible: Vec<Candidate>,
     attempts: Vec<Attempt>,
 }
 
 impl<'a, 'g> Progress<'a, 'g> {
     pub fn new(request: &'a PlanRequest<'g>, start: Option<&'a Choices>) -> Progress<'a, 'g> {
-        Progress { request, start, best: None, over: Vec::new(), attempts: Vec::new() }
+        Progress { request, start, best: None, infeasible: Vec::new(), attempts: Vec::new() }
     }
 
     /// From the candidate that other strategies have found.
@@ -62,16 +62,27 @@ impl<'a, 'g> Progress<'a, 'g> {
     /// That of the first strategy that fails before any has found a candidate.
     pub fn try_all(mut self, strategies: &[&dyn Strategy]) -> Result<Progress<'a, 'g>, NoPlan> {
         for strategy in strategies {
-            let (outcome, evaluations, is_kept) = match strategy.skipped(&self) {
+            let (outcome, evaluations, is_kept) = match strategy.skip_reason(&self) {
                 Some(reason) => (AttemptOutcome::Skipped(reason), 0, false),
                 None => self.attempt(*strategy)?,
             };
-            if is_kept {
-                self.attempts.iter_mut().for_each(|earlier| earlier.is_kept = false);
-            }
-            self.attempts.push(Attempt { strategy: strategy.name(), outcome, evaluations, is_kept });
+            self.record(Attempt { strategy: strategy.name(), outcome, evaluations, is_kept });
         }
         Ok(self)
+    }
+
+    /// Adds `attempt`, in place of an earlier one of the same strategy unless it was skipped this time.
+    fn record(&mut self, mut attempt: Attempt) {
+        if let Some(at) = self.attempts.iter().position(|earlier| earlier.strategy == attempt.strategy) {
+            if matches!(attempt.outcome, AttemptOutcome::Skipped(_)) {
+                return;
+            }
+            attempt.is_kept |= self.attempts.remove(at).is_kept;
+        }
+        if attempt.is_kept {
+            self.attempts.iter_mut().for_each(|earlier| earlier.is_kept = false);
+        }
+        self.attempts.push(attempt);
     }
 
     fn attempt(&mut self, strategy: &dyn Strategy) -> Result<(AttemptOutcome, u64, bool), NoPlan> {
@@ -79,7 +90,7 @@ impl<'a, 'g> Progress<'a, 'g> {
             (Err(why), None) => return Err(why),
             (tried, _) => tried.unwrap_or_default(),
         };
-        let Some(found) = tried.found else { return Ok((AttemptOutcome::Nothing, tried.evaluations, false)) };
+        let Some(found) = tried.found else { return Ok((AttemptOutcome::NoPlanFound, tried.evaluations, false)) };
         let outcome = match found.solution.missed.is_empty() {
             true => AttemptOutcome::Met(found.value(self.request.objective)),
             false => AttemptOutcome::Missed(found.solution.missed.clone()),

@@ -38,7 +38,7 @@ pub(super) const FINE: [f64; 3] = [0.1, 0.05, 0.025];
 pub(super) const HALO_GAIN: f64 = 0.97;
 
 /// Most devices that one group is split over.
-const MOST_DEVICES: usize = 8;
+const MAX_DEVICES: usize = 8;
 
 /// Maximum number of passes over all moves; another pass is made if the value fell below this ratio.
 const TURNS: usize = 4;
@@ -232,7 +232,7 @@ impl Search<'_, '_> {
             let far = |d: DeviceId| (d != self.request.network.source, d);
             b.1.total_cmp(&a.1).then(far(a.0).cmp(&far(b.0)))
         });
-        let most = fast.len().min(MOST_DEVICES);
+        let most = fast.len().min(MAX_DEVICES);
         (2..=most).rev().map(|n| fast[..n].to_vec()).collect()
     }
 

@@ -201,8 +201,8 @@ impl Lowering<'_, '_> {
             tuple => tuple.tensors().into_iter().cloned().collect(),
         };
         for ty in &mut types {
-            if ty.shape.rank() > Shape::MOST_DIMS {
-                let what = format!("a result of {} dimensions; at most {} are read", ty.shape.rank(), Shape::MOST_DIMS);
+            if ty.shape.rank() > Shape::MAX_DIMS {
+                let what = format!("a result of {} dimensions; at most {} are read", ty.shape.rank(), Shape::MAX_DIMS);
                 return Err(Fault::Other(what).at(self.span(expr)));
             }
             self.shapes.share(ty);

@@ -127,8 +127,8 @@ impl<'a> Parser<'a> {
             self.module.dims.push(dim);
         }
         let dims = List { start, len: self.module.dims.len() as u32 - start };
-        if dims.len as usize > Shape::MOST_DIMS {
-            let what = format!("a tensor of {} dimensions; at most {} are read", dims.len, Shape::MOST_DIMS);
+        if dims.len as usize > Shape::MAX_DIMS {
+            let what = format!("a tensor of {} dimensions; at most {} are read", dims.len, Shape::MAX_DIMS);
             return Err(Fault::Other(what).at(self.lexer.last));
         }
         self.lexer.expect(Token::Comma, "`,` and the dtype")?;

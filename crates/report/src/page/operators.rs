@@ -183,7 +183,7 @@ impl Condition {
         let ProfiledDevice { hardware, engine, threads, .. } = &self.device;
         self.device.device_name() == planned.device_name()
             && planned.threads.is_none_or(|planned| planned as usize == *threads)
-            && planned.engine.as_ref().is_none_or(|planned| planned == engine)
+            && planned.engine.as_ref().is_none_or(|planned| planned.to_string() == engine.to_string())
             && planned.hardware.as_ref().is_none_or(|planned| planned == hardware)
     }
 

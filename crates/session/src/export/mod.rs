@@ -40,7 +40,8 @@ pub fn export(path: &Path, model: &ModelOptions, options: &ExportOptions, events
         return of_plan(&plan, &planned(path, &plan, model, events)?, options);
     }
     drop(bytes);
-    let model = ModelOptions { keep_defaults: options.format == ExportFormat::Onnx, ..model.clone() };
+    let model =
+        ModelOptions { keep_defaults: model.keep_defaults || options.format == ExportFormat::Onnx, ..model.clone() };
     let model = Model::open(path, &model)?;
     events.notices(&model.notices);
     of_model(&model, options)

@@ -43,12 +43,13 @@ pub fn plan_on_agents<'a>(
     let request = request.with_stop(stop);
     let is_short = !first.solution.missed.is_empty() && (options.rounds == 0 || !keeps_memory(&first));
     if is_short && searched.search.stop.is_over() && !stop.is_requested() {
-        // What was kept of the time for runs is of no use without a plan.
+        // Without a plan there is nothing to run, so the search gets the remaining time.
         first = planner::nearest(&request)?;
     }
     if options.rounds == 0 || !keeps_memory(&first) {
         return Ok(PilotPlan { candidate: split::met(&request, first)?, request });
     }
+    let attempts = first.attempts.clone();
     let piloted = PilotRunner { agents, options, progress, request: &request }.run(first.clone());
     let (candidate, known) = match piloted {
         Err(PlanningError::Pilot(why)) if why.is_of_agent() => {
@@ -60,7 +61,8 @@ pub fn plan_on_agents<'a>(
         piloted => piloted?,
     };
     let (candidate, request) = replanner.measure_memory(candidate, &known, request);
-    Ok(PilotPlan { candidate, request })
+    // Others that ran were found for other requests, so that their attempts say nothing of this one.
+    Ok(PilotPlan { candidate: Candidate { attempts, ..candidate }, request })
 }
 
 #[cfg(test)]

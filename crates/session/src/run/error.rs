@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use edgecut_agent::{client::AgentError, protocol::MemoryShortfall, results::record::Record};
 
 /// Maximum number of warm-up runs that an agent may request.
-pub(super) const MOST_WARM_UPS: u64 = 64;
+pub(super) const MAX_WARM_UPS: u64 = 64;
 
 /// Why a run did not complete.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum RunError {
     Stopped,
     #[error("the plan is not loaded any more, as an earlier run failed or was cancelled: deploy it again")]
     Unloaded,
-    #[error("agent {agent} asks for {runs} warm-up runs; at most {} are made", MOST_WARM_UPS)]
+    #[error("agent {agent} asks for {runs} warm-up runs; at most {} are made", MAX_WARM_UPS)]
     WarmUps { agent: SmolStr, runs: u64 },
 }
 

@@ -6,7 +6,7 @@ use smol_str::SmolStr;
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{
-    error::{MOST_WARM_UPS, RunError},
+    error::{MAX_WARM_UPS, RunError},
     run_progress::RunProgress,
 };
 use edgecut_agent::{
@@ -211,7 +211,7 @@ impl<'a> Participants<'a> {
         let progress = match event {
             RunEvent::Admitted => Progress::Admitted,
             RunEvent::Loaded { warm_up_runs, .. } => {
-                if *warm_up_runs > MOST_WARM_UPS {
+                if *warm_up_runs > MAX_WARM_UPS {
                     return Err(RunError::WarmUps { agent: self.name(index).clone(), runs: *warm_up_runs });
                 }
                 self.warm_ups = self.warm_ups.max(*warm_up_runs);

@@ -17,7 +17,7 @@ const MAX_EXACT: u32 = 1 << 24;
 const TERMS: usize = (MAX_EXACT / (MAX_OPERAND * MAX_OPERAND)) as usize;
 
 /// More blocks take longer than one product of integers, and each is several operators for tract to optimise.
-const MOST_BLOCKS: usize = 64;
+const MAX_BLOCKS: usize = 64;
 
 /// The sum over blocks of `product`, as int32: `operands`, data and weights, are sliced into blocks along `axes`, and each
 /// index of these axes contributes `terms` terms to the sum. If the weights are known, blocks are as long as they allow.
@@ -90,7 +90,7 @@ fn block_ends(weights: Option<&Tensor>, axis: usize, length: usize, terms: usize
 
 /// Whether few enough blocks, in each of which single precision holds all sums, make up `length` indices of `terms` terms each.
 pub(super) fn fits(length: usize, terms: usize) -> bool {
-    terms <= TERMS && length <= MOST_BLOCKS * (TERMS / terms.max(1)).max(1)
+    terms <= TERMS && length <= MAX_BLOCKS * (TERMS / terms.max(1)).max(1)
 }
 
 /// `tensor` minus its zero point, as `dtype`; `shape` is that in which several zero points broadcast.

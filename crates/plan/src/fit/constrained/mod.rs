@@ -22,7 +22,7 @@ use self::{
     run::{Run, StepCost},
 };
 use crate::{
-    candidate::{Candidate, strategy::Tried},
+    candidate::{Candidate, strategy::StrategyResult},
     plan_file::{file::Split, schedule::Schedule},
     problem::{DeviceId, placement::Placement},
     request::PlanRequest,
@@ -49,7 +49,7 @@ pub fn with_schedules(request: &PlanRequest<'_>) -> Option<Candidate> {
 
 /// The same from `placements`, those that exceed the limits, and, where devices have limits of their own, from placements
 /// under looser ones.
-pub(super) fn best_schedules(request: &PlanRequest<'_>, placements: Vec<Candidate>) -> Tried {
+pub(super) fn best_schedules(request: &PlanRequest<'_>, placements: Vec<Candidate>) -> StrategyResult {
     let evaluations = Cell::new(0);
     let few = request.with_part(SEARCH_PART);
     let budget = request.search.evaluations(request.names.len()).saturating_mul(STEPS);
@@ -85,7 +85,7 @@ pub(super) fn best_schedules(request: &PlanRequest<'_>, placements: Vec<Candidat
         let found = closest.and_then(|candidate| scheduled(request, candidate, &effort, &evaluations));
         best = front::nearest_of(request.objective, best.into_iter().chain(found));
     }
-    Tried { found: best, evaluations: evaluations.get() }
+    StrategyResult { found: best, evaluations: evaluations.get() }
 }
 
 /// Whether parameters, which no schedule makes smaller, take all that some device may have.

@@ -2,7 +2,7 @@
 
 use super::limits::unneeded;
 use crate::{
-    candidate::strategy::{Progress, Strategy, Tried},
+    candidate::strategy::{Progress, Strategy, StrategyResult},
     judge::no_plan::NoPlan,
     split::front::{alternatives, nearest_of},
 };
@@ -15,15 +15,15 @@ impl Strategy for Front {
         "Pareto front"
     }
 
-    fn skipped(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
+    fn skip_reason(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
         unneeded(progress.request)
     }
 
-    fn run(&self, progress: &mut Progress<'_, '_>) -> Result<Tried, NoPlan> {
+    fn run(&self, progress: &mut Progress<'_, '_>) -> Result<StrategyResult, NoPlan> {
         let found = alternatives(progress.request)?;
-        progress.over.clone_from(&found.candidates);
-        progress.over.retain(|candidate| !candidate.solution.missed.is_empty());
+        progress.infeasible.clone_from(&found.candidates);
+        progress.infeasible.retain(|candidate| !candidate.solution.missed.is_empty());
         let best = nearest_of(progress.request.objective, found.candidates);
-        Ok(Tried { found: best, evaluations: found.evaluations })
+        Ok(StrategyResult { found: best, evaluations: found.evaluations })
     }
 }

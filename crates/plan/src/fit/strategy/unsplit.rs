@@ -1,10 +1,10 @@
-//! All of this for whole groups only, where no plan with splits meets limits and targets.
+//! Memory-saving schedules for unsplit groups, if no plan with splits meets limits and targets.
 
 use super::{Front, Schedules, limits::unneeded};
 use crate::{
     candidate::{
         Candidate,
-        strategy::{Progress, Strategy, Tried},
+        strategy::{Progress, Strategy, StrategyResult},
     },
     judge::no_plan::NoPlan,
     split::{bound::bound_by, strategy::Whole},
@@ -18,7 +18,7 @@ impl Strategy for Unsplit {
         "whole groups with schedules"
     }
 
-    fn skipped(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
+    fn skip_reason(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
         let request = progress.request;
         if let Some(reason) = unneeded(request) {
             return Some(reason);
@@ -32,12 +32,12 @@ impl Strategy for Unsplit {
         (!request.can_split()).then_some("no group can be split")
     }
 
-    fn run(&self, progress: &mut Progress<'_, '_>) -> Result<Tried, NoPlan> {
+    fn run(&self, progress: &mut Progress<'_, '_>) -> Result<StrategyResult, NoPlan> {
         let whole = progress.request.unsplit();
         let mut found = Progress::new(&whole, None).try_all(&[&Whole, &Front, &Schedules])?.finish()?;
         let evaluations = Candidate::evaluations(&found);
         // Bounds on plans of whole groups do not hold for split ones.
         bound_by(progress.request, &mut found)?;
-        Ok(Tried { found: Some(found), evaluations })
+        Ok(StrategyResult { found: Some(found), evaluations })
     }
 }

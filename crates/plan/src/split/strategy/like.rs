@@ -3,7 +3,7 @@
 use crate::{
     candidate::{
         Candidate,
-        strategy::{Progress, Strategy, Tried},
+        strategy::{Progress, Strategy, StrategyResult},
     },
     judge::no_plan::NoPlan,
     plan_file::file::Split,
@@ -23,14 +23,14 @@ impl Strategy for Like {
         "like another plan"
     }
 
-    fn skipped(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
+    fn skip_reason(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
         progress.request.like.is_none().then_some("no other plan is given")
     }
 
-    fn run(&self, progress: &mut Progress<'_, '_>) -> Result<Tried, NoPlan> {
+    fn run(&self, progress: &mut Progress<'_, '_>) -> Result<StrategyResult, NoPlan> {
         let splits = progress.request.like.as_deref().unwrap_or_default();
         let candidate = like(progress.request, splits)?;
-        Ok(Tried { evaluations: candidate.solution.evaluations, found: Some(candidate) })
+        Ok(StrategyResult { evaluations: candidate.solution.evaluations, found: Some(candidate) })
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     candidate::{
         Candidate,
-        strategy::{Progress, Strategy, Tried},
+        strategy::{Progress, Strategy, StrategyResult},
     },
     judge::{evaluation::Score, no_plan::NoPlan, solution::Solution},
     problem::DeviceId,
@@ -28,13 +28,13 @@ impl Strategy for Split {
         "split groups"
     }
 
-    fn skipped(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
+    fn skip_reason(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
         impossible(progress.request)
     }
 
-    fn run(&self, progress: &mut Progress<'_, '_>) -> Result<Tried, NoPlan> {
+    fn run(&self, progress: &mut Progress<'_, '_>) -> Result<StrategyResult, NoPlan> {
         let request = progress.request;
-        let Some(first) = &progress.best else { return Ok(Tried::default()) };
+        let Some(first) = &progress.best else { return Ok(StrategyResult::default()) };
         let groups = request.split_options.groups.len();
         let budget = budget(request);
         // Groups stay where the plan without splits has them; if that is no plan, also where no limit was looked at.
@@ -42,7 +42,7 @@ impl Strategy for Split {
         if !first.solution.missed.is_empty() {
             homes.push(vec![request.network.source; groups]);
         }
-        let mut tried = Tried::default();
+        let mut tried = StrategyResult::default();
         for homes in homes {
             let Some(found) = split_from(request, &homes, &first.solution, budget, progress.start) else { continue };
             tried.evaluations += found.solution.evaluations;

@@ -4,7 +4,7 @@ use super::split;
 use crate::{
     candidate::{
         Candidate,
-        strategy::{Progress, Strategy, Tried},
+        strategy::{Progress, Strategy, StrategyResult},
     },
     judge::no_plan::NoPlan,
     request::choice::Choices,
@@ -20,11 +20,11 @@ impl Strategy for Whole {
         "whole groups"
     }
 
-    fn skipped(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
+    fn skip_reason(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
         progress.request.like.is_some().then_some("another plan says what is split")
     }
 
-    fn run(&self, progress: &mut Progress<'_, '_>) -> Result<Tried, NoPlan> {
+    fn run(&self, progress: &mut Progress<'_, '_>) -> Result<StrategyResult, NoPlan> {
         let request = progress.request;
         let unsplit = request.expanded(&Choices::new())?;
         let solution = solve::nearest(&unsplit.problem, &request.search)?;
@@ -33,6 +33,6 @@ impl Strategy for Whole {
         // Splits are compared with plans only.
         candidate.whole = candidate.whole.filter(|_| is_met || split::impossible(request).is_some());
         bound_by(request, &mut candidate)?;
-        Ok(Tried { found: Some(candidate), evaluations })
+        Ok(StrategyResult { found: Some(candidate), evaluations })
     }
 }
