@@ -20,7 +20,7 @@ pub struct Deployment {
 /// Where one output of the model comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
-    /// It is the sink's value number so-and-so.
+    /// The value with this index at the sink.
     Sink(u32),
     /// It is a parameter or a constant, which no operator computes.
     Parameter(TensorId),

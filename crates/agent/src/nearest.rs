@@ -1,4 +1,4 @@
-//! The server that the source of a cluster copies tensors to and back from in the least time.
+//! The server with the fastest round-trip copy from the cluster's source.
 
 use edgecut_graph::{LinkCost, units::Bytes};
 

@@ -4,7 +4,7 @@
 //! Pure functions from tables and graphs to a [`Plan`]: no engine, no socket, no file. The same problem, seed and budget
 //! give the same plan, whatever the number of threads.
 //!
-//! | room | |
+//! | layer | |
 //! |---|---|
 //! | `problem` | the question as tables: groups, tensors, devices, links, targets, rules |
 //! | `judge` | what a placement is worth: simulation, memory, energy, bounds, what it misses |
@@ -18,7 +18,7 @@
 //! | `solve` | [`plan`]: from a request to the best candidate |
 //! | `what_if` | other plans to compare with: like another, with moved groups, without a server |
 //!
-//! A room uses those above it and none below. What other crates need of a room is re-exported here.
+//! A layer uses those above it and none below. What other crates need is re-exported here.
 
 pub mod candidate;
 pub mod check;

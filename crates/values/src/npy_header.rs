@@ -8,7 +8,7 @@ use npyz::{Endianness, TypeChar, TypeStr};
 
 use edgecut_graph::{DType, Shape, TensorType};
 
-/// Most bytes of a header, as in numpy itself; usual ones have about a hundred.
+/// Maximum header size, as in NumPy; typical headers have about 100 bytes.
 const MAX_HEADER_BYTES: u32 = 10_000;
 
 const MAGIC: &[u8] = b"\x93NUMPY";

@@ -171,7 +171,7 @@ impl ProfileEvent {
     /// `None` for a message that this version does not know.
     ///
     /// # Errors
-    /// If a cost is no cost.
+    /// If a cost has a number that is negative or not finite.
     pub fn from_wire(from: wire::ProfileEvent) -> Result<Option<ProfileEvent>, MessageError> {
         let Some(event) = from.event else { return Ok(None) };
         Ok(Some(match event {
@@ -240,7 +240,7 @@ impl TryFrom<wire::Cost> for Cost {
             workspace: Bytes(from.workspace_bytes),
             held: Bytes(from.held_bytes),
             disturbed: from.disturbed,
-            // Of a source that this version does not know, nothing is known.
+            // Energy from an unknown source is dropped.
             energy: from.energy.and_then(|energy| {
                 let source = EnergySource::named(&energy.source)?;
                 Some(Energy { run: Joules(energy.run_j), idle: Watts(energy.idle_w), source })

@@ -1,6 +1,6 @@
 //! Plans within memory limits: schedules that need less memory, and tensors kept on another device.
 //!
-//! Uses every room but `solve` and `what_if`.
+//! Uses every layer but `solve` and `what_if`.
 //!
 //! | module | |
 //! |---|---|

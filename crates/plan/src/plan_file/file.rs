@@ -176,7 +176,7 @@ impl DevicePlan {
 pub struct MemoryPlan {
     /// Parameters, and what the engine holds in addition.
     pub parameter_bytes: Bytes,
-    /// Most that parameters, live tensors and workspace take together at one instant.
+    /// Peak of parameters, live tensors and workspace together.
     pub load_bytes: Bytes,
     /// What is reserved for tensors and workspace, gaps included, with what all inputs in flight hold.
     pub arena_bytes: Bytes,

@@ -1,6 +1,6 @@
 //! The question as tables: groups, tensors, devices, links and targets, and what groups and their parts are called.
 //!
-//! Uses no other room.
+//! Uses no other layer.
 //!
 //! | module | |
 //! |---|---|

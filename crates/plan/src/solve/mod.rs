@@ -1,6 +1,6 @@
 //! From a request to the best candidate.
 //!
-//! Uses every room but `what_if`.
+//! Uses every layer but `what_if`.
 //!
 //! | module | |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Comparisons of a plan with what it might be: the splits of another one, groups moved, a server less.
 //!
-//! Uses every other room; none uses this one.
+//! Uses every other layer; none uses this one.
 //!
 //! | module | |
 //! |---|---|

@@ -73,7 +73,7 @@ pub enum CalibrationError {
     InvalidTimes(DeviceName),
 }
 
-/// What was seen of one device.
+/// Observations of one device.
 #[derive(Default)]
 struct Seen {
     steps: Vec<StepSample>,
@@ -92,7 +92,7 @@ pub async fn calibrate(request: &CalibrationRequest<'_>) -> Result<Vec<Calibrati
     let mut wanted = SurveyRequest::new(&graph, MODEL, &model_hash, request.folder);
     wanted.granularity = model.granularity;
     wanted.sampling.budget = PROFILE_BUDGET;
-    // What the devices were like some time ago says nothing of the difference to runs made now.
+    // Old measurements cannot be compared with runs made now.
     wanted.remeasure = true;
     let told = |now: SurveyProgress<'_>| (request.progress)(&format!("profiling {}", now.device));
     let surveyed = survey(request.fleet, request.cluster, request.inventory, &wanted, &told).await?;

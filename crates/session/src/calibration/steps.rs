@@ -31,7 +31,7 @@ struct Repeats {
     received: f64,
 }
 
-/// The samples of each device, one a group: the median over the inferences of `record`. `known` tells of a group on a device.
+/// The samples of each device, one a group: the median over the inferences of `record`. `known` describes a group on a device.
 pub(super) fn samples(
     plan: &Plan,
     deployment: &Deployment,

@@ -153,7 +153,7 @@ impl InContextCosts {
         InContextCosts { contention: other.contention, ..self }
     }
 
-    /// The same with the least of the times here and `before`.
+    /// The minimum of the times here and in `before`.
     pub fn or_less(mut self, before: &InContextCosts) -> InContextCosts {
         for (key, times) in &mut self.whole {
             if let Some(before) = before.whole.get(key) {

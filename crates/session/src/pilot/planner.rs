@@ -18,7 +18,7 @@ pub struct PilotPlan<'a> {
 
 /// The plan for `request`, whose costs are those of profiles: shards that candidates ask for are measured and added to
 /// `shards`, then candidates are run, as far as `options` say. Targets on times are judged by what is known last: a plan
-/// that misses them by its profiles is run all the same. Where an agent fails, the best plan so far is given out, with a
+/// that misses them by its profiles is run all the same. Where an agent fails, the best plan so far is returned, with a
 /// note.
 ///
 /// # Errors

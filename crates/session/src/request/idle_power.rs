@@ -1,4 +1,4 @@
-//! The power of idle devices as their profiles tell it.
+//! Idle power of devices, from their profiles.
 
 use edgecut_agent::DeviceSpec;
 use edgecut_engine::energy::EnergySource;

@@ -33,11 +33,11 @@ use edgecut_profile::{
 /// A shard slower than expected by more than this factor is measured again after all others, and the fastest
 /// measurement counts: machines are sometimes slow for some seconds, and a plan would never reconsider a shard that was
 /// measured then.
-const SURPRISE: f64 = 1.2;
+const REMEASURE_RATIO: f64 = 1.2;
 /// Maximum number of repetitions of such a measurement.
-const AGAIN: usize = 2;
+const MAX_REMEASUREMENTS: usize = 2;
 /// If at least this number of shards of a device were measured, the median slowdown of all is expected of each.
-const MANY: usize = 5;
+const MIN_SHARDS_FOR_MEDIAN: usize = 5;
 
 /// What is known of shards of the items of one model.
 pub struct Shards<'a> {
@@ -131,13 +131,13 @@ impl<'a> Shards<'a> {
         let count = unknown.len();
         // By device: how many times longer than expected its shards take as a rule, where that is longer.
         let mut usual: BTreeMap<DeviceId, f64> = BTreeMap::new();
-        for look in 0..=AGAIN {
+        for look in 0..=MAX_REMEASUREMENTS {
             let (mut surprising, mut seen): (Vec<Unknown>, BTreeMap<DeviceId, Vec<f64>>) = Default::default();
             let (mut number, mut left) = (0, rounds(unknown).into_iter());
             while let Some(round) = left.next() {
                 if stop.is_requested() {
                     for one in surprising.into_iter().chain(round).chain(left.flatten()) {
-                        added += self.keep_least(one)?;
+                        added += self.keep_fastest(one)?;
                     }
                     return Ok(added);
                 }
@@ -145,7 +145,7 @@ impl<'a> Shards<'a> {
                     number += 1;
                     each(&one.name, number, count);
                 }
-                let looks = futures::future::join_all(round.iter().map(|one| self.look(fleet, one))).await;
+                let looks = futures::future::join_all(round.iter().map(|one| self.measure_once(fleet, one))).await;
                 let mut lost = None;
                 for (mut one, looked) in round.into_iter().zip(looks) {
                     match looked {
@@ -159,14 +159,14 @@ impl<'a> Shards<'a> {
                         Err(error) => lost = Some(error),
                     }
                     seen.entry(one.device).or_default().extend(one.longer());
-                    match look < AGAIN && one.surprises(&usual) {
+                    match look < MAX_REMEASUREMENTS && one.needs_remeasure(&usual) {
                         true => surprising.push(one),
-                        false => added += self.keep_least(one)?,
+                        false => added += self.keep_fastest(one)?,
                     }
                 }
                 if let Some(error) = lost {
                     for one in surprising.into_iter().chain(left.flatten()) {
-                        self.keep_least(one)?;
+                        self.keep_fastest(one)?;
                     }
                     return Err(error.into());
                 }
@@ -176,13 +176,13 @@ impl<'a> Shards<'a> {
                     of.sort_by(f64::total_cmp);
                     quantile(&of, 0.5).unwrap_or(1.0).max(1.0)
                 };
-                let many = seen.into_iter().filter(|(_, of)| of.len() >= MANY);
+                let many = seen.into_iter().filter(|(_, of)| of.len() >= MIN_SHARDS_FOR_MEDIAN);
                 usual = many.map(|(device, of)| (device, median(of))).collect();
             }
             let (again, usual_ones): (Vec<Unknown>, Vec<Unknown>) =
-                surprising.into_iter().partition(|one| one.surprises(&usual));
+                surprising.into_iter().partition(|one| one.needs_remeasure(&usual));
             for one in usual_ones {
-                added += self.keep_least(one)?;
+                added += self.keep_fastest(one)?;
             }
             unknown = again;
         }
@@ -235,14 +235,18 @@ impl<'a> Shards<'a> {
     }
 
     /// Measures `one` once; `None` if its server is none of the fleet's.
-    async fn look(&self, fleet: &Fleet, one: &Unknown) -> Result<Option<Result<MeasuredCost, String>>, AgentError> {
+    async fn measure_once(
+        &self,
+        fleet: &Fleet,
+        one: &Unknown,
+    ) -> Result<Option<Result<MeasuredCost, String>>, AgentError> {
         let spec = &self.devices[one.device.0 as usize].0;
         let Some(agent) = fleet.agent(&spec.name.server) else { return Ok(None) };
         measure_shard(agent?, spec, one.graph.clone(), self.displaces, self.sampling).await.map(Some)
     }
 
     /// Keeps the least that `one` took, if it was measured. Returns how many rows that added.
-    fn keep_least(&mut self, mut one: Unknown) -> Result<usize, ProfileError> {
+    fn keep_fastest(&mut self, mut one: Unknown) -> Result<usize, ProfileError> {
         one.least.take().map_or(Ok(0), |least| self.keep(&one, &Ok(least)))
     }
 
@@ -275,9 +279,9 @@ impl Unknown {
     }
 
     /// Whether that is more than is `usual` on its device.
-    fn surprises(&self, usual: &BTreeMap<DeviceId, f64>) -> bool {
+    fn needs_remeasure(&self, usual: &BTreeMap<DeviceId, f64>) -> bool {
         let usual = usual.get(&self.device).copied().unwrap_or(1.0);
-        self.longer().is_some_and(|longer| longer > SURPRISE * usual)
+        self.longer().is_some_and(|longer| longer > REMEASURE_RATIO * usual)
     }
 }
 

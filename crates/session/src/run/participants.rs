@@ -31,10 +31,10 @@ const LOAD_DEADLINE: Duration = Duration::from_secs(600);
 const RUN_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Time limit of a run relative to its expected time, in addition to [`RUN_DEADLINE`].
-const PATIENCE: f64 = 50.0;
+const DEADLINE_FACTOR: f64 = 50.0;
 
 /// How long to wait for a more specific error after a failure. The peers of an agent that died often notice first.
-const AFTERMATH: Duration = Duration::from_millis(500);
+const ERROR_GRACE_PERIOD: Duration = Duration::from_millis(500);
 
 /// How long an agent may take to answer after a link between agents failed. An agent that does not answer is the cause.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
@@ -224,7 +224,7 @@ impl<'a> Participants<'a> {
         Ok(())
     }
 
-    /// The most specific of the errors that arrive within [`AFTERMATH`].
+    /// The most specific of the errors that arrive within [`ERROR_GRACE_PERIOD`].
     async fn explain(&mut self, first: AgentError) -> AgentError {
         let mut nearest = first;
         let listening = async {
@@ -237,7 +237,7 @@ impl<'a> Participants<'a> {
             }
         };
         // Later errors are ignored.
-        let _ = timeout(AFTERMATH, listening).await;
+        let _ = timeout(ERROR_GRACE_PERIOD, listening).await;
         let nearest = match nearest {
             // Any agent but the silent one may be the first to report a broken link.
             AgentError::Peer { .. } => self.silent().await.unwrap_or(nearest),
@@ -280,5 +280,5 @@ impl<'a> Participants<'a> {
 
 /// The time limit of a run that is expected to take `expected`.
 pub(super) fn deadline(expected: Micros) -> Duration {
-    RUN_DEADLINE + Micros(expected.0 * PATIENCE).to_duration().unwrap_or_default()
+    RUN_DEADLINE + Micros(expected.0 * DEADLINE_FACTOR).to_duration().unwrap_or_default()
 }

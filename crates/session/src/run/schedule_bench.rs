@@ -11,7 +11,7 @@ use edgecut_memory::model::{GroupedGraph, Schedule, ScheduleFront, UnrolledGraph
 /// Timed runs of each variant; variants take turns.
 const RUNS: usize = 7;
 /// Schedules that are run at most to find the smallest one that keeps a slowdown.
-const TRIES: usize = 10;
+const MAX_SCHEDULES_RUN: usize = 10;
 
 /// The content of a tensor of a graph: the model's, or one that computes the same.
 pub type Content<'a> = dyn Fn(&Graph, TensorId) -> Result<TensorData, EngineError> + 'a;
@@ -30,11 +30,11 @@ pub struct ScheduleRun {
 /// Memory and time of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunCost {
-    /// The most bytes of tensors at one time.
+    /// Peak bytes of live tensors.
     pub arena: Bytes,
     /// The same with the engine's workspace.
     pub peak: Bytes,
-    /// The least of several runs.
+    /// The minimum of several runs.
     pub time: Micros,
     pub parameters: Bytes,
 }
@@ -120,7 +120,7 @@ impl<'a> ScheduleBench<'a> {
         let peaks: Vec<Bytes> = front.iter().map(|schedule| schedule.peak).collect();
         let mut runs: Vec<(usize, ScheduleRun)> = Vec::new();
         let begin = peaks.partition_point(|peak| *peak < first.peak);
-        let found = smallest_feasible(&peaks, begin, TRIES, |at| {
+        let found = smallest_feasible(&peaks, begin, MAX_SCHEDULES_RUN, |at| {
             let run = self.run(&front[at].graph())?;
             let is_kept = run.slowdown() <= allowed;
             progress(&front[at], &run);
