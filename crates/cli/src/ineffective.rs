@@ -1,8 +1,8 @@
 //! Flags that have no effect with an input or with another flag: refused with one message by every verb.
 
-use edgecut_session::error::Message;
+use edgecut_session::ineffective::without_effect;
 
-use crate::{Failure, Outcome, config};
+use crate::{Outcome, config};
 
 /// A flag as it is written, and whether it was given.
 pub type Flag = (&'static str, bool);
@@ -11,17 +11,9 @@ pub type Flag = (&'static str, bool);
 ///
 /// Flags of the configuration file are defaults for all calls of a verb: they are not refused where they have no effect.
 pub fn refuse(flags: &[Flag], what: &str) -> Outcome {
-    let typed: Vec<Flag> = flags.iter().filter(|(flag, _)| !config::is_configured(flag)).copied().collect();
-    message(&typed, what).map_or(Ok(()), |text| Err(Failure::BadInput(Message::from(text))))
-}
-
-fn message(flags: &[Flag], what: &str) -> Option<String> {
-    let given: Vec<&str> = flags.iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| *flag).collect();
-    match given.as_slice() {
-        [] => None,
-        [flag] => Some(format!("{flag} has no effect with {what}")),
-        flags => Some(format!("{} have no effect with {what}", flags.join(", "))),
-    }
+    let is_typed = |(flag, is_given): &&Flag| *is_given && !config::is_configured(flag);
+    let typed: Vec<&str> = flags.iter().filter(is_typed).map(|(flag, _)| *flag).collect();
+    without_effect(&typed, what)
 }
 
 #[cfg(test)]
@@ -37,7 +29,7 @@ mod tests {
             (&[("--a", true), ("--b", true)], Some("--a, --b have no effect with x.json")),
         ];
         for (flags, expected) in cases {
-            assert_eq!(message(flags, "x.json").as_deref(), expected);
+            assert_eq!(refuse(flags, "x.json").err().map(|error| error.to_string()).as_deref(), expected);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! To add an operator, add its line to the table `OPS` of a family; to add a family, add its file and a line in
 //! `families::FAMILIES`. This crate knows graphs, and tract for the kernels; it knows no text, engine, plan or file.
 //!
-//! The feature `kernels` compiles the kernels. Without it tract is no dependency, and [`Kernel`] tells only whether an
+//! The feature `kernels` compiles the kernels. Without it tract is no dependency, and [`Kernel`] only shows whether an
 //! operator has one.
 //!
 //! | module | contents |

@@ -5,12 +5,13 @@ use std::path::Path;
 use edgecut_agent::{
     Cluster, ClusterError, DeviceDescription, DeviceKind, Link, LinkTable, Oversubscribed, client::Fleet,
 };
-use edgecut_values::input_file::{self, MAX_DOCUMENT_BYTES, MAX_TABLE_BYTES, read_text};
+use edgecut_values::input_file::{self, MAX_TABLE_BYTES};
 
 use crate::{
     Error, Events,
     error::Message,
     file_kind::{self as kind, FileKind},
+    input::read_document,
     located::Located,
     runtime::runtime,
 };
@@ -20,8 +21,7 @@ use crate::{
 /// # Errors
 /// If the file cannot be read, is not a cluster file, or servers cannot be discovered.
 pub fn read_cluster(path: &Path, events: &Events) -> Result<Cluster, Error> {
-    let text =
-        read_text(path, MAX_DOCUMENT_BYTES).map_err(|e| Error::Cluster(Located::new(path, e).to_string().into()))?;
+    let text = read_document(path).map_err(|e| Error::Cluster(Located::new(path, e).to_string().into()))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let found = match Cluster::discovery(&text, folder) {
         Ok(Some((place, tls))) => {

@@ -14,7 +14,17 @@ pub(crate) type GivenOption = (&'static str, bool);
 pub(crate) fn refuse(options: &[GivenOption], defaults: &BTreeSet<String>, what: &str) -> Result<(), Error> {
     let is_wrong = |(name, is_given): &&GivenOption| *is_given && !defaults.contains(*name);
     let wrong: Vec<String> = options.iter().filter(is_wrong).map(|(name, _)| format!("option `{name}`")).collect();
-    let text = match wrong.as_slice() {
+    without_effect(&wrong, what)
+}
+
+/// Refuses the options that are given in `named`, because none of them has an effect with `what`: an input or another
+/// option.
+///
+/// # Errors
+/// If there are any.
+pub fn without_effect(named: &[impl AsRef<str>], what: &str) -> Result<(), Error> {
+    let named: Vec<&str> = named.iter().map(AsRef::as_ref).collect();
+    let text = match named.as_slice() {
         [] => return Ok(()),
         [one] => format!("{one} has no effect with {what}"),
         several => format!("{} have no effect with {what}", several.join(", ")),

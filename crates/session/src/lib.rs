@@ -57,7 +57,7 @@ pub mod events;
 pub mod export;
 mod failover;
 pub mod file_kind;
-mod ineffective;
+pub mod ineffective;
 pub mod input;
 pub mod located;
 pub mod memory;

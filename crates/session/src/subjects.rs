@@ -16,11 +16,9 @@ use crate::{
     file_kind::{self as kind, FileKind, is_file_of_results, is_json_object},
     input::{self as file, resolve},
     located::Located,
+    profile::link_table_in,
     request::ModelGroups,
 };
-
-/// Where measured links are kept in a folder of profiles.
-const LINKS: &str = "links.csv";
 
 /// How deep folders are searched for profiles.
 const DEPTH: usize = 4;
@@ -42,7 +40,7 @@ pub(crate) fn read(path: &Path, models: Models, events: &Events) -> Result<Vec<S
         return file_content(path, &file::read(path)?, models, events);
     }
     let mut subjects = folder(path)?;
-    let table = path.join(LINKS);
+    let table = link_table_in(path);
     if table.is_file() {
         subjects.push(named(&table, links(&table, &file::read(&table)?)?));
     }
