@@ -41,7 +41,7 @@
 //! | [`events`] | progress and cancellation |
 //! | [`error`], [`option_text`] | errors, and how their messages name options |
 //! | [`file_kind`], [`input`], [`output`], [`located`] | kinds of files; reading, writing; errors with a path |
-//! | [`option_values`], `ineffective` | deserialisation of options; options without effect |
+//! | [`option_values`], [`ineffective`] | deserialisation of options; options without effect |
 //! | [`busy`], [`runtime`] | warnings about busy machines; the runtime for network I/O |
 
 pub mod busy;
