@@ -1,12 +1,11 @@
 //! Contraction of convex groups of operators: each group becomes one operator of a coarser graph.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
-
 use smol_str::SmolStr;
 
 use crate::{
     graph::{Graph, Operator, Origin},
     id::{OperatorId, TensorId},
+    topological::topological_order,
 };
 
 /// Disjoint groups of a graph's operators whose contraction is acyclic: no path leaves a group and returns to it, not
@@ -138,30 +137,17 @@ impl<'a> ConvexGroups<'a> {
         // Vertices are numbered: first the groups, then the single operators.
         let vertex = |id: OperatorId| self.group_of[id.0 as usize].unwrap_or(self.members.len() + id.0 as usize);
         let mut inside: Vec<Vec<OperatorId>> = vec![Vec::new(); self.members.len() + count];
-        let mut missing = vec![0usize; inside.len()];
         for (id, _) in self.graph.operators() {
             inside[vertex(id)].push(id);
-            for reader in self.readers[id.0 as usize].iter().filter(|reader| vertex(**reader) != vertex(id)) {
-                missing[vertex(*reader)] += 1;
-            }
         }
-        let ready = |v: usize, inside: &[Vec<OperatorId>]| inside[v].last().map(|last| Reverse((*last, v)));
-        let mut heap: BinaryHeap<Reverse<(OperatorId, usize)>> =
-            (0..inside.len()).filter(|v| missing[*v] == 0).filter_map(|v| ready(v, &inside)).collect();
-        let mut order = Vec::new();
-        while let Some(Reverse((_, v))) = heap.pop() {
-            for reader in inside[v].iter().flat_map(|id| &self.readers[id.0 as usize]) {
-                let to = vertex(*reader);
-                if to != v {
-                    missing[to] -= 1;
-                    if missing[to] == 0 {
-                        heap.extend(ready(to, &inside));
-                    }
-                }
-            }
-            order.push(((v < self.members.len()).then_some(v), std::mem::take(&mut inside[v])));
-        }
-        order
+        let followers = |from: usize| {
+            let readers = inside[from].iter().flat_map(|id| &self.readers[id.0 as usize]);
+            readers.map(|reader| vertex(*reader)).filter(move |to| *to != from)
+        };
+        // The contraction is acyclic. Operators of groups leave their own vertices empty.
+        let order = topological_order(inside.len(), followers, |v| inside[v].last()).unwrap_or_default();
+        let group = |v: usize| (v < self.members.len()).then_some(v);
+        order.into_iter().map(|v| (group(v), std::mem::take(&mut inside[v]))).filter(|(_, m)| !m.is_empty()).collect()
     }
 }
 

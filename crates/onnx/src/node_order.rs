@@ -3,10 +3,9 @@
 //! ONNX requires files to be sorted, but some tools write other orders, and ONNX Runtime sorts. Nodes keep the file's
 //! order as far as possible.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap, HashSet},
-};
+use std::collections::{HashMap, HashSet};
+
+use edgecut_graph::topological_order;
 
 use crate::proto::{GraphProto, NodeProto};
 
@@ -34,30 +33,18 @@ pub(crate) fn node_order(nodes: &[NodeProto], is_known: impl Fn(&str) -> bool) -
     for (at, sources) in sources.iter().enumerate() {
         sources.iter().for_each(|source| readers[*source].push(at));
     }
-    let mut missing: Vec<usize> = sources.iter().map(HashSet::len).collect();
-    let mut ready: BinaryHeap<Reverse<usize>> = (0..nodes.len()).filter(|at| missing[*at] == 0).map(Reverse).collect();
-    let mut order = Vec::with_capacity(nodes.len());
-    while let Some(Reverse(at)) = ready.pop() {
-        order.push(at);
-        for reader in &readers[at] {
-            missing[*reader] -= 1;
-            if missing[*reader] == 0 {
-                ready.push(Reverse(*reader));
-            }
-        }
-    }
-    match missing.iter().position(|count| *count > 0) {
-        Some(stuck) => Err(on_cycle(stuck, &sources, &missing)),
-        None => Ok(Some(order)),
+    match topological_order(nodes.len(), |at| readers[at].iter().copied(), |_| ()) {
+        Ok(order) => Ok(Some(order)),
+        Err(waiting) => Err(on_cycle(&waiting, &sources)),
     }
 }
 
-/// A node of a cycle, reached from `stuck` along nodes that still wait for sources.
-fn on_cycle(stuck: usize, sources: &[HashSet<usize>], missing: &[usize]) -> usize {
-    let (mut at, mut visited) = (stuck, HashSet::new());
+/// A node of a cycle, reached from the first of `waiting` along nodes that wait for sources too.
+fn on_cycle(waiting: &[usize], sources: &[HashSet<usize>]) -> usize {
+    let (mut at, mut visited) = (waiting.first().copied().unwrap_or_default(), HashSet::new());
     while visited.insert(at) {
         // Every waiting node has a source that waits too.
-        at = sources[at].iter().copied().filter(|source| missing[*source] > 0).min().unwrap_or(at);
+        at = sources[at].iter().copied().filter(|source| waiting.binary_search(source).is_ok()).min().unwrap_or(at);
     }
     at
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use edgecut_graph::topological_order;
 use serde::{Deserialize, Deserializer};
 
 /// A workload whose edges have been resolved to indices.
@@ -179,28 +180,11 @@ impl PlacementWorkload {
     /// # Errors
     /// With the operators on cycles or reachable from one.
     pub fn order(&self) -> Result<Vec<usize>, Vec<usize>> {
-        let mut missing = vec![0usize; self.operators.len()];
         let mut readers = vec![Vec::new(); self.operators.len()];
         for &(from, to) in &self.edges {
-            missing[to] += 1;
             readers[from].push(to);
         }
-        let start = (0..missing.len()).filter(|i| missing[*i] == 0).map(std::cmp::Reverse);
-        let mut ready: std::collections::BinaryHeap<_> = start.collect();
-        let mut order = Vec::with_capacity(missing.len());
-        while let Some(std::cmp::Reverse(next)) = ready.pop() {
-            order.push(next);
-            for &reader in &readers[next] {
-                missing[reader] -= 1;
-                if missing[reader] == 0 {
-                    ready.push(std::cmp::Reverse(reader));
-                }
-            }
-        }
-        if order.len() == missing.len() {
-            return Ok(order);
-        }
-        Err((0..missing.len()).filter(|i| missing[*i] > 0).collect())
+        topological_order(readers.len(), |operator| readers[operator].iter().copied(), |_| ())
     }
 
     /// The ids of some operators, for messages.

@@ -12,7 +12,7 @@ use super::{
     transfer_format::{Coding, TransferFormat},
 };
 use edgecut_graph::{
-    self as graph, DeviceName, EngineId, LinkCost,
+    self as graph, DeviceName, EngineId, LinkCost, topological_order,
     units::{Bytes, Micros, Watts},
 };
 
@@ -224,7 +224,7 @@ impl Problem {
         (0..self.devices.len() as u32).map(DeviceId)
     }
 
-    pub fn tensor_ids(&self) -> impl DoubleEndedIterator<Item = TensorIndex> + use<> {
+    pub(crate) fn tensor_ids(&self) -> impl DoubleEndedIterator<Item = TensorIndex> + use<> {
         (0..self.tensors.len() as u32).map(TensorIndex)
     }
 
@@ -234,7 +234,7 @@ impl Problem {
     }
 
     /// The format in which links between servers carry activations.
-    pub fn transfer_format(&self) -> TransferFormat {
+    pub(crate) fn transfer_format(&self) -> TransferFormat {
         let mut formats = self.links.iter().map(|link| link.coding.format);
         formats.find(|format| !format.is_exact()).unwrap_or_default()
     }
@@ -263,6 +263,18 @@ impl Problem {
             }
         }
         readers
+    }
+
+    /// The topological order that always takes the ready group of the least key, and of equal ones the first.
+    pub(crate) fn topological_order<K: Ord>(&self, key: impl Fn(GroupId) -> K) -> Vec<GroupId> {
+        let consumers = self.consumers();
+        let readers = |group: usize| {
+            let outputs = self.groups[group].outputs.iter();
+            outputs.flat_map(|output| &consumers[output.0 as usize]).map(|reader| reader.0 as usize)
+        };
+        // Groups read what groups before them write, so there is no cycle.
+        let order = topological_order(self.groups.len(), readers, |group| key(GroupId(group as u32)));
+        order.unwrap_or_default().into_iter().map(|group| GroupId(group as u32)).collect()
     }
 
     /// Checks the invariants, on which everything else relies for indexing.
@@ -374,7 +386,7 @@ impl Handling {
 
 impl Link {
     /// The number of bytes that it carries for `tensor`.
-    pub fn carried_bytes(&self, tensor: &Tensor) -> Bytes {
+    pub(crate) fn carried_bytes(&self, tensor: &Tensor) -> Bytes {
         tensor.activation.map_or(tensor.bytes, |activation| self.coding.format.bytes(activation))
     }
 

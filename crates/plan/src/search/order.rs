@@ -1,6 +1,6 @@
 //! Topological orders of the groups, by priority: upward rank, or minimum memory.
 
-use std::{cmp, collections::BinaryHeap};
+use std::cmp;
 
 use crate::{
     judge::bound::critical_path::Tails,
@@ -71,26 +71,8 @@ pub(super) fn upward_rank_order(problem: &Problem, tails: &Tails) -> Vec<GroupId
 }
 
 /// The topological order that always takes the ready group of the highest priority, and of equal ones the first.
-pub fn topological_order(problem: &Problem, priority: impl Fn(GroupId) -> f64) -> Vec<GroupId> {
-    let consumers = problem.consumers();
-    let produced = |t: &&crate::TensorIndex| problem.tensor(**t).producer.is_some();
-    let mut missing: Vec<usize> = problem.groups.iter().map(|g| g.inputs.iter().filter(produced).count()).collect();
-    let mut ready = BinaryHeap::new();
-    let key = |g: GroupId| (Priority(priority(g)), cmp::Reverse(g));
-    ready.extend(problem.group_ids().filter(|g| missing[g.0 as usize] == 0).map(key));
-    let mut order = Vec::with_capacity(missing.len());
-    while let Some((_, cmp::Reverse(next))) = ready.pop() {
-        order.push(next);
-        for output in &problem.group(next).outputs {
-            for reader in &consumers[output.0 as usize] {
-                missing[reader.0 as usize] -= 1;
-                if missing[reader.0 as usize] == 0 {
-                    ready.push(key(*reader));
-                }
-            }
-        }
-    }
-    order
+pub(crate) fn topological_order(problem: &Problem, priority: impl Fn(GroupId) -> f64) -> Vec<GroupId> {
+    problem.topological_order(|group| cmp::Reverse(Priority(priority(group))))
 }
 
 #[derive(Clone, Copy, PartialEq)]

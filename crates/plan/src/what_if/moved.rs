@@ -19,7 +19,7 @@ use crate::{
     judge::{no_plan::NoPlan, solution::evaluate},
     plan_file::file::{Plan, Split},
     problem::{
-        Cost, Device, DeviceId, GroupId, Handling, LinkId, Objective, Problem, ProblemError,
+        Cost, Device, DeviceId, GroupId, Handling, LinkId, Objective, ProblemError,
         group_names::GroupNames,
         placement::Placement,
         rule::{NoSuchGroup, UnknownDevice, named},
@@ -314,7 +314,11 @@ impl OtherPlan {
             let link = &mut expanded.problem.links[link.0 as usize];
             *link = link.clone().slower(*factor);
         }
-        let order = order(&expanded.problem, &ranks).ok_or(MoveError::Foreign)?;
+        let order = expanded.problem.topological_order(|id| {
+            let (start, position) = ranks[id.0 as usize];
+            // The bits of times that are not negative are in the order of the times.
+            (start.0.max(0.0).to_bits(), position)
+        });
         let solution = evaluate(&expanded.problem, Placement { devices, order })?;
         let splits = request.splits(&expanded);
         Ok(Candidate::split(solution, expanded, splits, choices.clone(), choices.clone()))
@@ -348,36 +352,6 @@ fn key(expanded: &Expanded, id: GroupId) -> Key {
 
 fn expand(request: &PlanRequest<'_>, choices: &Choices) -> Result<Expanded, ProblemError> {
     request.expand(choices).map_err(|error| ProblemError { what: error.to_string() })
-}
-
-/// The topological order that takes what is ready by rank; `None` if there is none.
-fn order(problem: &Problem, ranks: &[(Micros, usize)]) -> Option<Vec<GroupId>> {
-    let producers = |id: GroupId| -> BTreeSet<GroupId> {
-        problem.group(id).inputs.iter().filter_map(|tensor| problem.tensor(*tensor).producer).collect()
-    };
-    let mut missing: Vec<usize> = problem.group_ids().map(|id| producers(id).len()).collect();
-    let mut readers: Vec<Vec<GroupId>> = vec![Vec::new(); problem.groups.len()];
-    for id in problem.group_ids() {
-        producers(id).into_iter().for_each(|producer| readers[producer.0 as usize].push(id));
-    }
-    // The bits of times that are not negative are in the order of the times.
-    let rank = |id: GroupId| {
-        let (start, position) = ranks[id.0 as usize];
-        (start.0.max(0.0).to_bits(), position, id)
-    };
-    let mut ready: BTreeSet<(u64, usize, GroupId)> =
-        problem.group_ids().filter(|id| missing[id.0 as usize] == 0).map(rank).collect();
-    let mut order = Vec::with_capacity(problem.groups.len());
-    while let Some((.., id)) = ready.pop_first() {
-        order.push(id);
-        for reader in &readers[id.0 as usize] {
-            missing[reader.0 as usize] -= 1;
-            if missing[reader.0 as usize] == 0 {
-                ready.insert(rank(*reader));
-            }
-        }
-    }
-    (order.len() == problem.groups.len()).then_some(order)
 }
 
 #[cfg(test)]
